@@ -42,6 +42,11 @@ void offer_files(const std::string& type, Lines& lines) {
   if (!suffixes.empty()) lines.ask(fmt::format(":files {}", fmt::join(suffixes, " ")));
 }
 
+// A value of --in may be a file ("q=@q.npy").
+bool is_file_of_value(const DescribedOption& option, const std::string& value) {
+  return option.type.ends_with("=VALUE") && value.find("=@") != std::string::npos;
+}
+
 // `value` is what stands so far, after `before`.
 void offer_values(const DescribedOption& option, const std::string& before,
                   const std::string& value, Lines& lines) {
@@ -50,7 +55,7 @@ void offer_values(const DescribedOption& option, const std::string& before,
     kept += value.substr(0, value.rfind(',') + 1);  // of a list, the last word
   }
   for (const std::string& choice : option.choices) lines.add(choice, "", kept);
-  offer_files(option.type, lines);
+  offer_files(is_file_of_value(option, value) ? "FILE.npy" : option.type, lines);
 }
 
 void offer_options(const DescribedCommand& command, Lines& lines) {

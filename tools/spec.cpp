@@ -14,6 +14,11 @@
 #include "tools/console.h"
 
 namespace attn::tools {
+
+bool is_spec_name(std::string_view name) {
+  return name.ends_with(".attn") || name.ends_with(".attn.json");
+}
+
 namespace {
 
 namespace fs = std::filesystem;

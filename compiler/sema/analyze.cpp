@@ -44,11 +44,12 @@ std::string as_score(const ast::Expr& factor) {
 class Analyzer {
  public:
   Analyzer(const ast::Spec& spec, const Library& library, const Bindings& bindings,
-           diag::Sink& sink, Spans* spans)
+           diag::Sink& sink, Spans* spans, std::optional<std::uint64_t> most_work)
       : spec_(spec),
         library_(library),
         sink_(sink),
         spans_(spans),
+        most_work_(most_work),
         environment_(make_environment(spec, bindings, sink)) {
     attention_.name = spec.name.text;
     attention_.dims = environment_.dims;
@@ -58,6 +59,7 @@ class Analyzer {
   std::optional<ir::Attention> run() {
     Scope scope(environment_, library_, attention_, sink_);
     scope.record(spans_);
+    scope.stop_after(most_work_);
     scope.set_attention_begin(spec_.span.begin);
     for (const ast::Clause& clause : spec_.preamble) declare(clause, scope);
     for (const ast::SpecParameter& parameter : spec_.parameters) {
@@ -80,6 +82,10 @@ class Analyzer {
     for (const ast::Clause& clause : spec_.clauses) {
       scope.begin_clause(clause.span);
       expressions(clause, scope);
+    }
+    if (scope.is_stopped()) {
+      sink_.set_stopped();
+      return std::nullopt;
     }
     finish(scope);
     if (sink_.has_errors()) return std::nullopt;
@@ -335,6 +341,7 @@ class Analyzer {
   const Library& library_;
   diag::Sink& sink_;
   Spans* spans_;
+  std::optional<std::uint64_t> most_work_;
   Environment environment_;
   ir::Attention attention_;
   std::optional<ir::ExprId> scale_;
@@ -345,13 +352,14 @@ class Analyzer {
 }  // namespace
 
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Library& library,
-                                     const Bindings& bindings, diag::Sink& sink, Spans* spans) {
+                                     const Bindings& bindings, diag::Sink& sink, Spans* spans,
+                                     std::optional<std::uint64_t> most_work) {
   if (spec.is_library) {
     sink.report(Code::no_attention, spec.span, "this is a library: it has no attention").help =
         "use its functions in a spec with `import`";
     return std::nullopt;
   }
-  return Analyzer(spec, library, bindings, sink, spans).run();
+  return Analyzer(spec, library, bindings, sink, spans, most_work).run();
 }
 
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,

@@ -1,6 +1,7 @@
 // Semantic analysis: converts a syntax tree to IR and reports errors in names, types and shapes.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,10 +24,12 @@ using Spans = std::map<ir::ExprId, std::vector<support::Span>>;
 // holds the imports of the spec (load_imports); its files report to the same sink. Dimensions
 // without a size stay open (ir::Op::dim_). A binding is an error if the spec does not have the name
 // or the value is not a number. A dimension with a set of sizes gets the first one unless it is
-// bound. Adds to `spans`.
+// bound. Adds to `spans`. Also returns nullopt, and stops the sink (diag::Sink::set_stopped), after
+// `most_work` expressions: it is then unknown whether there are errors.
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Library& library,
                                      const Bindings& bindings, diag::Sink& sink,
-                                     Spans* spans = nullptr);
+                                     Spans* spans = nullptr,
+                                     std::optional<std::uint64_t> most_work = {});
 
 // The same, but loads the imports of the spec.
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,

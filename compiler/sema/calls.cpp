@@ -24,6 +24,8 @@ constexpr std::string_view kReductions[] = {"any", "all", "sum", "min", "max"};
 }  // namespace
 
 bool Scope::within_work(const Expr& expr) {
+  is_stopped_ = most_work_ && work_ >= *most_work_;
+  if (is_stopped_) return false;
   sink_.add_work(1);
   if (++work_ == kMaxWork) {
     report(Code::too_deep, expr.head,
@@ -186,6 +188,7 @@ std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
     return std::nullopt;
   }
   std::vector<Value> values;
+  std::uint64_t size = 0;
   for (std::int64_t i = *low; i < *high; ++i) {
     const Value number =
         operations_.leaf(attention_.dag.integer(i, operations_.place(variable.span)), kConstants);
@@ -194,6 +197,8 @@ std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
     locals_.pop_back();
     if (!value) return std::nullopt;
     values.push_back(*value);
+    size += value->size;
+    if (!bounded(expr, size)) return std::nullopt;  // before a long range makes it far too large
   }
   if (!values.empty()) return operations_.reduce(expr, values);
   ir::Dag& dag = attention_.dag;

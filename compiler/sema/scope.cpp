@@ -122,7 +122,11 @@ std::optional<Value> Scope::bare(const Expr& expr, const Site& site) {
 }
 
 bool Scope::bounded(const Expr& expr, const Value& value) {
-  if (value.depth <= kMaxDepth && value.size <= kMaxSize) return true;
+  return bounded(expr, value.depth <= kMaxDepth ? value.size : kMaxSize + 1);
+}
+
+bool Scope::bounded(const Expr& expr, std::uint64_t size) {
+  if (size <= kMaxSize) return true;
   report(Code::too_deep, expr.head,
          "the expression is too large after its lets and the earlier scores are expanded");
   return false;

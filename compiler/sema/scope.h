@@ -59,6 +59,10 @@ class Scope {
   void begin_clause(support::Span clause) { clause_ = clause; }
   void set_attention_begin(std::uint32_t offset) { attention_begin_ = offset; }
 
+  // Stops without an error after as many visited expressions, if a limit is given.
+  void stop_after(std::optional<std::uint64_t> most_work) { most_work_ = most_work; }
+  bool is_stopped() const { return is_stopped_; }
+
   // Records the spans of checked expressions (analyze.h) in `spans`, unless it is null.
   void record(std::map<ir::ExprId, std::vector<support::Span>>* spans) { spans_ = spans; }
 
@@ -170,6 +174,7 @@ class Scope {
   Value length(ir::Dim dim, bool given, std::string_view tensor, ir::SourcePos pos);
   bool available(const ast::Expr& expr, const Value& value, const Site& site);
   bool bounded(const ast::Expr& expr, const Value& value);
+  bool bounded(const ast::Expr& expr, std::uint64_t size);
   void warn_of_bits(const ast::Expr& expr);
   diag::Diagnostic& report(diag::Code code, support::Span span, std::string message);
 
@@ -186,6 +191,8 @@ class Scope {
   support::Span clause_{};
   std::uint32_t attention_begin_ = 0;
   std::uint64_t work_ = 0;  // expressions visited, those of functions at every call
+  std::optional<std::uint64_t> most_work_;
+  bool is_stopped_ = false;
 };
 
 }  // namespace attn::sema

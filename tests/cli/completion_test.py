@@ -26,6 +26,8 @@ LINES = [
     ("attnc run --without redundant,re", ["redundant,redundant", "redundant,reals"]),
     ("attnc -q help comp", ["compile", "completion"]),
     ("attnc explain-code E020", ["E0203"]),
+    ("attnc run --in q=random:3 --lower", ["--lowering"]),
+    ("attnc run --in q=@x.npy --lowering comp", ["composite"]),
 ]
 
 
@@ -36,7 +38,7 @@ def needs(program):
 class Completion(attnc.Case):
     def setUp(self):
         super().setUp()
-        for name in ("one.attn", "two.attn.json", "three.attnplan", "four.txt"):
+        for name in ("one.attn", "two.attn.json", "three.attnplan", "four.txt", "five.npy"):
             self.write(name, NOOP)
         (self.folder / "folder").mkdir()
         programs = self.folder / "programs"
@@ -63,6 +65,7 @@ class Completion(attnc.Case):
                 ("run --backend auto x", ":files .attn .attn.json .attnplan"),
                 ("compile --target=./", ":files .json"), ("compile -o x", ":files"),
                 ("draw -o x", ":files .svg .png"), ("support --all ", ":folders"),
+                ("run one.attn --in q=@da", ":files .npy"), ("run --in=q=@da", ":files .npy"),
                 ("fmt a.attn b", ":files .attn .attn.json")]:
             self.assertIn(expected, self.answers(*line.split(" ")), line)
         self.assertEqual(self.answers("inspect", "x.attnplan", ""), [])
@@ -83,7 +86,8 @@ class Completion(attnc.Case):
     @needs("bash")
     def test_bash(self):
         def complete(line):
-            script = (f'source <(attnc completion bash); COMP_WORDBREAKS=$\' \\t\\n"\\\'><=;|&(:\'\n'
+            script = (f'source <(attnc completion bash); COMP_WORDBREAKS=$\' \\t\\n"\\\'@><=;|&(:\'\n'
+                      f"COMP_LINE='{line}'\n"
                       f"COMP_WORDS=({words_of(line)}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n"
                       f'_attnc attnc "${{COMP_WORDS[COMP_CWORD]}}" ""; printf "%s\\n" "${{COMPREPLY[@]}}"')
             process = subprocess.run(["bash", "--norc", "-c", script], cwd=self.folder, timeout=60,
@@ -91,7 +95,8 @@ class Completion(attnc.Case):
             return process.stdout.split()
 
         def words_of(line):  # as readline splits it
-            words = [word for part in line.split(" ") for word in re.split("(=)", part)]
+            words = [word for part in line.split(" ") for word in re.split("([=:@]+)", part)
+                     if word or not part]
             return " ".join(f"'{word}'" for word in words)
 
         for line, expected in LINES:
@@ -100,6 +105,24 @@ class Completion(attnc.Case):
         self.assertEqual(complete("attnc inspect t"), ["three.attnplan"])
         self.assertIn("four.txt", complete("attnc compile --output=f"))
         self.assertEqual(complete("attnc support --all f"), ["folder"])
+        self.assertEqual(complete("attnc run --in q=random:3 o"), ["one.attn"])
+        self.assertEqual(complete("attnc run --in q=@five.npy o"), ["one.attn"])
+        self.assertEqual(complete("attnc run one.attn --in q=@f"), ["@five.npy", "@folder/"])
+
+    @needs("bash")
+    def test_bash_at_a_terminal(self):
+        screen = Terminal(["bash", "--norc", "-i"], self.folder, self.environment)
+        self.addCleanup(screen.close)
+        screen.send("PS1='re''ady'; source <(attnc completion bash)\n")
+        screen.read_until("ready", silence=0.3)
+        for line, expected in [("attnc run --in q=random:3 on", "one.attn"),
+                               ("attnc run one.attn --in q=@fi", "--in q=@five.npy"),
+                               ("attnc run one.attn --in=q=@fi", "--in=q=@five.npy"),
+                               ("attnc compile --output=fi", "--output=five.npy")]:
+            screen.send(f"{line}\t")
+            self.assertIn(expected, screen.read_until(expected))
+            screen.send("\x03")
+            screen.read_until("ready", silence=0.3)
 
     @needs("fish")
     def test_fish(self):

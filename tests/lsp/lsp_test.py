@@ -5,6 +5,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import time
 import unittest
 
 SOURCE = pathlib.Path(os.environ["ATTN_SOURCE_DIR"])
@@ -81,6 +82,26 @@ class Protocol(Server):
         self.assertEqual(versions, sorted(versions))
         self.assertEqual(self.client.stop(), 0)
 
+    def test_a_huge_expression_does_not_block(self):
+        """Its error comes from the slow checks; what is known without them is there at once."""
+        huge = ("attention f {\n  let x = 1;\n"
+                "  mask any(j in 0..1000: any(i in 0..1000: kv_idx == i * j * x));\n}\n")
+        self.client.open("untitled:x", "attention f {}")
+        self.client.diagnostics("untitled:x", 1)
+        for version in range(2, 12):
+            start = time.monotonic()
+            self.client.change("untitled:x", version, [{"text": huge + "#" * version}])
+            self.assertEqual(self.client.diagnostics("untitled:x", version), [])
+            # Of a machine that does other things too; the whole text takes longer.
+            self.assertLess(time.monotonic() - start, 1)
+            hover = self.ask("hover", "untitled:x", position=place(1, 6))
+            self.assertIn("let x", hover["contents"]["value"])
+        self.ask("inlayHint", "untitled:x", range=self.whole())
+        self.client.settle()
+        codes = [one["code"] for one in self.client.published[-1]["diagnostics"]]
+        self.assertEqual(codes, ["E0105"])
+        self.assertEqual(self.client.stop(), 0)
+
     def test_a_change_is_published_if_a_request_follows_at_once(self):
         self.client.open("untitled:x", SPEC)
         self.client.diagnostics("untitled:x", 1)
@@ -143,6 +164,30 @@ class Protocol(Server):
         self.client.raw(body)
         self.client.count += 1
         self.assertEqual(self.client.answer(numbers[0])["error"]["code"], -32800)
+        self.assertEqual(self.client.stop(), 0)
+
+    def test_a_request_that_waits_is_cancelled_at_once(self):
+        """Also after many cancellations that came too late."""
+        slow = ("fn f(x) { a = any(i in 0..4000: kv_idx == i * x); return kv_idx == x; }\n"
+                "attention f {\n  mask any(j in 0..4000: f(j));\n}\n")
+        self.client.open("untitled:x", slow)
+        for number in range(10000, 11200):
+            self.client.notify("$/cancelRequest", {"id": number})
+        self.client.diagnostics("untitled:x", 1)
+        hints = {"textDocument": {"uri": "untitled:x"}, "range": self.whole()}
+        outline = {"textDocument": {"uri": "untitled:x"}}
+        number = self.client.count + 1
+        self.client.raw(b"".join(self.frame(one) for one in (
+            {"id": number, "method": "textDocument/inlayHint", "params": hints},
+            {"id": number + 1, "method": "textDocument/documentSymbol", "params": outline})))
+        self.client.answer(number + 1)  # so the hints wait
+        self.client.raw(b"".join(self.frame(one) for one in (
+            {"method": "$/cancelRequest", "params": {"id": number}},
+            {"id": number + 2, "method": "textDocument/documentSymbol", "params": outline})))
+        self.client.count += 3
+        self.client.answer(number + 2)
+        self.assertIn(number, self.client.answers)
+        self.assertEqual(self.client.answer(number)["error"]["code"], -32800)
         self.assertEqual(self.client.stop(), 0)
 
     @staticmethod
@@ -216,6 +261,38 @@ class Protocol(Server):
                 self.ask(method, uri, position=end)
             for method in ("documentSymbol", "semanticTokens/full", "foldingRange"):
                 self.ask(method, uri)
+        self.assertEqual(self.client.stop(), 0)
+
+
+class Renames(Server):
+    USE = 'import "lib.attn";\nattention f {\n  let far = 3;\n  mask tail(far);\n}\n'
+
+    def setUp(self):
+        super().setUp()
+        self.uri = pathlib.Path(self.write("lib.attn", "fn tail(n) = kv_idx < n;\n")).as_uri()
+        self.client.open(self.uri, "fn tail(n) = kv_idx < n;\n")
+
+    def rename(self, name):
+        return self.client.answer(self.client.ask("textDocument/rename", {
+            "textDocument": {"uri": self.uri}, "position": place(0, 3), "newName": name}))
+
+    def test_a_name_that_another_file_has_is_refused(self):
+        self.write("a.attn", self.USE)
+        self.write("b.attn", self.USE.replace("tail", "head").replace("import", "# import"))
+        error = self.rename("far")["error"]
+        self.assertEqual(error["code"], -32803)
+        self.assertIn("`far` is already defined in ", error["message"])
+        self.assertTrue(error["message"].endswith("a.attn"), error)
+        self.write("a.attn", self.USE.replace("far", "near"))
+        self.assertEqual(len(self.rename("far")["result"]["changes"]), 2)
+        self.assertEqual(self.client.stop(), 0)
+
+    def test_half_a_rename_is_refused(self):
+        for number in range(199):
+            self.write(f"{number}.attn", self.USE)
+        self.assertEqual(len(self.rename("rear")["result"]["changes"]), 200)
+        self.write("one_more.attn", self.USE)
+        self.assertIn("more than 200 specs", self.rename("rear")["error"]["message"])
         self.assertEqual(self.client.stop(), 0)
 
 

@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::int64_t kColumns = 42;       // of a picture
 constexpr std::size_t kMostMaskShares = 8;  // a share takes some milliseconds
+// Expressions that the first analysis visits, at about a microsecond each.
+constexpr std::uint64_t kMostWork = 30'000;
 
 // The share of the first batch and head, and its picture.
 Result<pictures::Picture> picture_of(const ir::Attention& attention) {
@@ -98,8 +100,8 @@ std::shared_ptr<const Analysis> analyze(support::Source text) {
     sema::check_library(*analysis->spec, analysis->library, sink);
   } else {
     const std::vector<sema::Bindings> all = sema::variants(*analysis->spec, {});
-    analysis->attention =
-        sema::analyze(*analysis->spec, analysis->library, all.front(), sink, &analysis->spans);
+    analysis->attention = sema::analyze(*analysis->spec, analysis->library, all.front(), sink,
+                                        &analysis->spans, kMostWork);
   }
   return analysis;
 }
@@ -113,7 +115,10 @@ std::unique_ptr<diag::Sink> check_all(const Analysis& analysis) {
 
 MaskFacts mask_facts(const Analysis& analysis) {
   MaskFacts facts;
-  if (!analysis.attention) return facts;
+  if (!analysis.attention) {
+    if (analysis.found->is_stopped()) facts.reason = "the spec has too many operations";
+    return facts;
+  }
   const ir::Attention& attention = *analysis.attention;
   const auto picture = picture_of(attention);
   if (!picture.ok()) {

@@ -17,7 +17,7 @@
 
 namespace attn::tools::lsp {
 
-// Syntax and semantics: what takes a few milliseconds. Immutable.
+// Syntax and semantics, up to a limit of work: what takes a few milliseconds. Immutable.
 struct Analysis {
   std::shared_ptr<const support::Source> source;
   std::unique_ptr<diag::Sink> found;  // as `attnc check`, without what depends on sizes
@@ -26,7 +26,7 @@ struct Analysis {
   bool is_complete = false;  // whether that is all of the text
   sema::Library library;
   Index index;
-  // Without errors, and not of a library:
+  // Without errors, within the limit (else found->is_stopped()), and not of a library:
   std::optional<ir::Attention> attention;
   sema::Spans spans;  // of its expressions
   // Unless it is a library.

@@ -9,6 +9,7 @@
 #include "compiler/sema/operations.h"
 #include "tools/lsp/features.h"
 #include "tools/lsp/place.h"
+#include "tools/spec.h"
 
 namespace attn::tools::lsp {
 namespace {
@@ -128,8 +129,7 @@ class Completer {
     for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
          entry.increment(error)) {
       const std::string name = entry->path().filename().string();
-      const bool is_spec = name.ends_with(".attn") || name.ends_with(".attn.json");
-      if (is_spec && entry->path() != request_.document.path) names.insert(name);
+      if (is_spec_name(name) && entry->path() != request_.document.path) names.insert(name);
     }
     const Range range = request_.document.text.range({place_.word_begin, offset_});
     for (const std::string& name : names) {
@@ -173,7 +173,7 @@ class Completer {
   void constants() {
     for (const Analysis* analysis : analyses()) {
       for (const Symbol& symbol : analysis->index.symbols()) {
-        if (symbol.meaning == Meaning::parameter) add(*analysis, symbol, kConstantItem);
+        if (symbol.meaning == Meaning::parameter) add(symbol, kConstantItem);
       }
     }
     sizes();
@@ -196,8 +196,8 @@ class Completer {
     return all;
   }
 
-  void add(const Analysis& analysis, const Symbol& symbol, ItemKind kind) {
-    Json& item = add(symbol.name, kind, signature_of(analysis, symbol), prose_of(symbol));
+  void add(const Symbol& symbol, ItemKind kind) {
+    Json& item = add(symbol.name, kind, signature_of(symbol), prose_of(symbol));
     if (symbol.meaning == Meaning::function) insert(item, call_of(*symbol.function));
     if (symbol.meaning == Meaning::tensor) {
       insert(item, element_of(std::get<ast::TensorClause>(symbol.clause->body)));
@@ -232,7 +232,7 @@ class Completer {
     for (const bool own : {true, false}) {
       for (const Analysis* analysis : analyses()) {
         for (const Symbol& symbol : analysis->index.symbols()) {
-          if (is_own(*analysis, symbol) == own) named(*analysis, symbol);
+          if (is_own(*analysis, symbol) == own) named(symbol);
         }
       }
     }
@@ -251,19 +251,19 @@ class Completer {
     return symbol.definition && analysis.locate(*symbol.definition).source == analysis.source.get();
   }
 
-  void named(const Analysis& analysis, const Symbol& symbol) {
+  void named(const Symbol& symbol) {
     switch (symbol.meaning) {
-      case Meaning::function: return add(analysis, symbol, kFunctionItem);
+      case Meaning::function: return add(symbol, kFunctionItem);
       case Meaning::parameter:
-        if (place_.in_attention) add(analysis, symbol, kConstantItem);
+        if (place_.in_attention) add(symbol, kConstantItem);
         return;
       case Meaning::tensor:
       case Meaning::param:
-        if (place_.in_attention) add(analysis, symbol, kFieldItem);
+        if (place_.in_attention) add(symbol, kFieldItem);
         return;
       case Meaning::let:
         if (place_.in_attention && symbol.definition->end < offset_) {
-          add(analysis, symbol, kVariableItem);
+          add(symbol, kVariableItem);
         }
         return;
       default: return;
@@ -286,7 +286,7 @@ class Completer {
                             .clause = &clause,
                             .function = function};
         if (seen_.contains({symbol.name, kFunctionItem})) continue;
-        add(request_.analysis, symbol, kFunctionItem);
+        add(symbol, kFunctionItem);
         Json& item = items_.back();
         item["labelDetails"] = {{"description", file.name}};
         item["additionalTextEdits"] = Json::array({import});
@@ -341,7 +341,7 @@ class Completer {
       for (const Symbol& symbol : analysis->index.symbols()) {
         const bool learns =
             symbol.meaning == Meaning::tensor && symbol.clause->keyword.text == "learn";
-        if (learns) add(symbol.name, kFieldItem, signature_of(*analysis, symbol), "");
+        if (learns) add(symbol.name, kFieldItem, signature_of(symbol), "");
       }
     }
   }

@@ -99,7 +99,7 @@ std::string_view type_of(const Analysis& analysis, Span expression) {
   return "";
 }
 
-std::string signature_of(const Analysis& analysis, const Symbol& symbol) {
+std::string signature_of(const Symbol& symbol) {
   switch (symbol.meaning) {
     case Meaning::attention: return "attention " + symbol.name;
     case Meaning::parameter: return assigned("parameter", symbol);
@@ -118,7 +118,6 @@ std::string signature_of(const Analysis& analysis, const Symbol& symbol) {
     case Meaning::import: return fmt::format("import \"{}\";", symbol.name);
     case Meaning::word: break;
   }
-  (void)analysis;
   const Word* word = word_named(symbol.word, symbol.name);
   return word ? std::string(word->form) : symbol.name;
 }

@@ -41,7 +41,7 @@ bool shows_masks(const Request& request);
 
 // describe.cpp
 // "tensor doc: i32[B, Skv]", as code.
-std::string signature_of(const Analysis& analysis, const Symbol& symbol);
+std::string signature_of(const Symbol& symbol);
 // The comment above its definition, or what the language says of it.
 std::string prose_of(const Symbol& symbol);
 // "[1, 8192]", "4096", "real"; "" if nothing is known.

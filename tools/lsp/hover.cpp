@@ -55,7 +55,7 @@ void put_paragraph(std::string& text, const std::string& paragraph) {
 std::string markdown(const Request& request, const Use& use) {
   const Analysis& analysis = request.analysis;
   const Symbol& symbol = analysis.index.symbol(use);
-  std::string text = fmt::format("```attn\n{}\n```", signature_of(analysis, symbol));
+  std::string text = fmt::format("```attn\n{}\n```", signature_of(symbol));
   if (const std::string value = value_of(analysis, symbol); !value.empty()) {
     put_paragraph(text, fmt::format("`{}`: {}", symbol.name, value));
   }

@@ -109,18 +109,10 @@ void MessageWriter::notify(const std::string& method, const Json& params) {
   write({{"jsonrpc", "2.0"}, {"method", method}, {"params", params}});
 }
 
-void MessageWriter::request(const std::string& method, const Json& params) {
-  write({{"jsonrpc", "2.0"},
-         {"id", fmt::format("attnc-{}", ++requests_)},
-         {"method", method},
-         {"params", params}});
-}
-
 void MessageWriter::write(const Json& message) {
   // A file name may not be UTF-8.
   const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
   const std::string frame = fmt::format("Content-Length: {}\r\n\r\n{}", text.size(), text);
-  const std::lock_guard lock(mutex_);
   for (std::size_t at = 0; at < frame.size() && !is_broken_;) {
     const ssize_t count = ::write(descriptor_, frame.data() + at, frame.size() - at);
     if (count < 0 && errno == EINTR) continue;

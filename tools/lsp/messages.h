@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -21,7 +20,6 @@ enum class RpcCode : int {
   invalid_request = -32600,
   method_not_found = -32601,
   invalid_params = -32602,
-  internal_error = -32603,
   not_initialized = -32002,
   request_failed = -32803,
   content_modified = -32801,
@@ -54,7 +52,7 @@ class MessageReader {
   std::size_t at_ = 0;  // what of the buffer was taken
 };
 
-// Thread-safe.
+// Of one thread.
 class MessageWriter {
  public:
   explicit MessageWriter(int descriptor) : descriptor_(descriptor) {}
@@ -62,7 +60,6 @@ class MessageWriter {
   void respond(const Json& id, const Json& result);
   void fail(const Json& id, const RpcError& error);
   void notify(const std::string& method, const Json& params);
-  void request(const std::string& method, const Json& params);
 
   bool is_broken() const { return is_broken_; }  // nobody reads
 
@@ -70,8 +67,6 @@ class MessageWriter {
   void write(const Json& message);
 
   int descriptor_;
-  std::mutex mutex_;
-  std::int64_t requests_ = 0;
   bool is_broken_ = false;
 };
 

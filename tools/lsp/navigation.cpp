@@ -43,8 +43,9 @@ void add(PlacesByFile& places, const Analysis& analysis, Span span) {
 
 // What a name of one file means to the others: its definition is the same.
 struct Everywhere {
-  std::vector<std::shared_ptr<const Analysis>> files;  // that own the sources
+  std::vector<std::shared_ptr<const Analysis>> files;  // that know the name, and own the sources
   PlacesByFile places;
+  bool has_all = true;
 };
 
 bool is_shared(const Symbol& symbol) {
@@ -61,11 +62,13 @@ Everywhere uses_everywhere(const Request& request, const Use& use) {
   if (!is_shared(symbol)) return found;
   const FilePlace home = place_of(request.analysis, *symbol.definition);
   const std::string folder_of = home.path.starts_with("std:") ? request.document.path : home.path;
-  for (const auto& file : request.workspace.neighbours(folder_of)) {
-    found.files.push_back(file);
+  const Workspace::Neighbours beside = request.workspace.neighbours(folder_of);
+  found.has_all = beside.has_all;
+  for (const auto& file : beside.files) {
     const auto& symbols = file->index.symbols();
     for (std::size_t i = 0; i < symbols.size(); ++i) {
       if (!is_shared(symbols[i]) || place_of(*file, *symbols[i].definition) != home) continue;
+      found.files.push_back(file);
       for (const Span span : file->index.uses_of(i)) add(found.places, *file, span);
     }
   }
@@ -122,20 +125,35 @@ const Use& renamable(const Request& request) {
   return *use;
 }
 
-void check_new_name(const Request& request, const Symbol& symbol, const std::string& name) {
+// Another meaning of the name, in a file that knows the symbol.
+void check_not_taken(const Request& request, const Analysis& file, const std::string& name) {
+  for (const Symbol& other : file.index.symbols()) {
+    if (other.name != name || !other.definition || other.meaning == Meaning::attention) continue;
+    const bool is_here = &file == &request.analysis;
+    refuse(fmt::format("{} is already defined{}", support::quoted(name),
+                       is_here ? "" : " in " + file.source->name()));
+  }
+}
+
+void check_new_name(const Request& request, const Symbol& symbol, const std::string& name,
+                    const Everywhere& found) {
   if (!is_name(name)) refuse(fmt::format("{} is not a name", support::quoted(name)));
   if (is_reserved(name)) refuse(fmt::format("{} is reserved", support::quoted(name)));
   const auto functions = sema::function_names();
   if (symbol.meaning == Meaning::function && sema::contains(functions, name)) {
     refuse(fmt::format("{} is a built-in function", support::quoted(name)));
   }
-  const bool is_taken =
-      std::ranges::any_of(request.analysis.index.symbols(), [&](const Symbol& other) {
-        return other.name == name && other.definition && other.meaning != Meaning::attention;
-      });
-  if (is_taken && symbol.meaning != Meaning::attention && name != symbol.name) {
-    refuse(fmt::format("{} is already defined", support::quoted(name)));
-  }
+  if (symbol.meaning == Meaning::attention || name == symbol.name) return;
+  for (const auto& file : found.files) check_not_taken(request, *file, name);
+}
+
+// Half a rename would break the specs that were not read.
+void check_complete(const Everywhere& found) {
+  if (found.has_all) return;
+  refuse(
+      fmt::format("more than {} specs may use the name: those open, and those beside the file "
+                  "that defines it",
+                  Workspace::kMostNeighbours));
 }
 
 // Positions in an imported file are those of its text on the disk.
@@ -200,8 +218,9 @@ Json prepare_rename(const Request& request) {
 Json rename(const Request& request) {
   const Use& use = renamable(request);
   const std::string name = request.params.at("newName").get<std::string>();
-  check_new_name(request, request.analysis.index.symbol(use), name);
   const Everywhere found = uses_everywhere(request, use);
+  check_new_name(request, request.analysis.index.symbol(use), name, found);
+  check_complete(found);
   Json changes = Json::object(), document_changes = Json::array();
   for (const auto& [file, places] : found.places) {
     Json edits = Json::array();

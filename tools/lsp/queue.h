@@ -60,10 +60,11 @@ class EventQueue {
     return events_.empty();
   }
 
-  // Requests that the client no longer wants, by their ids as JSON text.
+  // Requests that the client no longer wants, by their ids as JSON text. Take them at the latest
+  // with the message that cancels, since no request of before waits then.
   void cancel(const std::string& id) {
     const std::lock_guard lock(mutex_);
-    if (cancelled_.size() < kMostCancelled) cancelled_.insert(id);
+    cancelled_.insert(id);
   }
   bool take_cancelled(const std::string& id) {
     const std::lock_guard lock(mutex_);
@@ -71,9 +72,6 @@ class EventQueue {
   }
 
  private:
-  // Ids of requests that were answered before their cancellation stay here.
-  static constexpr std::size_t kMostCancelled = 1000;
-
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Event> events_;

@@ -29,6 +29,14 @@ std::string method_of(const Json& message) {
 
 bool is_id(const Json& json) { return json.is_string() || json.is_number_integer(); }
 
+// If the message cancels a request, its id as JSON text.
+std::optional<std::string> cancelled_by(const Json& message) {
+  const Json::json_pointer id("/params/id");
+  if (method_of(message) != "$/cancelRequest" || message.contains("id")) return std::nullopt;
+  if (!message.contains(id) || !is_id(message[id])) return std::nullopt;
+  return message[id].dump();
+}
+
 struct Feature {
   Json (*answer)(const Request& request);
   bool (*waits)(const Request& request) = nullptr;  // for the slow checks
@@ -89,15 +97,12 @@ class Server {
     Clock::time_point until;
   };
 
-  // Cancellations act at once, on requests that still wait.
+  // Cancellations overtake the requests that are still in the queue.
   void receive() {
     while (const std::optional<std::string> body = reader_.read()) {
       Json message = Json::parse(*body, nullptr, false);
       const std::string method = method_of(message);
-      if (method == "$/cancelRequest") {
-        const Json::json_pointer id("/params/id");
-        if (message.contains(id) && is_id(message[id])) queue_.cancel(message[id].dump());
-      }
+      if (const auto id = cancelled_by(message)) queue_.cancel(*id);
       queue_.push(Received{std::move(message)});
       if (method == "exit") return;
     }
@@ -111,6 +116,7 @@ class Server {
     if (message.is_discarded()) {
       return writer_.fail(nullptr, {RpcCode::parse_error, "the message is not JSON"});
     }
+    if (const auto id = cancelled_by(message)) return cancel(*id);
     const std::string method = method_of(message);
     const bool has_id = message.is_object() && message.contains("id");
     const bool is_answer = has_id && (message.contains("result") || message.contains("error"));
@@ -124,6 +130,16 @@ class Server {
     } else {
       notification(method, params);
     }
+  }
+
+  // The request was answered, or it waits for slow checks.
+  void cancel(const std::string& id) {
+    (void)queue_.take_cancelled(id);
+    std::erase_if(pending_, [&](const Pending& one) {
+      if (one.id.dump() != id) return false;
+      writer_.fail(one.id, {RpcCode::cancelled, "cancelled"});
+      return true;
+    });
   }
 
   void request(const Json& id, const std::string& method, const Json& params) {
@@ -271,7 +287,8 @@ class Server {
   // Whether the slow checks are done, or would say no more.
   static bool is_known(const Document& document) {
     const Slow& slow = document.slow;
-    return document.analysis->found->has_errors() || (slow.found && slow.masks);
+    const diag::Sink& found = *document.analysis->found;
+    return (found.has_errors() && !found.is_stopped()) || (slow.found && slow.masks);
   }
 
   void publish(Document& document, const Json& list, bool with_version) {

@@ -7,6 +7,7 @@
 
 #include "runtime/cache/folder.h"
 #include "runtime/io/file.h"
+#include "tools/spec.h"
 
 namespace attn::tools::lsp {
 namespace {
@@ -31,11 +32,6 @@ std::string decoded(std::string_view text) {
     out += low >= 0 ? static_cast<char>(high * 16 + low) : text[i];
   }
   return out;
-}
-
-bool is_spec_name(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return name.ends_with(".attn") || name.ends_with(".attn.json");
 }
 
 // Names of files in reports are as written: compare what they lead to.
@@ -91,26 +87,27 @@ const Analysis& Workspace::analyzed(Document& document) {
   return *document.analysis;
 }
 
-std::vector<std::shared_ptr<const Analysis>> Workspace::neighbours(const std::string& path) {
-  std::vector<std::shared_ptr<const Analysis>> all;
+Workspace::Neighbours Workspace::neighbours(const std::string& path) {
+  Neighbours all;
   std::vector<std::string> seen;
   for (auto& [uri, document] : documents_) {
     analyzed(document);
-    all.push_back(document.analysis);
+    all.files.push_back(document.analysis);
     seen.push_back(canonical(document.path));
   }
   std::vector<fs::path> files;
   std::error_code error;
   for (fs::directory_iterator entry(fs::path(path).parent_path(), error), end;
        !error && entry != end; entry.increment(error)) {
-    if (is_spec_name(entry->path())) files.push_back(entry->path());
+    if (is_spec_name(entry->path().filename().string())) files.push_back(entry->path());
   }
   std::ranges::sort(files);
   for (const fs::path& file : files) {
-    if (all.size() >= kMostNeighbours) break;
     if (std::ranges::find(seen, canonical(file.string())) != seen.end()) continue;
+    all.has_all = all.files.size() < kMostNeighbours;
+    if (!all.has_all) break;
     Result<support::Source> source = support::Source::read(file.string());
-    if (source.ok()) all.push_back(analyze(std::move(*source)));
+    if (source.ok()) all.files.push_back(analyze(std::move(*source)));
   }
   return all;
 }

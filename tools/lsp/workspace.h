@@ -59,7 +59,11 @@ class Workspace {
   // Specs beside `path`, open or not, that may import it, at most kMostNeighbours; among them
   // `path`.
   static constexpr std::size_t kMostNeighbours = 200;
-  std::vector<std::shared_ptr<const Analysis>> neighbours(const std::string& path);
+  struct Neighbours {
+    std::vector<std::shared_ptr<const Analysis>> files;
+    bool has_all = true;
+  };
+  Neighbours neighbours(const std::string& path);
 
   // The text of a file, as it is in the editor, or else on the disk as `source` has it.
   Text text_of(const support::Source& source) const;

@@ -95,6 +95,34 @@ TEST(Calls, DoNotGrowWithoutBound) {
   EXPECT_EQ(nested.codes, Codes{"E0105"}) << nested.text;
 }
 
+TEST(Calls, AreTooLargeAtOnce) {
+  const std::string outer = "mask any(j in 0..1000: ";
+  for (const char* inner : {"any(i in 0..1000: kv_idx == i * j)", "sum(i in 0..1000: 1) > kv_idx",
+                            "min(i in 0..1000: kv_idx - i * j) < 0"}) {
+    const support::Source source("x.attn", with("", outer + inner + ");"));
+    diag::Sink sink(source);
+    EXPECT_FALSE(analyze(*ast::parse(source, sink), {}, sink)) << inner;
+    ASSERT_EQ(sink.sorted().size(), 1U) << inner;
+    EXPECT_EQ(sink.sorted()[0].span.begin, source.text().find("any(j")) << inner;
+    EXPECT_LT(sink.work(), 100'000U) << inner;
+  }
+}
+
+TEST(Calls, StopAtALimitOfWork) {
+  const support::Source source("x.attn",
+                               with("", "let unused = 1; mask any(j in 0..100: kv_idx == j);"));
+  for (const std::uint64_t limit : {100U, 1000U}) {
+    diag::Sink sink(source);
+    const auto spec = ast::parse(source, sink);
+    ASSERT_TRUE(spec);
+    const auto attention = analyze(*spec, load_imports(*spec, sink), {}, sink, nullptr, limit);
+    EXPECT_EQ(sink.is_stopped(), limit == 100);
+    EXPECT_EQ(attention.has_value(), limit == 1000);
+    EXPECT_EQ(sink.sorted().size(), limit == 1000 ? 1U : 0U);  // whether `unused` is used
+    EXPECT_LE(sink.work(), limit);
+  }
+}
+
 TEST(Reductions, AreWrittenOut) {
   EXPECT_EQ(first_mask(with("", "mask any(j in 0..3: kv_idx == 4 * j);")),
             "kv_idx == 4 * 0 || kv_idx == 4 * 1 || kv_idx == 4 * 2");
