@@ -102,10 +102,6 @@ void add_deny(CLI::App& command) {
       ->check(CLI::IsMember({"warnings"}));
 }
 
-bool is_spec_name(std::string_view name) {
-  return name.ends_with(".attn") || name.ends_with(".attn.json");
-}
-
 bool denies_warnings() { return denied(); }
 
 void tell_denied() {
