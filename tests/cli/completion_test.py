@@ -119,10 +119,14 @@ class Completion(attnc.Case):
                                ("attnc run one.attn --in q=@fi", "--in q=@five.npy"),
                                ("attnc run one.attn --in=q=@fi", "--in=q=@five.npy"),
                                ("attnc compile --output=fi", "--output=five.npy")]:
-            screen.send(f"{line}\t")
-            self.assertIn(expected, screen.read_until(expected))
-            screen.send("\x03")
-            screen.read_until("ready", silence=0.3)
+            for _ in range(3):  # a busy machine may take the interrupt for a part of the next line
+                screen.send(f"{line}\t")
+                shown = screen.read_until(expected)
+                screen.send("\x03")
+                screen.read_until("ready", silence=0.3)
+                if expected in shown:
+                    break
+            self.assertIn(expected, shown)
 
     @needs("fish")
     def test_fish(self):

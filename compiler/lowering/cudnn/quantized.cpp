@@ -57,6 +57,14 @@ constexpr Limit kLimits[] = {
      },
      "here, cuDNN's 8-bit attention has no mask that ends at each batch's last key",
      "`align top_left`, or no lengths"},
+    {Capability::fp8_lengths,
+     [](const ir::Attention& a, const passes::MaskForm&) {
+       return (a.lengths_q || a.lengths_kv) && addressed_by(a, "q").empty();
+     },
+     "here, cuDNN computes 8-bit attention with `lengths` incorrectly", "`layout thd;`"},
+    {Capability::fp8_statistics,
+     [](const ir::Attention& a, const passes::MaskForm&) { return a.wants_max || a.wants_sum_exp; },
+     "here, cuDNN's 8-bit attention computes `max` and `sum_exp` incorrectly", "use `lse`"},
     {Capability::fp8_ragged,
      [](const ir::Attention& a, const passes::MaskForm&) {
        return !addressed_by(a, "q").empty() || !addressed_by(a, "k").empty();

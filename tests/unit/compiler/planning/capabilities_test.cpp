@@ -176,6 +176,16 @@ void show_fp8_scores() {
     EXPECT_EQ(refusal_of_8_bits(std::string(kSizes) + "mask q_idx >= kv_idx;", sm), "");
   }
 }
+void show_fp8_lengths() {
+  const std::string lengths = std::string(kSizes) + "lengths q, kv;";
+  EXPECT_THAT(refusal_of_8_bits(lengths, 90), HasSubstr("`lengths`"));
+  EXPECT_EQ(refusal_of_8_bits(lengths, 100), "");
+}
+void show_fp8_statistics() {
+  const std::string statistics = std::string(kSizes) + "outputs o, lse, max, sum_exp;";
+  EXPECT_THAT(refusal_of_8_bits(statistics, 90), HasSubstr("`max` and `sum_exp`"));
+  EXPECT_EQ(refusal_of_8_bits(statistics, 100), "");
+}
 void show_fp8_dropout() {
   EXPECT_THAT(refusal_of_8_bits(std::string(kSizes) + "dropout 0.1;", 90), HasSubstr("dropout"));
 }
