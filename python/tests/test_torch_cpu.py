@@ -1,6 +1,9 @@
 """attn.torch on the CPU: the reference computes, so everything but the kernels is the same as on a GPU."""
 
 import math
+import os
+import pathlib
+import subprocess
 import sys
 import threading
 
@@ -232,6 +235,14 @@ def test_compile_without_graph_break_and_export():
         program = torch.export.export(layer, (q.detach(), k.detach(), v.detach()))
         torch.testing.assert_close(program.module()(q, k, v)[0], expected)
     assert "attn.forward" in str(program.graph) and "attn.inference" not in str(program.graph)
+
+
+def test_the_import_does_not_import_the_compiler():
+    """Which takes seconds."""
+    program = "import sys, attn.torch; print('torch._dynamo' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(attn.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_operators_pass_pytorchs_own_checks():

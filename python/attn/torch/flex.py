@@ -103,10 +103,16 @@ def _attend(
     return attention(query, key, value, **tensors)
 
 
-_outside_of_the_graph = torch.compiler.disable(
-    _attend,
-    reason="attn.torch.flex_attention traces Python functions: call an attention of"
-    " attn.compile(score_mod=.., mask_mod=.., B=.., ..) in programs without graph breaks",
+def _outside_of_the_graph(*arguments: Any) -> Any:
+    return torch.compiler.disable(_attend)(*arguments)
+
+
+# What `torch.compiler.disable` sets. It imports the compiler, which takes seconds: here only programs that are
+# compiled pay for it, when they call this.
+_outside_of_the_graph._torchdynamo_disable = True  # type: ignore[attr-defined]
+_outside_of_the_graph._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+    "attn.torch.flex_attention traces Python functions: call an attention of"
+    " attn.compile(score_mod=.., mask_mod=.., B=.., ..) in programs without graph breaks"
 )
 
 
