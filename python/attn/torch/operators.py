@@ -1,6 +1,4 @@
 """The operators `attn::forward` and `attn::backward`, and what chooses between them and the direct way.
-Programs of `torch.compile` call `attn::inference` for tensors without gradients, which costs less: autograd
-does not know it. Exported programs, which other processes run, have `attn::forward` alone.
 
 Eager calls go directly to the kernels; the operators are what `torch.compile`, `torch.export` and
 fake tensors see. An operator names its attention by a text that says how to compile it again, so that an
@@ -38,10 +36,6 @@ if TYPE_CHECKING:
 _library = torch.library.Library("attn", "DEF")
 _library.define(
     "forward(str attention, str[] names, Tensor[] tensors, float[] params, bool training) -> Tensor[]",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
-_library.define(
-    "inference(str attention, str[] names, Tensor[] tensors, float[] params) -> Tensor[]",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _library.define(
@@ -104,12 +98,9 @@ def apply_operator(each: Call) -> Any:
     facts = facts_of(each.attention)
     tensors = list(each.tensors.values())
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    arguments = facts.name, list(each.tensors), tensors, list(each.params.values())
-    compiling = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
-    if compiling and not training:
-        outputs = torch.ops.attn.inference(*arguments)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
-    outputs = torch.ops.attn.forward(*arguments, training)[: len(facts.outputs)]
+    outputs = torch.ops.attn.forward(
+        facts.name, list(each.tensors), tensors, list(each.params.values()), training
+    )[: len(facts.outputs)]
     # Only o has a gradient.
     return outputs[0] if len(outputs) == 1 else (outputs[0], *(each.detach() for each in outputs[1:]))
 
@@ -161,11 +152,6 @@ def _forward(attention, names, tensors, params, training):
     return list(outputs)
 
 
-@torch.library.impl(_library, "inference", "CompositeExplicitAutograd")
-def _inference(attention, names, tensors, params):
-    return _forward(attention, names, tensors, params, False)
-
-
 @torch.library.impl(_library, "backward", "CompositeExplicitAutograd")
 def _backward(attention, names, tensors, params, outputs, d_o):
     facts = facts_of(attention_of(attention))
@@ -188,11 +174,6 @@ def _fake_forward(attention, names, tensors, params, training):
     stats = torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
     outputs = facts.all_outputs if training else facts.outputs
     return [made[name] if name in made else q.new_empty(shape[:-1], dtype=stats) for name in outputs]
-
-
-@torch.library.register_fake("attn::inference", lib=_library)
-def _fake_inference(attention, names, tensors, params):
-    return _fake_forward(attention, names, tensors, params, False)
 
 
 def fake_gradient(name: str, tensor: torch.Tensor, form: Any) -> torch.Tensor:
