@@ -129,8 +129,7 @@ def trained(f, d_o):
 
 
 def first_results():
-    """Seconds until the first result, each in a process of its own."""
-    found = {}
+    """Yields the name of a way and the seconds until its first result, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         plan = os.path.join(folder, "causal.attnplan")
         sizes = {"B": SHAPE[0], "Hq": SHAPE[1], "Sq": SHAPE[2], "D": SHAPE[3]}
@@ -144,8 +143,7 @@ def first_results():
                 seconds.append(float(done.stdout) if done.returncode == 0 else None)
                 if done.returncode != 0:
                     print(name, done.stderr[-600:])
-            found[name] = seconds[-1]
-    return found
+            yield name, seconds[-1]
 
 
 def main():
@@ -167,14 +165,17 @@ def main():
     recorded = measure(functions, leaves)
     d_o = torch.randn_like(tensors[0])
     training = measure({name: trained(f, d_o) for name, f in functions.items()}, leaves)
-    first = first_results()
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {sys.version.split()[0]}")
     print(f"{'us a call':32} {'inference':>10} {'recorded':>10} {'fwd + bwd':>10}")
     for name, time_of in forward.items():
         others = [f"{table[name]:10.1f}" if name in table else " " * 10 for table in (recorded, training)]
-        print(f"{name:32} {time_of:10.1f} {' '.join(others)}")
-    for name, seconds in first.items():
-        print(f"first result: {name:32}", "failed" if seconds is None else f"{seconds:8.3f} s")
+        print(f"{name:32} {time_of:10.1f} {' '.join(others)}", flush=True)
+    first = {}
+    for name, seconds in first_results():
+        first[name] = seconds
+        print(
+            f"first result: {name:32}", "failed" if seconds is None else f"{seconds:8.3f} s", flush=True
+        )
     if arguments.out:
         with open(arguments.out, "w", encoding="utf-8") as file:
             json.dump(
