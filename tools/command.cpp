@@ -40,6 +40,12 @@ CLI::Option* add_assignments(CLI::App& command, const std::string& name, const s
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+void add_in(CLI::App& command, std::map<std::string, std::string>& inputs) {
+  (void)add_assignments(command, "--in", "NAME=VALUE", inputs,
+                        "Set a tensor or param: random[:SEED], zeros, const:X, X, or @FILE.npy "
+                        "(repeatable)");
+}
+
 void add_format(CLI::App& command, Format& format, bool lines) {
   auto take = [&format](const std::string& word) {
     format = word == "jsonl" ? Format::json_lines : word == "json" ? Format::json : Format::text;

@@ -74,4 +74,7 @@ CLI::Option* add_assignments(CLI::App& command, const std::string& name, const s
                              std::map<std::string, std::string>& assignments,
                              const std::string& description);
 
+// Adds --in, the values of tensors and params, to `inputs` (tools/inputs.h).
+void add_in(CLI::App& command, std::map<std::string, std::string>& inputs);
+
 }  // namespace attn::tools

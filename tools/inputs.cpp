@@ -315,12 +315,6 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
 
 }  // namespace
 
-void add_in(CLI::App& command, InputTexts& inputs) {
-  (void)add_assignments(command, "--in", "NAME=VALUE", inputs,
-                        "Set a tensor or param: random[:SEED], zeros, const:X, X, or @FILE.npy "
-                        "(repeatable)");
-}
-
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs) {
   std::vector<Wanted> all = wanted_by(attention, needs);

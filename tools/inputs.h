@@ -9,14 +9,11 @@
 #include "compiler/reference/evaluate.h"
 #include "runtime/base/status.h"
 #include "runtime/io/host_tensor.h"
-#include "tools/command.h"
 
 namespace attn::tools {
 
 // --in NAME=VALUE as written.
 using InputTexts = std::map<std::string, std::string>;
-
-void add_in(CLI::App& command, InputTexts& inputs);
 
 // How to treat an integer or boolean tensor, or a param, without a value.
 enum class Missing : std::uint8_t {
