@@ -40,6 +40,12 @@ TEST(Element, EightBitFloatsRoundAndSaturate) {
   EXPECT_EQ(round_trip(DType::e5m2, 0.3), 0.3125);
 }
 
+TEST(Element, ScalesOfBlocksArePowersOfTwo) {
+  EXPECT_TRUE(fits(DType::e8m0, 0.25));
+  EXPECT_FALSE(fits(DType::e8m0, 3) || fits(DType::e8m0, 0));
+  EXPECT_EQ(round_trip(DType::e8m0, 0x1p-127), 0x1p-127);
+}
+
 TEST(Element, IntegersFitTheirRangeOnly) {
   EXPECT_TRUE(fits(DType::i8, -128));
   EXPECT_FALSE(fits(DType::i8, 128));
