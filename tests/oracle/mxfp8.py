@@ -58,7 +58,11 @@ def quantized(x, axis, dtype):
 
 
 def half(name, x):
-    return fp8.round_to("bf16", x) if name == "bf16" else x.astype(numpy.float16).astype(float)
+    """Rounded once, ties to even; bf16 without overflow and subnormal numbers."""
+    if name == "f16":
+        return x.astype(numpy.float16).astype(float)
+    fraction, exponent = numpy.frexp(x)
+    return numpy.ldexp(numpy.round(numpy.ldexp(fraction, 8)), exponent - 8)
 
 
 def softmax(scores, visible):

@@ -85,8 +85,9 @@ class Mxfp8(unittest.TestCase):
         spec = self.spec(types, depth, layout, "grad q, k, v;")
         actual = self.run_spec(spec, given, expected, "--direction", "bwd")
         for name in ("dq", "dk", "dv"):
-            numpy.testing.assert_allclose(actual[name], expected[name], rtol=2**-7, atol=1e-6, err_msg=name)
-            self.assertGreater((actual[name] == expected[name]).mean(), 0.999, name)
+            # Sums of 0 are not exact.
+            numpy.testing.assert_allclose(actual[name], expected[name], rtol=0, atol=1e-14, err_msg=name)
+            self.assertGreater(numpy.unique(expected[name]).size, 50)
             numpy.testing.assert_allclose(actual[f"amax_{name}"], expected[f"amax_{name}"], rtol=1e-6)
 
     def test_bshd(self):
