@@ -32,7 +32,7 @@ void check_depth(const ast::Clause& quantize, const ir::Attention& attention, di
     if (!size || *size % ir::kBlock == 0) continue;
     const bool both = attention.dims.get(Dim::Dqk) == attention.dims.get(Dim::Dv);
     sink.report(Code::not_in_blocks, quantize.keyword.span,
-                fmt::format("{} is {}, and a scale is for {} elements along it",
+                fmt::format("{} is {}, which blocks of {} elements do not divide",
                             both ? "D" : to_string(dim), *size, ir::kBlock))
         .help = fmt::format("use a multiple of {}", ir::kBlock);
     if (both) return;

@@ -100,6 +100,10 @@ Status check_quantized_backward(const ir::Attention& attention, const passes::Ma
   if (!attention.quantize) return {};
   if (!can(Capability::fp8_backward, context)) return without_backward(attention, "is missing");
   ATTN_RETURN_IF_ERROR(check_quantized(attention, form, context));
+  if (attention.is_mxfp8() && attention.dtype != DType::e4m3) {
+    return without_backward(attention, "needs q, k and v in `e4m3` beside scales of blocks",
+                            "`do: e5m2` is served");
+  }
   constexpr std::int64_t kMost = 128;
   const std::int64_t least = limit(Capability::fp8_backward_least_depth, context);
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv}) {

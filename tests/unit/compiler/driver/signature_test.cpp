@@ -136,6 +136,8 @@ TEST(SpecSignature, AmaxIsAnOutputAndADefaultIsNotCompiled) {
   EXPECT_FALSE(eight("dtype e4m3; quantize per_tensor;", "outputs o, amax_s;") == original);
   EXPECT_FALSE(eight("dtype e5m2; quantize per_tensor;", "outputs o;") == original);
   EXPECT_FALSE(eight("dtype e4m3; quantize per_tensor, o: e5m2;", "outputs o;") == original);
+  EXPECT_FALSE(eight("dtype e4m3; quantize mxfp8;", "outputs o;") ==
+               eight("dtype e4m3; quantize per_tensor, o: bf16;", "outputs o;"));
   EXPECT_FALSE(eight("dtype e4m3; quantize per_tensor;", "outputs o, amax_o;") ==
                eight("dtype e4m3; quantize per_tensor;", "outputs o, amax_s;"));
   EXPECT_TRUE(eight("dtype e4m3; quantize per_tensor, scale_s = 256;", "outputs o;") == original);
@@ -213,8 +215,8 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables] = ir::Layout();
-  [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize] =
-      ir::Quantize();
+  [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize,
+                                scaling] = ir::Quantize();
   [[maybe_unused]] const auto& [probability, keep, place_of_dropout] = ir::Dropout();
   // How the worker is started is no part of a plan, nor where it is kept, nor which ways of
   // lowering and which rewrites are tried, nor the analyses of masks made so far.

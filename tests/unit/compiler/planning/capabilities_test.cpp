@@ -207,6 +207,21 @@ void show_fp8_dropout() {
   EXPECT_THAT(refusal_of_8_bits(std::string(kSizes) + "dropout 0.1;", 90), HasSubstr("dropout"));
 }
 
+// The rules of 8 bits are for 8 bits alone: the same in bf16 is served.
+TEST(Capabilities, OfEightBitsAreNotThoseOfOthers) {
+  for (const std::int64_t sm : {80, 89, 90, 100, 120}) {
+    planning::Context context = attn::testing::in(false);
+    context.gpu.sm = sm;
+    for (const char* clause :
+         {"", "score 20 * tanh(score / 20);", "lengths q, kv;", "layout thd;", "dropout 0.1;",
+          "outputs o, max, sum_exp;", "lengths q, kv; align bottom_right; mask q_idx >= kv_idx;"}) {
+      const auto program =
+          driver::lower(attention_of(std::string(kSizes) + clause), "composite", context);
+      EXPECT_TRUE(program.ok()) << sm << ' ' << clause;
+    }
+  }
+}
+
 #define ATTN_CAPABILITY(name, ...) \
   TEST(Capabilities, name) { show_##name(); }
 #include "compiler/planning/capabilities.def"
