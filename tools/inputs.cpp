@@ -86,6 +86,7 @@ std::string_view in_32_bits(DType dtype) {
 
 // Integer arithmetic is 32-bit, whatever the storage type.
 bool fits(const Wanted& wanted, double value) {
+  if (wanted.dtype == DType::e8m0) return is_e8m0(value);
   if (is_seed(wanted)) return value >= 0 && value <= 0x1p53 && value == std::floor(value);
   return io::fits(wanted.dtype, value) && (is_float(wanted.dtype) || io::fits(DType::i32, value));
 }
@@ -137,8 +138,8 @@ Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std:
   if (wanted.dtype == DType::e8m0) {
     const auto bad = std::ranges::find_if_not(tensor.values, is_e8m0);
     if (bad == tensor.values.end()) return {};
-    return wrong(fmt::format("the file holds {}, which is not a power of two from 2^-127 to 2^127",
-                             *bad));
+    return wrong(
+        fmt::format("the file holds {}, which is not a power of two from 2^-127 to 2^127", *bad));
   }
   if (is_float(wanted.dtype)) return {};
   if (is_float(tensor.dtype)) {
@@ -315,8 +316,8 @@ Status keep_what_is_read(const ir::Attention& attention, const InputTexts& texts
   return {};
 }
 
-// Makes the copies that the backward reads beside scales of blocks of what they copy, unless they or
-// their scales are given.
+// Makes the copies that the backward reads beside scales of blocks of what they copy, unless they
+// or their scales are given.
 void make_copies(const ir::Attention& attention, const InputTexts& texts, Inputs& inputs) {
   const auto given = [&](std::string_view name) { return texts.contains(std::string(name)); };
   const auto origin = [&](std::string_view name) -> std::string& {

@@ -155,8 +155,8 @@ struct Quantize {
   Scaling by = Scaling::per_tensor;
 };
 
-// The f32[1] tensors in `tensors` of an attention with Scaling::per_tensor. One for a tensor that is
-// not of 8 bits does not exist.
+// The f32[1] tensors in `tensors` of an attention with Scaling::per_tensor. One for a tensor that
+// is not of 8 bits does not exist.
 struct Scale {
   std::string_view name;
   std::string_view of;    // a tensor; "" for what no tensor holds: p and its gradient

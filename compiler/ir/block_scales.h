@@ -9,9 +9,9 @@
 // Scales are a tensor [B, H, S', D'] in which the axis of the blocks has a scale for each block, up
 // to a multiple of 4, and the other axis as many as x has elements, up to a multiple of 128; for
 // blocks along the rows [B, H, blocks, elements]. Memory is in tiles of 512 bytes, of 128 elements
-// of the other axis and 4 blocks: element r, block j of a tile is at 16 (r mod 32) + 4 (r / 32) + j.
-// Tiles along the blocks are adjacent, then those along rows, heads and batches; tiles along columns
-// are outermost. This is F8_128x4 of cuDNN and what TransformerEngine passes to it.
+// of the other axis and 4 blocks: element r, block j of a tile is at 16 (r mod 32) + 4 (r / 32) +
+// j. Tiles along the blocks are adjacent, then those along rows, heads and batches; tiles along
+// columns are outermost. This is F8_128x4 of cuDNN and what TransformerEngine passes to it.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace attn::ir {
 
-inline constexpr std::int64_t kBlock = 32;         // elements
+inline constexpr std::int64_t kBlock = 32;  // elements
 inline constexpr std::int64_t kTileElements = 128;
 inline constexpr std::int64_t kTileBlocks = 4;
 
@@ -35,10 +35,10 @@ struct BlockScale {
   bool backward = false;  // exists only beside gradients
 };
 inline constexpr BlockScale kBlockScales[] = {
-    {"descale_q", "q", false},           {"descale_k", "k", false},
-    {"descale_v", "v", true},            {"descale_q_t", "q_t", true, true},
-    {"descale_k_t", "k_t", true, true},  {"descale_v_t", "v_t", false, true},
-    {"descale_do", "do", false, true},   {"descale_do_t", "do_t", true, true}};
+    {"descale_q", "q", false},          {"descale_k", "k", false},
+    {"descale_v", "v", true},           {"descale_q_t", "q_t", true, true},
+    {"descale_k_t", "k_t", true, true}, {"descale_v_t", "v_t", false, true},
+    {"descale_do", "do", false, true},  {"descale_do_t", "do_t", true, true}};
 
 // A tensor of the backward alone: q again, or do as it was before it was rounded to 8 bits.
 struct Copy {

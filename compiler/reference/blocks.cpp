@@ -123,8 +123,8 @@ void BlockSlopes::add_to_q(const RowPlace& place, io::HostTensor& d_q) {
   double* to = d_q.values.data() + row_offset(d_q, place.batch, place.head, place.row);
   for (std::size_t column = 0; column < row_.size(); ++column) {
     if (row_[column] == 0) continue;
-    const double* k = row_of(keys, place.batch, place.head / problem_.group(),
-                             static_cast<std::int64_t>(column));
+    const double* k =
+        row_of(keys, place.batch, place.head / problem_.group(), static_cast<std::int64_t>(column));
     for (std::int64_t d = 0; d < problem_.size(Dim::Dqk); ++d) to[d] += row_[column] * k[d];
   }
 }

@@ -243,7 +243,7 @@ class RowGradients {
   std::vector<double> d_weights_;
   const double of_d_o_ = problem_.quantizer("descale_do");
   std::optional<BlockSlopes> blocks_;  // with scales of blocks
-  double* amax_dp_ = nullptr;  // of the head
+  double* amax_dp_ = nullptr;          // of the head
 };
 
 bool is_input(std::string_view name) { return name == "q" || name == "k" || name == "v"; }

@@ -44,13 +44,14 @@ void check_layouts(const ast::Spec& spec, const ast::Clause& quantize,
                    const ir::Attention& attention, diag::Sink& sink) {
   const ast::Clause* layout = find<ast::LayoutClause>(spec);
   for (const auto& [name, of] : attention.layouts) {
-    const bool dense = of.kind == LayoutKind::bshd || of.kind == LayoutKind::bhsd ||
-                       of.kind == LayoutKind::sbhd;
+    const bool dense =
+        of.kind == LayoutKind::bshd || of.kind == LayoutKind::bhsd || of.kind == LayoutKind::sbhd;
     if (dense) continue;
-    sink.report(Code::bad_layout, (layout != nullptr ? layout : &quantize)->keyword.span,
-                fmt::format("{} is {}, and with `mxfp8` each sequence needs rows of its own, for the "
-                            "scales of blocks of {} rows",
-                            quoted(name), quoted(to_string(of.kind)), ir::kBlock))
+    sink.report(
+            Code::bad_layout, (layout != nullptr ? layout : &quantize)->keyword.span,
+            fmt::format("{} is {}, and with `mxfp8` each sequence needs rows of its own, for the "
+                        "scales of blocks of {} rows",
+                        quoted(name), quoted(to_string(of.kind)), ir::kBlock))
         .help = "use `bshd`, `bhsd` or `sbhd`, with `lengths` if sequences differ";
     return;
   }
@@ -77,12 +78,12 @@ class Declaring {
       return up_to(ir::kTileBlocks, up_to(ir::kBlock, size(dim), true), false);
     };
     const auto elements = [&](Dim dim) { return up_to(ir::kTileElements, size(dim), false); };
-    ir::CapturedTensor tensor{std::string(scale.name),
-                              DType::e8m0,
-                              {size(Dim::B), size(heads),
-                               scale.along_rows ? blocks(rows) : elements(rows),
-                               scale.along_rows ? elements(depth) : blocks(depth)},
-                              {}};
+    ir::CapturedTensor tensor{
+        std::string(scale.name),
+        DType::e8m0,
+        {size(Dim::B), size(heads), scale.along_rows ? blocks(rows) : elements(rows),
+         scale.along_rows ? elements(depth) : blocks(depth)},
+        {}};
     tensor.fallback = dag_.real(1.0);
     attention_.tensors.push_back(std::move(tensor));
   }

@@ -128,8 +128,8 @@ class Quantization {
     const auto* here = std::ranges::find(kOtherWays, way, &OtherWay::name);
     report(Code::bad_choice, clause.by.span,
            fmt::format("{} is not a way to scale tensors", quoted(way)))
-        .help = here != std::end(kOtherWays) ? std::string(here->help)
-                                             : "expected `per_tensor` or `mxfp8`";
+        .help =
+        here != std::end(kOtherWays) ? std::string(here->help) : "expected `per_tensor` or `mxfp8`";
     return std::nullopt;
   }
 
@@ -159,8 +159,8 @@ class Quantization {
     const std::string_view here = type_elsewhere(entry.dtype->text);
     report(Code::bad_choice, entry.dtype->span,
            fmt::format("{} cannot be {}", quoted(name), quoted(entry.dtype->text)))
-        .help = !here.empty()      ? fmt::format("did you mean {}?", quoted(here))
-                : !may_be_narrow   ? "expected `bf16` or `f16`: with `mxfp8`, results have no scales"
+        .help = !here.empty()    ? fmt::format("did you mean {}?", quoted(here))
+                : !may_be_narrow ? "expected `bf16` or `f16`: with `mxfp8`, results have no scales"
                 : typed->is_result ? "expected `e4m3`, `e5m2`, `bf16` or `f16`"
                                    : "expected `e4m3` or `e5m2`";
   }
@@ -253,8 +253,9 @@ class Quantization {
           "`mxfp8` has scales of q, k, v and do alone: results have 16 bits, and kernels scale the "
           "weights themselves";
     } else if (is_mxfp8() ? block != nullptr : block != nullptr && scale == std::end(ir::kScales)) {
-      diagnostic.help = is_mxfp8() ? "it is one of the backward's, and the spec has no `grad` clause"
-                                   : "it is one of `quantize mxfp8`";
+      diagnostic.help = is_mxfp8()
+                            ? "it is one of the backward's, and the spec has no `grad` clause"
+                            : "it is one of `quantize mxfp8`";
     } else if (scale != std::end(ir::kScales)) {
       diagnostic.help = scale->backward && attention_.gradients.empty()
                             ? "it is one of the backward's, and the spec has no `grad` clause"

@@ -26,8 +26,7 @@ constexpr Kind kKinds[] = {
     {kDLFloat, 16, DType::f16}, {kDLBfloat, 16, DType::bf16}, {kDLFloat, 32, DType::f32},
     {kDLFloat, 64, DType::f64}, {kDLInt, 8, DType::i8},       {kDLUInt, 8, DType::u8},
     {kDLInt, 32, DType::i32},   {kDLInt, 64, DType::i64},     {kBool, 8, DType::boolean},
-    {kE4m3, 8, DType::e4m3},    {kE5m2, 8, DType::e5m2},
-    {kE8m0, 8, DType::e8m0},
+    {kE4m3, 8, DType::e4m3},    {kE5m2, 8, DType::e5m2},      {kE8m0, 8, DType::e8m0},
 };
 
 Error wrong(const std::string& name, std::string_view what) {

@@ -26,8 +26,14 @@ std::vector<ChoiceRow> rows() {
 #define ATTN_LIST(...) \
   { __VA_ARGS__ }
 #define ATTN_ENGINE_CHOICE(name, first, last, first_sm, last_sm, engine, features, knobs, source) \
-  {#name, first, last, first_sm, last_sm, features_of(ATTN_LIST features),                        \
-   choice_of(engine, ATTN_LIST knobs), source},
+  {#name,                                                                                         \
+   first,                                                                                         \
+   last,                                                                                          \
+   first_sm,                                                                                      \
+   last_sm,                                                                                       \
+   features_of(ATTN_LIST features),                                                               \
+   choice_of(engine, ATTN_LIST knobs),                                                            \
+   source},
   return {
 #include "runtime/cudnn/engine_choices.def"
   };

@@ -24,8 +24,8 @@ enum class Storage : std::uint8_t {
 };
 
 // The order of a tensor's elements in memory beside its strides: f8_128x4 is that of block scales,
-// in tiles of 512 bytes, each with 128 rows and 4 of the blocks in them; row r, block j of a tile is
-// at 16 (r mod 32) + 4 (r / 32) + j.
+// in tiles of 512 bytes, each with 128 rows and 4 of the blocks in them; row r, block j of a tile
+// is at 16 (r mod 32) + 4 (r / 32) + j.
 enum class Reordering : std::uint8_t { none, f8_128x4 };
 
 using Uid = std::int64_t;
@@ -98,8 +98,8 @@ struct Reshape {
 };
 
 // y = x times the scale of its block: `size` consecutive elements along the rows or the columns,
-// the axis on which the scales, e8m0 in the order f8_128x4, are fewer. There may be more scales than
-// blocks and rows: up to whole tiles.
+// the axis on which the scales, e8m0 in the order f8_128x4, are fewer. There may be more scales
+// than blocks and rows: up to whole tiles.
 struct BlockDequantize {
   Uid x = 0, scale = 0, y = 0;
   std::int64_t size = 32;
@@ -161,9 +161,8 @@ struct SdpaForward {
   bool operator==(const SdpaForward&) const = default;
 };
 
-using Node =
-    std::variant<Matmul, Pointwise, Reduction, Rng, PagedLoad, BandMask, SdpaForward, Reshape,
-                 BlockDequantize>;
+using Node = std::variant<Matmul, Pointwise, Reduction, Rng, PagedLoad, BandMask, SdpaForward,
+                          Reshape, BlockDequantize>;
 
 struct BackendGraph {
   std::vector<Tensor> tensors;  // ascending uid

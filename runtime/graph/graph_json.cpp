@@ -25,8 +25,8 @@ std::optional<Uid> read_optional(const json::Value& value, std::string_view key)
 }
 
 Tensor read_tensor(const json::Value& value) {
-  value.only({"uid", "name", "dtype", "dims", "strides", "storage", "alignment", "ragged",
-              "reordering"});
+  value.only(
+      {"uid", "name", "dtype", "dims", "strides", "storage", "alignment", "ragged", "reordering"});
   Tensor tensor;
   tensor.uid = value["uid"].integer();
   tensor.name = value["name"].text();

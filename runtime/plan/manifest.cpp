@@ -254,9 +254,8 @@ bool has_8_bits(const Program& program) {
 
 // Whether a tensor is a scale of blocks; graphs have none that the program does not bind.
 bool has_block_scales(const Program& program) {
-  return std::ranges::any_of(program.tensors, [](const TensorInfo& tensor) {
-    return tensor.dtype == DType::e8m0;
-  });
+  return std::ranges::any_of(program.tensors,
+                             [](const TensorInfo& tensor) { return tensor.dtype == DType::e8m0; });
 }
 
 bool has_loops(const Program& program) {

@@ -4,6 +4,7 @@
 """
 import os
 import re
+import textwrap
 
 import attnc
 from attnc import SOURCE
@@ -24,7 +25,7 @@ def purpose(path):
 def reason_of(cell):
     """Why the spec is refused, without what other lowerings say."""
     reason = cell["reason"].partition("; lowering `")[0]
-    return re.sub(r"^(forward|backward): ", "", reason)
+    return re.sub(r"^(forward|backward): |; these are \d+ and \d+", "", reason)
 
 
 class Fp8(attnc.Case):
@@ -54,7 +55,8 @@ class Fp8(attnc.Case):
                 name = re.search(r"^attention (\w+)", path.read_text(), re.MULTILINE).group(1)
                 row = [mark(cells[name][target]) for target in COLUMNS]
                 text += f"| [{path.stem}](../tests/gpu/{folder}/{path.name}): {purpose(path)} | {' | '.join(row)} |\n"
-        lines = [f"{number}. {reason}" for number, reason in enumerate(reasons, 1)]
+        lines = [textwrap.fill(reason, 110, initial_indent=f"{number}. ", subsequent_indent=" " * len(f"{number}. "))
+                 for number, reason in enumerate(reasons, 1)]
         return text + "\n" + "\n".join(lines) + "\n"
 
     def test_the_page(self):

@@ -99,6 +99,17 @@ class Mxfp8(unittest.TestCase):
     def test_rows_first_and_tiles_of_columns(self):
         self.check(("e5m2", "bf16", "e4m3", "f16"), (160, 32), "sbhd")
 
+    def test_copies_that_are_not_given_are_made(self):
+        types, depth = ("e4m3", "bf16", "e4m3", "bf16"), (64, 32)
+        given, real = self.make(types, depth, "sbhd", ["q", "k", "v", "do"])
+        spec = self.spec(types, depth, "sbhd", "grad q, k, v;")
+        actual = self.run_spec(spec, given, ["dq", "dk", "dv"], "--direction", "bwd")
+        whole = {**real, "q_t": real["q"], "k_t": real["k"], "v_t": real["v"], "do_t": real["do"]}
+        expected = mxfp8.gradients(types, {**whole, "do_f16": real["do"]}, ROW >= COLUMN - 30)
+        for name, value in actual.items():  # up to the rounding of the copies, 1/16 of an element
+            error = numpy.linalg.norm(value - expected[name]) / numpy.linalg.norm(expected[name])
+            self.assertLess(error, 0.06, name)
+
     def test_a_scale_of_nan_makes_its_block_nan(self):
         types, depth = ("e4m3", "bf16", "e4m3", "bf16"), (64, 32)
         given, _ = self.make(types, depth, "bshd", ["q", "k", "v"])

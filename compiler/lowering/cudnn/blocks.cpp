@@ -46,15 +46,17 @@ DType narrow_type(const ir::Attention& attention, std::string_view name) {
 Status check_blocks(const ir::Attention& attention, const planning::Context& context) {
   const SourcePos pos = attention.quantize->pos;
   if (!can(Capability::mxfp8_attention, context)) {
-    return unsupported(pos, "cuDNN computes attention with scales of blocks on compute capability 10.x",
+    return unsupported(pos,
+                       "cuDNN computes attention with scales of blocks on compute capability 10.x",
                        "`quantize per_tensor` is served from compute capability 9.0 on");
   }
   const std::int64_t of_q = attention.dims[ir::Dim::Dqk], of_v = attention.dims[ir::Dim::Dv];
   const bool served = std::max(of_q, of_v) <= 128 || (of_q == 192 && of_v == 128);
   if (served) return {};
-  return unsupported(pos, fmt::format("cuDNN's attention with scales of blocks has head dimensions of "
-                                      "at most 128, or 192 with 128; these are {} and {}",
-                                      of_q, of_v));
+  return unsupported(pos,
+                     fmt::format("cuDNN's attention with scales of blocks has head dimensions of "
+                                 "at most 128, or 192 with 128; these are {} and {}",
+                                 of_q, of_v));
 }
 
 Uid add_dequantized(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,

@@ -136,8 +136,6 @@ TEST(SpecSignature, AmaxIsAnOutputAndADefaultIsNotCompiled) {
   EXPECT_FALSE(eight("dtype e4m3; quantize per_tensor;", "outputs o, amax_s;") == original);
   EXPECT_FALSE(eight("dtype e5m2; quantize per_tensor;", "outputs o;") == original);
   EXPECT_FALSE(eight("dtype e4m3; quantize per_tensor, o: e5m2;", "outputs o;") == original);
-  EXPECT_FALSE(eight("dtype e4m3; quantize mxfp8;", "outputs o;") ==
-               eight("dtype e4m3; quantize per_tensor, o: bf16;", "outputs o;"));
   EXPECT_FALSE(eight("dtype e4m3; quantize per_tensor;", "outputs o, amax_o;") ==
                eight("dtype e4m3; quantize per_tensor;", "outputs o, amax_s;"));
   EXPECT_TRUE(eight("dtype e4m3; quantize per_tensor, scale_s = 256;", "outputs o;") == original);

@@ -131,7 +131,8 @@ TEST(Quantize, Mxfp8DeclaresScalesOfBlocks) {
 
 TEST(Quantize, ATrainedMxfp8SpecHasCopiesInTheirLayout) {
   const ir::Attention all = good(
-      "dims Skv = 70, D = 64; layout q: sbhd, k: bhsd, v: bshd, o: bhsd; dtype e4m3; quantize mxfp8, "
+      "dims Skv = 70, D = 64; layout q: sbhd, k: bhsd, v: bshd, o: bhsd; dtype e4m3; quantize "
+      "mxfp8, "
       "o: f16, do: e5m2; grad q;");
   EXPECT_EQ(all.tensors.size(), std::size(ir::kBlockScales) + std::size(ir::kCopies));
   ir::Attention bound = all;

@@ -35,8 +35,9 @@ TEST(EngineChoices, OfTheBackwardWithScalesOfBlocks) {
     return choices_for({version, sm, features});
   };
   ASSERT_EQ(at(92101, 100, kMxfp8Backward).size(), 1U);
-  EXPECT_EQ(at(92101, 100, kMxfp8Backward)[0].knobs,
-            (std::vector<plan::Knob>{{CUDNN_KNOB_TYPE_STAGES, 2}, {CUDNN_KNOB_TYPE_KERNEL_CFG, 31}}));
+  EXPECT_EQ(
+      at(92101, 100, kMxfp8Backward)[0].knobs,
+      (std::vector<plan::Knob>{{CUDNN_KNOB_TYPE_STAGES, 2}, {CUDNN_KNOB_TYPE_KERNEL_CFG, 31}}));
   ASSERT_EQ(at(92801, 103, kMxfp8Backward).size(), 1U);
   EXPECT_EQ(at(92801, 103, kMxfp8Backward)[0].knobs.size(), 6U);
   EXPECT_TRUE(at(91900, 100, kMxfp8Backward).empty());

@@ -245,12 +245,11 @@ class Variants {
 };
 
 TEST(Canonical, SeesEveryField) {
-  for (const BackendGraph& sample :
-       {testing::sample_graph(), testing::controlled_graph(), testing::unified_graph(),
-        testing::block_scaled_graph()}) {
+  for (const BackendGraph& sample : {testing::sample_graph(), testing::controlled_graph(),
+                                     testing::unified_graph(), testing::block_scaled_graph()}) {
     const std::string original = canonical_text(sample);
     const Variants variants(sample);
-    EXPECT_GT(variants.all.size(), 1000U);
+    EXPECT_GT(variants.all.size(), 200U);
     for (const auto& [what, graph] : variants.all) {
       EXPECT_NE(canonical_text(graph), original) << what;
     }
