@@ -244,23 +244,8 @@ class Quantization {
   void report_no_scale(const ast::Name& name) {
     auto& diagnostic = report(Code::bad_choice, name.span,
                               fmt::format("there is no scale {} here", quoted(name.text)));
-    const auto* scale = std::ranges::find(ir::kScales, name.text, &ir::Scale::name);
-    const ir::BlockScale* block = ir::find_block_scale(name.text);
-    if (ir::find_copy(name.text) != nullptr && is_mxfp8()) {
-      diagnostic.help = "it is an input of the backward, and has no default";
-    } else if (is_mxfp8() && block == nullptr && scale != std::end(ir::kScales)) {
-      diagnostic.help =
-          "`mxfp8` has scales of q, k, v and do alone: results have 16 bits, and kernels scale the "
-          "weights themselves";
-    } else if (is_mxfp8() ? block != nullptr : block != nullptr && scale == std::end(ir::kScales)) {
-      diagnostic.help = is_mxfp8()
-                            ? "it is one of the backward's, and the spec has no `grad` clause"
-                            : "it is one of `quantize mxfp8`";
-    } else if (scale != std::end(ir::kScales)) {
-      diagnostic.help = scale->backward && attention_.gradients.empty()
-                            ? "it is one of the backward's, and the spec has no `grad` clause"
-                            : fmt::format("{} is {}, which has no scale", scale->of,
-                                          to_string(attention_.dtype_of(scale->of)));
+    if (const std::string why = why_no_scale(name.text); !why.empty()) {
+      diagnostic.help = why;
     } else if (ir::is_amax(name.text)) {
       diagnostic.help = fmt::format("it is an output: `outputs o, {};`", name.text);
     } else if (std::ranges::find(kTyped, name.text, &Typed::name) != std::end(kTyped)) {
@@ -271,6 +256,26 @@ class Quantization {
       diagnostic.help = close.empty() ? "the scales are " + support::one_of(names)
                                       : fmt::format("did you mean {}?", quoted(close));
     }
+  }
+
+  // Why the attention lacks a scale that others have; "" for a name that is none anywhere.
+  std::string why_no_scale(std::string_view name) const {
+    constexpr const char* kNoGradients =
+        "it is one of the backward's, and the spec has no `grad` clause";
+    const auto* scale = std::ranges::find(ir::kScales, name, &ir::Scale::name);
+    const bool is_scale = scale != std::end(ir::kScales);
+    const bool is_block = ir::find_block_scale(name) != nullptr;
+    if (is_mxfp8()) {
+      if (ir::find_copy(name)) return "it is an input of the backward, and has no default";
+      if (is_block) return kNoGradients;
+      return is_scale ? "`mxfp8` has scales of q, k, v and do alone: results have 16 bits, and "
+                        "kernels scale the weights themselves"
+                      : "";
+    }
+    if (!is_scale) return is_block ? "it is one of `quantize mxfp8`" : "";
+    if (scale->backward && !trains()) return kNoGradients;
+    return fmt::format("{} is {}, which has no scale", scale->of,
+                       to_string(attention_.dtype_of(scale->of)));
   }
 
   std::vector<std::string_view> scale_names() const {
