@@ -6,7 +6,7 @@ namespace attn::bench {
 namespace {
 
 attn_dtype number_of(DType type) {
-  for (attn_dtype number = ATTN_DTYPE_F16; number <= ATTN_DTYPE_E5M2; ++number) {
+  for (attn_dtype number = ATTN_DTYPE_F16; number <= ATTN_DTYPE_E8M0; ++number) {
     if (to_string(type) == attn_dtype_name(number)) return number;
   }
   return 0;

@@ -54,7 +54,8 @@ static attn_status fill(tensor* of, float value, attn_error* error) {
 
 static int is_float(attn_dtype dtype) {
   return dtype == ATTN_DTYPE_F16 || dtype == ATTN_DTYPE_BF16 || dtype == ATTN_DTYPE_F32 ||
-         dtype == ATTN_DTYPE_F64 || dtype == ATTN_DTYPE_E4M3 || dtype == ATTN_DTYPE_E5M2;
+         dtype == ATTN_DTYPE_F64 || dtype == ATTN_DTYPE_E4M3 || dtype == ATTN_DTYPE_E5M2 ||
+         dtype == ATTN_DTYPE_E8M0;
 }
 
 /* Allocates the plan's tensor `index` and adds it to the arguments. */

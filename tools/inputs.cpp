@@ -8,6 +8,7 @@
 #include <set>
 
 #include "compiler/pictures/lifelike.h"
+#include "compiler/reference/block_copies.h"
 #include "compiler/reference/defaults.h"
 #include "runtime/io/element.h"
 #include "runtime/io/npy.h"
@@ -85,6 +86,7 @@ std::string_view in_32_bits(DType dtype) {
 
 // Integer arithmetic is 32-bit, whatever the storage type.
 bool fits(const Wanted& wanted, double value) {
+  if (wanted.dtype == DType::e8m0) return is_e8m0(value);
   if (is_seed(wanted)) return value >= 0 && value <= 0x1p53 && value == std::floor(value);
   return io::fits(wanted.dtype, value) && (is_float(wanted.dtype) || io::fits(DType::i32, value));
 }
@@ -116,7 +118,11 @@ Result<std::vector<double>> random(const Source& source, const Wanted& wanted,
             fmt::format("--in {}=random: {} holds {}; only floats can be random", wanted.name,
                         wanted.name, to_string(wanted.dtype))};
   }
-  return io::normal_values(seed, io::element_count(wanted.dims));
+  std::vector<double> values = io::normal_values(seed, io::element_count(wanted.dims));
+  if (wanted.dtype == DType::e8m0) {
+    for (double& value : values) value = std::exp2(std::round(value));
+  }
+  return values;
 }
 
 Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std::string& path) {
@@ -128,6 +134,12 @@ Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std:
     return wrong(fmt::format("the file has dims {}, {} needs {}{}", dims_text(tensor.dims),
                              wanted.name, dims_text(wanted.dims),
                              has_layout ? " (files hold [B,H,S,D] for every layout)" : ""));
+  }
+  if (wanted.dtype == DType::e8m0) {
+    const auto bad = std::ranges::find_if_not(tensor.values, is_e8m0);
+    if (bad == tensor.values.end()) return {};
+    return wrong(
+        fmt::format("the file holds {}, which is not a power of two from 2^-127 to 2^127", *bad));
   }
   if (is_float(wanted.dtype)) return {};
   if (is_float(tensor.dtype)) {
@@ -304,6 +316,27 @@ Status keep_what_is_read(const ir::Attention& attention, const InputTexts& texts
   return {};
 }
 
+// Makes the copies that the backward reads beside scales of blocks of what they copy, unless they
+// or their scales are given.
+void make_copies(const ir::Attention& attention, const InputTexts& texts, Inputs& inputs) {
+  const auto given = [&](std::string_view name) { return texts.contains(std::string(name)); };
+  const auto origin = [&](std::string_view name) -> std::string& {
+    return std::ranges::find(inputs.origins, name, &decltype(inputs.origins)::value_type::first)
+        ->second;
+  };
+  auto& tensors = inputs.values.tensors;
+  for (const ir::Copy& copy : ir::kCopies) {
+    const std::string name(copy.name), of(copy.of), scale = "descale_" + name;
+    if (!tensors.contains(name) || !tensors.contains(of) || given(name) || given(scale)) continue;
+    auto made = reference::make_copy(attention, copy, tensors.at(of), tensors.at("descale_" + of));
+    tensors[name] = std::move(made.elements);
+    origin(name) = "of " + of;
+    if (!copy.is_narrow) continue;
+    tensors[scale] = std::move(made.scales);
+    origin(scale) = "of " + of;
+  }
+}
+
 Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
   std::string names;
   for (const Wanted& each : wanted) names += (names.empty() ? "" : ", ") + each.name;
@@ -343,6 +376,7 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
       inputs.values.tensors[wanted.name] = {wanted.dtype, wanted.dims, std::move(values)};
     }
   }
+  if (attention.is_mxfp8()) make_copies(attention, texts, inputs);
   return inputs;
 }
 

@@ -162,7 +162,7 @@ std::vector<std::string> output_names(const ir::Attention& attention, const Opti
     names.push_back(gradient::gradient_name(of));
   }
   if (!attention.quantize) return names;
-  for (const char* amax : lowering::kAmaxOfGradients) names.emplace_back(amax);
+  for (const char* amax : lowering::amax_of_gradients(attention)) names.emplace_back(amax);
   return names;
 }
 

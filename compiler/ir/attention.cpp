@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ir/block_scales.h"
+
 namespace attn::ir {
 namespace {
 
@@ -11,6 +13,7 @@ constexpr std::string_view kLayoutNames[] = {"bshd", "bhsd",  "sbhd",       "str
                                              "thd",  "paged", "packed_qkv", "packed_kv"};
 constexpr std::string_view kAlignNames[] = {"top_left", "bottom_right"};
 constexpr std::string_view kNormalizeNames[] = {"softmax", "sigmoid"};
+constexpr std::string_view kScalingNames[] = {"per_tensor", "mxfp8"};
 
 template <typename Named>
 const Named* find_named(const std::vector<Named>& list, std::string_view name) {
@@ -37,7 +40,8 @@ auto places_in(Owner& owner) {
 }  // namespace
 
 bool is_scale(std::string_view name) {
-  return std::ranges::find(kScales, name, &Scale::name) != std::end(kScales);
+  return std::ranges::find(kScales, name, &Scale::name) != std::end(kScales) ||
+         find_block_scale(name) != nullptr;
 }
 
 std::string_view to_string(Dim dim) { return kDimNames[static_cast<std::size_t>(dim)]; }
@@ -90,6 +94,16 @@ std::string_view to_string(Normalize normalize) {
   return kNormalizeNames[static_cast<std::size_t>(normalize)];
 }
 
+std::string_view to_string(Scaling scaling) {
+  return kScalingNames[static_cast<std::size_t>(scaling)];
+}
+
+std::optional<Scaling> parse_scaling(std::string_view text) {
+  const auto* found = std::ranges::find(kScalingNames, text);
+  if (found == std::end(kScalingNames)) return std::nullopt;
+  return static_cast<Scaling>(found - std::begin(kScalingNames));
+}
+
 DType Attention::dtype_of(std::string_view tensor) const {
   if (!quantize) return dtype;
   if (tensor == "o") return quantize->o;
@@ -98,7 +112,7 @@ DType Attention::dtype_of(std::string_view tensor) const {
 }
 
 bool Attention::has(const Scale& one) const {
-  if (!quantize || (one.backward && gradients.empty())) return false;
+  if (!quantize || is_mxfp8() || (one.backward && gradients.empty())) return false;
   return one.of.empty() || is_fp8(dtype_of(one.of));
 }
 

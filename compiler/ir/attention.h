@@ -23,6 +23,9 @@
 //
 // A kernel rounds w relative to the largest score that it has seen, and so not to the same bits.
 //
+// With Scaling::mxfp8, what an element of q, k or v stands for is itself times the scale of its
+// block (block_scales.h). Then y = (round(16 w) / 16 V) / sum(w), and o = y in a type of 16 bits.
+//
 // `row` is the row number. If the spec aligns bottom right, its q_idx has become row + (Skv - Sq),
 // with lengths instead of sizes where there are lengths.
 #pragma once
@@ -138,16 +141,22 @@ struct Dropout {
   double exact_probability() const;  // with `keep`: probability; else what it is rounded to
 };
 
-// How 8-bit floats are scaled: by one number a tensor.
+// How 8-bit floats are scaled: by one number a tensor (kScales), or one for each block of 32
+// (block_scales.h).
+enum class Scaling : std::uint8_t { per_tensor, mxfp8 };
+std::string_view to_string(Scaling scaling);
+std::optional<Scaling> parse_scaling(std::string_view text);
+
 struct Quantize {
-  DType o = DType::e4m3;          // or bf16, f16
+  DType o = DType::e4m3;          // or bf16, f16, as always with mxfp8
   DType d_o = DType::e4m3;        // of do, and of the gradient of the scores: 8 bits
-  DType gradients = DType::e4m3;  // of dq, dk and dv, or bf16, f16
+  DType gradients = DType::e4m3;  // of dq, dk and dv, or bf16, f16, as always with mxfp8
   SourcePos pos;
+  Scaling by = Scaling::per_tensor;
 };
 
-// The f32[1] tensors in `tensors` of an attention with Quantize. One for a tensor that is not of 8
-// bits does not exist.
+// The f32[1] tensors in `tensors` of an attention with Scaling::per_tensor. One for a tensor that
+// is not of 8 bits does not exist.
 struct Scale {
   std::string_view name;
   std::string_view of;    // a tensor; "" for what no tensor holds: p and its gradient
@@ -161,7 +170,7 @@ inline constexpr Scale kScales[] = {{"descale_q", "q"},       {"descale_k", "k"}
                                     {"scale_dq", "dq", true}, {"scale_dk", "dk", true},
                                     {"scale_dv", "dv", true}};
 
-bool is_scale(std::string_view name);  // in kScales
+bool is_scale(std::string_view name);  // in kScales or kBlockScales
 
 // Names of the i32[B] tensors in `tensors` of an attention with lengths.
 inline constexpr std::string_view kLengthsQ = "lengths_q";
@@ -206,6 +215,7 @@ struct Attention {
   DType dtype_of(std::string_view tensor) const;
   // Of kScales.
   bool has(const Scale& one) const;
+  bool is_mxfp8() const { return quantize && quantize->by == Scaling::mxfp8; }
   const CapturedTensor* find_tensor(std::string_view tensor) const;
   const Param* find_param(std::string_view param) const;
   // `wanted`, with `_` appended until no tensor or param has the name.

@@ -224,10 +224,11 @@ class TextParser {
     return line.expect(to_string(out_.normalize));
   }
 
-  // o=e4m3 do=e4m3 gradients=e4m3
+  // o=e4m3 do=e4m3 gradients=e4m3, after mxfp8 if there are scales of blocks
   Status quantize(Scanner& line) {
     if (out_.quantize) return line.error("given twice");
     Quantize& quantize = out_.quantize.emplace();
+    if (line.accept(to_string(Scaling::mxfp8))) quantize.by = Scaling::mxfp8;
     for (const auto& [name, type] : {std::pair("o", &quantize.o), std::pair("do", &quantize.d_o),
                                      std::pair("gradients", &quantize.gradients)}) {
       ATTN_RETURN_IF_ERROR(line.expect(name));

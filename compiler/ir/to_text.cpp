@@ -110,8 +110,9 @@ class TextWriter {
     }
     if (attention_.is_sigmoid()) line("normalize {}", to_string(attention_.normalize));
     if (const auto& quantize = attention_.quantize) {
-      line("quantize o={} do={} gradients={}", to_string(quantize->o), to_string(quantize->d_o),
-           to_string(quantize->gradients));
+      line("quantize{} o={} do={} gradients={}",
+           attention_.is_mxfp8() ? fmt::format(" {}", to_string(quantize->by)) : std::string(),
+           to_string(quantize->o), to_string(quantize->d_o), to_string(quantize->gradients));
     }
     line("outputs{}", outputs());
     if (!attention_.gradients.empty()) line("grad {}", fmt::join(attention_.gradients, " "));

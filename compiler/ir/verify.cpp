@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/ir/attention.h"
+#include "compiler/ir/block_scales.h"
 
 namespace attn::ir {
 namespace {
@@ -220,6 +221,7 @@ class Verifier {
       const DType dtype = attention_.dtype_of(name);
       if (!is_fp8(dtype)) ATTN_RETURN_IF_ERROR(half(name, dtype));
     }
+    if (attention_.is_mxfp8()) return blocks();
     for (const Scale& scale : kScales) {
       const CapturedTensor* tensor = attention_.find_tensor(scale.name);
       if (!attention_.has(scale)) continue;
@@ -228,6 +230,31 @@ class Verifier {
       }
     }
     return {};
+  }
+
+  // Scales of blocks are e8m0, and the backward's copies have the type of what they copy.
+  Status blocks() {
+    for (const char* name : {"o", "dq"}) {
+      if (is_fp8(attention_.dtype_of(name))) return bug(fmt::format("8 bits of {}", name));
+    }
+    if (attention_.wants_amax_s) return bug("amax_s with mxfp8");
+    const bool trains = !attention_.gradients.empty();
+    for (const BlockScale& scale : kBlockScales) {
+      if (scale.backward && !trains) continue;
+      ATTN_RETURN_IF_ERROR(has_rank_4(scale.name, DType::e8m0));
+    }
+    for (const Copy& copy : kCopies) {
+      if (!trains) break;
+      ATTN_RETURN_IF_ERROR(
+          has_rank_4(copy.name, attention_.dtype_of(copy.is_narrow ? copy.of : "o")));
+    }
+    return {};
+  }
+
+  Status has_rank_4(std::string_view name, DType dtype) const {
+    const CapturedTensor* tensor = attention_.find_tensor(name);
+    if (tensor != nullptr && tensor->dtype == dtype && tensor->extents.size() == 4) return {};
+    return bug(fmt::format("{} is not {} of rank 4", name, to_string(dtype)));
   }
 
   Status gradients() {

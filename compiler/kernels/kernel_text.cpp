@@ -20,7 +20,8 @@ std::string_view element_type(DType dtype) {
     case DType::u8:
     case DType::boolean:
     case DType::e4m3:
-    case DType::e5m2: return "unsigned char";
+    case DType::e5m2:
+    case DType::e8m0: return "unsigned char";
     case DType::i32: return "int";
     case DType::i64: return "long long";
   }

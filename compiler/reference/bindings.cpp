@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/ir/random_dropout.h"
+#include "compiler/reference/blocks.h"
 #include "runtime/io/element.h"
 
 namespace attn::reference {
@@ -71,6 +72,15 @@ Result<io::HostTensor> checked(const std::string& name, const Declared& declared
   return tensor;
 }
 
+// NaN is a scale: its block is NaN.
+Status check_block_scales(const std::string& name, const io::HostTensor& tensor) {
+  for (const double value : tensor.values) {
+    if (is_e8m0(value)) continue;
+    return misfit(fmt::format("{}: {} is not a power of two from 2^-127 to 2^127", name, value));
+  }
+  return {};
+}
+
 Status check_scale(const std::string& name, const io::HostTensor& tensor) {
   const double value = tensor.values[0];
   if (value > 0 && std::isfinite(value)) return {};
@@ -86,6 +96,9 @@ Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool u
   for (const auto& [name, declared] : wanted) {
     const auto given = inputs.tensors.find(name);
     if (given == inputs.tensors.end()) return misfit("the tensor " + name + " is missing");
+    if (declared.dtype == DType::e8m0) {
+      ATTN_RETURN_IF_ERROR(check_block_scales(name, given->second));
+    }
     ATTN_ASSIGN(bindings.tensors[name], checked(name, declared, given->second, unrounded));
   }
   return {};
@@ -143,7 +156,7 @@ Status check_facts(const ir::Attention& attention, const Bindings& bindings) {
         return misfit(fmt::format("{}: {} is outside 0..{}", tensor.name, value, most));
       }
     }
-    if (attention.quantize && ir::is_scale(tensor.name)) {
+    if (attention.quantize && ir::is_scale(tensor.name) && tensor.dtype != DType::e8m0) {
       ATTN_RETURN_IF_ERROR(check_scale(tensor.name, bindings.tensors.find(tensor.name)->second));
     }
     if (tensor.monotone) ATTN_RETURN_IF_ERROR(check_monotone(tensor.name, bindings));
@@ -210,6 +223,7 @@ Result<Bindings> bind(const ir::Attention& attention, const Inputs& inputs, bool
   ATTN_RETURN_IF_ERROR(bind_tensors(attention, inputs, unrounded, bindings));
   ATTN_RETURN_IF_ERROR(check_facts(attention, bindings));
   ATTN_RETURN_IF_ERROR(bind_params(attention, inputs, unrounded, bindings));
+  if (attention.is_mxfp8()) apply_block_scales(attention, bindings);
   return bindings;
 }
 

@@ -10,7 +10,8 @@
 namespace attn::reference {
 
 // Tensors have the dims of the attention; integers fit their dtype and 32 bits, booleans are 0 or
-// 1. Reals are rounded to their dtypes unless unrounded.
+// 1. Reals are rounded to their dtypes unless unrounded. Tensors with scales of blocks are times
+// these, and their copies are [B,H,S,D] in every layout.
 struct Bindings {
   std::map<std::string, io::HostTensor, std::less<>> tensors;
   std::map<std::string, double, std::less<>> params;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "compiler/reference/blocks.h"
 #include "compiler/reference/outputs.h"
 #include "compiler/reference/pace.h"
 #include "compiler/reference/reverse.h"
@@ -71,18 +72,26 @@ class RowGradients {
         score_leaf_(score_leaf(problem.attention)) {
     const auto& sink = problem.attention.sink;
     if (sink) sink_.emplace(problem.attention.dag, row_.evaluator(), *sink);
+    if (problem.attention.is_mxfp8()) blocks_.emplace(problem);
   }
 
   // Runs row `index` of the problem's rows.
   Status run(std::int64_t index, HeadSums& learned) {
     ATTN_RETURN_IF_ERROR(row_.run(index));
     write_row(problem_, row_, index, result_.outputs);
-    if (row_.is_empty()) return {};
+    if (!row_.is_empty()) ATTN_RETURN_IF_ERROR(run_row(index, learned));
+    if (blocks_) blocks_->end_row(row_.place(), result_.of);
+    return {};
+  }
+
+ private:
+  Status run_row(std::int64_t index, HeadSums& learned) {
     const std::int64_t of_row = index * problem_.size(Dim::Dv);
     const double* d_o = d_o_.values.data() + of_row;
     const double shared = weigh(d_o);
     const double delta = quantized() ? stored_delta(d_o, of_row) : shared;
     amax_dp_ = &learned.amax_dp;
+    if (blocks_) blocks_->begin_row();
     if (problem_.attention.is_sigmoid()) {
       add_sigmoid_terms(d_o, learned);
       return {};
@@ -96,7 +105,6 @@ class RowGradients {
     return {};
   }
 
- private:
   // Each weight depends on its own score alone: there is no delta.
   void add_sigmoid_terms(const double* d_o, HeadSums& learned) {
     const auto d_score = [&](std::size_t column) {
@@ -120,6 +128,7 @@ class RowGradients {
 
   // delta as kernels have it: from the stored o.
   double stored_delta(const double* d_o, std::int64_t of_row) const {
+    if (blocks_) d_o = problem_.tensor("do_f16").values.data() + of_row;
     const double* y = result_.outputs.o.values.data() + of_row;
     const double scale = problem_.quantizer("scale_o");
     const DType dtype = problem_.attention.dtype_of("o");
@@ -168,7 +177,8 @@ class RowGradients {
     double shared = 0;
     for (std::size_t column = 0; column < d_weights_.size(); ++column) {
       if (!row_.is_visible(column) || row_.kept()[column] == 0) continue;
-      const double* value = v_.values.data() + key_row(v_, column);
+      const io::HostTensor& v = blocks_ ? problem_.tensor("v_t") : v_;
+      const double* value = v.values.data() + key_row(v, column);
       d_weights_[column] = of_d_o_ * problem_.quantizer("descale_v") * row_.kept()[column] *
                            dot(d_o, value, problem_.size(Dim::Dv));
       shared += weight(column) * d_weights_[column];
@@ -178,7 +188,11 @@ class RowGradients {
 
   void to_value(const Target& to, std::size_t column, const double* d_o) {
     double factor = weight(column) * row_.kept()[column];
-    if (quantized() && to.rounds) {
+    if (blocks_ && to.rounds) {
+      factor = narrow_weight(problem_, factor, kWeightScaleOfGradients);
+      const io::HostTensor& d_o_t = problem_.tensor("do_t");
+      d_o = row_of(d_o_t, row_.place().batch, row_.place().head, row_.place().row);
+    } else if (quantized() && to.rounds) {
       factor = problem_.rounded(problem_.attention.dtype, factor * problem_.quantizer("scale_s")) *
                problem_.quantizer("descale_s");
     }
@@ -191,6 +205,7 @@ class RowGradients {
     const std::int64_t of_q = row_offset(to.d_q, place.batch, place.head, place.row);
     const std::int64_t of_k = key_row(to.d_k, column), depth = problem_.size(Dim::Dqk);
     double factor = problem_.scale * d_score;
+    if (blocks_ && to.rounds) return blocks_->add(column, factor);
     if (quantized() && to.rounds) factor = rounded_slope(factor);
     to.add(to.d_q.values.data() + of_q, k_.values.data() + of_k,
            factor * problem_.quantizer("descale_k"), depth);
@@ -227,7 +242,8 @@ class RowGradients {
   std::optional<ExprId> score_leaf_;
   std::vector<double> d_weights_;
   const double of_d_o_ = problem_.quantizer("descale_do");
-  double* amax_dp_ = nullptr;  // of the head
+  std::optional<BlockSlopes> blocks_;  // with scales of blocks
+  double* amax_dp_ = nullptr;          // of the head
 };
 
 bool is_input(std::string_view name) { return name == "q" || name == "k" || name == "v"; }
@@ -361,6 +377,7 @@ void finish(const Problem& problem, const Bindings& bindings, const std::vector<
   }
   finish_outputs(problem, result.outputs);
   if (problem.attention.quantize) scale_gradients(problem, result);
+  if (problem.attention.is_mxfp8()) result.amax.erase("amax_dp");
   if (unrounded) return;
   for (auto& [name, tensor] : result.of) {
     const DType dtype = is_input(name) ? problem.attention.dtype_of("d" + name)
@@ -392,7 +409,8 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
   }
   ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
   ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings, options.unrounded));
-  ATTN_ASSIGN(const io::HostTensor cotangent, checked_d_o(attention, d_o, options.unrounded));
+  ATTN_ASSIGN(io::HostTensor cotangent, checked_d_o(attention, d_o, options.unrounded));
+  if (attention.is_mxfp8()) apply_block_scales(bindings.tensors.at("descale_do"), false, cotangent);
   Gradients result{make_outputs(attention.dims, options.unrounded),
                    make_sums(bindings, names, options.unrounded ? DType::f64 : DType::f32),
                    {},

@@ -37,6 +37,14 @@ struct Gradients {
 //
 // amax_dp is that of ds, as cuDNN's kernels have it. Dropout applies to p8 and dp.
 //
+// With Scaling::mxfp8, and x~ for what x and the scales of its blocks stand for:
+//
+//   delta = sum(do_f16 * o); dp = do~ v_t~^T; ds = scale * p * (dp - delta) * score'
+//   dv = (round(256 p) / 256)^T do_t~; dq = ds~ k_t~; dk = ds_t~^T q_t~
+//
+// where kernels round ds twice, in blocks of columns and in blocks of rows, each with its scale
+// (ir::block_scale).
+//
 // lse, max and sum_exp have no cotangent. Masks, lengths and what dropout keeps have no gradient;
 // rows that see nothing, and rows and keys past the lengths, give zeros. Where an operation has no
 // derivative, the convention is that of compiler/gradient/differentiate.h.

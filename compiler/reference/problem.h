@@ -24,8 +24,9 @@ struct Problem {
   }
   // Of kScales; 1 if the attention does not have it.
   double quantizer(std::string_view name) const {
+    if (!attention.quantize || attention.is_mxfp8()) return 1;
     const auto found = bindings.tensors.find(name);
-    return attention.quantize && found != bindings.tensors.end() ? found->second.values[0] : 1;
+    return found != bindings.tensors.end() ? found->second.values[0] : 1;
   }
   // `value` as it is kept in `dtype`.
   double rounded(DType dtype, double value) const {

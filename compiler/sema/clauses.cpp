@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ir/block_scales.h"
 #include "compiler/sema/constants.h"
 #include "compiler/sema/names.h"
 #include "compiler/support/text.h"
@@ -176,12 +177,22 @@ void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention
   }
 }
 
+namespace {
+
+// Whether `quantize` declared the tensor.
+bool is_of_quantize(std::string_view name, const ir::Attention& attention) {
+  if (!attention.quantize) return false;
+  return ir::is_scale(name) || (attention.is_mxfp8() && ir::find_copy(name) != nullptr);
+}
+
+}  // namespace
+
 void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag::Sink& sink) {
   for (const ast::Name& name : clause.tensors) {
     const ir::CapturedTensor* tensor = attention.find_tensor(name.text);
     if (!contains(input_names(), name.text) && !(tensor && tensor->learned)) {
       sink.report(Code::bad_choice, name.span, fmt::format("{} has no gradient", quoted(name.text)))
-          .help = tensor && !(attention.quantize && ir::is_scale(name.text))
+          .help = tensor && !is_of_quantize(name.text, attention)
                       ? fmt::format("declare it with `learn {}: ...`", name.text)
                       : "expected `q`, `k`, `v` or a tensor declared with `learn`";
       continue;

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
+#include "compiler/ir/block_scales.h"
+#include "compiler/sema/blocks.h"
 #include "compiler/sema/names.h"
 #include "compiler/support/text.h"
 
@@ -15,8 +18,6 @@ namespace {
 
 using diag::Code;
 using support::quoted;
-
-constexpr std::string_view kPerTensor = "per_tensor";
 
 // What other systems call a way to scale, and the help line for it.
 struct OtherWay {
@@ -30,14 +31,20 @@ constexpr OtherWay kOtherWays[] = {
     {"current_scaling", "current scaling is `quantize per_tensor, o: bf16;`"},
     {"tensorwise", "it is written `per_tensor`"},
     {"tensor", "it is written `per_tensor`"},
+    {"block", "blocks of 32 elements are `mxfp8`"},
+    {"blocks", "blocks of 32 elements are `mxfp8`"},
+    {"mx", "it is written `mxfp8`"},
+    {"microscaling", "it is written `mxfp8`"},
+    {"mxfp8_block_scaling", "it is written `mxfp8`"},
 };
-constexpr std::string_view kBlocks[] = {"mxfp8", "block", "blocks", "mx", "microscaling"};
+// Ways of others that are not implemented.
+constexpr std::string_view kNotBuilt[] = {"nvfp4", "mxfp4", "blockwise", "float8_block_scaling"};
 
 // A tensor whose type the clause may give.
 struct Typed {
   std::string_view name;
   DType ir::Quantize::*type;
-  bool may_be_half;
+  bool is_result;  // may have 16 bits, with mxfp8 always has
 };
 constexpr Typed kTyped[] = {{"o", &ir::Quantize::o, true},
                             {"do", &ir::Quantize::d_o, false},
@@ -53,10 +60,13 @@ class Quantization {
     if (clauses.quantize == nullptr) return check_absent(clauses);
     const auto& clause = std::get<ast::QuantizeClause>(clauses.quantize->body);
     if (!is_fp8(attention_.dtype)) return report_wide(clauses);
-    if (!set_way(clause)) return;
+    const std::optional<ir::Scaling> way = way_of(clause);
+    if (!way) return;
     check_sigmoid(clauses.quantize->keyword.span);
     ir::Quantize& quantize = attention_.quantize.emplace();
+    quantize.by = *way;
     quantize.o = quantize.d_o = quantize.gradients = attention_.dtype;
+    if (is_mxfp8()) quantize.o = quantize.gradients = DType::bf16;
     const support::Place at = sink_.source().place(clauses.quantize->keyword.span.begin);
     quantize.pos = {at.line, at.column};
     for (const ast::QuantizeEntry& entry : clause.entries) {
@@ -65,6 +75,10 @@ class Quantization {
     // Of which tensors is checked later, once all are declared.
     if (clauses.grad != nullptr) attention_.gradients = {"q"};
     reserve_names();
+    if (is_mxfp8()) {
+      check_blocks(spec_, *clauses.quantize, attention_, sink_);
+      declare_blocks(trains(), attention_);
+    }
     for (const ir::Scale& scale : ir::kScales) {
       if (attention_.has(scale)) declare(scale.name);
     }
@@ -75,6 +89,9 @@ class Quantization {
   }
 
  private:
+  bool is_mxfp8() const { return attention_.is_mxfp8(); }
+  bool trains() const { return !attention_.gradients.empty(); }
+
   diag::Diagnostic& report(Code code, support::Span span, std::string message) {
     return sink_.report(code, span, std::move(message));
   }
@@ -84,7 +101,9 @@ class Quantization {
     report(Code::no_scales, std::get<ast::DtypeClause>(clauses.dtype->body).dtype.span,
            fmt::format("{} needs a `quantize` clause: 8-bit tensors have scales",
                        quoted(to_string(attention_.dtype))))
-        .help = "add `quantize per_tensor;`, which adds the inputs descale_q, descale_k, ..";
+        .help =
+        "add `quantize per_tensor;`, which adds the inputs descale_q, descale_k, .., or `quantize "
+        "mxfp8;`";
   }
 
   void report_wide(const QuantizeClauses& clauses) {
@@ -97,19 +116,21 @@ class Quantization {
         .help = "write `dtype e4m3;`, or remove `quantize`";
   }
 
-  bool set_way(const ast::QuantizeClause& clause) {
+  std::optional<ir::Scaling> way_of(const ast::QuantizeClause& clause) {
     const std::string& way = clause.by.text;
-    if (way == kPerTensor) return true;
-    if (contains(kBlocks, way)) {
-      report(Code::not_built_yet, clause.by.span, "scales of blocks are not implemented yet").help =
-          "use `per_tensor`";
-      return false;
+    if (const auto known = ir::parse_scaling(way)) return known;
+    if (contains(kNotBuilt, way)) {
+      report(Code::not_built_yet, clause.by.span,
+             fmt::format("{} is not implemented yet", quoted(way)))
+          .help = "use `per_tensor` or `mxfp8`";
+      return std::nullopt;
     }
     const auto* here = std::ranges::find(kOtherWays, way, &OtherWay::name);
     report(Code::bad_choice, clause.by.span,
            fmt::format("{} is not a way to scale tensors", quoted(way)))
-        .help = here != std::end(kOtherWays) ? std::string(here->help) : "expected `per_tensor`";
-    return false;
+        .help =
+        here != std::end(kOtherWays) ? std::string(here->help) : "expected `per_tensor` or `mxfp8`";
+    return std::nullopt;
   }
 
   void check_sigmoid(support::Span span) {
@@ -130,16 +151,18 @@ class Quantization {
     if (typed == std::end(kTyped)) return report_untyped(entry.name);
     const auto type = parse_dtype(entry.dtype->text);
     const bool is_half = type == DType::bf16 || type == DType::f16;
-    if (type && (is_fp8(*type) || (typed->may_be_half && is_half))) {
+    const bool may_be_narrow = !(typed->is_result && is_mxfp8());
+    if (type && ((is_fp8(*type) && may_be_narrow) || (typed->is_result && is_half))) {
       (*attention_.quantize).*(typed->type) = *type;
       return;
     }
     const std::string_view here = type_elsewhere(entry.dtype->text);
     report(Code::bad_choice, entry.dtype->span,
            fmt::format("{} cannot be {}", quoted(name), quoted(entry.dtype->text)))
-        .help = !here.empty()        ? fmt::format("did you mean {}?", quoted(here))
-                : typed->may_be_half ? "expected `e4m3`, `e5m2`, `bf16` or `f16`"
-                                     : "expected `e4m3` or `e5m2`";
+        .help = !here.empty()    ? fmt::format("did you mean {}?", quoted(here))
+                : !may_be_narrow ? "expected `bf16` or `f16`: with `mxfp8`, results have no scales"
+                : typed->is_result ? "expected `e4m3`, `e5m2`, `bf16` or `f16`"
+                                   : "expected `e4m3` or `e5m2`";
   }
 
   void report_untyped(const ast::Name& name) {
@@ -149,8 +172,12 @@ class Quantization {
       diagnostic.help = "q, k and v have the type of the `dtype` clause";
     } else if (name.text == "dq" || name.text == "dk" || name.text == "dv") {
       diagnostic.help = "the type of dq, dk and dv is written `gradients: e5m2`";
+    } else if (ir::find_copy(name.text) != nullptr) {
+      diagnostic.help = "a copy has the type of what it copies, and `do_f16` that of o";
     } else if (ir::is_scale(name.text)) {
-      diagnostic.help = fmt::format("scales are f32; a default is written `{} = 0.5`", name.text);
+      diagnostic.help = fmt::format("{} {}; a default is written `{} = 0.5`",
+                                    is_mxfp8() ? "scales of blocks are" : "scales are",
+                                    is_mxfp8() ? "e8m0" : "f32", name.text);
     } else {
       diagnostic.help = "it may give those of `o`, `do` and `gradients`";
     }
@@ -161,12 +188,17 @@ class Quantization {
       const ast::Name* name = nullptr;
       if (const auto* tensor = std::get_if<ast::TensorClause>(&clause.body)) name = &tensor->name;
       if (const auto* param = std::get_if<ast::ParamClause>(&clause.body)) name = &param->name;
-      if (name == nullptr || !(ir::is_scale(name->text) || ir::is_amax(name->text))) continue;
+      if (name == nullptr || !is_reserved(name->text)) continue;
       report(Code::reserved_name, name->span,
              fmt::format("{} is a reserved name beside `quantize`", quoted(name->text)))
           .help = ir::is_scale(name->text) ? "`quantize` declares the scales itself"
                                            : "choose another name";
     }
+  }
+
+  bool is_reserved(std::string_view name) const {
+    const bool is_copy = is_mxfp8() && trains() && ir::find_copy(name) != nullptr;
+    return ir::is_scale(name) || ir::is_amax(name) || is_copy;
   }
 
   void declare(std::string_view name) {
@@ -179,7 +211,9 @@ class Quantization {
   void set_default(const ast::QuantizeEntry& entry) {
     const auto tensor = std::ranges::find(attention_.tensors, std::string_view(entry.name.text),
                                           &ir::CapturedTensor::name);
-    if (tensor == attention_.tensors.end()) return report_no_scale(entry.name);
+    if (tensor == attention_.tensors.end() || !ir::is_scale(tensor->name)) {
+      return report_no_scale(entry.name);
+    }
     const std::vector<ir::ExprId> extents = tensor->extents;
     const auto value = scope_.check_default(*entry.fallback, kDefaultSite, extents);
     if (!value) return;
@@ -196,6 +230,12 @@ class Quantization {
           "a scale is positive and finite";
       return;
     }
+    if (known && is_mxfp8() && !is_e8m0(*known)) {
+      report(Code::bad_value, entry.fallback->span,
+             fmt::format("the scale is {}, which e8m0 cannot hold", *known))
+          .help = "the scale of a block is a power of two, from 2 ** -127 to 2 ** 127";
+      return;
+    }
     tensor->fallback = id;
   }
 
@@ -204,25 +244,46 @@ class Quantization {
   void report_no_scale(const ast::Name& name) {
     auto& diagnostic = report(Code::bad_choice, name.span,
                               fmt::format("there is no scale {} here", quoted(name.text)));
-    const auto* scale = std::ranges::find(ir::kScales, name.text, &ir::Scale::name);
-    if (scale != std::end(ir::kScales)) {
-      diagnostic.help = scale->backward && attention_.gradients.empty()
-                            ? "it is one of the backward's, and the spec has no `grad` clause"
-                            : fmt::format("{} is {}, which has no scale", scale->of,
-                                          to_string(attention_.dtype_of(scale->of)));
+    if (const std::string why = why_no_scale(name.text); !why.empty()) {
+      diagnostic.help = why;
     } else if (ir::is_amax(name.text)) {
       diagnostic.help = fmt::format("it is an output: `outputs o, {};`", name.text);
     } else if (std::ranges::find(kTyped, name.text, &Typed::name) != std::end(kTyped)) {
       diagnostic.help = fmt::format("a type is written `{}: bf16`", name.text);
     } else {
-      std::vector<std::string_view> names;
-      for (const ir::Scale& each : ir::kScales) {
-        if (attention_.has(each)) names.push_back(each.name);
-      }
+      const std::vector<std::string_view> names = scale_names();
       const std::string_view close = support::nearest(name.text, names);
       diagnostic.help = close.empty() ? "the scales are " + support::one_of(names)
                                       : fmt::format("did you mean {}?", quoted(close));
     }
+  }
+
+  // Why the attention lacks a scale that others have; "" for a name that is none anywhere.
+  std::string why_no_scale(std::string_view name) const {
+    constexpr const char* kNoGradients =
+        "it is one of the backward's, and the spec has no `grad` clause";
+    const auto* scale = std::ranges::find(ir::kScales, name, &ir::Scale::name);
+    const bool is_scale = scale != std::end(ir::kScales);
+    const bool is_block = ir::find_block_scale(name) != nullptr;
+    if (is_mxfp8()) {
+      if (ir::find_copy(name)) return "it is an input of the backward, and has no default";
+      if (is_block) return kNoGradients;
+      return is_scale ? "`mxfp8` has scales of q, k, v and do alone: results have 16 bits, and "
+                        "kernels scale the weights themselves"
+                      : "";
+    }
+    if (!is_scale) return is_block ? "it is one of `quantize mxfp8`" : "";
+    if (scale->backward && !trains()) return kNoGradients;
+    return fmt::format("{} is {}, which has no scale", scale->of,
+                       to_string(attention_.dtype_of(scale->of)));
+  }
+
+  std::vector<std::string_view> scale_names() const {
+    std::vector<std::string_view> names;
+    for (const ir::CapturedTensor& tensor : attention_.tensors) {
+      if (ir::is_scale(tensor.name)) names.push_back(tensor.name);
+    }
+    return names;
   }
 
   const ast::Spec& spec_;

@@ -48,6 +48,7 @@ at::ScalarType scalar_type(DType dtype) {
     case DType::boolean: return at::kBool;
     case DType::e4m3: return at::kFloat8_e4m3fn;
     case DType::e5m2: return at::kFloat8_e5m2;
+    case DType::e8m0: return at::kFloat8_e8m0fnu;
     default: return at::kFloat;
   }
 }

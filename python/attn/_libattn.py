@@ -19,7 +19,7 @@ API_VERSION = 1
 _FORWARD, _BACKWARD = "fwd", "bwd"
 _DIRECTIONS = {_FORWARD: 0, _BACKWARD: 1}
 _DTYPES = {"f16": 1, "bf16": 2, "f32": 3, "f64": 4, "i8": 5, "u8": 6, "i32": 7, "i64": 8, "bool": 9,
-           "e4m3": 10, "e5m2": 11}
+           "e4m3": 10, "e5m2": 11, "e8m0": 12}
 _DTYPE_NAMES = {number: name for name, number in _DTYPES.items()}
 _DIMS = ("B", "Hq", "Hkv", "Sq", "Skv", "Dqk", "Dv")
 _CUDA_FAILURES = {1: "other", 2: "out_of_memory", 3: "fault", 4: "no_driver"}

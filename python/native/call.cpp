@@ -49,7 +49,7 @@ struct Expected {
 };
 
 // Codes of DLPack: signed integers 0, unsigned 1, floats 2, bfloat16 4, bool 6, e4m3 (fn) 10, e5m2
-// 12.
+// 12, e8m0 14.
 static DlDtype dl_dtype(attn_dtype dtype) {
   const auto bits = static_cast<std::uint8_t>(attn_dtype_bytes(dtype) * 8);
   switch (dtype) {
@@ -61,6 +61,7 @@ static DlDtype dl_dtype(attn_dtype dtype) {
     case ATTN_DTYPE_BOOL: return {6, bits, 1};
     case ATTN_DTYPE_E4M3: return {10, bits, 1};
     case ATTN_DTYPE_E5M2: return {12, bits, 1};
+    case ATTN_DTYPE_E8M0: return {14, bits, 1};
     default: return {0, bits, 1};
   }
 }

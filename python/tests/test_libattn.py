@@ -74,7 +74,8 @@ def test_a_binding_executes(executable, tensors):
     ({"q": None}, "tensor 'q' (bf16 [1, 2, 4, 8]) is not given"),
     ({"q": {1: "f32"}}, "tensor 'q' is f32 but the plan needs bf16"),
     ({"q": {1: "bfloat16"}}, "q has dtype 'bfloat16', which no plan has\n"
-                             "  note: dtypes are f16, bf16, f32, f64, i8, u8, i32, i64, bool, e4m3, e5m2"),
+                             "  note: dtypes are f16, bf16, f32, f64, i8, u8, i32, i64, bool, e4m3, e5m2, "
+                             "e8m0"),
     ({"q": {2: (1, 2, 4, 9)}}, "tensor 'q' has dims [1, 2, 4, 9] but the plan needs [1, 2, 4, 8]"),
     ({"q": {3: (64, 32, 8, 2)}}, "tensor 'q' has strides [64, 32, 8, 2] but the plan needs [64, 32, 8, 1]"),
     ({"q": {0: 3}}, "tensor 'q' is at address 0x3, which is not a multiple of 16 bytes"),

@@ -136,7 +136,8 @@ enum {
   ATTN_DTYPE_BOOL = 9, /* one byte, 0 or 1 */
   /* Floats of 8 bits, of the OCP specification: e4m3 has no infinity and ends at 448. */
   ATTN_DTYPE_E4M3 = 10,
-  ATTN_DTYPE_E5M2 = 11
+  ATTN_DTYPE_E5M2 = 11,
+  ATTN_DTYPE_E8M0 = 12 /* the scale of a block: 2^(byte - 127), 255 is NaN */
 };
 
 ATTN_API const char* attn_dtype_name(attn_dtype dtype); /* "bf16", "bool"; or "unknown" */

@@ -158,13 +158,14 @@ enum class DType : std::int32_t {
   i64 = ATTN_DTYPE_I64,
   boolean = ATTN_DTYPE_BOOL,
   e4m3 = ATTN_DTYPE_E4M3,
-  e5m2 = ATTN_DTYPE_E5M2
+  e5m2 = ATTN_DTYPE_E5M2,
+  e8m0 = ATTN_DTYPE_E8M0
 };
 inline const char* to_string(DType type) { return attn_dtype_name(static_cast<attn_dtype>(type)); }
 inline std::size_t size_of(DType type) { return attn_dtype_bytes(static_cast<attn_dtype>(type)); }
 inline bool is_float(DType type) {
   return type == DType::f16 || type == DType::bf16 || type == DType::f32 || type == DType::f64 ||
-         type == DType::e4m3 || type == DType::e5m2;
+         type == DType::e4m3 || type == DType::e5m2 || type == DType::e8m0;
 }
 
 enum class Role : std::int32_t {

@@ -11,9 +11,10 @@ namespace attn::api {
 namespace {
 
 constexpr int kBool = 6;  // kDLBool, which headers before DLPack 0.8 lack
-// kDLFloat8_e4m3fn and kDLFloat8_e5m2, which headers before DLPack 1.1 lack.
+// kDLFloat8_e4m3fn, kDLFloat8_e5m2 and kDLFloat8_e8m0fnu, which headers before DLPack 1.1 lack.
 constexpr int kE4m3 = 10;
 constexpr int kE5m2 = 12;
+constexpr int kE8m0 = 14;
 constexpr int kMostDims = 64;
 
 struct Kind {
@@ -25,7 +26,7 @@ constexpr Kind kKinds[] = {
     {kDLFloat, 16, DType::f16}, {kDLBfloat, 16, DType::bf16}, {kDLFloat, 32, DType::f32},
     {kDLFloat, 64, DType::f64}, {kDLInt, 8, DType::i8},       {kDLUInt, 8, DType::u8},
     {kDLInt, 32, DType::i32},   {kDLInt, 64, DType::i64},     {kBool, 8, DType::boolean},
-    {kE4m3, 8, DType::e4m3},    {kE5m2, 8, DType::e5m2},
+    {kE4m3, 8, DType::e4m3},    {kE5m2, 8, DType::e5m2},      {kE8m0, 8, DType::e8m0},
 };
 
 Error wrong(const std::string& name, std::string_view what) {

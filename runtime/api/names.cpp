@@ -40,6 +40,7 @@ attn_dtype number_of(DType type) {
     case DType::boolean: return ATTN_DTYPE_BOOL;
     case DType::e4m3: return ATTN_DTYPE_E4M3;
     case DType::e5m2: return ATTN_DTYPE_E5M2;
+    case DType::e8m0: return ATTN_DTYPE_E8M0;
   }
   return 0;
 }

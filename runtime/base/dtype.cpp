@@ -1,5 +1,6 @@
 #include "runtime/base/dtype.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -89,6 +90,7 @@ double max_finite(DType type) {
     case DType::f32: return std::numeric_limits<float>::max();
     case DType::e4m3:
     case DType::e5m2: return fp8(type).max;
+    case DType::e8m0: return 0x1p127;
     default: return std::numeric_limits<double>::max();
   }
 }
@@ -158,6 +160,24 @@ double from_fp8_bits(DType type, std::uint8_t bits) {
   return sign * std::ldexp(whole, std::max(exponent, 1) - format.bias - format.fraction_bits);
 }
 
+std::uint8_t to_e8m0_bits(double value) {
+  constexpr int kBias = 127, kNan = 0xFF;
+  if (!(value > 0)) return kNan;
+  if (std::isinf(value)) return kNan - 1;
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);  // in [0.5, 1)
+  const int nearest = exponent - (fraction < 0.75 ? 1 : 0);
+  return static_cast<std::uint8_t>(std::clamp(nearest + kBias, 0, kNan - 1));
+}
+
+double from_e8m0_bits(std::uint8_t bits) {
+  return bits == 0xFF ? std::nan("") : std::ldexp(1.0, bits - 127);
+}
+
+bool is_e8m0(double value) {
+  return std::isnan(value) || from_e8m0_bits(to_e8m0_bits(value)) == value;
+}
+
 double round_to(DType type, double value) {
   switch (type) {
     case DType::f16: return round_f16(value);
@@ -165,6 +185,7 @@ double round_to(DType type, double value) {
     case DType::f32: return static_cast<float>(value);
     case DType::e4m3:
     case DType::e5m2: return round_fp8(type, value);
+    case DType::e8m0: return from_e8m0_bits(to_e8m0_bits(value));
     default: return value;
   }
 }

@@ -30,7 +30,8 @@ bool is_float(DType type);
 // e5m2 at 57344.
 bool is_fp8(DType type);
 
-// The largest finite value of a float type.
+// The largest finite value of a float type. (That of e8m0, a scale of the OCP Microscaling Formats
+// Specification 1.0, is 2^127: it holds the powers of two from 2^-127 on, and NaN; no sign, no 0.)
 double max_finite(DType type);
 
 // IEEE binary16 and bfloat16; round to nearest even, NaN stays NaN, overflow becomes infinity.
@@ -43,6 +44,14 @@ double from_bf16_bits(std::uint16_t bits);
 // (cvt.rn.satfinite): what is beyond the largest value, infinity too, becomes it. NaN stays NaN.
 std::uint8_t to_fp8_bits(DType type, double value);
 double from_fp8_bits(DType type, std::uint8_t bits);
+
+// The bits of e8m0 and back: the exponent plus 127, 0xFF for NaN. Rounds a positive value to the
+// nearest power of two, ties up, and saturates; a value that is not positive has no scale: NaN.
+std::uint8_t to_e8m0_bits(double value);
+double from_e8m0_bits(std::uint8_t bits);
+
+// Whether e8m0 holds the value exactly, or it is NaN.
+bool is_e8m0(double value);
 
 // `value` rounded to `type` and back (floats round to nearest even; 8-bit floats saturate).
 double round_to(DType type, double value);

@@ -17,6 +17,7 @@ namespace {
 using graph::BackendGraph;
 using graph::BandMask;
 using graph::BandSide;
+using graph::BlockDequantize;
 using graph::Matmul;
 using graph::Node;
 using graph::PagedLoad;
@@ -46,6 +47,9 @@ Result<Descriptor> make_tensor(const Api& api, const Tensor& tensor, const Descr
   if (tensor.storage == Storage::virtual_value) builder.set(kTensorIsVirtual, true);
   if (tensor.storage == Storage::host_scalar) builder.set(kTensorIsByValue, true);
   if (offsets != nullptr) builder.set(kTensorRaggedOffset, *offsets);
+  if (tensor.reordering == graph::Reordering::f8_128x4) {
+    builder.set(kTensorReordering, CUDNN_TENSOR_REORDERING_F8_128x4);
+  }
   return builder.finalize();
 }
 
@@ -157,6 +161,18 @@ class Builder {
     return DescriptorBuilder(api_, kReshapeOperation)
         .set(kReshapeX, tensor(reshape.x))
         .set(kReshapeY, tensor(reshape.y))
+        .finalize();
+  }
+
+  // Blocks have one row.
+  Result<Descriptor> make(const BlockDequantize& blocks) {
+    const std::int32_t size[] = {1, static_cast<std::int32_t>(blocks.size)};
+    return DescriptorBuilder(api_, kBlockDequantizeOperation)
+        .set(kBlockDequantizeX, tensor(blocks.x))
+        .set(kBlockDequantizeScale, tensor(blocks.scale))
+        .set(kBlockDequantizeY, tensor(blocks.y))
+        .set(kBlockDequantizeMathPrec, CUDNN_DATA_FLOAT)
+        .set_all(kBlockDequantizeSize, size)
         .finalize();
   }
 

@@ -9,6 +9,7 @@
 #include "runtime/cudnn/attempts.h"
 #include "runtime/cudnn/build_graph.h"
 #include "runtime/cudnn/compile_graph.h"
+#include "runtime/cudnn/engine_choices.h"
 #include "runtime/cudnn/engine_configs.h"
 #include "runtime/cudnn/execution.h"
 #include "runtime/cudnn/known_bad.h"
@@ -43,6 +44,12 @@ class Compiler {
         progress_(progress) {}
 
   Result<plan::CompiledStep> compile() {
+    for (const EngineChoice& choice : choices_for(circumstances_)) {
+      progress_({fmt::format("engine {}", choice.engine), -1});
+      Result<plan::CompiledStep> step =
+          try_offer(chosen(api_, built_.graph, device_, choice), "NONE");
+      if (step.ok()) return step;
+    }
     for (const Mode& mode : kModes) {
       progress_({fmt::format("heuristics {}", mode.name), -1});
       Result<plan::CompiledStep> step =

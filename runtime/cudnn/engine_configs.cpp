@@ -40,19 +40,53 @@ Result<Offer> engine_configs(const Api& api, const Descriptor& graph, const Desc
 
 namespace {
 
+Result<Descriptor> make_engine(const Api& api, const Descriptor& graph, const Descriptor& device,
+                               std::int64_t index) {
+  return DescriptorBuilder(api, kEngineDescriptor)
+      .set(kEngineGraph, graph)
+      .set(kEngineGlobalIndex, index)
+      .set(kEngineDeviceProp, device)
+      .finalize();
+}
+
 Result<Descriptor> default_config(const Api& api, const Descriptor& graph, const Descriptor& device,
                                   std::int64_t index) {
-  ATTN_ASSIGN(const Descriptor engine, DescriptorBuilder(api, kEngineDescriptor)
-                                           .set(kEngineGraph, graph)
-                                           .set(kEngineGlobalIndex, index)
-                                           .set(kEngineDeviceProp, device)
-                                           .finalize());
+  ATTN_ASSIGN(const Descriptor engine, make_engine(api, graph, device, index));
   return DescriptorBuilder(api, kEngineConfigDescriptor)
       .set(kEngineConfigEngine, engine)
       .finalize();
 }
 
+Result<Descriptor> config_of(const Api& api, const Descriptor& graph, const Descriptor& device,
+                             const EngineChoice& choice) {
+  ATTN_ASSIGN(const Descriptor engine, make_engine(api, graph, device, choice.engine));
+  std::vector<Descriptor> knobs;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (const plan::Knob& knob : choice.knobs) {
+    ATTN_ASSIGN(Descriptor made,
+                DescriptorBuilder(api, kKnobChoiceDescriptor)
+                    .set(kKnobChoiceType, static_cast<cudnnBackendKnobType_t>(knob.type))
+                    .set(kKnobChoiceValue, knob.value)
+                    .finalize());
+    knobs.push_back(std::move(made));
+    raw.push_back(knobs.back().raw());
+  }
+  return DescriptorBuilder(api, kEngineConfigDescriptor)
+      .set(kEngineConfigEngine, engine)
+      .set_all(kEngineConfigKnobChoices, raw)
+      .finalize();
+}
+
 }  // namespace
+
+Result<Offer> chosen(const Api& api, const Descriptor& graph, const Descriptor& device,
+                     const EngineChoice& choice) {
+  take_last_text(api);
+  Offer offer;
+  ATTN_ASSIGN(Descriptor config, config_of(api, graph, device, choice));
+  offer.configs.push_back(std::move(config));
+  return offer;
+}
 
 Result<Offer> every_engine(const Api& api, const Descriptor& graph, const Descriptor& device) {
   take_last_text(api);

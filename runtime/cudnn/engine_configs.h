@@ -26,6 +26,10 @@ Result<Offer> engine_configs(const Api& api, const Descriptor& graph, const Desc
 // the heuristics offer. Used if the engines that they offer are known to be wrong.
 Result<Offer> every_engine(const Api& api, const Descriptor& graph, const Descriptor& device);
 
+// The config of this engine with these knobs, whatever the heuristics offer.
+Result<Offer> chosen(const Api& api, const Descriptor& graph, const Descriptor& device,
+                     const EngineChoice& choice);
+
 // The engine and knobs of a config.
 Result<EngineChoice> describe(const Descriptor& config);
 

@@ -163,6 +163,18 @@ bool eight_bits(const BackendGraph& graph) {
                              [](const graph::Tensor& tensor) { return is_fp8(tensor.dtype); });
 }
 
+bool block_scales(const BackendGraph& graph) {
+  bool found = false;
+  for_each<graph::BlockDequantize>(graph, [&](const graph::BlockDequantize&) { found = true; });
+  return found;
+}
+
+bool transposed_values(const BackendGraph& graph) {
+  bool found = false;
+  for_each<graph::Reshape>(graph, [&](const graph::Reshape&) { found = true; });
+  return found;
+}
+
 // Head dimensions of k, and of v: that of the first product's factors, and of the second's result.
 bool deep_heads_in_8_bits(const BackendGraph& graph) {
   if (!eight_bits(graph)) return false;
@@ -181,6 +193,12 @@ bool deep_heads_in_8_bits(const BackendGraph& graph) {
 }
 
 }  // namespace
+
+Features features_of(std::initializer_list<Feature> list) {
+  Features features;
+  for (const Feature feature : list) features.set(static_cast<std::size_t>(feature));
+  return features;
+}
 
 Features features_of(const BackendGraph& graph) {
   Features features;

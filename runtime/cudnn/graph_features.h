@@ -3,6 +3,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <initializer_list>
 
 #include "runtime/graph/backend_graph.h"
 
@@ -15,6 +16,9 @@ enum class Feature : std::uint8_t {
   kCount
 };
 using Features = std::bitset<static_cast<std::size_t>(Feature::kCount)>;
+
+// The set of these.
+Features features_of(std::initializer_list<Feature> list);
 
 // Features of a valid graph, whether attention is many nodes in it or one. A graph of a single
 // product has none.

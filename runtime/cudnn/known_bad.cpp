@@ -3,12 +3,6 @@
 namespace attn::cudnn {
 namespace {
 
-Features all_of(std::initializer_list<Feature> list) {
-  Features features;
-  for (const Feature feature : list) features.set(static_cast<std::size_t>(feature));
-  return features;
-}
-
 bool holds(const KnownBad& row, const Circumstances& at) {
   return row.first <= at.version && at.version <= row.last && row.first_sm <= at.sm &&
          at.sm <= row.last_sm && (row.features & ~at.features).none();
@@ -20,7 +14,7 @@ std::span<const KnownBad> known_bad() {
 #define ATTN_FEATURES(...) \
   { __VA_ARGS__ }
 #define ATTN_KNOWN_BAD(name, first, last, first_sm, last_sm, engine, features, what, help, source) \
-  {#name, first, last,  first_sm, last_sm, engine, all_of(ATTN_FEATURES features),                 \
+  {#name, first, last,  first_sm, last_sm, engine, features_of(ATTN_FEATURES features),            \
    what,  help,  source},
   static const KnownBad kRows[] = {
 #include "runtime/cudnn/known_bad.def"

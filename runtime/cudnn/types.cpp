@@ -17,6 +17,7 @@ cudnnDataType_t to_cudnn(DType type) {
     case DType::boolean: return CUDNN_DATA_BOOLEAN;
     case DType::e4m3: return CUDNN_DATA_FP8_E4M3;
     case DType::e5m2: return CUDNN_DATA_FP8_E5M2;
+    case DType::e8m0: return CUDNN_DATA_FP8_E8M0;
   }
   check_failed(__FILE__, __LINE__, "type", "every DType must have a cuDNN data type");
 }

@@ -23,6 +23,11 @@ enum class Storage : std::uint8_t {
   host_scalar,    // one element passed by value from host memory
 };
 
+// The order of a tensor's elements in memory beside its strides: f8_128x4 is that of block scales,
+// in tiles of 512 bytes, each with 128 rows and 4 of the blocks in them; row r, block j of a tile
+// is at 16 (r mod 32) + 4 (r / 32) + j.
+enum class Reordering : std::uint8_t { none, f8_128x4 };
+
 using Uid = std::int64_t;
 
 struct Tensor {
@@ -36,6 +41,7 @@ struct Tensor {
   // Ragged offset: a device tensor, i32 or i64 [B+1,1,1,1], with the start of each batch in
   // elements. Replaces the batch stride. (The length of batch b gives its end.)
   std::optional<Uid> ragged{};
+  Reordering reordering = Reordering::none;
 
   bool operator==(const Tensor&) const = default;
 };
@@ -89,6 +95,16 @@ struct Reshape {
   Uid x = 0, y = 0;
   SourcePos pos;
   bool operator==(const Reshape&) const = default;
+};
+
+// y = x times the scale of its block: `size` consecutive elements along the rows or the columns,
+// the axis on which the scales, e8m0 in the order f8_128x4, are fewer. There may be more scales
+// than blocks and rows: up to whole tiles.
+struct BlockDequantize {
+  Uid x = 0, scale = 0, y = 0;
+  std::int64_t size = 32;
+  SourcePos pos;
+  bool operator==(const BlockDequantize&) const = default;
 };
 
 // y is 1 with probability `keep`, else 0, from Philox; seed and offset are device i64 [1,1,1,1].
@@ -145,8 +161,8 @@ struct SdpaForward {
   bool operator==(const SdpaForward&) const = default;
 };
 
-using Node =
-    std::variant<Matmul, Pointwise, Reduction, Rng, PagedLoad, BandMask, SdpaForward, Reshape>;
+using Node = std::variant<Matmul, Pointwise, Reduction, Rng, PagedLoad, BandMask, SdpaForward,
+                          Reshape, BlockDequantize>;
 
 struct BackendGraph {
   std::vector<Tensor> tensors;  // ascending uid
@@ -163,6 +179,8 @@ std::string_view to_string(ReduceOp op);
 std::optional<ReduceOp> parse_reduce_op(std::string_view text);
 std::string_view to_string(BandSide side);
 std::optional<BandSide> parse_band_side(std::string_view text);
+std::string_view to_string(Reordering reordering);
+std::optional<Reordering> parse_reordering(std::string_view text);
 std::string_view to_string(Storage storage);
 std::optional<Storage> parse_storage(std::string_view text);
 SourcePos position_of(const Node& node);

@@ -12,9 +12,11 @@ namespace {
 
 // Everything about a tensor except its uid and name.
 std::string describe(const Tensor& tensor) {
-  return fmt::format("{} [{}] strides [{}] {} align {}", to_string(tensor.dtype),
+  const bool reordered = tensor.reordering != Reordering::none;
+  return fmt::format("{} [{}] strides [{}] {} align {}{}", to_string(tensor.dtype),
                      fmt::join(tensor.dims, ","), fmt::join(tensor.strides, ","),
-                     to_string(tensor.storage), tensor.alignment);
+                     to_string(tensor.storage), tensor.alignment,
+                     reordered ? fmt::format(" {}", to_string(tensor.reordering)) : std::string());
 }
 
 // What a node has besides its inputs. Distinguishes ill-formed nodes (rejected by validate) too.
@@ -31,6 +33,9 @@ struct Suffix {
   std::string operator()(const PagedLoad&) const { return ""; }
   std::string operator()(const BandMask&) const { return ""; }
   std::string operator()(const Reshape&) const { return ""; }
+  std::string operator()(const BlockDequantize& node) const {
+    return fmt::format(" blocks {}", node.size);
+  }
   std::string operator()(const SdpaForward& node) const {
     std::string text;
     if (node.stats) text += " stats";

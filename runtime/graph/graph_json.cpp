@@ -16,6 +16,7 @@ Json json_of(const Tensor& tensor) {
                {"storage", to_string(tensor.storage)},
                {"alignment", tensor.alignment}};
   if (tensor.ragged) json["ragged"] = *tensor.ragged;
+  if (tensor.reordering != Reordering::none) json["reordering"] = to_string(tensor.reordering);
   return json;
 }
 
@@ -24,7 +25,8 @@ std::optional<Uid> read_optional(const json::Value& value, std::string_view key)
 }
 
 Tensor read_tensor(const json::Value& value) {
-  value.only({"uid", "name", "dtype", "dims", "strides", "storage", "alignment", "ragged"});
+  value.only(
+      {"uid", "name", "dtype", "dims", "strides", "storage", "alignment", "ragged", "reordering"});
   Tensor tensor;
   tensor.uid = value["uid"].integer();
   tensor.name = value["name"].text();
@@ -34,6 +36,7 @@ Tensor read_tensor(const json::Value& value) {
   tensor.storage = value["storage"].named(parse_storage);
   tensor.alignment = value["alignment"].integer();
   tensor.ragged = read_optional(value, "ragged");
+  if (value.has("reordering")) tensor.reordering = value["reordering"].named(parse_reordering);
   return tensor;
 }
 
@@ -100,6 +103,13 @@ struct NodeWriter {
   }
   Json operator()(const Reshape& node) const {
     return {{"op", "reshape"}, {"x", node.x}, {"y", node.y}};
+  }
+  Json operator()(const BlockDequantize& node) const {
+    return {{"op", "block_dequantize"},
+            {"x", node.x},
+            {"scale", node.scale},
+            {"size", node.size},
+            {"y", node.y}};
   }
   Json operator()(const SdpaForward& node) const {
     Json json = {
@@ -178,6 +188,12 @@ Reshape read_reshape(const json::Value& value) {
   return {value["x"].integer(), value["y"].integer(), read_position(value)};
 }
 
+BlockDequantize read_block_dequantize(const json::Value& value) {
+  value.only({"op", "x", "scale", "size", "y", "pos"});
+  return {value["x"].integer(), value["scale"].integer(), value["y"].integer(),
+          value["size"].integer(), read_position(value)};
+}
+
 SdpaForward read_sdpa_forward(const json::Value& value) {
   value.only({"op", "q", "k", "v", "o", "stats", "score", "modified", "sink", "dropout",
 #define ATTN_SDPA_INPUT(name, attribute) #name,
@@ -206,6 +222,7 @@ Node read_kind(const json::Value& value) {
   if (op == "band_mask") return read_band_mask(value);
   if (op == "sdpa_forward") return read_sdpa_forward(value);
   if (op == "reshape") return read_reshape(value);
+  if (op == "block_dequantize") return read_block_dequantize(value);
   value["op"].fail("is not a known name");
   return {};
 }

@@ -25,6 +25,9 @@ void each_fixed(Operation& operation, const Use& use) {
   } else if constexpr (std::is_same_v<Kind, BandMask>) {
     use(operation.x);
     use(operation.fill);
+  } else if constexpr (std::is_same_v<Kind, BlockDequantize>) {
+    use(operation.x);
+    use(operation.scale);
   } else if constexpr (std::is_same_v<Kind, SdpaForward>) {
     use(operation.q);
     use(operation.k);
@@ -76,6 +79,7 @@ struct Output {
   Uid operator()(const BandMask& node) const { return node.y; }
   Uid operator()(const SdpaForward& node) const { return node.o; }
   Uid operator()(const Reshape& node) const { return node.y; }
+  Uid operator()(const BlockDequantize& node) const { return node.y; }
 };
 
 struct Mnemonic {
@@ -91,6 +95,7 @@ struct Mnemonic {
   }
   std::string operator()(const SdpaForward&) const { return "sdpa_forward"; }
   std::string operator()(const Reshape&) const { return "reshape"; }
+  std::string operator()(const BlockDequantize&) const { return "block_dequantize"; }
 };
 
 struct Compute {
@@ -103,6 +108,7 @@ struct Compute {
   DType operator()(const BandMask&) const { return DType::f32; }
   DType operator()(const SdpaForward&) const { return DType::f32; }
   DType operator()(const Reshape&) const { return DType::f32; }
+  DType operator()(const BlockDequantize&) const { return DType::f32; }
 };
 
 }  // namespace

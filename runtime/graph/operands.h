@@ -11,8 +11,8 @@
 namespace attn::graph {
 
 // Inputs that every node of its kind has, in order: matmul a, b; pointwise x, b, t if present;
-// reduction x; rng seed, offset; paged load container, table, lengths; band mask x, fill; sdpa q,
-// k, v.
+// reduction x; rng seed, offset; paged load container, table, lengths; band mask x, fill; block
+// dequantize x, scale; sdpa q, k, v.
 std::vector<Uid> fixed_inputs_of(const Node& node);
 
 // Optional inputs that are present: matmul m, n, k; band mask bound, lengths_q, lengths_kv; sdpa

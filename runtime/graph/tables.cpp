@@ -20,6 +20,7 @@ constexpr auto kPointwise = std::to_array<PointwiseRow>({
 
 constexpr auto kReduceOps = std::to_array<std::string_view>({"max", "add", "amax"});
 constexpr auto kBandSides = std::to_array<std::string_view>({"left", "right"});
+constexpr auto kReorderings = std::to_array<std::string_view>({"none", "f8_128x4"});
 constexpr auto kStorages =
     std::to_array<std::string_view>({"virtual_value", "device", "host_scalar"});
 
@@ -56,6 +57,14 @@ std::string_view to_string(BandSide side) { return kBandSides[static_cast<std::s
 
 std::optional<BandSide> parse_band_side(std::string_view text) {
   return parse<BandSide>(kBandSides, text);
+}
+
+std::string_view to_string(Reordering reordering) {
+  return kReorderings[static_cast<std::size_t>(reordering)];
+}
+
+std::optional<Reordering> parse_reordering(std::string_view text) {
+  return parse<Reordering>(kReorderings, text);
 }
 
 std::string_view to_string(Storage storage) { return kStorages[static_cast<std::size_t>(storage)]; }

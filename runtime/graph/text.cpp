@@ -14,12 +14,14 @@ std::string name_suffix(std::string_view name) {
 }
 
 std::string declaration(const Tensor& tensor) {
-  return fmt::format("%{} {} {}{}{}{}", tensor.uid,
+  const bool reordered = tensor.reordering != Reordering::none;
+  return fmt::format("%{} {} {}{}{}{}{}", tensor.uid,
                      type_text(tensor.dtype, tensor.dims, tensor.strides),
                      to_string(tensor.storage),
                      tensor.storage == Storage::device ? fmt::format(" align {}", tensor.alignment)
                                                        : std::string(),
                      tensor.ragged ? fmt::format(" ragged %{}", *tensor.ragged) : std::string(),
+                     reordered ? fmt::format(" {}", to_string(tensor.reordering)) : std::string(),
                      name_suffix(tensor.name));
 }
 
@@ -34,6 +36,9 @@ struct NodeSuffix {
   std::string operator()(const PagedLoad&) const { return ""; }
   std::string operator()(const BandMask&) const { return ""; }
   std::string operator()(const Reshape&) const { return ""; }
+  std::string operator()(const BlockDequantize& node) const {
+    return fmt::format(" blocks of {}", node.size);
+  }
   std::string operator()(const SdpaForward& node) const {
     std::string text;
     if (node.score) text += fmt::format(" score %{}", *node.score);

@@ -441,6 +441,27 @@ class Validator {
     return fmt::format("{} does not become {}", shape(at(op.x)), shape(at(op.y)));
   }
 
+  // Along the axis of the blocks, scales are fewer than elements; along the other, as many or more.
+  std::string check_shape(const BlockDequantize& op) const {
+    const Tensor& x = at(op.x);
+    const Tensor& scale = at(op.scale);
+    if (op.size < 1) return fmt::format("has blocks of {}", op.size);
+    if (x.dims != at(op.y).dims) {
+      return fmt::format("{} does not become {}", shape(x), shape(at(op.y)));
+    }
+    if (!is_fp8(x.dtype)) return fmt::format("%{} is not of 8 bits", op.x);
+    if (scale.dtype != DType::e8m0 || scale.reordering != Reordering::f8_128x4) {
+      return fmt::format("%{} is not e8m0 in the order f8_128x4", op.scale);
+    }
+    const auto covers = [&](std::size_t blocks, std::size_t rows) {
+      const std::int64_t wanted = (x.dims[blocks] + op.size - 1) / op.size;
+      return scale.dims[blocks] >= wanted && scale.dims[rows] >= x.dims[rows];
+    };
+    const bool same = scale.dims[0] == x.dims[0] && scale.dims[1] == x.dims[1];
+    if (same && (covers(2, 3) || covers(3, 2))) return "";
+    return fmt::format("{} are not the scales of {}", shape(scale), shape(x));
+  }
+
   std::string check_shape(const Reduction& op) const {
     const Tensor& x = at(op.x);
     const Tensor& y = at(op.y);

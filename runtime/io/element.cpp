@@ -39,7 +39,8 @@ bool fits(DType type, double value) {
     case DType::f32:
     case DType::f64:
     case DType::e4m3:
-    case DType::e5m2: return true;
+    case DType::e5m2:
+    case DType::e8m0: return true;
     case DType::i8: return is_integer_within(value, -128, 127);
     case DType::u8: return is_integer_within(value, 0, 255);
     case DType::i32: return is_integer_within(value, -2147483648.0, 2147483647.0);
@@ -63,6 +64,7 @@ void store(DType type, double value, std::byte* bytes) {
     case DType::boolean: return put(static_cast<std::uint8_t>(value), bytes);
     case DType::e4m3:
     case DType::e5m2: return put(to_fp8_bits(type, value), bytes);
+    case DType::e8m0: return put(to_e8m0_bits(value), bytes);
   }
 }
 
@@ -79,6 +81,7 @@ double load(DType type, const std::byte* bytes) {
     case DType::boolean: return get<std::uint8_t>(bytes) != 0 ? 1 : 0;
     case DType::e4m3:
     case DType::e5m2: return from_fp8_bits(type, get<std::uint8_t>(bytes));
+    case DType::e8m0: return from_e8m0_bits(get<std::uint8_t>(bytes));
   }
   return 0;
 }

@@ -11,7 +11,7 @@
 
 namespace attn::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 9;  // newest version read and written
+inline constexpr std::uint32_t kFormatVersion = 10;  // newest version read and written
 inline constexpr std::size_t kMaxSections = 1024;
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;  // all manifests
 inline constexpr std::size_t kMaxManifestValues = std::size_t{1}

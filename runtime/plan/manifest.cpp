@@ -252,6 +252,12 @@ bool has_8_bits(const Program& program) {
   });
 }
 
+// Whether a tensor is a scale of blocks; graphs have none that the program does not bind.
+bool has_block_scales(const Program& program) {
+  return std::ranges::any_of(program.tensors,
+                             [](const TensorInfo& tensor) { return tensor.dtype == DType::e8m0; });
+}
+
 bool has_loops(const Program& program) {
   return std::ranges::any_of(program.steps, [](const Step& step) { return turns_of(step) != 1; });
 }
@@ -290,6 +296,7 @@ std::uint32_t format_version_of(std::span<const Plan> plans) {
 }
 
 std::uint32_t format_version_of(const Plan& plan) {
+  if (has_block_scales(plan.program)) return 10;
   if (has_8_bits(plan.program)) return 9;
   const bool signed_ways = std::ranges::any_of(
       plan.choice, [](const Alternative& way) { return !way.signature.empty(); });

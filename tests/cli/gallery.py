@@ -21,7 +21,7 @@ FAMILIES = (
       "inverse_causal": SMALL, "bhsd": SMALL, "sbhd": SMALL, "strided_views": SMALL,
       "packed_qkv": SMALL, "gqa_5to1": SMALL, "head_dim_80": SMALL, "head_dim_100": SMALL,
       "head_dim_256": SMALL, "mla_prefill": SMALL, "gemma2_global": SMALL, "softmax_one": SMALL,
-      "sink_global": SMALL, "dropout_causal": SMALL}),
+      "sink_global": SMALL, "dropout_causal": SMALL, "mxfp8": SMALL}),
     ("Windows and chunks",
      "A query sees what is near. At the size of Gemma-2 squares are blocks: kernels compute the "
      "blue ones without a mask, evaluate the mask in the orange ones, and skip the rest, 62.5 % of "

@@ -51,6 +51,18 @@ class NewerCudnn(attnc.Case):
                          if step["step"] == "cudnn"][0]
                 self.assertEqual(graph["nodes"][-1]["op"], "sdpa_forward")
 
+    def test_scales_of_blocks(self):
+        folder = SOURCE / "tests" / "gpu" / "mxfp8"
+        for name, direction in (("noop", "fwd"), ("causal", "fwd"), ("causal", "bwd"), ("window", "fwd"),
+                                ("padding", "fwd"), ("padding", "bwd"), ("sink", "fwd")):
+            with self.subTest(name, direction=direction):
+                result = self.compile_json(folder / f"{name}.attn", "b200", "--direction", direction)
+                operations = [node["op"] for step in result["manifest"]["program"]["steps"]
+                              if step["step"] == "cudnn" for node in step["graph"]["nodes"]]
+                self.assertEqual(operations.count("block_dequantize"), 3 if direction == "fwd" else 7)
+                heuristic = result["manifest"]["compiled"][0]["heuristic"]
+                self.assertEqual(heuristic, "A" if direction == "fwd" else "NONE")
+
     def test_numbers_are_those_of_the_header(self):
         header = pathlib.Path(NEWER).parent / "include" / "cudnn_graph_v9.h"
         if not header.exists():

@@ -20,7 +20,7 @@ SPECS = {path.stem for path in (SOURCE / "specs").glob("*.attn")}
 
 class Lists(unittest.TestCase):
     def test_every_spec_has_a_meaning_in_the_oracle(self):
-        self.assertEqual(set(oracle.SPECS), SPECS)
+        self.assertEqual(set(oracle.SPECS), SPECS - {"mxfp8"})  # oracle/mxfp8.py
 
     def test_every_learned_tensor_has_a_gradient_in_the_oracle(self):
         learn = re.compile(r"^  learn ", re.MULTILINE)

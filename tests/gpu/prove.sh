@@ -38,6 +38,8 @@ done
 verified like_padding_any --all tests/gpu/like_padding --grad --shapes all
 verified fp8 --all tests/gpu/fp8
 verified fp8_training --all tests/gpu/fp8_training --grad
+verified mxfp8 --all tests/gpu/mxfp8
+verified mxfp8_training tests/gpu/mxfp8/causal.attn tests/gpu/mxfp8/padding.attn --grad
 verified specs --all specs --shapes all
 wait
 for folder in tests/gpu/forms tests/gpu/derived tests/gpu/surface specs; do

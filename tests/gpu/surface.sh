@@ -38,6 +38,8 @@ part cuts.txt stdbuf -oL "$attnc" verify --all tests/gpu/cuts --lowering parts -
 part like_padding.txt stdbuf -oL "$attnc" verify --all tests/gpu/like_padding --lowering composite --grad
 part fp8.txt stdbuf -oL "$attnc" verify --all tests/gpu/fp8
 part fp8_training.txt stdbuf -oL "$attnc" verify --all tests/gpu/fp8_training --grad
+part mxfp8.txt stdbuf -oL "$attnc" verify --all tests/gpu/mxfp8
+part mxfp8_training.txt stdbuf -oL "$attnc" verify tests/gpu/mxfp8/causal.attn tests/gpu/mxfp8/padding.attn --grad
 part native.txt stdbuf -oL "$attnc" verify --all tests/gpu/native --shapes own --engine native
 part dropout.txt python3 tests/gpu/dropout_stream.py "$attnc" ${out:+"$out"}
 part dropout_native.txt python3 tests/gpu/dropout_stream.py "$attnc" --engine native

@@ -337,6 +337,31 @@ class Interpreter {
     make(node.y, std::move(y));
   }
 
+  // Reads the scales as they lie in memory, in tiles of 128 elements and 4 blocks.
+  void compute(const graph::BlockDequantize& node) {
+    const Dense& x = value(node.x);
+    const graph::Tensor& scales = tensor(node.scale);
+    const std::size_t blocks = x.dims[3] > scales.dims[3] ? 3 : 2, elements = 5 - blocks;
+    const auto found = operands_.find(node.scale);
+    if (found == operands_.end()) return fail(ErrorCode::invalid_argument, "no scales");
+    const std::span<std::byte> memory = std::get<std::span<std::byte>>(found->second);
+    Dense y(x.dims);
+    std::int64_t at = 0;
+    for_each_index(x.dims, [&](const Dims& index) {
+      const std::int64_t element = index[elements], block = index[blocks] / node.size;
+      const std::int64_t matrix = index[0] * scales.dims[1] + index[1];
+      const std::int64_t tiles = scales.dims[blocks] / 4;
+      const std::int64_t tile =
+          (matrix * (scales.dims[elements] / 128) + element / 128) * tiles + block / 4;
+      const std::int64_t place =
+          tile * 512 + element % 32 * 16 + element % 128 / 32 * 4 + block % 4;
+      const double scale = io::load(scales.dtype, memory.data() + place);
+      y[at] = x[at] * scale;
+      ++at;
+    });
+    make(node.y, std::move(y));
+  }
+
   void compute(const graph::PagedLoad& node) {
     const Dense &pool = value(node.container), &table = value(node.table);
     const Dims strides = strides_of(tensor(node.y));

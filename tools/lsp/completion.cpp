@@ -325,7 +325,7 @@ class Completer {
 
   static std::vector<const char*> choices_of(const std::string& keyword) {
     if (keyword == "align") return {"top_left", "bottom_right"};
-    if (keyword == "quantize") return {"per_tensor"};
+    if (keyword == "quantize") return {"per_tensor", "mxfp8"};
     return {"softmax", "sigmoid"};
   }
 

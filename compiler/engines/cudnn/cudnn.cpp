@@ -2,6 +2,7 @@
 
 #include "compiler/engines/cudnn/strategies.h"
 #include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/blocks.h"
 #include "compiler/planning/capabilities.h"
 
 namespace attn::engines {
@@ -48,6 +49,7 @@ Status check_quantize(const Subject& subject, std::string_view strategy) {
                                  "`--lowering composite` may");
   }
   if (subject.context().backward()) ATTN_RETURN_IF_ERROR(check_quantized_gradients(attention));
+  if (attention.is_mxfp8()) return lowering::check_blocks(attention, subject.context());
   const bool can = planning::can(planning::Capability::fp8_attention, subject.context());
   if (can) return {};
   return lowering::unsupported(

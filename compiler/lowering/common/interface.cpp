@@ -21,7 +21,7 @@ class Interface {
       : attention_(attention), used_(used), controls_(controls) {}
 
   std::vector<plan::TensorInfo> forward() && {
-    add_inputs();
+    add_inputs(true);
     add_io("o", Role::output);
     for (const ir::Output& output : ir::kOutputs) {
       if (output.name == "o" || !(attention_.*output.wanted)) continue;
@@ -35,7 +35,7 @@ class Interface {
   }
 
   std::vector<plan::TensorInfo> backward(const std::vector<std::string>& gradients) && {
-    add_inputs();
+    add_inputs(!attention_.is_mxfp8());  // which reads v_t
     if (!attention_.is_sigmoid()) {
       add_io("o", Role::saved);
       add_statistics("lse", Role::saved);
@@ -43,16 +43,16 @@ class Interface {
     add_io("do", Role::cotangent);
     for (const std::string& name : gradients) add_gradient(name);
     if (attention_.quantize) {
-      for (const char* name : kAmaxOfGradients) add_amax(name);
+      for (const char* name : amax_of_gradients(attention_)) add_amax(name);
     }
     return std::move(tensors_);
   }
 
  private:
-  void add_inputs() {
+  void add_inputs(bool with_v) {
     add_io("q", Role::query);
     add_io("k", Role::key);
-    add_io("v", Role::value);
+    if (with_v) add_io("v", Role::value);
     for (const ir::CapturedTensor& captured : attention_.tensors) {
       if (used_.contains(captured.name) && !is_internal(captured.name)) {
         add_captured(captured.name, Role::captured, captured);
@@ -88,7 +88,7 @@ class Interface {
     }
     std::vector<std::int64_t> strides = row_major_strides(dims);
     tensors_.push_back({name, role, captured.dtype, std::move(dims), std::move(strides),
-                        captured_alignment(name)});
+                        captured_alignment(name, captured.dtype)});
   }
 
   void add_amax(const std::string& name) {

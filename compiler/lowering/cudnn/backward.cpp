@@ -5,6 +5,7 @@
 
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/cudnn/bands.h"
+#include "compiler/lowering/cudnn/blocks.h"
 #include "compiler/lowering/cudnn/dropout.h"
 #include "compiler/lowering/cudnn/expression.h"
 #include "compiler/lowering/cudnn/graph_builder.h"
@@ -35,10 +36,10 @@ class Backward {
 
   Result<plan::CudnnStep> build() && {
     lengths_ = add_lengths(attention_, builder_);
-    q_ = add_stored(attention_, builder_, "q");
-    do_ = add_stored(attention_, builder_, "do");
+    q_ = stored("q");
+    do_ = stored("do");
     const Uid delta = row_products();
-    const Uid k = add_transposed(attention_, builder_, "k");
+    const Uid k = transposed("k");
     ATTN_ASSIGN(Value scaled, times_scale(attention_, builder_, product(q_, k, "q.k")));
     if (is_quantized()) {
       scaled = times_scales(attention_, builder_, scaled, {"descale_q", "descale_k"});
@@ -54,7 +55,19 @@ class Backward {
   }
 
  private:
-  bool is_quantized() const { return attention_.quantize.has_value(); }
+  // With scales of tensors; those of blocks are applied to the operands, and results have none.
+  bool is_quantized() const { return attention_.quantize && !is_mxfp8(); }
+  bool is_mxfp8() const { return attention_.is_mxfp8(); }
+
+  Uid stored(const std::string& name) {
+    if (is_mxfp8()) return add_dequantized(attention_, builder_, name);
+    return add_stored(attention_, builder_, name);
+  }
+
+  Uid transposed(const std::string& name) {
+    if (is_mxfp8()) return add_dequantized(attention_, builder_, name, true);
+    return add_transposed(attention_, builder_, name);
+  }
 
   Value binary(PointwiseMode mode, Value x, Uid b) {
     const Uid y = builder_.add_scores(DType::f32);
@@ -78,9 +91,11 @@ class Backward {
     const Dims4 dims = staged_dims(attention_, "o");
     const Uid o = add_stored(attention_, builder_, "o");
     const Uid products = builder_.add_virtual(DType::f32, dims, packed_strides(dims));
-    builder_.pointwise(PointwiseMode::mul, DType::f32, do_, o, products, pos_);
+    const Uid d_o = is_mxfp8() ? add_unrounded(attention_, builder_) : do_;
+    builder_.pointwise(PointwiseMode::mul, DType::f32, d_o, o, products, pos_);
     const Uid sum = builder_.add_rows();
     builder_.reduce(graph::ReduceOp::add, products, sum, pos_);
+    if (is_mxfp8()) return sum;
     if (is_quantized()) return descaled_delta(sum);
     const Dims4 rows{dims[0], dims[1], dims[2], 1};
     const Uid delta = builder_.add_tensor(kDelta, DType::f32, rows, packed_strides(rows));
@@ -152,12 +167,13 @@ class Backward {
     if (is_quantized()) {
       weights = narrowed(attention_, builder_, weights, "scale_s", attention_.dtype);
     }
-    const Uid turned = builder_.transposed(weights.uid, attention_.dtype, pos_);
-    reduced_product(turned, do_, "dv");
+    const DType dtype = is_mxfp8() ? DType::f32 : attention_.dtype;
+    const Uid turned = builder_.transposed(weights.uid, dtype, pos_);
+    reduced_product(turned, is_mxfp8() ? stored("do_t") : do_, "dv");
   }
 
   Result<Value> score_gradient(Value weights, Uid delta, ExpressionLowering& expressions) {
-    const Uid v = add_transposed(attention_, builder_, "v");
+    const Uid v = transposed(is_mxfp8() ? "v_t" : "v");
     Value slope = product(do_, v, "do.v");
     if (is_quantized()) {
       slope = times_scales(attention_, builder_, slope, {"descale_do", "descale_v"});
@@ -201,16 +217,22 @@ class Backward {
 
   // columns x rows. Where heads share keys, computed per head and then summed.
   void reduced_product(Uid turned, Uid rows, const std::string& name) {
-    const Overrides sizes{.m = lengths_.kv, .k = lengths_.q};
     const Uid sum = gradient(name);
     if (is_quantized()) return quantized_product(turned, rows, name, sum);
+    summed_product(turned, rows, name, sum);
+    if (is_mxfp8()) store_amax(attention_, builder_, sum, "amax_" + name);
+  }
+
+  void summed_product(Uid turned, Uid rows, const std::string& name, Uid sum) {
+    const Overrides sizes{.m = lengths_.kv, .k = lengths_.q};
     if (attention_.dims[Dim::Hq] == attention_.dims[Dim::Hkv]) {
       builder_.matmul(turned, rows, sum, pos_, sizes);
       return;
     }
     Dims4 dims = staged_dims(attention_, name);
     dims[1] = attention_.dims[Dim::Hq];
-    const Uid each = builder_.add_virtual(attention_.dtype, dims, packed_strides(dims));
+    const DType dtype = is_mxfp8() ? DType::f32 : attention_.dtype;
+    const Uid each = builder_.add_virtual(dtype, dims, packed_strides(dims));
     builder_.matmul(turned, rows, each, pos_, sizes);
     builder_.reduce(graph::ReduceOp::add, each, sum, pos_);
   }
@@ -235,11 +257,15 @@ class Backward {
   }
 
   void key_gradient(Value slope) {
-    const DType dtype = is_quantized() ? attention_.dtype_of("do") : attention_.dtype;
-    reduced_product(builder_.transposed(slope.uid, dtype, pos_), q_, "dk");
+    const DType dtype = is_mxfp8()       ? DType::f32
+                        : is_quantized() ? attention_.dtype_of("do")
+                                         : attention_.dtype;
+    const Uid turned = builder_.transposed(slope.uid, dtype, pos_);
+    reduced_product(turned, is_mxfp8() ? stored("q_t") : q_, "dk");
   }
 
   void query_gradient(Value slope, Uid k) {
+    if (is_mxfp8()) return query_gradient_by_copy(slope);
     const Uid keys = builder_.transposed(k, DType::f32, pos_);
     const Overrides sizes{.m = lengths_.q, .k = lengths_.kv};
     const Uid result = gradient("dq");
@@ -259,6 +285,12 @@ class Backward {
     const Uid sum = builder_.add_tensor(kQuerySum, DType::f32, dims, packed_strides(dims));
     builder_.matmul(slope.uid, keys, sum, pos_, sizes);
     builder_.pointwise(PointwiseMode::identity, DType::f32, sum, {}, result, pos_);
+  }
+
+  void query_gradient_by_copy(Value slope) {
+    const Uid keys = stored("k_t"), result = gradient("dq");
+    builder_.matmul(slope.uid, keys, result, pos_, {.m = lengths_.q, .k = lengths_.kv});
+    store_amax(attention_, builder_, result, "amax_dq");
   }
 
   const BackwardParts& parts_;

@@ -1,6 +1,7 @@
 #include "compiler/lowering/cudnn/forward.h"
 
 #include "compiler/lowering/cudnn/bands.h"
+#include "compiler/lowering/cudnn/blocks.h"
 #include "compiler/lowering/cudnn/dropout.h"
 #include "compiler/lowering/cudnn/graph_builder.h"
 #include "compiler/lowering/cudnn/lengths.h"
@@ -27,14 +28,14 @@ class Forward {
     lengths_ = add_lengths(attention_, builder_);
     const Value product = query_times_key();
     ATTN_ASSIGN(Value scaled, times_scale(attention_, builder_, product));
-    if (attention_.quantize) {
+    if (is_per_tensor()) {
       scaled = times_scales(attention_, builder_, scaled, {"descale_q", "descale_k"});
     }
     ATTN_ASSIGN(Value score, modify_score(attention_, builder_, form_, scaled));
     score = mask_padding(builder_, lengths_, score, attention_.pos);
     score = mask_bands(attention_, builder_, form_, lengths_, score);
     ATTN_ASSIGN(const std::optional<Uid> sink, sink_operand(attention_, builder_));
-    const bool is_f32 = attention_.dropout || attention_.quantize;
+    const bool is_f32 = attention_.dropout || is_per_tensor();
     const DType weights_type = is_f32 ? DType::f32 : attention_.dtype;
     const Value weights = softmax(attention_, builder_, score, sink, weights_type);
     ATTN_ASSIGN(const Value kept, dropped(weights));
@@ -43,9 +44,16 @@ class Forward {
   }
 
  private:
+  bool is_per_tensor() const { return attention_.quantize && !attention_.is_mxfp8(); }
+
+  Uid operand(const std::string& name) {
+    if (attention_.is_mxfp8()) return add_dequantized(attention_, builder_, name, name == "k");
+    return add_operand(attention_, builder_, name, lengths_);
+  }
+
   Value query_times_key() {
-    const Uid q = add_operand(attention_, builder_, "q", lengths_);
-    const Uid k = add_operand(attention_, builder_, "k", lengths_);
+    const Uid q = operand("q");
+    const Uid k = operand("k");
     const Value score{builder_.add_scores(DType::f32, "q.k"), DType::f32, Place::element};
     builder_.matmul(q, k, score.uid, attention_.pos, {.m = lengths_.q, .n = lengths_.kv});
     return score;
@@ -59,13 +67,14 @@ class Forward {
   }
 
   void times_value(Value weights) {
-    if (attention_.quantize) {
+    if (is_per_tensor()) {
       const Value narrow = quantized_weights(attention_, builder_, weights);
       return times_quantized_value(attention_, builder_, narrow, lengths_);
     }
-    const Uid v = add_operand(attention_, builder_, "v", lengths_);
+    const Uid v = operand("v");
     const Uid o = add_operand(attention_, builder_, "o", lengths_);
     builder_.matmul(weights.uid, v, o, attention_.pos, {.m = lengths_.q, .k = lengths_.kv});
+    if (attention_.is_mxfp8()) store_amax(attention_, builder_, o, "amax_o");
   }
 
   const ir::Attention& attention_;

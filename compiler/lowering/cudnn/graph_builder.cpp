@@ -3,6 +3,7 @@
 #include <bit>
 #include <utility>
 
+#include "compiler/ir/block_scales.h"
 #include "compiler/lowering/cudnn/forms.h"
 #include "runtime/base/check.h"
 
@@ -67,7 +68,8 @@ Uid GraphBuilder::add_tensor(const std::string& name, DType dtype, const Dims4& 
                        .strides = to_vector(strides),
                        .storage = graph::Storage::device,
                        .alignment = traits.alignment,
-                       .ragged = traits.ragged});
+                       .ragged = traits.ragged,
+                       .reordering = traits.reordering});
   step_.operands.push_back({uid, plan::TensorOperand{name}});
   return uid;
 }
@@ -108,6 +110,10 @@ Value GraphBuilder::param(const std::string& name, DType dtype) {
 void GraphBuilder::matmul(Uid a, Uid b, Uid c, SourcePos pos, const Overrides& overrides) {
   step_.graph.nodes.emplace_back(
       graph::Matmul{a, b, c, DType::f32, pos, overrides.m, overrides.n, overrides.k});
+}
+
+void GraphBuilder::block_dequantize(Uid x, Uid scale, Uid y, SourcePos pos) {
+  step_.graph.nodes.emplace_back(graph::BlockDequantize{x, scale, y, ir::kBlock, pos});
 }
 
 void GraphBuilder::paged_load(Uid container, Uid table, Uid lengths, Uid y, SourcePos pos) {

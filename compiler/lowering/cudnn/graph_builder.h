@@ -37,6 +37,7 @@ struct Value {
 struct TensorTraits {
   std::int64_t alignment = 16;  // bytes
   std::optional<Uid> ragged{};
+  graph::Reordering reordering = graph::Reordering::none;
 };
 
 // Per-batch sizes of a product, i32 [B,1,1,1].
@@ -70,6 +71,8 @@ class GraphBuilder {
   Value param(const std::string& name, DType dtype);
 
   void matmul(Uid a, Uid b, Uid c, SourcePos pos, const Overrides& overrides = {});
+  // y = x times the scales of its blocks.
+  void block_dequantize(Uid x, Uid scale, Uid y, SourcePos pos);
   void paged_load(Uid container, Uid table, Uid lengths, Uid y, SourcePos pos);
   // 1 with probability `keep`, else 0, for each score.
   Value rng(double keep, Uid seed, Uid offset, SourcePos pos);

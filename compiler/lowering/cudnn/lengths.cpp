@@ -22,8 +22,8 @@ Value within(GraphBuilder& builder, std::int64_t axis, Uid lengths, Value score,
 
 }  // namespace
 
-std::int64_t captured_alignment(std::string_view name) {
-  const bool is_scalar = ir::is_scale(name) || ir::is_amax(name);
+std::int64_t captured_alignment(std::string_view name, DType dtype) {
+  const bool is_scalar = (ir::is_scale(name) && dtype != DType::e8m0) || ir::is_amax(name);
   return name == ir::kLengthsQ || name == ir::kLengthsKv || is_scalar ? 4 : 16;
 }
 

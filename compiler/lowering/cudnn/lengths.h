@@ -15,7 +15,7 @@ struct Lengths {
 };
 
 // Alignment of a captured tensor, in bytes. Lengths are often a slice of a longer tensor.
-std::int64_t captured_alignment(std::string_view name);
+std::int64_t captured_alignment(std::string_view name, DType dtype = DType::f32);
 
 // Whether the graph needs lengths: a `lengths` clause, or a layout that only works with them.
 bool has_lengths(const ir::Attention& attention);

@@ -6,6 +6,7 @@
 
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/blocks.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/staging.h"
 #include "compiler/planning/capabilities.h"
@@ -99,6 +100,10 @@ Status check_quantized_backward(const ir::Attention& attention, const passes::Ma
   if (!attention.quantize) return {};
   if (!can(Capability::fp8_backward, context)) return without_backward(attention, "is missing");
   ATTN_RETURN_IF_ERROR(check_quantized(attention, form, context));
+  if (attention.is_mxfp8() && attention.dtype != DType::e4m3) {
+    return without_backward(attention, "needs q, k and v in `e4m3` beside scales of blocks",
+                            "`do: e5m2` is served");
+  }
   constexpr std::int64_t kMost = 128;
   const std::int64_t least = limit(Capability::fp8_backward_least_depth, context);
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv}) {
@@ -122,6 +127,7 @@ Status check_quantized(const ir::Attention& attention, const passes::MaskForm& f
     if (can(row.capability, context) || !row.concerns(attention, form)) continue;
     return unsupported(attention.quantize->pos, row.message, row.help);
   }
+  if (attention.is_mxfp8()) return check_blocks(attention, context);
   return check_depth(attention, context);
 }
 
@@ -191,11 +197,17 @@ Value narrowed(const ir::Attention& attention, GraphBuilder& builder, Value x,
           Place::element};
 }
 
+std::span<const char* const> amax_of_gradients(const ir::Attention& attention) {
+  static constexpr const char* kNames[] = {"amax_dp", "amax_dq", "amax_dk", "amax_dv"};
+  return std::span(kNames).subspan(attention.is_mxfp8() ? 1 : 0);
+}
+
 std::vector<plan::TensorInfo> unwanted_amax(const ir::Attention& attention) {
   std::vector<plan::TensorInfo> internals;
   if (!attention.quantize) return internals;
   for (const ir::Output& output : ir::kOutputs) {
     if (!ir::is_amax(output.name) || attention.*output.wanted) continue;
+    if (attention.is_mxfp8() && output.name == "amax_s") continue;
     internals.push_back(plan::internal_tensor(std::string(output.name), DType::f32, {1}));
   }
   return internals;

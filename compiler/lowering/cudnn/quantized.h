@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,8 @@
 
 namespace attn::lowering {
 
-// Errors of both: unsupported, for an 8-bit attention that cuDNN refuses or is not known to compute right.
+// Errors of both: unsupported, for an 8-bit attention that cuDNN refuses or is not known to compute
+// right.
 Status check_quantized(const ir::Attention& attention, const passes::MaskForm& form,
                        const planning::Context& context);
 
@@ -51,8 +53,9 @@ void store_quantized_gradient(const ir::Attention& attention, GraphBuilder& buil
 Value narrowed(const ir::Attention& attention, GraphBuilder& builder, Value x,
                std::string_view scale, DType dtype);
 
-// The outputs of the backward, f32 [1].
-inline constexpr const char* kAmaxOfGradients[] = {"amax_dp", "amax_dq", "amax_dk", "amax_dv"};
+// The outputs of the backward, f32 [1]: "amax_dp", of ds, unless its scales are of blocks, and
+// those of dq, dk and dv.
+std::span<const char* const> amax_of_gradients(const ir::Attention& attention);
 
 // Tensors that kernels write although they are not among the outputs.
 std::vector<plan::TensorInfo> unwanted_amax(const ir::Attention& attention);

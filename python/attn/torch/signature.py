@@ -18,6 +18,7 @@ DTYPES = {
     torch.bool: "bool",
     torch.float8_e4m3fn: "e4m3",
     torch.float8_e5m2: "e5m2",
+    torch.float8_e8m0fnu: "e8m0",
 }
 TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 HALF = (torch.bfloat16, torch.float16)

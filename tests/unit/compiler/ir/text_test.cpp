@@ -62,6 +62,16 @@ TEST(Text, QuantizeRoundTrips) {
   expect_error(replaced("  outputs", "  quantize o=e4m3\n  outputs"), "do", 32);
 }
 
+TEST(Text, ScalesOfBlocksRoundTrip) {
+  const std::string line = "  quantize mxfp8 o=f16 do=e5m2 gradients=bf16\n";
+  const std::string text = replaced("  outputs", line + "  outputs");
+  const Result<Attention> parsed = parse(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(to_text(*parsed), text);
+  EXPECT_TRUE(parsed->is_mxfp8());
+  EXPECT_EQ(parsed->dtype_of("o"), DType::f16);
+}
+
 TEST(Text, UnreachableNodesAreNotPrinted) {
   Result<Attention> parsed = parse(kSample);
   ASSERT_TRUE(parsed.ok());

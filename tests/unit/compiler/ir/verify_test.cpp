@@ -1,9 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "compiler/ir/attention.h"
+#include "compiler/ir/block_scales.h"
 #include "tests/unit/compiler/ir/sample.h"
 
 namespace attn::ir {
@@ -111,6 +113,34 @@ TEST(Verify, EightBitsHaveScalesAndOthersHaveNone) {
             }),
             "quantize without softmax");
   EXPECT_EQ(complaint([](Attention& a) { a.wants_amax_s = true; }), "amax without quantize");
+}
+
+TEST(Verify, ScalesOfBlocksHaveTheirTypeAndRank) {
+  const auto blocks = [](void (*change)(Attention&)) {
+    return complaint([&](Attention& a) {
+      a.dtype = DType::e4m3;
+      a.quantize.emplace();
+      a.quantize->by = Scaling::mxfp8;
+      a.quantize->o = a.quantize->gradients = DType::bf16;
+      const std::vector<ExprId> extents(4, a.dag.integer(128));
+      for (const BlockScale& scale : kBlockScales) {
+        a.tensors.push_back({std::string(scale.name), DType::e8m0, extents, {}});
+      }
+      change(a);
+    });
+  };
+  EXPECT_EQ(blocks([](Attention&) {}), "");
+  EXPECT_EQ(blocks([](Attention& a) { a.gradients = {"q"}; }), "q_t is not e4m3 of rank 4");
+  EXPECT_EQ(blocks([](Attention& a) { a.quantize->o = DType::e4m3; }), "8 bits of o");
+  EXPECT_EQ(blocks([](Attention& a) { a.wants_amax_s = true; }), "amax_s with mxfp8");
+  EXPECT_EQ(blocks([](Attention& a) {
+              std::ranges::find(a.tensors, "descale_v", &CapturedTensor::name)->dtype = DType::u8;
+            }),
+            "descale_v is not e8m0 of rank 4");
+  EXPECT_EQ(blocks([](Attention& a) {
+              std::ranges::find(a.tensors, "descale_q", &CapturedTensor::name)->extents.pop_back();
+            }),
+            "descale_q is not e8m0 of rank 4");
 }
 
 TEST(Verify, Nodes) {

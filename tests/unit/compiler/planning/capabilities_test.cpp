@@ -166,6 +166,23 @@ void show_fp8_backward_ragged() {
   EXPECT_THAT(refusal_of_8_bits_backward(ragged, 90), HasSubstr("`thd`"));
   EXPECT_EQ(refusal_of_8_bits_backward(ragged, 100), "");
 }
+void show_mxfp8_attention() {
+  const auto refusal = [](const std::string& clauses, bool backward, std::int64_t sm) {
+    planning::Context context = attn::testing::in(backward);
+    context.gpu.sm = sm;
+    const std::string blocks = "dtype e4m3; quantize mxfp8; grad q, k, v; ";
+    const auto program = driver::lower(attention_of(blocks + clauses), "composite", context);
+    return program.ok() ? "" : program.error().message;
+  };
+  for (const bool backward : {false, true}) {
+    EXPECT_EQ(refusal(kTrained, backward, 100), "");
+    for (const std::int64_t sm : {80, 89, 90, 110, 120}) {
+      EXPECT_THAT(refusal(kTrained, backward, sm), HasSubstr("compute capability 10.x")) << sm;
+    }
+  }
+  EXPECT_EQ(refusal(sizes_of_depth(192, 128), false, 103), "");
+  EXPECT_THAT(refusal(sizes_of_depth(256, 256), false, 100), HasSubstr("or 192 with 128"));
+}
 void show_fp8_scores() {
   for (const std::int64_t sm : {90, 100}) {
     const std::string capped = std::string(kSizes) + "score 20 * tanh(score / 20);";
@@ -188,6 +205,21 @@ void show_fp8_statistics() {
 }
 void show_fp8_dropout() {
   EXPECT_THAT(refusal_of_8_bits(std::string(kSizes) + "dropout 0.1;", 90), HasSubstr("dropout"));
+}
+
+// The rules of 8 bits are for 8 bits alone: the same in bf16 is served.
+TEST(Capabilities, OfEightBitsAreNotThoseOfOthers) {
+  for (const std::int64_t sm : {80, 89, 90, 100, 120}) {
+    planning::Context context = attn::testing::in(false);
+    context.gpu.sm = sm;
+    for (const char* clause :
+         {"", "score 20 * tanh(score / 20);", "lengths q, kv;", "layout thd;", "dropout 0.1;",
+          "outputs o, max, sum_exp;", "lengths q, kv; align bottom_right; mask q_idx >= kv_idx;"}) {
+      const auto program =
+          driver::lower(attention_of(std::string(kSizes) + clause), "composite", context);
+      EXPECT_TRUE(program.ok()) << sm << ' ' << clause;
+    }
+  }
 }
 
 #define ATTN_CAPABILITY(name, ...) \

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "compiler/ir/block_scales.h"
 #include "tests/unit/compiler/sema/analyzing.h"
 
 namespace attn::sema {
@@ -104,6 +105,51 @@ TEST(Quantize, ATrainedSpecHasTheScalesOfTheBackward) {
   }
   EXPECT_NE(half.find_tensor("descale_do"), nullptr);
   EXPECT_NE(half.find_tensor("scale_dp"), nullptr);
+}
+
+std::vector<std::int64_t> dims_of(const ir::Attention& attention, std::string_view name) {
+  std::vector<std::int64_t> dims;
+  for (const ir::ExprId extent : attention.find_tensor(name)->extents) {
+    dims.push_back(ir::fold_integer(attention.dag, extent, attention.dims).value_or(-1));
+  }
+  return dims;
+}
+
+TEST(Quantize, Mxfp8DeclaresScalesOfBlocks) {
+  const ir::Attention plain = good(
+      "dims B = 2, Hq = 4, Hkv = 2, Sq = 130, Skv = 70, Dqk = 160, Dv = 96; dtype e4m3; quantize "
+      "mxfp8, descale_k = 2 ** -3;");
+  EXPECT_TRUE(plain.is_mxfp8());
+  EXPECT_EQ(plain.dtype_of("o"), DType::bf16);
+  EXPECT_EQ(plain.tensors.size(), 3U);
+  for (const ir::CapturedTensor& tensor : plain.tensors) EXPECT_EQ(tensor.dtype, DType::e8m0);
+  EXPECT_EQ(dims_of(plain, "descale_q"), (std::vector<std::int64_t>{2, 4, 256, 8}));
+  EXPECT_EQ(dims_of(plain, "descale_k"), (std::vector<std::int64_t>{2, 2, 128, 8}));
+  EXPECT_EQ(dims_of(plain, "descale_v"), (std::vector<std::int64_t>{2, 2, 4, 128}));
+  EXPECT_EQ(ir::fold_real(plain.dag, *plain.find_tensor("descale_k")->fallback), 0.125);
+}
+
+TEST(Quantize, ATrainedMxfp8SpecHasCopiesInTheirLayout) {
+  const ir::Attention all = good(
+      "dims Skv = 70, D = 64; layout q: sbhd, k: bhsd, v: bshd, o: bhsd; dtype e4m3; quantize "
+      "mxfp8, "
+      "o: f16, do: e5m2; grad q;");
+  EXPECT_EQ(all.tensors.size(), std::size(ir::kBlockScales) + std::size(ir::kCopies));
+  ir::Attention bound = all;
+  for (const auto& [dim, size] : {std::pair(ir::Dim::B, 2), std::pair(ir::Dim::Hq, 6),
+                                  std::pair(ir::Dim::Hkv, 3), std::pair(ir::Dim::Sq, 40)}) {
+    bound.dims.set(dim, size);
+  }
+  EXPECT_EQ(dims_of(bound, "q_t"), (std::vector<std::int64_t>{40, 2, 6, 64}));
+  EXPECT_EQ(dims_of(bound, "k_t"), (std::vector<std::int64_t>{2, 3, 70, 64}));
+  EXPECT_EQ(dims_of(bound, "v_t"), (std::vector<std::int64_t>{2, 70, 3, 64}));
+  EXPECT_EQ(dims_of(bound, "do_f16"), (std::vector<std::int64_t>{2, 6, 40, 64}));
+  EXPECT_EQ(dims_of(bound, "descale_q_t"), (std::vector<std::int64_t>{2, 6, 4, 128}));
+  EXPECT_EQ(dims_of(bound, "descale_do"), (std::vector<std::int64_t>{2, 6, 128, 4}));
+  EXPECT_EQ(all.find_tensor("do_t")->dtype, DType::e5m2);
+  EXPECT_EQ(all.find_tensor("do_f16")->dtype, DType::f16);
+  EXPECT_EQ(analyze_body("dims D = 40; dtype e4m3; quantize mxfp8;").codes, Codes{"E0408"});
+  EXPECT_EQ(analyze_body("layout thd; dtype e4m3; quantize mxfp8;").codes, Codes{"E0407"});
 }
 
 TEST(Layout, OfAllAndOfEach) {

@@ -205,6 +205,28 @@ TEST(Fp8, Saturates) {
   EXPECT_EQ(max_finite(DType::e5m2), 57344);
 }
 
+TEST(E8m0, EveryByteIsAPowerOfTwoOrNan) {
+  for (int bits = 0; bits < 0xFF; ++bits) {
+    const auto byte = static_cast<std::uint8_t>(bits);
+    EXPECT_EQ(from_e8m0_bits(byte), std::ldexp(1.0, bits - 127));
+    EXPECT_EQ(to_e8m0_bits(from_e8m0_bits(byte)), byte);
+    EXPECT_TRUE(is_e8m0(from_e8m0_bits(byte)));
+  }
+  EXPECT_TRUE(std::isnan(from_e8m0_bits(0xFF)) && is_e8m0(std::nan("")));
+}
+
+TEST(E8m0, RoundsSaturatesAndHasNoZeroAndNoSign) {
+  EXPECT_EQ(round_to(DType::e8m0, 1.49), 1);
+  EXPECT_EQ(round_to(DType::e8m0, 1.5), 2);
+  EXPECT_EQ(round_to(DType::e8m0, 1e-60), 0x1p-127);
+  EXPECT_EQ(round_to(DType::e8m0, std::numeric_limits<double>::infinity()), 0x1p127);
+  for (const double value : {0.0, -1.0, std::nan("")}) {
+    EXPECT_EQ(to_e8m0_bits(value), 0xFF);
+    EXPECT_TRUE(std::isnan(round_to(DType::e8m0, value)));
+  }
+  EXPECT_FALSE(is_e8m0(3) || is_e8m0(0) || is_e8m0(-2) || is_e8m0(0x1p128));
+}
+
 TEST(DType, EveryNameReadsBack) {
   const DType all[] = {
 #define ATTN_DTYPE(name, bytes, is_float) DType::name,

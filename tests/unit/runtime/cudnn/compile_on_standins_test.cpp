@@ -79,7 +79,8 @@ void expect_operands(const graph::BackendGraph& graph, const plan::CompiledStep&
 
 TEST_F(CompileOnStandins, EveryAttributeIsOneOfItsDescriptor) {
   using namespace graph::testing;
-  std::vector<graph::BackendGraph> graphs = {sample_graph(), controlled_graph(), unified_graph()};
+  std::vector<graph::BackendGraph> graphs = {sample_graph(), controlled_graph(), unified_graph(),
+                                             block_scaled_graph()};
   Random random(1);
   for (int i = 0; i < 50; ++i) graphs.push_back(random_graph(random));
   for (const graph::BackendGraph& graph : graphs) {

@@ -244,6 +244,15 @@ TEST_F(FeaturesTest, EightBitsAndDeepHeads) {
   EXPECT_TRUE(deep(192, 192) && deep(64, 144));
 }
 
+TEST_F(FeaturesTest, ScalesOfBlocksAndTransposedValues) {
+  set_rows(2);
+  EXPECT_FALSE(has(Feature::block_scales) || has(Feature::transposed_values));
+  graph_.nodes.emplace_back(graph::BlockDequantize{4, 5, 6, 32, {}});
+  EXPECT_TRUE(has(Feature::block_scales) && !has(Feature::transposed_values));
+  graph_.nodes.emplace_back(graph::Reshape{6, 7, {}});
+  EXPECT_TRUE(has(Feature::transposed_values));
+}
+
 TEST_F(FeaturesTest, AProductAloneHasNone) {
   set_rows(1);
   EXPECT_EQ(features_of(graph_), Features());

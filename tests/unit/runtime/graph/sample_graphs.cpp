@@ -261,6 +261,9 @@ struct Renumber {
     node.x = uids.at(node.x);
     node.y = uids.at(node.y);
   }
+  void operator()(BlockDequantize& node) const {
+    for (Uid* uid : {&node.x, &node.scale, &node.y}) *uid = uids.at(*uid);
+  }
   void operator()(BandMask& node) const {
     for (Uid* uid : {&node.x, &node.fill, &node.y}) *uid = uids.at(*uid);
     for (auto* uid : {&node.bound, &node.lengths_q, &node.lengths_kv}) {
@@ -393,6 +396,27 @@ BackendGraph controlled_graph() {
   graph.nodes.emplace_back(Reshape{q, turned, {}});
   std::ranges::find(graph.tensors, q, &Tensor::uid)->ragged = offsets_q;
   std::ranges::find(graph.tensors, o, &Tensor::uid)->ragged = offsets_o;
+  return graph;
+}
+
+BackendGraph block_scaled_graph() {
+  BackendGraph graph;
+  Builder builder(graph);
+  const auto scales = [&](std::string name, Dims dims) {
+    const Uid uid = builder.add(std::move(name), DType::e8m0, std::move(dims), Storage::device);
+    std::ranges::find(graph.tensors, uid, &Tensor::uid)->reordering = Reordering::f8_128x4;
+    return uid;
+  };
+  const Uid q = builder.add("q", DType::e4m3, {2, 2, 3, 64}, Storage::device);
+  const Uid of_q = scales("descale_q", {2, 2, 128, 4});
+  const Uid whole_q = builder.add("", DType::f32, {2, 2, 3, 64}, Storage::virtual_value);
+  graph.nodes.emplace_back(BlockDequantize{q, of_q, whole_q, 32, {4, 3}});
+  const Uid v = builder.add("v", DType::e4m3, {2, 2, 64, 40}, Storage::device);
+  const Uid of_v = scales("descale_v", {2, 2, 4, 128});
+  const Uid whole_v = builder.add("", DType::f32, {2, 2, 64, 40}, Storage::virtual_value);
+  graph.nodes.emplace_back(BlockDequantize{v, of_v, whole_v, 32, {}});
+  const Uid o = builder.add("o", DType::bf16, {2, 2, 3, 40}, Storage::device);
+  graph.nodes.emplace_back(Matmul{whole_q, whole_v, o, DType::f32, {}, {}, {}, {}});
   return graph;
 }
 

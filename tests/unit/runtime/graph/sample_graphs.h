@@ -16,6 +16,10 @@ BackendGraph sample_graph();
 // Attention with lengths, paged k, ragged q and o, and dropout: B 2, H 2, Sq 3, Skv 5, D 8, f16.
 BackendGraph controlled_graph();
 
+// A product of two 8-bit tensors with scales of blocks, along the columns of q and the rows of v: B
+// 2, H 2, Sq 3, 64 between, D 40. Nodes: 0 and 1 block dequantize, 2 matmul.
+BackendGraph block_scaled_graph();
+
 // Attention as one node with every optional input, and with a bias, a softcap's division and two
 // bands in its score: B 2, H 2, Sq 3, Skv 8 in pages of 4, D 8, f16. Nodes: 0 div, 1 add, 2 and 3
 // band masks, 4 sdpa_forward.

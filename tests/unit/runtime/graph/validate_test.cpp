@@ -237,6 +237,28 @@ INSTANTIATE_TEST_SUITE_P(
                 "is not a single i64", R"({"node": 7})"}),
     [](const auto& test) { return std::string(test.param.name); });
 
+// Scales of blocks: what they are of, their type and order, and that there are enough.
+TEST(Validate, ScalesOfBlocks) {
+  EXPECT_TRUE(validate(testing::block_scaled_graph()).ok());
+  const auto refusal = [](auto change) {
+    BackendGraph graph = testing::block_scaled_graph();
+    change(graph);
+    const Status status = validate(graph);
+    return status.ok() ? "accepted" : status.error().message;
+  };
+  EXPECT_THAT(refusal([](auto& g) { tensor(g, "q").dtype = DType::bf16; }), HasSubstr("8 bits"));
+  EXPECT_THAT(refusal([](auto& g) { tensor(g, "descale_q").dtype = DType::u8; }),
+              HasSubstr("not e8m0 in the order f8_128x4"));
+  EXPECT_THAT(refusal([](auto& g) { tensor(g, "descale_v").reordering = Reordering::none; }),
+              HasSubstr("not e8m0 in the order f8_128x4"));
+  EXPECT_THAT(refusal([](auto& g) { tensor(g, "descale_q").dims[3] = 1; }),
+              HasSubstr("are not the scales of"));
+  EXPECT_THAT(refusal([](auto& g) { tensor(g, "descale_v").dims[3] = 32; }),
+              HasSubstr("are not the scales of"));
+  EXPECT_THAT(refusal([](auto& g) { std::get<BlockDequantize>(g.nodes[0]).size = 0; }),
+              HasSubstr("has blocks of 0"));
+}
+
 SdpaForward& sdpa(BackendGraph& graph) { return std::get<SdpaForward>(graph.nodes.back()); }
 
 BandMask& band(BackendGraph& graph, std::size_t node) {

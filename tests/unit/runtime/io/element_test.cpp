@@ -40,6 +40,12 @@ TEST(Element, EightBitFloatsRoundAndSaturate) {
   EXPECT_EQ(round_trip(DType::e5m2, 0.3), 0.3125);
 }
 
+TEST(Element, ScalesOfBlocksArePowersOfTwo) {
+  EXPECT_EQ(round_trip(DType::e8m0, 0x1p-127), 0x1p-127);
+  EXPECT_EQ(round_trip(DType::e8m0, 0.4), 0.5);
+  EXPECT_TRUE(std::isnan(round_trip(DType::e8m0, 0)));
+}
+
 TEST(Element, IntegersFitTheirRangeOnly) {
   EXPECT_TRUE(fits(DType::i8, -128));
   EXPECT_FALSE(fits(DType::i8, 128));

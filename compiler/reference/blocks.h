@@ -1,0 +1,53 @@
+// Scales of blocks in the reference. Internal to compiler/reference.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "compiler/ir/block_scales.h"
+#include "compiler/reference/gradients.h"
+#include "compiler/reference/problem.h"
+
+namespace attn::reference {
+
+// What kernels multiply weights with before they round them to 8 bits: relative to the largest of
+// the row in the forward, the final ones in the backward (cudnn-frontend's mxfp8_ref.py).
+inline constexpr double kWeightScale = 16;
+inline constexpr double kWeightScaleOfGradients = 256;
+
+// Such a weight, divided by the scale again.
+inline double narrow_weight(const Problem& problem, double weight, double scale) {
+  return problem.rounded(problem.attention.dtype, weight * scale) / scale;
+}
+
+// Multiplies each element of [B,H,S,D] with the scale of its block.
+void apply_block_scales(const io::HostTensor& scales, bool along_rows, io::HostTensor& tensor);
+
+// The same for all tensors that have scales; makes copies of q, k, v and do [B,H,S,D].
+void apply_block_scales(const ir::Attention& attention, Bindings& bindings);
+
+// [B,H,S,D] in the order of the layout of what the copy is of.
+io::HostTensor in_layout(const ir::Attention& attention, const ir::Copy& copy,
+                         const io::HostTensor& tensor);
+
+// The gradients of the products of q and k of one head, as kernels round them: in blocks of columns
+// for dq, in blocks of rows for dk. Rows come in order.
+class BlockSlopes {
+ public:
+  explicit BlockSlopes(const Problem& problem);
+
+  void begin_row();
+  void add(std::size_t column, double slope) { row_[column] = slope; }
+  // Adds to the sums of "q", and after the last row of a block to those of "k".
+  void end_row(const RowPlace& place, GradientSums& sums);
+
+ private:
+  void add_to_q(const RowPlace& place, io::HostTensor& d_q);
+  void add_to_k(const RowPlace& place, io::HostTensor& d_k);
+
+  const Problem& problem_;
+  std::vector<double> row_;                 // of each column
+  std::vector<std::vector<double>> block_;  // of each row of the block
+};
+
+}  // namespace attn::reference
