@@ -105,7 +105,8 @@ TEST_P(HostNative, IsTheReference) {
     subjects.push_back(std::move(subject));
   }
   if (subjects.empty()) {
-    EXPECT_EQ(GetParam(), "specs/head_dim_100.attn") << "the engine refuses it";
+    EXPECT_TRUE(GetParam() == "specs/head_dim_100.attn" || spec.spec->attention.quantize)
+        << "the engine refuses it";
     GTEST_SKIP() << "the engine refuses it";
   }
   expect_reference(subjects);

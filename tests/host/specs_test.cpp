@@ -97,9 +97,10 @@ TEST_P(HostSpecs, AreTheReference) {
   ASSERT_TRUE(spec.spec.has_value());
   const std::optional<ir::Dropout>& dropout = spec.spec->attention.dropout;
   const bool is_random = dropout && !dropout->keep;
-  const bool is_not_fused = is_random || spec.spec->attention.is_sigmoid();
-  ASSERT_EQ(not_run("both").contains(GetParam()), is_not_fused) << "not_run.txt";
-  if (is_not_fused) GTEST_SKIP();
+  const ir::Attention& attention = spec.spec->attention;
+  const bool is_not_run = is_random || attention.is_sigmoid() || attention.quantize;
+  ASSERT_EQ(not_run("both").contains(GetParam()), is_not_run) << "not_run.txt";
+  if (is_not_run) GTEST_SKIP();
   const bool has_backward = !not_run("backward").contains(GetParam());
   std::vector<Subject> subjects;
   for (const tools::Shape& shape : tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
