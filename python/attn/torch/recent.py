@@ -52,7 +52,7 @@ class Way:
             self._saved = _picker(backward.inputs, (*names, *facts.all_outputs, "do"))
             self._saved_params = _picker(backward.params, facts.params)
             self._gradients = _picker(
-                facts.differentiated, [differentiated(name) for name in backward.outputs]
+                facts.of_backward, [differentiated(name) for name in backward.outputs]
             )
 
     def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
@@ -67,7 +67,7 @@ class Way:
         d_o: torch.Tensor,
         params: Sequence[float],
     ) -> Any:
-        """The gradients of q, k, v and learned tensors."""
+        """What the facts' `of_backward` names."""
         if self._backward is None:
             return None
         found = self._backward.run_direct(
