@@ -72,6 +72,13 @@ class Attention:
             return dict(self.plans[0].sizes)
         return self.source.sizes(self.bindings)
 
+    @property
+    def scales(self) -> dict[str, float | None]:
+        """The scales that calls of 8-bit attention take, with the spec's defaults (None: it depends on
+        sizes, and must be given); empty for other attentions."""
+        quantized = self.source.quantized(self.bindings)
+        return {} if quantized is None else dict(quantized.scales)
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes.items() if size is not None)
         count = len(self.plans)

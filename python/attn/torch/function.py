@@ -72,6 +72,10 @@ class Facts:
         trains_in_8_bits = self.quantized is not None and self.has_grad
         self.amax_of_backward = AMAX_OF_BACKWARD if trains_in_8_bits else ()
         self.of_backward = (*self.differentiated, *self.amax_of_backward)
+        # Whether the gradient of each tensor has its type, as autograd wants.
+        self.keeps_types = self.quantized is None or (
+            self.quantized.o == self.quantized.do and self.quantized.gradients == self.dtype
+        )
         self.defaults: dict[torch.device, dict[str, torch.Tensor]] = {}  # of scales
         self.variants = Variants()
         self.ways: dict[Any, Any] = {}  # of the operators
@@ -177,6 +181,7 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
             dtype = "f32" if name in optional and name not in RANDOM else "i64"
             tensors[name] = _as_tensor(name, given[name], facts.declared.get(name, dtype), q.device)
     if facts.scales:
+        _check_scales(facts, tensors)
         _add_scales(facts, tensors)
     if facts.random:
         add_random(tensors, q.device)
@@ -216,6 +221,15 @@ def _as_tensor(name: str, value: Any, dtype: str, device: torch.device) -> torch
     if isinstance(value, (bool, int, float)):
         raise BindingError(f"{name} is a number, but the spec declares a tensor of {dtype}")
     return torch.as_tensor(value, dtype=TORCH_DTYPES[dtype], device=device)
+
+
+def _check_scales(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
+    for name in (*facts.scales, *facts.amax_of_backward):
+        tensor = tensors.get(name)
+        if tensor is not None and (tensor.dtype != torch.float32 or tuple(tensor.shape) != (1,)):
+            raise BindingError(
+                f"{name} is {tensor.dtype} of shape {list(tensor.shape)}; it must be torch.float32 of shape [1]"
+            )
 
 
 def _add_scales(facts: Facts, tensors: dict[str, torch.Tensor]) -> None:
@@ -268,12 +282,6 @@ def _check_8_bits(facts: Facts, tensors: Mapping[str, torch.Tensor], dtype: torc
         return
     if dtype != TORCH_DTYPES[facts.dtype]:
         raise BindingError(f"q, k and v are {dtype}, but `{facts.title}` has {facts.dtype}")
-    for name in facts.scales:
-        tensor = tensors.get(name)
-        if tensor is not None and (tensor.dtype != torch.float32 or tuple(tensor.shape) != (1,)):
-            raise BindingError(
-                f"{name} is {tensor.dtype} of shape {list(tensor.shape)}; a scale is torch.float32 of shape [1]"
-            )
 
 
 def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:

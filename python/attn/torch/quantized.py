@@ -45,8 +45,8 @@ def check(each: Call) -> None:
     if not _trains(tensors):
         return
     _check_trained(facts)
-    types = facts.quantized
-    if not (types.o == types.do and types.gradients == facts.dtype):
+    if not facts.keeps_types:
+        types = facts.quantized
         raise Unsupported(
             f"autograd converts gradients to the types of their tensors: `{facts.title}` has do in {types.do}"
             f" beside o in {types.o}, and gradients in {types.gradients} beside q in {facts.dtype}",
@@ -72,7 +72,6 @@ def call(each: Call) -> Any:
     training = _trains(tensors)
     if training:
         _check_trained(facts)
-    _check_buffers(facts, tensors)
     buffers = {name: tensors[name] for name in facts.amax_of_backward if name in tensors}
     names = [name for name in tensors if name not in buffers]
     how = _How(
@@ -100,15 +99,6 @@ def _check_trained(facts: Facts) -> None:
             f"`{facts.title}` has gradients only with a `grad` clause, which declares their scales",
             ["add `grad q, k, v;`, or call it under torch.no_grad()"],
         )
-
-
-def _check_buffers(facts: Facts, tensors: dict[str, torch.Tensor]) -> None:
-    for name in facts.amax_of_backward:
-        tensor = tensors.get(name)
-        if tensor is not None and (tensor.dtype != torch.float32 or tuple(tensor.shape) != (1,)):
-            raise BindingError(
-                f"{name} is {tensor.dtype} of shape {list(tensor.shape)}; it must be torch.float32 of shape [1]"
-            )
 
 
 def _scaled_back(tensor: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:

@@ -100,7 +100,7 @@ class Recent:
         self._only_args = self._names == INPUTS and not facts.params
         self._deterministic = _is_deterministic()
         self._shown = len(facts.outputs)
-        self._trains = pair.backward is not None
+        self._trains = pair.backward is not None and facts.keeps_types
         self._way = Way(each, pair, self._trains)
         learned = (*INPUTS, *facts.learned)
         self._places = [learned.index(name) if name in learned else None for name in self._names]
