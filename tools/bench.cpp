@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/timing.h"
+#include "compiler/planning/gpu.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/file.h"
@@ -51,6 +52,7 @@ struct Row {
   std::string dims;
   Json decision;                  // strategy and prediction of the plan
   std::optional<double> flops;    // of the visible scores, if known
+  double peak = 0;                // TFLOP/s of the GPU's dense products of this type
   std::int64_t counted_rows = 1;  // every n-th row was counted
   std::string unknown;            // why flops is not known
   bench::Timing device;
@@ -109,11 +111,14 @@ Status time_plan(TimedPlan& loaded, const Options& options, Row& row) {
   return {};
 }
 
-// Counts the visible scores from the bound values. If that fails, the plan is timed without a
-// count.
-void count_flops(const ir::Attention& attention, const TimedPlan& loaded, Row& row) {
-  const auto values = bound_values(attention, loaded);
-  const auto shown = values.ok() ? reference::shown_scores(attention, *values) : values.error();
+// The visible scores, from the bound values.
+Result<reference::Shown> count_scores(const ir::Attention& attention, const TimedPlan& loaded) {
+  ATTN_ASSIGN(const reference::Inputs values, bound_values(attention, loaded));
+  return reference::shown_scores(attention, values);
+}
+
+// Without a count the plan is timed all the same.
+void count_flops(const ir::Attention& attention, const Result<reference::Shown>& shown, Row& row) {
   if (!shown.ok()) {
     row.unknown = shown.error().message;
     return;
@@ -129,6 +134,12 @@ void check_peak(const plan::Target& target, DType dtype, Row& row) {
       row.device.tflops, target.name, *peak_flops(target, dtype) * 1e-12);
   row.flops.reset();
   row.device.tflops = 0;
+}
+
+// Of the peak, by the GPU's data sheet; nothing if the count is not known.
+std::optional<double> share_of_peak(const Row& row) {
+  if (!row.flops || row.peak <= 0) return std::nullopt;
+  return row.device.tflops / row.peak;
 }
 
 std::string_view word_of(plan::Direction direction) {
@@ -152,6 +163,7 @@ Json row_json(const Row& row) {
     json["flop_unknown"] = row.unknown;
     json["device"]["tflops"] = nullptr;
   }
+  json["device"]["peak_tflops"] = row.peak;
   if (!row.host.empty()) json["host"] = Json::parse(bench::to_json(row.host));
   return json;
 }
@@ -201,6 +213,7 @@ class Printer {
             fmt::format("{:.4f}", row.device.p10_ms),
             fmt::format("{:.4f}", row.device.p90_ms),
             row.flops ? fmt::format("{:.0f}", row.device.tflops) : "-",
+            share_of_peak(row) ? fmt::format("{:.0f}", 100 * *share_of_peak(row)) : "-",
             us_text(row, 1),
             us_text(row, 0),
             row.dims};
@@ -217,6 +230,7 @@ const std::vector<Table::Column> Printer::kColumns = {{"spec"},
                                                       {"p10", Align::right},
                                                       {"p90", Align::right},
                                                       {"TFLOP/s", Align::right},
+                                                      {"% of peak", Align::right},
                                                       {"host us", Align::right},
                                                       {"bare us", Align::right},
                                                       {"dims"}};
@@ -249,14 +263,16 @@ int finish(const Options& options, const plan::Target& target, const std::vector
 }
 
 // Times one plan and appends its row.
-Status add_row(const std::string& path, const ir::Attention& attention, TimedPlan& loaded,
+Status add_row(const std::string& path, const ir::Attention& attention,
+               const Result<reference::Shown>& scores, TimedPlan& loaded,
                const plan::Target& target, const Options& options, Rows& rows) {
   Row row;
   row.spec = path;
   row.direction = plan::direction_of(loaded.plan.program);
   row.dims = dims_of(attention);
   row.decision = decision_json(loaded.plan);
-  count_flops(attention, loaded, row);
+  row.peak = planning::gpu_of(target).rate(attention.dtype);
+  count_flops(attention, scores, row);
   ATTN_RETURN_IF_ERROR(time_plan(loaded, options, row));
   check_peak(target, attention.dtype, row);
   rows.add(std::move(row));
@@ -282,13 +298,14 @@ Status time_subject(const std::string& path, const Subject& subject, const plan:
   ATTN_ASSIGN(const Plans plans, plans_for(subject, target, options));
   const ir::Attention& attention = subject.spec.attention;
   ATTN_ASSIGN(TimedPlan forward, load_timed(attention, plans.forward, options.cudnn_folder));
+  const Result<reference::Shown> scores = count_scores(attention, forward);
   if (options.wants_forward()) {
-    ATTN_RETURN_IF_ERROR(add_row(path, attention, forward, target, options, rows));
+    ATTN_RETURN_IF_ERROR(add_row(path, attention, scores, forward, target, options, rows));
   }
   if (!plans.backward) return {};
   ATTN_ASSIGN(TimedPlan backward, load_timed(attention, *plans.backward, options.cudnn_folder));
   ATTN_RETURN_IF_ERROR(save(forward, backward));
-  return add_row(path, attention, backward, target, options, rows);
+  return add_row(path, attention, scores, backward, target, options, rows);
 }
 
 Row failed(const std::string& path, const Error& error) {

@@ -129,8 +129,28 @@ bool has_rows(std::string_view name) {
   return !is_logarithm(name) && !is_sum(name) && !ir::is_amax(name);
 }
 
-// Half of the distance between 1 and the next value: the largest relative error of rounding.
-double unit(DType fp8) { return fp8 == DType::e4m3 ? 0x1p-4 : 0x1p-3; }
+// Half of the distance between 1 and the next value: the largest relative error of rounding. Of 16
+// bits it does not count beside those of 8.
+double unit(DType dtype) {
+  if (!is_fp8(dtype)) return 0;
+  return dtype == DType::e4m3 ? 0x1p-4 : 0x1p-3;
+}
+
+// Of 8-bit attention.
+double bound_of_o(const Types& types) {
+  return std::hypot(unit(types.dtype), unit(types.o)) * std::sqrt(0.5);
+}
+
+double bound_of_gradient(std::string_view name, const Types& types) {
+  if (name == "dv") return std::hypot(unit(types.dtype), unit(types.gradients));
+  return std::hypot(unit(types.d_o), unit(types.gradients), unit(types.o));
+}
+
+double bound_of_amax(std::string_view name, const Types& types) {
+  if (name == "amax_o") return 2 * unit(types.dtype);
+  if (name == "amax_dp") return std::max(2 * unit(types.o), kBoundGradientBf16);
+  return 2 * bound_of_gradient(name.substr(name.find('_') + 1), types);
+}
 
 // d_NAME, whose dimensions have no fixed meaning.
 bool is_learned(std::string_view name) { return name.starts_with("d_"); }
@@ -147,11 +167,14 @@ void compare_rows(const Values& all, const std::vector<std::int64_t>& dims, cons
                            result.row_bound);
 }
 
-double bound_of(std::string_view name, bool is_gradient, DType dtype) {
-  const bool narrow = dtype == DType::f16;
+double bound_of(std::string_view name, bool is_gradient, const Types& types) {
+  const bool narrow = types.dtype == DType::f16;
   if (name == "amax_s") return kBoundAmaxOfWeights;
-  if (is_fp8(dtype) && (is_gradient || ir::is_amax(name))) return 2 * unit(dtype);
-  if (is_fp8(dtype) && has_rows(name)) return unit(dtype);
+  if (is_fp8(types.dtype)) {
+    if (ir::is_amax(name)) return bound_of_amax(name, types);
+    if (is_gradient) return bound_of_gradient(name, types);
+    if (has_rows(name)) return bound_of_o(types);
+  }
   if (is_gradient) return narrow ? kBoundGradientF16 : kBoundGradientBf16;
   if (is_logarithm(name)) return kBoundLse;
   if (is_sum(name)) return kBoundSum;
@@ -159,15 +182,15 @@ double bound_of(std::string_view name, bool is_gradient, DType dtype) {
 }
 
 Comparison compare_one(const std::string& name, const Outputs& outputs,
-                       const io::HostTensor& reference, const Outputs& sizes, DType dtype) {
+                       const io::HostTensor& reference, const Outputs& sizes, const Types& types) {
   Comparison result;
   result.name = name;
   result.measure = is_logarithm(name) ? "max abs" : "relative L2";
   const auto size = sizes.find(name);
-  result.bound = bound_of(name, size != sizes.end(), dtype);
-  result.row_bound = is_fp8(dtype)         ? 4 * unit(dtype)
-                     : dtype == DType::f16 ? kRowBoundF16
-                                           : kRowBoundBf16;
+  result.bound = bound_of(name, size != sizes.end(), types);
+  result.row_bound = is_fp8(types.dtype)         ? 4 * result.bound
+                     : types.dtype == DType::f16 ? kRowBoundF16
+                                                 : kRowBoundBf16;
   const auto found = outputs.find(name);
   if (found == outputs.end()) {
     result.why = "the output is missing";
@@ -189,12 +212,18 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
 
 }  // namespace
 
-std::vector<Comparison> compare(const Outputs& outputs, const Outputs& reference, DType dtype,
-                                const Outputs& sizes) {
+Types::Types(const ir::Attention& attention)
+    : dtype(attention.dtype),
+      o(attention.dtype_of("o")),
+      d_o(attention.dtype_of("do")),
+      gradients(attention.dtype_of("dq")) {}
+
+std::vector<Comparison> compare(const Outputs& outputs, const Outputs& reference,
+                                const Types& types, const Outputs& sizes) {
   std::vector<Comparison> comparisons;
   for (const auto& [name, tensor] : reference) {
     if (tensor.values.empty()) continue;
-    comparisons.push_back(compare_one(name, outputs, tensor, sizes, dtype));
+    comparisons.push_back(compare_one(name, outputs, tensor, sizes, types));
   }
   return comparisons;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/ir/attention.h"
 #include "runtime/base/dtype.h"
 #include "tools/execution.h"
 
@@ -25,30 +26,44 @@ struct Comparison {
   bool agrees() const { return why.empty(); }
 };
 
+// The types that the bounds follow from: of q, k and v, of o, of do, and of dq, dk and dv.
+struct Types {
+  DType dtype, o, d_o, gradients;
+
+  Types(DType all) : dtype(all), o(all), d_o(all), gradients(all) {}  // NOLINT(*-explicit-*)
+  explicit Types(const ir::Attention& attention);
+};
+
 // Returns one comparison for each tensor of the reference that has elements.
 //
-// Tensors of `dtype` (o) are bounded in relative L2, over the whole tensor (4e-3 for bf16, 1e-3 for
+// o is bounded in relative L2, over the whole tensor (4e-3 for bf16, 1e-3 for
 // f16) and over each row along the last dimension (3e-2, 8e-3). A row's norm counts as at least
 // 1e-2 of the root mean square of all rows: a row whose terms cancel has too small a norm for a
 // relative error. lse and max are bounded in max abs: 2e-3; sum_exp in relative L2: 2e-3.
 // Infinities must match the reference in place and sign. NaN, a missing tensor or different dims
 // never agree.
 //
-// For 8-bit attention (`dtype` is e4m3 or e5m2), with u the largest relative error of rounding
-// (1/16, 1/8): o has the bound u, and 4 u for a row. A kernel rounds the weights at another scale
-// than the reference and so independently: the root mean square of the error of each is 0.42 u, of
-// their difference 0.6 u, and with both roundings of o 0.84 u. amax_s has a bound of 2e-3, for it
-// is taken before any rounding, and other amax and gradients 2 u.
+// For 8-bit attention the bounds follow from u, the largest relative error of rounding to a type:
+// 1/16 for e4m3, 1/8 for e5m2, and 0 for 16 bits. Each rounding of a kernel that is independent of
+// the reference's adds 0.6 u, the root mean square of their difference (0.42 u each), to a tensor's
+// relative L2, and those of different roundings add as squares. o has two, of the weights, which a
+// kernel rounds at another scale than the reference, and of itself: 0.6 r, with r the root of the
+// sum of the squares of both u; its bound is 0.71 r, which is u for one type. dq and dk have those
+// of ds, of themselves and, through delta, of o; dv of the weights and of itself. Kernels round
+// these at the reference's scales, so that most agree; their bound is r. A row's bound is 4 times
+// that of its tensor. amax_s has a bound of 2e-3, for it is taken before any rounding; of the
+// others, a single element is twice as far off as the tensor: 2 u of the weights for amax_o, 2 u of
+// o (at least 1e-2) for amax_dp, and twice the bound of the gradient for its amax.
 //
 // Tensors that have `sizes` (reference::Gradients::sizes) are gradients. Their bound is 1e-2 for
-// bf16 and 2e-3 for f16 over the whole tensor (`dtype` is the attention's, for d_NAME too). Each
+// bf16 and 2e-3 for f16 over the whole tensor (by the type of q, for d_NAME too). Each
 // row of dq, dk and dv has the bound of a row of o, and so has each element of d_NAME, since
 // neighbours may be sums of unrelated terms. The norm is the larger of the gradient's and its
 // sizes': kernels round their terms (P and dS to the dtype, delta through the o it is computed
 // from), and where terms cancel (the zero gradient of a bias shared by a whole row, or a single key
 // with P = 1), the remaining value does not measure the rounding error, but the root of the sum of
 // squares of the terms is.
-std::vector<Comparison> compare(const Outputs& outputs, const Outputs& reference, DType dtype,
-                                const Outputs& sizes = {});
+std::vector<Comparison> compare(const Outputs& outputs, const Outputs& reference,
+                                const Types& types, const Outputs& sizes = {});
 
 }  // namespace attn::tools

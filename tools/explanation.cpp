@@ -238,6 +238,33 @@ std::string when_text(const plan::Step& step) {
   return turns == 1 ? "" : fmt::format(", {} times", turns);
 }
 
+// What the prediction means for the matrix units, where it is of just the scores in the band.
+struct Prediction {
+  double tflops = 0;
+  double peak = 0;  // TFLOP/s of the GPU's products of this type
+
+  double share() const { return tflops / peak; }
+};
+
+std::optional<Prediction> prediction_of(const Explanation& explanation,
+                                        const ExplainedProgram& program) {
+  if (!program.compiled || explanation.lengths || !explanation.residual.empty()) return {};
+  const plan::Plan& plan = program.compiled->plan;
+  const planning::Gpu gpu = planning::gpu_of(plan.target);
+  if (plan.choice.empty() || plan.choice.front().predicted_ms <= 0 || gpu.matrix_rate <= 0)
+    return {};
+  const double flops = program.flops * explanation.share;
+  return Prediction{flops / plan.choice.front().predicted_ms * 1e-9, gpu.rate(program.dtype)};
+}
+
+std::string prediction_text(const Explanation& explanation, const ExplainedProgram& program) {
+  const std::optional<Prediction> predicted = prediction_of(explanation, program);
+  if (!predicted) return "";
+  return fmt::format("  predicted {:.0f} TFLOP/s: {} of the {:.0f} of dense {}-bit products\n",
+                     predicted->tflops, percent_text(predicted->share()), predicted->peak,
+                     8 * size_of(program.dtype));
+}
+
 std::string engine_text(const Explanation& explanation, const ExplainedProgram& program) {
   if (program.refusal) {
     const std::string target =
@@ -254,6 +281,7 @@ std::string engine_text(const Explanation& explanation, const ExplainedProgram& 
   text += "\n";
   text += fmt::format("  workspace in all {}\n", memory_text(plan::memory_of(plan)));
   for (const std::string& line : choice_lines(plan)) text += fmt::format("  {}\n", line);
+  text += prediction_text(explanation, program);
   for (const std::string& line : refusal_lines(*program.compiled)) {
     text += fmt::format("  {}\n", line);
   }
@@ -318,6 +346,10 @@ Json engine_json(const Explanation& explanation, const ExplainedProgram& program
     json["refused"] = refusals_json(program.compiled->refused);
   }
   if (!plan.choice.empty()) json["choice"] = choice_json(plan);
+  if (const auto predicted = prediction_of(explanation, program)) {
+    json["predicted_tflops"] = predicted->tflops;
+    json["peak_tflops"] = predicted->peak;
+  }
   if (!program.parts.empty()) json["parts"] = program.parts;
   for (const plan::CompiledStep& step : plan.compiled) {
     Json knobs = Json::object();
@@ -419,6 +451,7 @@ ExplainedProgram explain_program(const Spec& spec, const plan::Program& program)
   explained.clauses = std::move(clauses).take();
   explained.program = program;
   explained.flops = dense_flops(spec.attention, plan::direction_of(program));
+  explained.dtype = spec.attention.dtype;
   explained.bytes = bytes_of(program.tensors);
   return explained;
 }

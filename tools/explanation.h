@@ -41,6 +41,7 @@ struct ExplainedProgram {
   plan::Program program;
   std::vector<std::string> parts;  // of the mask, or its pages, where the lowering is that
   double flops = 0;                // of all scores
+  DType dtype = DType::bf16;       // of the factors of its products
   std::int64_t bytes = 0;          // of all tensors, each read or written once
   // When it was compiled; of a plan file the lowering is empty.
   std::optional<driver::Compiled> compiled;

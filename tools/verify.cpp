@@ -216,7 +216,7 @@ class Verification {
     ATTN_ASSIGN(const ReferenceGradients reference,
                 expected(attention, plans.forward, inputs.values));
     result.comparisons =
-        compare(found.outputs, reference.outputs, attention.dtype, reference.sizes);
+        compare(found.outputs, reference.outputs, Types(attention), reference.sizes);
     if (options_.repeat > 1) {
       result.repetition = Repetition{options_.repeat, attention.deterministic, found.deviations};
     }

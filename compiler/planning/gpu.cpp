@@ -10,22 +10,24 @@ namespace {
 
 struct DataSheet {
   std::string_view target, device;
-  double multiprocessors, matrix_rate, bandwidth;
+  double multiprocessors, matrix_rate, rate_in_8_bits, bandwidth;
   bool measured;
   std::string_view source;
 };
 constexpr DataSheet kDataSheets[] = {
-#define ATTN_DATA_SHEET(target, device, multiprocessors, matrix_rate, bandwidth, measured, source) \
-  {#target, device, multiprocessors, matrix_rate, bandwidth, measured, source},
+#define ATTN_DATA_SHEET(target, device, multiprocessors, matrix_rate, rate_in_8_bits, bandwidth, \
+                        measured, source)                                                        \
+  {#target, device, multiprocessors, matrix_rate, rate_in_8_bits, bandwidth, measured, source},
 #include "compiler/planning/data_sheets.def"
 };
 
 struct Architecture {
   std::int64_t sm;
-  double flop_per_clock, lanes;
+  double flop_per_clock, flop_per_clock_in_8_bits, lanes;
 };
 constexpr Architecture kArchitectures[] = {
-#define ATTN_ARCHITECTURE(sm, flop_per_clock, lanes) {sm, flop_per_clock, lanes},
+#define ATTN_ARCHITECTURE(sm, flop_per_clock, flop_per_clock_in_8_bits, lanes) \
+  {sm, flop_per_clock, flop_per_clock_in_8_bits, lanes},
 #include "compiler/planning/architectures.def"
 };
 
@@ -45,7 +47,9 @@ const DataSheet* data_sheet_of(std::string_view target, std::string_view device)
 }
 
 void take_figures(Gpu& gpu, const DataSheet& sheet) {
-  gpu.matrix_rate = sheet.matrix_rate * (gpu.multiprocessors / sheet.multiprocessors);
+  const double share = gpu.multiprocessors / sheet.multiprocessors;
+  gpu.matrix_rate = sheet.matrix_rate * share;
+  gpu.rate_in_8_bits = sheet.rate_in_8_bits * share;
   gpu.bandwidth = sheet.bandwidth;
   gpu.measured = sheet.measured && gpu.multiprocessors == sheet.multiprocessors;
   gpu.source = sheet.source;
@@ -68,7 +72,9 @@ Gpu gpu_of(const plan::Target& target) {
   gpu.multiprocessors = number("multiProcessorCount", gpu.multiprocessors);
   gpu.clock = number("smClockRateKHz", gpu.clock * 1e6) * 1e-6;
   gpu.lanes = architecture.lanes;
-  gpu.matrix_rate = architecture.flop_per_clock * gpu.multiprocessors * gpu.clock * 1e-3;
+  const double clocks = gpu.multiprocessors * gpu.clock * 1e-3;
+  gpu.matrix_rate = architecture.flop_per_clock * clocks;
+  gpu.rate_in_8_bits = architecture.flop_per_clock_in_8_bits * clocks;
   // Two transfers a clock, of so many bits.
   gpu.bandwidth =
       number("memClockRateKHz", 3201000) * 1e3 * 2 * number("memoryBusWidth", 6016) / 8 * 1e-9;

@@ -4,22 +4,29 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/base/dtype.h"
 #include "runtime/plan/plan.h"
 
 namespace attn::planning {
 
 // The default is the H200 SXM, on which the cost model was measured.
 struct Gpu {
-  std::int64_t sm = 90;          // compute capability * 10
-  double multiprocessors = 132;  // SMs
-  double clock = 1.98;           // GHz, the highest SM clock
-  double lanes = 128;            // f32 operations that an SM issues per clock
-  double matrix_rate = 989.4;    // TFLOP/s, dense, 16-bit inputs, f32 accumulation
-  double bandwidth = 4800;       // GB/s of global memory
-  bool measured = true;          // false: predictions are scaled from the H200 by these figures
+  std::int64_t sm = 90;            // compute capability * 10
+  double multiprocessors = 132;    // SMs
+  double clock = 1.98;             // GHz, the highest SM clock
+  double lanes = 128;              // f32 operations that an SM issues per clock
+  double matrix_rate = 989.4;      // TFLOP/s, dense, 16-bit inputs, f32 accumulation
+  double rate_in_8_bits = 1978.9;  // the same of 8-bit floats; 0 without
+  double bandwidth = 4800;         // GB/s of global memory
+  bool measured = true;            // false: predictions are scaled from the H200 by these figures
   std::string source = "NVIDIA H200 data sheet";  // of matrix_rate and bandwidth
 
   bool operator==(const Gpu&) const = default;
+
+  // The matrix rate of factors of this type; where there is none of 8 bits, that of 16.
+  double rate(DType dtype) const {
+    return is_fp8(dtype) && rate_in_8_bits > 0 ? rate_in_8_bits : matrix_rate;
+  }
 };
 
 // From the device properties, and from data_sheets.def for a GPU that is listed there by its target

@@ -72,6 +72,13 @@ class Attention:
             return dict(self.plans[0].sizes)
         return self.source.sizes(self.bindings)
 
+    @property
+    def scales(self) -> dict[str, float | None]:
+        """The scales that calls of 8-bit attention take, with the spec's defaults (None: it depends on
+        sizes, and must be given); empty for other attentions."""
+        quantized = self.source.quantized(self.bindings)
+        return {} if quantized is None else dict(quantized.scales)
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes.items() if size is not None)
         count = len(self.plans)
@@ -170,7 +177,7 @@ class Attention:
 
         torch tensors: see `attn.torch.call`. NumPy arrays, and what has DLPack in the CPU's memory: the
         dense reference computes, in double precision; arrays of float16 are first rounded to the spec's
-        dtype. Returns o, or a tuple of the outputs in the order of the spec's clause; o has q's dtype.
+        dtype, and for 8-bit attention all but float64: its scales are inputs too. Returns o, or a tuple of the outputs in the order of the spec's clause; o has q's dtype.
         Raises BindingError for what does not fit."""
         torch = sys.modules.get("torch")
         if torch is not None and not torch.compiler.is_compiling() and self._recent is not None:
@@ -194,7 +201,7 @@ class Attention:
         inputs = self._inputs(args, kwargs)
         found = reference(self.source, self._sizes_of(inputs), inputs, (),
                           {"do": as_array("do", do), "of": self.source.gradients},
-                          unrounded=_is_exact(inputs["q"]))
+                          unrounded=self._is_exact(inputs["q"]))
         return {name: _as_float(value, inputs["q"]) for name, value in found.items()}
 
     def _prepare_torch(self) -> None:
@@ -207,7 +214,7 @@ class Attention:
 
         q = inputs["q"]
         names = self.source.outputs
-        found = reference(self.source, self._sizes_of(inputs), inputs, names, unrounded=_is_exact(q))
+        found = reference(self.source, self._sizes_of(inputs), inputs, names, unrounded=self._is_exact(q))
         outputs = tuple(found[name].astype(q.dtype) if name == "o" and q.dtype.kind == "f"
                         else _as_float(found[name], q) for name in names)
         return outputs[0] if len(outputs) == 1 else outputs
@@ -218,9 +225,17 @@ class Attention:
         spec = self.source
         given = named(self.captured, args, kwargs)
         wanted = [*INPUTS, *(tensor.name for tensor in spec.tensors), *spec.lengths, *spec.params]
-        check_names(spec.name, given, wanted, RANDOM if spec.has_random_dropout else ())
+        quantized = spec.quantized(self.bindings)
+        scales = quantized.scales if quantized is not None else ()
+        check_names(spec.name, given, wanted, (*scales, *(RANDOM if spec.has_random_dropout else ())))
         return {name: number(name, value) if name in spec.params else as_array(name, value)
                 for name, value in given.items()}
+
+    def _is_exact(self, q: Any) -> bool:
+        """Whether inputs are of more precision than kernels have, so that nothing is rounded."""
+        if q.dtype.name == "float64":
+            return True
+        return q.dtype.name != "float16" and self.source.quantized(self.bindings) is None
 
     def _sizes_of(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         sizes = sizes_of(*(inputs[name] for name in INPUTS))._asdict()
@@ -373,11 +388,6 @@ def _has_torch_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         if isinstance(value, torch.Tensor):
             return True
     return False
-
-
-def _is_exact(q: Any) -> bool:
-    """Whether inputs are of more precision than kernels have, so that nothing is rounded."""
-    return q.dtype.name != "float16"
 
 
 def _as_float(value: Any, q: Any) -> Any:

@@ -22,7 +22,8 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
     `bind` are sizes and spec parameters. `inputs` are arrays by name, in logical order whatever the layout
     is: q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv], captured tensors as declared; and numbers for
     params. `outputs` are names such as "o" and "lse", also those that the spec does not list. `gradients`
-    is None or {"do": array like o, "of": names of inputs}: gradients of the sum of o times do.
+    is None or {"do": array like o, "of": names of inputs}: gradients of the sum of o times do; with "amax",
+    names of the outputs of an 8-bit backward, those too.
 
     Returns arrays by name: outputs, and each gradient by the name of its input. They are f32, rounded as
     kernels round inputs and outputs; with `unrounded`, f64 without any rounding. Every score is computed,
@@ -36,6 +37,7 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
         values["do"] = gradients["do"]
     files = {name: name for name in outputs}
     files.update({name: _gradient(name) for name in wanted})
+    files.update({name: name for name in (gradients or {}).get("amax", ())})
     with tempfile.TemporaryDirectory(prefix="attn-") as folder:
         arguments = ["--backend", "reference", "--yes", *bind_arguments(bind)]  # also if it takes hours
         if gradients is not None:
@@ -69,7 +71,7 @@ def as_array(name: str, value: Any) -> np.ndarray:
             raise BindingError(f"{name} cannot be read as a NumPy array: {error}",
                                ["convert it to float32 first"]) from error
     array = np.asarray(value)
-    if array.dtype.name == "bfloat16":  # of ml_dtypes
+    if array.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):  # of ml_dtypes
         array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         raise BindingError(f"{name} has dtype {array.dtype}; it must be of floats, integers or booleans")

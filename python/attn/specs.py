@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 from dataclasses import dataclass
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, NamedTuple
 
 from . import _attnc, _find
 from .errors import ArgumentError, CompilerError, SpecError
@@ -23,6 +23,16 @@ class TensorDeclaration:
     dtype: str
     shape: tuple[Any, ...]
     learned: bool
+
+
+class Quantized(NamedTuple):
+    """What a `quantize` clause says: the types of o, of do, and of dq, dk and dv ("e4m3"), and the scales
+    that are inputs, with their defaults (None: it depends on sizes, which calls may change)."""
+
+    o: str
+    do: str
+    gradients: str
+    scales: dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,12 @@ class Spec:
     def check(self, bindings: Mapping[str, Any], deny_warnings: bool = False) -> None:
         """Raises SpecError if the spec has errors with these sizes and parameters."""
         self.answer("check", *bind_arguments(bindings), *deny_arguments(deny_warnings))
+
+    def quantized(self, bindings: Mapping[str, Any]) -> Quantized | None:
+        """None if the spec is not of 8-bit floats. Do not change what it returns: it is shared."""
+        if not any(True for _ in self._clauses("quantize")):
+            return None
+        return _quantized(self.text, self.filename, tuple(bind_arguments(bindings)))
 
     @property
     def tree(self) -> dict[str, Any]:
@@ -250,6 +266,22 @@ def _read(path: str) -> Spec:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise CompilerError(f"{path} cannot be read: {reason}") from error
+
+
+@functools.lru_cache(maxsize=256)
+def _quantized(text: str, filename: str | None, bindings: tuple[str, ...]) -> Quantized:
+    spec = Spec(text, filename)
+    found = Quantized(**spec.answer("check", *bindings)["specs"][0]["quantize"])
+    written = next(spec._clauses("quantize")).get("with", {})
+    vary = {name for name, value in written.items() if name in found.scales and not _is_constant(value)}
+    return found._replace(scales={**found.scales, **dict.fromkeys(vary)})
+
+
+def _is_constant(tree: Any) -> bool:
+    """Whether an expression of the JSON form reads no name."""
+    if isinstance(tree, Mapping):
+        return all(_is_constant(operand) for operand in tree.get("args", (None,)))
+    return isinstance(tree, (int, float))
 
 
 @functools.lru_cache(maxsize=256)

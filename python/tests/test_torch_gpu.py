@@ -495,3 +495,63 @@ def test_training_follows_flex_attention():
     print("\nLOSS step ours flex", *(f"{s}: {ours[s]:.4f} {theirs[s]:.4f};" for s in shown))
     assert ours[-1] < 0.9 * ours[0]
     assert max(abs(x - y) / y for x, y in zip(ours, theirs)) < 0.03
+
+
+def eight_bits_or_skip():
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("cuDNN computes 8-bit attention on compute capability 9.0 and from 10.0 on")
+
+
+def scale_of(x, dtype=torch.float8_e4m3fn):
+    return (x.detach().abs().max().float() / torch.finfo(dtype).max).reshape(1)
+
+
+def causal_in_float64(q, k, v):
+    return dense(q, k, v, mask_mod=causal)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_8_bit_floats(layout):
+    eight_bits_or_skip()
+    with torch.no_grad():
+        q, k, v = inputs(2, 8, 8, 512, 512, 128, layout)
+        f = attn.compile("fp8_causal")
+        scales = {f"descale_{name}": scale_of(x) for name, x in zip("qkv", (q, k, v))}
+        eight = [attn.torch.quantize(x, scales[f"descale_{name}"], torch.float8_e4m3fn)
+                 for name, x in zip("qkv", (q, k, v))]
+        want = causal_in_float64(q, k, v)
+        for _ in range(2):  # the second call goes the short way
+            o, lse, amax_s, amax_o = f(*eight, **scales)
+            assert o.dtype == torch.float8_e4m3fn and amax_s.item() == pytest.approx(1, abs=1e-3)
+            assert difference(o.float() / 64, want) < 0.08
+            assert amax_o.item() == pytest.approx(want.abs().max().item(), rel=0.1)
+        assert difference(f(q, k, v, **scales)[0], want) < 0.08  # rounded inside
+        o, *_ = torch.compile(lambda *x: f(*x, **scales), fullgraph=True)(*eight)
+        assert difference(o.float() / 64, want) < 0.08
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_training_in_8_bit_floats(compiled):
+    eight_bits_or_skip()
+    if torch.cuda.get_device_capability() >= (12, 0):
+        pytest.skip("cuDNN has no such backward")
+    q, k, v = inputs(2, 8, 2, 512, 512, 128)
+    do = make((2, 8, 512, 128), seed=4).detach()
+    scales = {f"descale_{name}": scale_of(x) for name, x in zip("qkv", (q, k, v))}
+    scales["descale_do"] = scale_of(do, torch.float8_e5m2)
+    f = attn.compile("fp8_training")
+
+    def step(q, k, v, amax):
+        return f(q, k, v, **scales, **amax)[0]
+
+    want = causal_in_float64(q, k, v)
+    gradients = torch.autograd.grad(want, (q, k, v), do.double())
+    run = torch.compile(step, fullgraph=True) if compiled else step
+    for _ in range(2):
+        amax = {name: torch.zeros(1, device="cuda") for name in ("amax_dp", "amax_dq", "amax_dk", "amax_dv")}
+        o = run(q, k, v, amax)
+        assert o.dtype == torch.bfloat16 and difference(o, want) < 0.08
+        for found, wanted, name in zip(torch.autograd.grad(o, (q, k, v), do), gradients, ("dq", "dk", "dv")):
+            assert found.dtype == torch.bfloat16 and difference(found, wanted) < 0.15
+            assert amax[f"amax_{name}"].item() == pytest.approx(wanted.abs().max().item(), rel=0.2)
+        assert amax["amax_dp"].item() > 0

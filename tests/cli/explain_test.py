@@ -40,6 +40,18 @@ class Explain(attnc.Case):
         self.assertIn(":9:19\n", process.stdout)  # `max` among the outputs
         self.assertIn("max_with_sink", process.stdout)
 
+    def test_rates_beside_the_peak_of_the_type(self):
+        for spec, bits, peak in (("causal", 16, 989.4), ("fp8_causal", 8, 1978.9)):
+            explain = ("explain", SPECS / f"{spec}.attn", "--target", "h200", "--engine", "cudnn")
+            engine = self.attnc_json(*explain)["engine"]
+            self.assertEqual(engine["peak_tflops"], peak)
+            self.assertTrue(peak / 4 < engine["predicted_tflops"] < peak, engine)
+            self.assertRegex(self.attnc(*explain).stdout,
+                             rf"predicted \d+ TFLOP/s: [\d.]+ % of the {peak:.0f} of dense {bits}-bit products")
+        # Which scores are computed depends on lengths.
+        explained = self.attnc_json("explain", SPECS / "padding.attn", "--target", "h200", "--engine", "cudnn")
+        self.assertNotIn("predicted_tflops", explained["engine"])
+
     def test_workspace_and_what_is_much_of_it(self):
         spec = self.write("learned.attn", """attention learned {
   dims B = 32, Hq = 16, Sq = 2048, Skv = Sq, D = 128;

@@ -21,13 +21,15 @@ FAMILIES = (
       "inverse_causal": SMALL, "bhsd": SMALL, "sbhd": SMALL, "strided_views": SMALL,
       "packed_qkv": SMALL, "gqa_5to1": SMALL, "head_dim_80": SMALL, "head_dim_100": SMALL,
       "head_dim_256": SMALL, "mla_prefill": SMALL, "gemma2_global": SMALL, "softmax_one": SMALL,
-      "sink_global": SMALL, "dropout_causal": SMALL, "mxfp8": SMALL}),
+      "sink_global": SMALL, "dropout_causal": SMALL, "fp8_causal": SMALL, "fp8_current": SMALL,
+      "fp8_training": SMALL, "mxfp8": SMALL}),
     ("Windows and chunks",
      "A query sees what is near. At the size of Gemma-2 squares are blocks: kernels compute the "
      "blue ones without a mask, evaluate the mask in the orange ones, and skip the rest, 62.5 % of "
      "the scores.",
      {"gemma2_local": "", "sliding_window": SMALL + " --bind window=12",
       "symmetric_window": SMALL + " --bind window=6", "gpt_oss": SMALL + " --bind window=8",
+      "fp8_window": SMALL + " --bind window=12",
       "dropout_softcap_window": SMALL + " --bind window=24",
       "dilated_window": SMALL + " --bind window=12", "chunked": SMALL + " --bind chunk=16",
       "chunked_padded": SMALL + " --bind chunk=16 --b 1", "batchify": SMALL + " --bind length=12"}),
@@ -70,8 +72,9 @@ FAMILIES = (
     ("Everything is visible",
      "The mask hides nothing; what some of these do to a score does not depend on its position.",
      {"noop": SMALL, "cross": "--bind Sq=24 --bind Skv=48", "packed_kv": "--bind Sq=48 --bind Skv=16",
-      "split_kv": "--bind Sq=16 --bind Skv=48", "dropout": SMALL, "dropout_mask": SMALL,
-      "head_scale": SMALL, "score_select": SMALL, "sigmoid": SMALL, "silu_score": SMALL,
+      "split_kv": "--bind Sq=16 --bind Skv=48", "fp8_gqa": "--bind Sq=24 --bind Skv=48",
+      "dropout": SMALL, "dropout_mask": SMALL, "head_scale": SMALL, "score_select": SMALL,
+      "sigmoid": SMALL, "silu_score": SMALL,
       "softcap": SMALL, "squared": SMALL, "temperature": SMALL, "trig": SMALL}),
 )
 

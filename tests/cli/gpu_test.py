@@ -53,7 +53,7 @@ class Gpu(attnc.Case):
 
     def test_verify_every_spec_at_every_shape(self):
         specs = [spec for spec in sorted(SPECS.glob("*.attn"))
-                 if spec.stem not in attnc.not_lowered("h200")]
+                 if spec.stem not in attnc.not_lowered("h200") and not spec.stem.startswith("fp8_")]
         process = self.attnc("verify", *specs, "--shapes", "all", "--format", "json")
         cases = json.loads(process.stdout)["cases"]
         self.assertGreaterEqual(len(cases), 60)
@@ -63,6 +63,25 @@ class Gpu(attnc.Case):
             self.assertLessEqual({"o", "lse"}, set(case["outputs"]), case)
             self.assertLessEqual(case["outputs"]["o"]["worst_row"],
                                  case["outputs"]["o"]["row_bound"])
+
+    def test_verify_every_spec_of_8_bits(self):
+        sm = attnc.device()["sm"]
+        if sm < 90:
+            self.skipTest("no 8-bit attention")
+        specs = [spec for spec in sorted(SPECS.glob("fp8_*.attn"))
+                 if sm // 10 == 10 or spec.stem != "fp8_current"]
+        cases = json.loads(attnc.run("verify", *specs, "--shapes", "all", "--format", "json").stdout)["cases"]
+        self.assertEqual(len(cases), 3 * len(specs))
+        for case in cases:
+            if case["shape"] == "one row" and case.get("error", {}).get("code") == "unsupported":
+                continue  # cuDNN before 9.24
+            self.assertTrue(case["ok"], case)
+            self.assertLessEqual({"o", "lse", "amax_s", "amax_o"}, set(case["outputs"]), case)
+        if sm >= 120:
+            return
+        case, = self.attnc_json("verify", SPECS / "fp8_training.attn", "--grad")["cases"]
+        self.assertLessEqual({"dq", "dk", "dv", "amax_dp", "amax_dq", "amax_dk", "amax_dv"},
+                             set(case["outputs"]))
 
     def test_every_form_that_lowering_may_emit(self):
         for bindings in ([], ["Sq=777", "Skv=1001", "Hq=5", "Hkv=1"], ["Sq=1"],

@@ -135,6 +135,21 @@ exec {attnc.ATTNC} "$@"
         first, second = json.loads((out / "one.json").read_text())["rows"]
         self.assertEqual((first, second["direction"]), (row, "backward"))
 
+    def test_the_times_of_8_bit_floats(self):
+        out = self.folder / "fp8.json"
+        process = subprocess.run(
+            [sys.executable, "-B", SOURCE / "bench" / "fp8.py", "--attnc", attnc.ATTNC, "--size", "128", "--tokens",
+             "256", "--depth", "128", "--masks", "causal", "--runs", "2", "--engine", "cudnn", "--out", out],
+            capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        found = json.loads(out.read_text())
+        self.assertEqual([(row["type"], row["direction"]) for row in found["rows"]],
+                         [(kind, direction) for kind in ("e4m3", "bf16") for direction in ("fwd", "bwd")])
+        rates = [row["peak_tflops"] for row in found["rows"]]
+        self.assertEqual(rates[0], 2 * rates[2])
+        self.assertIn("| d | mask | keys | e4m3 cudnn | bf16 cudnn | e4m3 published |", process.stdout)
+        self.assertEqual(process.stdout.count("| 128 | causal | 128 | "), 2)
+
     def test_every_spec_of_the_library(self):
         small = ["--bind", "B=1", "--bind", "Sq=64"]
         given = {"document": ["--in", "doc=zeros"]}

@@ -25,6 +25,7 @@ class Extras:
     image: typing.Callable | None = None  # label of the shape -> width and height; implies square
     empty: bool = False  # can have rows without a visible key
     dropout: float = 0.0  # random, by seed and offset
+    trained: bool = True  # has gradients: all but 8-bit attention without a `grad` clause
 
 
 def reals(*names):
@@ -95,6 +96,17 @@ def tree(size, rng):
     return words
 
 
+def scales(*names):
+    """Of 8-bit tensors: near 1, since nothing is rounded, and all different."""
+    return {name: lambda size, rng: 0.5 + rng.random(1) for name in names}
+
+
+SCALES = scales("descale_q", "descale_k", "descale_v", "descale_s", "scale_s")
+OF_OUTPUT = scales("scale_o")
+OF_GRADIENTS = scales(
+    *"descale_o descale_do descale_dp scale_dp scale_dq scale_dk scale_dv".split()
+)
+IN_8_BITS = ("o", "lse", "amax_s", "amax_o")
 LENGTHS = dict(lengths_q=up_to("Sq"), lengths_kv=up_to("Skv"))
 KEYS = dict(lengths_kv=up_to("Skv"))
 PIXELS = {"odd": (9, 7), "empty rows": (6, 8), "five to one": (8, 5), "one row": (5, 7)}.get
@@ -132,6 +144,17 @@ EXTRAS = {
     "dropout_causal": Extras(dropout=0.1),
     "dropout_mask": Extras(tensors=dict(keep=chances(0.9, "B", "Hq", "Sq", "Skv"))),
     "dropout_softcap_window": Extras(bind=dict(window=20), dropout=0.1, empty=True),
+    "fp8_causal": Extras(tensors=SCALES | OF_OUTPUT, outputs=IN_8_BITS, trained=False),
+    "fp8_current": Extras(tensors=SCALES, outputs=IN_8_BITS, trained=False),
+    "fp8_gqa": Extras(tensors=SCALES | OF_OUTPUT, outputs=IN_8_BITS, trained=False),
+    "fp8_training": Extras(tensors=SCALES | OF_OUTPUT | OF_GRADIENTS, outputs=IN_8_BITS),
+    "fp8_window": Extras(
+        bind=dict(window=20),
+        tensors=SCALES | OF_OUTPUT,
+        outputs=IN_8_BITS,
+        empty=True,
+        trained=False,
+    ),
     "gemma2_global": Extras(one_head_dim=True),
     "gemma2_local": Extras(bind=dict(window=20), one_head_dim=True, empty=True),
     "gemma3_image": Extras(bind=dict(window=10), tensors=dict(image=ids(-1)), square=True),

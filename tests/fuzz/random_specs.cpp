@@ -1,7 +1,7 @@
 // Compiles random specs, without a GPU, and counts the outcomes:
 //
 //   random_specs COUNT FIRST OUT [--jobs N] [--seconds S] [--sample N] [--target h200]
-//                [--engine NAME] [--backward] [--offer] [--only-cudnn]
+//                [--engine NAME] [--backward] [--offer] [--only-cudnn] [--kind typed|quantized]
 //
 // Compiles specs FIRST .. FIRST + COUNT - 1 with N processes. Writes to OUT: `summary.txt`;
 // `outcomes.txt`, one line per spec (number, outcome, reason); `cases/`, the specs that were
@@ -30,6 +30,7 @@
 #include "compiler/planner/candidates.h"
 #include "runtime/targets/targets.h"
 #include "runtime/worker/report.h"
+#include "tests/fuzz/quantized_spec.h"
 #include "tests/fuzz/trial.h"
 #include "tests/fuzz/typed_spec.h"
 
@@ -46,7 +47,12 @@ struct Options {
   unsigned seconds = 0;
   std::size_t sample = 0;
   std::string target = "h200";
+  std::string kind = "typed";
   TrialOptions trial;
+
+  std::string spec(std::uint64_t number) const {
+    return kind == "quantized" ? quantized_spec(number) : typed_spec(number);
+  }
 };
 
 constexpr unsigned kMostJobs = 256;
@@ -82,7 +88,7 @@ int run_lane(const Options& options, unsigned lane, Shared& shared, Clock::time_
     const std::uint64_t number = shared.next++;
     if (number >= options.first + options.count) break;
     shared.current[lane] = number;
-    append(lane_file(options, lane), number, compiler->compile(typed_spec(number)));
+    append(lane_file(options, lane), number, compiler->compile(options.spec(number)));
   }
   return 0;
 }
@@ -147,8 +153,8 @@ bool is_case(const Found& found) {
   return found.outcome.ending != Ending::served && found.outcome.ending != Ending::refused_by_rule;
 }
 
-void write_spec(const std::string& folder, std::uint64_t number, const std::string& above) {
-  std::ofstream(fmt::format("{}/{:06}.attn", folder, number)) << above << typed_spec(number);
+void write_spec(const std::string& folder, std::uint64_t number, const std::string& text) {
+  std::ofstream(fmt::format("{}/{:06}.attn", folder, number)) << text;
 }
 
 // Selects specs with new combinations of operations and operands first, then evenly spaced ones.
@@ -160,7 +166,7 @@ std::vector<std::uint64_t> sample_of(const std::vector<std::uint64_t>& served,
   for (const std::uint64_t number : served) {
     if (sample.size() == wanted) return sample;
     const std::size_t before = seen.size();
-    seen.merge(combinations_of(typed_spec(number), options.trial.lowering));
+    seen.merge(combinations_of(options.spec(number), options.trial.lowering));
     (seen.size() > before ? sample : others).push_back(number);
   }
   const std::size_t more = std::min(wanted - sample.size(), others.size());
@@ -174,10 +180,11 @@ void write_specs(const Options& options, const std::vector<Found>& all) {
     if (found.outcome.ending == Ending::served) served.push_back(found.number);
     if (!is_case(found)) continue;
     write_spec(options.out + "/cases", found.number,
-               fmt::format("# {}: {}\n", to_string(found.outcome.ending), found.outcome.reason));
+               fmt::format("# {}: {}\n{}", to_string(found.outcome.ending), found.outcome.reason,
+                           options.spec(found.number)));
   }
   for (const std::uint64_t number : sample_of(served, options)) {
-    write_spec(options.out + "/random", number, "");
+    write_spec(options.out + "/random", number, options.spec(number));
   }
 }
 
@@ -240,6 +247,8 @@ int main(int argc, char** argv) {
   app.add_option("--cudnn", options.trial.cudnn_folder, "Folder of cuDNN's libraries");
   app.add_option("--engine", options.trial.lowering, "Engine whose lowerings are used")
       ->check(CLI::IsMember(planner::engine_names()));
+  app.add_option("--kind", options.kind, "Specs of 16 bits with any expressions, or of 8 bits")
+      ->check(CLI::IsMember({"typed", "quantized"}));
   app.add_flag("--offer", options.trial.only_offer,
                "Only query cuDNN's heuristics, do not compile");
   app.add_flag("--backward", options.trial.backward, "Compile the backward, not the forward");

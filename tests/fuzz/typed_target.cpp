@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "compiler/driver/driver.h"
+#include "tests/fuzz/quantized_spec.h"
 #include "tests/fuzz/target.h"
 #include "tests/fuzz/typed_spec.h"
 #include "tests/support/crash_patterns.h"
@@ -53,5 +54,6 @@ std::vector<std::string> seeds() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   attn::fuzz::try_typed(attn::fuzz::typed_spec_of({data, size}));
+  attn::fuzz::try_typed(attn::fuzz::quantized_spec_of({data, size}));
   return 0;
 }

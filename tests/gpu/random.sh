@@ -5,8 +5,10 @@
 #
 #     tests/gpu/random.sh OUT_FOLDER [COUNT] [FIRST] [SECONDS] [SAMPLE]
 #
+# Then the same with fewer specs of 8-bit attention, forward and backward.
+#
 # Uses specs FIRST .. FIRST + COUNT - 1 and one process per core; SECONDS limits the compile time. Writes
-# to OUT_FOLDER: offered.txt, compiled.txt and verified.txt; outcomes.txt.gz, the outcome of each spec;
+# to OUT_FOLDER: offered.txt, compiled.txt and verified.txt, and those of in_8_bits and trained_in_8_bits; outcomes.txt.gz, the outcome of each spec;
 # cases.tar.gz, the specs that were neither served nor refused by a rule, or that do not agree; and
 # proven_random.txt, rows for tests/gpu/proven.txt. The exit code is 0 if all compile and agree.
 set -u
@@ -31,6 +33,9 @@ part() {
 
 part offered --offer
 part compiled --only-cudnn --seconds "$seconds" --sample "$sample"
+part in_8_bits --kind quantized --only-cudnn --seconds "$((seconds / 4))" --sample "$((sample / 8))"
+part trained_in_8_bits --kind quantized --backward --only-cudnn --seconds "$((seconds / 4))" \
+  --sample "$((sample / 8))"
 
 # Run in the work folder, so that specs have short names.
 root=$(pwd)
@@ -38,9 +43,18 @@ out=$(cd "$out" && pwd)
 cd "$work/compiled" || exit 2
 python3 "$root/tests/gpu/verify_folder.py" "$root/build/attnc" random cases "$work/verified.json" --engine cudnn \
   >"$out/verified.txt" || code=1
+for kind in in_8_bits trained_in_8_bits; do
+  options=
+  [ $kind = trained_in_8_bits ] && options=--grad
+  cd "$work/$kind" || exit 2
+  python3 "$root/tests/gpu/verify_folder.py" "$root/build/attnc" random cases "$work/$kind.json" --engine cudnn \
+    --shapes own $options >"$out/verified_$kind.txt" || code=1
+  tail -n 1 "$out/verified_$kind.txt"
+done
+cd "$work/compiled" || exit 2
 "$root/build/proven_table" "$work/verified.json" >"$out/proven_random.txt"
 tail -n 1 "$out/verified.txt"
-cat "$work/offered/outcomes.txt" "$work/compiled/outcomes.txt" | gzip >"$out/outcomes.txt.gz"
-tar -C "$work" -czf "$out/cases.tar.gz" offered/cases compiled/cases
+cat "$work"/*/outcomes.txt | gzip >"$out/outcomes.txt.gz"
+tar -C "$work" -czf "$out/cases.tar.gz" offered/cases compiled/cases in_8_bits/cases trained_in_8_bits/cases
 cd "$root" && rm -r "$work"
 exit $code

@@ -63,8 +63,9 @@ void expect_reference(const Subject& subject, const Kernels& kernels) {
       ADD_FAILURE() << pair.lowering << ": " << outputs.error().to_text();
       continue;
     }
-    for (const tools::Comparison& each : tools::compare(
-             *outputs, expected_of(pair, *reference), subject.attention.dtype, reference->sizes)) {
+    for (const tools::Comparison& each :
+         tools::compare(*outputs, expected_of(pair, *reference), tools::Types(subject.attention),
+                        reference->sizes)) {
       EXPECT_TRUE(each.agrees()) << pair.lowering << ": " << each.name << ": " << each.why;
     }
   }

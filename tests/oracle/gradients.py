@@ -8,6 +8,7 @@ import types
 
 import numpy
 
+import fp8
 import oracle
 from on_scores import bucket
 from registry import SPECS, Place
@@ -142,6 +143,10 @@ def summed(values, dims):
 def gradients(name, dims, params, tensors, d_o):
     """The gradients dq, dk, dv and d_NAME (learned tensors) of sum(o * d_o). Arguments as in
     oracle.attention."""
+    if SPECS[name].quantized:
+        visible = ~numpy.isneginf(oracle.scores(name, dims, params, tensors)[0])
+        q, k, v = (tensors[each] for each in "qkv")
+        return fp8.gradients((fp8.EXACT,) * 4, q, k, v, d_o, tensors, visible)
     values, sinks_of_rows = oracle.scores(name, dims, params, tensors)
     weights, rows = oracle.weights_of(name, values, sinks_of_rows)
     kept = oracle.kept(name, tensors)

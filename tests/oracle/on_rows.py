@@ -3,7 +3,7 @@ other specs."""
 
 import numpy
 
-from on_visibility import causal, last_keys, noop
+from on_visibility import causal, last_keys, noop, sliding_window
 from registry import spec
 
 # Memory layout and head dimensions do not change values.
@@ -13,6 +13,10 @@ for alias in (
     spec(causal, name=alias)
 for alias in "packed_kv padding split_kv".split():
     spec(noop, name=alias)
+for alias in "fp8_causal fp8_current fp8_training".split():
+    spec(causal, name=alias, quantized=True)
+spec(noop, name="fp8_gqa", quantized=True)
+spec(sliding_window, name="fp8_window", quantized=True)
 
 
 def past_from_the_end(s, at, p, t):

@@ -14,6 +14,7 @@ import types
 
 import numpy
 
+import fp8
 import on_rows  # noqa: F401  (fills SPECS)
 import on_scores  # noqa: F401
 import on_visibility  # noqa: F401
@@ -88,12 +89,23 @@ def attention(name, dims, params, tensors):
     """o [B, Hq, Sq, Dv]; lse, max and sum_exp [B, Hq, Sq], of sigmoid attention only max.
 
     Heads of q share heads of k and v in groups. The optional tensors lengths_q and lengths_kv [B] give
-    the rows and keys of each batch; rows beyond have o 0 and lse -inf, even with a sink.
+    the rows and keys of each batch; rows beyond have o 0 and lse -inf, even with a sink. With scales, what
+    they make of o, of the amax outputs too, as if no value were rounded.
     """
+    if SPECS[name].quantized:
+        return in_8_bits(name, dims, params, tensors)
     weights, outputs = weights_of(name, *scores(name, dims, params, tensors))
     v = repeated("v", dims, tensors)
     weights = weights * kept(name, tensors)
     return {"o": numpy.einsum("bhqk,bhkd->bhqd", weights, v), **outputs}
+
+
+def in_8_bits(name, dims, params, tensors):
+    values, _ = scores(name, dims, params, tensors)
+    q, k, v = (tensors[each] for each in "qkv")
+    hidden = numpy.isneginf(values)
+    found = fp8.attention(fp8.EXACT, fp8.EXACT, q, k, v, tensors, lambda s: numpy.where(hidden, -numpy.inf, s))
+    return {**found, "max": values.max(axis=-1)}
 
 
 def parse_pairs(pairs, convert):

@@ -16,13 +16,14 @@ class Meaning(typing.NamedTuple):
     scale: float | None  # 1 / sqrt(Dqk) when None
     dropout: float  # probability of dropping a weight; tensor `keep` marks the kept weights
     sigmoid: bool  # weights are sigmoids of the scores, instead of their softmax
+    quantized: bool  # tensors of 8 bits, with the scales of fp8.py among the tensors
 
 
-def spec(function=None, *, name=None, scale=None, dropout=0.0, sigmoid=False):
+def spec(function=None, *, name=None, scale=None, dropout=0.0, sigmoid=False, quantized=False):
     """Registers a function for the spec `name` (default: the function's name)."""
 
     def register(modify):
-        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, sigmoid)
+        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, sigmoid, quantized)
         return modify
 
     return register(function) if function else register

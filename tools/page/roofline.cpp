@@ -184,8 +184,13 @@ double share_of_limit(const Workload& work, double milliseconds, const planning:
   return limit > 0 ? rate_of(work, milliseconds) / limit : 0;
 }
 
+planning::Gpu for_products(planning::Gpu gpu, DType dtype) {
+  gpu.matrix_rate = gpu.rate(dtype);
+  return gpu;
+}
+
 Json roofline_view(const std::vector<Workload>& all, const planning::Gpu& gpu,
-                   const std::string& name) {
+                   const std::string& name, DType dtype) {
   if (all.empty() || std::ranges::all_of(all, [](const Workload& work) { return work.flops <= 0; }))
     return nullptr;
   Json rows = Json::array();
@@ -193,6 +198,7 @@ Json roofline_view(const std::vector<Workload>& all, const planning::Gpu& gpu,
   return {
       {"gpu", name},
       {"matrix_rate", fmt::format("{:.4g} TFLOP/s", gpu.matrix_rate)},
+      {"bits", 8 * size_of(dtype)},
       {"bandwidth", fmt::format("{:.4g} GB/s", gpu.bandwidth)},
       {"ridge", fmt::format("{:.3g}", gpu.matrix_rate * 1e3 / gpu.bandwidth)},
       {"source", gpu.source},

@@ -32,10 +32,12 @@ bool is_memory_bound(const Workload& work, const planning::Gpu& gpu);
 // Of a time, what of the limit it reaches, from 0 on; more than 1 if the model does not hold.
 double share_of_limit(const Workload& work, double milliseconds, const planning::Gpu& gpu);
 
-// {"gpu", "matrix_rate", "bandwidth", "source", "rows": a workload each, "chart": {"roof",
-// "points",
-// ..}}. Null if there is no work.
+// The GPU with the matrix rate of factors of this type, as the functions here take it.
+planning::Gpu for_products(planning::Gpu gpu, DType dtype);
+
+// {"gpu", "matrix_rate", "bits", "bandwidth", "source", "rows": a workload each, "chart": {"roof",
+// "points", ..}}. Null if there is no work. `dtype`: that of the GPU's matrix rate.
 Json roofline_view(const std::vector<Workload>& all, const planning::Gpu& gpu,
-                   const std::string& name);
+                   const std::string& name, DType dtype = DType::bf16);
 
 }  // namespace attn::tools::page

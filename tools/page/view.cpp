@@ -126,7 +126,9 @@ void add_roofline(const Report& report, const std::vector<Workload>& all, Json& 
   view["roofline"] = nullptr;
   if (!report.explanation.target) return;
   const plan::Target& target = *report.explanation.target;
-  view["roofline"] = roofline_view(all, planning::gpu_of(target), shown(target.name));
+  const DType dtype = report.spec.attention.dtype;
+  view["roofline"] =
+      roofline_view(all, for_products(planning::gpu_of(target), dtype), shown(target.name), dtype);
 }
 
 void add_programs(const Explanation& explanation, Json& view) {
@@ -177,7 +179,8 @@ Json facts_view(const Report& report, const std::vector<Workload>& all, const Js
   }
   if (!all.empty() && all.front().predicted_ms > 0 && !all.front().is_assumed &&
       report.explanation.target) {
-    const planning::Gpu gpu = planning::gpu_of(*report.explanation.target);
+    const planning::Gpu gpu =
+        for_products(planning::gpu_of(*report.explanation.target), report.spec.attention.dtype);
     const Workload& work = all.front();
     add(fmt::format("of the {} limit", is_memory_bound(work, gpu) ? "memory" : "compute"),
         percent_text(share_of_limit(work, work.predicted_ms, gpu)), "predicted, " + work.name);

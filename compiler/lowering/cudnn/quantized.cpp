@@ -113,6 +113,9 @@ Status check_quantized_backward(const ir::Attention& attention, const passes::Ma
         attention, fmt::format("needs head dimensions {} {}; {} is {}",
                                least == kMost ? "of" : "of at most", kMost, to_string(dim), depth));
   }
+  if (!is_fp8(attention.dtype_of("dq")) && !can(Capability::fp8_half_output, context)) {
+    return without_backward(attention, "has no 16-bit gradients", "`gradients: e5m2` or `e4m3`");
+  }
   if (!addressed_by(attention, "q").empty() && !can(Capability::fp8_backward_ragged, context)) {
     return without_backward(attention, "does not support `thd`", "use `layout bshd;`");
   }

@@ -36,20 +36,28 @@ constexpr double kProcessors = 132;        // of the H200
 constexpr double kPico = 1e-9 * kProcessors;
 constexpr Rates kForward = {0.745 * kPico, 0.35, 0.03 * kPico, 13.6e-6 * kProcessors};
 constexpr Rates kBackward = {2.25 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
+// 8-bit floats, where the exponentials take most of the time. (A backward of other head dimensions
+// than 128 was not measured, nor a forward of more.)
+constexpr Rates kForwardIn8Bits = {0.49 * kPico, 0.83, 0.03 * kPico, 13.6e-6 * kProcessors};
+constexpr Rates kBackwardIn8Bits = {1.76 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
 
 // How many times as long an SM of the GPU takes as one of the H200.
 struct Scale {
   double matrix, lanes, clock;
 };
-Scale scale_of(const planning::Gpu& gpu) {
-  const auto per_sm = [](const planning::Gpu& of) { return of.matrix_rate / of.multiprocessors; };
+Scale scale_of(const planning::Gpu& gpu, DType dtype) {
+  const auto per_sm = [dtype](const planning::Gpu& of) {
+    return of.rate(dtype) / of.multiprocessors;
+  };
   return {per_sm(kH200) / per_sm(gpu), kH200.clock * kH200.lanes / (gpu.clock * gpu.lanes),
           kH200.clock / gpu.clock};
 }
 
-Rates rates_of(const planning::Context& context) {
-  Rates rates = context.backward() ? kBackward : kForward;
-  const Scale scale = scale_of(context.gpu);
+Rates rates_of(DType dtype, const planning::Context& context) {
+  const bool narrow = is_fp8(dtype);
+  Rates rates = context.backward() ? (narrow ? kBackwardIn8Bits : kBackward)
+                                   : (narrow ? kForwardIn8Bits : kForward);
+  const Scale scale = scale_of(context.gpu, dtype);
   rates.score *= std::max(scale.matrix, scale.lanes);
   rates.operation *= scale.lanes;
   rates.rows *= scale.clock;
@@ -132,10 +140,11 @@ class Operations {
 };
 
 // Of one SM, at its matrix rate: two products forward, five backward.
-double least_for_a_score(const ir::Dims& d, const planning::Context& context) {
+double least_for_a_score(const ir::Attention& attention, const planning::Context& context) {
+  const ir::Dims& d = attention.dims;
   const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
   const double flop = context.backward() ? 6 * qk + 4 * v : 2 * qk + 2 * v;
-  return flop / (context.gpu.matrix_rate / context.gpu.multiprocessors) * 1e-9;
+  return flop / (context.gpu.rate(attention.dtype) / context.gpu.multiprocessors) * 1e-9;
 }
 
 // Head dimensions above 128, relative to 128, leave less room for blocks.
@@ -143,7 +152,7 @@ double wide(double width) { return width + kOfWider * std::max(0.0, width - 1); 
 
 double for_a_score(const ir::Attention& attention, const planning::Context& context) {
   const bool backward = context.backward();
-  const Rates rates = rates_of(context);
+  const Rates rates = rates_of(attention.dtype, context);
   const ir::Dims& d = attention.dims;
   const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
   const double of_products =
@@ -151,7 +160,7 @@ double for_a_score(const ir::Attention& attention, const planning::Context& cont
   const double width = backward ? of_products : wide((qk + v) / 256);
   const double products =
       std::max(rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width),
-               least_for_a_score(d, context));
+               least_for_a_score(attention, context));
   Operations operations(attention, backward ? kReadingBackward : kReadingForward, !backward);
   const double random = !attention.is_random() ? 0
                         : context.backward()   ? kRandomOperationsAgain
@@ -207,7 +216,8 @@ double predicted_ms_of_row(const ir::Attention& attention, const planning::Conte
   const ir::Dims& d = attention.dims;
   const double keys = columns_of_row(attention, skipping(attention, context)) *
                       static_cast<double>(d[Dim::B] * d[Dim::Hkv] * classes);
-  const double bytes = 2 * keys * static_cast<double>(d[Dim::Dqk] + d[Dim::Dv]);
+  const double bytes = static_cast<double>(size_of(attention.dtype)) * keys *
+                       static_cast<double>(d[Dim::Dqk] + d[Dim::Dv]);
   return kStartOfRow +
          bytes / (kBytesOfRowInAMillisecond * (context.gpu.bandwidth / kH200.bandwidth));
 }
@@ -216,7 +226,7 @@ double predicted_ms_of_row(const ir::Attention& attention, const planning::Conte
 
 double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& work,
                              const planning::Context& context) {
-  const Rates rates = rates_of(context);
+  const Rates rates = rates_of(attention.dtype, context);
   const double tile = for_a_score(attention, context) * kTile * kTile;
   const double all = (work.tiles * tile + work.rows * rates.rows) / context.gpu.multiprocessors;
   return kLaunch + std::max(all, work.most * tile + rates.rows);
@@ -235,11 +245,11 @@ double predicted_ms(const ir::Attention& attention, const planning::Context& con
 }
 
 double scalar_slowdown(const planning::Gpu& gpu) {
-  return scale_of(gpu).lanes * (kH200.multiprocessors / gpu.multiprocessors);
+  return scale_of(gpu, DType::bf16).lanes * (kH200.multiprocessors / gpu.multiprocessors);
 }
 
 double matrix_slowdown(const planning::Gpu& gpu) {
-  const Scale scale = scale_of(gpu);
+  const Scale scale = scale_of(gpu, DType::bf16);
   return std::max(scale.matrix, scale.lanes) * (kH200.multiprocessors / gpu.multiprocessors);
 }
 

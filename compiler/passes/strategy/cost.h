@@ -3,9 +3,9 @@
 // A kernel processes tiles of 128 rows and 128 columns, and skips those outside of its band. Each
 // tile costs its products and the operations on each score; every 128 rows have a fixed cost; the
 // tiles of one row run one after another. The constants were measured on an H200 with cuDNN 9.19,
-// head dimensions 64 and 128. A single row takes as long as its keys and values are read. For other
-// GPUs they are scaled by matrix rate, SM count, clock and bandwidth (planning::Gpu): no prediction
-// exceeds the GPU's own matrix rate or bandwidth.
+// head dimensions 64 and 128, those of 8-bit floats on an H100. A single row takes as long as its
+// keys and values are read. For other GPUs they are scaled by matrix rate, SM count, clock and
+// bandwidth (planning::Gpu): no prediction exceeds the GPU's own matrix rate or bandwidth.
 #pragma once
 
 #include "compiler/ir/attention.h"

@@ -14,6 +14,7 @@ from attn.torch.buckets import Bucketed
 from attn.torch.function import call
 from attn.torch.flex import flex_attention
 from attn.torch.operators import prepare
+from attn.torch.quantized import quantize
 from attn.torch.exported import save_plans
 
-__all__ = ["Bucketed", "call", "flex_attention", "prepare", "save_plans"]
+__all__ = ["Bucketed", "call", "flex_attention", "prepare", "quantize", "save_plans"]

@@ -12,7 +12,16 @@ from attn.arguments import INPUTS, RANDOM, Sizes, check_names, named, number, si
 from attn.errors import BindingError, PlanDeviceError, Unsupported
 from attn.reference import reference
 from attn.torch.addressed import NOT_ADDRESSED, Dense, addressing_of, check_shapes
-from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES, aligned, layout_of, usable
+from attn.torch.signature import (
+    DTYPES,
+    EIGHT_BITS,
+    HALF,
+    IN_KERNELS,
+    TORCH_DTYPES,
+    aligned,
+    layout_of,
+    usable,
+)
 from attn.torch.variant import (
     Form,
     Pair,
@@ -26,6 +35,10 @@ from attn.torch.variant import (
 if TYPE_CHECKING:
     from attn.attention import Attention
     from attn.specs import Spec
+
+
+# What a backward of 8-bit attention has besides gradients, f32 [1] each.
+AMAX_OF_BACKWARD = ("amax_dp", "amax_dq", "amax_dk", "amax_dv")
 
 
 class Facts:
@@ -42,6 +55,10 @@ class Facts:
         self.declared.update(dict.fromkeys(() if packed else spec.lengths, "i32"))
         if self.addressing is not None:
             self.declared.update(dict.fromkeys(self.addressing.inputs, "i32"))
+        self.quantized = spec.quantized(attention.bindings)
+        self.has_grad = spec.has_grad
+        self.dtype = spec.dtype
+        self.scales = dict(self.quantized.scales) if self.quantized is not None else {}
         self.params = spec.params
         self.outputs = spec.outputs
         self.learned = spec.learned
@@ -52,8 +69,26 @@ class Facts:
         hidden = () if self.sigmoid or "lse" in self.outputs else ("lse",)
         self.all_outputs = (*self.outputs, *hidden)
         self.differentiated = (*INPUTS, *self.learned)
+        trains_in_8_bits = self.quantized is not None and self.has_grad
+        self.amax_of_backward = AMAX_OF_BACKWARD if trains_in_8_bits else ()
+        self.of_backward = (*self.differentiated, *self.amax_of_backward)
+        # Whether the gradient of each tensor has its type, as autograd wants.
+        self.keeps_types = self.quantized is None or (
+            self.quantized.o == self.quantized.do and self.quantized.gradients == self.dtype
+        )
+        self.defaults: dict[torch.device, dict[str, torch.Tensor]] = {}  # of scales
         self.variants = Variants()
         self.ways: dict[Any, Any] = {}  # of the operators
+
+
+    def dtype_of(self, name: str, of_q: torch.dtype) -> torch.dtype:
+        """Of an output or the gradient of an input ("dq"), or of `do`, for q, k and v of a dtype."""
+        if name in ("o", "do", *(f"d{each}" for each in INPUTS)):
+            if self.quantized is None:
+                return of_q
+            types = self.quantized
+            return TORCH_DTYPES[{"o": types.o, "do": types.do}.get(name, types.gradients)]
+        return torch.float32 if of_q in IN_KERNELS else of_q
 
 
 def facts_of(attention: Attention) -> Facts:
@@ -82,6 +117,9 @@ def call(attention: Attention, *args: Any, **kwargs: Any) -> Any:
     the order of the spec's clause `outputs`, with gradients of q, k, v and learned tensors. CPU tensors are
     computed by the reference, in double precision.
 
+    8-bit attention also takes its scales by name, f32 tensors of one element, and q, k and v of float8, or of
+    more bits: then `attn.torch.quantized.call` rounds them, and has gradients of their type.
+
     Under `torch.autocast`, q, k and v are cast to its dtype. With `torch.use_deterministic_algorithms` the
     gradients are bitwise the same in every run. Raises BindingError for arguments that do not fit, and
     Unsupported, SpecError or CompilerError if a plan is needed that cannot be built.
@@ -89,6 +127,12 @@ def call(attention: Attention, *args: Any, **kwargs: Any) -> Any:
     from attn.torch import operators
 
     each = sorted_call(attention, args, kwargs)
+    if facts_of(attention).quantized is not None:
+        from attn.torch import quantized
+
+        if quantized.is_wide(each):
+            return quantized.call(each)
+        quantized.check(each)
     if torch.compiler.is_compiling() or is_intercepted(each.tensors.values()):
         return operators.apply_operator(each)
     each = formed(each)
@@ -127,12 +171,18 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
     facts = facts_of(attention)
     given = named(attention.captured, args, kwargs)
     wanted = (*INPUTS, *facts.declared, *facts.params)
-    check_names(facts.title, given, wanted, RANDOM if facts.random else ())
+    needed = [name for name, default in facts.scales.items() if default is None]
+    optional = (*facts.scales, *facts.amax_of_backward, *(RANDOM if facts.random else ()))
+    check_names(facts.title, given, (*wanted, *needed), optional)
     q, k, v = (_cast(given[name], name) for name in INPUTS)
     tensors = dict(zip(INPUTS, (q, k, v)))
     for name in given:
         if name not in INPUTS and name not in facts.params:
-            tensors[name] = _as_tensor(name, given[name], facts.declared.get(name, "i64"), q.device)
+            dtype = "f32" if name in optional and name not in RANDOM else "i64"
+            tensors[name] = _as_tensor(name, given[name], facts.declared.get(name, dtype), q.device)
+    if facts.scales:
+        _check_scales(facts, tensors)
+        _add_scales(facts, tensors)
     if facts.random:
         add_random(tensors, q.device)
     for name, tensor in tensors.items():
@@ -148,7 +198,7 @@ def formed(each: Call) -> Call:
     Raises BindingError if q, k and v do not fit together.
     """
     facts = facts_of(each.attention)
-    _check_dtypes(each.tensors)
+    _check_dtypes(facts, each.tensors)
     if facts.addressing is not None:
         check_shapes(facts.addressing, each.tensors)
         return each
@@ -173,6 +223,29 @@ def _as_tensor(name: str, value: Any, dtype: str, device: torch.device) -> torch
     return torch.as_tensor(value, dtype=TORCH_DTYPES[dtype], device=device)
 
 
+def _check_scales(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
+    for name in (*facts.scales, *facts.amax_of_backward):
+        tensor = tensors.get(name)
+        if tensor is not None and (tensor.dtype != torch.float32 or tuple(tensor.shape) != (1,)):
+            raise BindingError(
+                f"{name} is {tensor.dtype} of shape {list(tensor.shape)}; it must be torch.float32 of shape [1]"
+            )
+
+
+def _add_scales(facts: Facts, tensors: dict[str, torch.Tensor]) -> None:
+    """Those that were not given are the spec's."""
+    device = tensors["q"].device
+    missing = [name for name in facts.scales if name not in tensors]
+    if torch.compiler.is_compiling() or is_intercepted(tensors.values()):
+        made = {name: torch.full((1,), facts.scales[name], device=device) for name in missing}
+    else:
+        made = facts.defaults.setdefault(device, {})
+        for name in missing:
+            if name not in made:
+                made[name] = torch.full((1,), facts.scales[name], device=device)
+    tensors.update({name: made[name] for name in missing})
+
+
 # Numbers of PyTorch's generator, so that torch.manual_seed repeats them and CUDA graphs draw new ones.
 def add_random(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
     if "seed" not in tensors:
@@ -181,21 +254,34 @@ def add_random(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
         tensors["offset"] = torch.zeros(1, dtype=torch.int64, device=device)
 
 
-def _check_dtypes(tensors: Mapping[str, torch.Tensor]) -> None:
+def _check_dtypes(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
     dtypes = {name: tensors[name].dtype for name in INPUTS}
     if len(set(dtypes.values())) > 1:
         listed = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
         raise BindingError(f"q, k and v must have the same dtype, not {listed}")
     device, dtype = tensors["q"].device, dtypes["q"]
+    _check_8_bits(facts, tensors, dtype)
     if device.type not in ("cpu", "cuda", "meta"):
         raise BindingError(f"q is on {device}: attentions are computed on CUDA devices, and on the CPU")
-    if device.type != "cuda" and dtype not in (*HALF, torch.float32, torch.float64):
+    if device.type != "cuda" and dtype not in (*IN_KERNELS, torch.float32, torch.float64):
         raise BindingError(f"q, k and v are {dtype}; they must be of 16, 32 or 64 bit floats")
-    if device.type == "cuda" and dtype not in HALF:
+    if device.type == "cuda" and dtype not in IN_KERNELS:
         raise BindingError(
             f"q, k and v are {dtype}; kernels read torch.bfloat16 and torch.float16: cast them, or use"
             " torch.autocast"
         )
+
+
+def _check_8_bits(facts: Facts, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype) -> None:
+    if facts.quantized is None:
+        if dtype in EIGHT_BITS:
+            raise BindingError(
+                f"q, k and v are {dtype}, but `{facts.title}` has no scales for 8 bits",
+                ["write `dtype e4m3;` and `quantize per_tensor;` in the spec"],
+            )
+        return
+    if dtype != TORCH_DTYPES[facts.dtype]:
+        raise BindingError(f"q, k and v are {dtype}, but `{facts.title}` has {facts.dtype}")
 
 
 def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
@@ -205,7 +291,7 @@ def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
     dtype = tensors["q"].dtype
     layouts = tuple(layout_of(tensors[name]) for name in INPUTS)
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return Form(sizes, DTYPES[dtype] if dtype in HALF else facts.spec.dtype, layouts, deterministic)
+    return Form(sizes, DTYPES[dtype] if dtype in IN_KERNELS else facts.dtype, layouts, deterministic)
 
 
 def pair_of(each: Call, training: bool) -> Pair:
@@ -378,7 +464,7 @@ def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
 def run_backward(
     each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """The gradients of q, k, v and learned tensors by name."""
+    """What the facts' `of_backward` names: the gradients of q, k, v and learned tensors, and amax."""
     facts = facts_of(each.attention)
     if each.tensors["q"].device.type == "cpu":
         return _run_reference_backward(each, d_o)
@@ -422,7 +508,8 @@ def differentiable_once(
 def _dense(each: Call) -> tuple[Dense, dict[str, Any]]:
     """The tensors in logical order, and the sizes and parameters."""
     facts, bindings = facts_of(each.attention), each.attention.bindings
-    found = Dense(facts.addressing or NOT_ADDRESSED, each.tensors, facts.spec.sizes(bindings))
+    tensors = {name: _widened(tensor) for name, tensor in each.tensors.items()}
+    found = Dense(facts.addressing or NOT_ADDRESSED, tensors, facts.spec.sizes(bindings))
     sizes = sizes_of(*(found.tensors[name] for name in INPUTS))
     return found, {**{name: value for name, value in bindings.items() if name != "D"}, **sizes._asdict()}
 
@@ -433,43 +520,60 @@ def _rounding_spec(each: Call) -> Spec:
     return with_dtype(spec, DTYPES[dtype]) if dtype in HALF else spec
 
 
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    """As f32 if it has 8 bits, which PyTorch can only copy and convert."""
+    return tensor.detach().float() if tensor.dtype in EIGHT_BITS else tensor
+
+
 def _numpy(tensor: torch.Tensor) -> Any:
     tensor = tensor.detach()
-    return (tensor.float() if tensor.dtype in HALF else tensor).contiguous().numpy()
+    return (tensor.float() if tensor.dtype in IN_KERNELS else tensor).contiguous().numpy()
 
 
 def _run_reference(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:
     found, bindings = _dense(each)
+    facts, dtype = facts_of(each.attention), each.tensors["q"].dtype
     values = reference(
         _rounding_spec(each),
         bindings,
         {**{name: _numpy(tensor) for name, tensor in found.tensors.items()}, **each.params},
         outputs=names,
-        unrounded=each.tensors["q"].dtype not in HALF,
+        unrounded=dtype not in IN_KERNELS,
     )
-    dtype = each.tensors["q"].dtype
+    made = {name: torch.from_numpy(value) for name, value in values.items()}
     return {
-        name: found.output(torch.from_numpy(value)).to(dtype if name == "o" else _stats_dtype(dtype))
-        for name, value in values.items()
+        name: (value if is_amax(name) else found.output(value)).to(facts.dtype_of(name, dtype))
+        for name, value in made.items()
     }
 
 
+def is_amax(name: str) -> bool:
+    """Whether an output is the largest magnitude in something, f32 [1]."""
+    return name.startswith("amax_")
+
+
 def _run_reference_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Tensor]:
-    wanted = (*INPUTS, *facts_of(each.attention).learned)
+    facts, dtype = facts_of(each.attention), each.tensors["q"].dtype
+    wanted = facts.differentiated
     found, bindings = _dense(each)
     values = reference(
         _rounding_spec(each),
         bindings,
         {**{name: _numpy(tensor) for name, tensor in found.tensors.items()}, **each.params},
         outputs=(),
-        gradients={"do": _numpy(found.gradient_of_output(d_o)), "of": wanted},
-        unrounded=each.tensors["q"].dtype not in HALF,
+        gradients={
+            "do": _numpy(found.gradient_of_output(_widened(d_o))),
+            "of": wanted,
+            "amax": facts.amax_of_backward,
+        },
+        unrounded=dtype not in IN_KERNELS,
     )
-    return {
-        name: found.gradient(name, torch.from_numpy(values[name])).to(each.tensors[name].dtype)
-        for name in wanted
-    }
+    gradients = {name: found.gradient(name, torch.from_numpy(values[name])) for name in wanted}
+    amax = {name: torch.from_numpy(values[name]).float() for name in facts.amax_of_backward}
+    return {name: gradient.to(gradient_dtype(facts, name, each.tensors[name])) for name, gradient in
+            gradients.items()} | amax
 
 
-def _stats_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in HALF else dtype
+def gradient_dtype(facts: Facts, name: str, tensor: torch.Tensor) -> torch.dtype:
+    """Of the gradient of a tensor that a call was given."""
+    return facts.dtype_of(f"d{name}", tensor.dtype) if name in INPUTS else tensor.dtype

@@ -21,6 +21,8 @@ from attn.torch.function import (
     differentiable_once,
     facts_of,
     formed,
+    gradient_dtype,
+    is_amax,
     pair_of,
     refuse_second_derivative,
     run_backward,
@@ -160,7 +162,7 @@ def _backward(attention, names, tensors, params, outputs, d_o):
     if found is not None:
         return list(found)
     gradients = run_backward(_call_of(attention, names, tensors, params), outputs, d_o)
-    return [gradients[name] for name in facts.differentiated]
+    return [gradients[name] for name in facts.of_backward]
 
 
 @torch.library.register_fake("attn::forward", lib=_library)
@@ -170,19 +172,18 @@ def _fake_forward(attention, names, tensors, params, training):
     q, v = each.tensors["q"], each.tensors["v"]
     shape = (*q.shape[:-1], v.shape[-1])
     strides = output_strides(each.form) if each.form else dense_strides(shape, range(len(shape)))
-    made = {"o": torch.empty_strided(shape, strides, dtype=q.dtype, device=q.device)}
-    stats = torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
+    made = {"o": torch.empty_strided(shape, strides, dtype=facts.dtype_of("o", q.dtype), device=q.device)}
+    made |= {name: q.new_empty(1, dtype=torch.float32) for name in facts.all_outputs if is_amax(name)}
+    stats = facts.dtype_of("lse", q.dtype)
     outputs = facts.all_outputs if training else facts.outputs
     return [made[name] if name in made else q.new_empty(shape[:-1], dtype=stats) for name in outputs]
 
 
-def fake_gradient(name: str, tensor: torch.Tensor, form: Any) -> torch.Tensor:
+def fake_gradient(name: str, tensor: torch.Tensor, form: Any, dtype: torch.dtype) -> torch.Tensor:
     """As a plan makes it: with the strides of what it is the gradient of."""
     if form is None or name not in INPUTS:
-        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
-    return torch.empty_strided(
-        tensor.shape, input_strides(form, name), dtype=tensor.dtype, device=tensor.device
-    )
+        return torch.empty_like(tensor, dtype=dtype, memory_format=torch.contiguous_format)
+    return torch.empty_strided(tensor.shape, input_strides(form, name), dtype=dtype, device=tensor.device)
 
 
 @torch.library.register_fake("attn::backward", lib=_library)
@@ -190,7 +191,11 @@ def _fake_backward(attention, names, tensors, params, outputs, d_o):
     facts = facts_of(attention_of(attention))
     named = dict(zip(names, tensors))
     form = formed(Call(attention_of(attention), named, {})).form
-    return [fake_gradient(name, named[name], form) for name in facts.differentiated]
+    made = [
+        fake_gradient(name, named[name], form, gradient_dtype(facts, name, named[name]))
+        for name in facts.differentiated
+    ]
+    return made + [named["q"].new_empty(1, dtype=torch.float32) for _ in facts.amax_of_backward]
 
 
 def _setup(ctx: Any, inputs: Any, output: Any) -> None:
@@ -207,7 +212,7 @@ def _differentiate(ctx: Any, d_outputs: Any) -> Any:
         ctx.attention, ctx.names, list(tensors), ctx.params, list(outputs), d_outputs[0]
     )
     facts = facts_of(attention_of(ctx.attention))
-    gradients = dict(zip(facts.differentiated, found))
+    gradients = dict(zip(facts.of_backward, found))
     d_tensors = [gradients.get(name) for name in ctx.names]
     d_params = None if ctx.params else []  # PyTorch keeps the structure of an empty list
     return None, None, d_tensors, d_params, None

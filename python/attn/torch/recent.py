@@ -52,7 +52,7 @@ class Way:
             self._saved = _picker(backward.inputs, (*names, *facts.all_outputs, "do"))
             self._saved_params = _picker(backward.params, facts.params)
             self._gradients = _picker(
-                facts.differentiated, [differentiated(name) for name in backward.outputs]
+                facts.of_backward, [differentiated(name) for name in backward.outputs]
             )
 
     def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
@@ -67,7 +67,7 @@ class Way:
         d_o: torch.Tensor,
         params: Sequence[float],
     ) -> Any:
-        """The gradients of q, k, v and learned tensors."""
+        """What the facts' `of_backward` names."""
         if self._backward is None:
             return None
         found = self._backward.run_direct(
@@ -100,7 +100,7 @@ class Recent:
         self._only_args = self._names == INPUTS and not facts.params
         self._deterministic = _is_deterministic()
         self._shown = len(facts.outputs)
-        self._trains = pair.backward is not None
+        self._trains = pair.backward is not None and facts.keeps_types
         self._way = Way(each, pair, self._trains)
         learned = (*INPUTS, *facts.learned)
         self._places = [learned.index(name) if name in learned else None for name in self._names]

@@ -22,6 +22,8 @@ DTYPES = {
 }
 TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 HALF = (torch.bfloat16, torch.float16)
+EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
+IN_KERNELS = (*HALF, *EIGHT_BITS)  # of q, k and v
 
 # The dims [B, H, S, D] of each layout in the order of its memory.
 NAMED_LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}

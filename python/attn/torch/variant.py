@@ -108,7 +108,10 @@ class Pair:
 
 
 def differentiated(gradient: str) -> str:
-    """The tensor that an output of a backward is the gradient of: q of dq, table of d_table."""
+    """The tensor that an output of a backward is the gradient of: q of dq, table of d_table. Of an amax its
+    own name."""
+    if gradient.startswith("amax_"):
+        return gradient
     return gradient[2:] if gradient.startswith("d_") else gradient[1:]
 
 

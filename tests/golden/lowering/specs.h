@@ -15,7 +15,7 @@ namespace attn::testing {
 // The .attn files of a folder (relative to the source root), sorted by name.
 std::vector<std::filesystem::path> spec_files(const std::string& folder);
 
-// The specs that lowering refuses, by tests/conformance/not_lowered.txt.
+// The specs that lowering refuses for an H200, by tests/conformance/not_lowered.txt.
 std::set<std::string> not_lowered();
 
 // Lowers with driver::lower. Errors: invalid_spec for a spec with errors.

@@ -51,6 +51,30 @@ TEST(Compare, EightBitsHaveBoundsByTheirRounding) {
   EXPECT_FALSE(compared("amax_o", 1.13, DType::e4m3) || compared("amax_s", 1.003, DType::e4m3));
 }
 
+double bound_in_8_bits(const char* name, const Types& types) {
+  const Outputs one = {{name, tensor({1})}};
+  const bool is_gradient = name[0] == 'd';
+  return compare(one, one, types, is_gradient ? one : Outputs()).at(0).bound;
+}
+
+TEST(Compare, BoundsIn8BitsFollowFromEachType) {
+  const double e4m3 = 1.0 / 16, e5m2 = 1.0 / 8;
+  Types hybrid(DType::e4m3);  // o in e4m3, the backward in e5m2
+  hybrid.d_o = hybrid.gradients = DType::e5m2;
+  EXPECT_DOUBLE_EQ(bound_in_8_bits("o", hybrid), e4m3);
+  EXPECT_DOUBLE_EQ(bound_in_8_bits("dq", hybrid), std::hypot(e5m2, e5m2, e4m3));
+  EXPECT_DOUBLE_EQ(bound_in_8_bits("dv", hybrid), std::hypot(e4m3, e5m2));
+  EXPECT_DOUBLE_EQ(bound_in_8_bits("amax_dk", hybrid), 2 * bound_in_8_bits("dk", hybrid));
+  Types current(DType::e4m3);  // o and gradients in bf16
+  current.o = current.gradients = DType::bf16;
+  current.d_o = DType::e5m2;
+  EXPECT_DOUBLE_EQ(bound_in_8_bits("o", current), e4m3 / std::sqrt(2));
+  EXPECT_DOUBLE_EQ(bound_in_8_bits("dq", current), e5m2);
+  EXPECT_DOUBLE_EQ(bound_in_8_bits("dv", current), e4m3);
+  EXPECT_DOUBLE_EQ(bound_in_8_bits("amax_dp", current), 1e-2);
+  EXPECT_DOUBLE_EQ(bound_in_8_bits("lse", current), bound_in_8_bits("lse", DType::bf16));
+}
+
 TEST(Compare, EqualAgrees) {
   const Comparison result = compare_o({3, 4}, {3, 4});
   EXPECT_TRUE(result.agrees());

@@ -24,6 +24,9 @@ TEST(Gpu, NamedTargetsHaveTheirDataSheets) {
     EXPECT_EQ(gpu.measured, name == "h200") << name;
   }
   EXPECT_DOUBLE_EQ(of("l40s").matrix_rate, 362.05);
+  EXPECT_DOUBLE_EQ(of("b200").rate(DType::e4m3), 4500);
+  EXPECT_DOUBLE_EQ(of("b200").rate(DType::bf16), 2250);
+  EXPECT_DOUBLE_EQ(of("a100").rate(DType::e4m3), 312);  // there are no products of 8 bits
   EXPECT_DOUBLE_EQ(of("b200").bandwidth, 8000);
 }
 
@@ -40,6 +43,7 @@ TEST(Gpu, FiguresOfAnUnknownGpuComeFromItsProperties) {
     EXPECT_EQ(gpu.source, "device properties");
     EXPECT_FALSE(gpu.measured);
     EXPECT_NEAR(gpu.matrix_rate / listed.matrix_rate, 1, 0.1) << name;
+    EXPECT_NEAR(gpu.rate(DType::e5m2) / listed.rate(DType::e5m2), 1, 0.1) << name;
     EXPECT_NEAR(gpu.bandwidth / listed.bandwidth, 1, 0.05) << name;
   }
 }
@@ -50,7 +54,9 @@ TEST(Gpu, ACardWithFewerMultiprocessorsHasALowerRate) {
   const std::size_t at = target.device_json.find(all);
   ASSERT_NE(at, std::string::npos);
   target.device_json.replace(at, all.size(), "\"multiProcessorCount\": 66");
-  EXPECT_DOUBLE_EQ(gpu_of(target).matrix_rate, of("h100").matrix_rate / 2);
+  for (const DType dtype : {DType::bf16, DType::e4m3}) {
+    EXPECT_DOUBLE_EQ(gpu_of(target).rate(dtype), of("h100").rate(dtype) / 2);
+  }
 }
 
 }  // namespace

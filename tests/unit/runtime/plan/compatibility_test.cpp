@@ -27,7 +27,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Kept{"v1", testing::sample_plan}, Kept{"v4", testing::shaped_plan},
                       Kept{"v5", testing::chosen_plan}, Kept{"v6", testing::looping_plan},
                       Kept{"v7", testing::divided_plan}, Kept{"v7_decided", testing::decided_plan},
-                      Kept{"v7_kernel", testing::kernel_plan}, Kept{"v8", testing::promoting_plan}),
+                      Kept{"v7_kernel", testing::kernel_plan}, Kept{"v8", testing::promoting_plan},
+                      Kept{"v9", testing::quantized_plan}),
     [](const auto& file) { return std::string(file.param.name); });
 
 }  // namespace

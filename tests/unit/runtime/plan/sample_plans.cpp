@@ -197,6 +197,50 @@ Plan promoting_plan() {
   return signed_again(plan);
 }
 
+Program quantized_program() {
+  Program program = sample_program();
+  auto& step = std::get<CudnnStep>(program.steps[0]);
+  const auto narrow = [](auto& tensor) {
+    if (tensor.dtype == DType::bf16) tensor.dtype = DType::e4m3;
+  };
+  std::ranges::for_each(program.tensors, narrow);
+  std::ranges::for_each(step.graph.tensors, narrow);
+  program.tensors.push_back({"descale_q", TensorRole::captured, DType::f32, {1}, {1}, 4});
+  program.tensors.push_back({"amax_s", TensorRole::amax, DType::f32, {1}, {1}, 4});
+  constexpr graph::Uid kScores = 6, kScale = 24, kScaled = 25, kLargest = 26;
+  const std::vector<std::int64_t> one(4, 1);
+  step.graph.tensors.push_back(
+      {kScale, "descale_q", DType::f32, one, one, graph::Storage::device, 4, {}});
+  const graph::Tensor scores = *step.graph.find(kScores);
+  step.graph.tensors.push_back({kScaled,
+                                "",
+                                DType::f32,
+                                scores.dims,
+                                scores.strides,
+                                graph::Storage::virtual_value,
+                                16,
+                                {}});
+  step.graph.tensors.push_back(
+      {kLargest, "amax_s", DType::f32, one, one, graph::Storage::device, 4, {}});
+  graph::Pointwise scale;
+  scale.mode = graph::PointwiseMode::mul;
+  scale.x = kScores;
+  scale.b = kScale;
+  scale.y = kScaled;
+  step.graph.nodes.emplace_back(scale);
+  step.graph.nodes.emplace_back(
+      graph::Reduction{graph::ReduceOp::amax, DType::f32, kScaled, kLargest, {}});
+  step.operands.push_back({kScale, TensorOperand{"descale_q"}});
+  step.operands.push_back({kLargest, TensorOperand{"amax_s"}});
+  return program;
+}
+
+Plan quantized_plan() {
+  Plan plan = sample_plan();
+  plan.program = quantized_program();
+  return signed_again(plan);
+}
+
 Program looping_program() {
   Program program = sample_program();
   const auto internal = [&](const char* name, DType dtype, std::vector<std::int64_t> dims) {

@@ -1,5 +1,6 @@
 #include "compiler/passes/strategy/cost.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "compiler/planning/gpu.h"
@@ -26,6 +27,26 @@ TEST(Cost, OfWhatWasMeasured) {  // docs/benchmark.md
   EXPECT_NEAR(ms("mask q_idx >= kv_idx;"), 0.897, 0.1);
   EXPECT_NEAR(ms("", true), 4.77, 0.6);
   EXPECT_NEAR(ms("mask q_idx >= kv_idx;", true), 2.72, 0.4);
+}
+
+// docs/cudnn.md: TFLOP/s of 16 heads.
+double tflops_in_8_bits(std::int64_t size, std::int64_t depth, bool causal, bool backward = false) {
+  const std::string text = fmt::format(
+      "attention a {{ dims B = 1, Hq = 16, Sq = {}, D = {}; dtype e4m3; quantize per_tensor; {} "
+      "outputs o, lse; grad q, k, v; }}",
+      size, depth, causal ? "mask q_idx >= kv_idx;" : "");
+  const double ms = predicted_ms(testing::of_spec(text), attn::testing::in(backward));
+  const auto scores = static_cast<double>(size * size) * (causal ? 0.5 : 1);
+  return (backward ? 10.0 : 4.0) * 16 * scores * static_cast<double>(depth) / ms * 1e-9;
+}
+
+TEST(Cost, In8BitsOfWhatWasMeasured) {
+  EXPECT_NEAR(tflops_in_8_bits(16384, 128, false), 1031, 50);
+  EXPECT_NEAR(tflops_in_8_bits(16384, 128, true), 951, 60);
+  EXPECT_NEAR(tflops_in_8_bits(16384, 64, false), 568, 30);
+  EXPECT_NEAR(tflops_in_8_bits(16384, 64, true), 532, 30);
+  EXPECT_NEAR(tflops_in_8_bits(16384, 128, false, true), 726, 40);
+  EXPECT_NEAR(tflops_in_8_bits(16384, 128, true, true), 716, 60);
 }
 
 TEST(Cost, BlocksOutsideOfABandAreSkipped) {
@@ -76,11 +97,14 @@ TEST(Cost, NothingExceedsTheGpusOwnRates) {
         planning::Context context = attn::testing::in(backward);
         context.gpu = gpu;
         const double flop = (backward ? 10.0 : 4.0) * 4 * 32 * 4096 * 4096 * static_cast<double>(d);
-        const double ms = predicted_ms(
-            testing::of_spec("attention a { dims B = 4, Hq = 32, Sq = 4096, Skv = 4096, D = " +
-                             std::to_string(d) + "; }"),
-            context);
-        EXPECT_LE(flop / ms * 1e-9, gpu.matrix_rate) << name << ' ' << d << ' ' << backward;
+        for (const char* type : {"bf16", "e4m3; quantize per_tensor"}) {
+          const ir::Attention attention = testing::of_spec(
+              fmt::format("attention a {{ dims B = 4, Hq = 32, Sq = 4096, Skv = 4096, D = {}; "
+                          "dtype {}; }}",
+                          d, type));
+          EXPECT_LE(flop / predicted_ms(attention, context) * 1e-9, gpu.rate(attention.dtype))
+              << name << ' ' << d << ' ' << backward << ' ' << type;
+        }
       }
     }
   }
