@@ -27,10 +27,10 @@ inline constexpr std::int64_t kBlock = 32;  // elements
 inline constexpr std::int64_t kTileElements = 128;
 inline constexpr std::int64_t kTileBlocks = 4;
 
-// What the name of a tensor may be "of": an input of products.
+// One for each tensor of 8 bits.
 struct BlockScale {
   std::string_view name;
-  std::string_view of;
+  std::string_view of;    // q, k, v, do, or a copy
   bool along_rows;        // or along the head dimension
   bool backward = false;  // exists only beside gradients
 };

@@ -1,5 +1,6 @@
 #include "compiler/planning/capabilities.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -205,6 +206,29 @@ void show_fp8_statistics() {
 }
 void show_fp8_dropout() {
   EXPECT_THAT(refusal_of_8_bits(std::string(kSizes) + "dropout 0.1;", 90), HasSubstr("dropout"));
+}
+
+// Kernels read scales from device memory, so that a captured CUDA graph follows those that change.
+TEST(Capabilities, ScalesOf8BitsAreDeviceTensors) {
+  for (const char* way : {"per_tensor", "mxfp8"}) {
+    const ir::Attention attention =
+        attention_of(fmt::format("dtype e4m3; quantize {}; {} grad q, k, v;", way, kTrained));
+    for (const bool backward : {false, true}) {
+      planning::Context context = attn::testing::in(backward);
+      context.gpu.sm = 100;
+      const auto program = driver::lower(attention, "composite", context);
+      ASSERT_TRUE(program.ok()) << program.error().to_text();
+      EXPECT_TRUE(program->params.empty());
+      int scales = 0;
+      for (const graph::Tensor& tensor :
+           plan::steps_of<plan::CudnnStep>(*program)[0]->graph.tensors) {
+        if (!ir::is_scale(tensor.name)) continue;
+        ++scales;
+        EXPECT_EQ(tensor.storage, graph::Storage::device) << tensor.name;
+      }
+      EXPECT_GE(scales, 3) << way << ' ' << backward;
+    }
+  }
 }
 
 // The rules of 8 bits are for 8 bits alone: the same in bf16 is served.

@@ -79,8 +79,7 @@ void expect_operands(const graph::BackendGraph& graph, const plan::CompiledStep&
 
 TEST_F(CompileOnStandins, EveryAttributeIsOneOfItsDescriptor) {
   using namespace graph::testing;
-  std::vector<graph::BackendGraph> graphs = {sample_graph(), controlled_graph(), unified_graph(),
-                                             block_scaled_graph()};
+  std::vector<graph::BackendGraph> graphs = {sample_graph(), controlled_graph(), unified_graph()};
   Random random(1);
   for (int i = 0; i < 50; ++i) graphs.push_back(random_graph(random));
   for (const graph::BackendGraph& graph : graphs) {
@@ -89,6 +88,17 @@ TEST_F(CompileOnStandins, EveryAttributeIsOneOfItsDescriptor) {
     expect_operands(graph, *step);
   }
   EXPECT_EQ(standin::cudnn().control.calls("cudnnCreate", STANDIN_ANY), 0) << "no GPU is needed";
+}
+
+TEST_F(CompileOnStandins, ScalesOfBlocksFromTheVersionThatHasThem) {
+  const graph::BackendGraph graph = graph::testing::block_scaled_graph();
+  const auto refused = compile(graph);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("before 9.21"));
+  standin::cudnn().set_version(92800);
+  const auto step = compile(graph);
+  ASSERT_TRUE(step.ok()) << step.error().to_text();
+  expect_operands(graph, *step);
 }
 
 TEST_F(CompileOnStandins, EveryCallMayFail) {

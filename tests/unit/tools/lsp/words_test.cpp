@@ -42,7 +42,8 @@ TEST(Words, AreThoseOfTheCompiler) {
   EXPECT_EQ(described(WordKind::choice),
             (std::set<std::string_view>{
                 to_string(ir::Align::top_left), to_string(ir::Align::bottom_right),
-                to_string(ir::Normalize::softmax), to_string(ir::Normalize::sigmoid), "per_tensor"}));
+                to_string(ir::Normalize::softmax), to_string(ir::Normalize::sigmoid),
+                to_string(ir::Scaling::per_tensor), to_string(ir::Scaling::mxfp8)}));
 }
 
 TEST(Words, HaveEveryType) {
