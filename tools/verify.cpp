@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "runtime/cudnn/library.h"
+#include "tools/calibrated.h"
 #include "tools/command.h"
 #include "tools/compare.h"
 #include "tools/console.h"
@@ -206,8 +207,9 @@ class Verification {
 
   Status run_case(Spec spec, Case& result) {
     const ir::Attention& attention = spec.attention = compared(spec.attention);
-    ATTN_ASSIGN(const Inputs inputs,
+    ATTN_ASSIGN(Inputs inputs,
                 make_inputs(attention, options_.inputs, Missing::pattern, options_.needs()));
+    ATTN_RETURN_IF_ERROR(calibrate(attention, options_.inputs, options_.needs(), inputs));
     result.origins = inputs.origins;
     for (const std::string& text : inputs.warnings) tell_warning(text);
     ATTN_ASSIGN(const Plans plans, compile_plans(spec, compile_options(), options_.gradients));
