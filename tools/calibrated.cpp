@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <variant>
 
+#include "compiler/ast/parse.h"
 #include "runtime/base/dtype.h"
 #include "tools/execution.h"
 
@@ -24,12 +27,6 @@ std::vector<Scaled> scaled_by(const ir::Attention& attention, Needs needs) {
     all.push_back({name, attention.dtype_of(name)});
   }
   return all;
-}
-
-bool is_one(const std::string& name, const InputTexts& given, const Inputs& inputs) {
-  const auto found = inputs.values.tensors.find(name);
-  if (found == inputs.values.tensors.end()) return true;
-  return !given.contains(name) && found->second.values == std::vector<double>{1};
 }
 
 void set(const std::string& name, double value, Inputs& inputs) {
@@ -53,14 +50,29 @@ Result<Outputs> magnitudes(ir::Attention attention, Needs needs, const Inputs& i
 
 }  // namespace
 
-Status calibrate(const ir::Attention& attention, const InputTexts& given, Needs needs,
+std::set<std::string> written_scales(const support::Source& source) {
+  std::set<std::string> names;
+  diag::Sink sink(source);
+  const std::optional<ast::Spec> spec = ast::parse(source, sink);
+  if (!spec) return names;  // not reached: the source parsed before
+  for (const ast::Clause& clause : spec->clauses) {
+    const auto* quantize = std::get_if<ast::QuantizeClause>(&clause.body);
+    if (quantize == nullptr) continue;
+    for (const ast::QuantizeEntry& entry : quantize->entries) {
+      if (entry.fallback) names.insert(entry.name.text);
+    }
+  }
+  return names;
+}
+
+Status calibrate(const ir::Attention& attention, const std::set<std::string>& given, Needs needs,
                  Inputs& inputs) {
   if (!attention.quantize) return {};
   std::vector<Scaled> open = scaled_by(attention, needs);
   std::erase_if(open, [&](const Scaled& each) {
     const std::string scale = fmt::format("scale_{}", each.what);
-    return !inputs.values.tensors.contains(scale) || !is_one(scale, given, inputs) ||
-           !is_one("de" + scale, given, inputs);
+    return !inputs.values.tensors.contains(scale) || given.contains(scale) ||
+           given.contains("de" + scale);
   });
   if (open.empty()) return {};
   ATTN_ASSIGN(const Outputs found, magnitudes(attention, needs, inputs));

@@ -209,7 +209,9 @@ class Verification {
     const ir::Attention& attention = spec.attention = compared(spec.attention);
     ATTN_ASSIGN(Inputs inputs,
                 make_inputs(attention, options_.inputs, Missing::pattern, options_.needs()));
-    ATTN_RETURN_IF_ERROR(calibrate(attention, options_.inputs, options_.needs(), inputs));
+    std::set<std::string> given = written_scales(*spec.source);
+    for (const auto& [name, text] : options_.inputs) given.insert(name);
+    ATTN_RETURN_IF_ERROR(calibrate(attention, given, options_.needs(), inputs));
     result.origins = inputs.origins;
     for (const std::string& text : inputs.warnings) tell_warning(text);
     ATTN_ASSIGN(const Plans plans, compile_plans(spec, compile_options(), options_.gradients));

@@ -14,10 +14,12 @@ Spec spec_with(const std::string& quantize) {
       quantize + "; outputs o, lse, amax_s, amax_o; grad q, k, v; }");
 }
 
-Inputs calibrated(const ir::Attention& attention, const InputTexts& given = {}) {
-  auto inputs = make_inputs(attention, given, Missing::pattern, Needs::gradients);
+Inputs calibrated(const Spec& spec, const InputTexts& texts = {}) {
+  auto inputs = make_inputs(spec.attention, texts, Missing::pattern, Needs::gradients);
   EXPECT_TRUE(inputs.ok());
-  EXPECT_TRUE(calibrate(attention, given, Needs::gradients, *inputs).ok());
+  std::set<std::string> given = written_scales(*spec.source);
+  for (const auto& [name, text] : texts) given.insert(name);
+  EXPECT_TRUE(calibrate(spec.attention, given, Needs::gradients, *inputs).ok());
   return std::move(*inputs);
 }
 
@@ -27,7 +29,7 @@ double value(const Inputs& inputs, const std::string& name) {
 
 TEST(Calibrate, TheLargestMagnitudeIsInTheUpperHalfOfTheType) {
   const Spec spec = spec_with(", gradients: e5m2");
-  const Inputs inputs = calibrated(spec.attention);
+  const Inputs inputs = calibrated(spec);
   const auto found = run_reference_gradients(spec.attention, inputs.values, true, {});
   ASSERT_TRUE(found.ok());
   for (const auto& [what, most] :
@@ -46,9 +48,11 @@ TEST(Calibrate, TheLargestMagnitudeIsInTheUpperHalfOfTheType) {
 }
 
 TEST(Calibrate, WhatIsGivenStays) {
-  const Spec spec = spec_with(", scale_s = 128, descale_s = 1 / 128");
-  const Inputs inputs = calibrated(spec.attention, {{"scale_o", "1"}, {"descale_dp", "0.5"}});
-  EXPECT_EQ(value(inputs, "scale_s"), 128);
+  const Spec spec = spec_with(", scale_s = 1, scale_dk = 1");
+  const Inputs inputs = calibrated(spec, {{"scale_o", "1"}, {"descale_dp", "0.5"}});
+  EXPECT_EQ(value(inputs, "scale_s"), 1);
+  EXPECT_EQ(value(inputs, "descale_s"), 1);
+  EXPECT_EQ(value(inputs, "scale_dk"), 1);
   EXPECT_EQ(value(inputs, "scale_o"), 1);
   EXPECT_EQ(value(inputs, "descale_o"), 1);
   EXPECT_EQ(value(inputs, "scale_dp"), 1);
