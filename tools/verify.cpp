@@ -82,10 +82,12 @@ std::string bindings_text(const sema::Bindings& bindings) {
   return text;
 }
 
-// Inputs that are not random: those that the user may want to change.
+// Inputs that are not random: those that the user may want to change. Not all scales of 8-bit
+// attention that are the spec's.
 std::string unusual_origins(const Case& result) {
   std::string text;
   for (const auto& [name, origin] : result.origins) {
+    if (origin == kDefault && ir::is_scale(name)) continue;
     if (origin != "random") text += fmt::format(" {}={}", name, origin);
   }
   return text;
