@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "runtime/cudnn/library.h"
+#include "tools/calibrated.h"
 #include "tools/command.h"
 #include "tools/compare.h"
 #include "tools/console.h"
@@ -81,10 +82,12 @@ std::string bindings_text(const sema::Bindings& bindings) {
   return text;
 }
 
-// Inputs that are not random: those that the user may want to change.
+// Inputs that are not random: those that the user may want to change. Not all scales of 8-bit
+// attention that are the spec's.
 std::string unusual_origins(const Case& result) {
   std::string text;
   for (const auto& [name, origin] : result.origins) {
+    if (origin == kDefault && ir::is_scale(name)) continue;
     if (origin != "random") text += fmt::format(" {}={}", name, origin);
   }
   return text;
@@ -206,8 +209,11 @@ class Verification {
 
   Status run_case(Spec spec, Case& result) {
     const ir::Attention& attention = spec.attention = compared(spec.attention);
-    ATTN_ASSIGN(const Inputs inputs,
+    ATTN_ASSIGN(Inputs inputs,
                 make_inputs(attention, options_.inputs, Missing::pattern, options_.needs()));
+    std::set<std::string> given = written_scales(*spec.source);
+    for (const auto& [name, text] : options_.inputs) given.insert(name);
+    ATTN_RETURN_IF_ERROR(calibrate(attention, given, options_.needs(), inputs));
     result.origins = inputs.origins;
     for (const std::string& text : inputs.warnings) tell_warning(text);
     ATTN_ASSIGN(const Plans plans, compile_plans(spec, compile_options(), options_.gradients));

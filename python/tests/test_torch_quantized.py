@@ -176,6 +176,17 @@ def test_packed_sequences():
     assert (o.dtype, o.shape, amax_o.shape) == (E4M3, (30, 4, 32), (1,))
 
 
+@pytest.mark.parametrize("eight", [False, True])
+def test_lengths_that_change(training, eight):
+    q, k, v, _ = tensors()
+    scales = descales(q, k, v)
+    given = [quantize(x, scales[f"descale_{name}"], E4M3) for name, x in zip("qkv", (q, k, v))] if eight else (q, k, v)
+    found = training.bucketed(64)(*given, **scales)
+    for x, y in zip(found, training(*given, **scales)):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        torch.testing.assert_close(x.float(), y.float())
+
+
 REFUSED = {
     "no scales": ("causal", lambda q, k, v: ([x.to(E4M3) for x in (q, k, v)], {}), attn.BindingError,
                   "has no scales for 8 bits"),

@@ -104,7 +104,11 @@ def in_8_bits(name, dims, params, tensors):
     values, _ = scores(name, dims, params, tensors)
     q, k, v = (tensors[each] for each in "qkv")
     hidden = numpy.isneginf(values)
-    found = fp8.attention(fp8.EXACT, fp8.EXACT, q, k, v, tensors, lambda s: numpy.where(hidden, -numpy.inf, s))
+
+    def hide(s):
+        return numpy.where(hidden, -numpy.inf, s)
+
+    found = fp8.attention(fp8.EXACT, fp8.EXACT, q, k, v, tensors, hide)
     return {**found, "max": values.max(axis=-1)}
 
 

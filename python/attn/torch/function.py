@@ -228,7 +228,8 @@ def _check_scales(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
         tensor = tensors.get(name)
         if tensor is not None and (tensor.dtype != torch.float32 or tuple(tensor.shape) != (1,)):
             raise BindingError(
-                f"{name} is {tensor.dtype} of shape {list(tensor.shape)}; it must be torch.float32 of shape [1]"
+                f"{name} is {tensor.dtype} of shape {list(tensor.shape)}; it must be torch.float32 of shape"
+                " [1]"
             )
 
 
@@ -568,10 +569,10 @@ def _run_reference_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Te
         },
         unrounded=dtype not in IN_KERNELS,
     )
-    gradients = {name: found.gradient(name, torch.from_numpy(values[name])) for name in wanted}
-    amax = {name: torch.from_numpy(values[name]).float() for name in facts.amax_of_backward}
-    return {name: gradient.to(gradient_dtype(facts, name, each.tensors[name])) for name, gradient in
-            gradients.items()} | amax
+    made = {name: torch.from_numpy(values[name]) for name in facts.of_backward}
+    for name in wanted:
+        made[name] = found.gradient(name, made[name]).to(gradient_dtype(facts, name, each.tensors[name]))
+    return made
 
 
 def gradient_dtype(facts: Facts, name: str, tensor: torch.Tensor) -> torch.dtype:

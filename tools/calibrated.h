@@ -1,0 +1,26 @@
+// Scales of 8-bit attention from the data, for specs that give none: with 1, what is small loses
+// most of its bits, and kernels and the reference differ by more than the bounds.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "compiler/ir/attention.h"
+#include "compiler/support/source.h"
+#include "runtime/base/status.h"
+#include "tools/inputs.h"
+
+namespace attn::tools {
+
+// The scales whose values a spec writes.
+std::set<std::string> written_scales(const support::Source& source);
+
+// Sets the scales of the weights, of o, of ds and of the gradients, each with its descale, to
+// powers of two with which the largest magnitude lies in the upper half of what the type holds. A
+// scale stays if it or its descale is in `given`; those of q, k, v and do belong to their values.
+// The magnitudes are the reference's, without rounding. `inputs` has the cotangent if gradients are
+// wanted. Errors: those of the reference.
+Status calibrate(const ir::Attention& attention, const std::set<std::string>& given, Needs needs,
+                 Inputs& inputs);
+
+}  // namespace attn::tools
