@@ -38,7 +38,8 @@ struct Comparison {
 // (1/16, 1/8): o has the bound u, and 4 u for a row. A kernel rounds the weights at another scale
 // than the reference and so independently: the root mean square of the error of each is 0.42 u, of
 // their difference 0.6 u, and with both roundings of o 0.84 u. amax_s has a bound of 2e-3, for it
-// is taken before any rounding, and other amax and gradients 2 u.
+// is taken before any rounding, and other amax and gradients 2 u. lse and max have a bound of 2^-10
+// of the largest, if that is more: GPUs add up products of 8-bit floats in fewer bits than f32 has.
 //
 // Tensors that have `sizes` (reference::Gradients::sizes) are gradients. Their bound is 1e-2 for
 // bf16 and 2e-3 for f16 over the whole tensor (`dtype` is the attention's, for d_NAME too). Each

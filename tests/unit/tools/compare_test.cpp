@@ -51,6 +51,17 @@ TEST(Compare, EightBitsHaveBoundsByTheirRounding) {
   EXPECT_FALSE(compared("amax_o", 1.13, DType::e4m3) || compared("amax_s", 1.003, DType::e4m3));
 }
 
+// Relative to the largest score: sums of 8-bit products have few bits.
+TEST(Compare, BoundsOfLogarithmsOf8BitsGrow) {
+  const auto compared = [](double value, double by, DType dtype) {
+    const Outputs reference = {{"max", tensor({1, value})}};
+    return compare({{"max", tensor({1 + by, value})}}, reference, dtype).at(0).agrees();
+  };
+  EXPECT_TRUE(compared(1, 0.0019, DType::e4m3) && compared(-10, 0.0095, DType::e5m2));
+  EXPECT_FALSE(compared(1, 0.0021, DType::e4m3) || compared(-10, 0.0100, DType::e4m3) ||
+               compared(10, 0.0095, DType::bf16));
+}
+
 TEST(Compare, EqualAgrees) {
   const Comparison result = compare_o({3, 4}, {3, 4});
   EXPECT_TRUE(result.agrees());
