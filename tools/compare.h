@@ -53,7 +53,9 @@ struct Types {
 // these at the reference's scales, so that most agree; their bound is r. A row's bound is 4 times
 // that of its tensor. amax_s has a bound of 2e-3, for it is taken before any rounding; of the
 // others, a single element is twice as far off as the tensor: 2 u of the weights for amax_o, 2 u of
-// o (at least 1e-2) for amax_dp, and twice the bound of the gradient for its amax.
+// o (at least 1e-2) for amax_dp, and twice the bound of the gradient for its amax. lse and
+// max have a bound of 2^-10 of the largest, if that is more than that of 16 bits: GPUs add up
+// products of 8-bit floats in fewer bits than f32 has.
 //
 // Tensors that have `sizes` (reference::Gradients::sizes) are gradients. Their bound is 1e-2 for
 // bf16 and 2e-3 for f16 over the whole tensor (by the type of q, for d_NAME too). Each

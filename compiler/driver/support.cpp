@@ -23,15 +23,17 @@ Result<Verdict> first_served(const ir::Attention& attention, const CompileOption
   });
 }
 
-// Those of options.lowering of which a strategy gives a bound, except slow ones.
+// Those of options.lowering of which a strategy gives a bound, except slow ones. Most 8-bit
+// attention is refused later, when it is lowered.
 std::vector<std::string> engines_of(const ir::Attention& attention, const CompileOptions& options) {
   std::vector<std::string> names;
   const Result<std::string> lowering = lowering_of(attention, options);
   if (!lowering.ok() || *lowering != planner::kAnyLowering) return names;
   for (const engines::Engine& engine : engines::engines()) {
     if (engine.strategies.front().kind == planner::Strategy::Kind::slow) continue;
-    const planner::Candidates candidates(attention, engine.name, context_of(options));
-    if (!candidates.all().empty()) names.emplace_back(engine.name);
+    planner::Candidates candidates(attention, engine.name, context_of(options));
+    if (candidates.all().empty()) continue;
+    if (!attention.quantize || candidates.next().ok()) names.emplace_back(engine.name);
   }
   return names;
 }

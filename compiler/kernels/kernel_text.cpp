@@ -29,9 +29,12 @@ std::string_view element_type(DType dtype) {
 }
 
 std::string_view float_class(DType dtype) {
-  if (dtype == DType::f16) return "kernels::F16";
-  ATTN_CHECK(dtype == DType::bf16, to_string(dtype));
-  return "kernels::BF16";
+  switch (dtype) {
+    case DType::f16: return "kernels::F16";
+    case DType::e4m3: return "kernels::E4M3";
+    case DType::e5m2: return "kernels::E5M2";
+    default: ATTN_CHECK(dtype == DType::bf16, to_string(dtype)); return "kernels::BF16";
+  }
 }
 
 std::string element_text(DType dtype, const std::string& value) {

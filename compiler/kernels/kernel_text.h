@@ -15,7 +15,7 @@ namespace attn::kernels {
 // The C++ type of an element in memory; 16-bit floats are held as bits.
 std::string_view element_type(DType dtype);
 
-// The class of attn/values.cuh for f16 or bf16.
+// The class of attn/values.cuh for f16, bf16, e4m3 or e5m2.
 std::string_view float_class(DType dtype);
 
 // C++ text: the element of `dtype` with the value of an expression of type float or double.

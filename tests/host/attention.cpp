@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/host/machine.h"
 #include "tools/placement.h"
 
@@ -47,15 +49,24 @@ tools::Outputs expected_of(const Pair& pair, const tools::ReferenceGradients& re
   return expected;
 }
 
-void expect_reference(const Subject& subject, const Kernels& kernels) {
-  SCOPED_TRACE(subject.text);
-  const auto inputs =
-      tools::make_inputs(subject.attention, {}, tools::Missing::pattern, tools::Needs::gradients);
-  ASSERT_TRUE(inputs.ok()) << inputs.error().to_text();
+Result<tools::ReferenceGradients> reference_of(const ir::Attention& attention,
+                                               const reference::Inputs& inputs, bool gradients) {
   reference::Options options;
   options.sizes = true;
-  const auto reference =
-      tools::run_reference_gradients(subject.attention, inputs->values, true, options);
+  if (gradients) return tools::run_reference_gradients(attention, inputs, true, options);
+  ATTN_ASSIGN(tools::Outputs outputs, tools::run_reference(attention, inputs, options));
+  return tools::ReferenceGradients{std::move(outputs), {}};
+}
+
+void expect_reference(const Subject& subject, const Kernels& kernels) {
+  SCOPED_TRACE(subject.text);
+  const bool gradients = std::ranges::any_of(
+      subject.pairs, [](const Pair& pair) { return pair.backward.has_value(); });
+  const auto inputs =
+      tools::make_inputs(subject.attention, {}, tools::Missing::pattern,
+                         gradients ? tools::Needs::gradients : tools::Needs::forward);
+  ASSERT_TRUE(inputs.ok()) << inputs.error().to_text();
+  const auto reference = reference_of(subject.attention, inputs->values, gradients);
   ASSERT_TRUE(reference.ok()) << reference.error().to_text();
   for (const Pair& pair : subject.pairs) {
     const auto outputs = run(pair, kernels, inputs->values);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <span>
 
 #include "compiler/passes/analysis/axes.h"
 #include "compiler/passes/analysis/block_lists.h"
@@ -42,12 +43,15 @@ struct Rate {
   double width, score;
 };
 constexpr Rate kRates[] = {{128, 0.461e-9}, {256, 0.666e-9}, {320, 0.907e-9}, {512, 1.214e-9}};
+// Of 8-bit floats, on an H100.
+constexpr Rate kRatesOf8Bits[] = {{128, 0.395e-9}, {192, 0.455e-9}, {256, 0.507e-9},
+                                  {320, 0.6e-9},   {384, 0.69e-9}, {512, 0.845e-9}};
 
 // Between those that were measured.
-double of_score(double width) {
-  const Rate* above = std::ranges::lower_bound(kRates, width, {}, &Rate::width);
-  if (above == std::begin(kRates)) return above->score;
-  if (above == std::end(kRates)) return std::prev(above)->score * width / std::prev(above)->width;
+double of_score(double width, std::span<const Rate> rates) {
+  const auto above = std::ranges::lower_bound(rates, width, {}, &Rate::width);
+  if (above == rates.begin()) return above->score;
+  if (above == rates.end()) return std::prev(above)->score * width / std::prev(above)->width;
   const Rate& below = *std::prev(above);
   const double part = (width - below.width) / (above->width - below.width);
   return below.score + part * (above->score - below.score);
@@ -57,9 +61,10 @@ double elements(const ir::Dims& d, Dim heads, Dim rows, Dim depth) {
   return static_cast<double>(d[Dim::B] * d[heads]) * static_cast<double>(d[rows] * d[depth]);
 }
 
-double operand_bytes(const ir::Dims& d) {
-  return 2 * (elements(d, Dim::Hq, Dim::Sq, Dim::Dqk) + elements(d, Dim::Hq, Dim::Sq, Dim::Dv) +
-              elements(d, Dim::Hkv, Dim::Skv, Dim::Dqk) + elements(d, Dim::Hkv, Dim::Skv, Dim::Dv));
+double operand_bytes(const ir::Dims& d, double element) {
+  return element *
+         (elements(d, Dim::Hq, Dim::Sq, Dim::Dqk) + elements(d, Dim::Hq, Dim::Sq, Dim::Dv) +
+          elements(d, Dim::Hkv, Dim::Skv, Dim::Dqk) + elements(d, Dim::Hkv, Dim::Skv, Dim::Dv));
 }
 
 // Operations that each score takes: those that vary with rows and columns, or depend on the score.
@@ -164,8 +169,10 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double scores = share * work.scores;
   const double masked = work.lists ? kMaskedOfLists * scores : share * work.masked;
   const double scalar = passes::scalar_slowdown(gpu);
+  const double of_one =
+      attention.quantize ? of_score(work.width, kRatesOf8Bits) : of_score(work.width, kRates);
   const double products =
-      of_score(work.width) / work.rate * work.products * scores * passes::matrix_slowdown(gpu);
+      of_one / work.rate * work.products * scores * passes::matrix_slowdown(gpu);
   const double others = ((of_modification(attention, subject.context().backward(), operations) +
                           kOperation * work.learned) *
                              scores +
@@ -176,7 +183,9 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double longest = (products + others) * share * work.most / (work.splits * scores);
   const double computing = std::max((products + others + rows) * last_turn(work, gpu),
                                     longest * static_cast<double>(gpu.multiprocessors));
-  const double bytes = std::min(2 * scores / work.rows * work.width, operand_bytes(attention.dims));
+  const auto element = static_cast<double>(size_of(attention.dtype));
+  const double bytes =
+      std::min(element * scores / work.rows * work.width, operand_bytes(attention.dims, element));
   const double launches = work.launches * passes::predicted_ms_of_moving(0, gpu);
   const double memory = (attention.dims[Dim::Sq] == 1 ? kStart : launches) +
                         bytes / (kBytesInAMillisecond * gpu.bandwidth / planning::Gpu().bandwidth) +

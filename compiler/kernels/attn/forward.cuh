@@ -34,10 +34,15 @@
 // memory matrices are in panels of kDepthPanel and kWidthPanel columns, 64 or 32, so that the last one
 // has few columns that are not used. Copies by TMA bring zeros for what the tensors do not have.
 //
+// Of 8-bit floats, products take 32 columns, and panels have 128 or 64. They read values with the keys
+// of a column adjacent, as transposed_values.cuh stored them: its order of keys is that in which a
+// thread has weights. kWidthPanel counts keys then. Weights are 2^(x + log2(scale_s)) from the start,
+// so that none is multiplied, and the maximum may stay behind by what their type has room for.
+//
 // A generated kernel gives three classes:
 //   C  constants: sizes, tile, stages, strides
 //   E  expressions, inlined: weight(), lines(..), score(..), mask(..), mask_by_indices(..), keep(..),
-//      sink(..), keys(b), queries(b), and of random dropout seed(), offset()
+//      sink(..), keys(b), queries(b), of random dropout seed(), offset(), and of 8-bit floats scale()
 //   L  lists: which key blocks a tile sees (Tile, Run)
 #pragma once
 
@@ -62,7 +67,7 @@ struct alignas(8) Run {
 // map for each batch (sequence_maps.cuh).
 struct ForwardTensors {
   const TensorMap *q, *k, *v, *table;
-  unsigned short* o;
+  void* o;
   float *lse, *max, *sum_exp, *max_with_sink, *sum_exp_with_sink;
   int* counter;  // 0 at first, and so are those of parts behind it
   // The pages of each batch, [kBatches, kKeyPages] and [kBatches, kValuePages], if keys or values are
@@ -72,6 +77,9 @@ struct ForwardTensors {
   float* parts;           // what warps have of each, if there are parts
   // Keys and values that are read row by row (kGatherKeys, kGatherValues).
   const unsigned short *key_rows, *value_rows;
+  // Of 8-bit floats. scale_o may be null, and so may amax_s and amax_o, which are 0 before.
+  const float *descale_v, *descale_s, *scale_s, *scale_o;
+  unsigned *amax_s, *amax_o;  // bits of floats
 };
 
 // A block in the stream: its first key (of a patch 16 times the number of its first 8 keys), and these
@@ -115,13 +123,20 @@ constexpr int kHandedWords = 7;      // besides the weights: Consumer::hand_over
 // Addresses in shared memory. Each stage has a barrier that it is full and one that it is empty.
 template <class C>
 struct Stages {
+  static constexpr int kElement = sizeof(typename C::Float::Bits);
+  static constexpr bool kOf8Bits = kElement == 1;
   static constexpr int kTileRows = 64 * C::kGroups;
   static constexpr int kDepthPanels = (C::kDepth + C::kDepthPanel - 1) / C::kDepthPanel;
-  static constexpr int kWidthPanels = C::kWidth / C::kWidthPanel;
-  static constexpr int kKeyRow = 2 * C::kDepthPanel, kValueRow = 2 * C::kWidthPanel;  // of a panel
+  // Rows of values are keys, or columns if keys are adjacent.
+  static constexpr int kValueRows = kOf8Bits ? C::kWidth : C::kKeys;
+  static constexpr int kValueColumns = kOf8Bits ? C::kKeys : C::kWidth;
+  static constexpr int kWidthPanels = (kValueColumns + C::kWidthPanel - 1) / C::kWidthPanel;
+  static constexpr int kKeyRow = kElement * C::kDepthPanel;  // of a panel
+  static constexpr int kValueRow = kElement * C::kWidthPanel;
   static constexpr int kQueryPanel = kTileRows * kKeyRow, kQueryBytes = kDepthPanels * kQueryPanel;
   static constexpr int kKeyPanel = C::kKeys * kKeyRow, kKeyBytes = kDepthPanels * kKeyPanel;
-  static constexpr int kValuePanel = C::kKeys * kValueRow, kValueBytes = kWidthPanels * kValuePanel;
+  static constexpr int kValuePanel = kValueRows * kValueRow;
+  static constexpr int kValueBytes = kWidthPanels * kValuePanel;
   // A table of 16-bit floats is in swizzled panels of 64 columns, each of whole groups of 8 rows. One
   // of f32 has rows that begin 8 or 24 banks after each other.
   static constexpr bool kWideTable = C::kTableElement == 4;
@@ -212,14 +227,14 @@ struct BlockRows {
     }
   }
 
-  template <int kPanels, int kColumns>
+  template <int kPanels, int kColumns, int kRowBytes>
   __device__ void copy(unsigned to, const TensorMap& map, unsigned full, int at, int head) const {
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
       const int of_block = row_of(i), row = at + of_block;
       if (of_block >= kRows) continue;
       for (int panel = 0; panel < kPanels; ++panel) {
-        copy_box(to + (panel * kRows + of_block) * (2 * kColumns), map, full, panel * kColumns,
+        copy_box(to + (panel * kRows + of_block) * kRowBytes, map, full, panel * kColumns,
                  kPage == 0 ? row : row % (kPage == 0 ? 1 : kPage), head, places[i]);
       }
     }
@@ -500,7 +515,7 @@ struct Producer {
       rows.copy(stages.key(key.stage), tensors.key_rows + head * C::kKeyHeadStride, full, at,
                 C::kKeyPageStride, C::kKeyRowStride);
     } else {
-      rows.template copy<S::kDepthPanels, C::kDepthPanel>(
+      rows.template copy<S::kDepthPanels, C::kDepthPanel, S::kKeyRow>(
           stages.key(key.stage), tensors.k[C::kThdK ? b : 0], full, at, head);
     }
   }
@@ -531,7 +546,28 @@ struct Producer {
     return blocks;
   }
 
+  // The values of a block, of which panels have adjacent keys.
+  __device__ void copy_transposed_values() {
+    if (value_key < 0) return;
+    const unsigned full = stages.value_full(value.stage);
+    wait(empty_of(full), value.parity);
+    if (is_first()) {
+      arrive_expecting(full, S::kValueBytes);
+      for (int panel = 0; panel < S::kWidthPanels; ++panel) {
+        copy_box(stages.value(value.stage) + panel * S::kValuePanel, *tensors.v, full,
+                 value_key + panel * C::kWidthPanel, 0, value_head, value_batch);
+      }
+    }
+    if (kLanes > 1) __syncwarp();  // as BlockRows::copy
+    value.next();
+  }
+
   __device__ void copy_values() {
+    if constexpr (S::kOf8Bits) copy_transposed_values();
+    else copy_plain_values();
+  }
+
+  __device__ void copy_plain_values() {
     if (value_key < 0 || !takes_part(C::kGatherValues)) return;
     const unsigned full = stages.value_full(value.stage);
     const int* pages = tensors.value_table + value_batch * C::kValuePages;
@@ -550,7 +586,7 @@ struct Producer {
       rows.copy(stages.value(value.stage), tensors.value_rows + value_head * C::kValueHeadStride,
                 full, value_key, C::kValuePageStride, C::kValueRowStride);
     } else {
-      rows.template copy<S::kWidthPanels, C::kWidthPanel>(
+      rows.template copy<S::kWidthPanels, C::kWidthPanel, S::kValueRow>(
           stages.value(value.stage), tensors.v[C::kThdV ? value_batch : 0], full, value_key,
           value_head);
     }
@@ -619,10 +655,19 @@ ATTN_INLINE void exchange(unsigned (&pairs)[4], int lane) {
 template <class C, class E, bool kSecond = false>
 struct Consumer {
   using Float = typename C::Float;
+  using Output = typename C::Output;
+  using OutputBits = typename Output::Bits;
   using S = Stages<C>;
+  static constexpr bool kOf8Bits = S::kOf8Bits;
   static constexpr int kFirstOfWidth = kSecond ? C::kShare : 0;
   static constexpr int kWidth = kSecond ? C::kWidth - C::kShare : C::kShare;
   static constexpr int kScores = C::kKeys / 2, kOutputs = kWidth / 2;
+  static constexpr int kWeightsOfWord = 4 / S::kElement, kWords = kScores / kWeightsOfWord;
+  // Whether the largest weight, of those that dropout keeps, is not that of the maximum.
+  static constexpr bool kKeepsLargest = C::kAmaxOfWeights && (C::kLazy || E::kKeep || E::kRandom);
+  // Whether weights are packed while the product with those before may still run. Those of 8 bits are
+  // few enough that both fit.
+  static constexpr bool kPacksEarly = E::kRandom || kOf8Bits;
   static constexpr float kWeightScale = 32768;  // of kSigmoid
 
   const Stages<C> stages;
@@ -632,6 +677,8 @@ struct Consumer {
   const int first_row;     // of the tile; the other is 8 below
   const int first_column;  // of a block
   const float exponent;    // what makes powers of 2 of scores
+  const float scale;       // of products, if scores are modified ones of 8-bit floats
+  const float raised;      // the binary logarithm of what weights of 8 bits are multiplied by
   const uint2 random_key;  // of random dropout
   Turn<C::kQueries> query{};
   Turn<C::kStages> key{}, value{};
@@ -641,8 +688,9 @@ struct Consumer {
   unsigned block = 0;
   int adds = 0;  // whether o holds a sum
   float maximum[2], sum[2];
+  float kept[2] = {0, 0};  // with kKeepsLargest: weights, as sums are
   float o[kOutputs], s[kScores];
-  unsigned p[kScores / 2];
+  unsigned p[kWords];
 
   __device__ __forceinline__ Consumer(const Stages<C>& stages_, const ForwardTensors& tensors_,
                                       const E& expressions_, int group_)
@@ -654,6 +702,8 @@ struct Consumer {
         first_row(group_ * 64 + (threadIdx.x / 32 & 3) * 16 + (threadIdx.x & 31) / 4),
         first_column((threadIdx.x & 3) * 2),
         exponent(expressions_.weight() * kLog2E),
+        scale(scale_of(expressions_)),
+        raised(kOf8Bits ? __log2f(weight_scale(tensors_)) : 0),
         random_key(key_of(expressions_)) {}
 
   __device__ __forceinline__ void run() {
@@ -669,7 +719,7 @@ struct Consumer {
     wait_for_products<0>();
     pin(o);
     if constexpr (C::kShares > 1) hand_over(kEndOfStream, maximum, sum, maximum);
-    finish(rows_of(tile_words), maximum, sum);
+    finish(rows_of(tile_words), {maximum, sum, kept});
   }
 
   // Of the second warp group: what the first hands over, block after block.
@@ -681,7 +731,7 @@ struct Consumer {
       float factor[2];
       take_over(factor);
       if (block & kFirstOfTile) {
-        if (some) finish(rows_of(words_before), maximum, sum);
+        if (some) finish(rows_of(words_before), {maximum, sum, kept});
         if (block == kEndOfStream) return;
       } else if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) {
 #pragma unroll
@@ -698,6 +748,25 @@ struct Consumer {
   }
 
  private:
+  // Of a tile's rows: of two rows of the thread.
+  struct Statistics {
+    const float (&maxima)[2], (&sums)[2], (&kept)[2];
+  };
+  // The largest of what a thread stores, as bits: of a weight and of o.
+  struct Largest {
+    unsigned weight = 0, output = 0;
+  };
+
+  // What weights of 8 bits are multiplied by: dropout scales them before they are rounded.
+  static __device__ __forceinline__ float weight_scale(const ForwardTensors& tensors) {
+    return *tensors.scale_s * E::kKeptScale;
+  }
+
+  static __device__ __forceinline__ float scale_of(const E& expressions) {
+    if constexpr (kOf8Bits && E::kScore) return expressions.scale();
+    return 1;
+  }
+
   // Words of a thread: the block, the weights, then factors of o, or of a tile's first block the two
   // words of the tile, and maxima and sums of the tile before.
   __device__ __forceinline__ unsigned handed_word(int n) const {
@@ -710,10 +779,10 @@ struct Consumer {
     wait(empty_of(full), handed.parity ^ 1);
     store_shared(handed_word(0), word);
 #pragma unroll
-    for (int i = 0; i < kScores / 2; ++i) store_shared(handed_word(1 + i), p[i]);
+    for (int i = 0; i < kWords; ++i) store_shared(handed_word(1 + i), p[i]);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const unsigned at = handed_word(1 + kScores / 2 + r);
+      const unsigned at = handed_word(1 + kWords + r);
       store_shared(at, word & kFirstOfTile ? tile_words[r] : __float_as_uint(factor[r]));
       if (word & kFirstOfTile) {
         store_shared(at + 2 * 512, __float_as_uint(maxima[r]));
@@ -730,10 +799,10 @@ struct Consumer {
     wait(full, handed.parity);
     block = __shfl_sync(~0u, load_shared(handed_word(0)), 0);
 #pragma unroll
-    for (int i = 0; i < kScores / 2; ++i) p[i] = load_shared(handed_word(1 + i));
+    for (int i = 0; i < kWords; ++i) p[i] = load_shared(handed_word(1 + i));
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const unsigned at = handed_word(1 + kScores / 2 + r), word = load_shared(at);
+      const unsigned at = handed_word(1 + kWords + r), word = load_shared(at);
       factor[r] = __uint_as_float(word);
       if (block & kFirstOfTile) {
         tile_words[r] = word;
@@ -773,6 +842,7 @@ struct Consumer {
     const bool first = block & kFirstOfTile;
     const unsigned words_before[2] = {tile_words[0], tile_words[1]};
     const float maximum_before[2] = {maximum[0], maximum[1]}, sum_before[2] = {sum[0], sum[1]};
+    const float kept_before[2] = {kept[0], kept[1]};
     if (first) begin_tile();
     if (C::kTurns) sync_named(1 + group, 256);
     multiply_keys();
@@ -791,8 +861,10 @@ struct Consumer {
     float factor[2] = {1, 1};
     const bool moved = weigh_scores(factor);
     key.next();
-    unsigned packed[E::kRandom ? kScores / 2 : 1];
-    if constexpr (E::kRandom) pack(packed), drop_at_random(packed);
+    unsigned packed[kPacksEarly ? kWords : 1];
+    if constexpr (kPacksEarly) pack(packed);
+    if constexpr (E::kRandom) drop_at_random(packed);
+    else if constexpr (kPacksEarly) pin(packed);
     else pin(s);
     fetch(sum[0] + sum[1] < 0 ? 8 : 0);
     if (kWeighs) {
@@ -801,14 +873,14 @@ struct Consumer {
       release(stages.value_full(value.stage));
       value.next();
       if (first) {
-        finish(rows_of(words_before), maximum_before, sum_before);
-      } else if (!E::kBounded && (!C::kLazy || __any_sync(~0u, moved))) {
+        finish(rows_of(words_before), {maximum_before, sum_before, kept_before});
+      } else if (!E::kBounded && ((!C::kLazy && !kOf8Bits) || __any_sync(~0u, moved))) {
 #pragma unroll
         for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
       }
     }
     adds = !first;
-    if constexpr (E::kRandom) take(packed);
+    if constexpr (kPacksEarly) take(packed);
     else pack(p);
     if constexpr (C::kShares > 1) {
       hand_over(first ? kFirstOfTile : 0, maximum_before, sum_before, factor);
@@ -820,7 +892,7 @@ struct Consumer {
     const unsigned word = stages.query_word(query.stage);
     tile_words[0] = load_shared(word), tile_words[1] = load_shared(word + 4);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = 0;
+    for (int i = 0; i < 2; ++i) maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = kept[i] = 0;
   }
 
   __device__ __forceinline__ TileRows<C> rows_of(const unsigned (&words)[2]) const {
@@ -830,24 +902,30 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void multiply_keys() {
-    constexpr int kSteps = C::kDepthPanel / 16;  // of a panel
+    constexpr int kSteps = S::kKeyRow / 32;  // of a panel
     int rows_of_group = group * 64 * S::kKeyRow;
     // So that what describes each of many steps is not kept in registers.
     if constexpr (C::kDepth > (C::kSplits > 1 ? 192 : 256)) rows_of_group = unknown(rows_of_group);
     const auto a =
-        matrix<C::kDepthPanel>(stages.query(query.stage) + rows_of_group, 8 * S::kKeyRow, 16);
-    const auto b = matrix<C::kDepthPanel>(stages.key(key.stage), 8 * S::kKeyRow, 16);
+        matrix<S::kKeyRow / 2>(stages.query(query.stage) + rows_of_group, 8 * S::kKeyRow, 16);
+    const auto b = matrix<S::kKeyRow / 2>(stages.key(key.stage), 8 * S::kKeyRow, 16);
+    using Product = typename Which<kOf8Bits, ScoresOf8Bits<C::kKeys>, Scores<C::kKeys>>::Type;
     pin(s);
     begin_products();
 #pragma unroll
-    for (int i = 0; i < C::kDepth / 16; ++i) {
-      Scores<C::kKeys>::add(Float{}, s, a + i / kSteps * (S::kQueryPanel / 16) + i % kSteps * 2,
-                            b + i / kSteps * (S::kKeyPanel / 16) + i % kSteps * 2, i > 0);
+    for (int i = 0; i < C::kDepth * S::kElement / 32; ++i) {
+      Product::add(Float{}, s, a + i / kSteps * (S::kQueryPanel / 16) + i % kSteps * 2,
+                   b + i / kSteps * (S::kKeyPanel / 16) + i % kSteps * 2, i > 0);
     }
     commit_products();
   }
 
   __device__ __forceinline__ void weigh_values() {
+    if constexpr (kOf8Bits) weigh_transposed_values();
+    else weigh_plain_values();
+  }
+
+  __device__ __forceinline__ void weigh_plain_values() {
     constexpr int kFirstPanel = kFirstOfWidth / C::kWidthPanel;
     const auto b =
         matrix<C::kWidthPanel>(stages.value(value.stage) + kFirstPanel * S::kValuePanel,
@@ -863,47 +941,93 @@ struct Consumer {
     commit_products();
   }
 
-  template <int kPairs>
-  __device__ __forceinline__ void pack(unsigned (&pairs)[kPairs]) const {
+  __device__ __forceinline__ void weigh_transposed_values() {
+    constexpr int kSteps = S::kValueRow / 32;  // of a panel
+    const auto b = matrix<S::kValueRow / 2>(stages.value(value.stage), 8 * S::kValueRow, 16);
+    pin(o);
+    pin(p);
+    begin_products();
 #pragma unroll
-    for (int i = 0; i < kPairs; ++i) pairs[i] = pair(Float{}, s[2 * i], s[2 * i + 1]);
+    for (int i = 0; i < C::kKeys / 32; ++i) {
+      WeightedOf8Bits<kWidth>::add(Float{}, o, p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3],
+                                   b + i / kSteps * (S::kValuePanel / 16) + i % kSteps * 2,
+                                   i > 0 ? 1 : adds);
+    }
+    commit_products();
+  }
+
+  // A word of 8-bit weights has those of a row in 16 columns, in the order in which
+  // transposed_values.cuh stores keys.
+  template <int kCount>
+  __device__ __forceinline__ void pack(unsigned (&words)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if constexpr (kOf8Bits) {
+        const int from = i / 2 * 8 + i % 2 * 2;
+        words[i] = pair(Float{}, s[from], s[from + 1]) |
+                   pair(Float{}, s[from + 4], s[from + 5]) << 16;
+      } else {
+        words[i] = pair(Float{}, s[2 * i], s[2 * i + 1]);
+      }
+    }
   }
 
   // Random dropout of a block, for whole calls of the generator: a thread has pairs of columns of
   // four groups of 8. No branch is between the exponentials and this, so the assembler puts the
   // multiplications, which depend on no score, among them.
-  template <int kPairs>
-  __device__ __forceinline__ void drop_at_random(unsigned (&pairs)[kPairs]) const {
+  template <int kCount>
+  __device__ __forceinline__ void drop_at_random(unsigned (&packed)[kCount]) {
     static_assert(C::kKeys % 32 == 0, "a block has whole calls of the generator");
     TileRows<C> rows;  // of its own: what is computed of them would be kept from block to block
     rows.set(tile_words[0], tile_words[1], unknown(first_row));
     unsigned counter = (block & kKeyBits) / 8 + (lane & 3);
 #pragma unroll
-    for (int i = 0; i < kPairs; i += 8) {
-      unsigned kept = 0;
+    for (int i = 0; i < kScores; i += 16) {
+      unsigned last = 0;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const uint4 words = philox<kDropoutRounds>(
             make_uint4(counter, rows.q[r], rows.h[r], rows.b), random_key);
-        pairs[i + r] &= kept_halves<E::kDropped>(words.x);
-        pairs[i + r + 2] &= kept_halves<E::kDropped>(words.y);
-        pairs[i + r + 4] &= kept_halves<E::kDropped>(words.z);
-        kept = kept_halves<E::kDropped>(words.w);
-        pairs[i + r + 6] &= kept;
+        const unsigned halves[4] = {
+            kept_halves<E::kDropped>(words.x), kept_halves<E::kDropped>(words.y),
+            kept_halves<E::kDropped>(words.z), kept_halves<E::kDropped>(words.w)};
+        last = halves[3];
+        keep_halves(packed, i, r, halves);
       }
-      counter += kept == 1 ? 5 : 4;  // it never is: all calls at once would take more registers
+      counter += last == 1 ? 5 : 4;  // it never is: all calls at once would take more registers
     }
-    pin(pairs);
+    pin(packed);
+  }
+
+  // Of row r and the scores from `from` on: pairs of two columns of each of four groups of 8.
+  template <int kCount>
+  __device__ __forceinline__ void keep_halves(unsigned (&packed)[kCount], int from, int r,
+                                              const unsigned (&halves)[4]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (kOf8Bits) {
+        if (j % 2 == 0) {
+          packed[from / 4 + r + j] &= __byte_perm(halves[j], halves[j + 1], 0x6420);
+        }
+      } else {
+        packed[from / 2 + r + 2 * j] &= halves[j];
+      }
+      if constexpr (kKeepsLargest) {
+        const int at = from + 4 * j + 2 * r;
+        kept[r] = fmaxf(kept[r], halves[j] & 1 ? s[at] : 0);
+        kept[r] = fmaxf(kept[r], halves[j] >> 31 ? s[at + 1] : 0);
+      }
+    }
   }
 
   // The weights of the block before are read until now. The assembler would see through a plain copy,
   // and serialize the products.
-  template <int kPairs>
-  __device__ __forceinline__ void take(const unsigned (&pairs)[kPairs]) {
+  template <int kCount>
+  __device__ __forceinline__ void take(const unsigned (&packed)[kCount]) {
     pin(p);
     const int zero = unknown(0);
 #pragma unroll
-    for (int i = 0; i < kPairs; ++i) p[i] = pairs[i] | zero;
+    for (int i = 0; i < kCount; ++i) p[i] = packed[i] | zero;
   }
 
   // Column of score i: a multiple of 16, and low bits that the compiler sees. The bits below the
@@ -949,7 +1073,7 @@ struct Consumer {
         const int i = 8 * part + j, r = i / 2 & 1, offset = columns_to(i);
         const float entry = entries[j];
         s[i] = expressions.score(rows.b, rows.h[r], rows.row(r), held_column(i), (float)offset,
-                                 lines[r], entry, s[i]);
+                                 lines[r], entry, kOf8Bits ? s[i] * scale : s[i]);
       }
     }
     if constexpr (C::kTables > 0) {
@@ -1036,6 +1160,7 @@ struct Consumer {
     for (int i = 0; i < kScores; ++i) {
       const int r = i / 2 & 1;
       s[i] = expressions.keep(rows.b, rows.h[r], rows.row(r), held_column(i)) ? s[i] : 0.0f;
+      if constexpr (kKeepsLargest) kept[r] = fmaxf(kept[r], s[i]);
     }
   }
 
@@ -1092,6 +1217,12 @@ struct Consumer {
     }
   }
 
+  // By how much, as a power of 2, the maximum may stay behind. Weights of 8 bits must not overflow.
+  __device__ __forceinline__ float slack() const {
+    if constexpr (!kOf8Bits) return 8;
+    else return fminf(fmaxf(Float::kLog2OfMost - raised, 0), 8);
+  }
+
   // Relative to the maximum of the row, and the sum of the weights.
   __device__ __forceinline__ bool softmax(float (&shift)[2], float (&factor)[2]) {
     bool moved = false;
@@ -1105,11 +1236,18 @@ struct Consumer {
       const float before = maximum[r];
       float largest = fmaxf(before, largest_of_row(r, shift[r]));
       // -inf - -inf is NaN, and stays.
-      if (C::kLazy) largest = (largest - before) * exponent > 8.0f ? largest : before;
+      const float highest = largest;
+      if (C::kLazy) largest = (largest - before) * exponent > slack() ? largest : before;
       maximum[r] = largest;
       const float reference = reference_of(largest);
       factor[r] = largest == before ? 1.0f : power_of_two(before * exponent - reference);
-      added[r] = E::kScore ? fmaf(shift[r], exponent, -reference) : -reference;
+      const float lowered = kOf8Bits ? raised - reference : -reference;
+      added[r] = E::kScore ? fmaf(shift[r], exponent, lowered) : lowered;
+      if constexpr (kKeepsLargest) {
+        kept[r] *= factor[r];
+        if (!E::kKeep && !E::kRandom)
+          kept[r] = fmaxf(kept[r], power_of_two(fmaf(highest, exponent, lowered)));
+      }
       moved |= largest != before;
     }
 #pragma unroll
@@ -1143,14 +1281,28 @@ struct Consumer {
   }
 
   // Stores a finished tile, if no part of it is missing.
-  __device__ __forceinline__ void finish(const TileRows<C>& at, const float (&maxima)[2],
-                                         const float (&sums)[2]) {
+  __device__ __forceinline__ void finish(const TileRows<C>& at, const Statistics& of) {
+    Largest largest;
     if constexpr (C::kSplits == 1) {
-      store(at, maxima, sums);
+      store(at, of, largest);
     } else {
       const bool any = __any_sync(~0u, at.q[0] < C::kRows);  // of the warp's rows: the first
-      if (any && store_part(at, maxima, sums)) store_merged(at);
+      if (!any || !store_part(at, of.maxima, of.sums)) return;
+      store_merged(at, largest);
     }
+    if constexpr (C::kAmaxOfWeights) store_largest(tensors.amax_s, largest.weight);
+    if constexpr (C::kAmaxOfOutputs) store_largest(tensors.amax_o, largest.output);
+  }
+
+  // The largest of a warp's, if there is no larger one yet.
+  __device__ __forceinline__ void store_largest(unsigned* to, unsigned bits) const {
+#pragma unroll
+    for (int away = 1; away < 32; away *= 2) bits = max(bits, __shfl_xor_sync(~0u, bits, away));
+    if (lane == 0 && bits > __ldcg(to)) atomicMax(to, bits);
+  }
+  // Of a magnitude; NaN is the largest.
+  static __device__ __forceinline__ unsigned bits_of(float x) {
+    return __float_as_uint(x) & 0x7fffffffu;
   }
 
   // What a warp stores of a part: for each lane two maxima and two sums, then o, row by row.
@@ -1192,7 +1344,7 @@ struct Consumer {
 
   // Merges the parts of the warp's rows and stores them: four rows at a time, so that many loads are on
   // their way together.
-  __device__ __forceinline__ void store_merged(const TileRows<C>& at) {
+  __device__ __forceinline__ void store_merged(const TileRows<C>& at, Largest& most) {
     // In no register meanwhile; but ptxas has fewer for random dropout if they are cleared.
     if constexpr (!E::kRandom) {
 #pragma unroll
@@ -1203,26 +1355,36 @@ struct Consumer {
       const int row = first + lane / 8, r = first / 8, from = row % 8 * 4;
       const int q = __shfl_sync(~0u, r == 0 ? at.q[0] : at.q[1], from);
       const int h = __shfl_sync(~0u, r == 0 ? at.h[0] : at.h[1], from);
-      if (__any_sync(~0u, q < C::kRows)) store_merged_row(at, row, h, q);
+      if (__any_sync(~0u, q < C::kRows)) store_merged_row(at, row, h, q, most);
     }
   }
 
   // Eight lanes have a row: each has every eighth part of its statistics, and 8 of 64 columns.
-  __device__ __forceinline__ void store_merged_row(const TileRows<C>& at, int row, int h, int q) {
+  __device__ __forceinline__ void store_merged_row(const TileRows<C>& at, int row, int h, int q,
+                                                   Largest& most) {
     float factors[(C::kSplits + 7) / 8], total, merged[(kWidth + 63) / 64][8] = {};
     const float largest = merge_statistics(at, row, factors, total);
-    const float factor = finish_row(at.b, h, q, largest, total, lane % 8 == 0);
+    const float factor = finish_row(at.b, h, q, {largest, total, 1}, lane % 8 == 0, most);
     const int columns = q < C::kRows ? kWidth - lane % 8 * 8 : 0;  // from the lane's first on
     merge_rows(part_at(at, 0) + kPartStatistics + row * C::kShare + lane % 8 * 8, columns, factors,
                merged);
-    unsigned short* to = tensors.o + place_of_row(at.b, h, q);
+    OutputBits* to = outputs() + place_of_row(at.b, h, q);
 #pragma unroll
     for (int i = 0; i < kWidth; i += 64) {
       const float(&x)[8] = merged[i / 64];
-      const unsigned pairs[4] = {scaled(x[0], x[1], factor), scaled(x[2], x[3], factor),
-                                 scaled(x[4], x[5], factor), scaled(x[6], x[7], factor)};
       const int column = kFirstOfWidth + i + lane % 8 * 8;
-      if (exists(at.b, q) && i < columns && column < C::kStored) store_columns(to, column, pairs);
+      const bool stores = exists(at.b, q) && i < columns && column < C::kStored;
+      unsigned pairs[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        pairs[j] = scaled(x[2 * j], x[2 * j + 1], factor, stores, most);
+      }
+      if (!stores) continue;
+      if constexpr (sizeof(OutputBits) == 1) {
+        store_columns(to, column, {pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16});
+      } else {
+        store_columns(to, column, pairs);
+      }
     }
   }
 
@@ -1294,27 +1456,53 @@ struct Consumer {
   }
 
   // Stores rows that are complete.
-  __device__ __forceinline__ void store(const TileRows<C>& at, const float (&maxima)[2],
-                                        const float (&sums)[2]) {
+  __device__ __forceinline__ void store(const TileRows<C>& at, const Statistics& of, Largest& most) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float total = sums[r];
+      float total = of.sums[r], kept_of_row = of.kept[r];
       total += __shfl_xor_sync(~0u, total, 1);
       total += __shfl_xor_sync(~0u, total, 2);
-      const float factor = finish_row(at.b, at.h[r], at.q[r], maxima[r], total, lane % 4 == 0);
-      store_row(place_of_row(at.b, at.h[r], at.q[r]), r, factor, exists(at.b, at.q[r]));
+      if constexpr (kKeepsLargest) {
+        kept_of_row = fmaxf(kept_of_row, __shfl_xor_sync(~0u, kept_of_row, 1));
+        kept_of_row = fmaxf(kept_of_row, __shfl_xor_sync(~0u, kept_of_row, 2));
+      }
+      const float factor = finish_row(at.b, at.h[r], at.q[r], {of.maxima[r], total, kept_of_row},
+                                      lane % 4 == 0, most);
+      if constexpr (sizeof(OutputBits) == 1) {
+        store_row_of_bytes(at, r, factor, most);
+      } else {
+        store_row(at, r, factor, most);
+      }
     }
   }
 
+  // Of a row: its largest score, the sum of its weights, and with kKeepsLargest the largest of them.
+  struct RowStatistics {
+    float maximum, total, kept;
+  };
   // Stores the statistics of a row, by one of its lanes. Returns what its o is to be multiplied by.
-  __device__ __forceinline__ float finish_row(int b, int h, int q, float largest, float total,
-                                              bool stores) {
+  __device__ __forceinline__ float finish_row(int b, int h, int q, RowStatistics of, bool stores,
+                                              Largest& most) {
     const bool present = q < expressions.queries(b);
     float factor = 1 / kWeightScale;
-    if constexpr (!E::kSigmoid) {
-      factor = store_statistics(b, h, q, largest, total, !kSecond && stores && exists(b, q), present);
+    if constexpr (kOf8Bits) {
+      const float scale_of_weights = weight_scale(tensors);
+      of.total /= scale_of_weights, of.kept /= scale_of_weights;
     }
-    return present ? factor * E::kKeptScale : 0.0f;
+    if constexpr (!E::kSigmoid) {
+      factor = store_statistics(b, h, q, of.maximum, of.total, !kSecond && stores && exists(b, q),
+                                present);
+    }
+    if (!present) return 0;
+    if constexpr (C::kAmaxOfWeights) {
+      const float weight = (kKeepsLargest ? of.kept : 1) * factor * E::kKeptScale;
+      if (exists(b, q)) most.weight = max(most.weight, bits_of(weight));
+    }
+    return factor * (kOf8Bits ? *tensors.descale_s * *tensors.descale_v : E::kKeptScale);
+  }
+
+  __device__ __forceinline__ OutputBits* outputs() const {
+    return static_cast<OutputBits*>(tensors.o);
   }
 
   __device__ __forceinline__ bool exists(int b, int q) const {
@@ -1363,36 +1551,88 @@ struct Consumer {
     return empty ? 0.0f : 1.0f / total;
   }
 
-  // 0 for a factor of 0, whatever hidden values are.
-  static __device__ __forceinline__ unsigned scaled(float x, float y, float factor) {
-    const unsigned both = pair(Float{}, x * factor, y * factor);
+  // Two of a row of o. 0 for a factor of 0, whatever hidden values are.
+  __device__ __forceinline__ unsigned scaled(float x, float y, float factor, bool exists,
+                                             Largest& most) const {
+    x *= factor, y *= factor;
+    if constexpr (C::kAmaxOfOutputs) {
+      const unsigned larger = max(bits_of(x), bits_of(y));
+      if (exists && factor != 0) most.output = max(most.output, larger);
+    }
+    if constexpr (sizeof(OutputBits) == 1) x *= *tensors.scale_o, y *= *tensors.scale_o;
+    const unsigned both = pair(Output{}, x, y);
     return factor == 0 ? 0 : both;
   }
 
-  __device__ __forceinline__ void store_row(long long at, int r, float factor, bool exists) {
+  __device__ __forceinline__ unsigned scaled_pair(int group, int r, float factor, bool exists,
+                                                  Largest& most) const {
+    return scaled(o[4 * group + 2 * r], o[4 * group + 2 * r + 1], factor, exists, most);
+  }
+
+  __device__ __forceinline__ void store_row(const TileRows<C>& at, int r, float factor,
+                                            Largest& most) {
+    const bool exists = this->exists(at.b, at.q[r]);
+    OutputBits* const row = outputs() + place_of_row(at.b, at.h[r], at.q[r]);
 #pragma unroll
     for (int part = 0; part < kWidth / 32; ++part) {
       unsigned pairs[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int from = (4 * part + i) * 4 + 2 * r;
-        pairs[i] = scaled(o[from], o[from + 1], factor);
+        pairs[i] = scaled_pair(4 * part + i, r, factor, exists, most);
       }
       exchange(pairs, lane);
       const int to = kFirstOfWidth + (4 * part + (lane & 3)) * 8;
-      if (exists && to < C::kStored) store_columns(tensors.o + at, to, pairs);
+      if (exists && to < C::kStored) store_columns(row, to, pairs);
+    }
+  }
+
+  // A lane exchanges pairs of bytes of two groups of 8 columns at once: it has 16 columns then.
+  __device__ __forceinline__ void store_row_of_bytes(const TileRows<C>& at, int r, float factor,
+                                                     Largest& most) {
+    const bool exists = this->exists(at.b, at.q[r]);
+    OutputBits* const row = outputs() + place_of_row(at.b, at.h[r], at.q[r]);
+    constexpr int kGroups = kWidth / 8;
+#pragma unroll
+    for (int part = 0; part < (kGroups + 7) / 8; ++part) {
+      unsigned pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int group = 8 * part + 2 * i;
+        pairs[i] = 0;
+        if (group >= kGroups) continue;
+        pairs[i] = scaled_pair(group, r, factor, exists, most) |
+                   scaled_pair(group + 1, r, factor, exists, most) << 16;
+      }
+      exchange(pairs, lane);
+      const int to = (4 * part + (lane & 3)) * 16;
+      if (!exists) continue;
+      if (to < C::kStored) {
+        store_columns(row, to, {__byte_perm(pairs[0], pairs[1], 0x5410),
+                                __byte_perm(pairs[2], pairs[3], 0x5410)});
+      }
+      if (to + 8 < C::kStored) {
+        store_columns(row, to + 8, {__byte_perm(pairs[0], pairs[1], 0x7632),
+                                    __byte_perm(pairs[2], pairs[3], 0x7632)});
+      }
     }
   }
 
   // 8 columns of a row, from column `first` on.
-  __device__ __forceinline__ void store_columns(unsigned short* row, int first,
-                                                const unsigned (&pairs)[4]) {
-    unsigned short* const to = row + first * C::kOutputColumn;
-    if constexpr (C::kAligned) {
-      *reinterpret_cast<uint4*>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+  template <int kCount>
+  __device__ __forceinline__ void store_columns(OutputBits* row, int first,
+                                                const unsigned (&words)[kCount]) {
+    static_assert(kCount == 2 * sizeof(OutputBits), "8 columns");
+    OutputBits* const to = row + first * C::kOutputColumn;
+    if constexpr (C::kAligned && kCount == 2) {
+      *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
+    } else if constexpr (C::kAligned) {
+      *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
     } else {
+      constexpr int kOfWord = 8 / kCount, kBits = 32 / kOfWord;
 #pragma unroll
-      for (int i = 0; i < 8; ++i) to[i * C::kOutputColumn] = pairs[i / 2] >> (i & 1) * 16;
+      for (int i = 0; i < 8; ++i) {
+        to[i * C::kOutputColumn] = (OutputBits)(words[i / kOfWord] >> i % kOfWord * kBits);
+      }
     }
   }
 };

@@ -271,4 +271,16 @@ ATTN_INLINE unsigned pair(F16, float low, float high) {
   return bits;
 }
 
+// Of two 8-bit floats, in the lower half. They saturate; NaN stays NaN.
+ATTN_INLINE unsigned pair(E4M3, float low, float high) {
+  unsigned short bits;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+ATTN_INLINE unsigned pair(E5M2, float low, float high) {
+  unsigned short bits;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+
 }  // namespace kernels

@@ -54,6 +54,7 @@ static __device__ float nothing() { return __uint_as_float(0xff800000u); }  // -
 
 // The elements of a 16-bit tensor: `value` in double; `widen` and `narrow` with one instruction.
 struct F16 {
+  using Bits = unsigned short;
   static __device__ double value(unsigned short bits) { return attn_f16(bits); }
   static __device__ float widen(unsigned short bits) {
     float x;
@@ -68,6 +69,7 @@ struct F16 {
 };
 
 struct BF16 {
+  using Bits = unsigned short;
   static __device__ double value(unsigned short bits) { return attn_bf16(bits); }
   static __device__ float widen(unsigned short bits) {
     return __uint_as_float((unsigned)bits << 16);
@@ -77,6 +79,16 @@ struct BF16 {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
     return bits;
   }
+};
+
+// Of an 8-bit tensor (runtime/base/dtype.h), and the binary logarithm of the largest.
+struct E4M3 {
+  using Bits = unsigned char;
+  static constexpr float kLog2OfMost = 8.807354f;
+};
+struct E5M2 {
+  using Bits = unsigned char;
+  static constexpr float kLog2OfMost = 15.807354f;
 };
 
 }  // namespace kernels

@@ -7,12 +7,16 @@
 #include "compiler/ir/random_dropout.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
-#include "compiler/lowering/cudnn/vectors.h"
 
 namespace attn::lowering::native {
 namespace {
 
 using ir::Dim;
+
+// Elements of q, k and v that are 16 bytes.
+std::int64_t vector_of(const ir::Attention& attention) {
+  return 16 / static_cast<std::int64_t>(size_of(attention.dtype));
+}
 
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;  // rows and keys
 constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();
@@ -26,7 +30,7 @@ Status check_layout(const ir::Attention& attention, const std::string& name) {
   bool fits = strides[3] == 1;
   for (std::size_t i = 0; i < 3; ++i) {
     const bool moves = dims[i] > 1 || (thd && i == 2);  // sequences begin at any row
-    fits &= !moves || (strides[i] > 0 && strides[i] % kVector == 0);
+    fits &= !moves || (strides[i] > 0 && strides[i] % vector_of(attention) == 0);
   }
   if (fits) return {};
   return unsupported(
@@ -37,11 +41,11 @@ Status check_layout(const ir::Attention& attention, const std::string& name) {
 
 Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most) {
   const std::int64_t depth = attention.dims[dim];
-  if (depth % kVector == 0 && depth <= most) return {};
+  if (depth % vector_of(attention) == 0 && depth <= most) return {};
   return unsupported(
       attention.pos,
       fmt::format("{} = {}, which attnc's kernel cannot compute", to_string(dim), depth),
-      fmt::format("multiples of {} up to {} work", kVector, most));
+      fmt::format("multiples of {} up to {} work", vector_of(attention), most));
 }
 
 Status check_clauses(const ir::Attention& attention) {

@@ -12,7 +12,7 @@ namespace attn::lowering::native {
 // Of "q", "k", "v" or "do": rows that the tensor memory accelerator can read.
 Status check_layout(const ir::Attention& attention, const std::string& name);
 
-// Dqk or Dv: a multiple of 8, `most` at most.
+// Dqk or Dv: a multiple of 8, of 16 for 8-bit floats, `most` at most.
 Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most);
 
 // Some rows and keys, and not too many.

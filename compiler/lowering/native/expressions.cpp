@@ -96,15 +96,15 @@ bool takes_special_unit(const ir::Dag& dag, ExprId root) {
   return false;
 }
 
-void add_lengths(const ir::Attention& attention, std::string_view name,
-                 derive::KernelInputs& inputs) {
+void add_tensor(const ir::Attention& attention, std::string_view name, const char* type,
+                derive::KernelInputs& inputs) {
   const auto is_it = [&](const plan::OperandSource& source) {
     const auto* tensor = std::get_if<plan::TensorOperand>(&source);
     return tensor != nullptr && tensor->name == name;
   };
   if (!attention.find_tensor(name) || std::ranges::any_of(inputs.operands, is_it)) return;
   inputs.operands.emplace_back(plan::TensorOperand{std::string(name)});
-  inputs.parameters.push_back(fmt::format("const int* t_{}", name));
+  inputs.parameters.push_back(fmt::format("const {}* t_{}", type, name));
 }
 
 bool is_zero(const ir::Dag& dag, ExprId id) {
@@ -170,16 +170,21 @@ std::string random_text(const ir::Attention& attention) {
 }
 
 void add_controls(const ir::Attention& attention, derive::KernelInputs& inputs) {
-  if (attention.lengths_q) add_lengths(attention, ir::kLengthsQ, inputs);
-  if (attention.lengths_kv) add_lengths(attention, ir::kLengthsKv, inputs);
+  if (attention.lengths_q) add_tensor(attention, ir::kLengthsQ, "int", inputs);
+  if (attention.lengths_kv) add_tensor(attention, ir::kLengthsKv, "int", inputs);
+  for (const ir::Scale& scale : ir::kScales) {
+    if (attention.has(scale) && !scale.backward) add_tensor(attention, scale.name, "float", inputs);
+  }
   if (attention.is_random()) add_random_controls(inputs);
 }
 
 // The score of a block of statements is `product` times the scale. Constant factors of the score
-// and the scale are one.
+// and the scale are one. 8-bit floats have scales that are known at run time: the kernel has
+// multiplied their product (Text::scale).
 void set_scaled_score(const ir::Attention& attention, ExprId root, ExpressionWriter& writer) {
-  writer.set_score("product * " + writer.value(attention.scale));
-  const auto scale = positive_scale(attention);
+  const bool has_scale = attention.quantize.has_value();
+  writer.set_score(has_scale ? "product" : "product * " + writer.value(attention.scale));
+  const auto scale = has_scale ? std::optional(1.0) : positive_scale(attention);
   if (!scale) return;
   const ir::Dag& dag = attention.dag;
   const ExprId roots[] = {root};
@@ -209,6 +214,7 @@ class Text {
                             intervals_decide(attention_, terms.by_tensors);
     std::string text = "struct Expressions : kernels::Reals {\n" + constants(by_indices);
     for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
+    if (attention_.quantize) text += scale();
     text += weight();
     if (expressions_.modifies) {
       text += lines();
@@ -260,8 +266,16 @@ class Text {
   std::string weight() {
     writer_.begin({});
     const std::string value = expressions_.modifies ? literal(expressions_.scoring.weight)
+                              : attention_.quantize ? "scale()"
                                                     : writer_.value(attention_.scale);
     return method("float weight()", writer_, value);
+  }
+
+  // What products of 8-bit floats have to be multiplied by.
+  std::string scale() {
+    writer_.begin({});
+    const std::string value = writer_.value(attention_.scale);
+    return method("float scale()", writer_, value + " * (*t_descale_q * *t_descale_k)");
   }
 
   static std::string literal(double value) { return float_literal(value); }

@@ -14,6 +14,7 @@
 #include "compiler/lowering/cudnn/vectors.h"
 #include "compiler/lowering/native/maps.h"
 #include "compiler/lowering/native/native.h"
+#include "compiler/lowering/native/quantized.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -56,11 +57,13 @@ class Source {
   std::string make() const {
     std::string text = kWatched ? watch_text(kernel_.tile) : "";
     text += kernels::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
+    if (attention_.quantize) text += kernels::include_text("transposed_values.cuh");
     if (!thd_inputs(attention_).empty()) text += kernels::include_text("sequence_maps.cuh");
     text += kernel_.makes_lists ? kListsInMemory : lists_text(kernel_.blocks);
     text +=
         constants_text() + expressions_text(attention_, kernel_.expressions, kernel_.makes_lists);
     if (kernel_.makes_lists) text += lister_text();
+    if (attention_.quantize) text += transposed_values_text(attention_, inputs(), expressions());
     if (!thd_inputs(attention_).empty()) {
       text += sequence_maps_text(attention_, maps_of_packed(attention_, kernel_));
     }
@@ -69,8 +72,9 @@ class Source {
 
  private:
   std::string constants_text() const {
-    std::string text = fmt::format("struct Constants {{\n  using Float = {};\n",
-                                   kernels::float_class(attention_.dtype));
+    std::string text = fmt::format(
+        "struct Constants {{\n  using Float = {};\n  using Output = {};\n",
+        kernels::float_class(attention_.dtype), kernels::float_class(attention_.dtype_of("o")));
     if (kernel_.tile.table_element == 2)
       text += fmt::format("  using Entry = {};\n", kernels::float_class(entry_type()));
     const auto add = [&text](const char* type, const auto& table) {
@@ -137,7 +141,7 @@ class Source {
   }
 
   Integers page_constants() const {
-    const std::int64_t k = page_of(attention_, "k"), v = page_of(attention_, "v");
+    const std::int64_t k = read_page_of(attention_, "k"), v = read_page_of(attention_, "v");
     const auto pages = [&](const char* name, std::int64_t page) {
       return page == 0 ? 0 : page_table_dims(attention_, name)[2];
     };
@@ -183,12 +187,15 @@ class Source {
     return {{"kTurns", kernel_.tile.groups > 1},
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kBatchesFirst", batches_first()},
-            {"kLazy", !attention_.wants_max_or_sum()},
+            {"kLazy",
+             !attention_.wants_max_or_sum() && !(attention_.wants_amax_s && kernel_.parts > 1)},
+            {"kAmaxOfWeights", attention_.wants_amax_s},
+            {"kAmaxOfOutputs", attention_.wants_amax_o},
             {"kLengths", attention_.lengths_kv},
             {"kOverlaps", kernel_.overlaps(attention_)},
             {"kThdQ", is_thd("q")},
             {"kThdK", is_thd("k")},
-            {"kThdV", is_thd("v")},
+            {"kThdV", is_thd("v") && !attention_.quantize},
             {"kThdO", is_thd("o")},
             {"kGatherKeys", gathers("k")},
             {"kGatherValues", gathers("v")},
@@ -233,7 +240,7 @@ class Source {
     return layout_of(attention_, name).kind == ir::LayoutKind::thd;
   }
 
-  bool gathers(const char* name) const { return kernel_.gathers(page_of(attention_, name)); }
+  bool gathers(const char* name) const { return kernel_.gathers(read_page_of(attention_, name)); }
 
   std::string forward_text() const {
     std::vector<std::string> parameters, fields;
@@ -261,10 +268,13 @@ class Source {
     else
       fields.emplace_back("nullptr");
     for (const std::string& name : kernel_.outputs) {
-      parameters.push_back(fmt::format("{}* {}", name == "o" ? "unsigned short" : "float", name));
+      const std::string_view type = name == "o" ? kernels::element_type(attention_.dtype_of("o"))
+                                    : ir::is_amax(name) ? "unsigned"
+                                                        : "float";
+      parameters.push_back(fmt::format("{}* {}", type, name));
     }
     for (const ir::Output& output : ir::kOutputs) {
-      if (ir::is_amax(output.name)) continue;  // 8-bit attention is refused
+      if (ir::is_amax(output.name)) continue;
       fields.emplace_back(attention_.*output.wanted ? output.name : "nullptr");
     }
     parameters.emplace_back("int* counter");
@@ -273,14 +283,15 @@ class Source {
       parameters.push_back("const int* " + table);
     }
     for (const char* name : {"k", "v"}) {
-      fields.push_back(page_of(attention_, name) > 0 ? page_table_name(attention_, name)
-                                                     : "nullptr");
+      fields.push_back(read_page_of(attention_, name) > 0 ? page_table_name(attention_, name)
+                                                          : "nullptr");
     }
     if (is_thd("o")) parameters.push_back(fmt::format("const int* {}", kRowStarts));
     fields.emplace_back(is_thd("o") ? kRowStarts : "nullptr");
     if (kernel_.parts > 1) parameters.emplace_back("float* parts");
     fields.emplace_back(kernel_.parts > 1 ? "parts" : "nullptr");
     for (const char* name : {"k", "v"}) fields.emplace_back(gathers(name) ? name : "nullptr");
+    if (attention_.quantize) add_scales(fields);
     if (kernel_.makes_lists) {
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
     }
@@ -294,6 +305,15 @@ class Source {
                "  kernels::forward<Constants>(tensors, expressions, Lists{{{}}});\n}}\n",
                kernel_.tile.threads(), kForwardKernel, fmt::join(parameters, ",\n    "), inputs(),
                expressions(), fmt::join(fields, ", "), kernel_.makes_lists ? "tiles, runs" : "");
+  }
+
+  void add_scales(std::vector<std::string>& fields) const {
+    for (const char* name : {"descale_v", "descale_s", "scale_s", "scale_o"}) {
+      const bool has = attention_.find_tensor(name) != nullptr;
+      fields.push_back(has ? fmt::format("t_{}", name) : "nullptr");
+    }
+    fields.emplace_back(attention_.wants_amax_s ? "amax_s" : "nullptr");
+    fields.emplace_back(attention_.wants_amax_o ? "amax_o" : "nullptr");
   }
 
   const ir::Attention& attention_;
@@ -323,13 +343,18 @@ std::int64_t page_of(const ir::Attention& attention, const std::string& name) {
   return layout.kind == ir::LayoutKind::paged ? layout.page : 0;
 }
 
+std::int64_t read_page_of(const ir::Attention& attention, const std::string& name) {
+  return name == "v" && attention.quantize ? 0 : page_of(attention, name);
+}
+
 bool Kernel::overlaps(const ir::Attention& attention) const {
-  return makes_lists && thd_inputs(attention).empty();
+  return attention.quantize || (makes_lists && thd_inputs(attention).empty());
 }
 
 std::vector<std::string> thd_inputs(const ir::Attention& attention) {
   std::vector<std::string> names;
   for (const char* name : {"q", "k", "v"}) {
+    if (attention.quantize && name == std::string_view("v")) continue;
     if (layout_of(attention, name).kind == ir::LayoutKind::thd) names.emplace_back(name);
   }
   return names;
@@ -338,6 +363,7 @@ std::vector<std::string> thd_inputs(const ir::Attention& attention) {
 plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
                                const std::string& name) {
   if (name == "q") return map_of_queries(attention, kernel.tile);
+  if (name == "v" && attention.quantize) return map_of_values(attention, kernel.tile);
   plan::TensorMapArgument map =
       map_of_keys(attention, name, kernel.tile, kernel.piece(page_of(attention, name)));
   if (kernel.blocks.tiles == 1) map.promotion = kPromotionOfOneTile;
@@ -356,7 +382,7 @@ std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attenti
 std::vector<std::string> page_tables(const ir::Attention& attention) {
   std::vector<std::string> tables;
   for (const char* name : {"k", "v"}) {
-    if (page_of(attention, name) == 0) continue;
+    if (read_page_of(attention, name) == 0) continue;
     std::string table = page_table_name(attention, name);
     if (tables.empty() || tables.back() != table) tables.push_back(std::move(table));
   }

@@ -52,7 +52,7 @@ struct Kernel {
   // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many
   // as are of one page wherever a block begins.
   std::int64_t piece(std::int64_t page) const;
-  // Whether its launch overlaps that before: one that makes lists.
+  // Whether its launch overlaps that before: one that makes lists, or values with adjacent keys.
   bool overlaps(const ir::Attention& attention) const;
   // Whether rows of such pages are copied one by one, by a warp group: pieces would be many.
   bool gathers(std::int64_t page) const { return piece(page) < kCell; }
@@ -60,7 +60,9 @@ struct Kernel {
 
 // Rows of a page of "k" or "v"; 0 if it is not paged.
 std::int64_t page_of(const ir::Attention& attention, const std::string& name);
-// Those of "q", "k", "v" that are thd.
+// The same of those that the kernel reads: 8-bit values are in no pages (quantized.h).
+std::int64_t read_page_of(const ir::Attention& attention, const std::string& name);
+// Those of "q", "k", "v" that are thd as the kernel reads them.
 std::vector<std::string> thd_inputs(const ir::Attention& attention);
 // By which the kernel reads "q", "k" or "v"; of a packed one, of all sequences as one.
 plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
@@ -68,7 +70,7 @@ plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& ker
 // The maps of packed ones.
 std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attention,
                                                     const Kernel& kernel);
-// Page tables, without repetition.
+// Page tables that the kernel reads, without repetition.
 std::vector<std::string> page_tables(const ir::Attention& attention);
 
 // Before the text of a kernel: its waits end after about a second, with an error that names the

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
@@ -19,11 +20,11 @@ using plan::TensorMapArgument;
 
 // A dimension of one element has no stride that matters.
 // The first of `box` is a panel.
-TensorMapArgument map(const std::string& name, std::vector<std::int64_t> dims,
+TensorMapArgument map(const std::string& name, std::int64_t element, std::vector<std::int64_t> dims,
                       std::vector<std::int64_t> strides, std::vector<std::int64_t> box) {
-  const std::int64_t swizzle = 2 * box[0];
+  const std::int64_t swizzle = element * box[0];
   for (std::size_t i = 0; i < strides.size(); ++i) {
-    if (dims[i + 1] == 1) strides[i] = kVector;
+    if (dims[i + 1] == 1) strides[i] = 2 * kVector / element;
   }
   return {.tensor = {name},
           .dims = std::move(dims),
@@ -37,7 +38,7 @@ TensorMapArgument map_of_patches(const ir::Attention& attention, const Tile& til
   const auto [batch, head, row, column] = stored_strides(attention, "q");
   const std::int64_t width = tile.patch->grid, units = d[Dim::Hq] / tile.pack;
   const bool as_units = batches_as(attention, tile) == BatchesAs::units;
-  return map("q",
+  return map("q", tile.element,
              {d[Dim::Dqk], tile.pack, width, d[Dim::Sq] / width * (as_units ? 1 : d[Dim::B]),
               units * (as_units ? d[Dim::B] : 1)},
              {head, row, row * width, units == 1 ? batch : head * tile.pack},
@@ -70,7 +71,8 @@ TensorMapArgument map_of_queries(const ir::Attention& attention, const Tile& til
   const ir::Dims& d = attention.dims;
   const auto [batch, head, row, column] = stored_strides(attention, "q");
   return map(
-      "q", {d[Dim::Dqk], tile.pack, d[Dim::Sq], d[Dim::Hq] / tile.pack, batches_of(attention, "q")},
+      "q", tile.element,
+      {d[Dim::Dqk], tile.pack, d[Dim::Sq], d[Dim::Hq] / tile.pack, batches_of(attention, "q")},
       {head, row, head * tile.pack, batch},
       {tile.depth_panel(), tile.pack, tile.rows_of_head(), 1, 1});
 }
@@ -83,10 +85,11 @@ TensorMapArgument map_of_keys(const ir::Attention& attention, const std::string&
   const std::int64_t panel = name == "k" ? tile.depth_panel() : tile.width_panel();
   if (tile.patch) {
     const std::int64_t width = tile.patch->grid;
-    return map(name, {dims[3], width, dims[2] / width, dims[1], batches},
+    return map(name, tile.element, {dims[3], width, dims[2] / width, dims[1], batches},
                {row, row * width, head, batch}, {panel, kPatchWidth, kPatchHeight, 1, 1});
   }
-  return map(name, {dims[3], dims[2], dims[1], batches}, {row, head, batch}, {panel, rows, 1, 1});
+  return map(name, tile.element, {dims[3], dims[2], dims[1], batches}, {row, head, batch},
+             {panel, rows, 1, 1});
 }
 
 std::optional<BatchesAs> batches_as(const ir::Attention& attention, const Tile& tile) {
@@ -107,9 +110,9 @@ std::string sequence_maps_text(const ir::Attention& attention,
   for (const TensorMapArgument& map : maps) {
     const std::string name = parameter(map);
     parameters.push_back(
-        fmt::format("const __grid_constant__ kernels::TensorMap {0}, const unsigned short* "
+        fmt::format("const __grid_constant__ kernels::TensorMap {0}, const {1}* "
                     "{0}_rows, const int* {0}_starts, const int* {0}_lengths",
-                    name));
+                    name, kernels::element_type(attention.dtype_of(map.tensor.name))));
     statements += fmt::format(
         "  kernels::map_sequence<{}>({}, {}_rows + {}_starts[b] * {}ll, {}_lengths[b], "
         "maps + {} + b);\n",

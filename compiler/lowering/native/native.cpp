@@ -21,6 +21,7 @@
 #include "compiler/lowering/native/kernel.h"
 #include "compiler/lowering/native/maps.h"
 #include "compiler/lowering/native/patches.h"
+#include "compiler/lowering/native/quantized.h"
 #include "compiler/lowering/native/strength_reduction.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/planning/capabilities.h"
@@ -41,6 +42,8 @@ constexpr double kLongestOfSection = 2;  // times the longest tile, which a sect
 // Lists that the GPU makes are mostly short, such as those of documents, which tiles of two warp
 // groups compute faster: 0.258 ms instead of 0.309 for documents of 512 of 4096 keys.
 constexpr std::int64_t kGroupsOfLongLists = 3, kKeysOfLongLists = 32768;
+// The same of blocks of 8-bit keys: 0.210 ms instead of 0.255 with 192.
+constexpr std::int64_t kBlockOfShortLists = 128;
 constexpr std::int64_t kMostParts = 32;
 // Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
 constexpr std::int64_t kLeastOfFew = 4, kLeastOfMany = 16;
@@ -144,6 +147,7 @@ class Native {
     const auto all = static_cast<std::int64_t>(context_.gpu.multiprocessors);
     const std::int64_t items = kernel_.items(dims_);
     if (items >= 2 * all || kernel_.tile.share() > widest_part() || kernel_.tile.patch) return 1;
+    if (attention_.wants_amax_s && attention_.dropout) return 1;  // no part knows what others keep
     const std::int64_t least = kernel_.tile.warps() == 4 ? kLeastOfFew : kLeastOfMany;
     const auto turns = [&](std::int64_t count) { return ceil_div(items * count, all); };
     std::int64_t best = 1;
@@ -175,11 +179,14 @@ class Native {
   std::vector<Tile> tiles(const Expressions& expressions) const {
     std::vector<Tile> all = tiles_for(attention_, mask_axes_.head, expressions.table);
     if (masks_read_inputs(attention_) && dims_[Dim::Skv] < kKeysOfLongLists) {
-      std::erase_if(all, [](const Tile& tile) { return tile.groups == kGroupsOfLongLists; });
+      std::erase_if(all, [](const Tile& tile) {
+        const bool wide = tile.element == 1 && tile.keys > kBlockOfShortLists;
+        return tile.groups == kGroupsOfLongLists || wide;
+      });
     }
     std::erase_if(all, [this](const Tile& tile) { return tile.keys > kMostGathered && gathers(); });
     const auto grid = grid_of(attention_);
-    if (!grid || expressions.table) return all;
+    if (!grid || expressions.table || attention_.quantize) return all;
     for (std::size_t i = 0, plain = all.size(); i < plain; ++i) {
       std::ranges::copy(patch_tiles(attention_, *grid, all[i]), std::back_inserter(all));
     }
@@ -188,7 +195,7 @@ class Native {
 
   // Whether keys or values are copied row by row.
   bool gathers() const {
-    return page_of(attention_, "k") % kCell != 0 || page_of(attention_, "v") % kCell != 0;
+    return read_page_of(attention_, "k") % kCell != 0 || read_page_of(attention_, "v") % kCell != 0;
   }
 
   // With lists that the GPU makes where inputs decide what masks show, unless these take too much
@@ -249,11 +256,12 @@ class Native {
     work.most = most * of_block;
     work.splits = static_cast<double>(kernel_.parts);
     for (const char* name : {"k", "v"}) {
-      const std::int64_t page = page_of(attention_, name);
+      const std::int64_t page = read_page_of(attention_, name);
       if (page == 0) continue;
       work.pieces += blocks.blocks * static_cast<double>(kernel_.tile.keys / kernel_.piece(page));
     }
     if (kernel_.makes_lists) work.lists = work_of(kernel_.made_lists(dims_), attention_);
+    if (attention_.quantize) work.moved = bytes_of_transposing(attention_);
     return work;
   }
 
@@ -290,6 +298,8 @@ class Native {
     if (!thd_inputs(attention_).empty()) {
       add_sequence_maps(attention_, maps_of_packed(attention_, kernel_), program, step);
     }
+    // The last one before, which the forward waits for.
+    if (attention_.quantize) add_transposed_values(attention_, inputs(), program, step);
     step.launches.push_back(forward());
     for (const plan::DeriveStep& each : control.steps) program.steps.emplace_back(each);
     program.steps.emplace_back(std::move(step));
@@ -310,15 +320,16 @@ class Native {
   plan::Launch forward() const {
     const auto blocks = std::min(static_cast<std::int64_t>(context_.gpu.multiprocessors),
                                  kernel_.items(dims_) * kernel_.parts);
+    const std::vector<std::string> thd = thd_inputs(attention_);
     std::vector<plan::KernelArgument> arguments;
     for (const char* name : {"q", "k", "v"}) {
-      if (layout_of(attention_, name).kind == ir::LayoutKind::thd) continue;
-      if (kernel_.gathers(page_of(attention_, name)))
+      if (std::ranges::find(thd, name) != thd.end()) continue;
+      if (kernel_.gathers(read_page_of(attention_, name)))
         arguments.emplace_back(plan::TensorOperand{name});
       else
         arguments.emplace_back(map_of(attention_, kernel_, name));
     }
-    if (!thd_inputs(attention_).empty()) arguments.emplace_back(plan::TensorOperand{kMaps});
+    if (!thd.empty()) arguments.emplace_back(plan::TensorOperand{kMaps});
     if (kernel_.expressions.table) {
       arguments.emplace_back(map_of(*kernel_.expressions.table, kernel_.tile));
     }
@@ -366,12 +377,19 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
                        fmt::format("attnc's kernels are for compute capability 9.0, not {}.{}",
                                    context.gpu.sm / 10, context.gpu.sm % 10));
   }
-  ATTN_RETURN_IF_ERROR(check_not_8_bits(attention, "attnc's"));
-  if (context.backward()) return native::check_backward(attention);
+  if (context.backward()) {
+    ATTN_RETURN_IF_ERROR(check_not_8_bits(attention, "attnc's backward"));
+    return native::check_backward(attention);
+  }
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
-  ATTN_RETURN_IF_ERROR(native::check_depth(attention, ir::Dim::Dqk, native::kMostDepth));
-  ATTN_RETURN_IF_ERROR(native::check_depth(attention, ir::Dim::Dv, native::kMostWidth));
+  using native::kMostDepthOf8Bits;
+  const bool wide = !attention.quantize;
+  ATTN_RETURN_IF_ERROR(
+      native::check_depth(attention, ir::Dim::Dqk, wide ? native::kMostDepth : kMostDepthOf8Bits));
+  ATTN_RETURN_IF_ERROR(
+      native::check_depth(attention, ir::Dim::Dv, wide ? native::kMostWidth : kMostDepthOf8Bits));
+  if (attention.quantize) ATTN_RETURN_IF_ERROR(native::check_quantized(attention));
   for (const char* name : {"q", "k", "v", "o"}) {
     ATTN_RETURN_IF_ERROR(native::check_layout(attention, name));
   }

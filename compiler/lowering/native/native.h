@@ -1,5 +1,5 @@
-// The forward as one kernel that attnc generates, for compute capability 9.0 (attn/forward.cuh): text
-// generated from the IR, with the lists of key blocks that masks show.
+// The forward as one kernel that attnc generates, for compute capability 9.0 (attn/forward.cuh):
+// text generated from the IR, with the lists of key blocks that masks show.
 //
 //   native.counter  i32 [1]: the number of tiles that were taken beyond the first of each block of
 //                   threads, zeroed before each run. If keys are computed in parts, behind it: how
@@ -14,6 +14,8 @@
 // (attn/sequence_maps.cuh):
 //
 //   native.maps     i32 [tensors times batches, 32]
+//
+// With 8-bit floats a kernel of the same step transposes the values (quantized.h).
 #pragma once
 
 #include <memory>
@@ -39,8 +41,9 @@ inline constexpr bool kWatched = true;
 #endif
 
 // Errors: unsupported for a GPU without the instructions, no keys, head dimensions that are not
-// multiples of 8 or are above 576 (Dqk) or 512 (Dv), q, k and v that TMA cannot address, and lists
-// of blocks that are too long.
+// multiples of 8 or are above 576 (Dqk) or 512 (Dv), q, k and v that TMA cannot address, lists of
+// blocks that are too long, and a backward of 8-bit floats, whose head dimensions are multiples of 16
+// up to 256.
 Status check_native(const ir::Attention& attention, const planning::Context& context);
 
 // Of the kernel that makes lists of key blocks at every execute.

@@ -125,6 +125,7 @@ Scoring scoring_of(const ir::Attention& attention) {
   if (std::isfinite(bound)) scoring.bound = bound;
   take_factors(attention.dag, scoring);
   take_addends(attention, scoring);
+  if (attention.quantize) return scoring;  // scales of q and k are known at run time
   const auto scale = positive_scale(attention);
   const auto degree = Degrees(attention.dag).of(scoring.root);
   if (!scale || !degree || *degree < 1 || *degree > kMostDegree) return scoring;

@@ -20,7 +20,7 @@ struct Addend {
 struct Scoring {
   ir::ExprId root = 0;
   double weight = 1;   // positive
-  bool scaled = true;  // the root is of the scaled product; else of the product itself
+  bool scaled = true;  // the root is of the scaled product; else of the product itself, of 16 bits
   std::vector<Addend> addends{};
   double addend_factor = 1;       // positive
   std::optional<double> bound{};  // of the score's absolute value

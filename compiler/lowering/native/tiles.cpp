@@ -1,6 +1,7 @@
 #include "compiler/lowering/native/tiles.h"
 
 #include <algorithm>
+#include <span>
 
 namespace attn::lowering::native {
 namespace {
@@ -66,12 +67,38 @@ constexpr Row kTable[] = {
     {576, 512, 1, 32, 2, 1, 1.0, false, 2},
 };
 
+// Of 8-bit floats; measured on an H100.
+constexpr Row kTableOf8Bits[] = {
+    {64, 64, 3, 160, 3, 2, 1.0},         {64, 64, 2, 256, 3, 2, 1.0},
+    {64, 64, 3, 128, 3, 2, 0.99},        {64, 64, 2, 128, 4, 2, 0.88},
+    {64, 64, 2, 64, 4, 2, 0.7, true},    {64, 64, 1, 128, 6, 2, 0.6},
+
+    {96, 96, 3, 128, 3, 2, 1.0},         {96, 96, 2, 224, 3, 2, 0.91},
+    {96, 96, 2, 128, 4, 2, 0.85},        {96, 96, 2, 64, 4, 2, 0.7, true},
+    {96, 96, 1, 128, 5, 2, 0.6},
+
+    {128, 128, 2, 224, 3, 2, 1.0},       {128, 128, 2, 192, 3, 2, 0.99},
+    {128, 128, 3, 96, 4, 2, 0.97},       {128, 128, 2, 128, 4, 2, 0.91},
+    {128, 128, 2, 64, 4, 2, 0.7, true},  {128, 128, 1, 128, 5, 2, 0.6},
+
+    {192, 128, 2, 192, 2, 1, 1.0},       {192, 128, 2, 160, 3, 1, 0.96},
+    {192, 128, 2, 128, 3, 2, 0.93},      {192, 128, 2, 64, 4, 2, 0.75, true},
+    {192, 128, 1, 128, 4, 2, 0.6},
+
+    {192, 192, 2, 160, 2, 1, 1.0},       {192, 192, 2, 128, 3, 1, 1.0},
+    {192, 192, 2, 64, 4, 2, 0.75, true}, {192, 192, 1, 128, 3, 2, 0.6},
+
+    {256, 256, 2, 96, 3, 1, 1.0},        {256, 256, 2, 64, 4, 1, 0.89},
+    {256, 256, 1, 64, 4, 2, 0.6},
+};
+
 std::int64_t rounded(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
 // So that few columns are not used.
-std::int64_t panel_of(std::int64_t columns) {
-  const std::int64_t rest = columns % kPanel;
-  return rest == 0 || rest > kSmallPanel ? kPanel : kSmallPanel;
+std::int64_t panel_of(std::int64_t columns, std::int64_t element) {
+  const std::int64_t most = 2 * kPanel / element, least = 2 * kSmallPanel / element;
+  const std::int64_t rest = columns % most;
+  return rest == 0 || rest > least ? most : least;
 }
 
 // The most heads of a group whose rows fill a tile. More share one where rows are few.
@@ -121,10 +148,11 @@ void add_table(Tile& tile, const Table& table) {
 
 // As Stages of attn/forward.cuh, aligned to 1024 bytes.
 std::int64_t Tile::shared_bytes() const {
+  const std::int64_t of_values = element == 1 ? width * rounded(keys, width_panel()) : keys * width;
   const std::int64_t elements =
-      (queries * rows() + stages * keys) * rounded(depth, depth_panel()) + stages * keys * width;
+      (queries * rows() + stages * keys) * rounded(depth, depth_panel()) + stages * of_values;
   const std::int64_t handed = shares > 1 ? 2 : 0;
-  return 1024 + 2 * elements + tables * table_bytes() + handed * handed_bytes() +
+  return 1024 + element * elements + tables * table_bytes() + handed * handed_bytes() +
          16 * (queries + 2 * stages + tables + handed) + 8 * queries + 4 * stages + 8;
 }
 
@@ -135,25 +163,27 @@ std::int64_t Tile::table_bytes() const {
 
 std::int64_t Tile::handed_bytes() const { return (keys / 4 + 7) * 128 * 4; }
 
-std::int64_t Tile::depth_panel() const { return panel_of(depth); }
+std::int64_t Tile::depth_panel() const { return panel_of(depth, element); }
 
-std::int64_t Tile::width_panel() const { return panel_of(width); }
+std::int64_t Tile::width_panel() const { return panel_of(element == 1 ? keys : width, element); }
 
 std::int64_t Tile::share() const { return shares == 1 ? width : rounded(width / 2, kPanel); }
 
 std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
                             const std::optional<Table>& table) {
   const ir::Dims& d = attention.dims;
-  const std::int64_t depth = rounded(d[Dim::Dqk], kStep);
+  const auto element = static_cast<std::int64_t>(size_of(attention.dtype));
+  const std::int64_t depth = rounded(d[Dim::Dqk], kStepBytes / element);
   const std::int64_t width = rounded(d[Dim::Dv], kSmallPanel);
   std::vector<Tile> tiles;
   std::int64_t most_depth = 0, most_width = 0;
-  for (const Row& row : kTable) {
+  for (const Row& row : element == 1 ? std::span<const Row>(kTableOf8Bits) : kTable) {
     if (row.most_depth < depth || row.most_width < width) continue;
     if (!tiles.empty() && (row.most_depth != most_depth || row.most_width != most_width)) break;
     most_depth = row.most_depth, most_width = row.most_width;
     Tile tile{row.groups, row.keys, row.stages, row.queries, depth, width};
     tile.rate = row.rate, tile.spare = row.spare, tile.shares = row.shares;
+    tile.element = element;
     if (attention.is_random()) {  // what blocks lose of their keys, they lose of their rate
       tile.cell = kRandomCell;
       tile.keys = row.keys / kRandomCell * kRandomCell;

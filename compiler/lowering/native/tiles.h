@@ -11,12 +11,14 @@
 
 namespace attn::lowering::native {
 
-// Columns that a swizzled copy moves: the most, of a head dimension (panel_of), or the least.
+// Columns of 16 bits that a swizzled copy moves: the most, of a head dimension (panel_of), or the
+// least.
 inline constexpr std::int64_t kPanel = 64, kSmallPanel = 32;
-inline constexpr std::int64_t kCell = 16;   // keys, of which blocks begin at multiples
-inline constexpr std::int64_t kGroup = 64;  // rows of a warp group
-inline constexpr std::int64_t kStep = 16;   // of head dimensions, in products
+inline constexpr std::int64_t kCell = 16;       // keys, of which blocks begin at multiples
+inline constexpr std::int64_t kGroup = 64;      // rows of a warp group
+inline constexpr std::int64_t kStepBytes = 32;  // of head dimensions, in products
 inline constexpr std::int64_t kMostDepth = 576, kMostWidth = 512;  // Dqk, Dv
+inline constexpr std::int64_t kMostDepthOf8Bits = 256;             // both
 
 // A block's keys in tiles of patches. Adjacent x are adjacent columns of a thread's scores.
 inline constexpr std::int64_t kPatchWidth = 8, kPatchHeight = 16;
@@ -33,8 +35,9 @@ struct Tile {
   std::int64_t keys = 128;         // of a block
   std::int64_t stages = 2;         // of keys and values
   std::int64_t queries = 1;        // stages of queries
-  std::int64_t depth = 128;        // of q and k, a multiple of kStep
+  std::int64_t depth = 128;        // of q and k, in steps of products
   std::int64_t width = 128;        // of v, a multiple of kSmallPanel
+  std::int64_t element = 2;        // bytes, of q, k and v
   std::int64_t shares = 1;         // warp groups that divide the columns of o among them
   std::int64_t pack = 1;           // heads that share a tile
   std::int64_t tables = 0;         // stages of a captured table
@@ -56,7 +59,7 @@ struct Tile {
   std::int64_t threads() const { return 128 * (groups * shares + 1); }
   std::int64_t warps() const { return 4 * groups * shares; }  // that compute
   std::int64_t cells_of(std::int64_t columns) const { return ceil_div(columns, cell); }
-  // Columns of a panel of q and k, and of v.
+  // Columns of a panel of q and k, and of v; of 8 bits, keys of v.
   std::int64_t depth_panel() const;
   std::int64_t width_panel() const;
   std::int64_t shared_bytes() const;

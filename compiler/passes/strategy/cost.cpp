@@ -37,9 +37,10 @@ constexpr double kPico = 1e-9 * kProcessors;
 constexpr Rates kForward = {0.745 * kPico, 0.35, 0.03 * kPico, 13.6e-6 * kProcessors};
 constexpr Rates kBackward = {2.25 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
 // 8-bit floats, where the exponentials take most of the time. (A backward of other head dimensions
-// than 128 was not measured, nor a forward of more.)
-constexpr Rates kForwardIn8Bits = {0.49 * kPico, 0.83, 0.03 * kPico, 13.6e-6 * kProcessors};
+// than 128 was not measured.)
+constexpr Rates kForwardIn8Bits = {0.49 * kPico, 0.88, 0.03 * kPico, 13.6e-6 * kProcessors};
 constexpr Rates kBackwardIn8Bits = {1.76 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
+constexpr double kWideIn8Bits = 0.9 / 0.49;  // forward, with any head dimension above 128
 
 // How many times as long an SM of the GPU takes as one of the H200.
 struct Scale {
@@ -158,9 +159,12 @@ double for_a_score(const ir::Attention& attention, const planning::Context& cont
   const double of_products =
       (3 * qk + 2 * v) / 640 * (std::min(qk, v) > 128 ? kOfWiderBackward : 1);
   const double width = backward ? of_products : wide((qk + v) / 256);
-  const double products =
-      std::max(rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width),
-               least_for_a_score(attention, context));
+  const bool wide_in_8_bits =
+      attention.quantize && !backward && std::max(d[Dim::Dqk], d[Dim::Dv]) > 128;
+  const double of_rates =
+      rates.score *
+      (wide_in_8_bits ? kWideIn8Bits : rates.fixed_part + (1 - rates.fixed_part) * width);
+  const double products = std::max(of_rates, least_for_a_score(attention, context));
   Operations operations(attention, backward ? kReadingBackward : kReadingForward, !backward);
   const double random = !attention.is_random() ? 0
                         : context.backward()   ? kRandomOperationsAgain

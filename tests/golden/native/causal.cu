@@ -13,6 +13,7 @@ struct Lists {
 };
 struct Constants {
   using Float = kernels::BF16;
+  using Output = kernels::BF16;
   using Entry = kernels::BF16;
   static constexpr int kGroups = 3;
   static constexpr int kKeys = 80;
@@ -55,6 +56,8 @@ struct Constants {
   static constexpr bool kPatches = false;
   static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = true;
+  static constexpr bool kAmaxOfWeights = false;
+  static constexpr bool kAmaxOfOutputs = false;
   static constexpr bool kLengths = false;
   static constexpr bool kOverlaps = false;
   static constexpr bool kThdQ = false;

@@ -50,6 +50,20 @@ T atomicAdd(T* place, T value) {
   *place += value;
   return before;
 }
+inline unsigned atomicMax(unsigned* place, unsigned value) {
+  const unsigned before = *place;
+  *place = std::max(before, value);
+  return before;
+}
+// Byte i of the result is that of y above x whose number is in 4 bits of the selector.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const unsigned long long both = (unsigned long long)y << 32 | x;
+  unsigned result = 0;
+  for (int i = 0; i < 32; i += 8) {
+    result |= (unsigned)(both >> (selector >> i / 2 & 7) * 8 & 0xff) << i;
+  }
+  return result;
+}
 inline void __threadfence() {}
 inline void __syncthreads() { attn::gpu::sync_block(); }
 inline void __trap() { attn::gpu::trap(); }

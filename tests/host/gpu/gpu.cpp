@@ -21,7 +21,8 @@ constexpr std::size_t kStack = std::size_t{1} << 17;
 constexpr std::size_t kSharedBytes = 227 * 1024;
 constexpr std::size_t kNames = 16;  // of named barriers
 constexpr unsigned kRows = 16;      // of a warp's part of a product
-constexpr unsigned kDepth = 16;     // of products
+constexpr unsigned kDepth = 16;     // of products of 16-bit floats
+constexpr unsigned kBytes = 32;     // of a row of a product's operand
 constexpr unsigned kVector = 16;    // bytes that a swizzle keeps together
 
 // Of which the threads that wait know how often it was complete.
@@ -65,27 +66,48 @@ struct Fiber {
   bool can_run() const { return !ended && (counter == nullptr || *counter >= until); }
 };
 
-void widen(const unsigned short (&bits)[kDepth], bool is_bf16, float (&values)[kDepth]) {
-  static const std::vector<float> halves = [] {
-    std::vector<float> table(65536);
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      table[i] = static_cast<float>(from_f16_bits(static_cast<std::uint16_t>(i)));
+// A row of a, or a column of b, as it is in memory and widened. That of 16-bit floats has 16
+// elements.
+using Line = std::array<float, kBytes>;
+using LineBits = std::array<unsigned char, kBytes>;
+
+void widen(const LineBits& bits, DType type, Line& values) {
+  static const auto table_of = [](DType narrow, std::size_t count) {
+    std::vector<float> table(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      table[i] = static_cast<float>(narrow == DType::f16
+                                        ? from_f16_bits(static_cast<std::uint16_t>(i))
+                                        : from_fp8_bits(narrow, static_cast<std::uint8_t>(i)));
     }
     return table;
-  }();
+  };
+  static const std::vector<float> halves = table_of(DType::f16, 65536);
+  static const std::vector<float> e4m3 = table_of(DType::e4m3, 256);
+  static const std::vector<float> e5m2 = table_of(DType::e5m2, 256);
+  if (is_fp8(type)) {
+    const std::vector<float>& table = type == DType::e4m3 ? e4m3 : e5m2;
+    for (std::size_t k = 0; k < kBytes; ++k) values[k] = table[bits[k]];
+    return;
+  }
   for (std::size_t k = 0; k < kDepth; ++k) {
-    const unsigned word = static_cast<unsigned>(bits[k]) << 16;
-    if (is_bf16)
-      std::memcpy(values + k, &word, sizeof word);
+    unsigned short half = 0;
+    std::memcpy(&half, bits.data() + 2 * k, sizeof half);
+    const unsigned word = static_cast<unsigned>(half) << 16;
+    if (type == DType::bf16)
+      std::memcpy(&values[k], &word, sizeof word);
     else
-      values[k] = halves[bits[k]];
+      values[k] = halves[half];
   }
 }
 
 // In a tree, as vector instructions do it.
-float dot(const float (&x)[kDepth], const float (&y)[kDepth]) {
+template <bool kOf8Bits>
+float dot(const Line& x, const Line& y) {
   float sums[kDepth];
-  for (unsigned k = 0; k < kDepth; ++k) sums[k] = x[k] * y[k];
+  for (unsigned k = 0; k < kDepth; ++k) {
+    sums[k] = x[k] * y[k];
+    if (kOf8Bits) sums[k] += x[k + kDepth] * y[k + kDepth];
+  }
   for (unsigned k = 0; k < 8; ++k) sums[k] += sums[k + 8];
   for (unsigned k = 0; k < 4; ++k) sums[k] += sums[k + 4];
   return sums[0] + sums[2] + (sums[1] + sums[3]);
@@ -267,62 +289,70 @@ class Block {
     return text;
   }
 
-  // Row i of a, or column i of b: 16 elements of a matrix in shared memory.
-  static void read(std::uint64_t matrix, bool transposes, unsigned i, bool is_bf16,
-                   float (&line)[kDepth]) {
+  // Row i of a, or column i of b: 32 bytes of a matrix in shared memory.
+  static void read(std::uint64_t matrix, bool transposes, unsigned i, DType type, Line& line) {
     const auto begin = static_cast<unsigned>(matrix & 0x3fff) << 4;
     const auto panels = static_cast<unsigned>(matrix >> 16 & 0x3fff) << 4;
     const auto rows = static_cast<unsigned>(matrix >> 32 & 0x3fff) << 4;
     const unsigned swizzle = matrix >> 62 == 0 ? 0 : 256U >> (matrix >> 62);
     const unsigned width = swizzle == 0 ? kVector : swizzle;
-    unsigned short bits[kDepth];
-    if (transposes) {
+    LineBits bits;
+    if (transposes) {  // of 16-bit floats
       const unsigned first = begin + i * 2 / width * panels + i * 2 % width;
       for (unsigned k = 0; k < kDepth; ++k) {
         const unsigned at = swizzled(first + k / 8 * rows + k % 8 * width, swizzle);
-        std::memcpy(bits + k, shared_at(at, 2), 2);
+        std::memcpy(bits.data() + 2 * k, shared_at(at, 2), 2);
       }
     } else {
       const unsigned first = begin + i / 8 * rows + i % 8 * width;
-      for (unsigned k = 0; k < kDepth; k += 8) {
-        const unsigned at = swizzled(first + k * 2, swizzle);
-        std::memcpy(bits + k, shared_at(at, kVector), kVector);
+      for (unsigned k = 0; k < kBytes; k += kVector) {
+        const unsigned at = swizzled(first + k, swizzle);
+        std::memcpy(bits.data() + k, shared_at(at, kVector), kVector);
       }
     }
-    widen(bits, is_bf16, line);
+    widen(bits, type, line);
   }
 
   using Lanes = std::array<const Product*, kLanes>;
 
-  // A row of a that four lanes have in registers.
-  static void read_fragments(const Lanes& lanes, unsigned row, float (&line)[kDepth]) {
-    unsigned short bits[kDepth];
-    for (unsigned k = 0; k < kDepth; k += 2) {
-      const Product& lane = *lanes[row % 8 * 4 + k % 8 / 2];
-      std::memcpy(bits + k, &lane.fragments[row / 8 + k / 8 * 2], 4);
+  // A row of a that four lanes have in registers: in each half, a word of each.
+  static void read_fragments(const Lanes& lanes, unsigned row, Line& line) {
+    LineBits bits;
+    for (unsigned k = 0; k < kBytes; k += 4) {
+      const Product& lane = *lanes[row % 8 * 4 + k % 16 / 4];
+      std::memcpy(bits.data() + k, &lane.fragments[row / 8 + k / 16 * 2], 4);
     }
-    widen(bits, lanes[0]->is_bf16, line);
+    widen(bits, lanes[0]->type, line);
   }
 
   // A warp's part of the product that is number i of the oldest group.
   void compute(std::span<const Fiber> fibers, std::size_t i) const {
     Lanes lanes;
     for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = &fibers[lane].groups.front()[i];
+    if (is_fp8(lanes[0]->type))
+      multiply<true>(lanes);
+    else
+      multiply<false>(lanes);
+  }
+
+  template <bool kOf8Bits>
+  void multiply(const Lanes& lanes) const {
     const Product& product = *lanes[0];
     const auto warp = static_cast<unsigned>(running_ / kLanes % 4);
-    float a[kRows][kDepth], b[kDepth];
+    std::array<Line, kRows> a;
+    Line b;
     for (unsigned row = 0; row < kRows; ++row) {
       if (product.has_fragments)
         read_fragments(lanes, row, a[row]);
       else
-        read(product.a, product.transposes_a, kRows * warp + row, product.is_bf16, a[row]);
+        read(product.a, product.transposes_a, kRows * warp + row, product.type, a[row]);
     }
     for (unsigned column = 0; column < static_cast<unsigned>(product.columns); ++column) {
-      read(product.b, product.transposes_b, column, product.is_bf16, b);
+      read(product.b, product.transposes_b, column, product.type, b);
       for (unsigned row = 0; row < kRows; ++row) {
         const Product& lane = *lanes[row % 8 * 4 + column % 8 / 2];
         float& c = lane.c[column / 8 * 4 + row / 8 * 2 + column % 2];
-        c = (lane.adds ? c : 0) + dot(a[row], b);
+        c = (lane.adds ? c : 0) + dot<kOf8Bits>(a[row], b);
       }
     }
   }

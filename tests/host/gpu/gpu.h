@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/base/dtype.h"
 #include "tests/host/gpu/launch.h"
 #include "tests/host/gpu/tensor_map.h"
 #include "tests/unit/compiler/programs/warps_on_host.h"
@@ -57,13 +58,14 @@ void arrive_with_copies(unsigned barrier);
 void add_floats(float* to, unsigned from, unsigned bytes);
 void wait_for_sums();
 
-// A product of a warp group, of the forms of wgmma.cuh: c (+)= a b, 64 rows, `columns` columns, 16
-// deep. `a` and `b` describe matrices in shared memory (wgmma.cuh); transposed: the dimension that
-// is contiguous is the rows of a, and the columns of b.
+// A product of a warp group, of the forms of wgmma.cuh: c (+)= a b, 64 rows, `columns` columns, 32
+// bytes deep: 16 elements, or 32 of 8 bits. `a` and `b` describe matrices in shared memory
+// (wgmma.cuh); transposed: the dimension that is contiguous is the rows of a, and the columns of b.
 struct Product {
   float* c = nullptr;  // columns / 2
   int columns = 0;
-  bool adds = false, is_bf16 = false;
+  bool adds = false;
+  DType type = DType::bf16;  // f16, bf16, e4m3 or e5m2
   bool has_fragments = false, transposes_a = false, transposes_b = false;
   unsigned fragments[4] = {};  // of a, in registers
   std::uint64_t a = 0, b = 0;

@@ -75,6 +75,17 @@ TEST(Compare, BoundsIn8BitsFollowFromEachType) {
   EXPECT_DOUBLE_EQ(bound_in_8_bits("lse", current), bound_in_8_bits("lse", DType::bf16));
 }
 
+// Relative to the largest score: sums of 8-bit products have few bits.
+TEST(Compare, BoundsOfLogarithmsOf8BitsGrow) {
+  const auto compared = [](double value, double by, DType dtype) {
+    const Outputs reference = {{"max", tensor({1, value})}};
+    return compare({{"max", tensor({1 + by, value})}}, reference, dtype).at(0).agrees();
+  };
+  EXPECT_TRUE(compared(1, 0.0019, DType::e4m3) && compared(-10, 0.0095, DType::e5m2));
+  EXPECT_FALSE(compared(1, 0.0021, DType::e4m3) || compared(-10, 0.0100, DType::e4m3) ||
+               compared(10, 0.0095, DType::bf16));
+}
+
 TEST(Compare, EqualAgrees) {
   const Comparison result = compare_o({3, 4}, {3, 4});
   EXPECT_TRUE(result.agrees());

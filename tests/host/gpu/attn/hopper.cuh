@@ -112,6 +112,15 @@ ATTN_INLINE unsigned pair(BF16, float low, float high) {
 ATTN_INLINE unsigned pair(F16, float low, float high) {
   return attn::to_f16_bits(low) | (unsigned)attn::to_f16_bits(high) << 16;
 }
+ATTN_INLINE unsigned pair_of_bytes(attn::DType type, float low, float high) {
+  return attn::to_fp8_bits(type, low) | (unsigned)attn::to_fp8_bits(type, high) << 8;
+}
+ATTN_INLINE unsigned pair(E4M3, float low, float high) {
+  return pair_of_bytes(attn::DType::e4m3, low, high);
+}
+ATTN_INLINE unsigned pair(E5M2, float low, float high) {
+  return pair_of_bytes(attn::DType::e5m2, low, high);
+}
 
 // All ones in each half whose lower 15 bits are at least, or below, those of the bound.
 ATTN_INLINE uint2 wide_product(unsigned x, unsigned y) {

@@ -22,7 +22,7 @@ struct Products {
   template <typename Float>
   static void multiply(Float type, float* c, unsigned long long a, unsigned long long b,
                        bool adds) {
-    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds, .is_bf16 = is_bf16(type),
+    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds, .type = type_of(type),
                          .transposes_a = kTransposed, .a = a, .b = b});
   }
 };

@@ -21,28 +21,34 @@ ATTN_INLINE unsigned long long matrix(unsigned address, unsigned rows, unsigned 
          (unsigned long long)(rows >> 4) << 32 | (kPanel == 64 ? 1ull : 2ull) << 62;
 }
 
-ATTN_INLINE bool is_bf16(BF16) { return true; }
-ATTN_INLINE bool is_bf16(F16) { return false; }
+ATTN_INLINE attn::DType type_of(BF16) { return attn::DType::bf16; }
+ATTN_INLINE attn::DType type_of(F16) { return attn::DType::f16; }
+ATTN_INLINE attn::DType type_of(E4M3) { return attn::DType::e4m3; }
+ATTN_INLINE attn::DType type_of(E5M2) { return attn::DType::e5m2; }
 
 template <int kColumns>
 struct Scores {
   template <typename Float>
   static void add(Float type, float (&c)[kColumns / 2], unsigned long long a, unsigned long long b,
                   int adds) {
-    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds != 0, .is_bf16 = is_bf16(type),
+    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds != 0, .type = type_of(type),
                          .a = a, .b = b});
   }
 };
-
 template <int kColumns>
+struct ScoresOf8Bits : Scores<kColumns> {};
+
+template <int kColumns, bool kTransposed = true>
 struct Weighted {
   template <typename Float>
   static void add(Float type, float (&c)[kColumns / 2], unsigned a0, unsigned a1, unsigned a2,
                   unsigned a3, unsigned long long b, int adds) {
-    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds != 0, .is_bf16 = is_bf16(type),
-                         .has_fragments = true, .transposes_b = true,
+    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds != 0, .type = type_of(type),
+                         .has_fragments = true, .transposes_b = kTransposed,
                          .fragments = {a0, a1, a2, a3}, .b = b});
   }
 };
+template <int kColumns>
+struct WeightedOf8Bits : Weighted<kColumns, false> {};
 
 }  // namespace kernels

@@ -17,7 +17,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // Milliseconds on an H200 with cuDNN 9.19, of one run of `attnc bench --device-only` with each
-// engine (docs/engine.md). The spec is bench/variants/NAME.attn, or clauses.
+// engine (docs/engine.md); those of 8-bit floats on an H100. The spec is bench/variants/NAME.attn,
+// or clauses.
 struct Measured {
   const char* spec;
   sema::Bindings bindings;
@@ -29,6 +30,7 @@ const sema::Bindings kWide = {{"Dqk", "256"}, {"Dv", "256"}, {"Hq", "8"}};
 
 #define ATTN_TRAINING "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = 4096, D = 128; layout bshd; "
 #define ATTN_PREFILL "dims B = 8, Hq = 32, Hkv = 8, Sq = 2048, Skv = 2048, D = 128; "
+#define ATTN_OF_8_BITS "dtype e4m3; quantize per_tensor; layout bshd; "
 #define ATTN_DECODE "dims B = 64, Hq = 32, Hkv = 8, Sq = 1, Skv = 8192, D = 128; "
 const Measured kMeasured[] = {
     {"alibi_causal", {}, 0.930, 0.992},
@@ -96,6 +98,33 @@ const Measured kMeasured[] = {
      1.86},
     {ATTN_PREFILL "layout paged(page = 64); mask q_idx >= kv_idx;", {}, 0.490, 0.530},
     {ATTN_PREFILL "layout paged(page = 16); mask q_idx >= kv_idx;", {}, 0.495, 0.654},
+    {ATTN_OF_8_BITS "dims B = 1, Hq = 16, Hkv = 16, Sq = 16384, Skv = Sq, D = 128;",
+     {},
+     2.23,
+     2.15},
+    {ATTN_OF_8_BITS "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128;", {}, 1.18, 1.11},
+    {ATTN_OF_8_BITS "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128; "
+                    "mask q_idx >= kv_idx;",
+     {},
+     0.646,
+     0.642},
+    {ATTN_OF_8_BITS "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 64;", {}, 0.92, 1.01},
+    {ATTN_OF_8_BITS "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 64; "
+                    "mask q_idx >= kv_idx;",
+     {},
+     0.526,
+     0.573},
+    {ATTN_OF_8_BITS "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 96;", {}, 1.08, 1.13},
+    {ATTN_OF_8_BITS "dims B = 4, Hq = 16, Hkv = 4, Sq = 4096, Skv = Sq, D = 256;",
+     {},
+     0.956,
+     0.989},
+    {ATTN_OF_8_BITS "dims B = 2, Hq = 16, Hkv = 16, Sq = 8192, Skv = Sq, D = 192;", {}, 1.54, 2.01},
+    {ATTN_OF_8_BITS "dims B = 2, Hq = 16, Hkv = 16, Sq = 8192, Skv = Sq, Dqk = 192, Dv = 128; "
+                    "mask q_idx >= kv_idx;",
+     {},
+     0.727,
+     1.115},
 };
 
 ir::Attention attention_of(const std::string& spec, const sema::Bindings& bindings = {}) {

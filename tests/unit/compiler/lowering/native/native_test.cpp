@@ -381,6 +381,56 @@ TEST(Native, TextOfRandomDropout) {
   }
 }
 
+constexpr const char* kOf8Bits = "dtype e4m3; quantize per_tensor; ";
+
+TEST(Native, TextOf8BitFloats) {
+  attn::testing::expect_golden(
+      "tests/golden/native/fp8.cu",
+      source_of(std::string(kSizes) + kOf8Bits +
+                "mask q_idx >= kv_idx; score score + 0.5 * (kv_idx - q_idx); "
+                "outputs o, lse, amax_s, amax_o;"));
+}
+
+// Values are transposed last before the forward, which begins meanwhile.
+TEST(Native, TransposesValuesOf8Bits) {
+  const std::string dims = "dims B = 2, Hq = 8, Hkv = 2, Sq = 300, Skv = 400, D = 192; ";
+  const NativeProgram made =
+      lowered(dims + kOf8Bits + "layout thd; tensor d: i32[Skv]; mask d[kv_idx] == d[q_idx];")
+          .value();
+  std::vector<std::string> kernels;
+  for (const plan::Launch& launch : step_of(made).launches) kernels.push_back(launch.kernel);
+  EXPECT_THAT(kernels,
+              ::testing::ElementsAre("attn_lists", "attn_maps", "attn_values", "attn_forward"));
+  EXPECT_EQ(step_of(made).launches[2].grid[0], 4 * 2 * 2 * 2);  // 128 keys and columns each
+  EXPECT_TRUE(step_of(made).launches[3].overlaps);
+  const plan::TensorMapArgument& values = map_of(made, "native.values");
+  EXPECT_THAT(values.dims, ::testing::ElementsAre(400, 192, 2, 2));
+  EXPECT_THAT(values.box, ::testing::ElementsAre(128, 192, 1, 1));
+  EXPECT_EQ(map_of(made, "k").swizzle, 64);                        // 192 bytes are panels of 64
+  EXPECT_EQ(made.work.moved, 2.0 * 2 * 2 * 400 * 192);
+}
+
+TEST(Native, RefusesSome8BitAttention) {
+  const std::string dims = std::string(kOf8Bits) + "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, ";
+  EXPECT_EQ(refusal(dims + "D = 256;"), "");
+  EXPECT_THAT(refusal(dims + "D = 72;"), HasSubstr("Dqk = 72"));
+  EXPECT_THAT(refusal(dims + "Dqk = 576, Dv = 512;"), HasSubstr("Dqk = 576"));
+  EXPECT_THAT(refusal(dims + "D = 64; layout q: strides(Sq * D * Hq, D, Hq * D + 8, 1);"),
+              HasSubstr("multiples of 16 bytes"));
+  EXPECT_EQ(refusal(dims + "D = 64; layout k: paged(page = 48), v: paged(page = 7);"), "");
+  EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 8);"), HasSubstr("pages of 8 keys"));
+}
+
+// Keys of all parts are known to none, and so is the largest weight that dropout keeps.
+TEST(Native, DividesNoKeysBesideTheLargestWeightAfterDropout) {
+  const std::string clauses =
+      std::string(kOf8Bits) + "dims B = 1, Hq = 4, Hkv = 1, Sq = 4, Skv = 8192, D = 128; ";
+  const auto parts = [&](const char* more) { return lowered(clauses + more)->work.splits; };
+  EXPECT_GT(parts("outputs o, amax_s;"), 1);
+  EXPECT_GT(parts("dropout 0.1;"), 1);
+  EXPECT_EQ(parts("dropout 0.1; outputs o, amax_s;"), 1);
+}
+
 TEST(Native, RefusesWhatItCannotCompute) {
   const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
   EXPECT_EQ(refusal(dims + "D = 64;"), "");

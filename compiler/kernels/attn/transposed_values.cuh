@@ -1,0 +1,103 @@
+// Values of 8-bit floats with the keys of a column adjacent, as their products read them: the
+// transposes [B, Hkv, Dv, keys] of v, where keys from the last one of a batch on are 0.
+//
+// Of each 16 keys, place 4 t + e has key 2 t + e, or 6 + 2 t + e for e from 2 on. So a thread has the
+// weights of 4 adjacent places in adjacent registers: its columns of scores are 2 t, 2 t + 1 of each 8
+// (wgmma.cuh).
+//
+// A block of threads transposes a tile of 128 keys and 128 columns. Rows of the tile are in shared
+// memory, each in vectors of 16 bytes, which are rotated by one from each 16 keys to the next: so a
+// warp reads words of 8 groups of keys and 4 adjacent words of columns from different banks.
+//
+// A generated kernel gives a class V of constants: kBatches, kHeads (of keys), kKeys, kStored and
+// kPitch (keys of a row of the result, a multiple of 16), kBatchStride, kHeadStride, kRowStride (of v,
+// in elements), kPage (keys of a page; 0: v is in no pages) and kPages (of a batch), kPacked (batches
+// begin at row `starts[b]`).
+#pragma once
+
+#include "attn/hopper.cuh"
+
+namespace kernels {
+
+constexpr int kTransposingThreads = 256;
+
+template <class V>
+struct TransposedValues {
+  static constexpr int kTile = 128;  // keys, and columns at most
+  static constexpr int kKeyTiles = (V::kPitch + kTile - 1) / kTile;
+  static constexpr int kColumnTiles = (V::kStored + kTile - 1) / kTile;
+
+  const unsigned char* v;
+  unsigned char* to;
+  const int* table;   // pages of each batch, [kBatches, kPages]
+  const int* starts;  // of batches
+
+  // Of batch b(block), which has `keys`.
+  static __device__ int batch() { return blockIdx.x / (kKeyTiles * kColumnTiles * V::kHeads); }
+
+  __device__ void run(int keys) const {
+    alignas(16) __shared__ unsigned words[kTile * kTile / 4];
+    int tile = blockIdx.x;
+    const int first_key = tile % kKeyTiles * kTile;
+    tile /= kKeyTiles;
+    const int first_column = tile % kColumnTiles * kTile;
+    const int head = tile / kColumnTiles % V::kHeads, b = batch();
+    for (int i = threadIdx.x; i < kTile * 8; i += kTransposingThreads) {
+      const int key = i / 8, vector = i % 8, column = first_column + vector * 16;
+      uint4 bytes = make_uint4(0, 0, 0, 0);
+      if (first_key + key < keys && column < V::kStored) {
+        bytes = *reinterpret_cast<const uint4*>(v + row(b, head, first_key + key) + column);
+      }
+      *reinterpret_cast<uint4*>(words + place(key, vector * 4)) = bytes;
+    }
+    __syncthreads();
+    unsigned char* const rows = to + (long long)(b * V::kHeads + head) * V::kStored * V::kPitch;
+    for (int i = threadIdx.x; i < kTile / 16 * (kTile / 4); i += kTransposingThreads) {
+      const int group = i % 8, column = i / 8 * 4, key = first_key + group * 16;
+      if (key >= V::kPitch || first_column + column >= V::kStored) continue;
+      unsigned columns[4][4];
+      transpose(words, group * 16, column / 4, columns);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const long long at = (long long)(first_column + column + c) * V::kPitch + key;
+        *reinterpret_cast<uint4*>(rows + at) =
+            make_uint4(columns[c][0], columns[c][1], columns[c][2], columns[c][3]);
+      }
+    }
+  }
+
+ private:
+  __device__ long long row(int b, int head, int key) const {
+    if constexpr (V::kPage > 0) {
+      constexpr int kPage = V::kPage > 0 ? V::kPage : 1;
+      const long long page = table[b * V::kPages + key / kPage];
+      return page * V::kBatchStride + head * V::kHeadStride + key % kPage * V::kRowStride;
+    }
+    const long long first = V::kPacked ? starts[b] * V::kRowStride : b * V::kBatchStride;
+    return first + head * V::kHeadStride + key * V::kRowStride;
+  }
+
+  // Of a word of a row of the tile.
+  static __device__ int place(int key, int word) {
+    return key * (kTile / 4) + (word + key / 16 * 4) % (kTile / 4);
+  }
+
+  // Columns of 16 keys, in the order of places.
+  static __device__ void transpose(const unsigned* words, int first, int word,
+                                   unsigned (&columns)[4][4]) {
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      const int key = first + 2 * t;
+      const unsigned x = words[place(key, word)], y = words[place(key + 1, word)];
+      const unsigned z = words[place(key + 8, word)], w = words[place(key + 9, word)];
+      const unsigned xy[2] = {__byte_perm(x, y, 0x5140), __byte_perm(x, y, 0x7362)};
+      const unsigned zw[2] = {__byte_perm(z, w, 0x5140), __byte_perm(z, w, 0x7362)};
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        columns[c][t] = __byte_perm(xy[c / 2], zw[c / 2], c % 2 == 0 ? 0x5410 : 0x7632);
+      }
+    }
+  }
+};
+
+}  // namespace kernels
