@@ -1,0 +1,132 @@
+#include "compiler/sharding/sharding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace attn::sharding {
+namespace {
+
+// More runs of adjacent rows than this are one part: a kernel for each would be too many.
+constexpr std::size_t kMostRuns = 4;
+
+using Numbers = std::vector<std::int64_t>;  // of blocks, ascending
+
+Intervals of_blocks(const Blocks& blocks, const Numbers& numbers) {
+  Intervals set;
+  for (const std::int64_t number : numbers) append(set, blocks.of(number));
+  return set;
+}
+
+class Team {
+ public:
+  Team(const Sharding& sharding, int team, const WorkMap& map, bool has_sink)
+      : sharding_(sharding), team_(team), map_(map), has_sink_(has_sink) {}
+
+  std::vector<Part> run() {
+    for (int stage = 0; stage < sharding_.stages(); ++stage) {
+      if (sharding_.rows_travel) {
+        add(stage, at_home(sharding_.rows, stage), own(sharding_.keys));
+      } else {
+        const Numbers keys = at_home(sharding_.keys, stage);
+        for (const Numbers& rows : runs(own(sharding_.rows))) add(stage, rows, keys);
+      }
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  // What is at home in teams whose turn it is.
+  Numbers at_home(const Dealing& dealing, int stage) const {
+    Numbers numbers;
+    for (std::size_t block = 0; block < dealing.owners.size(); ++block) {
+      const int home = sharding_.team_of(dealing.owners[block]);
+      if (sharding_.stage_of(team_, home) == stage)
+        numbers.push_back(static_cast<std::int64_t>(block));
+    }
+    return numbers;
+  }
+
+  Numbers own(const Dealing& dealing) const {
+    Numbers numbers;
+    for (std::size_t block = 0; block < dealing.owners.size(); ++block) {
+      if (sharding_.team_of(dealing.owners[block]) == team_)
+        numbers.push_back(static_cast<std::int64_t>(block));
+    }
+    return numbers;
+  }
+
+  // Adjacent rows together, or all of them where they have too many gaps.
+  static std::vector<Numbers> runs(const Numbers& rows) {
+    std::vector<Numbers> runs;
+    for (const std::int64_t row : rows) {
+      if (runs.empty() || runs.back().back() + 1 != row) runs.emplace_back();
+      runs.back().push_back(row);
+    }
+    return runs.size() > kMostRuns ? std::vector<Numbers>{rows} : runs;
+  }
+
+  void add(int stage, const Numbers& rows, const Numbers& keys) {
+    // A sink counts for rows that see nothing, too.
+    const bool sink = has_sink_ && stage == 0;
+    Part part{stage, {}, {}, sink};
+    Numbers seen;
+    std::vector<bool> is_seen(static_cast<std::size_t>(map_.keys.count()));
+    for (const std::int64_t row : rows) {
+      double work = 0;
+      for (const std::int64_t key : keys) {
+        const float share = map_.at(row, key);
+        work += share;
+        if (share > 0) is_seen[static_cast<std::size_t>(key)] = true;
+      }
+      if (work > 0 || sink) append(part.rows, map_.rows.of(row));
+      part.work += work;
+      part.longest = std::max(part.longest, work);
+    }
+    for (const std::int64_t key : keys) {
+      if (is_seen[static_cast<std::size_t>(key)]) seen.push_back(key);
+    }
+    part.keys = of_blocks(map_.keys, seen);
+    if (part.rows.empty()) return;
+    if (part.keys.empty()) append(part.keys, map_.keys.of(keys.empty() ? 0 : keys.front()));
+    parts_.push_back(std::move(part));
+  }
+
+  const Sharding& sharding_;
+  const int team_;
+  const WorkMap& map_;
+  const bool has_sink_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+int Sharding::stage_of(int team, int home) const {
+  if (arrivals == 0 || team == home) return 0;
+  const int distance = (home - team + teams()) % teams();
+  return 1 + (distance - 1) * arrivals / (teams() - 1);
+}
+
+Interval Sharding::key_heads(int rank, const ir::Attention& attention) const {
+  const std::int64_t heads = attention.dims[ir::Dim::Hkv] / groups;
+  const std::int64_t group = rank % groups;
+  return {group * heads, (group + 1) * heads};
+}
+
+std::string Sharding::to_text() const {
+  std::string text = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+  if (groups > 1) text += fmt::format(", {} groups of heads", groups);
+  if (teams() == 1) return text;
+  const Dealing& dealt = rows_travel ? keys : rows;
+  text += fmt::format(", {} {}", rows_travel ? "keys" : "rows", dealt.name);
+  const std::string_view traveller = rows_travel ? "rows" : "keys";
+  if (arrivals == 0) return text + fmt::format(", {} arrive before the first part", traveller);
+  return text +
+         fmt::format(", {} arrive in {} stage{}", traveller, arrivals, arrivals == 1 ? "" : "s");
+}
+
+std::vector<Part> parts_of(const Sharding& sharding, int team, const WorkMap& map, bool has_sink) {
+  return Team(sharding, team, map, has_sink).run();
+}
+
+}  // namespace attn::sharding
