@@ -4,6 +4,7 @@
 #include "tools/console.h"
 #include "tools/explaining.h"
 #include "tools/plans.h"
+#include "tools/ranks.h"
 #include "tools/report.h"
 
 namespace attn::tools {
@@ -14,6 +15,7 @@ struct Options {
   std::string path;
   sema::Bindings bindings;
   ExplainOptions how;
+  RankOptions ranks;
   bool gradients = false;
   Format format = Format::text;
 };
@@ -53,6 +55,22 @@ int explain_spec(const Options& options) {
   return report(explanation.error(), options.format, outcome.spec->source.get());
 }
 
+int explain_ranks(const Options& options) {
+  SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
+  if (!outcome.spec) return outcome.exit_code;
+  Spec& spec = *outcome.spec;
+  if (options.gradients && spec.attention.gradients.empty())
+    spec.attention.gradients = {"q", "k", "v"};
+  const auto sharded = shard(spec, options.ranks, options.how.target);
+  if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
+  if (options.format == Format::json) {
+    print_json(to_json(**sharded));
+  } else {
+    fmt::print("{}", to_text(**sharded));
+  }
+  return kOk;
+}
+
 int explain_plan(const Options& options) {
   const Result<plan::Bundle> bundle = read_shape(options.path, options.bindings);
   if (!bundle.ok()) return report(bundle.error(), options.format);
@@ -62,6 +80,13 @@ int explain_plan(const Options& options) {
 }
 
 int run(const Options& options) {
+  const auto links = links_of(options.ranks);
+  if (!links.ok()) return report(links.error(), options.format);
+  if (options.ranks.ranks > 0 && is_plan(options.path)) {
+    return report({ErrorCode::invalid_argument, "--ranks needs a spec, not a plan", {}, {}},
+                  options.format);
+  }
+  if (options.ranks.ranks > 0) return explain_ranks(options);
   if (!is_plan(options.path)) return explain_spec(options);
   if (!options.how.target.empty()) {
     return report(
@@ -88,8 +113,11 @@ void add_explain(CLI::App& app, Action& action) {
   add_bind(*command, options->bindings);
   command->add_flag("--grad", options->gradients,
                     "Derivatives and the backward too, also where the spec has no `grad` clause");
-  command->add_flag("--why-not", options->how.why_not,
-                    "If no engine takes the spec, show each reason and the rest of the explanation");
+  command->add_flag(
+      "--why-not", options->how.why_not,
+      "If no engine takes the spec, show each reason and the rest of the explanation");
+  add_ranks(*command, options->ranks);
+  add_in(*command, options->ranks.inputs);
   add_lowering(*command, options->how.lowering, options->how.rewrites);
   add_deny(*command);
   add_timeout(*command, options->how.timeout);

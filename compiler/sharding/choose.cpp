@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <tuple>
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace attn::sharding {
 namespace {
@@ -86,6 +88,71 @@ class Listing {
   std::vector<Sharding> all_;
 };
 
+// The most pieces that the rows (or the keys, if rows travel) of a rank are in.
+std::size_t pieces(const Sharding& sharding) {
+  std::size_t most = 0;
+  for (int rank = 0; rank < sharding.ranks; ++rank) {
+    const Dealing& dealing = sharding.rows_travel ? sharding.keys : sharding.rows;
+    most = std::max(most, dealing.of(rank).size());
+  }
+  return most;
+}
+
+class Choosing {
+ public:
+  struct Found {
+    Sharding sharding;
+    double ms = 0;
+    double burden = 0;  // of bytes and pieces
+  };
+
+  explicit Choosing(const Estimating& with) : with_(with) {}
+
+  void consider(const Sharding& sharding) {
+    const Estimate estimate = sharding::estimate(sharding, with_);
+    const double backward = with_.attention.gradients.empty() ? 0 : estimate.backward_ms();
+    const auto many = static_cast<double>(pieces(sharding));
+    all_.push_back({sharding, estimate.forward_ms() + backward,
+                    estimate.bytes() * (1 + many / kPiecesOfDouble)});
+  }
+
+  // As fast as the fastest, within what predictions tell, the least burden first.
+  std::vector<Found> best() const {
+    double least = all_.front().ms;
+    for (const Found& found : all_) least = std::min(least, found.ms);
+    std::vector<Found> best;
+    for (const Found& found : all_) {
+      if (found.ms <= least * kAsFast) best.push_back(found);
+    }
+    std::ranges::stable_sort(best, {},
+                             [](const Found& found) { return std::pair(found.burden, found.ms); });
+    if (best.size() > kMostRefined) best.resize(kMostRefined);
+    return best;
+  }
+
+  Choice choice() const {
+    const Found found = best().front();
+    return {found.sharding, estimate(found.sharding, with_), static_cast<int>(all_.size())};
+  }
+
+ private:
+  static constexpr double kAsFast = 1.02;
+  static constexpr double kPiecesOfDouble = 20;  // as bad as twice the bytes
+  static constexpr std::size_t kMostRefined = 2;
+
+  const Estimating& with_;
+  std::vector<Found> all_;
+};
+
+// Those that Listing gives, but for the first two.
+std::vector<int> arrivals_of(const Sharding& sharding) {
+  std::vector<int> all;
+  for (const int arrivals : {2, 4}) {
+    if (!sharding.rows_travel && arrivals < sharding.teams()) all.push_back(arrivals);
+  }
+  return all;
+}
+
 }  // namespace
 
 Status check_shardable(const ir::Attention& attention, int ranks) {
@@ -136,22 +203,21 @@ std::vector<Sharding> shardings(const ir::Attention& attention, int ranks, const
 
 Result<Choice> choose(const ir::Attention& attention, int ranks, const Estimating& with) {
   ATTN_RETURN_IF_ERROR(check_shardable(attention, ranks));
-  const bool trains = !attention.gradients.empty();
-  const auto costs = [trains](const Estimate& estimate) {
-    return std::tuple(estimate.forward_ms() + (trains ? estimate.backward_ms() : 0),
-                      estimate.bytes());
-  };
-  std::optional<Choice> best;
-  int considered = 0;
-  for (Sharding& sharding : shardings(attention, ranks, with.map)) {
-    Estimate estimate = sharding::estimate(sharding, with);
-    ++considered;
-    if (best && costs(estimate) >= costs(best->estimate)) continue;
-    best = Choice{std::move(sharding), std::move(estimate)};
+  Choosing choosing(with);
+  const std::vector<Sharding> all = shardings(attention, ranks, with.map);
+  for (const Sharding& sharding : all) {
+    if (sharding.arrivals <= 1) choosing.consider(sharding);
   }
-  if (!best) return {ErrorCode::internal, "no sharding was found"};
-  best->considered = considered;
-  return std::move(*best);
+  // More arrivals matter less than what arrives.
+  const std::vector<Choosing::Found> best = choosing.best();
+  for (const Choosing::Found& found : best) {
+    for (const int arrivals : arrivals_of(found.sharding)) {
+      Sharding sharding = found.sharding;
+      sharding.arrivals = arrivals;
+      choosing.consider(sharding);
+    }
+  }
+  return choosing.choice();
 }
 
 }  // namespace attn::sharding

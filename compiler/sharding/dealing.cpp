@@ -9,7 +9,8 @@
 namespace attn::sharding {
 namespace {
 
-constexpr double kEven = 1.01;  // of the mean: work that is this even is not made more so
+// Of the mean: work that is this even is not made more so. More exchanges need more keys.
+constexpr double kEven[] = {1.01, 1.06};
 constexpr int kMostSwaps = 4096;
 
 // As many chunks of blocks for each rank, as equal as blocks allow.
@@ -97,11 +98,11 @@ class Swapping {
     }
   }
 
-  Dealing run() {
+  Dealing run(double even) {
     const double mean = std::accumulate(loads_.begin(), loads_.end(), 0.0) / chunks_.ranks;
     for (int i = 0; i < kMostSwaps; ++i) {
       const auto [least, most] = std::ranges::minmax_element(loads_);
-      if (*most <= mean * kEven || !swap(most - loads_.begin(), least - loads_.begin())) break;
+      if (*most <= mean * even || !swap(most - loads_.begin(), least - loads_.begin())) break;
     }
     return make("swapped", chunks_, owners_);
   }
@@ -169,7 +170,7 @@ std::vector<Dealing> dealings(const Blocks& blocks, const std::vector<double>& w
     if (chunks.count() > blocks.count()) break;
     all.push_back(folded(chunks));
     all.push_back(balanced(chunks, weights));
-    all.push_back(Swapping(chunks, weights).run());
+    for (const double even : kEven) all.push_back(Swapping(chunks, weights).run(even));
     if (chunks_of_rank > 2) all.push_back(striped(chunks));
   }
   return all;

@@ -10,9 +10,6 @@ namespace {
 
 using ir::Dim;
 
-constexpr double kTile = 128;
-constexpr double kWidthOfPart = 4;  // bytes of an element that is merged with others
-
 double size(const ir::Attention& attention, Dim dim) {
   return static_cast<double>(attention.dims[dim]);
 }
@@ -31,8 +28,8 @@ Widths widths_of(const Sharding& sharding, const ir::Attention& attention) {
   const double key_heads = size(attention, Dim::B) * size(attention, Dim::Hkv) / sharding.groups;
   const double qk = size(attention, Dim::Dqk), v = size(attention, Dim::Dv);
   const bool several = sharding.teams() > 1;
-  const double of_rows = several && sharding.rows_travel ? kWidthOfPart : of_input;
-  const double of_keys = several && !sharding.rows_travel ? kWidthOfPart : of_input;
+  const double of_rows = several && sharding.rows_travel ? kBytesOfPartial : of_input;
+  const double of_keys = several && !sharding.rows_travel ? kBytesOfPartial : of_input;
   const double statistics = attention.is_sigmoid() ? 0 : 4;
   return {heads * qk * of_input,
           key_heads * (qk + v) * of_input,
@@ -125,10 +122,10 @@ class Estimator {
     compute_[index(team, stage)] += with_.forward.milliseconds(load);
     compute_backward_[index(team, stage)] += with_.backward.milliseconds(load);
     for (int rank = first(team); rank < first(team + 1); ++rank) of(rank).work += load.tiles;
-    // Of rows that have several parts, results are read and written.
-    if (sharding_.stages() > 1) {
-      compute_[index(team, stage)] +=
-          with_.forward.moving(3 * kWidthOfPart * rows * kTile * heads * size(attention, Dim::Dv));
+    // What a later stage gives is merged with what the stages before gave.
+    if (stage > 0) {
+      compute_[index(team, stage)] += with_.forward.moving(3 * kBytesOfPartial * rows * kTile *
+                                                           heads * size(attention, Dim::Dv));
     }
   }
 

@@ -10,6 +10,9 @@
 
 namespace attn::sharding {
 
+inline constexpr double kTile = 128;          // rows, and keys
+inline constexpr double kBytesOfPartial = 4;  // an element that is summed with others: f32
+
 // Predicted milliseconds of a kernel, by what it computes (passes/strategy/cost.h).
 class Speed {
  public:
