@@ -140,6 +140,15 @@ class Swapping {
   std::vector<double> loads_;
 };
 
+// The weight of the rank with most, of the mean.
+double imbalance(const Dealing& dealing, const std::vector<double>& weights) {
+  std::vector<double> loads(static_cast<std::size_t>(dealing.ranks));
+  for (std::size_t block = 0; block < weights.size(); ++block)
+    loads[static_cast<std::size_t>(dealing.owners[block])] += weights[block];
+  const double all = std::accumulate(loads.begin(), loads.end(), 0.0);
+  return all > 0 ? *std::ranges::max_element(loads) * dealing.ranks / all : 1;
+}
+
 }  // namespace
 
 Intervals Dealing::of(int rank) const {
@@ -165,6 +174,8 @@ Dealing contiguous(const Blocks& blocks, int ranks) {
 
 std::vector<Dealing> dealings(const Blocks& blocks, const std::vector<double>& weights, int ranks) {
   std::vector<Dealing> all = {contiguous(blocks, ranks)};
+  // What is even already cannot be dealt better, and needs the fewest keys.
+  if (imbalance(all.front(), weights) <= kEven[0]) return all;
   for (const std::int64_t chunks_of_rank : {2, 4, 8, 16}) {
     const Chunks chunks{blocks, chunks_of_rank, ranks};
     if (chunks.count() > blocks.count()) break;

@@ -33,7 +33,7 @@ const Dealing* named(const std::vector<Dealing>& all, std::string_view name) {
 
 // The zigzag of causal masks: each rank has an early and a late chunk.
 TEST(Dealing, FoldsForthAndBack) {
-  const auto all = dealings({64, 8}, std::vector<double>(8, 1.0), 4);
+  const auto all = dealings({64, 8}, {1, 2, 3, 4, 5, 6, 7, 8}, 4);
   EXPECT_THAT(named(all, "folded")->owners, ElementsAre(0, 1, 2, 3, 3, 2, 1, 0));
   EXPECT_EQ(named(all, "folded")->of(1), (Intervals{{8, 16}, {48, 56}}));
   EXPECT_THAT(named(all, "contiguous")->owners, ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
