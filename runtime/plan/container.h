@@ -11,7 +11,7 @@
 
 namespace attn::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 9;  // newest version read and written
+inline constexpr std::uint32_t kFormatVersion = 10;  // newest version read and written
 inline constexpr std::size_t kMaxSections = 1024;
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;  // all manifests
 inline constexpr std::size_t kMaxManifestValues = std::size_t{1}
@@ -33,6 +33,8 @@ inline constexpr std::uint32_t kCudnnPlanSection =
     2;  // one for each cuDNN step of each plan, in order
 inline constexpr std::uint32_t kKernelSection =
     3;  // one for each other step of each plan, in order, then the check's
+inline constexpr std::uint32_t kRanksSection =
+    4;  // JSON text: what ranks do with the plans; of version 10 only
 
 struct Section {
   std::uint32_t kind = 0;

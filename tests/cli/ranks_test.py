@@ -1,4 +1,4 @@
-"""explain --ranks: balance and bytes of masks whose sharding is known, and what is refused."""
+"""explain and compile --ranks: balance and bytes of masks whose sharding is known, plans, refusals."""
 import numpy
 
 import attnc
@@ -68,6 +68,33 @@ class Ranks(attnc.Case):
         process = self.attnc("explain", SPECS / "prefix_lm.attn", "--grad", "--ranks", "4", "--bind", "Sq=16384")
         self.expect_golden("explain-ranks.txt", process.stdout)
 
+    def test_compile(self):
+        spec = self.write("heads.attn", """attention heads {
+          dims B = 1, Hq = 4, Hkv = 2, Sq = 256, D = 64; shard heads; mask q_idx >= kv_idx; }""")
+        options = ("--ranks", "2", "--target", "h200", "--engine", "native", "-o")
+        plan = self.folder / "heads.attnplan"
+        made = self.attnc_json("compile", spec, *options, plan)
+        file = self.attnc_json("inspect", plan)
+        self.assertEqual(file["ranks"], made["ranks"])
+        # Both ranks compute the same for other heads.
+        self.assertEqual([each["name"] for each in made["plans"]], ["heads_part0"])
+        self.assertEqual(len(file["plans"]), 1)
+        ranks = file["ranks"]["of_ranks"]
+        self.assertEqual([rank["key_heads"] for rank in ranks], [[0, 1], [1, 2]])
+        self.assertEqual([part["forward"] for rank in ranks for part in rank["parts"]], 2 * ["heads_part0"])
+        # Each sends the other one's heads of its rows and keys, and the other one's rows of o.
+        sent, = [message for message in ranks[0]["inputs"][0]["sends"] if "q" in message["tensors"]]
+        self.assertEqual((sent["peer"], sent["key_heads"], sent["indices"]), (1, [1, 2], [[0, 128]]))
+        back, = ranks[0]["results"]["sends"]
+        self.assertEqual((back["tensors"], back["key_heads"], back["indices"]), (["o", "lse"], [0, 1], [[128, 256]]))
+        self.assertIn("`heads` on 2 ranks", self.attnc("inspect", plan).stdout)
+        self.attnc("compile", spec, *options, plan, "--split-files")
+        of_rank = self.attnc_json("inspect", f"{plan}.1")
+        self.assertEqual((of_rank["ranks"]["rank"], of_rank["ranks"]["family"]), (1, file["ranks"]["family"]))
+        for command in ("run", "explain", "draw"):
+            process = self.attnc(command, plan, code=2)
+            self.assertIn("divided among several GPUs", process.stderr)
+
     def refuses(self, message, *arguments, code=2):
         process = self.attnc("explain", *arguments, code=code)
         self.assertIn(message, process.stderr)
@@ -82,6 +109,16 @@ class Ranks(attnc.Case):
         self.refuses("6 key heads cannot be divided among 4 ranks", heads, "--ranks", "4", code=3)
         open_size = self.write("open.attn", "attention f { dims B = 1, Hq = 6, D = 8; }")
         self.refuses("the dimension Sq is open", open_size, "--ranks", "4")
+        random = self.write("random.attn", "attention f { dims B = 1, Hq = 1, Sq = 64, D = 64; dropout 0.5; }")
+        process = self.attnc("compile", random, "--ranks", "2", "--target", "h200", "-o", self.folder / "a.attnplan",
+                             code=3)
+        self.assertIn("draws the numbers of the whole attention", process.stderr)
+        for more, message in ((["--keep-going"], "--keep-going cannot be used with --ranks"),
+                              (["--recompile", "x"], "give either SPEC or --recompile PLAN")):
+            process = self.attnc("compile", random, "--ranks", "2", *more, "-o", self.folder / "a.attnplan", code=2)
+            self.assertIn(message, process.stderr)
+        process = self.attnc("compile", random, "--split-files", "-o", self.folder / "a.attnplan", code=2)
+        self.assertIn("--split-files needs --ranks", process.stderr)
 
 
 if __name__ == "__main__":
