@@ -126,8 +126,7 @@ Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
     return {ErrorCode::unsupported, "the mask hides everything: no rank has anything to compute"};
   }
   family.ranks = sharding::to_json(spec.attention, dealt, programs, family.of_ranks);
-  family.ranks["inputs"] = Json::object();
-  for (const auto& [name, origin] : sharded.origins) family.ranks["inputs"][name] = origin;
+  family.ranks["inputs"] = inputs_json(sharded);
   return family;
 }
 

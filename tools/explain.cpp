@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tools/command.h"
 #include "tools/console.h"
 #include "tools/explaining.h"
@@ -16,6 +18,7 @@ struct Options {
   sema::Bindings bindings;
   ExplainOptions how;
   RankOptions ranks;
+  bool simulates = false;
   bool gradients = false;
   Format format = Format::text;
 };
@@ -63,12 +66,26 @@ int explain_ranks(const Options& options) {
     spec.attention.gradients = {"q", "k", "v"};
   const auto sharded = shard(spec, options.ranks, options.how.target);
   if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
+  Differences differences;
+  if (options.simulates) {
+    auto found = simulate(**sharded, options.ranks.inputs);
+    if (!found.ok()) return report(found.error(), options.format, spec.source.get());
+    differences = std::move(*found);
+  }
+  double most = 0;
+  for (const auto& [name, difference] : differences) most = std::max(most, difference);
   if (options.format == Format::json) {
-    print_json(to_json(**sharded));
+    Json json = to_json(**sharded);
+    if (options.simulates) json["differences"] = differences;
+    print_json(json);
   } else {
     fmt::print("{}", to_text(**sharded));
+    for (const auto& [name, difference] : differences)
+      fmt::print("{}{} {:.1e}", name == differences.begin()->first ? "\n  simulated: " : ", ", name,
+                 difference);
+    if (options.simulates) fmt::print(" from the reference\n");
   }
-  return kOk;
+  return most > kEqual ? kMismatch : kOk;
 }
 
 int explain_plan(const Options& options) {
@@ -80,6 +97,10 @@ int explain_plan(const Options& options) {
 }
 
 int run(const Options& options) {
+  if (options.simulates && options.ranks.ranks == 0) {
+    return report({ErrorCode::invalid_argument, "--simulate needs --ranks", {}, {}},
+                  options.format);
+  }
   const auto links = links_of(options.ranks);
   if (!links.ok()) return report(links.error(), options.format);
   if (options.ranks.ranks > 0 && is_plan(options.path)) {
@@ -118,6 +139,9 @@ void add_explain(CLI::App& app, Action& action) {
       "If no engine takes the spec, show each reason and the rest of the explanation");
   add_ranks(*command, options->ranks);
   add_in(*command, options->ranks.inputs);
+  command->add_flag("--simulate", options->simulates,
+                    "With --ranks: also run all ranks on the host, and compare them with the "
+                    "reference; for small sizes");
   add_lowering(*command, options->how.lowering, options->how.rewrites);
   add_deny(*command);
   add_timeout(*command, options->how.timeout);

@@ -8,6 +8,9 @@
 
 #include "compiler/pictures/known_values.h"
 #include "compiler/planning/gpu.h"
+#include "compiler/reference/gradients.h"
+#include "compiler/sharding/simulator.h"
+#include "runtime/base/hash.h"
 #include "tools/console.h"
 #include "tools/table.h"
 #include "tools/target_option.h"
@@ -39,16 +42,35 @@ std::string share_text(double part, double all) {
 // Values that masks read, if there are any and --in gives some.
 struct Known {
   reference::Bindings values;
-  std::vector<std::pair<std::string, std::string>> origins;
+  std::vector<Sharded::Input> inputs;
 };
+
+std::string hash_of(const reference::Bindings& values, const std::string& name) {
+  const auto tensor = values.tensors.find(name);
+  if (tensor == values.tensors.end()) {
+    const auto param = values.params.find(name);
+    return param == values.params.end() ? "" : hash128(fmt::format("{}", param->second)).to_hex();
+  }
+  const std::vector<double>& all = tensor->second.values;
+  const char* const bytes = reinterpret_cast<const char*>(all.data());
+  return hash128({bytes, all.size() * sizeof(double)}).to_hex();
+}
+
 Result<std::optional<Known>> known_of(const ir::Attention& attention, const InputTexts& texts) {
   if (texts.empty()) return std::optional<Known>();
   ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::masks));
   auto& [tensors, params] = inputs.values;
-  return std::optional(
-      Known{{{std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
-             {params.begin(), params.end()}},
-            std::move(inputs.origins)});
+  Known known{{{std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
+               {params.begin(), params.end()}},
+              {}};
+  for (const auto& [name, origin] : inputs.origins) {
+    if (origin != kDefault && !texts.contains(name)) {
+      return wrong(fmt::format("masks also read {}: give its value too, as --in {}=VALUE",
+                               shown(name), shown(name)));
+    }
+    known.inputs.push_back({name, origin, hash_of(known.values, name)});
+  }
+  return std::optional(std::move(known));
 }
 
 sharding::Sharding alone(const sharding::WorkMap& map) {
@@ -70,8 +92,8 @@ std::string head_text(const Sharded& sharded) {
   text += fmt::format("  masks     {}\n", sharded.map.exactness == passes::Exactness::exact
                                               ? "known by blocks"
                                               : "what is not known of them counts as visible");
-  for (const auto& [name, origin] : sharded.origins)
-    text += fmt::format("  {:<9} {}: the plan is for these values\n", shown(name), origin);
+  for (const Sharded::Input& input : sharded.inputs)
+    text += fmt::format("  {:<9} {}: it is for these values\n", shown(input.name), input.origin);
   return text;
 }
 
@@ -217,6 +239,27 @@ Json scheme_json(const sharding::Scheme& scheme, bool backward) {
   return json;
 }
 
+std::vector<std::string> gradients_of(const ir::Attention& attention) {
+  std::vector<std::string> names = {"q", "k", "v"};
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    if (tensor.learned) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+// Of the largest element, or of 1 if that is larger.
+double difference(const io::HostTensor& x, const io::HostTensor& y) {
+  double largest = 1, most = 0;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const double a = x.values[i], b = y.values[i];
+    if (std::isfinite(b)) largest = std::max(largest, std::abs(b));
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    const double apart = std::abs(a - b);
+    most = std::isnan(apart) ? HUGE_VAL : std::max(most, apart);
+  }
+  return most / largest;
+}
+
 }  // namespace
 
 void add_ranks(CLI::App& command, RankOptions& options) {
@@ -264,7 +307,7 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   sharded->target = target.name;
   sharded->links = links;
   sharded->known = known.has_value();
-  if (known) sharded->origins = std::move(known->origins);
+  if (known) sharded->inputs = known->inputs;
   sharded->map = sharding::work_map(spec.attention, options.ranks, values ? &*values : nullptr);
   const sharding::Estimating with = sharding::estimating(
       sharded->attention, sharded->map,
@@ -273,6 +316,33 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   sharded->alone = sharding::estimate(alone(sharded->map), with);
   sharded->schemes = sharding::classic_schemes(options.ranks, with);
   return sharded;
+}
+
+Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts) {
+  const ir::Attention& attention = sharded.attention;
+  ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::pattern, Needs::gradients));
+  io::HostTensor d_o = std::move(inputs.values.tensors.extract(kCotangent).mapped());
+  std::vector<std::string> names;
+  if (trains(sharded)) names = gradients_of(attention);
+  ATTN_ASSIGN(const reference::Gradients whole,
+              reference::gradients(attention, inputs.values, d_o, names, {.unrounded = true}));
+  ATTN_ASSIGN(
+      const sharding::Simulated made,
+      sharding::simulate(attention,
+                         sharding::rank_programs(sharded.choice.sharding, sharded.map, attention),
+                         inputs.values, trains(sharded) ? &d_o : nullptr));
+  Differences differences = {{"o", difference(made.outputs.o, whole.outputs.o)}};
+  if (!attention.is_sigmoid()) differences["lse"] = difference(made.outputs.lse, whole.outputs.lse);
+  for (const std::string& name : names) {
+    const io::HostTensor& expected = whole.of.find(name)->second;
+    const auto found = made.gradients.find(name);
+    // Nobody reads a learned tensor whose scores are all hidden.
+    const io::HostTensor none{DType::f64, expected.dims,
+                              std::vector<double>(expected.values.size())};
+    differences[(name.size() == 1 ? "d" : "d_") + name] =
+        difference(found == made.gradients.end() ? none : found->second, expected);
+  }
+  return differences;
 }
 
 std::string to_text(const Sharded& sharded) {
@@ -303,14 +373,20 @@ Json to_json(const Sharded& sharded) {
     json["backward_ms"] = estimate.backward_ms();
     json["one_gpu_backward_ms"] = sharded.alone.backward_ms();
   }
-  json["inputs"] = Json::object();
-  for (const auto& [name, origin] : sharded.origins) json["inputs"][name] = origin;
+  json["inputs"] = inputs_json(sharded);
   json["schemes"] = Json::array();
   for (const sharding::Scheme& scheme : sharded.schemes)
     json["schemes"].push_back(scheme_json(scheme, backward));
   json["of_ranks"] = Json::array();
   for (std::size_t rank = 0; rank < estimate.ranks.size(); ++rank)
     json["of_ranks"].push_back(rank_json(sharded, rank));
+  return json;
+}
+
+Json inputs_json(const Sharded& sharded) {
+  Json json = Json::object();
+  for (const Sharded::Input& input : sharded.inputs)
+    json[input.name] = {{"from", input.origin}, {"hash", input.hash}};
   return json;
 }
 

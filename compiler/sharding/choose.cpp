@@ -20,7 +20,7 @@ std::vector<int> groups_of(const ir::Attention& attention, int ranks) {
     const std::optional<Shard> shard = attention.shard;
     if (ranks > 1 && shard == Shard::sequence && !one) continue;
     if (ranks > 1 && shard == Shard::heads && !whole) continue;
-    if (shard == Shard::both && (one || whole)) continue;
+    if (ranks > 1 && shard == Shard::both && (one || whole)) continue;
     all.push_back(groups);
   }
   return all;

@@ -95,13 +95,25 @@ class Ranks(attnc.Case):
             process = self.attnc(command, plan, code=2)
             self.assertIn("divided among several GPUs", process.stderr)
 
+    def test_simulate(self):
+        sizes = [word for name in ("B=1", "Hq=4", "Hkv=2", "Sq=48", "D=8") for word in ("--bind", name)]
+        found = self.ranks("gpt_oss", 3, "--grad", "--simulate", *sizes, "--bind", "window=10")
+        self.assertEqual(sorted(found["differences"]), ["d_sinks", "dk", "dq", "dv", "lse", "o"])
+        self.assertLess(max(found["differences"].values()), 1e-12)
+        text = self.attnc("explain", SPECS / "causal.attn", "--ranks", "2", "--simulate", *sizes).stdout
+        self.assertIn("simulated: ", text)
+
     def refuses(self, message, *arguments, code=2):
         process = self.attnc("explain", *arguments, code=code)
         self.assertIn(message, process.stderr)
 
     def test_refusals(self):
         causal = SPECS / "causal.attn"
+        self.refuses("--simulate needs --ranks", causal, "--simulate")
         self.refuses("--link, --network, --ranks-per-host and --in need --ranks", causal, "--link", "120")
+        two = self.write("two.attn", """attention two { dims B = 1, Hq = 1, Sq = 64, D = 8; tensor x: i32[Sq];
+          tensor y: i32[Sq]; mask x[q_idx] == x[kv_idx] && y[q_idx] == y[kv_idx]; }""")
+        self.refuses("masks also read y: give its value too", two, "--ranks", "2", "--in", "x=random")
         self.refuses("`fast` is no link", causal, "--ranks", "2", "--link", "fast")
         self.refuses("1 rows and 4 keys cannot be divided among 8 ranks", SPECS / "decode.attn", "--ranks", "8",
                      "--bind", "Skv=4", "--bind", "Hkv=1", code=3)
