@@ -15,9 +15,6 @@ using ir::ExprId;
 using ir::Op;
 using passes::SimplifyingBuilder;
 
-// More intervals than this are a tensor of numbers.
-constexpr std::size_t kMostCases = 4;
-
 bool is_whole(const Intervals& set, std::int64_t size) {
   return set.size() == 1 && set.front() == Interval{0, size};
 }
@@ -64,8 +61,8 @@ class Making {
   }
 
   void name_numbers(const ir::Attention& attention) {
-    if (part_.rows.size() > kMostCases) rows_name_ = attention.unused_name("row_numbers");
-    if (part_.keys.size() > kMostCases) keys_name_ = attention.unused_name("key_numbers");
+    if (part_.rows.size() > kMostPieces) rows_name_ = attention.unused_name("row_numbers");
+    if (part_.keys.size() > kMostPieces) keys_name_ = attention.unused_name("key_numbers");
   }
 
   // With the indices of the whole attention.

@@ -8,7 +8,7 @@ namespace attn::sharding {
 namespace {
 
 // More runs of adjacent rows than this are one part: a kernel for each would be too many.
-constexpr std::size_t kMostRuns = 4;
+constexpr std::size_t kMostRuns = 16;
 
 using Numbers = std::vector<std::int64_t>;  // of blocks, ascending
 
@@ -89,7 +89,14 @@ class Team {
     part.keys = of_blocks(map_.keys, seen);
     if (part.rows.empty()) return;
     if (part.keys.empty()) append(part.keys, map_.keys.of(keys.empty() ? 0 : keys.front()));
+    if (std::max(part.rows.size(), part.keys.size()) > kMostPieces) compute_all(part);
     parts_.push_back(std::move(part));
+  }
+
+  void compute_all(Part& part) const {
+    part.longest = static_cast<double>(count(part.keys)) / static_cast<double>(map_.keys.unit);
+    part.work =
+        part.longest * static_cast<double>(count(part.rows)) / static_cast<double>(map_.rows.unit);
   }
 
   const Sharding& sharding_;

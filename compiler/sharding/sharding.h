@@ -42,6 +42,10 @@ struct Sharding {
   std::string to_text() const;
 };
 
+// A kernel reads the numbers of its rows or keys from a tensor if they are in more pieces than
+// this, and does not know when it is compiled what is hidden: it computes everything.
+inline constexpr std::size_t kMostPieces = 4;
+
 struct Part {
   int stage = 0;
   Intervals rows, keys;

@@ -115,6 +115,16 @@ TEST(Simulator, ComputesRandomMasks) {
   }
 }
 
+// Every other row and key: numbers that are read from tensors.
+Sharding alternating(const WorkMap& map) {
+  Sharding sharding{4, 1, false, 1, contiguous(map.rows, 4), contiguous(map.keys, 4)};
+  for (Dealing* dealing : {&sharding.rows, &sharding.keys}) {
+    for (std::size_t block = 0; block < dealing->owners.size(); ++block)
+      dealing->owners[block] = static_cast<int>(block) % 4;
+  }
+  return sharding;
+}
+
 // Compares every sharding among 4 ranks; returns them.
 std::vector<Sharding> compare_all(const std::string& text) {
   const support::Source source("one.attn", text);
@@ -124,6 +134,7 @@ std::vector<Sharding> compare_all(const std::string& text) {
   const WorkMap map = work_map(attention, 4, nullptr);
   std::vector<Sharding> all = shardings(attention, 4, map);
   for (const Sharding& sharding : all) compare(attention, sharding, map, *whole);
+  if (attention.dims[Dim::Sq] > 1) compare(attention, alternating(map), map, *whole);
   return all;
 }
 
@@ -131,11 +142,11 @@ std::vector<Sharding> compare_all(const std::string& text) {
 TEST(Simulator, ComputesEverySharding) {
   const std::vector<Sharding> all = compare_all(R"(
     attention all {
-      dims B = 2, Hq = 8, Hkv = 4, Sq = 32, Skv = 32, D = 4;
+      dims B = 2, Hq = 8, Hkv = 4, Sq = 40, Skv = 40, D = 4;
       learn sinks: f32[Hq];
-      learn bias: f32[Hq, 63];
-      lengths q = 20 + 9 * i0, kv = 32 - 5 * i0;
-      score score + bias[h, q_idx - kv_idx + 31];
+      learn bias: f32[Hq, 79];
+      lengths q = 28 + 9 * i0, kv = 40 - 5 * i0;
+      score score + bias[h, q_idx - kv_idx + 39];
       mask q_idx >= kv_idx || kv_idx < 5;
       sink sinks[h];
       dropout 0.25;
