@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -52,13 +53,39 @@ class Listing {
 
  private:
   void add_rows_at_home(int groups, int teams) {
-    for (const Dealing& dealt : dealings_of(map_.rows, weights_of_rows(map_), teams)) {
+    std::vector<double> weights = weights_of_rows(map_);
+    add_rows_at_home(groups, teams, weights, {});
+    const std::vector<bool> heavy = much_heavier(weights);
+    if (heavy.empty() || teams == 1) return;
+    for (std::size_t row = 0; row < heavy.size(); ++row) {
+      if (heavy[row]) weights[row] = 0;  // every team has its part of them
+    }
+    add_rows_at_home(groups, teams, weights, heavy);
+  }
+
+  void add_rows_at_home(int groups, int teams, const std::vector<double>& weights,
+                        const std::vector<bool>& travels) {
+    for (const Dealing& dealt : dealings_of(map_.rows, weights, teams)) {
       const Dealing rows = divided(dealt, groups);
       Dealing keys = rows;
       if (!are_the_same_tokens(attention_)) keys = contiguous(map_.keys, ranks_);
       for (const int arrivals : arrivals_of(teams))
-        all_.push_back({ranks_, groups, false, arrivals, rows, keys});
+        all_.push_back({ranks_, groups, false, arrivals, rows, keys, travels});
     }
+  }
+
+  // Blocks of rows that see much more than most, such as global tokens; empty if there are none, or
+  // too many to be sent everywhere.
+  static std::vector<bool> much_heavier(const std::vector<double>& weights) {
+    constexpr double kMuch = 4;         // of the mean
+    constexpr std::ptrdiff_t kFew = 8;  // of all, at most one in so many
+    const double mean =
+        std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(weights.size());
+    std::vector<bool> heavy;
+    for (const double weight : weights) heavy.push_back(weight > kMuch * mean);
+    const std::ptrdiff_t count = std::ranges::count(heavy, true);
+    if (count == 0 || count * kFew > static_cast<std::ptrdiff_t>(heavy.size())) return {};
+    return heavy;
   }
 
   void add_keys_at_home(int groups, int teams) {

@@ -28,14 +28,13 @@ Widths widths_of(const Sharding& sharding, const ir::Attention& attention) {
   const double key_heads = size(attention, Dim::B) * size(attention, Dim::Hkv) / sharding.groups;
   const double qk = size(attention, Dim::Dqk), v = size(attention, Dim::Dv);
   const bool several = sharding.teams() > 1;
-  const double of_rows = several && sharding.rows_travel ? kBytesOfPartial : of_input;
   const double of_keys = several && !sharding.rows_travel ? kBytesOfPartial : of_input;
   const double statistics = attention.is_sigmoid() ? 0 : 4;
   return {heads * qk * of_input,
           key_heads * (qk + v) * of_input,
-          heads * (v * of_rows + statistics),
+          heads * (v * of_input + statistics),
           heads * ((qk + v) * of_input + 2 * statistics),
-          heads * qk * of_rows,
+          heads * qk * of_input,
           key_heads * (qk + v) * of_keys};
 }
 
@@ -102,9 +101,15 @@ class Estimator {
       add(more_rows, rows);
       add(more_keys, keys);
     }
-    give(team, sharding_.rows, rows, widths_.result, results_);
-    give(team, sharding_.rows, rows, widths_.of_row, gradients_);
-    give(team, sharding_.keys, keys, widths_.of_key, gradients_);
+    const auto whole = [](std::size_t) { return 1.0; };
+    // Of rows that travel several ranks have a part.
+    const auto partial = [&](std::size_t block) {
+      const bool is_part = sharding_.row_travels(static_cast<std::int64_t>(block));
+      return is_part ? kBytesOfPartial / static_cast<double>(size_of(with_.attention.dtype)) : 1;
+    };
+    give(team, sharding_.rows, rows, widths_.result, partial, results_);
+    give(team, sharding_.rows, rows, widths_.of_row, partial, gradients_);
+    give(team, sharding_.keys, keys, widths_.of_key, whole, gradients_);
   }
 
   static void add(const Flags& more, Flags& flags) {
@@ -139,11 +144,13 @@ class Estimator {
     }
   }
 
-  void give(int team, const Dealing& dealing, const Flags& made, double width, Moved& moved) {
+  template <typename Factor>
+  void give(int team, const Dealing& dealing, const Flags& made, double width, const Factor& factor,
+            Moved& moved) {
     for (std::size_t block = 0; block < made.size(); ++block) {
       if (!made[block]) continue;
       for (int rank = first(team); rank < first(team + 1); ++rank)
-        move(rank, dealing.owners[block], dealing, block, width, moved);
+        move(rank, dealing.owners[block], dealing, block, width * factor(block), moved);
     }
   }
 

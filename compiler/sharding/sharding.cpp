@@ -25,17 +25,35 @@ class Team {
 
   std::vector<Part> run() {
     for (int stage = 0; stage < sharding_.stages(); ++stage) {
-      if (sharding_.rows_travel) {
-        add(stage, at_home(sharding_.rows, stage), own(sharding_.keys));
-      } else {
-        const Numbers keys = at_home(sharding_.keys, stage);
-        for (const Numbers& rows : runs(own(sharding_.rows))) add(stage, rows, keys);
-      }
+      const Numbers keys = at_home(sharding_.keys, stage);
+      for (const Numbers& rows : runs(own(sharding_.rows, false)))
+        add(stage, rows, keys, stage == 0);
+      add_travellers(stage);
     }
     return std::move(parts_);
   }
 
  private:
+  // Rows that have come, with the team's own keys. Each row's sink stays at home.
+  void add_travellers(int stage) {
+    const Numbers keys = own(sharding_.keys);
+    if (stage == 0) add(stage, own(sharding_.rows, true), keys, true);
+    Numbers come;
+    for (const std::int64_t row : at_home(sharding_.rows, stage)) {
+      const int home = sharding_.rows.owners[static_cast<std::size_t>(row)];
+      if (sharding_.row_travels(row) && sharding_.team_of(home) != team_) come.push_back(row);
+    }
+    add(stage, come, keys, false);
+  }
+
+  // The team's own rows that travel, or that do not.
+  Numbers own(const Dealing& dealing, bool travelling) const {
+    Numbers numbers = own(dealing);
+    std::erase_if(numbers,
+                  [&](std::int64_t row) { return sharding_.row_travels(row) != travelling; });
+    return numbers;
+  }
+
   // What is at home in teams whose turn it is.
   Numbers at_home(const Dealing& dealing, int stage) const {
     Numbers numbers;
@@ -66,9 +84,9 @@ class Team {
     return runs.size() > kMostRuns ? std::vector<Numbers>{rows} : runs;
   }
 
-  void add(int stage, const Numbers& rows, const Numbers& keys) {
+  void add(int stage, const Numbers& rows, const Numbers& keys, bool at_home) {
     // A sink counts for rows that see nothing, too.
-    const bool sink = has_sink_ && stage == 0;
+    const bool sink = has_sink_ && at_home;
     Part part{stage, {}, {}, sink};
     Numbers seen;
     std::vector<bool> is_seen(static_cast<std::size_t>(map_.keys.count()));
@@ -127,6 +145,8 @@ std::string Sharding::to_text() const {
   const Dealing& dealt = rows_travel ? keys : rows;
   text += fmt::format(", {} {}", rows_travel ? "keys" : "rows", dealt.name);
   const std::string_view traveller = rows_travel ? "rows" : "keys";
+  if (const auto heavy = std::ranges::count(travels, true); heavy > 0)
+    text += fmt::format(", heavy rows travel ({} block{})", heavy, heavy == 1 ? "" : "s");
   if (arrivals == 0) return text + fmt::format(", {} arrive before the first part", traveller);
   return text +
          fmt::format(", {} arrive in {} stage{}", traveller, arrivals, arrivals == 1 ? "" : "s");

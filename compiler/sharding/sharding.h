@@ -25,13 +25,19 @@ namespace attn::sharding {
 struct Sharding {
   int ranks = 1;
   int groups = 1;
-  // Whether rows go to where their keys are, instead of keys to where they are seen.
+  // Whether all rows go to where their keys are, instead of keys to where they are seen.
   bool rows_travel = false;
   // In which what travels between teams arrives, after a first one of what is the team's own. 0:
   // everything arrives before the first part.
   int arrivals = 0;
   Dealing rows, keys;  // homes
+  // By block, or empty: rows that go to their keys though others do not. They see much more than
+  // most, so that no rank could compute them alone.
+  std::vector<bool> travels{};
 
+  bool row_travels(std::int64_t block) const {
+    return rows_travel || (!travels.empty() && travels[static_cast<std::size_t>(block)]);
+  }
   int teams() const { return ranks / groups; }
   int team_of(int rank) const { return rank / groups; }
   int stages() const { return teams() > 1 ? arrivals + 1 : 1; }

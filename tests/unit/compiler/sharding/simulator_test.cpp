@@ -155,6 +155,22 @@ TEST(Simulator, ComputesEverySharding) {
   EXPECT_GE(all.size(), 30U);
 }
 
+// A few rows see everything: they go to their keys, while other rows stay.
+TEST(Simulator, SendsRowsThatSeeMuchMore) {
+  const std::vector<Sharding> all = compare_all(R"(
+    attention global {
+      dims B = 2, Hq = 2, Hkv = 2, Sq = 64, Skv = 64, D = 4;
+      learn sinks: f32[Hq];
+      lengths q = 60 - 30 * i0;
+      mask abs(q_idx - kv_idx) < 3 || q_idx == 0 || q_idx == 40;
+      sink sinks[h];
+      outputs o, lse;
+    })");
+  EXPECT_TRUE(std::ranges::any_of(all, [](const Sharding& sharding) {
+    return std::ranges::count(sharding.travels, true) == 2;
+  }));
+}
+
 // Rows go to their keys: a single row, of which each rank has some keys.
 TEST(Simulator, MergesPartsOfOneRow) {
   const std::vector<Sharding> all = compare_all(R"(
