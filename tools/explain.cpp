@@ -107,6 +107,15 @@ int run(const Options& options) {
     return report({ErrorCode::invalid_argument, "--ranks needs a spec, not a plan", {}, {}},
                   options.format);
   }
+  if (options.ranks.ranks > 0 &&
+      (options.how.why_not || options.how.lowering != planner::kAnyLowering)) {
+    return report(
+        {ErrorCode::invalid_argument,
+         "--why-not, --engine, --lowering and --allow-unfused have no meaning with --ranks",
+         {},
+         {}},
+        options.format);
+  }
   if (options.ranks.ranks > 0) return explain_ranks(options);
   if (!is_plan(options.path)) return explain_spec(options);
   if (!options.how.target.empty()) {

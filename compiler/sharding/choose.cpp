@@ -27,8 +27,10 @@ std::vector<int> groups_of(const ir::Attention& attention, int ranks) {
   return all;
 }
 
+// The sink of a row is in the part that has the team's own keys.
 bool has_enough(const ir::Attention& attention, int teams) {
-  return std::max(attention.dims[Dim::Sq], attention.dims[Dim::Skv]) >= teams;
+  const std::int64_t rows = attention.dims[Dim::Sq], keys = attention.dims[Dim::Skv];
+  return teams == 1 || (std::max(rows, keys) >= teams && (!attention.sink || keys >= teams));
 }
 
 bool are_the_same_tokens(const ir::Attention& attention) {

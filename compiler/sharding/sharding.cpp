@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/base/check.h"
+
 namespace attn::sharding {
 namespace {
 
@@ -106,7 +108,10 @@ class Team {
     }
     part.keys = of_blocks(map_.keys, seen);
     if (part.rows.empty()) return;
-    if (part.keys.empty()) append(part.keys, map_.keys.of(keys.empty() ? 0 : keys.front()));
+    if (part.keys.empty()) {
+      ATTN_CHECK(!keys.empty(), "a sink without keys at home");
+      append(part.keys, map_.keys.of(keys.front()));  // none of them is seen
+    }
     if (std::max(part.rows.size(), part.keys.size()) > kMostPieces) compute_all(part);
     parts_.push_back(std::move(part));
   }

@@ -109,6 +109,9 @@ class Ranks(attnc.Case):
 
     def test_refusals(self):
         causal = SPECS / "causal.attn"
+        sink = self.write("sink.attn", "attention f { dims B = 1, Hq = 1, Sq = 16, Skv = 2, D = 8; sink 0; }")
+        self.refuses("16 rows and 2 keys cannot be divided among 4 ranks", sink, "--ranks", "4", code=3)
+        self.refuses("have no meaning with --ranks", causal, "--ranks", "2", "--engine", "native")
         self.refuses("--simulate needs --ranks", causal, "--simulate")
         self.refuses("--link, --network, --ranks-per-host and --in need --ranks", causal, "--link", "120")
         two = self.write("two.attn", """attention two { dims B = 1, Hq = 1, Sq = 64, D = 8; tensor x: i32[Sq];
