@@ -16,26 +16,28 @@ double size(const ir::Attention& attention, Dim dim) {
 
 // Bytes of one row or key of all batches and the heads of one rank.
 struct Widths {
-  double row, key;        // inputs of the forward
-  double result;          // of a row
-  double backward_row;    // inputs
-  double of_row, of_key;  // gradients
+  double row, key;          // inputs of the forward
+  double backward_row;      // inputs
+  double of_key;            // gradients
+  double q, o, statistics;  // results of a row: elements, but for statistics
+  double element;           // bytes
 };
 
 Widths widths_of(const Sharding& sharding, const ir::Attention& attention) {
-  const auto of_input = static_cast<double>(size_of(attention.dtype));
+  const auto element = static_cast<double>(size_of(attention.dtype));
   const double heads = size(attention, Dim::B) * size(attention, Dim::Hq) / sharding.groups;
   const double key_heads = size(attention, Dim::B) * size(attention, Dim::Hkv) / sharding.groups;
   const double qk = size(attention, Dim::Dqk), v = size(attention, Dim::Dv);
-  const bool several = sharding.teams() > 1;
-  const double of_keys = several && !sharding.rows_travel ? kBytesOfPartial : of_input;
-  const double statistics = attention.is_sigmoid() ? 0 : 4;
-  return {heads * qk * of_input,
-          key_heads * (qk + v) * of_input,
-          heads * (v * of_input + statistics),
-          heads * ((qk + v) * of_input + 2 * statistics),
-          heads * qk * of_input,
-          key_heads * (qk + v) * of_keys};
+  const bool several = sharding.teams() > 1 && !sharding.rows_travel;
+  const double statistics = attention.is_sigmoid() ? 0 : 4 * heads;
+  return {heads * qk * element,
+          key_heads * (qk + v) * element,
+          heads * (qk + v) * element + 2 * statistics,
+          key_heads * (qk + v) * (several ? kBytesOfPartial : element),
+          heads * qk,
+          heads * v,
+          statistics,
+          element};
 }
 
 // What each rank receives and sends in one exchange.
@@ -101,15 +103,16 @@ class Estimator {
       add(more_rows, rows);
       add(more_keys, keys);
     }
-    const auto whole = [](std::size_t) { return 1.0; };
     // Of rows that travel several ranks have a part.
-    const auto partial = [&](std::size_t block) {
+    const auto element = [&](std::size_t block) {
       const bool is_part = sharding_.row_travels(static_cast<std::int64_t>(block));
-      return is_part ? kBytesOfPartial / static_cast<double>(size_of(with_.attention.dtype)) : 1;
+      return is_part ? kBytesOfPartial : widths_.element;
     };
-    give(team, sharding_.rows, rows, widths_.result, partial, results_);
-    give(team, sharding_.rows, rows, widths_.of_row, partial, gradients_);
-    give(team, sharding_.keys, keys, widths_.of_key, whole, gradients_);
+    give(team, sharding_.rows, rows, results_,
+         [&](std::size_t block) { return widths_.o * element(block) + widths_.statistics; });
+    give(team, sharding_.rows, rows, gradients_,
+         [&](std::size_t block) { return widths_.q * element(block); });
+    give(team, sharding_.keys, keys, gradients_, [&](std::size_t) { return widths_.of_key; });
   }
 
   static void add(const Flags& more, Flags& flags) {
@@ -144,13 +147,13 @@ class Estimator {
     }
   }
 
-  template <typename Factor>
-  void give(int team, const Dealing& dealing, const Flags& made, double width, const Factor& factor,
-            Moved& moved) {
+  // `width`: bytes of a row or key of a block.
+  template <typename Width>
+  void give(int team, const Dealing& dealing, const Flags& made, Moved& moved, const Width& width) {
     for (std::size_t block = 0; block < made.size(); ++block) {
       if (!made[block]) continue;
       for (int rank = first(team); rank < first(team + 1); ++rank)
-        move(rank, dealing.owners[block], dealing, block, width * factor(block), moved);
+        move(rank, dealing.owners[block], dealing, block, width(block), moved);
     }
   }
 
