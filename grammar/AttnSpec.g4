@@ -34,6 +34,7 @@ clause
   | deterministicClause
   | normalizeClause
   | quantizeClause
+  | shardClause
   | functionClause
   | otherClause
   ;
@@ -67,6 +68,7 @@ lengthsEntry : name ('=' fallback)? ;
 gradClause : GRAD name (',' name)* ';' ;
 deterministicClause : DETERMINISTIC ';' ;
 normalizeClause : NORMALIZE name ';' ;
+shardClause : SHARD name ';' ;
 // Types of tensors, and defaults of scales.
 quantizeClause : QUANTIZE name (',' quantizeEntry)* ';' ;
 quantizeEntry : name (':' name | '=' fallback) ;
@@ -110,7 +112,7 @@ indexes : '[' expr (',' expr)* ']' ;
 name
   : IDENT | ATTENTION | DIMS | DTYPE | LAYOUT | TENSOR | PARAM | LET | SCALE | SCORE | MASK
   | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE
-  | QUANTIZE | FN | IMPORT
+  | QUANTIZE | SHARD | FN | IMPORT
   ;
 
 ATTENTION : 'attention' ;
@@ -133,6 +135,7 @@ GRAD : 'grad' ;
 DETERMINISTIC : 'deterministic' ;
 NORMALIZE : 'normalize' ;
 QUANTIZE : 'quantize' ;
+SHARD : 'shard' ;
 FN : 'fn' ;
 IMPORT : 'import' ;
 RETURN : 'return' ;

@@ -9,6 +9,7 @@
 #include "runtime/cudnn/library.h"
 #include "tools/cached.h"
 #include "tools/command.h"
+#include "tools/compile_ranks.h"
 #include "tools/console.h"
 #include "tools/manifest.h"
 #include "tools/report.h"
@@ -35,6 +36,8 @@ struct Options {
   bool keep_going = false;
   bool autotune = false;
   bool use_cache = false;
+  RankOptions ranks;
+  bool split_files = false;
   Format format = Format::text;
 };
 
@@ -302,6 +305,40 @@ int compile_spec(const Options& options) {
   return finish(options, plans, failures);
 }
 
+int compile_family(const Options& options) {
+  const SpecOutcome outcome = read_spec(options.spec, options.bindings, options.format);
+  if (!outcome.spec) return outcome.exit_code;
+  const Spec& spec = *outcome.spec;
+  Result<driver::CompileOptions> how = compile_options(options);
+  if (!how.ok()) return report(how.error(), options.format, spec.source.get());
+  how->analyses = spec.analyses.get();
+  const auto sharded = shard(spec, options.ranks, options.target);
+  if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
+  const bool both = options.direction == "both" ||
+                    (options.direction.empty() && !spec.attention.gradients.empty());
+  if (options.direction == "bwd") how->direction = plan::Direction::backward;
+  const auto family = compile_ranks(spec, **sharded, *how, both);
+  if (!family.ok()) return report(family.error(), options.format, spec.source.get());
+  const Status saved = save(*family, options.output, options.split_files);
+  if (!saved.ok()) return report(saved.error(), options.format);
+  if (options.format == Format::json) {
+    print_json(to_json(*family, options.output));
+  } else if (!is_quiet()) {
+    Progress::clear();
+    fmt::print("{}", to_text(*family, options.output));
+  }
+  return kOk;
+}
+
+// What makes no sense together with --ranks.
+std::string conflict_of_ranks(const Options& options) {
+  if (options.ranks.ranks == 0) return options.split_files ? "--split-files needs --ranks" : "";
+  if (!options.plan.empty()) return "--ranks cannot be used with --recompile";
+  if (options.keep_going) return "--keep-going cannot be used with --ranks";
+  if (options.autotune) return "--autotune cannot be used with --ranks";
+  return "";
+}
+
 int recompile(const Options& options) {
   const Result<plan::Bundle> old = plan::load_bundle(options.plan);
   if (!old.ok()) return report(old.error(), options.format);
@@ -332,9 +369,14 @@ int run(const Options& options) {
   if (options.autotune && options.target != "native") {
     return usage_error(options, "--autotune measures on the local GPU and needs --target native");
   }
+  const auto links = links_of(options.ranks);
+  if (!links.ok()) return report(links.error(), options.format);
+  if (const std::string conflict = conflict_of_ranks(options); !conflict.empty())
+    return usage_error(options, conflict);
   if (const Status status = check_output(options); !status.ok()) {
     return report(status.error(), options.format);
   }
+  if (options.ranks.ranks > 0) return compile_family(options);
   return options.plan.empty() ? compile_spec(options) : recompile(options);
 }
 
@@ -370,6 +412,10 @@ void add_compile(CLI::App& app, Action& action) {
       "--autotune", options->autotune,
       "Compile every program of every lowering, measure each on the local GPU and take the "
       "fastest; the plan file records the measurements");
+  add_ranks(*command, options->ranks);
+  add_in(*command, options->ranks.inputs);
+  command->add_flag("--split-files", options->split_files,
+                    "With --ranks: a file for each rank, FILE.0 and so on, with its plans alone");
   add_lowering(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);
   add_cache_option(*command, options->use_cache);

@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tools/command.h"
 #include "tools/console.h"
 #include "tools/explaining.h"
 #include "tools/plans.h"
+#include "tools/ranks.h"
 #include "tools/report.h"
 
 namespace attn::tools {
@@ -14,6 +17,8 @@ struct Options {
   std::string path;
   sema::Bindings bindings;
   ExplainOptions how;
+  RankOptions ranks;
+  bool simulates = false;
   bool gradients = false;
   Format format = Format::text;
 };
@@ -53,6 +58,36 @@ int explain_spec(const Options& options) {
   return report(explanation.error(), options.format, outcome.spec->source.get());
 }
 
+int explain_ranks(const Options& options) {
+  SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
+  if (!outcome.spec) return outcome.exit_code;
+  Spec& spec = *outcome.spec;
+  if (options.gradients && spec.attention.gradients.empty())
+    spec.attention.gradients = {"q", "k", "v"};
+  const auto sharded = shard(spec, options.ranks, options.how.target);
+  if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
+  Differences differences;
+  if (options.simulates) {
+    auto found = simulate(**sharded, options.ranks.inputs);
+    if (!found.ok()) return report(found.error(), options.format, spec.source.get());
+    differences = std::move(*found);
+  }
+  double most = 0;
+  for (const auto& [name, difference] : differences) most = std::max(most, difference);
+  if (options.format == Format::json) {
+    Json json = to_json(**sharded);
+    if (options.simulates) json["differences"] = differences;
+    print_json(json);
+  } else {
+    fmt::print("{}", to_text(**sharded));
+    for (const auto& [name, difference] : differences)
+      fmt::print("{}{} {:.1e}", name == differences.begin()->first ? "\n  simulated: " : ", ", name,
+                 difference);
+    if (options.simulates) fmt::print(" from the reference\n");
+  }
+  return most > kEqual ? kMismatch : kOk;
+}
+
 int explain_plan(const Options& options) {
   const Result<plan::Bundle> bundle = read_shape(options.path, options.bindings);
   if (!bundle.ok()) return report(bundle.error(), options.format);
@@ -62,6 +97,26 @@ int explain_plan(const Options& options) {
 }
 
 int run(const Options& options) {
+  if (options.simulates && options.ranks.ranks == 0) {
+    return report({ErrorCode::invalid_argument, "--simulate needs --ranks", {}, {}},
+                  options.format);
+  }
+  const auto links = links_of(options.ranks);
+  if (!links.ok()) return report(links.error(), options.format);
+  if (options.ranks.ranks > 0 && is_plan(options.path)) {
+    return report({ErrorCode::invalid_argument, "--ranks needs a spec, not a plan", {}, {}},
+                  options.format);
+  }
+  if (options.ranks.ranks > 0 &&
+      (options.how.why_not || options.how.lowering != planner::kAnyLowering)) {
+    return report(
+        {ErrorCode::invalid_argument,
+         "--why-not, --engine, --lowering and --allow-unfused have no meaning with --ranks",
+         {},
+         {}},
+        options.format);
+  }
+  if (options.ranks.ranks > 0) return explain_ranks(options);
   if (!is_plan(options.path)) return explain_spec(options);
   if (!options.how.target.empty()) {
     return report(
@@ -88,8 +143,14 @@ void add_explain(CLI::App& app, Action& action) {
   add_bind(*command, options->bindings);
   command->add_flag("--grad", options->gradients,
                     "Derivatives and the backward too, also where the spec has no `grad` clause");
-  command->add_flag("--why-not", options->how.why_not,
-                    "If no engine takes the spec, show each reason and the rest of the explanation");
+  command->add_flag(
+      "--why-not", options->how.why_not,
+      "If no engine takes the spec, show each reason and the rest of the explanation");
+  add_ranks(*command, options->ranks);
+  add_in(*command, options->ranks.inputs);
+  command->add_flag("--simulate", options->simulates,
+                    "With --ranks: also run all ranks on the host, and compare them with the "
+                    "reference; for small sizes");
   add_lowering(*command, options->how.lowering, options->how.rewrites);
   add_deny(*command);
   add_timeout(*command, options->how.timeout);

@@ -3,6 +3,7 @@
 
 #include "runtime/plan/bundle.h"
 #include "tools/command.h"
+#include "tools/compile_ranks.h"
 #include "tools/inspection.h"
 #include "tools/manifest.h"
 #include "tools/plans.h"
@@ -29,7 +30,24 @@ Json bundle_json(const plan::Bundle& bundle) {
   return {{"plans", std::move(plans)}};
 }
 
+// Of parts, and what ranks do with them.
+int inspect_family(const Options& options, const plan::Family& family) {
+  const Json ranks = Json::parse(family.ranks, nullptr, false);
+  if (options.format == Format::json) {
+    Json json = {{"ranks", ranks}, {"plans", Json::array()}};
+    for (const plan::Plan& plan : family.parts.plans) json["plans"].push_back(manifest_of(plan));
+    print_json(json);
+    return kOk;
+  }
+  fmt::print("{}", ranks_text(ranks, options.plan));
+  for (const plan::Plan& plan : family.parts.plans)
+    fmt::print("\n{}", inspect_text(options.plan, family.parts, plan));
+  return kOk;
+}
+
 int run(const Options& options) {
+  const Result<plan::Family> family = plan::load_family(options.plan);
+  if (family.ok() && !family->ranks.empty()) return inspect_family(options, *family);
   const Result<plan::Bundle> bundle = read_plans(options.plan, options.sizes);
   if (!bundle.ok()) return report(bundle.error(), options.format);
   if (options.format == Format::json) {

@@ -165,6 +165,9 @@ struct QuantizeClause {
   Name by;
   std::vector<QuantizeEntry> entries{};
 };
+struct ShardClause {
+  Name axis;
+};
 // A clause that is unknown. Its words are kept, so that names it may define are
 // not reported as unknown.
 struct OtherClause {
@@ -185,7 +188,7 @@ struct Clause {
   std::variant<DimsClause, DtypeClause, LayoutClause, TensorClause, ParamClause, LetClause,
                ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, SinkClause,
                DropoutClause, LengthsClause, GradClause, DeterministicClause, NormalizeClause,
-               QuantizeClause, FunctionClause, ImportClause, OtherClause>
+               QuantizeClause, ShardClause, FunctionClause, ImportClause, OtherClause>
       body;
   Comments comments{};
 };

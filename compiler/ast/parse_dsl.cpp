@@ -381,6 +381,9 @@ class Builder {
       case Grammar::RuleNormalizeClause:
         clause.body = NormalizeClause{name(context->normalizeClause()->name())};
         break;
+      case Grammar::RuleShardClause:
+        clause.body = ShardClause{name(context->shardClause()->name())};
+        break;
       case Grammar::RuleQuantizeClause: clause.body = quantize(context->quantizeClause()); break;
       case Grammar::RuleFunctionClause: clause.body = function(context->functionClause()); break;
       default: return other(inner);

@@ -170,9 +170,10 @@ class JsonBuilder {
   Clause clause(const JsonValue& json) {
     if (!is(json, JsonKind::object, "a clause")) return {};
     for (const std::string_view word :
-         {"tensor",  "learn",   "param", "let",           "fn",        "import",   "dims",
-          "layout",  "scale",   "score", "mask",          "outputs",   "align",    "sink",
-          "dropout", "lengths", "grad",  "deterministic", "normalize", "quantize", "dtype"}) {
+         {"tensor",    "learn",    "param",   "let",     "fn",   "import",
+          "dims",      "layout",   "scale",   "score",   "mask", "outputs",
+          "align",     "sink",     "dropout", "lengths", "grad", "deterministic",
+          "normalize", "quantize", "shard",   "dtype"}) {
       if (const JsonMember* member = json.find(word)) return clause(json, *member);
     }
     const auto word = std::ranges::find_if(json.members, [](const JsonMember& member) {
@@ -230,6 +231,7 @@ class JsonBuilder {
     if (word == "deterministic") result.body = deterministic(value);
     if (word == "import") result.body = import(value);
     if (word == "align") result.body = AlignClause{name(&value, "the alignment")};
+    if (word == "shard") result.body = ShardClause{name(&value, "what is sharded")};
     if (word == "normalize") result.body = NormalizeClause{name(&value, "the normalization")};
     if (word == "dtype") result.body = DtypeClause{name(&value, "the type")};
   }

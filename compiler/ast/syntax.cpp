@@ -15,11 +15,11 @@ namespace {
 using diag::Code;
 using support::quoted;
 
-constexpr std::array<std::string_view, 22> kClauseWords = {
-    "'dims'",     "'dtype'",   "'layout'",  "'tensor'",   "'param'",         "'let'",
-    "'scale'",    "'score'",   "'mask'",    "'outputs'",  "'align'",         "'learn'",
-    "'sink'",     "'dropout'", "'lengths'", "'grad'",     "'deterministic'", "'normalize'",
-    "'quantize'", "'fn'",      "'import'",  "'attention'"};
+constexpr std::array<std::string_view, 23> kClauseWords = {
+    "'dims'",     "'dtype'",   "'layout'",  "'tensor'",  "'param'",         "'let'",
+    "'scale'",    "'score'",   "'mask'",    "'outputs'", "'align'",         "'learn'",
+    "'sink'",     "'dropout'", "'lengths'", "'grad'",    "'deterministic'", "'normalize'",
+    "'quantize'", "'shard'",   "'fn'",      "'import'",  "'attention'"};
 
 // Syntax of other languages, where an operator or an operand was expected.
 struct Foreign {
@@ -218,8 +218,8 @@ class SyntaxError {
   // `dropout p = 0.1;` and `scale = 0.5;`
   bool report_clause_with_equals() {
     static constexpr std::string_view kClauses[] = {
-        "dtype",   "layout",  "scale", "score",   "mask",      "sink",    "align",
-        "dropout", "outputs", "grad",  "lengths", "normalize", "quantize"};
+        "dtype",   "layout",  "scale", "score",   "mask",      "sink",     "align",
+        "dropout", "outputs", "grad",  "lengths", "normalize", "quantize", "shard"};
     if (text(at_) != "=" || at_ < 2) return false;
     const auto opens = [&](std::size_t at) {
       return std::ranges::find(kClauses, text(at)) != std::end(kClauses) && opens_clause(at);

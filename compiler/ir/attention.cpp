@@ -28,6 +28,10 @@ auto places_in(Owner& owner) {
   for (auto& mask : owner.masks) places.push_back(&mask);
   if (owner.sink) places.push_back(&*owner.sink);
   if (owner.dropout && owner.dropout->keep) places.push_back(&*owner.dropout->keep);
+  if (owner.dropout && owner.dropout->origin) {
+    auto& origin = *owner.dropout->origin;
+    places.insert(places.end(), {&origin.head, &origin.row, &origin.column});
+  }
   for (auto& tensor : owner.tensors) {
     for (auto& extent : tensor.extents) places.push_back(&extent);
     if (tensor.fallback) places.push_back(&*tensor.fallback);
@@ -89,6 +93,14 @@ std::array<std::int64_t, 4> strides_of(const Layout& layout,
 }
 
 std::string_view to_string(Align align) { return kAlignNames[static_cast<std::size_t>(align)]; }
+
+std::string_view to_string(Shard shard) { return kShardNames[static_cast<std::size_t>(shard)]; }
+
+std::optional<Shard> parse_shard(std::string_view text) {
+  const auto* found = std::ranges::find(kShardNames, text);
+  if (found == std::end(kShardNames)) return std::nullopt;
+  return static_cast<Shard>(found - std::begin(kShardNames));
+}
 
 std::string_view to_string(Normalize normalize) {
   return kNormalizeNames[static_cast<std::size_t>(normalize)];

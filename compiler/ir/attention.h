@@ -107,6 +107,12 @@ std::string_view to_string(Align align);
 enum class Normalize : std::uint8_t { softmax, sigmoid };
 std::string_view to_string(Normalize normalize);
 
+// What may be divided among several GPUs (compiler/sharding): rows and keys, heads, or both.
+enum class Shard : std::uint8_t { sequence, heads, both };
+inline constexpr std::string_view kShardNames[] = {"sequence", "heads", "both"};
+std::string_view to_string(Shard shard);
+std::optional<Shard> parse_shard(std::string_view text);
+
 // A row-major tensor that is passed at run time and read by expressions. Extents are integer
 // expressions of dimensions and constants.
 struct CapturedTensor {
@@ -134,6 +140,12 @@ struct Dropout {
   double probability = 0;        // in [0, 1)
   std::optional<ExprId> keep{};  // boolean: which elements to keep; absent: random, by seed, offset
   SourcePos pos;
+  // Integers: the indices that random numbers are drawn for, where the attention is a part of a
+  // larger one (compiler/sharding); absent: its own. Kernels do not take it.
+  struct Origin {
+    ExprId head, row, column;
+  };
+  std::optional<Origin> origin{};  // only without `keep`
 
   // attnc's own random numbers are of 15 bits: those below dropped() drop an element.
   static constexpr std::int64_t kRandomNumbers = std::int64_t{1} << 15;
@@ -206,6 +218,7 @@ struct Attention {
   SourcePos statistics_pos{};            // of the first of max, sum_exp and those with the sink
   std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
   bool deterministic = false;
+  std::optional<Shard> shard{};  // absent: whatever takes least
   SourcePos pos;
 
   bool wants_max_or_sum() const {

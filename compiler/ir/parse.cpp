@@ -59,6 +59,7 @@ class TextParser {
     if (line.accept("normalize")) return normalize(line);
     if (line.accept("quantize")) return quantize(line);
     if (line.accept("deterministic")) return deterministic();
+    if (line.accept("shard")) return shard(line);
     return line.error(fmt::format("'{}' does not start a statement", line.next()));
   }
 
@@ -202,7 +203,17 @@ class TextParser {
     if (out_.dropout) return line.error("given twice");
     Dropout& dropout = out_.dropout.emplace();
     ATTN_ASSIGN(dropout.probability, line.real());
+    if (line.accept("origin")) return origin(line, dropout.origin.emplace());
     return line.accept("keep") ? optional_root(line, dropout.keep) : Status();
+  }
+
+  Status origin(Scanner& line, Dropout::Origin& origin) {
+    ATTN_ASSIGN(origin.head, node_id(line));
+    ATTN_RETURN_IF_ERROR(line.expect(","));
+    ATTN_ASSIGN(origin.row, node_id(line));
+    ATTN_RETURN_IF_ERROR(line.expect(","));
+    ATTN_ASSIGN(origin.column, node_id(line));
+    return {};
   }
 
   Status lengths(Scanner& line) {
@@ -240,6 +251,13 @@ class TextParser {
 
   Status deterministic() {
     out_.deterministic = true;
+    return {};
+  }
+
+  Status shard(Scanner& line) {
+    ATTN_ASSIGN(const std::string_view word, line.word());
+    out_.shard = parse_shard(word);
+    if (!out_.shard) return line.error(fmt::format("'{}' cannot be sharded", word));
     return {};
   }
 

@@ -117,6 +117,7 @@ class TextWriter {
     line("outputs{}", outputs());
     if (!attention_.gradients.empty()) line("grad {}", fmt::join(attention_.gradients, " "));
     if (attention_.deterministic) line("deterministic");
+    if (attention_.shard) line("shard {}", to_string(*attention_.shard));
     text_ += "}\n";
   }
 
@@ -130,7 +131,10 @@ class TextWriter {
 
   void dropout(const Dropout& dropout) {
     line("dropout {}{}", real_text(dropout.probability),
-         dropout.keep ? " keep " + number(*dropout.keep) : "");
+         dropout.keep     ? " keep " + number(*dropout.keep)
+         : dropout.origin ? " origin " + numbers({dropout.origin->head, dropout.origin->row,
+                                                  dropout.origin->column})
+                          : "");
   }
 
   const Attention& attention_;

@@ -192,6 +192,12 @@ class Verifier {
     if (!attention_.dropout) return {};
     const Dropout& dropout = *attention_.dropout;
     if (!(dropout.probability >= 0 && dropout.probability < 1)) return bug("dropout probability");
+    if (const auto& origin = dropout.origin) {
+      if (dropout.keep) return bug("dropout keep with an origin");
+      for (const ExprId index : {origin->head, origin->row, origin->column}) {
+        ATTN_RETURN_IF_ERROR(root("dropout", index, Type::integer, {.index = true}));
+      }
+    }
     if (!dropout.keep) return {};
     return root("dropout", *dropout.keep, Type::boolean, {.index = true, .params = true});
   }

@@ -75,6 +75,19 @@ std::vector<Refusal> in_order(std::vector<Refusal> refusals) {
 
 namespace {
 
+bool draws_elsewhere(const ir::Attention& attention) {
+  return attention.dropout && attention.dropout->origin;
+}
+
+Error refused_draws() {
+  return {ErrorCode::unsupported,
+          "random dropout of a part draws the numbers of the whole attention, and kernels draw "
+          "those of their own rows and columns",
+          {"`dropout p, keep[..]` takes the elements to keep from a tensor; `shard heads` gives "
+           "each rank all rows and columns"},
+          {}};
+}
+
 bool takes_any(std::string_view name) { return name == kAnyLowering || name == kAnyOrSlow; }
 
 }  // namespace
@@ -87,7 +100,8 @@ Candidates::Candidates(const ir::Attention& attention, std::string_view name,
       context_(context.analyses == nullptr ? with_analyses(context, analyses_) : context),
       subject_(std::make_unique<Subject>(attention_, context_)) {
   for (const Strategy& strategy : strategies(name)) {
-    const Result<double> bound = strategy.bound(*subject_);
+    const Result<double> bound =
+        draws_elsewhere(attention_) ? refused_draws() : strategy.bound(*subject_);
     if (bound.ok()) {
       all_.push_back({&strategy, *bound});
     } else if (!refuse(strategy, bound.error())) {

@@ -29,12 +29,21 @@ struct Observer {
   std::function<void(std::int64_t done, std::int64_t rows)> advances{};
 };
 
+// What a part of an attention is told of its whole rows, both [B,Hq,Sq]: the lse with the keys of
+// all parts, and the sum of do * o.
+struct WholeRows {
+  io::HostTensor lse, delta;
+};
+
 struct Options {
   // Skip the rounding of q, k, v, captured tensors, o and 8-bit weights to their dtypes.
   bool unrounded = false;
   int threads = 0;     // 0: as many as the machine has
   bool sizes = false;  // gradients() also returns Gradients::sizes, in twice the time
   Observer observer{};
+  // For gradients() without `quantize`: of the whole rows, if the attention is a part of a larger
+  // one, whose gradients are the sums of those of its parts. Outputs are still the part's own.
+  const WholeRows* whole = nullptr;
 };
 
 struct Outputs {

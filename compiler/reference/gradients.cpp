@@ -60,7 +60,8 @@ std::optional<ExprId> score_leaf(const ir::Attention& attention) {
 // learned tensors, which they may share, have sums for each head.
 class RowGradients {
  public:
-  RowGradients(const Problem& problem, const io::HostTensor& d_o, Gradients& result)
+  RowGradients(const Problem& problem, const io::HostTensor& d_o, const WholeRows* whole,
+               Gradients& result)
       : problem_(problem),
         d_o_(d_o),
         result_(result),
@@ -69,7 +70,8 @@ class RowGradients {
         v_(problem.tensor("v")),
         row_(problem),
         score_(problem.attention.dag, row_.evaluator(), problem.attention.score),
-        score_leaf_(score_leaf(problem.attention)) {
+        score_leaf_(score_leaf(problem.attention)),
+        whole_(whole) {
     const auto& sink = problem.attention.sink;
     if (sink) sink_.emplace(problem.attention.dag, row_.evaluator(), *sink);
     if (problem.attention.is_mxfp8()) blocks_.emplace(problem);
@@ -79,17 +81,31 @@ class RowGradients {
   Status run(std::int64_t index, HeadSums& learned) {
     ATTN_RETURN_IF_ERROR(row_.run(index));
     write_row(problem_, row_, index, result_.outputs);
-    if (!row_.is_empty()) ATTN_RETURN_IF_ERROR(run_row(index, learned));
+    share_ = whole_ ? share_of_part(whole_->lse.values[static_cast<std::size_t>(index)]) : 1;
+    if (row_.is_empty()) {
+      add_sink_of_part(index, learned);
+    } else {
+      ATTN_RETURN_IF_ERROR(run_row(index, learned));
+    }
     if (blocks_) blocks_->end_row(row_.place(), result_.of);
     return {};
   }
 
  private:
+  // The part of a row that sees none of the part's keys may still have the sink.
+  void add_sink_of_part(std::int64_t index, HeadSums& learned) {
+    if (!whole_ || share_ == 0) return;
+    add_sink_term(target(result_.of, learned.of, add_scaled), 1,
+                  whole_->delta.values[static_cast<std::size_t>(index)]);
+  }
+
   Status run_row(std::int64_t index, HeadSums& learned) {
     const std::int64_t of_row = index * problem_.size(Dim::Dv);
     const double* d_o = d_o_.values.data() + of_row;
     const double shared = weigh(d_o);
-    const double delta = quantized() ? stored_delta(d_o, of_row) : shared;
+    const double delta = quantized() ? stored_delta(d_o, of_row)
+                         : whole_    ? whole_->delta.values[static_cast<std::size_t>(index)]
+                                     : shared;
     amax_dp_ = &learned.amax_dp;
     if (blocks_) blocks_->begin_row();
     if (problem_.attention.is_sigmoid()) {
@@ -148,8 +164,13 @@ class RowGradients {
       gather(to, score_, column);
       if (score_leaf_) to_product(to, column, score_.cotangent(*score_leaf_));
     }
+    add_sink_term(to, row_.sink_weight() / row_.sum(), delta);
+  }
+
+  // `weight` is the sink's of the part.
+  void add_sink_term(const Target& to, double weight, double delta) {
     if (!sink_) return;
-    sink_->run(0, -row_.sink_weight() / row_.sum() * delta);
+    sink_->run(0, -weight * share_ * delta);
     gather(to, *sink_, 0);
   }
 
@@ -162,7 +183,14 @@ class RowGradients {
     return std::sqrt(squares);
   }
 
-  double weight(std::size_t column) const { return row_.weights()[column] / row_.sum(); }
+  double weight(std::size_t column) const { return row_.weights()[column] / row_.sum() * share_; }
+
+  // Of the weight of the whole row, that of the part's keys. A whole row may see nothing where its
+  // part does: it is past the lengths.
+  double share_of_part(double lse) const {
+    if (problem_.attention.is_sigmoid()) return 1;
+    return lse == kHidden ? 0 : std::exp(row_.lse() - lse);
+  }
 
   // Where the row of a column begins in k or v.
   std::int64_t key_row(const io::HostTensor& tensor, std::size_t column) const {
@@ -244,6 +272,8 @@ class RowGradients {
   const double of_d_o_ = problem_.quantizer("descale_do");
   std::optional<BlockSlopes> blocks_;  // with scales of blocks
   double* amax_dp_ = nullptr;          // of the head
+  const WholeRows* whole_;
+  double share_ = 1;  // of the row
 };
 
 bool is_input(std::string_view name) { return name == "q" || name == "k" || name == "v"; }
@@ -302,12 +332,12 @@ void add_to(Sums& sums, const Sums& learned) {
 }
 
 // Runs key heads first to first + sums.size() - 1 in parallel, each with its own sums.
-Status run_some_heads(const Problem& problem, const io::HostTensor& d_o, int threads,
+Status run_some_heads(const Problem& problem, const io::HostTensor& d_o, const Options& options,
                       std::int64_t first, std::vector<HeadSums>& sums, Gradients& gradients,
                       Advance& advance) {
   const std::int64_t rows = problem.group() * problem.size(Dim::Sq);
   const auto make_worker = [&]() -> Worker {
-    auto worker = std::make_shared<RowGradients>(problem, d_o, gradients);
+    auto worker = std::make_shared<RowGradients>(problem, d_o, options.whole, gradients);
     return [first, rows, worker, &sums, &advance](std::int64_t task) -> Status {
       const std::int64_t begin = (first + task) * rows;
       for (std::int64_t index = begin; index < begin + rows; ++index) {
@@ -317,7 +347,7 @@ Status run_some_heads(const Problem& problem, const io::HostTensor& d_o, int thr
       return {};
     };
   };
-  return run_tasks(static_cast<std::int64_t>(sums.size()), threads, make_worker);
+  return run_tasks(static_cast<std::int64_t>(sums.size()), options.threads, make_worker);
 }
 
 // The time of a row with its gradients, of that of the forward alone: 1.3 to 2.6 were measured.
@@ -337,8 +367,7 @@ Status run_heads(const Problem& problem, const io::HostTensor& d_o, const Option
     std::vector<HeadSums> sums(static_cast<std::size_t>(std::min(at_once, heads - first)));
     for (HeadSums& head : sums)
       head = {learned_among(gradients.of), learned_among(gradients.sizes), 0};
-    ATTN_RETURN_IF_ERROR(
-        run_some_heads(problem, d_o, options.threads, first, sums, gradients, advance));
+    ATTN_RETURN_IF_ERROR(run_some_heads(problem, d_o, options, first, sums, gradients, advance));
     for (const HeadSums& head : sums) {
       add_to(gradients.of, head.of);
       add_to(gradients.sizes, head.sizes);

@@ -12,7 +12,12 @@ std::vector<ir::ExprId> roots_of_rows(const ir::Attention& attention) {
   std::vector<ir::ExprId> roots = attention.masks;
   roots.push_back(attention.score);
   if (attention.sink) roots.push_back(*attention.sink);
-  if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
+  if (const auto& dropout = attention.dropout; dropout && dropout->keep) {
+    roots.push_back(*dropout->keep);
+  } else if (dropout && dropout->origin) {
+    roots.insert(roots.end(),
+                 {dropout->origin->head, dropout->origin->row, dropout->origin->column});
+  }
   return roots;
 }
 
@@ -138,11 +143,27 @@ Result<double> RowSoftmax::kept_part(std::size_t column) const {
     if (cell.fault) return evaluator_.describe(*cell.fault, column);
     kept = cell.value != 0;
   } else {
-    const auto index = [](auto value) { return static_cast<std::uint32_t>(value); };
-    kept = random_->keeps(
-        {index(place_.batch), index(place_.head), index(place_.row), index(column)}, *dropout);
+    ATTN_ASSIGN(const Weight weight, drawn_weight(column));
+    kept = random_->keeps(weight, *dropout);
   }
   return kept ? 1 / (1 - dropout->exact_probability()) : 0;
+}
+
+// The weight whose random number is drawn.
+Result<Weight> RowSoftmax::drawn_weight(std::size_t column) const {
+  const auto index = [](auto value) { return static_cast<std::uint32_t>(value); };
+  const auto& origin = problem_.attention.dropout->origin;
+  if (!origin)
+    return Weight{index(place_.batch), index(place_.head), index(place_.row), index(column)};
+  Weight weight{.b = index(place_.batch)};
+  for (const auto& [to, id] :
+       {std::pair(&weight.h, origin->head), std::pair(&weight.q, origin->row),
+        std::pair(&weight.kv, origin->column)}) {
+    const Cell& cell = evaluator_.cells(id)[column];
+    if (cell.fault) return evaluator_.describe(*cell.fault, column);
+    *to = index(cell.value);
+  }
+  return weight;
 }
 
 // NaN if any score is NaN.

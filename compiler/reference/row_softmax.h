@@ -49,6 +49,7 @@ class RowSoftmax {
   Status weigh_by_sigmoid();
   Result<double> sink_of_row() const;
   Result<double> kept_part(std::size_t column) const;
+  Result<Weight> drawn_weight(std::size_t column) const;
   double largest_score() const;
 
   const Problem& problem_;

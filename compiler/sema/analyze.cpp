@@ -163,9 +163,9 @@ class Analyzer {
     std::map<std::string, support::Span, std::less<>> seen;
     for (const ast::Clause& clause : spec_.clauses) {
       const std::string& word = clause.keyword.text;
-      const std::string_view once[] = {"dtype",   "layout",        "scale",     "outputs",
-                                       "align",   "sink",          "dropout",   "grad",
-                                       "lengths", "deterministic", "normalize", "quantize"};
+      const std::string_view once[] = {"dtype",     "layout",   "scale", "outputs", "align",
+                                       "sink",      "dropout",  "grad",  "lengths", "deterministic",
+                                       "normalize", "quantize", "shard"};
       if (!contains(once, word)) continue;
       const auto [first, added] = seen.emplace(word, clause.keyword.span);
       if (added) continue;
@@ -183,6 +183,8 @@ class Analyzer {
       set_align(*align, attention_, sink_);
     } else if (const auto* normalize = std::get_if<ast::NormalizeClause>(&clause.body)) {
       set_normalize(*normalize, attention_, sink_);
+    } else if (const auto* shard = std::get_if<ast::ShardClause>(&clause.body)) {
+      set_shard(*shard, attention_, sink_);
     } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
       set_outputs(*outputs, {has_sink(), find_quantize(spec_).quantize != nullptr}, attention_,
                   sink_);

@@ -109,6 +109,14 @@ void set_normalize(const ast::NormalizeClause& clause, ir::Attention& attention,
   attention.normalize_pos = place(sink, clause.by.span);
 }
 
+void set_shard(const ast::ShardClause& clause, ir::Attention& attention, diag::Sink& sink) {
+  attention.shard = ir::parse_shard(clause.axis.text);
+  if (attention.shard) return;
+  auto& diagnostic = sink.report(Code::bad_choice, clause.axis.span,
+                                 fmt::format("{} cannot be sharded", quoted(clause.axis.text)));
+  expect_one_of(ir::kShardNames, diagnostic, clause.axis.span);
+}
+
 void check_softmax_clause(const ast::Clause& clause, diag::Sink& sink) {
   if (std::holds_alternative<ast::SinkClause>(clause.body)) {
     sink.report(Code::not_available_here, clause.keyword.span,

@@ -42,6 +42,18 @@ Result<Bundle> deserialize_bundle(std::string_view bytes);
 Status save(const Bundle& bundle, const std::string& path);
 Result<Bundle> load_bundle(const std::string& path);
 
+// The plans of the parts of an attention that is divided among several ranks, and what each rank
+// does with them, as JSON (docs/plan-format.md). A file of these is refused wherever a bundle is
+// read: its plans alone are not the attention.
+struct Family {
+  Bundle parts;
+  std::string ranks;  // empty: an ordinary file, whose plans are not parts
+  bool operator==(const Family&) const = default;
+};
+Status save(const Family& family, const std::string& path);
+// Of any plan file.
+Result<Family> load_family(const std::string& path);
+
 // The same, with a check that is called with the contents of the file before any of it is parsed.
 // Errors: those of the check too.
 using CheckBytes = std::function<Status(std::string_view bytes)>;

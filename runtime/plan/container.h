@@ -33,6 +33,8 @@ inline constexpr std::uint32_t kCudnnPlanSection =
     2;  // one for each cuDNN step of each plan, in order
 inline constexpr std::uint32_t kKernelSection =
     3;  // one for each other step of each plan, in order, then the check's
+inline constexpr std::uint32_t kRanksSection =
+    4;  // JSON text: what ranks do with the plans; of version 10 only
 
 struct Section {
   std::uint32_t kind = 0;

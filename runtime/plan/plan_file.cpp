@@ -17,12 +17,14 @@ struct Sections {
   std::vector<Section> manifests;
   std::vector<Section> plans;
   std::vector<Section> kernels;
+  std::vector<Section> ranks;
 
   std::vector<Section>* of_kind(std::uint32_t kind) {
     switch (kind) {
       case kManifestSection: return &manifests;
       case kCudnnPlanSection: return &plans;
       case kKernelSection: return &kernels;
+      case kRanksSection: return &ranks;
       default: return nullptr;
     }
   }
@@ -46,6 +48,7 @@ Result<Sections> sort_sections(const Container& container) {
     }
     list->push_back(section);
   }
+  if (sorted.ranks.size() > 1) return damaged("the plan file has ranks twice");
   if (sorted.manifests.empty() || (container.version < 3 && sorted.manifests.size() > 1)) {
     return damaged(fmt::format("the plan file has {} manifests", sorted.manifests.size()));
   }
@@ -118,10 +121,15 @@ bool are_distinct(std::span<const Plan> plans) {
   return texts.size() == plans.size();
 }
 
-Result<Bundle> take_plans(std::vector<Manifest> manifests, std::uint32_t version) {
+std::uint32_t version_of(std::span<const Plan> plans, std::string_view ranks) {
+  return ranks.empty() ? format_version_of(plans) : kFormatVersion;
+}
+
+Result<Bundle> take_plans(std::vector<Manifest> manifests, std::string_view ranks,
+                          std::uint32_t version) {
   Bundle bundle;
   for (Manifest& manifest : manifests) bundle.plans.push_back(std::move(manifest.plan));
-  if (format_version_of(bundle.plans) != version) {
+  if (version_of(bundle.plans, ranks) != version) {
     return damaged("the versions of the plan file's header and manifest differ");
   }
   if (!are_distinct(bundle.plans)) return damaged("the plan file has the same plan twice");
@@ -139,7 +147,7 @@ std::size_t part_bytes(const Plan& plan) {
   return bytes;
 }
 
-std::string serialize_all(std::span<const Plan> plans) {
+std::string serialize_all(std::span<const Plan> plans, std::string_view ranks) {
   ATTN_CHECK(!plans.empty() && are_distinct(plans), "a file needs plans, all different");
   std::vector<std::string> manifests;
   std::size_t manifest_bytes = 0;
@@ -151,7 +159,7 @@ std::string serialize_all(std::span<const Plan> plans) {
   }
   ATTN_CHECK(manifest_bytes <= kMaxManifestBytes, "the manifest must be within the format's limit");
   std::vector<SectionSource> sections;
-  const auto add = [&sections](std::uint32_t kind, const std::string& bytes) {
+  const auto add = [&sections](std::uint32_t kind, std::string_view bytes) {
     ATTN_CHECK(bytes.size() <= kMaxPlanBytes, "a compiled step must be within the format's limit");
     sections.push_back({kind, true, false, bytes});
   };
@@ -160,8 +168,9 @@ std::string serialize_all(std::span<const Plan> plans) {
     for (const CompiledStep& step : plans[i].compiled) add(kCudnnPlanSection, step.cudnn_plan);
     for (const std::string& image : plans[i].kernels) add(kKernelSection, image);
   }
+  if (!ranks.empty()) add(kRanksSection, ranks);
   ATTN_CHECK(sections.size() <= kMaxSections, "the steps must be within the format's limit");
-  return write_container(format_version_of(plans), sections);
+  return write_container(version_of(plans, ranks), sections);
 }
 
 bool can_be_unpacked(std::span<const Plan> plans, std::size_t file_bytes) {
@@ -185,11 +194,11 @@ std::string checked(Result<std::string> file) {
 
 }  // namespace
 
-Result<std::string> serialize_within_limits(std::span<const Plan> plans) {
+Result<std::string> serialize_within_limits(std::span<const Plan> plans, std::string_view ranks) {
   for (const Plan& plan : plans) {
     if (manifest_values(plan) > kMaxManifestValues) return too_large(plan);
   }
-  std::string file = serialize_all(plans);
+  std::string file = serialize_all(plans, ranks);
   if (can_be_unpacked(plans, file.size())) return file;
   return Error{
       ErrorCode::invalid_argument,
@@ -223,13 +232,28 @@ Status fits_file(const Bundle& bundle) {
       {}};
 }
 
-Result<Bundle> deserialize_bundle(std::string_view bytes) {
+Result<Family> deserialize_family(std::string_view bytes) {
   ATTN_ASSIGN(const Container container, read_container(bytes));
   ATTN_ASSIGN(const Sections sorted, sort_sections(container));
   ATTN_ASSIGN(std::vector<Manifest> manifests, read_manifests(sorted.manifests));
   ATTN_RETURN_IF_ERROR(check_counts(sorted, manifests));
   ATTN_RETURN_IF_ERROR(read_parts(sorted, bytes.size(), manifests));
-  return take_plans(std::move(manifests), container.version);
+  Family family;
+  if (!sorted.ranks.empty()) {
+    ATTN_ASSIGN(family.ranks, unpack(sorted.ranks.front(), kMaxManifestBytes));
+    if (family.ranks.empty()) return damaged("the plan file's ranks are empty");
+  }
+  ATTN_ASSIGN(family.parts, take_plans(std::move(manifests), family.ranks, container.version));
+  return family;
+}
+
+Result<Bundle> deserialize_bundle(std::string_view bytes) {
+  ATTN_ASSIGN(Family family, deserialize_family(bytes));
+  if (family.ranks.empty()) return std::move(family.parts);
+  return Error{ErrorCode::invalid_argument,
+               "the plan file is of an attention that is divided among several GPUs",
+               {"its plans are parts of the attention; `attnc inspect` shows them"},
+               {}};
 }
 
 Result<Plan> deserialize(std::string_view bytes, Direction direction) {

@@ -84,6 +84,23 @@ Status save(const Bundle& bundle, const std::string& path) {
   return save_bytes(bytes, path, kAnyMode);
 }
 
+Status save(const Family& family, const std::string& path) {
+  ATTN_RETURN_IF_ERROR(fits_file(family.parts));
+  if (family.ranks.size() > kMaxManifestBytes) {
+    return {ErrorCode::invalid_argument, "what the ranks do is too long for a plan file"};
+  }
+  ATTN_ASSIGN(const std::string bytes, serialize_within_limits(family.parts.plans, family.ranks));
+  return save_bytes(bytes, path, kAnyMode);
+}
+
+Result<Family> load_family(const std::string& path) {
+  ATTN_ASSIGN(const FileDescriptor file, open_regular_file(path));
+  ATTN_ASSIGN(const std::string bytes, read_plan_file(file, path));
+  Result<Family> family = deserialize_family(bytes);
+  if (!family.ok()) return at(path, family.error());
+  return family;
+}
+
 Result<std::string> read_plan_file(const FileDescriptor& file, const std::string& path) {
   std::string bytes;
   ATTN_RETURN_IF_ERROR(read_more(file, path, kHeaderBytes, bytes));

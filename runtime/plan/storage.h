@@ -24,7 +24,11 @@ Result<Bundle> load_bundle(const FileDescriptor& file, const std::string& path,
 
 // serialize() for save(). Errors: invalid_argument for kernels that compress better than readers of
 // the format accept.
-Result<std::string> serialize_within_limits(std::span<const Plan> plans);
+Result<std::string> serialize_within_limits(std::span<const Plan> plans,
+                                            std::string_view ranks = {});
+
+// Of any plan file.
+Result<Family> deserialize_family(std::string_view bytes);
 
 // save(plan, path) with these permissions, subject to the umask.
 Status save(const Plan& plan, const std::string& path, mode_t mode);

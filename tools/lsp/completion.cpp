@@ -326,6 +326,7 @@ class Completer {
   static std::vector<const char*> choices_of(const std::string& keyword) {
     if (keyword == "align") return {"top_left", "bottom_right"};
     if (keyword == "quantize") return {"per_tensor", "mxfp8"};
+    if (keyword == "shard") return {"sequence", "heads", "both"};
     return {"softmax", "sigmoid"};
   }
 

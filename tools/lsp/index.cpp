@@ -172,6 +172,7 @@ class Indexer {
   }
   void visit(const ast::DeterministicClause&) {}
   void visit(const ast::NormalizeClause& clause) { word(WordKind::choice, clause.by); }
+  void visit(const ast::ShardClause& clause) { word(WordKind::choice, clause.axis); }
   void visit(const ast::QuantizeClause& clause) {
     word(WordKind::choice, clause.by);
     for (const ast::QuantizeEntry& entry : clause.entries) {

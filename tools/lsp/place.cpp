@@ -151,7 +151,7 @@ class Walker {
     }
     if (keyword == "tensor" || keyword == "learn") return in_tensor();
     if (keyword == "param") return has("':'") ? Expected::type : Expected::nothing;
-    if (keyword == "align" || keyword == "normalize") return Expected::choice;
+    if (keyword == "align" || keyword == "normalize" || keyword == "shard") return Expected::choice;
     if (keyword == "quantize") {
       return count_ == clause_ + 1 ? Expected::choice : Expected::constant;
     }

@@ -21,7 +21,7 @@ enum class Expected : std::uint8_t {
   type,
   layout,
   layout_kind,
-  choice,  // of `align` and `normalize`
+  choice,  // of `align`, `normalize` and `shard`
   output,
   side,
   fact,

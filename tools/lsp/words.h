@@ -15,7 +15,7 @@ enum class WordKind : std::uint8_t {
   type,
   layout,
   output,
-  choice,  // of `align` and `normalize`
+  choice,  // of `align`, `normalize` and `shard`
   side,    // of `lengths`
   fact,    // about a tensor
   tensor,  // q, k, v, o and the lengths

@@ -10,7 +10,7 @@
 namespace attn::tools::page {
 namespace {
 
-constexpr double kWidth = 560, kHeight = 300;
+constexpr double kRoofWidth = 560, kRoofHeight = 300;
 constexpr double kLeft = 56, kRight = 26, kTop = 16, kBottom = 44;
 
 std::string power_text(int power) {
@@ -54,11 +54,11 @@ class Chart {
 
   double x(double intensity) const {
     const double at = (std::log10(intensity) - x_from_) / (x_to_ - x_from_);
-    return kLeft + at * (kWidth - kLeft - kRight);
+    return kLeft + at * (kRoofWidth - kLeft - kRight);
   }
   double y(double rate) const {
     const double at = (std::log10(rate) - y_from_) / (y_to_ - y_from_);
-    return kHeight - kBottom - at * (kHeight - kTop - kBottom);
+    return kRoofHeight - kBottom - at * (kRoofHeight - kTop - kBottom);
   }
 
   Json view(const std::vector<Workload>& all) const {
@@ -73,16 +73,16 @@ class Chart {
                          {"label", power_text(static_cast<int>(power))}});
     }
     for (const Workload& work : all) add_points(points, work, side_of(work, all));
-    return {{"width", kWidth},
-            {"height", kHeight},
+    return {{"width", kRoofWidth},
+            {"height", kRoofHeight},
             {"left", kLeft},
-            {"right", kWidth - kRight},
+            {"right", kRoofWidth - kRight},
             {"top", kTop},
-            {"bottom", kHeight - kBottom},
-            {"labels", kHeight - kBottom + 16},
+            {"bottom", kRoofHeight - kBottom},
+            {"labels", kRoofHeight - kBottom + 16},
             {"tick_end", kLeft - 8},
             {"roof", roof()},
-            {"under", fmt::format("{}V{:.1f}H{:.1f}z", roof(), kHeight - kBottom, x(first()))},
+            {"under", fmt::format("{}V{:.1f}H{:.1f}z", roof(), kRoofHeight - kBottom, x(first()))},
             {"x_ticks", x_ticks},
             {"y_ticks", y_ticks},
             {"points", points}};
@@ -100,7 +100,7 @@ class Chart {
     const double ridge = gpu_.matrix_rate * 1e3 / gpu_.bandwidth;
     return fmt::format("M{:.1f} {:.1f}L{:.1f} {:.1f}H{:.1f}", x(first()),
                        y(first() * gpu_.bandwidth / 1e3), x(ridge), y(gpu_.matrix_rate),
-                       kWidth - kRight);
+                       kRoofWidth - kRight);
   }
 
   // On which side of its point a name stands: the one with more room, but names of two points are
@@ -110,7 +110,7 @@ class Chart {
       if (&other != &work && intensity_of(other) > 0)
         return intensity_of(work) < intensity_of(other);
     }
-    return x(intensity_of(work)) > kWidth * 0.7;
+    return x(intensity_of(work)) > kRoofWidth * 0.7;
   }
 
   void add_points(Json& points, const Workload& work, bool at_left) const {

@@ -40,10 +40,10 @@ TEST(Schema, ListsEveryClause) {
   }
   words.insert(all["$defs"]["function"]["required"][0].get<std::string>());
   EXPECT_EQ(words,
-            (std::set<std::string>{"dims",  "dtype",         "layout",    "tensor",   "learn",
-                                   "param", "let",           "scale",     "score",    "mask",
-                                   "sink",  "dropout",       "lengths",   "outputs",  "align",
-                                   "grad",  "deterministic", "normalize", "quantize", "fn"}));
+            (std::set<std::string>{
+                "dims",  "dtype", "layout",        "tensor",    "learn",    "param",   "let",
+                "scale", "score", "mask",          "sink",      "dropout",  "lengths", "outputs",
+                "align", "grad",  "deterministic", "normalize", "quantize", "shard",   "fn"}));
 }
 
 }  // namespace

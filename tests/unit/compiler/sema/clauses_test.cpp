@@ -68,6 +68,15 @@ TEST(Dtype, IsF16OrBf16OrOf8Bits) {
   EXPECT_EQ(analyze_body("dtype half;").codes, Codes{"E0502"});
 }
 
+TEST(Shard, IsOfSequenceHeadsOrBoth) {
+  EXPECT_EQ(good("").shard, std::nullopt);
+  EXPECT_EQ(good("shard sequence;").shard, ir::Shard::sequence);
+  EXPECT_EQ(good("shard heads;").shard, ir::Shard::heads);
+  EXPECT_EQ(good("shard both;").shard, ir::Shard::both);
+  EXPECT_EQ(analyze_body("shard rows;").codes, Codes{"E0502"});
+  EXPECT_EQ(analyze_body("shard heads; shard heads;").codes.size(), 1U);
+}
+
 TEST(Quantize, DeclaresTheScalesOfTheForward) {
   const ir::Attention plain = good("dtype e4m3; quantize per_tensor;");
   EXPECT_EQ(plain.dtype, DType::e4m3);

@@ -47,6 +47,25 @@ TEST(Bundle, ComesBackWholeAndInOrder) {
   }
 }
 
+// A family has the newest format, comes back whole, and is refused where plans are read.
+TEST(Family, IsNotABundle) {
+  const std::string path = ::testing::TempDir() + "family.attnplan";
+  const Family family{testing::sample_pair(), R"({"ranks": 2})"};
+  ASSERT_TRUE(save(family, path).ok());
+  const Result<Family> back = load_family(path);
+  ASSERT_TRUE(back.ok()) << back.error().to_text();
+  EXPECT_EQ(*back, family);
+  const Result<Bundle> bundle = load_bundle(path);
+  ASSERT_FALSE(bundle.ok());
+  EXPECT_EQ(bundle.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(bundle.error().message, HasSubstr("divided among several GPUs"));
+  const std::string bytes = *serialize_within_limits(family.parts.plans, family.ranks);
+  EXPECT_EQ(bytes[8], static_cast<char>(kFormatVersion));
+  ASSERT_TRUE(save(family.parts, path).ok());
+  EXPECT_EQ(load_family(path)->ranks, "");
+  std::filesystem::remove(path);
+}
+
 TEST(Bundle, ABackwardAndReshapesNeedTheThirdFormat) {
   EXPECT_EQ(format_version_of(testing::backward_plan()), 3U);
   for (const TensorRole role : {TensorRole::saved, TensorRole::cotangent, TensorRole::gradient}) {

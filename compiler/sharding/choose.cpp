@@ -1,0 +1,252 @@
+#include "compiler/sharding/choose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace attn::sharding {
+namespace {
+
+using ir::Dim;
+using ir::Shard;
+
+std::vector<int> groups_of(const ir::Attention& attention, int ranks) {
+  std::vector<int> all;
+  for (int groups = 1; groups <= ranks; ++groups) {
+    if (ranks % groups != 0 || attention.dims[Dim::Hkv] % groups != 0) continue;
+    const bool whole = groups == ranks, one = groups == 1;
+    const std::optional<Shard> shard = attention.shard;
+    if (ranks > 1 && shard == Shard::sequence && !one) continue;
+    if (ranks > 1 && shard == Shard::heads && !whole) continue;
+    if (ranks > 1 && shard == Shard::both && (one || whole)) continue;
+    all.push_back(groups);
+  }
+  return all;
+}
+
+// The sink of a row is in the part that has the team's own keys.
+bool has_enough(const ir::Attention& attention, int teams) {
+  const std::int64_t rows = attention.dims[Dim::Sq], keys = attention.dims[Dim::Skv];
+  return teams == 1 || (std::max(rows, keys) >= teams && (!attention.sink || keys >= teams));
+}
+
+bool are_the_same_tokens(const ir::Attention& attention) {
+  return attention.dims[Dim::Sq] == attention.dims[Dim::Skv];
+}
+
+class Listing {
+ public:
+  Listing(const ir::Attention& attention, int ranks, const WorkMap& map)
+      : attention_(attention), ranks_(ranks), map_(map) {}
+
+  std::vector<Sharding> run() {
+    for (const int groups : groups_of(attention_, ranks_)) {
+      const int teams = ranks_ / groups;
+      if (!has_enough(attention_, teams)) continue;
+      if (attention_.dims[Dim::Sq] >= teams) add_rows_at_home(groups, teams);
+      if (teams > 1 && !are_the_same_tokens(attention_) && attention_.dims[Dim::Skv] >= teams)
+        add_keys_at_home(groups, teams);
+    }
+    return std::move(all_);
+  }
+
+ private:
+  void add_rows_at_home(int groups, int teams) {
+    std::vector<double> weights = weights_of_rows(map_);
+    add_rows_at_home(groups, teams, weights, {});
+    const std::vector<bool> heavy = much_heavier(weights);
+    if (heavy.empty() || teams == 1) return;
+    for (std::size_t row = 0; row < heavy.size(); ++row) {
+      if (heavy[row]) weights[row] = 0;  // every team has its part of them
+    }
+    add_rows_at_home(groups, teams, weights, heavy);
+  }
+
+  void add_rows_at_home(int groups, int teams, const std::vector<double>& weights,
+                        const std::vector<bool>& travels) {
+    for (const Dealing& dealt : dealings_of(map_.rows, weights, teams)) {
+      const Dealing rows = divided(dealt, groups);
+      Dealing keys = rows;
+      if (!are_the_same_tokens(attention_)) keys = contiguous(map_.keys, ranks_);
+      for (const int arrivals : arrivals_of(teams))
+        all_.push_back({ranks_, groups, false, arrivals, rows, keys, travels});
+    }
+  }
+
+  // Blocks of rows that see much more than most, such as global tokens; empty if there are none, or
+  // too many to be sent everywhere.
+  static std::vector<bool> much_heavier(const std::vector<double>& weights) {
+    constexpr double kMuch = 4;         // of the mean
+    constexpr std::ptrdiff_t kFew = 8;  // of all, at most one in so many
+    const double mean =
+        std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(weights.size());
+    std::vector<bool> heavy;
+    for (const double weight : weights) heavy.push_back(weight > kMuch * mean);
+    const std::ptrdiff_t count = std::ranges::count(heavy, true);
+    if (count == 0 || count * kFew > static_cast<std::ptrdiff_t>(heavy.size())) return {};
+    return heavy;
+  }
+
+  void add_keys_at_home(int groups, int teams) {
+    for (const Dealing& dealt : dealings_of(map_.keys, weights_of_keys(map_), teams)) {
+      all_.push_back(
+          {ranks_, groups, true, 1, contiguous(map_.rows, ranks_), divided(dealt, groups)});
+    }
+  }
+
+  static std::vector<Dealing> dealings_of(const Blocks& blocks, const std::vector<double>& weights,
+                                          int teams) {
+    if (teams == 1) return {contiguous(blocks, 1)};
+    return dealings(blocks, weights, teams);
+  }
+
+  static std::vector<int> arrivals_of(int teams) {
+    std::vector<int> all = {0};
+    for (const int arrivals : {1, 2, 4}) {
+      if (arrivals < teams) all.push_back(arrivals);
+    }
+    return all;
+  }
+
+  const ir::Attention& attention_;
+  const int ranks_;
+  const WorkMap& map_;
+  std::vector<Sharding> all_;
+};
+
+// The most pieces that the rows (or the keys, if rows travel) of a rank are in.
+std::size_t pieces(const Sharding& sharding) {
+  std::size_t most = 0;
+  for (int rank = 0; rank < sharding.ranks; ++rank) {
+    const Dealing& dealing = sharding.rows_travel ? sharding.keys : sharding.rows;
+    most = std::max(most, dealing.of(rank).size());
+  }
+  return most;
+}
+
+class Choosing {
+ public:
+  struct Found {
+    Sharding sharding;
+    double ms = 0;
+    double burden = 0;  // of bytes and pieces
+  };
+
+  explicit Choosing(const Estimating& with) : with_(with) {}
+
+  void consider(const Sharding& sharding) {
+    const Estimate estimate = sharding::estimate(sharding, with_);
+    const double backward = with_.attention.gradients.empty() ? 0 : estimate.backward_ms();
+    const auto many = static_cast<double>(pieces(sharding));
+    all_.push_back({sharding, estimate.forward_ms() + backward,
+                    estimate.bytes() * (1 + many / kPiecesOfDouble)});
+  }
+
+  // As fast as the fastest, within what predictions tell, the least burden first.
+  std::vector<Found> best() const {
+    double least = all_.front().ms;
+    for (const Found& found : all_) least = std::min(least, found.ms);
+    std::vector<Found> best;
+    for (const Found& found : all_) {
+      if (found.ms <= least * kAsFast) best.push_back(found);
+    }
+    std::ranges::stable_sort(best, {},
+                             [](const Found& found) { return std::pair(found.burden, found.ms); });
+    if (best.size() > kMostRefined) best.resize(kMostRefined);
+    return best;
+  }
+
+  Choice choice() const {
+    const Found found = best().front();
+    return {found.sharding, estimate(found.sharding, with_), static_cast<int>(all_.size())};
+  }
+
+ private:
+  static constexpr double kAsFast = 1.02;
+  static constexpr double kPiecesOfDouble = 20;  // as bad as twice the bytes
+  static constexpr std::size_t kMostRefined = 2;
+
+  const Estimating& with_;
+  std::vector<Found> all_;
+};
+
+// Those that Listing gives, but for the first two.
+std::vector<int> arrivals_of(const Sharding& sharding) {
+  std::vector<int> all;
+  for (const int arrivals : {2, 4}) {
+    if (!sharding.rows_travel && arrivals < sharding.teams()) all.push_back(arrivals);
+  }
+  return all;
+}
+
+}  // namespace
+
+Status check_shardable(const ir::Attention& attention, int ranks) {
+  if (ranks < 1 || ranks > kMostRanks) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("{} ranks: from 1 to {} are possible", ranks, kMostRanks)};
+  }
+  for (const Dim dim : ir::kDims) {
+    if (attention.dims.get(dim)) continue;
+    return {ErrorCode::invalid_argument,
+            fmt::format("the dimension {0} is open; set it with --bind {0}=SIZE", to_string(dim))};
+  }
+  if (attention.quantize) {
+    return {ErrorCode::unsupported,
+            "8-bit attention is not sharded: each part would round its weights relative to a "
+            "maximum of its own, and the result would be another one"};
+  }
+  const ir::Dims& dims = attention.dims;
+  if (attention.shard == Shard::heads && dims[Dim::Hkv] % ranks != 0) {
+    return {ErrorCode::unsupported,
+            fmt::format("`shard heads`: {} key heads cannot be divided among {} ranks",
+                        dims[Dim::Hkv], ranks)};
+  }
+  if (attention.shard == Shard::both && groups_of(attention, ranks).empty()) {
+    return {ErrorCode::unsupported,
+            fmt::format("`shard both`: no number of groups above 1 and below {0} divides {0} ranks "
+                        "and {1} key heads",
+                        ranks, dims[Dim::Hkv])};
+  }
+  for (const int groups : groups_of(attention, ranks)) {
+    if (has_enough(attention, ranks / groups)) return {};
+  }
+  return {ErrorCode::unsupported,
+          fmt::format("{} rows and {} keys cannot be divided among {} ranks: some would have none",
+                      dims[Dim::Sq], dims[Dim::Skv], ranks)};
+}
+
+Estimating estimating(const ir::Attention& attention, const WorkMap& map,
+                      const planning::Context& context, const Links& links) {
+  return {attention, map,
+          Speed(attention, planning::in_direction(context, plan::Direction::forward)),
+          Speed(attention, planning::in_direction(context, plan::Direction::backward)), links};
+}
+
+std::vector<Sharding> shardings(const ir::Attention& attention, int ranks, const WorkMap& map) {
+  return Listing(attention, ranks, map).run();
+}
+
+Result<Choice> choose(const ir::Attention& attention, int ranks, const Estimating& with) {
+  ATTN_RETURN_IF_ERROR(check_shardable(attention, ranks));
+  Choosing choosing(with);
+  const std::vector<Sharding> all = shardings(attention, ranks, with.map);
+  for (const Sharding& sharding : all) {
+    if (sharding.arrivals <= 1) choosing.consider(sharding);
+  }
+  // More arrivals matter less than what arrives.
+  const std::vector<Choosing::Found> best = choosing.best();
+  for (const Choosing::Found& found : best) {
+    for (const int arrivals : arrivals_of(found.sharding)) {
+      Sharding sharding = found.sharding;
+      sharding.arrivals = arrivals;
+      choosing.consider(sharding);
+    }
+  }
+  return choosing.choice();
+}
+
+}  // namespace attn::sharding

@@ -1,0 +1,284 @@
+#include "compiler/sharding/estimate.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/passes/strategy/cost.h"
+
+namespace attn::sharding {
+namespace {
+
+using ir::Dim;
+
+double size(const ir::Attention& attention, Dim dim) {
+  return static_cast<double>(attention.dims[dim]);
+}
+
+// Bytes of one row or key of all batches and the heads of one rank.
+struct Widths {
+  double row, key;          // inputs of the forward
+  double backward_row;      // inputs
+  double of_key;            // gradients
+  double q, o, statistics;  // results of a row: elements, but for statistics
+  double element;           // bytes
+};
+
+Widths widths_of(const Sharding& sharding, const ir::Attention& attention) {
+  const auto element = static_cast<double>(size_of(attention.dtype));
+  const double heads = size(attention, Dim::B) * size(attention, Dim::Hq) / sharding.groups;
+  const double key_heads = size(attention, Dim::B) * size(attention, Dim::Hkv) / sharding.groups;
+  const double qk = size(attention, Dim::Dqk), v = size(attention, Dim::Dv);
+  const bool several = sharding.teams() > 1 && !sharding.rows_travel;
+  const double statistics = attention.is_sigmoid() ? 0 : 4 * heads;
+  return {heads * qk * element,
+          key_heads * (qk + v) * element,
+          heads * (qk + v) * element + 2 * statistics,
+          key_heads * (qk + v) * (several ? kBytesOfPartial : element),
+          heads * qk,
+          heads * v,
+          statistics,
+          element};
+}
+
+// What each rank receives and sends in one exchange.
+struct Moved {
+  std::vector<Traffic> in, out;
+
+  explicit Moved(int ranks)
+      : in(static_cast<std::size_t>(ranks)), out(static_cast<std::size_t>(ranks)) {}
+};
+
+double milliseconds(const Traffic& traffic, const Links& links) {
+  return links.inside.milliseconds(traffic.inside) + links.between.milliseconds(traffic.between);
+}
+
+class Estimator {
+ public:
+  Estimator(const Sharding& sharding, const Estimating& with)
+      : sharding_(sharding),
+        with_(with),
+        widths_(widths_of(sharding, with.attention)),
+        inputs_(static_cast<std::size_t>(sharding.stages()), Moved(sharding.ranks)),
+        backward_inputs_(inputs_),
+        results_(sharding.ranks),
+        gradients_(sharding.ranks),
+        compute_(static_cast<std::size_t>(sharding.stages() * sharding.teams())),
+        compute_backward_(compute_) {
+    result_.ranks.resize(static_cast<std::size_t>(sharding.ranks));
+  }
+
+  Estimate run() {
+    for (int team = 0; team < sharding_.teams(); ++team) look_at(team);
+    for (int rank = 0; rank < sharding_.ranks; ++rank) finish(rank);
+    return std::move(result_);
+  }
+
+ private:
+  using Flags = std::vector<bool>;  // by block
+
+  static void mark(Flags& flags, const Blocks& blocks, const Intervals& set) {
+    for (const Interval& each : set) {
+      for (std::int64_t i = each.begin / blocks.unit; i * blocks.unit < each.end; ++i)
+        flags[static_cast<std::size_t>(i)] = true;
+    }
+  }
+
+  void look_at(int team) {
+    Flags rows(sharding_.rows.owners.size()), keys(sharding_.keys.owners.size());
+    const std::vector<Part> parts =
+        parts_of(sharding_, team, with_.map, with_.attention.sink.has_value());
+    for (int stage = 0; stage < sharding_.stages(); ++stage) {
+      Flags more_rows(rows.size()), more_keys(keys.size());
+      for (const Part& part : parts) {
+        if (part.stage != stage) continue;
+        mark(more_rows, sharding_.rows.blocks, part.rows);
+        mark(more_keys, sharding_.keys.blocks, part.keys);
+        compute(team, stage, part);
+      }
+      const auto at = static_cast<std::size_t>(stage);
+      fetch(team, sharding_.rows, more_rows, rows, widths_.row, inputs_[at]);
+      fetch(team, sharding_.keys, more_keys, keys, widths_.key, inputs_[at]);
+      fetch(team, sharding_.rows, more_rows, rows, widths_.backward_row, backward_inputs_[at]);
+      fetch(team, sharding_.keys, more_keys, keys, widths_.key, backward_inputs_[at]);
+      add(more_rows, rows);
+      add(more_keys, keys);
+    }
+    // Of rows that travel several ranks have a part.
+    const auto element = [&](std::size_t block) {
+      const bool is_part = sharding_.row_travels(static_cast<std::int64_t>(block));
+      return is_part ? kBytesOfPartial : widths_.element;
+    };
+    give(team, sharding_.rows, rows, results_,
+         [&](std::size_t block) { return widths_.o * element(block) + widths_.statistics; });
+    give(team, sharding_.rows, rows, gradients_,
+         [&](std::size_t block) { return widths_.q * element(block); });
+    give(team, sharding_.keys, keys, gradients_, [&](std::size_t) { return widths_.of_key; });
+  }
+
+  static void add(const Flags& more, Flags& flags) {
+    for (std::size_t i = 0; i < flags.size(); ++i) flags[i] = flags[i] || more[i];
+  }
+
+  void compute(int team, int stage, const Part& part) {
+    const ir::Attention& attention = with_.attention;
+    const double unit = static_cast<double>(with_.map.keys.unit) / kTile;
+    const double tiles = part.work * unit * static_cast<double>(with_.map.rows.unit) / kTile;
+    const double heads = size(attention, Dim::B) * size(attention, Dim::Hq) / sharding_.groups;
+    const auto rows = static_cast<double>(count(part.rows)) / kTile;
+    const Speed::Load load{tiles * heads, part.longest * unit, rows * heads,
+                           static_cast<double>(count(part.keys)) * widths_.key};
+    compute_[index(team, stage)] += with_.forward.milliseconds(load);
+    compute_backward_[index(team, stage)] += with_.backward.milliseconds(load);
+    for (int rank = first(team); rank < first(team + 1); ++rank) of(rank).work += load.tiles;
+    // What a later stage gives is merged with what the stages before gave.
+    if (stage > 0) {
+      compute_[index(team, stage)] += with_.forward.moving(3 * kBytesOfPartial * rows * kTile *
+                                                           heads * size(attention, Dim::Dv));
+    }
+  }
+
+  // What the team's ranks need in this stage and did not have, nor have at home.
+  void fetch(int team, const Dealing& dealing, const Flags& wanted, const Flags& had, double width,
+             Moved& moved) {
+    for (std::size_t block = 0; block < wanted.size(); ++block) {
+      if (!wanted[block] || had[block]) continue;
+      for (int rank = first(team); rank < first(team + 1); ++rank)
+        move(dealing.owners[block], rank, dealing, block, width, moved);
+    }
+  }
+
+  // `width`: bytes of a row or key of a block.
+  template <typename Width>
+  void give(int team, const Dealing& dealing, const Flags& made, Moved& moved, const Width& width) {
+    for (std::size_t block = 0; block < made.size(); ++block) {
+      if (!made[block]) continue;
+      for (int rank = first(team); rank < first(team + 1); ++rank)
+        move(rank, dealing.owners[block], dealing, block, width(block), moved);
+    }
+  }
+
+  void move(int from, int to, const Dealing& dealing, std::size_t block, double width,
+            Moved& moved) const {
+    if (from == to) return;
+    const Interval numbers = dealing.blocks.of(static_cast<std::int64_t>(block));
+    const double bytes = static_cast<double>(numbers.size()) * width;
+    const bool same = from / with_.links.ranks_of_host == to / with_.links.ranks_of_host;
+    moved.in[static_cast<std::size_t>(to)].add(same, bytes);
+    moved.out[static_cast<std::size_t>(from)].add(same, bytes);
+  }
+
+  int first(int team) const { return team * sharding_.groups; }
+  std::size_t index(int team, int stage) const {
+    return static_cast<std::size_t>(team * sharding_.stages() + stage);
+  }
+  RankEstimate& of(int rank) { return result_.ranks[static_cast<std::size_t>(rank)]; }
+
+  void finish(int rank) {
+    RankEstimate& estimate = of(rank);
+    estimate.forward_ms = time(rank, inputs_, compute_, results_);
+    estimate.backward_ms = time(rank, backward_inputs_, compute_backward_, gradients_);
+    const int team = sharding_.team_of(rank);
+    for (int stage = 0; stage < sharding_.stages(); ++stage)
+      estimate.compute_ms += compute_[index(team, stage)];
+    estimate.rows = static_cast<double>(count(sharding_.rows.of(rank)));
+    estimate.keys = static_cast<double>(count(sharding_.keys.of(rank)));
+    sum(rank, inputs_, results_, estimate.received, estimate.sent);
+    sum(rank, backward_inputs_, gradients_, estimate.received_backward, estimate.sent_backward);
+  }
+
+  // Exchanges follow each other, beside the stages before.
+  double time(int rank, const std::vector<Moved>& inputs, const std::vector<double>& compute,
+              const Moved& results) const {
+    double arrived = 0, done = 0;
+    for (int stage = 0; stage < sharding_.stages(); ++stage) {
+      arrived += exchange_ms(rank, inputs[static_cast<std::size_t>(stage)]);
+      done = std::max(done, arrived) + compute[index(sharding_.team_of(rank), stage)];
+    }
+    return done + exchange_ms(rank, results);
+  }
+
+  double exchange_ms(int rank, const Moved& moved) const {
+    const auto at = static_cast<std::size_t>(rank);
+    return std::max(milliseconds(moved.in[at], with_.links),
+                    milliseconds(moved.out[at], with_.links));
+  }
+
+  static void sum(int rank, const std::vector<Moved>& inputs, const Moved& results, Traffic& in,
+                  Traffic& out) {
+    const auto add = [&](const Moved& moved) {
+      const Traffic &x = moved.in[static_cast<std::size_t>(rank)],
+                    &y = moved.out[static_cast<std::size_t>(rank)];
+      in.inside += x.inside, in.between += x.between;
+      out.inside += y.inside, out.between += y.between;
+    };
+    for (const Moved& moved : inputs) add(moved);
+    add(results);
+  }
+
+  const Sharding& sharding_;
+  const Estimating& with_;
+  const Widths widths_;
+  std::vector<Moved> inputs_, backward_inputs_;  // by stage
+  Moved results_, gradients_;
+  std::vector<double> compute_, compute_backward_;  // by team and stage
+  Estimate result_;
+};
+
+template <typename Get>
+double most(const std::vector<RankEstimate>& ranks, const Get& get) {
+  double most = 0;
+  for (const RankEstimate& rank : ranks) most = std::max(most, get(rank));
+  return most;
+}
+
+}  // namespace
+
+Speed::Speed(const ir::Attention& attention, const planning::Context& context) : gpu_(context.gpu) {
+  constexpr double kMany = 1e9;
+  const auto predicted = [&](const passes::TileWork& work) {
+    return passes::predicted_ms_of_tiles(attention, work, context);
+  };
+  start_of_row_ = predicted({0, 0, 0});
+  launch_ = passes::predicted_ms_of_moving(0, gpu_);
+  tile_ = predicted({kMany, 0, 0}) / kMany;
+  row_ = predicted({0, 0, kMany}) / kMany;
+  tile_of_row_ = (predicted({0, kMany, 0}) - start_of_row_) / kMany;
+}
+
+double Speed::milliseconds(const Load& load) const {
+  const double all = launch_ + load.tiles * tile_ + load.rows * row_;
+  const double longest = start_of_row_ + load.most * tile_of_row_;
+  return std::max({all, longest, moving(load.bytes)});
+}
+
+double Speed::moving(double bytes) const { return passes::predicted_ms_of_moving(bytes, gpu_); }
+
+double Estimate::balance() const {
+  double all = 0;
+  for (const RankEstimate& rank : ranks) all += rank.work;
+  if (all == 0) return 1;
+  return most(ranks, [](const RankEstimate& rank) { return rank.work; }) *
+         static_cast<double>(ranks.size()) / all;
+}
+
+double Estimate::bytes() const {
+  return most(ranks, [](const RankEstimate& rank) { return rank.received.bytes(); });
+}
+
+double Estimate::forward_ms() const {
+  return most(ranks, [](const RankEstimate& rank) { return rank.forward_ms; });
+}
+
+double Estimate::backward_ms() const {
+  return most(ranks, [](const RankEstimate& rank) { return rank.backward_ms; });
+}
+
+double Estimate::compute_ms() const {
+  return most(ranks, [](const RankEstimate& rank) { return rank.compute_ms; });
+}
+
+Estimate estimate(const Sharding& sharding, const Estimating& estimating) {
+  return Estimator(sharding, estimating).run();
+}
+
+}  // namespace attn::sharding

@@ -1,0 +1,174 @@
+#include "compiler/sharding/part_attention.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/passes/rewrite/pass.h"
+#include "compiler/passes/rewrite/rebuild.h"
+#include "compiler/pictures/cells.h"
+
+namespace attn::sharding {
+namespace {
+
+using ir::Dim;
+using ir::ExprId;
+using ir::Op;
+using passes::SimplifyingBuilder;
+
+bool is_whole(const Intervals& set, std::int64_t size) {
+  return set.size() == 1 && set.front() == Interval{0, size};
+}
+
+class Making {
+ public:
+  Making(const ir::Attention& whole, const Part& part, Interval key_heads)
+      : whole_(whole),
+        part_(part),
+        key_heads_(key_heads),
+        has_all_(is_whole(part.rows, whole.dims[Dim::Sq]) &&
+                 is_whole(part.keys, whole.dims[Dim::Skv])) {}
+
+  PartAttention run() {
+    ir::Attention start = whole_;
+    if (!part_.sink) start.sink.reset();
+    if (!has_all_) hide_by_masks(start);
+    if (start.is_random()) {
+      ir::Dag& dag = start.dag;
+      start.dropout->origin = {dag.leaf(Op::head_), dag.leaf(Op::row_), dag.leaf(Op::column_)};
+    }
+    name_numbers(start);
+    made_.attention = replaced(start);
+    set_form();
+    drop_unused();
+    made_.attention = passes::run_pass("ranges", made_.attention);
+    return std::move(made_);
+  }
+
+ private:
+  // Lengths as masks of tensors that no longer stand for lengths.
+  void hide_by_masks(ir::Attention& attention) {
+    attention = pictures::with_lengths_as_masks(std::move(attention));
+    attention.lengths_q = attention.lengths_kv = false;
+    for (ir::CapturedTensor& tensor : attention.tensors) {
+      if (tensor.name != ir::kLengthsQ && tensor.name != ir::kLengthsKv) continue;
+      const std::string name = attention.unused_name("whole_" + tensor.name);
+      made_.renamed[tensor.name] = name;
+    }
+    for (ir::CapturedTensor& tensor : attention.tensors) {
+      if (const auto found = made_.renamed.find(tensor.name); found != made_.renamed.end())
+        tensor.name = found->second;
+    }
+  }
+
+  void name_numbers(const ir::Attention& attention) {
+    if (part_.rows.size() > kMostPieces) rows_name_ = attention.unused_name("row_numbers");
+    if (part_.keys.size() > kMostPieces) keys_name_ = attention.unused_name("key_numbers");
+  }
+
+  // With the indices of the whole attention.
+  ir::Attention replaced(const ir::Attention& from) {
+    return passes::rebuilt(from, [&](SimplifyingBuilder& builder, ir::Dag& dag, ExprId id,
+                                     const std::vector<ExprId>& operands) {
+      const ir::Node& node = from.dag[id];
+      std::optional<ExprId> made;
+      if (node.is(Op::row_)) {
+        made = number(part_.rows, rows_name_, Op::row_, builder, dag);
+      } else if (node.is(Op::column_)) {
+        made = number(part_.keys, keys_name_, Op::column_, builder, dag);
+      } else if (node.is(Op::head_)) {
+        const std::int64_t first = key_heads_.begin * whole_.dims[Dim::Hq] / whole_.dims[Dim::Hkv];
+        made = shifted(Op::head_, first, builder, dag);
+      } else if (node.is(Op::dim_)) {
+        made = dag.integer(*ir::fold_integer(from.dag, id, from.dims), node.pos);
+      } else if (node.is(Op::load_)) {
+        const auto name = made_.renamed.find(from.dag.symbol_of(id));
+        if (name != made_.renamed.end())
+          made = dag.add_symbol(Op::load_, name->second, node.type, operands, node.pos);
+      }
+      return made;
+    });
+  }
+
+  static ExprId shifted(Op leaf, std::int64_t by, SimplifyingBuilder& builder, ir::Dag& dag) {
+    return builder.make(Op::add_, {dag.leaf(leaf), dag.integer(by)}, {});
+  }
+
+  // The number of the row or key at this place of the part.
+  static ExprId number(const Intervals& set, const std::string& tensor, Op leaf,
+                       SimplifyingBuilder& builder, ir::Dag& dag) {
+    if (!tensor.empty()) {
+      const ExprId place = dag.leaf(leaf);
+      return dag.add_symbol(Op::load_, tensor, ir::Type::integer, std::span(&place, 1));
+    }
+    std::int64_t before = count(set) - set.back().size();
+    ExprId number = shifted(leaf, set.back().begin - before, builder, dag);
+    for (std::size_t i = set.size() - 1; i-- > 0;) {
+      const ExprId is_below = builder.make(Op::lt_, {dag.leaf(leaf), dag.integer(before)}, {});
+      before -= set[i].size();
+      number = builder.make(
+          Op::select_, {is_below, shifted(leaf, set[i].begin - before, builder, dag), number}, {});
+    }
+    return number;
+  }
+
+  void set_form() {
+    ir::Attention& attention = made_.attention;
+    const std::int64_t heads = key_heads_.size();
+    attention.dims.set(Dim::Hq, heads * whole_.dims[Dim::Hq] / whole_.dims[Dim::Hkv]);
+    attention.dims.set(Dim::Hkv, heads);
+    attention.dims.set(Dim::Sq, count(part_.rows));
+    attention.dims.set(Dim::Skv, count(part_.keys));
+    attention.align = ir::Align::top_left;
+    for (auto& [name, layout] : attention.layouts) layout = {};
+    add_numbers(rows_name_, part_.rows);
+    add_numbers(keys_name_, part_.keys);
+    attention.wants_o = true;
+    attention.wants_lse = !attention.is_sigmoid();
+    if (attention.sink) return;
+    attention.wants_max |= attention.wants_max_with_sink;
+    attention.wants_sum_exp |= attention.wants_sum_exp_with_sink;
+    attention.wants_max_with_sink = attention.wants_sum_exp_with_sink = false;
+  }
+
+  void add_numbers(const std::string& name, const Intervals& set) {
+    if (name.empty()) return;
+    ir::Attention& attention = made_.attention;
+    ir::CapturedTensor tensor{name, DType::i32, {attention.dag.integer(count(set))}, {}};
+    tensor.monotone = true;
+    attention.tensors.push_back(std::move(tensor));
+    made_.numbers[name] = numbers(set);
+  }
+
+  // Tensors that only the sink of another part reads, or lengths.
+  void drop_unused() {
+    ir::Attention& attention = made_.attention;
+    std::set<std::string, std::less<>> read;
+    for (const ExprId id : ir::reachable(attention.dag, attention.roots())) {
+      if (attention.dag[id].is(Op::load_)) read.insert(attention.dag.symbol_of(id));
+    }
+    const auto is_unread = [&](const std::string& name) { return !read.contains(name); };
+    std::erase_if(attention.tensors, [&](const ir::CapturedTensor& tensor) {
+      const bool of_lengths = (tensor.name == ir::kLengthsQ && attention.lengths_q) ||
+                              (tensor.name == ir::kLengthsKv && attention.lengths_kv);
+      return !of_lengths && is_unread(tensor.name);
+    });
+    std::erase_if(attention.gradients, [&](const std::string& name) {
+      return name != "q" && name != "k" && name != "v" && is_unread(name);
+    });
+  }
+
+  const ir::Attention& whole_;
+  const Part& part_;
+  const Interval key_heads_;
+  const bool has_all_;
+  std::string rows_name_, keys_name_;  // empty: the numbers are expressions
+  PartAttention made_;
+};
+
+}  // namespace
+
+PartAttention part_attention(const ir::Attention& whole, const Part& part, Interval key_heads) {
+  return Making(whole, part, key_heads).run();
+}
+
+}  // namespace attn::sharding

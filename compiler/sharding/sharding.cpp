@@ -1,0 +1,164 @@
+#include "compiler/sharding/sharding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+
+namespace attn::sharding {
+namespace {
+
+// More runs of adjacent rows than this are one part: a kernel for each would be too many.
+constexpr std::size_t kMostRuns = 16;
+
+using Numbers = std::vector<std::int64_t>;  // of blocks, ascending
+
+Intervals of_blocks(const Blocks& blocks, const Numbers& numbers) {
+  Intervals set;
+  for (const std::int64_t number : numbers) append(set, blocks.of(number));
+  return set;
+}
+
+class Team {
+ public:
+  Team(const Sharding& sharding, int team, const WorkMap& map, bool has_sink)
+      : sharding_(sharding), team_(team), map_(map), has_sink_(has_sink) {}
+
+  std::vector<Part> run() {
+    for (int stage = 0; stage < sharding_.stages(); ++stage) {
+      const Numbers keys = at_home(sharding_.keys, stage);
+      for (const Numbers& rows : runs(own(sharding_.rows, false)))
+        add(stage, rows, keys, stage == 0);
+      add_travellers(stage);
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  // Rows that have come, with the team's own keys. Each row's sink stays at home.
+  void add_travellers(int stage) {
+    const Numbers keys = own(sharding_.keys);
+    if (stage == 0) add(stage, own(sharding_.rows, true), keys, true);
+    Numbers come;
+    for (const std::int64_t row : at_home(sharding_.rows, stage)) {
+      const int home = sharding_.rows.owners[static_cast<std::size_t>(row)];
+      if (sharding_.row_travels(row) && sharding_.team_of(home) != team_) come.push_back(row);
+    }
+    add(stage, come, keys, false);
+  }
+
+  // The team's own rows that travel, or that do not.
+  Numbers own(const Dealing& dealing, bool travelling) const {
+    Numbers numbers = own(dealing);
+    std::erase_if(numbers,
+                  [&](std::int64_t row) { return sharding_.row_travels(row) != travelling; });
+    return numbers;
+  }
+
+  // What is at home in teams whose turn it is.
+  Numbers at_home(const Dealing& dealing, int stage) const {
+    Numbers numbers;
+    for (std::size_t block = 0; block < dealing.owners.size(); ++block) {
+      const int home = sharding_.team_of(dealing.owners[block]);
+      if (sharding_.stage_of(team_, home) == stage)
+        numbers.push_back(static_cast<std::int64_t>(block));
+    }
+    return numbers;
+  }
+
+  Numbers own(const Dealing& dealing) const {
+    Numbers numbers;
+    for (std::size_t block = 0; block < dealing.owners.size(); ++block) {
+      if (sharding_.team_of(dealing.owners[block]) == team_)
+        numbers.push_back(static_cast<std::int64_t>(block));
+    }
+    return numbers;
+  }
+
+  // Adjacent rows together, or all of them where they have too many gaps.
+  static std::vector<Numbers> runs(const Numbers& rows) {
+    std::vector<Numbers> runs;
+    for (const std::int64_t row : rows) {
+      if (runs.empty() || runs.back().back() + 1 != row) runs.emplace_back();
+      runs.back().push_back(row);
+    }
+    return runs.size() > kMostRuns ? std::vector<Numbers>{rows} : runs;
+  }
+
+  void add(int stage, const Numbers& rows, const Numbers& keys, bool at_home) {
+    // A sink counts for rows that see nothing, too.
+    const bool sink = has_sink_ && at_home;
+    Part part{stage, {}, {}, sink};
+    Numbers seen;
+    std::vector<bool> is_seen(static_cast<std::size_t>(map_.keys.count()));
+    for (const std::int64_t row : rows) {
+      double work = 0;
+      for (const std::int64_t key : keys) {
+        const float share = map_.at(row, key);
+        work += share;
+        if (share > 0) is_seen[static_cast<std::size_t>(key)] = true;
+      }
+      if (work > 0 || sink) append(part.rows, map_.rows.of(row));
+      part.work += work;
+      part.longest = std::max(part.longest, work);
+    }
+    for (const std::int64_t key : keys) {
+      if (is_seen[static_cast<std::size_t>(key)]) seen.push_back(key);
+    }
+    part.keys = of_blocks(map_.keys, seen);
+    if (part.rows.empty()) return;
+    if (part.keys.empty()) {
+      ATTN_CHECK(!keys.empty(), "a sink without keys at home");
+      append(part.keys, map_.keys.of(keys.front()));  // none of them is seen
+    }
+    if (std::max(part.rows.size(), part.keys.size()) > kMostPieces) compute_all(part);
+    parts_.push_back(std::move(part));
+  }
+
+  void compute_all(Part& part) const {
+    part.longest = static_cast<double>(count(part.keys)) / static_cast<double>(map_.keys.unit);
+    part.work =
+        part.longest * static_cast<double>(count(part.rows)) / static_cast<double>(map_.rows.unit);
+  }
+
+  const Sharding& sharding_;
+  const int team_;
+  const WorkMap& map_;
+  const bool has_sink_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+int Sharding::stage_of(int team, int home) const {
+  if (arrivals == 0 || team == home) return 0;
+  const int distance = (home - team + teams()) % teams();
+  return 1 + (distance - 1) * arrivals / (teams() - 1);
+}
+
+Interval Sharding::key_heads(int rank, const ir::Attention& attention) const {
+  const std::int64_t heads = attention.dims[ir::Dim::Hkv] / groups;
+  const std::int64_t group = rank % groups;
+  return {group * heads, (group + 1) * heads};
+}
+
+std::string Sharding::to_text() const {
+  std::string text = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+  if (groups > 1) text += fmt::format(", {} groups of heads", groups);
+  if (teams() == 1) return text;
+  const Dealing& dealt = rows_travel ? keys : rows;
+  text += fmt::format(", {} {}", rows_travel ? "keys" : "rows", dealt.name);
+  const std::string_view traveller = rows_travel ? "rows" : "keys";
+  if (const auto heavy = std::ranges::count(travels, true); heavy > 0)
+    text += fmt::format(", heavy rows travel ({} block{})", heavy, heavy == 1 ? "" : "s");
+  if (arrivals == 0) return text + fmt::format(", {} arrive before the first part", traveller);
+  return text +
+         fmt::format(", {} arrive in {} stage{}", traveller, arrivals, arrivals == 1 ? "" : "s");
+}
+
+std::vector<Part> parts_of(const Sharding& sharding, int team, const WorkMap& map, bool has_sink) {
+  return Team(sharding, team, map, has_sink).run();
+}
+
+}  // namespace attn::sharding

@@ -1,0 +1,66 @@
+// One attention on several ranks (GPUs): where rows and keys are at home, and which rank computes
+// what.
+//
+// Each score belongs to one part, an attention of its own over some rows and some keys
+// (part_attention.h). What a part needs from other ranks' homes is sent there; its results are sent
+// to the homes of their rows (or, backward, of their keys), and merged. So every sharding is exact:
+//
+//   o, lse     of parts of a row: sum of o exp(lse - L), L = log of the sum of exp(lse)
+//   dq, dk, dv, learned tensors: sums over parts that know the whole row's lse and sum of do * o
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+#include "compiler/sharding/dealing.h"
+#include "compiler/sharding/intervals.h"
+#include "compiler/sharding/work.h"
+
+namespace attn::sharding {
+
+// Heads are dealt to `groups`; ranks r with the same r / groups are a team, which shares rows and
+// keys, and each of it computes the heads of group r % groups. Teams have rows and keys of their
+// own.
+struct Sharding {
+  int ranks = 1;
+  int groups = 1;
+  // Whether all rows go to where their keys are, instead of keys to where they are seen.
+  bool rows_travel = false;
+  // In which what travels between teams arrives, after a first one of what is the team's own. 0:
+  // everything arrives before the first part.
+  int arrivals = 0;
+  Dealing rows, keys;  // homes
+  // By block, or empty: rows that go to their keys though others do not. They see much more than
+  // most, so that no rank could compute them alone.
+  std::vector<bool> travels{};
+
+  bool row_travels(std::int64_t block) const {
+    return rows_travel || (!travels.empty() && travels[static_cast<std::size_t>(block)]);
+  }
+  int teams() const { return ranks / groups; }
+  int team_of(int rank) const { return rank / groups; }
+  int stages() const { return teams() > 1 ? arrivals + 1 : 1; }
+  // In which stage a team computes with what is at home in another, or in itself.
+  int stage_of(int team, int home) const;
+  Interval key_heads(int rank, const ir::Attention& attention) const;
+  // "16 ranks: 4 groups of heads, rows folded, keys arrive in 2 stages"
+  std::string to_text() const;
+};
+
+// A kernel reads the numbers of its rows or keys from a tensor if they are in more pieces than
+// this, and does not know when it is compiled what is hidden: it computes everything.
+inline constexpr std::size_t kMostPieces = 4;
+
+struct Part {
+  int stage = 0;
+  Intervals rows, keys;
+  bool sink = false;   // it has the sink of its rows: exactly one part of a row has it
+  double work = 0;     // blocks of the work map, of all heads
+  double longest = 0;  // of a block of rows
+};
+
+// What each rank of the team computes, for its heads. By stage.
+std::vector<Part> parts_of(const Sharding& sharding, int team, const WorkMap& map, bool has_sink);
+
+}  // namespace attn::sharding

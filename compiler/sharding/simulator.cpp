@@ -1,0 +1,477 @@
+#include "compiler/sharding/simulator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compiler/sharding/part_attention.h"
+#include "compiler/sharding/store.h"
+
+namespace attn::sharding {
+namespace {
+
+using ir::Dim;
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+// exp(x - y), where a row that sees nothing has no share of anything.
+double share(double x, double y) { return x == kNothing ? 0 : std::exp(x - y); }
+
+double larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
+
+// log(exp(x) + exp(y))
+double log_sum(double x, double y) {
+  const double most = larger(x, larger(y, x));
+  if (most == kNothing) return most;
+  return most + std::log(share(x, most) + share(y, most));
+}
+
+double initial(std::string_view tensor) {
+  return tensor == "lse" || tensor.starts_with("max") ? kNothing : 0;
+}
+
+class Rank {
+ public:
+  Rank(const ir::Attention& attention, const RankProgram& program, const reference::Inputs& inputs)
+      : attention_(attention), program_(program), inputs_(inputs) {}
+
+  const RankProgram& program() const { return program_; }
+
+  // Takes the rank's own rows or keys.
+  void bring_home(std::string_view name, const io::HostTensor& whole) {
+    const Carried& as = carried(name);
+    const std::int64_t heads = attention_.dims[as.of_rows ? Dim::Hq : Dim::Hkv];
+    const std::int64_t size = attention_.dims[as.of_rows ? Dim::Sq : Dim::Skv];
+    const Slice all{{0, heads},
+                    {{0, size}},
+                    {DType::f64, {whole.dims[0], heads, size, width(as)}, whole.values}};
+    Slice own = zeros(whole.dims[0], {0, heads}, home(as), width(as));
+    copy_common(all, own);
+    tensors_[std::string(name)] = {std::move(own)};
+  }
+
+  Result<Slice> sent(const Message& message, std::string_view name) const {
+    return take(name, message.key_heads, message.indices);
+  }
+  void receive(int from, std::string_view name, Slice slice) {
+    inbox_[{from, std::string(name)}] = std::move(slice);
+  }
+
+  void keep_inputs(const Exchange& exchange) {
+    for (const Message& message : exchange.receives) {
+      for (const std::string_view name : message.tensors)
+        tensors_[std::string(name)].push_back(arrived(message.peer, name));
+    }
+  }
+
+  Status compute(int stage) {
+    for (const Part& part : program_.parts) {
+      if (part.stage != stage) continue;
+      const PartAttention made = part_attention(attention_, part, program_.key_heads);
+      ATTN_ASSIGN(const reference::Inputs inputs, inputs_of(made, part));
+      ATTN_ASSIGN(const reference::Outputs outputs,
+                  reference::evaluate(made.attention, inputs, {.unrounded = true, .threads = 1}));
+      Results results;
+      for (const std::string_view name : results_of_rows(attention_))
+        results[std::string(name)] = of_part(value(outputs, name), carried(name), part.rows);
+      merge(results, part.rows);
+    }
+    return {};
+  }
+
+  // Afterwards, what the rank has computed for rows is what it sends, and what it has at home of
+  // them is merged from what arrives.
+  void publish() {
+    for (auto& [name, slice] : merged_) tensors_[name] = {slice};
+    Results own;
+    for (const std::string_view name : results_of_rows(attention_)) {
+      const Carried& as = carried(name);
+      own[std::string(name)] =
+          zeros(batches(), {0, attention_.dims[Dim::Hq]}, program_.rows, width(as), initial(name));
+    }
+    std::swap(own, merged_);
+    if (!own.empty()) merge(own, common(rows_computed_, program_.rows));
+  }
+
+  void merge_arrived(const Exchange& results) {
+    for (const Message& message : results.receives) {
+      Results more;
+      for (const std::string_view name : message.tensors)
+        more[std::string(name)] = arrived(message.peer, name);
+      merge(more, message.indices);
+    }
+    if (attention_.lengths_q) clear_padding();
+    for (const auto& [name, slice] : merged_) tensors_[name] = {slice};
+  }
+
+  // The sum of do * o of each row at home.
+  void add_delta() {
+    const Slice &o = tensors_["o"].front(), &d_o = tensors_["do"].front();
+    Slice delta = zeros(batches(), o.heads, o.indices, 1);
+    const auto width = static_cast<std::size_t>(attention_.dims[Dim::Dv]);
+    for (std::size_t i = 0; i < o.values.values.size(); ++i)
+      delta.values.values[i / width] += o.values.values[i] * d_o.values.values[i];
+    tensors_["delta"] = {std::move(delta)};
+  }
+
+  Status differentiate(int stage) {
+    for (const Part& part : program_.parts) {
+      if (part.stage != stage) continue;
+      const PartAttention made = part_attention(attention_, part, program_.key_heads);
+      ATTN_ASSIGN(const reference::Inputs inputs, inputs_of(made, part));
+      ATTN_ASSIGN(const Slice d_o, take("do", program_.key_heads, part.rows));
+      ATTN_ASSIGN(const reference::WholeRows whole, whole_rows(part));
+      const reference::Options options{.unrounded = true, .threads = 1, .whole = &whole};
+      ATTN_ASSIGN(
+          const reference::Gradients gradients,
+          reference::gradients(made.attention, inputs, d_o.values, names_of(made), options));
+      for (const auto& [name, sum] : gradients.of) add(name, sum, part);
+    }
+    return {};
+  }
+
+  // What was computed for all rows and keys becomes what is sent.
+  void publish_gradients() {
+    for (const char* name : {"dq", "dk", "dv"}) {
+      const Carried& as = carried(name);
+      const std::int64_t heads = attention_.dims[as.of_rows ? Dim::Hq : Dim::Hkv];
+      Slice own = zeros(batches(), {0, heads}, home(as), width(as));
+      const auto sums = sums_.find(name);
+      if (sums != sums_.end()) {
+        combine_common(sums->second, own, add_to);
+        tensors_[name] = {sums->second};
+      }
+      sums_[name] = std::move(own);
+    }
+  }
+
+  void sum_arrived(const Exchange& exchange) {
+    for (const Message& message : exchange.receives) {
+      for (const std::string_view name : message.tensors)
+        combine_common(arrived(message.peer, name), sums_[std::string(name)], add_to);
+    }
+  }
+
+  const Slice& result(const std::string& name) { return tensors_[name].front(); }
+  const Slice& gradient(const std::string& name) { return sums_[name]; }
+  const reference::GradientSums& learned() const { return learned_; }
+
+ private:
+  using Results = std::map<std::string, Slice>;
+
+  Slice arrived(int from, std::string_view name) {
+    return std::move(inbox_.extract({from, std::string(name)}).mapped());
+  }
+
+  static void add_to(double& to, double from) { to += from; }
+
+  std::int64_t batches() const { return attention_.dims[Dim::B]; }
+  std::int64_t width(const Carried& as) const { return as.width ? attention_.dims[*as.width] : 1; }
+  const Intervals& home(const Carried& as) const {
+    return as.of_rows ? program_.rows : program_.keys;
+  }
+  Interval query_heads(Interval key_heads) const {
+    const std::int64_t group = attention_.dims[Dim::Hq] / attention_.dims[Dim::Hkv];
+    return {key_heads.begin * group, key_heads.end * group};
+  }
+
+  Result<Slice> take(std::string_view name, Interval key_heads, const Intervals& indices) const {
+    const Interval heads = carried(name).of_rows ? query_heads(key_heads) : key_heads;
+    const auto found = tensors_.find(name);
+    const std::string what = fmt::format("{} on rank {}", name, program_.rank);
+    if (found == tensors_.end()) return {ErrorCode::internal, "there is no " + what};
+    return taken(found->second, heads, indices, what);
+  }
+
+  Result<reference::Inputs> inputs_of(const PartAttention& made, const Part& part) const {
+    reference::Inputs inputs;
+    for (const char* name : {"q", "k", "v"}) {
+      ATTN_ASSIGN(Slice slice,
+                  take(name, program_.key_heads, carried(name).of_rows ? part.rows : part.keys));
+      inputs.tensors[name] = std::move(slice.values);
+    }
+    for (const ir::CapturedTensor& tensor : made.attention.tensors) {
+      const auto numbers = made.numbers.find(tensor.name);
+      if (numbers != made.numbers.end()) {
+        inputs.tensors[tensor.name] = {DType::f64,
+                                       {static_cast<std::int64_t>(numbers->second.size())},
+                                       {numbers->second.begin(), numbers->second.end()}};
+        continue;
+      }
+      std::string name = tensor.name;
+      for (const auto& [whole, renamed] : made.renamed) {
+        if (renamed == name) name = whole;
+      }
+      inputs.tensors[tensor.name] = inputs_.tensors.find(name)->second;
+    }
+    inputs.params = inputs_.params;
+    return inputs;
+  }
+
+  static const io::HostTensor& value(const reference::Outputs& outputs, std::string_view name) {
+    if (name == "o") return outputs.o;
+    if (name == "lse") return outputs.lse;
+    if (name == "max") return outputs.max;
+    if (name == "sum_exp") return outputs.sum_exp;
+    return name == "max_with_sink" ? outputs.max_with_sink : outputs.sum_exp_with_sink;
+  }
+
+  Slice of_part(const io::HostTensor& values, const Carried& as, const Intervals& indices) const {
+    const Interval heads = as.of_rows ? query_heads(program_.key_heads) : program_.key_heads;
+    return {heads,
+            indices,
+            {DType::f64, {batches(), heads.size(), count(indices), width(as)}, values.values}};
+  }
+
+  // Merges the results of some keys for these rows into those of other keys.
+  void merge(const Results& more, const Intervals& rows) {
+    grow(more, rows);
+    Results next;
+    for (const auto& [name, slice] : more) next[name] = restricted(merged_[name], slice, rows);
+    const Results before = next;
+    Results added;
+    for (const auto& [name, slice] : more) added[name] = restricted(slice, slice, rows);
+    combine(before, added, next);
+    for (auto& [name, slice] : next) copy_common(slice, merged_[name]);
+  }
+
+  // The rows of `from`, of the heads of `like`.
+  static Slice restricted(const Slice& from, const Slice& like, const Intervals& rows) {
+    Slice slice = zeros(like.values.dims.front(), like.heads, rows, like.values.dims.back());
+    copy_common(from, slice);
+    return slice;
+  }
+
+  void grow(const Results& more, const Intervals& rows) {
+    rows_computed_ = both(rows_computed_, rows);
+    for (const auto& [name, slice] : more) {
+      Slice& merged = merged_[name];
+      if (!merged.values.dims.empty() && contains(merged.indices, rows)) continue;
+      const Interval heads = merged.values.dims.empty() ? slice.heads : merged.heads;
+      Slice larger = zeros(batches(), heads, both(merged.indices, rows), slice.values.dims.back(),
+                           initial(name));
+      if (!merged.values.dims.empty()) copy_common(merged, larger);
+      merged = std::move(larger);
+    }
+  }
+
+  // All have the same rows and heads.
+  void combine(const Results& x, const Results& y, Results& to) const {
+    std::vector<double>& o = to.at("o").values.values;
+    const std::vector<double>&o_x = x.at("o").values.values, &o_y = y.at("o").values.values;
+    if (attention_.is_sigmoid()) {
+      for (std::size_t i = 0; i < o.size(); ++i) o[i] = o_x[i] + o_y[i];
+      return;
+    }
+    const std::vector<double>&lse_x = x.at("lse").values.values, &lse_y = y.at("lse").values.values;
+    const auto width = static_cast<std::size_t>(attention_.dims[Dim::Dv]);
+    for (std::size_t row = 0; row < lse_x.size(); ++row) {
+      const double lse = log_sum(lse_x[row], lse_y[row]);
+      to.at("lse").values.values[row] = lse;
+      const double of_x = share(lse_x[row], lse), of_y = share(lse_y[row], lse);
+      for (std::size_t i = row * width; i < (row + 1) * width; ++i)
+        o[i] = of_x * o_x[i] + of_y * o_y[i];
+    }
+    combine_sums("max", "sum_exp", x, y, to);
+    combine_sums("max_with_sink", "sum_exp_with_sink", x, y, to);
+  }
+
+  static void combine_sums(const std::string& max, const std::string& sum, const Results& x,
+                           const Results& y, Results& to) {
+    if (!to.contains(max)) return;
+    std::vector<double>& most = to.at(max).values.values;
+    const std::vector<double>&max_x = x.at(max).values.values, &max_y = y.at(max).values.values;
+    for (std::size_t row = 0; row < most.size(); ++row)
+      most[row] = larger(max_x[row], larger(max_y[row], max_x[row]));
+    if (!to.contains(sum)) return;
+    const std::vector<double>&sum_x = x.at(sum).values.values, &sum_y = y.at(sum).values.values;
+    for (std::size_t row = 0; row < most.size(); ++row) {
+      to.at(sum).values.values[row] =
+          share(max_x[row], most[row]) * sum_x[row] + share(max_y[row], most[row]) * sum_y[row];
+    }
+  }
+
+  // Rows past the lengths do not even have the sink.
+  void clear_padding() {
+    const std::vector<double>& lengths =
+        inputs_.tensors.find(std::string(ir::kLengthsQ))->second.values;
+    const std::vector<std::int64_t> rows = numbers(program_.rows);
+    const std::int64_t heads = attention_.dims[Dim::Hq];
+    for (auto& [name, slice] : merged_) {
+      const auto width = static_cast<std::size_t>(slice.values.dims.back());
+      for (std::size_t i = 0; i < slice.values.values.size(); ++i) {
+        const std::size_t row = i / width % rows.size();
+        const std::size_t batch = i / width / rows.size() / static_cast<std::size_t>(heads);
+        if (static_cast<double>(rows[row]) >= lengths[batch])
+          slice.values.values[i] = initial(name);
+      }
+    }
+  }
+
+  Result<reference::WholeRows> whole_rows(const Part& part) const {
+    reference::WholeRows whole;
+    if (attention_.is_sigmoid()) {
+      const Slice none = zeros(batches(), query_heads(program_.key_heads), part.rows, 1);
+      return reference::WholeRows{none.values, none.values};
+    }
+    ATTN_ASSIGN(Slice lse, take("lse", program_.key_heads, part.rows));
+    ATTN_ASSIGN(Slice delta, take("delta", program_.key_heads, part.rows));
+    return reference::WholeRows{std::move(lse.values), std::move(delta.values)};
+  }
+
+  static std::vector<std::string> names_of(const PartAttention& made) {
+    std::vector<std::string> names = {"q", "k", "v"};
+    for (const ir::CapturedTensor& tensor : made.attention.tensors) {
+      if (tensor.learned) names.push_back(tensor.name);
+    }
+    return names;
+  }
+
+  // Adds what a part gives to a gradient.
+  void add(const std::string& name, const io::HostTensor& sum, const Part& part) {
+    if (name != "q" && name != "k" && name != "v") {
+      io::HostTensor& all = learned_[name];
+      if (all.dims.empty()) all = {DType::f64, sum.dims, std::vector<double>(sum.values.size())};
+      for (std::size_t i = 0; i < sum.values.size(); ++i) all.values[i] += sum.values[i];
+      return;
+    }
+    const Carried& as = carried("d" + name);
+    const Intervals& indices = as.of_rows ? part.rows : part.keys;
+    const Slice more = of_part(sum, as, indices);
+    Slice& all = sums_["d" + name];
+    Slice larger = zeros(batches(), more.heads, both(all.indices, indices), width(as));
+    if (!all.values.dims.empty()) copy_common(all, larger);
+    combine_common(more, larger, add_to);
+    all = std::move(larger);
+  }
+
+  const ir::Attention& attention_;
+  const RankProgram& program_;
+  const reference::Inputs& inputs_;
+  std::map<std::string, std::vector<Slice>, std::less<>> tensors_;
+  std::map<std::pair<int, std::string>, Slice> inbox_;  // by sender and tensor
+  Results merged_;  // o and statistics: of the rows computed, then of those at home
+  Intervals rows_computed_;
+  Results sums_;  // dq, dk, dv: of what was computed, then of what is at home
+  reference::GradientSums learned_;
+};
+
+class Machine {
+ public:
+  Machine(const ir::Attention& attention, const std::vector<RankProgram>& programs,
+          const reference::Inputs& inputs)
+      : attention_(attention) {
+    for (const RankProgram& program : programs) {
+      ranks_.emplace_back(attention, program, inputs);
+      for (const char* name : {"q", "k", "v"})
+        ranks_.back().bring_home(name, inputs.tensors.find(name)->second);
+    }
+  }
+
+  Status forward() {
+    for (std::size_t stage = 0; stage < stages(); ++stage) {
+      ATTN_RETURN_IF_ERROR(
+          exchange([&](const RankProgram& of) { return of.inputs[stage]; }, &Rank::keep_inputs));
+      for (Rank& rank : ranks_) ATTN_RETURN_IF_ERROR(rank.compute(static_cast<int>(stage)));
+    }
+    for (Rank& rank : ranks_) rank.publish();
+    return exchange([](const RankProgram& of) { return of.results; }, &Rank::merge_arrived);
+  }
+
+  Status backward(const io::HostTensor& d_o) {
+    for (Rank& rank : ranks_) {
+      rank.bring_home("do", d_o);
+      rank.add_delta();
+    }
+    for (std::size_t stage = 0; stage < stages(); ++stage) {
+      ATTN_RETURN_IF_ERROR(exchange(
+          [&](const RankProgram& of) { return of.backward_inputs[stage]; }, &Rank::keep_inputs));
+      for (Rank& rank : ranks_) ATTN_RETURN_IF_ERROR(rank.differentiate(static_cast<int>(stage)));
+    }
+    for (Rank& rank : ranks_) rank.publish_gradients();
+    return exchange([](const RankProgram& of) { return of.gradients; }, &Rank::sum_arrived);
+  }
+
+  Simulated results(bool with_gradients) {
+    Simulated all;
+    reference::Outputs& outputs = all.outputs;
+    for (const auto& [name, to] :
+         {std::pair("o", &outputs.o), std::pair("lse", &outputs.lse),
+          std::pair("max", &outputs.max), std::pair("sum_exp", &outputs.sum_exp),
+          std::pair("max_with_sink", &outputs.max_with_sink),
+          std::pair("sum_exp_with_sink", &outputs.sum_exp_with_sink)}) {
+      const auto names = results_of_rows(attention_);
+      if (std::ranges::find(names, std::string_view(name)) == names.end()) continue;
+      *to = whole(name, [&](Rank& rank) -> const Slice& { return rank.result(name); });
+    }
+    if (!with_gradients) return all;
+    for (const std::string name : {"q", "k", "v"}) {
+      all.gradients[name] =
+          whole("d" + name, [&](Rank& rank) -> const Slice& { return rank.gradient("d" + name); });
+    }
+    for (const Rank& rank : ranks_) {
+      for (const auto& [name, sum] : rank.learned()) {
+        io::HostTensor& to = all.gradients[name];
+        if (to.dims.empty()) to = {DType::f64, sum.dims, std::vector<double>(sum.values.size())};
+        for (std::size_t i = 0; i < sum.values.size(); ++i) to.values[i] += sum.values[i];
+      }
+    }
+    return all;
+  }
+
+ private:
+  std::size_t stages() const { return ranks_.front().program().inputs.size(); }
+
+  // Each message is taken from its sender before any is received.
+  template <typename Choose>
+  Status exchange(const Choose& choose, void (Rank::*take)(const Exchange&)) {
+    struct Copy {
+      int from, to;
+      std::string_view tensor;
+      Slice slice;
+    };
+    std::vector<Copy> copies;
+    for (const Rank& rank : ranks_) {
+      for (const Message& message : choose(rank.program()).sends) {
+        for (const std::string_view tensor : message.tensors) {
+          ATTN_ASSIGN(Slice slice, rank.sent(message, tensor));
+          copies.push_back({rank.program().rank, message.peer, tensor, std::move(slice)});
+        }
+      }
+    }
+    for (Copy& copy : copies) {
+      ranks_[static_cast<std::size_t>(copy.to)].receive(copy.from, copy.tensor,
+                                                        std::move(copy.slice));
+    }
+    for (Rank& rank : ranks_) (rank.*take)(choose(rank.program()));
+    return {};
+  }
+
+  template <typename Get>
+  io::HostTensor whole(const std::string& name, const Get& get) {
+    const Carried& as = carried(name);
+    const ir::Dims& dims = attention_.dims;
+    Slice all = zeros(dims[Dim::B], {0, dims[as.of_rows ? Dim::Hq : Dim::Hkv]},
+                      {{0, dims[as.of_rows ? Dim::Sq : Dim::Skv]}}, as.width ? dims[*as.width] : 1);
+    for (Rank& rank : ranks_) copy_common(get(rank), all);
+    if (!as.width) all.values.dims.pop_back();
+    return std::move(all.values);
+  }
+
+  const ir::Attention& attention_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace
+
+Result<Simulated> simulate(const ir::Attention& attention, const std::vector<RankProgram>& programs,
+                           const reference::Inputs& inputs, const io::HostTensor* d_o) {
+  Machine machine(attention, programs, inputs);
+  ATTN_RETURN_IF_ERROR(machine.forward());
+  if (d_o) ATTN_RETURN_IF_ERROR(machine.backward(*d_o));
+  return machine.results(d_o != nullptr);
+}
+
+}  // namespace attn::sharding

@@ -1,0 +1,23 @@
+// Runs the programs of all ranks on the host, in double: each rank has the tensors of its homes and
+// what messages brought it, and computes its parts by the reference.
+#pragma once
+
+#include <vector>
+
+#include "compiler/reference/gradients.h"
+#include "compiler/sharding/rank_program.h"
+
+namespace attn::sharding {
+
+struct Simulated {
+  reference::Outputs outputs;
+  reference::GradientSums gradients;  // with d_o: of "q", "k", "v" and learned tensors
+};
+
+// `inputs` are those of the whole attention, of which each rank takes the rows and keys of its
+// homes, and captured tensors whole. Nothing is rounded. Without `d_o`, only the forward. Errors:
+// those of the reference; internal, if a rank lacks what it computes with.
+Result<Simulated> simulate(const ir::Attention& attention, const std::vector<RankProgram>& programs,
+                           const reference::Inputs& inputs, const io::HostTensor* d_o);
+
+}  // namespace attn::sharding

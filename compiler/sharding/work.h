@@ -1,0 +1,36 @@
+// What the mask of an attention gives to do, by blocks of scores: what dealing and sending decide
+// by.
+#pragma once
+
+#include <vector>
+
+#include "compiler/ir/attention.h"
+#include "compiler/passes/analysis/effort.h"
+#include "compiler/passes/analysis/range.h"
+#include "compiler/sharding/intervals.h"
+
+namespace attn::sharding {
+
+struct WorkMap {
+  Blocks rows, keys;
+  // Row-major, a block of rows by a block of keys: in which share of the batches and heads a kernel
+  // computes the block. 0: no score of it is visible in any batch and head, which is proven. What
+  // depends on inputs that are not known counts as visible.
+  std::vector<float> shares;
+  passes::Exactness exactness = passes::Exactness::exact;  // of what is visible
+
+  float at(std::int64_t row, std::int64_t key) const {
+    return shares[static_cast<std::size_t>(row * keys.count() + key)];
+  }
+  double total() const;
+};
+
+// Blocks of 128 rows and keys, or smaller ones so that each rank has some, or larger ones so that
+// there are no more than a few thousand.
+Blocks blocks_of(std::int64_t size, int ranks);
+
+// Of all batches and heads. `known`, which may be null, are the inputs that the mask reads.
+// Dimensions must be bound.
+WorkMap work_map(const ir::Attention& attention, int ranks, const passes::KnownInputs* known);
+
+}  // namespace attn::sharding

@@ -1,0 +1,140 @@
+"""explain and compile --ranks: balance and bytes of masks whose sharding is known, plans, refusals."""
+import numpy
+
+import attnc
+from attnc import SPECS
+
+
+class Ranks(attnc.Case):
+    def ranks(self, spec, count, *arguments):
+        return self.attnc_json("explain", SPECS / f"{spec}.attn", "--ranks", str(count), *arguments)
+
+    def scheme(self, explained, name):
+        return next(scheme for scheme in explained["schemes"] if scheme["name"] == name)
+
+    def test_causal_is_folded(self):
+        found = self.ranks("causal", 4, "--bind", "Sq=65536")
+        self.assertEqual((found["dealing"], found["groups_of_heads"], found["dealt"]), ("folded", 1, "rows"))
+        self.assertEqual(found["of_ranks"][0]["rows"], [[0, 8192], [57344, 65536]])
+        self.assertLess(found["balance"], 1.001)
+        self.assertAlmostEqual(self.scheme(found, "ring")["balance"], 1.75, places=2)
+        self.assertGreater(found["one_gpu_ms"] / found["forward_ms"], 3.6)
+        # All rows are somewhere, once; what is received was sent.
+        rows = sorted(tuple(each) for rank in found["of_ranks"] for each in rank["rows"])
+        self.assertEqual((rows[0][0], rows[-1][1]), (0, 65536))
+        self.assertTrue(all(end == begin for (_, end), (begin, _) in zip(rows, rows[1:])))
+        for way in ("inside", "between"):
+            self.assertEqual(sum(rank["received"][way] for rank in found["of_ranks"]),
+                             sum(rank["sent"][way] for rank in found["of_ranks"]))
+
+    def test_window_sends_its_edges(self):
+        found = self.ranks("sliding_window", 8, "--bind", "Sq=131072")
+        # 4096 keys before the first row of a rank: 8 heads of 128, k and v, 2 bytes.
+        self.assertEqual(found["received"], 4096 * 8 * 128 * 2 * 2)
+        self.assertGreater(self.scheme(found, "ring")["received"], 20 * found["received"])
+
+    def test_documents_of_given_values(self):
+        ids = self.folder / "doc.npy"
+        numpy.save(ids, numpy.tile(numpy.arange(32768, dtype=numpy.int32) // 1024, (4, 1)))
+        unknown = self.ranks("document_causal", 8, "--bind", "Sq=32768")
+        known = self.ranks("document_causal", 8, "--bind", "Sq=32768", "--in", f"doc=@{ids}")
+        self.assertFalse(unknown["exact"])
+        self.assertTrue(known["exact"])
+        self.assertGreater(unknown["received"], 0)
+        self.assertEqual(known["received"], 0)  # each document is whole
+        self.assertEqual(known["balance"], 1)
+
+    def test_one_row_is_merged_from_all_keys(self):
+        found = self.ranks("decode", 8)
+        self.assertEqual(found["dealt"], "keys")
+        self.assertEqual([rank["keys"] for rank in found["of_ranks"]],
+                         [[[1024 * rank, 1024 * (rank + 1)]] for rank in range(8)])
+
+    def test_clause_decides_what_is_divided(self):
+        text = (SPECS / "causal.attn").read_text(encoding="utf-8")
+        for axis, groups in (("sequence", 1), ("heads", 4), ("both", 2)):
+            spec = self.write(f"{axis}.attn", text.replace("dtype ", f"shard   {axis};\n  dtype "))
+            found = self.attnc_json("explain", spec, "--ranks", "4")
+            self.assertEqual(found["groups_of_heads"], groups, axis)
+
+    def test_many_ranks(self):
+        found = self.ranks("noop", 128, "--bind", "Sq=65536")
+        self.assertEqual(len(found["of_ranks"]), 128)
+        self.assertGreater(sum(rank["received"]["between"] for rank in found["of_ranks"]), 0)
+        text = self.attnc("explain", SPECS / "noop.attn", "--ranks", "128", "--bind", "Sq=65536").stdout
+        self.assertIn("of 128 ranks, those with least and most", text)
+
+    def test_text(self):
+        process = self.attnc("explain", SPECS / "prefix_lm.attn", "--grad", "--ranks", "4", "--bind", "Sq=16384")
+        self.expect_golden("explain-ranks.txt", process.stdout)
+
+    def test_compile(self):
+        spec = self.write("heads.attn", """attention heads {
+          dims B = 1, Hq = 4, Hkv = 2, Sq = 256, D = 64; shard heads; mask q_idx >= kv_idx; }""")
+        options = ("--ranks", "2", "--target", "h200", "--engine", "native", "-o")
+        plan = self.folder / "heads.attnplan"
+        made = self.attnc_json("compile", spec, *options, plan)
+        file = self.attnc_json("inspect", plan)
+        self.assertEqual(file["ranks"], made["ranks"])
+        # Both ranks compute the same for other heads.
+        self.assertEqual([each["name"] for each in made["plans"]], ["heads_part0"])
+        self.assertEqual(len(file["plans"]), 1)
+        ranks = file["ranks"]["of_ranks"]
+        self.assertEqual([rank["key_heads"] for rank in ranks], [[0, 1], [1, 2]])
+        self.assertEqual([part["forward"] for rank in ranks for part in rank["parts"]], 2 * ["heads_part0"])
+        # Each sends the other one's heads of its rows and keys, and the other one's rows of o.
+        sent, = [message for message in ranks[0]["inputs"][0]["sends"] if "q" in message["tensors"]]
+        self.assertEqual((sent["peer"], sent["key_heads"], sent["indices"]), (1, [1, 2], [[0, 128]]))
+        back, = ranks[0]["results"]["sends"]
+        self.assertEqual((back["tensors"], back["key_heads"], back["indices"]), (["o", "lse"], [0, 1], [[128, 256]]))
+        self.assertIn("`heads` on 2 ranks", self.attnc("inspect", plan).stdout)
+        self.attnc("compile", spec, *options, plan, "--split-files")
+        of_rank = self.attnc_json("inspect", f"{plan}.1")
+        self.assertEqual((of_rank["ranks"]["rank"], of_rank["ranks"]["family"]), (1, file["ranks"]["family"]))
+        for command in ("run", "explain", "draw"):
+            process = self.attnc(command, plan, code=2)
+            self.assertIn("divided among several GPUs", process.stderr)
+
+    def test_simulate(self):
+        sizes = [word for name in ("B=1", "Hq=4", "Hkv=2", "Sq=48", "D=8") for word in ("--bind", name)]
+        found = self.ranks("gpt_oss", 3, "--grad", "--simulate", *sizes, "--bind", "window=10")
+        self.assertEqual(sorted(found["differences"]), ["d_sinks", "dk", "dq", "dv", "lse", "o"])
+        self.assertLess(max(found["differences"].values()), 1e-12)
+        text = self.attnc("explain", SPECS / "causal.attn", "--ranks", "2", "--simulate", *sizes).stdout
+        self.assertIn("simulated: ", text)
+
+    def refuses(self, message, *arguments, code=2):
+        process = self.attnc("explain", *arguments, code=code)
+        self.assertIn(message, process.stderr)
+
+    def test_refusals(self):
+        causal = SPECS / "causal.attn"
+        sink = self.write("sink.attn", "attention f { dims B = 1, Hq = 1, Sq = 16, Skv = 2, D = 8; sink 0; }")
+        self.refuses("16 rows and 2 keys cannot be divided among 4 ranks", sink, "--ranks", "4", code=3)
+        self.refuses("have no meaning with --ranks", causal, "--ranks", "2", "--engine", "native")
+        self.refuses("--simulate needs --ranks", causal, "--simulate")
+        self.refuses("--link, --network, --ranks-per-host and --in need --ranks", causal, "--link", "120")
+        two = self.write("two.attn", """attention two { dims B = 1, Hq = 1, Sq = 64, D = 8; tensor x: i32[Sq];
+          tensor y: i32[Sq]; mask x[q_idx] == x[kv_idx] && y[q_idx] == y[kv_idx]; }""")
+        self.refuses("masks also read y: give its value too", two, "--ranks", "2", "--in", "x=random")
+        self.refuses("`fast` is no link", causal, "--ranks", "2", "--link", "fast")
+        self.refuses("1 rows and 4 keys cannot be divided among 8 ranks", SPECS / "decode.attn", "--ranks", "8",
+                     "--bind", "Skv=4", "--bind", "Hkv=1", code=3)
+        heads = self.write("heads.attn", "attention f { dims B = 1, Hq = 6, Sq = 64, D = 8; shard heads; }")
+        self.refuses("6 key heads cannot be divided among 4 ranks", heads, "--ranks", "4", code=3)
+        open_size = self.write("open.attn", "attention f { dims B = 1, Hq = 6, D = 8; }")
+        self.refuses("the dimension Sq is open", open_size, "--ranks", "4")
+        random = self.write("random.attn", "attention f { dims B = 1, Hq = 1, Sq = 64, D = 64; dropout 0.5; }")
+        process = self.attnc("compile", random, "--ranks", "2", "--target", "h200", "-o", self.folder / "a.attnplan",
+                             code=3)
+        self.assertIn("draws the numbers of the whole attention", process.stderr)
+        for more, message in ((["--keep-going"], "--keep-going cannot be used with --ranks"),
+                              (["--recompile", "x"], "give either SPEC or --recompile PLAN")):
+            process = self.attnc("compile", random, "--ranks", "2", *more, "-o", self.folder / "a.attnplan", code=2)
+            self.assertIn(message, process.stderr)
+        process = self.attnc("compile", random, "--split-files", "-o", self.folder / "a.attnplan", code=2)
+        self.assertIn("--split-files needs --ranks", process.stderr)
+
+
+if __name__ == "__main__":
+    attnc.main()

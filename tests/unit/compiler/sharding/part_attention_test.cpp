@@ -1,0 +1,91 @@
+#include "compiler/sharding/part_attention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/driver/driver.h"
+
+namespace attn::sharding {
+namespace {
+
+using ir::Dim;
+using ::testing::HasSubstr;
+
+ir::Attention read(const std::string& clauses) {
+  const support::Source source(
+      "test.attn",
+      "attention test { dims B = 2, Hq = 8, Hkv = 4, Sq = 64, D = 8; " + clauses + "}");
+  diag::Sink sink(source);
+  auto attention = driver::front_end(source, {}, sink);
+  EXPECT_TRUE(attention.has_value()) << diag::to_text(sink);
+  return attention ? *attention : ir::Attention();
+}
+
+// The text can be read again.
+std::string text_of(const PartAttention& part) {
+  const std::string text = to_text(part.attention);
+  const auto parsed = ir::parse(text);
+  EXPECT_TRUE(parsed.ok()) << text;
+  if (parsed.ok()) {
+    EXPECT_EQ(to_text(*parsed), text);
+    EXPECT_TRUE(ir::verify(*parsed).ok());
+  }
+  return text;
+}
+
+std::string mask_of(const PartAttention& part) {
+  if (part.attention.masks.empty()) return "everything";
+  return to_source(part.attention, part.attention.masks.front());
+}
+
+const char* const kCausal = "mask q_idx >= kv_idx;";
+
+TEST(PartAttention, HasAdjacentRowsAsOffsets) {
+  const ir::Attention whole = read(kCausal);
+  const auto part = [&](Intervals rows, Intervals keys) {
+    return part_attention(whole, {0, std::move(rows), std::move(keys)}, {1, 2});
+  };
+  EXPECT_EQ(mask_of(part({{16, 32}}, {{16, 32}})), "q_idx + 16 >= kv_idx + 16");
+  EXPECT_EQ(mask_of(part({{16, 32}}, {{0, 16}})), "everything");
+  EXPECT_EQ(mask_of(part({{16, 32}}, {{8, 24}})), "q_idx + 16 >= kv_idx + 8");
+  const PartAttention of_some = part({{0, 8}, {56, 64}}, {{0, 64}});
+  EXPECT_EQ(of_some.attention.dims[Dim::Sq], 16);
+  EXPECT_EQ(of_some.attention.dims[Dim::Hq], 2);
+  EXPECT_EQ(of_some.attention.dims[Dim::Hkv], 1);
+  EXPECT_EQ(mask_of(of_some), "where(q_idx < 8, q_idx, q_idx + 48) >= kv_idx");
+  EXPECT_TRUE(of_some.numbers.empty());
+  text_of(of_some);
+}
+
+TEST(PartAttention, ReadsTheNumbersOfManyPieces) {
+  Intervals rows;
+  for (std::int64_t row = 0; row < 64; row += 8) rows.push_back({row, row + 2});
+  const PartAttention part =
+      part_attention(read("tensor row_numbers: f32[Sq]; score score + row_numbers[q_idx]; mask "
+                          "q_idx >= kv_idx;"),
+                     {0, rows, {{0, 64}}}, {0, 4});
+  EXPECT_EQ(mask_of(part), "row_numbers_[q_idx] >= kv_idx");
+  EXPECT_EQ(part.numbers.at("row_numbers_").at(3), 9);
+  EXPECT_THAT(text_of(part), HasSubstr("tensor row_numbers_: i32["));
+}
+
+// Heads, lengths and random numbers are those of the whole attention.
+TEST(PartAttention, SeesTheWholeAttention) {
+  const ir::Attention whole = read(
+      "learn sinks: f32[Hq]; lengths q, kv; sink sinks[h]; dropout 0.5; score score * (h + 1);");
+  Part part{0, {{8, 16}}, {{0, 32}}};
+  const PartAttention without = part_attention(whole, part, {2, 3});
+  EXPECT_FALSE(without.attention.sink.has_value());
+  EXPECT_EQ(without.attention.find_tensor("sinks"), nullptr);
+  EXPECT_FALSE(without.attention.lengths_q || without.attention.lengths_kv);
+  EXPECT_EQ(without.renamed.at("lengths_kv"), "whole_lengths_kv");
+  EXPECT_THAT(to_source(without.attention, without.attention.score), HasSubstr("h + 4 + 1"));
+  EXPECT_THAT(text_of(without), HasSubstr("dropout 0.5 origin %"));
+  part.sink = true;
+  EXPECT_TRUE(part_attention(whole, part, {2, 3}).attention.sink.has_value());
+  part.rows = part.keys = {{0, 64}};
+  EXPECT_TRUE(part_attention(whole, part, {2, 3}).attention.lengths_q);
+}
+
+}  // namespace
+}  // namespace attn::sharding

@@ -1,0 +1,188 @@
+// The programs of all ranks give what the whole attention gives.
+#include "compiler/sharding/simulator.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "compiler/driver/driver.h"
+#include "tests/support/random_spec.h"
+#include "tests/unit/compiler/sharding/equality.h"
+
+namespace attn::sharding {
+namespace {
+
+using ir::Dim;
+using testing::compare;
+using testing::expected;
+using testing::Expected;
+
+std::vector<std::string> specs() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(ATTN_SOURCE_DIR "/specs")) {
+    if (entry.path().extension() == ".attn") names.push_back(entry.path().stem());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// Small values of the constants that specs have.
+const std::map<std::string, std::string> kConstants = {
+    {"window", "9"},    {"width", "8"},   {"height", "8"},   {"tile", "4"},
+    {"kernel", "3"},    {"chunk", "11"},  {"block", "8"},    {"prefix", "10"},
+    {"documents", "5"}, {"length", "16"}, {"sequences", "3"}};
+
+// Sizes with the same relations as the spec's own.
+sema::Bindings small(const ir::Attention& own, const std::string& text) {
+  sema::Bindings bindings;
+  for (const auto& [name, value] : kConstants) {
+    const std::string header = text.substr(text.find("attention "));
+    const std::string parameters = header.substr(0, header.find('{'));
+    if (parameters.find(name + " =") != parameters.npos) bindings[name] = value;
+  }
+  const std::int64_t rows = own.dims[Dim::Sq], keys = own.dims[Dim::Skv];
+  bindings["B"] = "2";
+  bindings["Hq"] = own.dims[Dim::Hkv] == own.dims[Dim::Hq] ? "2" : "4";
+  bindings["Hkv"] = own.dims[Dim::Hkv] == 1 ? "1" : "2";
+  bindings["D"] = "4";
+  if (own.dims[Dim::Dqk] != own.dims[Dim::Dv]) {
+    bindings.erase("D");
+    bindings["Dqk"] = "6", bindings["Dv"] = "4";
+  }
+  if (bindings.contains("width")) return bindings;
+  bindings["Sq"] = rows == keys ? "40" : rows == 1 ? "1" : rows < keys ? "24" : "40";
+  bindings["Skv"] = rows <= keys ? "40" : "24";
+  return bindings;
+}
+
+ir::Attention read(const support::Source& source, const sema::Bindings& bindings) {
+  diag::Sink sink(source);
+  auto attention = driver::front_end(source, bindings, sink);
+  EXPECT_TRUE(attention.has_value()) << diag::to_text(sink);
+  if (!attention) return {};
+  testing::want_all(*attention);
+  return *attention;
+}
+
+// What is predicted to take least, and some of the others.
+void compare_some(const ir::Attention& attention, int ranks, const Expected& expected,
+                  std::size_t turn) {
+  const WorkMap map = work_map(attention, ranks, nullptr);
+  const auto best = choose(attention, ranks, estimating(attention, map, {}, {}));
+  ASSERT_TRUE(best.ok()) << best.error().to_text();
+  compare(attention, best->sharding, map, expected);
+  const std::vector<Sharding> all = shardings(attention, ranks, map);
+  compare(attention, all[turn * 7 % all.size()], map, expected);
+}
+
+class Ranks : public ::testing::TestWithParam<int> {};
+
+TEST_P(Ranks, ComputeEverySpec) {
+  std::size_t turn = static_cast<std::size_t>(GetParam());
+  for (const std::string& name : specs()) {
+    SCOPED_TRACE(name);
+    const auto source = support::Source::read(ATTN_SOURCE_DIR "/specs/" + name + ".attn");
+    ASSERT_TRUE(source.ok());
+    const ir::Attention attention =
+        read(*source, small(read(*source, {}), std::string(source->text())));
+    const auto whole = expected(attention, ++turn);
+    ASSERT_TRUE(whole.ok()) << whole.error().to_text();
+    compare_some(attention, GetParam(), *whole, turn);
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Ranks, ::testing::Values(2, 3, 4, 8));
+
+// ATTN_RANDOM_MASKS: how many.
+TEST(Simulator, ComputesRandomMasks) {
+  const char* wanted = std::getenv("ATTN_RANDOM_MASKS");
+  const int count = wanted ? std::atoi(wanted) : 30;
+  constexpr int kRanks[] = {2, 3, 4, 8, 5, 6};
+  for (int seed = 0; seed < count; ++seed) {
+    const std::string text = attn::testing::random_spec(static_cast<std::uint64_t>(seed), 64);
+    SCOPED_TRACE(text);
+    const support::Source source("random.attn", text);
+    const ir::Attention attention = read(source, {});
+    const auto whole = expected(attention, static_cast<std::uint64_t>(seed));
+    ASSERT_TRUE(whole.ok()) << whole.error().to_text();
+    // More ranks than rows and keys are refused.
+    const std::int64_t most = std::max(attention.dims[Dim::Sq], attention.dims[Dim::Skv]);
+    const auto ranks = static_cast<int>(std::min<std::int64_t>(kRanks[seed % 6], most));
+    compare_some(attention, ranks, *whole, static_cast<std::size_t>(seed));
+  }
+}
+
+// Every other row and key: numbers that are read from tensors.
+Sharding alternating(const WorkMap& map) {
+  Sharding sharding{4, 1, false, 1, contiguous(map.rows, 4), contiguous(map.keys, 4)};
+  for (Dealing* dealing : {&sharding.rows, &sharding.keys}) {
+    for (std::size_t block = 0; block < dealing->owners.size(); ++block)
+      dealing->owners[block] = static_cast<int>(block) % 4;
+  }
+  return sharding;
+}
+
+// Compares every sharding among 4 ranks; returns them.
+std::vector<Sharding> compare_all(const std::string& text) {
+  const support::Source source("one.attn", text);
+  const ir::Attention attention = read(source, {});
+  const auto whole = expected(attention, 1);
+  EXPECT_TRUE(whole.ok()) << whole.error().to_text();
+  const WorkMap map = work_map(attention, 4, nullptr);
+  std::vector<Sharding> all = shardings(attention, 4, map);
+  for (const Sharding& sharding : all) compare(attention, sharding, map, *whole);
+  if (attention.dims[Dim::Sq] > 1) compare(attention, alternating(map), map, *whole);
+  return all;
+}
+
+// Every way to shard one attention with everything that needs care.
+TEST(Simulator, ComputesEverySharding) {
+  const std::vector<Sharding> all = compare_all(R"(
+    attention all {
+      dims B = 2, Hq = 8, Hkv = 4, Sq = 40, Skv = 40, D = 4;
+      learn sinks: f32[Hq];
+      learn bias: f32[Hq, 79];
+      lengths q = 28 + 9 * i0, kv = 40 - 5 * i0;
+      score score + bias[h, q_idx - kv_idx + 39];
+      mask q_idx >= kv_idx || kv_idx < 5;
+      sink sinks[h];
+      dropout 0.25;
+      outputs o, lse;
+    })");
+  EXPECT_GE(all.size(), 30U);
+}
+
+// A few rows see everything: they go to their keys, while other rows stay.
+TEST(Simulator, SendsRowsThatSeeMuchMore) {
+  const std::vector<Sharding> all = compare_all(R"(
+    attention global {
+      dims B = 2, Hq = 2, Hkv = 2, Sq = 64, Skv = 64, D = 4;
+      learn sinks: f32[Hq];
+      lengths q = 60 - 30 * i0;
+      mask abs(q_idx - kv_idx) < 3 || q_idx == 0 || q_idx == 40;
+      sink sinks[h];
+      outputs o, lse;
+    })");
+  EXPECT_TRUE(std::ranges::any_of(all, [](const Sharding& sharding) {
+    return std::ranges::count(sharding.travels, true) == 2;
+  }));
+}
+
+// Rows go to their keys: a single row, of which each rank has some keys.
+TEST(Simulator, MergesPartsOfOneRow) {
+  const std::vector<Sharding> all = compare_all(R"(
+    attention one {
+      dims B = 1, Hq = 2, Hkv = 1, Sq = 1, Skv = 64, D = 4;
+      learn sinks: f32[Hq];
+      sink sinks[h];
+      outputs o, lse;
+    })");
+  EXPECT_FALSE(all.empty());
+  for (const Sharding& sharding : all) EXPECT_TRUE(sharding.rows_travel);
+}
+
+}  // namespace
+}  // namespace attn::sharding

@@ -1,0 +1,35 @@
+// `attnc compile --ranks N`: the plans of all parts, and what each rank does with them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/driver/driver.h"
+#include "compiler/sharding/program_json.h"
+#include "runtime/plan/bundle.h"
+#include "tools/ranks.h"
+#include "tools/report.h"
+
+namespace attn::tools {
+
+struct CompiledFamily {
+  std::vector<driver::Compiled> plans;                     // all different
+  std::vector<std::vector<sharding::PartPlans>> of_ranks;  // by rank and part
+  Json ranks;                                              // sharding::to_json
+};
+
+// Compiles each part that differs from the others, in both directions if `both`, else in that of
+// `how`. Errors: those of driver::compile, with the part before the message.
+Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
+                                     const driver::CompileOptions& how, bool both);
+
+// Writes one file, or with `split` one for each rank: PATH.0 and so on.
+Status save(const CompiledFamily& family, const std::string& path, bool split);
+
+std::string to_text(const CompiledFamily& family, const std::string& path);
+Json to_json(const CompiledFamily& family, const std::string& path);
+
+// The ranks of a plan file, as a table. `ranks` is from a file: anything.
+std::string ranks_text(const Json& ranks, const std::string& path);
+
+}  // namespace attn::tools

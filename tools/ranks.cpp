@@ -1,0 +1,393 @@
+#include "tools/ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "compiler/pictures/known_values.h"
+#include "compiler/planning/gpu.h"
+#include "compiler/reference/gradients.h"
+#include "compiler/sharding/simulator.h"
+#include "runtime/base/hash.h"
+#include "tools/console.h"
+#include "tools/table.h"
+#include "tools/target_option.h"
+#include "tools/words.h"
+
+namespace attn::tools {
+namespace {
+
+using sharding::Estimate;
+using sharding::RankEstimate;
+
+constexpr std::size_t kMostRows = 16;  // of the table of ranks; of more, only what is extreme
+
+Error wrong(std::string message) {
+  return {ErrorCode::invalid_argument, std::move(message), {}, {}};
+}
+
+std::string bytes(double value) { return bytes_text(static_cast<std::int64_t>(value)); }
+
+// "0.123", "12.3": three digits.
+std::string ms_text(double value) {
+  return value < 10 ? fmt::format("{:.3f}", value) : fmt::format("{:.1f}", value);
+}
+
+std::string share_text(double part, double all) {
+  return all > 0 ? percent_text(part / all) : percent_text(0);
+}
+
+// Values that masks read, if there are any and --in gives some.
+struct Known {
+  reference::Bindings values;
+  std::vector<Sharded::Input> inputs;
+};
+
+std::string hash_of(const reference::Bindings& values, const std::string& name) {
+  const auto tensor = values.tensors.find(name);
+  if (tensor == values.tensors.end()) {
+    const auto param = values.params.find(name);
+    return param == values.params.end() ? "" : hash128(fmt::format("{}", param->second)).to_hex();
+  }
+  const std::vector<double>& all = tensor->second.values;
+  const char* const bytes = reinterpret_cast<const char*>(all.data());
+  return hash128({bytes, all.size() * sizeof(double)}).to_hex();
+}
+
+Result<std::optional<Known>> known_of(const ir::Attention& attention, const InputTexts& texts) {
+  if (texts.empty()) return std::optional<Known>();
+  ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::masks));
+  auto& [tensors, params] = inputs.values;
+  Known known{{{std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
+               {params.begin(), params.end()}},
+              {}};
+  for (const auto& [name, origin] : inputs.origins) {
+    if (origin != kDefault && !texts.contains(name)) {
+      return wrong(fmt::format("masks also read {}: give its value too, as --in {}=VALUE",
+                               shown(name), shown(name)));
+    }
+    known.inputs.push_back({name, origin, hash_of(known.values, name)});
+  }
+  return std::optional(std::move(known));
+}
+
+sharding::Sharding alone(const sharding::WorkMap& map) {
+  return {1, 1, false, 0, sharding::contiguous(map.rows, 1), sharding::contiguous(map.keys, 1)};
+}
+
+bool trains(const Sharded& sharded) { return !sharded.attention.gradients.empty(); }
+
+std::string head_text(const Sharded& sharded) {
+  const auto& [inside, between, of_host] = sharded.links;
+  const int ranks = sharded.choice.sharding.ranks;
+  std::string text =
+      fmt::format("{} on {} ranks of {}: {} {:.4g} GB/s", shown(sharded.attention.name), ranks,
+                  sharded.target, inside.name, inside.gigabytes);
+  if (ranks > of_host)
+    text += fmt::format(" in a host of {}, {} {:.4g} GB/s between hosts", of_host, between.name,
+                        between.gigabytes);
+  text += fmt::format("\n  sharding  {}\n", sharded.choice.sharding.to_text());
+  text += fmt::format("  masks     {}\n", sharded.map.exactness == passes::Exactness::exact
+                                              ? "known by blocks"
+                                              : "what is not known of them counts as visible");
+  for (const Sharded::Input& input : sharded.inputs)
+    text += fmt::format("  {:<9} {}: it is for these values\n", shown(input.name), input.origin);
+  return text;
+}
+
+Table table_of_ranks(bool backward) {
+  using enum Align;
+  std::vector<Table::Column> columns = {{"rank", right},      {"rows"},        {"work", right},
+                                        {"received", right},  {"sent", right}, {"kernels", right},
+                                        {"forward ms", right}};
+  if (backward) columns.push_back({"backward ms", right});
+  return Table(columns);
+}
+
+// The ranks with the extremes, if they are many.
+std::vector<std::size_t> listed(const Estimate& estimate) {
+  std::vector<std::size_t> all(estimate.ranks.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+  if (all.size() <= kMostRows) return all;
+  const auto by = [&](auto get) {
+    const auto [least, most] = std::ranges::minmax_element(
+        all, {}, [&](std::size_t rank) { return get(estimate.ranks[rank]); });
+    return std::pair(*least, *most);
+  };
+  std::vector<std::size_t> some = {0, all.size() - 1};
+  for (const auto& [least, most] :
+       {by([](const RankEstimate& rank) { return rank.work; }),
+        by([](const RankEstimate& rank) { return rank.received.bytes(); }),
+        by([](const RankEstimate& rank) { return rank.forward_ms; })}) {
+    some.insert(some.end(), {least, most});
+  }
+  std::ranges::sort(some);
+  some.erase(std::ranges::unique(some).begin(), some.end());
+  return some;
+}
+
+std::string ranks_text(const Sharded& sharded) {
+  const Estimate& estimate = sharded.choice.estimate;
+  double all = 0;
+  for (const RankEstimate& rank : estimate.ranks) all += rank.work;
+  Table table = table_of_ranks(trains(sharded));
+  const std::vector<std::size_t> some = listed(estimate);
+  for (const std::size_t rank : some) {
+    const RankEstimate& of = estimate.ranks[rank];
+    std::vector<Table::Cell> cells = {
+        std::to_string(rank),
+        sharding::to_text(sharded.choice.sharding.rows.of(static_cast<int>(rank))),
+        share_text(of.work, all),
+        bytes(of.received.bytes()),
+        bytes(of.sent.bytes()),
+        ms_text(of.compute_ms),
+        ms_text(of.forward_ms)};
+    if (trains(sharded)) cells.emplace_back(ms_text(of.backward_ms));
+    table.add(std::move(cells));
+  }
+  std::string text = table.to_text("  ");
+  if (some.size() < estimate.ranks.size())
+    text += fmt::format("  of {} ranks, those with least and most\n", estimate.ranks.size());
+  return text;
+}
+
+std::string schemes_text(const Sharded& sharded) {
+  using enum Align;
+  const bool backward = trains(sharded);
+  std::vector<Table::Column> columns = {
+      {""}, {"balance", right}, {"received", right}, {"forward ms", right}, {"speed-up", right}};
+  if (backward) columns.push_back({"backward ms", right});
+  columns.push_back({""});
+  Table table(columns);
+  const double one = sharded.alone.forward_ms();
+  const auto add = [&](std::string_view name, double balance, double received, double forward,
+                       double backward_ms) {
+    std::vector<Table::Cell> cells = {std::string(name), fmt::format("{:.3f}", balance),
+                                      bytes(received), ms_text(forward),
+                                      fmt::format("{:.2f}", one / forward)};
+    if (backward) cells.emplace_back(ms_text(backward_ms));
+    cells.emplace_back("");
+    table.add(std::move(cells));
+  };
+  const Estimate& own = sharded.choice.estimate;
+  add("attnc", own.balance(), own.bytes(), own.forward_ms(), own.backward_ms());
+  for (const sharding::Scheme& scheme : sharded.schemes) {
+    if (scheme.refusal.empty()) {
+      add(scheme.name, scheme.balance, scheme.received, scheme.forward_ms, scheme.backward_ms);
+      continue;
+    }
+    std::vector<Table::Cell> cells(columns.size(), Table::Cell(""));
+    cells.front() = std::string(scheme.name);
+    cells.back() = scheme.refusal;
+    table.add(std::move(cells));
+  }
+  add("one GPU", 1, 0, one, sharded.alone.backward_ms());
+  return table.to_text("  ");
+}
+
+Json traffic_json(const sharding::Traffic& traffic) {
+  return {{"inside", std::llround(traffic.inside)}, {"between", std::llround(traffic.between)}};
+}
+
+Json intervals_json(const sharding::Intervals& set) {
+  Json json = Json::array();
+  for (const sharding::Interval& each : set) json.push_back({each.begin, each.end});
+  return json;
+}
+
+Json link_json(const sharding::Link& link) {
+  return {{"name", link.name},
+          {"gigabytes_per_second", link.gigabytes},
+          {"latency_ms", link.latency_ms}};
+}
+
+Json rank_json(const Sharded& sharded, std::size_t rank) {
+  const RankEstimate& of = sharded.choice.estimate.ranks[rank];
+  const sharding::Sharding& dealt = sharded.choice.sharding;
+  const sharding::Interval heads = dealt.key_heads(static_cast<int>(rank), sharded.attention);
+  Json json = {{"rank", rank},
+               {"rows", intervals_json(dealt.rows.of(static_cast<int>(rank)))},
+               {"keys", intervals_json(dealt.keys.of(static_cast<int>(rank)))},
+               {"key_heads", {heads.begin, heads.end}},
+               {"work", of.work},
+               {"received", traffic_json(of.received)},
+               {"sent", traffic_json(of.sent)},
+               {"compute_ms", of.compute_ms},
+               {"forward_ms", of.forward_ms}};
+  if (trains(sharded)) {
+    json["received_backward"] = traffic_json(of.received_backward);
+    json["sent_backward"] = traffic_json(of.sent_backward);
+    json["backward_ms"] = of.backward_ms;
+  }
+  return json;
+}
+
+Json scheme_json(const sharding::Scheme& scheme, bool backward) {
+  Json json = {{"name", scheme.name}};
+  if (!scheme.refusal.empty()) {
+    json["refusal"] = scheme.refusal;
+    return json;
+  }
+  json["balance"] = scheme.balance;
+  json["received"] = std::llround(scheme.received);
+  json["forward_ms"] = scheme.forward_ms;
+  if (!backward) return json;
+  json["received_backward"] = std::llround(scheme.received_backward);
+  json["backward_ms"] = scheme.backward_ms;
+  return json;
+}
+
+std::vector<std::string> gradients_of(const ir::Attention& attention) {
+  std::vector<std::string> names = {"q", "k", "v"};
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    if (tensor.learned) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+// Of the largest element, or of 1 if that is larger.
+double difference(const io::HostTensor& x, const io::HostTensor& y) {
+  double largest = 1, most = 0;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const double a = x.values[i], b = y.values[i];
+    if (std::isfinite(b)) largest = std::max(largest, std::abs(b));
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    const double apart = std::abs(a - b);
+    most = std::isnan(apart) ? HUGE_VAL : std::max(most, apart);
+  }
+  return most / largest;
+}
+
+}  // namespace
+
+void add_ranks(CLI::App& command, RankOptions& options) {
+  command.add_option("--ranks", options.ranks, "Divide the attention among N GPUs (docs/ranks.md)")
+      ->type_name("N")
+      ->check(CLI::Range(1, sharding::kMostRanks));
+  command
+      .add_option("--link", options.link,
+                  "With --ranks: what GPUs of a host send through: nvlink, gigabits a second "
+                  "as 400g, or gigabytes a second as 120 (nvlink)")
+      ->type_name("SPEED");
+  command.add_option("--network", options.network, "The same between hosts (400g)")
+      ->type_name("SPEED");
+  command.add_option("--ranks-per-host", options.ranks_of_host, "GPUs of a host (8)")
+      ->type_name("N")
+      ->check(CLI::Range(1, sharding::kMostRanks));
+}
+
+Result<sharding::Links> links_of(const RankOptions& options) {
+  if (options.ranks == 0) {
+    const RankOptions none;
+    const bool given = options.link != none.link || options.network != none.network ||
+                       options.ranks_of_host != none.ranks_of_host || !options.inputs.empty();
+    if (given) return wrong("--link, --network, --ranks-per-host and --in need --ranks");
+    return sharding::Links();
+  }
+  sharding::Links links;
+  ATTN_ASSIGN(links.inside, sharding::parse_link(options.link));
+  ATTN_ASSIGN(links.between, sharding::parse_link(options.network));
+  links.ranks_of_host = options.ranks_of_host;
+  return links;
+}
+
+Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& options,
+                                       const std::string& target_name) {
+  ATTN_ASSIGN(const sharding::Links links, links_of(options));
+  ATTN_ASSIGN(const plan::Target target,
+              find_target(target_name.empty() ? kDefaultTarget : target_name, ""));
+  ATTN_RETURN_IF_ERROR(sharding::check_shardable(spec.attention, options.ranks));
+  ATTN_ASSIGN(std::optional<Known> known, known_of(spec.attention, options.inputs));
+  std::optional<pictures::KnownValues> values;
+  if (known) values.emplace(known->values);
+  auto sharded = std::make_unique<Sharded>();
+  sharded->attention = spec.attention;
+  sharded->target = target.name;
+  sharded->links = links;
+  sharded->known = known.has_value();
+  if (known) sharded->inputs = known->inputs;
+  sharded->map = sharding::work_map(spec.attention, options.ranks, values ? &*values : nullptr);
+  const sharding::Estimating with = sharding::estimating(
+      sharded->attention, sharded->map,
+      {.gpu = planning::gpu_of(target), .analyses = spec.analyses.get()}, links);
+  ATTN_ASSIGN(sharded->choice, sharding::choose(sharded->attention, options.ranks, with));
+  sharded->alone = sharding::estimate(alone(sharded->map), with);
+  sharded->schemes = sharding::classic_schemes(options.ranks, with);
+  return sharded;
+}
+
+Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts) {
+  const ir::Attention& attention = sharded.attention;
+  ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::pattern, Needs::gradients));
+  io::HostTensor d_o = std::move(inputs.values.tensors.extract(kCotangent).mapped());
+  std::vector<std::string> names;
+  if (trains(sharded)) names = gradients_of(attention);
+  ATTN_ASSIGN(const reference::Gradients whole,
+              reference::gradients(attention, inputs.values, d_o, names, {.unrounded = true}));
+  ATTN_ASSIGN(
+      const sharding::Simulated made,
+      sharding::simulate(attention,
+                         sharding::rank_programs(sharded.choice.sharding, sharded.map, attention),
+                         inputs.values, trains(sharded) ? &d_o : nullptr));
+  Differences differences = {{"o", difference(made.outputs.o, whole.outputs.o)}};
+  if (!attention.is_sigmoid()) differences["lse"] = difference(made.outputs.lse, whole.outputs.lse);
+  for (const std::string& name : names) {
+    const io::HostTensor& expected = whole.of.find(name)->second;
+    const auto found = made.gradients.find(name);
+    // Nobody reads a learned tensor whose scores are all hidden.
+    const io::HostTensor none{DType::f64, expected.dims,
+                              std::vector<double>(expected.values.size())};
+    differences[(name.size() == 1 ? "d" : "d_") + name] =
+        difference(found == made.gradients.end() ? none : found->second, expected);
+  }
+  return differences;
+}
+
+std::string to_text(const Sharded& sharded) {
+  return head_text(sharded) + "\n" + ranks_text(sharded) + "\n" + schemes_text(sharded);
+}
+
+Json to_json(const Sharded& sharded) {
+  const sharding::Sharding& dealt = sharded.choice.sharding;
+  const Estimate& estimate = sharded.choice.estimate;
+  const bool backward = trains(sharded);
+  Json json = {{"name", sharded.attention.name},
+               {"target", sharded.target},
+               {"ranks", dealt.ranks},
+               {"groups_of_heads", dealt.groups},
+               {"dealt", dealt.rows_travel ? "keys" : "rows"},
+               {"dealing", (dealt.rows_travel ? dealt.keys : dealt.rows).name},
+               {"arrivals", dealt.arrivals},
+               {"considered", sharded.choice.considered},
+               {"exact", sharded.map.exactness == passes::Exactness::exact},
+               {"link", link_json(sharded.links.inside)},
+               {"network", link_json(sharded.links.between)},
+               {"ranks_per_host", sharded.links.ranks_of_host},
+               {"balance", estimate.balance()},
+               {"received", std::llround(estimate.bytes())},
+               {"forward_ms", estimate.forward_ms()},
+               {"one_gpu_ms", sharded.alone.forward_ms()}};
+  if (backward) {
+    json["backward_ms"] = estimate.backward_ms();
+    json["one_gpu_backward_ms"] = sharded.alone.backward_ms();
+  }
+  json["inputs"] = inputs_json(sharded);
+  json["schemes"] = Json::array();
+  for (const sharding::Scheme& scheme : sharded.schemes)
+    json["schemes"].push_back(scheme_json(scheme, backward));
+  json["of_ranks"] = Json::array();
+  for (std::size_t rank = 0; rank < estimate.ranks.size(); ++rank)
+    json["of_ranks"].push_back(rank_json(sharded, rank));
+  return json;
+}
+
+Json inputs_json(const Sharded& sharded) {
+  Json json = Json::object();
+  for (const Sharded::Input& input : sharded.inputs)
+    json[input.name] = {{"from", input.origin}, {"hash", input.hash}};
+  return json;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,66 @@
+// --ranks N: an attention divided among several GPUs, for `explain` and `compile`.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/sharding/choose.h"
+#include "compiler/sharding/schemes.h"
+#include "runtime/base/status.h"
+#include "tools/inputs.h"
+#include "tools/report.h"
+#include "tools/spec.h"
+
+namespace attn::tools {
+
+struct RankOptions {
+  int ranks = 0;  // 0: --ranks is not given
+  std::string link{"nvlink"}, network{"400g"};
+  int ranks_of_host = 8;
+  InputTexts inputs;
+};
+
+// --ranks, --link, --network, --ranks-per-host, --in
+void add_ranks(CLI::App& command, RankOptions& options);
+
+// Without --ranks, none of the others may be given. Errors: invalid_argument, also for links.
+Result<sharding::Links> links_of(const RankOptions& options);
+
+// By result, "o" or "dq": the largest difference of an element, of the largest one.
+using Differences = std::map<std::string, double>;
+
+struct Sharded {
+  ir::Attention attention;
+  std::string target;
+  sharding::WorkMap map;
+  sharding::Links links;
+  bool known = false;  // the inputs that masks read are
+  struct Input {
+    std::string name, origin, hash;  // of its values, in hexadecimal
+  };
+  std::vector<Input> inputs;  // these
+  sharding::Choice choice;
+  sharding::Estimate alone;  // one rank with everything
+  std::vector<sharding::Scheme> schemes;
+};
+
+// With --in, for the values of the tensors and params that masks read, which must all be given or
+// have a default; without, for any. Errors: those of sharding::check_shardable, make_inputs,
+// find_target and links_of; invalid_argument.
+Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& options,
+                                       const std::string& target);
+
+// Runs all ranks' programs on the host, in double, with gradients if the attention has any, and
+// compares them with the reference. Takes what the reference takes, twice: for small sizes. Errors:
+// those of make_inputs, of reference::gradients and of sharding::simulate.
+Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts);
+inline constexpr double kEqual = 1e-12;
+
+std::string to_text(const Sharded& sharded);
+Json to_json(const Sharded& sharded);
+// {"doc": {"from": "@ids.npy", "hash": ".."}}
+Json inputs_json(const Sharded& sharded);
+
+}  // namespace attn::tools
