@@ -113,6 +113,7 @@ const std::pair<const char*, const char*> kDifferent[] = {
     {"more", "dropout 0.1;"},
     {"more", "dropout 0.2;"},
     {"more", "dropout 0.2, q_idx != kv_idx;"},
+    {"more", "shard heads;"},
 };
 
 TEST(SpecSignature, SpecsThatDifferInOneFieldDiffer) {
@@ -208,14 +209,14 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
                                 scale, score, masks, normalize, normalize_pos, sink, dropout,
                                 lengths_q, lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
                                 wants_max_with_sink, wants_sum_exp_with_sink, wants_amax_s,
-                                wants_amax_o, place_of_statistics, gradients, deterministic, pos] =
-      attention;
+                                wants_amax_o, place_of_statistics, gradients, deterministic, shard,
+                                pos] = attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables] = ir::Layout();
   [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize,
                                 scaling] = ir::Quantize();
-  [[maybe_unused]] const auto& [probability, keep, place_of_dropout] = ir::Dropout();
+  [[maybe_unused]] const auto& [probability, keep, place_of_dropout, origin] = ir::Dropout();
   // How the worker is started is no part of a plan, nor where it is kept, nor which ways of
   // lowering and which rewrites are tried, nor the analyses of masks made so far.
   [[maybe_unused]] const auto& [target, worker, cached, lowering, direction, analyses, rewrites,
