@@ -29,20 +29,22 @@ def reason_of(cell):
 
 
 class Fp8(attnc.Case):
-    def cells(self, folder, targets, tier):
+    def cells(self, folder, targets, tier, engine="cudnn"):
         """{spec: {target: cell}}"""
         specs = sorted((SOURCE / "tests" / "gpu" / folder).glob("*.attn"))
         grad = () if folder == "fp8" else ("--grad",)
         result = self.attnc_json("support", *specs, "--target", ",".join(targets), "--tier", tier, "--engine",
-                                 "cudnn", *grad, code=3)
+                                 engine, *grad, code=3)
         return {spec["spec"]: {cell["target"]: cell for cell in spec["targets"]} for spec in result["specs"]}
 
     def matrix(self):
         text, reasons = "", []
 
-        def mark(cell):
+        def mark(cell, own):
             if cell["outcome"] == "served":
                 return "yes"
+            if own["outcome"] == "served":
+                return "own"
             reason = reason_of(cell)
             if reason not in reasons:
                 reasons.append(reason)
@@ -51,9 +53,10 @@ class Fp8(attnc.Case):
         for folder, title in FOLDERS.items():
             text += f"\n{title}:\n\n| spec | {' | '.join(COLUMNS.values())} |\n|---{'|---' * len(COLUMNS)}|\n"
             cells = self.cells(folder, COLUMNS, "heuristics")
+            own = self.cells(folder, COLUMNS, "rules", "native")
             for path in sorted((SOURCE / "tests" / "gpu" / folder).glob("*.attn")):
                 name = re.search(r"^attention (\w+)", path.read_text(), re.MULTILINE).group(1)
-                row = [mark(cells[name][target]) for target in COLUMNS]
+                row = [mark(cells[name][target], own[name][target]) for target in COLUMNS]
                 text += f"| [{path.stem}](../tests/gpu/{folder}/{path.name}): {purpose(path)} | {' | '.join(row)} |\n"
         lines = [textwrap.fill(reason, 110, initial_indent=f"{number}. ", subsequent_indent=" " * len(f"{number}. "))
                  for number, reason in enumerate(reasons, 1)]

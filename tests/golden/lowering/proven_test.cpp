@@ -25,28 +25,19 @@ std::set<std::string> proven() {
   return right;
 }
 
-bool is_8_bit(const std::string& combination) {
-  return combination.find("e4m3") != std::string::npos ||
-         combination.find("e5m2") != std::string::npos;
-}
-
 class Proven : public ::testing::TestWithParam<const char*> {};
 
 // Checks the graphs of a folder's specs. Returns their number.
 std::size_t check(const std::string& folder, plan::Direction direction) {
   const std::set<std::string> right = proven();
   EXPECT_GT(right.size(), 100U);
-  // tests/gpu/prove.sh has not run since specs/ has specs of 8 bits.
-  const bool knows_8_bits = std::ranges::any_of(right, is_8_bit);
   std::size_t graphs = 0;
   for (const auto& path : spec_files(folder)) {
     const auto program = try_lower(path, "cudnn", direction);
     if (!program.ok()) continue;  // dimensions are not bound, or it is refused
     for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
       ++graphs;
-      const std::set<std::string> found = combinations(step->graph);
-      if (!knows_8_bits && std::ranges::any_of(found, is_8_bit)) continue;
-      for (const std::string& combination : found) {
+      for (const std::string& combination : combinations(step->graph)) {
         EXPECT_TRUE(right.contains(combination)) << path << "\n" << combination;
       }
     }
