@@ -318,7 +318,7 @@ Status keep_what_is_read(const ir::Attention& attention, const InputTexts& texts
 
 // Makes the copies that the backward reads beside scales of blocks of what they copy, unless they
 // or their scales are given.
-void make_copies(const ir::Attention& attention, const InputTexts& texts, Inputs& inputs) {
+Status make_copies(const ir::Attention& attention, const InputTexts& texts, Inputs& inputs) {
   const auto given = [&](std::string_view name) { return texts.contains(std::string(name)); };
   const auto origin = [&](std::string_view name) -> std::string& {
     return std::ranges::find(inputs.origins, name, &decltype(inputs.origins)::value_type::first)
@@ -327,7 +327,15 @@ void make_copies(const ir::Attention& attention, const InputTexts& texts, Inputs
   auto& tensors = inputs.values.tensors;
   for (const ir::Copy& copy : ir::kCopies) {
     const std::string name(copy.name), of(copy.of), scale = "descale_" + name;
-    if (!tensors.contains(name) || !tensors.contains(of) || given(name) || given(scale)) continue;
+    if (!tensors.contains(name) || !tensors.contains(of) || given(name)) continue;
+    if (given(scale)) {
+      return {
+          ErrorCode::invalid_argument,
+          fmt::format("--in {} without {}: a copy that is not given is made with its own scales",
+                      scale, name),
+          {fmt::format("give --in {} too, or neither", name)},
+          {}};
+    }
     auto made = reference::make_copy(attention, copy, tensors.at(of), tensors.at("descale_" + of));
     tensors[name] = std::move(made.elements);
     origin(name) = "of " + of;
@@ -335,6 +343,7 @@ void make_copies(const ir::Attention& attention, const InputTexts& texts, Inputs
     tensors[scale] = std::move(made.scales);
     origin(scale) = "of " + of;
   }
+  return {};
 }
 
 Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
@@ -376,7 +385,7 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
       inputs.values.tensors[wanted.name] = {wanted.dtype, wanted.dims, std::move(values)};
     }
   }
-  if (attention.is_mxfp8()) make_copies(attention, texts, inputs);
+  if (attention.is_mxfp8()) ATTN_RETURN_IF_ERROR(make_copies(attention, texts, inputs));
   return inputs;
 }
 

@@ -177,7 +177,8 @@ class Attention:
 
         torch tensors: see `attn.torch.call`. NumPy arrays, and what has DLPack in the CPU's memory: the
         dense reference computes, in double precision; arrays of float16 are first rounded to the spec's
-        dtype, and for 8-bit attention all but float64: its scales are inputs too. Returns o, or a tuple of the outputs in the order of the spec's clause; o has q's dtype.
+        dtype, and for 8-bit attention all but those of float64. The scales of 8-bit attention are inputs
+        too. Returns o, or a tuple of the outputs in the order of the spec's clause; o has q's dtype.
         Raises BindingError for what does not fit."""
         torch = sys.modules.get("torch")
         if torch is not None and not torch.compiler.is_compiling() and self._recent is not None:

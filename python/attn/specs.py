@@ -88,6 +88,10 @@ class Spec:
         return _quantized(self.text, self.filename, tuple(bind_arguments(bindings)))
 
     @property
+    def has_scales_of_blocks(self) -> bool:
+        return any(clause["quantize"] == "mxfp8" for clause in self._clauses("quantize"))
+
+    @property
     def tree(self) -> dict[str, Any]:
         """The JSON form. Do not change it: it is shared."""
         return _tree(self.text, self.filename)

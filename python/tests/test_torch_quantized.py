@@ -225,3 +225,31 @@ def test_a_default_that_depends_on_sizes_must_be_given():
     assert f.source.quantized({}).scales["descale_q"] == 1
     with pytest.raises(attn.BindingError, match="scale_o must be given"):
         f(*tensors()[:3])
+
+
+def test_calls_that_share_amax_are_differentiated(training):
+    q, k, v, do = tensors()
+    scales, amax = descales(q, k, v, do), {name: torch.zeros(1) for name in AMAX}
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    both = [training(*leaves, **scales, **amax)[0] for _ in range(2)]
+    amax["amax_dq"].zero_()
+    sum(both).backward(do, retain_graph=True)
+    once = q.grad.clone()
+    q.grad = None
+    both[0].backward(do)
+    assert difference(2 * q.grad, once.double()) < 1e-6
+    assert all(value.item() > 0 for value in amax.values())
+
+
+def test_second_derivatives_are_refused(training):
+    q, k, v, do = tensors()
+    o, *_ = training(q.requires_grad_(), k, v, **descales(q.detach(), k, v, do))
+    (gradient,) = torch.autograd.grad(o.sum(), q, create_graph=True)
+    with pytest.raises(attn.Unsupported, match="second derivatives"):
+        gradient.square().sum().backward()
+
+
+def test_scales_of_blocks_are_refused():
+    q = torch.zeros(1, 4, 64, 64, dtype=E4M3)
+    with pytest.raises(attn.Unsupported, match="scales of blocks"):
+        attn.compile("mxfp8")(q, q, q)

@@ -62,7 +62,8 @@ constexpr Limit kLimits[] = {
      [](const ir::Attention& a, const passes::MaskForm&) {
        return (a.lengths_q || a.lengths_kv) && addressed_by(a, "q").empty();
      },
-     "here, cuDNN computes 8-bit attention with `lengths` incorrectly", "`layout thd;`"},
+     "here, cuDNN computes 8-bit attention with `lengths` incorrectly",
+     "`layout thd;` without `grad`, or `dtype bf16;`"},
     {Capability::fp8_statistics,
      [](const ir::Attention& a, const passes::MaskForm&) { return a.wants_max || a.wants_sum_exp; },
      "here, cuDNN's 8-bit attention computes `max` and `sum_exp` incorrectly", "use `lse`"},

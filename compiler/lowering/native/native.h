@@ -42,8 +42,8 @@ inline constexpr bool kWatched = true;
 
 // Errors: unsupported for a GPU without the instructions, no keys, head dimensions that are not
 // multiples of 8 or are above 576 (Dqk) or 512 (Dv), q, k and v that TMA cannot address, lists of
-// blocks that are too long, and a backward of 8-bit floats, whose head dimensions are multiples of 16
-// up to 256.
+// blocks that are too long. Of 8-bit floats also: a backward, scales of blocks, and head dimensions
+// that are not multiples of 16 or are above 256.
 Status check_native(const ir::Attention& attention, const planning::Context& context);
 
 // Of the kernel that makes lists of key blocks at every execute.

@@ -70,6 +70,10 @@ std::string constants_text(const ir::Attention& attention) {
 }  // namespace
 
 Status check_quantized(const ir::Attention& attention) {
+  if (attention.is_mxfp8()) {
+    return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
+                       "`quantize per_tensor;` works");
+  }
   const std::int64_t page = page_of(attention, "k");
   if (page % kCell == 0) return {};
   return unsupported(

@@ -56,6 +56,7 @@ class Facts:
         if self.addressing is not None:
             self.declared.update(dict.fromkeys(self.addressing.inputs, "i32"))
         self.quantized = spec.quantized(attention.bindings)
+        self.by_blocks = spec.has_scales_of_blocks
         self.has_grad = spec.has_grad
         self.dtype = spec.dtype
         self.scales = dict(self.quantized.scales) if self.quantized is not None else {}
@@ -169,6 +170,11 @@ def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
 def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     """Raises BindingError for missing, unknown and unusable arguments."""
     facts = facts_of(attention)
+    if facts.by_blocks:
+        raise Unsupported(
+            f"`{facts.title}` has scales of blocks (`quantize mxfp8`), which attn.torch does not take yet",
+            ["`quantize per_tensor` works; `attnc run` and attn.hpp take scales of blocks"],
+        )
     given = named(attention.captured, args, kwargs)
     wanted = (*INPUTS, *facts.declared, *facts.params)
     needed = [name for name, default in facts.scales.items() if default is None]

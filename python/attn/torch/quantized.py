@@ -12,7 +12,7 @@ import torch
 
 from attn.arguments import INPUTS
 from attn.errors import BindingError, Unsupported
-from attn.torch.function import Call, Facts, facts_of
+from attn.torch.function import Call, Facts, differentiable_once, facts_of
 from attn.torch.signature import EIGHT_BITS, TORCH_DTYPES
 
 WIDE = (torch.bfloat16, torch.float16, torch.float32)
@@ -133,7 +133,9 @@ class _Attend(torch.autograd.Function):
             how.attention, list(how.names), inputs, list(how.params), how.training
         )
         if how.training:
-            ctx.save_for_backward(*inputs, *outputs, *tensors[len(inputs) :])
+            ctx.save_for_backward(*inputs, *outputs)
+            # Not saved: calls may share them, and each backward writes them.
+            ctx.buffers = tensors[len(inputs) :]
         shown = (_scaled_back(outputs[0], given.get("scale_o"), ctx.dtype), *outputs[1:])
         ctx.mark_non_differentiable(*shown[1:])
         return shown
@@ -141,17 +143,20 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_o: torch.Tensor, *_: Any) -> tuple[Any, ...]:
         how, saved = ctx.how, ctx.saved_tensors
-        count, rest = len(how.names), len(saved) - len(how.buffers)
-        inputs, outputs, buffers = saved[:count], saved[count:rest], saved[rest:]
+        count = len(how.names)
+        inputs, outputs = saved[:count], saved[count:]
         given = dict(zip(how.names, inputs))
         d_o = quantize(d_o, given["descale_do"], how.dtype_of_do)
         found = torch.ops.attn.backward(
             how.attention, list(how.names), list(inputs), list(how.params), list(outputs), d_o
         )
         made = dict(zip(how.of_backward, found))
-        for name, buffer in zip(how.buffers, buffers):
+        for name, buffer in zip(how.buffers, ctx.buffers):
             buffer.copy_(made[name])
         gradients = {
             name: _scaled_back(made[name], given.get(f"scale_d{name}"), ctx.dtype) for name in INPUTS
         }
-        return (None, *(gradients.get(name) for name in how.names), *(None for _ in buffers))
+        ordered = [gradients.get(name) for name in how.names]
+        if torch.is_grad_enabled():  # create_graph=True; what was saved was rounded, and leads nowhere
+            ordered = differentiable_once(ordered, (torch.ones((), requires_grad=True),))
+        return (None, *ordered, *(None for _ in how.buffers))

@@ -406,7 +406,7 @@ TEST(Native, TransposesValuesOf8Bits) {
   const plan::TensorMapArgument& values = map_of(made, "native.values");
   EXPECT_THAT(values.dims, ::testing::ElementsAre(400, 192, 2, 2));
   EXPECT_THAT(values.box, ::testing::ElementsAre(128, 192, 1, 1));
-  EXPECT_EQ(map_of(made, "k").swizzle, 64);                        // 192 bytes are panels of 64
+  EXPECT_EQ(map_of(made, "k").swizzle, 64);  // 192 bytes are panels of 64
   EXPECT_EQ(made.work.moved, 2.0 * 2 * 2 * 400 * 192);
 }
 
@@ -419,6 +419,10 @@ TEST(Native, RefusesSome8BitAttention) {
               HasSubstr("multiples of 16 bytes"));
   EXPECT_EQ(refusal(dims + "D = 64; layout k: paged(page = 48), v: paged(page = 7);"), "");
   EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 8);"), HasSubstr("pages of 8 keys"));
+  EXPECT_THAT(
+      refusal(
+          "dtype e4m3; quantize mxfp8; layout bhsd; dims B = 2, Hq = 4, Hkv = 2, Sq = 64, D = 64;"),
+      HasSubstr("no scales of blocks"));
 }
 
 // Keys of all parts are known to none, and so is the largest weight that dropout keeps.
