@@ -43,7 +43,9 @@ TEST(Words, AreThoseOfTheCompiler) {
             (std::set<std::string_view>{
                 to_string(ir::Align::top_left), to_string(ir::Align::bottom_right),
                 to_string(ir::Normalize::softmax), to_string(ir::Normalize::sigmoid),
-                to_string(ir::Scaling::per_tensor), to_string(ir::Scaling::mxfp8)}));
+                to_string(ir::Scaling::per_tensor), to_string(ir::Scaling::mxfp8),
+                to_string(ir::Shard::sequence), to_string(ir::Shard::heads),
+                to_string(ir::Shard::both)}));
 }
 
 TEST(Words, HaveEveryType) {
