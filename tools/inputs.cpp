@@ -329,12 +329,11 @@ Status make_copies(const ir::Attention& attention, const InputTexts& texts, Inpu
     const std::string name(copy.name), of(copy.of), scale = "descale_" + name;
     if (!tensors.contains(name) || !tensors.contains(of) || given(name)) continue;
     if (given(scale)) {
-      return {
-          ErrorCode::invalid_argument,
-          fmt::format("--in {} without {}: a copy that is not given is made with its own scales",
-                      scale, name),
-          {fmt::format("give --in {} too, or neither", name)},
-          {}};
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("--in {} without {}: a copy that is not given has scales of its own",
+                               scale, name),
+                   {fmt::format("give --in {} too, or neither", name)},
+                   {}};
     }
     auto made = reference::make_copy(attention, copy, tensors.at(of), tensors.at("descale_" + of));
     tensors[name] = std::move(made.elements);
