@@ -86,13 +86,18 @@ plan::Bundle plans_of_rank(const CompiledFamily& family, std::size_t rank) {
   return bundle;
 }
 
+// Throws a Json::exception if it is none.
+std::int64_t integer(const Json& json) {
+  return json.is_number_integer() ? json.get<std::int64_t>() : json.get_ref<const std::int64_t&>();
+}
+
 // "0..64, 448..512" of [[0, 64], [448, 512]].
 std::string intervals_text(const Json& list) {
   std::string text;
   for (std::size_t i = 0; list.is_array() && i < list.size(); ++i) {
     if (i == 4) return text + fmt::format(", .. {} more", list.size() - i);
-    text += fmt::format("{}{}..{}", i == 0 ? "" : ", ", shown(list[i].at(0).dump()),
-                        shown(list[i].at(1).dump()));
+    text +=
+        fmt::format("{}{}..{}", i == 0 ? "" : ", ", integer(list[i].at(0)), integer(list[i].at(1)));
   }
   return text;
 }
@@ -179,7 +184,7 @@ std::string ranks_text(const Json& ranks, const std::string& path) {
                  {"receives", right},
                  {"sends", right}});
     for (const Json& rank : ranks.at("of_ranks")) {
-      table.add({rank.at("rank").dump(), intervals_text(rank.at("rows")),
+      table.add({std::to_string(integer(rank.at("rank"))), intervals_text(rank.at("rows")),
                  intervals_text(Json::array({rank.at("key_heads")})),
                  std::to_string(rank.at("parts").size()),
                  std::to_string(messages(rank.at("inputs"), "receives")),
