@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "runtime/base/hash.h"
 #include "tools/console.h"
 #include "tools/table.h"
 #include "tools/words.h"
@@ -108,6 +109,15 @@ std::size_t messages(const Json& exchanges, const char* way) {
   return count;
 }
 
+// Of all that ranks must have the same of, because they exchange what it says: the programs, the
+// values that they are for, and the plans.
+std::string family_hash(const CompiledFamily& family) {
+  std::string text = family.ranks.dump();
+  for (const driver::Compiled& compiled : family.plans)
+    text += compiled.plan.signature.hash.to_hex();
+  return hash128(text).to_hex();
+}
+
 }  // namespace
 
 Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
@@ -132,6 +142,7 @@ Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
   }
   family.ranks = sharding::to_json(spec.attention, dealt, programs, family.of_ranks);
   family.ranks["inputs"] = inputs_json(sharded);
+  family.ranks["family"] = family_hash(family);
   return family;
 }
 
