@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "runtime/base/hash.h"
 #include "tools/console.h"
 #include "tools/table.h"
 #include "tools/words.h"
@@ -86,13 +87,18 @@ plan::Bundle plans_of_rank(const CompiledFamily& family, std::size_t rank) {
   return bundle;
 }
 
+// Throws a Json::exception if it is none.
+std::int64_t integer(const Json& json) {
+  return json.is_number_integer() ? json.get<std::int64_t>() : json.get_ref<const std::int64_t&>();
+}
+
 // "0..64, 448..512" of [[0, 64], [448, 512]].
 std::string intervals_text(const Json& list) {
   std::string text;
   for (std::size_t i = 0; list.is_array() && i < list.size(); ++i) {
     if (i == 4) return text + fmt::format(", .. {} more", list.size() - i);
-    text += fmt::format("{}{}..{}", i == 0 ? "" : ", ", shown(list[i].at(0).dump()),
-                        shown(list[i].at(1).dump()));
+    text +=
+        fmt::format("{}{}..{}", i == 0 ? "" : ", ", integer(list[i].at(0)), integer(list[i].at(1)));
   }
   return text;
 }
@@ -101,6 +107,15 @@ std::size_t messages(const Json& exchanges, const char* way) {
   std::size_t count = 0;
   for (const Json& exchange : exchanges) count += exchange.at(way).size();
   return count;
+}
+
+// Of all that ranks must have the same of, because they exchange what it says: the programs, the
+// values that they are for, and the plans.
+std::string family_hash(const CompiledFamily& family) {
+  std::string text = family.ranks.dump();
+  for (const driver::Compiled& compiled : family.plans)
+    text += compiled.plan.signature.hash.to_hex();
+  return hash128(text).to_hex();
 }
 
 }  // namespace
@@ -127,6 +142,7 @@ Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
   }
   family.ranks = sharding::to_json(spec.attention, dealt, programs, family.of_ranks);
   family.ranks["inputs"] = inputs_json(sharded);
+  family.ranks["family"] = family_hash(family);
   return family;
 }
 
@@ -179,7 +195,7 @@ std::string ranks_text(const Json& ranks, const std::string& path) {
                  {"receives", right},
                  {"sends", right}});
     for (const Json& rank : ranks.at("of_ranks")) {
-      table.add({rank.at("rank").dump(), intervals_text(rank.at("rows")),
+      table.add({std::to_string(integer(rank.at("rank"))), intervals_text(rank.at("rows")),
                  intervals_text(Json::array({rank.at("key_heads")})),
                  std::to_string(rank.at("parts").size()),
                  std::to_string(messages(rank.at("inputs"), "receives")),

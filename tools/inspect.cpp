@@ -32,7 +32,7 @@ Json bundle_json(const plan::Bundle& bundle) {
 
 // Of parts, and what ranks do with them.
 int inspect_family(const Options& options, const plan::Family& family) {
-  const Json ranks = Json::parse(family.ranks, nullptr, false);
+  const Json ranks = Json::parse(family.ranks);  // which load_family() checked
   if (options.format == Format::json) {
     Json json = {{"ranks", ranks}, {"plans", Json::array()}};
     for (const plan::Plan& plan : family.parts.plans) json["plans"].push_back(manifest_of(plan));

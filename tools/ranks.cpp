@@ -83,8 +83,8 @@ std::string head_text(const Sharded& sharded) {
   const auto& [inside, between, of_host] = sharded.links;
   const int ranks = sharded.choice.sharding.ranks;
   std::string text =
-      fmt::format("{} on {} ranks of {}: {} {:.4g} GB/s", shown(sharded.attention.name), ranks,
-                  sharded.target, inside.name, inside.gigabytes);
+      fmt::format("{} on {} {} of {}: {} {:.4g} GB/s", shown(sharded.attention.name), ranks,
+                  ranks == 1 ? "rank" : "ranks", sharded.target, inside.name, inside.gigabytes);
   if (ranks > of_host)
     text += fmt::format(" in a host of {}, {} {:.4g} GB/s between hosts", of_host, between.name,
                         between.gigabytes);
@@ -166,7 +166,7 @@ std::string schemes_text(const Sharded& sharded) {
                        double backward_ms) {
     std::vector<Table::Cell> cells = {std::string(name), fmt::format("{:.3f}", balance),
                                       bytes(received), ms_text(forward),
-                                      fmt::format("{:.2f}", one / forward)};
+                                      forward > 0 ? fmt::format("{:.2f}", one / forward) : "-"};
     if (backward) cells.emplace_back(ms_text(backward_ms));
     cells.emplace_back("");
     table.add(std::move(cells));
@@ -247,6 +247,23 @@ std::vector<std::string> gradients_of(const ir::Attention& attention) {
   return names;
 }
 
+constexpr std::pair<std::string_view, io::HostTensor reference::Outputs::*> kCompared[] = {
+    {"o", &reference::Outputs::o},
+    {"lse", &reference::Outputs::lse},
+    {"max", &reference::Outputs::max},
+    {"sum_exp", &reference::Outputs::sum_exp},
+    {"max_with_sink", &reference::Outputs::max_with_sink},
+    {"sum_exp_with_sink", &reference::Outputs::sum_exp_with_sink}};
+
+// o and lse, by which parts are merged, and what the spec wants.
+bool is_compared(const ir::Attention& attention, std::string_view name) {
+  if (name == "o") return true;
+  if (name == "lse") return !attention.is_sigmoid();
+  return std::ranges::any_of(ir::kOutputs, [&](const ir::Output& output) {
+    return output.name == name && attention.*output.wanted;
+  });
+}
+
 // Of the largest element, or of 1 if that is larger.
 double difference(const io::HostTensor& x, const io::HostTensor& y) {
   double largest = 1, most = 0;
@@ -265,7 +282,8 @@ double difference(const io::HostTensor& x, const io::HostTensor& y) {
 void add_ranks(CLI::App& command, RankOptions& options) {
   command.add_option("--ranks", options.ranks, "Divide the attention among N GPUs (docs/ranks.md)")
       ->type_name("N")
-      ->check(CLI::Range(1, sharding::kMostRanks));
+      ->check(CLI::Range(1, sharding::kMostRanks))
+      ->default_text("");
   command
       .add_option("--link", options.link,
                   "With --ranks: what GPUs of a host send through: nvlink, gigabits a second "
@@ -320,7 +338,7 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
 
 Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts) {
   const ir::Attention& attention = sharded.attention;
-  ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::pattern, Needs::gradients));
+  ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::gradients));
   io::HostTensor d_o = std::move(inputs.values.tensors.extract(kCotangent).mapped());
   std::vector<std::string> names;
   if (trains(sharded)) names = gradients_of(attention);
@@ -331,8 +349,11 @@ Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts) {
       sharding::simulate(attention,
                          sharding::rank_programs(sharded.choice.sharding, sharded.map, attention),
                          inputs.values, trains(sharded) ? &d_o : nullptr));
-  Differences differences = {{"o", difference(made.outputs.o, whole.outputs.o)}};
-  if (!attention.is_sigmoid()) differences["lse"] = difference(made.outputs.lse, whole.outputs.lse);
+  Differences differences;
+  for (const auto& [name, output] : kCompared) {
+    if (is_compared(attention, name))
+      differences[std::string(name)] = difference(made.outputs.*output, whole.outputs.*output);
+  }
   for (const std::string& name : names) {
     const io::HostTensor& expected = whole.of.find(name)->second;
     const auto found = made.gradients.find(name);

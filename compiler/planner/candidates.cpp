@@ -82,9 +82,8 @@ bool draws_elsewhere(const ir::Attention& attention) {
 Error refused_draws() {
   return {ErrorCode::unsupported,
           "random dropout of a part draws the numbers of the whole attention, and kernels draw "
-          "those of their own rows and columns",
-          {"`dropout p, keep[..]` takes the elements to keep from a tensor; `shard heads` gives "
-           "each rank all rows and columns"},
+          "those of their own heads, rows and columns",
+          {"`dropout p, keep[..]` takes the elements to keep from a tensor"},
           {}};
 }
 

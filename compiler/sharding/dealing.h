@@ -1,5 +1,6 @@
-// Ways to deal blocks of rows, or of keys, to ranks: each rank gets the same number of blocks, but
-// for one, because what comes before and after the attention takes as long for every row.
+// Ways to deal blocks of rows, or of keys, to ranks: each rank gets about as many blocks, because
+// what comes before and after the attention takes as long for every row. Chunks differ by at most a
+// block, and a rank has up to 16 of them.
 #pragma once
 
 #include <string_view>

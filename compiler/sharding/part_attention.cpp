@@ -26,13 +26,14 @@ class Making {
         part_(part),
         key_heads_(key_heads),
         has_all_(is_whole(part.rows, whole.dims[Dim::Sq]) &&
-                 is_whole(part.keys, whole.dims[Dim::Skv])) {}
+                 is_whole(part.keys, whole.dims[Dim::Skv])),
+        has_all_heads_(key_heads == Interval{0, whole.dims[Dim::Hkv]}) {}
 
   PartAttention run() {
     ir::Attention start = whole_;
     if (!part_.sink) start.sink.reset();
     if (!has_all_) hide_by_masks(start);
-    if (start.is_random()) {
+    if (start.is_random() && !(has_all_ && has_all_heads_)) {
       ir::Dag& dag = start.dag;
       start.dropout->origin = {dag.leaf(Op::head_), dag.leaf(Op::row_), dag.leaf(Op::column_)};
     }
@@ -160,7 +161,8 @@ class Making {
   const ir::Attention& whole_;
   const Part& part_;
   const Interval key_heads_;
-  const bool has_all_;
+  const bool has_all_;  // rows and keys
+  const bool has_all_heads_;
   std::string rows_name_, keys_name_;  // empty: the numbers are expressions
   PartAttention made_;
 };

@@ -1,6 +1,6 @@
 #include "compiler/sharding/program_json.h"
 
-#include "runtime/base/hash.h"
+#include <algorithm>
 
 namespace attn::sharding {
 namespace {
@@ -70,6 +70,14 @@ Json to_json(const ir::Attention& attention, const RankProgram& program,
   return json;
 }
 
+// A rank may have no parts, so any rank tells.
+bool has_backwards(const std::vector<std::vector<PartPlans>>& plans) {
+  return std::ranges::any_of(plans, [](const std::vector<PartPlans>& of_rank) {
+    return std::ranges::any_of(of_rank,
+                               [](const PartPlans& part) { return !part.backward.empty(); });
+  });
+}
+
 }  // namespace
 
 Json to_json(const Intervals& set) {
@@ -84,18 +92,13 @@ Json to_json(const ir::Attention& attention, const Sharding& sharding,
   Json dims = Json::object();
   for (const ir::Dim dim : ir::kDims) dims[std::string(to_string(dim))] = attention.dims[dim];
   Json list = Json::array();
-  const bool backward = !plans.front().empty() && !plans.front().front().backward.empty();
+  const bool backward = has_backwards(plans);
   for (std::size_t rank = 0; rank < programs.size(); ++rank)
     list.push_back(to_json(attention, programs[rank], plans[rank], backward));
-  Json json = {{"name", attention.name},
-               {"ranks", sharding.ranks},
-               {"groups_of_heads", sharding.groups},
-               {"sharding", sharding.to_text()},
-               {"dims", std::move(dims)},
-               {"of_ranks", std::move(list)}};
-  // All ranks must have the same: they exchange what this says.
-  json["family"] = hash128(json.dump()).to_hex();
-  return json;
+  return {{"name", attention.name},         {"dtype", to_string(attention.dtype)},
+          {"ranks", sharding.ranks},        {"groups_of_heads", sharding.groups},
+          {"sharding", sharding.to_text()}, {"dims", std::move(dims)},
+          {"of_ranks", std::move(list)}};
 }
 
 }  // namespace attn::sharding

@@ -16,7 +16,8 @@ struct PartPlans {
   std::string forward, backward;
 };
 
-// Of the whole family: dims, sharding, and the program of each rank. `plans` is by rank and part.
+// Of the whole family: dtype, dims, sharding, and the program of each rank. `plans` is by rank and
+// part.
 nlohmann::ordered_json to_json(const ir::Attention& attention, const Sharding& sharding,
                                const std::vector<RankProgram>& programs,
                                const std::vector<std::vector<PartPlans>>& plans);

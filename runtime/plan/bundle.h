@@ -36,7 +36,8 @@ std::string contents_text(const Bundle& bundle);
 // Like those of a single plan (plan.h): a bundle of one plan is serialized like that plan, byte for
 // byte. The format's limits apply to all plans together (fits_file): serialize() requires them,
 // save() reports a violation (invalid_argument).
-Status fits_file(const Bundle& bundle);
+// `ranks` is what a family has besides.
+Status fits_file(const Bundle& bundle, std::string_view ranks = {});
 std::string serialize(const Bundle& bundle);
 Result<Bundle> deserialize_bundle(std::string_view bytes);
 Status save(const Bundle& bundle, const std::string& path);

@@ -15,8 +15,9 @@ inline constexpr std::uint32_t kFormatVersion = 10;  // newest version read and 
 inline constexpr std::size_t kMaxSections = 1024;
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;  // all manifests
 inline constexpr std::size_t kMaxManifestValues = std::size_t{1}
-                                                  << 17;             // JSON values of one manifest
-inline constexpr std::size_t kMaxPlanBytes = std::size_t{64} << 20;  // one step, unpacked
+                                                  << 17;              // JSON values of one manifest
+inline constexpr std::size_t kMaxRanksValues = std::size_t{1} << 22;  // JSON values of the ranks
+inline constexpr std::size_t kMaxPlanBytes = std::size_t{64} << 20;   // one step, unpacked
 inline constexpr std::size_t kMaxAllPlanBytes = std::size_t{256} << 20;  // all steps, unpacked
 inline constexpr std::size_t kMaxFileBytes = std::size_t{512} << 20;
 inline constexpr std::size_t kHeaderBytes = 64;

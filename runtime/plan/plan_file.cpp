@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/graph/json_value.h"
 #include "runtime/plan/bundle.h"
 #include "runtime/plan/container.h"
 #include "runtime/plan/manifest.h"
@@ -194,6 +195,13 @@ std::string checked(Result<std::string> file) {
 
 }  // namespace
 
+Status check_ranks(std::string_view text) {
+  const Result<nlohmann::json> ranks =
+      json::parse(text, {.bytes = kMaxManifestBytes, .members = 1024, .values = kMaxRanksValues});
+  if (!ranks.ok()) return damaged("the plan file's ranks: " + ranks.error().message);
+  return ranks->is_object() ? Status() : damaged("the plan file's ranks are not a JSON object");
+}
+
 Result<std::string> serialize_within_limits(std::span<const Plan> plans, std::string_view ranks) {
   for (const Plan& plan : plans) {
     if (manifest_values(plan) > kMaxManifestValues) return too_large(plan);
@@ -213,8 +221,8 @@ std::string serialize(const Bundle& bundle) {
   return checked(serialize_within_limits(bundle.plans));
 }
 
-Status fits_file(const Bundle& bundle) {
-  std::size_t sections = 0, manifests = 0, parts = 0;
+Status fits_file(const Bundle& bundle, std::string_view ranks) {
+  std::size_t sections = ranks.empty() ? 0 : 1, manifests = 0, parts = 0;
   for (const Plan& plan : bundle.plans) {
     sections += section_count(plan);
     manifests += manifest_json(plan).size();
@@ -241,7 +249,7 @@ Result<Family> deserialize_family(std::string_view bytes) {
   Family family;
   if (!sorted.ranks.empty()) {
     ATTN_ASSIGN(family.ranks, unpack(sorted.ranks.front(), kMaxManifestBytes));
-    if (family.ranks.empty()) return damaged("the plan file's ranks are empty");
+    ATTN_RETURN_IF_ERROR(check_ranks(family.ranks));
   }
   ATTN_ASSIGN(family.parts, take_plans(std::move(manifests), family.ranks, container.version));
   return family;

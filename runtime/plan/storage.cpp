@@ -85,8 +85,8 @@ Status save(const Bundle& bundle, const std::string& path) {
 }
 
 Status save(const Family& family, const std::string& path) {
-  ATTN_RETURN_IF_ERROR(fits_file(family.parts));
-  if (family.ranks.size() > kMaxManifestBytes) {
+  ATTN_RETURN_IF_ERROR(fits_file(family.parts, family.ranks));
+  if (!family.ranks.empty() && !check_ranks(family.ranks).ok()) {
     return {ErrorCode::invalid_argument, "what the ranks do is too long for a plan file"};
   }
   ATTN_ASSIGN(const std::string bytes, serialize_within_limits(family.parts.plans, family.ranks));

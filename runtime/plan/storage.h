@@ -27,6 +27,10 @@ Result<Bundle> load_bundle(const FileDescriptor& file, const std::string& path,
 Result<std::string> serialize_within_limits(std::span<const Plan> plans,
                                             std::string_view ranks = {});
 
+// Whether this is what a family has besides plans, as far as files are concerned: a JSON object
+// within the format's limits. Tools read its members, and must expect any. Errors: plan_damaged.
+Status check_ranks(std::string_view text);
+
 // Of any plan file.
 Result<Family> deserialize_family(std::string_view bytes);
 

@@ -91,9 +91,41 @@ class Ranks(attnc.Case):
         self.attnc("compile", spec, *options, plan, "--split-files")
         of_rank = self.attnc_json("inspect", f"{plan}.1")
         self.assertEqual((of_rank["ranks"]["rank"], of_rank["ranks"]["family"]), (1, file["ranks"]["family"]))
+        # The hash is of the dtype and the plans too.
+        half = self.write("half.attn", spec.read_text(encoding="utf-8").replace("shard", "dtype f16; shard"))
+        half_plan = self.folder / "half.attnplan"
+        self.assertNotEqual(self.attnc_json("compile", half, *options, half_plan)["ranks"]["family"],
+                            file["ranks"]["family"])
         for command in ("run", "explain", "draw"):
             process = self.attnc(command, plan, code=2)
             self.assertIn("divided among several GPUs", process.stderr)
+
+    def test_backward_exchanges_of_ranks_without_parts(self):
+        spec = self.write("late.attn", """attention late { dims B = 1, Hq = 2, Sq = 512, D = 64; shard sequence;
+          mask q_idx >= 256 && kv_idx >= 256 && q_idx >= kv_idx; grad q, k, v; }""")
+        made = self.attnc_json("compile", spec, "--ranks", "4", "--target", "h200", "--engine", "native", "-o",
+                               self.folder / "late.attnplan")
+        ranks = made["ranks"]["of_ranks"]
+        self.assertEqual(ranks[0]["parts"], [])
+        self.assertTrue(all("backward_inputs" in rank and "gradients" in rank for rank in ranks))
+        self.assertTrue(any(exchange["sends"] for rank in ranks for exchange in rank["backward_inputs"]))
+        self.assertTrue(any(rank["gradients"]["sends"] for rank in ranks))
+
+    def test_random_dropout_of_the_whole(self):
+        spec = self.write("random.attn", "attention f { dims B = 1, Hq = 2, Sq = 64, D = 64; dropout 0.5; }")
+        options = ("--target", "h200", "--engine", "native", "-o", self.folder / "random.attnplan")
+        self.assertIn("`f` on 1 rank\n", self.attnc("compile", spec, "--ranks", "1", *options).stdout)
+        heads = self.write("heads.attn", "attention f { dims B = 1, Hq = 2, Sq = 64, D = 64; dropout 0.5; "
+                                         "shard heads; }")
+        process = self.attnc("compile", heads, "--ranks", "2", *options, code=3)
+        self.assertIn("draws the numbers of the whole attention", process.stderr)
+        self.assertNotIn("shard heads", process.stderr)
+
+    def test_nothing_to_compute(self):
+        spec = self.write("hidden.attn", "attention f { dims B = 1, Hq = 1, Sq = 64, D = 8; mask false; }")
+        text = self.attnc("explain", spec, "--ranks", "2").stdout
+        self.assertNotIn("nan", text)
+        self.assertIn(" -\n", text)
 
     def test_simulate(self):
         sizes = [word for name in ("B=1", "Hq=4", "Hkv=2", "Sq=48", "D=8") for word in ("--bind", name)]
@@ -102,6 +134,13 @@ class Ranks(attnc.Case):
         self.assertLess(max(found["differences"].values()), 1e-12)
         text = self.attnc("explain", SPECS / "causal.attn", "--ranks", "2", "--simulate", *sizes).stdout
         self.assertIn("simulated: ", text)
+        found = self.ranks("document_causal", 2, "--simulate", *sizes, "--in", "doc=random")
+        self.assertLess(max(found["differences"].values()), 1e-12)
+        statistics = self.write("max.attn", """attention f { dims B = 1, Hq = 1, Sq = 48, D = 8; mask q_idx >= kv_idx;
+          outputs o, max, sum_exp; }""")
+        found = self.attnc_json("explain", statistics, "--ranks", "2", "--simulate")
+        self.assertEqual(sorted(found["differences"]), ["lse", "max", "o", "sum_exp"])
+        self.assertLess(max(found["differences"].values()), 1e-12)
 
     def refuses(self, message, *arguments, code=2):
         process = self.attnc("explain", *arguments, code=code)
@@ -117,7 +156,8 @@ class Ranks(attnc.Case):
         two = self.write("two.attn", """attention two { dims B = 1, Hq = 1, Sq = 64, D = 8; tensor x: i32[Sq];
           tensor y: i32[Sq]; mask x[q_idx] == x[kv_idx] && y[q_idx] == y[kv_idx]; }""")
         self.refuses("masks also read y: give its value too", two, "--ranks", "2", "--in", "x=random")
-        self.refuses("`fast` is no link", causal, "--ranks", "2", "--link", "fast")
+        for speed in ("fast", "1e-320", "0.001g", "-1", "nan", "inf"):
+            self.refuses(f"`{speed}` is no link", causal, "--ranks", "2", f"--link={speed}")
         self.refuses("1 rows and 4 keys cannot be divided among 8 ranks", SPECS / "decode.attn", "--ranks", "8",
                      "--bind", "Skv=4", "--bind", "Hkv=1", code=3)
         heads = self.write("heads.attn", "attention f { dims B = 1, Hq = 6, Sq = 64, D = 8; shard heads; }")

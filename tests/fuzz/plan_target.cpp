@@ -1,4 +1,5 @@
 // Fuzzes plan files: any bytes give an error of the right kind or valid plans (plan_use.h).
+#include "runtime/plan/storage.h"
 #include "tests/fuzz/plan_use.h"
 #include "tests/fuzz/target.h"
 #include "tests/standin/plans.h"
@@ -13,6 +14,8 @@ std::vector<std::string> seeds() {
       plan::serialize(plan::testing::decided_plan()),
       plan::serialize(plan::testing::controlled_plan()),
       plan::serialize(plan::testing::sample_pair()),
+      *plan::serialize_within_limits(plan::testing::sample_pair().plans,
+                                     R"({"name": "x", "of_ranks": [{"rank": 0}]})"),
       plan::serialize(standin::make_plan()),
       plan::serialize(standin::plan_of(plan::testing::kernel_program()))};
   for (int i = 0; i < 8; ++i) all.push_back(plan::serialize(plan::testing::random_plan(random)));

@@ -1,7 +1,10 @@
 #include "tests/fuzz/plan_use.h"
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/execute/device_tensors.h"
 #include "runtime/plan/bundle.h"
+#include "runtime/plan/storage.h"
 #include "tests/fuzz/target.h"
 #include "tests/standin/executing.h"
 #include "tests/standin/standins.h"
@@ -32,6 +35,16 @@ void look_at(const plan::Bundle& bundle, const plan::Plan& plan) {
   for (const char c : shown) require(c == '\n' || (c != '\x7f' && (c < 0 || c >= 0x20)));
 }
 
+// Its plans are shown, and refused as a bundle.
+void look_at(const plan::Family& family) {
+  require(nlohmann::ordered_json::accept(family.ranks));
+  for (const plan::Plan& plan : family.parts.plans) look_at(family.parts, plan);
+  const auto file = plan::serialize_within_limits(family.parts.plans, family.ranks);
+  require(file.ok() && *plan::deserialize_family(*file) == family);
+  const Result<plan::Bundle> bundle = plan::deserialize_bundle(*file);
+  require(!bundle.ok() && bundle.error().code == ErrorCode::invalid_argument);
+}
+
 Status execute(const std::shared_ptr<execute::Runtime>& runtime, const plan::Plan& plan) {
   ATTN_ASSIGN(const auto executable, execute::Executable::load(runtime, plan));
   ATTN_ASSIGN(const auto tensors,
@@ -48,8 +61,11 @@ Status execute(const std::shared_ptr<execute::Runtime>& runtime, const plan::Pla
 
 void use_plan_file(std::string_view bytes) {
   static const std::shared_ptr<execute::Runtime> runtime = open_runtime();
+  const Result<plan::Family> family = plan::deserialize_family(bytes);
+  if (!family.ok()) return require(is_plan_error(family.error().code));
+  if (!family->ranks.empty()) return look_at(*family);
   const Result<plan::Bundle> bundle = plan::deserialize_bundle(bytes);
-  if (!bundle.ok()) return require(is_plan_error(bundle.error().code));
+  require(bundle.ok());
   for (const plan::Plan& plan : bundle->plans) {
     require(plan::validate(plan.program).ok());
     require(plan.workspace_bytes() >= 0);

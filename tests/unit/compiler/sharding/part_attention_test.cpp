@@ -87,5 +87,18 @@ TEST(PartAttention, SeesTheWholeAttention) {
   EXPECT_TRUE(part_attention(whole, part, {2, 3}).attention.lengths_q);
 }
 
+// Kernels draw the numbers of a part that is the whole, and of no other.
+TEST(PartAttention, DrawsElsewhereUnlessItIsTheWhole) {
+  const ir::Attention whole = read("dropout 0.5;");
+  const auto draws_elsewhere = [&](Intervals rows, Intervals keys, Interval heads) {
+    const Part part{0, std::move(rows), std::move(keys)};
+    return part_attention(whole, part, heads).attention.dropout->origin.has_value();
+  };
+  EXPECT_FALSE(draws_elsewhere({{0, 64}}, {{0, 64}}, {0, 4}));
+  EXPECT_TRUE(draws_elsewhere({{0, 64}}, {{0, 64}}, {0, 2}));
+  EXPECT_TRUE(draws_elsewhere({{0, 32}}, {{0, 64}}, {0, 4}));
+  EXPECT_TRUE(draws_elsewhere({{0, 64}}, {{32, 64}}, {0, 4}));
+}
+
 }  // namespace
 }  // namespace attn::sharding

@@ -66,6 +66,37 @@ TEST(Family, IsNotABundle) {
   std::filesystem::remove(path);
 }
 
+// A file of kind 4 with these bytes; small, however many there are of them.
+std::string file_of_ranks(const std::string& ranks) {
+  return *serialize_within_limits(testing::sample_pair().plans, ranks);
+}
+
+TEST(Family, ReadsNoMoreThanBoundedJson) {
+  const std::string nested(8 << 20, '[');
+  for (const auto& [ranks, message] : std::vector<std::pair<std::string, const char*>>{
+           {nested, "it is nested too deeply"},
+           {R"({"ranks": )" + nested, "it is nested too deeply"},
+           {"{\"of_ranks\": [0" +
+                [] {
+                  std::string zeros;
+                  for (std::size_t i = 0; i < kMaxRanksValues; ++i) zeros += ",0";
+                  return zeros;
+                }() +
+                "]}",
+            "there are too many values"},
+           {"ranks", "the plan file's ranks: invalid JSON: byte 1:"},
+           {R"({"ranks": 2, "ranks": 3})", "a key occurs twice"},
+           {"{\"name\": \"\xff\"}", "the plan file's ranks: invalid JSON: byte 11:"},
+           {"[2]", "the plan file's ranks are not a JSON object"}}) {
+    const Result<Family> family = deserialize_family(file_of_ranks(ranks));
+    ASSERT_FALSE(family.ok()) << message;
+    EXPECT_EQ(family.error().code, ErrorCode::plan_damaged);
+    EXPECT_THAT(family.error().message, HasSubstr(message));
+    expect_damaged(file_of_ranks(ranks), message);
+  }
+  EXPECT_TRUE(deserialize_family(file_of_ranks(R"({"ranks": 2})")).ok());
+}
+
 TEST(Bundle, ABackwardAndReshapesNeedTheThirdFormat) {
   EXPECT_EQ(format_version_of(testing::backward_plan()), 3U);
   for (const TensorRole role : {TensorRole::saved, TensorRole::cotangent, TensorRole::gradient}) {
@@ -150,6 +181,22 @@ TEST(Bundle, WhatDoesNotFitAFileIsNotWritten) {
   EXPECT_EQ(saved.error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(saved.error().message, "600 plans are too many for one file");
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+// What the ranks do is a section too.
+TEST(Family, NeedsOneSectionMoreThanItsPlans) {
+  Bundle bundle;
+  std::size_t sections = 0;
+  for (std::int64_t i = 1; sections < kMaxSections; ++i) {
+    bundle.plans.push_back(plan_of_length(i));
+    sections += 1 + bundle.plans.back().compiled.size() + bundle.plans.back().kernels.size();
+  }
+  ASSERT_EQ(sections, kMaxSections);
+  EXPECT_TRUE(fits_file(bundle).ok());
+  const std::string path = ::testing::TempDir() + "/full.attnplan";
+  const Status saved = save(Family{bundle, R"({"ranks": 2})"}, path);
+  ASSERT_FALSE(saved.ok());
+  EXPECT_THAT(saved.error().message, HasSubstr("plans are too many for one file"));
 }
 
 TEST(Bundle, AManifestOfTooManyValuesIsNeitherWrittenNorRead) {
