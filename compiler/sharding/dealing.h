@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/sharding/intervals.h"
+#include "compiler/sharding/sets.h"
 #include "compiler/sharding/work.h"
 
 namespace attn::sharding {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "compiler/ir/attention.h"
-#include "compiler/sharding/intervals.h"
+#include "compiler/sharding/sets.h"
 #include "compiler/sharding/sharding.h"
 
 namespace attn::sharding {

@@ -14,7 +14,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/sharding/dealing.h"
-#include "compiler/sharding/intervals.h"
+#include "compiler/sharding/sets.h"
 #include "compiler/sharding/work.h"
 
 namespace attn::sharding {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/sharding/intervals.h"
+#include "compiler/sharding/sets.h"
 #include "runtime/base/status.h"
 #include "runtime/io/host_tensor.h"
 

@@ -7,7 +7,7 @@
 #include "compiler/ir/attention.h"
 #include "compiler/passes/analysis/effort.h"
 #include "compiler/passes/analysis/range.h"
-#include "compiler/sharding/intervals.h"
+#include "compiler/sharding/sets.h"
 
 namespace attn::sharding {
 

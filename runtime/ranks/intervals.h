@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace attn::sharding {
+namespace attn::ranks {
 
 // begin .. end - 1.
 struct Interval {
@@ -41,4 +41,4 @@ struct Blocks {
   bool operator==(const Blocks&) const = default;
 };
 
-}  // namespace attn::sharding
+}  // namespace attn::ranks

@@ -1,10 +1,10 @@
-#include "compiler/sharding/intervals.h"
+#include "runtime/ranks/intervals.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace attn::sharding {
+namespace attn::ranks {
 
 std::int64_t count(const Intervals& set) {
   std::int64_t count = 0;
@@ -84,4 +84,4 @@ Interval Blocks::of(std::int64_t block) const {
   return {block * unit, std::min(size, (block + 1) * unit)};
 }
 
-}  // namespace attn::sharding
+}  // namespace attn::ranks

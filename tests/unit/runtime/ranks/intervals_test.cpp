@@ -1,8 +1,8 @@
-#include "compiler/sharding/intervals.h"
+#include "runtime/ranks/intervals.h"
 
 #include <gtest/gtest.h>
 
-namespace attn::sharding {
+namespace attn::ranks {
 namespace {
 
 constexpr auto numbers_of = [](const std::vector<bool>& flags) {
@@ -47,4 +47,4 @@ TEST(Blocks, EndWithASmallerOne) {
 }
 
 }  // namespace
-}  // namespace attn::sharding
+}  // namespace attn::ranks

@@ -1,0 +1,113 @@
+// An attention that is divided among several ranks (GPUs): what each rank computes, and what it
+// exchanges with others. What plan files of `attnc compile --ranks` hold besides plans
+// (docs/plan-format.md), and all that the runtime knows of it.
+//
+//   forward    for each stage: inputs[stage] are exchanged, and the stage's parts computed. An
+//              exchange needs nothing that is computed, so it may run beside the stages before.
+//              Then the rank merges its parts by row, `results` are exchanged, and each home merges
+//              what arrives for its rows.
+//   backward   the same with backward_inputs and the parts' gradients, given o, lse and do of the
+//              whole rows. Then dq, dk and dv are summed, sent home by `gradients`, and summed
+//              there. Gradients of learned tensors are summed over all ranks.
+//
+// All ranks make the same exchanges in the same order, so none waits for another one in vain.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/dtype.h"
+#include "runtime/plan/bundle.h"
+#include "runtime/plan/program.h"
+#include "runtime/ranks/intervals.h"
+
+namespace attn::ranks {
+
+// Which dimension of a tensor is divided among ranks.
+enum class Divided : std::uint8_t { no, rows, keys };
+
+// A tensor of the whole attention that callers bind: of a rank, the rows or keys at home of all
+// heads, [B, H, rows or keys, width] ([B, H, rows] of statistics); captured ones are whole.
+struct WholeTensor {
+  std::string name;
+  plan::TensorRole role = plan::TensorRole::captured;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> dims;  // whole, logical order
+  Divided divided = Divided::no;
+
+  bool operator==(const WholeTensor&) const = default;
+};
+
+// A tensor in a message. f32 for results that are to be merged or summed with others.
+struct Payload {
+  std::string name;
+  DType dtype = DType::f32;
+
+  bool operator==(const Payload&) const = default;
+};
+
+// Rows or keys of some tensors, which go to a rank or come from one: one tensor after the other,
+// each [B, indices, heads, width], dense, at a multiple of kMessageAlignment bytes.
+struct Message {
+  int peer = 0;
+  Divided of = Divided::rows;  // rows or keys
+  std::vector<Payload> tensors;
+  Interval key_heads;  // of rows: all query heads that share them
+  Intervals indices;
+
+  bool operator==(const Message&) const = default;
+};
+inline constexpr std::int64_t kMessageAlignment = 256;
+
+// In the order of peers; of one peer, rows first. No two of the same peer and kind.
+struct Exchange {
+  std::vector<Message> sends, receives;
+
+  bool empty() const { return sends.empty() && receives.empty(); }
+  bool operator==(const Exchange&) const = default;
+};
+
+// An attention of its own over some rows and some keys, computed by plans of the file.
+struct Part {
+  int stage = 0;
+  Intervals rows, keys;
+  std::string forward, backward;  // names of plans; empty: that direction is not compiled
+  std::map<std::string, std::string> renamed;  // tensors of the whole -> their names in the plans
+  std::map<std::string, Divided>
+      numbers;  // tensors i32 of the plans that hold the numbers of its rows or keys
+
+  bool operator==(const Part&) const = default;
+};
+
+struct Program {
+  int rank = 0;
+  Interval key_heads;                             // that it computes
+  Intervals rows, keys;                           // at home, of all heads
+  std::vector<Part> parts;                        // by stage
+  std::vector<Exchange> inputs, backward_inputs;  // by stage
+  Exchange results, gradients;
+
+  bool operator==(const Program&) const = default;
+};
+
+struct Division {
+  std::string name;
+  DType dtype = DType::bf16;
+  std::int64_t batches = 1, query_heads = 1, key_heads = 1, rows = 1, keys = 1, width_qk = 1,
+               width_v = 1;
+  bool sigmoid = false;         // o is the sum of the parts' o; there is no lse
+  bool clears_padding = false;  // rows past lengths_q are cleared at home: o = 0, lse = -inf
+  int groups_of_heads = 1;
+  std::string sharding;                        // in words
+  std::vector<WholeTensor> forward, backward;  // that callers bind; backward empty: forward only
+  std::vector<plan::ParamInfo> params;
+  std::vector<Program> ranks;
+  std::string family;  // hash of all that ranks must have the same of
+
+  bool operator==(const Division&) const = default;
+};
+
+}  // namespace attn::ranks
