@@ -20,7 +20,8 @@ from attn.arguments import INPUTS, Sizes
 from attn.attention import Attention
 from attn.errors import ArgumentError, BindingError, Unsupported
 from attn.specs import Spec
-from attn.torch.function import Call, differentiable_once, facts_of, sorted_call
+from attn.torch.distributed_operators import apply_operator, register
+from attn.torch.function import Call, differentiable_once, facts_of, is_intercepted, sorted_call
 from attn.torch.group import Group
 from attn.torch.ranked import Kernels, Reference, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
@@ -58,6 +59,7 @@ class Distributed:
         self._how: Kernels | Reference | None = how
         self._contents = contents
         self._values = values
+        self.key = register(self)
         self._homes = how.homes(group.size)
         self.rows, self.keys = (torch.tensor(each, device=group.device) for each in self._homes[group.rank])
 
@@ -65,7 +67,6 @@ class Distributed:
         sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes._asdict().items())
         return f"<attn.torch.Distributed {self.attention.name}({sizes}): rank {self.rank} of {self.ranks}>"
 
-    @torch.compiler.disable
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Computes this rank's rows. Collective: all ranks make the same calls, and backwards, in the same
         order.
@@ -74,7 +75,7 @@ class Distributed:
         keys `self.keys`, of any strides; captured tensors and lengths whole, the same on every rank, and
         params, by name. Returns the spec's outputs of these rows, with gradients of q, k, v and learned
         tensors; those of learned tensors are sums over all ranks. Enqueues on the current stream and on one
-        of its own beside it. `torch.compile` breaks the graph here.
+        of its own beside it. In `torch.compile` it is an operator, without a graph break.
 
         Raises BindingError for what does not fit, and NcclError if NCCL failed or a rank does not answer:
         then outputs of calls before are not valid, and the process group is of no more use."""
@@ -82,12 +83,15 @@ class Distributed:
         each = self._sorted(args, kwargs)
         tensors = tuple(each.tensors.values())
         facts = facts_of(self.attention)
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            if not self.training:
-                raise Unsupported(
-                    f"`{facts.title}` was distributed for forwards alone, but a tensor requires a gradient",
-                    ["distribute(.., training=True), or call it under torch.no_grad()"],
-                )
+        training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        if training and not self.training:
+            raise Unsupported(
+                f"`{facts.title}` was distributed for forwards alone, but a tensor requires a gradient",
+                ["distribute(.., training=True), or call it under torch.no_grad()"],
+            )
+        if torch.compiler.is_compiling() or is_intercepted(tensors):
+            outputs = apply_operator(self, list(each.tensors), list(tensors), list(each.params.values()))
+        elif training:
             outputs = _Attend.apply(self, tuple(each.tensors), each.params, *tensors)
         else:
             found = how.forward(each.tensors, each.params)
@@ -178,7 +182,7 @@ class Distributed:
                 )
         if q.device != self.device:
             raise BindingError(f"q is on {q.device}, but the attention was distributed on {self.device}")
-        dtype = TORCH_DTYPES[self.attention.source.dtype]
+        dtype = TORCH_DTYPES[facts_of(self.attention).dtype]
         for name in INPUTS:
             found = each.tensors[name].dtype
             if found != dtype and (q.is_cuda or found in HALF):

@@ -84,7 +84,9 @@ class Kernels:
             used, outputs = {}, {}
             for info in infos:
                 if info.is_output:
-                    used[info.name] = outputs[info.name] = self._allocated(info, tensors)
+                    like = tensors.get("q" if info.name == "o" else info.name[1:])
+                    used[info.name] = outputs[info.name] = self.empty_like(
+                        info.name, info.dims, like, TORCH_DTYPES[info.dtype])
                 else:
                     used[info.name] = _readable(info, tensors[info.name], self._device)
             names = [param.name for param in self._rank.params[direction]]
@@ -92,17 +94,17 @@ class Kernels:
                 self._execute(direction, used, {name: params[name] for name in names})
         return outputs
 
-    def _allocated(
-        self, info: _libattn.TensorInfo, tensors: Mapping[str, torch.Tensor]
+    def empty_like(
+        self, name: str, shape: Sequence[int], like: torch.Tensor | None, dtype: torch.dtype
     ) -> torch.Tensor:
-        """`o` in the order of q's memory, and gradients in that of what they are of, if it has no gaps."""
-        like = "q" if info.name == "o" else info.name[1:]
-        strides = info.strides
-        if like in INPUTS and info.name != like:
-            layout = layout_of(tensors[like])
-            if layout in NAMED_LAYOUTS:
-                strides = dense_strides(info.dims, NAMED_LAYOUTS[layout])
-        return torch.empty_strided(info.dims, strides, dtype=TORCH_DTYPES[info.dtype], device=self._device)
+        """An output that was not written yet: o in the order of q's memory, gradients in that of what they are
+        of, if it has no gaps. `like`: q, or what it is the gradient of."""
+        device = self._device if like is None else like.device
+        if name not in ("o", "dq", "dk", "dv"):
+            return torch.empty(shape, dtype=dtype, device=device)
+        layout = layout_of(like)
+        order = NAMED_LAYOUTS[layout if layout in NAMED_LAYOUTS else "bshd"]
+        return torch.empty_strided(shape, dense_strides(shape, order), dtype=dtype, device=device)
 
     def _execute(
         self, direction: str, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
@@ -194,6 +196,13 @@ class Reference:
         each = self._whole({name: tensors[name] for name in tensors if name not in self._rows[1:]}, params)
         outputs = [self._gathered(name, tensors[name]) for name in facts.all_outputs]
         return self._mine(run_backward(each, outputs, self._gathered("do", tensors["do"])))
+
+    @staticmethod
+    def empty_like(
+        name: str, shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype
+    ) -> torch.Tensor:
+        """As `Kernels.empty_like`."""
+        return torch.empty(shape, dtype=dtype, device=like.device)
 
     def check(self) -> None:
         """Everything is done when a call returns."""
