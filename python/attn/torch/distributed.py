@@ -247,7 +247,7 @@ def distribute(
 
     Raises what `attn.compile` does, NcclError if NCCL fails or a rank does not come, CudaError if memory is
     exhausted, on this rank or another."""
-    where = Group(group, device)
+    where = Group(group, device, timeout_seconds)
     made: list[Attention] = []
 
     def request() -> dict[str, Any]:
@@ -268,7 +268,7 @@ def distribute(
     kept = facts_of(attention if whole else one).distributed
     key = (where.group, where.device, one.source.text, tuple(one.bindings.items()), training)
     if key not in kept or kept[key].closed:
-        kept[key] = _distributed(where, one, training, values or {}, timeout_seconds)
+        kept[key] = _distributed(where, one, training, values or {})
     return kept[key]
 
 
@@ -315,7 +315,7 @@ def _divided(attention: Any, sizes: Mapping[str, int], dtype: str | None, where:
 
 
 def _distributed(
-    where: Group, attention: Attention, training: bool, values: Mapping[str, Any], timeout_seconds: int
+    where: Group, attention: Attention, training: bool, values: Mapping[str, Any]
 ) -> Distributed:
     source, bindings = attention.source, attention.bindings
     if values:
@@ -329,14 +329,14 @@ def _distributed(
     if where.device.type == "cpu":
         found = where.of_rank_0(lambda: plans.homes(source, bindings, where.size, given))
         homes = [tuple(_numbers(rank[which]) for which in ("rows", "keys")) for rank in found]
-        return Distributed(where, attention, Reference(where, attention, homes), None, names)
+        return Distributed(where, attention, Reference(where, attention, homes, training), None, names)
     contents = where.of_rank_0(
         lambda: plans.build_ranks(
             source, bindings, where.size, attention.target or "native", engine=attention.engine,
             direction=direction, cache=attention._cache, values=given,
         )
     )
-    how = Kernels(where, contents, None, timeout_seconds)
+    how = Kernels(where, contents)
     return Distributed(where, attention, how, contents, names)
 
 
@@ -363,7 +363,7 @@ def load_distributed(
 
     A file that was made for values of captured tensors is right for those alone, which calls must give.
     Raises ArgumentError if the file is not of ranks, or of another number of them."""
-    where = Group(group, device)
+    where = Group(group, device, timeout_seconds)
     read: list[tuple[bytes, Attention]] = []
 
     def request() -> dict[str, Any]:
@@ -372,7 +372,7 @@ def load_distributed(
 
     where.agree(request)
     contents, attention = read[0]
-    return Distributed(where, attention, Kernels(where, contents, None, timeout_seconds), contents, ())
+    return Distributed(where, attention, Kernels(where, contents), contents, ())
 
 
 def _read(path: pathlib.Path, where: Group) -> tuple[bytes, Attention]:

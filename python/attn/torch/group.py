@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import itertools
+import pickle
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,13 +18,20 @@ from attn.errors import ArgumentError, CompilerError, Error, NcclError
 
 _HOW_TO_BEGIN = "torchrun --nproc-per-node=8 train.py, and there torch.distributed.init_process_group(\"nccl\")"
 
+_LONG = 3600  # seconds that a compiler may take
+_PART = 4 << 20  # bytes that a store takes at once
+_counters: weakref.WeakKeyDictionary[dist.ProcessGroup, Any] = weakref.WeakKeyDictionary()
+
 
 class Group:
     """This process in a group. All processes of the group make the same calls in the same order."""
 
-    def __init__(self, given: Any = None, device: Any = None):
+    def __init__(self, given: Any = None, device: Any = None, timeout_seconds: int = 30):
         """`given`: a ProcessGroup, a DeviceMesh of one dimension, or None for the default group. `device`: by
         default the current CUDA device if the group has NCCL, else the CPU. Raises ArgumentError."""
+        if timeout_seconds < 1:
+            raise ArgumentError(f"timeout_seconds is {timeout_seconds}; it must be at least 1")
+        self.timeout_seconds = timeout_seconds
         self.group = _process_group(given)
         self.rank = dist.get_rank(self.group)
         self.size = dist.get_world_size(self.group)
@@ -50,21 +61,21 @@ class Group:
         return device
 
     def of_rank_0(self, make: Callable[[], Any]) -> Any:
-        """What rank 0 makes, on all. Raises its error on all."""
-        answer = [_outcome(make) if self.rank == 0 else None]
-        with _on(self.device):
-            dist.broadcast_object_list(answer, dist.get_global_rank(self.group, 0), self.group)
-        value, error = answer[0]
+        """What rank 0 makes, on all, however long it takes. Raises its error on all."""
+        meeting = self._meeting()
+        if self.rank == 0:
+            meeting.say(0, _outcome(make))
+        value, error = meeting.hear(0, _LONG)
         if error is not None:
             raise error
         return value
 
     def agree(self, make: Callable[[], Mapping[str, Any]]) -> None:
         """Raises ArgumentError on all ranks if `make` does not give the same on all; if it raises on one, that
-        error on all."""
-        answers: list[Any] = [None] * self.size
-        with _on(self.device):
-            dist.all_gather_object(answers, _outcome(lambda: dict(make())), self.group)
+        error on all; NcclError if a rank does not come."""
+        meeting = self._meeting()
+        meeting.say(self.rank, _outcome(lambda: dict(make())))
+        answers = [meeting.hear(rank, self.timeout_seconds) for rank in range(self.size)]
         for rank, (_, error) in enumerate(answers):
             if error is not None:
                 if rank != self.rank:
@@ -76,9 +87,12 @@ class Group:
             if differing:
                 raise ArgumentError(
                     f"all ranks must ask for the same attention, but {' and '.join(differing)} of rank {rank}"
-                    f" differ{'s' * (len(differing) == 1)} from rank 0's",
-                    [f"{name}: {first[name]} and {other[name]}" for name in differing],
+                    " and of rank 0 differ",
+                    [f"{name}: {first[name]} on rank 0, {other[name]} on rank {rank}" for name in differing],
                 )
+
+    def _meeting(self) -> _Meeting:
+        return _Meeting(self.group.get_group_store(), next(_counters.setdefault(self.group, itertools.count())))
 
     def communicator(self) -> int:
         """NCCL's communicator of the group, which exists after this. Raises NcclError."""
@@ -110,6 +124,34 @@ class Group:
         found = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(found, padded, group=self.group)
         return [each[:count].movedim(0, dim) for each, count in zip(found, counts)]
+
+
+class _Meeting:
+    """What ranks tell each other once, through the store by which they found each other: so one that does not
+    come is noticed, which a collective would wait for."""
+
+    def __init__(self, store: dist.Store, number: int):
+        self._store, self._name = store, f"attn/{number}"
+
+    def say(self, rank: int, value: Any) -> None:
+        contents = pickle.dumps(value)
+        parts = [contents[at : at + _PART] for at in range(0, len(contents), _PART)]
+        for place, part in enumerate(parts):
+            self._store.set(f"{self._name}/{rank}/{place}", part)
+        self._store.set(f"{self._name}/{rank}", str(len(parts)))
+
+    def hear(self, rank: int, seconds: int) -> Any:
+        key = f"{self._name}/{rank}"
+        try:
+            self._store.wait([key], datetime.timedelta(seconds=seconds))
+        except RuntimeError as error:
+            raise NcclError(
+                f"rank {rank} did not come within {seconds} s",
+                ["all ranks of the group must make the same calls"],
+                "nccl",
+            ) from error
+        count = int(self._store.get(key))
+        return pickle.loads(b"".join(self._store.get(f"{key}/{place}") for place in range(count)))
 
 
 def _process_group(given: Any) -> dist.ProcessGroup:

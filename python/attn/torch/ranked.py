@@ -33,17 +33,14 @@ ROLES_AT_HOME = ("query", "key", "value", "output", "stats", "saved", "cotangent
 class Kernels:
     """On a GPU. For any number of threads, one after the other."""
 
-    def __init__(
-        self, group: Group, contents: bytes, directions: Sequence[str] | None, timeout_seconds: int
-    ):
+    def __init__(self, group: Group, contents: bytes):
         torch.cuda.empty_cache()  # libattn allocates beside PyTorch
         self._device = group.device
         self._rank = _distributed.Distributed(
             _libattn.runtime(group.device.index),
             contents,
             group.communicator(),
-            timeout_seconds=timeout_seconds,
-            directions=directions,
+            timeout_seconds=group.timeout_seconds,
             abort=group.abort,
         )
         self.sharding = self._rank.sharding
@@ -170,10 +167,16 @@ class Reference:
 
     sharding = "the reference on the CPU: every rank computes everything"
     family = ""
-    directions = ("fwd", "bwd")
     device_bytes = 0
 
-    def __init__(self, group: Group, attention: Attention, homes: list[tuple[list[int], list[int]]]):
+    def __init__(
+        self,
+        group: Group,
+        attention: Attention,
+        homes: list[tuple[list[int], list[int]]],
+        training: bool,
+    ):
+        self.directions = ("fwd", "bwd") if training else ("fwd",)
         self._group = group
         self._attention = attention
         self._homes = homes
