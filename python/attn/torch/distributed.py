@@ -388,7 +388,7 @@ def _read(path: pathlib.Path, where: Group) -> tuple[bytes, Attention]:
         )
     ranks = said["ranks"]["ranks"]
     if ranks != where.size:
-        raise ArgumentError(f"{file} is for {ranks} GPUs, but the group has {where.size} processes")
+        raise ArgumentError(f"{file} is for {ranks} GPUs, and the group has {where.size}")
     known = said["ranks"]["dims"]
     manifest = said["plans"][0]
     bindings = {one["name"]: plans.number(one["value"]) for one in manifest["bindings"]}
