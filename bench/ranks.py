@@ -138,35 +138,50 @@ def measure(options, folder, todo):
 
 
 def received(options, case):
-    """Megabytes that the rank with most receives, forward and backward, by the plan's programs."""
+    """Megabytes that the rank with most receives, forward and backward: what follows from the plan's homes and
+    parts (docs/plan-format.md, "Ranks")."""
+    import numpy as np
+
     (plan,) = ranks_plans.plans_of(case, "divided")
     command = [options.attnc, "inspect", options.plans / f"{plan.name}.attnplan", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return {}
     division = json.loads(done.stdout)["ranks"]
-    group = case.heads // case.key_heads
+    groups = division["groups_of_heads"]
+    row_heads, key_heads = case.heads // groups, case.key_heads // groups
+    vector = 2 * case.depth  # bytes of bf16
 
-    def bytes_of(message):
-        begin, end = message["key_heads"]
-        count = sum(last - first for first, last in message["indices"])
+    def mask(*sets):
+        found = np.zeros(case.size, bool)
+        for each in sets:
+            for begin, end in zip(each[::2], each[1::2]):
+                found[begin:end] = True
+        return found
+
+    homes = [{name: mask(home[name]) for name in ("rows", "keys")} for home in division["homes"]]
+    computed = [{name: mask(*(part[name] for part in team)) for name in ("rows", "keys")}
+                for team in division["teams"]]
+
+    def given(rank, name, heads, tensors, statistics):
+        """By other ranks, of what is at home; sums and merged results travel as f32."""
         total = 0
-        for tensor in message["tensors"]:
-            name, dtype = (tensor["name"], tensor["dtype"]) if isinstance(tensor, dict) else (tensor, "")
-            size = 4 if dtype == "f32" or name in ("lse", "max", "sum_exp") else 2
-            heads = (end - begin) * (1 if name in ("k", "v", "dk", "dv") else group)
-            total += count * heads * size * (1 if name in ("lse", "max", "sum_exp") else case.depth)
-        return total
+        for other in set(range(len(homes))) - {rank}:
+            of_message = computed[other // groups][name] & homes[rank][name]
+            several = any((of_message & team[name]).any() for at, team in enumerate(computed) if at != other // groups)
+            total += of_message.sum() * heads * (tensors * vector * (2 if several else 1) + 4 * statistics)
+        return int(total)
 
-    def most(*names):
-        return max(sum(bytes_of(message) for name in names for exchange in listed(rank.get(name, []))
-                       for message in exchange["receives"]) for rank in division["of_ranks"])
-
-    return {"fwd": most("inputs", "results") / 1e6, "bwd": most("backward_inputs", "gradients") / 1e6}
-
-
-def listed(exchanges):
-    return exchanges if isinstance(exchanges, list) else [exchanges]
+    most = {"fwd": 0, "bwd": 0}
+    for rank, home in enumerate(homes):
+        team = computed[rank // groups]
+        rows = int((team["rows"] & ~home["rows"]).sum()) * row_heads
+        keys = int((team["keys"] & ~home["keys"]).sum()) * key_heads * 2 * vector
+        forward = rows * vector + keys + given(rank, "rows", row_heads, 1, 1)
+        backward = rows * (3 * vector + 4) + keys + given(rank, "rows", row_heads, 1, 0)
+        backward += given(rank, "keys", key_heads, 2, 0)
+        most = {"fwd": max(most["fwd"], forward), "bwd": max(most["bwd"], backward)}
+    return {direction: bytes / 1e6 for direction, bytes in most.items()}
 
 
 def table(rows, direction):

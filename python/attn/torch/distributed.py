@@ -61,7 +61,8 @@ class Distributed:
         self._values = values
         self.key = register(self)
         self._homes = how.homes(group.size)
-        self.rows, self.keys = (torch.tensor(each, device=group.device) for each in self._homes[group.rank])
+        self.rows, self.keys = (
+            torch.tensor(each, dtype=torch.int64, device=group.device) for each in self._homes[group.rank])
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes._asdict().items())
@@ -386,7 +387,7 @@ def _read(path: pathlib.Path, where: Group) -> tuple[bytes, Attention]:
         raise ArgumentError(
             f"{file} is the plan of one GPU", ["attnc compile --ranks N makes one of several GPUs"]
         )
-    ranks = said["ranks"]["ranks"]
+    ranks = len(said["ranks"]["homes"])
     if ranks != where.size:
         raise ArgumentError(f"{file} is for {ranks} GPUs, and the group has {where.size}")
     known = said["ranks"]["dims"]
