@@ -126,8 +126,7 @@ def measure(options, folder, todo):
             print(f"{case.name} {scheme}: {error}", flush=True)
             found["rows"].append({"mask": case.mask, "size": case.size, "scheme": scheme, "error": error})
         if run.begun is None:
-            print(f"no process began: {run.last_words()}", flush=True)
-            break
+            raise SystemExit(f"no process began: {run.last_words()}")
         todo = [each for at, each in enumerate(todo) if at not in run.ended and at not in run.errors]
         number += 1
         if options.out:
@@ -145,9 +144,9 @@ def received(options, case):
     (plan,) = ranks_plans.plans_of(case, "divided")
     command = [options.attnc, "inspect", options.plans / f"{plan.name}.attnplan", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    division = json.loads(done.stdout).get("ranks", {}) if done.returncode == 0 else {}
+    if "teams" not in division:
         return {}
-    division = json.loads(done.stdout)["ranks"]
     groups = division["groups_of_heads"]
     row_heads, key_heads = case.heads // groups, case.key_heads // groups
     vector = 2 * case.depth  # bytes of bf16
