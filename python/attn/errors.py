@@ -10,6 +10,7 @@
         PlanDeviceError            it was compiled for another GPU architecture
       CudaError                    the driver failed or is missing
       CudnnError                   cuDNN failed or is missing
+      NcclError                    NCCL failed or is missing, or a rank does not answer
       TraceError                   a Python function cannot be made into a spec
       CompilerError                attnc or libattn is missing, a file could not be read, or a bug
 """
@@ -95,6 +96,10 @@ class CudnnError(Error):
     """cuDNN failed, is missing, or is too old."""
 
 
+class NcclError(Error):
+    """NCCL failed, is missing, or is too old, or another rank does not answer."""
+
+
 class TraceError(Error):
     """A Python function cannot be made into a spec: `filename`, `lineno` and `source_line` say where."""
 
@@ -117,6 +122,7 @@ _BY_STATUS: dict[str, type[Error]] = {
     "binding": BindingError,
     "cuda": CudaError,
     "cudnn": CudnnError,
+    "nccl": NcclError,
     "plan_version": PlanVersionError,
     "plan_device": PlanDeviceError,
 }

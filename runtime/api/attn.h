@@ -76,14 +76,15 @@ enum {
   ATTN_STATUS_OUT_OF_MEMORY = 17,   /* host memory; device memory is ATTN_STATUS_CUDA */
   ATTN_STATUS_PLAN_SHAPE = 18,      /* no plan serves these sizes */
   ATTN_STATUS_PLAN_PENDING = 19,    /* the plan for these sizes is still being built */
-  ATTN_STATUS_PLAN_REFUSED = 20     /* its hash differs, or `verify` rejected it */
+  ATTN_STATUS_PLAN_REFUSED = 20,    /* its hash differs, or `verify` rejected it */
+  ATTN_STATUS_NCCL = 21             /* NCCL failed or is missing, or a rank does not answer */
 };
 
 /* For example "plan_version"; "unknown" if `status` is not a status. */
 ATTN_API const char* attn_status_name(attn_status status);
 /* The exit code of attnc for this status: 0 ok, 1 a spec with errors, 2 usage, 3 unsupported, 4
- * CUDA, cuDNN, the system, or arguments that do not fit, 5 results that differ, 6 an unreadable
- * plan, 70 a bug. */
+ * CUDA, cuDNN, NCCL, the system, or arguments that do not fit, 5 results that differ, 6 an
+ * unreadable plan, 70 a bug. */
 ATTN_API int32_t attn_status_exit_code(attn_status status);
 
 /* Details of the last call that received it. Reusable: a successful call resets it to

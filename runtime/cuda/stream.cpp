@@ -78,6 +78,19 @@ Status Event::synchronize() const {
                          "waiting for an event");
 }
 
+Result<bool> Event::reached() const {
+  const CUresult result = context_->driver().event_query(as_event(handle_));
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  ATTN_RETURN_IF_ERROR(context_->check(result, "querying an event"));
+  return true;
+}
+
+Status Event::wait(void* stream) const {
+  return context_->check(
+      context_->driver().stream_wait_event(as_stream(stream), as_event(handle_), 0),
+      "letting a stream wait for an event");
+}
+
 Result<double> Event::milliseconds_since(const Event& start) const {
   float milliseconds = 0;
   ATTN_RETURN_IF_ERROR(

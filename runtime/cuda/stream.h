@@ -35,7 +35,9 @@ class Event {
   ~Event();
 
   Status record(void* stream);
-  Status synchronize() const;  // waits until the device has reached the event
+  Status synchronize() const;       // waits until the device has reached the event
+  Result<bool> reached() const;     // does not wait
+  Status wait(void* stream) const;  // later work on `stream` waits until the event is reached
   // Milliseconds of device time from `start` to this event; both must have been reached.
   Result<double> milliseconds_since(const Event& start) const;
 
