@@ -1,6 +1,7 @@
 // Inputs of parts: where each is, so that as few bytes as possible are copied.
 //
-//   - A tensor that is already somewhere in the plan's layout stays there: at home, in a message, or
+//   - A tensor that is already somewhere in the plan's layout stays there: at home, in a message,
+//   or
 //     as a part of another part's tensor.
 //   - Otherwise it gets memory. Messages whose rows are adjacent in it arrive straight there.
 //   - What is left is copied: from home beside the exchange, from messages after it.
@@ -41,8 +42,7 @@ class Inputs {
 
   Status run() {
     const Program& program = planning_.program();
-    const auto& exchanges =
-        planning_.is_backward() ? program.backward_inputs : program.inputs;
+    const auto& exchanges = planning_.is_backward() ? program.backward_inputs : program.inputs;
     for (const WholeTensor& tensor : planning_.tensors()) {
       if (const auto place = planning_.home(tensor.name)) known_[tensor.name].push_back(*place);
     }
@@ -133,8 +133,9 @@ class Inputs {
       }
       const auto index = planning_.find(whole_name(about, tensors[i].name));
       if (!index) {
-        return damaged(fmt::format("a plan of rank {} reads '{}', which the attention does not have",
-                                   planning_.program().rank, tensors[i].name));
+        return damaged(
+            fmt::format("a plan of rank {} reads '{}', which the attention does not have",
+                        planning_.program().rank, tensors[i].name));
       }
       const WholeTensor& whole = planning_.tensors()[*index];
       if (whole.dtype != tensors[i].dtype)

@@ -171,8 +171,8 @@ MergeLaunch launch_of(const Merge& merge, const Bases& bases, const RanksPlace* 
 Status check_counts(const Schedule& schedule) {
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
   bool fits = true;
-  for (const auto* merges : {&schedule.outgoing, &schedule.early, &schedule.late, &schedule.sums,
-                             &schedule.learned}) {
+  for (const auto* merges :
+       {&schedule.outgoing, &schedule.early, &schedule.late, &schedule.sums, &schedule.learned}) {
     for (const Merge& merge : *merges)
       fits &= merge.batches * merge.rows * merge.heads.size() <= kMost;
   }

@@ -34,9 +34,7 @@ class Sum {
     merge_.uniform = true;
   }
 
-  void add(Address at, DType dtype) {
-    merge_.places.push_back(place_at(at, dtype, merge_.width));
-  }
+  void add(Address at, DType dtype) { merge_.places.push_back(place_at(at, dtype, merge_.width)); }
 
   // The sum of all that was added, into the caller's tensor.
   Merge to_home(Address at, DType dtype) {

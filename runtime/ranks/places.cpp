@@ -13,9 +13,7 @@ bool agree(std::int64_t size, std::int64_t x, std::int64_t y) { return size == 1
 
 }  // namespace
 
-std::int64_t Place::bytes() const {
-  return elements() * static_cast<std::int64_t>(size_of(dtype));
-}
+std::int64_t Place::bytes() const { return elements() * static_cast<std::int64_t>(size_of(dtype)); }
 
 Place dense(Place place) {
   place.strides.head = place.width;
@@ -66,9 +64,8 @@ std::optional<Place> view(const Place& place, Interval heads, const Intervals& i
 }
 
 bool same_layout(const Place& x, const Place& y) {
-  return x.dtype == y.dtype && x.batches == y.batches && x.width == y.width &&
-         x.heads == y.heads && x.rows() == y.rows() &&
-         agree(x.batches, x.strides.batch, y.strides.batch) &&
+  return x.dtype == y.dtype && x.batches == y.batches && x.width == y.width && x.heads == y.heads &&
+         x.rows() == y.rows() && agree(x.batches, x.strides.batch, y.strides.batch) &&
          agree(x.heads.size(), x.strides.head, y.strides.head) &&
          agree(x.rows(), x.strides.row, y.strides.row);
 }

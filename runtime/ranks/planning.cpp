@@ -8,9 +8,7 @@
 
 namespace attn::ranks {
 
-Error damaged(std::string message) {
-  return {ErrorCode::plan_damaged, std::move(message), {}, {}};
-}
+Error damaged(std::string message) { return {ErrorCode::plan_damaged, std::move(message), {}, {}}; }
 
 Planning::Planning(const ScheduleInputs& inputs) : inputs_(inputs) {
   const auto& exchanges = is_backward() ? program().backward_inputs : program().inputs;
@@ -88,11 +86,10 @@ Result<Place> Planning::of_part(std::size_t part, const plan::TensorInfo& tensor
   if (dims.size() < 3 || dims.size() > 4 || dims[0] != division().batches ||
       dims[1] != heads.size() || dims[2] != count(rows) || (has_width ? dims[3] : 1) != width ||
       (has_width && width > 1 && tensor.strides[3] != 1)) {
-    return damaged(fmt::format("tensor '{}' of the plan `{}` has other dims than part {} of rank {}",
-                               tensor.name,
-                               is_backward() ? program().parts[part].backward
-                                             : program().parts[part].forward,
-                               part, program().rank));
+    return damaged(fmt::format(
+        "tensor '{}' of the plan `{}` has other dims than part {} of rank {}", tensor.name,
+        is_backward() ? program().parts[part].backward : program().parts[part].forward, part,
+        program().rank));
   }
   return place_of(tensor, {}, heads, rows);
 }
@@ -108,9 +105,9 @@ Copy Planning::copy(const Place& from, const Place& to, const Intervals& indices
   copy.width = to.width;
   copy.from_strides = from.strides, copy.to_strides = to.strides;
   const auto offset = [&](const Place& place, std::int64_t row) {
-    return place.at.plus(((heads.begin - place.heads.begin) * place.strides.head +
-                          row * place.strides.row) *
-                         copy.element_bytes);
+    return place.at.plus(
+        ((heads.begin - place.heads.begin) * place.strides.head + row * place.strides.row) *
+        copy.element_bytes);
   };
   const auto first = run_of(from.indices, indices), second = run_of(to.indices, indices);
   copy.from = offset(from, first && second ? *first : 0);
@@ -139,8 +136,7 @@ bool Schedule::communicates(int ranks) const {
 std::vector<plan::TensorInfo> home_tensors(const Division& division, const Program& program,
                                            plan::Direction direction) {
   std::vector<plan::TensorInfo> tensors;
-  const auto& whole =
-      direction == plan::Direction::backward ? division.backward : division.forward;
+  const auto& whole = direction == plan::Direction::backward ? division.backward : division.forward;
   for (const WholeTensor& each : whole) {
     plan::TensorInfo tensor{each.name, each.role, each.dtype, each.dims, {}};
     if (each.divided != Divided::no)

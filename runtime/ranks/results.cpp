@@ -51,7 +51,8 @@ class Results {
         home_(planning.home(values_)),
         clears_(planning.division().clears_padding && !planning.is_backward()) {}
 
-  Status run(std::vector<std::vector<Address>>& sends, std::vector<std::vector<Address>>& receives) {
+  Status run(std::vector<std::vector<Address>>& sends,
+             std::vector<std::vector<Address>>& receives) {
     home_place_.heads = planning_.all_heads(of_);
     if (home_) home_place_.dtype = home_->dtype;
     for (std::size_t slot = 0; slot < kSlots; ++slot) set_home_slot(slot);
@@ -136,8 +137,7 @@ class Results {
     bool is_whole = is_final;
     for (std::size_t slot = 1; slot < kSlots; ++slot) {
       if (!home_place_.slots[slot].at) continue;
-      is_whole = is_whole && tensors[slot] &&
-                 tensor(part, *tensors[slot]).name == name_of(slot) &&
+      is_whole = is_whole && tensors[slot] && tensor(part, *tensors[slot]).name == name_of(slot) &&
                  fits_home(name_of(slot), places[slot], alignment(part, *tensors[slot]));
     }
     source.place.dtype = places[kValues].dtype;
@@ -150,8 +150,7 @@ class Results {
         at = planning_.allocate(tensor(part, *tensors[slot]));
       }
       // Values at home are never merged again.
-      if (!(slot == kValues && is_final))
-        source.place.slots[slot] = {at, places[slot].strides};
+      if (!(slot == kValues && is_final)) source.place.slots[slot] = {at, places[slot].strides};
       places[slot].at = at;
     }
     if (is_whole) {
@@ -268,8 +267,8 @@ class Results {
   // ---- Merging ----
 
   void merge_home() {
-    const bool wanted = std::ranges::any_of(home_place_.slots,
-                                            [](const Slot& slot) { return bool(slot.at); });
+    const bool wanted =
+        std::ranges::any_of(home_place_.slots, [](const Slot& slot) { return bool(slot.at); });
     if (!wanted) return;
     const Intervals left = rest(planning_.home_indices(of_), final_);
     const Intervals late = common(left, arriving_), early = rest(left, arriving_);
@@ -337,8 +336,8 @@ class Results {
   const std::optional<Place> home_;  // of the values
   const bool clears_;
   MergePlace home_place_;
-  std::vector<Source> sources_;          // parts, then messages
-  std::vector<Place> values_of_parts_;   // of those in `sources_`
+  std::vector<Source> sources_;         // parts, then messages
+  std::vector<Place> values_of_parts_;  // of those in `sources_`
   std::vector<Written> outgoing_;
   Intervals final_;       // rows at home that need no merge at all
   Intervals statistics_;  // rows at home whose values are there, but not the statistics
@@ -379,8 +378,7 @@ void place_others(Planning& planning) {
 
 Status plan_results(Planning& planning) {
   const bool backward = planning.is_backward();
-  const Exchange& exchange =
-      backward ? planning.program().gradients : planning.program().results;
+  const Exchange& exchange = backward ? planning.program().gradients : planning.program().results;
   const auto none = [](const std::vector<Message>& messages) {
     std::vector<std::vector<Address>> at;
     for (const Message& message : messages) at.emplace_back(message.tensors.size());

@@ -48,7 +48,7 @@ struct MergePlace {
 struct Merge {
   MergePlace home;
   std::vector<MergePlace> places;
-  Address first, entries;      // i32[items + 1], i32[..][2]
+  Address first, entries;        // i32[items + 1], i32[..][2]
   Address lengths{}, numbers{};  // with padding to clear
   std::int64_t rows = 0, batches = 1, width = 1;
   Interval heads;  // that are written
@@ -74,7 +74,7 @@ struct PlacedExchange {
 };
 
 struct StageSchedule {
-  std::vector<Copy> packs;        // before the exchange
+  std::vector<Copy> packs;  // before the exchange
   PlacedExchange exchange;
   std::vector<Copy> early, late;  // into parts' inputs: before the exchange has ended, and after
   std::vector<std::size_t> parts;
