@@ -46,7 +46,9 @@ std::vector<plan::TensorInfo> bound_tensors(const Side& side, const std::vector<
 
 struct DistributedBinding::State {
   State(std::shared_ptr<DistributedState> its_owner, Direction its_direction)
-      : owner(std::move(its_owner)), direction(its_direction) {}
+      : owner(std::move(its_owner)),
+        direction(its_direction),
+        communicates(owner->transport->ranks() > 1) {}
 
   // In this order.
   Status check(const execute::Arguments& arguments);
@@ -84,7 +86,7 @@ struct DistributedBinding::State {
   std::vector<plan::TensorInfo> tensors;
   std::vector<void*> home;  // addresses of all tensors
   Schedule schedule;
-  bool communicates = false;
+  const bool communicates;  // then this rank makes every exchange, even if it has nothing to send
   cuda::DeviceBuffer own_memory;  // if that of the object is too small
   void* memory = nullptr;
   cuda::DeviceBuffer table;  // with places of merges behind it
@@ -138,7 +140,6 @@ Status DistributedBinding::State::check(const execute::Arguments& arguments) {
 Status DistributedBinding::State::plan() {
   ATTN_ASSIGN(schedule, schedule_of({owner->division, owner->program(), direction, tensors,
                                      owner->side(direction).programs()}));
-  communicates = schedule.communicates(owner->transport->ranks());
   return check_counts(schedule);
 }
 
@@ -201,12 +202,12 @@ Status DistributedBinding::State::bind_parts(const execute::Arguments& arguments
 
 std::vector<MergeLaunch> DistributedBinding::State::launches_of_merges(
     const std::vector<Merge>& merges, const Bases& with, const RanksPlace*& places) const {
-  std::vector<MergeLaunch> made;
+  std::vector<MergeLaunch> list;
   for (const Merge& merge : merges) {
-    made.push_back(launch_of(merge, with, places));
+    list.push_back(launch_of(merge, with, places));
     places += merge.places.size();
   }
-  return made;
+  return list;
 }
 
 void DistributedBinding::State::fill_in() {
@@ -331,7 +332,7 @@ Status DistributedBinding::State::enqueue_inputs(void* exchanges) {
   for (std::size_t i = 0; i < launches.stages.size(); ++i) {
     const Stage& stage = launches.stages[i];
     ATTN_RETURN_IF_ERROR(enqueue(stage.packs, exchanges));
-    if (stage.sends.empty() && stage.receives.empty()) continue;
+    if (!communicates) continue;
     ATTN_RETURN_IF_ERROR(owner->transport->exchange(stage.sends, stage.receives, exchanges));
     ATTN_RETURN_IF_ERROR(arrived[i].record(exchanges));
   }
@@ -357,9 +358,8 @@ Status DistributedBinding::State::enqueue_results(void* stream, void* exchanges)
   }
   ATTN_RETURN_IF_ERROR(made->record(stream));
   ATTN_RETURN_IF_ERROR(made->wait(exchanges));
-  if (!launches.sends.empty() || !launches.receives.empty())
-    ATTN_RETURN_IF_ERROR(owner->transport->exchange(launches.sends, launches.receives, exchanges));
-  if (schedule.sum_count > 0 && owner->transport->ranks() > 1) {
+  ATTN_RETURN_IF_ERROR(owner->transport->exchange(launches.sends, launches.receives, exchanges));
+  if (schedule.sum_count > 0) {
     auto* sums = static_cast<float*>(bases(home).address(schedule.sum));
     ATTN_RETURN_IF_ERROR(owner->transport->all_reduce(
         sums, static_cast<std::size_t>(schedule.sum_count), exchanges));

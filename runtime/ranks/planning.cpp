@@ -127,12 +127,6 @@ Copy Planning::copy(const Place& from, const Place& to, const Intervals& indices
   return copy;
 }
 
-bool Schedule::communicates(int ranks) const {
-  const bool any = std::ranges::any_of(
-      stages, [](const StageSchedule& stage) { return !stage.exchange.empty(); });
-  return any || !results.empty() || (ranks > 1 && sum_count > 0);
-}
-
 std::vector<plan::TensorInfo> home_tensors(const Division& division, const Program& program,
                                            plan::Direction direction) {
   std::vector<plan::TensorInfo> tensors;

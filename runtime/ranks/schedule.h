@@ -69,8 +69,6 @@ struct PlacedPiece {
 
 struct PlacedExchange {
   std::vector<PlacedPiece> sends, receives;
-
-  bool empty() const { return sends.empty() && receives.empty(); }
 };
 
 struct StageSchedule {
@@ -97,8 +95,6 @@ struct Schedule {
   std::int64_t memory_bytes = 0;
   std::vector<std::int32_t> table;
 
-  // Whether the rank exchanges anything.
-  bool communicates(int ranks) const;
 };
 
 struct ScheduleInputs {
