@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/graph/extent.h"
+#include "runtime/ranks/exchanges.h"
 
 namespace attn::ranks {
 
@@ -20,9 +21,7 @@ Planning::Planning(const ScheduleInputs& inputs) : inputs_(inputs) {
 }
 
 Interval Planning::heads(Divided of, Interval key_heads) const {
-  if (of == Divided::keys) return key_heads;
-  const std::int64_t group = division().query_heads / division().key_heads;
-  return {key_heads.begin * group, key_heads.end * group};
+  return heads_of(of, key_heads, division());
 }
 
 const Intervals& Planning::indices(Divided of, const Part& part) const {
@@ -52,13 +51,8 @@ std::optional<Place> Planning::home(std::string_view name) const {
 }
 
 std::int64_t Planning::width(std::string_view name) const {
-  for (const std::string_view qk : {"q", "k", "dq", "dk"}) {
-    if (name == qk) return division().width_qk;
-  }
-  for (const std::string_view v : {"v", "o", "do", "dv"}) {
-    if (name == v) return division().width_v;
-  }
-  return 1;
+  const Carried* const carried = find_carried(name);
+  return carried == nullptr ? 1 : size_of(carried->width, division());
 }
 
 Address Planning::allocate(const plan::TensorInfo& tensor) {
