@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/cuda/kernel.h"
-#include "runtime/ranks/kernel_parameters.h"
+#include "runtime/ranks/ranks_parameters.h"
 #include "runtime/ranks/schedule.h"
 
 namespace attn::ranks {

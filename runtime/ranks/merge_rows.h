@@ -1,4 +1,4 @@
-// Which rows are merged from which: the entries of RanksMerge (kernel_parameters.h).
+// Which rows are merged from which: the entries of RanksMerge (ranks_parameters.h).
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ struct MergePlace {
   bool operator==(const MergePlace&) const = default;
 };
 
-// A launch of attn_ranks_merge (kernel_parameters.h). `places` are in messages and parts; `home` is
+// A launch of attn_ranks_merge (ranks_parameters.h). `places` are in messages and parts; `home` is
 // what the caller binds.
 struct Merge {
   MergePlace home;

@@ -1,10 +1,10 @@
 // Kernels that pack, gather and merge rows for an attention on several GPUs. They know no sizes:
-// one image serves every file of `compile --ranks`. Parameters: runtime/ranks/kernel_parameters.h,
+// one image serves every file of `compile --ranks`. Parameters: runtime/ranks/ranks_parameters.h,
 // which is embedded beside this file.
 #pragma once
 
-#include "attn/kernel_parameters.h"
-#include "attn/values.cuh"
+#include "attn/hopper.cuh"
+#include "attn/ranks_parameters.h"
 
 namespace kernels {
 
@@ -23,8 +23,7 @@ struct RanksUnit {
 };
 
 // The place of unit i of the lines from `line` on.
-static __device__ __forceinline__ RanksUnit ranks_unit(const RanksCopy& copy, unsigned line,
-                                                       unsigned i) {
+ATTN_INLINE RanksUnit ranks_unit(const RanksCopy& copy, unsigned line, unsigned i) {
   const unsigned units = (unsigned)copy.heads * (unsigned)copy.vectors;
   line += i / units;
   const unsigned unit = i % units;
@@ -41,8 +40,7 @@ static __device__ __forceinline__ RanksUnit ranks_unit(const RanksCopy& copy, un
 
 // Several reads are under way at once.
 template <typename Vector>
-static __device__ __forceinline__ void copy_lines(const RanksCopy& copy, unsigned first,
-                                                  unsigned count) {
+ATTN_INLINE void copy_lines(const RanksCopy& copy, unsigned first, unsigned count) {
   constexpr unsigned kAtOnce = 4, kThreads = attn::ranks::kRanksThreads;
   const unsigned units = count * (unsigned)copy.heads * (unsigned)copy.vectors;
   for (unsigned begin = threadIdx.x; begin < units; begin += kAtOnce * kThreads) {
@@ -131,12 +129,11 @@ struct RanksValues {
   }
 };
 
-static __device__ __forceinline__ long long ranks_offset(const RanksTensor& tensor, int batch,
-                                                         int row, int head) {
+ATTN_INLINE long long ranks_offset(const RanksTensor& tensor, int batch, int row, int head) {
   return batch * tensor.batch + row * tensor.row + head * tensor.head;
 }
 
-static __device__ __forceinline__ bool is_nothing(float x) { return x == nothing(); }
+ATTN_INLINE bool is_nothing(float x) { return x == nothing(); }
 
 // A row of one head that is merged, by a few adjacent threads, of which all do the sums of
 // statistics.
@@ -250,13 +247,10 @@ struct RanksRow {
 };
 
 template <int kCount>
-static __device__ __forceinline__ void merge_row(const RanksRow& row, const RanksEntry& to,
-                                                 int lane) {
+ATTN_INLINE void merge_row(const RanksRow& row, const RanksEntry& to, int lane) {
   const RanksPlace& place = row.place(to);
   const float lse = row.merge.weighted ? row.log_sum() : 0;
   if (place.values.data && to.place != 1) row.write_values<kCount>(place, to, lse, lane);
-  // Statistics may be written where they are read: by one thread, which has read all of them.
-  __syncwarp();
   if (row.merge.weighted && lane == 0) row.write_statistics(place, to, lse);
 }
 
