@@ -25,13 +25,6 @@ std::size_t slot_of(std::string_view name) {
              : 1 + static_cast<std::size_t>(found - std::begin(kStatistics));
 }
 
-// Of a part without a sink, the maximum with it is the one without.
-std::string_view without_sink(std::string_view name) {
-  constexpr std::string_view kSuffix = "_with_sink";
-  return name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size())
-                                 : std::string_view();
-}
-
 // One source of rows: a part, or a message that arrives.
 struct Source {
   Intervals indices;
@@ -123,11 +116,12 @@ class Results {
 
   std::optional<std::size_t> output_of(std::size_t part, std::size_t slot) const {
     const std::vector<plan::TensorInfo>& tensors = planning_.plan(part)->tensors;
-    for (const std::string_view name : {name_of(slot), without_sink(name_of(slot))}) {
-      const auto found = std::ranges::find(tensors, name, &plan::TensorInfo::name);
-      if (found != tensors.end() && found->is_output())
-        return static_cast<std::size_t>(found - tensors.begin());
-    }
+    std::string name(name_of(slot));
+    const auto& renamed = planning_.program().parts[part].renamed;
+    if (const auto found = renamed.find(name); found != renamed.end()) name = found->second;
+    const auto found = std::ranges::find(tensors, name, &plan::TensorInfo::name);
+    if (found != tensors.end() && found->is_output())
+      return static_cast<std::size_t>(found - tensors.begin());
     return std::nullopt;
   }
 
