@@ -118,7 +118,7 @@ class Ranks(attnc.Case):
                                 self.folder / "bound.attnplan")["ranks"]
         self.assertTrue(ranks["clears_padding"])
         self.assertEqual([tensor["name"] for tensor in ranks["forward"]],
-                         ["q", "k", "v", "w", "bias", "lengths_q", "lengths_kv", "o", "lse", "sum_exp_with_sink"])
+                         ["q", "k", "v", "lengths_q", "lengths_kv", "w", "bias", "o", "lse", "sum_exp_with_sink"])
         self.assertEqual([tensor["name"] for tensor in ranks["backward"]][-3:], ["dq", "dk", "d_bias"])
         self.assertEqual(ranks["params"], [{"name": "slope", "dtype": "f32"}])
         # Lengths are masks of the parts; the part without the sink has other statistics.
