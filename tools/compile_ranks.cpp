@@ -181,8 +181,7 @@ Status match(const CompiledFamily& family, plan::Direction direction, ranks::Div
 Status complete(const Sharded& sharded, bool both, plan::Direction direction,
                 CompiledFamily& family) {
   ranks::Division& division = family.division;
-  if (!both)
-    (direction == plan::Direction::forward ? division.backward : division.forward).clear();
+  if (!both) (direction == plan::Direction::forward ? division.backward : division.forward).clear();
   Names read;
   for (const plan::Direction each : {plan::Direction::forward, plan::Direction::backward}) {
     read.merge(bound_names(family, each));
@@ -222,17 +221,16 @@ Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
   if (family.plans.empty()) {
     return {ErrorCode::unsupported, "the mask hides everything: no rank has anything to compute"};
   }
-  ATTN_ASSIGN(family.kernels,
-              derive::compile_kernel(kernels::include_text("ranks.cuh"), how.target.sm,
-                                     how.worker.cudnn_folder));
+  ATTN_ASSIGN(family.kernels, derive::compile_kernel(kernels::include_text("ranks.cuh"),
+                                                     how.target.sm, how.worker.cudnn_folder));
   ATTN_RETURN_IF_ERROR(complete(sharded, both, how.direction, family));
   return family;
 }
 
 Status save(const CompiledFamily& family, const std::string& path, bool split) {
   if (!split) {
-    return plan::save(plan::Family{driver::bundle_of(family.plans),
-                                   ranks::to_json(family.division), family.kernels},
+    return plan::save(plan::Family{driver::bundle_of(family.plans), ranks::to_json(family.division),
+                                   family.kernels},
                       path);
   }
   ranks::Division division = family.division;
@@ -265,12 +263,14 @@ Json to_json(const CompiledFamily& family, const std::string& path) {
                      {"direction", to_string(plan::direction_of(plan.program))},
                      {"decision", decision_json(plan)}});
   }
-  return {{"plan", path}, {"ranks", Json::parse(ranks::to_json(family.division))}, {"plans", std::move(plans)}};
+  return {{"plan", path},
+          {"ranks", Json::parse(ranks::to_json(family.division))},
+          {"plans", std::move(plans)}};
 }
 
 std::string ranks_text(const ranks::Division& division, const std::string& path) {
-  std::string text = fmt::format("{}: `{}` on {}\n\n", path, shown(division.name),
-                                 shown(division.sharding));
+  std::string text =
+      fmt::format("{}: `{}` on {}\n\n", path, shown(division.name), shown(division.sharding));
   using enum Align;
   Table table({{"rank", right},
                {"rows"},

@@ -2,8 +2,8 @@
 #include <fmt/ranges.h>
 
 #include "runtime/plan/bundle.h"
-#include "tools/command.h"
 #include "runtime/ranks/program_json.h"
+#include "tools/command.h"
 #include "tools/compile_ranks.h"
 #include "tools/inspection.h"
 #include "tools/manifest.h"
@@ -40,7 +40,8 @@ std::string old_ranks_text(const std::string& path) {
 // Of parts, and what ranks do with them.
 int inspect_family(const Options& options, const plan::Family& family) {
   const bool is_old = family.kernels.empty();
-  const Result<ranks::Division> division = is_old ? ranks::Division() : ranks::parse(family.ranks, 0);
+  const Result<ranks::Division> division =
+      is_old ? ranks::Division() : ranks::parse(family.ranks, 0);
   if (!division.ok()) return report(division.error(), options.format);
   if (options.format == Format::json) {
     Json json = {{"ranks", Json::parse(family.ranks)}, {"plans", Json::array()}};

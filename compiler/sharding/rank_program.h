@@ -18,7 +18,7 @@ std::vector<std::string> gradients_of(const ir::Attention& attention);
 ranks::Division frame_of(const ir::Attention& attention);
 
 struct RankPrograms {
-  ranks::Division division;               // without exchanges and names of plans
+  ranks::Division division;                 // without exchanges and names of plans
   std::vector<std::vector<Part>> of_teams;  // its parts, with what only the compiler knows
 
   const std::vector<Part>& parts_of(int rank) const {

@@ -41,8 +41,7 @@ void look_at(const plan::Family& family) {
   require(nlohmann::ordered_json::accept(family.ranks));
   use_ranks(family.ranks);
   for (const plan::Plan& plan : family.parts.plans) look_at(family.parts, plan);
-  const auto file =
-      plan::serialize_within_limits(family.parts.plans, family.ranks, family.kernels);
+  const auto file = plan::serialize_within_limits(family.parts.plans, family.ranks, family.kernels);
   require(file.ok() && *plan::deserialize_family(*file) == family);
   const Result<plan::Bundle> bundle = plan::deserialize_bundle(*file);
   require(!bundle.ok() && bundle.error().code == ErrorCode::invalid_argument);

@@ -115,7 +115,8 @@ TEST(Family, HasKernelsOnceAndWithRanks) {
     EXPECT_EQ(family.error().message, message);
   };
   expect(file(11, {kernels}), "the plan file has more kernels for ranks than ranks");
-  expect(file(11, {ranks, kernels, kernels}), "the plan file has more kernels for ranks than ranks");
+  expect(file(11, {ranks, kernels, kernels}),
+         "the plan file has more kernels for ranks than ranks");
   expect(file(11, {ranks, {kRankKernelsSection, true, false, ""}}),
          "the kernels for ranks are empty");
   for (const std::string& other : {file(10, {ranks, kernels}), file(11, {ranks})})

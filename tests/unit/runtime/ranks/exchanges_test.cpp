@@ -46,9 +46,9 @@ TEST(Exchanges, FetchWhatIsNotAtHome) {
 // are summed.
 TEST(Exchanges, SendPartsOfSumsAsF32) {
   const Division division = testing::sample_division();
-  EXPECT_THAT(texts(division.ranks[0].results.sends),
-              ::testing::ElementsAre(
-                  "1: o bf16 lse f32 sum_exp f32 max f32, heads 0..2, 8..16, 56..64"));
+  EXPECT_THAT(
+      texts(division.ranks[0].results.sends),
+      ::testing::ElementsAre("1: o bf16 lse f32 sum_exp f32 max f32, heads 0..2, 8..16, 56..64"));
   EXPECT_THAT(texts(division.ranks[0].gradients.sends),
               ::testing::ElementsAre("1: dq bf16, heads 0..2, 8..16, 56..64",
                                      "1: dk f32 dv f32, heads 0..2, 8..16, 56..64",
@@ -82,8 +82,8 @@ TEST(Exchanges, AreReceivedAsTheyAreSent) {
   const Division division = testing::sample_division();
   for (std::size_t stage = 0; stage < 2; ++stage) {
     expect_same(
-        division, [](const Program& of, std::size_t at) -> const Exchange& { return of.inputs[at]; },
-        stage);
+        division,
+        [](const Program& of, std::size_t at) -> const Exchange& { return of.inputs[at]; }, stage);
     expect_same(
         division,
         [](const Program& of, std::size_t at) -> const Exchange& { return of.backward_inputs[at]; },

@@ -16,8 +16,14 @@ inline std::vector<WholeTensor> sample_tensors(const Division& division, bool ba
   const WholeTensor bias{"bias", captured, DType::f32, {division.query_heads}};
   const WholeTensor lengths{"lengths_q", captured, DType::i32, {division.batches}};
   if (backward) {
-    tensors.insert(tensors.end(), {add("o", saved), add("lse", saved), add("do", cotangent), bias,
-                                   lengths, add("dq", gradient), add("dk", gradient), add("dv", gradient),
+    tensors.insert(tensors.end(), {add("o", saved),
+                                   add("lse", saved),
+                                   add("do", cotangent),
+                                   bias,
+                                   lengths,
+                                   add("dq", gradient),
+                                   add("dk", gradient),
+                                   add("dv", gradient),
                                    {"d_bias", gradient, DType::f32, {division.query_heads}}});
   } else {
     tensors.insert(tensors.end(),
@@ -48,14 +54,15 @@ inline Division sample_division() {
     Program program;
     program.rank = rank;
     const std::int64_t at = (rank % 2) * 8;
-    program.rows = first ? Intervals{{at, at + 8}, {at + 48, at + 56}}
-                         : Intervals{{2 * at + 16, 2 * at + 32}};
+    program.rows =
+        first ? Intervals{{at, at + 8}, {at + 48, at + 56}} : Intervals{{2 * at + 16, 2 * at + 32}};
     program.keys = program.rows;
     const std::string forward = rank % 2 == 0 ? "even" : "odd";
     const std::map<std::string, std::string> renamed = {{"lengths_q", "whole_lengths_q"}};
     if (first) {
-      program.parts = {{0, outer, outer, forward, "back", renamed, {{"row_numbers", Divided::rows}}},
-                       {1, {{48, 64}}, inner, forward, "back", renamed, {}}};
+      program.parts = {
+          {0, outer, outer, forward, "back", renamed, {{"row_numbers", Divided::rows}}},
+          {1, {{48, 64}}, inner, forward, "back", renamed, {}}};
     } else {
       program.parts = {{0, inner, {{0, 48}}, forward, "back", renamed, {}}};
     }
