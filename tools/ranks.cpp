@@ -329,10 +329,12 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
 }
 
 Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts) {
-  const ir::Attention& attention = sharded.attention;
+  ir::Attention attention = sharded.attention;
+  attention.gradients.clear();  // all of them
   ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::gradients));
   io::HostTensor d_o = std::move(inputs.values.tensors.extract(kCotangent).mapped());
-  const std::vector<std::string>& names = attention.gradients;
+  std::vector<std::string> names;
+  if (trains(sharded)) names = sharding::gradients_of(attention);
   ATTN_ASSIGN(const reference::Gradients whole,
               reference::gradients(attention, inputs.values, d_o, names, {.unrounded = true}));
   ATTN_ASSIGN(

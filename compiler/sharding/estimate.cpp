@@ -31,8 +31,7 @@ struct Widths {
 class Measuring {
  public:
   Measuring(const Sharding& sharding, const ir::Attention& attention)
-      : division_(frame_of(attention)),
-        heads_{0, attention.dims[Dim::Hkv] / sharding.groups} {}
+      : division_(frame_of(attention)), heads_{0, attention.dims[Dim::Hkv] / sharding.groups} {}
 
   Widths run() const {
     using enum plan::TensorRole;
@@ -274,8 +273,8 @@ class Estimator {
   const Sharding& sharding_;
   const Estimating& with_;
   const Widths widths_;
-  std::vector<Made> made_;                     // by team
-  std::vector<int> row_makers_, key_makers_;  // teams, by block
+  std::vector<Made> made_;                       // by team
+  std::vector<int> row_makers_, key_makers_;     // teams, by block
   std::vector<Moved> inputs_, backward_inputs_;  // by stage
   Moved results_, gradients_;
   std::vector<double> compute_, compute_backward_;  // by team and stage

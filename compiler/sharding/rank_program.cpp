@@ -56,15 +56,6 @@ Tensors forward_of(const ir::Attention& attention, const ranks::Division& divisi
   return tensors;
 }
 
-std::vector<std::string> gradients_of(const ir::Attention& attention) {
-  if (!attention.gradients.empty()) return attention.gradients;
-  std::vector<std::string> names = {"q", "k", "v"};
-  for (const ir::CapturedTensor& tensor : attention.tensors) {
-    if (tensor.learned) names.push_back(tensor.name);
-  }
-  return names;
-}
-
 Tensors backward_of(const ir::Attention& attention, const ranks::Division& division) {
   const auto tensor = [&](std::string_view name, TensorRole role, DType dtype) {
     return ranks::divided_tensor(name, role, dtype, division);
@@ -102,6 +93,15 @@ ranks::Part runtime_part(const Part& part, const ir::Attention& attention,
 }
 
 }  // namespace
+
+std::vector<std::string> gradients_of(const ir::Attention& attention) {
+  if (!attention.gradients.empty()) return attention.gradients;
+  std::vector<std::string> names = {"q", "k", "v"};
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    if (tensor.learned) names.push_back(tensor.name);
+  }
+  return names;
+}
 
 ranks::Division frame_of(const ir::Attention& attention) {
   const ir::Dims& dims = attention.dims;

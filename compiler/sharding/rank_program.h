@@ -1,6 +1,7 @@
 // What each rank does (runtime/ranks/program.h), for a sharding.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "compiler/ir/attention.h"
@@ -9,12 +10,15 @@
 
 namespace attn::sharding {
 
-// Tensors and sizes of the attention, as callers see them: a division without ranks. Without
-// gradients of the attention's own, its backward has those of q, k, v and all learned tensors.
+// Those of the attention; if it has none, "q", "k", "v" and all learned tensors.
+std::vector<std::string> gradients_of(const ir::Attention& attention);
+
+// Tensors and sizes of the attention, as callers see them: a division without ranks. Its backward
+// has gradients_of().
 ranks::Division frame_of(const ir::Attention& attention);
 
 struct RankPrograms {
-  ranks::Division division;               // without exchanges and names of plans
+  ranks::Division division;                 // without exchanges and names of plans
   std::vector<std::vector<Part>> of_teams;  // its parts, with what only the compiler knows
 
   const std::vector<Part>& parts_of(int rank) const {

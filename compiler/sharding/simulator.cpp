@@ -200,17 +200,15 @@ class Rank {
   Result<reference::Inputs> inputs_of(const PartAttention& made, const Part& part) const {
     reference::Inputs inputs;
     for (const char* name : {"q", "k", "v"}) {
-      ATTN_ASSIGN(Slice slice,
-                  take(name, program_.key_heads, of_part(carried(name), part)));
+      ATTN_ASSIGN(Slice slice, take(name, program_.key_heads, of_part(carried(name), part)));
       inputs.tensors[name] = std::move(slice.values);
     }
     for (const ir::CapturedTensor& tensor : made.attention.tensors) {
       const auto numbers = made.numbers.find(tensor.name);
       if (numbers != made.numbers.end()) {
         const std::vector<std::int64_t>& values = numbers->second.values;
-        inputs.tensors[tensor.name] = {DType::f64,
-                                       {static_cast<std::int64_t>(values.size())},
-                                       {values.begin(), values.end()}};
+        inputs.tensors[tensor.name] = {
+            DType::f64, {static_cast<std::int64_t>(values.size())}, {values.begin(), values.end()}};
         continue;
       }
       std::string name = tensor.name;
@@ -403,8 +401,8 @@ class Machine {
   Status backward(const io::HostTensor& d_o) {
     for (Rank& rank : ranks_) rank.bring_home("do", d_o);
     for (std::size_t stage = 0; stage < stages(); ++stage) {
-      ATTN_RETURN_IF_ERROR(exchange(
-          [&](const Program& of) { return of.backward_inputs[stage]; }, &Rank::keep_inputs));
+      ATTN_RETURN_IF_ERROR(exchange([&](const Program& of) { return of.backward_inputs[stage]; },
+                                    &Rank::keep_inputs));
       for (Rank& rank : ranks_) ATTN_RETURN_IF_ERROR(rank.differentiate(static_cast<int>(stage)));
     }
     for (Rank& rank : ranks_) rank.publish_gradients();
@@ -470,10 +468,10 @@ class Machine {
   template <typename Get>
   io::HostTensor whole(const std::string& name, const Get& get) {
     const Carried& as = carried(name);
-    Slice all = zeros(division_.batches,
-                      ranks::heads_of(as.of, {0, division_.key_heads}, division_),
-                      {{0, as.of == Divided::rows ? division_.rows : division_.keys}},
-                      ranks::size_of(as.width, division_));
+    Slice all =
+        zeros(division_.batches, ranks::heads_of(as.of, {0, division_.key_heads}, division_),
+              {{0, as.of == Divided::rows ? division_.rows : division_.keys}},
+              ranks::size_of(as.width, division_));
     for (Rank& rank : ranks_) copy_common(get(rank), all);
     if (as.width == ranks::Width::one) all.values.dims.pop_back();
     return std::move(all.values);

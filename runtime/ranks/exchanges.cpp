@@ -187,8 +187,7 @@ std::int64_t size_of(Width width, const Division& division) {
 }
 
 Interval heads_of(Divided of, Interval key_heads, const Division& division) {
-  const std::int64_t group =
-      of == Divided::rows ? division.query_heads / division.key_heads : 1;
+  const std::int64_t group = of == Divided::rows ? division.query_heads / division.key_heads : 1;
   return {key_heads.begin * group, key_heads.end * group};
 }
 

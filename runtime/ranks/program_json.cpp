@@ -69,7 +69,8 @@ Json names_of_plans(const Division& division, std::size_t team, std::size_t part
 }
 
 Json json_of(const Division& division, std::size_t team, std::size_t at) {
-  const Part& part = division.ranks[team * static_cast<std::size_t>(division.groups_of_heads)].parts[at];
+  const Part& part =
+      division.ranks[team * static_cast<std::size_t>(division.groups_of_heads)].parts[at];
   Json renamed = Json::array(), numbers = Json::array();
   for (const auto& [whole, name] : part.renamed)
     renamed.push_back({{"name", json::of_text(whole)}, {"in_plan", json::of_text(name)}});

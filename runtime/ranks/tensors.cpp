@@ -74,7 +74,8 @@ const WholeTensor* find(const std::vector<WholeTensor>& tensors, std::string_vie
   return found == tensors.end() ? nullptr : &*found;
 }
 
-WholeTensor divided_tensor(std::string_view name, TensorRole role, DType dtype, const Division& division) {
+WholeTensor divided_tensor(std::string_view name, TensorRole role, DType dtype,
+                           const Division& division) {
   const Carried* const carried = find_carried(name);
   ATTN_CHECK(carried != nullptr, "not a tensor of rows or keys");
   const bool of_rows = carried->of == Divided::rows;
