@@ -21,7 +21,7 @@ struct NcclOptions {
   int ranks = 0;                 // that it must have; 0: any number
   std::chrono::milliseconds timeout = std::chrono::seconds(30);  // of a non-blocking communicator
   // Aborts instead of ncclCommAbort. Called once at most, from any thread; must not throw.
-  std::function<void()> abort;
+  std::function<void()> abort = {};
 };
 
 // Uses the communicator until it is aborted, by this object or after an error of all_gather(), and

@@ -137,6 +137,7 @@ int enqueue(const std::shared_ptr<Batch>& batch) {
 // The group of this thread's calls.
 struct Calls {
   int depth = 0;
+  int error = kSuccess;
   std::vector<std::shared_ptr<Batch>> batches;  // one for each communicator
 };
 thread_local Calls calls;
@@ -155,6 +156,14 @@ int add(Comm* comm, void* stream, std::vector<Operation> operations, std::functi
   if (calls.depth == 0) return enqueue(batch);
   calls.batches.push_back(batch);
   return kSuccess;
+}
+
+// A scripted failure, which a group keeps.
+int failed(const Verdict& verdict) {
+  if (calls.depth > 0) calls.error = verdict.status;
+  const std::lock_guard lock(words_mutex);
+  words = verdict.words;
+  return verdict.status;
 }
 
 Comm* used(const char* function, void* handle) {
@@ -206,9 +215,7 @@ ATTN_STANDIN_EXPORT const StandinNccl* standin_nccl() {
 #define ATTN_STANDIN_NCCL(name, care)                                        \
   static Site site(#name, Care::care);                                       \
   if (const Verdict verdict = recorder().enter(site); verdict.status != 0) { \
-    const std::lock_guard lock(words_mutex);                                 \
-    words = verdict.words;                                                   \
-    return verdict.status;                                                   \
+    return failed(verdict);                                                  \
   }
 #define ATTN_STANDIN_COMM(name, care)     \
   ATTN_STANDIN_NCCL(name, care)           \
@@ -290,8 +297,9 @@ ATTN_STANDIN_EXPORT int ncclGroupEnd() {
   }
   if (--calls.depth > 0) return kSuccess;
   const auto batches = std::exchange(calls.batches, {});
+  int result = std::exchange(calls.error, kSuccess);
   ATTN_STANDIN_NCCL(ncclGroupEnd, checked)
-  int result = kSuccess;
+  if (result != kSuccess) return result;
   for (const auto& batch : batches) {
     const int each = enqueue(batch);
     if (each != kSuccess) result = each;

@@ -23,6 +23,21 @@ const Piece* nth_to(const std::vector<Piece>& sends, int rank, int n) {
   return nullptr;
 }
 
+// Whether each rank gets what it expects, so that all ranks find the same error.
+Status check_sizes(const Posts& posts) {
+  for (std::size_t rank = 0; rank < posts.size(); ++rank) {
+    std::map<int, int> received;  // pieces, by peer
+    for (const Piece& piece : posts[rank].receives) {
+      const Piece* sent = nth_to(posts[static_cast<std::size_t>(piece.peer)].sends,
+                                 static_cast<int>(rank), received[piece.peer]++);
+      if (sent != nullptr && sent->bytes == piece.bytes) continue;
+      return error_of(fmt::format("rank {} expects {} bytes of rank {}, which sends {}", rank,
+                                  piece.bytes, piece.peer, sent == nullptr ? 0 : sent->bytes));
+    }
+  }
+  return {};
+}
+
 Status copy(const cuda::Device& device, void* stream, void* to, const void* from,
             std::size_t bytes) {
   return cuda::copy_rows(device, stream, to, from, bytes, bytes, 1);
@@ -91,17 +106,17 @@ Status LocalTransport::exchange(std::span<const Piece> sends, std::span<const Pi
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device_));
   ATTN_ASSIGN(auto written, mark(stream));
-  ATTN_ASSIGN(
-      const Posts posts,
-      group_->meet(rank_, {"exchange", {sends.begin(), sends.end()}, std::move(written), {}}));
+  LocalGroup::Post own{"exchange",
+                       {sends.begin(), sends.end()},
+                       {receives.begin(), receives.end()},
+                       std::move(written),
+                       {}};
+  ATTN_ASSIGN(const Posts posts, group_->meet(rank_, std::move(own)));
+  ATTN_RETURN_IF_ERROR(check_sizes(posts));
   std::map<int, int> received;  // pieces, by peer
   for (const Piece& piece : receives) {
     const LocalGroup::Post& sender = posts[static_cast<std::size_t>(piece.peer)];
     const Piece* sent = nth_to(sender.sends, rank_, received[piece.peer]++);
-    if (sent == nullptr || sent->bytes != piece.bytes) {
-      return error_of(fmt::format("rank {} expects {} bytes of rank {}, which sends {}", rank_,
-                                  piece.bytes, piece.peer, sent == nullptr ? 0 : sent->bytes));
-    }
     ATTN_RETURN_IF_ERROR(sender.event->wait(stream));
     if (piece.bytes == 0) continue;
     ATTN_RETURN_IF_ERROR(copy(device_, stream, piece.data, sent->data, piece.bytes));
@@ -109,7 +124,7 @@ Status LocalTransport::exchange(std::span<const Piece> sends, std::span<const Pi
   // What was sent may be overwritten once its receivers have copied it.
   ATTN_ASSIGN(auto copied, mark(stream));
   ATTN_ASSIGN(const Posts ends,
-              group_->meet(rank_, {"end of exchange", {}, std::move(copied), {}}));
+              group_->meet(rank_, {"end of exchange", {}, {}, std::move(copied), {}}));
   for (const Piece& piece : sends) {
     ATTN_RETURN_IF_ERROR(ends[static_cast<std::size_t>(piece.peer)].event->wait(stream));
   }
@@ -128,7 +143,8 @@ Status LocalTransport::all_reduce(float* values, std::size_t count, void* stream
   std::vector<float> sums(count);
   std::string own(bytes, '\0');
   ATTN_RETURN_IF_ERROR(buffer.download(std::as_writable_bytes(std::span(own))));
-  ATTN_ASSIGN(const Posts posts, group_->meet(rank_, {"all_reduce", {}, nullptr, std::move(own)}));
+  ATTN_ASSIGN(const Posts posts,
+              group_->meet(rank_, {"all_reduce", {}, {}, nullptr, std::move(own)}));
   for (const LocalGroup::Post& post : posts) {
     if (post.bytes.size() != bytes) return error_of("ranks reduce different numbers of values");
     for (std::size_t i = 0; i < count; ++i) {
@@ -147,7 +163,7 @@ Status LocalTransport::all_reduce(float* values, std::size_t count, void* stream
 Result<std::vector<std::string>> LocalTransport::all_gather(std::string_view bytes,
                                                             int timeout_seconds) {
   ATTN_ASSIGN(const Posts posts,
-              group_->meet(rank_, {"all_gather", {}, nullptr, std::string(bytes)},
+              group_->meet(rank_, {"all_gather", {}, {}, nullptr, std::string(bytes)},
                            std::chrono::seconds(timeout_seconds)));
   std::vector<std::string> all;
   for (const LocalGroup::Post& post : posts) all.push_back(post.bytes);

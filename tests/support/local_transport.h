@@ -31,7 +31,7 @@ class LocalGroup {
   // What a rank brings to a meeting.
   struct Post {
     std::string call;  // that all ranks must make
-    std::vector<ranks::Piece> sends;
+    std::vector<ranks::Piece> sends, receives;
     std::shared_ptr<const cuda::Event> event;  // of the rank's stream
     std::string bytes;
   };
