@@ -26,8 +26,8 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "Attention", "BindingError", "CompilerError", "CudaError", "CudnnError",
     "Diagnostic", "Error", "NcclError", "PlanDeviceError", "PlanError", "PlanVersionError", "Spec",
-    "SpecError", "SpecWarning", "TraceError", "Unsupported", "__version__", "compile", "doctor", "load",
-    "specs", "targets", "torch", "trace",
+    "SpecError", "SpecWarning", "TraceError", "Unsupported", "__version__", "compile", "doctor",
+    "load", "specs", "targets", "torch", "trace",
 ]
 
 
