@@ -1,7 +1,8 @@
 #include "tests/host/ranks_machine.h"
 
 #include <cstring>
-#include <set>
+#include <functional>
+#include <stdexcept>
 
 #include "compiler/sharding/part_attention.h"
 #include "runtime/graph/extent.h"
@@ -15,7 +16,6 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
-#pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #include "attn/ranks.cuh"
 #pragma GCC diagnostic pop
 
@@ -73,8 +73,9 @@ io::HostTensor read(const plan::TensorInfo& info, const void* from) {
   io::HostTensor made{DType::f64, info.dims,
                       std::vector<double>(static_cast<std::size_t>(io::element_count(info.dims)))};
   visit(info, [&](std::size_t i, std::int64_t offset) {
-    made.values[i] = info.dtype == DType::i32 ? static_cast<const std::int32_t*>(from)[offset]
-                                              : static_cast<const float*>(from)[offset];
+    made.values[i] = info.dtype == DType::i32
+                         ? static_cast<double>(static_cast<const std::int32_t*>(from)[offset])
+                         : static_cast<double>(static_cast<const float*>(from)[offset]);
   });
   return made;
 }
@@ -337,7 +338,7 @@ ranks::Division division_of(const sharding::RankPrograms& programs) {
 }
 
 // Each message's tensors go from where the sender has them to where the receiver wants them.
-void exchange(std::vector<Rank>& all,
+void exchange_all(std::vector<Rank>& all,
               const std::function<const ranks::PlacedExchange&(const Rank&)>& of) {
   for (Rank& to : all) {
     std::map<int, std::size_t> next;
@@ -377,7 +378,7 @@ std::map<std::string, io::HostTensor> run_on_host(const RanksOnHost& ranks, Dire
   for (std::size_t stage = 0; stage < all[0].schedule().stages.size(); ++stage) {
     for (Rank& rank : all) rank.copy(rank.schedule().stages[stage].packs);
     for (Rank& rank : all) rank.copy(rank.schedule().stages[stage].early);
-    exchange(all, [&](const Rank& rank) -> const ranks::PlacedExchange& {
+    exchange_all(all, [&](const Rank& rank) -> const ranks::PlacedExchange& {
       return rank.schedule().stages[stage].exchange;
     });
     for (Rank& rank : all) {
@@ -390,7 +391,7 @@ std::map<std::string, io::HostTensor> run_on_host(const RanksOnHost& ranks, Dire
     rank.merge(rank.schedule().sums);
     rank.merge(rank.schedule().early);
   }
-  exchange(all, [&](const Rank& rank) -> const ranks::PlacedExchange& {
+  exchange_all(all, [&](const Rank& rank) -> const ranks::PlacedExchange& {
     return rank.schedule().results;
   });
   all_reduce(all);

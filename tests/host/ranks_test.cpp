@@ -44,7 +44,7 @@ void expect_equal(const std::map<std::string, io::HostTensor>& made, const Expec
   }
 }
 
-void compare(const ir::Attention& attention, const sharding::Sharding& sharding,
+void compare_ranks(const ir::Attention& attention, const sharding::Sharding& sharding,
              const sharding::WorkMap& map, const Expected& expected) {
   SCOPED_TRACE(sharding.to_text());
   const auto programs = sharding::rank_programs(sharding, map, attention);
@@ -64,7 +64,7 @@ void compare_all(const std::string& text, int ranks, std::size_t step) {
   const sharding::WorkMap map = sharding::work_map(attention, ranks, nullptr);
   const std::vector<sharding::Sharding> all = sharding::shardings(attention, ranks, map);
   ASSERT_FALSE(all.empty());
-  for (std::size_t i = 0; i < all.size(); i += step) compare(attention, all[i], map, *expected);
+  for (std::size_t i = 0; i < all.size(); i += step) compare_ranks(attention, all[i], map, *expected);
 }
 
 // One batch and whole heads, so that much is in place.

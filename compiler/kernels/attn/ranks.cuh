@@ -303,6 +303,7 @@ extern "C" __global__ void __launch_bounds__(attn::ranks::kRanksThreads)
 
 // Adds 1 to a counter in mapped host memory, which one thread of one stream at a time writes.
 extern "C" __global__ void attn_ranks_mark(unsigned* counter) {
-  *(volatile unsigned*)counter += 1;
+  volatile unsigned* const count = counter;
+  *count = *count + 1;
   __threadfence_system();
 }
