@@ -69,6 +69,6 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/attnConfigVersion
   COMPATIBILITY SameMajorVersion)
 
 install(TARGETS ${ATTN_PACKAGE} EXPORT attn)
-install(FILES ${ATTN_API_FOLDER}/attn.h ${ATTN_API_FOLDER}/attn.hpp TYPE INCLUDE)
+install(FILES ${ATTN_API_FOLDER}/attn.h ${ATTN_API_FOLDER}/attn.hpp ${ATTN_API_FOLDER}/attn_distributed.hpp TYPE INCLUDE)
 install(EXPORT attn FILE attnConfig.cmake NAMESPACE attn:: DESTINATION ${ATTN_CMAKE_FOLDER})
 install(FILES ${PROJECT_BINARY_DIR}/package/attnConfigVersion.cmake DESTINATION ${ATTN_CMAKE_FOLDER})

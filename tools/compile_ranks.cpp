@@ -5,8 +5,16 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
+#include "compiler/derive/nvrtc.h"
+#include "compiler/kernels/sources.h"
+#include "compiler/sharding/part_attention.h"
+#include "compiler/sharding/rank_program.h"
 #include "runtime/base/hash.h"
+#include "runtime/ranks/exchanges.h"
+#include "runtime/ranks/program_json.h"
+#include "runtime/ranks/tensors.h"
 #include "tools/console.h"
 #include "tools/table.h"
 #include "tools/words.h"
@@ -20,10 +28,14 @@ class Compiling {
   Compiling(const Spec& spec, const driver::CompileOptions& how, bool both)
       : spec_(spec), how_(how), both_(both) {}
 
-  Result<sharding::PartPlans> plans_of(const sharding::Part& part, sharding::Interval key_heads) {
+  // Names the plans that compute the part.
+  Status name_plans(const sharding::Part& part, sharding::Interval key_heads, ranks::Part& named) {
     ir::Attention attention = sharding::part_attention(spec_.attention, part, key_heads).attention;
     const std::string text = to_text(attention);
-    if (const auto found = known_.find(text); found != known_.end()) return found->second;
+    if (const auto found = known_.find(text); found != known_.end()) {
+      std::tie(named.forward, named.backward) = found->second;
+      return {};
+    }
     attention.name = fmt::format("{}_part{}", spec_.attention.name, known_.size());
     tell_detail(fmt::format("compile `{}`", attention.name));
     auto compiled = compile(attention);
@@ -33,12 +45,12 @@ class Compiling {
                                   sharding::to_text(part.keys), error.message);
       return error;
     }
-    sharding::PartPlans plans;
     for (driver::Compiled& each : *compiled) {
       const bool backward = plan::direction_of(each.plan.program) == plan::Direction::backward;
-      (backward ? plans.backward : plans.forward) = kept(std::move(each));
+      (backward ? named.backward : named.forward) = kept(std::move(each));
     }
-    return known_[text] = plans;
+    known_[text] = {named.forward, named.backward};
+    return {};
   }
 
   std::vector<driver::Compiled> take() { return std::move(plans_); }
@@ -66,14 +78,15 @@ class Compiling {
   const Spec& spec_;
   const driver::CompileOptions& how_;
   const bool both_;
-  std::map<std::string, sharding::PartPlans> known_;  // by the text of the part
+  // Names of the forward and the backward, by the text of the part.
+  std::map<std::string, std::pair<std::string, std::string>> known_;
   std::vector<driver::Compiled> plans_;
 };
 
 // The plans that a rank's parts name; of a rank without parts the first, because a file has one.
 plan::Bundle plans_of_rank(const CompiledFamily& family, std::size_t rank) {
   std::set<std::pair<std::string, plan::Direction>> names;
-  for (const sharding::PartPlans& part : family.of_ranks[rank]) {
+  for (const ranks::Part& part : family.division.ranks[rank].parts) {
     names.emplace(part.forward, plan::Direction::forward);
     names.emplace(part.backward, plan::Direction::backward);
   }
@@ -87,35 +100,104 @@ plan::Bundle plans_of_rank(const CompiledFamily& family, std::size_t rank) {
   return bundle;
 }
 
-// Throws a Json::exception if it is none.
-std::int64_t integer(const Json& json) {
-  return json.is_number_integer() ? json.get<std::int64_t>() : json.get_ref<const std::int64_t&>();
-}
-
-// "0..64, 448..512" of [[0, 64], [448, 512]].
-std::string intervals_text(const Json& list) {
-  std::string text;
-  for (std::size_t i = 0; list.is_array() && i < list.size(); ++i) {
-    if (i == 4) return text + fmt::format(", .. {} more", list.size() - i);
-    text +=
-        fmt::format("{}{}..{}", i == 0 ? "" : ", ", integer(list[i].at(0)), integer(list[i].at(1)));
-  }
-  return text;
-}
-
-std::size_t messages(const Json& exchanges, const char* way) {
+std::size_t messages(const std::vector<ranks::Exchange>& exchanges,
+                     std::vector<ranks::Message> ranks::Exchange::*way) {
   std::size_t count = 0;
-  for (const Json& exchange : exchanges) count += exchange.at(way).size();
+  for (const ranks::Exchange& exchange : exchanges) count += (exchange.*way).size();
   return count;
 }
 
 // Of all that ranks must have the same of, because they exchange what it says: the programs, the
 // values that they are for, and the plans.
 std::string family_hash(const CompiledFamily& family) {
-  std::string text = family.ranks.dump();
+  std::string text = ranks::to_json(family.division) + hash128(family.kernels).to_hex();
   for (const driver::Compiled& compiled : family.plans)
     text += compiled.plan.signature.hash.to_hex();
   return hash128(text).to_hex();
+}
+
+using Names = std::set<std::string, std::less<>>;
+
+// What the plans of the direction bind.
+Names bound_names(const CompiledFamily& family, plan::Direction direction) {
+  Names names;
+  for (const driver::Compiled& compiled : family.plans) {
+    const plan::Program& program = compiled.plan.program;
+    if (plan::direction_of(program) != direction) continue;
+    for (const plan::TensorInfo& tensor : program.tensors) names.insert(tensor.name);
+    for (const plan::ParamInfo& param : program.params) names.insert(param.name);
+  }
+  return names;
+}
+
+// By which plans know what callers bind as `name`.
+Names names_in_plans(const ranks::Division& division, const std::string& name) {
+  Names names = {name};
+  for (const ranks::Program& program : division.ranks) {
+    for (const ranks::Part& part : program.parts) {
+      if (const auto found = part.renamed.find(name); found != part.renamed.end())
+        names.insert(found->second);
+    }
+  }
+  return names;
+}
+
+// Leaves out captured tensors that no plan of the direction reads, and says what plans read that
+// nobody binds.
+Status match(const CompiledFamily& family, plan::Direction direction, ranks::Division& division) {
+  const bool forward = direction == plan::Direction::forward;
+  std::vector<ranks::WholeTensor>& tensors = forward ? division.forward : division.backward;
+  Names unbound = bound_names(family, direction);
+  const Names wanted = unbound;
+  const auto is_unread = [&](const ranks::WholeTensor& tensor) {
+    std::size_t read = 0;
+    for (const std::string& name : names_in_plans(division, tensor.name)) {
+      read += wanted.contains(name) ? 1 : 0;
+      unbound.erase(name);
+    }
+    const bool is_captured = tensor.role == plan::TensorRole::captured;
+    const bool clears = forward && division.clears_padding && tensor.name == ranks::kLengthsQ;
+    return read == 0 && is_captured && !clears &&
+           ranks::find(tensors, "d_" + tensor.name) == nullptr;
+  };
+  std::vector<bool> unread;
+  for (const ranks::WholeTensor& tensor : tensors) unread.push_back(is_unread(tensor));
+  std::size_t at = 0;
+  std::erase_if(tensors, [&](const ranks::WholeTensor&) { return unread[at++]; });
+  for (const plan::ParamInfo& param : division.params) unbound.erase(param.name);
+  for (const ranks::Payload& result : ranks::results_of(division)) {
+    for (const std::string& name : names_in_plans(division, result.name)) unbound.erase(name);
+  }
+  for (const ranks::Program& program : division.ranks) {
+    for (const ranks::Part& part : program.parts) {
+      for (const auto& [name, of] : part.numbers) unbound.erase(name);
+    }
+  }
+  if (unbound.empty()) return {};
+  return {ErrorCode::internal, fmt::format("nobody binds the plans' {}", *unbound.begin())};
+}
+
+// What is known when all parts are compiled.
+Status complete(const Sharded& sharded, bool both, plan::Direction direction,
+                CompiledFamily& family) {
+  ranks::Division& division = family.division;
+  if (!both) (direction == plan::Direction::forward ? division.backward : division.forward).clear();
+  Names read;
+  for (const plan::Direction each : {plan::Direction::forward, plan::Direction::backward}) {
+    read.merge(bound_names(family, each));
+    ATTN_RETURN_IF_ERROR(match(family, each, division));
+  }
+  std::erase_if(division.params,
+                [&](const plan::ParamInfo& param) { return !read.contains(param.name); });
+  for (ranks::Program& program : division.ranks) {
+    for (ranks::Part& part : program.parts) {
+      std::erase_if(part.renamed, [&](const auto& names) { return !read.contains(names.second); });
+    }
+  }
+  for (const Sharded::Input& input : sharded.inputs)
+    division.values.push_back({input.name, input.origin, input.hash});
+  division.family = family_hash(family);
+  return {};
 }
 
 }  // namespace
@@ -123,44 +205,46 @@ std::string family_hash(const CompiledFamily& family) {
 Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
                                      const driver::CompileOptions& how, bool both) {
   const sharding::Sharding& dealt = sharded.choice.sharding;
-  const std::vector<sharding::RankProgram> programs =
-      sharding::rank_programs(dealt, sharded.map, spec.attention);
-  Compiling compiling(spec, how, both);
+  sharding::RankPrograms programs = sharding::rank_programs(dealt, sharded.map, spec.attention);
   CompiledFamily family;
-  Progress progress("compile", programs.size());
-  for (std::size_t rank = 0; rank < programs.size(); ++rank) {
-    progress.show(rank, fmt::format("rank {}", rank));
-    std::vector<sharding::PartPlans>& plans = family.of_ranks.emplace_back();
-    for (const sharding::Part& part : programs[rank].parts) {
-      ATTN_ASSIGN(sharding::PartPlans of_part, compiling.plans_of(part, programs[rank].key_heads));
-      plans.push_back(std::move(of_part));
+  family.division = std::move(programs.division);
+  Compiling compiling(spec, how, both);
+  Progress progress("compile", family.division.ranks.size());
+  for (ranks::Program& program : family.division.ranks) {
+    progress.show(static_cast<std::size_t>(program.rank), fmt::format("rank {}", program.rank));
+    for (std::size_t i = 0; i < program.parts.size(); ++i) {
+      ATTN_RETURN_IF_ERROR(compiling.name_plans(programs.parts_of(program.rank)[i],
+                                                program.key_heads, program.parts[i]));
     }
   }
   family.plans = compiling.take();
   if (family.plans.empty()) {
     return {ErrorCode::unsupported, "the mask hides everything: no rank has anything to compute"};
   }
-  family.ranks = sharding::to_json(spec.attention, dealt, programs, family.of_ranks);
-  family.ranks["inputs"] = inputs_json(sharded);
-  family.ranks["family"] = family_hash(family);
+  ATTN_ASSIGN(family.kernels, derive::compile_kernel(kernels::include_text("ranks.cuh"),
+                                                     how.target.sm, how.worker.cudnn_folder));
+  ATTN_RETURN_IF_ERROR(complete(sharded, both, how.direction, family));
   return family;
 }
 
 Status save(const CompiledFamily& family, const std::string& path, bool split) {
   if (!split) {
-    return plan::save(plan::Family{driver::bundle_of(family.plans), family.ranks.dump()}, path);
+    return plan::save(plan::Family{driver::bundle_of(family.plans), ranks::to_json(family.division),
+                                   family.kernels},
+                      path);
   }
-  for (std::size_t rank = 0; rank < family.of_ranks.size(); ++rank) {
-    Json ranks = family.ranks;
-    ranks["rank"] = rank;
-    ATTN_RETURN_IF_ERROR(plan::save(plan::Family{plans_of_rank(family, rank), ranks.dump()},
-                                    fmt::format("{}.{}", path, rank)));
+  ranks::Division division = family.division;
+  for (std::size_t rank = 0; rank < division.ranks.size(); ++rank) {
+    division.only = static_cast<int>(rank);
+    const plan::Family of_rank{plans_of_rank(family, rank), ranks::to_json(division),
+                               family.kernels};
+    ATTN_RETURN_IF_ERROR(plan::save(of_rank, fmt::format("{}.{}", path, rank)));
   }
   return {};
 }
 
 std::string to_text(const CompiledFamily& family, const std::string& path) {
-  std::string text = ranks_text(family.ranks, path);
+  std::string text = ranks_text(family.division, path);
   Table table({{"plan"}, {"direction"}, {"lowering"}, {"predicted ms", Align::right}});
   for (const driver::Compiled& compiled : family.plans) {
     const plan::Plan& plan = compiled.plan;
@@ -179,32 +263,32 @@ Json to_json(const CompiledFamily& family, const std::string& path) {
                      {"direction", to_string(plan::direction_of(plan.program))},
                      {"decision", decision_json(plan)}});
   }
-  return {{"plan", path}, {"ranks", family.ranks}, {"plans", std::move(plans)}};
+  return {{"plan", path},
+          {"ranks", Json::parse(ranks::to_json(family.division))},
+          {"plans", std::move(plans)}};
 }
 
-std::string ranks_text(const Json& ranks, const std::string& path) {
-  try {
-    std::string text =
-        fmt::format("{}: `{}` on {}\n\n", path, shown(ranks.at("name").get<std::string>()),
-                    shown(ranks.at("sharding").get<std::string>()));
-    using enum Align;
-    Table table({{"rank", right},
-                 {"rows"},
-                 {"key heads"},
-                 {"parts", right},
-                 {"receives", right},
-                 {"sends", right}});
-    for (const Json& rank : ranks.at("of_ranks")) {
-      table.add({std::to_string(integer(rank.at("rank"))), intervals_text(rank.at("rows")),
-                 intervals_text(Json::array({rank.at("key_heads")})),
-                 std::to_string(rank.at("parts").size()),
-                 std::to_string(messages(rank.at("inputs"), "receives")),
-                 std::to_string(messages(rank.at("inputs"), "sends"))});
-    }
-    return text + table.to_text("  ");
-  } catch (const Json::exception&) {
-    return fmt::format("{}: ranks that this attnc does not understand\n", path);
+std::string ranks_text(const ranks::Division& division, const std::string& path) {
+  std::string text =
+      fmt::format("{}: `{}` on {}\n\n", path, shown(division.name), shown(division.sharding));
+  using enum Align;
+  Table table({{"rank", right},
+               {"rows"},
+               {"key heads"},
+               {"parts", right},
+               {"receives", right},
+               {"sends", right}});
+  ranks::Division exchanging = division;
+  for (ranks::Program& program : exchanging.ranks) {
+    ranks::add_exchanges(exchanging, program.rank);
+    table.add({std::to_string(program.rank), ranks::to_text(program.rows),
+               ranks::to_text({program.key_heads}), std::to_string(program.parts.size()),
+               std::to_string(messages(program.inputs, &ranks::Exchange::receives)),
+               std::to_string(messages(program.inputs, &ranks::Exchange::sends))});
+    program.inputs = program.backward_inputs = {};
+    program.results = program.gradients = {};
   }
+  return text + table.to_text("  ");
 }
 
 }  // namespace attn::tools

@@ -5,21 +5,22 @@
 #include <vector>
 
 #include "compiler/driver/driver.h"
-#include "compiler/sharding/program_json.h"
 #include "runtime/plan/bundle.h"
+#include "runtime/ranks/program.h"
 #include "tools/ranks.h"
 #include "tools/report.h"
 
 namespace attn::tools {
 
 struct CompiledFamily {
-  std::vector<driver::Compiled> plans;                     // all different
-  std::vector<std::vector<sharding::PartPlans>> of_ranks;  // by rank and part
-  Json ranks;                                              // sharding::to_json
+  std::vector<driver::Compiled> plans;  // all different
+  ranks::Division division;             // without exchanges
+  std::string kernels;                  // the cubin of what moves rows
 };
 
 // Compiles each part that differs from the others, in both directions if `both`, else in that of
-// `how`. Errors: those of driver::compile, with the part before the message.
+// `how`. Errors: those of driver::compile, with the part before the message; of
+// derive::compile_kernel.
 Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
                                      const driver::CompileOptions& how, bool both);
 
@@ -29,7 +30,7 @@ Status save(const CompiledFamily& family, const std::string& path, bool split);
 std::string to_text(const CompiledFamily& family, const std::string& path);
 Json to_json(const CompiledFamily& family, const std::string& path);
 
-// The ranks of a plan file, as a table. `ranks` is from a file: anything.
-std::string ranks_text(const Json& ranks, const std::string& path);
+// The ranks of a plan file, as a table.
+std::string ranks_text(const ranks::Division& division, const std::string& path);
 
 }  // namespace attn::tools

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "runtime/plan/bundle.h"
+#include "runtime/ranks/program_json.h"
 #include "tools/command.h"
 #include "tools/compile_ranks.h"
 #include "tools/inspection.h"
@@ -30,16 +31,25 @@ Json bundle_json(const plan::Bundle& bundle) {
   return {{"plans", std::move(plans)}};
 }
 
+// A version of which nothing but the plans is known any more.
+std::string old_ranks_text(const std::string& path) {
+  return fmt::format("{}: ranks of an older attnc, which cannot be executed: compile it again\n",
+                     path);
+}
+
 // Of parts, and what ranks do with them.
 int inspect_family(const Options& options, const plan::Family& family) {
-  const Json ranks = Json::parse(family.ranks);  // which load_family() checked
+  const bool is_old = family.kernels.empty();
+  const Result<ranks::Division> division =
+      is_old ? ranks::Division() : ranks::parse(family.ranks, 0);
+  if (!division.ok()) return report(division.error(), options.format);
   if (options.format == Format::json) {
-    Json json = {{"ranks", ranks}, {"plans", Json::array()}};
+    Json json = {{"ranks", Json::parse(family.ranks)}, {"plans", Json::array()}};
     for (const plan::Plan& plan : family.parts.plans) json["plans"].push_back(manifest_of(plan));
     print_json(json);
     return kOk;
   }
-  fmt::print("{}", ranks_text(ranks, options.plan));
+  fmt::print("{}", is_old ? old_ranks_text(options.plan) : ranks_text(*division, options.plan));
   for (const plan::Plan& plan : family.parts.plans)
     fmt::print("\n{}", inspect_text(options.plan, family.parts, plan));
   return kOk;

@@ -239,14 +239,6 @@ Json scheme_json(const sharding::Scheme& scheme, bool backward) {
   return json;
 }
 
-std::vector<std::string> gradients_of(const ir::Attention& attention) {
-  std::vector<std::string> names = {"q", "k", "v"};
-  for (const ir::CapturedTensor& tensor : attention.tensors) {
-    if (tensor.learned) names.push_back(tensor.name);
-  }
-  return names;
-}
-
 constexpr std::pair<std::string_view, io::HostTensor reference::Outputs::*> kCompared[] = {
     {"o", &reference::Outputs::o},
     {"lse", &reference::Outputs::lse},
@@ -337,11 +329,12 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
 }
 
 Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts) {
-  const ir::Attention& attention = sharded.attention;
+  ir::Attention attention = sharded.attention;
+  attention.gradients.clear();  // all of them
   ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::gradients));
   io::HostTensor d_o = std::move(inputs.values.tensors.extract(kCotangent).mapped());
   std::vector<std::string> names;
-  if (trains(sharded)) names = gradients_of(attention);
+  if (trains(sharded)) names = sharding::gradients_of(attention);
   ATTN_ASSIGN(const reference::Gradients whole,
               reference::gradients(attention, inputs.values, d_o, names, {.unrounded = true}));
   ATTN_ASSIGN(

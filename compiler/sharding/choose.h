@@ -7,7 +7,7 @@
 
 namespace attn::sharding {
 
-inline constexpr int kMostRanks = 1024;
+using ranks::kMostRanks;
 
 struct Choice {
   Sharding sharding;

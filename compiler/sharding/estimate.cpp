@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "compiler/passes/strategy/cost.h"
+#include "compiler/sharding/rank_program.h"
+#include "runtime/ranks/exchanges.h"
 
 namespace attn::sharding {
 namespace {
@@ -16,29 +18,65 @@ double size(const ir::Attention& attention, Dim dim) {
 
 // Bytes of one row or key of all batches and the heads of one rank.
 struct Widths {
-  double row, key;          // inputs of the forward
-  double backward_row;      // inputs
-  double of_key;            // gradients
-  double q, o, statistics;  // results of a row: elements, but for statistics
-  double element;           // bytes
+  double row, key;                    // inputs of the forward
+  double backward_row, backward_key;  // inputs
+  // Results of a row and of a key: all of it, or a part of a sum that is in f32.
+  struct Result {
+    double whole, part;
+    double bytes(bool is_part) const { return is_part ? part : whole; }
+  };
+  Result of_row, gradient_of_row, gradient_of_key;
 };
 
-Widths widths_of(const Sharding& sharding, const ir::Attention& attention) {
-  const auto element = static_cast<double>(size_of(attention.dtype));
-  const double heads = size(attention, Dim::B) * size(attention, Dim::Hq) / sharding.groups;
-  const double key_heads = size(attention, Dim::B) * size(attention, Dim::Hkv) / sharding.groups;
-  const double qk = size(attention, Dim::Dqk), v = size(attention, Dim::Dv);
-  const bool several = sharding.teams() > 1 && !sharding.rows_travel;
-  const double statistics = attention.is_sigmoid() ? 0 : 4 * heads;
-  return {heads * qk * element,
-          key_heads * (qk + v) * element,
-          heads * (qk + v) * element + 2 * statistics,
-          key_heads * (qk + v) * (several ? kBytesOfPartial : element),
-          heads * qk,
-          heads * v,
-          statistics,
-          element};
-}
+class Measuring {
+ public:
+  Measuring(const Sharding& sharding, const ir::Attention& attention)
+      : division_(frame_of(attention)), heads_{0, attention.dims[Dim::Hkv] / sharding.groups} {}
+
+  Widths run() const {
+    using enum plan::TensorRole;
+    const auto inputs = [&](const Tensors& tensors, Divided of) {
+      return bytes(tensors, of, {query, key, value, saved, cotangent}).whole;
+    };
+    const auto gradients = [&](Divided of) { return bytes(division_.backward, of, {gradient}); };
+    Widths widths{inputs(division_.forward, Divided::rows),
+                  inputs(division_.forward, Divided::keys),
+                  inputs(division_.backward, Divided::rows),
+                  inputs(division_.backward, Divided::keys),
+                  {},
+                  gradients(Divided::rows),
+                  gradients(Divided::keys)};
+    for (const ranks::Payload& result : ranks::results_of(division_))
+      add(result.name, result.dtype, Divided::rows, widths.of_row);
+    return widths;
+  }
+
+ private:
+  using Tensors = std::vector<ranks::WholeTensor>;
+  using Divided = ranks::Divided;
+
+  Widths::Result bytes(const Tensors& tensors, Divided of,
+                       std::initializer_list<plan::TensorRole> roles) const {
+    Widths::Result sum{};
+    for (const ranks::WholeTensor& tensor : tensors) {
+      if (tensor.divided == of && std::ranges::find(roles, tensor.role) != roles.end())
+        add(tensor.name, tensor.dtype, of, sum);
+    }
+    return sum;
+  }
+
+  void add(const std::string& name, DType dtype, Divided of, Widths::Result& sum) const {
+    const auto bytes_as = [&](DType type) {
+      const ranks::Message one{0, of, {{name, type}}, heads_, {{0, 1}}};
+      return static_cast<double>(ranks::bytes_of(one, division_));
+    };
+    sum.whole += bytes_as(dtype);
+    sum.part += bytes_as(DType::f32);
+  }
+
+  const ranks::Division division_;
+  const Interval heads_;
+};
 
 // What each rank receives and sends in one exchange.
 struct Moved {
@@ -57,7 +95,7 @@ class Estimator {
   Estimator(const Sharding& sharding, const Estimating& with)
       : sharding_(sharding),
         with_(with),
-        widths_(widths_of(sharding, with.attention)),
+        widths_(Measuring(sharding, with.attention).run()),
         inputs_(static_cast<std::size_t>(sharding.stages()), Moved(sharding.ranks)),
         backward_inputs_(inputs_),
         results_(sharding.ranks),
@@ -69,12 +107,17 @@ class Estimator {
 
   Estimate run() {
     for (int team = 0; team < sharding_.teams(); ++team) look_at(team);
+    for (const Made& made : made_) count_makers(made);
+    for (int team = 0; team < sharding_.teams(); ++team) give_results(team);
     for (int rank = 0; rank < sharding_.ranks; ++rank) finish(rank);
     return std::move(result_);
   }
 
  private:
   using Flags = std::vector<bool>;  // by block
+  struct Made {
+    Flags rows, keys;
+  };
 
   static void mark(Flags& flags, const Blocks& blocks, const Intervals& set) {
     for (const Interval& each : set) {
@@ -99,20 +142,25 @@ class Estimator {
       fetch(team, sharding_.rows, more_rows, rows, widths_.row, inputs_[at]);
       fetch(team, sharding_.keys, more_keys, keys, widths_.key, inputs_[at]);
       fetch(team, sharding_.rows, more_rows, rows, widths_.backward_row, backward_inputs_[at]);
-      fetch(team, sharding_.keys, more_keys, keys, widths_.key, backward_inputs_[at]);
+      fetch(team, sharding_.keys, more_keys, keys, widths_.backward_key, backward_inputs_[at]);
       add(more_rows, rows);
       add(more_keys, keys);
     }
-    // Of rows that travel several ranks have a part.
-    const auto element = [&](std::size_t block) {
-      const bool is_part = sharding_.row_travels(static_cast<std::int64_t>(block));
-      return is_part ? kBytesOfPartial : widths_.element;
-    };
-    give(team, sharding_.rows, rows, results_,
-         [&](std::size_t block) { return widths_.o * element(block) + widths_.statistics; });
-    give(team, sharding_.rows, rows, gradients_,
-         [&](std::size_t block) { return widths_.q * element(block); });
-    give(team, sharding_.keys, keys, gradients_, [&](std::size_t) { return widths_.of_key; });
+    made_.push_back({std::move(rows), std::move(keys)});
+  }
+
+  void count_makers(const Made& made) {
+    row_makers_.resize(made.rows.size());
+    key_makers_.resize(made.keys.size());
+    for (std::size_t i = 0; i < made.rows.size(); ++i) row_makers_[i] += made.rows[i] ? 1 : 0;
+    for (std::size_t i = 0; i < made.keys.size(); ++i) key_makers_[i] += made.keys[i] ? 1 : 0;
+  }
+
+  void give_results(int team) {
+    const auto& [rows, keys] = made_[static_cast<std::size_t>(team)];
+    give(team, sharding_.rows, rows, row_makers_, widths_.of_row, results_);
+    give(team, sharding_.rows, rows, row_makers_, widths_.gradient_of_row, gradients_);
+    give(team, sharding_.keys, keys, key_makers_, widths_.gradient_of_key, gradients_);
   }
 
   static void add(const Flags& more, Flags& flags) {
@@ -147,13 +195,20 @@ class Estimator {
     }
   }
 
-  // `width`: bytes of a row or key of a block.
-  template <typename Width>
-  void give(int team, const Dealing& dealing, const Flags& made, Moved& moved, const Width& width) {
+  // A message is in f32 if any of it is a part of a sum.
+  void give(int team, const Dealing& dealing, const Flags& made, const std::vector<int>& makers,
+            const Widths::Result& width, Moved& moved) {
+    Flags is_part(static_cast<std::size_t>(sharding_.ranks));
+    for (std::size_t block = 0; block < made.size(); ++block) {
+      if (made[block] && makers[block] > 1)
+        is_part[static_cast<std::size_t>(dealing.owners[block])] = true;
+    }
     for (std::size_t block = 0; block < made.size(); ++block) {
       if (!made[block]) continue;
+      const int home = dealing.owners[block];
+      const double bytes = width.bytes(is_part[static_cast<std::size_t>(home)]);
       for (int rank = first(team); rank < first(team + 1); ++rank)
-        move(rank, dealing.owners[block], dealing, block, width(block), moved);
+        move(rank, home, dealing, block, bytes, moved);
     }
   }
 
@@ -218,6 +273,8 @@ class Estimator {
   const Sharding& sharding_;
   const Estimating& with_;
   const Widths widths_;
+  std::vector<Made> made_;                       // by team
+  std::vector<int> row_makers_, key_makers_;     // teams, by block
   std::vector<Moved> inputs_, backward_inputs_;  // by stage
   Moved results_, gradients_;
   std::vector<double> compute_, compute_backward_;  // by team and stage

@@ -121,23 +121,33 @@ class Making {
     attention.dims.set(Dim::Skv, count(part_.keys));
     attention.align = ir::Align::top_left;
     for (auto& [name, layout] : attention.layouts) layout = {};
-    add_numbers(rows_name_, part_.rows);
-    add_numbers(keys_name_, part_.keys);
+    add_numbers(rows_name_, ranks::Divided::rows, part_.rows);
+    add_numbers(keys_name_, ranks::Divided::keys, part_.keys);
     attention.wants_o = true;
     attention.wants_lse = !attention.is_sigmoid();
+    // Sums of exponentials are merged by their maxima.
+    attention.wants_max |= attention.wants_sum_exp;
+    attention.wants_max_with_sink |= attention.wants_sum_exp_with_sink;
     if (attention.sink) return;
-    attention.wants_max |= attention.wants_max_with_sink;
-    attention.wants_sum_exp |= attention.wants_sum_exp_with_sink;
-    attention.wants_max_with_sink = attention.wants_sum_exp_with_sink = false;
+    without_sink("max_with_sink", attention.wants_max_with_sink, "max", attention.wants_max);
+    without_sink("sum_exp_with_sink", attention.wants_sum_exp_with_sink, "sum_exp",
+                 attention.wants_sum_exp);
   }
 
-  void add_numbers(const std::string& name, const Intervals& set) {
+  void without_sink(const char* name, bool& wanted, const char* instead, bool& wants_instead) {
+    if (!wanted) return;
+    made_.renamed[name] = instead;
+    wants_instead = true;
+    wanted = false;
+  }
+
+  void add_numbers(const std::string& name, ranks::Divided of, const Intervals& set) {
     if (name.empty()) return;
     ir::Attention& attention = made_.attention;
     ir::CapturedTensor tensor{name, DType::i32, {attention.dag.integer(count(set))}, {}};
     tensor.monotone = true;
     attention.tensors.push_back(std::move(tensor));
-    made_.numbers[name] = numbers(set);
+    made_.numbers[name] = {of, numbers(set)};
   }
 
   // Tensors that only the sink of another part reads, or lengths.

@@ -17,8 +17,13 @@ namespace attn::sharding {
 struct PartAttention {
   ir::Attention attention;
   // Tensors i32[Sq] and i32[Skv] that it reads besides, by name: the numbers of its rows or keys.
-  std::map<std::string, std::vector<std::int64_t>> numbers;
-  // Tensors of the whole attention with another name in this one, which lengths have as masks.
+  struct Numbers {
+    ranks::Divided of = ranks::Divided::rows;
+    std::vector<std::int64_t> values;
+  };
+  std::map<std::string, Numbers> numbers;
+  // Tensors of the whole attention with another name in this one: lengths, which are masks, and
+  // statistics with the sink where the part has none.
   std::map<std::string, std::string> renamed;
 };
 

@@ -1,178 +1,150 @@
 #include "compiler/sharding/rank_program.h"
 
 #include <algorithm>
+#include <set>
 
-#include "runtime/base/check.h"
+#include "compiler/sharding/part_attention.h"
+#include "runtime/ranks/tensors.h"
 
 namespace attn::sharding {
 namespace {
 
 using ir::Dim;
-using Names = std::span<const std::string_view>;
+using plan::TensorRole;
+using ranks::Divided;
+using ranks::WholeTensor;
+using Tensors = std::vector<WholeTensor>;
 
-constexpr Carried kCarried[] = {{"q", true, Dim::Dqk},
-                                {"k", false, Dim::Dqk},
-                                {"v", false, Dim::Dv},
-                                {"o", true, Dim::Dv},
-                                {"do", true, Dim::Dv},
-                                {"dq", true, Dim::Dqk},
-                                {"dk", false, Dim::Dqk},
-                                {"dv", false, Dim::Dv},
-                                {"lse"},
-                                {"max"},
-                                {"sum_exp"},
-                                {"max_with_sink"},
-                                {"sum_exp_with_sink"},
-                                {"delta"}};
-
-class Writing {
- public:
-  Writing(const Sharding& sharding, const WorkMap& map, const ir::Attention& attention)
-      : sharding_(sharding), map_(map), attention_(attention) {}
-
-  std::vector<RankProgram> run() {
-    begin();
-    for (RankProgram& program : programs_) {
-      for (int stage = 0; stage < sharding_.stages(); ++stage) write_inputs(program, stage);
-      write_results(program);
-    }
-    return std::move(programs_);
+// Captured tensors that the attention reads, in its order, and what random dropout reads.
+Tensors captured_of(const ir::Attention& attention) {
+  std::set<std::string, std::less<>> read;
+  for (const ir::ExprId id : ir::reachable(attention.dag, attention.roots())) {
+    if (attention.dag[id].is(ir::Op::load_)) read.insert(attention.dag.symbol_of(id));
   }
-
- private:
-  static auto of_stage(std::vector<Exchange> RankProgram::*list, std::size_t stage) {
-    return [list, stage](RankProgram& of) -> Exchange& { return (of.*list)[stage]; };
+  if (attention.lengths_q) read.emplace(ir::kLengthsQ);
+  if (attention.lengths_kv) read.emplace(ir::kLengthsKv);
+  Tensors tensors;
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    if (!read.contains(tensor.name)) continue;
+    WholeTensor& whole =
+        tensors.emplace_back(WholeTensor{tensor.name, TensorRole::captured, tensor.dtype});
+    for (const ir::ExprId extent : tensor.extents)
+      whole.dims.push_back(*ir::fold_integer(attention.dag, extent, attention.dims));
   }
+  if (!attention.is_random()) return tensors;
+  for (const char* name : {"seed", "offset"})
+    tensors.push_back({name, TensorRole::control, DType::i64, {1}});
+  return tensors;
+}
 
-  void begin() {
-    programs_.resize(static_cast<std::size_t>(sharding_.ranks));
-    std::vector<Part> parts;
-    for (int rank = 0; rank < sharding_.ranks; ++rank) {
-      RankProgram& program = programs_[static_cast<std::size_t>(rank)];
-      if (rank % sharding_.groups == 0)
-        parts = parts_of(sharding_, sharding_.team_of(rank), map_, attention_.sink.has_value());
-      const auto stages = static_cast<std::size_t>(sharding_.stages());
-      program = {rank,
-                 sharding_.key_heads(rank, attention_),
-                 sharding_.rows.of(rank),
-                 sharding_.keys.of(rank),
-                 parts,
-                 std::vector<Exchange>(stages),
-                 std::vector<Exchange>(stages),
-                 {},
-                 {}};
-    }
+Tensors forward_of(const ir::Attention& attention, const ranks::Division& division) {
+  const auto tensor = [&](std::string_view name, TensorRole role, DType dtype) {
+    return ranks::divided_tensor(name, role, dtype, division);
+  };
+  Tensors tensors = {tensor("q", TensorRole::query, attention.dtype),
+                     tensor("k", TensorRole::key, attention.dtype),
+                     tensor("v", TensorRole::value, attention.dtype)};
+  const Tensors captured = captured_of(attention);
+  tensors.insert(tensors.end(), captured.begin(), captured.end());
+  tensors.push_back(tensor("o", TensorRole::output, attention.dtype));
+  if (!attention.is_sigmoid()) tensors.push_back(tensor("lse", TensorRole::stats, DType::f32));
+  for (const ir::Output& output : ir::kOutputs) {
+    const bool is_other = output.name != "o" && output.name != "lse" && !ir::is_amax(output.name);
+    if (is_other && attention.*output.wanted)
+      tensors.push_back(tensor(output.name, TensorRole::stats, DType::f32));
   }
+  return tensors;
+}
 
-  // What the stage's parts need and neither is at home nor arrived in a stage before.
-  void write_inputs(RankProgram& program, int stage) {
-    Intervals rows = program.rows, keys = program.keys, wanted_rows, wanted_keys;
-    for (const Part& part : program.parts) {
-      if (part.stage > stage) continue;
-      (part.stage < stage ? rows : wanted_rows) =
-          both(part.stage < stage ? rows : wanted_rows, part.rows);
-      (part.stage < stage ? keys : wanted_keys) =
-          both(part.stage < stage ? keys : wanted_keys, part.keys);
-    }
-    rows = rest(wanted_rows, rows), keys = rest(wanted_keys, keys);
-    const auto at = static_cast<std::size_t>(stage);
-    fetch(program, rows, kInputsOfRows, &RankProgram::rows, of_stage(&RankProgram::inputs, at));
-    fetch(program, keys, kInputsOfKeys, &RankProgram::keys, of_stage(&RankProgram::inputs, at));
-    const auto backward = of_stage(&RankProgram::backward_inputs, at);
-    fetch(program, rows, backward_inputs_of_rows(attention_), &RankProgram::rows, backward);
-    fetch(program, keys, kInputsOfKeys, &RankProgram::keys, backward);
+Tensors backward_of(const ir::Attention& attention, const ranks::Division& division) {
+  const auto tensor = [&](std::string_view name, TensorRole role, DType dtype) {
+    return ranks::divided_tensor(name, role, dtype, division);
+  };
+  const DType dtype = attention.dtype;
+  Tensors tensors = {tensor("q", TensorRole::query, dtype), tensor("k", TensorRole::key, dtype),
+                     tensor("v", TensorRole::value, dtype)};
+  if (!attention.is_sigmoid()) {
+    tensors.push_back(tensor("o", TensorRole::saved, dtype));
+    tensors.push_back(tensor("lse", TensorRole::saved, DType::f32));
   }
-
-  void write_results(RankProgram& program) {
-    Intervals rows, keys;
-    for (const Part& part : program.parts)
-      rows = both(rows, part.rows), keys = both(keys, part.keys);
-    const auto results = [](RankProgram& of) -> Exchange& { return of.results; };
-    const auto gradients = [](RankProgram& of) -> Exchange& { return of.gradients; };
-    give(program, rows, results_of_rows(attention_), &RankProgram::rows, results);
-    give(program, rows, kGradientsOfRows, &RankProgram::rows, gradients);
-    give(program, keys, kGradientsOfKeys, &RankProgram::keys, gradients);
+  tensors.push_back(tensor("do", TensorRole::cotangent, dtype));
+  const Tensors captured = captured_of(attention);
+  tensors.insert(tensors.end(), captured.begin(), captured.end());
+  const std::vector<std::string> gradients = gradients_of(attention);
+  for (const char* name : {"q", "k", "v"}) {
+    if (std::ranges::find(gradients, name) != gradients.end())
+      tensors.push_back(tensor(std::string("d") + name, TensorRole::gradient, dtype));
   }
-
-  // From homes to the program's rank.
-  template <typename In>
-  void fetch(RankProgram& to, const Intervals& wanted, Names tensors, Intervals RankProgram::*home,
-             const In& exchange) {
-    if (wanted.empty()) return;
-    for (RankProgram& from : programs_)
-      add(from, to, common(wanted, from.*home), tensors, to.key_heads, exchange);
+  for (const WholeTensor& whole : captured) {
+    if (std::ranges::find(gradients, whole.name) == gradients.end()) continue;
+    tensors.push_back({"d_" + whole.name, TensorRole::gradient, whole.dtype, whole.dims});
   }
+  return tensors;
+}
 
-  // From the program's rank to homes.
-  template <typename In>
-  void give(RankProgram& from, const Intervals& made, Names tensors, Intervals RankProgram::*home,
-            const In& exchange) {
-    for (RankProgram& to : programs_)
-      add(from, to, common(made, to.*home), tensors, from.key_heads, exchange);
-  }
-
-  template <typename In>
-  static void add(RankProgram& from, RankProgram& to, const Intervals& indices, Names tensors,
-                  Interval key_heads, const In& exchange) {
-    if (from.rank == to.rank || indices.empty()) return;
-    const std::vector<std::string_view> names(tensors.begin(), tensors.end());
-    exchange(from).sends.push_back({to.rank, names, key_heads, indices});
-    exchange(to).receives.push_back({from.rank, names, key_heads, indices});
-  }
-
-  const Sharding& sharding_;
-  const WorkMap& map_;
-  const ir::Attention& attention_;
-  std::vector<RankProgram> programs_;
-};
-
-void sort(Exchange& exchange) {
-  std::ranges::stable_sort(exchange.sends, {}, &Message::peer);
-  std::ranges::stable_sort(exchange.receives, {}, &Message::peer);
+// As the runtime has it: what a part reads besides tensors of the whole.
+ranks::Part runtime_part(const Part& part, const ir::Attention& attention,
+                         const ranks::Interval& key_heads) {
+  const PartAttention made = part_attention(attention, part, key_heads);
+  ranks::Part as = part;
+  as.renamed = made.renamed;
+  for (const auto& [name, of] : made.numbers) as.numbers[name] = of.of;
+  return as;
 }
 
 }  // namespace
 
-const Carried& carried(std::string_view name) {
-  const auto* found = std::ranges::find(kCarried, name, &Carried::name);
-  ATTN_CHECK(found != std::end(kCarried), "not a tensor that is exchanged");
-  return *found;
-}
-
-std::vector<std::string_view> backward_inputs_of_rows(const ir::Attention& attention) {
-  std::vector<std::string_view> names = {"q", "do"};
-  if (!attention.is_sigmoid()) names.insert(names.end(), {"lse", "delta"});
-  return names;
-}
-
-std::vector<std::string_view> results_of_rows(const ir::Attention& attention) {
-  std::vector<std::string_view> names = {"o"};
-  if (attention.is_sigmoid()) return names;
-  names.push_back("lse");
-  for (const ir::Output& output : ir::kOutputs) {
-    const bool merges = output.name != "o" && output.name != "lse" && !ir::is_amax(output.name);
-    if (merges && attention.*output.wanted) names.push_back(output.name);
-  }
-  // Sums of exponentials are relative to a maximum.
-  for (const auto& [sum, max] :
-       {std::pair("sum_exp", "max"), std::pair("sum_exp_with_sink", "max_with_sink")}) {
-    const bool has_sum = std::ranges::find(names, std::string_view(sum)) != names.end();
-    const bool has_max = std::ranges::find(names, std::string_view(max)) != names.end();
-    if (has_sum && !has_max) names.push_back(max);
+std::vector<std::string> gradients_of(const ir::Attention& attention) {
+  if (!attention.gradients.empty()) return attention.gradients;
+  std::vector<std::string> names = {"q", "k", "v"};
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    if (tensor.learned) names.push_back(tensor.name);
   }
   return names;
 }
 
-std::vector<RankProgram> rank_programs(const Sharding& sharding, const WorkMap& map,
-                                       const ir::Attention& attention) {
-  std::vector<RankProgram> programs = Writing(sharding, map, attention).run();
-  for (RankProgram& program : programs) {
-    for (Exchange& exchange : program.inputs) sort(exchange);
-    for (Exchange& exchange : program.backward_inputs) sort(exchange);
-    sort(program.results);
-    sort(program.gradients);
+ranks::Division frame_of(const ir::Attention& attention) {
+  const ir::Dims& dims = attention.dims;
+  ranks::Division division;
+  division.name = attention.name;
+  division.dtype = attention.dtype;
+  division.batches = dims[Dim::B];
+  division.query_heads = dims[Dim::Hq];
+  division.key_heads = dims[Dim::Hkv];
+  division.rows = dims[Dim::Sq];
+  division.keys = dims[Dim::Skv];
+  division.width_qk = dims[Dim::Dqk];
+  division.width_v = dims[Dim::Dv];
+  division.sigmoid = attention.is_sigmoid();
+  // Without a sink, rows whose masks hide everything are zero by themselves.
+  division.clears_padding = attention.lengths_q && attention.sink.has_value();
+  division.forward = forward_of(attention, division);
+  division.backward = backward_of(attention, division);
+  for (const ir::Param& param : attention.params)
+    division.params.push_back({param.name, param.dtype});
+  return division;
+}
+
+RankPrograms rank_programs(const Sharding& sharding, const WorkMap& map,
+                           const ir::Attention& attention) {
+  RankPrograms made{frame_of(attention), {}};
+  ranks::Division& division = made.division;
+  division.groups_of_heads = sharding.groups;
+  division.sharding = sharding.to_text();
+  for (int team = 0; team < sharding.teams(); ++team)
+    made.of_teams.push_back(parts_of(sharding, team, map, attention.sink.has_value()));
+  std::vector<ranks::Part> parts;
+  for (int rank = 0; rank < sharding.ranks; ++rank) {
+    const Interval key_heads = sharding.key_heads(rank, attention);
+    if (rank % sharding.groups == 0) {
+      parts.clear();
+      for (const Part& part : made.parts_of(rank))
+        parts.push_back(runtime_part(part, attention, key_heads));
+    }
+    division.ranks.push_back(
+        {rank, key_heads, sharding.rows.of(rank), sharding.keys.of(rank), parts, {}, {}, {}, {}});
   }
-  return programs;
+  return made;
 }
 
 }  // namespace attn::sharding

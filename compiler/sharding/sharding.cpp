@@ -89,7 +89,9 @@ class Team {
   void add(int stage, const Numbers& rows, const Numbers& keys, bool at_home) {
     // A sink counts for rows that see nothing, too.
     const bool sink = has_sink_ && at_home;
-    Part part{stage, {}, {}, sink};
+    Part part;
+    part.stage = stage;
+    part.sink = sink;
     Numbers seen;
     std::vector<bool> is_seen(static_cast<std::size_t>(map_.keys.count()));
     for (const std::int64_t row : rows) {

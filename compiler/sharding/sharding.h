@@ -16,6 +16,7 @@
 #include "compiler/sharding/dealing.h"
 #include "compiler/sharding/sets.h"
 #include "compiler/sharding/work.h"
+#include "runtime/ranks/program.h"
 
 namespace attn::sharding {
 
@@ -52,9 +53,8 @@ struct Sharding {
 // this, and does not know when it is compiled what is hidden: it computes everything.
 inline constexpr std::size_t kMostPieces = 4;
 
-struct Part {
-  int stage = 0;
-  Intervals rows, keys;
+// With what only the compiler needs to know.
+struct Part : ranks::Part {
   bool sink = false;   // it has the sink of its rows: exactly one part of a row has it
   double work = 0;     // blocks of the work map, of all heads
   double longest = 0;  // of a block of rows

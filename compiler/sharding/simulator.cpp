@@ -8,11 +8,20 @@
 
 #include "compiler/sharding/part_attention.h"
 #include "compiler/sharding/store.h"
+#include "runtime/base/check.h"
+#include "runtime/ranks/exchanges.h"
+#include "runtime/ranks/tensors.h"
 
 namespace attn::sharding {
 namespace {
 
 using ir::Dim;
+using ranks::Carried;
+using ranks::Divided;
+using ranks::Exchange;
+using ranks::Message;
+using ranks::Payload;
+using ranks::Program;
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
@@ -32,22 +41,38 @@ double initial(std::string_view tensor) {
   return tensor == "lse" || tensor.starts_with("max") ? kNothing : 0;
 }
 
+const Carried& carried(std::string_view name) {
+  const Carried* const found = ranks::find_carried(name);
+  ATTN_CHECK(found != nullptr, "not a tensor that is exchanged");
+  return *found;
+}
+
+std::vector<std::string> names_of_results(const ranks::Division& division) {
+  std::vector<std::string> names;
+  for (const Payload& result : ranks::results_of(division)) names.push_back(result.name);
+  return names;
+}
+
 class Rank {
  public:
-  Rank(const ir::Attention& attention, const RankProgram& program, const reference::Inputs& inputs)
-      : attention_(attention), program_(program), inputs_(inputs) {}
+  Rank(const ir::Attention& attention, const RankPrograms& programs, const Program& program,
+       const reference::Inputs& inputs)
+      : attention_(attention),
+        division_(programs.division),
+        program_(program),
+        parts_(programs.parts_of(program.rank)),
+        inputs_(inputs) {}
 
-  const RankProgram& program() const { return program_; }
+  const Program& program() const { return program_; }
 
   // Takes the rank's own rows or keys.
   void bring_home(std::string_view name, const io::HostTensor& whole) {
     const Carried& as = carried(name);
-    const std::int64_t heads = attention_.dims[as.of_rows ? Dim::Hq : Dim::Hkv];
-    const std::int64_t size = attention_.dims[as.of_rows ? Dim::Sq : Dim::Skv];
-    const Slice all{{0, heads},
+    const std::int64_t size = as.of == Divided::rows ? division_.rows : division_.keys;
+    const Slice all{all_heads(as),
                     {{0, size}},
-                    {DType::f64, {whole.dims[0], heads, size, width(as)}, whole.values}};
-    Slice own = zeros(whole.dims[0], {0, heads}, home(as), width(as));
+                    {DType::f64, {batches(), all_heads(as).size(), size, width(as)}, whole.values}};
+    Slice own = zeros(batches(), all_heads(as), home(as), width(as));
     copy_common(all, own);
     tensors_[std::string(name)] = {std::move(own)};
   }
@@ -61,21 +86,21 @@ class Rank {
 
   void keep_inputs(const Exchange& exchange) {
     for (const Message& message : exchange.receives) {
-      for (const std::string_view name : message.tensors)
-        tensors_[std::string(name)].push_back(arrived(message.peer, name));
+      for (const Payload& payload : message.tensors)
+        tensors_[payload.name].push_back(arrived(message.peer, payload.name));
     }
   }
 
   Status compute(int stage) {
-    for (const Part& part : program_.parts) {
+    for (const Part& part : parts_) {
       if (part.stage != stage) continue;
       const PartAttention made = part_attention(attention_, part, program_.key_heads);
       ATTN_ASSIGN(const reference::Inputs inputs, inputs_of(made, part));
       ATTN_ASSIGN(const reference::Outputs outputs,
                   reference::evaluate(made.attention, inputs, {.unrounded = true, .threads = 1}));
       Results results;
-      for (const std::string_view name : results_of_rows(attention_))
-        results[std::string(name)] = of_part(value(outputs, name), carried(name), part.rows);
+      for (const std::string& name : names_of_results(division_))
+        results[name] = of_part(value(outputs, name), carried(name), part.rows);
       merge(results, part.rows);
     }
     return {};
@@ -86,10 +111,9 @@ class Rank {
   void publish() {
     for (auto& [name, slice] : merged_) tensors_[name] = {slice};
     Results own;
-    for (const std::string_view name : results_of_rows(attention_)) {
+    for (const std::string& name : names_of_results(division_)) {
       const Carried& as = carried(name);
-      own[std::string(name)] =
-          zeros(batches(), {0, attention_.dims[Dim::Hq]}, program_.rows, width(as), initial(name));
+      own[name] = zeros(batches(), all_heads(as), program_.rows, width(as), initial(name));
     }
     std::swap(own, merged_);
     if (!own.empty()) merge(own, common(rows_computed_, program_.rows));
@@ -98,31 +122,21 @@ class Rank {
   void merge_arrived(const Exchange& results) {
     for (const Message& message : results.receives) {
       Results more;
-      for (const std::string_view name : message.tensors)
-        more[std::string(name)] = arrived(message.peer, name);
+      for (const Payload& payload : message.tensors)
+        more[payload.name] = arrived(message.peer, payload.name);
       merge(more, message.indices);
     }
     if (attention_.lengths_q) clear_padding();
     for (const auto& [name, slice] : merged_) tensors_[name] = {slice};
   }
 
-  // The sum of do * o of each row at home.
-  void add_delta() {
-    const Slice &o = tensors_["o"].front(), &d_o = tensors_["do"].front();
-    Slice delta = zeros(batches(), o.heads, o.indices, 1);
-    const auto width = static_cast<std::size_t>(attention_.dims[Dim::Dv]);
-    for (std::size_t i = 0; i < o.values.values.size(); ++i)
-      delta.values.values[i / width] += o.values.values[i] * d_o.values.values[i];
-    tensors_["delta"] = {std::move(delta)};
-  }
-
   Status differentiate(int stage) {
-    for (const Part& part : program_.parts) {
+    for (const Part& part : parts_) {
       if (part.stage != stage) continue;
       const PartAttention made = part_attention(attention_, part, program_.key_heads);
       ATTN_ASSIGN(const reference::Inputs inputs, inputs_of(made, part));
       ATTN_ASSIGN(const Slice d_o, take("do", program_.key_heads, part.rows));
-      ATTN_ASSIGN(const reference::WholeRows whole, whole_rows(part));
+      ATTN_ASSIGN(const reference::WholeRows whole, whole_rows(part, d_o));
       const reference::Options options{.unrounded = true, .threads = 1, .whole = &whole};
       ATTN_ASSIGN(
           const reference::Gradients gradients,
@@ -136,8 +150,7 @@ class Rank {
   void publish_gradients() {
     for (const char* name : {"dq", "dk", "dv"}) {
       const Carried& as = carried(name);
-      const std::int64_t heads = attention_.dims[as.of_rows ? Dim::Hq : Dim::Hkv];
-      Slice own = zeros(batches(), {0, heads}, home(as), width(as));
+      Slice own = zeros(batches(), all_heads(as), home(as), width(as));
       const auto sums = sums_.find(name);
       if (sums != sums_.end()) {
         combine_common(sums->second, own, add_to);
@@ -149,8 +162,8 @@ class Rank {
 
   void sum_arrived(const Exchange& exchange) {
     for (const Message& message : exchange.receives) {
-      for (const std::string_view name : message.tensors)
-        combine_common(arrived(message.peer, name), sums_[std::string(name)], add_to);
+      for (const Payload& payload : message.tensors)
+        combine_common(arrived(message.peer, payload.name), sums_[payload.name], add_to);
     }
   }
 
@@ -167,37 +180,35 @@ class Rank {
 
   static void add_to(double& to, double from) { to += from; }
 
-  std::int64_t batches() const { return attention_.dims[Dim::B]; }
-  std::int64_t width(const Carried& as) const { return as.width ? attention_.dims[*as.width] : 1; }
+  std::int64_t batches() const { return division_.batches; }
+  std::int64_t width(const Carried& as) const { return ranks::size_of(as.width, division_); }
   const Intervals& home(const Carried& as) const {
-    return as.of_rows ? program_.rows : program_.keys;
+    return as.of == Divided::rows ? program_.rows : program_.keys;
   }
-  Interval query_heads(Interval key_heads) const {
-    const std::int64_t group = attention_.dims[Dim::Hq] / attention_.dims[Dim::Hkv];
-    return {key_heads.begin * group, key_heads.end * group};
+  Interval heads(const Carried& as, Interval key_heads) const {
+    return ranks::heads_of(as.of, key_heads, division_);
   }
+  Interval all_heads(const Carried& as) const { return heads(as, {0, division_.key_heads}); }
 
   Result<Slice> take(std::string_view name, Interval key_heads, const Intervals& indices) const {
-    const Interval heads = carried(name).of_rows ? query_heads(key_heads) : key_heads;
     const auto found = tensors_.find(name);
     const std::string what = fmt::format("{} on rank {}", name, program_.rank);
     if (found == tensors_.end()) return {ErrorCode::internal, "there is no " + what};
-    return taken(found->second, heads, indices, what);
+    return taken(found->second, heads(carried(name), key_heads), indices, what);
   }
 
   Result<reference::Inputs> inputs_of(const PartAttention& made, const Part& part) const {
     reference::Inputs inputs;
     for (const char* name : {"q", "k", "v"}) {
-      ATTN_ASSIGN(Slice slice,
-                  take(name, program_.key_heads, carried(name).of_rows ? part.rows : part.keys));
+      ATTN_ASSIGN(Slice slice, take(name, program_.key_heads, of_part(carried(name), part)));
       inputs.tensors[name] = std::move(slice.values);
     }
     for (const ir::CapturedTensor& tensor : made.attention.tensors) {
       const auto numbers = made.numbers.find(tensor.name);
       if (numbers != made.numbers.end()) {
-        inputs.tensors[tensor.name] = {DType::f64,
-                                       {static_cast<std::int64_t>(numbers->second.size())},
-                                       {numbers->second.begin(), numbers->second.end()}};
+        const std::vector<std::int64_t>& values = numbers->second.values;
+        inputs.tensors[tensor.name] = {
+            DType::f64, {static_cast<std::int64_t>(values.size())}, {values.begin(), values.end()}};
         continue;
       }
       std::string name = tensor.name;
@@ -218,11 +229,15 @@ class Rank {
     return name == "max_with_sink" ? outputs.max_with_sink : outputs.sum_exp_with_sink;
   }
 
+  static const Intervals& of_part(const Carried& as, const Part& part) {
+    return as.of == Divided::rows ? part.rows : part.keys;
+  }
+
   Slice of_part(const io::HostTensor& values, const Carried& as, const Intervals& indices) const {
-    const Interval heads = as.of_rows ? query_heads(program_.key_heads) : program_.key_heads;
-    return {heads,
+    const Interval of = heads(as, program_.key_heads);
+    return {of,
             indices,
-            {DType::f64, {batches(), heads.size(), count(indices), width(as)}, values.values}};
+            {DType::f64, {batches(), of.size(), count(indices), width(as)}, values.values}};
   }
 
   // Merges the results of some keys for these rows into those of other keys.
@@ -310,14 +325,15 @@ class Rank {
     }
   }
 
-  Result<reference::WholeRows> whole_rows(const Part& part) const {
-    reference::WholeRows whole;
-    if (attention_.is_sigmoid()) {
-      const Slice none = zeros(batches(), query_heads(program_.key_heads), part.rows, 1);
-      return reference::WholeRows{none.values, none.values};
-    }
+  // Of the whole rows: lse, and the sum of do * o.
+  Result<reference::WholeRows> whole_rows(const Part& part, const Slice& d_o) const {
+    Slice delta = zeros(batches(), d_o.heads, part.rows, 1);
+    if (division_.sigmoid) return reference::WholeRows{delta.values, delta.values};
     ATTN_ASSIGN(Slice lse, take("lse", program_.key_heads, part.rows));
-    ATTN_ASSIGN(Slice delta, take("delta", program_.key_heads, part.rows));
+    ATTN_ASSIGN(const Slice o, take("o", program_.key_heads, part.rows));
+    const auto width = static_cast<std::size_t>(division_.width_v);
+    for (std::size_t i = 0; i < o.values.values.size(); ++i)
+      delta.values.values[i / width] += o.values.values[i] * d_o.values.values[i];
     return reference::WholeRows{std::move(lse.values), std::move(delta.values)};
   }
 
@@ -338,7 +354,7 @@ class Rank {
       return;
     }
     const Carried& as = carried("d" + name);
-    const Intervals& indices = as.of_rows ? part.rows : part.keys;
+    const Intervals& indices = of_part(as, part);
     const Slice more = of_part(sum, as, indices);
     Slice& all = sums_["d" + name];
     Slice larger = zeros(batches(), more.heads, both(all.indices, indices), width(as));
@@ -348,7 +364,9 @@ class Rank {
   }
 
   const ir::Attention& attention_;
-  const RankProgram& program_;
+  const ranks::Division& division_;
+  const Program& program_;
+  const std::vector<Part>& parts_;
   const reference::Inputs& inputs_;
   std::map<std::string, std::vector<Slice>, std::less<>> tensors_;
   std::map<std::pair<int, std::string>, Slice> inbox_;  // by sender and tensor
@@ -360,11 +378,11 @@ class Rank {
 
 class Machine {
  public:
-  Machine(const ir::Attention& attention, const std::vector<RankProgram>& programs,
+  Machine(const ir::Attention& attention, const RankPrograms& programs,
           const reference::Inputs& inputs)
-      : attention_(attention) {
-    for (const RankProgram& program : programs) {
-      ranks_.emplace_back(attention, program, inputs);
+      : division_(programs.division) {
+    for (const Program& program : division_.ranks) {
+      ranks_.emplace_back(attention, programs, program, inputs);
       for (const char* name : {"q", "k", "v"})
         ranks_.back().bring_home(name, inputs.tensors.find(name)->second);
     }
@@ -373,25 +391,22 @@ class Machine {
   Status forward() {
     for (std::size_t stage = 0; stage < stages(); ++stage) {
       ATTN_RETURN_IF_ERROR(
-          exchange([&](const RankProgram& of) { return of.inputs[stage]; }, &Rank::keep_inputs));
+          exchange([&](const Program& of) { return of.inputs[stage]; }, &Rank::keep_inputs));
       for (Rank& rank : ranks_) ATTN_RETURN_IF_ERROR(rank.compute(static_cast<int>(stage)));
     }
     for (Rank& rank : ranks_) rank.publish();
-    return exchange([](const RankProgram& of) { return of.results; }, &Rank::merge_arrived);
+    return exchange([](const Program& of) { return of.results; }, &Rank::merge_arrived);
   }
 
   Status backward(const io::HostTensor& d_o) {
-    for (Rank& rank : ranks_) {
-      rank.bring_home("do", d_o);
-      rank.add_delta();
-    }
+    for (Rank& rank : ranks_) rank.bring_home("do", d_o);
     for (std::size_t stage = 0; stage < stages(); ++stage) {
-      ATTN_RETURN_IF_ERROR(exchange(
-          [&](const RankProgram& of) { return of.backward_inputs[stage]; }, &Rank::keep_inputs));
+      ATTN_RETURN_IF_ERROR(exchange([&](const Program& of) { return of.backward_inputs[stage]; },
+                                    &Rank::keep_inputs));
       for (Rank& rank : ranks_) ATTN_RETURN_IF_ERROR(rank.differentiate(static_cast<int>(stage)));
     }
     for (Rank& rank : ranks_) rank.publish_gradients();
-    return exchange([](const RankProgram& of) { return of.gradients; }, &Rank::sum_arrived);
+    return exchange([](const Program& of) { return of.gradients; }, &Rank::sum_arrived);
   }
 
   Simulated results(bool with_gradients) {
@@ -402,12 +417,13 @@ class Machine {
           std::pair("max", &outputs.max), std::pair("sum_exp", &outputs.sum_exp),
           std::pair("max_with_sink", &outputs.max_with_sink),
           std::pair("sum_exp_with_sink", &outputs.sum_exp_with_sink)}) {
-      const auto names = results_of_rows(attention_);
-      if (std::ranges::find(names, std::string_view(name)) == names.end()) continue;
+      const auto names = names_of_results(division_);
+      if (std::ranges::find(names, name) == names.end()) continue;
       *to = whole(name, [&](Rank& rank) -> const Slice& { return rank.result(name); });
     }
     if (!with_gradients) return all;
     for (const std::string name : {"q", "k", "v"}) {
+      if (ranks::find(division_.backward, "d" + name) == nullptr) continue;
       all.gradients[name] =
           whole("d" + name, [&](Rank& rank) -> const Slice& { return rank.gradient("d" + name); });
     }
@@ -429,15 +445,15 @@ class Machine {
   Status exchange(const Choose& choose, void (Rank::*take)(const Exchange&)) {
     struct Copy {
       int from, to;
-      std::string_view tensor;
+      std::string tensor;
       Slice slice;
     };
     std::vector<Copy> copies;
     for (const Rank& rank : ranks_) {
       for (const Message& message : choose(rank.program()).sends) {
-        for (const std::string_view tensor : message.tensors) {
-          ATTN_ASSIGN(Slice slice, rank.sent(message, tensor));
-          copies.push_back({rank.program().rank, message.peer, tensor, std::move(slice)});
+        for (const Payload& payload : message.tensors) {
+          ATTN_ASSIGN(Slice slice, rank.sent(message, payload.name));
+          copies.push_back({rank.program().rank, message.peer, payload.name, std::move(slice)});
         }
       }
     }
@@ -452,22 +468,24 @@ class Machine {
   template <typename Get>
   io::HostTensor whole(const std::string& name, const Get& get) {
     const Carried& as = carried(name);
-    const ir::Dims& dims = attention_.dims;
-    Slice all = zeros(dims[Dim::B], {0, dims[as.of_rows ? Dim::Hq : Dim::Hkv]},
-                      {{0, dims[as.of_rows ? Dim::Sq : Dim::Skv]}}, as.width ? dims[*as.width] : 1);
+    Slice all =
+        zeros(division_.batches, ranks::heads_of(as.of, {0, division_.key_heads}, division_),
+              {{0, as.of == Divided::rows ? division_.rows : division_.keys}},
+              ranks::size_of(as.width, division_));
     for (Rank& rank : ranks_) copy_common(get(rank), all);
-    if (!as.width) all.values.dims.pop_back();
+    if (as.width == ranks::Width::one) all.values.dims.pop_back();
     return std::move(all.values);
   }
 
-  const ir::Attention& attention_;
+  const ranks::Division& division_;
   std::vector<Rank> ranks_;
 };
 
 }  // namespace
 
-Result<Simulated> simulate(const ir::Attention& attention, const std::vector<RankProgram>& programs,
+Result<Simulated> simulate(const ir::Attention& attention, RankPrograms programs,
                            const reference::Inputs& inputs, const io::HostTensor* d_o) {
+  ranks::add_exchanges(programs.division);
   Machine machine(attention, programs, inputs);
   ATTN_RETURN_IF_ERROR(machine.forward());
   if (d_o) ATTN_RETURN_IF_ERROR(machine.backward(*d_o));

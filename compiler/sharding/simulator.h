@@ -15,9 +15,10 @@ struct Simulated {
 };
 
 // `inputs` are those of the whole attention, of which each rank takes the rows and keys of its
-// homes, and captured tensors whole. Nothing is rounded. Without `d_o`, only the forward. Errors:
-// those of the reference; internal, if a rank lacks what it computes with.
-Result<Simulated> simulate(const ir::Attention& attention, const std::vector<RankProgram>& programs,
+// homes, and captured tensors whole. Nothing is rounded, whatever dtypes messages have. Without
+// `d_o`, only the forward. Errors: those of the reference; internal, if a rank lacks what it
+// computes with.
+Result<Simulated> simulate(const ir::Attention& attention, RankPrograms programs,
                            const reference::Inputs& inputs, const io::HostTensor* d_o);
 
 }  // namespace attn::sharding

@@ -15,8 +15,8 @@ from . import specs
 from .attention import Attention, compile, load
 from .doctor import doctor
 from .errors import (ArgumentError, BindingError, CompilerError, CudaError, CudnnError, Diagnostic,
-                     Error, PlanDeviceError, PlanError, PlanVersionError, SpecError, SpecWarning,
-                     TraceError, Unsupported)
+                     Error, NcclError, PlanDeviceError, PlanError, PlanVersionError, SpecError,
+                     SpecWarning, TraceError, Unsupported)
 from .plan import targets
 from .specs import Spec
 from .trace import trace
@@ -25,9 +25,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError", "Attention", "BindingError", "CompilerError", "CudaError", "CudnnError",
-    "Diagnostic", "Error", "PlanDeviceError", "PlanError", "PlanVersionError", "Spec", "SpecError",
-    "SpecWarning", "TraceError", "Unsupported", "__version__", "compile", "doctor", "load", "specs",
-    "targets", "torch", "trace",
+    "Diagnostic", "Error", "NcclError", "PlanDeviceError", "PlanError", "PlanVersionError", "Spec",
+    "SpecError", "SpecWarning", "TraceError", "Unsupported", "__version__", "compile", "doctor",
+    "load", "specs", "targets", "torch", "trace",
 ]
 
 

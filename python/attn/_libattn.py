@@ -305,17 +305,22 @@ class Executable:
         `workspace_bytes` of device memory, aligned to 256 bytes, that nothing else uses meanwhile; None:
         the binding allocates its own. `kept_addresses` sets of addresses stay prepared.
         Raises BindingError, with one note for each further mistake."""
-        arguments = _Handle("attn_arguments_destroy")
-        _call("attn_arguments_create", arguments.out)
-        for name, (address, dtype, dims, strides) in tensors.items():
-            tensor = _Tensor(name=name.encode(), data=address, dtype=_dtype_number(name, dtype),
-                             rank=len(dims), dims=_int64s(dims), strides=_int64s(strides))
-            _call("attn_arguments_tensor", arguments, ctypes.byref(tensor))
-        dtypes = {param.name: param.dtype for param in self.params}
-        for name, value in params.items():
-            dtype = _DTYPES[dtypes.get(name, "f32")]
-            _call("attn_arguments_param", arguments, name.encode(), dtype, value)
+        arguments = arguments_of(tensors, params, {param.name: param.dtype for param in self.params})
         return Binding(self, arguments, workspace, kept_addresses)
+
+
+def arguments_of(tensors: Mapping[str, tuple[int, str, Sequence[int], Sequence[int]]],
+                 params: Mapping[str, float], dtypes: Mapping[str, str]) -> _Handle:
+    """What to bind. `dtypes` are those of the params."""
+    arguments = _Handle("attn_arguments_destroy")
+    _call("attn_arguments_create", arguments.out)
+    for name, (address, dtype, dims, strides) in tensors.items():
+        tensor = _Tensor(name=name.encode(), data=address, dtype=_dtype_number(name, dtype),
+                         rank=len(dims), dims=_int64s(dims), strides=_int64s(strides))
+        _call("attn_arguments_tensor", arguments, ctypes.byref(tensor))
+    for name, value in params.items():
+        _call("attn_arguments_param", arguments, name.encode(), _DTYPES[dtypes.get(name, "f32")], value)
+    return arguments
 
 
 class Binding:

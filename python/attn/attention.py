@@ -312,14 +312,7 @@ def _bindings_of(contents: bytes) -> dict[str, Any]:
         path.write_bytes(contents)
         answer = _attnc.run(["inspect", str(path)])
     manifest = answer["plans"][0]["manifest"] if "plans" in answer else answer
-    return {one["name"]: _parsed(one["value"]) for one in manifest["bindings"]}
-
-
-def _parsed(value: str) -> int | float:
-    try:
-        return int(value)
-    except ValueError:
-        return float(value)
+    return {one["name"]: plans.number(one["value"]) for one in manifest["bindings"]}
 
 
 def _traced(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | None,

@@ -10,13 +10,14 @@
         PlanDeviceError            it was compiled for another GPU architecture
       CudaError                    the driver failed or is missing
       CudnnError                   cuDNN failed or is missing
+      NcclError                    NCCL failed or is missing, or a rank does not answer
       TraceError                   a Python function cannot be made into a spec
       CompilerError                attnc or libattn is missing, a file could not be read, or a bug
 """
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Sequence
+from typing import Any, Sequence
 
 
 class Error(Exception):
@@ -28,6 +29,9 @@ class Error(Exception):
         self.notes = tuple(notes)
         self.status = status
         super().__init__("\n  note: ".join([message, *self.notes]))
+
+    def __reduce__(self) -> Any:  # other processes are told of it
+        return _restored, (type(self), self.args, self.__dict__)
 
 
 class ArgumentError(Error, ValueError):
@@ -95,6 +99,10 @@ class CudnnError(Error):
     """cuDNN failed, is missing, or is too old."""
 
 
+class NcclError(Error):
+    """NCCL failed, is missing, or is too old, or another rank does not answer."""
+
+
 class TraceError(Error):
     """A Python function cannot be made into a spec: `filename`, `lineno` and `source_line` say where."""
 
@@ -117,9 +125,16 @@ _BY_STATUS: dict[str, type[Error]] = {
     "binding": BindingError,
     "cuda": CudaError,
     "cudnn": CudnnError,
+    "nccl": NcclError,
     "plan_version": PlanVersionError,
     "plan_device": PlanDeviceError,
 }
+
+
+def _restored(kind: type[Error], args: tuple[Any, ...], state: dict[str, Any]) -> Error:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 def error_of(status: str, message: str, notes: Sequence[str] = ()) -> Error:

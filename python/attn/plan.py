@@ -1,14 +1,16 @@
 """Compiling specs into the contents of plan files, and writing such files."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pathlib
 import tempfile
-from typing import Any, Mapping
+from typing import Any, Iterator, Mapping
 
 from . import _attnc, _find
 from .errors import ArgumentError, CompilerError
+from .reference import input_argument
 from .specs import Spec, bind_arguments, deny_arguments
 
 ENGINES = ("auto", "cudnn", "native", "unfused")
@@ -44,6 +46,38 @@ def build(spec: Spec, bindings: Mapping[str, Any], target: str = "native", *, en
     return _compiled(options, cache, lambda arguments: spec.answer("compile", *arguments))
 
 
+def build_ranks(spec: Spec, bindings: Mapping[str, Any], ranks: int, target: str = "native", *,
+                engine: str | None = None, direction: str | None = None, cache: bool = True,
+                values: Mapping[str, Any] | None = None) -> bytes:
+    """The same for an attention that is divided among GPUs: the contents of the file of `attnc compile
+    --ranks`. `values` are arrays of captured tensors by name, for which alone the file is then right."""
+    check_choices(engine, direction)
+    _check_sizes(spec, bindings, target)
+    options = [*bind_arguments(bindings), "--ranks", str(ranks), "--target", _target(target)]
+    options += ["--engine", engine] if engine is not None else []
+    options += ["--direction", direction] if direction is not None else []
+    with _inputs(values) as given:
+        return _compiled([*options, *given], cache, lambda arguments: spec.answer("compile", *arguments))
+
+
+def homes(spec: Spec, bindings: Mapping[str, Any], ranks: int,
+          values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Where rows and keys would be, without compiling anything: of each rank, "rows" and "keys" as lists of
+    [begin, end]."""
+    _check_sizes(spec, bindings, "several GPUs")
+    with _inputs(values) as given:
+        answer = spec.answer("explain", *bind_arguments(bindings), "--ranks", str(ranks), *given)
+    return answer["of_ranks"]
+
+
+@contextlib.contextmanager
+def _inputs(values: Mapping[str, Any] | None) -> Iterator[list[str]]:
+    """Options with the values of captured tensors, in files that exist meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="attn-") as folder:
+        yield [word for name, value in (values or {}).items()
+               for word in ("--in", input_argument(folder, name, value))]
+
+
 def recompile(contents: bytes, target: str = "native", cache: bool = True) -> bytes:
     """Compiles the programs of a plan file again, for this GPU and the cuDNN of this process."""
     with tempfile.TemporaryDirectory(prefix="attn-") as folder:
@@ -76,6 +110,14 @@ def read(path: str | os.PathLike[str]) -> bytes:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
         raise CompilerError(f"{os.fspath(path)} cannot be read: {error.strerror}") from error
+
+
+def number(text: str) -> int | float:
+    """A value of a manifest's bindings."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def check_names(spec: Spec, bindings: Mapping[str, Any]) -> None:

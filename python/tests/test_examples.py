@@ -37,3 +37,11 @@ def test_decoding_with_a_paged_cache():
 def test_packed_documents():
     said = run("packed_documents.py", "--length", "60", "--device", "cpu")
     assert "the same again for the same seed: True" in said
+
+
+def test_training_on_several_gpus(monkeypatch):
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    for name, value in alone.items():
+        monkeypatch.setenv(name, value)
+    said = run("train_on_several_gpus.py", "--steps", "2", "--length", "64", "--layers", "1")
+    assert said.startswith("1 ranks: ") and said.count("loss") == 2

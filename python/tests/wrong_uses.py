@@ -1,10 +1,12 @@
 """Wrong uses of the package. Each function makes one mistake; golden/wrong_uses.txt has what is said."""
 
+import contextlib
 import math
 import pathlib
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 import attn
 import attn.torch
@@ -353,3 +355,121 @@ def plan_file_of_something_else(folder):
     path = pathlib.Path(folder) / "x.attnplan"
     path.write_bytes(np.zeros(1000).tobytes())
     attn.load(path)
+
+
+# --- several GPUs
+
+
+@contextlib.contextmanager
+def group():
+    """Of this process alone."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def distributed(attention="attention x { dims B, Hq, Hkv, Sq, D; tensor doc: i32[B, Skv]; "
+                "mask doc[b, q_idx] == doc[b, kv_idx]; }", **options):
+    return attn.torch.distribute(attention, **{"B": 1, "Hq": 4, "Hkv": 2, "Sq": 8, "D": 16, **options})
+
+
+@use
+def distributed_without_a_group(folder):
+    distributed()
+
+
+@use
+def distributed_over_something_else(folder):
+    with group():
+        distributed(group="gloo")
+
+
+@use
+def distributed_over_a_mesh_of_two_dimensions(folder):
+    with group():
+        distributed(group=dist.device_mesh.init_device_mesh("cpu", (1, 1), mesh_dim_names=("data", "context")))
+
+
+@use
+def distributed_without_sizes(folder):
+    with group():
+        attn.torch.distribute(CAUSAL, B=1, Hq=4)
+
+
+@use
+def distributed_in_another_dtype(folder):
+    with group():
+        distributed(dtype="e4m3")
+
+
+@use
+def distributed_on_another_device(folder):
+    with group():
+        distributed(device="meta")
+
+
+@use
+def distributed_packed_sequences(folder):
+    with group():
+        distributed("thd")
+
+
+@use
+def distributed_for_values_of_nothing(folder):
+    with group():
+        distributed(values={"documents": torch.zeros(1, 8)})
+
+
+@use
+def distributed_for_other_values(folder):
+    with group():
+        doc = torch.zeros(1, 8, dtype=torch.int32)
+        distributed(values={"doc": doc})(*qkv(), doc=doc + 1)
+
+
+@use
+def distributed_rows_of_another_rank(folder):
+    with group():
+        q, k, v = qkv()
+        distributed()(q[:, :, :4], k, v, doc=torch.zeros(1, 8, dtype=torch.int32))
+
+
+@use
+def distributed_training_without_a_backward(folder):
+    with group():
+        q, k, v = qkv()
+        distributed(training=False)(q.requires_grad_(), k, v, doc=torch.zeros(1, 8, dtype=torch.int32))
+
+
+@use
+def distributed_shard_of_another_dimension(folder):
+    with group():
+        distributed().shard(qkv()[0], dim=1)
+
+
+@use
+def distributed_shard_of_nothing(folder):
+    with group():
+        distributed().shard(qkv()[0], of="heads")
+
+
+@use
+def distributed_after_closing(folder):
+    with group():
+        sharded = distributed()
+        sharded.close()
+        sharded(*qkv(), doc=torch.zeros(1, 8, dtype=torch.int32))
+
+
+@use
+def distributed_plan_on_the_cpu(folder):
+    with group():
+        attn.torch.load_distributed(pathlib.Path(folder) / "x.attnplan")
+
+
+@use
+def distributed_saved_on_the_cpu(folder):
+    with group():
+        distributed().save(pathlib.Path(folder) / "x.attnplan")

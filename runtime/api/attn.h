@@ -76,14 +76,15 @@ enum {
   ATTN_STATUS_OUT_OF_MEMORY = 17,   /* host memory; device memory is ATTN_STATUS_CUDA */
   ATTN_STATUS_PLAN_SHAPE = 18,      /* no plan serves these sizes */
   ATTN_STATUS_PLAN_PENDING = 19,    /* the plan for these sizes is still being built */
-  ATTN_STATUS_PLAN_REFUSED = 20     /* its hash differs, or `verify` rejected it */
+  ATTN_STATUS_PLAN_REFUSED = 20,    /* its hash differs, or `verify` rejected it */
+  ATTN_STATUS_NCCL = 21             /* NCCL failed or is missing, or a rank does not answer */
 };
 
 /* For example "plan_version"; "unknown" if `status` is not a status. */
 ATTN_API const char* attn_status_name(attn_status status);
 /* The exit code of attnc for this status: 0 ok, 1 a spec with errors, 2 usage, 3 unsupported, 4
- * CUDA, cuDNN, the system, or arguments that do not fit, 5 results that differ, 6 an unreadable
- * plan, 70 a bug. */
+ * CUDA, cuDNN, NCCL, the system, or arguments that do not fit, 5 results that differ, 6 an
+ * unreadable plan, 70 a bug. */
 ATTN_API int32_t attn_status_exit_code(attn_status status);
 
 /* Details of the last call that received it. Reusable: a successful call resets it to
@@ -688,6 +689,127 @@ ATTN_API attn_status attn_picker_list(const attn_picker* picker, attn_shape* sha
 /* The same with the attn_shape size of the first attn.h. */
 ATTN_API attn_status attn_picker_shapes(const attn_picker* picker, attn_shape* shapes,
                                         size_t capacity, size_t* count, attn_error* error);
+
+/* ---- Distributed: one attention on several GPUs ---- */
+
+/* One rank of an attention that `attnc compile --ranks` divided among several GPUs: a process (or
+ * thread) for each GPU has one. For one thread at a time, together with its bindings. */
+typedef struct attn_distributed attn_distributed;
+typedef struct attn_distributed_binding attn_distributed_binding;
+
+/* Ends all communication of a communicator that does not answer, so that kernels that wait for it
+ * end. Called once at most, from a thread of the library. Must not throw. */
+typedef void (*attn_abort_callback)(void* user);
+
+typedef struct attn_distributed_options {
+  size_t size;
+  /* NCCL's ncclComm_t, of as many ranks as the file has, on the runtime's device. The caller keeps
+   * it, and keeps it until the object is destroyed. Its rank is the rank here. */
+  void* communicator;
+  /* With libnccl.so.2; NULL: the copy that the process has loaded, or $ATTN_NCCL_DIR or default
+   * paths. */
+  const char* nccl_folder;
+  int32_t timeout_seconds; /* that an exchange may take before it is given up; 0: 30 */
+  int32_t directions;      /* bit 1 << attn_direction of those to load; 0: all of the file */
+  /* NULL: ncclCommAbort(communicator), after which the caller must not use or destroy it. */
+  attn_abort_callback abort;
+  void* abort_user;
+  /* Of the loaded file, as in attn_load_options. */
+  const char* sha256;
+  attn_verify_callback verify;
+  void* verify_user;
+} attn_distributed_options;
+
+/* Collective: all ranks must call it, and all return an error if one of them fails. Loads the plans
+ * of this rank and allocates what it needs besides the caller's tensors. Errors: those of
+ * attn_executable_load_file; nccl if NCCL is missing, too old or fails, or a rank does not answer
+ * within the time; mismatch if ranks have different files; invalid_argument for a file that is not
+ * of ranks, or a communicator of another size or device. Another rank's error is reported with its
+ * code, and names the rank. */
+ATTN_API attn_status attn_distributed_open_file(attn_runtime* runtime, const char* path,
+                                                const attn_distributed_options* options,
+                                                attn_distributed** distributed, attn_error* error);
+ATTN_API attn_status attn_distributed_open_memory(attn_runtime* runtime, const void* bytes,
+                                                  size_t byte_count,
+                                                  const attn_distributed_options* options,
+                                                  attn_distributed** distributed,
+                                                  attn_error* error);
+/* No other call may be running; waits for the device to finish this object's work. Destroy bindings
+ * first. */
+ATTN_API void attn_distributed_destroy(attn_distributed* distributed);
+
+typedef struct attn_interval {
+  int64_t begin;
+  int64_t end; /* one past the last */
+} attn_interval;
+
+typedef struct attn_distributed_info {
+  size_t size;
+  const char* name;
+  const char* family; /* hash of the file's contents that ranks must share */
+  const char* sharding; /* in words */
+  int32_t rank;
+  int32_t ranks;
+  /* Rows (of q, o, do, dq, lse) and keys (of k, v, dk, dv) that are at home on this rank, of all
+   * heads, ascending. Owned by the object. */
+  const attn_interval* rows;
+  size_t row_intervals;
+  const attn_interval* keys;
+  size_t key_intervals;
+  int64_t device_bytes; /* that the object holds */
+  int32_t directions;   /* bit 1 << attn_direction of those it can execute */
+  int32_t reserved;
+} attn_distributed_info;
+
+ATTN_API attn_status attn_distributed_describe(const attn_distributed* distributed,
+                                               attn_distributed_info* info, attn_error* error);
+/* Rows (`which` 0) or keys (1) at home on any rank. Writes the first `capacity` intervals, and
+ * their number to `count`. */
+ATTN_API attn_status attn_distributed_home(const attn_distributed* distributed, int32_t rank,
+                                           int32_t which, attn_interval* intervals, size_t capacity,
+                                           size_t* count, attn_error* error);
+
+/* Tensors to bind, by direction, as attn_executable_tensor: q [B,Hq,rows at home,Dqk], k and v
+ * [B,Hkv,keys at home,D], o, lse [B,Hq,rows at home], and captured tensors, whole. Strides are
+ * proposed: with rows before heads. Others may be bound if the last dimension of D is contiguous;
+ * then the binding may allocate memory. Tensors without elements need not be bound. */
+ATTN_API attn_status attn_distributed_tensor(const attn_distributed* distributed,
+                                             attn_direction direction, size_t index,
+                                             attn_tensor_info* info, attn_error* error);
+/* 0 for a direction that it cannot execute. */
+ATTN_API size_t attn_distributed_tensor_count(const attn_distributed* distributed,
+                                              attn_direction direction);
+ATTN_API attn_status attn_distributed_param(const attn_distributed* distributed,
+                                            attn_direction direction, size_t index,
+                                            attn_param_info* info, attn_error* error);
+ATTN_API size_t attn_distributed_param_count(const attn_distributed* distributed,
+                                             attn_direction direction);
+
+/* Binds this rank's tensors, as attn_binding_create. Not collective. Errors: binding, cuda, cudnn.
+ */
+ATTN_API attn_status attn_distributed_bind(attn_distributed* distributed, attn_direction direction,
+                                           const attn_arguments* arguments,
+                                           attn_distributed_binding** binding, attn_error* error);
+ATTN_API void attn_distributed_binding_destroy(attn_distributed_binding* binding);
+/* As attn_binding_set_addresses: in the order of the tensors above. */
+ATTN_API attn_status attn_distributed_binding_set_addresses(attn_distributed_binding* binding,
+                                                            void* const* addresses, size_t count,
+                                                            attn_check check, attn_error* error);
+ATTN_API attn_status attn_distributed_binding_set_param(attn_distributed_binding* binding,
+                                                        const char* name, double value,
+                                                        attn_error* error);
+/* Collective: every rank must execute the same directions in the same order. Enqueues on `stream`,
+ * and exchanges on a stream of its own beside it, and returns without waiting. May be captured into
+ * a CUDA graph; then every rank must launch its graph as often. Executes of one object share its
+ * memory, so those on different streams must not overlap. Errors: cuda, cudnn, nccl; and those of
+ * attn_distributed_status, which the outputs of earlier executes need too. */
+ATTN_API attn_status attn_distributed_execute(attn_distributed_binding* binding, void* stream,
+                                              attn_error* error);
+
+/* Whether all exchanges until now went well, or may still. After synchronizing with the stream,
+ * tells whether the outputs are valid. Errors: nccl: what failed, and on which rank as far as
+ * known; the object can then only be destroyed. */
+ATTN_API attn_status attn_distributed_status(attn_distributed* distributed, attn_error* error);
 
 /* ---- Conveniences ----
  * For small programs and tests that build without CUDA. Applications may use their own streams and

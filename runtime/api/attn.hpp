@@ -61,7 +61,8 @@ enum class Code : std::int32_t {
   out_of_memory = ATTN_STATUS_OUT_OF_MEMORY,
   plan_shape = ATTN_STATUS_PLAN_SHAPE,
   plan_pending = ATTN_STATUS_PLAN_PENDING,
-  plan_refused = ATTN_STATUS_PLAN_REFUSED
+  plan_refused = ATTN_STATUS_PLAN_REFUSED,
+  nccl = ATTN_STATUS_NCCL
 };
 inline const char* to_string(Code code) { return attn_status_name(static_cast<attn_status>(code)); }
 inline int exit_code(Code code) { return attn_status_exit_code(static_cast<attn_status>(code)); }

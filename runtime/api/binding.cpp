@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "runtime/api/bound.h"
 #include "runtime/api/failure.h"
 #include "runtime/api/handles.h"
 #include "runtime/api/sized.h"
@@ -21,24 +22,6 @@ Result<execute::Workspace> workspace_of(const attn_bind_options& read) {
   return {ErrorCode::invalid_argument, fmt::format("{} is not an attn_workspace", read.workspace)};
 }
 
-Result<execute::Check> check_of(attn_check check) {
-  if (check == ATTN_CHECK_ADDRESSES) return execute::Check::yes;
-  if (check == ATTN_CHECK_NOTHING) return execute::Check::no;
-  return {ErrorCode::invalid_argument, fmt::format("{} is not an attn_check", check)};
-}
-
-// Checks the devices that DLPack tensors name; binding itself checks where the memory is.
-Status check_devices(const attn_arguments& arguments, int device) {
-  for (const auto& [name, given] : arguments.devices) {
-    if (given == device) continue;
-    return Status(
-        ErrorCode::binding,
-        fmt::format("tensor '{}' is on CUDA device {}, but the plan is loaded on device {}", name,
-                    given, device));
-  }
-  return {};
-}
-
 Result<execute::Binding> bind(const execute::Executable& executable,
                               const attn_arguments& arguments, const attn_bind_options* options) {
   ATTN_ASSIGN(const attn_bind_options read, read_sized(options));
@@ -47,20 +30,6 @@ Result<execute::Binding> bind(const execute::Executable& executable,
       read.kept_addresses != 0 ? read.kept_addresses : execute::kKeptAddresses;
   ATTN_RETURN_IF_ERROR(check_devices(arguments, executable.device().ordinal()));
   return executable.bind(arguments.arguments, workspace, kept);
-}
-
-// For a binding or a graph.
-template <typename Bound>
-Status set_addresses(Bound& bound, void* const* addresses, std::size_t count, attn_check check) {
-  if (count > 0) ATTN_RETURN_IF_ERROR(check_given({{addresses, "addresses"}}));
-  ATTN_ASSIGN(const execute::Check how, check_of(check));
-  return bound.set_addresses(std::span(addresses, count), how);
-}
-
-template <typename Bound>
-Status set_param(Bound& bound, const char* name, double value) {
-  ATTN_RETURN_IF_ERROR(check_given({{name, "the param's name"}}));
-  return bound.set_param(name, value);
 }
 
 }  // namespace

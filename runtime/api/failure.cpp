@@ -34,6 +34,7 @@ attn_status status_of(ErrorCode code) {
     case ErrorCode::binding: return ATTN_STATUS_BINDING;
     case ErrorCode::cuda: return ATTN_STATUS_CUDA;
     case ErrorCode::cudnn: return ATTN_STATUS_CUDNN;
+    case ErrorCode::nccl: return ATTN_STATUS_NCCL;
     case ErrorCode::worker: return ATTN_STATUS_WORKER;
     case ErrorCode::io: return ATTN_STATUS_IO;
     case ErrorCode::mismatch: return ATTN_STATUS_MISMATCH;

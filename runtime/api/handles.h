@@ -14,6 +14,7 @@
 #include "runtime/execute/cuda_graph.h"
 #include "runtime/execute/executable.h"
 #include "runtime/execute/executable_cache.h"
+#include "runtime/ranks/distributed.h"
 
 namespace attn::api {
 
@@ -79,6 +80,17 @@ struct attn_binding {
 
 struct attn_graph {
   std::optional<attn::execute::CudaGraph> graph{};  // set before the caller gets the handle
+};
+
+struct attn_distributed {
+  explicit attn_distributed(attn::ranks::Distributed opened);
+
+  attn::ranks::Distributed distributed;
+  std::vector<attn_interval> rows, keys;  // at home
+};
+
+struct attn_distributed_binding {
+  attn::ranks::DistributedBinding binding;
 };
 
 struct attn_memory {

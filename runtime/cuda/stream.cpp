@@ -43,14 +43,25 @@ Status Stream::synchronize() const {
                          "waiting for a stream");
 }
 
-Result<Event> Event::create(const Device& device) {
+Result<bool> is_capturing(const Device& device, void* stream) {
+  if (stream == nullptr) return false;  // the default stream cannot be captured
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  ATTN_RETURN_IF_ERROR(device.context()->check(
+      device.context()->driver().stream_is_capturing(as_stream(stream), &status),
+      "querying the capture status of a stream"));
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Result<Event> Event::create(const Device& device, Timing timing) {
   Event event;
   event.context_ = device.context();
   Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(*event.context_));
   CUevent handle = nullptr;
   ATTN_RETURN_IF_ERROR(event.context_->check(
-      event.context_->driver().event_create(&handle, CU_EVENT_DEFAULT), "creating an event"));
+      event.context_->driver().event_create(
+          &handle, timing == Timing::yes ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
+      "creating an event"));
   event.handle_ = handle;
   return event;
 }
@@ -76,6 +87,19 @@ Status Event::record(void* stream) {
 Status Event::synchronize() const {
   return context_->check(context_->driver().event_synchronize(as_event(handle_)),
                          "waiting for an event");
+}
+
+Result<bool> Event::reached() const {
+  const CUresult result = context_->driver().event_query(as_event(handle_));
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  ATTN_RETURN_IF_ERROR(context_->check(result, "querying an event"));
+  return true;
+}
+
+Status Event::wait(void* stream) const {
+  return context_->check(
+      context_->driver().stream_wait_event(as_stream(stream), as_event(handle_), 0),
+      "letting a stream wait for an event");
 }
 
 Result<double> Event::milliseconds_since(const Event& start) const {

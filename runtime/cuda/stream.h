@@ -1,6 +1,7 @@
 // Streams and events.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "runtime/base/status.h"
@@ -26,16 +27,24 @@ class Stream {
   void* handle_ = nullptr;
 };
 
-// A point in a stream, with a time stamp. For one thread at a time.
+// Whether work on the stream is being captured into a CUDA graph. The device's context must be
+// current. Errors: cuda.
+Result<bool> is_capturing(const Device& device, void* stream);
+
+// A point in a stream. For one thread at a time.
 class Event {
  public:
-  static Result<Event> create(const Device& device);
+  // One without time stamps costs less, and orders streams alone.
+  enum class Timing : std::uint8_t { yes, no };
+  static Result<Event> create(const Device& device, Timing timing = Timing::yes);
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
   Status record(void* stream);
-  Status synchronize() const;  // waits until the device has reached the event
+  Status synchronize() const;       // waits until the device has reached the event
+  Result<bool> reached() const;     // does not wait
+  Status wait(void* stream) const;  // later work on `stream` waits until the event is reached
   // Milliseconds of device time from `start` to this event; both must have been reached.
   Result<double> milliseconds_since(const Event& start) const;
 

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 
 #include <algorithm>
 #include <array>
@@ -22,33 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFile = "libcudnn.so.9";
-
-std::string path_of(void* handle) {
-  link_map* map = nullptr;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return "";
-  return map->l_name;
-}
-
-std::string linker_words(const std::string& file) {
-  const char* why = dlerror();
-  return why != nullptr ? std::string(why) : file + ": cannot be opened";
-}
-
-bool try_open(Search& search, const std::string& file) {
-  dlerror();
-  search.handle = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (search.handle == nullptr) {
-    search.failures.push_back(linker_words(file));
-    return false;
-  }
-  search.path = path_of(search.handle);
-  return true;
-}
-
-// Candidate files: the folder may hold the library itself or be an install prefix.
-std::array<fs::path, 3> inside(const fs::path& folder, const std::string& file) {
-  return {folder / file, folder / "lib" / file, folder / "lib64" / file};
-}
 
 std::int64_t packed(int major, int minor, int patch) {
   return major * 10000 + minor * 100 + patch;  // since cuDNN 9.0
@@ -214,7 +186,7 @@ Result<Found> find_cudnn(const Places& places) {
     if (handle != nullptr) return take_loaded(handle, places);
   }
   const Copies copies(places);
-  Search search{nullptr, "", copies.failures()};
+  LibrarySearch search{nullptr, "", copies.failures()};
   for (const Copy& copy : copies.by_preference()) {
     if (try_open(search, copy.path)) return ask_version(search.handle, search.path, copies.all());
   }
@@ -240,28 +212,6 @@ std::optional<std::int64_t> version_beside(const fs::path& library) {
     }
   }
   return version_in_header(file.parent_path().parent_path() / "include" / "cudnn_version.h");
-}
-
-Search open_in(const std::vector<fs::path>& folders, const std::string& file) {
-  Search search;
-  std::error_code ignored;
-  for (const fs::path& folder : folders) {
-    for (const fs::path& candidate : inside(folder, file)) {
-      if (!fs::exists(candidate, ignored)) continue;
-      if (try_open(search, candidate.string())) return search;
-    }
-    search.failures.push_back(folder.string() + ": no " + file);
-  }
-  return search;
-}
-
-void append_environment(std::vector<fs::path>& folders, const char* variable) {
-  const char* value = std::getenv(variable);
-  if (value != nullptr && *value != '\0') folders.emplace_back(value);
-}
-
-void append_wheel(std::vector<fs::path>& folders, const std::string& name) {
-  if (!wheels_folder().empty()) folders.push_back(fs::path(wheels_folder()) / "nvidia" / name);
 }
 
 }  // namespace attn::cudnn

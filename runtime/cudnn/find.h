@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/libraries.h"
 #include "runtime/base/status.h"
 
 namespace attn::cudnn {
@@ -47,16 +48,5 @@ Result<Found> find_cudnn(const Places& places);
 
 // Version of an unloaded file; nullopt if neither its name nor a header next to it tells.
 std::optional<std::int64_t> version_beside(const std::filesystem::path& library);
-
-// Result of searching a library in folders, each either the one that has it or an install prefix.
-struct Search {
-  void* handle = nullptr;
-  std::string path;
-  std::vector<std::string> failures;  // the linker's error for each place tried
-};
-Search open_in(const std::vector<std::filesystem::path>& folders, const std::string& file);
-
-void append_environment(std::vector<std::filesystem::path>& folders, const char* variable);
-void append_wheel(std::vector<std::filesystem::path>& folders, const std::string& name);
 
 }  // namespace attn::cudnn

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/libraries.h"
+#include "runtime/base/wheels.h"
 #include "runtime/cudnn/api.h"
 #include "runtime/cudnn/find.h"
 
@@ -77,7 +79,7 @@ Result<std::shared_ptr<const Library>> Library::load(const std::string& folder) 
   state.path = cudnn.path;
   state.version = cudnn.version;
   const int cuda_major = static_cast<int>(state.api.cudnnGetCudartVersion() / 1000);
-  const Search nvrtc =
+  const LibrarySearch nvrtc =
       open_in(nvrtc_folders(state.path, cuda_major), fmt::format("libnvrtc.so.{}", cuda_major));
   state.nvrtc_path = nvrtc.path;
   if (nvrtc.handle != nullptr) load_builtins(nvrtc.path);

@@ -1,5 +1,5 @@
 // Checks whether a plan fits this machine, and arguments fit a plan. Pure functions, so that they
-// can be tested without a device. Internal to runtime/execute.
+// can be tested without a device. Internal to runtime.
 #pragma once
 
 #include <cstdint>

@@ -36,28 +36,32 @@ std::string contents_text(const Bundle& bundle);
 // Like those of a single plan (plan.h): a bundle of one plan is serialized like that plan, byte for
 // byte. The format's limits apply to all plans together (fits_file): serialize() requires them,
 // save() reports a violation (invalid_argument).
-// `ranks` is what a family has besides.
-Status fits_file(const Bundle& bundle, std::string_view ranks = {});
+Status fits_file(const Bundle& bundle);
 std::string serialize(const Bundle& bundle);
 Result<Bundle> deserialize_bundle(std::string_view bytes);
 Status save(const Bundle& bundle, const std::string& path);
 Result<Bundle> load_bundle(const std::string& path);
 
-// The plans of the parts of an attention that is divided among several ranks, and what each rank
-// does with them, as JSON (docs/plan-format.md). A file of these is refused wherever a bundle is
-// read: its plans alone are not the attention.
+// A check that is called with the contents of a file before any of it is parsed. Its errors are
+// returned.
+using CheckBytes = std::function<Status(std::string_view bytes)>;
+
+// The plans of the parts of an attention that is divided among several ranks, what each rank does
+// with them, as JSON (runtime/ranks/program_json.h), and the cubin of the kernels that move rows
+// (runtime/ranks/kernels.h). A file of these is refused wherever a bundle is read: its plans alone
+// are not the attention.
 struct Family {
   Bundle parts;
-  std::string ranks;  // empty: an ordinary file, whose plans are not parts
+  std::string ranks;    // empty: an ordinary file, whose plans are not parts
+  std::string kernels;  // empty: of version 10, whose ranks are not executed
   bool operator==(const Family&) const = default;
 };
+Status fits_file(const Family& family);
 Status save(const Family& family, const std::string& path);
 // Of any plan file.
-Result<Family> load_family(const std::string& path);
+Result<Family> load_family(const std::string& path, const CheckBytes& check = {});
+Result<Family> deserialize_family(std::string_view bytes, const CheckBytes& check = {});
 
-// The same, with a check that is called with the contents of the file before any of it is parsed.
-// Errors: those of the check too.
-using CheckBytes = std::function<Status(std::string_view bytes)>;
 Result<Bundle> load_bundle(const std::string& path, const CheckBytes& check);
 Result<Plan> load(const std::string& path, Direction direction, const CheckBytes& check);
 

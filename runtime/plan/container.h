@@ -11,7 +11,7 @@
 
 namespace attn::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 10;  // newest version read and written
+inline constexpr std::uint32_t kFormatVersion = 11;  // newest version read and written
 inline constexpr std::size_t kMaxSections = 1024;
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;  // all manifests
 inline constexpr std::size_t kMaxManifestValues = std::size_t{1}
@@ -35,7 +35,10 @@ inline constexpr std::uint32_t kCudnnPlanSection =
 inline constexpr std::uint32_t kKernelSection =
     3;  // one for each other step of each plan, in order, then the check's
 inline constexpr std::uint32_t kRanksSection =
-    4;  // JSON text: what ranks do with the plans; of version 10 only
+    4;  // JSON text: what ranks do with the plans; since version 10
+inline constexpr std::uint32_t kRankKernelsSection =
+    5;  // the cubin of what moves rows between ranks; since version 11
+inline constexpr std::uint32_t kFirstRanksVersion = 10;  // whose ranks are not executed
 
 struct Section {
   std::uint32_t kind = 0;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <span>
 #include <utility>
@@ -19,6 +20,7 @@ struct Sections {
   std::vector<Section> plans;
   std::vector<Section> kernels;
   std::vector<Section> ranks;
+  std::vector<Section> rank_kernels;
 
   std::vector<Section>* of_kind(std::uint32_t kind) {
     switch (kind) {
@@ -26,6 +28,7 @@ struct Sections {
       case kCudnnPlanSection: return &plans;
       case kKernelSection: return &kernels;
       case kRanksSection: return &ranks;
+      case kRankKernelsSection: return &rank_kernels;
       default: return nullptr;
     }
   }
@@ -50,6 +53,8 @@ Result<Sections> sort_sections(const Container& container) {
     list->push_back(section);
   }
   if (sorted.ranks.size() > 1) return damaged("the plan file has ranks twice");
+  if (sorted.rank_kernels.size() > sorted.ranks.size())
+    return damaged("the plan file has more kernels for ranks than ranks");
   if (sorted.manifests.empty() || (container.version < 3 && sorted.manifests.size() > 1)) {
     return damaged(fmt::format("the plan file has {} manifests", sorted.manifests.size()));
   }
@@ -87,11 +92,9 @@ Result<std::vector<Manifest>> read_manifests(const std::vector<Section>& section
 }
 
 // Reads the sections of the manifests' parts, in order: the first plan's, then the second's.
-Status read_parts(const Sections& sections, std::size_t file_bytes,
-                  std::vector<Manifest>& manifests) {
+Status read_parts(const Sections& sections, std::size_t& left, std::vector<Manifest>& manifests) {
   auto plan_section = sections.plans.begin();
   auto kernel_section = sections.kernels.begin();
-  std::size_t left = most_unpacked(file_bytes);
   for (Manifest& manifest : manifests) {
     Plan& plan = manifest.plan;
     for (std::size_t i = 0; i < plan.compiled.size(); ++i) {
@@ -103,6 +106,18 @@ Status read_parts(const Sections& sections, std::size_t file_bytes,
           read_part("kernel", *kernel_section++, manifest.kernels[i], left, plan.kernels[i]));
     }
   }
+  return {};
+}
+
+// What a family has besides its plans.
+Status read_ranks(const Sections& sections, std::size_t left, Family& family) {
+  if (sections.ranks.empty()) return {};
+  ATTN_ASSIGN(family.ranks, unpack(sections.ranks.front(), kMaxManifestBytes));
+  ATTN_RETURN_IF_ERROR(check_ranks(family.ranks));
+  if (sections.rank_kernels.empty()) return {};
+  const Section& kernels = sections.rank_kernels.front();
+  if (kernels.unpacked_bytes == 0) return damaged("the kernels for ranks are empty");
+  ATTN_ASSIGN(family.kernels, unpack(kernels, std::min(left, kMaxPlanBytes)));
   return {};
 }
 
@@ -122,19 +137,18 @@ bool are_distinct(std::span<const Plan> plans) {
   return texts.size() == plans.size();
 }
 
-std::uint32_t version_of(std::span<const Plan> plans, std::string_view ranks) {
-  return ranks.empty() ? format_version_of(plans) : kFormatVersion;
+std::uint32_t version_of(std::span<const Plan> plans, std::string_view ranks,
+                         std::string_view kernels) {
+  if (ranks.empty()) return format_version_of(plans);
+  return kernels.empty() ? kFirstRanksVersion : kFormatVersion;
 }
 
-Result<Bundle> take_plans(std::vector<Manifest> manifests, std::string_view ranks,
-                          std::uint32_t version) {
-  Bundle bundle;
-  for (Manifest& manifest : manifests) bundle.plans.push_back(std::move(manifest.plan));
-  if (version_of(bundle.plans, ranks) != version) {
+Status take_plans(std::vector<Manifest> manifests, std::uint32_t version, Family& family) {
+  std::vector<Plan>& plans = family.parts.plans;
+  for (Manifest& manifest : manifests) plans.push_back(std::move(manifest.plan));
+  if (version_of(plans, family.ranks, family.kernels) != version)
     return damaged("the versions of the plan file's header and manifest differ");
-  }
-  if (!are_distinct(bundle.plans)) return damaged("the plan file has the same plan twice");
-  return bundle;
+  return are_distinct(plans) ? Status() : damaged("the plan file has the same plan twice");
 }
 
 std::size_t section_count(const Plan& plan) {
@@ -148,7 +162,8 @@ std::size_t part_bytes(const Plan& plan) {
   return bytes;
 }
 
-std::string serialize_all(std::span<const Plan> plans, std::string_view ranks) {
+std::string serialize_all(std::span<const Plan> plans, std::string_view ranks,
+                          std::string_view kernels) {
   ATTN_CHECK(!plans.empty() && are_distinct(plans), "a file needs plans, all different");
   std::vector<std::string> manifests;
   std::size_t manifest_bytes = 0;
@@ -170,12 +185,14 @@ std::string serialize_all(std::span<const Plan> plans, std::string_view ranks) {
     for (const std::string& image : plans[i].kernels) add(kKernelSection, image);
   }
   if (!ranks.empty()) add(kRanksSection, ranks);
+  if (!kernels.empty()) add(kRankKernelsSection, kernels);
   ATTN_CHECK(sections.size() <= kMaxSections, "the steps must be within the format's limit");
-  return write_container(version_of(plans, ranks), sections);
+  return write_container(version_of(plans, ranks, kernels), sections);
 }
 
-bool can_be_unpacked(std::span<const Plan> plans, std::size_t file_bytes) {
-  std::size_t unpacked = 0;
+bool can_be_unpacked(std::span<const Plan> plans, std::string_view kernels,
+                     std::size_t file_bytes) {
+  std::size_t unpacked = kernels.size();
   for (const Plan& plan : plans) unpacked += part_bytes(plan);
   return unpacked <= most_unpacked(file_bytes);
 }
@@ -202,12 +219,13 @@ Status check_ranks(std::string_view text) {
   return ranks->is_object() ? Status() : damaged("the plan file's ranks are not a JSON object");
 }
 
-Result<std::string> serialize_within_limits(std::span<const Plan> plans, std::string_view ranks) {
+Result<std::string> serialize_within_limits(std::span<const Plan> plans, std::string_view ranks,
+                                            std::string_view kernels) {
   for (const Plan& plan : plans) {
     if (manifest_values(plan) > kMaxManifestValues) return too_large(plan);
   }
-  std::string file = serialize_all(plans, ranks);
-  if (can_be_unpacked(plans, file.size())) return file;
+  std::string file = serialize_all(plans, ranks, kernels);
+  if (can_be_unpacked(plans, kernels, file.size())) return file;
   return Error{
       ErrorCode::invalid_argument,
       "the kernels compress too well for a plan file",
@@ -221,8 +239,11 @@ std::string serialize(const Bundle& bundle) {
   return checked(serialize_within_limits(bundle.plans));
 }
 
-Status fits_file(const Bundle& bundle, std::string_view ranks) {
-  std::size_t sections = ranks.empty() ? 0 : 1, manifests = 0, parts = 0;
+namespace {
+
+// With so many sections and bytes of kernels besides those of the plans.
+Status fits(const Bundle& bundle, std::size_t sections, std::size_t parts) {
+  std::size_t manifests = 0;
   for (const Plan& plan : bundle.plans) {
     sections += section_count(plan);
     manifests += manifest_json(plan).size();
@@ -240,18 +261,27 @@ Status fits_file(const Bundle& bundle, std::string_view ranks) {
       {}};
 }
 
-Result<Family> deserialize_family(std::string_view bytes) {
+}  // namespace
+
+Status fits_file(const Bundle& bundle) { return fits(bundle, 0, 0); }
+
+Status fits_file(const Family& family) {
+  const std::size_t sections =
+      (family.ranks.empty() ? 0U : 1U) + (family.kernels.empty() ? 0U : 1U);
+  return fits(family.parts, sections, family.kernels.size());
+}
+
+Result<Family> deserialize_family(std::string_view bytes, const CheckBytes& check) {
+  if (check) ATTN_RETURN_IF_ERROR(check(bytes));
   ATTN_ASSIGN(const Container container, read_container(bytes));
   ATTN_ASSIGN(const Sections sorted, sort_sections(container));
   ATTN_ASSIGN(std::vector<Manifest> manifests, read_manifests(sorted.manifests));
   ATTN_RETURN_IF_ERROR(check_counts(sorted, manifests));
-  ATTN_RETURN_IF_ERROR(read_parts(sorted, bytes.size(), manifests));
+  std::size_t left = most_unpacked(bytes.size());
+  ATTN_RETURN_IF_ERROR(read_parts(sorted, left, manifests));
   Family family;
-  if (!sorted.ranks.empty()) {
-    ATTN_ASSIGN(family.ranks, unpack(sorted.ranks.front(), kMaxManifestBytes));
-    ATTN_RETURN_IF_ERROR(check_ranks(family.ranks));
-  }
-  ATTN_ASSIGN(family.parts, take_plans(std::move(manifests), family.ranks, container.version));
+  ATTN_RETURN_IF_ERROR(read_ranks(sorted, left, family));
+  ATTN_RETURN_IF_ERROR(take_plans(std::move(manifests), container.version, family));
   return family;
 }
 

@@ -58,6 +58,16 @@ Error at(const std::string& path, Error error) {
   return error;
 }
 
+// All of the file if there is a check, which may look at more than the plan.
+Result<std::string> read_checked(const FileDescriptor& file, const std::string& path,
+                                 const CheckBytes& check) {
+  if (!check) return read_plan_file(file, path);
+  std::string bytes;
+  ATTN_RETURN_IF_ERROR(read_more(file, path, kMaxFileBytes + 1, bytes));
+  if (const Status status = check(bytes); !status.ok()) return at(path, status.error());
+  return bytes;
+}
+
 constexpr mode_t kAnyMode = 0666;
 
 Status save_bytes(std::string_view bytes, const std::string& path, mode_t mode) {
@@ -85,17 +95,18 @@ Status save(const Bundle& bundle, const std::string& path) {
 }
 
 Status save(const Family& family, const std::string& path) {
-  ATTN_RETURN_IF_ERROR(fits_file(family.parts, family.ranks));
+  ATTN_RETURN_IF_ERROR(fits_file(family));
   if (!family.ranks.empty() && !check_ranks(family.ranks).ok()) {
     return {ErrorCode::invalid_argument, "what the ranks do is too long for a plan file"};
   }
-  ATTN_ASSIGN(const std::string bytes, serialize_within_limits(family.parts.plans, family.ranks));
+  ATTN_ASSIGN(const std::string bytes,
+              serialize_within_limits(family.parts.plans, family.ranks, family.kernels));
   return save_bytes(bytes, path, kAnyMode);
 }
 
-Result<Family> load_family(const std::string& path) {
+Result<Family> load_family(const std::string& path, const CheckBytes& check) {
   ATTN_ASSIGN(const FileDescriptor file, open_regular_file(path));
-  ATTN_ASSIGN(const std::string bytes, read_plan_file(file, path));
+  ATTN_ASSIGN(const std::string bytes, read_checked(file, path, check));
   Result<Family> family = deserialize_family(bytes);
   if (!family.ok()) return at(path, family.error());
   return family;
@@ -119,13 +130,7 @@ Result<std::string> read_plan_file(const FileDescriptor& file, const std::string
 
 Result<Bundle> load_bundle(const FileDescriptor& file, const std::string& path,
                            const CheckBytes& check) {
-  std::string bytes;
-  if (check) {
-    ATTN_RETURN_IF_ERROR(read_more(file, path, kMaxFileBytes + 1, bytes));
-    if (const Status status = check(bytes); !status.ok()) return at(path, status.error());
-  } else {
-    ATTN_ASSIGN(bytes, read_plan_file(file, path));
-  }
+  ATTN_ASSIGN(const std::string bytes, read_checked(file, path, check));
   Result<Bundle> bundle = deserialize_bundle(bytes);
   if (!bundle.ok()) return at(path, bundle.error());
   return bundle;

@@ -25,14 +25,12 @@ Result<Bundle> load_bundle(const FileDescriptor& file, const std::string& path,
 // serialize() for save(). Errors: invalid_argument for kernels that compress better than readers of
 // the format accept.
 Result<std::string> serialize_within_limits(std::span<const Plan> plans,
-                                            std::string_view ranks = {});
+                                            std::string_view ranks = {},
+                                            std::string_view kernels = {});
 
 // Whether this is what a family has besides plans, as far as files are concerned: a JSON object
-// within the format's limits. Tools read its members, and must expect any. Errors: plan_damaged.
+// within the format's limits, of which any members must be expected. Errors: plan_damaged.
 Status check_ranks(std::string_view text);
-
-// Of any plan file.
-Result<Family> deserialize_family(std::string_view bytes);
 
 // save(plan, path) with these permissions, subject to the umask.
 Status save(const Plan& plan, const std::string& path, mode_t mode);

@@ -35,7 +35,7 @@ struct WholeTensor {
   std::string name;
   plan::TensorRole role = plan::TensorRole::captured;
   DType dtype = DType::f32;
-  std::vector<std::int64_t> dims;  // whole, logical order
+  std::vector<std::int64_t> dims{};  // whole, logical order
   Divided divided = Divided::no;
 
   bool operator==(const WholeTensor&) const = default;
@@ -62,7 +62,8 @@ struct Message {
 };
 inline constexpr std::int64_t kMessageAlignment = 256;
 
-// In the order of peers; of one peer, rows first. No two of the same peer and kind.
+// In the order of peers; of one peer, rows first. No two of the same peer and kind. Both ends have
+// the message: what one sends, the other one receives.
 struct Exchange {
   std::vector<Message> sends, receives;
 
@@ -74,10 +75,10 @@ struct Exchange {
 struct Part {
   int stage = 0;
   Intervals rows, keys;
-  std::string forward, backward;  // names of plans; empty: that direction is not compiled
-  std::map<std::string, std::string> renamed;  // tensors of the whole -> their names in the plans
-  std::map<std::string, Divided>
-      numbers;  // tensors i32 of the plans that hold the numbers of its rows or keys
+  std::string forward{}, backward{};  // names of plans; empty: that direction is not compiled
+  std::map<std::string, std::string> renamed{};  // tensors of the whole -> their names in the plans
+  // Tensors i32 of the plans that hold the numbers of its rows or keys.
+  std::map<std::string, Divided> numbers{};
 
   bool operator==(const Part&) const = default;
 };
@@ -93,6 +94,19 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
+// A captured tensor or param whose values the division was made for: it is right for these alone.
+struct GivenValue {
+  std::string name;
+  std::string from;  // as written: "@doc.npy"
+  std::string hash;  // of the values, in hexadecimal
+
+  bool operator==(const GivenValue&) const = default;
+};
+
+inline constexpr int kMostRanks = 1024;
+
+// Ranks r with the same r / groups_of_heads are a team: they have the same parts, each for the key
+// heads of group r % groups_of_heads.
 struct Division {
   std::string name;
   DType dtype = DType::bf16;
@@ -104,9 +118,14 @@ struct Division {
   std::string sharding;                        // in words
   std::vector<WholeTensor> forward, backward;  // that callers bind; backward empty: forward only
   std::vector<plan::ParamInfo> params;
+  std::vector<GivenValue> values;
   std::vector<Program> ranks;
+  int only = -1;       // the rank whose plans the file has; -1: those of all
   std::string family;  // hash of all that ranks must have the same of
 
+  int teams() const { return static_cast<int>(ranks.size()) / groups_of_heads; }
+  Interval key_heads_of(int rank) const;
+  int stages() const;  // one more than the last one of any part, 1 or more
   bool operator==(const Division&) const = default;
 };
 

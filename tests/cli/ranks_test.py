@@ -79,14 +79,12 @@ class Ranks(attnc.Case):
         # Both ranks compute the same for other heads.
         self.assertEqual([each["name"] for each in made["plans"]], ["heads_part0"])
         self.assertEqual(len(file["plans"]), 1)
-        ranks = file["ranks"]["of_ranks"]
-        self.assertEqual([rank["key_heads"] for rank in ranks], [[0, 1], [1, 2]])
-        self.assertEqual([part["forward"] for rank in ranks for part in rank["parts"]], 2 * ["heads_part0"])
-        # Each sends the other one's heads of its rows and keys, and the other one's rows of o.
-        sent, = [message for message in ranks[0]["inputs"][0]["sends"] if "q" in message["tensors"]]
-        self.assertEqual((sent["peer"], sent["key_heads"], sent["indices"]), (1, [1, 2], [[0, 128]]))
-        back, = ranks[0]["results"]["sends"]
-        self.assertEqual((back["tensors"], back["key_heads"], back["indices"]), (["o", "lse"], [0, 1], [[128, 256]]))
+        ranks = file["ranks"]
+        self.assertEqual(ranks["homes"], [{"rows": rows, "keys": rows} for rows in ([0, 128], [128, 256])])
+        part, = ranks["teams"][0]
+        self.assertEqual((part["rows"], part["keys"], part["forward"]), ([0, 256], [0, 256], ["heads_part0"]))
+        self.assertEqual([tensor["name"] for tensor in ranks["forward"]], ["q", "k", "v", "o", "lse"])
+        self.assertEqual(ranks["backward"], [])
         self.assertIn("`heads` on 2 ranks", self.attnc("inspect", plan).stdout)
         self.attnc("compile", spec, *options, plan, "--split-files")
         of_rank = self.attnc_json("inspect", f"{plan}.1")
@@ -105,11 +103,28 @@ class Ranks(attnc.Case):
           mask q_idx >= 256 && kv_idx >= 256 && q_idx >= kv_idx; grad q, k, v; }""")
         made = self.attnc_json("compile", spec, "--ranks", "4", "--target", "h200", "--engine", "native", "-o",
                                self.folder / "late.attnplan")
-        ranks = made["ranks"]["of_ranks"]
-        self.assertEqual(ranks[0]["parts"], [])
-        self.assertTrue(all("backward_inputs" in rank and "gradients" in rank for rank in ranks))
-        self.assertTrue(any(exchange["sends"] for rank in ranks for exchange in rank["backward_inputs"]))
-        self.assertTrue(any(rank["gradients"]["sends"] for rank in ranks))
+        ranks = made["ranks"]
+        self.assertEqual(ranks["teams"][0], [])
+        self.assertEqual([tensor["name"] for tensor in ranks["backward"]],
+                         ["q", "k", "v", "o", "lse", "do", "dq", "dk", "dv"])
+        self.assertTrue(all(part["forward"] and part["backward"] for team in ranks["teams"] for part in team))
+
+    def test_tensors_that_callers_bind(self):
+        spec = self.write("bound.attn", """attention bound { dims B = 2, Hq = 4, Hkv = 2, Sq = 256, D = 64;
+          shard sequence; tensor w: f32[Hq]; learn bias: f32[Hq]; tensor unused: f32[Sq]; param slope: f32;
+          lengths q, kv; mask q_idx >= kv_idx; sink w[h]; score score * slope + bias[h];
+          outputs o, sum_exp_with_sink; grad q, k, bias; }""")
+        ranks = self.attnc_json("compile", spec, "--ranks", "2", "--target", "h200", "--engine", "native", "-o",
+                                self.folder / "bound.attnplan")["ranks"]
+        self.assertTrue(ranks["clears_padding"])
+        self.assertEqual([tensor["name"] for tensor in ranks["forward"]],
+                         ["q", "k", "v", "lengths_q", "lengths_kv", "w", "bias", "o", "lse", "sum_exp_with_sink"])
+        self.assertEqual([tensor["name"] for tensor in ranks["backward"]][-3:], ["dq", "dk", "d_bias"])
+        self.assertEqual(ranks["params"], [{"name": "slope", "dtype": "f32"}])
+        # Lengths are masks of the parts; the part without the sink has other statistics.
+        names = [{each["name"]: each["in_plan"] for each in part["renamed"]}
+                 for team in ranks["teams"] for part in team]
+        self.assertTrue(all(each["lengths_q"] == "whole_lengths_q" for each in names))
 
     def test_random_dropout_of_the_whole(self):
         spec = self.write("random.attn", "attention f { dims B = 1, Hq = 2, Sq = 64, D = 64; dropout 0.5; }")

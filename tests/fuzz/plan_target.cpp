@@ -1,9 +1,11 @@
 // Fuzzes plan files: any bytes give an error of the right kind or valid plans (plan_use.h).
 #include "runtime/plan/storage.h"
+#include "runtime/ranks/program_json.h"
 #include "tests/fuzz/plan_use.h"
 #include "tests/fuzz/target.h"
 #include "tests/standin/plans.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
+#include "tests/unit/runtime/ranks/sample_division.h"
 
 namespace attn::fuzz {
 
@@ -15,7 +17,7 @@ std::vector<std::string> seeds() {
       plan::serialize(plan::testing::controlled_plan()),
       plan::serialize(plan::testing::sample_pair()),
       *plan::serialize_within_limits(plan::testing::sample_pair().plans,
-                                     R"({"name": "x", "of_ranks": [{"rank": 0}]})"),
+                                     ranks::to_json(ranks::testing::sample_division()), "a cubin"),
       plan::serialize(standin::make_plan()),
       plan::serialize(standin::plan_of(plan::testing::kernel_program()))};
   for (int i = 0; i < 8; ++i) all.push_back(plan::serialize(plan::testing::random_plan(random)));

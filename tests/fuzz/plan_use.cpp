@@ -5,6 +5,7 @@
 #include "runtime/execute/device_tensors.h"
 #include "runtime/plan/bundle.h"
 #include "runtime/plan/storage.h"
+#include "tests/fuzz/ranks_use.h"
 #include "tests/fuzz/target.h"
 #include "tests/standin/executing.h"
 #include "tests/standin/standins.h"
@@ -38,8 +39,9 @@ void look_at(const plan::Bundle& bundle, const plan::Plan& plan) {
 // Its plans are shown, and refused as a bundle.
 void look_at(const plan::Family& family) {
   require(nlohmann::ordered_json::accept(family.ranks));
+  use_ranks(family.ranks);
   for (const plan::Plan& plan : family.parts.plans) look_at(family.parts, plan);
-  const auto file = plan::serialize_within_limits(family.parts.plans, family.ranks);
+  const auto file = plan::serialize_within_limits(family.parts.plans, family.ranks, family.kernels);
   require(file.ok() && *plan::deserialize_family(*file) == family);
   const Result<plan::Bundle> bundle = plan::deserialize_bundle(*file);
   require(!bundle.ok() && bundle.error().code == ErrorCode::invalid_argument);

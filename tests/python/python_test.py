@@ -1,4 +1,4 @@
-"""python_test.py [FILE]: runs pytest on python/tests, or a file in it, in the environment of .ci/setup-python or a Python that has pytest."""
+"""python_test.py [FILE..]: runs pytest on python/tests, or files in it, in the environment of .ci/setup-python or a Python that has pytest."""
 import os
 import pathlib
 import subprocess
@@ -32,8 +32,9 @@ def main():
     if python is None:
         print("skipped: no Python with numpy and pytest (.ci/setup-python makes one)")
         return SKIPPED
+    tests = pathlib.Path("python", "tests")
     command = [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider",
-               str(pathlib.Path("python", "tests", *sys.argv[1:]))]
+               *(str(tests / name) for name in sys.argv[1:] or [""])]
     return subprocess.run(command, cwd=SOURCE, check=False).returncode
 
 

@@ -86,16 +86,18 @@ CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
   return *address == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUresult release(const char* function, CUdeviceptr address) {
+CUresult release(const char* function, CUdeviceptr address, int kind = STANDIN_DEVICE) {
   if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
-  if (free_memory(address)) return CUDA_SUCCESS;
+  StandinMemory found{};
+  const bool fits = describe_memory(pointer(address), &found) && found.kind == kind;
+  if (fits && free_memory(address)) return CUDA_SUCCESS;
   violate(function, "memory that is not allocated");
   return CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
 
-CUdeviceptr allocate_memory(int device, std::size_t bytes, bool graph_owned) {
+CUdeviceptr allocate_memory(int device, std::size_t bytes, bool graph_owned, int kind) {
   auto& used = devices()[static_cast<std::size_t>(device)].bytes_used;
   const auto more = static_cast<std::int64_t>(bytes);
   if (used.fetch_add(more) + more > memory().limit) {
@@ -107,7 +109,7 @@ CUdeviceptr allocate_memory(int device, std::size_t bytes, bool graph_owned) {
   std::memset(base + kGuard, kFresh, bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(base + kGuard);
   const std::unique_lock lock(memory().mutex);
-  memory().ranges[address] = {bytes, device, STANDIN_DEVICE, graph_owned};
+  memory().ranges[address] = {bytes, device, kind, graph_owned};
   return address;
 }
 
@@ -179,6 +181,34 @@ ATTN_STANDIN_EXPORT CUresult cuMemFree(CUdeviceptr address) {
   if (address == 0) return CUDA_SUCCESS;
   if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
   return release("cuMemFree", address);
+}
+
+// The device addresses it as the host does.
+ATTN_STANDIN_EXPORT CUresult cuMemHostAlloc(void** address, std::size_t bytes, unsigned int) {
+  ATTN_STANDIN_CUDA(cuMemHostAlloc, checked)
+  if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
+  const CUdeviceptr made = allocate_memory(current_device(), bytes, false, STANDIN_PINNED);
+  *address = pointer(made);
+  return made == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* host,
+                                                       unsigned int) {
+  ATTN_STANDIN_CUDA(cuMemHostGetDevicePointer, checked)
+  StandinMemory found{};
+  if (!describe_memory(host, &found) || found.kind != STANDIN_PINNED) {
+    violate("cuMemHostGetDevicePointer", "memory that is not pinned");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *address = reinterpret_cast<CUdeviceptr>(host);
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuMemFreeHost(void* address) {
+  ATTN_STANDIN_CUDA(cuMemFreeHost, ignored)
+  if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
+  return release("cuMemFreeHost", reinterpret_cast<CUdeviceptr>(address), STANDIN_PINNED);
 }
 
 ATTN_STANDIN_EXPORT CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {

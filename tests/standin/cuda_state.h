@@ -101,7 +101,8 @@ CUresult check_no_capture();
 Graph* captured_by(CUstream stream);
 
 // Returns 0 if there is not enough memory. Memory that is `graph_owned` is not counted as live.
-CUdeviceptr allocate_memory(int device, std::size_t bytes, bool graph_owned);
+CUdeviceptr allocate_memory(int device, std::size_t bytes, bool graph_owned,
+                            int kind = STANDIN_DEVICE);
 // Returns false if the address is not allocated. Checks the guard bytes around the allocation.
 bool free_memory(CUdeviceptr address);
 bool describe_memory(const void* address, StandinMemory* memory);

@@ -127,6 +127,19 @@ ATTN_STANDIN_EXPORT CUresult cuEventSynchronize(CUevent event) {
   return events().find(event) == nullptr ? no_such("cuEventSynchronize", "event") : CUDA_SUCCESS;
 }
 
+ATTN_STANDIN_EXPORT CUresult cuEventQuery(CUevent event) {
+  ATTN_STANDIN_CUDA(cuEventQuery, checked)
+  if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
+  return events().find(event) == nullptr ? no_such("cuEventQuery", "event") : CUDA_SUCCESS;
+}
+
+// Work is done when it is enqueued, so there is nothing to wait for.
+ATTN_STANDIN_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int) {
+  ATTN_STANDIN_CUDA(cuStreamWaitEvent, checked)
+  if (events().find(event) == nullptr) return no_such("cuStreamWaitEvent", "event");
+  return enqueue(stream, {"wait", [] {}});
+}
+
 ATTN_STANDIN_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
   ATTN_STANDIN_CUDA(cuEventElapsedTime, checked)
   if (events().find(start) == nullptr || events().find(end) == nullptr) {

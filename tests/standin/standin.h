@@ -1,7 +1,7 @@
-/* Control interface of the stand-ins for cuDNN and the CUDA driver, for tests. Each library exports
- * a function that returns its table: standin_cudnn() and standin_cuda(), found with dlsym (see
- * standins.h). Thread-safe. Texts are written as by snprintf: at most `size` bytes including the
- * terminating zero; returns the full length. */
+/* Control interface of the stand-ins for cuDNN, the CUDA driver and NCCL, for tests. Each library
+ * exports a function that returns its table: standin_cudnn(), standin_cuda() and standin_nccl(),
+ * found with dlsym (see standins.h). Thread-safe. Texts are written as by snprintf: at most `size`
+ * bytes including the terminating zero; returns the full length. */
 #ifndef ATTN_TESTS_STANDIN_STANDIN_H
 #define ATTN_TESTS_STANDIN_STANDIN_H
 
@@ -91,6 +91,20 @@ typedef struct StandinCuda {
                  void* data);
 } StandinCuda;
 
+/* Ranks are threads of one process. An exchange waits for the other ranks in the calling thread, or
+ * in the one that launches the graph that captured it, until they come or it is aborted. */
+typedef struct StandinNccl {
+  StandinControl control; /* live objects: "communicator" */
+  void (*make)(int ranks, void** communicators);
+  void (*destroy)(void* communicator);
+  void (*set_device)(void* communicator, int device); /* default 0 */
+  /* What ncclCommGetAsyncError answers: ncclInProgress `polls` times, then `result`. While it is in
+   * progress, calls that enqueue return ncclInProgress. */
+  void (*set_state)(void* communicator, int polls, int result);
+  int (*aborts)(const void* communicator); /* number of calls of ncclCommAbort */
+} StandinNccl;
+
+typedef const StandinNccl* (*StandinNcclFunction)(void);
 typedef const StandinCudnn* (*StandinCudnnFunction)(void);
 typedef const StandinCuda* (*StandinCudaFunction)(void);
 

@@ -38,6 +38,11 @@ const StandinCuda& cuda() {
   return table;
 }
 
+const StandinNccl& nccl() {
+  static const StandinNccl& table = *load<StandinNcclFunction>("libnccl.so.2", "standin_nccl")();
+  return table;
+}
+
 StandinRule fail_nth(const char* function, long nth, int status, const char* words) {
   return {function, STANDIN_ANY, nth, status, words, 0, 0};
 }

@@ -1,4 +1,4 @@
-// Access to the stand-ins for cuDNN and the CUDA driver in this process, for tests.
+// Access to the stand-ins for cuDNN, the CUDA driver and NCCL in this process, for tests.
 //
 // They are loaded by path, before anything else loads a driver, so that libcuda.so.1 resolves to
 // the stand-in; cuDNN is found in folder(). Another process finds both in folder() with
@@ -16,6 +16,7 @@ namespace attn::standin {
 std::string folder();
 const StandinCudnn& cudnn();
 const StandinCuda& cuda();
+const StandinNccl& nccl();
 
 // The n-th call of `function` (null: any whose result must be checked) fails.
 StandinRule fail_nth(const char* function, long nth, int status, const char* words = nullptr);

@@ -11,10 +11,12 @@ PyTorch's allocator; kernels run on the current stream of the tensors' device.
 """
 
 from attn.torch.buckets import Bucketed
+from attn.torch.distributed import Distributed, distribute, load_distributed
 from attn.torch.function import call
 from attn.torch.flex import flex_attention
 from attn.torch.operators import prepare
 from attn.torch.quantized import quantize
 from attn.torch.exported import save_plans
 
-__all__ = ["Bucketed", "call", "flex_attention", "prepare", "quantize", "save_plans"]
+__all__ = ["Bucketed", "Distributed", "call", "distribute", "flex_attention", "load_distributed", "prepare",
+           "quantize", "save_plans"]

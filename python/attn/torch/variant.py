@@ -57,6 +57,14 @@ def with_dtype(spec: Spec, dtype: str) -> Spec:
     return _replaced(spec, ("dtype",), [{"dtype": dtype}]) if spec.dtype != dtype else spec
 
 
+def with_choices(spec: Spec, dtype: str | None, deterministic: bool) -> Spec:
+    """The spec with the dtype and the determinism that are asked for."""
+    found = spec if dtype is None else with_dtype(spec, dtype)
+    if deterministic and not found.is_deterministic:
+        found = _replaced(found, ("deterministic",), [{"deterministic": True}])
+    return found
+
+
 def spec_of(spec: Spec, form: Form) -> Spec:
     """The spec with the dtype, the layouts and the determinism of the form."""
     layouts = dict(zip("qkvo", (*form.layouts, output_layout(form))))

@@ -65,6 +65,7 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   return result;
 }
 inline void __threadfence() {}
+inline void __threadfence_system() {}
 inline void __syncthreads() { attn::gpu::sync_block(); }
 inline void __trap() { attn::gpu::trap(); }
 

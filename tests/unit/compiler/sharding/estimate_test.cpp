@@ -6,11 +6,10 @@
 #include "compiler/driver/driver.h"
 #include "compiler/sharding/choose.h"
 #include "compiler/sharding/rank_program.h"
+#include "runtime/ranks/exchanges.h"
 
 namespace attn::sharding {
 namespace {
-
-using ir::Dim;
 
 ir::Attention read(const std::string& text) {
   const support::Source source("test.attn", text);
@@ -20,33 +19,14 @@ ir::Attention read(const std::string& text) {
   return attention ? *attention : ir::Attention();
 }
 
-// Bytes of a message: 16 bits an element, but for statistics and what is a part of a sum.
-double bytes_of(const Message& message, const Sharding& sharding, const ir::Attention& attention) {
-  double bytes = 0;
-  for (const std::string_view name : message.tensors) {
-    const Carried& as = carried(name);
-    const std::int64_t group = attention.dims[Dim::Hq] / attention.dims[Dim::Hkv];
-    const std::int64_t heads = message.key_heads.size() * (as.of_rows ? group : 1);
-    for (const std::int64_t index : numbers(message.indices)) {
-      const bool travels = as.of_rows && sharding.row_travels(index / sharding.rows.blocks.unit);
-      const bool is_key = name == "dk" || name == "dv";
-      const bool several = sharding.teams() > 1 && (is_key ? !sharding.rows_travel : travels);
-      const bool result = name == "o" || name == "dq" || is_key;
-      const double element = !as.width || (result && several) ? 4 : 2;
-      bytes += element * static_cast<double>(attention.dims[Dim::B] * heads *
-                                             (as.width ? attention.dims[*as.width] : 1));
-    }
+double bytes_of(const std::vector<ranks::Exchange>& exchanges,
+                std::vector<ranks::Message> ranks::Exchange::*way,
+                const ranks::Division& division) {
+  std::int64_t bytes = 0;
+  for (const ranks::Exchange& exchange : exchanges) {
+    for (const ranks::Message& message : exchange.*way) bytes += ranks::bytes_of(message, division);
   }
-  return bytes;
-}
-
-double bytes_of(const std::vector<Exchange>& exchanges, std::vector<Message> Exchange::*way,
-                const Sharding& sharding, const ir::Attention& attention) {
-  double bytes = 0;
-  for (const Exchange& exchange : exchanges) {
-    for (const Message& message : exchange.*way) bytes += bytes_of(message, sharding, attention);
-  }
-  return bytes;
+  return static_cast<double>(bytes);
 }
 
 void expect_equal_bytes(const std::string& text, int ranks) {
@@ -56,18 +36,20 @@ void expect_equal_bytes(const std::string& text, int ranks) {
   for (const Sharding& sharding : shardings(attention, ranks, map)) {
     SCOPED_TRACE(sharding.to_text());
     const Estimate made = estimate(sharding, with);
-    for (const RankProgram& program : rank_programs(sharding, map, attention)) {
-      std::vector<Exchange> forward = program.inputs, backward = program.backward_inputs;
+    ranks::Division division = rank_programs(sharding, map, attention).division;
+    ranks::add_exchanges(division);
+    for (const ranks::Program& program : division.ranks) {
+      std::vector<ranks::Exchange> forward = program.inputs, backward = program.backward_inputs;
       forward.push_back(program.results);
       backward.push_back(program.gradients);
-      const auto sum = [&](const std::vector<Exchange>& all, auto way) {
-        return bytes_of(all, way, sharding, attention);
+      const auto sum = [&](const std::vector<ranks::Exchange>& all, auto way) {
+        return bytes_of(all, way, division);
       };
       const RankEstimate& rank = made.ranks[static_cast<std::size_t>(program.rank)];
-      EXPECT_DOUBLE_EQ(rank.received.bytes(), sum(forward, &Exchange::receives));
-      EXPECT_DOUBLE_EQ(rank.sent.bytes(), sum(forward, &Exchange::sends));
-      EXPECT_DOUBLE_EQ(rank.received_backward.bytes(), sum(backward, &Exchange::receives));
-      EXPECT_DOUBLE_EQ(rank.sent_backward.bytes(), sum(backward, &Exchange::sends));
+      EXPECT_DOUBLE_EQ(rank.received.bytes(), sum(forward, &ranks::Exchange::receives));
+      EXPECT_DOUBLE_EQ(rank.sent.bytes(), sum(forward, &ranks::Exchange::sends));
+      EXPECT_DOUBLE_EQ(rank.received_backward.bytes(), sum(backward, &ranks::Exchange::receives));
+      EXPECT_DOUBLE_EQ(rank.sent_backward.bytes(), sum(backward, &ranks::Exchange::sends));
     }
   }
 }
@@ -79,6 +61,11 @@ TEST(Estimate, CountsTheBytesOfMessages) {
       4);
   expect_equal_bytes(
       "attention f { dims B = 3, Hq = 4, Hkv = 2, Sq = 2, Skv = 64, D = 8; outputs o, lse; }", 4);
+  expect_equal_bytes(
+      "attention f { dims B = 1, Hq = 4, Hkv = 2, Sq = 64, D = 8; outputs o, sum_exp; grad q, k; "
+      "mask q_idx >= kv_idx; }",
+      4);
+  expect_equal_bytes("attention f { dims B = 1, Hq = 2, Sq = 64, D = 8; normalize sigmoid; }", 2);
 }
 
 TEST(Links, AreNamesOrSpeeds) {

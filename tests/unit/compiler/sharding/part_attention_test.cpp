@@ -65,7 +65,7 @@ TEST(PartAttention, ReadsTheNumbersOfManyPieces) {
                           "q_idx >= kv_idx;"),
                      {0, rows, {{0, 64}}}, {0, 4});
   EXPECT_EQ(mask_of(part), "row_numbers_[q_idx] >= kv_idx");
-  EXPECT_EQ(part.numbers.at("row_numbers_").at(3), 9);
+  EXPECT_EQ(part.numbers.at("row_numbers_").values.at(3), 9);
   EXPECT_THAT(text_of(part), HasSubstr("tensor row_numbers_: i32["));
 }
 
@@ -73,7 +73,7 @@ TEST(PartAttention, ReadsTheNumbersOfManyPieces) {
 TEST(PartAttention, SeesTheWholeAttention) {
   const ir::Attention whole = read(
       "learn sinks: f32[Hq]; lengths q, kv; sink sinks[h]; dropout 0.5; score score * (h + 1);");
-  Part part{0, {{8, 16}}, {{0, 32}}};
+  Part part{{0, {{8, 16}}, {{0, 32}}}};
   const PartAttention without = part_attention(whole, part, {2, 3});
   EXPECT_FALSE(without.attention.sink.has_value());
   EXPECT_EQ(without.attention.find_tensor("sinks"), nullptr);
@@ -91,7 +91,7 @@ TEST(PartAttention, SeesTheWholeAttention) {
 TEST(PartAttention, DrawsElsewhereUnlessItIsTheWhole) {
   const ir::Attention whole = read("dropout 0.5;");
   const auto draws_elsewhere = [&](Intervals rows, Intervals keys, Interval heads) {
-    const Part part{0, std::move(rows), std::move(keys)};
+    const Part part{{0, std::move(rows), std::move(keys)}};
     return part_attention(whole, part, heads).attention.dropout->origin.has_value();
   };
   EXPECT_FALSE(draws_elsewhere({{0, 64}}, {{0, 64}}, {0, 4}));

@@ -50,7 +50,7 @@ TEST(Bundle, ComesBackWholeAndInOrder) {
 // A family has the newest format, comes back whole, and is refused where plans are read.
 TEST(Family, IsNotABundle) {
   const std::string path = ::testing::TempDir() + "family.attnplan";
-  const Family family{testing::sample_pair(), R"({"ranks": 2})"};
+  const Family family{testing::sample_pair(), R"({"ranks": 2})", "a cubin"};
   ASSERT_TRUE(save(family, path).ok());
   const Result<Family> back = load_family(path);
   ASSERT_TRUE(back.ok()) << back.error().to_text();
@@ -59,11 +59,70 @@ TEST(Family, IsNotABundle) {
   ASSERT_FALSE(bundle.ok());
   EXPECT_EQ(bundle.error().code, ErrorCode::invalid_argument);
   EXPECT_THAT(bundle.error().message, HasSubstr("divided among several GPUs"));
-  const std::string bytes = *serialize_within_limits(family.parts.plans, family.ranks);
-  EXPECT_EQ(bytes[8], static_cast<char>(kFormatVersion));
+  const std::string bytes =
+      *serialize_within_limits(family.parts.plans, family.ranks, family.kernels);
+  EXPECT_EQ(bytes[8], 11);
   ASSERT_TRUE(save(family.parts, path).ok());
   EXPECT_EQ(load_family(path)->ranks, "");
   std::filesystem::remove(path);
+}
+
+// Without kernels that move rows it has the version that had none.
+TEST(Family, OfVersion10HasNoKernels) {
+  const Family family{testing::sample_pair(), R"({"ranks": 2})", ""};
+  const std::string bytes = *serialize_within_limits(family.parts.plans, family.ranks);
+  EXPECT_EQ(bytes[8], 10);
+  const Result<Family> back = deserialize_family(bytes);
+  ASSERT_TRUE(back.ok()) << back.error().to_text();
+  EXPECT_EQ(*back, family);
+}
+
+TEST(Family, IsCheckedBeforeItIsParsed) {
+  const auto refuse = [](std::string_view bytes) {
+    return bytes == "no plan" ? Status(ErrorCode::mismatch, "not this one") : Status();
+  };
+  EXPECT_EQ(deserialize_family("no plan", refuse).error().message, "not this one");
+  EXPECT_EQ(deserialize_family("another", refuse).error().code, ErrorCode::plan_foreign);
+  const std::string path = ::testing::TempDir() + "checked.attnplan";
+  ASSERT_TRUE(save(Family{testing::sample_pair(), "{}", "a cubin"}, path).ok());
+  const auto refuse_all = [](std::string_view) { return Status(ErrorCode::mismatch, "no"); };
+  EXPECT_EQ(load_family(path, refuse_all).error().message, path + ": no");
+  EXPECT_EQ(load_family(path, refuse)->kernels, "a cubin");
+  std::filesystem::remove(path);
+}
+
+// Kernels that move rows are at most one section, which only files of ranks have, of this version.
+TEST(Family, HasKernelsOnceAndWithRanks) {
+  const std::string plan = serialize(testing::kernel_plan());
+  const Container whole = *read_container(plan);
+  const auto file = [&](std::uint32_t version, const std::vector<SectionSource>& more) {
+    std::vector<SectionSource> sections;
+    std::vector<std::string> bytes;
+    for (const Section& section : whole.sections) bytes.push_back(*unpack(section, 1 << 20));
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      sections.push_back({whole.sections[i].kind, whole.sections[i].packed, false, bytes[i]});
+    sections.insert(sections.end(), more.begin(), more.end());
+    return write_container(version, sections);
+  };
+  const SectionSource ranks{kRanksSection, true, false, "{}"};
+  const SectionSource kernels{kRankKernelsSection, true, false, "a cubin"};
+  EXPECT_TRUE(deserialize_family(file(11, {ranks, kernels})).ok());
+  EXPECT_TRUE(deserialize_family(file(10, {ranks})).ok());
+  const auto expect = [&](const std::string& bytes, const char* message) {
+    const Result<Family> family = deserialize_family(bytes);
+    ASSERT_FALSE(family.ok()) << message;
+    EXPECT_EQ(family.error().code, ErrorCode::plan_damaged);
+    EXPECT_EQ(family.error().message, message);
+  };
+  expect(file(11, {kernels}), "the plan file has more kernels for ranks than ranks");
+  expect(file(11, {ranks, kernels, kernels}),
+         "the plan file has more kernels for ranks than ranks");
+  expect(file(11, {ranks, {kRankKernelsSection, true, false, ""}}),
+         "the kernels for ranks are empty");
+  for (const std::string& other : {file(10, {ranks, kernels}), file(11, {ranks})})
+    expect(other, "the versions of the plan file's header and manifest differ");
+  expect(file(11, {ranks, {kRankKernelsSection, false, false, "a cubin"}}),
+         "the plan file's section of kind 5 has the wrong flags");
 }
 
 // A file of kind 4 with these bytes; small, however many there are of them.
@@ -194,7 +253,7 @@ TEST(Family, NeedsOneSectionMoreThanItsPlans) {
   ASSERT_EQ(sections, kMaxSections);
   EXPECT_TRUE(fits_file(bundle).ok());
   const std::string path = ::testing::TempDir() + "/full.attnplan";
-  const Status saved = save(Family{bundle, R"({"ranks": 2})"}, path);
+  const Status saved = save(Family{bundle, R"({"ranks": 2})", "a cubin"}, path);
   ASSERT_FALSE(saved.ok());
   EXPECT_THAT(saved.error().message, HasSubstr("plans are too many for one file"));
 }

@@ -31,5 +31,14 @@ INSTANTIATE_TEST_SUITE_P(
                       Kept{"v9", testing::quantized_plan}),
     [](const auto& file) { return std::string(file.param.name); });
 
+// Of the first version with ranks only the plans mean something yet.
+TEST(Compatibility, RanksOfVersion10StillLoad) {
+  const Result<Family> family = load_family(ATTN_SOURCE_DIR "/tests/compat/v10_ranks.plan");
+  ASSERT_TRUE(family.ok()) << family.error().to_text();
+  EXPECT_EQ(family->parts, testing::sample_pair());
+  EXPECT_TRUE(family->ranks.starts_with(R"({"name":"causal_two")"));
+  EXPECT_EQ(family->kernels, "");
+}
+
 }  // namespace
 }  // namespace attn::plan

@@ -32,7 +32,7 @@ TEST(Container, ResealingAGoodFileChangesNothing) {
 
 TEST(Container, NewerVersionsAreSaidToBeNewer) {
   expect_error(with_number(sample(), 8, 4, kFormatVersion + 1), ErrorCode::plan_newer,
-               "format version 11");
+               "format version 12");
   expect_error(with_number(sample(), 8, 4, 0xFFFFFFFF), ErrorCode::plan_newer, "4294967295");
   expect_error(with_number(sample(), 8, 4, 0), ErrorCode::plan_damaged, "format version 0");
 }

@@ -36,7 +36,7 @@ TEST(Manifest, ComesBackButForTheKernels) {
 
 TEST(Manifest, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(refusal([](auto&) {}), "accepted");
-  EXPECT_THAT(refusal([](auto& j) { j["format"] = 11; }), HasSubstr("$.format: is out of range"));
+  EXPECT_THAT(refusal([](auto& j) { j["format"] = 12; }), HasSubstr("$.format: is out of range"));
   EXPECT_THAT(refusal([](auto& j) { j["format"] = 2; }), HasSubstr("$.format: is not the lowest"));
   EXPECT_THAT(refusal([](auto& j) { j["extra"] = 2; }),
               HasSubstr("\"extra\" is not a known member"));

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Times one attention on several GPUs: divided by attnc, and by ring attention and Ulysses of the same kernels,
+beside one GPU, for masks of long sequences, forward and backward.
+
+    python3 bench/ranks.py --prepare --plans FOLDER [--target h100]      # anywhere, without a GPU
+    python3 bench/ranks.py --plans FOLDER [--ranks 2] [--size 32768 131072 524288] [--masks causal ...]
+        [--schemes one divided ring ulysses] [--heads 32] [--key-heads 8] [--depth 128] [--budget 0.4]
+        [--most-seconds 240] [--no-profile] [--out FILE.json]
+
+One process for each GPU. A time is that of the slowest rank, from when all begin, by CUDA events; the median of
+as many runs as fit into --budget seconds. Results of each scheme are compared with one GPU's. If a process fails
+or hangs, all begin again without what it was doing. PYTHONPATH must have the package `attn`.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import ranks_plans
+import results
+
+WORKER = pathlib.Path(__file__).with_name("ranks_worker.py")
+DIRECTIONS = {"fwd": "forward", "bwd": "backward"}
+TOLERANCE = 2e-2  # relative L2 of bf16
+
+
+class Run:
+    """One start of the processes, with all that is left to do."""
+
+    def __init__(self, options, folder, number, todo, environment):
+        self.todo, self.begun, self.ended, self.errors = todo, None, set(), {}
+        self.rows, self.about = [], {}
+        file = folder / f"todo{number}.json"
+        file.write_text(json.dumps(todo))
+        self.lines = [folder / f"lines{number}_{rank}.jsonl" for rank in range(options.ranks)]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        command = [sys.executable, WORKER, "--plans", options.plans, "--todo", file, "--budget", str(options.budget)]
+        command += [] if options.no_profile else ["--profile"]
+        self.logs = [folder / f"log{number}_{rank}.txt" for rank in range(options.ranks)]
+        self.processes = []
+        for rank, (lines, log) in enumerate(zip(self.lines, self.logs)):
+            lines.touch()
+            place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": options.ranks, "MASTER_ADDR": "127.0.0.1",
+                     "MASTER_PORT": port}
+            with open(log, "wb") as output:
+                self.processes.append(subprocess.Popen(
+                    [*command, "--lines", lines], stdout=output, stderr=subprocess.STDOUT,
+                    env={**environment, **{name: str(value) for name, value in place.items()}}))
+
+    def follow(self, options, deadline):
+        """Until all have ended, or one fails or nothing happens for long."""
+        seen, last = 0, time.monotonic()
+        while True:
+            ended = all(process.poll() is not None for process in self.processes)
+            failed = any(process.poll() not in (None, 0) for process in self.processes)
+            lines = sum(len(lines.read_bytes().splitlines()) for lines in self.lines)
+            now = time.monotonic()
+            if lines != seen:
+                seen, last = lines, now
+            why = (f"nothing happened for {options.patience} s" if now - last > options.patience else
+                   "the time is up" if now > deadline else "")
+            if ended or failed or why:
+                break
+            time.sleep(0.1)
+        if failed:
+            time.sleep(1)  # others may say more
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self.read()
+        if self.begun is not None and self.begun not in self.ended and self.begun not in self.errors:
+            self.errors[self.begun] = why or self.last_words()
+
+    def read(self):
+        for rank, lines in enumerate(self.lines):
+            for line in lines.read_text(encoding="utf-8").splitlines():
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue  # of a process that was killed
+                if "gpu" in said:
+                    self.about = said
+                if "begin" in said:
+                    self.begun = max(said["begin"], self.begun or 0)
+                if "error" in said:
+                    self.errors.setdefault(said["at"], said["error"])
+                elif "row" in said and rank == 0:
+                    self.rows.append((said["at"], said["direction"], said["row"]))
+                elif "end" in said:
+                    self.ended.add(said["end"])
+
+    def last_words(self):
+        for log in self.logs:
+            words = log.read_text(errors="replace").strip().splitlines()
+            if words:
+                return f"a process ended: {words[-1]}"
+        return "a process ended"
+
+
+def measure(options, folder, todo):
+    """Rows of all that could be measured, and errors of the rest; each is kept as soon as it is there."""
+    environment = dict(os.environ)
+    deadline = time.monotonic() + options.most_seconds
+    found = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+             "ranks": options.ranks, "heads": [options.heads, options.key_heads, options.depth], "rows": []}
+    number = 0
+    while todo and time.monotonic() < deadline:
+        run = Run(options, folder, number, todo, environment)
+        run.follow(options, deadline)
+        found |= run.about
+        for at, direction, row in run.rows:
+            case, scheme = todo[at]
+            found["rows"].append({"mask": case.mask, "size": case.size, "scheme": scheme, "direction": direction,
+                                  **row})
+        for at, error in run.errors.items():
+            case, scheme = todo[at]
+            print(f"{case.name} {scheme}: {error}", flush=True)
+            found["rows"].append({"mask": case.mask, "size": case.size, "scheme": scheme, "error": error})
+        if run.begun is None:
+            raise SystemExit(f"no process began: {run.last_words()}")
+        todo = [each for at, each in enumerate(todo) if at not in run.ended and at not in run.errors]
+        number += 1
+        if options.out:
+            results.save(options.out, found)
+    for case, scheme in todo:
+        print(f"{case.name} {scheme}: not measured: the time is up", flush=True)
+    return found
+
+
+def received(options, case):
+    """Megabytes that the rank with most receives, forward and backward: what follows from the plan's homes and
+    parts (docs/plan-format.md, "Ranks")."""
+    import numpy as np
+
+    (plan,) = ranks_plans.plans_of(case, "divided")
+    command = [options.attnc, "inspect", options.plans / f"{plan.name}.attnplan", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    division = json.loads(done.stdout).get("ranks", {}) if done.returncode == 0 else {}
+    if "teams" not in division:
+        return {}
+    groups = division["groups_of_heads"]
+    row_heads, key_heads = case.heads // groups, case.key_heads // groups
+    vector = 2 * case.depth  # bytes of bf16
+
+    def mask(*sets):
+        found = np.zeros(case.size, bool)
+        for each in sets:
+            for begin, end in zip(each[::2], each[1::2]):
+                found[begin:end] = True
+        return found
+
+    homes = [{name: mask(home[name]) for name in ("rows", "keys")} for home in division["homes"]]
+    computed = [{name: mask(*(part[name] for part in team)) for name in ("rows", "keys")}
+                for team in division["teams"]]
+
+    def given(rank, name, heads, tensors, statistics):
+        """By other ranks, of what is at home; sums and merged results travel as f32."""
+        total = 0
+        for other in set(range(len(homes))) - {rank}:
+            of_message = computed[other // groups][name] & homes[rank][name]
+            several = any((of_message & team[name]).any() for at, team in enumerate(computed) if at != other // groups)
+            total += of_message.sum() * heads * (tensors * vector * (2 if several else 1) + 4 * statistics)
+        return int(total)
+
+    most = {"fwd": 0, "bwd": 0}
+    for rank, home in enumerate(homes):
+        team = computed[rank // groups]
+        rows = int((team["rows"] & ~home["rows"]).sum()) * row_heads
+        keys = int((team["keys"] & ~home["keys"]).sum()) * key_heads * 2 * vector
+        forward = rows * vector + keys + given(rank, "rows", row_heads, 1, 1)
+        backward = rows * (3 * vector + 4) + keys + given(rank, "rows", row_heads, 1, 0)
+        backward += given(rank, "keys", key_heads, 2, 0)
+        most = {"fwd": max(most["fwd"], forward), "bwd": max(most["bwd"], backward)}
+    return {direction: bytes / 1e6 for direction, bytes in most.items()}
+
+
+def table(rows, direction):
+    """Markdown: times in milliseconds, and how many times faster than one GPU."""
+    known = {(row["mask"], row["size"], row["scheme"]): row for row in rows if row.get("direction") == direction}
+    lines = ["| mask | tokens | one GPU | attnc | of that, kernels of parts | receives, MB | ring | Ulysses |",
+             "|---|---:|---:|---:|---:|---:|---:|---:|"]
+    for mask, size in dict.fromkeys((row["mask"], row["size"]) for row in rows):
+        one = known.get((mask, size, "one"))
+
+        def cell(scheme):
+            row = known.get((mask, size, scheme))
+            if row is None:
+                return "-"
+            wrong = "" if (row["difference"] or 0) <= TOLERANCE else " wrong!"
+            faster = f" ({one['ms'] / row['ms']:.2f}x)" if one and scheme != "one" else ""
+            return f"{row['ms']:.2f}{faster}{wrong}"
+
+        divided = known.get((mask, size, "divided"), {})
+        share = f"{100 * divided['compute_ms'] / divided['ms']:.0f} %" if "compute_ms" in divided else "-"
+        megabytes = f"{divided['received_mb']:.0f}" if "received_mb" in divided else "-"
+        lines.append(f"| {mask} | {size // 1024}k | {cell('one')} | {cell('divided')} | {share} | {megabytes} "
+                     f"| {cell('ring')} | {cell('ulysses')} |")
+    return "\n".join(lines)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--attnc", default="build/attnc", type=pathlib.Path)
+    parser.add_argument("--plans", type=pathlib.Path, metavar="FOLDER", required=True)
+    parser.add_argument("--prepare", action="store_true", help="compile the plans that FOLDER lacks, and end")
+    parser.add_argument("--target", default="h100", help="of attnc compile")
+    parser.add_argument("--jobs", type=int, default=2, help="parallel compilations")
+    parser.add_argument("--ranks", type=int, default=2, help="GPUs of this machine")
+    parser.add_argument("--size", nargs="+", type=int, default=[32768, 131072, 524288], help="rows and keys")
+    parser.add_argument("--masks", nargs="+", choices=ranks_plans.MASKS, default=list(ranks_plans.MASKS))
+    parser.add_argument("--schemes", nargs="+", choices=ranks_plans.SCHEMES, default=list(ranks_plans.SCHEMES))
+    parser.add_argument("--heads", type=int, default=32)
+    parser.add_argument("--key-heads", type=int, default=8)
+    parser.add_argument("--depth", type=int, default=128)
+    parser.add_argument("--budget", type=float, default=0.4, help="seconds for the runs of a time; at least one run")
+    parser.add_argument("--most-seconds", type=float, default=240)
+    parser.add_argument("--patience", type=float, default=60, help="seconds after which processes hang")
+    parser.add_argument("--no-profile", action="store_true", help="without the share of the parts' kernels")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE.json")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    cases = [ranks_plans.Case(mask, size, options.heads, options.key_heads, options.depth, options.ranks)
+             for size in options.size for mask in options.masks]
+    options.plans.mkdir(parents=True, exist_ok=True)
+    if options.prepare:
+        return 1 if ranks_plans.prepare(options, cases) else 0
+    todo = [(case, scheme) for case in cases for scheme in options.schemes]
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(options, pathlib.Path(folder), todo)
+    for case in cases:
+        megabytes = received(options, case)
+        for row in found["rows"]:
+            if (row["mask"], row["size"], row["scheme"]) == (case.mask, case.size, "divided") and megabytes:
+                row["received_mb"] = megabytes.get(row.get("direction"))
+    if options.out:
+        results.save(options.out, found)
+    for direction, name in DIRECTIONS.items():
+        print(f"\n{name}, ms ({options.ranks} x {found.get('gpu', '?')})\n\n{table(found['rows'], direction)}")
+    return 0 if any("ms" in row for row in found["rows"]) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

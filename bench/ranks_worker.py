@@ -1,0 +1,208 @@
+"""One of the processes of ranks.py, with one GPU: measures what it is told, and writes a line for each."""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+
+import ranks_plans
+import ranks_schemes
+import torch
+import torch.distributed as dist
+
+import attn
+import attn.torch
+
+PAUSE = 10_000_000  # clocks of the device, which hide the host's time
+MOST_RUNS = 9
+
+
+class Whole:
+    """One GPU computes everything, as a user of attnc would."""
+
+    def __init__(self, case, folder, device, values):
+        (plan,) = ranks_plans.plans_of(case, "one")
+        self.pair = ranks_schemes.load(ranks_plans.read(folder, plan), device)
+        self.own = torch.arange(case.size, device=device)
+        self.values = values
+
+    def forward(self, q, k, v):
+        given = {"q": q, "k": k, "v": v, **self.values}
+        self.saved = {**given, **self.pair.run_forward(given, {})}
+        return self.saved["o"]
+
+    def backward(self, d_o):
+        found = self.pair.run_backward({**self.saved, "do": d_o}, {})
+        return tuple(found[name] for name in "qkv")
+
+
+class Divided:
+    def __init__(self, case, folder, device, values):
+        (plan,) = ranks_plans.plans_of(case, "divided")
+        ranks_plans.read(folder, plan)
+        self.sharded = attn.torch.load_distributed(folder / f"{plan.name}.attnplan", timeout_seconds=60)
+        self.own, self.values = self.sharded.rows, values
+
+    def forward(self, q, k, v):
+        self.inputs = [x.detach().requires_grad_() for x in (q, k, v)]
+        self.o, _ = self.sharded(*self.inputs, **self.values)
+        return self.o.detach()
+
+    def backward(self, d_o):
+        return torch.autograd.grad(self.o, self.inputs, d_o, retain_graph=True)
+
+    def about(self):
+        return {"sharding": self.sharded.sharding, "device_bytes": self.sharded.device_bytes}
+
+    def close(self):
+        self.sharded.synchronize()
+        self.sharded.close()
+
+
+SCHEMES = {"one": Whole, "divided": Divided, **ranks_schemes.SCHEMES}
+
+
+class Bench:
+    """The inputs of one case at a time, and the whole's results, which others are compared with."""
+
+    def __init__(self, options, device):
+        self.options, self.device = options, device
+        self.case = None
+
+    def begin(self, case):
+        if case == self.case:
+            return
+        self.case, self.tensors, self.expected = case, None, {}
+        torch.cuda.empty_cache()
+        torch.manual_seed(0)
+
+        def tensor(heads):
+            made = torch.randn(1, case.size, heads, case.depth, dtype=torch.bfloat16, device=self.device)
+            return made.transpose(1, 2)
+
+        self.tensors = {"q": tensor(case.heads), "k": tensor(case.key_heads), "v": tensor(case.key_heads),
+                        "do": tensor(case.heads)}
+        self.values = {name: torch.from_numpy(array).to(self.device)
+                       for name, array in ranks_plans.values_of(case).items()}
+
+    def measure(self, case, scheme):
+        """A row for the forward, and one for the backward."""
+        self.begin(case)
+        made = SCHEMES[scheme](case, self.options.plans, self.device, self.values)
+        given = {name: tensor if scheme == "one" else own_rows(tensor, made.own)
+                 for name, tensor in self.tensors.items()}
+        about = made.about() if hasattr(made, "about") else {}
+        q, k, v, d_o = given.values()
+        runs = {"fwd": lambda: (made.forward(q, k, v),), "bwd": lambda: made.backward(d_o)}
+        for direction, call in runs.items():
+            row = {**about, **self.timed(call)}
+            row["difference"] = self.difference(scheme, direction, call(), made.own)
+            if scheme == "divided" and self.options.profile:
+                row |= self.shares(call)
+            yield direction, row
+        error = getattr(getattr(made, "merge", None), "error", "")
+        if error:
+            print(f"{case.name} {scheme}: merged by PyTorch's operators: {error}", flush=True)
+        if hasattr(made, "close"):
+            made.close()
+
+    def timed(self, call):
+        """Median of the slowest rank's times, which begin together."""
+        first = self.slowest([self.once(call)])[0]  # also loads kernels
+        runs = max(1, min(MOST_RUNS, int(self.options.budget * 1e3 / first)))
+        samples = self.slowest([self.once(call) for _ in range(runs)])
+        return {"ms": statistics.median(samples), "runs": runs}
+
+    def once(self, call):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        token = torch.zeros(1, device=self.device)
+        torch.cuda._sleep(PAUSE)
+        dist.all_reduce(token)
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end)
+
+    def slowest(self, values):
+        found = torch.tensor(values, device=self.device)
+        dist.all_reduce(found, op=dist.ReduceOp.MAX)
+        return found.tolist()
+
+    def difference(self, scheme, direction, tensors, own):
+        """The largest relative L2 distance from the whole's tensors, on any rank; None without them."""
+        if scheme == "one":
+            self.expected[direction] = [tensor.detach() for tensor in tensors]
+        known = self.slowest([float(direction not in self.expected)])[0] == 0
+        if not known:
+            return None
+        return self.slowest([max(distance(x, own_rows(y, own))
+                                 for x, y in zip(tensors, self.expected[direction]))])[0]
+
+    def shares(self, call):
+        """Milliseconds of kernels on the rank that computes longest: of parts, of transport, of the rest."""
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+            call()
+            torch.cuda.synchronize()
+        sums = {"compute_ms": 0.0, "transport_ms": 0.0, "merge_ms": 0.0}
+        for event in profiler.events():
+            if event.device_type == torch.autograd.DeviceType.CUDA:
+                name = event.name.lower()
+                kind = "transport" if "nccl" in name else "merge" if "attn_ranks" in name else "compute"
+                sums[f"{kind}_ms"] += event.time_range.elapsed_us() / 1e3
+        return dict(zip(sums, self.slowest(list(sums.values()))))
+
+
+def own_rows(tensor, own):
+    """Of [1, H, S, D], as bshd memory. Keys are at home where rows are."""
+    return tensor.transpose(1, 2).index_select(1, own).transpose(1, 2)
+
+
+def distance(x, y):
+    """By parts, because f32 copies of everything would not fit."""
+    error = norm = 0.0
+    for a, b in zip(x.split(16384, 2), y.split(16384, 2)):
+        a, b = a.float(), b.float()
+        error, norm = error + (a - b).square().sum().item(), norm + b.square().sum().item()
+    found = (error / norm) ** 0.5 if norm else 0.0
+    return found if found == found else float("inf")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plans", type=pathlib.Path, required=True)
+    parser.add_argument("--todo", type=pathlib.Path, required=True, help="[[case, scheme], ..]")
+    parser.add_argument("--lines", type=pathlib.Path, required=True, help="results, of this rank")
+    parser.add_argument("--budget", type=float, required=True, help="seconds a time may take")
+    parser.add_argument("--profile", action="store_true")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    rank = int(os.environ["RANK"])
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", device_id=device)
+    bench = Bench(options, device)
+    with open(options.lines, "a", encoding="utf-8", buffering=1) as lines:
+
+        def tell(**fields):
+            lines.write(json.dumps(fields) + "\n")
+
+        tell(gpu=torch.cuda.get_device_name(device), torch=torch.__version__,
+             nccl=".".join(map(str, torch.cuda.nccl.version())))
+        for place, (case, scheme) in enumerate(json.loads(options.todo.read_text())):
+            tell(begin=place)
+            try:
+                for direction, row in bench.measure(ranks_plans.Case(*case), scheme):
+                    tell(at=place, direction=direction, row=row)
+            except BaseException as error:
+                tell(at=place, error=f"rank {rank}: {type(error).__name__}: {error}")
+                os._exit(1)  # others may wait for this rank: all begin again without this row
+            tell(end=place)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

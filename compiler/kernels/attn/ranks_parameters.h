@@ -1,0 +1,1 @@
+../../../runtime/ranks/ranks_parameters.h

@@ -1,0 +1,189 @@
+"""libattn's C API of attentions that several GPUs compute (runtime/api/attn.h, "Distributed") by ctypes.
+
+As in _libattn, tensors are given as addresses. A Distributed and its bindings are for one thread at a time,
+and what is said to be collective must be called by every rank, in the same order."""
+from __future__ import annotations
+
+import ctypes
+import functools
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Sequence
+
+from . import _libattn
+from ._libattn import (_DIRECTIONS, _I32, _I64, _POINTER, _REAL, _SIZE, _TEXT, Runtime, _call, _Handle,
+                       _params, _Struct, _tensors)
+from .errors import ArgumentError, CompilerError
+
+ROWS, KEYS = 0, 1
+_ABORT = ctypes.CFUNCTYPE(None, _POINTER)
+
+
+class _Options(_Struct):
+    _fields_ = [("size", _SIZE), ("communicator", _POINTER), ("nccl_folder", _TEXT),
+                ("timeout_seconds", _I32), ("directions", _I32), ("abort", _ABORT),
+                ("abort_user", _POINTER), ("sha256", _TEXT), ("verify", _POINTER),
+                ("verify_user", _POINTER)]
+
+
+class _Interval(ctypes.Structure):
+    _fields_ = [("begin", _I64), ("end", _I64)]
+
+
+class _Info(_Struct):
+    _fields_ = [("size", _SIZE), ("name", _TEXT), ("family", _TEXT), ("sharding", _TEXT), ("rank", _I32),
+                ("ranks", _I32), ("rows", ctypes.POINTER(_Interval)), ("row_intervals", _SIZE),
+                ("keys", ctypes.POINTER(_Interval)), ("key_intervals", _SIZE), ("device_bytes", _I64),
+                ("directions", _I32), ("reserved", _I32)]
+
+
+_FALLIBLE = {
+    "attn_distributed_open_memory": [_POINTER, _TEXT, _SIZE, _POINTER, _POINTER],
+    "attn_distributed_describe": [_POINTER, _POINTER],
+    "attn_distributed_home": [_POINTER, _I32, _I32, _POINTER, _SIZE, _POINTER],
+    "attn_distributed_tensor": [_POINTER, _I32, _SIZE, _POINTER],
+    "attn_distributed_param": [_POINTER, _I32, _SIZE, _POINTER],
+    "attn_distributed_bind": [_POINTER, _I32, _POINTER, _POINTER],
+    "attn_distributed_binding_set_addresses": [_POINTER, _POINTER, _SIZE, _I32],
+    "attn_distributed_binding_set_param": [_POINTER, _TEXT, _REAL],
+    "attn_distributed_execute": [_POINTER, _POINTER],
+    "attn_distributed_status": [_POINTER],
+}
+_OTHERS: dict[str, tuple[Any, list[Any]]] = {
+    "attn_distributed_tensor_count": (_SIZE, [_POINTER, _I32]),
+    "attn_distributed_param_count": (_SIZE, [_POINTER, _I32]),
+    "attn_distributed_destroy": (None, [_POINTER]),
+    "attn_distributed_binding_destroy": (None, [_POINTER]),
+}
+
+
+@functools.lru_cache(maxsize=1)
+def library() -> ctypes.CDLL:
+    """libattn with these functions. Raises CompilerError if it is an older one, which lacks them."""
+    loaded = _libattn.library()
+    try:
+        for name, types in _FALLIBLE.items():
+            function = getattr(loaded, name)
+            function.restype, function.argtypes = _I32, [*types, _POINTER]
+        for name, (result, types) in _OTHERS.items():
+            function = getattr(loaded, name)
+            function.restype, function.argtypes = result, types
+    except AttributeError as error:
+        raise CompilerError(f"{_libattn.path()} cannot run attentions on several GPUs: {error}") from error
+    return loaded
+
+
+@dataclass(frozen=True)
+class Home:
+    """The rows (of q, o and their gradients) or keys (of k and v) that a rank has, as intervals."""
+
+    intervals: tuple[tuple[int, int], ...]
+
+    def __len__(self) -> int:
+        return sum(end - begin for begin, end in self.intervals)
+
+    def numbers(self) -> list[int]:
+        """Ascending."""
+        return [number for begin, end in self.intervals for number in range(begin, end)]
+
+
+class Distributed:
+    """One rank of an attention that is divided among several GPUs, with its plans and the device memory
+    that it needs besides the caller's tensors. Opening one is collective.
+
+    `contents` is the file of `attnc compile --ranks`, `communicator` the address of NCCL's ncclComm_t of as
+    many ranks, on the runtime's device, which the caller keeps while this exists. `abort` is called once at
+    most, by another thread, when a rank does not answer within `timeout_seconds`: it must end all that waits
+    for the communicator; without it, ncclCommAbort does. `directions` are those to load, None for all.
+
+    Raises, on every rank: NcclError if NCCL is missing or fails or a rank does not answer; ArgumentError if
+    the communicator does not fit the file; CompilerError ("mismatch") if ranks have different files;
+    what `Runtime.load` does, and CudaError if memory is exhausted, also if that happened on another rank."""
+
+    def __init__(self, runtime: Runtime, contents: bytes, communicator: int, *,
+                 timeout_seconds: int = 30, directions: Sequence[str] | None = None,
+                 nccl_folder: str | None = None, abort: Callable[[], None] | None = None):
+        library()
+        self.runtime = runtime
+        self._abort = _ABORT() if abort is None else _ABORT(lambda user: abort())  # lives as long as this
+        self._handle = _Handle("attn_distributed_destroy")
+        options = _Options(
+            communicator=communicator, nccl_folder=nccl_folder.encode() if nccl_folder else None,
+            timeout_seconds=timeout_seconds, abort=self._abort,
+            directions=sum(1 << _DIRECTIONS[direction] for direction in directions or ()))
+        _call("attn_distributed_open_memory", runtime._handle, contents, len(contents),
+              ctypes.byref(options), self._handle.out)
+        info = _Info()
+        _call("attn_distributed_describe", self._handle, ctypes.byref(info))
+        self.name: str = info.name.decode()
+        self.family: str = info.family.decode()
+        self.sharding: str = info.sharding.decode()
+        self.rank: int = info.rank
+        self.ranks: int = info.ranks
+        self.device_bytes: int = info.device_bytes
+        self.directions = tuple(direction for direction, bit in _DIRECTIONS.items()
+                                if info.directions >> bit & 1)
+        self.tensors = {direction: _tensors(self._count("tensor", direction), "attn_distributed_tensor",
+                                            self._handle, _DIRECTIONS[direction])
+                        for direction in self.directions}
+        self.params = {direction: _params(self._count("param", direction), "attn_distributed_param",
+                                          self._handle, _DIRECTIONS[direction])
+                       for direction in self.directions}
+
+    def _count(self, what: str, direction: str) -> int:
+        return getattr(library(), f"attn_distributed_{what}_count")(self._handle, _DIRECTIONS[direction])
+
+    def home(self, rank: int, which: int) -> Home:
+        """The ROWS or KEYS of any rank."""
+        count = _SIZE()
+        _call("attn_distributed_home", self._handle, rank, which, None, 0, ctypes.byref(count))
+        intervals = (_Interval * count.value)()
+        _call("attn_distributed_home", self._handle, rank, which, intervals, count.value,
+              ctypes.byref(count))
+        return Home(tuple((each.begin, each.end) for each in intervals))
+
+    def bind(self, direction: str, tensors: Mapping[str, tuple[int, str, Sequence[int], Sequence[int]]],
+             params: Mapping[str, float]) -> Binding:
+        """Checks this rank's tensors, each (device address, dtype, dims, strides in elements). Not
+        collective. Raises BindingError, with one note for each further mistake."""
+        if direction not in self.directions:
+            has = " and ".join(self.directions)
+            raise ArgumentError(f"`{self.name}` was not compiled or loaded for {direction}: it has {has}")
+        dtypes = {param.name: param.dtype for param in self.params[direction]}
+        return Binding(self, direction, _libattn.arguments_of(tensors, params, dtypes))
+
+    def check(self) -> None:
+        """Raises NcclError if an exchange until now failed. After synchronizing with the stream, tells
+        whether the outputs are valid; they are not, and this is of no more use, if it raises."""
+        _call("attn_distributed_status", self._handle)
+
+
+class Binding:
+    """Checked tensors and params of one direction, for one thread at a time."""
+
+    def __init__(self, distributed: Distributed, direction: str, arguments: _Handle):
+        self.distributed = distributed
+        self._handle: _Handle | None = _Handle("attn_distributed_binding_destroy")
+        _call("attn_distributed_bind", distributed._handle, _DIRECTIONS[direction], arguments,
+              self._handle.out)
+        self._addresses = (ctypes.c_void_p * len(distributed.tensors[direction]))()
+
+    def __del__(self) -> None:
+        self._handle = None  # before the object that it belongs to
+
+    def set_addresses(self, addresses: Sequence[int], checked: bool = False) -> None:
+        """Later executes use other memory of the same shapes and strides, in the order of `tensors`."""
+        count = len(addresses)
+        if count != len(self._addresses):
+            raise ArgumentError(f"{count} addresses are given for {len(self._addresses)} tensors")
+        self._addresses[:] = addresses
+        _call("attn_distributed_binding_set_addresses", self._handle, self._addresses, count, int(checked))
+
+    def set_param(self, name: str, value: float) -> None:
+        """Later executes use this value of a param."""
+        _call("attn_distributed_binding_set_param", self._handle, name.encode(), value)
+
+    def execute(self, stream: int) -> None:
+        """Collective. Enqueues on a CUDA stream, and exchanges on another one beside it, and returns without
+        waiting. May be captured into a CUDA graph. Executes of one Distributed share its memory, so those on
+        different streams must not overlap. Raises NcclError if an earlier exchange failed."""
+        _call("attn_distributed_execute", self._handle, stream)

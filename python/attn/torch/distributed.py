@@ -1,0 +1,397 @@
+"""One attention on several GPUs, over a process group: context parallelism for any mask.
+
+    sharded = attn.torch.distribute("document_causal", B=1, Sq=131072)
+    q, k, v = (sharded.shard(x) for x in (q, k, v))   # or made of the tokens `sharded.rows` at once
+    o, lse = sharded(q, k, v, doc=doc)                # this rank's rows, with gradients
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from attn import _attnc
+from attn import plan as plans
+from attn.arguments import INPUTS, Sizes
+from attn.attention import Attention
+from attn.errors import ArgumentError, BindingError, Unsupported
+from attn.specs import Spec
+from attn.torch.distributed_operators import apply_operator, register
+from attn.torch.function import Call, differentiable_once, facts_of, is_intercepted, sorted_call
+from attn.torch.group import Group
+from attn.torch.ranked import Kernels, Reference, whole_of
+from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
+from attn.torch.variant import with_choices
+
+_TIMEOUT = 30  # seconds
+
+
+class Distributed:
+    """One rank of an attention that the processes of a group compute together; see `distribute`.
+
+    sizes     of the whole attention: B, Hq, Hkv, Sq, Skv, Dqk, Dv
+    rank      of this process in the group, of `ranks`
+    rows      the numbers of the rows (of q, o, lse) that this rank has, ascending, on the device
+    keys      those of the keys (of k and v): the same tokens, if Sq = Skv
+    sharding  how the attention is divided, in words
+    training  whether calls may require gradients
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        attention: Attention,
+        how: Kernels | Reference,
+        contents: bytes | None,
+        values: tuple[str, ...],
+    ):
+        sizes = attention.source.sizes(attention.bindings)
+        self.attention = attention
+        self.sizes = Sizes(**sizes)
+        self.rank, self.ranks, self.device = group.rank, group.size, group.device
+        self.sharding, self.family, self.device_bytes = how.sharding, how.family, how.device_bytes
+        self.training = "bwd" in how.directions
+        self._group = group
+        self._how: Kernels | Reference | None = how
+        self._contents = contents
+        self._values = values
+        self.key = register(self)
+        self._homes = how.homes(group.size)
+        self.rows, self.keys = (
+            torch.tensor(each, dtype=torch.int64, device=group.device) for each in self._homes[group.rank])
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes._asdict().items())
+        return f"<attn.torch.Distributed {self.attention.name}({sizes}): rank {self.rank} of {self.ranks}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Computes this rank's rows. Collective: all ranks make the same calls, and backwards, in the same
+        order.
+
+        q [B, Hq, rows, Dqk] of the rows `self.rows`, k [B, Hkv, keys, Dqk] and v [B, Hkv, keys, Dv] of the
+        keys `self.keys`, of any strides; captured tensors and lengths whole, the same on every rank, and
+        params, by name. Returns the spec's outputs of these rows, with gradients of q, k, v and learned
+        tensors; those of learned tensors are sums over all ranks. Enqueues on the current stream and on one
+        of its own beside it. In `torch.compile` it is an operator, without a graph break.
+
+        Raises BindingError for what does not fit, and NcclError if NCCL failed or a rank does not answer:
+        then outputs of calls before are not valid, and the process group is of no more use."""
+        how = self._open()
+        each = self._sorted(args, kwargs)
+        tensors = tuple(each.tensors.values())
+        facts = facts_of(self.attention)
+        training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        if training and not self.training:
+            raise Unsupported(
+                f"`{facts.title}` was distributed for forwards alone, but a tensor requires a gradient",
+                ["distribute(.., training=True), or call it under torch.no_grad()"],
+            )
+        if torch.compiler.is_compiling() or is_intercepted(tensors):
+            outputs = apply_operator(self, list(each.tensors), list(tensors), list(each.params.values()))
+        elif training:
+            outputs = _Attend.apply(self, tuple(each.tensors), each.params, *tensors)
+        else:
+            found = how.forward(each.tensors, each.params)
+            outputs = tuple(found[name] for name in facts.outputs)
+        outputs = outputs[: len(facts.outputs)]
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def shard(self, tensor: torch.Tensor, dim: int = 2, of: str | None = None) -> torch.Tensor:
+        """This rank's part of a whole tensor, along the dimension of its rows or keys: `of` is "rows" or
+        "keys", by default what the size says. Differentiable. Not collective."""
+        which = self._which(tensor, dim, of, lambda which: (self.sizes.Sq, self.sizes.Skv)[which])
+        return tensor.index_select(dim, (self.rows, self.keys)[which].to(tensor.device))
+
+    def unshard(self, tensor: torch.Tensor, dim: int = 2, of: str | None = None) -> torch.Tensor:
+        """The whole of a tensor of which every rank has the rows or keys that are its own. Collective. Without
+        a gradient: compute losses of a rank's own rows."""
+        self._open()
+        which = self._which(tensor, dim, of, lambda which: len((self.rows, self.keys)[which]))
+        homes = [home[which] for home in self._homes]
+        return whole_of(self._group, tensor.detach(), homes, dim)
+
+    def synchronize(self) -> None:
+        """Waits for the current stream. Raises NcclError if an exchange failed: then outputs are not valid."""
+        self._open().check()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the file of all ranks, which `attn.torch.load_distributed` reads."""
+        if self._contents is None:
+            raise ArgumentError(f"`{self.attention.name}` is computed by the reference, without plans")
+        plans.write(path, self._contents)
+
+    def close(self) -> None:
+        """Frees device memory, after waiting for what uses it. Call it before
+        `torch.distributed.destroy_process_group`."""
+        self._how = None
+
+    @property
+    def closed(self) -> bool:
+        return self._how is None
+
+    def _open(self) -> Kernels | Reference:
+        if self._how is None:
+            raise ArgumentError(f"{self!r} was closed")
+        return self._how
+
+    def _which(self, tensor: torch.Tensor, dim: int, of: str | None, size: Any) -> int:
+        """0 for rows, 1 for keys."""
+        names = ("rows", "keys")
+        if of is not None and of not in names:
+            raise ArgumentError(f"`of` is {of!r}; it must be \"rows\" or \"keys\"")
+        found = tensor.shape[dim]
+        fitting = [which for which in (0, 1) if found == size(which) and of in (None, names[which])]
+        if not fitting:
+            sizes = {name: size(which) for which, name in enumerate(names) if of in (None, name)}
+            wanted = " or ".join(f"{size} ({name})" for name, size in sizes.items())
+            raise ArgumentError(f"dimension {dim} has size {found}; it must be {wanted}")
+        if len(fitting) == 2 and self._homes[self.rank][0] != self._homes[self.rank][1]:
+            raise ArgumentError("this rank's rows and keys are not the same: give of=\"rows\" or \"keys\"")
+        return fitting[0]
+
+    def _sorted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+        for name in kwargs:
+            if name in self._values:
+                raise BindingError(
+                    f"the attention was divided for the values of {name} that distribute got",
+                    ["calls cannot change them: leave it out, or distribute without values"],
+                )
+        each = sorted_call(self.attention, args, kwargs)
+        for name, tensor in each.tensors.items():
+            if hasattr(tensor, "to_local"):
+                raise BindingError(f"{name} is a DTensor: give this rank's part, {name}.to_local()")
+        self._check(each)
+        return each
+
+    def _check(self, each: Call) -> None:
+        sizes, q = self.sizes, each.tensors["q"]
+        counts = {"q": len(self.rows), "k": len(self.keys), "v": len(self.keys)}
+        for name, count in counts.items():
+            tensor = each.tensors[name]
+            heads = sizes.Hq if name == "q" else sizes.Hkv
+            shape = (sizes.B, heads, count, sizes.Dv if name == "v" else sizes.Dqk)
+            if tuple(tensor.shape) != shape:
+                what = "rows" if name == "q" else "keys"
+                raise BindingError(
+                    f"{name} has shape {list(tensor.shape)}; on rank {self.rank} it must be {list(shape)}:"
+                    f" its {count} of {sizes.Sq if name == 'q' else sizes.Skv} {what}",
+                    [f"sharded.shard({name}) picks them of the whole, sharded.{what} has their numbers"],
+                )
+        if q.device != self.device:
+            raise BindingError(f"q is on {q.device}, but the attention was distributed on {self.device}")
+        dtype = TORCH_DTYPES[facts_of(self.attention).dtype]
+        for name in INPUTS:
+            found = each.tensors[name].dtype
+            if found != dtype and (q.is_cuda or found in HALF):
+                raise BindingError(
+                    f"{name} is {found}, but the attention was distributed for {dtype}",
+                    [f"cast it, or distribute(.., dtype=\"{DTYPES.get(found, 'f16')}\")"],
+                )
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        sharded: Distributed,
+        names: tuple[str, ...],
+        params: dict[str, float],
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        found = sharded._open().forward(dict(zip(names, tensors)), params)
+        outputs = tuple(found[name] for name in facts_of(sharded.attention).all_outputs)
+        ctx.sharded, ctx.names, ctx.params = sharded, names, params
+        ctx.save_for_backward(*tensors, *outputs)
+        ctx.mark_non_differentiable(*outputs[1:])
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, d_o: torch.Tensor, *_: Any) -> tuple[Any, ...]:
+        # All ranks must come here, so a rank whose loss does not depend on o comes with zeros.
+        outputs = facts_of(ctx.sharded.attention).all_outputs
+        saved = ctx.saved_tensors
+        tensors = dict(zip((*ctx.names, *outputs), saved))
+        with torch.no_grad():
+            found = ctx.sharded._open().backward({**tensors, "do": d_o}, ctx.params)
+        gradients = [found.get(name) for name in ctx.names]
+        return (None, None, None, *differentiable_once(gradients, (*saved, d_o)))
+
+
+def distribute(
+    attention: Any,
+    group: Any = None,
+    *,
+    training: bool = True,
+    dtype: str | None = None,
+    values: Mapping[str, Any] | None = None,
+    device: Any = None,
+    timeout_seconds: int = _TIMEOUT,
+    **sizes: int,
+) -> Distributed:
+    """Divides an attention among the processes of a group, each with a GPU of its own. Collective: all call it
+    with the same arguments, and all get the same error if one of them fails.
+
+    `attention`: what `attn.compile` returned, or a spec that it takes. `group`: a ProcessGroup with NCCL, a
+    DeviceMesh of one dimension, or None for the default group. `training`: whether calls may require
+    gradients. `dtype`: "bf16" or "f16" instead of the spec's. `values`: captured tensors by name for whose
+    values the attention is divided, so that no rank gets keys that they hide; calls then cannot change them
+    (rank 0's count). `timeout_seconds`: how long a rank may wait for another one. Sizes that the attention
+    does not have are given by name: Sq=131072.
+
+    Rank 0 compiles the plans of all ranks, or finds them in the folder of cached plans. The same arguments
+    give the same object again. On the CPU (a gloo group), every rank gathers everything and the reference
+    computes: for tests.
+
+    Raises what `attn.compile` does, NcclError if NCCL fails or a rank does not come, CudaError if memory is
+    exhausted, on this rank or another."""
+    where = Group(group, device, timeout_seconds)
+    made: list[Attention] = []
+
+    def request() -> dict[str, Any]:
+        made.append(_divided(attention, sizes, dtype, where))
+        one = made[0]
+        return {
+            "the spec": one.source.text,
+            "sizes": {**one.bindings},
+            "training": training,
+            "engine": one.engine,
+            "names of values": sorted(values or ()),
+            "the device": where.device.type,
+        }
+
+    where.agree(request)
+    one = made[0]
+    whole = isinstance(attention, Attention) and not values
+    kept = facts_of(attention if whole else one).distributed
+    key = (where.group, where.device, one.source.text, tuple(one.bindings.items()), training)
+    if key not in kept or kept[key].closed:
+        kept[key] = _distributed(where, one, training, values or {})
+    return kept[key]
+
+
+def _divided(attention: Any, sizes: Mapping[str, int], dtype: str | None, where: Group) -> Attention:
+    """The attention that is divided: with all sizes, and one dtype."""
+    if not isinstance(attention, Attention):
+        attention = Attention(Spec.of(attention), {})
+    if dtype is not None and dtype not in ("bf16", "f16"):
+        raise ArgumentError(f"dtype is {dtype!r}; it must be \"bf16\" or \"f16\"")
+    bindings = {**attention.bindings, **sizes}
+    if "D" in sizes:
+        bindings.update({"Dqk": sizes["D"], "Dv": sizes["D"]})
+    bindings.pop("D", None)
+    plans.check_names(attention.source, bindings)
+    facts = facts_of(attention)
+    name = attention.name
+    if facts.addressing is not None:
+        raise Unsupported(
+            f"`{name}` has packed sequences or pages, which are not divided among GPUs",
+            ["a spec with a tensor of document numbers says the same of packed sequences"],
+        )
+    if facts.random and where.size > 1:
+        raise Unsupported(f"`{name}` has random dropout, which is not divided among GPUs")
+    missing = attention.source.open_dims(bindings)
+    if missing:
+        example = ", ".join(f"{dim}=.." for dim in missing)
+        raise ArgumentError(
+            f"`{name}` has no size for {', '.join(missing)}", [f"give them: distribute(.., {example})"]
+        )
+    known = attention.source.sizes(bindings)
+    lists = [dim for dim, size in known.items() if not isinstance(size, int)]
+    if lists:
+        raise ArgumentError(f"`{name}` has no single size for {', '.join(lists)}")
+    source = with_choices(attention.source, dtype, torch.are_deterministic_algorithms_enabled())
+    return Attention(
+        source,
+        {**{name: value for name, value in bindings.items() if name not in known}, **known},
+        target=attention.target,
+        engine=attention.engine,
+        cache=attention._cache,
+        captured=attention.captured,
+        builds=False,
+    )
+
+
+def _distributed(
+    where: Group, attention: Attention, training: bool, values: Mapping[str, Any]
+) -> Distributed:
+    source, bindings = attention.source, attention.bindings
+    if values:
+        unknown = set(values) - {tensor.name for tensor in source.tensors} - set(source.lengths)
+        names, given = tuple(values), where.of_rank_0(lambda: _arrays(source.name, values, unknown))
+        attention.captured.update(
+            {name: torch.as_tensor(array).to(where.device) for name, array in given.items()})
+    else:
+        names, given = (), {}
+    direction = "both" if training else "fwd"
+    if where.device.type == "cpu":
+        found = where.of_rank_0(lambda: plans.homes(source, bindings, where.size, given))
+        homes = [tuple(_numbers(rank[which]) for which in ("rows", "keys")) for rank in found]
+        return Distributed(where, attention, Reference(where, attention, homes, training), None, names)
+    contents = where.of_rank_0(
+        lambda: plans.build_ranks(
+            source, bindings, where.size, attention.target or "native", engine=attention.engine,
+            direction=direction, cache=attention._cache, values=given,
+        )
+    )
+    how = Kernels(where, contents)
+    return Distributed(where, attention, how, contents, names)
+
+
+def _arrays(title: str, values: Mapping[str, Any], unknown: set[str]) -> dict[str, Any]:
+    if unknown:
+        raise BindingError(f"`{title}` has no tensor {' and '.join(sorted(unknown))} to be divided for")
+    return {name: torch.as_tensor(value).detach().cpu().numpy() for name, value in values.items()}
+
+
+def _numbers(intervals: list[list[int]]) -> list[int]:
+    return [number for begin, end in intervals for number in range(begin, end)]
+
+
+def load_distributed(
+    path: str | os.PathLike[str],
+    group: Any = None,
+    *,
+    device: Any = None,
+    timeout_seconds: int = _TIMEOUT,
+) -> Distributed:
+    """Loads a file of `attnc compile --ranks` or `Distributed.save`: nothing is compiled. Collective. With
+    `--split-files`, `path` is what was given to attnc, and each rank reads its own file. **A plan is code:
+    load only plans you trust.**
+
+    A file that was made for values of captured tensors is right for those alone, which calls must give.
+    Raises ArgumentError if the file is not of ranks, or of another number of them."""
+    where = Group(group, device, timeout_seconds)
+    read: list[tuple[bytes, Attention]] = []
+
+    def request() -> dict[str, Any]:
+        read.append(_read(pathlib.Path(path), where))
+        return {}
+
+    where.agree(request)
+    contents, attention = read[0]
+    return Distributed(where, attention, Kernels(where, contents), contents, ())
+
+
+def _read(path: pathlib.Path, where: Group) -> tuple[bytes, Attention]:
+    if where.device.type != "cuda":
+        raise ArgumentError("a file of ranks is computed on GPUs", ["distribute computes on the CPU too"])
+    own = path.with_name(f"{path.name}.{where.rank}")
+    file = own if not path.exists() and own.exists() else path
+    contents = plans.read(file)
+    said = _attnc.run(["inspect", str(file)])
+    if "ranks" not in said:
+        raise ArgumentError(
+            f"{file} is the plan of one GPU", ["attnc compile --ranks N makes one of several GPUs"]
+        )
+    ranks = len(said["ranks"]["homes"])
+    if ranks != where.size:
+        raise ArgumentError(f"{file} is for {ranks} GPUs, and the group has {where.size}")
+    known = said["ranks"]["dims"]
+    manifest = said["plans"][0]
+    bindings = {one["name"]: plans.number(one["value"]) for one in manifest["bindings"]}
+    bindings = {**{name: value for name, value in bindings.items() if name not in (*known, "D")}, **known}
+    return contents, Attention(Spec(manifest["spec"]["text"]), bindings, None, builds=False)

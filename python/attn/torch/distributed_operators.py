@@ -1,0 +1,131 @@
+"""The operators `attn::distributed_forward` and `attn::distributed_backward`: what `torch.compile` sees of a
+`Distributed`, which they know by a text that means it in this process only."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attn.errors import ArgumentError
+from attn.torch.function import facts_of, gradient_dtype, refuse_second_derivative
+
+if TYPE_CHECKING:
+    from attn.torch.distributed import Distributed
+
+_library = torch.library.Library("attn", "FRAGMENT")
+_library.define(
+    "distributed_forward(str sharded, str[] names, Tensor[] tensors, float[] params) -> Tensor[]",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_library.define(
+    "distributed_backward(str sharded, str[] names, Tensor[] tensors, float[] params, Tensor[] outputs,"
+    " Tensor d_o) -> Tensor[]",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+_known: weakref.WeakValueDictionary[str, Distributed] = weakref.WeakValueDictionary()
+_counter = itertools.count()
+
+
+def register(sharded: Distributed) -> str:
+    """The text by which operators find it."""
+    key = f"{sharded.attention.name} {next(_counter)}"
+    _known[key] = sharded
+    return key
+
+
+@atexit.register
+def close_all() -> None:
+    """While there still is a device: libattn watches exchanges as long as their object lives."""
+    for sharded in list(_known.values()):
+        sharded.close()
+
+
+def apply_operator(sharded: Distributed, names: list[str], tensors: list[torch.Tensor],
+                   params: list[float]) -> tuple[torch.Tensor, ...]:
+    """The outputs that a caller sees, of a program that is traced. Only o has a gradient."""
+    found = torch.ops.attn.distributed_forward(sharded.key, names, tensors, params)
+    count = len(facts_of(sharded.attention).outputs)
+    return (found[0], *(each.detach() for each in found[1:count]))
+
+
+def _find(key: str) -> Distributed:
+    if key not in _known:
+        raise ArgumentError(
+            f"this process has no distributed attention `{key}`",
+            ["programs with attentions of several GPUs cannot be exported: distribute them again"],
+        )
+    return _known[key]
+
+
+def _params(sharded: Distributed, values: list[float]) -> dict[str, float]:
+    return dict(zip(facts_of(sharded.attention).params, values))
+
+
+def _outputs_of(sharded: Distributed) -> tuple[str, ...]:
+    facts = facts_of(sharded.attention)
+    return facts.all_outputs if sharded.training else facts.outputs
+
+
+@torch.library.impl(_library, "distributed_forward", "CompositeExplicitAutograd")
+def _forward(key, names, tensors, params):
+    sharded = _find(key)
+    found = sharded._open().forward(dict(zip(names, tensors)), _params(sharded, params))
+    return [found[name] for name in _outputs_of(sharded)]
+
+
+@torch.library.impl(_library, "distributed_backward", "CompositeExplicitAutograd")
+def _backward(key, names, tensors, params, outputs, d_o):
+    sharded = _find(key)
+    given = {**dict(zip(names, tensors)), **dict(zip(_outputs_of(sharded), outputs)), "do": d_o}
+    found = sharded._open().backward(given, _params(sharded, params))
+    return [found[name] for name in facts_of(sharded.attention).differentiated]
+
+
+@torch.library.register_fake("attn::distributed_forward", lib=_library)
+def _fake_forward(key, names, tensors, params):
+    sharded = _find(key)
+    given, facts = dict(zip(names, tensors)), facts_of(sharded.attention)
+    q, v = given["q"], given["v"]
+    shape = (*q.shape[:-1], v.shape[-1])
+    made = {"o": sharded._open().empty_like("o", shape, q, q.dtype)}
+    stats = facts.dtype_of("lse", q.dtype)
+    return [made[name] if name in made else q.new_empty(shape[:-1], dtype=stats)
+            for name in _outputs_of(sharded)]
+
+
+@torch.library.register_fake("attn::distributed_backward", lib=_library)
+def _fake_backward(key, names, tensors, params, outputs, d_o):
+    sharded = _find(key)
+    given, facts = dict(zip(names, tensors)), facts_of(sharded.attention)
+    return [sharded._open().empty_like(f"d{name}", given[name].shape, given[name],
+                                       gradient_dtype(facts, name, given[name]))
+            for name in facts.differentiated]
+
+
+def _setup(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.key, ctx.names, tensors, ctx.params = inputs
+    ctx.count = len(tensors)
+    ctx.save_for_backward(*tensors, *output)
+
+
+def _differentiate(ctx: Any, d_outputs: Any) -> Any:
+    saved = ctx.saved_tensors
+    tensors, outputs = saved[: ctx.count], saved[ctx.count :]
+    d_o = torch.zeros_like(outputs[0]) if d_outputs[0] is None else d_outputs[0]
+    found = torch.ops.attn.distributed_backward(
+        ctx.key, ctx.names, list(tensors), ctx.params, list(outputs), d_o
+    )
+    gradients = dict(zip(facts_of(_find(ctx.key).attention).differentiated, found))
+    d_tensors = [gradients.get(name) for name in ctx.names]
+    return None, None, d_tensors, None if ctx.params else []
+
+
+torch.library.register_autograd("attn::distributed_backward", lambda *_: refuse_second_derivative(),
+                                lib=_library)
+torch.library.register_autograd("attn::distributed_forward", _differentiate, setup_context=_setup,
+                                lib=_library)

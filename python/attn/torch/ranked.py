@@ -1,0 +1,239 @@
+"""What computes one rank's share of an attention: plans of the GPU, or the reference on the CPU."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from attn import _distributed, _libattn
+from attn.arguments import INPUTS
+from attn.attention import Attention
+from attn.errors import BindingError
+from attn.torch.function import Call, facts_of, formed, run_backward, run_forward
+from attn.torch.group import Group
+from attn.torch.launch import is_capturing
+from attn.torch.signature import (
+    DTYPES,
+    NAMED_LAYOUTS,
+    TORCH_DTYPES,
+    aligned,
+    dense_strides,
+    layout_of,
+    same_strides,
+    usable,
+)
+from attn.torch.variant import differentiated
+
+ROLES_AT_HOME = ("query", "key", "value", "output", "stats", "saved", "cotangent", "gradient")
+
+
+class Kernels:
+    """On a GPU. For any number of threads, one after the other."""
+
+    def __init__(self, group: Group, contents: bytes):
+        torch.cuda.empty_cache()  # libattn allocates beside PyTorch
+        self._device = group.device
+        self._rank = _distributed.Distributed(
+            _libattn.runtime(group.device.index),
+            contents,
+            group.communicator(),
+            timeout_seconds=group.timeout_seconds,
+            abort=group.abort,
+        )
+        self.sharding = self._rank.sharding
+        self.family = self._rank.family
+        self.directions = self._rank.directions
+        self.device_bytes = self._rank.device_bytes
+        self._lock = threading.Lock()
+        self._bound: dict[Any, _distributed.Binding] = {}
+        self._captured: dict[Any, _distributed.Binding] = {}  # CUDA graphs use them while they are replayed
+        self._stream: torch.cuda.Stream | None = None  # of the last execute
+
+    def homes(self, ranks: int) -> list[tuple[list[int], list[int]]]:
+        """The numbers of rows and keys of each rank."""
+        which = (_distributed.ROWS, _distributed.KEYS)
+        return [tuple(self._rank.home(rank, each).numbers() for each in which) for rank in range(ranks)]
+
+    def forward(
+        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+    ) -> dict[str, torch.Tensor]:
+        return self._run("fwd", tensors, params)
+
+    def backward(
+        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+    ) -> dict[str, torch.Tensor]:
+        """`tensors`: those of the forward, its outputs, and `do`. Gradients by the tensors' names."""
+        found = self._run("bwd", tensors, params)
+        return {differentiated(name): tensor for name, tensor in found.items()}
+
+    def check(self) -> None:
+        torch.cuda.current_stream(self._device).synchronize()
+        self._rank.check()
+
+    def _run(
+        self, direction: str, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+    ) -> dict[str, torch.Tensor]:
+        infos = self._rank.tensors[direction]
+        with torch.cuda.device(self._device):
+            used, outputs = {}, {}
+            for info in infos:
+                if info.is_output:
+                    like = tensors.get("q" if info.name == "o" else info.name[1:])
+                    used[info.name] = outputs[info.name] = self.empty_like(
+                        info.name, info.dims, like, TORCH_DTYPES[info.dtype])
+                else:
+                    used[info.name] = _readable(info, tensors[info.name], self._device)
+            names = [param.name for param in self._rank.params[direction]]
+            with self._lock:
+                self._execute(direction, used, {name: params[name] for name in names})
+        return outputs
+
+    def empty_like(
+        self, name: str, shape: Sequence[int], like: torch.Tensor | None, dtype: torch.dtype
+    ) -> torch.Tensor:
+        """An output that was not written yet: o in the order of q's memory, gradients in that of what they are
+        of, if it has no gaps. `like`: q, or what it is the gradient of."""
+        device = self._device if like is None else like.device
+        if name not in ("o", "dq", "dk", "dv"):
+            return torch.empty(shape, dtype=dtype, device=device)
+        layout = layout_of(like)
+        order = NAMED_LAYOUTS[layout if layout in NAMED_LAYOUTS else "bshd"]
+        return torch.empty_strided(shape, dense_strides(shape, order), dtype=dtype, device=device)
+
+    def _execute(
+        self, direction: str, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+    ) -> None:
+        stream = torch.cuda.current_stream(self._device)
+        capturing = is_capturing()
+        if not capturing:
+            if self._stream is not None and self._stream != stream:
+                stream.wait_stream(self._stream)  # executes share memory
+            self._stream = stream
+        binding = self._binding(direction, capturing, tensors, params)
+        binding.set_addresses([tensor.data_ptr() for tensor in tensors.values()])
+        for name, value in params.items():
+            binding.set_param(name, value)
+        binding.execute(stream.cuda_stream)
+
+    def _binding(
+        self,
+        direction: str,
+        capturing: bool,
+        tensors: Mapping[str, torch.Tensor],
+        params: Mapping[str, float],
+    ) -> _distributed.Binding:
+        """One for each set of strides. A capture takes the one that a call before it has left, because
+        binding allocates memory."""
+        key = (direction, *(tensor.stride() for tensor in tensors.values()))
+        if capturing:
+            if key not in self._captured and key in self._bound:
+                self._captured[key] = self._bound.pop(key)
+            kept = self._captured
+        else:
+            kept = self._bound
+        if key not in kept:
+            given = {
+                name: (tensor.data_ptr(), DTYPES[tensor.dtype], tensor.shape, tensor.stride())
+                for name, tensor in tensors.items()
+            }
+            kept[key] = self._rank.bind(direction, given, params)
+        return kept[key]
+
+
+def _readable(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The tensor, or a copy of it where kernels cannot read its strides. Raises BindingError."""
+    if DTYPES.get(tensor.dtype) != info.dtype:
+        raise BindingError(
+            f"{info.name} has dtype {tensor.dtype}, but the plan has {info.dtype}:"
+            f" pass {info.name}.to({TORCH_DTYPES[info.dtype]})"
+        )
+    if tuple(tensor.shape) != tuple(info.dims):
+        raise BindingError(
+            f"{info.name} has shape {list(tensor.shape)}, but the plan expects {list(info.dims)}"
+        )
+    if info.role in ROLES_AT_HOME and len(info.dims) == 4:
+        return aligned(usable(tensor.detach()))
+    if same_strides(info.dims, tensor.stride(), info.strides):
+        return aligned(tensor.detach())
+    made = torch.empty_strided(info.dims, info.strides, dtype=tensor.dtype, device=device)
+    return made.copy_(tensor.detach())
+
+
+class Reference:
+    """On the CPU: every rank gathers all rows and keys, and computes everything. For small sizes."""
+
+    sharding = "the reference on the CPU: every rank computes everything"
+    family = ""
+    device_bytes = 0
+
+    def __init__(
+        self,
+        group: Group,
+        attention: Attention,
+        homes: list[tuple[list[int], list[int]]],
+        training: bool,
+    ):
+        self.directions = ("fwd", "bwd") if training else ("fwd",)
+        self._group = group
+        self._attention = attention
+        self._homes = homes
+        facts = facts_of(attention)
+        self._rows = ("q", "do", *facts.all_outputs)
+
+    def homes(self, ranks: int) -> list[tuple[list[int], list[int]]]:
+        return self._homes
+
+    def forward(
+        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+    ) -> dict[str, torch.Tensor]:
+        names = facts_of(self._attention).all_outputs
+        return self._mine(dict(zip(names, run_forward(self._whole(tensors, params), True))))
+
+    def backward(
+        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+    ) -> dict[str, torch.Tensor]:
+        facts = facts_of(self._attention)
+        each = self._whole({name: tensors[name] for name in tensors if name not in self._rows[1:]}, params)
+        outputs = [self._gathered(name, tensors[name]) for name in facts.all_outputs]
+        return self._mine(run_backward(each, outputs, self._gathered("do", tensors["do"])))
+
+    @staticmethod
+    def empty_like(
+        name: str, shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype
+    ) -> torch.Tensor:
+        """As `Kernels.empty_like`."""
+        return torch.empty(shape, dtype=dtype, device=like.device)
+
+    def check(self) -> None:
+        """Everything is done when a call returns."""
+
+    def _whole(self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]) -> Call:
+        whole = {name: self._gathered(name, tensor.detach()) for name, tensor in tensors.items()}
+        return formed(Call(self._attention, whole, dict(params)))
+
+    def _which(self, name: str) -> int | None:
+        return 0 if name in self._rows else 1 if name in ("k", "v") else None
+
+    def _gathered(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        which = self._which(name)
+        if which is None:
+            return tensor
+        return whole_of(self._group, tensor, [home[which] for home in self._homes], 2)
+
+    def _mine(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        home = self._homes[self._group.rank]
+        found = {}
+        for name, tensor in tensors.items():
+            which = self._which(name)
+            found[name] = tensor if which is None else tensor[:, :, home[which]].contiguous()
+        return found
+
+
+def whole_of(group: Group, tensor: torch.Tensor, homes: Sequence[Sequence[int]], dim: int) -> torch.Tensor:
+    """The whole of a tensor of which each rank has the elements of `homes` along `dim`. Collective."""
+    parts = torch.cat(group.gathered(tensor, [len(home) for home in homes], dim), dim)
+    order = torch.tensor([number for home in homes for number in home], device=tensor.device)
+    return parts.index_select(dim, torch.argsort(order))

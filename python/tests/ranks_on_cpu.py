@@ -1,0 +1,132 @@
+"""One of the two processes of test_distributed.py: PyTorch's gloo, and the reference of attnc."""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import attn
+import attn.torch
+
+SIZES = {"B": 2, "Hq": 4, "Hkv": 2, "Sq": 48, "D": 16}
+SPEC = """attention documents {
+  dims    B, Hq, Hkv, Sq, D;
+  tensor  doc: i32[B, Skv];
+  learn   slopes: f32[Hq];
+  param   cap: f32;
+  score   cap * tanh(score / cap) + slopes[h] * (kv_idx - q_idx);
+  mask    q_idx >= kv_idx && doc[b, q_idx] == doc[b, kv_idx];
+  outputs o, lse;
+}
+"""
+CROSS = "attention cross { dims B = 1, Hq = 2, Hkv = 2, Sq = 20, Skv = 64, D = 16; mask kv_idx < 2 * q_idx + 20; }"
+
+
+class Passing(TorchDispatchMode):
+    """Sees operators, and does nothing about them."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+def leaves(sharded, *tensors):
+    return [sharded.shard(x.detach()).clone().requires_grad_() for x in tensors]
+
+
+def same(sharded, tensor, whole, dim=2, of=None):
+    torch.testing.assert_close(tensor, sharded.shard(whole, dim, of), rtol=0, atol=1e-12)
+
+
+def check_gradients():
+    f = attn.compile(SPEC)
+    torch.manual_seed(0)
+    q, k, v, d_o = (torch.randn(2, h, 48, 16, dtype=torch.float64) for h in (4, 2, 2, 4))
+    inputs = {"doc": (torch.arange(48) // 13).int().expand(2, 48), "cap": 20.0}
+    whole = [x.clone().requires_grad_() for x in (q, k, v)]
+    slopes = torch.linspace(0, 1, 4, dtype=torch.float64).requires_grad_()
+    o, lse = f(*whole, **inputs, slopes=slopes)
+    expected = torch.autograd.grad(o, (*whole, slopes), d_o)
+
+    sharded = attn.torch.distribute(f, **SIZES)
+    assert attn.torch.distribute(f, **SIZES) is sharded
+    assert len(sharded.rows) == len(sharded.keys) == 24
+    for mode in (None, Passing()):
+        mine = leaves(sharded, q, k, v)
+        if mode is None:
+            found, found_lse = sharded(*mine, **inputs, slopes=slopes)
+            gradients = torch.autograd.grad(found, (*mine, slopes), sharded.shard(d_o))
+        else:
+            with mode:
+                found, found_lse = sharded(*mine, **inputs, slopes=slopes)
+                gradients = torch.autograd.grad(found, (*mine, slopes), sharded.shard(d_o))
+            for direction in ("forward", "backward"):
+                assert f"attn.distributed_{direction}.default" in mode.seen
+        same(sharded, found, o.detach())
+        same(sharded, found_lse, lse.detach())
+        for gradient, wanted in zip(gradients, expected[:3]):
+            same(sharded, gradient, wanted)
+        torch.testing.assert_close(gradients[3], expected[3], rtol=0, atol=1e-12)
+    torch.testing.assert_close(sharded.unshard(found), o.detach(), rtol=0, atol=1e-12)
+
+
+def check_values():
+    """Divided for given documents, and without a rank whose loss needs the rows."""
+    doc = torch.arange(48, dtype=torch.int32).expand(2, 48) // 24
+    sharded = attn.torch.distribute(SPEC, values={"doc": doc}, **SIZES)
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(2, h, 48, 16, dtype=torch.float64) for h in (4, 2, 2))
+    mine = leaves(sharded, q, k, v)
+    given = {"slopes": torch.ones(4), "cap": 5.0}
+    o, _ = sharded(*mine, **given)
+    same(sharded, o.detach(), attn.compile(SPEC)(q, k, v, doc=doc, **given)[0])
+    torch.autograd.backward(o.sum() if dist.get_rank() == 0 else (o * 0).sum())
+
+
+def check_cross():
+    sharded = attn.torch.distribute(CROSS, training=False)
+    q, k = torch.randn(1, 2, 20, 16, dtype=torch.float64), torch.randn(1, 2, 64, 16, dtype=torch.float64)
+    dist.broadcast(q, 0)
+    dist.broadcast(k, 0)
+    o = sharded(sharded.shard(q), sharded.shard(k), sharded.shard(k))
+    same(sharded, o, attn.compile(CROSS)(q, k, k))
+    assert sharded.unshard(sharded.shard(k), of="keys").equal(k)
+
+
+def check_errors():
+    """Of one rank, on all."""
+    rank = dist.get_rank()
+
+    def refused(message, kind=attn.ArgumentError, **sizes):
+        try:
+            attn.torch.distribute(SPEC, **sizes)
+        except kind as error:
+            assert message in str(error), error
+        else:
+            raise AssertionError(message)
+
+    refused("but sizes of rank 1 and of rank 0 differ", **{**SIZES, "Sq": 48 + rank})
+    refused("`documents` has no size for Sq", **(SIZES if rank == 0 else {"B": 2, "Hq": 4, "Hkv": 2, "D": 16}))
+    if rank == 0:
+        refused("rank 1 did not come within 1 s", attn.NcclError, timeout_seconds=1, **SIZES)
+
+
+def main():
+    torch.set_num_threads(1)
+    rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+    for check in (check_gradients, check_values, check_cross, check_errors):
+        check()
+        print(check.__name__, flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    main()

@@ -1,0 +1,431 @@
+"""Checks of attentions on several GPUs, one process for each:
+
+    python python/tests/rank_specs.py FOLDER                       # plans and expected results, anywhere
+    torchrun --nproc-per-node 2 python/tests/ranks_on_gpus.py FOLDER [CHECK ..]
+
+Prints `ok NAME` or `FAILED NAME: why` for each check, on rank 0. Each check has a process group of its own, so
+that one may break it. test_ranks_gpu.py starts this.
+"""
+
+import datetime
+import os
+import pathlib
+import signal
+import sys
+import time
+import traceback
+
+import rank_specs
+import torch
+import torch.distributed as dist
+
+import attn
+import attn.torch
+
+TOLERANCE = 2e-2  # relative L2 of bf16 tensors
+TIMEOUT = 10  # seconds that a rank may not answer
+SOON = 30  # seconds in which others must know
+CHECKS = {}
+
+
+def check(function):
+    CHECKS[function.__name__] = function
+    return function
+
+
+class Here:
+    """This rank, and what checks need."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.device = torch.device("cuda", torch.cuda.current_device())
+        self.group = None
+
+    def load(self, name, **options):
+        options = {"timeout_seconds": TIMEOUT, **options}
+        return attn.torch.load_distributed(self.folder / f"{name}.attnplan", options.pop("group", self.group), **options)
+
+
+def difference(x, y):
+    """Relative L2; rows that see nothing have -inf."""
+    x, y = x.detach().double(), y.detach().double().to(x.device)
+    same = x == y
+    x, y = torch.where(same, 0.0, x), torch.where(same, 0.0, y)
+    found = (x - y).norm() / torch.where(same, 0.0, y).norm().clamp_min(1e-3 * y.numel() ** 0.5)
+    return float("inf") if found.isnan() else found.item()
+
+
+def close(what, x, y, tolerance=TOLERANCE):
+    found = difference(x, y)
+    assert found <= tolerance, f"{what} differs by {found:.2e}"
+
+
+def refused(kind, message, call):
+    """The error that the call raises."""
+    try:
+        call()
+    except attn.Error as error:
+        assert isinstance(error, kind) and message in str(error), f"{type(error).__name__}: {error}"
+        return error
+    raise AssertionError(f"nothing was raised, instead of {kind.__name__}: {message}")
+
+
+def run_spec(here, name, layout="bhsd"):
+    """Compares this rank's outputs and gradients with the reference's."""
+    spec, _ = rank_specs.attention_of(name)
+    tensors, given = rank_specs.inputs_of(name)
+    expected = torch.load(here.folder / f"{name}.pt")
+    sharded = here.load(name)
+
+    def home(key, tensor):
+        of = "keys" if key in "kv" else "rows"
+        part = sharded.shard(tensor.to(here.device), of=of)
+        return part.transpose(1, 2).contiguous().transpose(1, 2) if layout == "bshd" else part.contiguous()
+
+    leaves = {key: home(key, tensors[key]).requires_grad_() for key in "qkv"}
+    for key, value in given.items():
+        leaves[key] = value.to(here.device) if isinstance(value, torch.Tensor) else value
+        if key in spec.learned:
+            leaves[key].requires_grad_()
+    outputs = sharded(**leaves)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    wanted = {key: x for key, x in leaves.items() if isinstance(x, torch.Tensor) and x.requires_grad}
+    gradients = torch.autograd.grad(outputs[0], list(wanted.values()), home("do", tensors["do"]))
+    sharded.synchronize()
+    for key, x in zip(spec.outputs, outputs):
+        close(key, x, sharded.shard(expected["outputs"][key].to(here.device), of="rows"))
+    for key, x in zip(wanted, gradients):
+        whole = expected["gradients"][key].to(here.device)
+        if key in "qkv":
+            whole = sharded.shard(whole, of="rows" if key == "q" else "keys")
+        close(f"d{key}", x, whole)
+    with torch.no_grad():
+        again = sharded(**leaves)
+    again = again if isinstance(again, tuple) else (again,)
+    for key, x, y in zip(spec.outputs, again, outputs):
+        assert torch.equal(x, y), f"{key} of a second call differs"
+    sharded.close()
+
+
+for each in rank_specs.SPECS:
+    CHECKS[f"spec_{each}"] = lambda here, name=each: run_spec(here, name)
+
+
+@check
+def layouts(here):
+    """Tensors in the order of the plans' memory, which may be sent as they are."""
+    for name in ("causal_sequence", "causal_heads", "documents"):
+        run_spec(here, name, "bshd")
+
+
+@check
+def strides_that_change(here):
+    """One object, tensors of other strides and other addresses, and a side stream."""
+    sharded = here.load("causal_sequence")
+    torch.manual_seed(here.rank)
+    q = torch.randn(2, 4, len(sharded.rows), 64, device=here.device, dtype=torch.bfloat16)
+    k = torch.randn(2, 2, len(sharded.keys), 64, device=here.device, dtype=torch.bfloat16)
+    expected, _ = sharded(q, k, k)
+    wide = torch.randn(2, len(sharded.rows), 4, 128, device=here.device, dtype=torch.bfloat16)
+    wide[..., :64] = q.transpose(1, 2)
+    o, _ = sharded(wide[..., :64].transpose(1, 2), k.clone(), k.transpose(1, 2).contiguous().transpose(1, 2))
+    assert torch.equal(o, expected)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        on_side, _ = sharded(q.clone(), k, k)
+    again, _ = sharded(q, k, k)
+    torch.cuda.synchronize()
+    assert torch.equal(on_side, expected) and torch.equal(again, expected)
+
+
+@check
+def training(here):
+    """20 steps of a small model, beside the same on one GPU."""
+    whole = attn.load(here.folder / "training_whole.attnplan")
+    sharded = here.load("training")
+    tokens, width = 512, 256
+
+    def train(attention, rows, summed):
+        torch.manual_seed(0)
+        x = torch.randn(1, tokens, width, device=here.device, dtype=torch.bfloat16)[:, rows]
+        target = torch.randn(1, tokens, width, device=here.device)[:, rows]
+        weights = [(torch.randn(width, count, device=here.device) / 16).requires_grad_() for count in (256, 128, 128, 256)]
+        optimizer = torch.optim.AdamW(weights, lr=3e-3)
+        losses = []
+        for _ in range(20):
+            q, k, v = ((x @ w.bfloat16()).unflatten(-1, (-1, 64)).transpose(1, 2) for w in weights[:3])
+            o, _ = attention(q, k, v)
+            y = o.transpose(1, 2).flatten(2) @ weights[3].bfloat16()
+            loss = (y.float() - target).square().sum() / tokens / width
+            optimizer.zero_grad()
+            loss.backward()
+            if summed:
+                loss = loss.detach().clone()
+                for tensor in (loss, *(w.grad for w in weights)):
+                    dist.all_reduce(tensor, group=here.group)
+            optimizer.step()
+            losses.append(loss.item())
+        sharded.synchronize()
+        return losses
+
+    alone = train(whole, slice(None), False)
+    divided = train(sharded, sharded.rows, True)
+    assert alone[-1] < 0.97 * alone[0], alone
+    for step, (x, y) in enumerate(zip(alone, divided)):
+        assert abs(x - y) <= 2e-3 * abs(x), f"step {step}: a loss of {y} instead of {x}"
+
+
+@check
+def cuda_graph(here):
+    """Forward and backward, replayed with other values."""
+    sharded = here.load("causal_sequence")
+
+    def make():
+        q = torch.randn(2, 4, len(sharded.rows), 64, device=here.device, dtype=torch.bfloat16)
+        k, v = (torch.randn(2, 2, len(sharded.keys), 64, device=here.device, dtype=torch.bfloat16) for _ in "kv")
+        return q, k, v, torch.randn_like(q)
+
+    def run(q, k, v, d_o):
+        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        o, lse = sharded(*leaves)
+        return (o.detach(), lse, *torch.autograd.grad(o, leaves, d_o))
+
+    static = make()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run(*static)
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    dist.barrier(here.group)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        results = run(*static)
+    for _ in range(5):
+        values = make()
+        for x, y in zip(static, values):
+            x.copy_(y)
+        graph.replay()
+        torch.cuda.synchronize()
+        for x, y in zip(results, run(*values)):
+            close("a replayed tensor", x, y, 1e-3)
+    sharded.synchronize()
+
+
+@check
+def torch_compile(here):
+    sharded = here.load("causal_sequence")
+    q, k, v = (torch.randn(2, h, len(sharded.rows), 64, device=here.device, dtype=torch.bfloat16) for h in (4, 2, 2))
+
+    def layer(q, k, v):
+        o, lse = sharded(q * 2, k, v)
+        return o * 2, lse
+
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    found = []
+    for function in (layer, compiled):
+        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        o, lse = function(*leaves)
+        found.append((o, lse, *torch.autograd.grad(o.float().square().sum(), leaves)))
+    for x, y in zip(*found):
+        close("a compiled tensor", x, y, 1e-3)
+
+
+@check
+def compiled_here(here):
+    """Plans that rank 0 compiles, kept for calls of the same sizes, with autocast, in f16, for values."""
+    sizes = {"B": 1, "Hq": 2, "Hkv": 2, "Sq": 256, "D": 64}
+    f = attn.compile("attention f { dims B, Hq, Hkv, Sq, D; tensor doc: i32[B, Skv]; "
+                     "mask doc[b, q_idx] == doc[b, kv_idx] && q_idx >= kv_idx; }")
+    doc = (torch.arange(256, device=here.device) // 100).int()[None]
+    sharded = attn.torch.distribute(f, here.group, dtype="f16", values={"doc": doc}, **sizes)
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(1, 2, 256, 64, device=here.device) for _ in "qkv")
+    with torch.autocast("cuda", torch.float16):
+        o = sharded(*(sharded.shard(x) for x in (q, k, v)))
+    visible = (doc[0][:, None] == doc[0]).tril()
+    dense = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), attn_mask=visible)
+    close("o", o, sharded.shard(dense), 5e-3)
+    close("unsharded o", sharded.unshard(o), dense, 5e-3)
+    plain = attn.torch.distribute(f, here.group, training=False, **sizes)
+    assert attn.torch.distribute(f, here.group, training=False, **sizes) is plain
+    o = plain(*(plain.shard(x.bfloat16()) for x in (q, k, v)), doc=doc)
+    close("o", o, plain.shard(dense))
+    refused(attn.Unsupported, "for forwards alone",
+            lambda: plain(*(plain.shard(x.bfloat16()).requires_grad_() for x in (q, k, v)), doc=doc))
+    path = here.folder / f"saved{here.rank}.attnplan"
+    plain.save(path)
+    again = attn.torch.load_distributed(path, here.group)
+    assert torch.equal(again(*(again.shard(x.bfloat16()) for x in (q, k, v)), doc=doc), o)
+
+
+@check
+def wrong_uses(here):
+    sharded = here.load("causal_sequence")
+    q, k, v = (torch.randn(2, h, 520, 64, device=here.device, dtype=torch.bfloat16) for h in (4, 2, 2))
+    refused(attn.BindingError, "sharded.shard(q) picks them", lambda: sharded(q, k, v))
+    parts = [sharded.shard(x) for x in (q, k, v)]
+    refused(attn.BindingError, "q is torch.float16", lambda: sharded(*(x.half() for x in parts)))
+    refused(attn.BindingError, "on cpu", lambda: sharded(*(x.cpu() for x in parts)))
+    refused(attn.ArgumentError, "is for 4 GPUs, and the group has 2", lambda: here.load("four_ranks"))
+    refused(attn.ArgumentError, "the plan of one GPU", lambda: here.load("training_whole"))
+    alone = [dist.new_group([rank], backend="nccl") for rank in range(here.ranks)][here.rank]
+    refused(attn.ArgumentError, "is for 2 GPUs, and the group has 1", lambda: here.load("causal", group=alone))
+    o, _ = sharded(*parts)
+    sharded.synchronize()
+    assert o.isfinite().all()
+
+
+@check
+def communicator_of_another_size(here):
+    """What the library says, below the package's own check."""
+    from attn import _distributed, _libattn
+
+    contents = (here.folder / "four_ranks.attnplan").read_bytes()
+    communicator = attn.torch.group.Group(here.group, None, TIMEOUT).communicator()
+    error = refused(attn.ArgumentError, "", lambda: _distributed.Distributed(
+        _libattn.runtime(here.device.index), contents, communicator, timeout_seconds=TIMEOUT))
+    print(f"rank {here.rank}: {error}", flush=True)
+    here.load("causal_sequence")  # the communicator still works
+
+
+@check
+def different_files(here):
+    name = "causal_sequence" if here.rank == 0 else "causal_heads"
+    error = refused(attn.Error, "", lambda: here.load(name))
+    print(f"rank {here.rank}: {type(error).__name__}: {error}", flush=True)
+    assert error.status == "mismatch", error.status
+    here.load("causal_sequence")
+
+
+@check
+def memory_of_one_rank(here):
+    """All ranks are told that one has not enough memory, and can go on when it has."""
+    group = attn.torch.group.Group(here.group, None, TIMEOUT)
+    group.communicator()
+    fill = []
+    if here.rank == 1:
+        for size in (1 << 30, 1 << 26, 1 << 21, 1 << 16):
+            try:
+                while True:
+                    fill.append(torch.empty(size, dtype=torch.uint8, device=here.device))
+            except torch.OutOfMemoryError:
+                pass
+    error = refused(attn.Error, "", lambda: here.load("training"))
+    print(f"rank {here.rank}: {type(error).__name__}: {error}", flush=True)
+    assert isinstance(error, attn.CudaError), error
+    assert here.rank == 1 or "rank 1" in str(error)
+    fill.clear()
+    torch.cuda.empty_cache()
+    dist.barrier(here.group)
+    here.load("training").close()
+
+
+def executes(here, sharded, seconds):
+    """Executes, until there is an error or the time is over. Returns the error and the time."""
+    q, k, v = (torch.randn(2, h, len(sharded.rows), 64, device=here.device, dtype=torch.bfloat16) for h in (4, 2, 2))
+    begin = time.monotonic()
+    try:
+        while time.monotonic() - begin < seconds:
+            sharded(q, k, v)
+            sharded.synchronize()
+            time.sleep(0.05)
+    except attn.Error as error:
+        return error, time.monotonic() - begin
+    return None, time.monotonic() - begin
+
+
+def check_lost(here, error, seconds):
+    print(f"rank {here.rank}: after {seconds:.1f} s: {type(error).__name__}: {error}", flush=True)
+    assert isinstance(error, attn.NcclError), error
+    assert seconds < SOON, f"it took {seconds:.1f} s"
+
+
+@check
+def rank_that_is_late(here):
+    """Both ranks are told that an execute took too long; neither hangs."""
+    sharded = here.load("causal_sequence")
+    error, _ = executes(here, sharded, 0.2)
+    assert error is None, error
+    if here.rank == 1:
+        time.sleep(TIMEOUT + 5)
+    error, seconds = executes(here, sharded, SOON)
+    check_lost(here, error, seconds)
+    refused(attn.NcclError, "", sharded.synchronize)
+
+
+@check
+def rank_that_is_killed(here):
+    """Needs a start of its own: rank 1 dies, and rank 0 exits cleanly."""
+    sharded = here.load("causal_sequence")
+    error, _ = executes(here, sharded, 0.5)
+    assert error is None, error
+    if here.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    error, seconds = executes(here, sharded, 2 * SOON)
+    check_lost(here, error, seconds)
+    sharded.close()
+
+
+@check
+def rank_that_exits_in_a_backward(here):
+    """As if the other rank raised an error between a forward and its backward."""
+    sharded = here.load("causal_sequence")
+    leaves = [torch.randn(2, h, len(sharded.rows), 64, device=here.device, dtype=torch.bfloat16).requires_grad_()
+              for h in (4, 2, 2)]
+    o, _ = sharded(*leaves)
+    sharded.synchronize()
+    if here.rank == 1:
+        os._exit(3)
+    begin = time.monotonic()
+
+    def backward():
+        torch.autograd.grad(o, leaves, torch.ones_like(o))
+        sharded.synchronize()
+
+    error = refused(attn.Error, "", backward)
+    check_lost(here, error, time.monotonic() - begin)
+    sharded.close()
+
+
+ALONE = ("rank_that_is_killed", "rank_that_exits_in_a_backward")
+
+
+def agreed(control, outcome):
+    """The outcomes of all ranks."""
+    outcomes = [None] * dist.get_world_size()
+    dist.all_gather_object(outcomes, outcome, control)
+    return [text for text in outcomes if text]
+
+
+def main():
+    folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
+    here = Here(folder)
+    alone = len(names) == 1 and names[0] in ALONE
+    failures = 0
+    for name in names or [name for name in CHECKS if name not in ALONE]:
+        here.group = dist.new_group(backend="nccl", timeout=datetime.timedelta(seconds=90))
+        begin, outcome = time.monotonic(), ""
+        try:
+            CHECKS[name](here)
+        except Exception as error:
+            outcome = f"rank {here.rank}: {type(error).__name__}: {error}"
+            traceback.print_exc()
+        outcomes = [outcome] if alone and outcome else [] if alone else agreed(None, outcome)
+        if here.rank == 0:
+            took = f"{time.monotonic() - begin:.1f} s"
+            print(f"FAILED {name}: {' | '.join(outcomes)}" if outcomes else f"ok {name} ({took})", flush=True)
+        failures += bool(outcomes)
+    if not alone:
+        dist.destroy_process_group()
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Attentions on several GPUs by ctypes, on the stand-ins of tests/standin: ranks are threads."""
+import ctypes
+import os
+import threading
+
+import pytest
+
+import attn
+from attn import _distributed, _libattn, plan
+
+from test_libattn import allocate
+
+pytestmark = pytest.mark.skipif("ATTN_STANDIN_PLAN" not in os.environ, reason="needs the stand-ins of tests/standin")
+SPEC = attn.Spec.of("attention x { dims B = 1, Hq = 2, Hkv = 2, Sq = 256, D = 64; mask q_idx >= kv_idx; "
+                    "param t: f32; score score / t; outputs o, lse; shard sequence; }")
+
+
+@pytest.fixture(scope="module")
+def files():
+    """For two ranks, and another one."""
+    return [plan.build_ranks(SPEC, {"Sq": size}, 2, "h200", engine="native", direction="fwd", cache=False)
+            for size in (256, 384)]
+
+
+class Nccl:
+    """The stand-in's control table (tests/standin/standin.h): nine functions of every stand-in, then its own."""
+
+    def __init__(self):
+        library = ctypes.CDLL("libnccl.so.2")
+        library.standin_nccl.restype = ctypes.POINTER(ctypes.c_void_p)
+        table = library.standin_nccl()
+        pointer = ctypes.c_void_p
+        self._make = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.POINTER(pointer))(table[9])
+        self._destroy = ctypes.CFUNCTYPE(None, pointer)(table[10])
+
+    def communicators(self, count):
+        made = (ctypes.c_void_p * count)()
+        self._make(count, made)
+        return list(made)
+
+    def destroy(self, communicators):
+        for each in communicators:
+            self._destroy(each)
+
+
+def in_ranks(count, body):
+    """What body(rank, communicator) returns or raises, of each rank."""
+    nccl, found = Nccl(), [None] * count
+    communicators = nccl.communicators(count)
+
+    def work(rank):
+        try:
+            found[rank] = body(rank, communicators[rank])
+        except Exception as error:
+            found[rank] = error
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    nccl.destroy(communicators)
+    for each in found:
+        if isinstance(each, Exception) and not isinstance(each, attn.Error):
+            raise each
+    return found
+
+
+def opened(contents, communicator, **options):
+    return _distributed.Distributed(_libattn.runtime(0), contents, communicator, **{"timeout_seconds": 5, **options})
+
+
+def test_ranks_execute(files):
+    def body(rank, communicator):
+        sharded = opened(files[0], communicator)
+        assert (sharded.name, sharded.rank, sharded.ranks, sharded.directions) == ("x", rank, 2, ("fwd",))
+        assert len(sharded.family) == 32 and sharded.sharding and sharded.device_bytes > 0
+        homes = [sharded.home(each, which) for which in (_distributed.ROWS, _distributed.KEYS) for each in (0, 1)]
+        tensors = {info.name: info for info in sharded.tensors["fwd"]}
+        assert list(tensors) == ["q", "k", "v", "o", "lse"]
+        assert tensors["q"].dims == (1, 2, len(homes[rank]), 64)
+        assert [param.name for param in sharded.params["fwd"]] == ["t"]
+        given = {info.name: (allocate(info.bytes), info.dtype, info.dims, info.strides) for info in tensors.values()}
+        with pytest.raises(attn.BindingError, match="'q'"):
+            sharded.bind("fwd", {**given, "q": (given["q"][0], "f32", *given["q"][2:])}, {"t": 1.0})
+        with pytest.raises(attn.ArgumentError, match="not compiled or loaded for bwd: it has fwd"):
+            sharded.bind("bwd", given, {})
+        binding = sharded.bind("fwd", given, {"t": 1.0})
+        binding.execute(0)
+        binding.set_addresses([allocate(info.bytes) for info in tensors.values()])
+        binding.set_param("t", 2.0)
+        binding.execute(0)
+        with pytest.raises(attn.ArgumentError, match="1 addresses are given for 5 tensors"):
+            binding.set_addresses([256])
+        sharded.check()
+        return [home.numbers() for home in homes]
+
+    first, second = in_ranks(2, body)
+    assert first == second
+    for which in (first[:2], first[2:]):
+        assert sorted(number for home in which for number in home) == list(range(256))
+
+
+def test_a_communicator_of_another_size(files):
+    for error in in_ranks(3, lambda rank, communicator: opened(files[0], communicator)):
+        assert isinstance(error, attn.ArgumentError), error
+
+
+def test_ranks_with_different_files(files):
+    for error in in_ranks(2, lambda rank, communicator: opened(files[rank], communicator)):
+        assert isinstance(error, attn.Error) and error.status == "mismatch", error
+
+
+def test_a_rank_that_cannot_open_is_named(files):
+    first, second = in_ranks(2, lambda rank, communicator: opened(files[0] if rank == 0 else b"?", communicator))
+    assert isinstance(first, attn.PlanError) and "rank 1" in str(first), first
+    assert isinstance(second, attn.PlanError), second
+
+
+def test_a_rank_that_does_not_come(files):
+    aborted = []
+
+    def body(rank, communicator):
+        if rank == 0:
+            opened(files[0], communicator, timeout_seconds=1, abort=lambda: aborted.append(rank))
+
+    error, _ = in_ranks(2, body)
+    assert isinstance(error, attn.NcclError), error
+    assert aborted in ([], [0])

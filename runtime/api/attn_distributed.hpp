@@ -1,0 +1,191 @@
+// C++17 wrapper of the distributed part of attn.h: one attention on several GPUs, with a process
+// (or thread) for each, and a communicator of NCCL that the application makes.
+//
+//   attn::Status run(ncclComm_t communicator, void* stream) {
+//     ATTN_TRY_ASSIGN(auto runtime, attn::Runtime::open());
+//     attn::DistributedOptions options;
+//     options.communicator = communicator;
+//     ATTN_TRY_ASSIGN(auto attention,
+//                     attn::Distributed::open_file(runtime, "causal.attnplan", options));
+//     attn::Arguments arguments;  // tensors of attention.tensors(): this rank's rows and keys
+//     ..
+//     ATTN_TRY_ASSIGN(auto binding, attention.bind(attn::Direction::forward, arguments));
+//     ATTN_TRY(binding.execute(stream));
+//     .. wait for the stream ..
+//     return attention.status();  // whether the outputs are valid
+//   }
+//
+// attn.h documents semantics, errors and thread-safety; handles behave as in attn.hpp.
+#ifndef ATTN_DISTRIBUTED_HPP
+#define ATTN_DISTRIBUTED_HPP
+
+#include "attn.hpp"
+
+namespace attn {
+inline namespace v2 {
+
+// begin .. end - 1.
+struct Interval {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+struct DistributedOptions {
+  void* communicator = nullptr;      // ncclComm_t; the caller keeps it until the object is gone
+  std::string nccl_folder = {};      // empty: the loaded copy, $ATTN_NCCL_DIR or default paths
+  int timeout_seconds = 0;           // of an exchange; 0: 30
+  bool forward = true, backward = true;  // directions to load, if the file has them
+  // Ends all communication; empty: ncclCommAbort(communicator), after which the caller must not use
+  // or destroy it. Called once at most, from a thread of the library. Must not throw.
+  std::function<void()> abort = {};
+  std::optional<std::string> sha256 = {};  // of the file, 64 hexadecimal digits
+  Verify verify = {};
+};
+
+// For one thread at a time, together with all others of the same object.
+class DistributedBinding {
+ public:
+  DistributedBinding() = default;
+  Status set_param(const std::string& name, double value) {
+    return call_(attn_distributed_binding_set_param, handle(), name.c_str(), value);
+  }
+  Status set_addresses(const std::vector<void*>& addresses, Check check = Check::addresses) {
+    return call_(attn_distributed_binding_set_addresses, handle(), addresses.data(),
+                 addresses.size(), static_cast<attn_check>(check));
+  }
+  // Collective.
+  Status execute(void* stream) { return call_(attn_distributed_execute, handle(), stream); }
+
+  attn_distributed_binding* handle() const { return handle_.get(); }
+  explicit operator bool() const { return handle() != nullptr; }
+  explicit DistributedBinding(attn_distributed_binding* handle) : handle_(handle) {}  // owns it
+
+ private:
+  detail::Caller call_;
+  detail::Owned<attn_distributed_binding, attn_distributed_binding_destroy> handle_;
+};
+
+// One rank. For one thread at a time. Bindings must be destroyed before it.
+class Distributed {
+ public:
+  Distributed() = default;
+  // Collective.
+  static Result<Distributed> open_file(const Runtime& runtime, const std::string& path,
+                                       DistributedOptions options) {
+    return open(std::move(options), [&](const attn_distributed_options& plain, Distributed& made,
+                                        attn_distributed** handle) {
+      return made.call_(attn_distributed_open_file, runtime.handle(), path.c_str(), &plain, handle);
+    });
+  }
+  // `file` holds the contents of a plan file.
+  static Result<Distributed> open_memory(const Runtime& runtime, std::string_view file,
+                                         DistributedOptions options) {
+    const void* bytes = file.data();
+    return open(std::move(options), [&](const attn_distributed_options& plain, Distributed& made,
+                                        attn_distributed** handle) {
+      return made.call_(attn_distributed_open_memory, runtime.handle(), bytes, file.size(), &plain,
+                        handle);
+    });
+  }
+
+  std::string name() const { return text(info().name); }
+  std::string family() const { return text(info().family); }
+  std::string sharding() const { return text(info().sharding); }
+  int rank() const { return info().rank; }
+  int ranks() const { return info().ranks; }
+  std::int64_t device_bytes() const { return info().device_bytes; }
+  bool has(Direction direction) const {
+    return (info().directions >> static_cast<std::int32_t>(direction) & 1) != 0;
+  }
+  // At home on this rank or any other.
+  std::vector<Interval> rows() const { return home(rank(), 0); }
+  std::vector<Interval> keys() const { return home(rank(), 1); }
+  std::vector<Interval> rows(int rank) const { return home(rank, 0); }
+  std::vector<Interval> keys(int rank) const { return home(rank, 1); }
+
+  // To bind; none of a direction that it does not have.
+  Result<std::vector<TensorInfo>> tensors(Direction direction) const {
+    const auto plain = static_cast<attn_direction>(direction);
+    return detail::read_list<attn_tensor_info>(
+        detail::tensor_info, attn_distributed_tensor_count(handle(), plain),
+        [plain](const attn_distributed* owner, std::size_t i, attn_tensor_info* info,
+                attn_error* error) {
+          return attn_distributed_tensor(owner, plain, i, info, error);
+        },
+        static_cast<const attn_distributed*>(handle()));
+  }
+  Result<std::vector<ParamInfo>> params(Direction direction) const {
+    const auto plain = static_cast<attn_direction>(direction);
+    return detail::read_list<attn_param_info>(
+        detail::param_info, attn_distributed_param_count(handle(), plain),
+        [plain](const attn_distributed* owner, std::size_t i, attn_param_info* info,
+                attn_error* error) { return attn_distributed_param(owner, plain, i, info, error); },
+        static_cast<const attn_distributed*>(handle()));
+  }
+
+  Result<DistributedBinding> bind(Direction direction, const Arguments& arguments) const {
+    if (arguments.error()) return *arguments.error();
+    return detail::make<DistributedBinding, attn_distributed_binding>(
+        attn_distributed_bind, handle(), static_cast<attn_direction>(direction),
+        static_cast<const attn_arguments*>(arguments.handle()));
+  }
+
+  Status status() const { return call_(attn_distributed_status, handle()); }
+
+  attn_distributed* handle() const { return handle_.get(); }
+  explicit operator bool() const { return handle() != nullptr; }
+
+ private:
+  template <typename Call>
+  static Result<Distributed> open(DistributedOptions options, const Call& call) {
+    Distributed made;
+    attn_distributed_options plain = {};
+    plain.size = sizeof plain;
+    plain.communicator = options.communicator;
+    if (!options.nccl_folder.empty()) plain.nccl_folder = options.nccl_folder.c_str();
+    plain.timeout_seconds = options.timeout_seconds;
+    plain.directions = (options.forward ? 1 : 0) | (options.backward ? 2 : 0);
+    detail::set_trust(plain, options);
+    if (options.abort) {
+      made.abort_ = std::make_unique<std::function<void()>>(options.abort);
+      plain.abort = [](void* abort) { (*static_cast<std::function<void()>*>(abort))(); };
+      plain.abort_user = made.abort_.get();
+    }
+    attn_distributed* handle = nullptr;
+    ATTN_TRY(call(plain, made, &handle));
+    made.handle_.reset(handle);
+    return made;
+  }
+
+  static std::string text(const char* text) { return text == nullptr ? "" : text; }
+
+  attn_distributed_info info() const {
+    attn_distributed_info info = {};
+    info.size = sizeof info;
+    if (!call_(attn_distributed_describe, handle(), &info).ok()) return {};
+    return info;
+  }
+
+  std::vector<Interval> home(int rank, std::int32_t which) const {
+    std::vector<attn_interval> plain;
+    std::size_t count = 0;
+    do {
+      plain.resize(count);
+      const Status status =
+          call_(attn_distributed_home, handle(), rank, which, plain.data(), plain.size(), &count);
+      if (!status.ok()) return {};
+    } while (count > plain.size());
+    std::vector<Interval> home;
+    for (const attn_interval& each : plain) home.push_back({each.begin, each.end});
+    return home;
+  }
+
+  detail::Caller call_;
+  std::unique_ptr<std::function<void()>> abort_;  // outlives the handle
+  detail::Owned<attn_distributed, attn_distributed_destroy> handle_;
+};
+
+}  // namespace v2
+}  // namespace attn
+
+#endif  // ATTN_DISTRIBUTED_HPP

@@ -1,0 +1,405 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/execute/checks.h"
+#include "runtime/graph/extent.h"
+#include "runtime/graph/listing.h"
+#include "runtime/ranks/distributed_state.h"
+
+namespace attn::ranks {
+namespace {
+
+using plan::Direction;
+
+bool is_empty(const plan::TensorInfo& tensor) {
+  return std::ranges::find(tensor.dims, 0) != tensor.dims.end();
+}
+
+// Whether the caller's strides can be used; others are compared with those proposed, which they
+// are not.
+bool can_have(const plan::TensorInfo& tensor, const std::vector<std::int64_t>& strides) {
+  if (strides.size() != tensor.dims.size()) return false;
+  if (!last_offset(tensor.dims, strides)) return false;
+  constexpr std::size_t kWithWidth = 4;
+  if (strides.size() == kWithWidth && tensor.dims[3] != 1 && strides[3] != 1) return false;
+  return !tensor.is_output() || !overlaps(tensor.dims, strides);
+}
+
+// The tensors as the caller binds them.
+std::vector<plan::TensorInfo> bound_tensors(const Side& side, const std::vector<WholeTensor>& whole,
+                                            const execute::Arguments& arguments) {
+  std::vector<plan::TensorInfo> tensors = side.tensors;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    plan::TensorInfo& tensor = tensors[i];
+    const auto given =
+        std::ranges::find(arguments.tensors(), tensor.name, &execute::Arguments::Tensor::name);
+    if (given == arguments.tensors().end() || given->view.as_planned || is_empty(tensor)) continue;
+    if (whole[i].divided == Divided::no || given->view.dims != tensor.dims) continue;
+    if (can_have(tensor, given->view.strides)) tensor.strides = given->view.strides;
+  }
+  return tensors;
+}
+
+}  // namespace
+
+struct DistributedBinding::State {
+  State(std::shared_ptr<DistributedState> its_owner, Direction its_direction)
+      : owner(std::move(its_owner)),
+        direction(its_direction),
+        communicates(owner->transport->ranks() > 1) {}
+
+  // In this order.
+  Status check(const execute::Arguments& arguments);
+  Status plan();
+  Status place();
+  Status bind_parts(const execute::Arguments& arguments);
+  void fill_in();
+  Status make_events();
+
+  Status check(std::span<void* const> addresses) const;
+  std::vector<void*> addresses_of_part(std::size_t part, const Bases& with) const;
+  Bases bases(std::span<void* const> tensors) const;
+  Status run(void* stream);
+
+  // Launches with addresses.
+  struct Stage {
+    std::vector<CopyLaunch> packs, early, late;
+    std::vector<Piece> sends, receives;
+  };
+  struct Launches {
+    std::vector<Stage> stages;
+    std::vector<MergeLaunch> outgoing, early, late, sums, learned;
+    std::vector<Piece> sends, receives;
+  };
+
+  Status enqueue(const std::vector<CopyLaunch>& launches, void* stream) const;
+  Status enqueue(const std::vector<MergeLaunch>& launches, void* stream) const;
+  Status enqueue_inputs(void* exchanges);
+  Status enqueue_parts(std::size_t stage, void* stream);
+  Status enqueue_results(void* stream, void* exchanges);
+
+  std::shared_ptr<DistributedState> owner;
+  const Direction direction;
+  plan::Program checked;  // tensors and params of the caller's, without empty tensors
+  std::vector<plan::TensorInfo> tensors;
+  std::vector<void*> home;  // addresses of all tensors
+  Schedule schedule;
+  const bool communicates;  // then this rank makes every exchange, even if it has nothing to send
+  cuda::DeviceBuffer own_memory;  // if that of the object is too small
+  void* memory = nullptr;
+  cuda::DeviceBuffer table;  // with places of merges behind it
+  std::vector<std::optional<execute::Binding>> parts;
+  Launches launches;
+  std::optional<cuda::Event> begun, made, ended;
+  std::vector<cuda::Event> arrived;  // by stage
+
+ private:
+  std::vector<const std::vector<Merge>*> merges() const {
+    return {&schedule.outgoing, &schedule.early, &schedule.late, &schedule.sums, &schedule.learned};
+  }
+  std::vector<MergeLaunch> launches_of_merges(const std::vector<Merge>& merges, const Bases& with,
+                                              const RanksPlace*& places) const;
+};
+
+DistributedBinding::DistributedBinding(std::unique_ptr<State> state) : state_(std::move(state)) {}
+DistributedBinding::DistributedBinding(DistributedBinding&&) noexcept = default;
+DistributedBinding& DistributedBinding::operator=(DistributedBinding&&) noexcept = default;
+DistributedBinding::~DistributedBinding() = default;
+
+// ---- Binding ----
+
+Status DistributedBinding::State::check(const execute::Arguments& arguments) {
+  const Side& side = owner->side(direction);
+  const bool backward = direction == Direction::backward;
+  tensors =
+      bound_tensors(side, backward ? owner->division.backward : owner->division.forward, arguments);
+  checked.params = owner->division.params;
+  execute::Arguments given;
+  for (const plan::TensorInfo& tensor : tensors) {
+    if (!is_empty(tensor)) checked.tensors.push_back(tensor);
+  }
+  for (const execute::Arguments::Tensor& each : arguments.tensors()) {
+    const auto known = std::ranges::find(tensors, each.name, &plan::TensorInfo::name);
+    if (known == tensors.end() || !is_empty(*known)) given.tensor(each.name, each.view);
+  }
+  for (const execute::Arguments::Scalar& each : arguments.scalars())
+    given.scalar(each.name, each.dtype, each.value);
+  ATTN_RETURN_IF_ERROR(
+      execute::check_arguments(checked, given, owner->device.ordinal(), cuda::classify));
+  home.assign(tensors.size(), nullptr);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto each =
+        std::ranges::find(given.tensors(), tensors[i].name, &execute::Arguments::Tensor::name);
+    if (each != given.tensors().end()) home[i] = each->view.data;
+  }
+  return {};
+}
+
+Status DistributedBinding::State::plan() {
+  ATTN_ASSIGN(schedule, schedule_of({owner->division, owner->program(), direction, tensors,
+                                     owner->side(direction).programs()}));
+  return check_counts(schedule);
+}
+
+Status DistributedBinding::State::place() {
+  const auto bytes =
+      static_cast<std::size_t>(schedule.memory_bytes + owner->side(direction).workspace_bytes());
+  memory = owner->memory.data();
+  if (bytes > owner->memory.size()) {
+    ATTN_ASSIGN(own_memory, cuda::DeviceBuffer::allocate(owner->device, bytes, owner->allocator));
+    memory = own_memory.data();
+  }
+  std::vector<RanksPlace> places;
+  const Bases unbound{memory, nullptr, home};
+  for (const std::vector<Merge>* list : merges()) {
+    for (const Merge& merge : *list) {
+      for (const MergePlace& each : merge.places) places.push_back(resolved(each, unbound));
+    }
+  }
+  const std::size_t words = schedule.table.size() * sizeof(std::int32_t);
+  const std::size_t behind =
+      (words + alignof(RanksPlace) - 1) / alignof(RanksPlace) * alignof(RanksPlace);
+  ATTN_ASSIGN(table,
+              cuda::DeviceBuffer::allocate(
+                  owner->device, behind + places.size() * sizeof(RanksPlace), owner->allocator));
+  ATTN_RETURN_IF_ERROR(table.upload(std::as_bytes(std::span(schedule.table))));
+  return table.upload(std::as_bytes(std::span(places)), behind);
+}
+
+Bases DistributedBinding::State::bases(std::span<void* const> addresses) const {
+  return {memory, table.data(), addresses};
+}
+
+std::vector<void*> DistributedBinding::State::addresses_of_part(std::size_t part,
+                                                                const Bases& with) const {
+  std::vector<void*> addresses;
+  for (const Address& at : schedule.parts[part]) addresses.push_back(with.address(at));
+  return addresses;
+}
+
+Status DistributedBinding::State::bind_parts(const execute::Arguments& arguments) {
+  const Side& side = owner->side(direction);
+  parts.resize(side.parts.size());
+  void* workspace = static_cast<std::byte*>(memory) + schedule.memory_bytes;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!side.parts[i]) continue;
+    const plan::Program& program = side.parts[i]->program();
+    const std::vector<void*> addresses = addresses_of_part(i, bases(home));
+    execute::Arguments of_part;
+    for (std::size_t j = 0; j < addresses.size(); ++j)
+      of_part.address(program.tensors[j].name, addresses[j]);
+    for (const plan::ParamInfo& param : program.params) {
+      for (const execute::Arguments::Scalar& given : arguments.scalars()) {
+        if (given.name == param.name) of_part.scalar(given.name, given.dtype, given.value);
+      }
+    }
+    ATTN_ASSIGN(parts[i], side.parts[i]->bind(of_part, execute::Workspace::of(workspace)));
+  }
+  return {};
+}
+
+std::vector<MergeLaunch> DistributedBinding::State::launches_of_merges(
+    const std::vector<Merge>& merges, const Bases& with, const RanksPlace*& places) const {
+  std::vector<MergeLaunch> list;
+  for (const Merge& merge : merges) {
+    list.push_back(launch_of(merge, with, places));
+    places += merge.places.size();
+  }
+  return list;
+}
+
+void DistributedBinding::State::fill_in() {
+  const Bases with = bases(home);
+  const auto pieces = [&](const std::vector<PlacedPiece>& placed) {
+    std::vector<Piece> list;
+    for (const PlacedPiece& piece : placed)
+      list.push_back({piece.peer, with.address(piece.at), static_cast<std::size_t>(piece.bytes)});
+    return list;
+  };
+  launches.stages.clear();
+  for (const StageSchedule& stage : schedule.stages) {
+    launches.stages.push_back({launches_of(stage.packs, with), launches_of(stage.early, with),
+                               launches_of(stage.late, with), pieces(stage.exchange.sends),
+                               pieces(stage.exchange.receives)});
+  }
+  launches.sends = pieces(schedule.results.sends);
+  launches.receives = pieces(schedule.results.receives);
+  std::size_t count = 0;
+  for (const std::vector<Merge>* list : merges()) {
+    for (const Merge& merge : *list) count += merge.places.size();
+  }
+  const RanksPlace* places = reinterpret_cast<const RanksPlace*>(
+      static_cast<const std::byte*>(table.data()) + table.size() - count * sizeof(RanksPlace));
+  launches.outgoing = launches_of_merges(schedule.outgoing, with, places);
+  launches.early = launches_of_merges(schedule.early, with, places);
+  launches.late = launches_of_merges(schedule.late, with, places);
+  launches.sums = launches_of_merges(schedule.sums, with, places);
+  launches.learned = launches_of_merges(schedule.learned, with, places);
+}
+
+Status DistributedBinding::State::make_events() {
+  for (std::optional<cuda::Event>* event : {&begun, &made, &ended}) {
+    ATTN_ASSIGN(*event, cuda::Event::create(owner->device, cuda::Event::Timing::no));
+  }
+  for (std::size_t i = 0; i < schedule.stages.size(); ++i) {
+    ATTN_ASSIGN(cuda::Event event, cuda::Event::create(owner->device, cuda::Event::Timing::no));
+    arrived.push_back(std::move(event));
+  }
+  return {};
+}
+
+Result<DistributedBinding> Distributed::bind(Direction direction,
+                                             const execute::Arguments& arguments) const {
+  if (!has(direction)) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("the {} is not in the file, or was not loaded", to_string(direction))};
+  }
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(state_->device));
+  auto state = std::make_unique<DistributedBinding::State>(state_, direction);
+  ATTN_RETURN_IF_ERROR(state->check(arguments));
+  ATTN_RETURN_IF_ERROR(state->plan());
+  ATTN_RETURN_IF_ERROR(state->place());
+  ATTN_RETURN_IF_ERROR(state->bind_parts(arguments));
+  ATTN_RETURN_IF_ERROR(state->make_events());
+  state->fill_in();
+  return DistributedBinding(std::move(state));
+}
+
+Status DistributedBinding::State::check(std::span<void* const> addresses) const {
+  std::vector<void*> given;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!is_empty(tensors[i])) given.push_back(addresses[i]);
+  }
+  return execute::check_addresses(checked, given, owner->device.ordinal(), cuda::classify);
+}
+
+Status DistributedBinding::set_addresses(std::span<void* const> addresses, execute::Check check) {
+  State& state = *state_;
+  if (addresses.size() != state.tensors.size()) {
+    return Status(ErrorCode::binding, fmt::format("{} addresses for {} tensors", addresses.size(),
+                                                  state.tensors.size()));
+  }
+  if (std::ranges::equal(addresses, state.home)) return {};
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(state.owner->device));
+  if (check == execute::Check::yes) ATTN_RETURN_IF_ERROR(state.check(addresses));
+  for (std::size_t i = 0; i < state.parts.size(); ++i) {
+    if (!state.parts[i]) continue;
+    const std::vector<void*> of_part = state.addresses_of_part(i, state.bases(addresses));
+    ATTN_RETURN_IF_ERROR(state.parts[i]->set_addresses(of_part, execute::Check::no));
+  }
+  state.home.assign(addresses.begin(), addresses.end());
+  state.fill_in();
+  return {};
+}
+
+Status DistributedBinding::set_param(const std::string& name, double value) {
+  State& state = *state_;
+  const auto& params = state.checked.params;
+  const auto param = std::ranges::find(params, name, &plan::ParamInfo::name);
+  if (param == params.end()) {
+    return Status(ErrorCode::binding,
+                  fmt::format("the attention has no param '{}'", escaped(name)));
+  }
+  ATTN_RETURN_IF_ERROR(execute::check_scalar(name, param->dtype, value));
+  const Side& side = state.owner->side(state.direction);
+  for (std::size_t i = 0; i < state.parts.size(); ++i) {
+    if (!state.parts[i]) continue;
+    const auto& its = side.parts[i]->program().params;
+    if (std::ranges::find(its, name, &plan::ParamInfo::name) == its.end()) continue;
+    ATTN_RETURN_IF_ERROR(state.parts[i]->set_param(name, value));
+  }
+  return {};
+}
+
+// ---- Executing ----
+
+Status DistributedBinding::State::enqueue(const std::vector<CopyLaunch>& list, void* stream) const {
+  for (const CopyLaunch& launch : list) ATTN_RETURN_IF_ERROR(owner->kernels->run(launch, stream));
+  return {};
+}
+
+Status DistributedBinding::State::enqueue(const std::vector<MergeLaunch>& list,
+                                          void* stream) const {
+  for (const MergeLaunch& launch : list) ATTN_RETURN_IF_ERROR(owner->kernels->run(launch, stream));
+  return {};
+}
+
+Status DistributedBinding::State::enqueue_inputs(void* exchanges) {
+  for (std::size_t i = 0; i < launches.stages.size(); ++i) {
+    const Stage& stage = launches.stages[i];
+    ATTN_RETURN_IF_ERROR(enqueue(stage.packs, exchanges));
+    if (!communicates) continue;
+    ATTN_RETURN_IF_ERROR(owner->transport->exchange(stage.sends, stage.receives, exchanges));
+    ATTN_RETURN_IF_ERROR(arrived[i].record(exchanges));
+  }
+  return {};
+}
+
+Status DistributedBinding::State::enqueue_parts(std::size_t number, void* stream) {
+  const Stage& stage = launches.stages[number];
+  ATTN_RETURN_IF_ERROR(enqueue(stage.early, stream));
+  if (!stage.receives.empty()) ATTN_RETURN_IF_ERROR(arrived[number].wait(stream));
+  ATTN_RETURN_IF_ERROR(enqueue(stage.late, stream));
+  for (const std::size_t part : schedule.stages[number].parts)
+    ATTN_RETURN_IF_ERROR(parts[part]->execute(stream));
+  return {};
+}
+
+Status DistributedBinding::State::enqueue_results(void* stream, void* exchanges) {
+  ATTN_RETURN_IF_ERROR(enqueue(launches.outgoing, stream));
+  ATTN_RETURN_IF_ERROR(enqueue(launches.sums, stream));
+  if (!communicates) {
+    ATTN_RETURN_IF_ERROR(enqueue(launches.early, stream));
+    return enqueue(launches.learned, stream);
+  }
+  ATTN_RETURN_IF_ERROR(made->record(stream));
+  ATTN_RETURN_IF_ERROR(made->wait(exchanges));
+  ATTN_RETURN_IF_ERROR(owner->transport->exchange(launches.sends, launches.receives, exchanges));
+  if (schedule.sum_count > 0) {
+    auto* sums = static_cast<float*>(bases(home).address(schedule.sum));
+    ATTN_RETURN_IF_ERROR(owner->transport->all_reduce(
+        sums, static_cast<std::size_t>(schedule.sum_count), exchanges));
+  }
+  ATTN_RETURN_IF_ERROR(
+      owner->kernels->mark(reinterpret_cast<void*>(owner->watch->ended_address()), exchanges));
+  ATTN_RETURN_IF_ERROR(ended->record(exchanges));
+  ATTN_RETURN_IF_ERROR(enqueue(launches.early, stream));  // beside the exchange
+  ATTN_RETURN_IF_ERROR(ended->wait(stream));
+  ATTN_RETURN_IF_ERROR(enqueue(launches.late, stream));
+  return enqueue(launches.learned, stream);
+}
+
+Status DistributedBinding::State::run(void* stream) {
+  void* exchanges = owner->exchanges->handle();
+  if (communicates) {
+    ATTN_RETURN_IF_ERROR(begun->record(stream));
+    ATTN_RETURN_IF_ERROR(begun->wait(exchanges));
+    ATTN_RETURN_IF_ERROR(
+        owner->kernels->mark(reinterpret_cast<void*>(owner->watch->begun_address()), exchanges));
+  }
+  ATTN_RETURN_IF_ERROR(enqueue_inputs(exchanges));
+  for (std::size_t stage = 0; stage < launches.stages.size(); ++stage)
+    ATTN_RETURN_IF_ERROR(enqueue_parts(stage, stream));
+  return enqueue_results(stream, exchanges);
+}
+
+Status DistributedBinding::execute(void* stream) {
+  State& state = *state_;
+  DistributedState& owner = *state.owner;
+  ATTN_RETURN_IF_ERROR(owner.watch->status());
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(owner.device));
+  ATTN_ASSIGN(const bool is_captured, cuda::is_capturing(owner.device, stream));
+  if (state.communicates) owner.watch->enqueued(is_captured);
+  Status status = state.run(stream);
+  // Others wait for what this rank did not enqueue.
+  if (!status.ok() && state.communicates && !is_captured) [[unlikely]]
+    owner.watch->fail(status.error());
+  return status;
+}
+
+}  // namespace attn::ranks

@@ -1,0 +1,144 @@
+#include "runtime/ranks/watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/ranks/seconds.h"
+
+namespace attn::ranks {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How often the counters are looked at, while exchanges are under way or may be.
+constexpr std::chrono::milliseconds kOften{50}, kSeldom{200};
+
+std::uint32_t* counter(const cuda::MappedBuffer& memory, int index) {
+  return static_cast<std::uint32_t*>(memory.host()) + index;
+}
+
+std::uint64_t address(const cuda::MappedBuffer& memory, int index) {
+  return reinterpret_cast<std::uint64_t>(static_cast<std::uint32_t*>(memory.device()) + index);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Watch>> Watch::start(const cuda::Device& device, Transport& transport,
+                                            std::chrono::milliseconds timeout) {
+  ATTN_ASSIGN(cuda::MappedBuffer memory,
+              cuda::MappedBuffer::allocate(device, 2 * sizeof(std::uint32_t)));
+  return std::unique_ptr<Watch>(new Watch(std::move(memory), transport, timeout));
+}
+
+Watch::Watch(cuda::MappedBuffer memory, Transport& transport, std::chrono::milliseconds timeout)
+    : memory_(std::move(memory)),
+      transport_(transport),
+      timeout_(timeout),
+      since_(Clock::now()),
+      thread_([this] { run(); }) {}
+
+Watch::~Watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+std::uint64_t Watch::begun_address() const { return address(memory_, 0); }
+std::uint64_t Watch::ended_address() const { return address(memory_, 1); }
+
+void Watch::enqueued(bool is_captured) {
+  bool wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_captured) {
+      is_captured_ = true;
+    } else {
+      ++announced_;
+    }
+    wake = std::exchange(is_asleep_, false);
+  }
+  if (wake) changed_.notify_one();
+}
+
+Status Watch::status() const {
+  if (!has_failed_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(mutex_);
+  return *error_;
+}
+
+void Watch::fail(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_ = error;
+    has_failed_.store(true, std::memory_order_release);
+    is_asleep_ = false;
+  }
+  changed_.notify_one();
+  transport_.abort();
+}
+
+void Watch::run() {
+  std::unique_lock lock(mutex_);
+  while (!is_over_ && !error_) {
+    const Counters now = read();
+    const auto is_done = [this] { return is_over_ || error_; };
+    if (is_idle(now)) {
+      is_asleep_ = true;
+      changed_.wait(lock, [&] { return is_done() || !is_asleep_; });
+    } else {
+      changed_.wait_for(lock, pause(now), is_done);
+    }
+    if (is_done()) break;
+    lock.unlock();
+    look();
+    lock.lock();
+  }
+}
+
+void Watch::look() {
+  const Counters now = read();
+  if (now != std::exchange(seen_, now)) since_ = Clock::now();
+  if (now.begun == now.ended) since_ = Clock::now();
+  if (Clock::now() - since_ >= timeout_) {
+    fail({ErrorCode::nccl,
+          fmt::format("another rank does not answer: exchanges have not ended for {}",
+                      seconds(timeout_)),
+          {fmt::format("these are of execute {} of rank {} of {}", now.begun, transport_.rank(),
+                       transport_.ranks()),
+           "a rank may have failed, or not have executed the same directions in the same order"},
+          {}});
+    return;
+  }
+  const Status failed = transport_.failed();
+  if (!failed.ok()) fail(failed.error());
+}
+
+// The device writes them.
+Watch::Counters Watch::read() const {
+  const auto value = [this](int index) {
+    return std::atomic_ref(*counter(memory_, index)).load(std::memory_order_acquire);
+  };
+  Counters counters;
+  counters.ended = value(1);
+  counters.begun = value(0);
+  return counters;
+}
+
+// Executes that are announced may have to wait for the device before their exchanges begin.
+bool Watch::is_idle(const Counters& now) const {
+  const auto ahead = static_cast<std::int32_t>(announced_ - now.ended);
+  return !is_captured_ && now.begun == now.ended && ahead <= 0;
+}
+
+std::chrono::milliseconds Watch::pause(const Counters& now) const {
+  const std::chrono::milliseconds usual = now.begun == now.ended ? kSeldom : kOften;
+  return std::clamp(timeout_ / 8, std::chrono::milliseconds(1), usual);
+}
+
+}  // namespace attn::ranks

@@ -1,0 +1,185 @@
+#include "runtime/ranks/watch.h"
+
+#include <cuda.h>
+
+#include "tests/unit/runtime/ranks/on_standins.h"
+
+namespace attn::ranks {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+// Does nothing but what the watch asks it for.
+class Quiet final : public Transport {
+ public:
+  int rank() const override { return 1; }
+  int ranks() const override { return 4; }
+  Status exchange(std::span<const Piece>, std::span<const Piece>, void*) override { return {}; }
+  Status all_reduce(float*, std::size_t, void*) override { return {}; }
+  Result<std::vector<std::string>> all_gather(std::string_view, int) override {
+    return std::vector<std::string>();
+  }
+  Status failed() const override {
+    ++asked;
+    return is_broken ? Status(ErrorCode::nccl, "the cable is cut") : Status();
+  }
+  void abort() override { ++aborts; }
+
+  mutable std::atomic<int> asked{0};
+  std::atomic<bool> is_broken{false};
+  std::atomic<int> aborts{0};
+};
+
+class WatchTest : public OnStandins {
+ protected:
+  void start(std::chrono::milliseconds timeout) {
+    watch_ = must(Watch::start(device(), transport_, timeout));
+  }
+  void TearDown() override {
+    watch_.reset();
+    OnStandins::TearDown();
+  }
+  // As the device does.
+  static void mark(std::uint64_t address) {
+    std::atomic_ref(*reinterpret_cast<std::uint32_t*>(address)).fetch_add(1);
+  }
+  void begin() const { mark(watch_->begun_address()); }
+  void end() const { mark(watch_->ended_address()); }
+
+  Status failure() const {
+    for (int i = 0; i < 5000 && watch_->status().ok(); ++i) std::this_thread::sleep_for(1ms);
+    return watch_->status();
+  }
+
+  Quiet transport_;
+  std::unique_ptr<Watch> watch_;
+};
+
+TEST_F(WatchTest, AnExchangeThatDoesNotEndIsGivenUp) {
+  start(100ms);
+  const auto begun = std::chrono::steady_clock::now();
+  watch_->enqueued();
+  begin();
+  end();
+  watch_->enqueued();
+  begin();
+  const Status status = failure();
+  ASSERT_FALSE(status.ok());
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, 100ms);
+  EXPECT_EQ(status.error().code, ErrorCode::nccl);
+  EXPECT_EQ(status.error().message,
+            "another rank does not answer: exchanges have not ended for 0.1 s");
+  EXPECT_EQ(status.error().notes[0], "these are of execute 2 of rank 1 of 4");
+  end();
+  EXPECT_FALSE(watch_->status().ok()) << "it is too late";
+  watch_.reset();
+  EXPECT_EQ(transport_.aborts, 1);
+}
+
+TEST_F(WatchTest, OneThatEndsIsNot) {
+  start(100ms);
+  watch_->enqueued();
+  begin();
+  end();
+  std::this_thread::sleep_for(200ms);
+  EXPECT_TRUE(watch_->status().ok());
+  EXPECT_EQ(transport_.aborts, 0);
+}
+
+TEST_F(WatchTest, ManyMayTakeLongerThanOne) {
+  start(800ms);
+  begin();
+  for (int i = 0; i < 24; ++i) {  // there is always one under way
+    watch_->enqueued();
+    begin();
+    std::this_thread::sleep_for(50ms);
+    end();
+  }
+  EXPECT_TRUE(watch_->status().ok());
+}
+
+TEST_F(WatchTest, WorkThatWaitsForTheDeviceIsNotGivenUp) {
+  start(50ms);
+  watch_->enqueued();
+  std::this_thread::sleep_for(150ms);
+  EXPECT_TRUE(watch_->status().ok()) << "its exchange has not begun";
+  begin();
+  EXPECT_FALSE(failure().ok());
+}
+
+TEST_F(WatchTest, LaunchesOfGraphsNeedNotBeAnnounced) {
+  start(50ms);
+  watch_->enqueued(true);
+  for (int i = 0; i < 2; ++i) {
+    begin();
+    end();
+    std::this_thread::sleep_for(100ms);
+    ASSERT_TRUE(watch_->status().ok());
+  }
+  begin();
+  EXPECT_FALSE(failure().ok());
+}
+
+TEST_F(WatchTest, ItSleepsWhileNothingIsUnderWay) {
+  start(16ms);  // looks every 2 ms
+  for (int i = 0; i < 3; ++i) {
+    watch_->enqueued();
+    const int before = transport_.asked;
+    for (int wait = 0; wait < 5000 && transport_.asked < before + 3; ++wait) {
+      std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_GE(transport_.asked, before + 3) << "it is awake";
+    begin();
+    end();
+    std::this_thread::sleep_for(30ms);
+    const int asleep = transport_.asked;
+    std::this_thread::sleep_for(50ms);
+    EXPECT_EQ(transport_.asked, asleep);
+  }
+}
+
+TEST_F(WatchTest, AnErrorOfTheTransportIsRecordedAtOnce) {
+  start(1s);
+  watch_->enqueued();
+  transport_.is_broken = true;
+  EXPECT_EQ(failure().error().message, "the cable is cut");
+  watch_.reset();
+  EXPECT_EQ(transport_.aborts, 1);
+}
+
+TEST_F(WatchTest, TheFirstErrorIsKeptAndTheTransportAbortedOnce) {
+  start(20ms);
+  watch_->enqueued();
+  begin();
+  in_ranks(4, [&](int rank) {
+    watch_->fail({ErrorCode::nccl, "failed in thread " + std::to_string(rank), {}, {}});
+    EXPECT_FALSE(watch_->status().ok());
+  });
+  const std::string first = watch_->status().error().message;
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(watch_->status().error().message, first);
+  watch_.reset();
+  EXPECT_EQ(transport_.aborts, 1);
+}
+
+TEST_F(WatchTest, ItCanBeDestroyedAtAnyTime) {
+  for (int i = 0; i < 20; ++i) {
+    start(30s);
+    if (i % 4 > 0) watch_->enqueued(i % 4 == 2);
+    if (i % 4 > 1) begin();
+    watch_.reset();
+  }
+  EXPECT_EQ(transport_.aborts, 0);
+}
+
+TEST_F(WatchTest, CountersWithoutMemoryAreAnErrorOfTheDriver) {
+  for (const char* function : {"cuMemHostAlloc", "cuMemHostGetDevicePointer"}) {
+    const StandinRule rule = standin::fail_nth(function, 1, CUDA_ERROR_OUT_OF_MEMORY);
+    standin::cuda().control.script(&rule);
+    EXPECT_EQ(Watch::start(device(), transport_, 30s).error().code, ErrorCode::cuda);
+  }
+}
+
+}  // namespace
+}  // namespace attn::ranks
