@@ -117,8 +117,7 @@ Result<Compiled> compile(const std::string& clauses, int count) {
   ATTN_ASSIGN(const auto sharded, tools::shard(spec, options, tools::kDefaultTarget));
   // Small sizes would all be divided alike.
   const auto all = sharding::shardings(sharded->attention, count, sharded->map);
-  if (count == 3 || count == 4)
-    sharded->choice.sharding = all[clauses.size() * 7 % all.size()];
+  if (count == 3 || count == 4) sharded->choice.sharding = all[clauses.size() * 7 % all.size()];
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target, tools::native_target(""));
   how.worker = tools::worker_options("");

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/graph/extent.h"
 #include "tests/unit/runtime/ranks/window_family.h"
 
 namespace attn::ranks {
