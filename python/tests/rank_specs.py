@@ -67,6 +67,7 @@ SPECS = {
 MORE = {
     "training": (CAUSAL % "sequence", {"B": 1, "Hq": 4, "Hkv": 2, "Sq": 512, "D": 64}, 2),
     "training_whole": ("causal", {"B": 1, "Hq": 4, "Hkv": 2, "Sq": 512, "D": 64}, 0),
+    "large": (CAUSAL % "sequence", {"B": 1, "Hq": 8, "Hkv": 8, "Sq": 16384, "D": 64}, 2),
     "four_ranks": (CAUSAL % "sequence", SIZES, 4),
 }
 

@@ -315,24 +315,28 @@ def memory_of_one_rank(here):
                     fill.append(torch.empty(size, dtype=torch.uint8, device=here.device))
             except torch.OutOfMemoryError:
                 pass
-    error = refused(attn.Error, "", lambda: here.load("training"))
+    error = refused(attn.Error, "", lambda: here.load("large"))
     print(f"rank {here.rank}: {type(error).__name__}: {error}", flush=True)
     assert isinstance(error, attn.CudaError), error
     assert here.rank == 1 or "rank 1" in str(error)
     fill.clear()
     torch.cuda.empty_cache()
     dist.barrier(here.group)
-    here.load("training").close()
+    here.load("large").close()
 
 
-def executes(here, sharded, seconds):
-    """Executes, until there is an error or the time is over. Returns the error and the time."""
-    q, k, v = (torch.randn(2, h, len(sharded.rows), 64, device=here.device, dtype=torch.bfloat16) for h in (4, 2, 2))
+def execute(here, sharded):
+    shapes = [(2, heads, len(sharded.rows), 64) for heads in (4, 2, 2)]
+    sharded(*(torch.randn(shape, device=here.device, dtype=torch.bfloat16) for shape in shapes))
+    sharded.synchronize()
+
+
+def executes_until_it_fails(here, sharded):
+    """The error and the time."""
     begin = time.monotonic()
     try:
-        while time.monotonic() - begin < seconds:
-            sharded(q, k, v)
-            sharded.synchronize()
+        while time.monotonic() - begin < 2 * SOON:
+            execute(here, sharded)
             time.sleep(0.05)
     except attn.Error as error:
         return error, time.monotonic() - begin
@@ -349,11 +353,10 @@ def check_lost(here, error, seconds):
 def rank_that_is_late(here):
     """Both ranks are told that an execute took too long; neither hangs."""
     sharded = here.load("causal_sequence")
-    error, _ = executes(here, sharded, 0.2)
-    assert error is None, error
+    execute(here, sharded)
     if here.rank == 1:
         time.sleep(TIMEOUT + 5)
-    error, seconds = executes(here, sharded, SOON)
+    error, seconds = executes_until_it_fails(here, sharded)
     check_lost(here, error, seconds)
     refused(attn.NcclError, "", sharded.synchronize)
 
@@ -362,11 +365,11 @@ def rank_that_is_late(here):
 def rank_that_is_killed(here):
     """Needs a start of its own: rank 1 dies, and rank 0 exits cleanly."""
     sharded = here.load("causal_sequence")
-    error, _ = executes(here, sharded, 0.5)
-    assert error is None, error
+    for _ in range(5):
+        execute(here, sharded)
     if here.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    error, seconds = executes(here, sharded, 2 * SOON)
+    error, seconds = executes_until_it_fails(here, sharded)
     check_lost(here, error, seconds)
     sharded.close()
 

@@ -31,9 +31,9 @@ struct Interval {
 };
 
 struct DistributedOptions {
-  void* communicator = nullptr;      // ncclComm_t; the caller keeps it until the object is gone
-  std::string nccl_folder = {};      // empty: the loaded copy, $ATTN_NCCL_DIR or default paths
-  int timeout_seconds = 0;           // of an exchange; 0: 30
+  void* communicator = nullptr;          // ncclComm_t; the caller keeps it until the object is gone
+  std::string nccl_folder = {};          // empty: the loaded copy, $ATTN_NCCL_DIR or default paths
+  int timeout_seconds = 0;               // of an exchange; 0: 30
   bool forward = true, backward = true;  // directions to load, if the file has them
   // Ends all communication; empty: ncclCommAbort(communicator), after which the caller must not use
   // or destroy it. Called once at most, from a thread of the library. Must not throw.

@@ -61,8 +61,8 @@ Result<std::unique_ptr<ranks::Transport>> transport_of(const attn_runtime& runti
   ranks::NcclOptions options{read.communicator, 0, timeout, {}};
   if (read.abort != nullptr)
     options.abort = [abort = read.abort, user = read.abort_user] { abort(user); };
-  ATTN_ASSIGN(auto transport, ranks::NcclTransport::create(std::move(nccl),
-                                                           runtime.runtime->device(), options));
+  ATTN_ASSIGN(auto transport,
+              ranks::NcclTransport::create(std::move(nccl), runtime.runtime->device(), options));
   return std::unique_ptr<ranks::Transport>(std::move(transport));
 }
 
@@ -151,9 +151,9 @@ ATTN_API attn_status attn_distributed_home(const attn_distributed* distributed, 
     if (capacity > 0) ATTN_RETURN_IF_ERROR(check_given({{intervals, "the intervals"}}));
     const auto& ranks = distributed->distributed.division().ranks;
     if (rank < 0 || static_cast<std::size_t>(rank) >= ranks.size() || which < 0 || which > 1) {
-      return Status(ErrorCode::invalid_argument,
-                    fmt::format("there is no rank {}, or {} is neither 0 (rows) nor 1 (keys)", rank,
-                                which));
+      return Status(
+          ErrorCode::invalid_argument,
+          fmt::format("there is no rank {}, or {} is neither 0 (rows) nor 1 (keys)", rank, which));
     }
     const ranks::Program& program = ranks[static_cast<std::size_t>(rank)];
     const std::vector<attn_interval> home = list_of(which == 0 ? program.rows : program.keys);
@@ -195,8 +195,7 @@ ATTN_API attn_status attn_distributed_param(const attn_distributed* distributed,
 ATTN_API size_t attn_distributed_param_count(const attn_distributed* distributed,
                                              attn_direction direction) {
   const auto which = direction_of(direction);
-  return distributed == nullptr || !which.ok() ? 0
-                                               : distributed->distributed.params(*which).size();
+  return distributed == nullptr || !which.ok() ? 0 : distributed->distributed.params(*which).size();
 }
 
 ATTN_API attn_status attn_distributed_bind(attn_distributed* distributed, attn_direction direction,

@@ -94,7 +94,6 @@ struct Schedule {
 
   std::int64_t memory_bytes = 0;
   std::vector<std::int32_t> table;
-
 };
 
 struct ScheduleInputs {

@@ -15,15 +15,16 @@ using ranks::Bases;
 
 constexpr std::int64_t kRows = 1 << 16, kHeads = 8, kWidth = 128;
 constexpr std::int64_t kElements = kRows * kHeads * kWidth;
-constexpr ranks::Strides kBshd{kElements, kWidth, kHeads * kWidth};
-constexpr ranks::Strides kBhsd{kElements, kRows * kWidth, kWidth};
+constexpr ranks::Strides kBshd{kElements, kWidth, kHeads* kWidth};
+constexpr ranks::Strides kBhsd{kElements, kRows* kWidth, kWidth};
 
 class RanksSpeed : public GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    const auto image = derive::compile_kernel(kernels::include_text("ranks.cuh"), device().sm(), "");
+    const auto image =
+        derive::compile_kernel(kernels::include_text("ranks.cuh"), device().sm(), "");
     ASSERT_TRUE(image.ok()) << image.error().to_text();
     scope_.emplace();
     ASSERT_TRUE(scope_->enter(device()).ok());
@@ -40,7 +41,9 @@ class RanksSpeed : public GpuTest {
     cuda::Event end = cuda::Event::create(device()).value();
     constexpr int kRuns = 20;
     for (int run = 0; run < kRuns + 3; ++run) {
-      if (run == 3) ASSERT_TRUE(begin.record(stream.handle()).ok());
+      if (run == 3) {
+        ASSERT_TRUE(begin.record(stream.handle()).ok());
+      }
       ASSERT_TRUE(kernels_->run(launch, stream.handle()).ok());
     }
     ASSERT_TRUE(end.record(stream.handle()).ok() && end.synchronize().ok());
@@ -96,10 +99,9 @@ TEST_F(RanksSpeed, OfMerges) {
     std::vector<ranks::RanksPlace> places;
     for (const ranks::MergePlace& each : merge.places)
       places.push_back(ranks::resolved(each, unbound));
-    auto words =
-        cuda::DeviceBuffer::allocate(device(), table.words().size() * sizeof(int)).value();
-    auto placed = cuda::DeviceBuffer::allocate(
-                      device(), places.size() * sizeof(ranks::RanksPlace)).value();
+    auto words = cuda::DeviceBuffer::allocate(device(), table.words().size() * sizeof(int)).value();
+    auto placed =
+        cuda::DeviceBuffer::allocate(device(), places.size() * sizeof(ranks::RanksPlace)).value();
     ASSERT_TRUE(words.upload(std::as_bytes(std::span(table.words()))).ok());
     ASSERT_TRUE(placed.upload(std::as_bytes(std::span(places))).ok());
     const ranks::MergeLaunch launch =

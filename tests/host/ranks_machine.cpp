@@ -126,8 +126,7 @@ class Rank {
         program_(division.ranks[static_cast<std::size_t>(rank)]),
         direction_(direction) {
     for (const sharding::Part& part : all.programs.parts_of(rank)) {
-      made_.push_back(
-          sharding::part_attention(all.attention, part, program_.key_heads));
+      made_.push_back(sharding::part_attention(all.attention, part, program_.key_heads));
       programs_.push_back(plan_of(made_.back()));
     }
     bind();
@@ -185,9 +184,7 @@ class Rank {
     differentiate(part, inputs, bound);
   }
 
-  io::HostTensor result(std::size_t index) const {
-    return read(home_[index], addresses_[index]);
-  }
+  io::HostTensor result(std::size_t index) const { return read(home_[index], addresses_[index]); }
 
  private:
   // The tensors that a compiled plan of the part would have.
@@ -301,10 +298,10 @@ class Rank {
       for (std::size_t i = 0; i < d_o.values.size(); ++i)
         whole.delta.values[i / width] += d_o.values[i] * bound.at("o").values[i];
     }
-    const auto gradients = reference::gradients(
-        made_[part].attention, inputs, d_o,
-        sharding::testing::names_of_gradients(made_[part].attention),
-        {.unrounded = true, .threads = 1, .whole = &whole});
+    const auto gradients =
+        reference::gradients(made_[part].attention, inputs, d_o,
+                             sharding::testing::names_of_gradients(made_[part].attention),
+                             {.unrounded = true, .threads = 1, .whole = &whole});
     ASSERT_TRUE(gradients.ok()) << gradients.error().to_text();
     for (const auto& [name, values] : gradients->of) {
       const bool divided = name == "q" || name == "k" || name == "v";
@@ -339,7 +336,7 @@ ranks::Division division_of(const sharding::RankPrograms& programs) {
 
 // Each message's tensors go from where the sender has them to where the receiver wants them.
 void exchange_all(std::vector<Rank>& all,
-              const std::function<const ranks::PlacedExchange&(const Rank&)>& of) {
+                  const std::function<const ranks::PlacedExchange&(const Rank&)>& of) {
   for (Rank& to : all) {
     std::map<int, std::size_t> next;
     for (const ranks::PlacedPiece& piece : of(to).receives) {

@@ -45,7 +45,7 @@ void expect_equal(const std::map<std::string, io::HostTensor>& made, const Expec
 }
 
 void compare_ranks(const ir::Attention& attention, const sharding::Sharding& sharding,
-             const sharding::WorkMap& map, const Expected& expected) {
+                   const sharding::WorkMap& map, const Expected& expected) {
   SCOPED_TRACE(sharding.to_text());
   const auto programs = sharding::rank_programs(sharding, map, attention);
   for (const bool other_strides : {false, true}) {
@@ -64,34 +64,39 @@ void compare_all(const std::string& text, int ranks, std::size_t step) {
   const sharding::WorkMap map = sharding::work_map(attention, ranks, nullptr);
   const std::vector<sharding::Sharding> all = sharding::shardings(attention, ranks, map);
   ASSERT_FALSE(all.empty());
-  for (std::size_t i = 0; i < all.size(); i += step) compare_ranks(attention, all[i], map, *expected);
+  for (std::size_t i = 0; i < all.size(); i += step)
+    compare_ranks(attention, all[i], map, *expected);
 }
 
 // One batch and whole heads, so that much is in place.
 TEST(RanksOnHost, ComputeCausalMasks) {
-  compare_all("attention a { dims B = 1, Hq = 4, Hkv = 2, Sq = 48, Skv = 48, D = 8; "
-              "mask q_idx >= kv_idx; }",
-              4, 7);
+  compare_all(
+      "attention a { dims B = 1, Hq = 4, Hkv = 2, Sq = 48, Skv = 48, D = 8; "
+      "mask q_idx >= kv_idx; }",
+      4, 7);
 }
 
 TEST(RanksOnHost, ComputeWindows) {
-  compare_all("attention a { dims B = 1, Hq = 2, Sq = 64, Skv = 64, D = 8; "
-              "mask q_idx >= kv_idx && q_idx - kv_idx < 9; }",
-              4, 7);
+  compare_all(
+      "attention a { dims B = 1, Hq = 2, Sq = 64, Skv = 64, D = 8; "
+      "mask q_idx >= kv_idx && q_idx - kv_idx < 9; }",
+      4, 7);
 }
 
 TEST(RanksOnHost, ComputeLengthsASinkAndLearnedTensors) {
-  compare_all("attention a { dims B = 2, Hq = 4, Hkv = 2, Sq = 40, Skv = 40, Dqk = 6, Dv = 5; "
-              "learned s: f32[Hq]; learned t: f32[Sq, Skv]; "
-              "lengths q = [40, 23], kv = [17, 40]; "
-              "score score + t[q_idx, kv_idx]; mask q_idx >= kv_idx; sink s[h]; }",
-              4, 11);
+  compare_all(
+      "attention a { dims B = 2, Hq = 4, Hkv = 2, Sq = 40, Skv = 40, Dqk = 6, Dv = 5; "
+      "learn s: f32[Hq]; learn t: f32[Sq, Skv]; "
+      "lengths q = [40, 23], kv = [17, 40]; "
+      "score score + t[q_idx, kv_idx]; mask q_idx >= kv_idx; sink s[h]; }",
+      4, 11);
 }
 
 TEST(RanksOnHost, ComputeSigmoids) {
-  compare_all("attention a { dims B = 2, Hq = 2, Sq = 24, Skv = 40, D = 4; normalize sigmoid; "
-              "mask abs(q_idx - kv_idx) < 12; }",
-              3, 5);
+  compare_all(
+      "attention a { dims B = 2, Hq = 2, Sq = 24, Skv = 40, D = 4; normalize sigmoid; "
+      "mask abs(q_idx - kv_idx) < 12; }",
+      3, 5);
 }
 
 TEST(RanksOnHost, ComputeFewRows) {

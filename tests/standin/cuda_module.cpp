@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "tests/standin/cuda_state.h"
+#include "tests/standin/ranks_kernels.h"
 
 namespace attn::standin {
 namespace {
@@ -62,6 +63,16 @@ bool check_address(const Operand& operand, const Value& value) {
   if (!whole)
     violate("cuLaunchKernelEx", "an argument that is not device memory of the required size");
   return whole;
+}
+
+// The arguments of a kernel, copied.
+Arguments arguments_of(const Kernel& kernel, void** arguments) {
+  Arguments copied;
+  for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
+    const auto* from = static_cast<const std::byte*>(arguments[i]);
+    copied.emplace_back(from, from + kernel.parameters[i]);
+  }
+  return copied;
 }
 
 // Whether a launch is within the limits of the device and of the kernel.
@@ -156,6 +167,13 @@ ATTN_STANDIN_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfu
     return CUDA_ERROR_INVALID_HANDLE;
   }
   if (!fits(*config, *kernel)) return CUDA_ERROR_INVALID_VALUE;
+  if (is_kernel_of_ranks(kernel->name)) {
+    return enqueue(config->hStream,
+                   {kernel->name, [name = kernel->name, copied = arguments_of(*kernel, arguments),
+                                   blocks = config->gridDimX, threads = config->blockDimX] {
+                      run_kernel_of_ranks(name, copied, blocks, threads);
+                    }});
+  }
   auto launch = std::make_shared<Launch>(Launch{kernel->work, {}});
   for (std::size_t i = 0; i < kernel->work.operands.size(); ++i) {
     const Operand& operand = kernel->work.operands[i];

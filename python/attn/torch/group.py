@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from attn.errors import ArgumentError, CompilerError, Error, NcclError
+from attn.errors import ArgumentError, CompilerError, CudaError, Error, NcclError
 
 _HOW_TO_BEGIN = "torchrun --nproc-per-node=8 train.py, and there torch.distributed.init_process_group(\"nccl\")"
 
@@ -95,21 +95,35 @@ class Group:
         return _Meeting(self.group.get_group_store(), next(_counters.setdefault(self.group, itertools.count())))
 
     def communicator(self) -> int:
-        """NCCL's communicator of the group, which exists after this. Raises NcclError."""
+        """NCCL's communicator of the group, which PyTorch makes for its first collective. Raises NcclError, and
+        CudaError if a rank has no memory for that."""
+        backend = _backend(self.group, "cuda")
         with _on(self.device):
-            try:
-                dist.all_reduce(torch.zeros(1, device=self.device), group=self.group)
-                torch.cuda.synchronize(self.device)
-                found = _backend(self.group, "cuda")._comm_ptr()
-            except RuntimeError as error:
-                raise NcclError(
-                    f"the group's communicator could not be made: {error}",
-                    ["each process needs a GPU of its own: torch.cuda.set_device(local_rank)"],
-                    "nccl",
-                ) from error
+            found = _pointer(backend)
+            if not found:
+                self._connect()
+                found = _pointer(backend)
         if not found:
             raise NcclError("PyTorch has no NCCL communicator for this group and device", status="nccl")
         return found
+
+    def _connect(self) -> None:
+        tokens: list[torch.Tensor] = []
+
+        def allocate() -> dict[str, Any]:
+            tokens.append(torch.zeros(1, device=self.device))
+            return {}
+
+        self.agree(allocate)
+        try:
+            dist.all_reduce(tokens[0], group=self.group)
+            torch.cuda.synchronize(self.device)
+        except RuntimeError as error:
+            raise NcclError(
+                f"the group's communicator could not be made: {error}",
+                ["each process needs a GPU of its own: torch.cuda.set_device(local_rank)"],
+                "nccl",
+            ) from error
 
     def abort(self) -> None:
         """Ends all that waits for the group's communicator, which is of no use afterwards. PyTorch is told, so
@@ -184,6 +198,14 @@ def _backend(group: dist.ProcessGroup, device: str) -> Any:
         return None
 
 
+def _pointer(backend: Any) -> int:
+    """0 if there is no communicator yet."""
+    try:
+        return backend._comm_ptr()
+    except RuntimeError:
+        return 0
+
+
 def _on(device: torch.device) -> Any:
     """Makes the device current: there collectives of objects have their tensors."""
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
@@ -195,5 +217,7 @@ def _outcome(make: Callable[[], Any]) -> tuple[Any, Error | None]:
         return make(), None
     except Error as error:
         return None, error
+    except torch.OutOfMemoryError as error:
+        return None, CudaError(str(error), failure="out_of_memory")
     except Exception as error:
         return None, CompilerError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,44 @@
+#include "tests/standin/ranks_kernels.h"
+
+#include <mutex>
+
+#include "tests/unit/compiler/programs/warps_on_host.h"
+#define asm ATTN_ASM_ON_HOST
+#include "tests/host/gpu/cuda.h"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#include "attn/ranks.cuh"
+#pragma GCC diagnostic pop
+
+namespace attn::standin {
+namespace {
+
+template <auto kKernel>
+void call(void* const* arguments) {
+  call_with(kKernel, arguments);
+}
+
+HostKernel find(const std::string& name) {
+  if (name == "attn_ranks_copy") return call<attn_ranks_copy>;
+  if (name == "attn_ranks_merge") return call<attn_ranks_merge>;
+  return name == "attn_ranks_mark" ? call<attn_ranks_mark> : nullptr;
+}
+
+}  // namespace
+
+bool is_kernel_of_ranks(const std::string& name) { return find(name) != nullptr; }
+
+void run_kernel_of_ranks(const std::string& name, const Arguments& arguments, unsigned blocks,
+                         unsigned threads) {
+  static std::mutex mutex;  // the numbers of blocks and threads are global
+  const std::lock_guard lock(mutex);
+  std::vector<void*> places;
+  for (const std::vector<std::byte>& argument : arguments)
+    places.push_back(const_cast<std::byte*>(argument.data()));
+  blockDim.x = threads;
+  for_each_thread(find(name), std::size_t{blocks} * threads, places.data());
+}
+
+}  // namespace attn::standin

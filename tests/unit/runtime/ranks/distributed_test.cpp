@@ -1,0 +1,317 @@
+#include "runtime/ranks/distributed.h"
+
+#include <cuda.h>
+
+#include <cstring>
+
+#include "runtime/cuda/graph.h"
+#include "runtime/execute/device_tensors.h"
+#include "runtime/graph/extent.h"
+#include "tests/standin/executing.h"
+#include "tests/support/local_transport.h"
+#include "tests/unit/runtime/ranks/on_standins.h"
+#include "tests/unit/runtime/ranks/window_family.h"
+
+namespace attn::ranks {
+namespace {
+
+using attn::testing::LocalGroup;
+using attn::testing::LocalTransport;
+using plan::Direction;
+using ::testing::HasSubstr;
+using ::testing::NanSensitiveDoubleEq;
+using ::testing::Pointwise;
+using ::testing::StartsWith;
+using Bytes = std::vector<std::byte>;
+
+// One rank's object, with tensors for both directions.
+struct Rank {
+  std::shared_ptr<execute::Runtime> runtime;
+  std::unique_ptr<execute::ExecutableCache> executables;
+  std::optional<Distributed> opened;
+  std::map<std::string, cuda::DeviceBuffer> buffers;
+
+  std::vector<void*> addresses(Direction direction) const {
+    std::vector<void*> all;
+    for (const plan::TensorInfo& tensor : opened->tensors(direction))
+      all.push_back(buffers.at(tensor.name).data());
+    return all;
+  }
+  execute::Arguments arguments(Direction direction) const {
+    execute::Arguments all;
+    for (const plan::TensorInfo& tensor : opened->tensors(direction))
+      all.address(tensor.name, buffers.at(tensor.name).data());
+    all.scalar("slope", 0.5);
+    return all;
+  }
+  Bytes bytes(const std::string& name) const {
+    Bytes read(buffers.at(name).size());
+    EXPECT_TRUE(buffers.at(name).download(read).ok());
+    return read;
+  }
+};
+
+class DistributedTest : public OnStandins {
+ protected:
+  static Bytes bytes_of(const std::string& name, int rank, std::size_t size) {
+    Bytes bytes(size);
+    for (std::size_t i = 0; i < size; ++i)
+      bytes[i] = std::byte{static_cast<unsigned char>(name[0] * 7 + rank * 31 + i * 13 % 251)};
+    return bytes;
+  }
+
+  Result<Rank> open(const std::shared_ptr<LocalGroup>& group, int rank,
+                    const Result<plan::Family>& family) {
+    Rank made;
+    ATTN_ASSIGN(made.runtime, standin::open_runtime());
+    made.executables = std::make_unique<execute::ExecutableCache>(made.runtime);
+    ATTN_ASSIGN(made.opened,
+                Distributed::open(*made.executables, family,
+                                  std::make_unique<LocalTransport>(group, rank, device())));
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      for (const plan::TensorInfo& tensor : made.opened->tensors(direction)) {
+        if (made.buffers.contains(tensor.name)) continue;
+        const auto size =
+            static_cast<std::size_t>(io::element_count(tensor.dims)) * size_of(tensor.dtype);
+        ATTN_ASSIGN(made.buffers[tensor.name], cuda::DeviceBuffer::allocate(device(), size));
+        ATTN_RETURN_IF_ERROR(made.buffers[tensor.name].upload(bytes_of(tensor.name, rank, size)));
+      }
+    }
+    return made;
+  }
+
+  // Opens both ranks, and runs `body` in a thread of each.
+  void run(const std::function<void(Rank&)>& body) {
+    auto group = std::make_shared<LocalGroup>(2);
+    in_ranks(2, [&](int rank) {
+      Rank made = must(open(group, rank, testing::window_family()));
+      body(made);
+    });
+  }
+
+  static std::int64_t calls(const char* function) {
+    return standin::cuda().control.calls(function, STANDIN_ANY);
+  }
+
+  // What rank 1's part has of k or v: the last keys of rank 0, then its own.
+  static Bytes keys_of_part(const std::string& name, int rank, const Bytes& own) {
+    if (rank == 0) return own;
+    Bytes all = bytes_of(name, 0, own.size());
+    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2));
+    all.insert(all.end(), own.begin(), own.end());
+    return all;
+  }
+
+  static std::vector<double> numbers_of(const Bytes& bf16) {
+    std::vector<double> numbers;
+    for (std::size_t i = 0; i < bf16.size(); i += 2) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, bf16.data() + i, sizeof bits);
+      numbers.push_back(from_bf16_bits(bits));
+    }
+    return numbers;
+  }
+
+  static plan::Plan plan_of(const std::string& name) {
+    for (const plan::Plan& plan : testing::window_family().parts.plans) {
+      if (plan.spec_name == name) return plan;
+    }
+    throw std::runtime_error("no plan " + name);
+  }
+};
+
+TEST_F(DistributedTest, PartsSeeWhatOtherRanksSend) {
+  run([&](Rank& rank) {
+    const int number = rank.opened->program().rank;
+    auto binding = must(rank.opened->bind(Direction::forward, rank.arguments(Direction::forward)));
+    const cuda::Stream stream = must(cuda::Stream::create(device()));
+    for (int time = 0; time < 3; ++time) {
+      ASSERT_TRUE(binding.execute(stream.handle()).ok());
+      ASSERT_TRUE(rank.opened->status().ok());
+    }
+    const standin::Bytes inputs = {{"q", rank.bytes("q")},
+                                   {"k", keys_of_part("k", number, rank.bytes("k"))},
+                                   {"v", keys_of_part("v", number, rank.bytes("v"))}};
+    const auto expected = standin::expected_outputs(plan_of("part" + std::to_string(number)),
+                                                    inputs, {{"slope", 0.5}});
+    EXPECT_EQ(rank.bytes("o"), expected.at("o"));
+    EXPECT_EQ(rank.bytes("lse"), expected.at("lse"));
+  });
+}
+
+TEST_F(DistributedTest, GradientsOfKeysAreSummedAtHome) {
+  run([&](Rank& rank) {
+    const int number = rank.opened->program().rank;
+    auto binding =
+        must(rank.opened->bind(Direction::backward, rank.arguments(Direction::backward)));
+    ASSERT_TRUE(binding.execute(nullptr).ok());
+    const standin::Bytes inputs = {{"q", rank.bytes("q")},
+                                   {"k", keys_of_part("k", number, rank.bytes("k"))},
+                                   {"v", keys_of_part("v", number, rank.bytes("v"))},
+                                   {"o", rank.bytes("o")},
+                                   {"lse", rank.bytes("lse")},
+                                   {"do", rank.bytes("do")}};
+    const auto expected = standin::expected_outputs(plan_of("back" + std::to_string(number)),
+                                                    inputs, {{"slope", 0.5}});
+    EXPECT_EQ(rank.bytes("dq"), expected.at("dq")) << "of one part alone";
+    // The first half of rank 0's keys are its own alone.
+    const std::vector<double> dk = numbers_of(rank.bytes("dk")),
+                              of_part = numbers_of(expected.at("dk"));
+    constexpr std::size_t kHalf = 128;
+    if (number == 0) {
+      EXPECT_THAT(std::span(dk).first(kHalf),
+                  Pointwise(NanSensitiveDoubleEq(), std::span(of_part).first(kHalf)));
+      EXPECT_NE(dk.back(), of_part.back());
+    } else {
+      EXPECT_THAT(dk, Pointwise(NanSensitiveDoubleEq(), std::span(of_part).subspan(kHalf)));
+    }
+  });
+}
+
+TEST_F(DistributedTest, AnExecuteNeitherAllocatesNorWaits) {
+  run([&](Rank& rank) {
+    auto binding = must(rank.opened->bind(Direction::forward, rank.arguments(Direction::forward)));
+    ASSERT_TRUE(binding.execute(nullptr).ok());
+    ASSERT_TRUE(binding.set_param("slope", 0.25).ok());
+    ASSERT_TRUE(binding.set_addresses(rank.addresses(Direction::forward)).ok());
+  });
+  standin::cuda().control.reset();
+  auto group = std::make_shared<LocalGroup>(2);
+  std::vector<Rank> ranks(2);
+  std::vector<std::optional<DistributedBinding>> bindings(2);
+  in_ranks(2, [&](int rank) {
+    Rank& made = ranks[static_cast<std::size_t>(rank)];
+    made = must(open(group, rank, testing::window_family()));
+    bindings[static_cast<std::size_t>(rank)].emplace(
+        must(made.opened->bind(Direction::forward, made.arguments(Direction::forward))));
+  });
+  const std::int64_t allocated = calls("cuMemAlloc"), waited = calls("cuStreamSynchronize"),
+                     launched = calls("cuLaunchKernelEx");
+  in_ranks(2, [&](int rank) {
+    ASSERT_TRUE(bindings[static_cast<std::size_t>(rank)]->execute(nullptr).ok());
+  });
+  EXPECT_EQ(calls("cuMemAlloc"), allocated);
+  EXPECT_EQ(calls("cuStreamSynchronize"), waited);
+  EXPECT_EQ(calls("cuEventSynchronize"), 0);
+  // Of both: two marks and a part; rank 1 also copies its own keys beside those that arrive. Rank 0
+  // sends from where its keys are, and results need no merge.
+  EXPECT_EQ(calls("cuLaunchKernelEx") - launched, 2 * 3 + 1);
+  bindings.clear();
+  ranks.clear();
+}
+
+TEST_F(DistributedTest, OtherStridesAreOfMemoryOfTheBindingsOwn) {
+  run([&](Rank& rank) {
+    const auto forward = rank.opened->tensors(Direction::forward);
+    execute::Arguments arguments;
+    arguments.scalar("slope", 0.5);
+    for (const plan::TensorInfo& tensor : forward) {
+      execute::TensorView view{rank.buffers.at(tensor.name).data(), tensor.dtype, tensor.dims, {}};
+      view.strides = row_major_strides(tensor.dims);
+      arguments.tensor(tensor.name, view);
+    }
+    auto binding = must(rank.opened->bind(Direction::forward, arguments));
+    ASSERT_TRUE(binding.execute(nullptr).ok());
+    EXPECT_TRUE(rank.opened->status().ok());
+  });
+}
+
+TEST_F(DistributedTest, BindChecksTensorsAndParams) {
+  run([&](Rank& rank) {
+    const auto message = [&](const execute::Arguments& arguments) {
+      const auto bound = rank.opened->bind(Direction::forward, arguments);
+      return bound.ok() ? "" : bound.error().to_text();
+    };
+    execute::Arguments some;
+    some.scalar("slope", 0.5);
+    EXPECT_THAT(message(some), HasSubstr("tensor 'q' (bf16 [1, 2, 16, 8]) is not given"));
+    execute::Arguments wrong = rank.arguments(Direction::forward);
+    wrong.address("k", nullptr);
+    EXPECT_THAT(message(wrong), HasSubstr("tensor 'k' has a null address"));
+    wrong.tensor("k", {rank.buffers.at("k").data(), DType::bf16, {1, 2, 16, 8}, {256, 8, 16, 2}});
+    EXPECT_THAT(message(wrong), HasSubstr("tensor 'k' has strides [256, 8, 16, 2]"));
+    execute::Arguments overlapping = rank.arguments(Direction::forward);
+    overlapping.tensor("o",
+                       {rank.buffers.at("o").data(), DType::bf16, {1, 2, 16, 8}, {256, 0, 16, 1}});
+    EXPECT_THAT(message(overlapping), HasSubstr("tensor 'o' has strides [256, 0, 16, 1]"));
+
+    auto binding = must(rank.opened->bind(Direction::forward, rank.arguments(Direction::forward)));
+    EXPECT_EQ(binding.set_param("slop", 1).error().message, "the attention has no param 'slop'");
+    std::vector<void*> addresses = rank.addresses(Direction::forward);
+    addresses[1] = &addresses;
+    EXPECT_THAT(binding.set_addresses(addresses).error().message, HasSubstr("tensor 'k' is in"));
+  });
+}
+
+TEST_F(DistributedTest, OneRanksErrorIsThatOfAll) {
+  auto group = std::make_shared<LocalGroup>(2);
+  in_ranks(2, [&](int rank) {
+    Result<plan::Family> family = testing::window_family();
+    if (rank == 1) family = Error{ErrorCode::io, "cannot read the file", {}, {}};
+    const auto opened = open(group, rank, family);
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(opened.error().code, ErrorCode::io);
+    EXPECT_EQ(opened.error().message, rank == 1 ? "cannot read the file"
+                                                : "rank 1 could not prepare: cannot read the file");
+  });
+}
+
+TEST_F(DistributedTest, RanksMustHaveTheSameFile) {
+  auto group = std::make_shared<LocalGroup>(2);
+  in_ranks(2, [&](int rank) {
+    plan::Family family = testing::window_family();
+    if (rank == 1) {
+      Division other = testing::window_division();
+      other.family = "00fe";
+      family.ranks = to_json(other);
+    }
+    const auto opened = open(group, rank, family);
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(opened.error().code, ErrorCode::mismatch);
+  });
+}
+
+TEST_F(DistributedTest, FilesMustBeOfAsManyRanks) {
+  auto group = std::make_shared<LocalGroup>(1);
+  const auto opened = open(group, 0, testing::window_family());
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().message, "the file is of 2 ranks, but the communicator has 1");
+  plan::Family plain = testing::window_family();
+  plain.ranks.clear();
+  EXPECT_EQ(open(std::make_shared<LocalGroup>(1), 0, plain).error().message,
+            "the file is not of several ranks");
+  plan::Family old = testing::window_family();
+  old.kernels.clear();
+  EXPECT_THAT(open(std::make_shared<LocalGroup>(1), 0, old).error().message,
+              StartsWith("the file has no kernels to move rows"));
+}
+
+TEST_F(DistributedTest, MemoryThatRunsOutOnOneRankIsAnErrorOfAll) {
+  auto group = std::make_shared<LocalGroup>(2);
+  standin::cuda().set_memory(64);
+  in_ranks(2, [&](int rank) {
+    const auto opened = open(group, rank, testing::window_family());
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(opened.error().code, ErrorCode::cuda);
+  });
+}
+
+TEST_F(DistributedTest, AnExecuteThatFailsEndsTheWork) {
+  auto group = std::make_shared<LocalGroup>(2, std::chrono::milliseconds(200));
+  in_ranks(2, [&](int rank) {
+    Rank made = must(open(group, rank, testing::window_family()));
+    auto binding = must(made.opened->bind(Direction::forward, made.arguments(Direction::forward)));
+    if (rank == 1) {
+      const auto rule = standin::fail_nth("cuStreamWaitEvent", 1, CUDA_ERROR_LAUNCH_FAILED);
+      standin::cuda().control.script(&rule);
+    }
+    Status failed = binding.execute(nullptr);
+    if (failed.ok()) failed = binding.execute(nullptr);
+    EXPECT_FALSE(failed.ok());
+    EXPECT_FALSE(made.opened->status().ok()) << "on both: the other one does not answer";
+    EXPECT_FALSE(binding.execute(nullptr).ok());
+  });
+}
+
+}  // namespace
+}  // namespace attn::ranks

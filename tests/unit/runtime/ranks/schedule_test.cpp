@@ -1,0 +1,115 @@
+// Where tensors are: what is copied, and what is in place.
+#include "runtime/ranks/schedule.h"
+
+#include <gmock/gmock.h>
+
+#include "runtime/graph/extent.h"
+#include "tests/unit/runtime/ranks/window_family.h"
+
+namespace attn::ranks {
+namespace {
+
+using plan::Direction;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class ScheduleTest : public ::testing::Test {
+ protected:
+  Schedule schedule(int rank, Direction direction, bool bhsd = false) {
+    const Program& program = division_.ranks[static_cast<std::size_t>(rank)];
+    home_ = home_tensors(division_, program, direction);
+    for (plan::TensorInfo& tensor : home_) {
+      if (bhsd) tensor.strides = row_major_strides(tensor.dims);
+    }
+    const bool backward = direction == Direction::backward;
+    const Part& part = program.parts[0];
+    plan_ = testing::plan_of_part("", count(part.rows), count(part.keys), backward, 1).program;
+    auto made = schedule_of({division_, program, direction, home_, {&plan_}});
+    EXPECT_TRUE(made.ok()) << made.error().to_text();
+    return std::move(made).value();
+  }
+  Address at(const Schedule& schedule, const char* name) const {
+    for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
+      if (plan_.tensors[i].name == name) return schedule.parts[0][i];
+    }
+    return {};
+  }
+  Address home(const char* name, std::int64_t offset = 0) const {
+    for (std::size_t i = 0; i < home_.size(); ++i) {
+      if (home_[i].name == name) return {Address::In::home, i, offset};
+    }
+    return {};
+  }
+
+  Division division_ = testing::window_division();
+  std::vector<plan::TensorInfo> home_;
+  plan::Program plan_;
+};
+
+constexpr std::int64_t kRowBytes = testing::kHeadsOfWindow * testing::kWidthOfWindow * 2;
+
+TEST_F(ScheduleTest, OfAWindowCopiesOnlyKeysThatOthersFollow) {
+  const Schedule first = schedule(0, Direction::forward);
+  EXPECT_EQ(first.memory_bytes, 0);
+  for (const char* name : {"q", "k", "v", "o", "lse"}) EXPECT_EQ(at(first, name), home(name));
+  ASSERT_THAT(first.stages, SizeIs(1));
+  EXPECT_THAT(first.stages[0].packs, IsEmpty());
+  ASSERT_THAT(first.stages[0].exchange.sends, SizeIs(2));
+  EXPECT_EQ(first.stages[0].exchange.sends[0],
+            (PlacedPiece{1, home("k", 8 * kRowBytes), 8 * kRowBytes}));
+
+  const Schedule second = schedule(1, Direction::forward);
+  EXPECT_EQ(at(second, "q"), home("q"));
+  EXPECT_EQ(at(second, "o"), home("o"));
+  const StageSchedule& stage = second.stages[0];
+  EXPECT_THAT(stage.late, IsEmpty());
+  ASSERT_THAT(stage.early, SizeIs(2)) << "its own k and v, behind those that arrive";
+  EXPECT_EQ(stage.early[0].from, home("k"));
+  EXPECT_EQ(stage.early[0].to, at(second, "k").plus(8 * kRowBytes));
+  EXPECT_EQ(stage.exchange.receives[0].at, at(second, "k"));
+  for (const Schedule* each : {&first, &second}) {
+    EXPECT_THAT(each->outgoing, IsEmpty());
+    EXPECT_THAT(each->early, IsEmpty());
+    EXPECT_THAT(each->late, IsEmpty());
+  }
+}
+
+TEST_F(ScheduleTest, OfAWindowSumsGradientsOfKeysThatOthersSee) {
+  const Schedule first = schedule(0, Direction::backward);
+  EXPECT_EQ(at(first, "dq"), home("dq"));
+  EXPECT_THAT(first.outgoing, IsEmpty());
+  EXPECT_THAT(first.early, SizeIs(2)) << "keys 0..8 of dk and dv";
+  EXPECT_THAT(first.late, SizeIs(2));
+  EXPECT_EQ(first.late[0].rows, 8);
+  EXPECT_TRUE(first.late[0].uniform);
+  const Schedule second = schedule(1, Direction::backward);
+  EXPECT_THAT(second.outgoing, SizeIs(2)) << "as f32, because others are added";
+  EXPECT_THAT(second.early, SizeIs(2));
+  EXPECT_THAT(second.late, IsEmpty());
+}
+
+TEST_F(ScheduleTest, OfOtherStridesCopiesWhatIsNotInThePlansLayout) {
+  const Schedule first = schedule(0, Direction::forward, true);
+  EXPECT_THAT(first.stages[0].packs, SizeIs(2));
+  EXPECT_THAT(first.stages[0].early, SizeIs(3));
+  EXPECT_THAT(first.early, SizeIs(1));
+  EXPECT_GT(first.memory_bytes, 0);
+}
+
+TEST_F(ScheduleTest, RefusesPlansThatDoNotFit) {
+  const Program& program = division_.ranks[1];
+  home_ = home_tensors(division_, program, Direction::forward);
+  plan_ = testing::plan_of_part("", 16, 16, false, 1).program;
+  const auto made = schedule_of({division_, program, Direction::forward, home_, {&plan_}});
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, ErrorCode::plan_damaged);
+  EXPECT_EQ(made.error().message,
+            "tensor 'k' of the plan `part1` has other dims than part 0 of rank 1");
+  plan_ = testing::plan_of_part("", 16, 24, false, 1).program;
+  plan_.tensors.push_back({"bias", plan::TensorRole::captured, DType::f32, {4}, {1}});
+  EXPECT_EQ(schedule_of({division_, program, Direction::forward, home_, {&plan_}}).error().message,
+            "a plan of rank 1 reads 'bias', which the attention does not have");
+}
+
+}  // namespace
+}  // namespace attn::ranks
