@@ -155,10 +155,11 @@ def received(options, case):
 
     (plan,) = ranks_plans.plans_of(case, "divided")
     command = [options.attnc, "inspect", options.plans / f"{plan.name}.attnplan", "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    division = json.loads(done.stdout).get("ranks", {}) if done.returncode == 0 else {}
-    if "teams" not in division:
-        return {}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        division = json.loads(done.stdout)["ranks"]
+    except (OSError, subprocess.CalledProcessError, KeyError):
+        return {}  # no attnc, or no plan
     groups = division["groups_of_heads"]
     row_heads, key_heads = case.heads // groups, case.key_heads // groups
     vector = 2 * case.depth  # bytes of bf16
@@ -221,7 +222,7 @@ def table(rows, direction):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--attnc", default="build/attnc", type=pathlib.Path)
+    parser.add_argument("--attnc", default=os.environ.get("ATTN_ATTNC", "build/attnc"), type=pathlib.Path)
     parser.add_argument("--plans", type=pathlib.Path, metavar="FOLDER", required=True)
     parser.add_argument("--prepare", action="store_true", help="compile the plans that FOLDER lacks, and end")
     parser.add_argument("--target", default="h100", help="of attnc compile")
