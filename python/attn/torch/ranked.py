@@ -19,7 +19,6 @@ from attn.torch.signature import (
     DTYPES,
     NAMED_LAYOUTS,
     TORCH_DTYPES,
-    aligned,
     dense_strides,
     layout_of,
     same_strides,
@@ -27,6 +26,7 @@ from attn.torch.signature import (
 )
 from attn.torch.variant import differentiated
 
+# Of tensors that ranks have parts of: they may have any strides, if rows are contiguous.
 ROLES_AT_HOME = ("query", "key", "value", "output", "stats", "saved", "cotangent", "gradient")
 
 
@@ -154,12 +154,15 @@ def _readable(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.dev
         raise BindingError(
             f"{info.name} has shape {list(tensor.shape)}, but the plan expects {list(info.dims)}"
         )
+    tensor = tensor.detach()
     if info.role in ROLES_AT_HOME and len(info.dims) == 4:
-        return aligned(usable(tensor.detach()))
-    if same_strides(info.dims, tensor.stride(), info.strides):
-        return aligned(tensor.detach())
-    made = torch.empty_strided(info.dims, info.strides, dtype=tensor.dtype, device=device)
-    return made.copy_(tensor.detach())
+        tensor = usable(tensor)
+    elif not same_strides(info.dims, tensor.stride(), info.strides):
+        made = torch.empty_strided(info.dims, info.strides, dtype=tensor.dtype, device=device)
+        return made.copy_(tensor)
+    if tensor.data_ptr() % info.alignment == 0:
+        return tensor
+    return tensor.clone(memory_format=torch.preserve_format)
 
 
 class Reference:
