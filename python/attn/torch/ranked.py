@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +29,13 @@ from attn.torch.variant import differentiated
 # Of tensors that ranks have parts of: they may have any strides, if rows are contiguous.
 ROLES_AT_HOME = ("query", "key", "value", "output", "stats", "saved", "cotangent", "gradient")
 
+Homes = list[tuple[torch.Tensor, ...]]  # the numbers of rows and of keys of each rank, on the CPU
+
+
+def numbers(intervals: Iterable[Sequence[int]]) -> torch.Tensor:
+    """Of [begin, end] each, ascending."""
+    return torch.cat([torch.arange(0), *(torch.arange(begin, end) for begin, end in intervals)])
+
 
 class Kernels:
     """On a GPU. For any number of threads, one after the other."""
@@ -52,10 +59,9 @@ class Kernels:
         self._captured: dict[Any, _distributed.Binding] = {}  # CUDA graphs use them while they are replayed
         self._stream: torch.cuda.Stream | None = None  # of the last execute
 
-    def homes(self, ranks: int) -> list[tuple[list[int], list[int]]]:
-        """The numbers of rows and keys of each rank."""
+    def homes(self, ranks: int) -> Homes:
         which = (_distributed.ROWS, _distributed.KEYS)
-        return [tuple(self._rank.home(rank, each).numbers() for each in which) for rank in range(ranks)]
+        return [tuple(numbers(self._rank.home(rank, each)) for each in which) for rank in range(ranks)]
 
     def forward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
@@ -176,7 +182,7 @@ class Reference:
         self,
         group: Group,
         attention: Attention,
-        homes: list[tuple[list[int], list[int]]],
+        homes: Homes,
         training: bool,
     ):
         self.directions = ("fwd", "bwd") if training else ("fwd",)
@@ -186,7 +192,7 @@ class Reference:
         facts = facts_of(attention)
         self._rows = ("q", "do", *facts.all_outputs)
 
-    def homes(self, ranks: int) -> list[tuple[list[int], list[int]]]:
+    def homes(self, ranks: int) -> Homes:
         return self._homes
 
     def forward(
@@ -235,8 +241,7 @@ class Reference:
         return found
 
 
-def whole_of(group: Group, tensor: torch.Tensor, homes: Sequence[Sequence[int]], dim: int) -> torch.Tensor:
+def whole_of(group: Group, tensor: torch.Tensor, homes: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
     """The whole of a tensor of which each rank has the elements of `homes` along `dim`. Collective."""
     parts = torch.cat(group.gathered(tensor, [len(home) for home in homes], dim), dim)
-    order = torch.tensor([number for home in homes for number in home], device=tensor.device)
-    return parts.index_select(dim, torch.argsort(order))
+    return parts.index_select(dim, torch.argsort(torch.cat(list(homes))).to(tensor.device))
