@@ -34,8 +34,7 @@ class Run:
     """One start of the processes, with all that is left to do."""
 
     def __init__(self, options, folder, number, todo, environment):
-        self.todo, self.begun, self.ended, self.errors = todo, None, set(), {}
-        self.rows, self.about = [], {}
+        self.todo = todo
         file = folder / f"todo{number}.json"
         file.write_text(json.dumps(todo))
         self.lines = [folder / f"lines{number}_{rank}.jsonl" for rank in range(options.ranks)]
@@ -55,8 +54,8 @@ class Run:
                     [*command, "--lines", lines], stdout=output, stderr=subprocess.STDOUT,
                     env={**environment, **{name: str(value) for name, value in place.items()}}))
 
-    def follow(self, options, deadline):
-        """Until all have ended, or one fails or nothing happens for long."""
+    def follow(self, options, deadline, keep):
+        """Until all have ended, or one fails or nothing happens for long. `keep` is called for what is new."""
         seen, last = 0, time.monotonic()
         while True:
             ended = all(process.poll() is not None for process in self.processes)
@@ -65,6 +64,8 @@ class Run:
             now = time.monotonic()
             if lines != seen:
                 seen, last = lines, now
+                self.read()
+                keep(self)
             why = (f"nothing happened for {options.patience} s" if now - last > options.patience else
                    "the time is up" if now > deadline else "")
             if ended or failed or why:
@@ -79,8 +80,10 @@ class Run:
         self.read()
         if self.begun is not None and self.begun not in self.ended and self.begun not in self.errors:
             self.errors[self.begun] = why or self.last_words()
+        keep(self)
 
     def read(self):
+        self.begun, self.ended, self.errors, self.rows, self.about = None, set(), {}, [], {}
         for rank, lines in enumerate(self.lines):
             for line in lines.read_text(encoding="utf-8").splitlines():
                 try:
@@ -112,28 +115,37 @@ def measure(options, folder, todo):
     deadline = time.monotonic() + options.most_seconds
     found = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
              "ranks": options.ranks, "heads": [options.heads, options.key_heads, options.depth], "rows": []}
-    number = 0
+    before, number = [], 0
+
+    def keep(run):
+        found.update(run.about)
+        found["rows"] = before + rows_of(run)
+        if options.out:
+            results.save(options.out, found)
+
     while todo and time.monotonic() < deadline:
         run = Run(options, folder, number, todo, environment)
-        run.follow(options, deadline)
-        found |= run.about
-        for at, direction, row in run.rows:
-            case, scheme = todo[at]
-            found["rows"].append({"mask": case.mask, "size": case.size, "scheme": scheme, "direction": direction,
-                                  **row})
+        run.follow(options, deadline, keep)
+        if run.begun is None:
+            raise SystemExit(f"no process began: {run.last_words()}")
         for at, error in run.errors.items():
             case, scheme = todo[at]
             print(f"{case.name} {scheme}: {error}", flush=True)
-            found["rows"].append({"mask": case.mask, "size": case.size, "scheme": scheme, "error": error})
-        if run.begun is None:
-            raise SystemExit(f"no process began: {run.last_words()}")
+        before = found["rows"]
         todo = [each for at, each in enumerate(todo) if at not in run.ended and at not in run.errors]
         number += 1
-        if options.out:
-            results.save(options.out, found)
     for case, scheme in todo:
         print(f"{case.name} {scheme}: not measured: the time is up", flush=True)
     return found
+
+
+def rows_of(run):
+    def place(at):
+        case, scheme = run.todo[at]
+        return {"mask": case.mask, "size": case.size, "scheme": scheme}
+
+    return [*({**place(at), "direction": direction, **row} for at, direction, row in run.rows),
+            *({**place(at), "error": error} for at, error in run.errors.items())]
 
 
 def received(options, case):
@@ -143,10 +155,11 @@ def received(options, case):
 
     (plan,) = ranks_plans.plans_of(case, "divided")
     command = [options.attnc, "inspect", options.plans / f"{plan.name}.attnplan", "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    division = json.loads(done.stdout).get("ranks", {}) if done.returncode == 0 else {}
-    if "teams" not in division:
-        return {}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        division = json.loads(done.stdout)["ranks"]
+    except (OSError, subprocess.CalledProcessError, KeyError):
+        return {}  # no attnc, or no plan
     groups = division["groups_of_heads"]
     row_heads, key_heads = case.heads // groups, case.key_heads // groups
     vector = 2 * case.depth  # bytes of bf16
@@ -209,7 +222,7 @@ def table(rows, direction):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--attnc", default="build/attnc", type=pathlib.Path)
+    parser.add_argument("--attnc", default=os.environ.get("ATTN_ATTNC", "build/attnc"), type=pathlib.Path)
     parser.add_argument("--plans", type=pathlib.Path, metavar="FOLDER", required=True)
     parser.add_argument("--prepare", action="store_true", help="compile the plans that FOLDER lacks, and end")
     parser.add_argument("--target", default="h100", help="of attnc compile")

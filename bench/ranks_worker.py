@@ -15,6 +15,7 @@ import attn.torch
 
 PAUSE = 10_000_000  # clocks of the device, which hide the host's time
 MOST_RUNS = 9
+LONG = 1500  # ms, of which one run is enough
 
 
 class Whole:
@@ -95,9 +96,10 @@ class Bench:
         q, k, v, d_o = given.values()
         runs = {"fwd": lambda: (made.forward(q, k, v),), "bwd": lambda: made.backward(d_o)}
         for direction, call in runs.items():
-            row = {**about, **self.timed(call)}
-            row["difference"] = self.difference(scheme, direction, call(), made.own)
-            if scheme == "divided" and self.options.profile:
+            row = {**about, **self.timed(call, compiles=scheme == "ring")}
+            row["difference"] = self.difference(scheme, direction, self.results, made.own)
+            self.results = None
+            if scheme == "divided" and self.options.profile and row["ms"] < LONG:
                 row |= self.shares(call)
             yield direction, row
         error = getattr(getattr(made, "merge", None), "error", "")
@@ -106,20 +108,23 @@ class Bench:
         if hasattr(made, "close"):
             made.close()
 
-    def timed(self, call):
-        """Median of the slowest rank's times, which begin together."""
-        first = self.slowest([self.once(call)])[0]  # also loads kernels
-        runs = max(1, min(MOST_RUNS, int(self.options.budget * 1e3 / first)))
-        samples = self.slowest([self.once(call) for _ in range(runs)])
-        return {"ms": statistics.median(samples), "runs": runs}
+    def timed(self, call, compiles):
+        """Median of the slowest rank's times, which begin together. The first run also loads kernels, which
+        does not matter if it is long, or compiles."""
+        samples = self.slowest([self.once(call)])
+        if compiles or samples[0] < LONG:
+            runs = max(1, min(MOST_RUNS, int(self.options.budget * 1e3 / samples[0])))
+            samples = self.slowest([self.once(call) for _ in range(runs)])
+        return {"ms": statistics.median(samples), "runs": len(samples)}
 
     def once(self, call):
+        self.results = None
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         token = torch.zeros(1, device=self.device)
         torch.cuda._sleep(PAUSE)
         dist.all_reduce(token)
         begin.record()
-        call()
+        self.results = call()
         end.record()
         end.synchronize()
         return begin.elapsed_time(end)

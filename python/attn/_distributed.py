@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence
 
 from . import _libattn
@@ -72,20 +71,6 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
-@dataclass(frozen=True)
-class Home:
-    """The rows (of q, o and their gradients) or keys (of k and v) that a rank has, as intervals."""
-
-    intervals: tuple[tuple[int, int], ...]
-
-    def __len__(self) -> int:
-        return sum(end - begin for begin, end in self.intervals)
-
-    def numbers(self) -> list[int]:
-        """Ascending."""
-        return [number for begin, end in self.intervals for number in range(begin, end)]
-
-
 class Distributed:
     """One rank of an attention that is divided among several GPUs, with its plans and the device memory
     that it needs besides the caller's tensors. Opening one is collective.
@@ -132,14 +117,15 @@ class Distributed:
     def _count(self, what: str, direction: str) -> int:
         return getattr(library(), f"attn_distributed_{what}_count")(self._handle, _DIRECTIONS[direction])
 
-    def home(self, rank: int, which: int) -> Home:
-        """The ROWS or KEYS of any rank."""
+    def home(self, rank: int, which: int) -> tuple[tuple[int, int], ...]:
+        """The ROWS (of q, o and their gradients) or KEYS (of k and v) that any rank has: begin and end of
+        intervals, ascending."""
         count = _SIZE()
         _call("attn_distributed_home", self._handle, rank, which, None, 0, ctypes.byref(count))
         intervals = (_Interval * count.value)()
         _call("attn_distributed_home", self._handle, rank, which, intervals, count.value,
               ctypes.byref(count))
-        return Home(tuple((each.begin, each.end) for each in intervals))
+        return tuple((each.begin, each.end) for each in intervals)
 
     def bind(self, direction: str, tensors: Mapping[str, tuple[int, str, Sequence[int], Sequence[int]]],
              params: Mapping[str, float]) -> Binding:

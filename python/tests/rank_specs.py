@@ -40,7 +40,6 @@ SPECS = {
     "causal": ("causal", NOT_A_MULTIPLE, {}),
     "causal_sequence": (CAUSAL % "sequence", SIZES, {}),
     "causal_heads": (CAUSAL % "heads", SIZES, {}),
-    "causal_both": (CAUSAL % "both", SIZES, {}),
     "window": ("sliding_window", {**SIZES, "window": 100}, {}),
     "softcap": ("softcap", SIZES, {}),
     "prefix": ("prefix_lm", {**SIZES, "prefix": 200}, {}),

@@ -1,5 +1,6 @@
 """One of the two processes of test_distributed.py: PyTorch's gloo, and the reference of attnc."""
 
+import datetime
 import os
 import sys
 
@@ -117,16 +118,20 @@ def check_errors():
         refused("rank 1 did not come within 1 s", attn.NcclError, timeout_seconds=1, **SIZES)
 
 
-def main():
-    torch.set_num_threads(1)
-    rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
-    for check in (check_gradients, check_values, check_cross, check_errors):
-        check()
-        print(check.__name__, flush=True)
-    dist.destroy_process_group()
+CHECKS = (check_gradients, check_values, check_cross, check_errors)
+
+
+def run(rank, size, store):
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    timeout = datetime.timedelta(seconds=100)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=timeout)
+    try:
+        for check in CHECKS:
+            check()
+    finally:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    main()
+    torch.set_num_threads(1)
+    run(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -23,7 +23,7 @@ from attn.specs import Spec
 from attn.torch.distributed_operators import apply_operator, register
 from attn.torch.function import Call, differentiable_once, facts_of, is_intercepted, sorted_call
 from attn.torch.group import Group
-from attn.torch.ranked import Kernels, Reference, whole_of
+from attn.torch.ranked import Kernels, Reference, numbers, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
 from attn.torch.variant import with_choices
 
@@ -61,8 +61,7 @@ class Distributed:
         self._values = values
         self.key = register(self)
         self._homes = how.homes(group.size)
-        self.rows, self.keys = (
-            torch.tensor(each, dtype=torch.int64, device=group.device) for each in self._homes[group.rank])
+        self.rows, self.keys = (each.to(group.device) for each in self._homes[group.rank])
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes._asdict().items())
@@ -149,7 +148,7 @@ class Distributed:
             sizes = {name: size(which) for which, name in enumerate(names) if of in (None, name)}
             wanted = " or ".join(f"{size} ({name})" for name, size in sizes.items())
             raise ArgumentError(f"dimension {dim} has size {found}; it must be {wanted}")
-        if len(fitting) == 2 and self._homes[self.rank][0] != self._homes[self.rank][1]:
+        if len(fitting) == 2 and not torch.equal(*self._homes[self.rank]):
             raise ArgumentError("this rank's rows and keys are not the same: give of=\"rows\" or \"keys\"")
         return fitting[0]
 
@@ -329,7 +328,7 @@ def _distributed(
     direction = "both" if training else "fwd"
     if where.device.type == "cpu":
         found = where.of_rank_0(lambda: plans.homes(source, bindings, where.size, given))
-        homes = [tuple(_numbers(rank[which]) for which in ("rows", "keys")) for rank in found]
+        homes = [tuple(numbers(rank[which]) for which in ("rows", "keys")) for rank in found]
         return Distributed(where, attention, Reference(where, attention, homes, training), None, names)
     contents = where.of_rank_0(
         lambda: plans.build_ranks(
@@ -345,10 +344,6 @@ def _arrays(title: str, values: Mapping[str, Any], unknown: set[str]) -> dict[st
     if unknown:
         raise BindingError(f"`{title}` has no tensor {' and '.join(sorted(unknown))} to be divided for")
     return {name: torch.as_tensor(value).detach().cpu().numpy() for name, value in values.items()}
-
-
-def _numbers(intervals: list[list[int]]) -> list[int]:
-    return [number for begin, end in intervals for number in range(begin, end)]
 
 
 def load_distributed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ from attn.torch.signature import (
     DTYPES,
     NAMED_LAYOUTS,
     TORCH_DTYPES,
-    aligned,
     dense_strides,
     layout_of,
     same_strides,
@@ -27,7 +26,15 @@ from attn.torch.signature import (
 )
 from attn.torch.variant import differentiated
 
+# Of tensors that ranks have parts of: they may have any strides, if rows are contiguous.
 ROLES_AT_HOME = ("query", "key", "value", "output", "stats", "saved", "cotangent", "gradient")
+
+Homes = list[tuple[torch.Tensor, ...]]  # the numbers of rows and of keys of each rank, on the CPU
+
+
+def numbers(intervals: Iterable[Sequence[int]]) -> torch.Tensor:
+    """Of [begin, end] each, ascending."""
+    return torch.cat([torch.arange(0), *(torch.arange(begin, end) for begin, end in intervals)])
 
 
 class Kernels:
@@ -52,10 +59,9 @@ class Kernels:
         self._captured: dict[Any, _distributed.Binding] = {}  # CUDA graphs use them while they are replayed
         self._stream: torch.cuda.Stream | None = None  # of the last execute
 
-    def homes(self, ranks: int) -> list[tuple[list[int], list[int]]]:
-        """The numbers of rows and keys of each rank."""
+    def homes(self, ranks: int) -> Homes:
         which = (_distributed.ROWS, _distributed.KEYS)
-        return [tuple(self._rank.home(rank, each).numbers() for each in which) for rank in range(ranks)]
+        return [tuple(numbers(self._rank.home(rank, each)) for each in which) for rank in range(ranks)]
 
     def forward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
@@ -154,12 +160,15 @@ def _readable(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.dev
         raise BindingError(
             f"{info.name} has shape {list(tensor.shape)}, but the plan expects {list(info.dims)}"
         )
+    tensor = tensor.detach()
     if info.role in ROLES_AT_HOME and len(info.dims) == 4:
-        return aligned(usable(tensor.detach()))
-    if same_strides(info.dims, tensor.stride(), info.strides):
-        return aligned(tensor.detach())
-    made = torch.empty_strided(info.dims, info.strides, dtype=tensor.dtype, device=device)
-    return made.copy_(tensor.detach())
+        tensor = usable(tensor)
+    elif not same_strides(info.dims, tensor.stride(), info.strides):
+        made = torch.empty_strided(info.dims, info.strides, dtype=tensor.dtype, device=device)
+        return made.copy_(tensor)
+    if tensor.data_ptr() % info.alignment == 0:
+        return tensor
+    return tensor.clone(memory_format=torch.preserve_format)
 
 
 class Reference:
@@ -173,7 +182,7 @@ class Reference:
         self,
         group: Group,
         attention: Attention,
-        homes: list[tuple[list[int], list[int]]],
+        homes: Homes,
         training: bool,
     ):
         self.directions = ("fwd", "bwd") if training else ("fwd",)
@@ -183,7 +192,7 @@ class Reference:
         facts = facts_of(attention)
         self._rows = ("q", "do", *facts.all_outputs)
 
-    def homes(self, ranks: int) -> list[tuple[list[int], list[int]]]:
+    def homes(self, ranks: int) -> Homes:
         return self._homes
 
     def forward(
@@ -232,8 +241,7 @@ class Reference:
         return found
 
 
-def whole_of(group: Group, tensor: torch.Tensor, homes: Sequence[Sequence[int]], dim: int) -> torch.Tensor:
+def whole_of(group: Group, tensor: torch.Tensor, homes: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
     """The whole of a tensor of which each rank has the elements of `homes` along `dim`. Collective."""
     parts = torch.cat(group.gathered(tensor, [len(home) for home in homes], dim), dim)
-    order = torch.tensor([number for home in homes for number in home], device=tensor.device)
-    return parts.index_select(dim, torch.argsort(order))
+    return parts.index_select(dim, torch.argsort(torch.cat(list(homes))).to(tensor.device))
