@@ -24,9 +24,9 @@ struct NcclOptions {
   std::function<void()> abort = {};
 };
 
-// Uses the communicator until it is aborted, by this object or after an error of all_gather(), and
-// never after: a call that waits for other ranks on the host when abort() comes gets a moment to
-// end, then NCCL ends it.
+// Uses the communicator until it is aborted, by abort() or because all_gather() failed once NCCL was
+// called, and never after. A call that waits for other ranks on the host when it is aborted gets a
+// moment to end; then NCCL ends it.
 class NcclTransport final : public Transport {
  public:
   // Waits until a communicator that is still being made is ready. Errors: invalid_argument if there
