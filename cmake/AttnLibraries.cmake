@@ -45,7 +45,7 @@ set_target_properties(attn_shared PROPERTIES
 
 # All runtime libraries in one archive, except third-party ones.
 attn_api_library(attn_static STATIC)
-foreach(room base io graph plan cuda cudnn cache process targets execute shapes ranks distributed)
+foreach(room base io graph plan cuda cudnn cache process targets execute ranks distributed shapes)
   target_sources(attn_static PRIVATE $<TARGET_OBJECTS:attn_${room}>)
 endforeach()
 target_sources(attn_static PRIVATE $<TARGET_OBJECTS:attn_dep_fmt>)

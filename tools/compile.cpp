@@ -317,7 +317,7 @@ int compile_family(const Options& options) {
   const bool both = options.direction == "both" ||
                     (options.direction.empty() && !spec.attention.gradients.empty());
   if (options.direction == "bwd") how->direction = plan::Direction::backward;
-  const auto family = compile_ranks(spec, **sharded, *how, both);
+  const auto family = compile_ranks(spec, **sharded, *how, both, options.split_files);
   if (!family.ok()) return report(family.error(), options.format, spec.source.get());
   const Status saved = save(*family, options.output, options.split_files);
   if (!saved.ok()) return report(saved.error(), options.format);

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "compiler/derive/nvrtc.h"
 #include "compiler/kernels/sources.h"
 #include "compiler/sharding/part_attention.h"
 #include "compiler/sharding/rank_program.h"
 #include "runtime/base/hash.h"
+#include "runtime/plan/container.h"
 #include "runtime/ranks/exchanges.h"
 #include "runtime/ranks/program_json.h"
 #include "runtime/ranks/tensors.h"
@@ -22,41 +22,93 @@
 namespace attn::tools {
 namespace {
 
+constexpr std::size_t kSectionsOfRanks = 2;
+
 // Parts that differ, each with the plans that compute it.
 class Compiling {
  public:
   Compiling(const Spec& spec, const driver::CompileOptions& how, bool both)
       : spec_(spec), how_(how), both_(both) {}
 
-  // Names the plans that compute the part.
-  Status name_plans(const sharding::Part& part, sharding::Interval key_heads, ranks::Part& named) {
-    ir::Attention attention = sharding::part_attention(spec_.attention, part, key_heads).attention;
-    const std::string text = to_text(attention);
-    if (const auto found = known_.find(text); found != known_.end()) {
-      std::tie(named.forward, named.backward) = found->second;
-      return {};
+  // All parts, before any is compiled.
+  void add(const sharding::RankPrograms& programs) {
+    for (const ranks::Program& program : programs.division.ranks) {
+      std::vector<std::size_t>& of_rank = of_ranks_.emplace_back();
+      for (const sharding::Part& part : programs.parts_of(program.rank))
+        of_rank.push_back(index_of(part, program.key_heads));
     }
-    attention.name = fmt::format("{}_part{}", spec_.attention.name, known_.size());
-    tell_detail(fmt::format("compile `{}`", attention.name));
-    auto compiled = compile(attention);
-    if (!compiled.ok()) {
-      Error error = compiled.error();
-      error.message = fmt::format("rows {}, keys {}: {}", sharding::to_text(part.rows),
-                                  sharding::to_text(part.keys), error.message);
-      return error;
+  }
+
+  // Before hours of compiling.
+  Status check_room() const {
+    const std::size_t each = both_ ? 4 : 2;  // sections, at least: a manifest, and a kernel
+    const std::size_t most = (plan::kMaxSections - kSectionsOfRanks) / each;
+    if (parts_.size() <= most) return {};
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("the ranks have {} different parts, more than the {} whose plans one "
+                             "file can have",
+                             parts_.size(), most),
+                 {"--split-files writes a file for each rank; ranks of `shard heads` have equal "
+                  "parts"},
+                 {}};
+  }
+
+  Status run() {
+    Progress progress("compile", parts_.size());
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      progress.show(i, fmt::format("part {}", i));
+      ATTN_RETURN_IF_ERROR(compile(parts_[i]));
     }
-    for (driver::Compiled& each : *compiled) {
-      const bool backward = plan::direction_of(each.plan.program) == plan::Direction::backward;
-      (backward ? named.backward : named.forward) = kept(std::move(each));
-    }
-    known_[text] = {named.forward, named.backward};
     return {};
+  }
+
+  void name_plans(ranks::Division& division) const {
+    for (ranks::Program& program : division.ranks) {
+      const std::vector<std::size_t>& of_rank = of_ranks_[static_cast<std::size_t>(program.rank)];
+      for (std::size_t i = 0; i < of_rank.size(); ++i) {
+        program.parts[i].forward = parts_[of_rank[i]].forward;
+        program.parts[i].backward = parts_[of_rank[i]].backward;
+      }
+    }
   }
 
   std::vector<driver::Compiled> take() { return std::move(plans_); }
 
  private:
-  Result<std::vector<driver::Compiled>> compile(const ir::Attention& attention) const {
+  struct Different {
+    ir::Attention attention;
+    std::string where;              // of the first one
+    std::string forward, backward;  // names of plans
+  };
+
+  std::size_t index_of(const sharding::Part& part, sharding::Interval key_heads) {
+    ir::Attention attention = sharding::part_attention(spec_.attention, part, key_heads).attention;
+    const auto [found, is_new] = known_.emplace(to_text(attention), parts_.size());
+    if (!is_new) return found->second;
+    attention.name = fmt::format("{}_part{}", spec_.attention.name, parts_.size());
+    parts_.push_back({std::move(attention),
+                      fmt::format("rows {}, keys {}", sharding::to_text(part.rows),
+                                  sharding::to_text(part.keys)),
+                      "", ""});
+    return found->second;
+  }
+
+  Status compile(Different& part) {
+    tell_detail(fmt::format("compile `{}`", part.attention.name));
+    auto compiled = plans_of(part.attention);
+    if (!compiled.ok()) {
+      Error error = compiled.error();
+      error.message = fmt::format("{}: {}", part.where, error.message);
+      return error;
+    }
+    for (driver::Compiled& each : *compiled) {
+      const bool backward = plan::direction_of(each.plan.program) == plan::Direction::backward;
+      (backward ? part.backward : part.forward) = kept(std::move(each));
+    }
+    return {};
+  }
+
+  Result<std::vector<driver::Compiled>> plans_of(const ir::Attention& attention) const {
     if (both_) return driver::compile_pair(attention, *spec_.source, spec_.bindings, how_);
     ATTN_ASSIGN(driver::Compiled compiled,
                 driver::compile(attention, *spec_.source, spec_.bindings, how_));
@@ -78,8 +130,9 @@ class Compiling {
   const Spec& spec_;
   const driver::CompileOptions& how_;
   const bool both_;
-  // Names of the forward and the backward, by the text of the part.
-  std::map<std::string, std::pair<std::string, std::string>> known_;
+  std::vector<Different> parts_;
+  std::map<std::string, std::size_t> known_;        // of parts_, by text
+  std::vector<std::vector<std::size_t>> of_ranks_;  // of parts_, by rank and part
   std::vector<driver::Compiled> plans_;
 };
 
@@ -203,20 +256,16 @@ Status complete(const Sharded& sharded, bool both, plan::Direction direction,
 }  // namespace
 
 Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
-                                     const driver::CompileOptions& how, bool both) {
+                                     const driver::CompileOptions& how, bool both, bool split) {
   const sharding::Sharding& dealt = sharded.choice.sharding;
-  sharding::RankPrograms programs = sharding::rank_programs(dealt, sharded.map, spec.attention);
-  CompiledFamily family;
-  family.division = std::move(programs.division);
+  const sharding::RankPrograms programs =
+      sharding::rank_programs(dealt, sharded.map, spec.attention);
   Compiling compiling(spec, how, both);
-  Progress progress("compile", family.division.ranks.size());
-  for (ranks::Program& program : family.division.ranks) {
-    progress.show(static_cast<std::size_t>(program.rank), fmt::format("rank {}", program.rank));
-    for (std::size_t i = 0; i < program.parts.size(); ++i) {
-      ATTN_RETURN_IF_ERROR(compiling.name_plans(programs.parts_of(program.rank)[i],
-                                                program.key_heads, program.parts[i]));
-    }
-  }
+  compiling.add(programs);
+  if (!split) ATTN_RETURN_IF_ERROR(compiling.check_room());
+  ATTN_RETURN_IF_ERROR(compiling.run());
+  CompiledFamily family{{}, programs.division, {}};
+  compiling.name_plans(family.division);
   family.plans = compiling.take();
   if (family.plans.empty()) {
     return {ErrorCode::unsupported, "the mask hides everything: no rank has anything to compute"};

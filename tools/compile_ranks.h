@@ -19,10 +19,10 @@ struct CompiledFamily {
 };
 
 // Compiles each part that differs from the others, in both directions if `both`, else in that of
-// `how`. Errors: those of driver::compile, with the part before the message; of
-// derive::compile_kernel.
+// `how`. Errors: those of driver::compile, with the part before the message; those of
+// derive::compile_kernel; without `split`, invalid_argument if there are too many for one file.
 Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
-                                     const driver::CompileOptions& how, bool both);
+                                     const driver::CompileOptions& how, bool both, bool split);
 
 // Writes one file, or with `split` one for each rank: PATH.0 and so on.
 Status save(const CompiledFamily& family, const std::string& path, bool split);

@@ -15,13 +15,16 @@
 #include "compiler/pictures/svg.h"
 #include "compiler/pictures/terminal.h"
 #include "compiler/planner/candidates.h"
+#include "compiler/sharding/rank_program.h"
 #include "compiler/support/text.h"
 #include "runtime/io/file.h"
+#include "runtime/ranks/exchanges.h"
 #include "tools/command.h"
 #include "tools/console.h"
 #include "tools/drawn.h"
 #include "tools/inputs.h"
 #include "tools/number.h"
+#include "tools/ranks.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/subject.h"
@@ -32,13 +35,14 @@ namespace draw_command {
 namespace {
 
 constexpr std::size_t kColumns = 100;  // of a terminal that does not say how many it has
+constexpr int kMostDrawn = 64;         // ranks, which have a line each in the legend
 
 struct Options {
   std::string path;
   std::string output;  // empty: text on standard output
   std::string theme;   // empty: that of the reader (SVG), light (PNG)
   sema::Bindings bindings;
-  InputTexts inputs;
+  RankOptions ranks;  // with the values of inputs
   pictures::Options picture;
   bool score = false;
   std::optional<double> score_at;
@@ -56,9 +60,20 @@ Status check_options(const Options& options) {
   const auto wrong = [](const char* what) -> Status { return {ErrorCode::invalid_argument, what}; };
   const bool lowers = !options.target.empty() || options.lowering != planner::kAnyLowering ||
                       !planning::without(options.rewrites).empty();
+  const bool divides = options.ranks.ranks > 0;
   if (lowers && !options.parts) {
     return wrong("--target, --lowering, --engine and --without need --parts");
   }
+  if (divides && (options.score || options.parts))
+    return wrong("--ranks, --score and --parts colour the same cells");
+  RankOptions links = options.ranks;
+  links.inputs.clear();  // which pictures without ranks have too
+  if (const auto known = links_of(links); !known.ok()) {
+    if (divides) return known.error();
+    return wrong("--link, --network and --ranks-per-host need --ranks");
+  }
+  if (divides && is_plan(options.path)) return wrong("--ranks has no meaning for a plan");
+  if (options.ranks.ranks > kMostDrawn) return wrong("a picture has room for at most 64 ranks");
   if (lowers && is_plan(options.path)) {
     return wrong("--target, --lowering, --engine and --without have no meaning for a plan");
   }
@@ -108,16 +123,52 @@ Result<Kernels> kernels_of(const Options& options, const Subject& subject) {
   return subject.file ? kernels_of(*subject.file, subject.spec) : kernels_of(options, subject.spec);
 }
 
+// Which rank computes what, of the sharding that is chosen.
+struct Shares {
+  std::vector<pictures::Owned> owned;
+  std::vector<std::string> owners;
+  std::string division;
+};
+
+Result<Shares> shares_of(const Options& options, const Spec& spec) {
+  if (options.ranks.ranks == 0) return Shares();
+  ATTN_ASSIGN(const auto sharded, shard(spec, options.ranks, kDefaultTarget));
+  const sharding::Choice& choice = sharded->choice;
+  const ranks::Division division =
+      sharding::rank_programs(choice.sharding, sharded->map, spec.attention).division;
+  Shares shares;
+  shares.division = division.sharding;
+  double all = 0;
+  for (const sharding::RankEstimate& rank : choice.estimate.ranks) all += rank.work;
+  for (const ranks::Program& program : division.ranks) {
+    const double work = choice.estimate.ranks[static_cast<std::size_t>(program.rank)].work;
+    shares.owners.push_back(fmt::format("rank {}: {:.3g} % of the work", program.rank,
+                                        all == 0 ? 0 : 100 * work / all));
+    const ranks::Interval heads =
+        ranks::heads_of(ranks::Divided::rows, program.key_heads, division);
+    for (const ranks::Part& part : program.parts) {
+      shares.owned.push_back(
+          {static_cast<std::uint8_t>(program.rank), heads, part.rows, part.keys});
+    }
+  }
+  return shares;
+}
+
 Result<Drawn> drawn_of(const Options& options, const Subject& subject) {
   const Spec& spec = subject.spec;
   ATTN_RETURN_IF_ERROR(check_sizes(spec.attention));
   const Needs needs = options.score ? Needs::masks_and_scores : Needs::masks;
-  ATTN_ASSIGN(Inputs inputs, make_inputs(spec.attention, options.inputs, Missing::lifelike, needs));
+  ATTN_ASSIGN(Inputs inputs,
+              make_inputs(spec.attention, options.ranks.inputs, Missing::lifelike, needs));
   ATTN_ASSIGN(Kernels kernels, kernels_of(options, subject));
   pictures::Options how = options.picture;
   if (options.score) how.score = options.score_at.value_or(1);
   how.kernels = kernels.all;
   how.lowering = std::move(kernels.lowering);
+  ATTN_ASSIGN(Shares shares, shares_of(options, spec));
+  how.owned = shares.owned;
+  how.owners = std::move(shares.owners);
+  how.division = std::move(shares.division);
   return draw_inputs(spec.attention, std::move(inputs),
                      [&](const auto& attention, const auto& values) {
                        return pictures::picture_of(attention, values, how);
@@ -150,7 +201,8 @@ Json to_json(const Drawn& drawn) {
                       {"partial", map.count(passes::Block::partial)},
                       {"empty", map.count(passes::Block::empty)},
                       {"exact", map.exactness == passes::Exactness::exact}});
-    if (panel.computed) panels.back()["computed"] = panel.computed->scores;
+    if (panel.computed && picture.division.empty())
+      panels.back()["computed"] = panel.computed->scores;
   }
   Json json = {{"name", picture.name},        {"rows", picture.rows},
                {"columns", picture.columns},  {"by_batch", picture.by_batch},
@@ -161,7 +213,10 @@ Json to_json(const Drawn& drawn) {
                      {"change", {picture.least, picture.most}},
                      {"has_nan", picture.has_nan}};
   }
-  if (!picture.kernels.empty()) {
+  if (!picture.division.empty()) {
+    json["sharding"] = picture.division;
+    json["ranks"] = picture.kernels;
+  } else if (!picture.kernels.empty()) {
     json["lowering"] = picture.lowering;
     json["parts"] = picture.kernels;
   }
@@ -187,7 +242,8 @@ Status draw(const Options& options, const Subject& subject) {
   const bool prints = options.output.empty() && options.format == Format::text;
   if (prints) {
     const std::size_t columns = columns_of(STDOUT_FILENO).value_or(kColumns);
-    fitted.picture = pictures::for_terminal(options.picture, static_cast<std::int64_t>(columns),
+    if (options.ranks.ranks > 0) fitted.picture.division = "of ranks";  // cells have numbers
+    fitted.picture = pictures::for_terminal(fitted.picture, static_cast<std::int64_t>(columns),
                                             output_paint().colours());
   }
   ATTN_ASSIGN(const Drawn drawn, drawn_of(fitted, subject));
@@ -195,7 +251,7 @@ Status draw(const Options& options, const Subject& subject) {
   if (options.format == Format::json)
     print_json(to_json(drawn));
   else
-    report_made_up(drawn, options.inputs);
+    report_made_up(drawn, options.ranks.inputs);
   if (prints) fmt::print("{}", pictures::to_terminal(drawn.picture, output_paint().colours()));
   return {};
 }
@@ -261,7 +317,7 @@ void add_draw(CLI::App& app, Action& action) {
                    "Picture to write; without it, the picture is printed as text")
       ->type_name("FILE.svg|FILE.png");
   add_bind(*command, options->bindings);
-  add_in(*command, options->inputs);
+  add_in(*command, options->ranks.inputs);
   add_number(*command, "--b", options->picture.batch, "Draw one batch, instead of all that differ")
       ->type_name("N");
   add_number(*command, "--h", options->picture.head, "Draw one head, instead of all that differ")
@@ -273,6 +329,7 @@ void add_draw(CLI::App& app, Action& action) {
       ->type_name("X");
   command->add_flag("--parts", options->parts,
                     "Colour by what the kernels compute: parts, blocks, what is in vain");
+  add_ranks(*command, options->ranks);
   add_target_option(*command, options->target);
   add_lowering(*command, options->lowering, options->rewrites);
   command

@@ -91,7 +91,7 @@ class Layout {
   double caption_width() const {
     double width = 0;
     for (const Panel& panel : picture_.panels) {
-      width = std::max(width, gutter_ + width_of(caption_of(panel)));
+      width = std::max(width, gutter_ + width_of(caption_of(picture_, panel)));
       width = std::max(width, gutter_ + width_of(blocks_text(panel.cells)));
       width = std::max(width, gutter_ + width_of(title_of(picture_, panel)));
     }
@@ -135,7 +135,7 @@ class Layout {
     drawing_.shapes.push_back(Tiles{left, y, tile_width_, tile_height_, map.height, map.width,
                                     inks_of(picture_, panel), ruled});
     y += panel_height_ + kLine + 2;
-    label(left, y, caption_of(panel), Ink::text);
+    label(left, y, caption_of(picture_, panel), Ink::text);
     if (!are_scores()) label(left, y + kLine, blocks_text(panel.cells), Ink::faint);
   }
 
@@ -212,11 +212,16 @@ Ink ink_of(passes::Block block) {
   return Ink::partial;
 }
 
+// Else one kernel computes everything.
+bool has_parts(const Picture& picture) {
+  return picture.kernels.size() > 1 || !picture.division.empty();
+}
+
 Ink ink_of_computed(const Picture& picture, const ByKernel& by, passes::Block block) {
   const bool in_vain = block == passes::Block::empty;
   if (by.kernel == ByKernel::kNone) return Ink::empty;
   if (by.kernel == ByKernel::kSeveral) return Ink::several;
-  if (picture.kernels.size() > 1) return in_vain ? tint_of_part(by.kernel) : part_ink(by.kernel);
+  if (has_parts(picture)) return in_vain ? tint_of_part(by.kernel) : part_ink(by.kernel);
   if (in_vain) return Ink::in_vain;
   return by.masked ? Ink::partial : Ink::full;
 }
@@ -230,7 +235,7 @@ std::vector<Meaning> legend_of_kernels(const Picture& picture) {
   }
   std::vector<Meaning> all;
   Meaning in_vain{{}, "computed, but hidden"};
-  if (picture.kernels.size() == 1) {
+  if (!has_parts(picture)) {
     all = {{{Ink::full}, "computed without a mask"}, {{Ink::partial}, "computed with the mask"}};
     in_vain.inks = {Ink::in_vain};
   } else {
@@ -241,7 +246,7 @@ std::vector<Meaning> legend_of_kernels(const Picture& picture) {
     all.push_back({{Ink::several}, "several of these"});
   }
   all.push_back(std::move(in_vain));
-  all.push_back({{Ink::empty}, "skipped"});
+  all.push_back({{Ink::empty}, picture.division.empty() ? "skipped" : "hidden"});
   std::erase_if(all, [&used](const Meaning& meaning) {
     return meaning.inks.empty() || !used.contains(meaning.inks.front());
   });
@@ -295,8 +300,8 @@ std::vector<Meaning> legend_of(const Picture& picture) {
   return legend;
 }
 
-std::string caption_of(const Panel& panel) {
-  const std::string computed = computed_text(panel);
+std::string caption_of(const Picture& picture, const Panel& panel) {
+  const std::string computed = computed_text(picture, panel);
   return share_text(panel.cells.share) + (computed.empty() ? "" : "; ") + computed;
 }
 

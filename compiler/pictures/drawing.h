@@ -52,7 +52,7 @@ Drawing drawing_of(const Picture& picture);
 std::vector<Ink> inks_of(const Picture& picture, const Panel& panel);
 
 // "37.5 % of scores; 38.3 % are computed", without what the picture does not show.
-std::string caption_of(const Panel& panel);
+std::string caption_of(const Picture& picture, const Panel& panel);
 // "33,558,528 of 67,108,864 scores are visible", of each panel.
 std::string description_of(const Picture& picture);
 

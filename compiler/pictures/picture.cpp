@@ -22,6 +22,8 @@ passes::Axes axes_of(const ir::Attention& attention, const Options& options) {
   passes::Axes axes;
   for (const ir::ExprId mask : attention.masks) axes = axes | dependence[mask];
   if (options.score) axes = axes | dependence[attention.score];
+  axes.head |= std::ranges::any_of(
+      options.owned, [&](const Owned& part) { return part.heads != options.owned.front().heads; });
   return passes::varying(axes, attention.dims);
 }
 
@@ -107,6 +109,7 @@ Result<Panel> panel_at(const ir::Attention& attention, const reference::Bindings
   if (!options.kernels.empty()) {
     ATTN_ASSIGN(panel.computed, computed_at(options.kernels, values, place, panel.cells.map));
   }
+  if (!options.owners.empty()) panel.computed = owned_at(options.owned, place, panel.cells.map);
   return panel;
 }
 
@@ -173,6 +176,8 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
                   {}};
   picture.score = options.score;
   picture.lowering = options.lowering;
+  picture.division = options.division;
+  picture.kernels = options.owners;
   const bool are_scores = cell == std::pair<std::int64_t, std::int64_t>{1, 1};
   const std::int64_t most = are_scores ? kMostScores : kMostBlocks;
   const std::int64_t cells =
@@ -216,13 +221,14 @@ std::string share_text(const Share& share) {
 }
 
 std::string lowering_text(const Picture& picture) {
+  if (!picture.division.empty()) return picture.division;
   const std::size_t count = picture.kernels.size();
   return fmt::format("lowering {}: {}", picture.lowering,
                      count == 1 ? picture.kernels.front() : fmt::format("{} parts", count));
 }
 
-std::string computed_text(const Panel& panel) {
-  if (!panel.computed) return "";
+std::string computed_text(const Picture& picture, const Panel& panel) {
+  if (!panel.computed || !picture.division.empty()) return "";
   return fmt::format("{:.3g} % are computed", 100 * panel.computed->scores / panel.cells.share.all);
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/pictures/cells.h"
-#include "compiler/pictures/computed.h"
+#include "compiler/pictures/owned.h"
 
 namespace attn::pictures {
 
@@ -26,6 +26,10 @@ struct Options {
   // What these compute, by colour: of them there are 1 to kMostKernels.
   std::span<const lowering::Coverage> kernels{};
   std::string lowering{};  // that has them
+  // Instead of kernels: who computes what, by colour.
+  std::span<const Owned> owned{};
+  std::vector<std::string> owners{};  // in words, 1 to kMostKernels
+  std::string division{};             // in words
 };
 
 // Cells are limited so that a picture can be held in memory.
@@ -39,7 +43,7 @@ struct Panel {
   std::vector<Place> places;  // that look like this
   Cells cells;
   std::vector<double> changes{};       // with Options::score: changes_at
-  std::optional<Computed> computed{};  // with Options::kernels
+  std::optional<Computed> computed{};  // with Options::kernels or owners
 };
 
 struct Picture {
@@ -53,7 +57,8 @@ struct Picture {
   double least = 0, most = 0;          // finite change of the score, of all panels
   bool has_nan = false;                // among the changes of visible scores
   std::string lowering{};              // with Options::kernels
-  std::vector<std::string> kernels{};  // Coverage::what
+  std::vector<std::string> kernels{};  // Coverage::what, or Options::owners
+  std::string division{};              // with Options::owners
 };
 
 // Errors: invalid_argument (an index of a batch or head that does not exist, no scores, too many
@@ -65,10 +70,11 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
 std::string title_of(const Picture& picture, const Panel& panel);
 // "37.5 % of scores", "about 12.1 % of scores" if estimated.
 std::string share_text(const Share& share);
-// "lowering native: tiles of 128 rows and blocks of 128 keys", "lowering parts: 2 parts"
+// "lowering native: tiles of 128 rows and blocks of 128 keys", "lowering parts: 2 parts", or the
+// division.
 std::string lowering_text(const Picture& picture);
 // "38.3 % are computed"; "" unless a picture shows it.
-std::string computed_text(const Panel& panel);
+std::string computed_text(const Picture& picture, const Panel& panel);
 // "1,488 full and 96 partial of 4,096 blocks of 128 x 128"; "" if cells are scores.
 std::string blocks_text(const Cells& cells);
 // 131072 -> "131,072"

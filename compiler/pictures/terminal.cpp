@@ -35,12 +35,16 @@ class TextWriter {
   }
 
  private:
-  bool are_halves(const Panel& panel) const { return colour_ || panel.cells.are_scores(); }
+  bool are_halves(const Panel& panel) const {
+    return colour_ || (panel.cells.are_scores() && picture_.division.empty());
+  }
+  // Without colours, owners have numbers.
+  bool has_numbers() const { return !colour_ && !picture_.division.empty(); }
 
   void write(const Panel& panel) {
     const std::string title = title_of(picture_, panel), blocks = blocks_text(panel.cells);
     text_ += fmt::format("\n{:>{}}{}{}{}{}{}\n", "", kGutter, title, title.empty() ? "" : ": ",
-                         caption_of(panel), blocks.empty() ? "" : ", ", blocks);
+                         caption_of(picture_, panel), blocks.empty() ? "" : ", ", blocks);
     const std::vector<Ink> inks = inks_of(picture_, panel);
     const passes::BlockMap& map = panel.cells.map;
     const std::int64_t step = are_halves(panel) ? 2 : 1;
@@ -54,7 +58,10 @@ class TextWriter {
         const bool has_lower = row + 1 < map.height;
         const Ink lower =
             has_lower ? inks[static_cast<std::size_t>((row + 1) * map.width + column)] : Ink::paper;
-        line += step == 1 ? whole(upper) : halves(upper, lower);
+        const auto at = static_cast<std::size_t>(row * map.width + column);
+        line += has_numbers() ? number(panel.computed->cells[at])
+                : step == 1   ? whole(upper)
+                              : halves(upper, lower);
       }
       if (colour_) line += kPlain;
       last_upper_ = last_lower_ = kNone;
@@ -99,6 +106,12 @@ class TextWriter {
     return ink == Ink::partial ? "\u2592\u2592" : "\u2588\u2588";
   }
 
+  static std::string number(const ByKernel& by) {
+    if (by.kernel == ByKernel::kNone) return " \u00b7";
+    if (by.kernel == ByKernel::kSeveral) return " +";
+    return fmt::format("{:>2}", by.kernel);
+  }
+
   static std::string trimmed(std::string line) {
     line.erase(line.find_last_not_of(' ') + 1);
     return line;
@@ -107,7 +120,7 @@ class TextWriter {
   // Parts, which take many words, have a line each.
   void legend() {
     const std::string indent(static_cast<std::size_t>(kGutter), ' ');
-    const bool has_parts = picture_.kernels.size() > 1;
+    const bool has_parts = picture_.kernels.size() > 1 || !picture_.division.empty();
     std::string line;
     for (const Meaning& meaning : legend_of(picture_)) {
       if (has_parts || line.empty()) line += "\n" + indent;
@@ -116,14 +129,15 @@ class TextWriter {
                 : meaning.inks.size() < kChanges ? swatch(ink)
                                                  : "";
       }
-      if (!line.ends_with(' ')) line += ' ';
+      if (!line.ends_with(' ') && !line.ends_with('\n')) line += ' ';
       line += meaning.words;
       if (!has_parts) line += "   ";
     }
     text_ += trimmed(line) + "\n";
   }
 
-  static std::string swatch(Ink ink) {
+  std::string swatch(Ink ink) const {
+    if (has_numbers() && ink != Ink::empty) return ink == Ink::several ? "+" : "";
     if (is_in_vain(ink)) return "\u2591";
     return ink == Ink::empty ? "\u00b7" : ink == Ink::partial ? "\u2592" : kBoth;
   }
@@ -140,6 +154,7 @@ class TextWriter {
 Options for_terminal(Options options, std::int64_t columns, bool colour) {
   options.scores = std::clamp<std::int64_t>(columns - kGutter - 1, 16, 128);
   options.blocks = colour ? options.scores : options.scores / 2;
+  if (!options.division.empty()) options.scores = options.blocks;
   options.blocks_of_several = options.blocks;
   options.smallest = 2;
   return options;

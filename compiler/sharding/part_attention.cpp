@@ -1,6 +1,7 @@
 #include "compiler/sharding/part_attention.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "compiler/passes/rewrite/pass.h"
@@ -17,6 +18,26 @@ using passes::SimplifyingBuilder;
 
 bool is_whole(const Intervals& set, std::int64_t size) {
   return set.size() == 1 && set.front() == Interval{0, size};
+}
+
+// Nodes in the order in which roots need them: equal attentions have equal texts, however they were
+// made.
+ir::Attention in_order_of_use(const ir::Attention& from) {
+  ir::Attention to = from;
+  to.dag = {};
+  std::map<ExprId, ExprId> ids;
+  const auto copied = [&](const auto& self, ExprId id) -> ExprId {
+    if (const auto found = ids.find(id); found != ids.end()) return found->second;
+    const ir::Node& node = from.dag[id];
+    std::vector<ExprId> operands;
+    for (const ExprId operand : node.operands) operands.push_back(self(self, operand));
+    const bool is_symbol = ir::info(node.op).rule == ir::Rule::symbol_type;
+    return ids[id] = is_symbol ? to.dag.add_symbol(node.op, from.dag.symbol_of(id), node.type,
+                                                   operands, node.pos)
+                               : to.dag.add(node.op, operands, node.attribute, node.pos);
+  };
+  for (ExprId* place : to.root_places()) *place = copied(copied, *place);
+  return to;
 }
 
 class Making {
@@ -41,7 +62,7 @@ class Making {
     made_.attention = replaced(start);
     set_form();
     drop_unused();
-    made_.attention = passes::run_pass("ranges", made_.attention);
+    made_.attention = in_order_of_use(passes::run_pass("ranges", made_.attention));
     return std::move(made_);
   }
 
@@ -85,9 +106,67 @@ class Making {
         const auto name = made_.renamed.find(from.dag.symbol_of(id));
         if (name != made_.renamed.end())
           made = dag.add_symbol(Op::load_, name->second, node.type, operands, node.pos);
+      } else if (node.is(Op::add_) || node.is(Op::sub_) ||
+                 ir::info(node.op).rule == ir::Rule::comparison) {
+        made = without_common(node, operands, builder, dag);
       }
       return made;
     });
+  }
+
+  // An index, or the difference of two, and a constant.
+  struct Sum {
+    std::optional<ExprId> of;
+    std::int64_t more = 0;
+    bool is_index = false, is_difference = false;
+  };
+  static Sum sum_of(const ir::Dag& dag, ExprId id) {
+    Sum sum{id};
+    if (dag[id].is(Op::const_int_)) return {std::nullopt, dag.integer_of(id)};
+    if (dag[id].is(Op::add_) && dag[dag[id].operands[1]].is(Op::const_int_))
+      sum = {dag[id].operands[0], dag.integer_of(dag[id].operands[1])};
+    const auto is_leaf = [&](ExprId leaf) {
+      return dag[leaf].is(Op::row_) || dag[leaf].is(Op::column_);
+    };
+    const ir::Node& of = dag[*sum.of];
+    sum.is_index = is_leaf(*sum.of);
+    sum.is_difference = of.is(Op::sub_) && is_leaf(of.operands[0]) && is_leaf(of.operands[1]);
+    return sum;
+  }
+
+  // q_idx + 512 >= kv_idx + 512 as q_idx >= kv_idx, and q_idx + 512 - (kv_idx + 128) as q_idx -
+  // kv_idx + 384: parts that see the same of a window are the same attention, and share a plan.
+  static std::optional<ExprId> without_common(const ir::Node& node,
+                                              const std::vector<ExprId>& operands,
+                                              SimplifyingBuilder& builder, ir::Dag& dag) {
+    const Sum x = sum_of(dag, operands[0]), y = sum_of(dag, operands[1]);
+    if (x.more == 0 && y.more == 0) return std::nullopt;
+    const auto fits = [](std::int64_t number) { return std::abs(number) < std::int64_t{1} << 31; };
+    const auto plus = [&](ExprId id, std::int64_t by) {
+      return by == 0 ? id : builder.make(Op::add_, {id, dag.integer(by)}, node.pos);
+    };
+    if (node.is(Op::add_)) {
+      const bool is_sum = (x.is_index || x.is_difference) && !y.of && fits(x.more + y.more);
+      return is_sum ? std::optional(plus(*x.of, x.more + y.more)) : std::nullopt;
+    }
+    const std::int64_t more = x.more - y.more;
+    if (!fits(more)) return std::nullopt;
+    if (node.is(Op::sub_)) {
+      if (x.is_index && y.is_index)
+        return plus(builder.make(Op::sub_, {*x.of, *y.of}, node.pos), more);
+      if ((x.is_index || x.is_difference) && !y.of) return plus(*x.of, more);
+      return std::nullopt;
+    }
+    if (x.is_index && y.is_index) {
+      const ExprId left = plus(*x.of, std::max<std::int64_t>(more, 0));
+      const ExprId right = plus(*y.of, std::max<std::int64_t>(-more, 0));
+      return builder.make(node.op, {left, right}, node.pos);
+    }
+    if (x.is_difference && !y.of)
+      return builder.make(node.op, {*x.of, dag.integer(-more)}, node.pos);
+    if (y.is_difference && !x.of)
+      return builder.make(node.op, {dag.integer(more), *y.of}, node.pos);
+    return std::nullopt;
   }
 
   static ExprId shifted(Op leaf, std::int64_t by, SimplifyingBuilder& builder, ir::Dag& dag) {

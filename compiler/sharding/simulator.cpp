@@ -126,7 +126,7 @@ class Rank {
         more[payload.name] = arrived(message.peer, payload.name);
       merge(more, message.indices);
     }
-    if (attention_.lengths_q) clear_padding();
+    if (division_.clears_padding) clear_padding();
     for (const auto& [name, slice] : merged_) tensors_[name] = {slice};
   }
 

@@ -47,6 +47,25 @@ class Draw(attnc.Case):
         process = self.draw("gemma2_local")
         self.expect_golden("draw-gemma2_local-blocks.txt", process.stdout)
 
+    def test_ranks(self):
+        small = ("--bind", "Sq=32")
+        self.expect_golden("draw-ranks.txt", self.draw("longformer", "--ranks", "3", *small, "--bind",
+                                                       "window=4").stdout)
+        # What differs by head is drawn apart.
+        heads = self.write("heads.attn", """attention f { dims B = 1, Hq = 4, Hkv = 2, Sq = 64, D = 8; shard heads;
+          mask q_idx >= kv_idx; }""")
+        picture = self.attnc_json("draw", heads, "--ranks", "2")
+        self.assertEqual([panel["places"] for panel in picture["panels"]],
+                         [[[0, 0], [0, 1]], [[0, 2], [0, 3]]])
+        self.assertEqual(picture["ranks"], ["rank 0: 50 % of the work", "rank 1: 50 % of the work"])
+        self.assertEqual(picture["sharding"], "2 ranks, 2 groups of heads")
+        self.assertNotIn("computed", picture["panels"][0])
+        for more, message in ((("--ranks", "2", "--parts"), "--ranks, --score and --parts colour the same cells"),
+                              (("--ranks", "65"), "a picture has room for at most 64 ranks"),
+                              (("--link", "400g"), "--link, --network and --ranks-per-host need --ranks"),
+                              (("--ranks", "2", "--link", "fast"), "`fast` is no link")):
+            self.assertIn(message, self.draw("causal", *small, *more, code=2).stderr)
+
     def test_json(self):
         picture = self.attnc_json("draw", SPECS / "gemma2_local.attn")
         panel, = picture["panels"]

@@ -115,6 +115,17 @@ parts, by attnc's own kernel and by a single one of cuDNN's, which skips what is
 documents as ragged sequences, by attnc's own kernel, and as lists of pages.
 """
 
+RANKS = [("ranks_causal", "causal", "--bind Sq=4096 --ranks 4"),
+         ("ranks_longformer", "longformer", "--bind Sq=4096 --ranks 4"),
+         ("ranks_decode", "decode", "--bind Skv=4096 --ranks 4")]
+
+OF_RANKS = """
+## What ranks compute
+
+`--ranks N` colours each score by which of N GPUs computes it, as `attnc explain --ranks N` divides the attention
+([ranks.md](ranks.md)); the legend says how much of the work each has. Ranks have seven colours in turn.
+"""
+
 
 def pictures():
     """(name, spec, options) of each picture."""
@@ -122,6 +133,7 @@ def pictures():
         for spec, options in specs.items():
             yield spec, spec, options
     yield from KERNELS
+    yield from RANKS
 
 
 def table(shown):
@@ -140,4 +152,4 @@ def page():
     for title, sentence, specs in FAMILIES:
         shown = [(spec, spec, options) for spec, options in specs.items()]
         text += f"\n## {title}\n\n{textwrap.fill(sentence, WIDTH)}\n\n{table(shown)}"
-    return text + OF_KERNELS + "\n" + table(KERNELS)
+    return text + OF_KERNELS + "\n" + table(KERNELS) + OF_RANKS + "\n" + table(RANKS)

@@ -121,10 +121,10 @@ Result<Compiled> compile(const std::string& clauses, int count) {
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target, tools::native_target(""));
   how.worker = tools::worker_options("");
-  auto compiled = tools::compile_ranks(spec, *sharded, how, true);
+  auto compiled = tools::compile_ranks(spec, *sharded, how, true, true);
   if (!compiled.ok()) {
     std::printf("  forward alone: %s\n", compiled.error().message.c_str());
-    ATTN_ASSIGN(compiled, tools::compile_ranks(spec, *sharded, how, false));
+    ATTN_ASSIGN(compiled, tools::compile_ranks(spec, *sharded, how, false, true));
   }
   plan::Family family{driver::bundle_of(compiled->plans), ranks::to_json(compiled->division),
                       compiled->kernels};

@@ -61,12 +61,17 @@ struct GraphExec {
 
 struct Stream {
   int device = 0;
-  std::optional<Graph> captured;  // set during capture
+  std::optional<Graph> captured;  // set during a capture that began on it
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::vector<CUstream> joined{};  // streams that are captured with it, because they waited for it
+  CUstream origin = nullptr;       // of such a stream, that with which it is captured
+  long nodes = 0, awaited = 0;     // of such a stream, how many nodes it has, and others wait for
 };
 
 struct Event {
   int device = 0;
+  CUstream captured_on = nullptr;  // if it was recorded during a capture
+  long node = 0;                   // how many nodes the stream had then
 };
 
 struct Kernel {

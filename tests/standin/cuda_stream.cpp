@@ -1,5 +1,7 @@
 // Streams, which execute immediately in the calling thread; events; and graphs, which are lists of
 // stream operations.
+#include <algorithm>
+
 #include "tests/standin/cuda_state.h"
 
 namespace attn::standin {
@@ -16,8 +18,42 @@ bool same_shape(const Graph& a, const Graph& b) {
   return a.memory.empty() && b.memory.empty();
 }
 
+// The stream of the capture that a stream takes part in; null if it is not captured.
+Stream* capturing(CUstream stream) {
+  Stream* found = stream == nullptr ? nullptr : streams().find(stream);
+  if (found != nullptr && found->origin != nullptr) found = streams().find(found->origin);
+  return found == nullptr || !found->captured ? nullptr : found;
+}
+
+// A stream that waits for captured work is captured too, and its work must be waited for in turn.
+void wait_for(const Event& event, CUstream stream) {
+  Stream* const origin = capturing(event.captured_on);
+  if (origin == nullptr || stream == nullptr) return;
+  if (capturing(stream) == nullptr) {
+    Stream& joining = *streams().find(stream);
+    Stream& recorded = *streams().find(event.captured_on);
+    joining.origin = recorded.origin == nullptr ? event.captured_on : recorded.origin;
+    joining.nodes = joining.awaited = 0;
+    origin->joined.push_back(stream);
+  }
+  Stream& awaited = *streams().find(event.captured_on);
+  awaited.awaited = std::max(awaited.awaited, event.node);
+}
+
+// Whether all work of streams that are captured with this one is waited for.
+bool is_joined(const Stream& stream) {
+  return std::ranges::all_of(stream.joined, [](CUstream each) {
+    const Stream* found = streams().find(each);
+    return found == nullptr || found->nodes <= found->awaited;
+  });
+}
+
 // Must be called on the thread that began the capture.
 void end_capture(Stream& stream) {
+  for (CUstream each : stream.joined) {
+    if (Stream* found = streams().find(each)) found->origin = nullptr;
+  }
+  stream.joined.clear();
   stream.captured.reset();
   --captures;
   if (stream.mode != CU_STREAM_CAPTURE_MODE_RELAXED) --strict_captures;
@@ -54,8 +90,8 @@ CUresult check_no_capture() {
 }
 
 Graph* captured_by(CUstream stream) {
-  Stream* found = stream == nullptr ? nullptr : streams().find(stream);
-  return found == nullptr || !found->captured ? nullptr : &*found->captured;
+  Stream* found = capturing(stream);
+  return found == nullptr ? nullptr : &*found->captured;
 }
 
 CUresult enqueue(CUstream stream, Node node) {
@@ -67,8 +103,9 @@ CUresult enqueue(CUstream stream, Node node) {
   Stream* found = streams().find(stream);
   if (found == nullptr) return no_such("work", "stream");
   if (found->device != current_device()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (found->captured) {
-    found->captured->nodes.push_back(std::move(node));
+  if (Graph* graph = captured_by(stream)) {
+    graph->nodes.push_back(std::move(node));
+    ++found->nodes;
   } else {
     node.work();
   }
@@ -118,8 +155,12 @@ ATTN_STANDIN_EXPORT CUresult cuEventDestroy(CUevent event) {
 
 ATTN_STANDIN_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
   ATTN_STANDIN_CUDA(cuEventRecord, checked)
-  if (events().find(event) == nullptr) return no_such("cuEventRecord", "event");
-  return enqueue(stream, {"event", [] {}});
+  Event* found = events().find(event);
+  if (found == nullptr) return no_such("cuEventRecord", "event");
+  const CUresult result = enqueue(stream, {"event", [] {}});
+  found->captured_on = captured_by(stream) == nullptr ? nullptr : stream;
+  if (found->captured_on != nullptr) found->node = streams().find(stream)->nodes;
+  return result;
 }
 
 ATTN_STANDIN_EXPORT CUresult cuEventSynchronize(CUevent event) {
@@ -136,7 +177,9 @@ ATTN_STANDIN_EXPORT CUresult cuEventQuery(CUevent event) {
 // Work is done when it is enqueued, so there is nothing to wait for.
 ATTN_STANDIN_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int) {
   ATTN_STANDIN_CUDA(cuStreamWaitEvent, checked)
-  if (events().find(event) == nullptr) return no_such("cuStreamWaitEvent", "event");
+  const Event* found = events().find(event);
+  if (found == nullptr) return no_such("cuStreamWaitEvent", "event");
+  wait_for(*found, stream);
   return enqueue(stream, {"wait", [] {}});
 }
 
@@ -153,7 +196,7 @@ ATTN_STANDIN_EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptu
   ATTN_STANDIN_CUDA(cuStreamBeginCapture, checked)
   Stream* found = streams().find(stream);
   if (found == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the default stream
-  if (found->captured) return CUDA_ERROR_ILLEGAL_STATE;
+  if (capturing(stream) != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   found->captured.emplace();
   found->mode = mode;
   ++captures;
@@ -166,8 +209,10 @@ ATTN_STANDIN_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph)
   *graph = nullptr;
   Stream* found = streams().find(stream);
   if (found == nullptr || !found->captured) return CUDA_ERROR_ILLEGAL_STATE;
+  const bool joined = is_joined(*found);
   auto made = std::make_unique<Graph>(std::move(*found->captured));
   end_capture(*found);
+  if (!joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   *graph = static_cast<CUgraph>(graphs().add(std::move(made)));
   return CUDA_SUCCESS;
 }

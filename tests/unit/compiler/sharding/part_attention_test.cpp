@@ -45,9 +45,10 @@ TEST(PartAttention, HasAdjacentRowsAsOffsets) {
   const auto part = [&](Intervals rows, Intervals keys) {
     return part_attention(whole, {0, std::move(rows), std::move(keys)}, {1, 2});
   };
-  EXPECT_EQ(mask_of(part({{16, 32}}, {{16, 32}})), "q_idx + 16 >= kv_idx + 16");
+  EXPECT_EQ(mask_of(part({{16, 32}}, {{16, 32}})), "q_idx >= kv_idx");
   EXPECT_EQ(mask_of(part({{16, 32}}, {{0, 16}})), "everything");
-  EXPECT_EQ(mask_of(part({{16, 32}}, {{8, 24}})), "q_idx + 16 >= kv_idx + 8");
+  EXPECT_EQ(mask_of(part({{16, 32}}, {{8, 24}})), "q_idx + 8 >= kv_idx");
+  EXPECT_EQ(mask_of(part({{8, 24}}, {{16, 32}})), "q_idx >= kv_idx + 8");
   const PartAttention of_some = part({{0, 8}, {56, 64}}, {{0, 64}});
   EXPECT_EQ(of_some.attention.dims[Dim::Sq], 16);
   EXPECT_EQ(of_some.attention.dims[Dim::Hq], 2);
@@ -55,6 +56,22 @@ TEST(PartAttention, HasAdjacentRowsAsOffsets) {
   EXPECT_EQ(mask_of(of_some), "where(q_idx < 8, q_idx, q_idx + 48) >= kv_idx");
   EXPECT_TRUE(of_some.numbers.empty());
   text_of(of_some);
+}
+
+// What differs only by where it is in the whole is the same.
+TEST(PartAttention, OfTheSameWindowIsTheSame) {
+  for (const char* const clauses :
+       {"mask q_idx - kv_idx < 9 && kv_idx <= q_idx;", "score score * (kv_idx - q_idx);",
+        "score score - 0.5 * abs(q_idx - kv_idx); mask 3 > q_idx - kv_idx && q_idx != kv_idx + "
+        "1;"}) {
+    const ir::Attention whole = read(clauses);
+    const auto text = [&](std::int64_t row, std::int64_t key) {
+      const sharding::Part part{{0, {{row, row + 16}}, {{key, key + 24}}}};
+      return text_of(part_attention(whole, part, {0, 4}));
+    };
+    EXPECT_EQ(text(16, 8), text(40, 32)) << clauses;
+    EXPECT_NE(text(16, 8), text(40, 40)) << clauses;
+  }
 }
 
 TEST(PartAttention, ReadsTheNumbersOfManyPieces) {

@@ -7,6 +7,7 @@
 #include "runtime/cuda/graph.h"
 #include "runtime/execute/device_tensors.h"
 #include "runtime/graph/extent.h"
+#include "runtime/ranks/nccl_transport.h"
 #include "tests/standin/executing.h"
 #include "tests/support/local_transport.h"
 #include "tests/unit/runtime/ranks/on_standins.h"
@@ -62,12 +63,15 @@ class DistributedTest : public OnStandins {
 
   Result<Rank> open(const std::shared_ptr<LocalGroup>& group, int rank,
                     const Result<plan::Family>& family) {
+    return open(std::make_unique<LocalTransport>(group, rank, device()), family);
+  }
+
+  Result<Rank> open(std::unique_ptr<Transport> transport, const Result<plan::Family>& family) {
+    const int rank = transport->rank();
     Rank made;
     ATTN_ASSIGN(made.runtime, standin::open_runtime());
     made.executables = std::make_unique<execute::ExecutableCache>(made.runtime);
-    ATTN_ASSIGN(made.opened,
-                Distributed::open(*made.executables, family,
-                                  std::make_unique<LocalTransport>(group, rank, device())));
+    ATTN_ASSIGN(made.opened, Distributed::open(*made.executables, family, std::move(transport)));
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       for (const plan::TensorInfo& tensor : made.opened->tensors(direction)) {
         if (made.buffers.contains(tensor.name)) continue;
@@ -198,6 +202,32 @@ TEST_F(DistributedTest, AnExecuteNeitherAllocatesNorWaits) {
   EXPECT_EQ(calls("cuLaunchKernelEx") - launched, 2 * 3 + 1);
   bindings.clear();
   ranks.clear();
+}
+
+// Of NCCL: what threads do together cannot be captured.
+TEST_F(DistributedTest, AnExecuteIsCapturedWithItsExchanges) {
+  const auto nccl = must(Nccl::load(standin::folder()));
+  void* communicators[2] = {};
+  standin::nccl().make(2, communicators);
+  in_ranks(2, [&](int number) {
+    auto transport =
+        must(NcclTransport::create(nccl, device(), {.communicator = communicators[number]}));
+    Rank rank = must(open(std::move(transport), testing::window_family()));
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      auto binding = must(rank.opened->bind(direction, rank.arguments(direction)));
+      const char* const output = direction == Direction::forward ? "o" : "dk";
+      ASSERT_TRUE(binding.execute(nullptr).ok());
+      const Bytes expected = rank.bytes(output);
+      ASSERT_TRUE(rank.buffers.at(output).fill(0).ok());
+      const cuda::Graph graph = must(
+          cuda::Graph::capture(device(), [&](void* stream) { return binding.execute(stream); }));
+      EXPECT_NE(rank.bytes(output), expected) << "only captured";
+      for (int time = 0; time < 2; ++time) ASSERT_TRUE(graph.launch(nullptr).ok());
+      EXPECT_EQ(rank.bytes(output), expected);
+      EXPECT_TRUE(rank.opened->status().ok());
+    }
+  });
+  for (void* communicator : communicators) standin::nccl().destroy(communicator);
 }
 
 TEST_F(DistributedTest, OtherStridesAreOfMemoryOfTheBindingsOwn) {

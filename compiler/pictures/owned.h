@@ -1,0 +1,22 @@
+// Who computes the cells of a picture, where an attention is divided among several.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "compiler/pictures/computed.h"
+#include "runtime/ranks/intervals.h"
+
+namespace attn::pictures {
+
+// One of the owners computes what is visible of these rows and columns.
+struct Owned {
+  std::uint8_t owner = 0;  // below kMostKernels
+  ranks::Interval heads;   // of queries
+  ranks::Intervals rows, columns;
+};
+
+// By owner, in place of the kernel: of a head, and of cells that are not hidden.
+Computed owned_at(std::span<const Owned> owned, const Place& place, const passes::BlockMap& map);
+
+}  // namespace attn::pictures
