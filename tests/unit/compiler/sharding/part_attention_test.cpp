@@ -104,6 +104,21 @@ TEST(PartAttention, SeesTheWholeAttention) {
   EXPECT_TRUE(part_attention(whole, part, {2, 3}).attention.lengths_q);
 }
 
+// A part without the sink has statistics without it, for those with it; sums need their maxima.
+TEST(PartAttention, OfNoSinkHasOtherStatistics) {
+  const ir::Attention whole = read("sink 1.0; outputs o, sum_exp_with_sink;");
+  Part part{{0, {{0, 32}}, {{32, 64}}}};
+  const PartAttention without = part_attention(whole, part, {0, 4});
+  EXPECT_TRUE(without.attention.wants_max && without.attention.wants_sum_exp);
+  EXPECT_FALSE(without.attention.wants_max_with_sink || without.attention.wants_sum_exp_with_sink);
+  EXPECT_EQ(without.renamed.at("max_with_sink"), "max");
+  EXPECT_EQ(without.renamed.at("sum_exp_with_sink"), "sum_exp");
+  part.sink = true;
+  const PartAttention with = part_attention(whole, part, {0, 4});
+  EXPECT_TRUE(with.attention.wants_max_with_sink && with.attention.wants_sum_exp_with_sink);
+  EXPECT_TRUE(with.renamed.empty());
+}
+
 // Kernels draw the numbers of a part that is the whole, and of no other.
 TEST(PartAttention, DrawsElsewhereUnlessItIsTheWhole) {
   const ir::Attention whole = read("dropout 0.5;");

@@ -1,0 +1,36 @@
+#include "compiler/pictures/owned.h"
+
+#include <gmock/gmock.h>
+
+namespace attn::pictures {
+namespace {
+
+using passes::Block;
+
+std::vector<int> owners(const Computed& made) {
+  std::vector<int> owners;
+  for (const ByKernel& cell : made.cells) owners.push_back(cell.kernel);
+  return owners;
+}
+
+// Rows 0, 1 and 4 to 7 of owner 0, and the others of owner 1, which has two parts.
+TEST(Owned, CellsAreOfThoseWhoHaveAnyOfThem) {
+  const std::vector<Owned> owned = {{0, {0, 2}, {{0, 2}, {4, 8}}, {{0, 8}}},
+                                    {1, {0, 2}, {{2, 4}}, {{0, 4}}},
+                                    {1, {0, 2}, {{2, 4}}, {{4, 8}}},
+                                    {2, {2, 4}, {{0, 8}}, {{0, 8}}}};
+  passes::BlockMap map;
+  map.rows = map.columns = 4;
+  map.height = map.width = 2;
+  map.blocks = {Block::full, Block::empty, Block::partial, Block::full};
+  constexpr int kNone = ByKernel::kNone, kSeveral = ByKernel::kSeveral;
+  EXPECT_THAT(owners(owned_at(owned, {0, 0}, map)), ::testing::ElementsAre(kSeveral, kNone, 0, 0));
+  EXPECT_THAT(owners(owned_at(owned, {5, 3}, map)), ::testing::ElementsAre(2, kNone, 2, 2));
+  map.rows = 2;
+  map.height = 4;
+  map.blocks.assign(8, Block::full);
+  EXPECT_THAT(owners(owned_at(owned, {0, 1}, map)), ::testing::ElementsAre(0, 0, 1, 1, 0, 0, 0, 0));
+}
+
+}  // namespace
+}  // namespace attn::pictures
