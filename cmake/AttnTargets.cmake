@@ -1,9 +1,9 @@
 # attn_library(NAME SOURCES a.cpp ... DEPS x y): a static library with the project's warnings.
 # attn_embed(VARIABLE NAMESPACE FUNCTION FILES...): VARIABLE becomes a source file that defines FUNCTION,
 # which returns the texts of FILES. It is written again when one of them changes.
-# attn_test(NAME SOURCES ... DEPS ... [LABELS ...] [COST seconds] [UNITY]): a GoogleTest program with one
-# ctest entry per case. Tests with the highest COST start first. With UNITY, sources are compiled in batches,
-# which takes less time; the names of their helpers must differ.
+# attn_test(NAME SOURCES ... DEPS ... [SEPARATE ...] [LABELS ...] [COST seconds]): a GoogleTest program with
+# one ctest entry per case. Tests with the highest COST start first. SEPARATE sources are compiled alone, since
+# they name helpers as other sources do; with CMAKE_UNITY_BUILD the others are compiled in batches.
 include(GoogleTest)
 
 function(attn_house_rules target)
@@ -44,17 +44,17 @@ function(attn_embed variable namespace function)
 endfunction()
 
 function(attn_test target)
-  cmake_parse_arguments(ARG "UNITY" "COST" "SOURCES;DEPS;LABELS" ${ARGN})
-  add_executable(${target} ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "COST" "SOURCES;SEPARATE;DEPS;LABELS" ${ARGN})
+  add_executable(${target} ${ARG_SOURCES} ${ARG_SEPARATE})
+  if(ARG_SEPARATE)
+    set_source_files_properties(${ARG_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   attn_house_rules(${target})
   target_compile_definitions(${target} PRIVATE
     ATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(${target} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   if(TARGET attn_test_headers)
     target_precompile_headers(${target} REUSE_FROM attn_test_headers)
-  endif()
-  if(ARG_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
   set(properties TIMEOUT 600)
   if(ARG_LABELS)

@@ -14,6 +14,12 @@ class Explain(attnc.Case):
         return self.attnc_json("explain", SPECS / f"{name}.attn", *H200, *SMALL,
                                *arguments)
 
+    def unbuilt(self):
+        """Options for tests of what does not depend on cuDNN, which takes a second to build a plan."""
+        folder = self.folder / "unbuilt"
+        folder.mkdir(exist_ok=True)
+        return "--cudnn", folder
+
     def test_text(self):
         text = self.attnc("explain", SPECS / "gemma2_local.attn", *H200, *SMALL,
                           "--bind", "Sq=512", "--bind", "window=100").stdout
@@ -23,7 +29,7 @@ class Explain(attnc.Case):
 
     def test_every_node_is_in_exactly_one_clause(self):
         for name in ("gemma2_local", "causal", "alibi_slopes", "noop", "bias_full"):
-            result = self.explain(name, "--bind", "Sq=256")
+            result = self.explain(name, "--bind", "Sq=256", *self.unbuilt())
             nodes = [node for clause in result["clauses"] for node in clause["nodes"]]
             graph, = result["program"]["steps"]
             count = len(graph["graph"]["nodes"])
@@ -84,36 +90,38 @@ class Explain(attnc.Case):
         self.assertEqual(backward["workspace_bytes"], engine["workspace_bytes"])
 
     def test_clauses(self):
-        clauses = {clause["keyword"]: clause for clause in self.explain("softcap")["clauses"]}
+        result = self.explain("softcap", *self.unbuilt())
+        clauses = {clause["keyword"]: clause for clause in result["clauses"]}
         self.assertIn("tanh", clauses["score"]["text"])
         self.assertTrue(any("tanh" in node for node in clauses["score"]["nodes"]))
         self.assertTrue(any("matmul" in node for node in clauses["attention"]["nodes"]))
         self.assertEqual(clauses["dims"]["nodes"], [])
 
     def test_mask_and_work(self):
-        result = self.explain("sliding_window", "--bind", "Sq=512", "--bind", "window=64")
+        unbuilt = self.unbuilt()
+        result = self.explain("sliding_window", "--bind", "Sq=512", "--bind", "window=64", *unbuilt)
         self.assertEqual((result["mask"]["left"], result["mask"]["right"]), (63, 0))
         self.assertEqual(result["mask"]["residual"], [])
         visible = sum(min(row + 1, 64) for row in range(512))
         self.assertAlmostEqual(result["share_in_band"], visible / 512**2)
         self.assertEqual(result["flop"], 2 * 2 * 512 * 512 * 128)
-        result = self.explain("document", "--bind", "Sq=256")
+        result = self.explain("document", "--bind", "Sq=256", *unbuilt)
         self.assertEqual(len(result["mask"]["residual"]), 1)
         self.assertIsNone(result["mask"]["left"])
         self.assertEqual(result["mask"]["columns"], [{"exact": True, "text":
                          "[first(doc[b, kv_idx] >= doc[b, q_idx]), "
                          "first(doc[b, kv_idx] > doc[b, q_idx]))"}])
-        result = self.explain("document_padded", "--bind", "Sq=256")
+        result = self.explain("document_padded", "--bind", "Sq=256", *unbuilt)
         self.assertEqual(result["mask"]["columns"], [{"text": "[0, 256)", "exact": False}])
-        result = self.explain("prefix_lm", "--bind", "Sq=256", "--bind", "prefix=64")
+        result = self.explain("prefix_lm", "--bind", "Sq=256", "--bind", "prefix=64", *unbuilt)
         self.assertEqual(result["mask"]["columns"],
                          [{"text": "[0, max(64, q_idx + 1))", "exact": True}])
-        self.assertEqual(self.explain("noop", "--bind", "Sq=256")["mask"]["columns"], [])
+        self.assertEqual(self.explain("noop", "--bind", "Sq=256", *unbuilt)["mask"]["columns"], [])
 
     def test_columns(self):
         several = " || ".join(f"kv_idx == {2 * i}" for i in range(6))
         path = self.write("columns.attn", NOOP.replace("outputs", f"mask {several}; outputs"))
-        text = self.attnc("explain", path, *H200, "--bind", "Sq=16").stdout
+        text = self.attnc("explain", path, *H200, *self.unbuilt(), "--bind", "Sq=16").stdout
         self.assertIn("  columns   [0, 1): all of them\n  columns   [2, 3): all of them\n", text)
         self.assertIn("  columns   of 2 more intervals\n", text)
 
@@ -122,7 +130,7 @@ class Explain(attnc.Case):
         mask = "mask kv_idx < 4096 && (q_idx * q_idx + kv_idx * kv_idx) % 4 != 3;"
         path = self.write("costly.attn", NOOP.replace("Sq = 16, Skv = 24", "Sq = Skv, Skv")
                           .replace("outputs", f"{mask} outputs"))
-        explain = ("explain", path, *H200, "--bind")
+        explain = ("explain", path, *H200, *self.unbuilt(), "--bind")
         for keys, stopped in (8192, True), (256, False):
             result = self.attnc_json(*explain, f"Skv={keys}")["mask"]
             self.assertEqual((result["stopped"], result["blocks"]["exact"]), (stopped, not stopped))
@@ -130,15 +138,15 @@ class Explain(attnc.Case):
         self.assertIn(" partial or unknown, 2048 empty\n  stopped   ", text)
 
     def test_derivatives(self):
-        result = self.explain("softcap", "--bind", "Sq=64", "--grad")["gradients"]
+        result = self.explain("softcap", "--bind", "Sq=64", "--grad", *self.unbuilt())["gradients"]
         self.assertEqual(result["wanted"], ["q", "k", "v"])
         self.assertEqual(result["derivatives"], [{"of": "score", "by": "score", "value":
                          "1.0 - tanh(score / 30.0) * tanh(score / 30.0)"}])
-        self.assertNotIn("gradients", self.explain("softcap", "--bind", "Sq=64"))
-        result = self.explain("sink_global", "--bind", "Sq=64", "--grad")["gradients"]
+        self.assertNotIn("gradients", self.explain("softcap", "--bind", "Sq=64", *self.unbuilt()))
+        result = self.explain("sink_global", "--bind", "Sq=64", "--grad", *self.unbuilt())["gradients"]
         self.assertEqual(result["derivatives"][1], {"of": "sink", "by": "sinks[h]", "value": "1.0"})
         text = self.attnc("explain", SPECS / "learned_bias_qk.attn", *H200, *SMALL,
-                          "--bind", "Sq=64").stdout
+                          "--bind", "Sq=64", *self.unbuilt()).stdout
         self.assertIn("\ngradients\n  wanted    q, k, v, bias\n  score     by score: 1.0\n"
                       "  score     by bias[q_idx, kv_idx]: 1.0\n", text)
 
@@ -190,7 +198,7 @@ class Explain(attnc.Case):
                 ("mask q_idx + 2 >= kv_idx; outputs", 16, True)):
             path = self.write("band.attn", NOOP.replace("outputs", masks))
             with self.subTest(masks, rows=rows):
-                arguments = ["explain", path, *H200, "--bind", f"Sq={rows}"]
+                arguments = ["explain", path, *H200, *self.unbuilt(), "--bind", f"Sq={rows}"]
                 text = self.attnc(*arguments).stdout
                 self.assertIn("  band      ", text)
                 self.assertEqual(words in text, skips)
@@ -309,7 +317,7 @@ class Explain(attnc.Case):
 
     def test_a_padded_head_dimension(self):
         path = self.write("d100.attn", NOOP.replace("D = 64", "D = 100"))
-        self.assertIn("q.padded", self.attnc("explain", path, *H200).stdout)
+        self.assertIn("q.padded", self.attnc("explain", path, *H200, *self.unbuilt()).stdout)
 
     def test_why_not(self):
         path, target = self.write("noop.attn", NOOP), self.refusing_target()

@@ -96,13 +96,13 @@ Result<Kernels> Kernels::compile(const std::vector<const plan::Program*>& progra
   }
   if (numbers.empty()) return Kernels({}, nullptr);
   const Folder folder;
-  std::ofstream(folder.file("kernels.cpp")) << testing::host_includes(gpu) << texts;
-  const std::string command = fmt::format(
-      "{0} -std=c++20 -O0 -w -fPIC -fno-gnu-unique -shared -Wl,-Bsymbolic -I{1} "
-      "-I{1}/tests/host/gpu "
-      "-I{1}/compiler/kernels -o {2} {3} {4} 2> {5}",
-      ATTN_CXX, ATTN_SOURCE_DIR, folder.file("kernels.so"), folder.file("kernels.cpp"),
-      ATTN_KERNEL_LIBRARIES, folder.file("errors"));
+  // Precompiled: tests/host/CMakeLists.txt.
+  std::ofstream(folder.file("kernels.cpp"))
+      << fmt::format("#include \"{}{}.h\"\n", ATTN_KERNEL_HEADERS, gpu ? "gpu" : "host") << texts;
+  const std::string command =
+      fmt::format("{} {} -shared -Wl,-Bsymbolic -o {} {} {} 2> {}", ATTN_CXX, ATTN_KERNEL_OPTIONS,
+                  folder.file("kernels.so"), folder.file("kernels.cpp"), ATTN_KERNEL_LIBRARIES,
+                  folder.file("errors"));
   if (std::system(command.c_str()) != 0) {
     return {ErrorCode::internal, "kernels do not compile: " + text_of_file(folder.file("errors"))};
   }

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::Each;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kColumns = 64;  // rows as long as this are remembered
 
 // The rows of `tensor t: f32[Hq, Skv] = VALUE`.
@@ -43,7 +43,7 @@ TEST(DefaultsTest, RowsThatDependOnNan) {
   const auto rows = rows_of("i1 + log(float(i0) - 1)", 4);
   ASSERT_EQ(rows.size(), 4U);
   EXPECT_THAT(rows[0], Each(::testing::IsNan()));
-  EXPECT_THAT(rows[1], Each(-kInfinity));
+  EXPECT_THAT(rows[1], Each(-kInfinite));
   for (std::size_t row = 2; row < 4; ++row) {
     for (std::size_t i = 0; i < rows[row].size(); ++i) {
       const double offset = std::log(static_cast<double>(row) - 1);
@@ -56,7 +56,7 @@ TEST(DefaultsTest, RowsThatDependOnTheSignOfZero) {
   const auto rows = rows_of("(i1 + 1.0) / where(i0 % 2 == 0, 0.0, -0.0)", 4);
   ASSERT_EQ(rows.size(), 4U);
   for (std::size_t row = 0; row < 4; ++row) {
-    EXPECT_THAT(rows[row], Each(row % 2 == 0 ? kInfinity : -kInfinity)) << row;
+    EXPECT_THAT(rows[row], Each(row % 2 == 0 ? kInfinite : -kInfinity)) << row;
   }
 }
 

@@ -48,15 +48,15 @@ TEST(Random, NoNumberIsUsedTwice) {
   EXPECT_EQ(groups.size(), kKeys / 4);
 }
 
-constexpr std::uint32_t kRows = 128, kColumns = 256;
-constexpr double kWeights = kRows * kColumns;
+constexpr std::uint32_t kRows = 128, kKeys = 256;
+constexpr double kWeights = kRows * kKeys;
 
-// The kept share, and how often the weights of the two functions agree, of kRows x kColumns.
+// The kept share, and how often the weights of the two functions agree, of kRows x kKeys.
 using Kept = std::function<bool(std::uint32_t q, std::uint32_t kv)>;
 double share(const Kept& kept) {
   int count = 0;
   for (std::uint32_t q = 0; q < kRows; ++q) {
-    for (std::uint32_t kv = 0; kv < kColumns; ++kv) count += kept(q, kv);
+    for (std::uint32_t kv = 0; kv < kKeys; ++kv) count += kept(q, kv);
   }
   return count / kWeights;
 }
