@@ -98,16 +98,16 @@ const Measured kMeasured[] = {
      1.86},
     {ATTN_PREFILL "layout paged(page = 64); mask q_idx >= kv_idx;", {}, 0.490, 0.530},
     {ATTN_PREFILL "layout paged(page = 16); mask q_idx >= kv_idx;", {}, 0.495, 0.654},
-    {ATTN_OF_8_BITS "dims B = 1, Hq = 16, Hkv = 16, Sq = 16384, Skv = Sq, D = 128;",
+    {ATTN_OF_8_BITS "dims B = 2, Hq = 16, Hkv = 16, Sq = 16384, Skv = Sq, D = 128;",
      {},
-     2.23,
-     2.15},
-    {ATTN_OF_8_BITS "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128;", {}, 1.18, 1.11},
-    {ATTN_OF_8_BITS "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128; "
+     4.18,
+     4.25},
+    {ATTN_OF_8_BITS "dims B = 2, Hq = 16, Hkv = 16, Sq = 16384, Skv = Sq, D = 128; "
                     "mask q_idx >= kv_idx;",
      {},
-     0.646,
-     0.642},
+     2.29,
+     2.24},
+    {ATTN_OF_8_BITS "dims B = 8, Hq = 16, Hkv = 16, Sq = 4096, Skv = Sq, D = 128;", {}, 1.18, 1.11},
     {ATTN_OF_8_BITS "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 64;", {}, 0.92, 1.01},
     {ATTN_OF_8_BITS "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 64; "
                     "mask q_idx >= kv_idx;",
@@ -117,7 +117,7 @@ const Measured kMeasured[] = {
     {ATTN_OF_8_BITS "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 96;", {}, 1.08, 1.13},
     {ATTN_OF_8_BITS "dims B = 4, Hq = 16, Hkv = 4, Sq = 4096, Skv = Sq, D = 256;",
      {},
-     0.956,
+     0.917,
      0.989},
     {ATTN_OF_8_BITS "dims B = 2, Hq = 16, Hkv = 16, Sq = 8192, Skv = Sq, D = 192;", {}, 1.54, 2.01},
     {ATTN_OF_8_BITS "dims B = 2, Hq = 16, Hkv = 16, Sq = 8192, Skv = Sq, Dqk = 192, Dv = 128; "
