@@ -14,7 +14,9 @@
 namespace attn::planner {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Milliseconds on an H200 with cuDNN 9.19, of one run of `attnc bench --device-only` with each
 // engine (docs/engine.md); those of 8-bit floats on an H100. The spec is bench/variants/NAME.attn,
@@ -241,6 +243,27 @@ TEST(Choice, RefusalsOfAlternativesAreKept) {
   const auto native = std::ranges::find(all, "native", &Refusal::lowering);
   ASSERT_NE(native, all.end());
   EXPECT_THAT(native->error.message, HasSubstr("Dqk = 100"));
+}
+
+// cuDNN refuses 8 bits that the own kernels compute elsewhere, so their refusal is told as well;
+// and no lowering is recommended that does not serve.
+TEST(Choice, RefusalsOf8BitsAreThoseOfBothEngines) {
+  planning::Context context;
+  context.gpu.sm = 100;
+  const ir::Attention attention = attention_of(
+      "dims B = 1, Hq = 2, Skv = 128, Sq = 128, D = 128; score score - 0.1 * "
+      "q_idx; " ATTN_OF_8_BITS);
+  Candidates candidates(attention, kAnyLowering, context);
+  const auto best = candidates.next();
+  ASSERT_FALSE(best.ok());
+  EXPECT_THAT(best.error().message, HasSubstr("score expressions"));
+  EXPECT_THAT(best.error().notes, Contains(HasSubstr("compute capability 9.0, not 10.0")));
+  EXPECT_THAT(best.error().notes, Not(Contains(HasSubstr("--lowering composite"))));
+  const ir::Attention served =
+      attention_of("dims B = 1, Hq = 2, Skv = 128, Sq = 128, D = 128; " ATTN_OF_8_BITS);
+  const auto unified = Candidates(served, "unified", context).next();
+  ASSERT_FALSE(unified.ok());
+  EXPECT_THAT(unified.error().notes, Contains("`--lowering composite` does"));
 }
 
 constexpr const char* kRandom =
