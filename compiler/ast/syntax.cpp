@@ -361,6 +361,9 @@ class SyntaxError {
       return fmt::format("list them, as in `{};`, or omit the clause",
                          kind(at - 1) == "'grad'" ? "grad q, k, v" : "outputs o, lse");
     }
+    if (kind(at) == "';'" && at > 0 && kind(at - 1) == "'quantize'") {
+      return "say how tensors are scaled: `quantize per_tensor;` or `quantize mxfp8;`";
+    }
     if (expects("STRING")) {
       const bool is_name = kind(at) == "IDENT" || is_word(kind(at));
       return fmt::format("write `import \"{}.attn\";`", is_name ? text(at) : "masks");

@@ -87,6 +87,12 @@ Error refused_draws() {
           {}};
 }
 
+// Whether the refusal of an alternative is told: cuDNN refuses much of 8 bits that attnc's own
+// kernels compute, so why these do not is of interest.
+bool is_told(const Strategy& strategy, const ir::Attention& attention) {
+  return attention.quantize && engine_of(strategy.name)->name == "native";
+}
+
 bool takes_any(std::string_view name) { return name == kAnyLowering || name == kAnyOrSlow; }
 
 }  // namespace
@@ -115,7 +121,8 @@ Candidates::~Candidates() = default;
 bool Candidates::refuse(const Strategy& strategy, const Error& error) {
   const bool holds_for_all = error.code != ErrorCode::unsupported;
   all_refused_.push_back({std::string(strategy.name), error});
-  if (holds_for_all || strategy.kind != Strategy::Kind::alternative || only_one_) {
+  if (holds_for_all || strategy.kind != Strategy::Kind::alternative || only_one_ ||
+      is_told(strategy, attention_)) {
     refused_.push_back({std::string(strategy.name), error});
   }
   if (holds_for_all) failure_ = error_of(in_order(refused_));

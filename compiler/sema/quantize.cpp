@@ -236,7 +236,20 @@ class Quantization {
           .help = "the scale of a block is a power of two, from 2 ** -127 to 2 ** 127";
       return;
     }
+    if (known && entry.name.text == "scale_s") check_weights(*known, entry.fallback->span);
     tensor->fallback = id;
+  }
+
+  // exp(s - m), which is 1 for the largest score of a row, is multiplied with scale_s.
+  void check_weights(double scale, support::Span span) {
+    const double most = max_finite(attention_.dtype);
+    if (scale <= most) return;
+    const std::string_view type = to_string(attention_.dtype);
+    report(Code::saturating_scale, span,
+           fmt::format("the largest weights saturate: scale_s is {}, and {} ends at {}", scale,
+                       quoted(type), most))
+        .help = fmt::format("choose at most {}, such as `scale_s = {}`", most,
+                            std::exp2(std::floor(std::log2(most))));
   }
 
   ir::SourcePos quantize_pos() const { return attention_.quantize->pos; }

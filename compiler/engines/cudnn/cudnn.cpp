@@ -39,15 +39,8 @@ Status check_quantized_gradients(const ir::Attention& attention) {
   return {};
 }
 
-// Of the strategies, `composite` alone knows scales.
-Status check_quantize(const Subject& subject, std::string_view strategy) {
+Status check_scales(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
-  if (!attention.quantize) return {};
-  if (strategy != "composite") {
-    return lowering::unsupported(attention.quantize->pos,
-                                 fmt::format("`{}` computes no 8-bit attention", strategy),
-                                 "`--lowering composite` may");
-  }
   if (subject.context().backward()) ATTN_RETURN_IF_ERROR(check_quantized_gradients(attention));
   if (attention.is_mxfp8()) return lowering::check_blocks(attention, subject.context());
   const bool can = planning::can(planning::Capability::fp8_attention, subject.context());
@@ -56,6 +49,17 @@ Status check_quantize(const Subject& subject, std::string_view strategy) {
       attention.quantize->pos,
       "cuDNN computes 8-bit attention on compute capability 9.0 and from 10.0 on",
       "use `dtype bf16;` without `quantize`");
+}
+
+// Of the strategies, `composite` alone knows scales.
+Status check_quantize(Subject& subject, std::string_view strategy) {
+  const ir::Attention& attention = subject.attention();
+  if (!attention.quantize) return {};
+  if (strategy == "composite") return check_scales(subject);
+  const bool is_served = check_scales(subject).ok() && strategy::composite::lower(subject).ok();
+  return lowering::unsupported(attention.quantize->pos,
+                               fmt::format("`{}` computes no 8-bit attention", strategy),
+                               is_served ? "`--lowering composite` does" : "");
 }
 
 // `kOf`, a strategy's bound or lower, for attentions that cuDNN knows.

@@ -44,8 +44,8 @@ struct Rate {
 };
 constexpr Rate kRates[] = {{128, 0.461e-9}, {256, 0.666e-9}, {320, 0.907e-9}, {512, 1.214e-9}};
 // Of 8-bit floats, on an H100.
-constexpr Rate kRatesOf8Bits[] = {{128, 0.395e-9}, {192, 0.455e-9}, {256, 0.507e-9},
-                                  {320, 0.6e-9},   {384, 0.69e-9}, {512, 0.845e-9}};
+constexpr Rate kRatesOf8Bits[] = {{128, 0.395e-9}, {192, 0.455e-9}, {256, 0.469e-9},
+                                  {320, 0.578e-9}, {384, 0.69e-9},  {512, 0.788e-9}};
 
 // Between those that were measured.
 double of_score(double width, std::span<const Rate> rates) {

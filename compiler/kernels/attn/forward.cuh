@@ -37,7 +37,9 @@
 // Of 8-bit floats, products take 32 columns, and panels have 128 or 64. They read values with the keys
 // of a column adjacent, as transposed_values.cuh stored them: its order of keys is that in which a
 // thread has weights. kWidthPanel counts keys then. Weights are 2^(x + log2(scale_s)) from the start,
-// so that none is multiplied, and the maximum may stay behind by what their type has room for.
+// so that none is multiplied, and the maximum may stay behind by what their type has room for. If that
+// is little, they are smaller by a power of 2. The lanes of a row compare their scores only where one
+// exceeds the room (kFollows).
 //
 // A generated kernel gives three classes:
 //   C  constants: sizes, tile, stages, strides
@@ -665,6 +667,10 @@ struct Consumer {
   static constexpr int kWeightsOfWord = 4 / S::kElement, kWords = kScores / kWeightsOfWord;
   // Whether the largest weight, of those that dropout keeps, is not that of the maximum.
   static constexpr bool kKeepsLargest = C::kAmaxOfWeights && (C::kLazy || E::kKeep || E::kRandom);
+  // Whether maxima of rows are not computed for every block: Consumer::follow.
+  static constexpr bool kFollows =
+      kOf8Bits && C::kLazy && !E::kKeep && !E::kRandom && !E::kSigmoid && C::kShares == 1;
+  static constexpr float kLeastRoom = 2.8f;  // above weights of 1, in powers of 2 (lowered_by)
   // Whether weights are packed while the product with those before may still run. Those of 8 bits are
   // few enough that both fit.
   static constexpr bool kPacksEarly = E::kRandom || kOf8Bits;
@@ -679,6 +685,7 @@ struct Consumer {
   const float exponent;    // what makes powers of 2 of scores
   const float scale;       // of products, if scores are modified ones of 8-bit floats
   const float raised;      // the binary logarithm of what weights of 8 bits are multiplied by
+  const float limit;       // with kFollows: the largest power of 2 that is a weight
   const uint2 random_key;  // of random dropout
   Turn<C::kQueries> query{};
   Turn<C::kStages> key{}, value{};
@@ -687,8 +694,8 @@ struct Consumer {
   unsigned tile_words[2] = {0, 0};  // of the tile: its rows take more registers (rows_of)
   unsigned block = 0;
   int adds = 0;  // whether o holds a sum
-  float maximum[2], sum[2];
-  float kept[2] = {0, 0};  // with kKeepsLargest: weights, as sums are
+  float maximum[2], sum[2];  // with kFollows: the maximum as a power of 2
+  float kept[2] = {0, 0};  // with kKeepsLargest: weights, as sums are; with kFollows: scores
   float o[kOutputs], s[kScores];
   unsigned p[kWords];
 
@@ -703,7 +710,8 @@ struct Consumer {
         first_column((threadIdx.x & 3) * 2),
         exponent(expressions_.weight() * kLog2E),
         scale(scale_of(expressions_)),
-        raised(kOf8Bits ? __log2f(weight_scale(tensors_)) : 0),
+        raised(raised_by(tensors_)),
+        limit(raised + slack()),
         random_key(key_of(expressions_)) {}
 
   __device__ __forceinline__ void run() {
@@ -719,7 +727,7 @@ struct Consumer {
     wait_for_products<0>();
     pin(o);
     if constexpr (C::kShares > 1) hand_over(kEndOfStream, maximum, sum, maximum);
-    finish(rows_of(tile_words), {maximum, sum, kept});
+    finish(finished_rows_of(tile_words), {maximum, sum, kept});
   }
 
   // Of the second warp group: what the first hands over, block after block.
@@ -757,9 +765,19 @@ struct Consumer {
     unsigned weight = 0, output = 0;
   };
 
-  // What weights of 8 bits are multiplied by: dropout scales them before they are rounded.
+  // What weights of 8 bits are to be multiplied by: dropout scales them before they are rounded.
   static __device__ __forceinline__ float weight_scale(const ForwardTensors& tensors) {
     return *tensors.scale_s * E::kKeptScale;
+  }
+  // By how many powers of 2 they are smaller, so that maxima move seldom: a factor of 256 leaves e4m3
+  // 1.75. An integer, which changes no rounding of normal numbers. 0 where weights of 1 saturate.
+  static __device__ __forceinline__ float lowered_by(const ForwardTensors& tensors) {
+    const float room = Float::kLog2OfMost - __log2f(weight_scale(tensors));
+    return !kFollows || room < 0 ? 0 : fmaxf(ceilf(kLeastRoom - room), 0);
+  }
+  static __device__ __forceinline__ float raised_by(const ForwardTensors& tensors) {
+    if constexpr (kOf8Bits) return __log2f(weight_scale(tensors)) - lowered_by(tensors);
+    return 0;
   }
 
   static __device__ __forceinline__ float scale_of(const E& expressions) {
@@ -844,13 +862,13 @@ struct Consumer {
     const float maximum_before[2] = {maximum[0], maximum[1]}, sum_before[2] = {sum[0], sum[1]};
     const float kept_before[2] = {kept[0], kept[1]};
     if (first) begin_tile();
-    if (C::kTurns) sync_named(1 + group, 256);
+    if (C::kTurns) sync_named(1 + turn(), 256);
     multiply_keys();
     if (kWeighs) {
       wait_for_values();
       weigh_values();
     }
-    if (C::kTurns) arrive_named(1 + (group + 1) % C::kGroups, 256);
+    if (C::kTurns) arrive_named(1 + (turn() + 1) % C::kGroups, 256);
     wait_for_products<kWeighs ? 1 : 0>();
     pin(s);
     release(stages.key_full(key.stage));
@@ -859,6 +877,9 @@ struct Consumer {
       query.next();
     }
     float factor[2] = {1, 1};
+    if constexpr (kFollows) {
+      return follow<kWeighs>(first, words_before, {maximum_before, sum_before, kept_before});
+    }
     const bool moved = weigh_scores(factor);
     key.next();
     unsigned packed[kPacksEarly ? kWords : 1];
@@ -868,15 +889,11 @@ struct Consumer {
     else pin(s);
     fetch(sum[0] + sum[1] < 0 ? 8 : 0);
     if (kWeighs) {
-      wait_for_products<0>();
-      pin(o);
-      release(stages.value_full(value.stage));
-      value.next();
+      take_products();
       if (first) {
-        finish(rows_of(words_before), {maximum_before, sum_before, kept_before});
+        finish(finished_rows_of(words_before), {maximum_before, sum_before, kept_before});
       } else if (!E::kBounded && ((!C::kLazy && !kOf8Bits) || __any_sync(~0u, moved))) {
-#pragma unroll
-        for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
+        scale_outputs(factor);
       }
     }
     adds = !first;
@@ -887,17 +904,42 @@ struct Consumer {
     }
   }
 
+  // The group, which takes no further registers for the numbers of barriers.
+  __device__ __forceinline__ int turn() const { return kFollows ? unknown(group) : group; }
+
+  __device__ __forceinline__ void take_products() {
+    wait_for_products<0>();
+    pin(o);
+    release(stages.value_full(value.stage));
+    value.next();
+  }
+  __device__ __forceinline__ void scale_outputs(const float (&factor)[2]) {
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
+  }
+
   __device__ __forceinline__ void begin_tile() {
     wait(stages.query_full(query.stage), query.parity);
     const unsigned word = stages.query_word(query.stage);
     tile_words[0] = load_shared(word), tile_words[1] = load_shared(word + 4);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = kept[i] = 0;
+    for (int i = 0; i < 2; ++i) {
+      maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = kept[i] = 0;
+      if (kFollows) maximum[i] = kLowest, kept[i] = nothing();
+    }
   }
 
   __device__ __forceinline__ TileRows<C> rows_of(const unsigned (&words)[2]) const {
     TileRows<C> rows;
     rows.set(words[0], words[1], first_row);
+    return rows;
+  }
+  // The same where a tile ends: registers are too few to keep what it takes beside blocks of 8 bits.
+  __device__ __forceinline__ TileRows<C> finished_rows_of(const unsigned (&words)[2]) const {
+    if constexpr (!kOf8Bits) return rows_of(words);
+    const unsigned thread = unknown((int)threadIdx.x);
+    TileRows<C> rows;
+    rows.set(words[0], words[1], group * 64 + (thread / 32 & 3) * 16 + (thread & 31) / 4);
     return rows;
   }
 
@@ -1223,6 +1265,103 @@ struct Consumer {
     else return fminf(fmaxf(Float::kLog2OfMost - raised, 0), 8);
   }
 
+  static constexpr int kFirstWeights = kScores < 128 ? 16 : 32;
+
+  // The rest of a step of 8-bit floats, of as few instructions as can be: they take most of its time.
+  // Lanes exchange their largest scores only where one exceeds the limit. The product of the block
+  // before ends among the first exponentials, so weights go where it read those before, without a copy.
+  template <bool kWeighs>
+  __device__ __forceinline__ void follow(bool first, const unsigned (&words_before)[2],
+                                         const Statistics& before) {
+    float shift[2] = {0, 0}, factor[2] = {1, 1};
+    const bool moved = follow_scores(shift, factor);
+    key.next();
+    weigh_scores_between<0, kFirstWeights>(shift);
+    fetch(unknown((int)(__float_as_uint(sum[0] + sum[1]) >> 28 & 8)));  // 0, as the sums are positive
+    if (kWeighs) {
+      take_products();
+      if (first) finish(finished_rows_of(words_before), before);
+      else if (moved) scale_outputs(factor);
+    }
+    adds = !first;
+    pin(p);
+    weigh_scores_between<kFirstWeights, kScores>(shift);
+    pack(p);
+  }
+
+  // Modifies and hides scores, and gets what shifts their powers of 2. True if a maximum of the warp
+  // moved; gets factors as softmax does.
+  __device__ __forceinline__ bool follow_scores(float (&shift)[2], float (&factor)[2]) {
+    float own[2];
+    if constexpr (E::kScore) modify(shift);
+    hide();
+    largest_of_thread(own);
+    bool above = false;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if constexpr (E::kScore) {
+        if (own[r] == nothing()) shift[r] = 0;  // so that hidden rows make no NaN
+        own[r] += shift[r], shift[r] *= exponent;
+      }
+      if constexpr (C::kAmaxOfWeights) kept[r] = fmaxf(kept[r], own[r]);
+      above |= fmaf(own[r], exponent, raised - maximum[r]) > limit;
+    }
+    const bool moved = __any_sync(~0u, above);
+    if (moved) move_maxima(own, factor);
+    return moved;
+  }
+
+  __device__ __forceinline__ void move_maxima(const float (&own)[2], float (&factor)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float largest = fmaxf(own[r], __shfl_xor_sync(~0u, own[r], 1));
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+      if (!(fmaf(largest, exponent, raised - maximum[r]) > limit)) continue;
+      const float before = maximum[r];
+      maximum[r] = fmaxf(largest * exponent, kLowest);
+      factor[r] = power_of_two(before - maximum[r]);
+      sum[r] *= factor[r];
+    }
+  }
+
+  // Of the scores that a thread has of a row. Bits of floats compare as integers if the largest is
+  // positive.
+  __device__ __forceinline__ void largest_of_thread(float (&own)[2]) const {
+    int most[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) most[j] = __float_as_int(s[j]);
+#pragma unroll
+    for (int i = 4; i < kScores; i += 8) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int further = i + 4 < kScores ? i + 4 : i;
+        most[j] = largest_of(most[j], __float_as_int(s[i + j]), __float_as_int(s[further + j]));
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) own[r] = __int_as_float(max(most[2 * r], most[2 * r + 1]));
+    if (__builtin_expect((__float_as_int(own[0]) | __float_as_int(own[1])) >= 0, true)) return;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      own[r] = s[2 * r];
+#pragma unroll
+      for (int i = 2 * r; i < kScores; i += 4) own[r] = fmaxf(own[r], fmaxf(s[i], s[i + 1]));
+    }
+  }
+
+  // Makes weights of some of the scores, and adds them.
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void weigh_scores_between(const float (&shift)[2]) {
+#pragma unroll
+    for (int i = kFrom; i < kTo; ++i) {
+      const int r = i / 2 & 1;
+      const float added = raised - maximum[r];
+      s[i] = power_of_two(fmaf(s[i], exponent, E::kScore ? added + shift[r] : added));
+    }
+#pragma unroll
+    for (int i = kFrom; i < kTo; ++i) sum[i / 2 & 1] += s[i];
+  }
+
   // Relative to the maximum of the row, and the sum of the weights.
   __device__ __forceinline__ bool softmax(float (&shift)[2], float (&factor)[2]) {
     bool moved = false;
@@ -1236,18 +1375,13 @@ struct Consumer {
       const float before = maximum[r];
       float largest = fmaxf(before, largest_of_row(r, shift[r]));
       // -inf - -inf is NaN, and stays.
-      const float highest = largest;
       if (C::kLazy) largest = (largest - before) * exponent > slack() ? largest : before;
       maximum[r] = largest;
       const float reference = reference_of(largest);
       factor[r] = largest == before ? 1.0f : power_of_two(before * exponent - reference);
       const float lowered = kOf8Bits ? raised - reference : -reference;
       added[r] = E::kScore ? fmaf(shift[r], exponent, lowered) : lowered;
-      if constexpr (kKeepsLargest) {
-        kept[r] *= factor[r];
-        if (!E::kKeep && !E::kRandom)
-          kept[r] = fmaxf(kept[r], power_of_two(fmaf(highest, exponent, lowered)));
-      }
+      if constexpr (kKeepsLargest) kept[r] *= factor[r];
       moved |= largest != before;
     }
 #pragma unroll
@@ -1449,10 +1583,14 @@ struct Consumer {
   // What sums relative to one maximum are relative to another.
   __device__ __forceinline__ float factor_of(float from, float to) const {
     if (E::kBounded || from == to) return 1;
-    return power_of_two(from * exponent - reference_of(to));
+    return power_of_two(power_of(from) - reference_of(to));
   }
   __device__ __forceinline__ float reference_of(float largest) const {
-    return largest == nothing() ? 0.0f : fmaxf(largest * exponent, kLowest);
+    return largest == nothing() ? 0.0f : fmaxf(power_of(largest), kLowest);
+  }
+  // Of 2, which a maximum stands for.
+  __device__ __forceinline__ float power_of(float largest) const {
+    return kFollows ? largest : largest * exponent;
   }
 
   // Stores rows that are complete.
@@ -1486,8 +1624,10 @@ struct Consumer {
     const bool present = q < expressions.queries(b);
     float factor = 1 / kWeightScale;
     if constexpr (kOf8Bits) {
-      const float scale_of_weights = weight_scale(tensors);
-      of.total /= scale_of_weights, of.kept /= scale_of_weights;
+      const float scale_of_weights = weight_scale(tensors) * power_of_two(-lowered_by(tensors));
+      of.total /= scale_of_weights;
+      if constexpr (kFollows) of.kept = power_of_two(of.kept * exponent - of.maximum);
+      else of.kept /= scale_of_weights;
     }
     if constexpr (!E::kSigmoid) {
       factor = store_statistics(b, h, q, of.maximum, of.total, !kSecond && stores && exists(b, q),
@@ -1498,7 +1638,11 @@ struct Consumer {
       const float weight = (kKeepsLargest ? of.kept : 1) * factor * E::kKeptScale;
       if (exists(b, q)) most.weight = max(most.weight, bits_of(weight));
     }
-    return factor * (kOf8Bits ? *tensors.descale_s * *tensors.descale_v : E::kKeptScale);
+    if constexpr (kOf8Bits) {
+      return factor * power_of_two(lowered_by(tensors)) * *tensors.descale_s * *tensors.descale_v;
+    } else {
+      return factor * E::kKeptScale;
+    }
   }
 
   __device__ __forceinline__ OutputBits* outputs() const {
@@ -1531,7 +1675,7 @@ struct Consumer {
                                                     bool stores, bool present) {
     const long long at = place_of_statistics(b, h, q);
     const bool empty = total == 0 || !present;  // not if it is NaN
-    float top = empty ? nothing() : largest * exponent;  // powers of 2
+    float top = empty ? nothing() : power_of(largest);
     const auto put = [&](float* to, float value) {
       if (to != nullptr && stores) to[at] = value;
     };

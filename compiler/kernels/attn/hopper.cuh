@@ -233,6 +233,9 @@ ATTN_INLINE float fast_tanh(float x) {
   return y;
 }
 
+// The largest of three, by one instruction.
+ATTN_INLINE int largest_of(int x, int y, int z) { return __vimax3_s32(x, y, z); }
+
 // The low and the high word of a product.
 ATTN_INLINE uint2 wide_product(unsigned x, unsigned y) {
   uint2 product;

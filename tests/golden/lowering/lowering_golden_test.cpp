@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class LoweringGolden : public ::testing::TestWithParam<std::filesystem::path> {};
 
@@ -105,6 +106,26 @@ INSTANTIATE_TEST_SUITE_P(Specs, LoweringInBlocks,
                          ::testing::Values("causal", "depth_256", "e5m2", "padding", "softcap",
                                            "window"),
                          [](const auto& name) { return std::string(name.param); });
+
+// What a plan's signature is made of tells the ways to scale apart, where all else is the same.
+TEST(LoweredIn8Bits, ScalesOfBlocksAreNotThoseOfTensors) {
+  const auto text_of = [](const std::string& way) {
+    const support::Source source("spec.attn",
+                                 "attention a { dims B = 1, Hq = 2, Sq = 128, D = 128; dtype e4m3; "
+                                 "quantize " +
+                                     way + ", o: bf16; layout bhsd; outputs o, lse; }");
+    diag::Sink sink(source);
+    const auto attention = driver::front_end(source, {}, sink);
+    EXPECT_TRUE(attention.has_value()) << diag::to_text(sink);
+    planning::Context context = in(false);
+    context.gpu.sm = 100;
+    return plan::canonical_text(driver::lower(*attention, "composite", context).value());
+  };
+  const std::string tensors = text_of("per_tensor"), blocks = text_of("mxfp8");
+  EXPECT_NE(tensors, blocks);
+  EXPECT_THAT(tensors, Not(HasSubstr("e8m0")));
+  EXPECT_THAT(blocks, HasSubstr("e8m0"));
+}
 
 // The backward with one fused kernel: masks, shared keys, derivatives, lengths, dropout, learned
 // tensors, copies, vectors, partial last tiles, and the deterministic form.

@@ -28,6 +28,16 @@ inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 inline float __fdiv_rn(float x, float y) { return x / y; }
+inline int __float_as_int(float value) {
+  int bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+inline float __int_as_float(int bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
 inline unsigned __float_as_uint(float value) {
   unsigned bits;
   memcpy(&bits, &value, sizeof bits);

@@ -105,6 +105,7 @@ ATTN_INLINE float reciprocal(float x) {
   return fabsf(y) < 0x1p-126f ? 0.0f : y;  // as the GPU flushes it
 }
 ATTN_INLINE float fast_tanh(float x) { return tanhf(x); }
+ATTN_INLINE int largest_of(int x, int y, int z) { return std::max({x, y, z}); }
 
 ATTN_INLINE unsigned pair(BF16, float low, float high) {
   return attn::to_bf16_bits(low) | (unsigned)attn::to_bf16_bits(high) << 16;
