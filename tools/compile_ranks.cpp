@@ -14,7 +14,7 @@
 #include "runtime/plan/container.h"
 #include "runtime/ranks/exchanges.h"
 #include "runtime/ranks/program_json.h"
-#include "runtime/ranks/tensors.h"
+#include "tools/bound_tensors.h"
 #include "tools/console.h"
 #include "tools/table.h"
 #include "tools/words.h"
@@ -169,84 +169,12 @@ std::string family_hash(const CompiledFamily& family) {
   return hash128(text).to_hex();
 }
 
-using Names = std::set<std::string, std::less<>>;
-
-// What the plans of the direction bind.
-Names bound_names(const CompiledFamily& family, plan::Direction direction) {
-  Names names;
-  for (const driver::Compiled& compiled : family.plans) {
-    const plan::Program& program = compiled.plan.program;
-    if (plan::direction_of(program) != direction) continue;
-    for (const plan::TensorInfo& tensor : program.tensors) names.insert(tensor.name);
-    for (const plan::ParamInfo& param : program.params) names.insert(param.name);
-  }
-  return names;
-}
-
-// By which plans know what callers bind as `name`.
-Names names_in_plans(const ranks::Division& division, const std::string& name) {
-  Names names = {name};
-  for (const ranks::Program& program : division.ranks) {
-    for (const ranks::Part& part : program.parts) {
-      if (const auto found = part.renamed.find(name); found != part.renamed.end())
-        names.insert(found->second);
-    }
-  }
-  return names;
-}
-
-// Leaves out captured tensors that no plan of the direction reads, and says what plans read that
-// nobody binds.
-Status match(const CompiledFamily& family, plan::Direction direction, ranks::Division& division) {
-  const bool forward = direction == plan::Direction::forward;
-  std::vector<ranks::WholeTensor>& tensors = forward ? division.forward : division.backward;
-  Names unbound = bound_names(family, direction);
-  const Names wanted = unbound;
-  const auto is_unread = [&](const ranks::WholeTensor& tensor) {
-    std::size_t read = 0;
-    for (const std::string& name : names_in_plans(division, tensor.name)) {
-      read += wanted.contains(name) ? 1 : 0;
-      unbound.erase(name);
-    }
-    const bool is_captured = tensor.role == plan::TensorRole::captured;
-    const bool clears = forward && division.clears_padding && tensor.name == ranks::kLengthsQ;
-    return read == 0 && is_captured && !clears &&
-           ranks::find(tensors, "d_" + tensor.name) == nullptr;
-  };
-  std::vector<bool> unread;
-  for (const ranks::WholeTensor& tensor : tensors) unread.push_back(is_unread(tensor));
-  std::size_t at = 0;
-  std::erase_if(tensors, [&](const ranks::WholeTensor&) { return unread[at++]; });
-  for (const plan::ParamInfo& param : division.params) unbound.erase(param.name);
-  for (const ranks::Payload& result : ranks::results_of(division)) {
-    for (const std::string& name : names_in_plans(division, result.name)) unbound.erase(name);
-  }
-  for (const ranks::Program& program : division.ranks) {
-    for (const ranks::Part& part : program.parts) {
-      for (const auto& [name, of] : part.numbers) unbound.erase(name);
-    }
-  }
-  if (unbound.empty()) return {};
-  return {ErrorCode::internal, fmt::format("nobody binds the plans' {}", *unbound.begin())};
-}
-
 // What is known when all parts are compiled.
 Status complete(const Sharded& sharded, bool both, plan::Direction direction,
                 CompiledFamily& family) {
   ranks::Division& division = family.division;
   if (!both) (direction == plan::Direction::forward ? division.backward : division.forward).clear();
-  Names read;
-  for (const plan::Direction each : {plan::Direction::forward, plan::Direction::backward}) {
-    read.merge(bound_names(family, each));
-    ATTN_RETURN_IF_ERROR(match(family, each, division));
-  }
-  std::erase_if(division.params,
-                [&](const plan::ParamInfo& param) { return !read.contains(param.name); });
-  for (ranks::Program& program : division.ranks) {
-    for (ranks::Part& part : program.parts) {
-      std::erase_if(part.renamed, [&](const auto& names) { return !read.contains(names.second); });
-    }
-  }
+  ATTN_RETURN_IF_ERROR(match_plans(family.plans, division));
   for (const Sharded::Input& input : sharded.inputs)
     division.values.push_back({input.name, input.origin, input.hash});
   division.family = family_hash(family);

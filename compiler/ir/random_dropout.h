@@ -10,4 +10,8 @@ namespace attn::ir {
 // of what works, if a probability of random dropout would be rounded to 0 or to 1.
 Status check_random_dropout(const Attention& attention);
 
+// For what draws as many numbers at a time as belong to 32 keys. Errors: unsupported, if a part's
+// keys are not those of the whole attention, 32 by 32, or if its rows are numbered by a tensor.
+Status check_draws_by_32(const Attention& attention);
+
 }  // namespace attn::ir

@@ -75,15 +75,17 @@ std::vector<Refusal> in_order(std::vector<Refusal> refusals) {
 
 namespace {
 
-bool draws_elsewhere(const ir::Attention& attention) {
-  return attention.dropout && attention.dropout->origin;
+// Whether the strategy draws the numbers of a part as the whole attention does.
+bool draws_in(const ir::Attention& attention, const Strategy& strategy) {
+  return !attention.dropout || !attention.dropout->origin || strategy.name == "native";
 }
 
 Error refused_draws() {
   return {ErrorCode::unsupported,
-          "random dropout of a part draws the numbers of the whole attention, and kernels draw "
-          "those of their own heads, rows and columns",
-          {"`dropout p, keep[..]` takes the elements to keep from a tensor"},
+          "random dropout of a part draws the numbers of the whole attention, and only attnc's own "
+          "kernels can",
+          {"`--engine native` says whether they can; `dropout p, keep[..]` takes the elements to "
+           "keep from a tensor"},
           {}};
 }
 
@@ -106,7 +108,7 @@ Candidates::Candidates(const ir::Attention& attention, std::string_view name,
       subject_(std::make_unique<Subject>(attention_, context_)) {
   for (const Strategy& strategy : strategies(name)) {
     const Result<double> bound =
-        draws_elsewhere(attention_) ? refused_draws() : strategy.bound(*subject_);
+        draws_in(attention_, strategy) ? strategy.bound(*subject_) : refused_draws();
     if (bound.ok()) {
       all_.push_back({&strategy, *bound});
     } else if (!refuse(strategy, bound.error())) {

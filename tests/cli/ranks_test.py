@@ -131,11 +131,19 @@ class Ranks(attnc.Case):
         spec = self.write("random.attn", "attention f { dims B = 1, Hq = 2, Sq = 64, D = 64; dropout 0.5; }")
         options = ("--target", "h200", "--engine", "native", "-o", self.folder / "random.attnplan")
         self.assertIn("`f` on 1 rank\n", self.attnc("compile", spec, "--ranks", "1", *options).stdout)
-        heads = self.write("heads.attn", "attention f { dims B = 1, Hq = 2, Sq = 64, D = 64; dropout 0.5; "
+        # Parts draw the numbers of their heads, rows and keys in the whole.
+        heads = self.write("heads.attn", "attention f { dims B = 1, Hq = 4, Sq = 64, D = 64; dropout 0.5; "
                                          "shard heads; }")
-        process = self.attnc("compile", heads, "--ranks", "2", *options, code=3)
+        plan = self.folder / "heads.attnplan"
+        made = self.attnc_json("compile", heads, "--ranks", "2", *options[:-1], plan)
+        self.assertEqual([tensor["name"] for tensor in made["ranks"]["forward"]],
+                         ["q", "k", "v", "seed", "offset", "o", "lse"])
+        sources = [step["source"] for file in self.attnc_json("inspect", plan)["plans"]
+                   for step in file["program"]["steps"] if "drawn_head" in step.get("source", "")]
+        self.assertEqual(len(sources), 2)
+        self.assertIn("(long long)h + 2)", "".join(sources))
+        process = self.attnc("compile", heads, "--ranks", "2", *options[:2], "--engine", "cudnn", *options[4:], code=3)
         self.assertIn("draws the numbers of the whole attention", process.stderr)
-        self.assertNotIn("shard heads", process.stderr)
 
     def test_nothing_to_compute(self):
         spec = self.write("hidden.attn", "attention f { dims B = 1, Hq = 1, Sq = 64, D = 8; mask false; }")
@@ -180,10 +188,11 @@ class Ranks(attnc.Case):
         self.refuses("6 key heads cannot be divided among 4 ranks", heads, "--ranks", "4", code=3)
         open_size = self.write("open.attn", "attention f { dims B = 1, Hq = 6, D = 8; }")
         self.refuses("the dimension Sq is open", open_size, "--ranks", "4")
-        random = self.write("random.attn", "attention f { dims B = 1, Hq = 1, Sq = 64, D = 64; dropout 0.5; }")
-        process = self.attnc("compile", random, "--ranks", "2", "--target", "h200", "-o", self.folder / "a.attnplan",
-                             code=3)
-        self.assertIn("draws the numbers of the whole attention", process.stderr)
+        random = self.write("random.attn", """attention f { dims B = 1, Hq = 1, Sq = 40, D = 64; dropout 0.5;
+          mask q_idx >= kv_idx && q_idx - kv_idx < 4; }""")
+        process = self.attnc("compile", random, "--ranks", "2", "--target", "h200", "--engine", "native", "-o",
+                             self.folder / "a.attnplan", code=3)
+        self.assertIn("random dropout draws numbers for 32 keys at a time", process.stderr)
         for more, message in ((["--keep-going"], "--keep-going cannot be used with --ranks"),
                               (["--recompile", "x"], "give either SPEC or --recompile PLAN")):
             process = self.attnc("compile", random, "--ranks", "2", *more, "-o", self.folder / "a.attnplan", code=2)

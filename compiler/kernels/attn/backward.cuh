@@ -528,10 +528,11 @@ struct KeptDrawer {
   }
 
   // Of two rows: four bits of each of four threads, as Gradients::is_kept reads.
-  static __device__ __forceinline__ void draw_rows(unsigned counter, unsigned row, unsigned words,
-                                                   uint2 random_key, unsigned to) {
+  __device__ __forceinline__ void draw_rows(unsigned counter, unsigned row, unsigned words,
+                                            uint2 random_key, unsigned to) const {
     const unsigned head = load_shared(words + 4), h = head % C::kHeads, b = head / C::kHeads;
-    uint4 drawn[2] = {make_uint4(counter, row, h, b), make_uint4(counter, row + 1, h, b)};
+    uint4 drawn[2] = {dropout_counter(expressions, counter, row, h, b),
+                      dropout_counter(expressions, counter, row + 1, h, b)};
     philox<kDropoutRounds>(drawn, random_key);
     const uint4 &x = drawn[0], &y = drawn[1];
     store_bits(to, x.x, y.x, x.y, y.y);

@@ -1029,7 +1029,7 @@ struct Consumer {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const uint4 words = philox<kDropoutRounds>(
-            make_uint4(counter, rows.q[r], rows.h[r], rows.b), random_key);
+            dropout_counter(expressions, counter, rows.q[r], rows.h[r], rows.b), random_key);
         const unsigned halves[4] = {
             kept_halves<E::kDropped>(words.x), kept_halves<E::kDropped>(words.y),
             kept_halves<E::kDropped>(words.z), kept_halves<E::kDropped>(words.w)};

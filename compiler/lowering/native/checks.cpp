@@ -61,7 +61,9 @@ Status check_clauses(const ir::Attention& attention) {
     return unsupported(attention.pos,
                        fmt::format("attnc's kernel takes up to {} rows of all heads", kMostRows));
   }
-  if (const Status drawn = ir::check_random_dropout(attention); !drawn.ok()) {
+  for (Status (*const check)(const ir::Attention&) : {&ir::check_random_dropout, &ir::check_draws_by_32}) {
+    const Status drawn = check(attention);
+    if (drawn.ok()) continue;
     return unsupported(attention.dropout->pos, drawn.error().message, drawn.error().notes.front());
   }
   return {};

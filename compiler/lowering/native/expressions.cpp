@@ -161,12 +161,24 @@ std::string keep_method(const ir::Attention& attention, const std::string& param
 }
 
 // Of random dropout.
-std::string random_text(const ir::Attention& attention) {
-  return fmt::format(
+std::string random_text(const ir::Attention& attention, ExpressionWriter& writer) {
+  const auto& origin = attention.dropout->origin;
+  std::string text = fmt::format(
       "  static constexpr int kDropped = {};\n"
+      "  static constexpr bool kIsPart = {};\n"
       "  __device__ const long long* seed() const {{ return t_{}; }}\n"
       "  __device__ const long long* offset() const {{ return t_{}; }}\n",
-      attention.dropout->dropped(), kSeed, kOffset);
+      attention.dropout->dropped(), origin.has_value(), kSeed, kOffset);
+  if (!origin) return text;
+  const auto add = [&](const char* head, passes::Axes axes, ExprId id) {
+    writer.begin(axes);
+    const std::string value = writer.value(id);
+    text += method(head, writer, value);
+  };
+  add("int drawn_head(int h)", {.head = true}, origin->head);
+  add("int drawn_row(int row)", {.row = true}, origin->row);
+  add("int drawn_column(int column)", {.column = true}, origin->column);
+  return text;
 }
 
 void add_controls(const ir::Attention& attention, derive::KernelInputs& inputs) {
@@ -223,7 +235,7 @@ class Text {
     if (expressions_.masks) text += mask("mask", attention_.masks);
     if (by_indices) text += mask("mask_by_indices", terms.by_indices);
     if (attention_.is_random())
-      text += random_text(attention_);
+      text += random_text(attention_, writer_);
     else if (attention_.dropout)
       text += keep();
     if (attention_.sink) text += sink();
@@ -384,7 +396,7 @@ class GradientText {
     if (!expressions_.parts.empty()) text += learned();
     text += expressions_.masks ? mask() : "";
     if (attention_.is_random())
-      text += random_text(attention_);
+      text += random_text(attention_, writer_);
     else if (attention_.dropout)
       text += keep();
     text += lengths_text(attention_);

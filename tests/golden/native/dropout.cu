@@ -101,6 +101,7 @@ struct Expressions : kernels::Reals {
     return v4;
   }
   static constexpr int kDropped = 3277;
+  static constexpr bool kIsPart = false;
   __device__ const long long* seed() const { return t_seed; }
   __device__ const long long* offset() const { return t_offset; }
   __device__ int keys(int b) const { return 400; }

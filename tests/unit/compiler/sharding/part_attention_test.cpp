@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/driver/driver.h"
+#include "compiler/ir/random_dropout.h"
 
 namespace attn::sharding {
 namespace {
@@ -119,7 +120,8 @@ TEST(PartAttention, OfNoSinkHasOtherStatistics) {
   EXPECT_TRUE(with.renamed.empty());
 }
 
-// Kernels draw the numbers of a part that is the whole, and of no other.
+// A part that is the whole draws its own numbers; kernels draw those of others for 32 keys at a
+// time.
 TEST(PartAttention, DrawsElsewhereUnlessItIsTheWhole) {
   const ir::Attention whole = read("dropout 0.5;");
   const auto draws_elsewhere = [&](Intervals rows, Intervals keys, Interval heads) {
@@ -130,6 +132,26 @@ TEST(PartAttention, DrawsElsewhereUnlessItIsTheWhole) {
   EXPECT_TRUE(draws_elsewhere({{0, 64}}, {{0, 64}}, {0, 2}));
   EXPECT_TRUE(draws_elsewhere({{0, 32}}, {{0, 64}}, {0, 4}));
   EXPECT_TRUE(draws_elsewhere({{0, 64}}, {{32, 64}}, {0, 4}));
+}
+
+TEST(PartAttention, DrawsFor32KeysAtATime) {
+  const ir::Attention whole = read("dropout 0.5;");
+  const auto draws = [&](Intervals rows, Intervals keys) {
+    const Part part{{0, std::move(rows), std::move(keys)}};
+    return ir::check_draws_by_32(part_attention(whole, part, {0, 4}).attention).ok();
+  };
+  EXPECT_TRUE(draws({{3, 19}, {40, 41}}, {{32, 64}}));
+  EXPECT_TRUE(draws({{0, 64}}, {{0, 40}}));
+  EXPECT_FALSE(draws({{0, 64}}, {{16, 64}}));
+  EXPECT_FALSE(draws({{0, 64}}, {{0, 16}, {32, 64}}));
+  EXPECT_FALSE(draws({{0, 2}, {4, 6}, {8, 10}, {12, 14}, {16, 18}}, {{0, 64}}));
+  const ir::Attention wide = [] {
+    ir::Attention attention = read("dropout 0.5;");
+    attention.dims.set(Dim::Skv, 256);
+    return attention;
+  }();
+  const Part pieces{{0, {{0, 64}}, {{0, 32}, {96, 160}, {224, 256}}}};
+  EXPECT_TRUE(ir::check_draws_by_32(part_attention(wide, pieces, {0, 4}).attention).ok());
 }
 
 }  // namespace
