@@ -8,10 +8,13 @@
 #include <type_traits>
 
 #include "tests/standin/standins.h"
+#include "tests/support/in_ranks.h"
+#include "tests/unit/runtime/api/must.h"
 #include "tests/unit/runtime/api/ranks_file.h"
 
 namespace {
 
+using attn::standin::must;
 using ::testing::HasSubstr;
 
 static_assert(!std::is_copy_constructible_v<attn::Distributed>);
@@ -22,15 +25,6 @@ static_assert(!std::is_copy_constructible_v<attn::DistributedBinding>);
 static_assert(sizeof(attn_distributed_options) == 9 * sizeof(void*));
 static_assert(sizeof(attn_distributed_info) == 11 * sizeof(void*));
 static_assert(sizeof(attn_interval) == 16);
-
-template <typename T>
-T must(attn::Result<T> result) {
-  if (!result.ok()) throw std::runtime_error(result.error().to_text());
-  return std::move(result).value();
-}
-void must(const attn::Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.error().to_text());
-}
 
 class AttnDistributed : public attn::standin::StandinTest {
  protected:
@@ -58,17 +52,7 @@ class AttnDistributed : public attn::standin::StandinTest {
 
   template <typename Body>
   static void in_ranks(const Body& body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < 2; ++rank) {
-      threads.emplace_back([&body, rank] {
-        try {
-          body(rank);
-        } catch (const std::exception& error) {
-          ADD_FAILURE() << "rank " << rank << ": " << error.what();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    attn::testing::in_ranks(2, body);
   }
 
   void* communicators_[2] = {};
