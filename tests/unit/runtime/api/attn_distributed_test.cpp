@@ -1,9 +1,12 @@
 // The distributed part of attn.h and attn_distributed.hpp, on the stand-ins for NCCL, cuDNN and the
 // driver: ranks are threads.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <attn_distributed.hpp>
+#include <chrono>
 #include <thread>
 #include <type_traits>
 
@@ -53,6 +56,14 @@ class AttnDistributed : public attn::standin::StandinTest {
   template <typename Body>
   static void in_ranks(const Body& body) {
     attn::testing::in_ranks(2, body);
+  }
+
+  // As an application does.
+  static void abort_communicator(void* communicator) {
+    const std::string path = attn::standin::folder() + "/libnccl.so.2";
+    void* library = dlopen(path.c_str(), RTLD_NOW);
+    reinterpret_cast<int (*)(void*)>(dlsym(library, "ncclCommAbort"))(communicator);
+    dlclose(library);
   }
 
   void* communicators_[2] = {};
@@ -161,7 +172,10 @@ TEST_F(AttnDistributed, ARankThatFailsIsToldByStatusAndAbortsTheCommunicator) {
   in_ranks([&](int rank) {
     const attn::Runtime runtime = open_runtime();
     attn::DistributedOptions aborting = options(rank);
-    aborting.abort = [&] { ++aborts; };
+    aborting.abort = [&aborts, communicator = communicators_[rank]] {
+      abort_communicator(communicator);
+      ++aborts;
+    };
     const auto opened = must(attn::Distributed::open_memory(runtime, file_, aborting));
     constexpr int kRemoteError = 6;
     attn::standin::nccl().set_state(communicators_[rank], 0, kRemoteError);
