@@ -12,15 +12,19 @@ CUevent as_event(void* handle) { return static_cast<CUevent>(handle); }
 
 }  // namespace
 
-Result<Stream> Stream::create(const Device& device) {
+Result<Stream> Stream::create(const Device& device, Priority priority) {
   Stream stream;
   stream.context_ = device.context();
   Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(*stream.context_));
   CUstream handle = nullptr;
-  ATTN_RETURN_IF_ERROR(stream.context_->check(
-      stream.context_->driver().stream_create(&handle, CU_STREAM_NON_BLOCKING),
-      "creating a stream"));
+  const Driver& driver = stream.context_->driver();
+  constexpr int kHighest = -1000;  // clamped to what the device has
+  const CUresult result =
+      priority == Priority::high
+          ? driver.stream_create_with_priority(&handle, CU_STREAM_NON_BLOCKING, kHighest)
+          : driver.stream_create(&handle, CU_STREAM_NON_BLOCKING);
+  ATTN_RETURN_IF_ERROR(stream.context_->check(result, "creating a stream"));
   stream.handle_ = handle;
   return stream;
 }

@@ -12,7 +12,9 @@ namespace attn::cuda {
 // A stream that does not synchronize with the default stream. For one thread at a time.
 class Stream {
  public:
-  static Result<Stream> create(const Device& device);
+  // Kernels of a stream of high priority begin before those of others that wait for the device too.
+  enum class Priority : std::uint8_t { normal, high };
+  static Result<Stream> create(const Device& device, Priority priority = Priority::normal);
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&& other) noexcept;
   ~Stream();

@@ -65,7 +65,8 @@ std::int64_t Side::workspace_bytes() const {
 }
 
 DistributedState::~DistributedState() {
-  if (exchanges) static_cast<void>(exchanges->synchronize().ok());
+  cuda::Scope scope;
+  if (exchanges && scope.enter(device).ok()) static_cast<void>(exchanges->synchronize().ok());
 }
 
 Status DistributedState::prepare(execute::ExecutableCache& executables,
@@ -80,8 +81,13 @@ Status DistributedState::prepare(execute::ExecutableCache& executables,
                   fmt::format("the file is of {} ranks, but the communicator has {}", ranks,
                               transport->ranks()));
   }
+  if (division.only >= 0 && division.only != transport->rank()) {
+    return Status(ErrorCode::invalid_argument,
+                  fmt::format("the file has the plans of rank {} alone, but this is rank {}",
+                              division.only, transport->rank()));
+  }
   ATTN_ASSIGN(kernels, Kernels::load(device, family->kernels));
-  if (options.forward)
+  if (options.forward && !division.forward.empty())
     ATTN_RETURN_IF_ERROR(load(side(Direction::forward), Direction::forward, executables, *family));
   if (options.backward && !division.backward.empty())
     ATTN_RETURN_IF_ERROR(
@@ -89,7 +95,7 @@ Status DistributedState::prepare(execute::ExecutableCache& executables,
   if (!sides[0].is_loaded && !sides[1].is_loaded)
     return Status(ErrorCode::invalid_argument, "the file has no plans of the direction");
   ATTN_RETURN_IF_ERROR(allocate());
-  ATTN_ASSIGN(exchanges, cuda::Stream::create(device));
+  ATTN_ASSIGN(exchanges, cuda::Stream::create(device, cuda::Stream::Priority::high));
   ATTN_ASSIGN(watch, Watch::start(device, *transport, options.timeout));
   return {};
 }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/graph/extent.h"
 #include "runtime/ranks/planning.h"
 
 namespace attn::ranks {
@@ -141,8 +142,10 @@ class Inputs {
       if (whole.dtype != tensors[i].dtype)
         return damaged(fmt::format("a plan's tensor '{}' has another type", tensors[i].name));
       if (whole.divided == Divided::no) {
-        if (whole.dims != tensors[i].dims)
-          return damaged(fmt::format("a plan's tensor '{}' has other dims", tensors[i].name));
+        if (whole.dims != tensors[i].dims ||
+            tensors[i].strides != row_major_strides(tensors[i].dims))
+          return damaged(
+              fmt::format("a plan's tensor '{}' has other dims or strides", tensors[i].name));
         at = {Address::In::home, *index, 0};
         continue;
       }

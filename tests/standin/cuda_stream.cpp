@@ -59,6 +59,14 @@ void end_capture(Stream& stream) {
   if (stream.mode != CU_STREAM_CAPTURE_MODE_RELAXED) --strict_captures;
 }
 
+CUresult create(CUstream* stream) {
+  if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
+  auto made = std::make_unique<Stream>();
+  made->device = current_device();
+  *stream = static_cast<CUstream>(streams().add(std::move(made)));
+  return CUDA_SUCCESS;
+}
+
 CUresult no_such(const char* function, const char* what) {
   violate(function, std::string("no such ") + what);
   return CUDA_ERROR_INVALID_HANDLE;
@@ -118,11 +126,12 @@ using namespace attn::standin;
 
 ATTN_STANDIN_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned int) {
   ATTN_STANDIN_CUDA(cuStreamCreate, checked)
-  if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
-  auto made = std::make_unique<Stream>();
-  made->device = current_device();
-  *stream = static_cast<CUstream>(streams().add(std::move(made)));
-  return CUDA_SUCCESS;
+  return create(stream);
+}
+
+ATTN_STANDIN_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int, int) {
+  ATTN_STANDIN_CUDA(cuStreamCreateWithPriority, checked)
+  return create(stream);
 }
 
 ATTN_STANDIN_EXPORT CUresult cuStreamDestroy(CUstream stream) {

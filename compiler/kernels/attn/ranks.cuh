@@ -22,13 +22,19 @@ struct RanksUnit {
   unsigned char* to;
 };
 
-// The place of unit i of the lines from `line` on.
+// The place of unit i of the lines from `line` on. Divisions are what copying costs besides memory:
+// most copies have one head (or adjacent ones) and one batch.
 ATTN_INLINE RanksUnit ranks_unit(const RanksCopy& copy, unsigned line, unsigned i) {
   const unsigned units = (unsigned)copy.heads * (unsigned)copy.vectors;
-  line += i / units;
-  const unsigned unit = i % units;
-  const unsigned head = unit / (unsigned)copy.vectors, vector = unit % (unsigned)copy.vectors;
-  const unsigned batch = line / (unsigned)copy.rows, row = line % (unsigned)copy.rows;
+  unsigned head = 0, vector = i % units, batch = 0, row = line + i / units;
+  if (copy.heads > 1) {
+    head = vector / (unsigned)copy.vectors;
+    vector %= (unsigned)copy.vectors;
+  }
+  if (copy.lines > copy.rows) {
+    batch = row / (unsigned)copy.rows;
+    row %= (unsigned)copy.rows;
+  }
   const int from_row = copy.pairs ? copy.pairs[2 * row] : (int)row;
   const int to_row = copy.pairs ? copy.pairs[2 * row + 1] : (int)row;
   const long long inside = (long long)vector * copy.vector_bytes;

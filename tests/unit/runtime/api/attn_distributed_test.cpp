@@ -1,17 +1,23 @@
 // The distributed part of attn.h and attn_distributed.hpp, on the stand-ins for NCCL, cuDNN and the
 // driver: ranks are threads.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <attn_distributed.hpp>
+#include <chrono>
 #include <thread>
 #include <type_traits>
 
 #include "tests/standin/standins.h"
+#include "tests/support/in_ranks.h"
+#include "tests/unit/runtime/api/must.h"
 #include "tests/unit/runtime/api/ranks_file.h"
 
 namespace {
 
+using attn::standin::must;
 using ::testing::HasSubstr;
 
 static_assert(!std::is_copy_constructible_v<attn::Distributed>);
@@ -22,15 +28,6 @@ static_assert(!std::is_copy_constructible_v<attn::DistributedBinding>);
 static_assert(sizeof(attn_distributed_options) == 9 * sizeof(void*));
 static_assert(sizeof(attn_distributed_info) == 11 * sizeof(void*));
 static_assert(sizeof(attn_interval) == 16);
-
-template <typename T>
-T must(attn::Result<T> result) {
-  if (!result.ok()) throw std::runtime_error(result.error().to_text());
-  return std::move(result).value();
-}
-void must(const attn::Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.error().to_text());
-}
 
 class AttnDistributed : public attn::standin::StandinTest {
  protected:
@@ -58,17 +55,15 @@ class AttnDistributed : public attn::standin::StandinTest {
 
   template <typename Body>
   static void in_ranks(const Body& body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < 2; ++rank) {
-      threads.emplace_back([&body, rank] {
-        try {
-          body(rank);
-        } catch (const std::exception& error) {
-          ADD_FAILURE() << "rank " << rank << ": " << error.what();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    attn::testing::in_ranks(2, body);
+  }
+
+  // As an application does.
+  static void abort_communicator(void* communicator) {
+    const std::string path = attn::standin::folder() + "/libnccl.so.2";
+    void* library = dlopen(path.c_str(), RTLD_NOW);
+    reinterpret_cast<int (*)(void*)>(dlsym(library, "ncclCommAbort"))(communicator);
+    dlclose(library);
   }
 
   void* communicators_[2] = {};
@@ -177,7 +172,10 @@ TEST_F(AttnDistributed, ARankThatFailsIsToldByStatusAndAbortsTheCommunicator) {
   in_ranks([&](int rank) {
     const attn::Runtime runtime = open_runtime();
     attn::DistributedOptions aborting = options(rank);
-    aborting.abort = [&] { ++aborts; };
+    aborting.abort = [&aborts, communicator = communicators_[rank]] {
+      abort_communicator(communicator);
+      ++aborts;
+    };
     const auto opened = must(attn::Distributed::open_memory(runtime, file_, aborting));
     constexpr int kRemoteError = 6;
     attn::standin::nccl().set_state(communicators_[rank], 0, kRemoteError);

@@ -8,12 +8,14 @@
 #include <type_traits>
 
 #include "tests/standin/standins.h"
+#include "tests/unit/runtime/api/must.h"
 #include "tests/unit/runtime/api/plan_file.h"
 
 namespace {
 
 using attn::standin::contents_of;
 using attn::standin::expected_o;
+using attn::standin::must;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -21,15 +23,6 @@ static_assert(std::is_same_v<attn::Status, attn::v2::Status>);
 static_assert(std::is_copy_constructible_v<attn::Executable>);
 static_assert(!std::is_copy_constructible_v<attn::Binding>);
 static_assert(std::is_nothrow_move_constructible_v<attn::Binding>);
-
-template <typename T>
-T must(attn::Result<T> result) {
-  if (!result.ok()) throw std::runtime_error(result.error().to_text());
-  return std::move(result).value();
-}
-void must(const attn::Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.error().to_text());
-}
 
 class AttnHpp : public attn::standin::StandinTest {
  protected:

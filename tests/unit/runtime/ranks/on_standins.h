@@ -5,13 +5,13 @@
 
 #include <functional>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/stream.h"
 #include "tests/standin/standins.h"
+#include "tests/support/in_ranks.h"
 
 namespace attn::ranks {
 
@@ -37,19 +37,8 @@ class OnStandins : public standin::StandinTest {
     EXPECT_EQ(text, "");
   }
 
-  // Runs body(0), body(1), .. in a thread each. Exceptions are failures of the test.
   static void in_ranks(int count, const std::function<void(int rank)>& body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < count; ++rank) {
-      threads.emplace_back([&body, rank] {
-        try {
-          body(rank);
-        } catch (const std::exception& error) {
-          ADD_FAILURE() << "rank " << rank << ": " << error.what();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    attn::testing::in_ranks(count, body);
   }
 
   const cuda::Device& device() const { return *device_; }
