@@ -157,7 +157,8 @@ TEST(HostPartial, LearnedTensors) {
   divided.add({0, 30}, {37, 90});
   divided.add({30, 70}, {0, 37});
   divided.add({30, 70}, {37, 90});
-  for (const char* lowering : {"composite", "unfused"}) divided.expect_reference(lowering);
+  for (const char* lowering : {"composite", "native", "unfused"})
+    divided.expect_reference(lowering);
   planning::Rewrites tiles;
   tiles.score_bytes = 4000;
   divided.expect_reference("unfused", tiles);
