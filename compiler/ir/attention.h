@@ -218,6 +218,9 @@ struct Attention {
   SourcePos statistics_pos{};            // of the first of max, sum_exp and those with the sink
   std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
   bool deterministic = false;
+  // Rows have more keys than these, or a sink besides: o and lse that its backward reads are of
+  // all. Of softmax.
+  bool partial = false;
   std::optional<Shard> shard{};  // absent: whatever takes least
   SourcePos pos;
 

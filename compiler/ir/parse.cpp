@@ -58,7 +58,8 @@ class TextParser {
     if (line.accept("grad")) return gradients(line);
     if (line.accept("normalize")) return normalize(line);
     if (line.accept("quantize")) return quantize(line);
-    if (line.accept("deterministic")) return deterministic();
+    if (line.accept("deterministic")) return set(out_.deterministic);
+    if (line.accept("partial")) return set(out_.partial);
     if (line.accept("shard")) return shard(line);
     return line.error(fmt::format("'{}' does not start a statement", line.next()));
   }
@@ -249,8 +250,8 @@ class TextParser {
     return {};
   }
 
-  Status deterministic() {
-    out_.deterministic = true;
+  static Status set(bool& flag) {
+    flag = true;
     return {};
   }
 

@@ -117,6 +117,7 @@ class TextWriter {
     line("outputs{}", outputs());
     if (!attention_.gradients.empty()) line("grad {}", fmt::join(attention_.gradients, " "));
     if (attention_.deterministic) line("deterministic");
+    if (attention_.partial) line("partial");
     if (attention_.shard) line("shard {}", to_string(*attention_.shard));
     text_ += "}\n";
   }

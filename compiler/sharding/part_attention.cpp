@@ -52,6 +52,8 @@ class Making {
 
   PartAttention run() {
     ir::Attention start = whole_;
+    const bool has_keys = is_whole(part_.keys, whole_.dims[Dim::Skv]);
+    start.partial = !start.is_sigmoid() && !(has_keys && (part_.sink || !start.sink));
     if (!part_.sink) start.sink.reset();
     if (!has_all_) hide_by_masks(start);
     if (start.is_random() && !(has_all_ && has_all_heads_)) {

@@ -155,7 +155,8 @@ struct WarpScores {
       }
       sum += part(i);
     }
-    if (__all_sync(~0u, single && held == __shfl_sync(~0u, held, 0))) {
+    const long long first = __shfl_sync(~0u, held, 0);  // by all lanes, whatever `single` is
+    if (__all_sync(~0u, single && held == first)) {
 #pragma unroll
       for (int step = 16; step > 0; step /= 2) sum += of_other(sum, step);
       if (lane != 0) return;

@@ -28,6 +28,7 @@ struct Row {
   bool live;          // whether the thread has a row
   bool present;       // whether it is within the lengths
   long long visible;  // how many of its columns are, 0 if it is not present
+  long long whole;    // of [B,Hq,Sq]
   long long place;    // in bound statistics, if it is present
 };
 
@@ -51,14 +52,13 @@ struct Rows {
     row.lane = (int)(i % lanes);
     row.live = i / lanes < rows;
     row.r = row.live ? i / lanes : rows - 1;
-    const long long whole =
-        first ? row.r / tile_rows * group_rows + *first + row.r % tile_rows : row.r;
-    row.s = whole % Sq, row.h = whole / Sq % Hq, row.b = whole / Sq / Hq;
+    row.whole = first ? row.r / tile_rows * group_rows + *first + row.r % tile_rows : row.r;
+    row.s = row.whole % Sq, row.h = row.whole / Sq % Hq, row.b = row.whole / Sq / Hq;
     row.present = !lengths_q || row.s < lengths_q[row.b];
     const long long columns =
         lengths_kv && lengths_kv[row.b] < Skv ? (long long)lengths_kv[row.b] : Skv;
     row.visible = row.present ? columns : 0;
-    row.place = whole;
+    row.place = row.whole;
     if (row_starts) row.place = (row_starts[row.b] + row.s) * Hq + row.h;
     return row;
   }

@@ -5,8 +5,26 @@
 
 namespace kernels {
 
+// The packed copies of o and do, of rows of [B,Hq,Sq].
+template <typename Element>
+struct BoundOutputs {
+  const unsigned short *o = nullptr, *d_o = nullptr;  // [rows,stride], of which Dv are used
+  long long Dv = 1, stride = 1;
+
+  // The share of a lane in the sum of do o.
+  __device__ double share(const Row& row, int lanes) const {
+    double sum = 0;
+    for (long long d = row.lane; d < Dv; d += lanes) {
+      const long long at = row.whole * stride + d;
+      sum += Element::value(o[at]) * Element::value(d_o[at]);
+    }
+    return sum;
+  }
+};
+
 // dS' = P keep (do v^T - delta). P is exp(score - lse) divided by its sum over the row, delta the
-// sum of P keep do v^T, in double. Element: F16 or BF16.
+// sum of P keep do v^T, in double. If rows have more keys than these, P is exp(score - lse), and
+// delta the sum of do o. Element: F16 or BF16.
 template <typename Element>
 struct SoftmaxGradients : Rows {
   const float* scores = nullptr;      // [rows,Skv], -inf where hidden
@@ -15,6 +33,7 @@ struct SoftmaxGradients : Rows {
   double keep_scale = 1;              // 1 / (1 - probability)
   const float* cotangents = nullptr;  // [rows,columns], do v^T
   const float* lse = nullptr;         // as bound
+  BoundOutputs<Element> whole;        // null: rows have these keys alone
   long long columns = 1;
   float* modified = nullptr;          // made: [rows,columns], dS', 0 where hidden and past Skv
   unsigned short* weights = nullptr;  // made, if not null: P keep, 0 likewise
@@ -29,8 +48,9 @@ struct SoftmaxGradients : Rows {
     const float* cotangent = cotangents + row.r * columns;
     const float bound = row.present ? lse[row.place] : nothing();
     const bool empty = bound == nothing();
-    double total = 0, delta = 0;
-    for (long long c = row.lane; c < row.visible && !empty; c += lanes) {
+    const bool partial = whole.o != nullptr;
+    double total = 0, delta = partial && !empty ? whole.share(row, lanes) : 0;
+    for (long long c = row.lane; c < row.visible && !empty && !partial; c += lanes) {
       if (x[c] == nothing()) continue;
       const double weight = expf(x[c] - bound);
       total += weight;
@@ -39,7 +59,7 @@ struct SoftmaxGradients : Rows {
     total = sum_over_lanes(total, lanes);
     delta = sum_over_lanes(delta, lanes);
     if (sinks) total += exp(sinks[row.h] - bound);
-    const double factor = 1 / total;
+    const double factor = partial ? 1 : 1 / total;
     delta *= factor;
     for (long long c = row.lane; c < columns && row.live; c += lanes) {
       const bool seen = c < row.visible && !empty && x[c] != nothing();
@@ -59,8 +79,7 @@ struct SoftmaxGradients : Rows {
 // delta as the sum of do o, for programs without do v^T.
 template <typename Element>
 struct RowDeltas : Rows {
-  const unsigned short *o = nullptr, *d_o = nullptr;  // [rows,stride], of which Dv are used
-  long long Dv = 1, stride = 1;
+  BoundOutputs<Element> whole;
   const float* lse = nullptr;    // as bound
   float* lse_of_rows = nullptr;  // made: [rows], -inf in rows past the lengths
   float* deltas = nullptr;       // made: [rows], 0 in empty rows
@@ -69,12 +88,7 @@ struct RowDeltas : Rows {
     const Row row = row_of(i);
     const float bound = row.present ? lse[row.place] : nothing();
     const bool empty = bound == nothing();
-    double delta = 0;
-    for (long long d = row.lane; d < Dv && !empty; d += lanes) {
-      const long long at = row.r * stride + d;
-      delta += Element::value(o[at]) * Element::value(d_o[at]);
-    }
-    delta = sum_over_lanes(delta, lanes);
+    const double delta = sum_over_lanes(empty ? 0 : whole.share(row, lanes), lanes);
     if (row.lane != 0 || !row.live) return;
     lse_of_rows[row.r] = bound;
     deltas[row.r] = empty ? 0 : (float)delta;

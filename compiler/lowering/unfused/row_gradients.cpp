@@ -16,6 +16,14 @@ std::string class_of(const char* name, const ir::Attention& attention) {
   return fmt::format("{}<{}>", name, kernels::float_class(attention.dtype));
 }
 
+void add_whole(const BoundOutputs& whole, const ir::Attention& attention,
+               std::vector<Field>& fields, kernels::KernelText& kernel) {
+  fields.emplace_back("whole.o", kernel.read(whole.o, attention.dtype));
+  fields.emplace_back("whole.d_o", kernel.read(whole.d_o, attention.dtype));
+  fields.emplace_back("whole.Dv", attention.dims[ir::Dim::Dv]);
+  fields.emplace_back("whole.stride", whole.stride);
+}
+
 void add_statistics(const std::string& lse, const std::string& deltas, std::vector<Field>& fields,
                     kernels::KernelText& kernel) {
   if (!lse.empty()) {
@@ -41,6 +49,7 @@ plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradient
   add("cotangents", kernel.read(tensors.cotangents, DType::f32));
   const bool sigmoid = attention.is_sigmoid();
   if (!sigmoid) add("lse", kernel.read("lse", DType::f32));
+  if (tensors.whole) add_whole(*tensors.whole, attention, fields, kernel);
   fields.emplace_back("columns", tensors.columns);
   add("modified",
       kernel.write(tensors.modified, DType::f32,
@@ -60,10 +69,7 @@ plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradient
 plan::DeriveStep row_deltas(const ir::Attention& attention, const RowDeltaTensors& tensors) {
   kernels::KernelText kernel;
   std::vector<Field> fields = row_fields(attention, 1, kernel);
-  fields.emplace_back("o", kernel.read(tensors.o, attention.dtype));
-  fields.emplace_back("d_o", kernel.read(tensors.d_o, attention.dtype));
-  fields.emplace_back("Dv", attention.dims[ir::Dim::Dv]);
-  fields.emplace_back("stride", tensors.stride);
+  add_whole(tensors.whole, attention, fields, kernel);
   fields.emplace_back("lse", kernel.read("lse", DType::f32));
   add_statistics(tensors.lse, tensors.deltas, fields, kernel);
   kernel.run(kFile, class_of("RowDeltas", attention), fields);

@@ -11,7 +11,14 @@
 
 namespace attn::lowering {
 
-// Names of tensors; empty if absent. "lse" is read as bound. With a tile, [n,T] replaces [B,Hq,Sq].
+// The packed copies of o and do, whose rows are `stride` elements apart.
+struct BoundOutputs {
+  std::string o, d_o;
+  std::int64_t stride = 0;
+};
+
+// Names of tensors; empty if absent. "lse" is read as bound. With a tile, [n,T] replaces [B,Hq,Sq],
+// except of `whole`.
 struct RowGradientTensors {
   std::string scores;      // read: f32 [B,Hq,Sq,Skv]
   std::string sinks;       // read: f32 [Hq]
@@ -23,10 +30,12 @@ struct RowGradientTensors {
   std::string deltas;      // made: f32 [B,Hq,Sq], 0 in empty rows
   std::int64_t columns = 0;
   std::optional<derive::RowTile> tile{};
+  std::optional<BoundOutputs> whole{};  // read: of a partial attention
 };
 
 // One step; a warp, or 8 threads if there are few columns, computes a row. Scores past the lengths
-// count as hidden, rows past them as empty. Two values are more accurate than what is bound:
+// count as hidden, rows past them as empty. Where rows have all of their keys here, two values are
+// more accurate than what is bound:
 //   - the weights are divided by their sum, including the sink's. It is 1 except for the rounding
 //     of lse to f32: for lse near 16 an error of 1e-6, which all weights of a row share and sums
 //     over it show
@@ -34,11 +43,10 @@ struct RowGradientTensors {
 //     with an o rounded to 8 or 11 bits
 plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradientTensors& tensors);
 
-// One step that computes `lse` and `deltas`, as above, from the packed copies of o and do, whose
-// rows are `stride` elements apart. For programs without dP.
+// One step that computes `lse` and `deltas`, as above, from o and do. For programs without dP.
 struct RowDeltaTensors {
-  std::string o, d_o, lse, deltas;
-  std::int64_t stride = 0;
+  BoundOutputs whole;
+  std::string lse, deltas;
 };
 plan::DeriveStep row_deltas(const ir::Attention& attention, const RowDeltaTensors& tensors);
 

@@ -225,7 +225,9 @@ class UnfusedBackward {
   }
 
   void add_from_scores() {
-    parts_.add_copies_in({"q", "k", "v", "do"});
+    std::vector<std::string> read = {"q", "k", "v", "do"};
+    if (attention_.partial) read.emplace_back("o");
+    parts_.add_copies_in(read);
     declare_scores();
     declare_inputs();
     const std::vector<Tile> whole = {{groups(), group_rows()}};
@@ -301,14 +303,19 @@ class UnfusedBackward {
         row_gradients(attention_, {kScores, if_any(attention_.sink.has_value(), kSinks),
                                    if_any(attention_.dropout.has_value(), kKept), kCotangents,
                                    kModified, if_any(wants("v"), kWeights), if_any(by_sink_, kLse),
-                                   if_any(by_sink_, kDeltas), parts_.columns(), row_tile(tile)}));
+                                   if_any(by_sink_, kDeltas), parts_.columns(), row_tile(tile),
+                                   attention_.partial ? std::optional(outputs()) : std::nullopt}));
   }
 
   void add_rows() {
     parts_.add_copies_in({"o", "do"});
     declare_statistics();
-    const Matrix o = parts_.copy("o"), d_o = parts_.copy("do");
-    parts_.add_step(row_deltas(attention_, {o.tensor, d_o.tensor, kLse, kDeltas, o.dims[2]}));
+    parts_.add_step(row_deltas(attention_, {outputs(), kLse, kDeltas}));
+  }
+
+  BoundOutputs outputs() const {
+    const Matrix o = parts_.copy("o");
+    return {o.tensor, parts_.copy("do").tensor, o.dims[2]};
   }
 
   void add_inputs(const Tile& tile) {

@@ -15,8 +15,8 @@ namespace attn::lowering {
 // product, the weights from these and lse, and the gradients by the products
 // (gradient/differentiate.h) from the second product. cuDNN multiplies these by k and q, and the
 // weights by do. All of it is in the workspace: 20 bytes per score for bf16 and f16. Bound tensors
-// are read and written through packed copies, so every layout works. o is not read. No blocks are
-// skipped.
+// are read and written through packed copies, so every layout works. o is read only if
+// the attention is partial. No blocks are skipped.
 //
 // If scores would take more than `score_bytes`, or than the sums of learned tensors if those take
 // more, they are computed in tiles of half as much, each overwriting the last: at least one group

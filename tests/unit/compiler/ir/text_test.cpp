@@ -39,6 +39,14 @@ TEST(Text, RoundTrips) {
   EXPECT_TRUE(parsed->wants_lse);
 }
 
+TEST(Text, PartialRoundTrips) {
+  const std::string text = replaced("  outputs o lse\n", "  outputs o lse\n  partial\n");
+  const auto parsed = parse(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().to_text();
+  EXPECT_TRUE(parsed->partial);
+  EXPECT_EQ(to_text(*parsed), text);
+}
+
 TEST(Text, SigmoidRoundTripsAndSoftmaxIsNotPrinted) {
   const std::string text = replaced("  outputs o lse\n", "  normalize sigmoid\n  outputs o\n");
   const Result<Attention> parsed = parse(text);
