@@ -448,7 +448,7 @@ class SyntaxError {
   }
 
   void put_spellings(std::vector<std::string>& words) const {
-    static constexpr std::string_view kOperators[] = {
+    static constexpr std::string_view kOperatorKinds[] = {
         "'||'", "'&&'", "'<'", "'<='", "'>'", "'>='", "'=='", "'!='", "'|'",  "'^'", "'&'",
         "'<<'", "'>>'", "'+'", "'-'",  "'*'", "'/'",  "'//'", "'%'",  "'**'", "'!'", "'~'"};
     for (const std::string& kind : expected_) {
@@ -456,7 +456,7 @@ class SyntaxError {
                                  (kind == "'('" || kind == "'['" || kind == "'in'");
       const bool spelled = kind.starts_with('\'') && !(is_word(kind) && expects("IDENT"));
       if (!spelled || opens_operand) continue;
-      if (std::ranges::find(kOperators, kind) != std::end(kOperators)) continue;
+      if (std::ranges::find(kOperatorKinds, kind) != std::end(kOperatorKinds)) continue;
       words.push_back("`" + kind.substr(1, kind.size() - 2) + "`");
     }
     if (expects("EOF")) words.emplace_back("the end of the file");

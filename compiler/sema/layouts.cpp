@@ -14,7 +14,7 @@ namespace {
 using diag::Code;
 using support::quoted;
 
-constexpr std::string_view kTensors[] = {"q", "k", "v", "o"};
+constexpr std::string_view kTensorNames[] = {"q", "k", "v", "o"};
 constexpr std::string_view kKinds[] = {"bshd", "bhsd",  "sbhd",       "strides",
                                        "thd",  "paged", "packed_qkv", "packed_kv"};
 // The tensors of a layout that is given without a tensor; other tensors are bshd.
@@ -24,13 +24,13 @@ constexpr std::string_view kPackedTensors[] = {"q", "k", "v"};
 std::span<const std::string_view> tensors_of(ir::LayoutKind kind) {
   if (kind == ir::LayoutKind::packed_qkv) return kPackedTensors;
   if (kind == ir::LayoutKind::paged || kind == ir::LayoutKind::packed_kv) return kPagedTensors;
-  return kTensors;
+  return kTensorNames;
 }
 
 class Layouts {
  public:
   Layouts(Environment& environment, diag::Sink& sink) : environment_(environment), sink_(sink) {
-    for (const std::string_view tensor : kTensors) result_.emplace(tensor, ir::Layout{});
+    for (const std::string_view tensor : kTensorNames) result_.emplace(tensor, ir::Layout{});
   }
 
   std::map<std::string, ir::Layout, std::less<>> run(const ast::LayoutClause* clause) {
@@ -51,11 +51,11 @@ class Layouts {
       return;
     }
     const ast::Name& tensor = *entry.tensor;
-    if (!contains(kTensors, tensor.text)) {
+    if (!contains(kTensorNames, tensor.text)) {
       sink_
           .report(Code::bad_choice, tensor.span,
                   fmt::format("{} has no layout", quoted(tensor.text)))
-          .help = "expected " + support::one_of(kTensors);
+          .help = "expected " + support::one_of(kTensorNames);
       return;
     }
     const auto [first, added] = seen_.emplace(tensor.text, tensor.span);

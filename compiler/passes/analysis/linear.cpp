@@ -25,7 +25,7 @@ bool is_small(const Linear& sum) {
          std::ranges::all_of(sum.terms, small);
 }
 
-Range scaled(const Range& range, std::int64_t factor) {
+Range scaled_range(const Range& range, std::int64_t factor) {
   const auto [low, high] = std::minmax({range.low * factor, range.high * factor});
   return {low, high};
 }
@@ -151,7 +151,7 @@ std::optional<Range> LinearForms::range_of_remainder(const Linear& sum, ExprId q
   if (!is_part(part, sum)) return std::nullopt;
   const std::optional<Range> rest = range_of(sum - part);
   if (!rest) return std::nullopt;
-  return sum_of(*rest, scaled({0, divisor - 1}, -factor));
+  return sum_of(*rest, scaled_range({0, divisor - 1}, -factor));
 }
 
 std::optional<Range> LinearForms::range_of_terms(const Linear& sum) {
@@ -173,7 +173,7 @@ std::optional<Range> LinearForms::range_of_terms(const Linear& sum) {
     range = sum_of(range, both);
   }
   for (const auto& [id, factor] : terms) {
-    const Range term = scaled(range_of(id), factor);
+    const Range term = scaled_range(range_of(id), factor);
     if (!is_narrow(term)) return std::nullopt;
     range = sum_of(range, term);
   }

@@ -9,8 +9,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::LocalGroup;
-using testing::LocalTransport;
+using attn::testing::LocalGroup;
+using attn::testing::LocalTransport;
 
 const std::string kHash(32, 'a');
 
