@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <thread>
 
 #include "runtime/execute/executable_cache.h"
@@ -127,7 +128,8 @@ Result<Compiled> compile(const Case& given, int count) {
   ATTN_ASSIGN(const auto sharded, tools::shard(spec, options, tools::kDefaultTarget));
   // Small sizes would all be divided alike.
   const auto all = sharding::shardings(sharded->attention, count, sharded->map);
-  if (count == 3 || count == 4) sharded->choice.sharding = all[clauses.size() * 7 % all.size()];
+  if (count == 3 || count == 4)
+    sharded->choice.sharding = all[std::strlen(given.clauses) * 7 % all.size()];
   driver::CompileOptions how;
   how.lowering = given.lowering;
   ATTN_ASSIGN(how.target, tools::native_target(""));
