@@ -7,8 +7,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::LocalGroup;
-using testing::LocalTransport;
+using attn::testing::LocalGroup;
+using attn::testing::LocalTransport;
 
 class LocalTransportTest : public OnStandins {
  protected:
