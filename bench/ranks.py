@@ -8,7 +8,7 @@ beside one GPU, for masks of long sequences, forward and backward.
         [--most-seconds 240] [--no-profile] [--out FILE.json]
 
 One process for each GPU. A time is that of the slowest rank, from when all begin, by CUDA events; the median of
-as many runs as fit into --budget seconds. Results of each scheme are compared with one GPU's. If a process fails
+as many runs as fit into --budget seconds, of 3 at least if they take less than 2 s each. Results of each scheme are compared with one GPU's. If a process fails
 or hangs, all begin again without what it was doing. PYTHONPATH must have the package `attn`.
 """
 import argparse
@@ -26,7 +26,8 @@ import ranks_plans
 import results
 
 WORKER = pathlib.Path(__file__).with_name("ranks_worker.py")
-DIRECTIONS = {"fwd": "forward", "bwd": "backward"}
+DIRECTIONS = ("fwd", "bwd")
+FIRST = ("causal", "documents")  # masks, if the time is not enough for all
 TOLERANCE = 2e-2  # relative L2 of bf16
 
 
@@ -196,27 +197,31 @@ def received(options, case):
     return {direction: bytes / 1e6 for direction, bytes in most.items()}
 
 
-def table(rows, direction):
-    """Markdown: times in milliseconds, and how many times faster than one GPU."""
-    known = {(row["mask"], row["size"], row["scheme"]): row for row in rows if row.get("direction") == direction}
-    lines = ["| mask | tokens | one GPU | attnc | of that, kernels of parts | receives, MB | ring | Ulysses |",
+def milliseconds(value):
+    return f"{value:.{2 if value < 100 else 0}f}"
+
+
+def table(rows):
+    """Markdown: of forward and backward."""
+    known = {(row["mask"], row["size"], row["scheme"], row.get("direction")): row for row in rows}
+    lines = ["| mask | tokens | one GPU | attnc | kernels of parts | received, MB | ring | Ulysses |",
              "|---|---:|---:|---:|---:|---:|---:|---:|"]
-    for mask, size in dict.fromkeys((row["mask"], row["size"]) for row in rows):
-        one = known.get((mask, size, "one"))
+    for size, mask in dict.fromkeys((row["size"], row["mask"]) for row in sorted(rows, key=lambda row: row["size"])):
 
-        def cell(scheme):
-            row = known.get((mask, size, scheme))
-            if row is None:
-                return "-"
-            wrong = "" if (row["difference"] or 0) <= TOLERANCE else " wrong!"
-            faster = f" ({one['ms'] / row['ms']:.2f}x)" if one and scheme != "one" else ""
-            return f"{row['ms']:.2f}{faster}{wrong}"
+        def both(scheme, text):
+            found = [known.get((mask, size, scheme, direction)) for direction in DIRECTIONS]
+            return ", ".join(text(row) if row else "-" for row in found) if any(found) else "-"
 
-        divided = known.get((mask, size, "divided"), {})
-        share = f"{100 * divided['compute_ms'] / divided['ms']:.0f} %" if "compute_ms" in divided else "-"
-        megabytes = f"{divided['received_mb']:.0f}" if "received_mb" in divided else "-"
-        lines.append(f"| {mask} | {size // 1024}k | {cell('one')} | {cell('divided')} | {share} | {megabytes} "
-                     f"| {cell('ring')} | {cell('ulysses')} |")
+        def time_of(row):
+            one = known.get((mask, size, "one", row["direction"]))
+            faster = f" ({one['ms'] / row['ms']:.2f}x)" if one and one is not row else ""
+            return f"{milliseconds(row['ms'])}{faster}{'' if (row['difference'] or 0) <= TOLERANCE else ' wrong!'}"
+
+        cells = [mask, f"{size // 1024}k", both("one", time_of), both("divided", time_of),
+                 both("divided", lambda row: milliseconds(row["compute_ms"]) if "compute_ms" in row else "-"),
+                 both("divided", lambda row: f"{row['received_mb']:.0f}" if "received_mb" in row else "-"),
+                 both("ring", time_of), both("ulysses", time_of)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -246,6 +251,7 @@ def main():
     options = parse()
     cases = [ranks_plans.Case(mask, size, options.heads, options.key_heads, options.depth, options.ranks)
              for size in options.size for mask in options.masks]
+    cases.sort(key=lambda case: case.mask not in FIRST)
     options.plans.mkdir(parents=True, exist_ok=True)
     if options.prepare:
         return 1 if ranks_plans.prepare(options, cases) else 0
@@ -259,8 +265,8 @@ def main():
                 row["received_mb"] = megabytes.get(row.get("direction"))
     if options.out:
         results.save(options.out, found)
-    for direction, name in DIRECTIONS.items():
-        print(f"\n{name}, ms ({options.ranks} x {found.get('gpu', '?')})\n\n{table(found['rows'], direction)}")
+    print(f"\nms forward, backward (times as fast as one GPU), {options.ranks} x {found.get('gpu', '?')}\n")
+    print(table(found["rows"]))
     return 0 if any("ms" in row for row in found["rows"]) else 1
 
 

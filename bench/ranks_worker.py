@@ -14,8 +14,9 @@ import attn
 import attn.torch
 
 PAUSE = 10_000_000  # clocks of the device, which hide the host's time
-MOST_RUNS = 9
-LONG = 1500  # ms, of which one run is enough
+MOST_RUNS, FEWEST_RUNS = 9, 3
+LONG = 2000  # ms, of which one run is enough
+LONGEST = 8  # kernels of a rank that are told
 
 
 class Whole:
@@ -100,7 +101,8 @@ class Bench:
             row["difference"] = self.difference(scheme, direction, self.results, made.own)
             self.results = None
             if scheme == "divided" and self.options.profile and row["ms"] < LONG:
-                row |= self.shares(call)
+                row["ranks"] = self.of_ranks(call)
+                row["compute_ms"] = max(rank["compute_ms"] for rank in row["ranks"])
             yield direction, row
         error = getattr(getattr(made, "merge", None), "error", "")
         if error:
@@ -109,20 +111,24 @@ class Bench:
             made.close()
 
     def timed(self, call, compiles):
-        """Median of the slowest rank's times, which begin together. The first run also loads kernels, which
-        does not matter if it is long, or compiles."""
+        """Median of the slowest rank's times, which begin together. The first run also loads kernels, or
+        compiles them: it counts only if it is long and does not."""
         samples = self.slowest([self.once(call)])
         if compiles or samples[0] < LONG:
-            runs = max(1, min(MOST_RUNS, int(self.options.budget * 1e3 / samples[0])))
+            runs = max(FEWEST_RUNS, min(MOST_RUNS, int(self.options.budget * 1e3 / samples[0])))
             samples = self.slowest([self.once(call) for _ in range(runs)])
         return {"ms": statistics.median(samples), "runs": len(samples)}
+
+    def together(self):
+        """What is enqueued next begins on all ranks at once, and after the host has enqueued it."""
+        token = torch.zeros(1, device=self.device)
+        torch.cuda._sleep(PAUSE)
+        dist.all_reduce(token)
 
     def once(self, call):
         self.results = None
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        token = torch.zeros(1, device=self.device)
-        torch.cuda._sleep(PAUSE)
-        dist.all_reduce(token)
+        self.together()
         begin.record()
         self.results = call()
         end.record()
@@ -144,18 +150,42 @@ class Bench:
         return self.slowest([max(distance(x, own_rows(y, own))
                                  for x, y in zip(tensors, self.expected[direction]))])[0]
 
-    def shares(self, call):
-        """Milliseconds of kernels on the rank that computes longest: of parts, of transport, of the rest."""
+    def of_ranks(self, call):
+        """Of each rank, milliseconds of kernels: of parts, of transport (which wait for other ranks), of the
+        rest; and its longest kernels, (name, when it begins, how long it takes)."""
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+            self.together()
             call()
             torch.cuda.synchronize()
-        sums = {"compute_ms": 0.0, "transport_ms": 0.0, "merge_ms": 0.0}
-        for event in profiler.events():
-            if event.device_type == torch.autograd.DeviceType.CUDA:
-                name = event.name.lower()
-                kind = "transport" if "nccl" in name else "merge" if "attn_ranks" in name else "compute"
-                sums[f"{kind}_ms"] += event.time_range.elapsed_us() / 1e3
-        return dict(zip(sums, self.slowest(list(sums.values()))))
+        events = sorted((event for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA),
+                        key=lambda event: event.time_range.start)
+        begun = next(at for at, event in enumerate(events) if "nccl" in event.name.lower())  # of together()
+        start = events[begun].time_range.end
+        found = {"compute_ms": 0.0, "transport_ms": 0.0, "merge_ms": 0.0, "longest": []}
+        for event in events[begun + 1 :]:
+            name, took = event.name.lower(), event.time_range.elapsed_us() / 1e3
+            kind = "transport" if "nccl" in name else "merge" if "attn_ranks" in name else "compute"
+            found[f"{kind}_ms"] += took
+            found["longest"].append((event.name[:80], (event.time_range.start - start) / 1e3, took))
+        longest = sorted(found["longest"], key=lambda kernel: -kernel[2])[:LONGEST]
+        found["longest"] = sorted(longest, key=lambda kernel: kernel[1])
+        ranks = [None] * dist.get_world_size()
+        dist.all_gather_object(ranks, found)
+        return ranks
+
+
+def connect(device):
+    """NCCL connects ranks when they first send to each other; the communicator is that of all schemes."""
+    ranks, rank = dist.get_world_size(), dist.get_rank()
+    token = torch.zeros(ranks, 1 << 20, device=device)
+    dist.all_reduce(token)
+    dist.all_to_all_single(torch.empty_like(token), token)
+    others = [other for other in range(ranks) if other != rank]
+    for work in dist.batch_isend_irecv([
+            *(dist.P2POp(dist.isend, token[rank], other) for other in others),
+            *(dist.P2POp(dist.irecv, token[other], other) for other in others)]) if others else ():
+        work.wait()
+    torch.cuda.synchronize()
 
 
 def own_rows(tensor, own):
@@ -189,6 +219,7 @@ def main():
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
+    connect(device)
     bench = Bench(options, device)
     with open(options.lines, "a", encoding="utf-8", buffering=1) as lines:
 

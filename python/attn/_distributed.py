@@ -4,8 +4,11 @@ As in _libattn, tensors are given as addresses. A Distributed and its bindings a
 and what is said to be collective must be called by every rank, in the same order."""
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
+import threading
+import weakref
 from typing import Any, Callable, Mapping, Sequence
 
 from . import _libattn
@@ -15,6 +18,16 @@ from .errors import ArgumentError, CompilerError
 
 ROWS, KEYS = 0, 1
 _ABORT = ctypes.CFUNCTYPE(None, _POINTER)
+_opened: weakref.WeakSet[Distributed] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """While there still are a device and an interpreter. A thread of the library may be in `abort`, and dies
+    with the process if it comes back when the interpreter is gone. What refers to an object, such as the
+    traceback of its error, may live until then: so objects are closed, whoever has them."""
+    for each in list(_opened):
+        each.close()
 
 
 class _Options(_Struct):
@@ -89,7 +102,9 @@ class Distributed:
                  nccl_folder: str | None = None, abort: Callable[[], None] | None = None):
         library()
         self.runtime = runtime
-        self._abort = _ABORT() if abort is None else _ABORT(lambda user: abort())  # lives as long as this
+        self._bindings: weakref.WeakSet[Binding] = weakref.WeakSet()
+        self._aborting: list[int] = []  # the thread that is in `abort`
+        self._abort = _callback(abort, self._aborting)  # lives as long as the handle
         self._handle = _Handle("attn_distributed_destroy")
         options = _Options(
             communicator=communicator, nccl_folder=nccl_folder.encode() if nccl_folder else None,
@@ -97,6 +112,7 @@ class Distributed:
             directions=sum(1 << _DIRECTIONS[direction] for direction in directions or ()))
         _call("attn_distributed_open_memory", runtime._handle, contents, len(contents),
               ctypes.byref(options), self._handle.out)
+        _opened.add(self)
         info = _Info()
         _call("attn_distributed_describe", self._handle, ctypes.byref(info))
         self.name: str = info.name.decode()
@@ -113,6 +129,20 @@ class Distributed:
         self.params = {direction: _params(self._count("param", direction), "attn_distributed_param",
                                           self._handle, _DIRECTIONS[direction])
                        for direction in self.directions}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self.close()
+
+    def close(self) -> None:
+        """Frees it and its bindings; later calls raise ArgumentError. Waits for what the device does for it,
+        and for `abort`, if a thread is in it."""
+        for binding in list(self._bindings):
+            binding.close()
+        if threading.get_ident() in self._aborting:  # garbage is collected there; it cannot wait for itself
+            threading.Thread(target=_destroy, args=(self._handle, self._abort)).start()
+        else:
+            self._handle.destroy()
 
     def _count(self, what: str, direction: str) -> int:
         return getattr(library(), f"attn_distributed_{what}_count")(self._handle, _DIRECTIONS[direction])
@@ -143,18 +173,43 @@ class Distributed:
         _call("attn_distributed_status", self._handle)
 
 
+def _callback(abort: Callable[[], None] | None, aborting: list[int]) -> Any:
+    """For the library. `aborting` has the thread while it is there."""
+    if abort is None:
+        return _ABORT()
+
+    def call(user: Any) -> None:
+        aborting.append(threading.get_ident())
+        try:
+            abort()
+        finally:
+            aborting.clear()
+
+    return _ABORT(call)
+
+
+def _destroy(handle: _Handle, abort: Any) -> None:
+    """`abort` lives until the handle is destroyed."""
+    handle.destroy()
+
+
 class Binding:
     """Checked tensors and params of one direction, for one thread at a time."""
 
     def __init__(self, distributed: Distributed, direction: str, arguments: _Handle):
         self.distributed = distributed
-        self._handle: _Handle | None = _Handle("attn_distributed_binding_destroy")
+        self._handle = _Handle("attn_distributed_binding_destroy")
         _call("attn_distributed_bind", distributed._handle, _DIRECTIONS[direction], arguments,
               self._handle.out)
+        distributed._bindings.add(self)
         self._addresses = (ctypes.c_void_p * len(distributed.tensors[direction]))()
 
     def __del__(self) -> None:
-        self._handle = None  # before the object that it belongs to
+        if hasattr(self, "_handle"):
+            self.close()  # before the object that it belongs to
+
+    def close(self) -> None:
+        self._handle.destroy()
 
     def set_addresses(self, addresses: Sequence[int], checked: bool = False) -> None:
         """Later executes use other memory of the same shapes and strides, in the order of `tensors`."""

@@ -394,9 +394,15 @@ class _Handle:
     def out(self) -> Any:
         return ctypes.byref(self.value)
 
+    def destroy(self) -> None:
+        """The library then refuses the handle, which is null."""
+        destroyed = ctypes.c_void_p(self.value.value)
+        self.value.value = None
+        self._destroy(destroyed)
+
     def __del__(self) -> None:
         if getattr(self, "_destroy", None) is not None:
-            self._destroy(self.value)
+            self.destroy()
 
 
 class _ThreadError(threading.local):

@@ -1,6 +1,9 @@
 """Attentions on several GPUs by ctypes, on the stand-ins of tests/standin: ranks are threads."""
 import ctypes
 import os
+import pathlib
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -132,3 +135,29 @@ def test_a_rank_that_does_not_come(files):
     error, _ = in_ranks(2, body)
     assert isinstance(error, attn.NcclError), error
     assert aborted == [0]
+
+
+def test_what_is_closed_is_refused(files):
+    def body(rank, communicator):
+        sharded = opened(files[0], communicator)
+        given = {info.name: (allocate(info.bytes), info.dtype, info.dims, info.strides)
+                 for info in sharded.tensors["fwd"]}
+        binding = sharded.bind("fwd", given, {"t": 1.0})
+        sharded.close()
+        sharded.close()
+        for call in (lambda: binding.execute(0), sharded.check, lambda: sharded.bind("fwd", given, {"t": 1.0})):
+            with pytest.raises(attn.ArgumentError):
+                call()
+
+    in_ranks(2, body)
+
+
+@pytest.mark.parametrize("how, lines", [
+    ("keep", ["failed", "aborted"]), ("exit", ["failed", "aborted"]), ("close", ["failed", "aborted", "closed"])])
+def test_no_thread_is_left_when_python_ends(files, tmp_path, how, lines):
+    path = tmp_path / "x.attnplan"
+    path.write_bytes(files[0])
+    script = pathlib.Path(__file__).with_name("ranks_that_end.py")
+    done = subprocess.run([sys.executable, script, path, how], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == lines, done.stdout + done.stderr

@@ -66,7 +66,7 @@ def together(plans):
 
 @pytest.mark.parametrize("name", TOGETHER)
 def test_check(together, name):
-    outputs, _ = together
+    outputs, _ = together  # of rank 0, whose lines have the errors of all
     found = [line for line in outputs[0].splitlines() if line.startswith((f"ok {name} ", f"FAILED {name}:"))]
     assert found, "it did not come to this:\n" + "\n".join(output[-3000:] for output in outputs)
     assert found[0].startswith("ok "), found[0]

@@ -698,7 +698,8 @@ typedef struct attn_distributed attn_distributed;
 typedef struct attn_distributed_binding attn_distributed_binding;
 
 /* Ends all communication of a communicator that does not answer, so that kernels that wait for it
- * end. Called once at most, from a thread of the library. Must not throw. */
+ * end. Called once at most, from a thread of the library or one that executes. Must not throw, nor
+ * destroy the object. */
 typedef void (*attn_abort_callback)(void* user);
 
 typedef struct attn_distributed_options {
@@ -734,8 +735,8 @@ ATTN_API attn_status attn_distributed_open_memory(attn_runtime* runtime, const v
                                                   const attn_distributed_options* options,
                                                   attn_distributed** distributed,
                                                   attn_error* error);
-/* No other call may be running; waits for the device to finish this object's work. Destroy bindings
- * first. */
+/* No other call may be running; waits for the device to finish this object's work, and for `abort`
+ * if it was called. Destroy bindings first. */
 ATTN_API void attn_distributed_destroy(attn_distributed* distributed);
 
 typedef struct attn_interval {
@@ -746,7 +747,7 @@ typedef struct attn_interval {
 typedef struct attn_distributed_info {
   size_t size;
   const char* name;
-  const char* family; /* hash of the file's contents that ranks must share */
+  const char* family;   /* hash of the file's contents that ranks must share */
   const char* sharding; /* in words */
   int32_t rank;
   int32_t ranks;

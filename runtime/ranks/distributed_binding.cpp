@@ -342,7 +342,10 @@ Status DistributedBinding::State::enqueue_inputs(void* exchanges) {
 Status DistributedBinding::State::enqueue_parts(std::size_t number, void* stream) {
   const Stage& stage = launches.stages[number];
   ATTN_RETURN_IF_ERROR(enqueue(stage.early, stream));
-  if (!stage.receives.empty()) ATTN_RETURN_IF_ERROR(arrived[number].wait(stream));
+  // What is only sent must leave first, too: parts may take all multiprocessors until they end, and
+  // the rank that receives it would wait as long.
+  if (!stage.receives.empty() || !stage.sends.empty())
+    ATTN_RETURN_IF_ERROR(arrived[number].wait(stream));
   ATTN_RETURN_IF_ERROR(enqueue(stage.late, stream));
   for (const std::size_t part : schedule.stages[number].parts)
     ATTN_RETURN_IF_ERROR(parts[part]->execute(stream));

@@ -115,6 +115,11 @@ void Watch::look() {
           {}});
     return;
   }
+  {
+    // Between graphs it looks, too, but then the caller may have given up the communicator.
+    const std::lock_guard lock(mutex_);
+    if (has_ended(now)) return;
+  }
   const Status failed = transport_.failed();
   if (!failed.ok()) fail(failed.error());
 }
@@ -131,10 +136,12 @@ Watch::Counters Watch::read() const {
 }
 
 // Executes that are announced may have to wait for the device before their exchanges begin.
-bool Watch::is_idle(const Counters& now) const {
+bool Watch::has_ended(const Counters& now) const {
   const auto ahead = static_cast<std::int32_t>(announced_ - now.ended);
-  return !is_captured_ && now.begun == now.ended && ahead <= 0;
+  return now.begun == now.ended && ahead <= 0;
 }
+
+bool Watch::is_idle(const Counters& now) const { return !is_captured_ && has_ended(now); }
 
 std::chrono::milliseconds Watch::pause(const Counters& now) const {
   const std::chrono::milliseconds usual = now.begun == now.ended ? kSeldom : kOften;

@@ -58,7 +58,9 @@ class Watch {
   void run();
   void look();
   Counters read() const;
-  bool is_idle(const Counters& now) const;  // needs the lock
+  // Whether no execute is under way, of those that are announced. Both need the lock.
+  bool has_ended(const Counters& now) const;
+  bool is_idle(const Counters& now) const;
   std::chrono::milliseconds pause(const Counters& now) const;
 
   cuda::MappedBuffer memory_;

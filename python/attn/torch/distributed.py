@@ -124,9 +124,12 @@ class Distributed:
         plans.write(path, self._contents)
 
     def close(self) -> None:
-        """Frees device memory, after waiting for what uses it. Call it before
-        `torch.distributed.destroy_process_group`."""
-        self._how = None
+        """Frees device memory, after waiting for what uses it: not while another thread calls this. CUDA graphs
+        with its calls must not be replayed any more. Call it before
+        `torch.distributed.destroy_process_group`; when Python ends, it is called."""
+        how, self._how = self._how, None
+        if how is not None:
+            how.close()
 
     @property
     def closed(self) -> bool:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -36,13 +35,6 @@ def register(sharded: Distributed) -> str:
     key = f"{sharded.attention.name} {next(_counter)}"
     _known[key] = sharded
     return key
-
-
-@atexit.register
-def close_all() -> None:
-    """While there still is a device: libattn watches exchanges as long as their object lives."""
-    for sharded in list(_known.values()):
-        sharded.close()
 
 
 def apply_operator(sharded: Distributed, names: list[str], tensors: list[torch.Tensor],

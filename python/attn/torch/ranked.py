@@ -79,6 +79,12 @@ class Kernels:
         torch.cuda.current_stream(self._device).synchronize()
         self._rank.check()
 
+    def close(self) -> None:
+        with self._lock:
+            self._bound.clear()
+            self._captured.clear()
+            self._rank.close()
+
     def _run(
         self, direction: str, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
@@ -218,6 +224,9 @@ class Reference:
 
     def check(self) -> None:
         """Everything is done when a call returns."""
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def _whole(self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]) -> Call:
         whole = {name: self._gathered(name, tensor.detach()) for name, tensor in tensors.items()}

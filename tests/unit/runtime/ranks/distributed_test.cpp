@@ -190,7 +190,7 @@ TEST_F(DistributedTest, AnExecuteNeitherAllocatesNorWaits) {
         must(made.opened->bind(Direction::forward, made.arguments(Direction::forward))));
   });
   const std::int64_t allocated = calls("cuMemAlloc"), waited = calls("cuStreamSynchronize"),
-                     launched = calls("cuLaunchKernelEx");
+                     launched = calls("cuLaunchKernelEx"), ordered = calls("cuStreamWaitEvent");
   in_ranks(2, [&](int rank) {
     ASSERT_TRUE(bindings[static_cast<std::size_t>(rank)]->execute(nullptr).ok());
   });
@@ -200,6 +200,9 @@ TEST_F(DistributedTest, AnExecuteNeitherAllocatesNorWaits) {
   // Of both: two marks and a part; rank 1 also copies its own keys beside those that arrive. Rank 0
   // sends from where its keys are, and results need no merge.
   EXPECT_EQ(calls("cuLaunchKernelEx") - launched, 2 * 3 + 1);
+  // Exchanges wait for tensors and for parts, the caller for both exchanges: also on rank 0, which
+  // only sends in the first one. The transport waits twice for each piece: of k and of v.
+  EXPECT_EQ(calls("cuStreamWaitEvent") - ordered, 2 * 4 + 2 * 2);
   bindings.clear();
   ranks.clear();
 }

@@ -119,6 +119,20 @@ TEST_F(WatchTest, LaunchesOfGraphsNeedNotBeAnnounced) {
   EXPECT_FALSE(failure().ok());
 }
 
+// Its communicator may be destroyed before it is.
+TEST_F(WatchTest, BetweenGraphsTheTransportIsNotAsked) {
+  start(160ms);  // looks every 20 ms
+  watch_->enqueued(true);
+  begin();
+  for (int i = 0; i < 5000 && transport_.asked == 0; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_GT(transport_.asked, 0);
+  end();
+  std::this_thread::sleep_for(60ms);
+  const int before = transport_.asked;
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(transport_.asked, before);
+}
+
 TEST_F(WatchTest, ItSleepsWhileNothingIsUnderWay) {
   start(160ms);  // looks every 20 ms
   const auto looks_again = [&](std::chrono::milliseconds time) {
