@@ -56,6 +56,7 @@ attn::Result<void*> connect(const examples::Nccl& nccl, const Place& place,
                             const std::string& path) {
   examples::NcclId id = {};
   if (place.rank == 0) {
+    std::remove(path.c_str());  // of a run that did not end
     ATTN_TRY_ASSIGN(id, nccl.make_id());
     ATTN_TRY(write_id(path, id));
   } else {

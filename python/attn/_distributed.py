@@ -7,6 +7,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import gc
 import threading
 import weakref
 from typing import Any, Callable, Mapping, Sequence
@@ -90,7 +91,7 @@ class Distributed:
 
     `contents` is the file of `attnc compile --ranks`, `communicator` the address of NCCL's ncclComm_t of as
     many ranks, on the runtime's device, which the caller keeps while this exists. `abort` is called once at
-    most, by another thread, when a rank does not answer within `timeout_seconds`: it must end all that waits
+    most, perhaps by another thread, when a rank does not answer within `timeout_seconds`: it must end all that waits
     for the communicator; without it, ncclCommAbort does. `directions` are those to load, None for all.
 
     Raises, on every rank: NcclError if NCCL is missing or fails or a rank does not answer; ArgumentError if
@@ -180,9 +181,13 @@ def _callback(abort: Callable[[], None] | None, aborting: list[int]) -> Any:
 
     def call(user: Any) -> None:
         aborting.append(threading.get_ident())
+        collects = gc.isenabled()
+        gc.disable()  # what is freed here might wait for what only this thread ends
         try:
             abort()
         finally:
+            if collects:
+                gc.enable()
             aborting.clear()
 
     return _ABORT(call)

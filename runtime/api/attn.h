@@ -698,8 +698,8 @@ typedef struct attn_distributed attn_distributed;
 typedef struct attn_distributed_binding attn_distributed_binding;
 
 /* Ends all communication of a communicator that does not answer, so that kernels that wait for it
- * end. Called once at most, from a thread of the library or one that executes. Must not throw, nor
- * destroy the object. */
+ * end. Called once at most, from a thread of the library or one that opens or executes. Must not
+ * throw, nor destroy the object. */
 typedef void (*attn_abort_callback)(void* user);
 
 typedef struct attn_distributed_options {
@@ -710,8 +710,10 @@ typedef struct attn_distributed_options {
   /* With libnccl.so.2; NULL: the copy that the process has loaded, or $ATTN_NCCL_DIR or default
    * paths. */
   const char* nccl_folder;
-  int32_t timeout_seconds; /* that an exchange may take before it is given up; 0: 30 */
-  int32_t directions;      /* bit 1 << attn_direction of those to load; 0: all of the file */
+  /* From an execute's first exchange on the device to its last, with what this rank and others
+   * compute between them: then it is given up. 0: 30. */
+  int32_t timeout_seconds;
+  int32_t directions; /* bit 1 << attn_direction of those to load; 0: all of the file */
   /* NULL: ncclCommAbort(communicator), after which the caller must not use or destroy it. */
   attn_abort_callback abort;
   void* abort_user;
@@ -801,7 +803,8 @@ ATTN_API attn_status attn_distributed_binding_set_param(attn_distributed_binding
                                                         attn_error* error);
 /* Collective: every rank must execute the same directions in the same order. Enqueues on `stream`,
  * and exchanges on a stream of its own beside it, and returns without waiting. May be captured into
- * a CUDA graph; then every rank must launch its graph as often. Executes of one object share its
+ * a CUDA graph; then every rank must launch its graph as often, and the binding must outlive the
+ * launches. Executes of one object share its
  * memory, so those on different streams must not overlap. Errors: cuda, cudnn, nccl; and those of
  * attn_distributed_status, which the outputs of earlier executes need too. */
 ATTN_API attn_status attn_distributed_execute(attn_distributed_binding* binding, void* stream,

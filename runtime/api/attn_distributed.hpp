@@ -33,10 +33,11 @@ struct Interval {
 struct DistributedOptions {
   void* communicator = nullptr;          // ncclComm_t; the caller keeps it until the object is gone
   std::string nccl_folder = {};          // empty: the loaded copy, $ATTN_NCCL_DIR or default paths
-  int timeout_seconds = 0;               // of an exchange; 0: 30
+  int timeout_seconds = 0;               // from the first exchange of an execute to its last; 0: 30
   bool forward = true, backward = true;  // directions to load, if the file has them
   // Ends all communication; empty: ncclCommAbort(communicator), after which the caller must not use
-  // or destroy it. Called once at most, from a thread of the library. Must not throw.
+  // or destroy it. Called once at most, from a thread of the library
+  // or one that opens or executes. Must not throw.
   std::function<void()> abort = {};
   std::optional<std::string> sha256 = {};  // of the file, 64 hexadecimal digits
   Verify verify = {};
@@ -69,6 +70,12 @@ class DistributedBinding {
 class Distributed {
  public:
   Distributed() = default;
+  Distributed(Distributed&&) = default;
+  Distributed& operator=(Distributed&& other) noexcept {
+    handle_ = std::move(other.handle_);  // before the function that it may call
+    abort_ = std::move(other.abort_);
+    return *this;
+  }
   // Collective.
   static Result<Distributed> open_file(const Runtime& runtime, const std::string& path,
                                        DistributedOptions options) {

@@ -143,7 +143,14 @@ Result<Distributed> Distributed::open(execute::ExecutableCache& executables,
   auto state = std::make_shared<DistributedState>(executables.runtime(), std::move(transport));
   cuda::Scope scope;
   Status prepared = scope.enter(state->device);
-  if (prepared.ok()) prepared = state->prepare(executables, family, options);
+  // Whatever happens here, the others must hear of it.
+  try {
+    if (prepared.ok()) prepared = state->prepare(executables, family, options);
+  } catch (const std::bad_alloc&) {
+    prepared = Status(ErrorCode::internal, "out of host memory");
+  } catch (const std::exception& error) {
+    prepared = Status(ErrorCode::internal, error.what());
+  }
   ATTN_RETURN_IF_ERROR(agree(*state->transport, state->division.family, prepared,
                              static_cast<int>(options.timeout.count())));
   return Distributed(std::move(state));

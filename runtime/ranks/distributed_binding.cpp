@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/execute/checks.h"
 #include "runtime/graph/extent.h"
 #include "runtime/graph/listing.h"
@@ -61,6 +62,7 @@ struct DistributedBinding::State {
   Status check(std::span<void* const> addresses) const;
   std::vector<void*> addresses_of_part(std::size_t part, const Bases& with) const;
   Bases bases(std::span<void* const> tensors) const;
+  Status set_addresses_of_parts(std::span<void* const> addresses);
   Status run(void* stream);
 
   // Launches with addresses.
@@ -85,6 +87,7 @@ struct DistributedBinding::State {
   plan::Program checked;  // tensors and params of the caller's, without empty tensors
   std::vector<plan::TensorInfo> tensors;
   std::vector<void*> home;  // addresses of all tensors
+  bool is_checked = true;   // these
   Schedule schedule;
   const bool communicates;  // then this rank makes every exchange, even if it has nothing to send
   cuda::DeviceBuffer own_memory;  // if that of the object is too small
@@ -276,21 +279,33 @@ Status DistributedBinding::State::check(std::span<void* const> addresses) const 
   return execute::check_addresses(checked, given, owner->device.ordinal(), cuda::classify);
 }
 
+Status DistributedBinding::State::set_addresses_of_parts(std::span<void* const> addresses) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i]) continue;
+    const std::vector<void*> of_part = addresses_of_part(i, bases(addresses));
+    ATTN_RETURN_IF_ERROR(parts[i]->set_addresses(of_part, execute::Check::no));
+  }
+  return {};
+}
+
 Status DistributedBinding::set_addresses(std::span<void* const> addresses, execute::Check check) {
   State& state = *state_;
   if (addresses.size() != state.tensors.size()) {
     return Status(ErrorCode::binding, fmt::format("{} addresses for {} tensors", addresses.size(),
                                                   state.tensors.size()));
   }
-  if (std::ranges::equal(addresses, state.home)) return {};
+  const bool is_checked = check == execute::Check::no || state.is_checked;
+  if (is_checked && std::ranges::equal(addresses, state.home)) return {};
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(state.owner->device));
   if (check == execute::Check::yes) ATTN_RETURN_IF_ERROR(state.check(addresses));
-  for (std::size_t i = 0; i < state.parts.size(); ++i) {
-    if (!state.parts[i]) continue;
-    const std::vector<void*> of_part = state.addresses_of_part(i, state.bases(addresses));
-    ATTN_RETURN_IF_ERROR(state.parts[i]->set_addresses(of_part, execute::Check::no));
+  const Status status = state.set_addresses_of_parts(addresses);
+  if (!status.ok()) {
+    // Some parts have them: all go back. What was set before can be set again.
+    ATTN_CHECK(state.set_addresses_of_parts(state.home).ok(), "addresses that were set before");
+    return status;
   }
+  state.is_checked = check == execute::Check::yes;
   state.home.assign(addresses.begin(), addresses.end());
   state.fill_in();
   return {};
@@ -395,10 +410,15 @@ Status DistributedBinding::execute(void* stream) {
   DistributedState& owner = *state.owner;
   ATTN_RETURN_IF_ERROR(owner.watch->status());
   cuda::Scope scope;
-  ATTN_RETURN_IF_ERROR(scope.enter(owner.device));
-  ATTN_ASSIGN(const bool is_captured, cuda::is_capturing(owner.device, stream));
-  if (state.communicates) owner.watch->enqueued(is_captured);
-  Status status = state.run(stream);
+  Status status = scope.enter(owner.device);
+  bool is_captured = false;
+  if (status.ok()) {
+    const Result<bool> capturing = cuda::is_capturing(owner.device, stream);
+    is_captured = capturing.ok() && *capturing;
+    if (!capturing.ok()) status = capturing.error();
+  }
+  if (status.ok() && state.communicates) owner.watch->enqueued(is_captured);
+  if (status.ok()) status = state.run(stream);
   // Others wait for what this rank did not enqueue.
   if (!status.ok() && state.communicates && !is_captured) [[unlikely]]
     owner.watch->fail(status.error());

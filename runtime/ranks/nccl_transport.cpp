@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -29,6 +31,19 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
+// A communicator may serve several attentions: when one aborts it, none may use it any more.
+std::shared_ptr<Gate> gate_of(void* communicator) {
+  static std::mutex mutex;
+  static std::map<void*, std::weak_ptr<Gate>> gates;
+  const std::lock_guard lock(mutex);
+  std::erase_if(gates, [](const auto& each) { return each.second.expired(); });
+  std::weak_ptr<Gate>& known = gates[communicator];
+  std::shared_ptr<Gate> gate = known.lock();
+  // A closed gate is that of a communicator that was at the same address.
+  if (gate == nullptr || gate->is_closed()) known = gate = std::make_shared<Gate>();
+  return gate;
+}
+
 }  // namespace
 
 NcclTransport::NcclTransport(std::shared_ptr<const Nccl> nccl, const cuda::Device& device,
@@ -37,7 +52,8 @@ NcclTransport::NcclTransport(std::shared_ptr<const Nccl> nccl, const cuda::Devic
       device_(device),
       options_(std::move(options)),
       stream_(std::move(stream)),
-      event_(std::move(event)) {}
+      event_(std::move(event)),
+      gate_(gate_of(options_.communicator)) {}
 
 Result<std::unique_ptr<NcclTransport>> NcclTransport::create(std::shared_ptr<const Nccl> nccl,
                                                              const cuda::Device& device,
@@ -79,9 +95,9 @@ Status NcclTransport::describe() {
 
 template <typename Function>
 Status NcclTransport::call(std::string_view action, const Function& function) const {
-  if (!gate_.enter()) return aborted();
+  if (!gate_->enter()) return aborted();
   Status status = nccl_->check(function(), action);
-  gate_.leave();
+  gate_->leave();
   return status;
 }
 
@@ -179,7 +195,7 @@ Status NcclTransport::gather(const cuda::DeviceBuffer& own, const cuda::DeviceBu
 Status NcclTransport::wait_for_event() const {
   while (true) {
     ATTN_ASSIGN(const bool reached, event_.reached());
-    if (gate_.is_closed()) return aborted();
+    if (gate_->is_closed()) return aborted();
     if (reached) return {};
     ATTN_RETURN_IF_ERROR(failed());
     pause();
@@ -195,7 +211,7 @@ Status NcclTransport::failed() const {
 }
 
 void NcclTransport::abort() {
-  if (!gate_.close(kMoment)) return;
+  if (!gate_->close(kMoment)) return;
   if (options_.abort) {
     options_.abort();
   } else {

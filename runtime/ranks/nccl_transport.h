@@ -24,9 +24,9 @@ struct NcclOptions {
   std::function<void()> abort = {};
 };
 
-// Uses the communicator until it is aborted, by abort() or because all_gather() failed once NCCL was
-// called, and never after. A call that waits for other ranks on the host when it is aborted gets a
-// moment to end; then NCCL ends it.
+// Uses the communicator until it is aborted, by abort() or because all_gather() failed once NCCL
+// was called, and never after. A call that waits for other ranks on the host when it is aborted
+// gets a moment to end; then NCCL ends it.
 class NcclTransport final : public Transport {
  public:
   // Waits until a communicator that is still being made is ready. Errors: invalid_argument if there
@@ -64,7 +64,8 @@ class NcclTransport final : public Transport {
   cuda::Event event_;
   int rank_ = 0;
   int ranks_ = 0;
-  mutable Gate gate_;
+  // Of all transports of the communicator.
+  const std::shared_ptr<Gate> gate_;
 };
 
 }  // namespace attn::ranks

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
 from attn.torch.variant import with_choices
 
 _TIMEOUT = 30  # seconds
+_known: weakref.WeakValueDictionary[Any, Distributed] = weakref.WeakValueDictionary()
 
 
 class Distributed:
@@ -109,6 +111,9 @@ class Distributed:
         """The whole of a tensor of which every rank has the rows or keys that are its own. Collective. Without
         a gradient: compute losses of a rank's own rows."""
         self._open()
+        # What all ranks must decide alike cannot follow from this rank's sizes.
+        if of is None and not all(torch.equal(*home) for home in self._homes):
+            raise ArgumentError("rows and keys are not divided alike: give of=\"rows\" or \"keys\"")
         which = self._which(tensor, dim, of, lambda which: len((self.rows, self.keys)[which]))
         homes = [home[which] for home in self._homes]
         return whole_of(self._group, tensor.detach(), homes, dim)
@@ -245,7 +250,7 @@ def distribute(
     does not have are given by name: Sq=131072.
 
     Rank 0 compiles the plans of all ranks, or finds them in the folder of cached plans. The same arguments
-    give the same object again. On the CPU (a gloo group), every rank gathers everything and the reference
+    give the same object again while there is one, but not with `values`. On the CPU (a gloo group), every rank gathers everything and the reference
     computes: for tests.
 
     Raises what `attn.compile` does, NcclError if NCCL fails or a rank does not come, CudaError if memory is
@@ -267,12 +272,15 @@ def distribute(
 
     where.agree(request)
     one = made[0]
-    whole = isinstance(attention, Attention) and not values
-    kept = facts_of(attention if whole else one).distributed
-    key = (where.group, where.device, one.source.text, tuple(one.bindings.items()), training)
-    if key not in kept or kept[key].closed:
-        kept[key] = _distributed(where, one, training, values or {})
-    return kept[key]
+    key = (where.group, where.device, one.source.text, tuple(one.bindings.items()), training,
+           one.engine)
+    known = None if values else _known.get(key)
+    # A rank may have closed it, or failed to make it.
+    if not where.holds_on_all(known is not None and not known.closed):
+        known = _distributed(where, one, training, values or {})
+        if not values:
+            _known[key] = known
+    return known
 
 
 def _divided(attention: Any, sizes: Mapping[str, int], dtype: str | None, where: Group) -> Attention:

@@ -80,7 +80,6 @@ class Facts:
         self.defaults: dict[torch.device, dict[str, torch.Tensor]] = {}  # of scales
         self.variants = Variants()
         self.ways: dict[Any, Any] = {}  # of the operators
-        self.distributed: dict[Any, Any] = {}  # over process groups
 
     def dtype_of(self, name: str, of_q: torch.dtype) -> torch.dtype:
         """Of an output or the gradient of an input ("dq"), or of `do`, for q, k and v of a dtype."""

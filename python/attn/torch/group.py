@@ -91,6 +91,12 @@ class Group:
                     [f"{name}: {first[name]} on rank 0, {other[name]} on rank {rank}" for name in differing],
                 )
 
+    def holds_on_all(self, holds: bool) -> bool:
+        """Whether it is true on every rank. Raises NcclError if a rank does not come."""
+        meeting = self._meeting()
+        meeting.say(self.rank, holds)
+        return all([meeting.hear(rank, self.timeout_seconds) for rank in range(self.size)])
+
     def _meeting(self) -> _Meeting:
         return _Meeting(self.group.get_group_store(), next(_counters.setdefault(self.group, itertools.count())))
 
