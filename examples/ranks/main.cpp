@@ -74,7 +74,7 @@ std::int64_t count(const std::vector<attn::Interval>& home) {
 }
 
 attn::Status run_direction(const attn::Runtime& runtime, const attn::Distributed& attention,
-                           attn::Direction direction) {
+                           attn::Direction direction, const attn::Stream& stream) {
   ATTN_TRY_ASSIGN(const auto infos, attention.tensors(direction));
   ATTN_TRY_ASSIGN(const auto params, attention.params(direction));
   std::vector<examples::Tensor> tensors;
@@ -86,7 +86,6 @@ attn::Status run_direction(const attn::Runtime& runtime, const attn::Distributed
   }
   for (const attn::ParamInfo& param : params) arguments.param(param.name, param.dtype, 1);
   ATTN_TRY_ASSIGN(auto binding, attention.bind(direction, arguments));
-  ATTN_TRY_ASSIGN(const auto stream, attn::Stream::create(runtime));
   ATTN_TRY(binding.execute(stream.handle()));
   ATTN_TRY(stream.synchronize());
   const auto begin = std::chrono::steady_clock::now();
@@ -104,7 +103,9 @@ attn::Status run(const std::string& plan, const std::string& id_file) {
   const Place place;
   attn::RuntimeOptions of_runtime;
   of_runtime.device = place.device;
-  ATTN_TRY_ASSIGN(const auto runtime, attn::Runtime::open(of_runtime));  // the thread's context too
+  ATTN_TRY_ASSIGN(const auto runtime, attn::Runtime::open(of_runtime));
+  // The device's context becomes the thread's, of which NCCL makes its communicator.
+  ATTN_TRY_ASSIGN(const auto stream, attn::Stream::create(runtime));
   const char* folder = std::getenv("ATTN_NCCL_DIR");
   ATTN_TRY_ASSIGN(const auto nccl, examples::Nccl::load(folder == nullptr ? "" : folder));
 
@@ -117,7 +118,7 @@ attn::Status run(const std::string& plan, const std::string& id_file) {
                 static_cast<long long>(count(attention.rows())),
                 static_cast<long long>(count(attention.keys())), attention.sharding().c_str());
     for (const attn::Direction direction : {attn::Direction::forward, attn::Direction::backward}) {
-      if (attention.has(direction)) ATTN_TRY(run_direction(runtime, attention, direction));
+      if (attention.has(direction)) ATTN_TRY(run_direction(runtime, attention, direction, stream));
     }
     aborted = !attention.status().ok();
   }

@@ -238,6 +238,9 @@ class Rank {
     if (const auto made = results_.find(whole.name); made != results_.end())
       return tensors.upload(whole.name, made->second);  // o and lse in the backward
     const auto found = inputs_.tensors.find(whole.name);
+    const auto scalar = inputs_.params.find(whole.name);  // seed and offset
+    if (scalar != inputs_.params.end())
+      return tensors.upload(whole.name, {whole.dtype, whole.dims, {scalar->second}});
     if (found == inputs_.tensors.end())
       return Status(ErrorCode::invalid_argument, "there is no value of " + whole.name);
     if (whole.divided == Divided::no) return tensors.upload(whole.name, found->second);

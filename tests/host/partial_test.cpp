@@ -164,5 +164,17 @@ TEST(HostPartial, LearnedTensors) {
   divided.expect_reference("unfused", tiles);
 }
 
+// Of the weights of all rows and keys, wherever the part is.
+TEST(HostPartial, RandomDropout) {
+  Divided divided(
+      "attention partial { dims B = 2, Hq = 4, Hkv = 2, Sq = 96, Skv = 128, D = 16; dtype bf16; "
+      "dropout 0.3; mask q_idx + 32 >= kv_idx; grad q, k, v; }");
+  divided.add({0, 40}, {0, 64});
+  divided.add({0, 40}, {64, 128});
+  divided.add({40, 96}, {0, 32});
+  divided.add({40, 96}, {32, 128});
+  divided.expect_reference("native");
+}
+
 }  // namespace
 }  // namespace attn::host
