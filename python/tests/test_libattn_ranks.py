@@ -158,6 +158,8 @@ def test_no_thread_is_left_when_python_ends(files, tmp_path, how, lines):
     path = tmp_path / "x.attnplan"
     path.write_bytes(files[0])
     script = pathlib.Path(__file__).with_name("ranks_that_end.py")
-    done = subprocess.run([sys.executable, script, path, how], capture_output=True, text=True, timeout=60)
+    folders = {"PYTHONPATH": f"{script.parents[1]}:{script.parent}"}
+    done = subprocess.run([sys.executable, script, path, how], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, **folders})
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == lines, done.stdout + done.stderr
