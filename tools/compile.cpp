@@ -312,11 +312,12 @@ int compile_family(const Options& options) {
   Result<driver::CompileOptions> how = compile_options(options);
   if (!how.ok()) return report(how.error(), options.format, spec.source.get());
   how->analyses = spec.analyses.get();
-  const auto sharded = shard(spec, options.ranks, options.target);
-  if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
   const bool both = options.direction == "both" ||
                     (options.direction.empty() && !spec.attention.gradients.empty());
-  if (options.direction == "bwd") how->direction = plan::Direction::backward;
+  const bool backward = options.direction == "bwd";
+  const auto sharded = shard(spec, options.ranks, options.target, both || backward);
+  if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
+  if (backward) how->direction = plan::Direction::backward;
   const auto family = compile_ranks(spec, **sharded, *how, both, options.split_files);
   if (!family.ok()) return report(family.error(), options.format, spec.source.get());
   const Status saved = save(*family, options.output, options.split_files);
@@ -325,7 +326,7 @@ int compile_family(const Options& options) {
     print_json(to_json(*family, options.output));
   } else if (!is_quiet()) {
     Progress::clear();
-    fmt::print("{}", to_text(*family, options.output));
+    fmt::print("{}", to_text(*family, options.output, options.split_files));
   }
   return kOk;
 }

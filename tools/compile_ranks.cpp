@@ -220,8 +220,10 @@ Status save(const CompiledFamily& family, const std::string& path, bool split) {
   return {};
 }
 
-std::string to_text(const CompiledFamily& family, const std::string& path) {
-  std::string text = ranks_text(family.division, path);
+std::string to_text(const CompiledFamily& family, const std::string& path, bool split) {
+  const std::size_t last = family.division.ranks.size() - 1;
+  std::string text =
+      ranks_text(family.division, split ? fmt::format("{0}.0 to {0}.{1}", path, last) : path);
   Table table({{"plan"}, {"direction"}, {"lowering"}, {"predicted ms", Align::right}});
   for (const driver::Compiled& compiled : family.plans) {
     const plan::Plan& plan = compiled.plan;
@@ -246,8 +248,10 @@ Json to_json(const CompiledFamily& family, const std::string& path) {
 }
 
 std::string ranks_text(const ranks::Division& division, const std::string& path) {
-  std::string text =
-      fmt::format("{}: `{}` on {}\n\n", path, shown(division.name), shown(division.sharding));
+  const std::string only =
+      division.only < 0 ? "" : fmt::format(", with the plans of rank {}", division.only);
+  std::string text = fmt::format("{}: `{}` on {}{}\n\n", path, shown(division.name),
+                                 shown(division.sharding), only);
   using enum Align;
   Table table({{"rank", right},
                {"rows"},
@@ -258,10 +262,11 @@ std::string ranks_text(const ranks::Division& division, const std::string& path)
   ranks::Division exchanging = division;
   for (ranks::Program& program : exchanging.ranks) {
     ranks::add_exchanges(exchanging, program.rank);
+    const auto& inputs = division.forward.empty() ? program.backward_inputs : program.inputs;
     table.add({std::to_string(program.rank), ranks::to_text(program.rows),
                ranks::to_text({program.key_heads}), std::to_string(program.parts.size()),
-               std::to_string(messages(program.inputs, &ranks::Exchange::receives)),
-               std::to_string(messages(program.inputs, &ranks::Exchange::sends))});
+               std::to_string(messages(inputs, &ranks::Exchange::receives)),
+               std::to_string(messages(inputs, &ranks::Exchange::sends))});
     program.inputs = program.backward_inputs = {};
     program.results = program.gradients = {};
   }

@@ -27,7 +27,7 @@ Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
 // Writes one file, or with `split` one for each rank: PATH.0 and so on.
 Status save(const CompiledFamily& family, const std::string& path, bool split);
 
-std::string to_text(const CompiledFamily& family, const std::string& path);
+std::string to_text(const CompiledFamily& family, const std::string& path, bool split);
 Json to_json(const CompiledFamily& family, const std::string& path);
 
 // The ranks of a plan file, as a table.

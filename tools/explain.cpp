@@ -61,10 +61,8 @@ int explain_spec(const Options& options) {
 int explain_ranks(const Options& options) {
   SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
   if (!outcome.spec) return outcome.exit_code;
-  Spec& spec = *outcome.spec;
-  if (options.gradients && spec.attention.gradients.empty())
-    spec.attention.gradients = {"q", "k", "v"};
-  const auto sharded = shard(spec, options.ranks, options.how.target);
+  const Spec& spec = *outcome.spec;
+  const auto sharded = shard(spec, options.ranks, options.how.target, options.gradients);
   if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
   Differences differences;
   if (options.simulates) {

@@ -10,7 +10,8 @@
 #include "compiler/planning/gpu.h"
 #include "compiler/reference/gradients.h"
 #include "compiler/sharding/simulator.h"
-#include "runtime/base/hash.h"
+#include "runtime/base/check.h"
+#include "runtime/ranks/given_values.h"
 #include "tools/console.h"
 #include "tools/table.h"
 #include "tools/target_option.h"
@@ -45,15 +46,13 @@ struct Known {
   std::vector<Sharded::Input> inputs;
 };
 
-std::string hash_of(const reference::Bindings& values, const std::string& name) {
+Result<std::string> hash_of(const ir::Attention& attention, const reference::Bindings& values,
+                            const std::string& name) {
   const auto tensor = values.tensors.find(name);
-  if (tensor == values.tensors.end()) {
-    const auto param = values.params.find(name);
-    return param == values.params.end() ? "" : hash128(fmt::format("{}", param->second)).to_hex();
-  }
-  const std::vector<double>& all = tensor->second.values;
-  const char* const bytes = reinterpret_cast<const char*>(all.data());
-  return hash128({bytes, all.size() * sizeof(double)}).to_hex();
+  if (tensor == values.tensors.end()) return ranks::hash_of(values.params.find(name)->second);
+  const auto declared = std::ranges::find(attention.tensors, name, &ir::CapturedTensor::name);
+  ATTN_CHECK(declared != attention.tensors.end(), "masks read tensors of the attention");
+  return ranks::hash_of(tensor->second, declared->dtype);
 }
 
 Result<std::optional<Known>> known_of(const ir::Attention& attention, const InputTexts& texts) {
@@ -68,7 +67,8 @@ Result<std::optional<Known>> known_of(const ir::Attention& attention, const Inpu
       return wrong(fmt::format("masks also read {}: give its value too, as --in {}=VALUE",
                                shown(name), shown(name)));
     }
-    known.inputs.push_back({name, origin, hash_of(known.values, name)});
+    ATTN_ASSIGN(std::string hash, hash_of(attention, known.values, name));
+    known.inputs.push_back({name, origin, std::move(hash)});
   }
   return std::optional(std::move(known));
 }
@@ -304,7 +304,7 @@ Result<sharding::Links> links_of(const RankOptions& options) {
 }
 
 Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& options,
-                                       const std::string& target_name) {
+                                       const std::string& target_name, bool training) {
   ATTN_ASSIGN(const sharding::Links links, links_of(options));
   ATTN_ASSIGN(const plan::Target target,
               find_target(target_name.empty() ? kDefaultTarget : target_name, ""));
@@ -314,6 +314,8 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   if (known) values.emplace(known->values);
   auto sharded = std::make_unique<Sharded>();
   sharded->attention = spec.attention;
+  if (training && spec.attention.gradients.empty())
+    sharded->attention.gradients = sharding::gradients_of(spec.attention);
   sharded->target = target.name;
   sharded->links = links;
   sharded->known = known.has_value();

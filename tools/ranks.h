@@ -49,8 +49,9 @@ struct Sharded {
 // With --in, for the values of the tensors and params that masks read, which must all be given or
 // have a default; without, for any. Errors: those of sharding::check_shardable, make_inputs,
 // find_target and links_of; invalid_argument.
+// `training`: for forward and backward, also without a `grad` clause.
 Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& options,
-                                       const std::string& target);
+                                       const std::string& target, bool training = false);
 
 // Runs all ranks' programs on the host, in double, with gradients if the attention has any, and
 // compares them with the reference. Takes what the reference takes, twice: for small sizes. Errors:

@@ -74,12 +74,7 @@ def library() -> ctypes.CDLL:
     """libattn with these functions. Raises CompilerError if it is an older one, which lacks them."""
     loaded = _libattn.library()
     try:
-        for name, types in _FALLIBLE.items():
-            function = getattr(loaded, name)
-            function.restype, function.argtypes = _I32, [*types, _POINTER]
-        for name, (result, types) in _OTHERS.items():
-            function = getattr(loaded, name)
-            function.restype, function.argtypes = result, types
+        _libattn.declare(loaded, _FALLIBLE, _OTHERS)
     except AttributeError as error:
         raise CompilerError(f"{_libattn.path()} cannot run attentions on several GPUs: {error}") from error
     return loaded

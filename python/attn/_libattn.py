@@ -133,6 +133,17 @@ def path() -> pathlib.Path:
                             _find.CHECKOUT / "build" / "libattn.so.1"])
 
 
+def declare(loaded: ctypes.CDLL, fallible: Mapping[str, Sequence[Any]], others: Mapping[str, Any]) -> None:
+    """The types of functions: `fallible` ones, which return a status and take an error last, by their arguments;
+    `others` by result and arguments. Raises AttributeError for one that there is not."""
+    for name, types in fallible.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = _I32, [*types, _POINTER]
+    for name, (result, types) in others.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, types
+
+
 @functools.lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
     """libattn, loaded once. Raises CompilerError if it is missing or of another interface."""
@@ -142,12 +153,7 @@ def library() -> ctypes.CDLL:
     except OSError as error:
         raise CompilerError(f"{file} cannot be loaded: {error}") from error
     try:
-        for name, types in _FALLIBLE.items():
-            function = getattr(loaded, name)
-            function.restype, function.argtypes = _I32, [*types, _POINTER]
-        for name, (result, types) in _OTHERS.items():
-            function = getattr(loaded, name)
-            function.restype, function.argtypes = result, types
+        declare(loaded, _FALLIBLE, _OTHERS)
         found = loaded.attn_api_version()
     except AttributeError as error:
         raise CompilerError(f"{file} is not a libattn that this package knows: {error}") from error

@@ -202,6 +202,13 @@ Status copy_rows(const Device& device, void* stream, void* to, const void* from,
                        "copying rows");
 }
 
+Status download(const Device& device, const void* from, std::span<std::byte> bytes) {
+  if (bytes.empty()) return {};
+  const Context& context = *device.context();
+  return context.check(context.driver().copy_to_host(bytes.data(), to_address(from), bytes.size()),
+                       "copying from the device");
+}
+
 Status zero(const Device& device, void* stream, void* address, std::size_t bytes) {
   const Context& context = *device.context();
   return context.check(context.driver().memset_bytes_async(to_address(address), 0, bytes,

@@ -7,7 +7,9 @@
 #include "runtime/execute/checks.h"
 #include "runtime/graph/extent.h"
 #include "runtime/graph/listing.h"
+#include "runtime/io/layout.h"
 #include "runtime/ranks/distributed_state.h"
+#include "runtime/ranks/given_values.h"
 
 namespace attn::ranks {
 namespace {
@@ -43,6 +45,17 @@ std::vector<plan::TensorInfo> bound_tensors(const Side& side, const std::vector<
   return tensors;
 }
 
+// A division hides what these values hide: with others, what it leaves out would be missing.
+Status check_hash(const GivenValue& given, const std::string& hash) {
+  if (hash == given.hash) return {};
+  return Error{ErrorCode::binding,
+               fmt::format("{} has other values than those that the attention was divided for",
+                           escaped(given.name)),
+               {fmt::format("`compile --ranks` got --in {}={}; without it, any values are right",
+                            escaped(given.name), escaped(given.from))},
+               {}};
+}
+
 }  // namespace
 
 struct DistributedBinding::State {
@@ -53,6 +66,8 @@ struct DistributedBinding::State {
 
   // In this order.
   Status check(const execute::Arguments& arguments);
+  Status check_values(const execute::Arguments& arguments) const;
+  Status check_tensor(const GivenValue& given, std::size_t tensor) const;
   Status plan();
   Status place();
   Status bind_parts(const execute::Arguments& arguments);
@@ -138,6 +153,29 @@ Status DistributedBinding::State::check(const execute::Arguments& arguments) {
     if (each != given.tensors().end()) home[i] = each->view.data;
   }
   return {};
+}
+
+Status DistributedBinding::State::check_values(const execute::Arguments& arguments) const {
+  for (const GivenValue& given : owner->division.values) {
+    const auto scalar =
+        std::ranges::find(arguments.scalars(), given.name, &execute::Arguments::Scalar::name);
+    if (scalar != arguments.scalars().end())
+      ATTN_RETURN_IF_ERROR(check_hash(given, hash_of(scalar->value)));
+    const auto tensor = std::ranges::find(tensors, given.name, &plan::TensorInfo::name);
+    if (tensor == tensors.end() || is_empty(*tensor)) continue;
+    ATTN_RETURN_IF_ERROR(check_tensor(given, static_cast<std::size_t>(tensor - tensors.begin())));
+  }
+  return {};
+}
+
+Status DistributedBinding::State::check_tensor(const GivenValue& given, std::size_t tensor) const {
+  const plan::TensorInfo& info = tensors[tensor];
+  ATTN_ASSIGN(const std::int64_t elements, io::storage_elements(info.dims, info.strides));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * size_of(info.dtype));
+  ATTN_RETURN_IF_ERROR(cuda::download(owner->device, home[tensor], bytes));
+  ATTN_ASSIGN(const io::HostTensor values, io::unpack(bytes, info.dims, info.strides, info.dtype));
+  ATTN_ASSIGN(const std::string hash, hash_of(values, info.dtype));
+  return check_hash(given, hash);
 }
 
 Status DistributedBinding::State::plan() {
@@ -263,6 +301,7 @@ Result<DistributedBinding> Distributed::bind(Direction direction,
   ATTN_RETURN_IF_ERROR(scope.enter(state_->device));
   auto state = std::make_unique<DistributedBinding::State>(state_, direction);
   ATTN_RETURN_IF_ERROR(state->check(arguments));
+  ATTN_RETURN_IF_ERROR(state->check_values(arguments));
   ATTN_RETURN_IF_ERROR(state->plan());
   ATTN_RETURN_IF_ERROR(state->place());
   ATTN_RETURN_IF_ERROR(state->bind_parts(arguments));
@@ -320,6 +359,9 @@ Status DistributedBinding::set_param(const std::string& name, double value) {
                   fmt::format("the attention has no param '{}'", escaped(name)));
   }
   ATTN_RETURN_IF_ERROR(execute::check_scalar(name, param->dtype, value));
+  const auto& values = state.owner->division.values;
+  const auto given = std::ranges::find(values, name, &GivenValue::name);
+  if (given != values.end()) ATTN_RETURN_IF_ERROR(check_hash(*given, hash_of(value)));
   const Side& side = state.owner->side(state.direction);
   for (std::size_t i = 0; i < state.parts.size(); ++i) {
     if (!state.parts[i]) continue;

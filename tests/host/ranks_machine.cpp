@@ -9,15 +9,7 @@
 #include "runtime/ranks/exchanges.h"
 #include "runtime/ranks/kernels.h"
 #include "runtime/ranks/tensors.h"
-#include "tests/unit/compiler/programs/warps_on_host.h"
-#define asm ATTN_ASM_ON_HOST
-#include "tests/host/gpu/cuda.h"
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wshadow"
-#include "attn/ranks.cuh"
-#pragma GCC diagnostic pop
+#include "tests/host/gpu/ranks_kernels.h"
 
 namespace attn::testing {
 namespace {

@@ -2,15 +2,7 @@
 
 #include <mutex>
 
-#include "tests/unit/compiler/programs/warps_on_host.h"
-#define asm ATTN_ASM_ON_HOST
-#include "tests/host/gpu/cuda.h"
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wshadow"
-#include "attn/ranks.cuh"
-#pragma GCC diagnostic pop
+#include "tests/host/gpu/ranks_kernels.h"
 
 namespace attn::standin {
 namespace {

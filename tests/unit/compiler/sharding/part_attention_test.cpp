@@ -5,22 +5,13 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/ir/random_dropout.h"
+#include "tests/unit/compiler/sharding/reading.h"
 
 namespace attn::sharding {
 namespace {
 
 using ir::Dim;
 using ::testing::HasSubstr;
-
-ir::Attention read(const std::string& clauses) {
-  const support::Source source(
-      "test.attn",
-      "attention test { dims B = 2, Hq = 8, Hkv = 4, Sq = 64, D = 8; " + clauses + "}");
-  diag::Sink sink(source);
-  auto attention = driver::front_end(source, {}, sink);
-  EXPECT_TRUE(attention.has_value()) << diag::to_text(sink);
-  return attention ? *attention : ir::Attention();
-}
 
 // The text can be read again.
 std::string text_of(const PartAttention& part) {

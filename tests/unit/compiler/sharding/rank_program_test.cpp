@@ -2,22 +2,12 @@
 
 #include <gmock/gmock.h>
 
-#include "compiler/driver/driver.h"
 #include "compiler/sharding/choose.h"
 #include "runtime/ranks/program_json.h"
+#include "tests/unit/compiler/sharding/reading.h"
 
 namespace attn::sharding {
 namespace {
-
-ir::Attention read(const std::string& clauses) {
-  const support::Source source(
-      "test.attn",
-      "attention test { dims B = 2, Hq = 8, Hkv = 4, Sq = 64, D = 8; " + clauses + "}");
-  diag::Sink sink(source);
-  auto attention = driver::front_end(source, {}, sink);
-  EXPECT_TRUE(attention.has_value()) << diag::to_text(sink);
-  return attention ? *attention : ir::Attention();
-}
 
 std::vector<std::string> names(const std::vector<ranks::WholeTensor>& tensors) {
   std::vector<std::string> names;

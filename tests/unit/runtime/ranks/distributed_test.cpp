@@ -7,7 +7,10 @@
 #include "runtime/cuda/graph.h"
 #include "runtime/execute/device_tensors.h"
 #include "runtime/graph/extent.h"
+#include "runtime/io/layout.h"
+#include "runtime/ranks/given_values.h"
 #include "runtime/ranks/nccl_transport.h"
+#include "runtime/ranks/program_json.h"
 #include "tests/standin/executing.h"
 #include "tests/support/local_transport.h"
 #include "tests/unit/runtime/ranks/on_standins.h"
@@ -273,6 +276,34 @@ TEST_F(DistributedTest, BindChecksTensorsAndParams) {
     std::vector<void*> addresses = rank.addresses(Direction::forward);
     addresses[1] = &addresses;
     EXPECT_THAT(binding.set_addresses(addresses).error().message, HasSubstr("tensor 'k' is in"));
+  });
+}
+
+// What the division hides is what those values hide.
+TEST_F(DistributedTest, BindRefusesOtherValuesThanThoseOfTheDivision) {
+  auto group = std::make_shared<LocalGroup>(2);
+  in_ranks(2, [&](int index) {
+    const std::vector<std::int64_t> dims = {1, 2, 16, 8}, strides = {256, 8, 16, 1};
+    const Bytes bytes = bytes_of("k", index, 512);
+    const io::HostTensor values = must(io::unpack(bytes, dims, strides, DType::bf16));
+    plan::Family family = testing::window_family();
+    Division division = must(parse(family.ranks));
+    division.values = {{"slope", "0.5", hash_of(0.5)},
+                       {"k", "@k.npy", must(hash_of(values, DType::bf16))}};
+    family.ranks = to_json(division);
+    Rank rank = must(open(group, index, family));
+    execute::Arguments arguments = rank.arguments(Direction::forward);
+    auto binding = must(rank.opened->bind(Direction::forward, arguments));
+    EXPECT_TRUE(rank.buffers.at("k").upload(bytes_of("v", index, 512)).ok());
+    EXPECT_THAT(rank.opened->bind(Direction::forward, arguments).error().to_text(),
+                HasSubstr("k has other values than those that the attention was divided for\n"
+                          "  note: `compile --ranks` got --in k=@k.npy"));
+    EXPECT_TRUE(rank.buffers.at("k").upload(bytes).ok());
+    EXPECT_TRUE(binding.set_param("slope", 0.5).ok());
+    EXPECT_EQ(binding.set_param("slope", 0.25).error().code, ErrorCode::binding);
+    arguments.scalar("slope", 0.25);
+    EXPECT_THAT(rank.opened->bind(Direction::forward, arguments).error().to_text(),
+                HasSubstr("slope has other values than those that the attention was divided for"));
   });
 }
 

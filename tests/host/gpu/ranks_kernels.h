@@ -1,0 +1,12 @@
+// The kernels of ranks, compiled for the host. Included last: it redefines `asm`.
+#pragma once
+
+#include "tests/unit/compiler/programs/warps_on_host.h"
+#define asm ATTN_ASM_ON_HOST
+#include "tests/host/gpu/cuda.h"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#include "attn/ranks.cuh"
+#pragma GCC diagnostic pop
