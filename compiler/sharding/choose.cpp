@@ -37,6 +37,13 @@ bool are_the_same_tokens(const ir::Attention& attention) {
   return attention.dims[Dim::Sq] == attention.dims[Dim::Skv];
 }
 
+std::int64_t most_in_cache(const ir::Attention& attention) {
+  const ir::Dims& dims = attention.dims;
+  const auto bytes = static_cast<double>(size_of(attention.dtype)) *
+                     static_cast<double>(dims[Dim::Dqk] + dims[Dim::Dv]);
+  return static_cast<std::int64_t>(kBytesInCache / bytes);
+}
+
 class Listing {
  public:
   Listing(const ir::Attention& attention, int ranks, const WorkMap& map)
@@ -50,6 +57,7 @@ class Listing {
       if (teams > 1 && !are_the_same_tokens(attention_) && attention_.dims[Dim::Skv] >= teams)
         add_keys_at_home(groups, teams);
     }
+    for (Sharding& sharding : all_) sharding.most_seen = most_in_cache(attention_);
     return std::move(all_);
   }
 
@@ -58,7 +66,7 @@ class Listing {
     std::vector<double> weights = weights_of_rows(map_);
     add_rows_at_home(groups, teams, weights, {});
     const std::vector<bool> heavy = much_heavier(weights);
-    if (heavy.empty() || teams == 1) return;
+    if (heavy.empty()) return;
     for (std::size_t row = 0; row < heavy.size(); ++row) {
       if (heavy[row]) weights[row] = 0;  // every team has its part of them
     }

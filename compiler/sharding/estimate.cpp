@@ -1,6 +1,7 @@
 #include "compiler/sharding/estimate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "compiler/passes/strategy/cost.h"
@@ -126,6 +127,11 @@ class Estimator {
     }
   }
 
+  bool marked(const Flags& flags, const Intervals& rows) const {
+    const std::int64_t block = rows.front().begin / sharding_.rows.blocks.unit;
+    return flags[static_cast<std::size_t>(block)];
+  }
+
   void look_at(int team) {
     Flags rows(sharding_.rows.owners.size()), keys(sharding_.keys.owners.size());
     const std::vector<Part> parts =
@@ -134,9 +140,10 @@ class Estimator {
       Flags more_rows(rows.size()), more_keys(keys.size());
       for (const Part& part : parts) {
         if (part.stage != stage) continue;
+        const bool again = marked(more_rows, part.rows) || marked(rows, part.rows);
         mark(more_rows, sharding_.rows.blocks, part.rows);
         mark(more_keys, sharding_.keys.blocks, part.keys);
-        compute(team, stage, part);
+        compute(team, part, again);
       }
       const auto at = static_cast<std::size_t>(stage);
       fetch(team, sharding_.rows, more_rows, rows, widths_.row, inputs_[at]);
@@ -167,21 +174,22 @@ class Estimator {
     for (std::size_t i = 0; i < flags.size(); ++i) flags[i] = flags[i] || more[i];
   }
 
-  void compute(int team, int stage, const Part& part) {
+  // `again`: of rows that another part of the team has too; what they give is merged.
+  void compute(int team, const Part& part, bool again) {
     const ir::Attention& attention = with_.attention;
-    const double unit = static_cast<double>(with_.map.keys.unit) / kTile;
-    const double tiles = part.work * unit * static_cast<double>(with_.map.rows.unit) / kTile;
+    const double of_key = static_cast<double>(with_.map.keys.unit) / kTile;
+    const double of_row = static_cast<double>(with_.map.rows.unit) / kTile;
     const double heads = size(attention, Dim::B) * size(attention, Dim::Hq) / sharding_.groups;
     const auto rows = static_cast<double>(count(part.rows)) / kTile;
-    const Speed::Load load{tiles * heads, part.longest * unit, rows * heads,
-                           static_cast<double>(count(part.keys)) * widths_.key};
-    compute_[index(team, stage)] += with_.forward.milliseconds(load);
-    compute_backward_[index(team, stage)] += with_.backward.milliseconds(load);
+    Speed::Load load{part.work * of_key * of_row * heads, part.longest * of_key, rows * heads,
+                     static_cast<double>(count(part.keys)) * widths_.key};
+    compute_[index(team, part.stage)] += with_.forward.milliseconds(load);
+    load.most = part.longest_of_keys * of_row;
+    compute_backward_[index(team, part.stage)] += with_.backward.milliseconds(load);
     for (int rank = first(team); rank < first(team + 1); ++rank) of(rank).work += load.tiles;
-    // What a later stage gives is merged with what the stages before gave.
-    if (stage > 0) {
-      compute_[index(team, stage)] += with_.forward.moving(3 * kBytesOfPartial * rows * kTile *
-                                                           heads * size(attention, Dim::Dv));
+    if (again) {
+      compute_[index(team, part.stage)] += with_.forward.moving(3 * kBytesOfPartial * rows * kTile *
+                                                                heads * size(attention, Dim::Dv));
     }
   }
 
@@ -290,7 +298,8 @@ double most(const std::vector<RankEstimate>& ranks, const Get& get) {
 
 }  // namespace
 
-Speed::Speed(const ir::Attention& attention, const planning::Context& context) : gpu_(context.gpu) {
+Speed::Speed(const ir::Attention& attention, const planning::Context& context)
+    : gpu_(context.gpu), backward_(context.backward()) {
   constexpr double kMany = 1e9;
   const auto predicted = [&](const passes::TileWork& work) {
     return passes::predicted_ms_of_tiles(attention, work, context);
@@ -304,8 +313,14 @@ Speed::Speed(const ir::Attention& attention, const planning::Context& context) :
 
 double Speed::milliseconds(const Load& load) const {
   const double all = launch_ + load.tiles * tile_ + load.rows * row_;
-  const double longest = start_of_row_ + load.most * tile_of_row_;
+  const double longest = start_of_row_ + load.most * tile_of_row_ / splits(load.rows);
   return std::max({all, longest, moving(load.bytes)});
+}
+
+// Of few rows, kernels cut the keys.
+double Speed::splits(double rows) const {
+  constexpr double kMost = 16;
+  return backward_ ? 1 : std::clamp(std::floor(gpu_.multiprocessors / rows), 1.0, kMost);
 }
 
 double Speed::moving(double bytes) const { return passes::predicted_ms_of_moving(bytes, gpu_); }

@@ -20,7 +20,7 @@ class Speed {
 
   struct Load {
     double tiles = 0;  // of 128 rows and 128 keys, of one head of one batch each
-    double most = 0;   // of one row of tiles
+    double most = 0;   // of one row of tiles; backward: of one column
     double rows = 0;   // of tiles
     double bytes = 0;  // of keys and values
   };
@@ -28,7 +28,10 @@ class Speed {
   double moving(double bytes) const;
 
  private:
+  double splits(double rows) const;
+
   planning::Gpu gpu_;
+  bool backward_;
   double launch_, tile_, row_, tile_of_row_, start_of_row_;
 };
 

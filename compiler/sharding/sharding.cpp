@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/check.h"
 
@@ -14,12 +15,6 @@ constexpr std::size_t kMostRuns = 16;
 
 using Numbers = std::vector<std::int64_t>;  // of blocks, ascending
 
-Intervals of_blocks(const Blocks& blocks, const Numbers& numbers) {
-  Intervals set;
-  for (const std::int64_t number : numbers) append(set, blocks.of(number));
-  return set;
-}
-
 class Team {
  public:
   Team(const Sharding& sharding, int team, const WorkMap& map, bool has_sink)
@@ -29,7 +24,7 @@ class Team {
     for (int stage = 0; stage < sharding_.stages(); ++stage) {
       const Numbers keys = at_home(sharding_.keys, stage);
       for (const Numbers& rows : runs(own(sharding_.rows, false)))
-        add(stage, rows, keys, stage == 0);
+        add_cut(stage, rows, keys, stage == 0);
       add_travellers(stage);
     }
     return std::move(parts_);
@@ -86,29 +81,96 @@ class Team {
     return runs.size() > kMostRuns ? std::vector<Numbers>{rows} : runs;
   }
 
+  // As one part, or as several whose rows see less, and whose keys are seen by fewer.
+  void add_cut(int stage, const Numbers& rows, const Numbers& keys, bool at_home) {
+    if (!may_be_cut(rows, map_.rows) || !may_be_cut(keys, map_.keys))
+      return add(stage, rows, keys, at_home);
+    for (const Numbers& own : pieces(rows, pieces_of_rows(rows, keys))) {
+      const Numbers seen = seen_by(own, keys);
+      const std::size_t count = pieces_of_keys(own, seen);
+      bool has_sink = at_home;
+      for (const Numbers& part : pieces(count > 1 ? seen : keys, count)) {
+        add(stage, own, part, has_sink);
+        has_sink = false;
+      }
+    }
+  }
+
+  // Few rows (or keys) are at the same keys (or rows).
+  bool may_be_cut(const Numbers& numbers, const Blocks& blocks) const {
+    constexpr std::int64_t kFew = 16;
+    return sharding_.most_seen > 0 &&
+           static_cast<std::int64_t>(numbers.size()) * blocks.unit * kFew > sharding_.most_seen;
+  }
+
+  // Of which no key is seen by too many on average.
+  std::size_t pieces_of_rows(const Numbers& rows, const Numbers& keys) const {
+    const Numbers seen = seen_by(rows, keys);
+    if (seen.empty()) return 1;
+    return pieces_of(rows, map_.rows, work(rows, seen) / static_cast<double>(seen.size()));
+  }
+
+  std::size_t pieces_of_keys(const Numbers& rows, const Numbers& seen) const {
+    return pieces_of(seen, map_.keys, work(rows, seen) / static_cast<double>(rows.size()));
+  }
+
+  // If so many of these blocks meet one of the others, on average.
+  std::size_t pieces_of(const Numbers& numbers, const Blocks& blocks, double mean) const {
+    const auto most = static_cast<double>(sharding_.most_seen) / static_cast<double>(blocks.unit);
+    if (mean <= most) return 1;
+    return static_cast<std::size_t>(std::ceil(static_cast<double>(numbers.size()) / most));
+  }
+
+  static std::vector<Numbers> pieces(const Numbers& numbers, std::size_t count) {
+    std::vector<Numbers> pieces;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto at = [&](std::size_t piece) {
+        return numbers.begin() + static_cast<std::ptrdiff_t>(piece * numbers.size() / count);
+      };
+      pieces.emplace_back(at(i), at(i + 1));
+    }
+    return pieces;
+  }
+
+  double work(const Numbers& rows, const Numbers& keys) const {
+    double sum = 0;
+    for (const std::int64_t row : rows) {
+      for (const std::int64_t key : keys) sum += map_.at(row, key);
+    }
+    return sum;
+  }
+
+  Numbers seen_by(const Numbers& rows, const Numbers& keys) const {
+    Numbers seen;
+    for (const std::int64_t key : keys) {
+      const auto sees = [&](std::int64_t row) { return map_.at(row, key) > 0; };
+      if (std::ranges::any_of(rows, sees)) seen.push_back(key);
+    }
+    return seen;
+  }
+
   void add(int stage, const Numbers& rows, const Numbers& keys, bool at_home) {
     // A sink counts for rows that see nothing, too.
     const bool sink = has_sink_ && at_home;
     Part part;
     part.stage = stage;
     part.sink = sink;
-    Numbers seen;
-    std::vector<bool> is_seen(static_cast<std::size_t>(map_.keys.count()));
+    std::vector<double> of_keys(static_cast<std::size_t>(map_.keys.count()));
     for (const std::int64_t row : rows) {
       double work = 0;
       for (const std::int64_t key : keys) {
         const float share = map_.at(row, key);
         work += share;
-        if (share > 0) is_seen[static_cast<std::size_t>(key)] = true;
+        of_keys[static_cast<std::size_t>(key)] += share;
       }
       if (work > 0 || sink) append(part.rows, map_.rows.of(row));
       part.work += work;
       part.longest = std::max(part.longest, work);
     }
     for (const std::int64_t key : keys) {
-      if (is_seen[static_cast<std::size_t>(key)]) seen.push_back(key);
+      if (of_keys[static_cast<std::size_t>(key)] > 0) append(part.keys, map_.keys.of(key));
     }
-    part.keys = of_blocks(map_.keys, seen);
+    part.longest_of_keys = *std::ranges::max_element(of_keys);
     if (part.rows.empty()) return;
     if (part.keys.empty()) {
       ATTN_CHECK(!keys.empty(), "a sink without keys at home");
@@ -120,8 +182,9 @@ class Team {
 
   void compute_all(Part& part) const {
     part.longest = static_cast<double>(count(part.keys)) / static_cast<double>(map_.keys.unit);
-    part.work =
-        part.longest * static_cast<double>(count(part.rows)) / static_cast<double>(map_.rows.unit);
+    part.longest_of_keys =
+        static_cast<double>(count(part.rows)) / static_cast<double>(map_.rows.unit);
+    part.work = part.longest * part.longest_of_keys;
   }
 
   const Sharding& sharding_;

@@ -16,6 +16,7 @@ namespace {
 
 using ir::Dim;
 using testing::compare;
+using ::testing::ElementsAre;
 using testing::expected;
 using testing::Expected;
 
@@ -74,7 +75,9 @@ void compare_some(const ir::Attention& attention, int ranks, const Expected& exp
   ASSERT_TRUE(best.ok()) << best.error().to_text();
   compare(attention, best->sharding, map, expected);
   const std::vector<Sharding> all = shardings(attention, ranks, map);
-  compare(attention, all[turn * 7 % all.size()], map, expected);
+  Sharding other = all[turn * 7 % all.size()];
+  if (turn % 2 == 0) other.most_seen = 5;  // its parts are cut
+  compare(attention, other, map, expected);
 }
 
 void expect_refusal_of_8_bits(const ir::Attention& attention, int ranks) {
@@ -145,7 +148,11 @@ std::vector<Sharding> compare_all(const std::string& text) {
   EXPECT_TRUE(whole.ok()) << whole.error().to_text();
   const WorkMap map = work_map(attention, 4, nullptr);
   std::vector<Sharding> all = shardings(attention, 4, map);
-  for (const Sharding& sharding : all) compare(attention, sharding, map, *whole);
+  for (Sharding sharding : all) {
+    compare(attention, sharding, map, *whole);
+    sharding.most_seen = 6;
+    if (sharding.arrivals == 1 && sharding.groups == 1) compare(attention, sharding, map, *whole);
+  }
   if (attention.dims[Dim::Sq] > 1) compare(attention, alternating(map), map, *whole);
   return all;
 }
@@ -165,6 +172,34 @@ TEST(Simulator, ComputesEverySharding) {
       outputs o, lse;
     })");
   EXPECT_GE(all.size(), 30U);
+}
+
+// Keys and values of more than the cache holds, and as many rows: squares, of which those on the
+// diagonal are equal, and the others too.
+TEST(Parts, AreCutWhereTheySeeTooMuch) {
+  const support::Source source("causal.attn", R"(
+    attention causal { dims B = 1, Hq = 2, Sq = 64, D = 4; mask q_idx >= kv_idx; })");
+  const ir::Attention attention = read(source, {});
+  const WorkMap map = work_map(attention, 2, nullptr);
+  Sharding sharding{2, 1, false, 0, contiguous(map.rows, 2), contiguous(map.keys, 2)};
+  using Shape = std::pair<Intervals, Intervals>;
+  const auto shapes = [&](int team) {
+    std::vector<Shape> all;
+    for (const Part& part : parts_of(sharding, team, map, false))
+      all.emplace_back(part.rows, part.keys);
+    return all;
+  };
+  const Interval first{0, 16}, second{16, 32}, third{32, 48}, fourth{48, 64};
+  const auto shape = [](Interval rows, Interval keys) { return Shape{{rows}, {keys}}; };
+  EXPECT_THAT(shapes(1), ElementsAre(shape({32, 64}, {0, 64})));
+  sharding.most_seen = 16;
+  EXPECT_THAT(shapes(0),
+              ElementsAre(shape(first, first), shape(second, first), shape(second, second)));
+  EXPECT_THAT(shapes(1), ElementsAre(shape(third, first), shape(third, second), shape(third, third),
+                                     shape(fourth, first), shape(fourth, second),
+                                     shape(fourth, third), shape(fourth, fourth)));
+  sharding.most_seen = 64;
+  EXPECT_THAT(shapes(1), ElementsAre(shape({32, 64}, {0, 64})));
 }
 
 // A few rows see everything: they go to their keys, while other rows stay.
