@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/sharding/nearness.h"
+
 namespace attn::sharding {
 namespace {
 
@@ -75,7 +77,11 @@ class Listing {
 
   void add_rows_at_home(int groups, int teams, const std::vector<double>& weights,
                         const std::vector<bool>& travels) {
-    for (const Dealing& dealt : dealings_of(map_.rows, weights, teams)) {
+    std::vector<Dealing> all = dealings_of(map_.rows, weights, teams);
+    if (are_the_same_tokens(attention_)) {
+      for (Dealing& near : near_dealings(map_, travels, teams)) all.push_back(std::move(near));
+    }
+    for (const Dealing& dealt : all) {
       const Dealing rows = divided(dealt, groups);
       Dealing keys = rows;
       if (!are_the_same_tokens(attention_)) keys = contiguous(map_.keys, ranks_);

@@ -13,7 +13,8 @@ namespace attn::sharding {
 
 struct Dealing {
   // "contiguous", "folded" (zigzag), "striped", "balanced" (the heaviest first, each to the rank
-  // that has least), "swapped" (contiguous, then blocks change places until the work is even)
+  // that has least), "swapped" (contiguous, then blocks change places until the work is even),
+  // "near their keys" (nearness.h)
   std::string_view name;
   Blocks blocks;
   std::vector<int> owners;  // by block
