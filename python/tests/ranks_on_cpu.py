@@ -118,7 +118,29 @@ def check_errors():
         refused("rank 1 did not come within 1 s", attn.NcclError, timeout_seconds=1, **SIZES)
 
 
-CHECKS = (check_gradients, check_values, check_cross, check_errors)
+def check_steps():
+    """An error of all ranks is forgotten, and that of one is remembered."""
+    sharded = attn.torch.distribute(CROSS, training=False, timeout_seconds=1)
+    q, k, v = (sharded.shard(torch.ones(1, 2, rows, 16, dtype=torch.float64)) for rows in (20, 64, 64))
+    wrong = q[:, :1]
+
+    def refused(message, kind, q):
+        try:
+            sharded(q, k, v)
+        except kind as error:
+            assert message in str(error), error
+        else:
+            raise AssertionError(message)
+
+    refused("q has shape", attn.BindingError, wrong)
+    sharded(q, k, v)
+    if dist.get_rank() == 1:
+        refused("q has shape", attn.BindingError, wrong)
+        refused("call 3 failed on rank 1, but not on rank 0 within 1 s", attn.NcclError, q)
+    sharded.close()
+
+
+CHECKS = (check_gradients, check_values, check_cross, check_steps, check_errors)
 
 
 def run(rank, size, store):

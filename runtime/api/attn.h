@@ -702,6 +702,12 @@ typedef struct attn_distributed_binding attn_distributed_binding;
  * throw, nor destroy the object. */
 typedef void (*attn_abort_callback)(void* user);
 
+/* Whether ranks wait in vain, because one has ended or failed, as far as the application knows.
+ * Nonzero: yes, and the message, NUL-terminated UTF-8 of at most `capacity` bytes, is in `why`.
+ * Asked about every second while opening or an exchange takes longer than one, from a thread of the
+ * library or one that opens. Must not throw, call CUDA, nor destroy the object. */
+typedef int32_t (*attn_lost_callback)(void* user, char* why, size_t capacity);
+
 typedef struct attn_distributed_options {
   size_t size;
   /* NCCL's ncclComm_t, of as many ranks as the file has, on the runtime's device. The caller keeps
@@ -721,6 +727,9 @@ typedef struct attn_distributed_options {
   const char* sha256;
   attn_verify_callback verify;
   void* verify_user;
+  /* Gives exchanges up before the time. NULL: only the time does. */
+  attn_lost_callback lost;
+  void* lost_user;
 } attn_distributed_options;
 
 /* Collective: all ranks must call it, and all return an error if one of them fails. Loads the plans

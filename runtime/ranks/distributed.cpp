@@ -96,7 +96,7 @@ Status DistributedState::prepare(execute::ExecutableCache& executables,
     return Status(ErrorCode::invalid_argument, "the file has no plans of the direction");
   ATTN_RETURN_IF_ERROR(allocate());
   ATTN_ASSIGN(exchanges, cuda::Stream::create(device, cuda::Stream::Priority::high));
-  ATTN_ASSIGN(watch, Watch::start(device, *transport, options.timeout));
+  ATTN_ASSIGN(watch, Watch::start(device, *transport, options.timeout, options.lost));
   return {};
 }
 

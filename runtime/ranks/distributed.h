@@ -13,6 +13,7 @@
 #include "runtime/execute/binding.h"
 #include "runtime/execute/executable_cache.h"
 #include "runtime/plan/bundle.h"
+#include "runtime/ranks/lost.h"
 #include "runtime/ranks/program.h"
 #include "runtime/ranks/transport.h"
 
@@ -21,6 +22,7 @@ namespace attn::ranks {
 struct DistributedOptions {
   bool forward = true, backward = true;  // directions to load, of those in the file
   std::chrono::seconds timeout{30};      // that an exchange may take, or another rank's open()
+  AskForLost lost = {};                  // asked while an exchange takes longer than a second
 };
 
 struct DistributedState;  // distributed_state.h

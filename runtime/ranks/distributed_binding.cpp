@@ -461,10 +461,11 @@ Status DistributedBinding::execute(void* stream) {
   }
   if (status.ok() && state.communicates) owner.watch->enqueued(is_captured);
   if (status.ok()) status = state.run(stream);
-  // Others wait for what this rank did not enqueue.
-  if (!status.ok() && state.communicates && !is_captured) [[unlikely]]
-    owner.watch->fail(status.error());
-  return status;
+  if (status.ok() || !state.communicates || is_captured) [[likely]]
+    return status;
+  // Others wait for what this rank did not enqueue; or it did not because the watch ended the wait.
+  owner.watch->fail(status.error());
+  return owner.watch->status();
 }
 
 }  // namespace attn::ranks

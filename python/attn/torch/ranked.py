@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from attn.torch.signature import (
     same_strides,
     usable,
 )
+from attn.torch.steps import Steps
 from attn.torch.variant import differentiated
 
 # Of tensors that ranks have parts of: they may have any strides, if rows are contiguous.
@@ -40,15 +42,22 @@ def numbers(intervals: Iterable[Sequence[int]]) -> torch.Tensor:
 class Kernels:
     """On a GPU. For any number of threads, one after the other."""
 
-    def __init__(self, group: Group, contents: bytes):
+    def __init__(self, group: Group, contents: bytes, steps: Steps):
         torch.cuda.empty_cache()  # libattn allocates beside PyTorch
         self._device = group.device
+        self.steps = steps
+
+        def abort() -> None:
+            group.abort()
+            steps.end("an exchange failed, or did not end in time")
+
         self._rank = _distributed.Distributed(
             _libattn.runtime(group.device.index),
             contents,
             group.communicator(),
-            timeout_seconds=group.timeout_seconds,
-            abort=group.abort,
+            timeout_seconds=math.ceil(group.seconds),
+            abort=abort,
+            lost=steps.in_vain,
         )
         self.sharding = self._rank.sharding
         self.family = self._rank.family
@@ -84,14 +93,14 @@ class Kernels:
             self._bound.clear()
             self._captured.clear()
             self._rank.close()
+        self.steps.close()
 
     def _run(
         self, direction: str, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
-        infos = self._rank.tensors[direction]
-        with torch.cuda.device(self._device):
+        with torch.cuda.device(self._device), self._lock, self.steps.call(counts=not is_capturing()):
             used, outputs = {}, {}
-            for info in infos:
+            for info in self._rank.tensors[direction]:
                 if info.is_output:
                     like = tensors.get("q" if info.name == "o" else info.name[1:])
                     used[info.name] = outputs[info.name] = self.empty_like(
@@ -99,8 +108,7 @@ class Kernels:
                 else:
                     used[info.name] = _readable(info, tensors[info.name], self._device)
             names = [param.name for param in self._rank.params[direction]]
-            with self._lock:
-                self._execute(direction, used, {name: params[name] for name in names})
+            self._execute(direction, used, {name: params[name] for name in names})
         return outputs
 
     def empty_like(
@@ -128,6 +136,7 @@ class Kernels:
         binding.set_addresses([tensor.data_ptr() for tensor in tensors.values()])
         for name, value in params.items():
             binding.set_param(name, value)
+        self.steps.exchanges(counts=not capturing)
         binding.execute(stream.cuda_stream)
 
     def _binding(
@@ -190,7 +199,9 @@ class Reference:
         attention: Attention,
         homes: Homes,
         training: bool,
+        steps: Steps,
     ):
+        self.steps = steps
         self.directions = ("fwd", "bwd") if training else ("fwd",)
         self._group = group
         self._attention = attention
@@ -205,15 +216,20 @@ class Reference:
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
         names = facts_of(self._attention).all_outputs
-        return self._mine(dict(zip(names, run_forward(self._whole(tensors, params), True))))
+        with self.steps.call():
+            self.steps.exchanges()
+            return self._mine(dict(zip(names, run_forward(self._whole(tensors, params), True))))
 
     def backward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
         facts = facts_of(self._attention)
-        each = self._whole({name: tensors[name] for name in tensors if name not in self._rows[1:]}, params)
-        outputs = [self._gathered(name, tensors[name]) for name in facts.all_outputs]
-        return self._mine(run_backward(each, outputs, self._gathered("do", tensors["do"])))
+        given = {name: tensors[name] for name in tensors if name not in self._rows[1:]}
+        with self.steps.call():
+            self.steps.exchanges()
+            each = self._whole(given, params)
+            outputs = [self._gathered(name, tensors[name]) for name in facts.all_outputs]
+            return self._mine(run_backward(each, outputs, self._gathered("do", tensors["do"])))
 
     @staticmethod
     def empty_like(
@@ -226,7 +242,7 @@ class Reference:
         """Everything is done when a call returns."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        self.steps.close()
 
     def _whole(self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]) -> Call:
         whole = {name: self._gathered(name, tensor.detach()) for name, tensor in tensors.items()}
