@@ -24,6 +24,8 @@ SPEC = """attention documents {
 """
 CROSS = "attention cross { dims B = 1, Hq = 2, Hkv = 2, Sq = 20, Skv = 64, D = 16; mask kv_idx < 2 * q_idx + 20; }"
 
+DROPOUT = "attention d { dims B = 1, Hq = 2, Hkv = 2, Sq = 64, D = 16; mask q_idx >= kv_idx; dropout 0.3; }"
+
 
 class Passing(TorchDispatchMode):
     """Sees operators, and does nothing about them."""
@@ -75,6 +77,22 @@ def check_gradients():
             same(sharded, gradient, wanted)
         torch.testing.assert_close(gradients[3], expected[3], rtol=0, atol=1e-12)
     torch.testing.assert_close(sharded.unshard(found), o.detach(), rtol=0, atol=1e-12)
+
+
+def check_dropout():
+    """The weights that the whole attention drops, of rank 0's seed."""
+    f = attn.compile(DROPOUT)
+    torch.manual_seed(2)
+    whole = [torch.randn(1, 2, 64, 16, dtype=torch.float64).requires_grad_() for _ in "qkv"]
+    numbers = {"offset": torch.tensor([5])}
+    o = f(*whole, seed=torch.tensor([3]), **numbers)
+    expected = torch.autograd.grad(o, whole, torch.ones_like(o))
+    sharded = attn.torch.distribute(f)
+    mine = leaves(sharded, *whole)
+    found = sharded(*mine, seed=torch.tensor([3 + dist.get_rank()]), **numbers)
+    gradients = torch.autograd.grad(found, mine, torch.ones_like(found))
+    for x, wanted in zip((found, *gradients), (o.detach(), *expected)):
+        same(sharded, x, wanted)
 
 
 def check_values():
@@ -140,7 +158,7 @@ def check_steps():
     sharded.close()
 
 
-CHECKS = (check_gradients, check_values, check_cross, check_steps, check_errors)
+CHECKS = (check_gradients, check_dropout, check_values, check_cross, check_steps, check_errors)
 
 
 def run(rank, size, store):

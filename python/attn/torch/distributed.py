@@ -319,8 +319,6 @@ def _divided(attention: Any, sizes: Mapping[str, int], dtype: str | None, where:
             f"`{name}` has packed sequences or pages, which are not divided among GPUs",
             ["a spec with a tensor of document numbers says the same of packed sequences"],
         )
-    if facts.random and where.size > 1:
-        raise Unsupported(f"`{name}` has random dropout, which is not divided among GPUs")
     missing = attention.source.open_dims(bindings)
     if missing:
         example = ", ".join(f"{dim}=.." for dim in missing)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from attn import _distributed, _libattn
-from attn.arguments import INPUTS
+from attn.arguments import RANDOM
 from attn.attention import Attention
 from attn.errors import BindingError
 from attn.torch.function import Call, facts_of, formed, run_backward, run_forward
@@ -254,7 +254,8 @@ class Reference:
     def _gathered(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         which = self._which(name)
         if which is None:
-            return tensor
+            # Each rank computes what the others draw, too.
+            return self._group.gathered(tensor, [1] * self._group.size, 0)[0] if name in RANDOM else tensor
         return whole_of(self._group, tensor, [home[which] for home in self._homes], 2)
 
     def _mine(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
