@@ -240,7 +240,9 @@ class Binding:
         self._handle.destroy()
 
     def set_addresses(self, addresses: Sequence[int], checked: bool = False) -> None:
-        """Later executes use other memory of the same shapes and strides, in the order of `tensors`."""
+        """Later executes use other memory of the same shapes and strides, in the order of `tensors`. `checked`:
+        whether the caller has checked that they are valid and aligned, and have the values that the
+        attention was divided for, if it was; comparing these waits for the device."""
         count = len(addresses)
         if count != len(self._addresses):
             raise ArgumentError(f"{count} addresses are given for {len(self._addresses)} tensors")

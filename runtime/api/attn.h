@@ -797,13 +797,18 @@ ATTN_API attn_status attn_distributed_param(const attn_distributed* distributed,
 ATTN_API size_t attn_distributed_param_count(const attn_distributed* distributed,
                                              attn_direction direction);
 
-/* Binds this rank's tensors, as attn_binding_create. Not collective. Errors: binding, cuda, cudnn.
- */
+/* Binds this rank's tensors, as attn_binding_create. Not collective. If the attention was divided
+ * for values (`attnc compile --ranks --in`), those bound are compared with these: it waits for the
+ * device, and copies such tensors. What is written into them later is not seen, nor in graphs.
+ * Errors: binding, also for other values, cuda, cudnn. */
 ATTN_API attn_status attn_distributed_bind(attn_distributed* distributed, attn_direction direction,
                                            const attn_arguments* arguments,
                                            attn_distributed_binding** binding, attn_error* error);
 ATTN_API void attn_distributed_binding_destroy(attn_distributed_binding* binding);
-/* As attn_binding_set_addresses: in the order of the tensors above. */
+/* As attn_binding_set_addresses: in the order of the tensors above. ATTN_CHECK_ADDRESSES also
+ * compares values, as attn_distributed_bind does, of such tensors at other addresses than before:
+ * that cannot be captured. With ATTN_CHECK_NOTHING the caller guarantees the values, too. Errors:
+ * binding, cuda. */
 ATTN_API attn_status attn_distributed_binding_set_addresses(attn_distributed_binding* binding,
                                                             void* const* addresses, size_t count,
                                                             attn_check check, attn_error* error);

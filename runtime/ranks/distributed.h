@@ -52,8 +52,9 @@ class Distributed {
 
   // Not collective. Strides of divided tensors may be others than proposed if their last dimension
   // is contiguous; then the binding may need memory of its own. Tensors without elements need not
-  // be given. Everything else is checked as by Executable::bind. Errors: binding, cuda, cudnn,
-  // unsupported.
+  // be given. Everything else is checked as by Executable::bind, and that tensors and params have
+  // the values that the file was made for, if it was: then it waits for the device. Errors:
+  // binding, cuda, cudnn, unsupported.
   Result<DistributedBinding> bind(plan::Direction direction,
                                   const execute::Arguments& arguments) const;
 
@@ -78,7 +79,9 @@ class DistributedBinding {
   // Executes of one object must not overlap. Errors: cuda, cudnn, nccl; those of status().
   Status execute(void* stream);
 
-  // As of execute::Binding, in the order of Distributed::tensors().
+  // As of execute::Binding, in the order of Distributed::tensors(). What is checked, too, are the
+  // values of tensors at other addresses that the file was made for: then it waits for the device,
+  // so it cannot be captured.
   Status set_addresses(std::span<void* const> addresses,
                        execute::Check check = execute::Check::yes);
   Status set_param(const std::string& name, double value);

@@ -385,7 +385,9 @@ def load_distributed(
     `--split-files`, `path` is what was given to attnc, and each rank reads its own file. **A plan is code:
     load only plans you trust.**
 
-    A file that was made for values of captured tensors is right for those alone, which calls must give.
+    A file that was made for values of captured tensors is right for those alone, which calls must give: a tensor
+    with others is a BindingError when it is first seen, or at another address, except during a capture. What
+    is written into it later is not noticed. Comparing waits for the device, so give the same tensor again.
     Raises ArgumentError if the file is not of ranks, or of another number of them."""
     where = Group(group, device, timeout_seconds)
     read: list[tuple[bytes, Attention]] = []

@@ -133,7 +133,8 @@ class Kernels:
                 stream.wait_stream(self._stream)  # executes share memory
             self._stream = stream
         binding = self._binding(direction, capturing, tensors, params)
-        binding.set_addresses([tensor.data_ptr() for tensor in tensors.values()])
+        # What a file was divided for is compared with tensors at other addresses, but not during a capture.
+        binding.set_addresses([tensor.data_ptr() for tensor in tensors.values()], checked=capturing)
         for name, value in params.items():
             binding.set_param(name, value)
         self.steps.exchanges(counts=not capturing)
