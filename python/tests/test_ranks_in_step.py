@@ -15,6 +15,7 @@ from attn.torch import board as boards  # noqa: E402
 from attn.torch import meeting  # noqa: E402
 from attn.torch.board import Board  # noqa: E402
 from attn.torch.meeting import Meetings  # noqa: E402
+from attn.torch.ranked import check_graphs  # noqa: E402
 from attn.torch.steps import Steps  # noqa: E402
 
 SOON = 0.2  # seconds
@@ -217,3 +218,17 @@ def test_closed_attentions_leave_no_news(group):
     steps[0].close()
     del steps, each
     assert store.num_keys() == before
+
+
+@pytest.mark.parametrize("settings, register, refused", [
+    ("", None, False), ("expandable_segments:False", None, False), ("expandable_segments:True", "0", False),
+    ("max_split_size_mb:64, expandable_segments: True", None, True), ("expandable_segments:True", "1", True)])
+def test_graphs_are_refused_where_nccl_would_hang(monkeypatch, settings, register, refused):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", settings)
+    if register is not None:
+        monkeypatch.setenv("NCCL_GRAPH_REGISTER", register)
+    if refused:
+        with pytest.raises(attn.Unsupported, match="NCCL_GRAPH_REGISTER=0"):
+            check_graphs()
+    else:
+        check_graphs()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from attn import _distributed, _libattn
 from attn.arguments import RANDOM
 from attn.attention import Attention
-from attn.errors import BindingError
+from attn.errors import BindingError, Unsupported
 from attn.torch.function import Call, facts_of, formed, run_backward, run_forward
 from attn.torch.group import Group
 from attn.torch.launch import is_capturing
@@ -32,6 +33,19 @@ from attn.torch.variant import differentiated
 ROLES_AT_HOME = ("query", "key", "value", "output", "stats", "saved", "cotangent", "gradient")
 
 Homes = list[tuple[torch.Tensor, ...]]  # the numbers of rows and of keys of each rank, on the CPU
+
+
+def check_graphs() -> None:
+    """Raises Unsupported where NCCL would take memory of several segments for that of the first one: it maps what
+    captured exchanges send and receive into other processes."""
+    settings = ",".join(os.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
+    expands = "expandable_segments:true" in settings.replace(" ", "").lower()
+    if expands and os.environ.get("NCCL_GRAPH_REGISTER") != "0":
+        raise Unsupported(
+            "exchanges between GPUs cannot be captured into a CUDA graph while PyTorch's memory has"
+            " expandable_segments",
+            ["NCCL would wait forever, or read other memory: set NCCL_GRAPH_REGISTER=0 before the group is made"],
+        )
 
 
 def numbers(intervals: Iterable[Sequence[int]]) -> torch.Tensor:
@@ -128,7 +142,9 @@ class Kernels:
     ) -> None:
         stream = torch.cuda.current_stream(self._device)
         capturing = is_capturing()
-        if not capturing:
+        if capturing:
+            check_graphs()
+        else:
             if self._stream is not None and self._stream != stream:
                 stream.wait_stream(self._stream)  # executes share memory
             self._stream = stream
