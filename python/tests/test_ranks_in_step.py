@@ -1,6 +1,7 @@
 """What ranks tell each other through a store: no answer is stale, no key is left, and a call that fails on one
 rank is an error of all. Ranks are threads."""
 
+import sys
 import threading
 import time
 
@@ -103,7 +104,7 @@ def test_meetings_leave_no_keys_but_one_of_each_rank(group, monkeypatch):
     assert store.num_keys() == 2
 
 
-def test_a_rank_without_signs_of_life_is_lost_until_it_shows_itself_again(group, monkeypatch):
+def test_a_rank_without_signs_of_life_is_lost_until_it_shows_itself_again(group):
     store, board = group
     signs = [boards._Signs(board[rank]._store, rank, (rank + 1) % 3) for rank in range(3)]
     signs[0].beat(0.0)
@@ -121,9 +122,8 @@ def test_a_rank_without_signs_of_life_is_lost_until_it_shows_itself_again(group,
     assert time.monotonic() - begin < 10
     signs[1].beat(1030.0)
     assert board[2].lost() is None
-    monkeypatch.setattr(dist, "is_initialized", lambda: True)
     signs[0].end()
-    assert board[2].lost() == "rank 0 is lost: its process has ended"
+    assert board[2].lost() == "rank 0 is lost: its process ended with an exception"
     signs[1].beat(1060.0)
     signs[0].beat(1060.0)
     signs[0].beat(1060.0 + boards.SILENCE)
@@ -137,9 +137,11 @@ def test_signs_are_given_while_a_board_is_open(monkeypatch):
     board = [Board(store, rank, 2) for rank in range(2)]
     first = board[0].wait(lambda: board[0].read("life/1"), 5.0)
     assert board[0].wait(lambda: board[0].read("life/1") != first or None, 5.0)
-    board[1].close()
-    assert board[0].lost() == "rank 1 is lost: its process has ended"
     board[0].close()
+    assert board[1].lost() is None, "it may be a good end"
+    monkeypatch.setattr(sys, "last_type", ValueError, raising=False)
+    board[1].close()
+    assert board[0].lost() == "rank 1 is lost: its process ended with an exception"
 
 
 def calls(group, seconds=5.0):
@@ -206,6 +208,24 @@ def test_captured_calls_are_not_counted(group):
     with pytest.raises(ValueError), steps[0].call(counts=False):
         raise ValueError
     assert run(steps[0]) == "done"
+
+
+def test_a_store_that_is_gone_is_not_forever_waited_for(group, monkeypatch):
+    (steps, *_), now = calls(group), [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def fails(*_):
+        raise RuntimeError("connection was closed")
+
+    monkeypatch.setattr(boards, "_lost", fails)
+    for then, why in ((0.0, None), (15.0, None), (30.0, "connection was closed")):
+        now[0] = then
+        found = steps.in_vain()
+        assert found is None if why is None else why in found, then
+    (steps, *_) = calls(group)
+    for then in (30.0, 45.0, 90.0, 105.0):  # waits of their own
+        now[0] = then
+        assert steps.in_vain() is None
 
 
 def test_closed_attentions_leave_no_news(group):

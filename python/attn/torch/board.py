@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import datetime
+import sys
 import threading
 import time
 import uuid
@@ -42,11 +43,7 @@ class Board:
     or stopped, but not that it has nothing to say."""
 
     def __init__(self, store: dist.Store, rank: int, size: int):
-        # While one connection waits, for PyTorch, nobody else can use it.
-        if hasattr(store, "clone"):
-            store = store.clone()
-            store.set_timeout(_SLOW)
-        self._store = dist.PrefixStore("attn", store)
+        self._store = dist.PrefixStore("attn", _own_connection(store))
         self.rank, self.size = rank, size
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -57,7 +54,7 @@ class Board:
         _boards.add(self)
 
     def close(self) -> None:
-        """Whoever waits for this rank then waits in vain."""
+        """No other signs are given: whoever waits for this rank waits in vain."""
         self._over.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(2 * BEAT)
@@ -101,6 +98,19 @@ class Board:
             pause = min(1.5 * pause, 0.05)
 
 
+def _own_connection(store: dist.Store) -> dist.Store:
+    """While PyTorch waits for something by its own, nobody else can use that."""
+    try:
+        own = store.clone()
+    except (AttributeError, RuntimeError):  # before PyTorch 2.8, and stores that have only one
+        return store
+    usual = store.timeout
+    own.set_timeout(_SLOW)
+    if store.timeout != usual:  # it is the same one
+        own.set_timeout(usual)
+    return own
+
+
 class _Signs:
     """Of one rank, and what it makes of those of the next one, which may not have come yet."""
 
@@ -115,7 +125,10 @@ class _Signs:
             while dist.is_initialized():  # a group that was destroyed may have no store any more
                 self.beat(time.monotonic())
                 if over.wait(BEAT):
-                    return self.end()
+                    break
+            # Another end may be a good one: what this rank has sent may still be on its way to others.
+            if dist.is_initialized() and hasattr(sys, "last_type"):
+                self.end()
         except RuntimeError:
             return  # the store is gone, and with it all that this would be of use for
 
@@ -129,9 +142,9 @@ class _Signs:
             _note_lost(self._store, self._next, sign.decode())
 
     def end(self) -> None:
-        if dist.is_initialized():
-            self._store.set(_life(self._rank), _ENDED)
-            _note_lost(self._store, self._rank, _ENDED)
+        """By an exception that nobody caught."""
+        self._store.set(_life(self._rank), _ENDED)
+        _note_lost(self._store, self._rank, _ENDED)
 
 
 def _life(rank: int) -> str:
@@ -151,7 +164,7 @@ def _lost(store: dist.Store) -> str | None:
     rank, sign = noted.decode().split()
     if _read(store, _life(int(rank))) != sign.encode():
         return None
-    why = "its process has ended" if sign == _ENDED else f"it gave no sign of life for {SILENCE:g} s"
+    why = "its process ended with an exception" if sign == _ENDED else f"it gave no sign of life for {SILENCE:g} s"
     return f"rank {rank} is lost: {why}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -149,8 +150,9 @@ class Group:
 def _same(answers: Sequence[tuple[Any, Error | None]]) -> None:
     for rank, (_, error) in enumerate(answers):
         if error is not None:
-            error.args = (f"rank {rank}: {error}",)
-            raise error
+            named = copy.copy(error)  # rank 0 may raise its own, without a number
+            named.args = (f"rank {rank}: {error}",)
+            raise named
     first = answers[0][0]
     for rank, (other, _) in enumerate(answers):
         differing = [name for name in first if first[name] != other[name]]

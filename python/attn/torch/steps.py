@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 
 from attn.errors import NcclError
-from attn.torch.board import Board
+from attn.torch.board import SILENCE, Board
 
 _NEWS = "news"
 
@@ -33,6 +34,7 @@ class Steps:
         self._unsettled: set[int] = set()
         self._news = board.add(_NEWS, 0)
         self._heard: list[tuple[int, dict[int, str], str]] = []  # the news until then
+        self._unknown: tuple[int, float, float] | None = None  # last call, since when, and when asked
         self._close = weakref.finalize(self, _forget, board, self._key(board.rank))
         self._close.atexit = False
 
@@ -73,8 +75,9 @@ class Steps:
         exchange takes long."""
         try:
             why = self._why()
-        except NcclError as error:
-            why = error.message
+            self._unknown = None
+        except NcclError as error:  # of the store
+            why = error.message if self._is_long_unknown() else None
         if why is not None:
             self.end(why)
         return why
@@ -83,6 +86,16 @@ class Steps:
         """The others are not told any more."""
         with contextlib.suppress(NcclError):
             self._close()
+
+    def _is_long_unknown(self) -> bool:
+        """Whether the store has not answered for SILENCE seconds of the same wait: its process may have ended,
+        which need not be one of this group."""
+        now = time.monotonic()
+        if self._unknown is None or self._unknown[0] != self._last or now - self._unknown[2] > SILENCE:
+            self._unknown = (self._last, now, now)
+        last, since, _ = self._unknown
+        self._unknown = (last, since, now)
+        return now - since >= SILENCE
 
     # ---- This rank's news ----
 
