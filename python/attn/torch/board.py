@@ -43,15 +43,21 @@ class Board:
     or stopped, but not that it has nothing to say."""
 
     def __init__(self, store: dist.Store, rank: int, size: int):
-        self._store = dist.PrefixStore("attn", _own_connection(store))
+        own = _own_connection(store)
+        self._store = dist.PrefixStore("attn", store if own is None else own)
         self.rank, self.size = rank, size
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        if size > 1:
+        if size > 1 and own is not None:  # else a rank could seem lost that waits for something
             target = _Signs(self._store, rank, (rank + 1) % size)
             self._thread = threading.Thread(target=target.run, args=(self._over,), daemon=True)
             self._thread.start()
         _boards.add(self)
+
+    @property
+    def shows_life(self) -> bool:
+        """Whether ranks that have ended are noticed."""
+        return self._thread is not None
 
     def close(self) -> None:
         """No other signs are given: whoever waits for this rank waits in vain."""
@@ -98,12 +104,13 @@ class Board:
             pause = min(1.5 * pause, 0.05)
 
 
-def _own_connection(store: dist.Store) -> dist.Store:
-    """While PyTorch waits for something by its own, nobody else can use that."""
+def _own_connection(store: dist.Store) -> dist.Store | None:
+    """While PyTorch waits for something by its own, nobody else can use that. None in older versions of it, and for
+    stores that cannot have two."""
     try:
         own = store.clone()
-    except (AttributeError, RuntimeError):  # before PyTorch 2.8, and stores that have only one
-        return store
+    except (AttributeError, RuntimeError):
+        return None
     usual = store.timeout
     own.set_timeout(_SLOW)
     if store.timeout != usual:  # it is the same one

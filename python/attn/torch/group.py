@@ -23,6 +23,7 @@ _HOW_TO_BEGIN = "torchrun --nproc-per-node=8 train.py, and there torch.distribut
 _LONG = 3600  # seconds that a compiler may take
 _USUAL = 600  # of a group that does not say how long its collectives may take
 _LONGEST = 10**9
+_WITHOUT_SIGNS = 30  # where ranks that have ended look as if they were slow
 _known: weakref.WeakKeyDictionary[dist.ProcessGroup, tuple[Board, Meetings]] = weakref.WeakKeyDictionary()
 
 
@@ -41,12 +42,13 @@ class Group:
         if self.rank < 0:
             raise ArgumentError("this process is not in the group", ["call it only in those that are"])
         self.device = self._device(device)
-        self.seconds = _timeout(self.group, self.device) if timeout_seconds is None else timeout_seconds
         if self.group not in _known:
             board = Board(self.group.get_group_store(), self.rank, self.size)
             _known[self.group] = board, Meetings(board)
             weakref.finalize(self.group, board.close).atexit = False  # a board does that itself
         self._board, self._meetings = _known[self.group]
+        usual = _timeout(self.group, self.device) if self._board.shows_life else _WITHOUT_SIGNS
+        self.seconds = usual if timeout_seconds is None else timeout_seconds
 
     def _device(self, given: Any) -> torch.device:
         nccl = _backend(self.group, "cuda") if torch.cuda.is_available() else None
@@ -99,7 +101,8 @@ class Group:
 
     def steps(self) -> Steps:
         """Of a new attention."""
-        return Steps(self._board, self.of_rank_0(lambda: uuid.uuid4().hex), self.seconds)
+        name = self._meetings.hold("a new attention", uuid.uuid4().hex, lambda names: names[0], self.seconds)
+        return Steps(self._board, name, self.seconds)
 
     def communicator(self) -> int:
         """NCCL's communicator of the group, which PyTorch makes for its first collective. Raises NcclError, and
