@@ -62,6 +62,7 @@ _FALLIBLE = {
     "attn_distributed_binding_set_param": [_POINTER, _TEXT, _REAL],
     "attn_distributed_execute": [_POINTER, _POINTER],
     "attn_distributed_status": [_POINTER],
+    "attn_distributed_abort": [_POINTER, _TEXT],
 }
 _OTHERS: dict[str, tuple[Any, list[Any]]] = {
     "attn_distributed_tensor_count": (_SIZE, [_POINTER, _I32]),
@@ -173,6 +174,11 @@ class Distributed:
         """Raises NcclError if an exchange until now failed. After synchronizing with the stream, tells
         whether the outputs are valid; they are not, and this is of no more use, if it raises."""
         _call("attn_distributed_status", self._handle)
+
+    def abort(self, why: str) -> None:
+        """Gives up all exchanges, as after a failure of NCCL: later calls raise NcclError with the reason. Not
+        collective."""
+        _call("attn_distributed_abort", self._handle, why.encode())
 
 
 def _aborting(abort: Callable[[], None] | None, inside: list[int]) -> Any:

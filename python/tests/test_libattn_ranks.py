@@ -138,7 +138,7 @@ def test_a_rank_that_does_not_come(files):
 
 
 def test_a_rank_that_is_known_not_to_come(files):
-    """To an exchange, on all ranks; and to the opening."""
+    """To an exchange, because it had to give up."""
     def body(rank, communicator):
         heard = []
 
@@ -159,6 +159,10 @@ def test_a_rank_that_is_known_not_to_come(files):
             with pytest.raises(attn.NcclError, match="rank 1 is gone: é"):
                 sharded.check()
             assert len(heard) == 2
+        else:
+            sharded.abort("no memory")
+            with pytest.raises(attn.NcclError, match="no memory"):
+                binding.execute(0)
         return heard
 
     assert len(in_ranks(2, body)[0]) == 2

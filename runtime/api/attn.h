@@ -828,6 +828,10 @@ ATTN_API attn_status attn_distributed_execute(attn_distributed_binding* binding,
  * tells whether the outputs are valid. Errors: nccl: what failed, and on which rank as far as
  * known; the object can then only be destroyed. */
 ATTN_API attn_status attn_distributed_status(attn_distributed* distributed, attn_error* error);
+/* Not collective: gives up what ranks exchange, as after a failure of NCCL, with `why` as the error
+ * of later calls: for a rank that cannot make a call for which others wait. */
+ATTN_API attn_status attn_distributed_abort(attn_distributed* distributed, const char* why,
+                                            attn_error* error);
 
 /* ---- Conveniences ----
  * For small programs and tests that build without CUDA. Applications may use their own streams and

@@ -142,6 +142,10 @@ class Distributed {
   }
 
   Status status() const { return call_(attn_distributed_status, handle()); }
+  // Not collective.
+  Status abort(const std::string& why) const {
+    return call_(attn_distributed_abort, handle(), why.c_str());
+  }
 
   attn_distributed* handle() const { return handle_.get(); }
   explicit operator bool() const { return handle() != nullptr; }

@@ -265,5 +265,15 @@ ATTN_API attn_status attn_distributed_status(attn_distributed* distributed, attn
   });
 }
 
+ATTN_API attn_status attn_distributed_abort(attn_distributed* distributed, const char* why,
+                                            attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(
+        check_given({{distributed, "the distributed attention"}, {why, "the reason"}}));
+    distributed->distributed.abort(why);
+    return {};
+  });
+}
+
 }  // extern "C"
 }  // namespace attn::api

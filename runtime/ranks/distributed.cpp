@@ -180,4 +180,8 @@ std::int64_t Distributed::device_bytes() const {
 
 Status Distributed::status() const { return state_->watch->status(); }
 
+void Distributed::abort(std::string why) const {
+  state_->watch->fail({ErrorCode::nccl, std::move(why), {}, {}});
+}
+
 }  // namespace attn::ranks

@@ -61,6 +61,8 @@ class Distributed {
   // Whether all exchanges until now went well, or may still. Errors: nccl, and what else made an
   // execute fail after others may have begun theirs.
   Status status() const;
+  // Not collective: gives up all exchanges, with an error nccl of later calls that says why.
+  void abort(std::string why) const;
 
  private:
   explicit Distributed(std::shared_ptr<DistributedState> state) : state_(std::move(state)) {}

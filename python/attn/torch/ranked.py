@@ -73,6 +73,7 @@ class Kernels:
             abort=abort,
             lost=steps.in_vain,
         )
+        steps.abort = self._rank.abort
         self.sharding = self._rank.sharding
         self.family = self._rank.family
         self.directions = self._rank.directions

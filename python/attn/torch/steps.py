@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from attn.errors import NcclError
 from attn.torch.board import SILENCE, Board
@@ -22,7 +22,10 @@ class Steps:
     it; and it makes no other call before it knows that the same one failed on all.
 
     Calls that are captured into CUDA graphs are not counted: they exchange later, and as often as they like.
-    The methods are called by one thread at a time, `in_vain` and `end` beside them."""
+    The methods are called by one thread at a time, `in_vain` and `end` beside them. `abort` ends what waits for
+    other ranks."""
+
+    abort: Callable[[str], None] | None = None
 
     def __init__(self, board: Board, name: str, seconds: float):
         self._board, self._name, self._seconds = board, name, seconds
@@ -149,6 +152,8 @@ class Steps:
                 self._wait_for_others()
             except NcclError as error:
                 self.end(error.message)
+                if self.abort is not None:
+                    self.abort(error.message)
                 raise
             self._unsettled.clear()
         if self._end:

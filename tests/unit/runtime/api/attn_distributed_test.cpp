@@ -193,6 +193,25 @@ TEST_F(AttnDistributed, ARankThatFailsIsToldByStatusAndAbortsTheCommunicator) {
   EXPECT_EQ(aborts, 2);
 }
 
+TEST_F(AttnDistributed, ARankThatCannotGoOnEndsTheExchanges) {
+  std::atomic<int> aborts{0};
+  in_ranks([&](int rank) {
+    const attn::Runtime runtime = open_runtime();
+    attn::DistributedOptions aborting = options(rank);
+    aborting.abort = [&] { ++aborts; };
+    const auto opened = must(attn::Distributed::open_memory(runtime, file_, aborting));
+    Tensors tensors(runtime, must(opened.tensors(attn::Direction::forward)));
+    auto binding = must(opened.bind(attn::Direction::forward, tensors.arguments));
+    for (const char* why : {"no memory", "nor time"}) EXPECT_TRUE(opened.abort(why).ok());
+    for (const attn::Status& status : {opened.status(), binding.execute(nullptr)}) {
+      EXPECT_EQ(status.error().code, attn::Code::nccl);
+      EXPECT_EQ(status.error().message, "no memory");
+    }
+  });
+  EXPECT_EQ(aborts, 2);
+  EXPECT_EQ(attn_distributed_abort(nullptr, "", nullptr), ATTN_STATUS_INVALID_ARGUMENT);
+}
+
 TEST_F(AttnDistributed, WhatTheApplicationKnowsOfARankEndsTheWait) {
   const attn::Runtime runtime = open_runtime();
   attn::DistributedOptions knowing = options(0);
