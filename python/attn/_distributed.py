@@ -5,12 +5,13 @@ and what is said to be collective must be called by every rank, in the same orde
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import gc
 import threading
 import weakref
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from . import _libattn
 from ._libattn import (_DIRECTIONS, _I32, _I64, _POINTER, _REAL, _SIZE, _TEXT, Runtime, _call, _Handle,
@@ -19,11 +20,12 @@ from .errors import ArgumentError, CompilerError
 
 ROWS, KEYS = 0, 1
 _ABORT = ctypes.CFUNCTYPE(None, _POINTER)
+_LOST = ctypes.CFUNCTYPE(_I32, _POINTER, _POINTER, _SIZE)
 _opened: weakref.WeakSet[Distributed] = weakref.WeakSet()
 
 
 @atexit.register
-def _close_all() -> None:
+def close_all() -> None:
     """While there still are a device and an interpreter. A thread of the library may be in `abort`, and dies
     with the process if it comes back when the interpreter is gone. What refers to an object, such as the
     traceback of its error, may live until then: so objects are closed, whoever has them."""
@@ -35,7 +37,7 @@ class _Options(_Struct):
     _fields_ = [("size", _SIZE), ("communicator", _POINTER), ("nccl_folder", _TEXT),
                 ("timeout_seconds", _I32), ("directions", _I32), ("abort", _ABORT),
                 ("abort_user", _POINTER), ("sha256", _TEXT), ("verify", _POINTER),
-                ("verify_user", _POINTER)]
+                ("verify_user", _POINTER), ("lost", _LOST), ("lost_user", _POINTER)]
 
 
 class _Interval(ctypes.Structure):
@@ -60,6 +62,7 @@ _FALLIBLE = {
     "attn_distributed_binding_set_param": [_POINTER, _TEXT, _REAL],
     "attn_distributed_execute": [_POINTER, _POINTER],
     "attn_distributed_status": [_POINTER],
+    "attn_distributed_abort": [_POINTER, _TEXT],
 }
 _OTHERS: dict[str, tuple[Any, list[Any]]] = {
     "attn_distributed_tensor_count": (_SIZE, [_POINTER, _I32]),
@@ -87,7 +90,9 @@ class Distributed:
     `contents` is the file of `attnc compile --ranks`, `communicator` the address of NCCL's ncclComm_t of as
     many ranks, on the runtime's device, which the caller keeps while this exists. `abort` is called once at
     most, perhaps by another thread, when a rank does not answer within `timeout_seconds`: it must end all that waits
-    for the communicator; without it, ncclCommAbort does. `directions` are those to load, None for all.
+    for the communicator; without it, ncclCommAbort does. `lost` is asked about every second, by another thread or
+    the one that opens, while ranks wait for each other: a text says why they wait in vain, and ends that at
+    once; None lets them wait. `directions` are those to load, None for all.
 
     Raises, on every rank: NcclError if NCCL is missing or fails or a rank does not answer; ArgumentError if
     the communicator does not fit the file; CompilerError ("mismatch") if ranks have different files;
@@ -95,16 +100,18 @@ class Distributed:
 
     def __init__(self, runtime: Runtime, contents: bytes, communicator: int, *,
                  timeout_seconds: int = 30, directions: Sequence[str] | None = None,
-                 nccl_folder: str | None = None, abort: Callable[[], None] | None = None):
+                 nccl_folder: str | None = None, abort: Callable[[], None] | None = None,
+                 lost: Callable[[], str | None] | None = None):
         library()
         self.runtime = runtime
         self._bindings: weakref.WeakSet[Binding] = weakref.WeakSet()
-        self._aborting: list[int] = []  # the thread that is in `abort`
-        self._abort = _callback(abort, self._aborting)  # lives as long as the handle
+        self._inside: list[int] = []  # threads that are in `abort` or `lost`
+        # They live as long as the handle.
+        self._abort, self._lost = _aborting(abort, self._inside), _losing(lost, self._inside)
         self._handle = _Handle("attn_distributed_destroy")
         options = _Options(
             communicator=communicator, nccl_folder=nccl_folder.encode() if nccl_folder else None,
-            timeout_seconds=timeout_seconds, abort=self._abort,
+            timeout_seconds=timeout_seconds, abort=self._abort, lost=self._lost,
             directions=sum(1 << _DIRECTIONS[direction] for direction in directions or ()))
         _call("attn_distributed_open_memory", runtime._handle, contents, len(contents),
               ctypes.byref(options), self._handle.out)
@@ -132,11 +139,11 @@ class Distributed:
 
     def close(self) -> None:
         """Frees it and its bindings; later calls raise ArgumentError. Waits for what the device does for it,
-        and for `abort`, if a thread is in it."""
+        and for `abort` or `lost`, if a thread is in it."""
         for binding in list(self._bindings):
             binding.close()
-        if threading.get_ident() in self._aborting:  # garbage is collected there; it cannot wait for itself
-            threading.Thread(target=_destroy, args=(self._handle, self._abort)).start()
+        if threading.get_ident() in self._inside:  # garbage is collected there; it cannot wait for itself
+            threading.Thread(target=_destroy, args=(self._handle, self._abort, self._lost)).start()
         else:
             self._handle.destroy()
 
@@ -168,28 +175,55 @@ class Distributed:
         whether the outputs are valid; they are not, and this is of no more use, if it raises."""
         _call("attn_distributed_status", self._handle)
 
+    def abort(self, why: str) -> None:
+        """Gives up all exchanges, as after a failure of NCCL: later calls raise NcclError with the reason. Not
+        collective."""
+        _call("attn_distributed_abort", self._handle, why.encode())
 
-def _callback(abort: Callable[[], None] | None, aborting: list[int]) -> Any:
-    """For the library. `aborting` has the thread while it is there."""
+
+def _aborting(abort: Callable[[], None] | None, inside: list[int]) -> Any:
+    """For the library. `inside` has the threads that are there."""
     if abort is None:
         return _ABORT()
 
     def call(user: Any) -> None:
-        aborting.append(threading.get_ident())
-        collects = gc.isenabled()
-        gc.disable()  # what is freed here might wait for what only this thread ends
-        try:
+        with _of_library(inside):
             abort()
-        finally:
-            if collects:
-                gc.enable()
-            aborting.clear()
 
     return _ABORT(call)
 
 
-def _destroy(handle: _Handle, abort: Any) -> None:
-    """`abort` lives until the handle is destroyed."""
+def _losing(lost: Callable[[], str | None] | None, inside: list[int]) -> Any:
+    if lost is None:
+        return _LOST()
+
+    def call(user: Any, text: int, capacity: int) -> int:
+        with _of_library(inside):
+            why = lost()
+            if why is not None:
+                said = why.encode()[: capacity - 1].decode(errors="ignore").encode()
+                ctypes.memmove(text, said + b"\0", len(said) + 1)
+            return int(why is not None)
+
+    return _LOST(call)
+
+
+@contextlib.contextmanager
+def _of_library(inside: list[int]) -> Iterator[None]:
+    """In a thread of the library: what is freed there might wait for what only this thread ends."""
+    inside.append(threading.get_ident())
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+        inside.remove(threading.get_ident())
+
+
+def _destroy(handle: _Handle, *callbacks: Any) -> None:
+    """Callbacks live until the handle is destroyed."""
     handle.destroy()
 
 
@@ -212,7 +246,9 @@ class Binding:
         self._handle.destroy()
 
     def set_addresses(self, addresses: Sequence[int], checked: bool = False) -> None:
-        """Later executes use other memory of the same shapes and strides, in the order of `tensors`."""
+        """Later executes use other memory of the same shapes and strides, in the order of `tensors`. `checked`:
+        whether the caller has checked that they are valid and aligned, and have the values that the
+        attention was divided for, if it was; comparing these waits for the device."""
         count = len(addresses)
         if count != len(self._addresses):
             raise ArgumentError(f"{count} addresses are given for {len(self._addresses)} tensors")

@@ -60,6 +60,8 @@ SPECS = {
     "temperature": ("temperature", SIZES, {"temperature": 2.0}),
     "chunked": ("chunked", {**SIZES, "chunk": 128}, {}),
     "two_depths": ("mla_prefill", {"B": 1, "Hq": 4, "Hkv": 4, "Sq": 384, "Dqk": 192, "Dv": 128}, {}),
+    "dropout": ("dropout_causal", {**SIZES, "Sq": 512},
+                {"seed": lambda random: torch.tensor([7]), "offset": lambda random: torch.tensor([9])}),
     "hidden_key": (ALL_OUTPUTS, {**SIZES, "B": 1}, {}),
 }
 # Other plans that checks need.

@@ -24,6 +24,8 @@ SPEC = """attention documents {
 """
 CROSS = "attention cross { dims B = 1, Hq = 2, Hkv = 2, Sq = 20, Skv = 64, D = 16; mask kv_idx < 2 * q_idx + 20; }"
 
+DROPOUT = "attention d { dims B = 1, Hq = 2, Hkv = 2, Sq = 64, D = 16; mask q_idx >= kv_idx; dropout 0.3; }"
+
 
 class Passing(TorchDispatchMode):
     """Sees operators, and does nothing about them."""
@@ -77,6 +79,22 @@ def check_gradients():
     torch.testing.assert_close(sharded.unshard(found), o.detach(), rtol=0, atol=1e-12)
 
 
+def check_dropout():
+    """The weights that the whole attention drops, of rank 0's seed."""
+    f = attn.compile(DROPOUT)
+    torch.manual_seed(2)
+    whole = [torch.randn(1, 2, 64, 16, dtype=torch.float64).requires_grad_() for _ in "qkv"]
+    numbers = {"offset": torch.tensor([5])}
+    o = f(*whole, seed=torch.tensor([3]), **numbers)
+    expected = torch.autograd.grad(o, whole, torch.ones_like(o))
+    sharded = attn.torch.distribute(f)
+    mine = leaves(sharded, *whole)
+    found = sharded(*mine, seed=torch.tensor([3 + dist.get_rank()]), **numbers)
+    gradients = torch.autograd.grad(found, mine, torch.ones_like(found))
+    for x, wanted in zip((found, *gradients), (o.detach(), *expected)):
+        same(sharded, x, wanted)
+
+
 def check_values():
     """Divided for given documents, and without a rank whose loss needs the rows."""
     doc = torch.arange(48, dtype=torch.int32).expand(2, 48) // 24
@@ -118,7 +136,29 @@ def check_errors():
         refused("rank 1 did not come within 1 s", attn.NcclError, timeout_seconds=1, **SIZES)
 
 
-CHECKS = (check_gradients, check_values, check_cross, check_errors)
+def check_steps():
+    """An error of all ranks is forgotten, and that of one is remembered."""
+    sharded = attn.torch.distribute(CROSS, training=False, timeout_seconds=1)
+    q, k, v = (sharded.shard(torch.ones(1, 2, rows, 16, dtype=torch.float64)) for rows in (20, 64, 64))
+    wrong = q[:, :1]
+
+    def refused(message, kind, q):
+        try:
+            sharded(q, k, v)
+        except kind as error:
+            assert message in str(error), error
+        else:
+            raise AssertionError(message)
+
+    refused("q has shape", attn.BindingError, wrong)
+    sharded(q, k, v)
+    if dist.get_rank() == 1:
+        refused("q has shape", attn.BindingError, wrong)
+        refused("call 3 failed on rank 1, but not on rank 0 within 1 s", attn.NcclError, q)
+    sharded.close()
+
+
+CHECKS = (check_gradients, check_dropout, check_values, check_cross, check_steps, check_errors)
 
 
 def run(rank, size, store):

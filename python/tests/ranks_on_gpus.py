@@ -179,14 +179,16 @@ def training(here):
 
 
 @check
-def cuda_graph(here):
+def cuda_graph(here, name="causal_sequence"):
     """Forward and backward, replayed with other values, of two graphs."""
-    sharded = here.load("causal_sequence")
+    sharded = here.load(name)
+    sizes = sharded.sizes
     differences = {}  # found on one rank, while the other ones go on
 
     def make():
-        q = torch.randn(2, 4, len(sharded.rows), 64, device=here.device, dtype=torch.bfloat16)
-        k, v = (torch.randn(2, 2, len(sharded.keys), 64, device=here.device, dtype=torch.bfloat16) for _ in "kv")
+        shapes = [(sizes.B, heads, len(of), 64)
+                  for heads, of in ((sizes.Hq, sharded.rows), *[(sizes.Hkv, sharded.keys)] * 2)]
+        q, k, v = (torch.randn(shape, device=here.device, dtype=torch.bfloat16) for shape in shapes)
         return q, k, v, torch.randn_like(q)
 
     def run(q, k, v, d_o):
@@ -222,6 +224,27 @@ def cuda_graph(here):
     sharded.synchronize()
     for name, found in differences.items():
         assert found <= (AGAIN if name[0] == "d" else 0), f"{name} of a replay differs: {differences}"
+
+
+@check
+def cuda_graph_of_large_tensors(here):
+    """They are of more than one segment of PyTorch's, if segments expand."""
+    cuda_graph(here, "large")
+
+
+@check
+def expandable_segments(here):
+    """Exchanges of such memory are not captured, because NCCL would hang."""
+    sharded = here.load("causal_sequence")
+    execute(here, sharded)
+    graph = torch.cuda.CUDAGraph()
+
+    def capture():
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            execute(here, sharded)
+
+    refused(attn.Unsupported, "NCCL_GRAPH_REGISTER=0", capture)
+    execute(here, sharded)
 
 
 @check
@@ -369,9 +392,33 @@ def rank_that_is_late(here):
     refused(attn.NcclError, "", sharded.synchronize)
 
 
-def loses_rank_1(here):
+@check
+def call_that_fails_on_one_rank(here):
+    """Before it exchanges, and caught: no other call exchanges with it, and both ranks are told at once."""
+    sharded = here.load("causal_sequence", timeout_seconds=None)
+    execute(here, sharded)
+    if here.rank == 1:
+        usual = sharded._how.empty_like
+
+        def fails(*args):
+            sharded._how.empty_like = usual
+            raise torch.OutOfMemoryError("no memory")
+
+        sharded._how.empty_like = fails
+        try:
+            execute(here, sharded)
+        except torch.OutOfMemoryError:
+            pass
+        else:
+            raise AssertionError("it did not fail")
+    error, seconds = executes_until_it_fails(here, sharded)
+    check_lost(here, error, seconds)
+    assert "failed on rank 1 alone: OutOfMemoryError: no memory" in str(error), error
+
+
+def loses_rank_1(here, **options):
     """An attention whose rank 1 was killed, and the error of rank 0."""
-    sharded = here.load("causal_sequence")
+    sharded = here.load("causal_sequence", **options)
     for _ in range(5):
         execute(here, sharded)
     if here.rank == 1:
@@ -388,6 +435,14 @@ def loses_rank_1(here):
 @check
 def rank_that_is_killed(here):
     sharded, _ = loses_rank_1(here)
+    sharded.close()
+
+
+@check
+def rank_that_is_killed_where_others_may_be_slow(here):
+    """As long as the group's own timeout."""
+    sharded, error = loses_rank_1(here, timeout_seconds=None)
+    assert "rank 1 is lost" in str(error), error
     sharded.close()
 
 
@@ -425,8 +480,9 @@ def rank_that_exits_in_a_backward(here):
     sharded.close()
 
 
-ALONE = ("rank_that_is_killed", "nothing_is_closed", "group_that_is_destroyed_first",
-         "rank_that_exits_in_a_backward")
+ALONE = ("rank_that_is_killed", "rank_that_is_killed_where_others_may_be_slow", "nothing_is_closed",
+         "group_that_is_destroyed_first", "rank_that_exits_in_a_backward")
+APART = ("expandable_segments",)  # with an environment of its own
 LEFT = []
 
 
@@ -444,7 +500,7 @@ def main():
     here = Here(folder)
     alone = len(names) == 1 and names[0] in ALONE
     failures = 0
-    for name in names or [name for name in CHECKS if name not in ALONE]:
+    for name in names or [name for name in CHECKS if name not in (*ALONE, *APART)]:
         here.group = dist.new_group(backend="nccl", timeout=datetime.timedelta(seconds=90))
         begin, outcome = time.monotonic(), ""
         try:

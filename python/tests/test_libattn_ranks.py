@@ -137,6 +137,37 @@ def test_a_rank_that_does_not_come(files):
     assert aborted == [0]
 
 
+def test_a_rank_that_is_known_not_to_come(files):
+    """To an exchange, because it had to give up."""
+    def body(rank, communicator):
+        heard = []
+
+        def lost():
+            heard.append(rank)
+            return "rank 1 is gone: é" if len(heard) > 1 else None
+
+        sharded = opened(files[0], communicator, timeout_seconds=100, lost=lost)
+        given = {info.name: (allocate(info.bytes), info.dtype, info.dims, info.strides)
+                 for info in sharded.tensors["fwd"]}
+        binding = sharded.bind("fwd", given, {"t": 1.0})
+        binding.execute(0)
+        if rank == 0:
+            with pytest.raises(attn.NcclError, match="rank 1 is gone: é"):
+                binding.execute(0)
+                while True:
+                    sharded.check()
+            with pytest.raises(attn.NcclError, match="rank 1 is gone: é"):
+                sharded.check()
+            assert len(heard) == 2
+        else:
+            sharded.abort("no memory")
+            with pytest.raises(attn.NcclError, match="no memory"):
+                binding.execute(0)
+        return heard
+
+    assert len(in_ranks(2, body)[0]) == 2
+
+
 def test_what_is_closed_is_refused(files):
     def body(rank, communicator):
         sharded = opened(files[0], communicator)

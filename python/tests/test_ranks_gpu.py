@@ -17,7 +17,7 @@ if not torch.cuda.is_available() or torch.cuda.device_count() < 2:
 import ranks_on_gpus  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).parent
-TOGETHER = [name for name in ranks_on_gpus.CHECKS if name not in ranks_on_gpus.ALONE]
+TOGETHER = [name for name in ranks_on_gpus.CHECKS if name not in (*ranks_on_gpus.ALONE, *ranks_on_gpus.APART)]
 RANKS = 2
 
 
@@ -35,7 +35,7 @@ def plans(tmp_path_factory):
     return folder
 
 
-def start(plans, *checks, timeout):
+def start(plans, *checks, timeout, **more):
     """What the ranks print, and their exit codes; None for one that had to be killed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -44,7 +44,8 @@ def start(plans, *checks, timeout):
         subprocess.Popen(
             [sys.executable, FOLDER / "ranks_on_gpus.py", plans, *checks],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env=environment(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=RANKS, MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
+            env=environment(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=RANKS, MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+                            **more))
         for rank in range(RANKS)
     ]
     outputs, codes, end = [], [], time.monotonic() + timeout
@@ -82,3 +83,11 @@ def test_lost_rank(plans, name):
     outputs, codes = start(plans, name, timeout=90)
     assert codes[0] == 0, "\n".join(output[-3000:] for output in outputs)
     assert codes[1] not in (0, None) and f"ok {name} " in outputs[0]
+
+
+@pytest.mark.parametrize("register, checks", [
+    (0, ("cuda_graph", "cuda_graph_of_large_tensors")), (1, ranks_on_gpus.APART)])
+def test_expandable_segments(plans, register, checks):
+    outputs, codes = start(plans, *checks, timeout=150, NCCL_GRAPH_REGISTER=register,
+                           PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+    assert codes == [0] * RANKS, "\n".join(output[-3000:] for output in outputs)

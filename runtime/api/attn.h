@@ -702,6 +702,12 @@ typedef struct attn_distributed_binding attn_distributed_binding;
  * throw, nor destroy the object. */
 typedef void (*attn_abort_callback)(void* user);
 
+/* Whether ranks wait in vain, because one has ended or failed, as far as the application knows.
+ * Nonzero: yes, and the message, NUL-terminated UTF-8 of at most `capacity` bytes, is in `why`.
+ * Asked about every second while opening or an exchange takes longer than one, from a thread of the
+ * library or one that opens. Must not throw, call CUDA, nor destroy the object. */
+typedef int32_t (*attn_lost_callback)(void* user, char* why, size_t capacity);
+
 typedef struct attn_distributed_options {
   size_t size;
   /* NCCL's ncclComm_t, of as many ranks as the file has, on the runtime's device. The caller keeps
@@ -721,6 +727,9 @@ typedef struct attn_distributed_options {
   const char* sha256;
   attn_verify_callback verify;
   void* verify_user;
+  /* Gives exchanges up before the time. NULL: only the time does. */
+  attn_lost_callback lost;
+  void* lost_user;
 } attn_distributed_options;
 
 /* Collective: all ranks must call it, and all return an error if one of them fails. Loads the plans
@@ -788,13 +797,18 @@ ATTN_API attn_status attn_distributed_param(const attn_distributed* distributed,
 ATTN_API size_t attn_distributed_param_count(const attn_distributed* distributed,
                                              attn_direction direction);
 
-/* Binds this rank's tensors, as attn_binding_create. Not collective. Errors: binding, cuda, cudnn.
- */
+/* Binds this rank's tensors, as attn_binding_create. Not collective. If the attention was divided
+ * for values (`attnc compile --ranks --in`), those bound are compared with these: it waits for the
+ * device, and copies such tensors. What is written into them later is not seen, nor in graphs.
+ * Errors: binding, also for other values, cuda, cudnn. */
 ATTN_API attn_status attn_distributed_bind(attn_distributed* distributed, attn_direction direction,
                                            const attn_arguments* arguments,
                                            attn_distributed_binding** binding, attn_error* error);
 ATTN_API void attn_distributed_binding_destroy(attn_distributed_binding* binding);
-/* As attn_binding_set_addresses: in the order of the tensors above. */
+/* As attn_binding_set_addresses: in the order of the tensors above. ATTN_CHECK_ADDRESSES also
+ * compares values, as attn_distributed_bind does, of such tensors at other addresses than before:
+ * that cannot be captured. With ATTN_CHECK_NOTHING the caller guarantees the values, too. Errors:
+ * binding, cuda. */
 ATTN_API attn_status attn_distributed_binding_set_addresses(attn_distributed_binding* binding,
                                                             void* const* addresses, size_t count,
                                                             attn_check check, attn_error* error);
@@ -814,6 +828,10 @@ ATTN_API attn_status attn_distributed_execute(attn_distributed_binding* binding,
  * tells whether the outputs are valid. Errors: nccl: what failed, and on which rank as far as
  * known; the object can then only be destroyed. */
 ATTN_API attn_status attn_distributed_status(attn_distributed* distributed, attn_error* error);
+/* Not collective: gives up what ranks exchange, as after a failure of NCCL, with `why` as the error
+ * of later calls: for a rank that cannot make a call for which others wait. */
+ATTN_API attn_status attn_distributed_abort(attn_distributed* distributed, const char* why,
+                                            attn_error* error);
 
 /* ---- Conveniences ----
  * For small programs and tests that build without CUDA. Applications may use their own streams and

@@ -41,6 +41,10 @@ struct DistributedOptions {
   std::function<void()> abort = {};
   std::optional<std::string> sha256 = {};  // of the file, 64 hexadecimal digits
   Verify verify = {};
+  // Why ranks wait in vain, as far as the application knows: exchanges are then given up before the
+  // time. Asked about every second while one takes longer than that, from a thread of the library
+  // or one that opens. Must not throw nor call CUDA.
+  std::function<std::optional<std::string>()> lost = {};
 };
 
 // For one thread at a time, together with all others of the same object.
@@ -138,11 +142,16 @@ class Distributed {
   }
 
   Status status() const { return call_(attn_distributed_status, handle()); }
+  // Not collective.
+  Status abort(const std::string& why) const {
+    return call_(attn_distributed_abort, handle(), why.c_str());
+  }
 
   attn_distributed* handle() const { return handle_.get(); }
   explicit operator bool() const { return handle() != nullptr; }
 
  private:
+  using Lost = std::function<std::optional<std::string>()>;
   template <typename Call>
   static Result<Distributed> open(DistributedOptions options, const Call& call) {
     Distributed made;
@@ -157,6 +166,15 @@ class Distributed {
       made.abort_ = std::make_unique<std::function<void()>>(options.abort);
       plain.abort = [](void* abort) { (*static_cast<std::function<void()>*>(abort))(); };
       plain.abort_user = made.abort_.get();
+    }
+    if (options.lost) {
+      made.lost_ = std::make_unique<Lost>(options.lost);
+      plain.lost = [](void* lost, char* why, std::size_t capacity) -> std::int32_t {
+        const std::optional<std::string> text = (*static_cast<Lost*>(lost))();
+        if (text) why[text->copy(why, capacity - 1)] = '\0';
+        return text ? 1 : 0;
+      };
+      plain.lost_user = made.lost_.get();
     }
     attn_distributed* handle = nullptr;
     ATTN_TRY(call(plain, made, &handle));
@@ -188,7 +206,9 @@ class Distributed {
   }
 
   detail::Caller call_;
-  std::unique_ptr<std::function<void()>> abort_;  // outlives the handle
+  // They outlive the handle.
+  std::unique_ptr<std::function<void()>> abort_;
+  std::unique_ptr<Lost> lost_;
   detail::Owned<attn_distributed, attn_distributed_destroy> handle_;
 };
 

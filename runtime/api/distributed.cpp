@@ -1,3 +1,5 @@
+#include <array>
+
 #include "runtime/api/bound.h"
 #include "runtime/api/describe.h"
 #include "runtime/api/failure.h"
@@ -39,6 +41,17 @@ Result<plan::Direction> direction_of(attn_direction direction) {
           fmt::format("{} is not an attn_direction: 0 is forward, 1 is backward", direction)};
 }
 
+ranks::AskForLost ask_for_lost(const attn_distributed_options& read) {
+  if (read.lost == nullptr) return {};
+  return [lost = read.lost, user = read.lost_user]() -> std::optional<std::string> {
+    constexpr std::size_t kCapacity = 512;
+    std::array<char, kCapacity> why{};
+    if (lost(user, why.data(), why.size()) == 0) return std::nullopt;
+    why.back() = '\0';
+    return why[0] == '\0' ? "another rank is lost" : why.data();
+  };
+}
+
 Result<ranks::DistributedOptions> options_of(const attn_distributed_options& read) {
   constexpr std::int32_t kAll =
       bit_of(plan::Direction::forward) | bit_of(plan::Direction::backward);
@@ -51,14 +64,15 @@ Result<ranks::DistributedOptions> options_of(const attn_distributed_options& rea
   options.forward = (directions & bit_of(plan::Direction::forward)) != 0;
   options.backward = (directions & bit_of(plan::Direction::backward)) != 0;
   if (read.timeout_seconds > 0) options.timeout = std::chrono::seconds(read.timeout_seconds);
+  options.lost = ask_for_lost(read);
   return options;
 }
 
 Result<std::unique_ptr<ranks::Transport>> transport_of(const attn_runtime& runtime,
                                                        const attn_distributed_options& read,
-                                                       std::chrono::seconds timeout) {
+                                                       const ranks::DistributedOptions& of_all) {
   ATTN_ASSIGN(auto nccl, ranks::Nccl::load(read.nccl_folder == nullptr ? "" : read.nccl_folder));
-  ranks::NcclOptions options{read.communicator, 0, timeout, {}};
+  ranks::NcclOptions options{read.communicator, 0, of_all.timeout, {}, of_all.lost};
   if (read.abort != nullptr)
     options.abort = [abort = read.abort, user = read.abort_user] { abort(user); };
   ATTN_ASSIGN(auto transport,
@@ -74,7 +88,7 @@ Status open(attn_runtime& runtime, const attn_distributed_options* given, const 
   ATTN_ASSIGN(const attn_distributed_options read, read_sized(given));
   ATTN_RETURN_IF_ERROR(check_given({{read.communicator, "the communicator"}}));
   ATTN_ASSIGN(const ranks::DistributedOptions options, options_of(read));
-  ATTN_ASSIGN(auto transport, transport_of(runtime, read, options.timeout));
+  ATTN_ASSIGN(auto transport, transport_of(runtime, read, options));
   const Result<plan::Family> family = load(Trust(read).of_file());
   ATTN_ASSIGN(ranks::Distributed opened,
               ranks::Distributed::open(runtime.executables, family, std::move(transport), options));
@@ -248,6 +262,16 @@ ATTN_API attn_status attn_distributed_status(attn_distributed* distributed, attn
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{distributed, "the distributed attention"}}));
     return distributed->distributed.status();
+  });
+}
+
+ATTN_API attn_status attn_distributed_abort(attn_distributed* distributed, const char* why,
+                                            attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(
+        check_given({{distributed, "the distributed attention"}, {why, "the reason"}}));
+    distributed->distributed.abort(why);
+    return {};
   });
 }
 

@@ -205,6 +205,8 @@ Status copy_rows(const Device& device, void* stream, void* to, const void* from,
 Status download(const Device& device, const void* from, std::span<std::byte> bytes) {
   if (bytes.empty()) return {};
   const Context& context = *device.context();
+  ATTN_RETURN_IF_ERROR(
+      context.check(context.driver().context_synchronize(), "waiting for the device"));
   return context.check(context.driver().copy_to_host(bytes.data(), to_address(from), bytes.size()),
                        "copying from the device");
 }

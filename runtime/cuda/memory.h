@@ -101,8 +101,8 @@ struct PointerInfo {
 Status copy_rows(const Device& device, void* stream, void* to, const void* from,
                  std::size_t row_bytes, std::size_t pitch, std::size_t rows);
 
-// Copies from device memory of any owner, as DeviceBuffer::download does. The device's context must
-// be current. Errors: cuda.
+// Copies from device memory of any owner, when the device has ended all that was enqueued. The
+// device's context must be current. Errors: cuda.
 Status download(const Device& device, const void* from, std::span<std::byte> bytes);
 
 // Enqueues a fill with zero bytes. The device's context must be current. Errors: cuda.

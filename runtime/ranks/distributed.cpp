@@ -96,7 +96,7 @@ Status DistributedState::prepare(execute::ExecutableCache& executables,
     return Status(ErrorCode::invalid_argument, "the file has no plans of the direction");
   ATTN_RETURN_IF_ERROR(allocate());
   ATTN_ASSIGN(exchanges, cuda::Stream::create(device, cuda::Stream::Priority::high));
-  ATTN_ASSIGN(watch, Watch::start(device, *transport, options.timeout));
+  ATTN_ASSIGN(watch, Watch::start(device, *transport, options.timeout, options.lost));
   return {};
 }
 
@@ -179,5 +179,9 @@ std::int64_t Distributed::device_bytes() const {
 }
 
 Status Distributed::status() const { return state_->watch->status(); }
+
+void Distributed::abort(std::string why) const {
+  state_->watch->fail({ErrorCode::nccl, std::move(why), {}, {}});
+}
 
 }  // namespace attn::ranks

@@ -13,6 +13,7 @@
 #include "runtime/execute/binding.h"
 #include "runtime/execute/executable_cache.h"
 #include "runtime/plan/bundle.h"
+#include "runtime/ranks/lost.h"
 #include "runtime/ranks/program.h"
 #include "runtime/ranks/transport.h"
 
@@ -21,6 +22,7 @@ namespace attn::ranks {
 struct DistributedOptions {
   bool forward = true, backward = true;  // directions to load, of those in the file
   std::chrono::seconds timeout{30};      // that an exchange may take, or another rank's open()
+  AskForLost lost = {};                  // asked while an exchange takes longer than a second
 };
 
 struct DistributedState;  // distributed_state.h
@@ -50,14 +52,17 @@ class Distributed {
 
   // Not collective. Strides of divided tensors may be others than proposed if their last dimension
   // is contiguous; then the binding may need memory of its own. Tensors without elements need not
-  // be given. Everything else is checked as by Executable::bind. Errors: binding, cuda, cudnn,
-  // unsupported.
+  // be given. Everything else is checked as by Executable::bind, and that tensors and params have
+  // the values that the file was made for, if it was: then it waits for the device. Errors:
+  // binding, cuda, cudnn, unsupported.
   Result<DistributedBinding> bind(plan::Direction direction,
                                   const execute::Arguments& arguments) const;
 
   // Whether all exchanges until now went well, or may still. Errors: nccl, and what else made an
   // execute fail after others may have begun theirs.
   Status status() const;
+  // Not collective: gives up all exchanges, with an error nccl of later calls that says why.
+  void abort(std::string why) const;
 
  private:
   explicit Distributed(std::shared_ptr<DistributedState> state) : state_(std::move(state)) {}
@@ -76,7 +81,9 @@ class DistributedBinding {
   // Executes of one object must not overlap. Errors: cuda, cudnn, nccl; those of status().
   Status execute(void* stream);
 
-  // As of execute::Binding, in the order of Distributed::tensors().
+  // As of execute::Binding, in the order of Distributed::tensors(). What is checked, too, are the
+  // values of tensors at other addresses that the file was made for: then it waits for the device,
+  // so it cannot be captured.
   Status set_addresses(std::span<void* const> addresses,
                        execute::Check check = execute::Check::yes);
   Status set_param(const std::string& name, double value);

@@ -67,7 +67,8 @@ struct DistributedBinding::State {
   // In this order.
   Status check(const execute::Arguments& arguments);
   Status check_values(const execute::Arguments& arguments) const;
-  Status check_tensor(const GivenValue& given, std::size_t tensor) const;
+  Status check_tensor(const GivenValue& given, std::size_t tensor, const void* data) const;
+  Status check_values(std::span<void* const> addresses) const;
   Status plan();
   Status place();
   Status bind_parts(const execute::Arguments& arguments);
@@ -102,7 +103,7 @@ struct DistributedBinding::State {
   plan::Program checked;  // tensors and params of the caller's, without empty tensors
   std::vector<plan::TensorInfo> tensors;
   std::vector<void*> home;  // addresses of all tensors
-  bool is_checked = true;   // these
+  bool is_checked = false;  // these, and their values
   Schedule schedule;
   const bool communicates;  // then this rank makes every exchange, even if it has nothing to send
   cuda::DeviceBuffer own_memory;  // if that of the object is too small
@@ -161,18 +162,28 @@ Status DistributedBinding::State::check_values(const execute::Arguments& argumen
         std::ranges::find(arguments.scalars(), given.name, &execute::Arguments::Scalar::name);
     if (scalar != arguments.scalars().end())
       ATTN_RETURN_IF_ERROR(check_hash(given, hash_of(scalar->value)));
+  }
+  return check_values(home);
+}
+
+// Of tensors at an address at which they were not checked before.
+Status DistributedBinding::State::check_values(std::span<void* const> addresses) const {
+  for (const GivenValue& given : owner->division.values) {
     const auto tensor = std::ranges::find(tensors, given.name, &plan::TensorInfo::name);
     if (tensor == tensors.end() || is_empty(*tensor)) continue;
-    ATTN_RETURN_IF_ERROR(check_tensor(given, static_cast<std::size_t>(tensor - tensors.begin())));
+    const auto index = static_cast<std::size_t>(tensor - tensors.begin());
+    if (is_checked && addresses[index] == home[index]) continue;
+    ATTN_RETURN_IF_ERROR(check_tensor(given, index, addresses[index]));
   }
   return {};
 }
 
-Status DistributedBinding::State::check_tensor(const GivenValue& given, std::size_t tensor) const {
+Status DistributedBinding::State::check_tensor(const GivenValue& given, std::size_t tensor,
+                                               const void* data) const {
   const plan::TensorInfo& info = tensors[tensor];
   ATTN_ASSIGN(const std::int64_t elements, io::storage_elements(info.dims, info.strides));
   std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * size_of(info.dtype));
-  ATTN_RETURN_IF_ERROR(cuda::download(owner->device, home[tensor], bytes));
+  ATTN_RETURN_IF_ERROR(cuda::download(owner->device, data, bytes));
   ATTN_ASSIGN(const io::HostTensor values, io::unpack(bytes, info.dims, info.strides, info.dtype));
   ATTN_ASSIGN(const std::string hash, hash_of(values, info.dtype));
   return check_hash(given, hash);
@@ -302,6 +313,7 @@ Result<DistributedBinding> Distributed::bind(Direction direction,
   auto state = std::make_unique<DistributedBinding::State>(state_, direction);
   ATTN_RETURN_IF_ERROR(state->check(arguments));
   ATTN_RETURN_IF_ERROR(state->check_values(arguments));
+  state->is_checked = true;
   ATTN_RETURN_IF_ERROR(state->plan());
   ATTN_RETURN_IF_ERROR(state->place());
   ATTN_RETURN_IF_ERROR(state->bind_parts(arguments));
@@ -337,7 +349,10 @@ Status DistributedBinding::set_addresses(std::span<void* const> addresses, execu
   if (is_checked && std::ranges::equal(addresses, state.home)) return {};
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(state.owner->device));
-  if (check == execute::Check::yes) ATTN_RETURN_IF_ERROR(state.check(addresses));
+  if (check == execute::Check::yes) {
+    ATTN_RETURN_IF_ERROR(state.check(addresses));
+    ATTN_RETURN_IF_ERROR(state.check_values(addresses));
+  }
   const Status status = state.set_addresses_of_parts(addresses);
   if (!status.ok()) {
     // Some parts have them: all go back. What was set before can be set again.
@@ -461,10 +476,11 @@ Status DistributedBinding::execute(void* stream) {
   }
   if (status.ok() && state.communicates) owner.watch->enqueued(is_captured);
   if (status.ok()) status = state.run(stream);
-  // Others wait for what this rank did not enqueue.
-  if (!status.ok() && state.communicates && !is_captured) [[unlikely]]
-    owner.watch->fail(status.error());
-  return status;
+  if (status.ok() || !state.communicates || is_captured) [[likely]]
+    return status;
+  // Others wait for what this rank did not enqueue; or it did not because the watch ended the wait.
+  owner.watch->fail(status.error());
+  return owner.watch->status();
 }
 
 }  // namespace attn::ranks

@@ -164,10 +164,15 @@ Result<std::vector<std::string>> NcclTransport::all_gather(std::string_view byte
   ATTN_ASSIGN(cuda::DeviceBuffer own, cuda::DeviceBuffer::allocate(device_, bytes.size()));
   ATTN_ASSIGN(cuda::DeviceBuffer all, cuda::DeviceBuffer::allocate(device_, total));
   ATTN_RETURN_IF_ERROR(own.upload(bytes_of(bytes)));
-  Deadline deadline(timeout, [this] { abort(); });
+  Lost lost(options_.lost);
+  Status in_vain;  // of the deadline's thread until it has passed
+  Deadline deadline(
+      timeout, [this] { abort(); },
+      [&, since = Clock::now()] { return !(in_vain = lost.check(since)).ok(); });
   const Status gathered = gather(own, all);
   if (!gathered.ok()) abort();  // ends what is enqueued, else freeing the memory would wait for it
   if (!gathered.ok() && deadline.passed()) {
+    ATTN_RETURN_IF_ERROR(in_vain);
     return Error{ErrorCode::nccl,
                  fmt::format("not all of the {} ranks answer within {}", ranks_, seconds(timeout)),
                  {kHow},

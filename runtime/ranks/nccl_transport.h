@@ -11,6 +11,7 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/ranks/gate.h"
+#include "runtime/ranks/lost.h"
 #include "runtime/ranks/nccl.h"
 #include "runtime/ranks/transport.h"
 
@@ -22,6 +23,7 @@ struct NcclOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(30);  // of a non-blocking communicator
   // Aborts instead of ncclCommAbort. Called once at most, from any thread; must not throw.
   std::function<void()> abort = {};
+  AskForLost lost = {};  // asked while all_gather() waits
 };
 
 // Uses the communicator until it is aborted, by abort() or because all_gather() failed once NCCL

@@ -10,8 +10,10 @@
 
 #include <algorithm>
 
+#include "runtime/ranks/exchanges.h"
 #include "runtime/ranks/merge_rows.h"
 #include "runtime/ranks/planning.h"
+#include "runtime/ranks/tensors.h"
 
 namespace attn::ranks {
 namespace {
@@ -106,10 +108,28 @@ class Results {
         ATTN_ASSIGN(places[slot],
                     planning_.of_part(i, planning_.plan(i)->tensors[*tensors[slot]], of_));
       }
+      ATTN_RETURN_IF_ERROR(check_outputs(tensors, places));
       if (!tensors[kValues]) continue;  // its gradient is not wanted
-      if (weighted_ && !tensors[1])
-        return damaged(fmt::format("a plan of rank {} has no lse", planning_.program().rank));
       place_part(i, tensors, places, source);
+    }
+    return {};
+  }
+
+  // A part must give all that is merged: kernels do not look for what is missing.
+  Status check_outputs(const std::array<std::optional<std::size_t>, kSlots>& tensors,
+                       const std::array<Place, kSlots>& places) const {
+    const auto fault = [&](std::string_view name, std::string_view what) {
+      return damaged(
+          fmt::format("a plan of rank {} {} `{}`", planning_.program().rank, what, name));
+    };
+    if (!tensors[kValues]) return home_ ? Status(fault(values_, "does not give")) : Status();
+    if (!can_merge(places[kValues].dtype)) return fault(values_, "has another type of");
+    if (!weighted_) return {};
+    for (const Payload& payload : results_of(planning_.division())) {
+      const std::size_t slot = slot_of(payload.name);
+      if (slot == kValues) continue;
+      if (!tensors[slot]) return fault(payload.name, "does not give");
+      if (places[slot].dtype != DType::f32) return fault(payload.name, "has another type of");
     }
     return {};
   }

@@ -58,7 +58,7 @@ DType dtype_of(const Known& known, const Division& division) {
 bool is_learned(const WholeTensor& tensor, const std::vector<WholeTensor>& tensors) {
   if (tensor.role != TensorRole::gradient || !tensor.name.starts_with("d_")) return false;
   const WholeTensor* const of = find(tensors, std::string_view(tensor.name).substr(2));
-  return of != nullptr && of->dims == tensor.dims && is_float(tensor.dtype);
+  return of != nullptr && of->dims == tensor.dims && can_merge(tensor.dtype);
 }
 
 bool is_whole(const WholeTensor& tensor, const std::vector<WholeTensor>& tensors) {
@@ -84,6 +84,10 @@ WholeTensor divided_tensor(std::string_view name, TensorRole role, DType dtype,
                  of_rows ? division.rows : division.keys};
   if (carried->width != Width::one) tensor.dims.push_back(size_of(carried->width, division));
   return tensor;
+}
+
+bool can_merge(DType type) {
+  return type == DType::f16 || type == DType::bf16 || type == DType::f32;
 }
 
 std::string fault_of(const Division& division, Direction direction) {

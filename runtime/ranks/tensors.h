@@ -18,6 +18,9 @@ inline constexpr std::string_view kLengthsQ = "lengths_q";  // i32 [B]
 WholeTensor divided_tensor(std::string_view name, plan::TensorRole role, DType dtype,
                            const Division& division);
 
+// Whether kernels can merge and add up tensors of the type.
+bool can_merge(DType type);
+
 // What is wrong with the tensors of a direction; empty if nothing is. A direction without tensors
 // is not compiled.
 std::string fault_of(const Division& division, plan::Direction direction);

@@ -26,16 +26,18 @@ std::uint64_t address(const cuda::MappedBuffer& memory, int index) {
 }  // namespace
 
 Result<std::unique_ptr<Watch>> Watch::start(const cuda::Device& device, Transport& transport,
-                                            std::chrono::milliseconds timeout) {
+                                            std::chrono::milliseconds timeout, AskForLost lost) {
   ATTN_ASSIGN(cuda::MappedBuffer memory,
               cuda::MappedBuffer::allocate(device, 2 * sizeof(std::uint32_t)));
-  return std::unique_ptr<Watch>(new Watch(std::move(memory), transport, timeout));
+  return std::unique_ptr<Watch>(new Watch(std::move(memory), transport, timeout, std::move(lost)));
 }
 
-Watch::Watch(cuda::MappedBuffer memory, Transport& transport, std::chrono::milliseconds timeout)
+Watch::Watch(cuda::MappedBuffer memory, Transport& transport, std::chrono::milliseconds timeout,
+             AskForLost lost)
     : memory_(std::move(memory)),
       transport_(transport),
       timeout_(timeout),
+      lost_(std::move(lost)),
       since_(Clock::now()),
       thread_([this] { run(); }) {}
 
@@ -105,23 +107,28 @@ void Watch::look() {
   const Counters now = read();
   if (now != std::exchange(seen_, now)) since_ = Clock::now();
   if (now.begun == now.ended) since_ = Clock::now();
+  const Status checked = check(now);
+  if (!checked.ok()) fail(checked.error());
+}
+
+Status Watch::check(const Counters& now) {
   if (Clock::now() - since_ >= timeout_) {
-    fail({ErrorCode::nccl,
-          fmt::format("another rank does not answer: exchanges have not ended for {}",
-                      seconds(timeout_)),
-          {fmt::format("these are of execute {} of rank {} of {}", now.begun, transport_.rank(),
-                       transport_.ranks()),
-           "a rank may have failed, or not have executed the same directions in the same order"},
-          {}});
-    return;
+    return Error{
+        ErrorCode::nccl,
+        fmt::format("another rank does not answer: exchanges have not ended for {}",
+                    seconds(timeout_)),
+        {fmt::format("these are of execute {} of rank {} of {}", now.begun, transport_.rank(),
+                     transport_.ranks()),
+         "a rank may have failed, or not have executed the same directions in the same order"},
+        {}};
   }
   {
     // Between graphs it looks, too, but then the caller may have given up the communicator.
     const std::lock_guard lock(mutex_);
-    if (has_ended(now)) return;
+    if (has_ended(now)) return {};
   }
-  const Status failed = transport_.failed();
-  if (!failed.ok()) fail(failed.error());
+  ATTN_RETURN_IF_ERROR(lost_.check(since_));
+  return transport_.failed();
 }
 
 // The device writes them.

@@ -18,6 +18,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/mapped.h"
+#include "runtime/ranks/lost.h"
 #include "runtime/ranks/transport.h"
 
 namespace attn::ranks {
@@ -28,7 +29,8 @@ class Watch {
   // Watches until it is destroyed, which must be before `transport` is, and after the device's last
   // access to the counters. Errors: cuda.
   static Result<std::unique_ptr<Watch>> start(const cuda::Device& device, Transport& transport,
-                                              std::chrono::milliseconds timeout);
+                                              std::chrono::milliseconds timeout,
+                                              AskForLost lost = {});
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -42,9 +44,9 @@ class Watch {
   // they are captured, executes come unannounced from then on, and it never sleeps again.
   void enqueued(bool is_captured = false);
 
-  // Ok, or what went wrong: an execute whose exchanges did not end within the time, an error that
-  // the transport noticed, or what fail() was given; the transport is aborted then. Errors: nccl,
-  // and others given to fail().
+  // Ok, or what went wrong: an execute whose exchanges did not end within the time, or for which
+  // ranks wait in vain, an error that the transport noticed, or what fail() was given; the
+  // transport is aborted then. Errors: nccl, and others given to fail().
   Status status() const;
   // Records an error that the caller met, unless there is one already, and aborts the transport.
   void fail(const Error& error);
@@ -54,9 +56,11 @@ class Watch {
     std::uint32_t begun = 0, ended = 0;
     bool operator==(const Counters&) const = default;
   };
-  Watch(cuda::MappedBuffer memory, Transport& transport, std::chrono::milliseconds timeout);
+  Watch(cuda::MappedBuffer memory, Transport& transport, std::chrono::milliseconds timeout,
+        AskForLost lost);
   void run();
   void look();
+  Status check(const Counters& now);
   Counters read() const;
   // Whether no execute is under way, of those that are announced. Both need the lock.
   bool has_ended(const Counters& now) const;
@@ -66,6 +70,7 @@ class Watch {
   cuda::MappedBuffer memory_;
   Transport& transport_;
   const std::chrono::milliseconds timeout_;
+  Lost lost_;
   // Of the thread alone: the counters, and since when they have not changed.
   Counters seen_;
   std::chrono::steady_clock::time_point since_;

@@ -24,11 +24,11 @@ from attn.specs import Spec
 from attn.torch.distributed_operators import apply_operator, register
 from attn.torch.function import Call, differentiable_once, facts_of, is_intercepted, sorted_call
 from attn.torch.group import Group
+from attn.torch.launch import is_capturing
 from attn.torch.ranked import Kernels, Reference, numbers, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
 from attn.torch.variant import with_choices
 
-_TIMEOUT = 30  # seconds
 _known: weakref.WeakValueDictionary[Any, Distributed] = weakref.WeakValueDictionary()
 
 
@@ -79,18 +79,14 @@ class Distributed:
         tensors; those of learned tensors are sums over all ranks. Enqueues on the current stream and on one
         of its own beside it. In `torch.compile` it is an operator, without a graph break.
 
-        Raises BindingError for what does not fit, and NcclError if NCCL failed or a rank does not answer:
-        then outputs of calls before are not valid, and the process group is of no more use."""
+        Raises BindingError for what does not fit, and NcclError if NCCL failed, a rank does not answer, or the
+        call failed on another rank alone: then outputs of calls before are not valid, and the process group
+        is of no more use. After an error of all ranks they can make other calls."""
         how = self._open()
-        each = self._sorted(args, kwargs)
+        each = self._checked(args, kwargs)
         tensors = tuple(each.tensors.values())
         facts = facts_of(self.attention)
-        training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-        if training and not self.training:
-            raise Unsupported(
-                f"`{facts.title}` was distributed for forwards alone, but a tensor requires a gradient",
-                ["distribute(.., training=True), or call it under torch.no_grad()"],
-            )
+        training = _needs_gradients(each)
         if torch.compiler.is_compiling() or is_intercepted(tensors):
             outputs = apply_operator(self, list(each.tensors), list(tensors), list(each.params.values()))
         elif training:
@@ -160,6 +156,16 @@ class Distributed:
             raise ArgumentError("this rank's rows and keys are not the same: give of=\"rows\" or \"keys\"")
         return fitting[0]
 
+    def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+        if torch.compiler.is_compiling():
+            return self._sorted(args, kwargs)
+        try:
+            return self._sorted(args, kwargs)
+        except Exception as error:
+            if self.device.type == "cpu" or not is_capturing():
+                self._open().steps.refuse(error)
+            raise
+
     def _sorted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         for name in kwargs:
             if name in self._values:
@@ -172,6 +178,12 @@ class Distributed:
             if hasattr(tensor, "to_local"):
                 raise BindingError(f"{name} is a DTensor: give this rank's part, {name}.to_local()")
         self._check(each)
+        if _needs_gradients(each) and not self.training:
+            raise Unsupported(
+                f"`{facts_of(self.attention).title}` was distributed for forwards alone, but a tensor requires"
+                " a gradient",
+                ["distribute(.., training=True), or call it under torch.no_grad()"],
+            )
         return each
 
     def _check(self, each: Call) -> None:
@@ -198,6 +210,10 @@ class Distributed:
                     f"{name} is {found}, but the attention was distributed for {dtype}",
                     [f"cast it, or distribute(.., dtype=\"{DTYPES.get(found, 'f16')}\")"],
                 )
+
+
+def _needs_gradients(each: Call) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in each.tensors.values())
 
 
 class _Attend(torch.autograd.Function):
@@ -236,7 +252,7 @@ def distribute(
     dtype: str | None = None,
     values: Mapping[str, Any] | None = None,
     device: Any = None,
-    timeout_seconds: int = _TIMEOUT,
+    timeout_seconds: int | None = None,
     **sizes: int,
 ) -> Distributed:
     """Divides an attention among the processes of a group, each with a GPU of its own. Collective: all call it
@@ -246,8 +262,10 @@ def distribute(
     DeviceMesh of one dimension, or None for the default group. `training`: whether calls may require
     gradients. `dtype`: "bf16" or "f16" instead of the spec's. `values`: captured tensors by name for whose
     values the attention is divided, so that no rank gets keys that they hide; calls then cannot change them
-    (rank 0's count). `timeout_seconds`: how long a rank may wait for another one. Sizes that the attention
-    does not have are given by name: Sq=131072.
+    (rank 0's count). `timeout_seconds`: how long a rank may wait for another one, by default as long as the
+    group's own collectives (`init_process_group(timeout=..)`; 10 minutes with NCCL); but one whose process
+    has ended, or stands still, is given up within 30 s. Sizes that the attention does not have are given by
+    name: Sq=131072.
 
     Rank 0 compiles the plans of all ranks, or finds them in the folder of cached plans. The same arguments
     give the same object again while there is one, but not with `values`. On the CPU (a gloo group), every rank gathers everything and the reference
@@ -270,7 +288,7 @@ def distribute(
             "the device": where.device.type,
         }
 
-    where.agree(request)
+    where.agree("the attention to distribute", request)
     one = made[0]
     key = (where.group, where.device, one.source.text, tuple(one.bindings.items()), training,
            one.engine)
@@ -301,8 +319,6 @@ def _divided(attention: Any, sizes: Mapping[str, int], dtype: str | None, where:
             f"`{name}` has packed sequences or pages, which are not divided among GPUs",
             ["a spec with a tensor of document numbers says the same of packed sequences"],
         )
-    if facts.random and where.size > 1:
-        raise Unsupported(f"`{name}` has random dropout, which is not divided among GPUs")
     missing = attention.source.open_dims(bindings)
     if missing:
         example = ", ".join(f"{dim}=.." for dim in missing)
@@ -340,14 +356,15 @@ def _distributed(
     if where.device.type == "cpu":
         found = where.of_rank_0(lambda: plans.homes(source, bindings, where.size, given))
         homes = [tuple(numbers(rank[which]) for which in ("rows", "keys")) for rank in found]
-        return Distributed(where, attention, Reference(where, attention, homes, training), None, names)
+        how = Reference(where, attention, homes, training, where.steps())
+        return Distributed(where, attention, how, None, names)
     contents = where.of_rank_0(
         lambda: plans.build_ranks(
             source, bindings, where.size, attention.target or "native", engine=attention.engine,
             direction=direction, cache=attention._cache, values=given,
         )
     )
-    how = Kernels(where, contents)
+    how = Kernels(where, contents, where.steps())
     return Distributed(where, attention, how, contents, names)
 
 
@@ -362,13 +379,15 @@ def load_distributed(
     group: Any = None,
     *,
     device: Any = None,
-    timeout_seconds: int = _TIMEOUT,
+    timeout_seconds: int | None = None,
 ) -> Distributed:
     """Loads a file of `attnc compile --ranks` or `Distributed.save`: nothing is compiled. Collective. With
     `--split-files`, `path` is what was given to attnc, and each rank reads its own file. **A plan is code:
     load only plans you trust.**
 
-    A file that was made for values of captured tensors is right for those alone, which calls must give.
+    A file that was made for values of captured tensors is right for those alone, which calls must give: a tensor
+    with others is a BindingError when it is first seen, or at another address, except during a capture. What
+    is written into it later is not noticed. Comparing waits for the device, so give the same tensor again.
     Raises ArgumentError if the file is not of ranks, or of another number of them."""
     where = Group(group, device, timeout_seconds)
     read: list[tuple[bytes, Attention]] = []
@@ -377,9 +396,9 @@ def load_distributed(
         read.append(_read(pathlib.Path(path), where))
         return {}
 
-    where.agree(request)
+    where.agree("the file to load", request)
     contents, attention = read[0]
-    return Distributed(where, attention, Kernels(where, contents), contents, ())
+    return Distributed(where, attention, Kernels(where, contents, where.steps()), contents, ())
 
 
 def _read(path: pathlib.Path, where: Group) -> tuple[bytes, Attention]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import itertools
-import pickle
+import copy
+import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,30 +13,42 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from attn.errors import ArgumentError, CompilerError, CudaError, Error, NcclError
+from attn.errors import ArgumentError, Error, NcclError
+from attn.torch.board import Board
+from attn.torch.meeting import Meetings, outcome
+from attn.torch.steps import Steps
 
 _HOW_TO_BEGIN = "torchrun --nproc-per-node=8 train.py, and there torch.distributed.init_process_group(\"nccl\")"
 
 _LONG = 3600  # seconds that a compiler may take
-_PART = 4 << 20  # bytes that a store takes at once
-_counters: weakref.WeakKeyDictionary[dist.ProcessGroup, Any] = weakref.WeakKeyDictionary()
+_USUAL = 600  # of a group that does not say how long its collectives may take
+_LONGEST = 10**9
+_WITHOUT_SIGNS = 30  # where ranks that have ended look as if they were slow
+_known: weakref.WeakKeyDictionary[dist.ProcessGroup, tuple[Board, Meetings]] = weakref.WeakKeyDictionary()
 
 
 class Group:
     """This process in a group. All processes of the group make the same calls in the same order."""
 
-    def __init__(self, given: Any = None, device: Any = None, timeout_seconds: int = 30):
+    def __init__(self, given: Any = None, device: Any = None, timeout_seconds: int | None = None):
         """`given`: a ProcessGroup, a DeviceMesh of one dimension, or None for the default group. `device`: by
-        default the current CUDA device if the group has NCCL, else the CPU. Raises ArgumentError."""
-        if timeout_seconds < 1:
+        default the current CUDA device if the group has NCCL, else the CPU. `timeout_seconds`: how long ranks
+        wait for one that lives; by default as long as PyTorch's collectives. Raises ArgumentError."""
+        if timeout_seconds is not None and timeout_seconds < 1:
             raise ArgumentError(f"timeout_seconds is {timeout_seconds}; it must be at least 1")
-        self.timeout_seconds = timeout_seconds
         self.group = _process_group(given)
         self.rank = dist.get_rank(self.group)
         self.size = dist.get_world_size(self.group)
         if self.rank < 0:
             raise ArgumentError("this process is not in the group", ["call it only in those that are"])
         self.device = self._device(device)
+        if self.group not in _known:
+            board = Board(self.group.get_group_store(), self.rank, self.size)
+            _known[self.group] = board, Meetings(board)
+            weakref.finalize(self.group, board.close).atexit = False  # a board does that itself
+        self._board, self._meetings = _known[self.group]
+        usual = _timeout(self.group, self.device) if self._board.shows_life else _WITHOUT_SIGNS
+        self.seconds = usual if timeout_seconds is None else timeout_seconds
 
     def _device(self, given: Any) -> torch.device:
         nccl = _backend(self.group, "cuda") if torch.cuda.is_available() else None
@@ -61,44 +72,37 @@ class Group:
         return device
 
     def of_rank_0(self, make: Callable[[], Any]) -> Any:
-        """What rank 0 makes, on all, however long it takes. Raises its error on all."""
-        meeting = self._meeting()
-        if self.rank == 0:
-            meeting.say(0, _outcome(make))
-        value, error = meeting.hear(0, _LONG)
-        if error is not None:
-            raise error
-        return value
+        """What rank 0 makes, on all, however long it takes. Raises its error on all. After another meeting, so
+        that all are there."""
+        made = outcome(make) if self.rank == 0 else None
 
-    def agree(self, make: Callable[[], Mapping[str, Any]]) -> None:
+        def of_first(words: Sequence[Any]) -> Any:
+            value, error = words[0]
+            if error is not None:
+                raise error
+            return value
+
+        return self._meetings.hold("what rank 0 makes", made, of_first, self.seconds, _LONG)
+
+    def agree(self, about: str, make: Callable[[], Mapping[str, Any]]) -> None:
         """Raises ArgumentError on all ranks if `make` does not give the same on all; if it raises on one, that
         error on all; NcclError if a rank does not come."""
-        meeting = self._meeting()
-        meeting.say(self.rank, _outcome(lambda: dict(make())))
-        answers = [meeting.hear(rank, self.timeout_seconds) for rank in range(self.size)]
-        for rank, (_, error) in enumerate(answers):
-            if error is not None:
-                if rank != self.rank:
-                    error.args = (f"rank {rank}: {error}",)
-                raise error
-        first = answers[0][0]
-        for rank, (other, _) in enumerate(answers):
-            differing = [name for name in first if first[name] != other[name]]
-            if differing:
-                raise ArgumentError(
-                    f"all ranks must ask for the same attention, but {' and '.join(differing)} of rank {rank}"
-                    " and of rank 0 differ",
-                    [f"{name}: {first[name]} on rank 0, {other[name]} on rank {rank}" for name in differing],
-                )
+        made = outcome(lambda: dict(make()))
+        try:
+            self._meetings.hold(about, made, _same, self.seconds)
+        except Error:
+            if made[1] is not None:
+                raise made[1] from None  # without the number of this rank
+            raise
 
     def holds_on_all(self, holds: bool) -> bool:
         """Whether it is true on every rank. Raises NcclError if a rank does not come."""
-        meeting = self._meeting()
-        meeting.say(self.rank, holds)
-        return all([meeting.hear(rank, self.timeout_seconds) for rank in range(self.size)])
+        return self._meetings.hold("what all ranks have", holds, all, self.seconds)
 
-    def _meeting(self) -> _Meeting:
-        return _Meeting(self.group.get_group_store(), next(_counters.setdefault(self.group, itertools.count())))
+    def steps(self) -> Steps:
+        """Of a new attention."""
+        name = self._meetings.hold("a new attention", uuid.uuid4().hex, lambda names: names[0], self.seconds)
+        return Steps(self._board, name, self.seconds)
 
     def communicator(self) -> int:
         """NCCL's communicator of the group, which PyTorch makes for its first collective. Raises NcclError, and
@@ -120,7 +124,7 @@ class Group:
             tokens.append(torch.zeros(1, device=self.device))
             return {}
 
-        self.agree(allocate)
+        self.agree("the communicator", allocate)
         try:
             dist.all_reduce(tokens[0], group=self.group)
             torch.cuda.synchronize(self.device)
@@ -146,32 +150,28 @@ class Group:
         return [each[:count].movedim(0, dim) for each, count in zip(found, counts)]
 
 
-class _Meeting:
-    """What ranks tell each other once, through the store by which they found each other: so one that does not
-    come is noticed, which a collective would wait for."""
+def _same(answers: Sequence[tuple[Any, Error | None]]) -> None:
+    for rank, (_, error) in enumerate(answers):
+        if error is not None:
+            named = copy.copy(error)  # rank 0 may raise its own, without a number
+            named.args = (f"rank {rank}: {error}",)
+            raise named
+    first = answers[0][0]
+    for rank, (other, _) in enumerate(answers):
+        differing = [name for name in first if first[name] != other[name]]
+        if differing:
+            raise ArgumentError(
+                f"all ranks must ask for the same attention, but {' and '.join(differing)} of rank {rank}"
+                " and of rank 0 differ",
+                [f"{name}: {first[name]} on rank 0, {other[name]} on rank {rank}" for name in differing],
+            )
 
-    def __init__(self, store: dist.Store, number: int):
-        self._store, self._name = store, f"attn/{number}"
 
-    def say(self, rank: int, value: Any) -> None:
-        contents = pickle.dumps(value)
-        parts = [contents[at : at + _PART] for at in range(0, len(contents), _PART)]
-        for place, part in enumerate(parts):
-            self._store.set(f"{self._name}/{rank}/{place}", part)
-        self._store.set(f"{self._name}/{rank}", str(len(parts)))
-
-    def hear(self, rank: int, seconds: int) -> Any:
-        key = f"{self._name}/{rank}"
-        try:
-            self._store.wait([key], datetime.timedelta(seconds=seconds))
-        except RuntimeError as error:
-            raise NcclError(
-                f"rank {rank} did not come within {seconds} s",
-                ["all ranks of the group must make the same calls"],
-                "nccl",
-            ) from error
-        count = int(self._store.get(key))
-        return pickle.loads(b"".join(self._store.get(f"{key}/{place}") for place in range(count)))
+def _timeout(group: dist.ProcessGroup, device: torch.device) -> float:
+    """That of PyTorch's own collectives."""
+    options = getattr(_backend(group, device.type), "options", None)
+    given = getattr(options, "_timeout", None)
+    return _USUAL if given is None else min(max(1.0, given.total_seconds()), _LONGEST)
 
 
 def _process_group(given: Any) -> dist.ProcessGroup:
@@ -215,15 +215,3 @@ def _pointer(backend: Any) -> int:
 def _on(device: torch.device) -> Any:
     """Makes the device current: there collectives of objects have their tensors."""
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
-
-
-def _outcome(make: Callable[[], Any]) -> tuple[Any, Error | None]:
-    """What it makes, or its error, for other processes: none may be left waiting."""
-    try:
-        return make(), None
-    except Error as error:
-        return None, error
-    except torch.OutOfMemoryError as error:
-        return None, CudaError(str(error), failure="out_of_memory")
-    except Exception as error:
-        return None, CompilerError(f"{type(error).__name__}: {error}")

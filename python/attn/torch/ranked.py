@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,9 +11,9 @@ from typing import Any
 import torch
 
 from attn import _distributed, _libattn
-from attn.arguments import INPUTS
+from attn.arguments import RANDOM
 from attn.attention import Attention
-from attn.errors import BindingError
+from attn.errors import BindingError, Unsupported
 from attn.torch.function import Call, facts_of, formed, run_backward, run_forward
 from attn.torch.group import Group
 from attn.torch.launch import is_capturing
@@ -24,12 +26,26 @@ from attn.torch.signature import (
     same_strides,
     usable,
 )
+from attn.torch.steps import Steps
 from attn.torch.variant import differentiated
 
 # Of tensors that ranks have parts of: they may have any strides, if rows are contiguous.
 ROLES_AT_HOME = ("query", "key", "value", "output", "stats", "saved", "cotangent", "gradient")
 
 Homes = list[tuple[torch.Tensor, ...]]  # the numbers of rows and of keys of each rank, on the CPU
+
+
+def check_graphs() -> None:
+    """Raises Unsupported where NCCL would take memory of several segments for that of the first one: it maps what
+    captured exchanges send and receive into other processes."""
+    settings = ",".join(os.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
+    expands = "expandable_segments:true" in settings.replace(" ", "").lower()
+    if expands and os.environ.get("NCCL_GRAPH_REGISTER") != "0":
+        raise Unsupported(
+            "exchanges between GPUs cannot be captured into a CUDA graph while PyTorch's memory has"
+            " expandable_segments",
+            ["NCCL would wait forever, or read other memory: set NCCL_GRAPH_REGISTER=0 before the group is made"],
+        )
 
 
 def numbers(intervals: Iterable[Sequence[int]]) -> torch.Tensor:
@@ -40,16 +56,24 @@ def numbers(intervals: Iterable[Sequence[int]]) -> torch.Tensor:
 class Kernels:
     """On a GPU. For any number of threads, one after the other."""
 
-    def __init__(self, group: Group, contents: bytes):
+    def __init__(self, group: Group, contents: bytes, steps: Steps):
         torch.cuda.empty_cache()  # libattn allocates beside PyTorch
         self._device = group.device
+        self.steps = steps
+
+        def abort() -> None:
+            group.abort()
+            steps.end("an exchange failed, or did not end in time")
+
         self._rank = _distributed.Distributed(
             _libattn.runtime(group.device.index),
             contents,
             group.communicator(),
-            timeout_seconds=group.timeout_seconds,
-            abort=group.abort,
+            timeout_seconds=math.ceil(group.seconds),
+            abort=abort,
+            lost=steps.in_vain,
         )
+        steps.abort = self._rank.abort
         self.sharding = self._rank.sharding
         self.family = self._rank.family
         self.directions = self._rank.directions
@@ -84,14 +108,14 @@ class Kernels:
             self._bound.clear()
             self._captured.clear()
             self._rank.close()
+        self.steps.close()
 
     def _run(
         self, direction: str, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
-        infos = self._rank.tensors[direction]
-        with torch.cuda.device(self._device):
+        with torch.cuda.device(self._device), self._lock, self.steps.call(counts=not is_capturing()):
             used, outputs = {}, {}
-            for info in infos:
+            for info in self._rank.tensors[direction]:
                 if info.is_output:
                     like = tensors.get("q" if info.name == "o" else info.name[1:])
                     used[info.name] = outputs[info.name] = self.empty_like(
@@ -99,8 +123,7 @@ class Kernels:
                 else:
                     used[info.name] = _readable(info, tensors[info.name], self._device)
             names = [param.name for param in self._rank.params[direction]]
-            with self._lock:
-                self._execute(direction, used, {name: params[name] for name in names})
+            self._execute(direction, used, {name: params[name] for name in names})
         return outputs
 
     def empty_like(
@@ -120,14 +143,18 @@ class Kernels:
     ) -> None:
         stream = torch.cuda.current_stream(self._device)
         capturing = is_capturing()
-        if not capturing:
+        if capturing:
+            check_graphs()
+        else:
             if self._stream is not None and self._stream != stream:
                 stream.wait_stream(self._stream)  # executes share memory
             self._stream = stream
         binding = self._binding(direction, capturing, tensors, params)
-        binding.set_addresses([tensor.data_ptr() for tensor in tensors.values()])
+        # What a file was divided for is compared with tensors at other addresses, but not during a capture.
+        binding.set_addresses([tensor.data_ptr() for tensor in tensors.values()], checked=capturing)
         for name, value in params.items():
             binding.set_param(name, value)
+        self.steps.exchanges(counts=not capturing)
         binding.execute(stream.cuda_stream)
 
     def _binding(
@@ -190,7 +217,9 @@ class Reference:
         attention: Attention,
         homes: Homes,
         training: bool,
+        steps: Steps,
     ):
+        self.steps = steps
         self.directions = ("fwd", "bwd") if training else ("fwd",)
         self._group = group
         self._attention = attention
@@ -205,15 +234,20 @@ class Reference:
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
         names = facts_of(self._attention).all_outputs
-        return self._mine(dict(zip(names, run_forward(self._whole(tensors, params), True))))
+        with self.steps.call():
+            self.steps.exchanges()
+            return self._mine(dict(zip(names, run_forward(self._whole(tensors, params), True))))
 
     def backward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
         facts = facts_of(self._attention)
-        each = self._whole({name: tensors[name] for name in tensors if name not in self._rows[1:]}, params)
-        outputs = [self._gathered(name, tensors[name]) for name in facts.all_outputs]
-        return self._mine(run_backward(each, outputs, self._gathered("do", tensors["do"])))
+        given = {name: tensors[name] for name in tensors if name not in self._rows[1:]}
+        with self.steps.call():
+            self.steps.exchanges()
+            each = self._whole(given, params)
+            outputs = [self._gathered(name, tensors[name]) for name in facts.all_outputs]
+            return self._mine(run_backward(each, outputs, self._gathered("do", tensors["do"])))
 
     @staticmethod
     def empty_like(
@@ -226,7 +260,7 @@ class Reference:
         """Everything is done when a call returns."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        self.steps.close()
 
     def _whole(self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]) -> Call:
         whole = {name: self._gathered(name, tensor.detach()) for name, tensor in tensors.items()}
@@ -238,7 +272,8 @@ class Reference:
     def _gathered(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         which = self._which(name)
         if which is None:
-            return tensor
+            # Each rank computes what the others draw, too.
+            return self._group.gathered(tensor, [1] * self._group.size, 0)[0] if name in RANDOM else tensor
         return whole_of(self._group, tensor, [home[which] for home in self._homes], 2)
 
     def _mine(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -25,7 +25,7 @@ static_assert(std::is_move_constructible_v<attn::Distributed>);
 static_assert(!std::is_copy_constructible_v<attn::DistributedBinding>);
 
 // The layout of what is in applications may only grow at its end.
-static_assert(sizeof(attn_distributed_options) == 9 * sizeof(void*));
+static_assert(sizeof(attn_distributed_options) == 11 * sizeof(void*));
 static_assert(sizeof(attn_distributed_info) == 11 * sizeof(void*));
 static_assert(sizeof(attn_interval) == 16);
 
@@ -191,6 +191,36 @@ TEST_F(AttnDistributed, ARankThatFailsIsToldByStatusAndAbortsTheCommunicator) {
     EXPECT_EQ(status.error().code, attn::Code::nccl);
   });
   EXPECT_EQ(aborts, 2);
+}
+
+TEST_F(AttnDistributed, ARankThatCannotGoOnEndsTheExchanges) {
+  std::atomic<int> aborts{0};
+  in_ranks([&](int rank) {
+    const attn::Runtime runtime = open_runtime();
+    attn::DistributedOptions aborting = options(rank);
+    aborting.abort = [&] { ++aborts; };
+    const auto opened = must(attn::Distributed::open_memory(runtime, file_, aborting));
+    Tensors tensors(runtime, must(opened.tensors(attn::Direction::forward)));
+    auto binding = must(opened.bind(attn::Direction::forward, tensors.arguments));
+    for (const char* why : {"no memory", "nor time"}) EXPECT_TRUE(opened.abort(why).ok());
+    for (const attn::Status& status : {opened.status(), binding.execute(nullptr)}) {
+      EXPECT_EQ(status.error().code, attn::Code::nccl);
+      EXPECT_EQ(status.error().message, "no memory");
+    }
+  });
+  EXPECT_EQ(aborts, 2);
+  EXPECT_EQ(attn_distributed_abort(nullptr, "", nullptr), ATTN_STATUS_INVALID_ARGUMENT);
+}
+
+TEST_F(AttnDistributed, WhatTheApplicationKnowsOfARankEndsTheWait) {
+  const attn::Runtime runtime = open_runtime();
+  attn::DistributedOptions knowing = options(0);
+  knowing.timeout_seconds = 100;
+  knowing.lost = [] { return std::string(1000, 'x'); };
+  const auto opened = attn::Distributed::open_memory(runtime, file_, knowing);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, attn::Code::nccl);
+  EXPECT_EQ(opened.error().message, std::string(511, 'x'));
 }
 
 }  // namespace

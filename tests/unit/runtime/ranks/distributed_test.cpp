@@ -280,7 +280,7 @@ TEST_F(DistributedTest, BindChecksTensorsAndParams) {
 }
 
 // What the division hides is what those values hide.
-TEST_F(DistributedTest, BindRefusesOtherValuesThanThoseOfTheDivision) {
+TEST_F(DistributedTest, OtherValuesThanThoseOfTheDivisionAreRefused) {
   auto group = std::make_shared<LocalGroup>(2);
   in_ranks(2, [&](int index) {
     const std::vector<std::int64_t> dims = {1, 2, 16, 8}, strides = {256, 8, 16, 1};
@@ -300,6 +300,18 @@ TEST_F(DistributedTest, BindRefusesOtherValuesThanThoseOfTheDivision) {
                           "  note: `compile --ranks` got --in k=@k.npy"));
     EXPECT_TRUE(rank.buffers.at("k").upload(bytes).ok());
     EXPECT_TRUE(binding.set_param("slope", 0.5).ok());
+    cuda::DeviceBuffer same = must(cuda::DeviceBuffer::allocate(device(), bytes.size())),
+                       other = must(cuda::DeviceBuffer::allocate(device(), bytes.size()));
+    EXPECT_TRUE(same.upload(bytes).ok() && other.upload(bytes_of("v", index, 512)).ok());
+    std::vector<void*> addresses = rank.addresses(Direction::forward);
+    addresses[1] = other.data();
+    EXPECT_THAT(binding.set_addresses(addresses).error().message, HasSubstr("k has other values"));
+    EXPECT_TRUE(binding.set_addresses(addresses, execute::Check::no).ok()) << "a promise";
+    EXPECT_FALSE(binding.set_addresses(addresses).ok()) << "that is not trusted later";
+    addresses[1] = same.data();
+    EXPECT_TRUE(binding.set_addresses(addresses).ok());
+    EXPECT_TRUE(same.upload(bytes_of("v", index, 512)).ok());
+    EXPECT_TRUE(binding.set_addresses(addresses).ok()) << "what is written later is not seen";
     EXPECT_EQ(binding.set_param("slope", 0.25).error().code, ErrorCode::binding);
     arguments.scalar("slope", 0.25);
     EXPECT_THAT(rank.opened->bind(Direction::forward, arguments).error().to_text(),

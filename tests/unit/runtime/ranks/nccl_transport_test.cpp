@@ -203,6 +203,16 @@ TEST_F(NcclTransportTest, AllGatherWaitsNoLongerThanItMay) {
   EXPECT_EQ(standin::nccl().aborts(comm(0)), 1);
 }
 
+TEST_F(NcclTransportTest, AllGatherEndsWhenRanksWaitInVain) {
+  make(2);
+  const auto made =
+      must(create({.communicator = comm(0), .lost = [] { return "rank 1 is lost"; }}));
+  const Error error = made->all_gather("x", 100).error();
+  EXPECT_EQ(error.code, ErrorCode::nccl);
+  EXPECT_EQ(error.message, "rank 1 is lost");
+  EXPECT_EQ(standin::nccl().aborts(comm(0)), 1);
+}
+
 // The call has returned, and the device waits.
 TEST_F(NcclTransportTest, AllGatherWaitsForTheDeviceNoLongerThanItMay) {
   make(1);

@@ -111,5 +111,46 @@ TEST_F(ScheduleTest, RefusesPlansThatDoNotFit) {
             "a plan of rank 1 reads 'bias', which the attention does not have");
 }
 
+// Kernels read what they merge: a sum without its maximum, or halves as floats, would be nowhere.
+TEST_F(ScheduleTest, RefusesPlansThatDoNotGiveWhatIsMerged) {
+  const auto add = [&](const char* name) {
+    division_.forward.push_back(
+        divided_tensor(name, plan::TensorRole::stats, DType::f32, division_));
+  };
+  const auto message = [&](int rank, Direction direction,
+                           const std::vector<std::string>& statistics, const char* without,
+                           DType dtype = DType::f32) {
+    const Program& program = division_.ranks[static_cast<std::size_t>(rank)];
+    const Part& part = program.parts[0];
+    const std::int64_t rows = count(part.rows);
+    home_ = home_tensors(division_, program, direction);
+    plan_ = testing::plan_of_part("", rows, count(part.keys), direction == Direction::backward, 1)
+                .program;
+    for (const std::string& name : statistics) {
+      plan_.tensors.push_back(testing::tensor_of_part(name, plan::TensorRole::stats, rows, false));
+      plan_.tensors.back().dtype = dtype;
+    }
+    std::erase_if(plan_.tensors,
+                  [&](const plan::TensorInfo& tensor) { return tensor.name == without; });
+    const auto made = schedule_of({division_, program, direction, home_, {&plan_}});
+    if (made.ok()) return std::string("ok");
+    EXPECT_EQ(made.error().code, ErrorCode::plan_damaged);
+    return made.error().message;
+  };
+  EXPECT_EQ(message(0, Direction::forward, {}, "lse"), "a plan of rank 0 does not give `lse`");
+  EXPECT_EQ(message(1, Direction::forward, {}, "o"), "a plan of rank 1 does not give `o`");
+  EXPECT_EQ(message(1, Direction::backward, {}, "dk"), "a plan of rank 1 does not give `dk`");
+  add("sum_exp");  // its maximum is merged, too, but not given to the caller
+  EXPECT_EQ(message(0, Direction::forward, {"sum_exp"}, ""),
+            "a plan of rank 0 does not give `max`");
+  EXPECT_EQ(message(0, Direction::forward, {"max"}, ""),
+            "a plan of rank 0 does not give `sum_exp`");
+  EXPECT_EQ(message(0, Direction::forward, {"max", "sum_exp"}, "", DType::bf16),
+            "a plan of rank 0 has another type of `sum_exp`");
+  EXPECT_EQ(message(0, Direction::forward, {"max", "sum_exp"}, ""), "ok");
+  std::erase_if(division_.backward, [](const WholeTensor& tensor) { return tensor.name == "dk"; });
+  EXPECT_EQ(message(1, Direction::backward, {}, "dk"), "ok") << "nobody wants it";
+}
+
 }  // namespace
 }  // namespace attn::ranks

@@ -33,8 +33,8 @@ class Quiet final : public Transport {
 
 class WatchTest : public OnStandins {
  protected:
-  void start(std::chrono::milliseconds timeout) {
-    watch_ = must(Watch::start(device(), transport_, timeout));
+  void start(std::chrono::milliseconds timeout, AskForLost lost = {}) {
+    watch_ = must(Watch::start(device(), transport_, timeout, std::move(lost)));
   }
   void TearDown() override {
     watch_.reset();
@@ -73,6 +73,22 @@ TEST_F(WatchTest, AnExchangeThatDoesNotEndIsGivenUp) {
   EXPECT_EQ(status.error().notes[0], "these are of execute 2 of rank 1 of 4");
   end();
   EXPECT_FALSE(watch_->status().ok()) << "it is too late";
+  watch_.reset();
+  EXPECT_EQ(transport_.aborts, 1);
+}
+
+TEST_F(WatchTest, AnExchangeInVainIsGivenUpBeforeTheTime) {
+  std::atomic<int> asked = 0;
+  start(100s, [&]() -> std::optional<std::string> {
+    return ++asked < 2 ? std::nullopt : std::optional<std::string>("rank 3 is lost");
+  });
+  watch_->enqueued();
+  begin();
+  const Status status = failure();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::nccl);
+  EXPECT_EQ(status.error().message, "rank 3 is lost");
+  EXPECT_EQ(asked, 2);
   watch_.reset();
   EXPECT_EQ(transport_.aborts, 1);
 }

@@ -1,0 +1,258 @@
+"""What ranks tell each other through a store: no answer is stale, no key is left, and a call that fails on one
+rank is an error of all. Ranks are threads."""
+
+import sys
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+
+import attn  # noqa: E402
+from attn.torch import board as boards  # noqa: E402
+from attn.torch import meeting  # noqa: E402
+from attn.torch.board import Board  # noqa: E402
+from attn.torch.meeting import Meetings  # noqa: E402
+from attn.torch.ranked import check_graphs  # noqa: E402
+from attn.torch.steps import Steps  # noqa: E402
+
+SOON = 0.2  # seconds
+
+
+@pytest.fixture
+def group(monkeypatch):
+    """Boards of three ranks, which show no signs of life."""
+    monkeypatch.setattr(boards._Signs, "run", lambda self, over: None)
+    monkeypatch.setattr(meeting, "_MORE", 0.0)
+    store = dist.HashStore()
+    return store, [Board(store, rank, 3) for rank in range(3)]
+
+
+def in_ranks(ranks, body):
+    """What body(rank) returns or raises."""
+    found = {}
+
+    def work(rank):
+        try:
+            found[rank] = body(rank)
+        except attn.Error as error:
+            found[rank] = error
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in ranks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found[rank] for rank in ranks]
+
+
+def total(meetings, ranks=range(3), about="sums", seconds=5.0):
+    return in_ranks(ranks, lambda rank: meetings[rank].hold(about, 10**rank, sum, seconds))
+
+
+def test_all_hear_what_rank_0_makes_of_their_words(group):
+    meetings = [Meetings(board) for board in group[1]]
+    for _ in range(3):
+        assert total(meetings) == [111] * 3
+
+
+def test_an_error_of_rank_0_is_that_of_all(group):
+    def refuse(words):
+        raise attn.BindingError(f"the words are {words}", ["a note"])
+
+    meetings = [Meetings(board) for board in group[1]]
+    for error in in_ranks(range(3), lambda rank: meetings[rank].hold("words", rank, refuse, 5.0)):
+        assert type(error) is attn.BindingError and error.notes == ("a note",), error
+        assert error.message == "the words are [0, 1, 2]"
+
+
+def test_nobody_hears_the_answer_to_a_question_that_was_given_up(group):
+    meetings = [Meetings(board) for board in group[1]]
+    for error in total(meetings, ranks=(1, 2), seconds=SOON):
+        assert isinstance(error, attn.NcclError) and "rank 0 did not come within 0.2 s" in str(error)
+    (error,) = total(meetings, ranks=(0,), seconds=SOON)
+    assert isinstance(error, attn.NcclError) and "rank 1 did not come within 0.2 s, nor did 1 more" in str(error)
+    for error in total(meetings, ranks=(0, 2), seconds=SOON):
+        assert isinstance(error, attn.NcclError), error
+    assert total(meetings, about="others") == [111] * 3
+    again = [Meetings(board) for board in group[1]]  # as in another life of the group
+    assert total(again) == [111] * 3
+
+
+def test_ranks_that_ask_for_different_things_are_told_and_can_meet_again(group):
+    meetings = [Meetings(board) for board in group[1]]
+    about = ("a file", "a file", "a spec")
+    for error in in_ranks(range(3), lambda rank: meetings[rank].hold(about[rank], rank, sum, 5.0)):
+        assert isinstance(error, attn.NcclError), error
+        assert "rank 0 asks about a file, but rank 2 about a spec" in str(error)
+    assert total(meetings) == [111] * 3
+
+
+def test_meetings_leave_no_keys_but_one_of_each_rank(group, monkeypatch):
+    monkeypatch.setattr(meeting, "_PART", 100)
+    store, board = group
+    meetings = [Meetings(each) for each in board]
+    assert total(meetings) == [111] * 3
+    assert store.num_keys() == 2
+    made = bytes(range(256)) * 4
+    for _ in range(3):
+        found = in_ranks(range(3), lambda rank: meetings[rank].hold("x", None, lambda words: made, 5.0, 10.0))
+        assert found == [made] * 3
+    assert store.num_keys() == 2
+
+
+def test_a_rank_without_signs_of_life_is_lost_until_it_shows_itself_again(group):
+    store, board = group
+    signs = [boards._Signs(board[rank]._store, rank, (rank + 1) % 3) for rank in range(3)]
+    signs[0].beat(0.0)
+    signs[0].beat(1000.0)
+    assert board[2].lost() is None, "rank 1 may not have come yet"
+    signs[1].beat(1000.0)
+    signs[0].beat(1002.0)
+    signs[0].beat(1002.0 + 0.9 * boards.SILENCE)
+    assert board[2].lost() is None
+    signs[0].beat(1002.0 + boards.SILENCE)
+    assert board[2].lost() == "rank 1 is lost: it gave no sign of life for 20 s"
+    begin = time.monotonic()
+    (error,) = in_ranks([2], lambda rank: Meetings(board[rank]).hold("x", 0, sum, 60.0))
+    assert isinstance(error, attn.NcclError) and "rank 1 is lost: it gave no sign of life for 20 s" in str(error)
+    assert time.monotonic() - begin < 10
+    signs[1].beat(1030.0)
+    assert board[2].lost() is None
+    signs[0].end()
+    assert board[2].lost() == "rank 0 is lost: its process ended with an exception"
+    signs[1].beat(1060.0)
+    signs[0].beat(1060.0)
+    signs[0].beat(1060.0 + boards.SILENCE)
+    assert board[2].lost() == "rank 1 is lost: it gave no sign of life for 20 s"
+
+
+def test_signs_are_given_while_a_board_is_open(monkeypatch):
+    monkeypatch.setattr(boards, "BEAT", 0.01)
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    store = dist.HashStore()
+    board = [Board(store, rank, 2) for rank in range(2)]
+    first = board[0].wait(lambda: board[0].read("life/1"), 5.0)
+    assert board[0].wait(lambda: board[0].read("life/1") != first or None, 5.0)
+    board[0].close()
+    assert board[1].lost() is None, "it may be a good end"
+    monkeypatch.setattr(sys, "last_type", ValueError, raising=False)
+    board[1].close()
+    assert board[0].lost() == "rank 1 is lost: its process ended with an exception"
+
+
+def calls(group, seconds=5.0):
+    return [Steps(board, "x", seconds) for board in group[1]]
+
+
+def run(steps, error=None):
+    with steps.call():
+        if error is not None:
+            raise error
+        steps.exchanges()
+    return "done"
+
+
+def test_a_call_that_fails_on_all_ranks_is_followed_by_others(group):
+    steps = calls(group)
+    for _ in range(2):
+        assert in_ranks(range(3), lambda rank: run(steps[rank])) == ["done"] * 3
+        for error in in_ranks(range(3), lambda rank: run(steps[rank], attn.CudaError("no memory"))):
+            assert isinstance(error, attn.CudaError)
+        for each in steps:
+            each.refuse(attn.BindingError("q is no tensor"))
+        assert in_ranks(range(3), lambda rank: run(steps[rank])) == ["done"] * 3
+    assert [each.in_vain() for each in steps] == [None] * 3
+
+
+def test_what_fails_on_one_rank_is_an_error_of_all(group):
+    steps = calls(group)
+    assert in_ranks(range(3), lambda rank: run(steps[rank])) == ["done"] * 3
+    with pytest.raises(ValueError):
+        run(steps[1], ValueError("no memory\nat all"))
+    assert steps[0].in_vain() is None, "it did not make that call yet"
+    with steps[2].call():
+        assert steps[2].in_vain() is None, "it may fail here, too"
+        steps[2].exchanges()
+    assert steps[2].in_vain() == "call 2 failed on rank 1 alone: ValueError: no memory"
+    for rank, why in ((1, "rank 2: call 2 failed on rank 1 alone"), (2, "call 2 failed on rank 1 alone")):
+        begin = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(attn.NcclError, match=why):
+                run(steps[rank])
+        assert time.monotonic() - begin < 4
+    assert run(steps[0]) == "done"  # it only enqueues it; while it waits, it is told
+    assert "rank 1" in steps[0].in_vain()
+    with pytest.raises(attn.NcclError, match="rank 1"):
+        run(steps[0])
+
+
+def test_a_rank_goes_on_only_when_the_others_failed_too(group):
+    steps = calls(group, seconds=SOON)
+    steps[0].refuse(attn.BindingError("q is no tensor"))
+    reasons = []
+    steps[0].abort = reasons.append
+    for _ in range(2):
+        with pytest.raises(attn.NcclError, match="call 1 failed on rank 0, but not on rank 1 within 0.2 s"):
+            run(steps[0])
+    assert len(reasons) == 1
+    later = calls(group)
+    later[0].refuse(attn.BindingError("q is no tensor"))
+    run(later[1])
+    later[1].refuse(attn.BindingError("k is no tensor"))
+    with pytest.raises(attn.NcclError, match="call 1 failed on rank 0, but not on rank 1"):
+        run(later[0])
+
+
+def test_captured_calls_are_not_counted(group):
+    steps = calls(group)
+    with pytest.raises(ValueError), steps[0].call(counts=False):
+        raise ValueError
+    assert run(steps[0]) == "done"
+
+
+def test_a_store_that_is_gone_is_not_forever_waited_for(group, monkeypatch):
+    (steps, *_), now = calls(group), [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def fails(*_):
+        raise RuntimeError("connection was closed")
+
+    monkeypatch.setattr(boards, "_lost", fails)
+    for then, why in ((0.0, None), (15.0, None), (30.0, "connection was closed")):
+        now[0] = then
+        found = steps.in_vain()
+        assert found is None if why is None else why in found, then
+    (steps, *_) = calls(group)
+    for then in (30.0, 45.0, 90.0, 105.0):  # waits of their own
+        now[0] = then
+        assert steps.in_vain() is None
+
+
+def test_closed_attentions_leave_no_news(group):
+    store = group[0]
+    steps = calls(group)
+    before = store.num_keys()
+    for each in steps:
+        each.end("tests end")
+    assert store.num_keys() == before + 3
+    steps[0].close()
+    del steps, each
+    assert store.num_keys() == before
+
+
+@pytest.mark.parametrize("settings, register, refused", [
+    ("", None, False), ("expandable_segments:False", None, False), ("expandable_segments:True", "0", False),
+    ("max_split_size_mb:64, expandable_segments: True", None, True), ("expandable_segments:True", "1", True)])
+def test_graphs_are_refused_where_nccl_would_hang(monkeypatch, settings, register, refused):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", settings)
+    if register is not None:
+        monkeypatch.setenv("NCCL_GRAPH_REGISTER", register)
+    if refused:
+        with pytest.raises(attn.Unsupported, match="NCCL_GRAPH_REGISTER=0"):
+            check_graphs()
+    else:
+        check_graphs()

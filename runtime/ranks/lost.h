@@ -1,0 +1,40 @@
+// Whether ranks wait in vain: what the application knows of those that do not answer.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "runtime/base/status.h"
+
+namespace attn::ranks {
+
+// Why other ranks will not answer; nothing as far as is known.
+using AskForLost = std::function<std::optional<std::string>()>;
+
+// Thread-safe.
+class Lost {
+ public:
+  explicit Lost(AskForLost ask) : ask_(std::move(ask)) {}
+
+  // Asks about every second, from a second after a wait began. An error: it is in vain.
+  Status check(std::chrono::steady_clock::time_point since) {
+    if (!ask_) return {};
+    const auto now = std::chrono::steady_clock::now();
+    auto last = last_.load();
+    if (now - since < kPause || now - last < kPause) return {};
+    if (!last_.compare_exchange_strong(last, now)) return {};  // another thread asks
+    const std::optional<std::string> why = ask_();
+    return why ? Status(ErrorCode::nccl, *why) : Status();
+  }
+
+ private:
+  static constexpr std::chrono::seconds kPause{1};
+
+  const AskForLost ask_;
+  std::atomic<std::chrono::steady_clock::time_point> last_{};
+};
+
+}  // namespace attn::ranks
