@@ -77,7 +77,7 @@ class Compiling {
  private:
   struct Different {
     ir::Attention attention;
-    std::string where;              // of the first one
+    ranks::Part first;
     std::string forward, backward;  // names of plans
   };
 
@@ -86,21 +86,14 @@ class Compiling {
     const auto [found, is_new] = known_.emplace(to_text(attention), parts_.size());
     if (!is_new) return found->second;
     attention.name = fmt::format("{}_part{}", spec_.attention.name, parts_.size());
-    parts_.push_back({std::move(attention),
-                      fmt::format("rows {}, keys {}", sharding::to_text(part.rows),
-                                  sharding::to_text(part.keys)),
-                      "", ""});
+    parts_.push_back({std::move(attention), part, "", ""});
     return found->second;
   }
 
   Status compile(Different& part) {
     tell_detail(fmt::format("compile `{}`", part.attention.name));
     auto compiled = plans_of(part.attention);
-    if (!compiled.ok()) {
-      Error error = compiled.error();
-      error.message = fmt::format("{}: {}", part.where, error.message);
-      return error;
-    }
+    if (!compiled.ok()) return sharding::in_part(part.first, compiled.error());
     for (driver::Compiled& each : *compiled) {
       const bool backward = plan::direction_of(each.plan.program) == plan::Direction::backward;
       (backward ? part.backward : part.forward) = kept(std::move(each));

@@ -7,8 +7,10 @@
 #include <iterator>
 
 #include "compiler/pictures/known_values.h"
+#include "compiler/planner/candidates.h"
 #include "compiler/planning/gpu.h"
 #include "compiler/reference/gradients.h"
+#include "compiler/sharding/part_attention.h"
 #include "compiler/sharding/simulator.h"
 #include "runtime/base/check.h"
 #include "runtime/ranks/given_values.h"
@@ -78,6 +80,27 @@ sharding::Sharding alone(const sharding::WorkMap& map) {
 }
 
 bool trains(const Sharded& sharded) { return !sharded.attention.gradients.empty(); }
+
+// Of random dropout, the part of the first team with most work: attnc's own kernels draw the
+// numbers of parts, or none do. What they refuse of one part is so of the others.
+Status check_kernels(const Sharded& sharded, const planning::Context& context) {
+  const ir::Attention& whole = sharded.attention;
+  const sharding::Sharding& dealt = sharded.choice.sharding;
+  if (!whole.is_random() || dealt.ranks == 1) return {};
+  const std::vector<sharding::Part> parts =
+      sharding::parts_of(dealt, 0, sharded.map, whole.sink.has_value());
+  if (parts.empty()) return {};
+  const sharding::Part& part = *std::ranges::max_element(parts, {}, &sharding::Part::work);
+  const ir::Attention attention =
+      sharding::part_attention(whole, part, dealt.key_heads(0, whole)).attention;
+  for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
+    if (direction == plan::Direction::backward && !trains(sharded)) continue;
+    planner::Candidates candidates(attention, planner::kAnyLowering,
+                                   planning::in_direction(context, direction));
+    if (const auto best = candidates.next(); !best.ok()) return in_part(part, best.error());
+  }
+  return {};
+}
 
 std::string head_text(const Sharded& sharded) {
   const auto& [inside, between, of_host] = sharded.links;
@@ -321,10 +344,11 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   sharded->known = known.has_value();
   if (known) sharded->inputs = known->inputs;
   sharded->map = sharding::work_map(spec.attention, options.ranks, values ? &*values : nullptr);
-  const sharding::Estimating with = sharding::estimating(
-      sharded->attention, sharded->map,
-      {.gpu = planning::gpu_of(target), .analyses = spec.analyses.get()}, links);
+  const planning::Context context{.gpu = planning::gpu_of(target), .analyses = spec.analyses.get()};
+  const sharding::Estimating with =
+      sharding::estimating(sharded->attention, sharded->map, context, links);
   ATTN_ASSIGN(sharded->choice, sharding::choose(sharded->attention, options.ranks, with));
+  ATTN_RETURN_IF_ERROR(check_kernels(*sharded, {.gpu = context.gpu}));
   sharded->alone = sharding::estimate(alone(sharded->map), with);
   sharded->schemes = sharding::classic_schemes(options.ranks, with);
   return sharded;

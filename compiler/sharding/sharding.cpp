@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/sharding/draws.h"
 #include "runtime/base/check.h"
 
 namespace attn::sharding {
@@ -11,8 +12,6 @@ namespace {
 
 // More runs of adjacent rows than this are one part: a kernel for each would be too many.
 constexpr std::size_t kMostRuns = 16;
-
-using Numbers = std::vector<std::int64_t>;  // of blocks, ascending
 
 Intervals of_blocks(const Blocks& blocks, const Numbers& numbers) {
   Intervals set;
@@ -108,6 +107,10 @@ class Team {
     for (const std::int64_t key : keys) {
       if (is_seen[static_cast<std::size_t>(key)]) seen.push_back(key);
     }
+    if (map_.draws) {
+      seen = drawn_keys(seen, keys, map_.keys.unit);
+      if (part.rows.size() > kMostPieces) part.rows = of_blocks(map_.rows, rows);
+    }
     part.keys = of_blocks(map_.keys, seen);
     if (part.rows.empty()) return;
     if (part.keys.empty()) {
@@ -157,6 +160,12 @@ std::string Sharding::to_text() const {
   if (arrivals == 0) return text + fmt::format(", {} arrive before the first part", traveller);
   return text +
          fmt::format(", {} arrive in {} stage{}", traveller, arrivals, arrivals == 1 ? "" : "s");
+}
+
+Error in_part(const ranks::Part& part, Error error) {
+  error.message = fmt::format("rows {}, keys {}: {}", ranks::to_text(part.rows),
+                              ranks::to_text(part.keys), error.message);
+  return error;
 }
 
 std::vector<Part> parts_of(const Sharding& sharding, int team, const WorkMap& map, bool has_sink) {

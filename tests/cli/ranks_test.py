@@ -145,6 +145,24 @@ class Ranks(attnc.Case):
         process = self.attnc("compile", heads, "--ranks", "2", *options[:2], "--engine", "cudnn", *options[4:], code=3)
         self.assertIn("draws the numbers of the whole attention", process.stderr)
 
+    def test_random_dropout_that_is_refused(self):
+        # All commands say the same.
+        few = self.write("few.attn", "attention f { dims B = 1, Hq = 1, Sq = 1, Skv = 64, D = 64; dropout 0.5; }")
+        odd = self.write("odd.attn", "attention f { dims B = 1, Hq = 1, Sq = 256, D = 7; dropout 0.5; }")
+        compiles = ("--target", "h200", "-o", self.folder / "a.attnplan")
+        for spec, messages in ((few, ["rows 0..1, keys 16..32: random dropout draws numbers for 32 keys at a time"]),
+                               (odd, ["only attnc's own kernels can", "lowering `native`: Dqk = 7, which attnc's"])):
+            for command, *more in (("explain",), ("draw",), ("compile", *compiles)):
+                process = self.attnc(command, spec, "--ranks", "4", *more, code=3)
+                for message in messages:
+                    self.assertIn(message, process.stderr)
+
+    def test_random_dropout_with_a_window(self):
+        window = self.write("window.attn", """attention f { dims B = 1, Hq = 1, Sq = 40, D = 64; dropout 0.5;
+          mask q_idx >= kv_idx && q_idx - kv_idx < 4; }""")
+        made = self.attnc_json("compile", window, "--ranks", "2", "--target", "h200", "-o", self.folder / "a.attnplan")
+        self.assertEqual([part["keys"] for team in made["ranks"]["teams"] for part in team], [[0, 32], [0, 40]])
+
     def test_nothing_to_compute(self):
         spec = self.write("hidden.attn", "attention f { dims B = 1, Hq = 1, Sq = 64, D = 8; mask false; }")
         text = self.attnc("explain", spec, "--ranks", "2").stdout
@@ -188,11 +206,7 @@ class Ranks(attnc.Case):
         self.refuses("6 key heads cannot be divided among 4 ranks", heads, "--ranks", "4", code=3)
         open_size = self.write("open.attn", "attention f { dims B = 1, Hq = 6, D = 8; }")
         self.refuses("the dimension Sq is open", open_size, "--ranks", "4")
-        random = self.write("random.attn", """attention f { dims B = 1, Hq = 1, Sq = 40, D = 64; dropout 0.5;
-          mask q_idx >= kv_idx && q_idx - kv_idx < 4; }""")
-        process = self.attnc("compile", random, "--ranks", "2", "--target", "h200", "--engine", "native", "-o",
-                             self.folder / "a.attnplan", code=3)
-        self.assertIn("random dropout draws numbers for 32 keys at a time", process.stderr)
+        random = self.write("random.attn", "attention f { dims B = 1, Hq = 1, Sq = 40, D = 64; dropout 0.5; }")
         for more, message in ((["--keep-going"], "--keep-going cannot be used with --ranks"),
                               (["--recompile", "x"], "give either SPEC or --recompile PLAN")):
             process = self.attnc("compile", random, "--ranks", "2", *more, "-o", self.folder / "a.attnplan", code=2)
