@@ -210,7 +210,7 @@ class Draw(attnc.Case):
                   (SPECS / "alibi_slopes.attn", "--in", "slopes=@/nonexistent.npy")),
                  ("need --parts", (SPECS / "causal.attn", "--target", "h200")),
                  ("--theme needs -o", (SPECS / "causal.attn", "--theme", "dark")),
-                 ("no such tensor or param", (SPECS / "causal.attn", "--in", "doc=zeros")))
+                 ("it has none: `tensor`, `learn` and `param` declare some", (SPECS / "causal.attn", "--in", "doc=zeros")))
         for message, arguments in cases:
             with self.subTest(message):
                 self.assertIn(message, self.attnc("draw", *arguments, code=2).stderr)
