@@ -146,6 +146,10 @@ plan::Bundle plans_of_rank(const CompiledFamily& family, std::size_t rank) {
   return bundle;
 }
 
+std::string file_of_rank(const std::string& path, std::size_t rank) {
+  return fmt::format("{}.{}", path, rank);
+}
+
 std::size_t messages(const std::vector<ranks::Exchange>& exchanges,
                      std::vector<ranks::Message> ranks::Exchange::*way) {
   std::size_t count = 0;
@@ -208,15 +212,16 @@ Status save(const CompiledFamily& family, const std::string& path, bool split) {
     division.only = static_cast<int>(rank);
     const plan::Family of_rank{plans_of_rank(family, rank), ranks::to_json(division),
                                family.kernels};
-    ATTN_RETURN_IF_ERROR(plan::save(of_rank, fmt::format("{}.{}", path, rank)));
+    ATTN_RETURN_IF_ERROR(plan::save(of_rank, file_of_rank(path, rank)));
   }
   return {};
 }
 
 std::string to_text(const CompiledFamily& family, const std::string& path, bool split) {
   const std::size_t last = family.division.ranks.size() - 1;
-  std::string text =
-      ranks_text(family.division, split ? fmt::format("{0}.0 to {0}.{1}", path, last) : path);
+  std::string text = ranks_text(
+      family.division,
+      split ? fmt::format("{} to {}", file_of_rank(path, 0), file_of_rank(path, last)) : path);
   Table table({{"plan"}, {"direction"}, {"lowering"}, {"predicted ms", Align::right}});
   for (const driver::Compiled& compiled : family.plans) {
     const plan::Plan& plan = compiled.plan;
@@ -227,7 +232,7 @@ std::string to_text(const CompiledFamily& family, const std::string& path, bool 
   return text + "\n" + table.to_text("  ");
 }
 
-Json to_json(const CompiledFamily& family, const std::string& path) {
+Json to_json(const CompiledFamily& family, const std::string& path, bool split) {
   Json plans = Json::array();
   for (const driver::Compiled& compiled : family.plans) {
     const plan::Plan& plan = compiled.plan;
@@ -235,9 +240,15 @@ Json to_json(const CompiledFamily& family, const std::string& path) {
                      {"direction", to_string(plan::direction_of(plan.program))},
                      {"decision", decision_json(plan)}});
   }
-  return {{"plan", path},
-          {"ranks", Json::parse(ranks::to_json(family.division))},
-          {"plans", std::move(plans)}};
+  Json json = {{"plan", path}};
+  if (split) {
+    json = {{"files", Json::array()}};  // by rank
+    for (std::size_t rank = 0; rank < family.division.ranks.size(); ++rank)
+      json["files"].push_back(file_of_rank(path, rank));
+  }
+  json["ranks"] = Json::parse(ranks::to_json(family.division));
+  json["plans"] = std::move(plans);
+  return json;
 }
 
 std::string ranks_text(const ranks::Division& division, const std::string& path) {

@@ -86,7 +86,10 @@ class Ranks(attnc.Case):
         self.assertEqual([tensor["name"] for tensor in ranks["forward"]], ["q", "k", "v", "o", "lse"])
         self.assertEqual(ranks["backward"], [])
         self.assertIn("`heads` on 2 ranks", self.attnc("inspect", plan).stdout)
-        self.attnc("compile", spec, *options, plan, "--split-files")
+        self.assertEqual(made["plan"], str(plan))
+        split = self.attnc_json("compile", spec, *options, plan, "--split-files")
+        self.assertNotIn("plan", split)
+        self.assertEqual([self.attnc_json("inspect", path)["ranks"]["rank"] for path in split["files"]], [0, 1])
         of_rank = self.attnc_json("inspect", f"{plan}.1")
         self.assertEqual((of_rank["ranks"]["rank"], of_rank["ranks"]["family"]), (1, file["ranks"]["family"]))
         # The hash is of the dtype and the plans too.
@@ -97,6 +100,12 @@ class Ranks(attnc.Case):
         for command in ("run", "explain", "draw"):
             process = self.attnc(command, plan, code=2)
             self.assertIn("divided among several GPUs", process.stderr)
+        for command in ("check", "compile"):
+            more = ("--ranks", "2", *options[2:], plan.with_suffix(".x")) if command == "compile" else ()
+            process = self.attnc(command, plan, *more, code=2)
+            self.assertIn(f"{plan}: this is a plan file of an attention that is divided among several GPUs, not a "
+                          f"spec\n  = note: `attnc inspect {plan}` shows it\n  = note: to divide it otherwise, give",
+                          process.stderr)
 
     def test_backward_exchanges_of_ranks_without_parts(self):
         spec = self.write("late.attn", """attention late { dims B = 1, Hq = 2, Sq = 512, D = 64; shard sequence;
