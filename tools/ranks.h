@@ -44,6 +44,8 @@ struct Sharded {
   sharding::Choice choice;
   sharding::Estimate alone;  // one rank with everything
   std::vector<sharding::Scheme> schemes;
+
+  bool trains() const { return !attention.gradients.empty(); }
 };
 
 // With --in, for the values of the tensors and params that masks read, which must all be given or
