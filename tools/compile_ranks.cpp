@@ -259,6 +259,7 @@ std::string ranks_text(const ranks::Division& division, const std::string& path)
   using enum Align;
   Table table({{"rank", right},
                {"rows"},
+               {"keys"},
                {"key heads"},
                {"parts", right},
                {"receives", right},
@@ -267,14 +268,17 @@ std::string ranks_text(const ranks::Division& division, const std::string& path)
   for (ranks::Program& program : exchanging.ranks) {
     ranks::add_exchanges(exchanging, program.rank);
     const auto& inputs = division.forward.empty() ? program.backward_inputs : program.inputs;
-    table.add({std::to_string(program.rank), ranks::to_text(program.rows),
+    table.add({std::to_string(program.rank), home_text(program.rows), home_text(program.keys),
                ranks::to_text({program.key_heads}), std::to_string(program.parts.size()),
                std::to_string(messages(inputs, &ranks::Exchange::receives)),
                std::to_string(messages(inputs, &ranks::Exchange::sends))});
     program.inputs = program.backward_inputs = {};
     program.results = program.gradients = {};
   }
-  return text + table.to_text("  ");
+  return text + table.to_text("  ") +
+         fmt::format(
+             "  rows, keys: which the rank has; receives, sends: messages of what the {} reads\n",
+             division.forward.empty() ? "backward" : "forward");
 }
 
 }  // namespace attn::tools

@@ -109,8 +109,11 @@ class OfRanks {
     const ir::Dims& dims = sharded_.attention.dims;
     const bool same = dims[ir::Dim::Sq] == dims[ir::Dim::Skv];
     add({"rank", right}, [](std::size_t rank) { return std::to_string(rank); });
-    add({"rows", left}, [&](std::size_t rank) { return set_text(dealt_.rows, rank); });
-    if (!same) add({"keys", left}, [&](std::size_t rank) { return set_text(dealt_.keys, rank); });
+    add({"rows", left},
+        [&](std::size_t rank) { return home_text(dealt_.rows.of(static_cast<int>(rank))); });
+    if (!same)
+      add({"keys", left},
+          [&](std::size_t rank) { return home_text(dealt_.keys.of(static_cast<int>(rank))); });
     if (dealt_.groups > 1)
       add({"key heads", left}, [&](std::size_t rank) { return heads_text(rank); });
     double all = 0;
@@ -129,11 +132,6 @@ class OfRanks {
 
  private:
   const RankEstimate& of(std::size_t rank) const { return estimate_.ranks[rank]; }
-
-  static std::string set_text(const sharding::Dealing& dealing, std::size_t rank) {
-    const sharding::Intervals set = dealing.of(static_cast<int>(rank));
-    return set.empty() ? "none" : sharding::to_text(set);
-  }
 
   std::string heads_text(std::size_t rank) const {
     return sharding::to_text({dealt_.key_heads(static_cast<int>(rank), sharded_.attention)});
@@ -243,6 +241,10 @@ std::string schemes_text(const Sharded& sharded) {
 }
 
 }  // namespace
+
+std::string home_text(const sharding::Intervals& set) {
+  return set.empty() ? "none" : sharding::to_text(set);
+}
 
 std::string to_text(const Sharded& sharded) {
   return head_text(sharded) + "\n" + OfRanks(sharded).run() + "\n" + schemes_text(sharded);
