@@ -65,6 +65,19 @@ sharding::Sharding alone(const sharding::WorkMap& map) {
   return {1, 1, false, 0, sharding::contiguous(map.rows, 1), sharding::contiguous(map.keys, 1)};
 }
 
+// sharding::check_shardable, with a note of the next smaller number that is possible.
+Status check_number(const ir::Attention& attention, int ranks) {
+  Status status = sharding::check_shardable(attention, ranks);
+  if (status.ok() || status.error().code != ErrorCode::unsupported) return status;
+  Error error = status.error();
+  for (int fewer = ranks - 1; fewer > 1; --fewer) {
+    if (!sharding::check_shardable(attention, fewer).ok()) continue;
+    error.notes.push_back(fmt::format("{} ranks are possible", fewer));
+    break;
+  }
+  return error;
+}
+
 // Of random dropout, the part of the first team with most work: attnc's own kernels draw the
 // numbers of parts, or none do. What they refuse of one part is so of the others.
 Status check_kernels(const Sharded& sharded, const planning::Context& context) {
@@ -207,7 +220,7 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   ATTN_ASSIGN(const sharding::Links links, links_of(options));
   ATTN_ASSIGN(const plan::Target target,
               find_target(target_name.empty() ? kDefaultTarget : target_name, ""));
-  ATTN_RETURN_IF_ERROR(sharding::check_shardable(spec.attention, options.ranks));
+  ATTN_RETURN_IF_ERROR(check_number(spec.attention, options.ranks));
   ATTN_ASSIGN(std::optional<Known> known, known_of(spec.attention, options.inputs));
   std::optional<pictures::KnownValues> values;
   if (known) values.emplace(known->values);

@@ -212,7 +212,8 @@ class Ranks(attnc.Case):
         self.refuses("1 rows and 4 keys cannot be divided among 8 ranks", SPECS / "decode.attn", "--ranks", "8",
                      "--bind", "Skv=4", "--bind", "Hkv=1", code=3)
         heads = self.write("heads.attn", "attention f { dims B = 1, Hq = 6, Sq = 64, D = 8; shard heads; }")
-        self.refuses("6 key heads cannot be divided among 4 ranks", heads, "--ranks", "4", code=3)
+        self.refuses("6 key heads cannot be divided among 4 ranks\n  = note: 3 ranks are possible", heads, "--ranks",
+                     "4", code=3)
         open_size = self.write("open.attn", "attention f { dims B = 1, Hq = 6, D = 8; }")
         self.refuses("the dimension Sq is open", open_size, "--ranks", "4")
         random = self.write("random.attn", "attention f { dims B = 1, Hq = 1, Sq = 40, D = 64; dropout 0.5; }")
