@@ -323,7 +323,7 @@ int compile_family(const Options& options) {
   const Status saved = save(*family, options.output, options.split_files);
   if (!saved.ok()) return report(saved.error(), options.format);
   if (options.format == Format::json) {
-    print_json(to_json(*family, options.output));
+    print_json(to_json(*family, options.output, options.split_files));
   } else if (!is_quiet()) {
     Progress::clear();
     fmt::print("{}", to_text(*family, options.output, options.split_files));

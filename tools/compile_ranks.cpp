@@ -77,7 +77,7 @@ class Compiling {
  private:
   struct Different {
     ir::Attention attention;
-    std::string where;              // of the first one
+    ranks::Part first;
     std::string forward, backward;  // names of plans
   };
 
@@ -86,21 +86,14 @@ class Compiling {
     const auto [found, is_new] = known_.emplace(to_text(attention), parts_.size());
     if (!is_new) return found->second;
     attention.name = fmt::format("{}_part{}", spec_.attention.name, parts_.size());
-    parts_.push_back({std::move(attention),
-                      fmt::format("rows {}, keys {}", sharding::to_text(part.rows),
-                                  sharding::to_text(part.keys)),
-                      "", ""});
+    parts_.push_back({std::move(attention), part, "", ""});
     return found->second;
   }
 
   Status compile(Different& part) {
     tell_detail(fmt::format("compile `{}`", part.attention.name));
     auto compiled = plans_of(part.attention);
-    if (!compiled.ok()) {
-      Error error = compiled.error();
-      error.message = fmt::format("{}: {}", part.where, error.message);
-      return error;
-    }
+    if (!compiled.ok()) return sharding::in_part(part.first, compiled.error());
     for (driver::Compiled& each : *compiled) {
       const bool backward = plan::direction_of(each.plan.program) == plan::Direction::backward;
       (backward ? part.backward : part.forward) = kept(std::move(each));
@@ -151,6 +144,10 @@ plan::Bundle plans_of_rank(const CompiledFamily& family, std::size_t rank) {
   }
   if (bundle.plans.empty()) bundle.plans.push_back(family.plans.front().plan);
   return bundle;
+}
+
+std::string file_of_rank(const std::string& path, std::size_t rank) {
+  return fmt::format("{}.{}", path, rank);
 }
 
 std::size_t messages(const std::vector<ranks::Exchange>& exchanges,
@@ -215,15 +212,16 @@ Status save(const CompiledFamily& family, const std::string& path, bool split) {
     division.only = static_cast<int>(rank);
     const plan::Family of_rank{plans_of_rank(family, rank), ranks::to_json(division),
                                family.kernels};
-    ATTN_RETURN_IF_ERROR(plan::save(of_rank, fmt::format("{}.{}", path, rank)));
+    ATTN_RETURN_IF_ERROR(plan::save(of_rank, file_of_rank(path, rank)));
   }
   return {};
 }
 
 std::string to_text(const CompiledFamily& family, const std::string& path, bool split) {
   const std::size_t last = family.division.ranks.size() - 1;
-  std::string text =
-      ranks_text(family.division, split ? fmt::format("{0}.0 to {0}.{1}", path, last) : path);
+  std::string text = ranks_text(
+      family.division,
+      split ? fmt::format("{} to {}", file_of_rank(path, 0), file_of_rank(path, last)) : path);
   Table table({{"plan"}, {"direction"}, {"lowering"}, {"predicted ms", Align::right}});
   for (const driver::Compiled& compiled : family.plans) {
     const plan::Plan& plan = compiled.plan;
@@ -234,7 +232,7 @@ std::string to_text(const CompiledFamily& family, const std::string& path, bool 
   return text + "\n" + table.to_text("  ");
 }
 
-Json to_json(const CompiledFamily& family, const std::string& path) {
+Json to_json(const CompiledFamily& family, const std::string& path, bool split) {
   Json plans = Json::array();
   for (const driver::Compiled& compiled : family.plans) {
     const plan::Plan& plan = compiled.plan;
@@ -242,9 +240,15 @@ Json to_json(const CompiledFamily& family, const std::string& path) {
                      {"direction", to_string(plan::direction_of(plan.program))},
                      {"decision", decision_json(plan)}});
   }
-  return {{"plan", path},
-          {"ranks", Json::parse(ranks::to_json(family.division))},
-          {"plans", std::move(plans)}};
+  Json json = {{"plan", path}};
+  if (split) {
+    json = {{"files", Json::array()}};  // by rank
+    for (std::size_t rank = 0; rank < family.division.ranks.size(); ++rank)
+      json["files"].push_back(file_of_rank(path, rank));
+  }
+  json["ranks"] = Json::parse(ranks::to_json(family.division));
+  json["plans"] = std::move(plans);
+  return json;
 }
 
 std::string ranks_text(const ranks::Division& division, const std::string& path) {
@@ -255,6 +259,7 @@ std::string ranks_text(const ranks::Division& division, const std::string& path)
   using enum Align;
   Table table({{"rank", right},
                {"rows"},
+               {"keys"},
                {"key heads"},
                {"parts", right},
                {"receives", right},
@@ -263,14 +268,17 @@ std::string ranks_text(const ranks::Division& division, const std::string& path)
   for (ranks::Program& program : exchanging.ranks) {
     ranks::add_exchanges(exchanging, program.rank);
     const auto& inputs = division.forward.empty() ? program.backward_inputs : program.inputs;
-    table.add({std::to_string(program.rank), ranks::to_text(program.rows),
+    table.add({std::to_string(program.rank), home_text(program.rows), home_text(program.keys),
                ranks::to_text({program.key_heads}), std::to_string(program.parts.size()),
                std::to_string(messages(inputs, &ranks::Exchange::receives)),
                std::to_string(messages(inputs, &ranks::Exchange::sends))});
     program.inputs = program.backward_inputs = {};
     program.results = program.gradients = {};
   }
-  return text + table.to_text("  ");
+  return text + table.to_text("  ") +
+         fmt::format(
+             "  rows, keys: which the rank has; receives, sends: messages of what the {} reads\n",
+             division.forward.empty() ? "backward" : "forward");
 }
 
 }  // namespace attn::tools

@@ -28,7 +28,8 @@ Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
 Status save(const CompiledFamily& family, const std::string& path, bool split);
 
 std::string to_text(const CompiledFamily& family, const std::string& path, bool split);
-Json to_json(const CompiledFamily& family, const std::string& path);
+// {"plan": path}, or with `split` {"files": [paths by rank]}, and "ranks" and "plans".
+Json to_json(const CompiledFamily& family, const std::string& path, bool split);
 
 // The ranks of a plan file, as a table.
 std::string ranks_text(const ranks::Division& division, const std::string& path);

@@ -242,7 +242,7 @@ Status draw(const Options& options, const Subject& subject) {
   const bool prints = options.output.empty() && options.format == Format::text;
   if (prints) {
     const std::size_t columns = columns_of(STDOUT_FILENO).value_or(kColumns);
-    if (options.ranks.ranks > 0) fitted.picture.division = "of ranks";  // cells have numbers
+    fitted.picture.owners.resize(static_cast<std::size_t>(options.ranks.ranks));
     fitted.picture = pictures::for_terminal(fitted.picture, static_cast<std::int64_t>(columns),
                                             output_paint().colours());
   }

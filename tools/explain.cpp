@@ -79,9 +79,12 @@ int explain_ranks(const Options& options) {
   } else {
     fmt::print("{}", to_text(**sharded));
     for (const auto& [name, difference] : differences)
-      fmt::print("{}{} {:.1e}", name == differences.begin()->first ? "\n  simulated: " : ", ", name,
-                 difference);
-    if (options.simulates) fmt::print(" from the reference\n");
+      fmt::print("{}{} {:.1e}",
+                 name == differences.begin()->first
+                     ? "\n  simulated: largest differences from the reference: "
+                     : ", ",
+                 name, difference);
+    if (options.simulates) fmt::print("\n");
   }
   return most > kEqual ? kMismatch : kOk;
 }

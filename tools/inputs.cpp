@@ -350,7 +350,8 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
   for (const Wanted& each : wanted) names += (names.empty() ? "" : ", ") + each.name;
   return {ErrorCode::invalid_argument,
           fmt::format("--in {}: the spec has no such tensor or param", name),
-          {"it has " + names},
+          {names.empty() ? "it has none: `tensor`, `learn` and `param` declare some"
+                         : "it has " + names},
           {}};
 }
 

@@ -7,13 +7,14 @@
 #include <iterator>
 
 #include "compiler/pictures/known_values.h"
+#include "compiler/planner/candidates.h"
 #include "compiler/planning/gpu.h"
 #include "compiler/reference/gradients.h"
+#include "compiler/sharding/part_attention.h"
 #include "compiler/sharding/simulator.h"
 #include "runtime/base/check.h"
 #include "runtime/ranks/given_values.h"
 #include "tools/console.h"
-#include "tools/table.h"
 #include "tools/target_option.h"
 #include "tools/words.h"
 
@@ -23,21 +24,8 @@ namespace {
 using sharding::Estimate;
 using sharding::RankEstimate;
 
-constexpr std::size_t kMostRows = 16;  // of the table of ranks; of more, only what is extreme
-
 Error wrong(std::string message) {
   return {ErrorCode::invalid_argument, std::move(message), {}, {}};
-}
-
-std::string bytes(double value) { return bytes_text(static_cast<std::int64_t>(value)); }
-
-// "0.123", "12.3": three digits.
-std::string ms_text(double value) {
-  return value < 10 ? fmt::format("{:.3f}", value) : fmt::format("{:.1f}", value);
-}
-
-std::string share_text(double part, double all) {
-  return all > 0 ? percent_text(part / all) : percent_text(0);
 }
 
 // Values that masks read, if there are any and --in gives some.
@@ -77,114 +65,38 @@ sharding::Sharding alone(const sharding::WorkMap& map) {
   return {1, 1, false, 0, sharding::contiguous(map.rows, 1), sharding::contiguous(map.keys, 1)};
 }
 
-bool trains(const Sharded& sharded) { return !sharded.attention.gradients.empty(); }
-
-std::string head_text(const Sharded& sharded) {
-  const auto& [inside, between, of_host] = sharded.links;
-  const int ranks = sharded.choice.sharding.ranks;
-  std::string text =
-      fmt::format("{} on {} {} of {}: {} {:.4g} GB/s", shown(sharded.attention.name), ranks,
-                  ranks == 1 ? "rank" : "ranks", sharded.target, inside.name, inside.gigabytes);
-  if (ranks > of_host)
-    text += fmt::format(" in a host of {}, {} {:.4g} GB/s between hosts", of_host, between.name,
-                        between.gigabytes);
-  text += fmt::format("\n  sharding  {}\n", sharded.choice.sharding.to_text());
-  text += fmt::format("  masks     {}\n", sharded.map.exactness == passes::Exactness::exact
-                                              ? "known by blocks"
-                                              : "what is not known of them counts as visible");
-  for (const Sharded::Input& input : sharded.inputs)
-    text += fmt::format("  {:<9} {}: it is for these values\n", shown(input.name), input.origin);
-  return text;
-}
-
-Table table_of_ranks(bool backward) {
-  using enum Align;
-  std::vector<Table::Column> columns = {{"rank", right},      {"rows"},        {"work", right},
-                                        {"received", right},  {"sent", right}, {"kernels", right},
-                                        {"forward ms", right}};
-  if (backward) columns.push_back({"backward ms", right});
-  return Table(columns);
-}
-
-// The ranks with the extremes, if they are many.
-std::vector<std::size_t> listed(const Estimate& estimate) {
-  std::vector<std::size_t> all(estimate.ranks.size());
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-  if (all.size() <= kMostRows) return all;
-  const auto by = [&](auto get) {
-    const auto [least, most] = std::ranges::minmax_element(
-        all, {}, [&](std::size_t rank) { return get(estimate.ranks[rank]); });
-    return std::pair(*least, *most);
-  };
-  std::vector<std::size_t> some = {0, all.size() - 1};
-  for (const auto& [least, most] :
-       {by([](const RankEstimate& rank) { return rank.work; }),
-        by([](const RankEstimate& rank) { return rank.received.bytes(); }),
-        by([](const RankEstimate& rank) { return rank.forward_ms; })}) {
-    some.insert(some.end(), {least, most});
+// sharding::check_shardable, with a note of the next smaller number that is possible.
+Status check_number(const ir::Attention& attention, int ranks) {
+  Status status = sharding::check_shardable(attention, ranks);
+  if (status.ok() || status.error().code != ErrorCode::unsupported) return status;
+  Error error = status.error();
+  for (int fewer = ranks - 1; fewer > 1; --fewer) {
+    if (!sharding::check_shardable(attention, fewer).ok()) continue;
+    error.notes.push_back(fmt::format("{} ranks are possible", fewer));
+    break;
   }
-  std::ranges::sort(some);
-  some.erase(std::ranges::unique(some).begin(), some.end());
-  return some;
+  return error;
 }
 
-std::string ranks_text(const Sharded& sharded) {
-  const Estimate& estimate = sharded.choice.estimate;
-  double all = 0;
-  for (const RankEstimate& rank : estimate.ranks) all += rank.work;
-  Table table = table_of_ranks(trains(sharded));
-  const std::vector<std::size_t> some = listed(estimate);
-  for (const std::size_t rank : some) {
-    const RankEstimate& of = estimate.ranks[rank];
-    std::vector<Table::Cell> cells = {
-        std::to_string(rank),
-        sharding::to_text(sharded.choice.sharding.rows.of(static_cast<int>(rank))),
-        share_text(of.work, all),
-        bytes(of.received.bytes()),
-        bytes(of.sent.bytes()),
-        ms_text(of.compute_ms),
-        ms_text(of.forward_ms)};
-    if (trains(sharded)) cells.emplace_back(ms_text(of.backward_ms));
-    table.add(std::move(cells));
+// Of random dropout, the part of the first team with most work: attnc's own kernels draw the
+// numbers of parts, or none do. What they refuse of one part is so of the others.
+Status check_kernels(const Sharded& sharded, const planning::Context& context) {
+  const ir::Attention& whole = sharded.attention;
+  const sharding::Sharding& dealt = sharded.choice.sharding;
+  if (!whole.is_random() || dealt.ranks == 1) return {};
+  const std::vector<sharding::Part> parts =
+      sharding::parts_of(dealt, 0, sharded.map, whole.sink.has_value());
+  if (parts.empty()) return {};
+  const sharding::Part& part = *std::ranges::max_element(parts, {}, &sharding::Part::work);
+  const ir::Attention attention =
+      sharding::part_attention(whole, part, dealt.key_heads(0, whole)).attention;
+  for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
+    if (direction == plan::Direction::backward && !sharded.trains()) continue;
+    planner::Candidates candidates(attention, planner::kAnyLowering,
+                                   planning::in_direction(context, direction));
+    if (const auto best = candidates.next(); !best.ok()) return in_part(part, best.error());
   }
-  std::string text = table.to_text("  ");
-  if (some.size() < estimate.ranks.size())
-    text += fmt::format("  of {} ranks, those with least and most\n", estimate.ranks.size());
-  return text;
-}
-
-std::string schemes_text(const Sharded& sharded) {
-  using enum Align;
-  const bool backward = trains(sharded);
-  std::vector<Table::Column> columns = {
-      {""}, {"balance", right}, {"received", right}, {"forward ms", right}, {"speed-up", right}};
-  if (backward) columns.push_back({"backward ms", right});
-  columns.push_back({""});
-  Table table(columns);
-  const double one = sharded.alone.forward_ms();
-  const auto add = [&](std::string_view name, double balance, double received, double forward,
-                       double backward_ms) {
-    std::vector<Table::Cell> cells = {std::string(name), fmt::format("{:.3f}", balance),
-                                      bytes(received), ms_text(forward),
-                                      forward > 0 ? fmt::format("{:.2f}", one / forward) : "-"};
-    if (backward) cells.emplace_back(ms_text(backward_ms));
-    cells.emplace_back("");
-    table.add(std::move(cells));
-  };
-  const Estimate& own = sharded.choice.estimate;
-  add("attnc", own.balance(), own.bytes(), own.forward_ms(), own.backward_ms());
-  for (const sharding::Scheme& scheme : sharded.schemes) {
-    if (scheme.refusal.empty()) {
-      add(scheme.name, scheme.balance, scheme.received, scheme.forward_ms, scheme.backward_ms);
-      continue;
-    }
-    std::vector<Table::Cell> cells(columns.size(), Table::Cell(""));
-    cells.front() = std::string(scheme.name);
-    cells.back() = scheme.refusal;
-    table.add(std::move(cells));
-  }
-  add("one GPU", 1, 0, one, sharded.alone.backward_ms());
-  return table.to_text("  ");
+  return {};
 }
 
 Json traffic_json(const sharding::Traffic& traffic) {
@@ -216,7 +128,7 @@ Json rank_json(const Sharded& sharded, std::size_t rank) {
                {"sent", traffic_json(of.sent)},
                {"compute_ms", of.compute_ms},
                {"forward_ms", of.forward_ms}};
-  if (trains(sharded)) {
+  if (sharded.trains()) {
     json["received_backward"] = traffic_json(of.received_backward);
     json["sent_backward"] = traffic_json(of.sent_backward);
     json["backward_ms"] = of.backward_ms;
@@ -308,7 +220,7 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   ATTN_ASSIGN(const sharding::Links links, links_of(options));
   ATTN_ASSIGN(const plan::Target target,
               find_target(target_name.empty() ? kDefaultTarget : target_name, ""));
-  ATTN_RETURN_IF_ERROR(sharding::check_shardable(spec.attention, options.ranks));
+  ATTN_RETURN_IF_ERROR(check_number(spec.attention, options.ranks));
   ATTN_ASSIGN(std::optional<Known> known, known_of(spec.attention, options.inputs));
   std::optional<pictures::KnownValues> values;
   if (known) values.emplace(known->values);
@@ -321,10 +233,11 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   sharded->known = known.has_value();
   if (known) sharded->inputs = known->inputs;
   sharded->map = sharding::work_map(spec.attention, options.ranks, values ? &*values : nullptr);
-  const sharding::Estimating with = sharding::estimating(
-      sharded->attention, sharded->map,
-      {.gpu = planning::gpu_of(target), .analyses = spec.analyses.get()}, links);
+  const planning::Context context{.gpu = planning::gpu_of(target), .analyses = spec.analyses.get()};
+  const sharding::Estimating with =
+      sharding::estimating(sharded->attention, sharded->map, context, links);
   ATTN_ASSIGN(sharded->choice, sharding::choose(sharded->attention, options.ranks, with));
+  ATTN_RETURN_IF_ERROR(check_kernels(*sharded, {.gpu = context.gpu}));
   sharded->alone = sharding::estimate(alone(sharded->map), with);
   sharded->schemes = sharding::classic_schemes(options.ranks, with);
   return sharded;
@@ -336,14 +249,14 @@ Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts) {
   ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::gradients));
   io::HostTensor d_o = std::move(inputs.values.tensors.extract(kCotangent).mapped());
   std::vector<std::string> names;
-  if (trains(sharded)) names = sharding::gradients_of(attention);
+  if (sharded.trains()) names = sharding::gradients_of(attention);
   ATTN_ASSIGN(const reference::Gradients whole,
               reference::gradients(attention, inputs.values, d_o, names, {.unrounded = true}));
   ATTN_ASSIGN(
       const sharding::Simulated made,
       sharding::simulate(attention,
                          sharding::rank_programs(sharded.choice.sharding, sharded.map, attention),
-                         inputs.values, trains(sharded) ? &d_o : nullptr));
+                         inputs.values, sharded.trains() ? &d_o : nullptr));
   Differences differences;
   for (const auto& [name, output] : kCompared) {
     if (is_compared(attention, name))
@@ -361,14 +274,10 @@ Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts) {
   return differences;
 }
 
-std::string to_text(const Sharded& sharded) {
-  return head_text(sharded) + "\n" + ranks_text(sharded) + "\n" + schemes_text(sharded);
-}
-
 Json to_json(const Sharded& sharded) {
   const sharding::Sharding& dealt = sharded.choice.sharding;
   const Estimate& estimate = sharded.choice.estimate;
-  const bool backward = trains(sharded);
+  const bool backward = sharded.trains();
   Json json = {{"name", sharded.attention.name},
                {"target", sharded.target},
                {"ranks", dealt.ranks},

@@ -44,6 +44,8 @@ struct Sharded {
   sharding::Choice choice;
   sharding::Estimate alone;  // one rank with everything
   std::vector<sharding::Scheme> schemes;
+
+  bool trains() const { return !attention.gradients.empty(); }
 };
 
 // With --in, for the values of the tensors and params that masks read, which must all be given or
@@ -60,6 +62,8 @@ Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts);
 inline constexpr double kEqual = 1e-12;
 
 std::string to_text(const Sharded& sharded);
+// "0..64, 448..512", or "none".
+std::string home_text(const sharding::Intervals& set);
 Json to_json(const Sharded& sharded);
 // {"doc": {"from": "@ids.npy", "hash": ".."}}
 Json inputs_json(const Sharded& sharded);

@@ -10,6 +10,7 @@
 #include "compiler/driver/imports.h"
 #include "compiler/support/text.h"
 #include "runtime/base/spec_form.h"
+#include "runtime/plan/bundle.h"
 #include "runtime/plan/container.h"
 #include "tools/console.h"
 
@@ -81,6 +82,21 @@ std::string similar_file(const std::string& path) {
   const std::vector<std::string_view> views(names.begin(), names.end());
   const std::string_view meant = support::nearest(wanted.filename().string(), views);
   return meant.empty() ? "" : (wanted.parent_path() / meant).string();
+}
+
+// The error for a plan file where a spec is read.
+Error plan_instead(const std::string& path, const support::Source& source) {
+  const auto family = plan::deserialize_family(source.text());
+  const bool is_divided = family.ok() && !family->ranks.empty();
+  const std::string file = path == "-" ? "PLAN" : support::printable(path);
+  return {
+      ErrorCode::invalid_argument,
+      fmt::format("{}: this is a plan file{}, not a spec", support::printable(source.name()),
+                  is_divided ? " of an attention that is divided among several GPUs" : ""),
+      {fmt::format("`attnc inspect {}` shows it", file),
+       is_divided ? "to divide it otherwise, give the spec that it was compiled from"
+                  : fmt::format("`attnc compile --recompile {}` compiles its spec again", file)},
+      {}};
 }
 
 // The error for diagnostics that were printed, if there are errors, or warnings with --deny
@@ -159,6 +175,7 @@ Result<support::Source> read_source(const std::string& path) {
   Result<support::Source> source = support::Source::read(path);
   std::error_code none;
   if (source.ok()) {
+    if (plan::begins_plan(source->text())) return plan_instead(path, *source);
     tell_detail(fmt::format("read {}, {} bytes", source->name(), source->text().size()));
     return source;
   }

@@ -45,7 +45,8 @@ bool is_spec_name(std::string_view name);
 Status check_is_not_input(const std::string& output, const std::string& input,
                           std::vector<std::string> notes = {});
 
-// Source::read; the error of a file that does not exist names one that may be meant.
+// Source::read; the error of a file that does not exist names one that may be meant. Errors also:
+// invalid_argument for a plan file.
 Result<support::Source> read_source(const std::string& path);
 
 // Reads `path` ("-" is standard input) and runs the front end. Prints errors and warnings to

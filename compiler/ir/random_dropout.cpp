@@ -8,15 +8,14 @@
 namespace attn::ir {
 namespace {
 
-constexpr std::int64_t kDrawn = 32;  // keys, at a time
-
-// Whether it is the column plus a multiple of 32, or a choice of these by multiples of 32.
+// Whether it is the column plus a multiple of 32, or a choice of these by multiples of 32. The
+// number of a single column is a constant.
 bool keeps_32(const Dag& dag, ExprId id) {
   const Node& node = dag[id];
   const auto is_multiple = [&](ExprId number) {
-    return dag[number].is(Op::const_int_) && dag.integer_of(number) % kDrawn == 0;
+    return dag[number].is(Op::const_int_) && dag.integer_of(number) % kDrawnKeys == 0;
   };
-  if (node.is(Op::column_)) return true;
+  if (node.is(Op::column_) || is_multiple(id)) return true;
   if (node.is(Op::add_))
     return dag[node.operands[0]].is(Op::column_) && is_multiple(node.operands[1]);
   if (!node.is(Op::select_)) return false;

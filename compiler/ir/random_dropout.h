@@ -6,6 +6,9 @@
 
 namespace attn::ir {
 
+// Keys of a row whose numbers attnc's kernels draw at a time.
+inline constexpr std::int64_t kDrawnKeys = 32;
+
 // For what draws these numbers: the reference and attnc's kernels. Errors: unsupported, with a note
 // of what works, if a probability of random dropout would be rounded to 0 or to 1.
 Status check_random_dropout(const Attention& attention);

@@ -58,6 +58,8 @@ constexpr Row kRows[] = {
     {0xcce9f8, 0x375060},
     {0xf2c9aa, 0x593929},
     {0xeee9aa, 0x5a5a23},
+    // on parts
+    {0x000000, 0x000000},
 };
 static_assert(std::size(kRows) == kInks);
 

@@ -134,6 +134,7 @@ class Layout {
     const bool ruled = std::min(tile_width_, tile_height_) >= kRuled;
     drawing_.shapes.push_back(Tiles{left, y, tile_width_, tile_height_, map.height, map.width,
                                     inks_of(picture_, panel), ruled});
+    if (has_numbers(picture_)) numbers(panel, left, y);
     y += panel_height_ + kLine + 2;
     label(left, y, caption_of(picture_, panel), Ink::text);
     if (!are_scores()) label(left, y + kLine, blocks_text(panel.cells), Ink::faint);
@@ -165,14 +166,59 @@ class Layout {
     }
   }
 
-  // On lines that are at most as wide as the panels.
+  // Of each owner, where it has room: in the longest run of the middle one of adjacent rows.
+  void numbers(const Panel& panel, double left, double top) {
+    const passes::BlockMap& map = panel.cells.map;
+    for (std::size_t owner = 0; owner < picture_.kernels.size(); ++owner) {
+      std::int64_t begin = 0;
+      for (std::int64_t row = 0; row <= map.height; ++row) {
+        if (row < map.height && longest_run(panel, row, owner).size() > 0) continue;
+        if (begin < row)
+          number(owner, longest_run(panel, (begin + row) / 2, owner), {begin, row}, left, top);
+        begin = row + 1;
+      }
+    }
+  }
+
+  void number(std::size_t owner, const ranks::Interval& columns, const ranks::Interval& rows,
+              double left, double top) {
+    std::string text = std::to_string(owner);
+    const bool fits = tile_height_ * static_cast<double>(rows.size()) >= kText &&
+                      tile_width_ * static_cast<double>(columns.size()) >= width_of(text) + 2;
+    if (!fits) return;
+    label(left + tile_width_ * static_cast<double>(columns.begin + columns.end) / 2,
+          top + tile_height_ * static_cast<double>(rows.begin + rows.end) / 2 + kText / 3,
+          std::move(text), kOnPart, Anchor::middle);
+  }
+
+  // Adjacent cells of the owner; empty if it has none.
+  static ranks::Interval longest_run(const Panel& panel, std::int64_t row, std::size_t owner) {
+    const std::int64_t width = panel.cells.map.width;
+    ranks::Interval longest, run;
+    for (std::int64_t column = 0; column < width; ++column) {
+      if (panel.computed->cells[static_cast<std::size_t>(row * width + column)].kernel != owner) {
+        run = {column + 1, column + 1};
+        continue;
+      }
+      run.end = column + 1;
+      if (run.size() > longest.size()) longest = run;
+    }
+    return longest;
+  }
+
+  // On lines that are at most as wide as the panels, or in columns.
   void legend() {
     const double left = kMargin + gutter_;
-    double x = left;
+    const std::vector<Meaning> meanings = legend_of(picture_);
+    double x = left, least = 0;
+    if (has_numbers(picture_)) {
+      for (const Meaning& meaning : meanings)
+        least = std::max(least, kSwatch + 6 + width_of(meaning.words));
+    }
     y_ += kLegend;
-    for (const Meaning& meaning : legend_of(picture_)) {
+    for (const Meaning& meaning : meanings) {
       const double swatches = kSwatch * static_cast<double>(meaning.inks.size());
-      const double width = swatches + 6 + width_of(meaning.words);
+      const double width = std::max(least, swatches + 6 + width_of(meaning.words));
       if (x > left && x + width > std::max(widest_ - kMargin, left + panel_width_)) {
         x = left;
         y_ += kLine + 2;
@@ -240,7 +286,7 @@ std::vector<Meaning> legend_of_kernels(const Picture& picture) {
     in_vain.inks = {Ink::in_vain};
   } else {
     for (std::size_t i = 0; i < picture.kernels.size(); ++i) {
-      all.push_back({{part_ink(i)}, picture.kernels[i]});
+      all.push_back({{part_ink(i)}, picture.kernels[i], i});
       if (i < kParts && used.contains(tint_of_part(i))) in_vain.inks.push_back(tint_of_part(i));
     }
     all.push_back({{Ink::several}, "several of these"});
@@ -266,6 +312,10 @@ Ink ink_of_change(const Picture& picture, double change) {
 }  // namespace
 
 Drawing drawing_of(const Picture& picture) { return Layout(picture).run(); }
+
+bool has_numbers(const Picture& picture) {
+  return !picture.division.empty() && picture.kernels.size() > kParts;
+}
 
 std::vector<Ink> inks_of(const Picture& picture, const Panel& panel) {
   const std::vector<passes::Block>& blocks = panel.cells.map.blocks;

@@ -2,6 +2,7 @@
 // png.h.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -48,6 +49,9 @@ struct Drawing {
 
 Drawing drawing_of(const Picture& picture);
 
+// Whether more owners than colours compute it, so that numbers tell them apart.
+bool has_numbers(const Picture& picture);
+
 // The ink of each cell of a panel, row-major.
 std::vector<Ink> inks_of(const Picture& picture, const Panel& panel);
 
@@ -60,6 +64,7 @@ std::string description_of(const Picture& picture);
 struct Meaning {
   std::vector<Ink> inks;
   std::string words;
+  std::optional<std::size_t> owner{};  // or kernel: its number
 };
 std::vector<Meaning> legend_of(const Picture& picture);
 

@@ -16,7 +16,9 @@ struct Owned {
   ranks::Intervals rows, columns;
 };
 
-// By owner, in place of the kernel: of a head, and of cells that are not hidden.
+// By owner, in place of the kernel: of a head, and of cells that are not hidden. Of those who have
+// some of a cell, the one with more than half; kSeveral if there is none. Parts of an owner follow
+// each other.
 Computed owned_at(std::span<const Owned> owned, const Place& place, const passes::BlockMap& map);
 
 }  // namespace attn::pictures

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compiler/passes/analysis/axes.h"
 
@@ -35,6 +36,15 @@ Status check_index(std::string_view option, std::optional<std::int64_t> index, s
 
 std::int64_t cells_along(std::int64_t size, std::int64_t cell) { return (size - 1) / cell + 1; }
 
+// Of adjacent ones that an owner has.
+std::int64_t fewest_rows(const Options& options) {
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (const Owned& part : options.owned) {
+    for (const ranks::Interval& rows : part.rows) fewest = std::min(fewest, rows.size());
+  }
+  return fewest;
+}
+
 // No larger than the scores; with larger blocks where several places are drawn, each smaller.
 std::pair<std::int64_t, std::int64_t> cell_of(const ir::Dims& dims, const Options& options,
                                               bool several) {
@@ -48,7 +58,10 @@ std::pair<std::int64_t, std::int64_t> cell_of(const ir::Dims& dims, const Option
   const std::int64_t most = several ? options.blocks_of_several : options.blocks;
   std::int64_t block = options.smallest;
   while (cells_along(longest, block) > most) block *= 2;
-  return within(block, block);
+  std::int64_t height = block;
+  while (height > fewest_rows(options) && cells_along(rows, height / 2) <= options.rows_of_owners)
+    height /= 2;
+  return within(height, block);
 }
 
 Status check_not_empty(const ir::Dims& dims) {

@@ -22,6 +22,8 @@ struct Options {
   std::int64_t blocks = 1024;
   std::int64_t blocks_of_several = 256;
   std::int64_t smallest = passes::kBlock;
+  // Blocks are halved along rows until each is of one owner, or there would be more than this.
+  std::int64_t rows_of_owners = 0;
   std::optional<double> score{};  // the change of a score of this value, by colour
   // What these compute, by colour: of them there are 1 to kMostKernels.
   std::span<const lowering::Coverage> kernels{};

@@ -14,6 +14,12 @@ constexpr const char* kUpper = "\u2580";
 constexpr const char* kLower = "\u2584";
 constexpr const char* kBoth = "\u2588";
 constexpr const char* kPlain = "\033[0m";
+// Of owners, a character each.
+constexpr std::string_view kSymbols =
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@#";
+constexpr std::size_t kDigits = 10;
+constexpr std::int64_t kMostLines = 128;  // of cells
+constexpr char kOther = '?';
 
 // The colours of dark paper, as most terminals have it; they are legible on light paper too.
 std::string code(Ink ink, bool foreground) {
@@ -36,10 +42,12 @@ class TextWriter {
 
  private:
   bool are_halves(const Panel& panel) const {
-    return colour_ || (panel.cells.are_scores() && picture_.division.empty());
+    return !has_symbols() && (colour_ || panel.cells.are_scores());
   }
-  // Without colours, owners have numbers.
-  bool has_numbers() const { return !colour_ && !picture_.division.empty(); }
+  // Of owners, without colours or with too few.
+  bool has_symbols() const {
+    return !picture_.division.empty() && (!colour_ || has_numbers(picture_));
+  }
 
   void write(const Panel& panel) {
     const std::string title = title_of(picture_, panel), blocks = blocks_text(panel.cells);
@@ -59,7 +67,7 @@ class TextWriter {
         const Ink lower =
             has_lower ? inks[static_cast<std::size_t>((row + 1) * map.width + column)] : Ink::paper;
         const auto at = static_cast<std::size_t>(row * map.width + column);
-        line += has_numbers() ? number(panel.computed->cells[at])
+        line += has_symbols() ? symbol(panel.computed->cells[at], upper)
                 : step == 1   ? whole(upper)
                               : halves(upper, lower);
       }
@@ -106,11 +114,18 @@ class TextWriter {
     return ink == Ink::partial ? "\u2592\u2592" : "\u2588\u2588";
   }
 
-  static std::string number(const ByKernel& by) {
-    if (by.kernel == ByKernel::kNone) return " \u00b7";
-    if (by.kernel == ByKernel::kSeveral) return " +";
-    return fmt::format("{:>2}", by.kernel);
+  std::string symbol(const ByKernel& by, Ink ink) {
+    const std::string text = by.kernel == ByKernel::kNone      ? " \u00b7"
+                             : by.kernel == ByKernel::kSeveral ? " +"
+                                                               : fmt::format(" {}", of(by.kernel));
+    if (!colour_ || ink == last_upper_) return text;
+    last_upper_ = ink;
+    return code(legible(ink), true) + text;
   }
+
+  static Ink legible(Ink ink) { return ink == Ink::empty ? Ink::faint : ink; }
+
+  static char of(std::size_t owner) { return owner < kSymbols.size() ? kSymbols[owner] : kOther; }
 
   static std::string trimmed(std::string line) {
     line.erase(line.find_last_not_of(' ') + 1);
@@ -120,6 +135,10 @@ class TextWriter {
   // Parts, which take many words, have a line each.
   void legend() {
     const std::string indent(static_cast<std::size_t>(kGutter), ' ');
+    if (has_letters()) {
+      text_ += legend_of_letters(indent);
+      return;
+    }
     const bool has_parts = picture_.kernels.size() > 1 || !picture_.division.empty();
     std::string line;
     for (const Meaning& meaning : legend_of(picture_)) {
@@ -136,8 +155,35 @@ class TextWriter {
     text_ += trimmed(line) + "\n";
   }
 
+  // Whether some of the symbols are no numbers.
+  bool has_letters() const { return has_symbols() && picture_.kernels.size() > kDigits; }
+
+  // In as many columns as the panels are wide, each read downwards.
+  std::string legend_of_letters(const std::string& indent) const {
+    constexpr std::size_t kApart = 3, kSign = 2;
+    const std::vector<Meaning> all = legend_of(picture_);
+    std::size_t widest = 0;
+    for (const Meaning& meaning : all) widest = std::max(widest, meaning.words.size());
+    const auto room = 2 * static_cast<std::size_t>(picture_.panels.front().cells.map.width);
+    const std::size_t columns =
+        std::max<std::size_t>(1, (room + kApart) / (kSign + widest + kApart));
+    const std::size_t lines = (all.size() + columns - 1) / columns;
+    std::string text;
+    for (std::size_t line = 0; line < lines; ++line) {
+      std::string entries;
+      for (std::size_t i = line; i < all.size(); i += lines) {
+        const Ink ink = all[i].inks.front();
+        const std::string sign = all[i].owner ? std::string(1, of(*all[i].owner)) : swatch(ink);
+        entries += colour_ ? code(legible(ink), true) + sign + kPlain : sign;
+        entries += fmt::format(" {:<{}}", all[i].words, widest + kApart);
+      }
+      text += "\n" + indent + trimmed(entries);
+    }
+    return text + "\n";
+  }
+
   std::string swatch(Ink ink) const {
-    if (has_numbers() && ink != Ink::empty) return ink == Ink::several ? "+" : "";
+    if (has_symbols() && ink != Ink::empty) return ink == Ink::several ? "+" : "";
     if (is_in_vain(ink)) return "\u2591";
     return ink == Ink::empty ? "\u00b7" : ink == Ink::partial ? "\u2592" : kBoth;
   }
@@ -153,10 +199,12 @@ class TextWriter {
 
 Options for_terminal(Options options, std::int64_t columns, bool colour) {
   options.scores = std::clamp<std::int64_t>(columns - kGutter - 1, 16, 128);
-  options.blocks = colour ? options.scores : options.scores / 2;
-  if (!options.division.empty()) options.scores = options.blocks;
+  const bool symbols = !options.owners.empty() && (!colour || options.owners.size() > kParts);
+  options.blocks = colour && !symbols ? options.scores : options.scores / 2;
+  if (!options.owners.empty()) options.scores = options.blocks;
   options.blocks_of_several = options.blocks;
   options.smallest = 2;
+  options.rows_of_owners = kMostLines;
   return options;
 }
 

@@ -75,24 +75,29 @@ std::vector<Refusal> in_order(std::vector<Refusal> refusals) {
 
 namespace {
 
+bool draws_elsewhere(const ir::Attention& attention) {
+  return attention.dropout && attention.dropout->origin;
+}
+
 // Whether the strategy draws the numbers of a part as the whole attention does.
 bool draws_in(const ir::Attention& attention, const Strategy& strategy) {
-  return !attention.dropout || !attention.dropout->origin || strategy.name == "native";
+  return !draws_elsewhere(attention) || strategy.name == "native";
 }
 
 Error refused_draws() {
   return {ErrorCode::unsupported,
           "random dropout of a part draws the numbers of the whole attention, and only attnc's own "
           "kernels can",
-          {"`--engine native` says whether they can; `dropout p, keep[..]` takes the elements to "
-           "keep from a tensor"},
+          {"those are `--engine native`; `dropout p, keep[..]` takes the elements to keep from a "
+           "tensor"},
           {}};
 }
 
-// Whether the refusal of an alternative is told: cuDNN refuses much of 8 bits that attnc's own
-// kernels compute, so why these do not is of interest.
+// Whether the refusal of an alternative is told: cuDNN refuses much of 8 bits, and all random
+// dropout of parts, that attnc's own kernels compute, so why these do not is of interest.
 bool is_told(const Strategy& strategy, const ir::Attention& attention) {
-  return attention.quantize && engine_of(strategy.name)->name == "native";
+  return (attention.quantize || draws_elsewhere(attention)) &&
+         engine_of(strategy.name)->name == "native";
 }
 
 bool takes_any(std::string_view name) { return name == kAnyLowering || name == kAnyOrSlow; }

@@ -325,6 +325,7 @@ class Analyzer {
   void finish(const Scope& scope) {
     attention_.score = scope.score().id;
     attention_.scale = scale_ ? *scale_ : default_scale();
+    check_weights(spec_, attention_, sink_);
     if (!sink_.has_errors()) scope.warn_unused();
   }
 

@@ -236,20 +236,7 @@ class Quantization {
           .help = "the scale of a block is a power of two, from 2 ** -127 to 2 ** 127";
       return;
     }
-    if (known && entry.name.text == "scale_s") check_weights(*known, entry.fallback->span);
     tensor->fallback = id;
-  }
-
-  // exp(s - m), which is 1 for the largest score of a row, is multiplied with scale_s.
-  void check_weights(double scale, support::Span span) {
-    const double most = max_finite(attention_.dtype);
-    if (scale <= most) return;
-    const std::string_view type = to_string(attention_.dtype);
-    report(Code::saturating_scale, span,
-           fmt::format("the largest weights saturate: scale_s is {}, and {} ends at {}", scale,
-                       quoted(type), most))
-        .help = fmt::format("choose at most {}, such as `scale_s = {}`", most,
-                            std::exp2(std::floor(std::log2(most))));
   }
 
   ir::SourcePos quantize_pos() const { return attention_.quantize->pos; }
@@ -306,6 +293,18 @@ class Quantization {
   std::set<std::string, std::less<>> seen_;
 };
 
+constexpr std::string_view kScaleOfWeights = "scale_s";
+
+// The entry that gives the scale a default; null if there is none.
+const ast::QuantizeEntry* default_of(const ast::Spec& spec, std::string_view scale) {
+  const ast::Clause* const clause = find_quantize(spec).quantize;
+  if (clause == nullptr) return nullptr;
+  for (const ast::QuantizeEntry& entry : std::get<ast::QuantizeClause>(clause->body).entries) {
+    if (entry.name.text == scale && entry.fallback) return &entry;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 QuantizeClauses find_quantize(const ast::Spec& spec) {
@@ -324,6 +323,24 @@ QuantizeClauses find_quantize(const ast::Spec& spec) {
 
 void set_quantize(const ast::Spec& spec, ir::Attention& attention, Scope& scope, diag::Sink& sink) {
   Quantization(spec, attention, scope, sink).set();
+}
+
+void check_weights(const ast::Spec& spec, const ir::Attention& attention, diag::Sink& sink) {
+  if (!attention.quantize) return;
+  const ir::CapturedTensor* scale = attention.find_tensor(kScaleOfWeights);
+  const ast::QuantizeEntry* entry = default_of(spec, kScaleOfWeights);
+  if (scale == nullptr || !scale->fallback || entry == nullptr) return;
+  const auto value = ir::fold_real(attention.dag, *scale->fallback);
+  const double kept = attention.dropout ? 1 / (1 - attention.dropout->probability) : 1;
+  const double most = max_finite(attention.dtype), most_scale = most / kept;
+  if (!value || *value <= most_scale) return;
+  const std::string dropped =
+      kept == 1 ? "" : fmt::format(", dropout multiplies weights by {:.5g}", kept);
+  sink.report(Code::saturating_scale, entry->fallback->span,
+              fmt::format("the largest weights saturate: scale_s is {}{}, and {} ends at {}",
+                          *value, dropped, quoted(to_string(attention.dtype)), most))
+      .help = fmt::format("choose at most {:.6g}, such as `scale_s = {}`", most_scale,
+                          std::exp2(std::floor(std::log2(most_scale))));
 }
 
 }  // namespace attn::sema

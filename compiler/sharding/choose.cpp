@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/sharding/draws.h"
 #include "compiler/sharding/nearness.h"
 
 namespace attn::sharding {
@@ -159,6 +160,8 @@ class Choosing {
                     estimate.bytes() * (1 + many / kPiecesOfDouble)});
   }
 
+  bool is_empty() const { return all_.empty(); }
+
   // As fast as the fastest, within what predictions tell, the least burden first.
   std::vector<Found> best() const {
     double least = all_.front().ms;
@@ -247,17 +250,21 @@ std::vector<Sharding> shardings(const ir::Attention& attention, int ranks, const
 Result<Choice> choose(const ir::Attention& attention, int ranks, const Estimating& with) {
   ATTN_RETURN_IF_ERROR(check_shardable(attention, ranks));
   Choosing choosing(with);
-  const std::vector<Sharding> all = shardings(attention, ranks, with.map);
-  for (const Sharding& sharding : all) {
-    if (sharding.arrivals <= 1) choosing.consider(sharding);
+  Status drawn;  // why the first that cannot be drawn cannot
+  for (const Sharding& sharding : shardings(attention, ranks, with.map)) {
+    if (sharding.arrivals > 1) continue;
+    Status of_this = check_draws(sharding, with.map, attention);
+    if (of_this.ok()) choosing.consider(sharding);
+    if (drawn.ok()) drawn = std::move(of_this);
   }
+  if (choosing.is_empty()) return drawn.error();
   // More arrivals matter less than what arrives.
   const std::vector<Choosing::Found> best = choosing.best();
   for (const Choosing::Found& found : best) {
     for (const int arrivals : arrivals_of(found.sharding)) {
       Sharding sharding = found.sharding;
       sharding.arrivals = arrivals;
-      choosing.consider(sharding);
+      if (check_draws(sharding, with.map, attention).ok()) choosing.consider(sharding);
     }
   }
   return choosing.choice();

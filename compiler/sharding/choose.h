@@ -21,7 +21,8 @@ struct Choice {
 Status check_shardable(const ir::Attention& attention, int ranks);
 
 // The sharding that is predicted to take least, forward and, with gradients, backward; of equal
-// ones, the one with fewer bytes. Errors: those of check_shardable.
+// ones, the one with fewer bytes. Errors: those of check_shardable; of random dropout that no
+// sharding can draw, those of check_draws.
 Result<Choice> choose(const ir::Attention& attention, int ranks, const Estimating& estimating);
 
 // What is needed to estimate.

@@ -149,7 +149,8 @@ Scheme ulysses(int ranks, const Estimating& with) {
   Scheme scheme{"Ulysses", {}};
   const std::int64_t heads = with.attention.dims[Dim::Hkv];
   if (heads % ranks != 0) {
-    scheme.refusal = fmt::format("{} key heads cannot be divided among {} ranks", heads, ranks);
+    scheme.refusal = fmt::format("{} key head{} cannot be divided among {} ranks", heads,
+                                 heads == 1 ? "" : "s", ranks);
     return scheme;
   }
   const Sharding sharding{

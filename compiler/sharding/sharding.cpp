@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/sharding/draws.h"
 #include "runtime/base/check.h"
 
 namespace attn::sharding {
@@ -13,7 +14,11 @@ namespace {
 // More runs of adjacent rows than this are one part: a kernel for each would be too many.
 constexpr std::size_t kMostRuns = 16;
 
-using Numbers = std::vector<std::int64_t>;  // of blocks, ascending
+Intervals of_blocks(const Blocks& blocks, const Numbers& numbers) {
+  Intervals set;
+  for (const std::int64_t number : numbers) append(set, blocks.of(number));
+  return set;
+}
 
 class Team {
  public:
@@ -155,6 +160,7 @@ class Team {
     Part part;
     part.stage = stage;
     part.sink = sink;
+    Numbers seen;
     std::vector<double> of_keys(static_cast<std::size_t>(map_.keys.count()));
     for (const std::int64_t row : rows) {
       double work = 0;
@@ -168,9 +174,14 @@ class Team {
       part.longest = std::max(part.longest, work);
     }
     for (const std::int64_t key : keys) {
-      if (of_keys[static_cast<std::size_t>(key)] > 0) append(part.keys, map_.keys.of(key));
+      if (of_keys[static_cast<std::size_t>(key)] > 0) seen.push_back(key);
     }
     part.longest_of_keys = *std::ranges::max_element(of_keys);
+    if (map_.draws) {
+      seen = drawn_keys(seen, keys, map_.keys.unit);
+      if (part.rows.size() > kMostPieces) part.rows = of_blocks(map_.rows, rows);
+    }
+    part.keys = of_blocks(map_.keys, seen);
     if (part.rows.empty()) return;
     if (part.keys.empty()) {
       ATTN_CHECK(!keys.empty(), "a sink without keys at home");
@@ -220,6 +231,12 @@ std::string Sharding::to_text() const {
   if (arrivals == 0) return text + fmt::format(", {} arrive before the first part", traveller);
   return text +
          fmt::format(", {} arrive in {} stage{}", traveller, arrivals, arrivals == 1 ? "" : "s");
+}
+
+Error in_part(const ranks::Part& part, Error error) {
+  error.message = fmt::format("rows {}, keys {}: {}", ranks::to_text(part.rows),
+                              ranks::to_text(part.keys), error.message);
+  return error;
 }
 
 std::vector<Part> parts_of(const Sharding& sharding, int team, const WorkMap& map, bool has_sink) {

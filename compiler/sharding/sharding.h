@@ -16,6 +16,7 @@
 #include "compiler/sharding/dealing.h"
 #include "compiler/sharding/sets.h"
 #include "compiler/sharding/work.h"
+#include "runtime/base/status.h"
 #include "runtime/ranks/program.h"
 
 namespace attn::sharding {
@@ -67,6 +68,9 @@ struct Part : ranks::Part {
   double longest = 0;          // of a block of rows
   double longest_of_keys = 0;  // of a block of keys
 };
+
+// Says of which part it is, before the message: "rows 0..64, keys 0..32, 64..96: ".
+Error in_part(const ranks::Part& part, Error error);
 
 // What each rank of the team computes, for its heads. By stage.
 std::vector<Part> parts_of(const Sharding& sharding, int team, const WorkMap& map, bool has_sink);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "compiler/ir/random_dropout.h"
 #include "compiler/passes/analysis/axes.h"
 #include "compiler/passes/analysis/blocks.h"
 #include "compiler/pictures/cells.h"
@@ -40,12 +41,13 @@ std::vector<Range> looked_at(bool varies, std::int64_t size, std::int64_t most) 
 
 double WorkMap::total() const { return std::accumulate(shares.begin(), shares.end(), 0.0); }
 
-Blocks blocks_of(std::int64_t size, int ranks) {
+Blocks blocks_of(std::int64_t size, int ranks, std::int64_t together) {
   Blocks blocks{size, kUnit};
   const std::int64_t least =
       std::max<std::int64_t>(2 * ranks, std::min<std::int64_t>(kBlocksOfRank * ranks, kMostBlocks));
   const std::int64_t most = std::max<std::int64_t>(kMostBlocks, 2 * ranks);
-  while (blocks.count() < least && blocks.unit > 1) blocks.unit /= 2;
+  while (blocks.count() < least && blocks.unit > together) blocks.unit /= 2;
+  if (blocks.count() < ranks && together > 1) return blocks_of(size, ranks, 1);
   while (blocks.count() > most) blocks.unit *= 2;
   return blocks;
 }
@@ -53,7 +55,10 @@ Blocks blocks_of(std::int64_t size, int ranks) {
 WorkMap work_map(const ir::Attention& attention, int ranks, const passes::KnownInputs* known) {
   const ir::Attention masked = pictures::with_lengths_as_masks(attention);
   const ir::Dims& dims = attention.dims;
-  WorkMap map{blocks_of(dims[Dim::Sq], ranks), blocks_of(dims[Dim::Skv], ranks), {}};
+  const std::int64_t together = attention.is_random() ? ir::kDrawnKeys : 1;
+  WorkMap map{
+      blocks_of(dims[Dim::Sq], ranks, together), blocks_of(dims[Dim::Skv], ranks, together), {}};
+  map.draws = attention.is_random();
   map.shares.assign(static_cast<std::size_t>(map.rows.count() * map.keys.count()), 0);
   const passes::Axes axes = axes_of_masks(masked);
   const std::vector<Range> heads = looked_at(axes.head, dims[Dim::Hq], kMostMaps);

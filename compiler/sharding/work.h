@@ -18,6 +18,7 @@ struct WorkMap {
   // depends on inputs that are not known counts as visible.
   std::vector<float> shares;
   passes::Exactness exactness = passes::Exactness::exact;  // of what is visible
+  bool draws = false;  // random dropout, so that parts are as draws.h says
 
   float at(std::int64_t row, std::int64_t key) const {
     return shares[static_cast<std::size_t>(row * keys.count() + key)];
@@ -26,8 +27,8 @@ struct WorkMap {
 };
 
 // Blocks of 128 rows and keys, or smaller ones so that each rank has some, or larger ones so that
-// there are no more than a few thousand.
-Blocks blocks_of(std::int64_t size, int ranks);
+// there are no more than a few thousand. Of at least `together`, unless ranks would have none.
+Blocks blocks_of(std::int64_t size, int ranks, std::int64_t together);
 
 // Of all batches and heads. `known`, which may be null, are the inputs that the mask reads.
 // Dimensions must be bound.

@@ -51,6 +51,10 @@ class Draw(attnc.Case):
         small = ("--bind", "Sq=32")
         self.expect_golden("draw-ranks.txt", self.draw("longformer", "--ranks", "3", *small, "--bind",
                                                        "window=4").stdout)
+        # More than digits tell apart; more lines than columns, so that each is of one rank.
+        self.expect_golden("draw-ranks-many.txt", self.draw("sliding_window", "--ranks", "40", "--bind", "Sq=4096",
+                                                            "--bind", "window=512", "--bind", "Hkv=1", "--bind",
+                                                            "Hq=1", "--bind", "B=1").stdout)
         # What differs by head is drawn apart.
         heads = self.write("heads.attn", """attention f { dims B = 1, Hq = 4, Hkv = 2, Sq = 64, D = 8; shard heads;
           mask q_idx >= kv_idx; }""")
@@ -206,7 +210,7 @@ class Draw(attnc.Case):
                   (SPECS / "alibi_slopes.attn", "--in", "slopes=@/nonexistent.npy")),
                  ("need --parts", (SPECS / "causal.attn", "--target", "h200")),
                  ("--theme needs -o", (SPECS / "causal.attn", "--theme", "dark")),
-                 ("no such tensor or param", (SPECS / "causal.attn", "--in", "doc=zeros")))
+                 ("it has none: `tensor`, `learn` and `param` declare some", (SPECS / "causal.attn", "--in", "doc=zeros")))
         for message, arguments in cases:
             with self.subTest(message):
                 self.assertIn(message, self.attnc("draw", *arguments, code=2).stderr)

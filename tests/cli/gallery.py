@@ -123,7 +123,8 @@ OF_RANKS = """
 ## What ranks compute
 
 `--ranks N` colours each score by which of N GPUs computes it, as `attnc explain --ranks N` divides the attention
-([ranks.md](ranks.md)); the legend says how much of the work each has. Ranks have seven colours in turn.
+([ranks.md](ranks.md)); the legend says how much of the work each has. Ranks have seven colours in turn;
+of more than seven, their numbers are in the picture too.
 """
 
 

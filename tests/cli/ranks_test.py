@@ -86,7 +86,10 @@ class Ranks(attnc.Case):
         self.assertEqual([tensor["name"] for tensor in ranks["forward"]], ["q", "k", "v", "o", "lse"])
         self.assertEqual(ranks["backward"], [])
         self.assertIn("`heads` on 2 ranks", self.attnc("inspect", plan).stdout)
-        self.attnc("compile", spec, *options, plan, "--split-files")
+        self.assertEqual(made["plan"], str(plan))
+        split = self.attnc_json("compile", spec, *options, plan, "--split-files")
+        self.assertNotIn("plan", split)
+        self.assertEqual([self.attnc_json("inspect", path)["ranks"]["rank"] for path in split["files"]], [0, 1])
         of_rank = self.attnc_json("inspect", f"{plan}.1")
         self.assertEqual((of_rank["ranks"]["rank"], of_rank["ranks"]["family"]), (1, file["ranks"]["family"]))
         # The hash is of the dtype and the plans too.
@@ -97,6 +100,12 @@ class Ranks(attnc.Case):
         for command in ("run", "explain", "draw"):
             process = self.attnc(command, plan, code=2)
             self.assertIn("divided among several GPUs", process.stderr)
+        for command in ("check", "compile"):
+            more = ("--ranks", "2", *options[2:], plan.with_suffix(".x")) if command == "compile" else ()
+            process = self.attnc(command, plan, *more, code=2)
+            self.assertIn(f"{plan}: this is a plan file of an attention that is divided among several GPUs, not a "
+                          f"spec\n  = note: `attnc inspect {plan}` shows it\n  = note: to divide it otherwise, give",
+                          process.stderr)
 
     def test_backward_exchanges_of_ranks_without_parts(self):
         spec = self.write("late.attn", """attention late { dims B = 1, Hq = 2, Sq = 512, D = 64; shard sequence;
@@ -145,6 +154,24 @@ class Ranks(attnc.Case):
         process = self.attnc("compile", heads, "--ranks", "2", *options[:2], "--engine", "cudnn", *options[4:], code=3)
         self.assertIn("draws the numbers of the whole attention", process.stderr)
 
+    def test_random_dropout_that_is_refused(self):
+        # All commands say the same.
+        few = self.write("few.attn", "attention f { dims B = 1, Hq = 1, Sq = 1, Skv = 64, D = 64; dropout 0.5; }")
+        odd = self.write("odd.attn", "attention f { dims B = 1, Hq = 1, Sq = 256, D = 7; dropout 0.5; }")
+        compiles = ("--target", "h200", "-o", self.folder / "a.attnplan")
+        for spec, messages in ((few, ["rows 0..1, keys 16..32: random dropout draws numbers for 32 keys at a time"]),
+                               (odd, ["only attnc's own kernels can", "lowering `native`: Dqk = 7, which attnc's"])):
+            for command, *more in (("explain",), ("draw",), ("compile", *compiles)):
+                process = self.attnc(command, spec, "--ranks", "4", *more, code=3)
+                for message in messages:
+                    self.assertIn(message, process.stderr)
+
+    def test_random_dropout_with_a_window(self):
+        window = self.write("window.attn", """attention f { dims B = 1, Hq = 1, Sq = 40, D = 64; dropout 0.5;
+          mask q_idx >= kv_idx && q_idx - kv_idx < 4; }""")
+        made = self.attnc_json("compile", window, "--ranks", "2", "--target", "h200", "-o", self.folder / "a.attnplan")
+        self.assertEqual([part["keys"] for team in made["ranks"]["teams"] for part in team], [[0, 32], [0, 40]])
+
     def test_nothing_to_compute(self):
         spec = self.write("hidden.attn", "attention f { dims B = 1, Hq = 1, Sq = 64, D = 8; mask false; }")
         text = self.attnc("explain", spec, "--ranks", "2").stdout
@@ -185,14 +212,11 @@ class Ranks(attnc.Case):
         self.refuses("1 rows and 4 keys cannot be divided among 8 ranks", SPECS / "decode.attn", "--ranks", "8",
                      "--bind", "Skv=4", "--bind", "Hkv=1", code=3)
         heads = self.write("heads.attn", "attention f { dims B = 1, Hq = 6, Sq = 64, D = 8; shard heads; }")
-        self.refuses("6 key heads cannot be divided among 4 ranks", heads, "--ranks", "4", code=3)
+        self.refuses("6 key heads cannot be divided among 4 ranks\n  = note: 3 ranks are possible", heads, "--ranks",
+                     "4", code=3)
         open_size = self.write("open.attn", "attention f { dims B = 1, Hq = 6, D = 8; }")
         self.refuses("the dimension Sq is open", open_size, "--ranks", "4")
-        random = self.write("random.attn", """attention f { dims B = 1, Hq = 1, Sq = 40, D = 64; dropout 0.5;
-          mask q_idx >= kv_idx && q_idx - kv_idx < 4; }""")
-        process = self.attnc("compile", random, "--ranks", "2", "--target", "h200", "--engine", "native", "-o",
-                             self.folder / "a.attnplan", code=3)
-        self.assertIn("random dropout draws numbers for 32 keys at a time", process.stderr)
+        random = self.write("random.attn", "attention f { dims B = 1, Hq = 1, Sq = 40, D = 64; dropout 0.5; }")
         for more, message in ((["--keep-going"], "--keep-going cannot be used with --ranks"),
                               (["--recompile", "x"], "give either SPEC or --recompile PLAN")):
             process = self.attnc("compile", random, "--ranks", "2", *more, "-o", self.folder / "a.attnplan", code=2)

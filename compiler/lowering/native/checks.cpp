@@ -61,7 +61,8 @@ Status check_clauses(const ir::Attention& attention) {
     return unsupported(attention.pos,
                        fmt::format("attnc's kernel takes up to {} rows of all heads", kMostRows));
   }
-  for (Status (*const check)(const ir::Attention&) : {&ir::check_random_dropout, &ir::check_draws_by_32}) {
+  for (Status (*const check)(const ir::Attention&) :
+       {&ir::check_random_dropout, &ir::check_draws_by_32}) {
     const Status drawn = check(attention);
     if (drawn.ok()) continue;
     return unsupported(attention.dropout->pos, drawn.error().message, drawn.error().notes.front());

@@ -126,6 +126,54 @@ TEST(Drawing, IsNoPngOfTooManyPixels) {
   }
 }
 
+// A causal mask of `owners` times two rows, which each has two of.
+struct OfOwners {
+  explicit OfOwners(std::uint8_t owners) {
+    const std::int64_t rows = 2 * owners;
+    for (std::uint8_t i = 0; i < owners; ++i) {
+      owned.push_back({i, {0, 1}, {{2 * i, 2 * i + 2}}, {{0, rows}}});
+      how.owners.push_back("rank " + std::to_string(i));
+    }
+    how.owned = owned;
+    how.division = "ranks";
+    text = "attention f { dims B = 1, Hq = 1, D = 8, Sq = " + std::to_string(rows) +
+           "; mask q_idx >= kv_idx; }";
+  }
+  Picture made() const { return picture(text.c_str(), how); }
+
+  std::vector<Owned> owned;
+  Options how;
+  std::string text;
+};
+
+TEST(Drawing, HasNumbersOfOwnersWhereColoursDoNotTellThemApart) {
+  const std::string few = to_svg(drawing_of(OfOwners(7).made()), {});
+  EXPECT_THAT(few, Not(HasSubstr(">6</text>")));
+  const std::string many = to_svg(drawing_of(OfOwners(8).made()), {});
+  EXPECT_THAT(many, HasSubstr(" text-anchor=\"middle\">7</text>"));
+  EXPECT_THAT(many, HasSubstr(">rank 7</text>"));
+  // Two rows of 1.5 are too low for a number.
+  EXPECT_THAT(to_svg(drawing_of(OfOwners(160).made()), {}), Not(HasSubstr(">159</text>")));
+}
+
+TEST(Terminal, HasLettersOfOwners) {
+  OfOwners of(12);
+  of.how.cell = {{1, 4}};
+  const std::string text = to_terminal(of.made(), false);
+  EXPECT_THAT(text, HasSubstr("      20  a a a a a a\n          a a a a a a\n          b b"));
+  EXPECT_THAT(text, HasSubstr("\n         9 rank 9\n         a rank 10\n"));
+  // Those of 65 in two columns, which are read downwards.
+  const std::string many = to_terminal(OfOwners(65).made(), false);
+  EXPECT_THAT(many, HasSubstr(" Z Z Z"));
+  EXPECT_THAT(many, HasSubstr(" ? ? ?"));
+  EXPECT_THAT(many, HasSubstr("   A rank 36"));
+}
+
+TEST(Terminal, HasSymbolsInColourWhereColoursDoNotTellOwnersApart) {
+  EXPECT_THAT(to_terminal(OfOwners(7).made(), true), Not(HasSubstr("m 6")));
+  EXPECT_THAT(to_terminal(OfOwners(8).made(), true), HasSubstr("\033[38;2;77;163;217m 7 7 7"));
+}
+
 TEST(Terminal, HasTwoRowsALine) {
   EXPECT_EQ(to_terminal(picture(kCausal), false),
             "causal: 8 rows x 8 columns of scores\n"
@@ -151,6 +199,11 @@ TEST(Terminal, FitsIntoIt) {
   EXPECT_EQ(options.scores, 70);
   EXPECT_EQ(options.blocks, 35);
   EXPECT_EQ(for_terminal({}, 80, true).blocks, 70);
+  Options of_owners;
+  of_owners.owners.resize(7);
+  EXPECT_EQ(for_terminal(of_owners, 80, true).blocks, 70);
+  of_owners.owners.resize(8);
+  EXPECT_EQ(for_terminal(of_owners, 80, true).scores, 35);
 }
 
 }  // namespace

@@ -26,7 +26,16 @@ TEST(Owned, CellsAreOfThoseWhoHaveAnyOfThem) {
   constexpr int kNone = ByKernel::kNone, kSeveral = ByKernel::kSeveral;
   EXPECT_THAT(owners(owned_at(owned, {0, 0}, map)), ::testing::ElementsAre(kSeveral, kNone, 0, 0));
   EXPECT_THAT(owners(owned_at(owned, {5, 3}, map)), ::testing::ElementsAre(2, kNone, 2, 2));
+  // Of three rows, two.
+  map.rows = 3;
+  map.columns = 8;
+  map.height = 3;
+  map.width = 1;
+  map.blocks.assign(3, Block::full);
+  EXPECT_THAT(owners(owned_at(owned, {0, 0}, map)), ::testing::ElementsAre(0, 0, 0));
   map.rows = 2;
+  map.columns = 4;
+  map.width = 2;
   map.height = 4;
   map.blocks.assign(8, Block::full);
   EXPECT_THAT(owners(owned_at(owned, {0, 1}, map)), ::testing::ElementsAre(0, 0, 1, 1, 0, 0, 0, 0));
