@@ -164,15 +164,17 @@ TEST(HostPartial, LearnedTensors) {
   divided.expect_reference("unfused", tiles);
 }
 
-// Of the weights of all rows and keys, wherever the part is.
+// Of the weights of all rows and keys, wherever the part is; the number of a single key is a
+// constant.
 TEST(HostPartial, RandomDropout) {
   Divided divided(
-      "attention partial { dims B = 2, Hq = 4, Hkv = 2, Sq = 96, Skv = 128, D = 16; dtype bf16; "
-      "dropout 0.3; mask q_idx + 32 >= kv_idx; grad q, k, v; }");
+      "attention partial { dims B = 2, Hq = 4, Hkv = 2, Sq = 96, Skv = 129, D = 16; dtype bf16; "
+      "dropout 0.3; mask q_idx + 40 >= kv_idx; grad q, k, v; }");
   divided.add({0, 40}, {0, 64});
-  divided.add({0, 40}, {64, 128});
+  divided.add({0, 40}, {64, 129});
   divided.add({40, 96}, {0, 32});
   divided.add({40, 96}, {32, 128});
+  divided.add({40, 96}, {128, 129});
   divided.expect_reference("native");
 }
 
