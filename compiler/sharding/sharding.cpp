@@ -94,7 +94,7 @@ class Team {
       const Numbers seen = seen_by(own, keys);
       const std::size_t count = pieces_of_keys(own, seen);
       bool has_sink = at_home;
-      for (const Numbers& part : pieces(count > 1 ? seen : keys, count)) {
+      for (const Numbers& part : pieces(count > 1 && !map_.draws ? seen : keys, count)) {
         add(stage, own, part, has_sink);
         has_sink = false;
       }
