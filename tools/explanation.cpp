@@ -10,8 +10,8 @@
 #include "compiler/passes/rewrite/bounding_band.h"
 #include "compiler/passes/rewrite/ranged.h"
 #include "runtime/base/check.h"
-#include "runtime/cudnn/library.h"
 #include "runtime/io/host_tensor.h"
+#include "tools/explained_engine.h"
 #include "tools/words.h"
 #include "tools/work.h"
 
@@ -231,80 +231,6 @@ std::string work_text(const Explanation& explanation, const ExplainedProgram& pr
   return text;
 }
 
-std::string when_text(const plan::Step& step) {
-  const auto* derive = std::get_if<plan::DeriveStep>(&step);
-  if (derive != nullptr && derive->once) return ", once, when the plan is loaded";
-  const std::int64_t turns = plan::turns_of(step);
-  return turns == 1 ? "" : fmt::format(", {} times", turns);
-}
-
-// What the prediction means for the matrix units, where it is of just the scores in the band.
-struct Prediction {
-  double tflops = 0;
-  double peak = 0;  // TFLOP/s of the GPU's products of this type
-
-  double share() const { return tflops / peak; }
-};
-
-std::optional<Prediction> prediction_of(const Explanation& explanation,
-                                        const ExplainedProgram& program) {
-  if (!program.compiled || explanation.lengths || !explanation.residual.empty()) return {};
-  const plan::Plan& plan = program.compiled->plan;
-  const planning::Gpu gpu = planning::gpu_of(plan.target);
-  if (plan.choice.empty() || plan.choice.front().predicted_ms <= 0 || gpu.matrix_rate <= 0)
-    return {};
-  const double flops = program.flops * explanation.share;
-  return Prediction{flops / plan.choice.front().predicted_ms * 1e-9, gpu.rate(program.dtype)};
-}
-
-std::string prediction_text(const Explanation& explanation, const ExplainedProgram& program) {
-  const std::optional<Prediction> predicted = prediction_of(explanation, program);
-  if (!predicted) return "";
-  return fmt::format("  predicted {:.0f} TFLOP/s: {} of the {:.0f} of dense {}-bit products\n",
-                     predicted->tflops, percent_text(predicted->share()), predicted->peak,
-                     8 * size_of(program.dtype));
-}
-
-std::string engine_text(const Explanation& explanation, const ExplainedProgram& program) {
-  if (program.refusal) {
-    const std::string target =
-        program.refused_target.empty() ? "" : " for " + program.refused_target;
-    return fmt::format("  none{}\n{}", target, error_text(*program.refusal, program.source.get()));
-  }
-  if (!program.compiled) {
-    return fmt::format("  not known: cuDNN could not be loaded ({})\n",
-                       explanation.why_not_compiled);
-  }
-  const plan::Plan& plan = program.compiled->plan;
-  std::string text = fmt::format("  for {} (sm_{})", plan.target.name, plan.target.sm);
-  if (plan.cudnn_version != 0) text += " by cuDNN " + cudnn_text(plan.cudnn_version);
-  text += "\n";
-  text += fmt::format("  workspace in all {}\n", memory_text(plan::memory_of(plan)));
-  for (const std::string& line : choice_lines(plan)) text += fmt::format("  {}\n", line);
-  text += prediction_text(explanation, program);
-  for (const std::string& line : refusal_lines(*program.compiled)) {
-    text += fmt::format("  {}\n", line);
-  }
-  auto compiled = plan.compiled.begin();
-  for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
-    if (const auto* derive = std::get_if<plan::DeriveStep>(&plan.program.steps[i])) {
-      text += fmt::format("  step {}: an attnc kernel derives {}{}\n", i,
-                          fmt::join(derive->outputs, ", "), when_text(plan.program.steps[i]));
-      continue;
-    }
-    if (const auto* kernels = std::get_if<plan::KernelStep>(&plan.program.steps[i])) {
-      text += fmt::format("  step {}: attnc kernels write {}{}\n", i,
-                          fmt::join(kernels->outputs, ", "), when_text(plan.program.steps[i]));
-      continue;
-    }
-    text += fmt::format("  step {}: engine {} of heuristic {}, knobs {}, workspace {}{}\n", i,
-                        compiled->engine, compiled->heuristic, knobs_text(compiled->knobs),
-                        bytes_text(compiled->workspace_bytes), when_text(plan.program.steps[i]));
-    ++compiled;
-  }
-  return text;
-}
-
 Json mask_json(const Explanation& explanation) {
   const passes::Band& band = explanation.mask.band;
   Json json = {{"text", passes::to_text(band)}, {"left", nullptr}, {"right", nullptr}};
@@ -323,41 +249,6 @@ Json mask_json(const Explanation& explanation) {
   json["columns"] = Json::array();
   for (const ExplainedColumns& columns : explanation.visible) {
     json["columns"].push_back({{"text", columns.text}, {"exact", columns.exact}});
-  }
-  return json;
-}
-
-Json engine_json(const Explanation& explanation, const ExplainedProgram& program) {
-  if (program.refusal) {
-    return {{"known", false},
-            {"target", program.refused_target},
-            {"error", error_json(*program.refusal, nullptr)}};
-  }
-  if (!program.compiled) return {{"known", false}, {"why", explanation.why_not_compiled}};
-  const plan::Plan& plan = program.compiled->plan;
-  Json json = {{"known", true},
-               {"target", plan.target.name},
-               {"sm", plan.target.sm},
-               {"cudnn", cudnn_text(plan.cudnn_version)},
-               {"workspace_bytes", plan::memory_of(plan).total()},
-               {"steps", Json::array()}};
-  if (const std::string lowering = lowering_of(plan); !lowering.empty()) {
-    json["lowering"] = lowering;
-    json["refused"] = refusals_json(program.compiled->refused);
-  }
-  if (!plan.choice.empty()) json["choice"] = choice_json(plan);
-  if (const auto predicted = prediction_of(explanation, program)) {
-    json["predicted_tflops"] = predicted->tflops;
-    json["peak_tflops"] = predicted->peak;
-  }
-  if (!program.parts.empty()) json["parts"] = program.parts;
-  for (const plan::CompiledStep& step : plan.compiled) {
-    Json knobs = Json::object();
-    for (const plan::Knob& knob : step.knobs) knobs[fmt::format("{}", knob.type)] = knob.value;
-    json["steps"].push_back({{"heuristic", step.heuristic},
-                             {"engine", step.engine},
-                             {"knobs", knobs},
-                             {"workspace_bytes", step.workspace_bytes}});
   }
   return json;
 }
@@ -387,8 +278,9 @@ std::string parts_section(const ExplainedProgram& program, const std::string& be
 
 std::string work_section(const Explanation& explanation, const ExplainedProgram& program,
                          const std::string& before) {
-  return fmt::format("{3}\n{0}work\n{1}\n{0}engine\n{2}", before, work_text(explanation, program),
-                     engine_text(explanation, program), parts_section(program, before));
+  return fmt::format("{}\n{}work\n{}{}", parts_section(program, before), before,
+                     work_text(explanation, program),
+                     engine_sections(explanation, program, before));
 }
 
 std::string backward_text(const Explanation& explanation) {

@@ -94,9 +94,21 @@ struct CompileOptions {
   std::function<Result<double>(const ir::Attention&, const plan::Plan&)> measure{};
 };
 
+// A strategy that was lowered beside the one that was taken.
+struct RunnerUp {
+  std::string strategy;
+  // Beside its tensors; of what has steps of cuDNN's without their workspace, which is known only
+  // once they are built.
+  std::int64_t workspace_bytes = 0;
+  bool has_cudnn = false;
+};
+
 struct Compiled {
   plan::Plan plan;
   std::vector<planner::Refusal> refused;  // those asked before it
+  // Not of a plan that was loaded. In the order of the engines:
+  std::vector<planner::Refusal> inexpressible{};  // all strategies that cannot express it
+  std::vector<RunnerUp> lowered{};
 };
 
 // What planning decides by with these options.

@@ -27,6 +27,17 @@ class Explain(attnc.Case):
         text = re.sub(r"\nengine\n.*", "\n", text.replace(str(SPECS), "specs"), flags=re.DOTALL)
         self.expect_golden("explain-gemma2_local.txt", text)
 
+    def test_native_text(self):
+        text = self.attnc("explain", SPECS / "gemma2_local.attn", "--target", "h200", "--engine", "native",
+                          "--grad", *SMALL, "--bind", "Sq=512", "--bind", "window=300").stdout
+        # Times follow the calibration, registers the version of NVRTC.
+        text = re.sub(r"\d\.\d{3} ms|predicted \d+ TFLOP/s: [\d.]+ %",
+                      lambda match: re.sub(r"\d", "0", match[0]), text)
+        text = re.sub(r"( (?:attn_\w+) .* )(\d+)(?=  )", lambda match: match[1] + "R" * len(match[2]), text)
+        text = re.sub(r"(?s).*?(\nstrategies\n.*?\n)\nbackward: tensors\n.*?(\nbackward: strategies\n)",
+                      r"\1\2", text)
+        self.expect_golden("explain-native.txt", text)
+
     def test_every_node_is_in_exactly_one_clause(self):
         for name in ("gemma2_local", "causal", "alibi_slopes", "noop", "bias_full"):
             result = self.explain(name, "--bind", "Sq=256", *self.unbuilt())
@@ -279,7 +290,17 @@ class Explain(attnc.Case):
             self.assertEqual(json["workspace_bytes"], 256)  # a counter
         self.assertEqual(manifest["cudnn_version"], 0)
         self.assertIn("cuDNN       none", self.attnc("inspect", plan).stdout)
-        self.assertNotIn("chosen:", self.attnc("explain", plan).stdout)
+        kernels, = explained["engine"]["kernels"]
+        launch, = kernels["launches"]
+        self.assertTrue(32 < launch["registers"] <= 255, launch)
+        self.assertEqual(launch["stack_bytes"], 0)
+        facts = kernels["attention"]
+        self.assertEqual(launch["block"][0], 128 * (facts["warp_groups"] + 1))
+        blocks = facts["blocks"]
+        shown = 100 * blocks["full"] / (blocks["full"] + blocks["partial"] + blocks["skipped"])
+        text = self.attnc("explain", plan).stdout
+        self.assertIn(f"blocks  of each head: {blocks['full']} ({shown:.1f} %) full, ", text)
+        self.assertIn("  native  native ", text)
 
     def test_without_cudnn_the_engine_is_not_known(self):
         empty = self.folder / "empty"
@@ -292,13 +313,13 @@ class Explain(attnc.Case):
         self.assertFalse(engine["known"])
 
     def test_both_engines(self):
-        path, text = SPECS / "causal.attn", "chosen: native, "
+        path = SPECS / "causal.attn"
         empty = self.folder / "empty"  # attnc's own kernels need no cuDNN
         empty.mkdir()
         explain = ("explain", path, "--bind", "Sq=4096", "--cudnn", empty, "--target", "h200")
         process = self.attnc(*explain)
-        self.assertIn(text, process.stdout)
-        self.assertIn("; composite (cudnn), ", process.stdout)
+        self.assertRegex(process.stdout, r"\n  native  native +\d\.\d+ ms +256 B  chosen\n"
+                         r"  cudnn   composite +\d\.\d+ ms +-  slower\n")
         self.assertIn("blocks outside are skipped", process.stdout)
         result = self.attnc_json(*explain)
         self.assertEqual(result["steps"], [{"engine": "native"}])
@@ -306,6 +327,12 @@ class Explain(attnc.Case):
         self.assertEqual([way["lowering"] for way in choice][:2], ["native", "composite"])
         self.assertEqual([way["engine"] for way in choice][:2], ["native", "cudnn"])
         self.assertLess(choice[0]["predicted_ms"], choice[1]["predicted_ms"])
+        considered = {way["strategy"]: way for way in result["engine"]["considered"]}
+        self.assertEqual(considered["native"]["workspace_bytes"], 256)
+        self.assertEqual(considered["composite"]["predicted_ms"], choice[1]["predicted_ms"])
+        self.assertEqual(considered["parts"],
+                         {"strategy": "parts", "engine": "cudnn", "verdict": "refused",
+                          "reason": "the mask has no parts"})
 
     def test_why_an_engine_was_not_taken(self):
         explain = ("explain", SPECS / "causal.attn", "--target", "a100", "--bind", "Sq=64")
@@ -313,7 +340,8 @@ class Explain(attnc.Case):
         self.assertEqual((last["lowering"], last["engine"], last["predicted_ms"]),
                          ("native", "native", None))
         self.assertIn("compute capability 9.0", last["refused"])
-        self.assertRegex(self.attnc(*explain).stdout, "chosen: .*; native, not taken ")
+        self.assertRegex(self.attnc(*explain).stdout,
+                         r"  native  native +- +-  refused \(1\)\n(.|\n)*\n  \(1\) attnc's kernels are ")
 
     def test_a_padded_head_dimension(self):
         path = self.write("d100.attn", NOOP.replace("D = 64", "D = 100"))
