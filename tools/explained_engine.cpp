@@ -118,6 +118,7 @@ Json engine_json(const Explanation& explanation, const ExplainedProgram& program
                {"workspace_bytes", plan::memory_of(plan).total()},
                {"steps", Json::array()}};
   if (const std::string lowering = lowering_of(plan); !lowering.empty()) {
+    json["strategy"] = lowering;
     json["lowering"] = lowering;
     json["refused"] = refusals_json(program.compiled->refused);
   }

@@ -39,13 +39,13 @@ struct ExplainedProgram {
   // The clause of each node of each cuDNN step, as an index of `clauses`.
   std::vector<std::vector<std::size_t>> node_clauses;
   plan::Program program;
-  std::vector<std::string> parts;  // of the mask, or its pages, where the lowering is that
+  std::vector<std::string> parts;  // of the mask, or its pages, where the strategy has them
   double flops = 0;                // of all scores
   DType dtype = DType::bf16;       // of the factors of its products
   std::int64_t bytes = 0;          // of all tensors, each read or written once
-  // When it was compiled; of a plan file the lowering is empty.
+  // When it was compiled; of a plan file it has the plan alone.
   std::optional<driver::Compiled> compiled;
-  std::optional<Error> refusal;  // of cuDNN, or without a target of the lowerings
+  std::optional<Error> refusal;  // of cuDNN, or without a target of the strategies
   std::string refused_target;
   std::shared_ptr<const support::Source> source{};  // that the refusal's place is in
 };
@@ -75,7 +75,7 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made = 
 
 // All but the plan, of a program made from the spec.
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);
-// Of a spec that no lowering has a form for: its clauses, the work, and each lowering's reason.
+// Of a spec that no strategy can express: its clauses, the work, and each strategy's reason.
 ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Error refusal);
 // As explain_program, and the plan with what it tells.
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);

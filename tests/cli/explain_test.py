@@ -46,7 +46,7 @@ class Explain(attnc.Case):
             count = len(graph["graph"]["nodes"])
             self.assertEqual((len(nodes), len(set(nodes))), (count, count), name)
 
-    def test_why_not_of_what_no_lowering_takes(self):
+    def test_why_not_of_what_no_strategy_takes(self):
         spec = attnc.SOURCE / "tests/gpu/surface/sink_all_outputs.attn"
         refused = self.attnc("explain", spec, *H200, code=3)
         self.assertEqual(refused.stdout, "")
@@ -247,11 +247,11 @@ class Explain(attnc.Case):
         """Explain prints what the plan has, not what it would decide again."""
         cases = {
             "prefix_lm": ["--without", "bounding_band,redundant,reals"],
-            "longformer": ["--lowering", "composite"],
+            "longformer": ["--strategy", "composite"],
             "gemma2_local": ["--without", "reals"],
-            "natten_2d": ["--lowering", "block_sparse"],
-            "dilated_window": ["--lowering", "parts"],
-            "document": ["--lowering", "unfused", "--bind", "Sq=256"],
+            "natten_2d": ["--strategy", "block_sparse"],
+            "dilated_window": ["--strategy", "parts"],
+            "document": ["--strategy", "unfused", "--bind", "Sq=256"],
         }
         for name, options in cases.items():
             with self.subTest(name):
@@ -261,8 +261,8 @@ class Explain(attnc.Case):
                 engine = explained["engine"]
                 self.assertEqual(explained["program"], manifest["program"])
                 self.assertEqual(engine["lowering"], manifest["lowering"])
-                if "--lowering" in options:
-                    self.assertEqual(manifest["lowering"], options[options.index("--lowering") + 1])
+                if "--strategy" in options:
+                    self.assertEqual(manifest["lowering"], options[options.index("--strategy") + 1])
                 self.assertEqual(engine.get("parts", []), manifest.get("parts", []))
                 self.assertEqual(engine.get("choice"), manifest.get("choice"))
                 for key in ("strategy", "predicted_ms", "workspace_bytes", "steps"):
@@ -324,7 +324,7 @@ class Explain(attnc.Case):
         result = self.attnc_json(*explain)
         self.assertEqual(result["steps"], [{"engine": "native"}])
         choice = result["engine"]["choice"]
-        self.assertEqual([way["lowering"] for way in choice][:2], ["native", "composite"])
+        self.assertEqual([way["strategy"] for way in choice][:2], ["native", "composite"])
         self.assertEqual([way["engine"] for way in choice][:2], ["native", "cudnn"])
         self.assertLess(choice[0]["predicted_ms"], choice[1]["predicted_ms"])
         considered = {way["strategy"]: way for way in result["engine"]["considered"]}
@@ -337,7 +337,7 @@ class Explain(attnc.Case):
     def test_why_an_engine_was_not_taken(self):
         explain = ("explain", SPECS / "causal.attn", "--target", "a100", "--bind", "Sq=64")
         last = self.attnc_json(*explain)["engine"]["choice"][-1]
-        self.assertEqual((last["lowering"], last["engine"], last["predicted_ms"]),
+        self.assertEqual((last["strategy"], last["engine"], last["predicted_ms"]),
                          ("native", "native", None))
         self.assertIn("compute capability 9.0", last["refused"])
         self.assertRegex(self.attnc(*explain).stdout,
