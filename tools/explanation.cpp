@@ -18,24 +18,6 @@
 namespace attn::tools {
 namespace {
 
-// On one line, runs of white space as one space, and shown(): the text may come out of a plan file.
-std::string squeezed(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool space = c == ' ' || c == '\n' || c == '\r' || c == '\t';
-    if (!space) {
-      out += c;
-    } else if (!out.empty() && out.back() != ' ') {
-      out += ' ';
-    }
-  }
-  return shown(out);
-}
-
-bool before(support::Place a, support::Place b) {
-  return a.line != b.line ? a.line < b.line : a.column < b.column;
-}
-
 // The lines that graph::to_text gives to nodes: the last ones, one each.
 std::vector<std::string> node_lines(const graph::BackendGraph& graph) {
   std::vector<std::string> lines;
@@ -129,7 +111,7 @@ constexpr std::size_t kMostColumns = 4;  // lines
 
 std::string blocks_text(const passes::BlockMap& map) {
   using passes::Block;
-  return fmt::format("  blocks    of {} x {}: {} full, {} partial{}, {} empty\n", map.rows,
+  return fmt::format("  blocks    of {} x {} scores: {} full, {} partial{}, {} empty\n", map.rows,
                      map.columns, map.count(Block::full), map.count(Block::partial),
                      map.exactness == passes::Exactness::exact ? "" : " or unknown",
                      map.count(Block::empty));
@@ -150,11 +132,16 @@ std::string columns_text(const Explanation& explanation) {
   const std::size_t shown = std::min(visible.size(), kMostColumns);
   std::string text;
   for (std::size_t i = 0; i < shown; ++i) {
-    text += fmt::format("  columns   {}: {}\n", visible[i].text,
-                        visible[i].exact ? "all of them" : "some of them");
+    text += fmt::format("  keys      {}: {}\n", visible[i].text, share_of(visible[i]));
   }
   if (shown < visible.size()) {
-    text += fmt::format("  columns   of {} more intervals\n", visible.size() - shown);
+    text += fmt::format("  keys      of {} more intervals\n", visible.size() - shown);
+  }
+  const auto asks = [](const ExplainedColumns& each) {
+    return each.text.find("first(") != std::string::npos;
+  };
+  if (std::ranges::any_of(visible, asks)) {
+    text += "            first(c) is the first key for which c holds, or the number of keys\n";
   }
   return text;
 }
@@ -185,16 +172,38 @@ std::string band_text(const Explanation& explanation) {
   return skips_blocks(explanation) ? ": cuDNN skips the blocks outside" : "";
 }
 
+// The term as it was written, then what it is, if that is something else.
+std::string residuals_text(const Explanation& explanation) {
+  std::string text;
+  const WrittenCondition* last = nullptr;
+  for (const auto& [written, condition] : explanation.residual) {
+    const bool again = last != nullptr && *last == written;
+    last = &written;
+    if (written.text.empty()) {
+      text += fmt::format("  condition {}\n", condition);
+      continue;
+    }
+    if (!again) text += fmt::format("  condition line {}: {}\n", written.line, written.text);
+    if (written.text != condition) {
+      text += fmt::format("            {} {}\n", again ? "and" : "is", condition);
+    }
+  }
+  if (!text.empty()) text += fmt::format("            {}\n", residual_text(explanation));
+  return text;
+}
+
 std::string mask_text(const Explanation& explanation) {
   const passes::Band& from_end = explanation.mask.from_end;
   std::string text;
   if (explanation.mask.band.left || explanation.mask.band.right) {
-    text += fmt::format("  band      {}{}\n", passes::to_text(explanation.mask.band),
-                        band_text(explanation));
+    text += fmt::format("  band      {}{}\n", explanation.band, band_text(explanation));
+    for (const WrittenCondition& written : explanation.band_written) {
+      text += fmt::format("            line {}: {}\n", written.line, written.text);
+    }
   }
   if (from_end.left || from_end.right) {
     text += fmt::format("  band      {}: from the last diagonal of each batch\n",
-                        passes::to_text(from_end, passes::kDistanceFromEnd));
+                        explanation.band_from_end);
   }
   text += columns_text(explanation);
   if (explanation.blocks) text += blocks_text(*explanation.blocks);
@@ -203,9 +212,7 @@ std::string mask_text(const Explanation& explanation) {
         "  stopped   analysing the whole mask takes too much work: some bounds are wider than "
         "they need to be, or blocks unknown\n";
   }
-  for (const std::string& residual : explanation.residual) {
-    text += fmt::format("  residual  {}: {}\n", residual, residual_text(explanation));
-  }
+  text += residuals_text(explanation);
   if (text.empty()) {
     text = explanation.columns == 0 ? "  there are no keys\n" : "  everything is visible\n";
   }
@@ -233,18 +240,26 @@ std::string work_text(const Explanation& explanation, const ExplainedProgram& pr
 
 Json mask_json(const Explanation& explanation) {
   const passes::Band& band = explanation.mask.band;
-  Json json = {{"text", passes::to_text(band)}, {"left", nullptr}, {"right", nullptr}};
+  Json json = {{"text", explanation.band}, {"left", nullptr}, {"right", nullptr}};
   if (band.left) json["left"] = *band.left;
   if (band.right) json["right"] = *band.right;
   const passes::Band& end = explanation.mask.from_end;
   if (end.left || end.right) {
-    json["from_end"] = {{"text", passes::to_text(end, passes::kDistanceFromEnd)},
+    json["from_end"] = {{"text", explanation.band_from_end},
                         {"left", end.left ? Json(*end.left) : Json(nullptr)},
                         {"right", end.right ? Json(*end.right) : Json(nullptr)}};
   }
   json["skips_blocks"] = skips_blocks(explanation);
   json["stopped"] = explanation.stopped;
-  json["residual"] = explanation.residual;
+  json["residual"] = Json::array();
+  json["conditions"] = Json::array();
+  for (const auto& [written, text] : explanation.residual) {
+    json["residual"].push_back(text);
+    json["conditions"].push_back({{"text", text}, {"written", nullptr}, {"line", nullptr}});
+    if (written.text.empty()) continue;
+    json["conditions"].back()["written"] = written.text;
+    json["conditions"].back()["line"] = written.line;
+  }
   if (explanation.blocks) json["blocks"] = blocks_json(*explanation.blocks);
   json["columns"] = Json::array();
   for (const ExplainedColumns& columns : explanation.visible) {
@@ -321,6 +336,19 @@ Json backward_json(const Explanation& explanation, const ExplainedProgram& progr
   return json;
 }
 
+// The terms that gave its bounds.
+std::vector<WrittenCondition> written_of(const passes::Band& band,
+                                         const WrittenConditions& written) {
+  std::vector<WrittenCondition> all;
+  const auto add = [&](SourcePos pos) {
+    WrittenCondition term = written.at(pos);
+    if (!term.text.empty() && (all.empty() || all.back() != term)) all.push_back(std::move(term));
+  };
+  if (band.left) add(band.left_pos);
+  if (band.right) add(band.right_pos);
+  return all;
+}
+
 void explain_columns(const passes::MaskAnalysis& mask, Explanation& explanation) {
   const passes::VisibleColumns& columns = mask.columns();
   for (const passes::Interval& interval : columns.intervals) {
@@ -380,8 +408,12 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made) {
   explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
   explanation.rows = spec.attention.dims[ir::Dim::Sq];
   explanation.columns = spec.attention.dims[ir::Dim::Skv];
+  explanation.band = passes::band_text(mask->form(), covered);
+  explanation.band_from_end = passes::band_from_end_text(mask->form(), covered);
+  const WrittenConditions written(*spec.source);
+  explanation.band_written = written_of(explanation.mask.band, written);
   for (const ir::ExprId id : explanation.mask.residual) {
-    explanation.residual.push_back(ir::to_source(covered, id));
+    explanation.residual.push_back({written.at(covered.dag[id].pos), ir::to_source(covered, id)});
   }
   if (!spec.attention.masks.empty()) {
     explain_columns(*passes::analyzed(spec.attention, context), explanation);
@@ -389,6 +421,10 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made) {
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
   explanation.share = passes::band_share(covered.dims, mask->band());
   return explanation;
+}
+
+const char* share_of(const ExplainedColumns& columns) {
+  return columns.exact ? "all visible" : "some visible";
 }
 
 std::string residual_text(const Explanation& explanation) {

@@ -15,6 +15,7 @@
 #include "tools/derivatives.h"
 #include "tools/report.h"
 #include "tools/spec.h"
+#include "tools/written.h"
 
 namespace attn::tools {
 
@@ -50,18 +51,27 @@ struct ExplainedProgram {
   std::shared_ptr<const support::Source> source{};  // that the refusal's place is in
 };
 
+// A condition of the masks that no band has.
+struct ExplainedCondition {
+  WrittenCondition written;  // the term that it is of; several conditions may be of one
+  std::string text;          // as it is after constants and functions are inlined
+};
+
 struct Explanation {
   std::string file;
   std::string name;
   passes::MaskForm mask;
-  std::int64_t rows = 0;     // of scores
-  std::int64_t columns = 0;  // of scores
-  bool lengths = false;      // whether batches have lengths of their own
-  double share = 1;          // of the scores that lie inside the band
+  std::string band;                            // passes::band_text
+  std::vector<WrittenCondition> band_written;  // the terms that gave its bounds
+  std::string band_from_end;                   // passes::band_from_end_text
+  std::int64_t rows = 0;                       // of scores
+  std::int64_t columns = 0;                    // of scores
+  bool lengths = false;                        // whether batches have lengths of their own
+  double share = 1;                            // of the scores that lie inside the band
   // Of the first batch and head.
   std::optional<passes::BlockMap> blocks;
-  bool stopped = false;                   // the mask takes more work than is done (effort.h)
-  std::vector<std::string> residual;      // in the language's own syntax
+  bool stopped = false;  // the mask takes more work than is done (effort.h)
+  std::vector<ExplainedCondition> residual;
   std::vector<ExplainedColumns> visible;  // nothing outside of these
   std::optional<ExplainedDerivatives> derivatives;
   std::optional<ExplainedProgram> forward;
@@ -80,6 +90,8 @@ ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Er
 // As explain_program, and the plan with what it tells.
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);
 
+// "all visible" or "some visible"
+const char* share_of(const ExplainedColumns& columns);
 // For which scores a residual condition is computed.
 std::string residual_text(const Explanation& explanation);
 

@@ -53,7 +53,7 @@ class Explain(attnc.Case):
         process = self.attnc("explain", spec, *H200, "--why-not", code=3)
         for heading in ("\nclauses\n", "\nmask\n", "\nwork\n", "\nengine\n  none\n"):
             self.assertIn(heading, process.stdout)
-        self.assertIn("band      kv - row <= 0", process.stdout)
+        self.assertIn("band      kv_idx - q_idx <= 0", process.stdout)
         self.assertIn(":9:19\n", process.stdout)  # `max` among the outputs
         self.assertIn("max_with_sink", process.stdout)
 
@@ -117,7 +117,10 @@ class Explain(attnc.Case):
         self.assertAlmostEqual(result["share_in_band"], visible / 512**2)
         self.assertEqual(result["flop"], 2 * 2 * 512 * 512 * 128)
         result = self.explain("document", "--bind", "Sq=256", *unbuilt)
-        self.assertEqual(len(result["mask"]["residual"]), 1)
+        condition, = result["mask"]["conditions"]
+        self.assertEqual([condition["text"]], result["mask"]["residual"])
+        self.assertIn(condition["written"], (SPECS / "document.attn").read_text().splitlines()
+                      [condition["line"] - 1])
         self.assertIsNone(result["mask"]["left"])
         self.assertEqual(result["mask"]["columns"], [{"exact": True, "text":
                          "[first(doc[b, kv_idx] >= doc[b, q_idx]), "
@@ -133,8 +136,8 @@ class Explain(attnc.Case):
         several = " || ".join(f"kv_idx == {2 * i}" for i in range(6))
         path = self.write("columns.attn", NOOP.replace("outputs", f"mask {several}; outputs"))
         text = self.attnc("explain", path, *H200, *self.unbuilt(), "--bind", "Sq=16").stdout
-        self.assertIn("  columns   [0, 1): all of them\n  columns   [2, 3): all of them\n", text)
-        self.assertIn("  columns   of 2 more intervals\n", text)
+        self.assertIn("  keys      [0, 1): all visible\n  keys      [2, 3): all visible\n", text)
+        self.assertIn("  keys      of 2 more intervals\n", text)
 
     def test_a_block_map_that_is_cut_short(self):
         # A sum of two squares never leaves 3 of 4, which is found score by score.
