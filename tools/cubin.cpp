@@ -2,6 +2,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -12,6 +13,10 @@ namespace {
 // Attributes of kernels, in the section .nv.info: a form, a number, and the size of what follows.
 constexpr std::uint8_t kSized = 0x04;
 constexpr std::uint8_t kFrameSize = 0x11, kRegisters = 0x2f;  // of {symbol, value}
+
+// More than any image has: the work for any bytes is bounded.
+constexpr std::uint64_t kMostSections = 1024, kMostAttributes = 4096;
+constexpr std::size_t kMostName = 1024;
 
 // Nothing past the end.
 template <typename Value>
@@ -29,7 +34,7 @@ std::string_view part_of(std::string_view bytes, std::uint64_t at, std::uint64_t
 
 // Up to the zero that ends it.
 std::string_view text_at(std::string_view strings, std::uint64_t at) {
-  const std::string_view text = part_of(strings, at, strings.size());
+  const std::string_view text = part_of(strings, at, kMostName);
   return text.substr(0, text.find('\0'));
 }
 
@@ -41,7 +46,7 @@ class Elf {
         header->e_ident[EI_CLASS] != ELFCLASS64) {
       return;
     }
-    for (std::uint64_t i = 0; i < header->e_shnum; ++i) {
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(header->e_shnum, kMostSections); ++i) {
       const auto section = read<Elf64_Shdr>(bytes, header->e_shoff + i * sizeof(Elf64_Shdr));
       if (section) sections_.push_back(*section);
     }
@@ -81,7 +86,8 @@ std::map<std::string, KernelResources> resources_of(std::string_view cubin) {
   const Elf elf(cubin);
   std::map<std::string, KernelResources> all;
   const std::string_view info = elf.section(".nv.info");
-  for (std::uint64_t at = 0; at + 4 <= info.size();) {
+  std::uint64_t attributes = 0;
+  for (std::uint64_t at = 0; at + 4 <= info.size() && attributes < kMostAttributes; ++attributes) {
     const auto form = static_cast<std::uint8_t>(info[at]);
     const auto attribute = static_cast<std::uint8_t>(info[at + 1]);
     const std::uint16_t size = *read<std::uint16_t>(info, at + 2);

@@ -15,8 +15,9 @@
 namespace attn::lowering::native {
 namespace {
 
-// Of a number in the text; plans are files that others may have written.
-constexpr std::int64_t kMostValue = std::int64_t{1} << 40;
+// Plans are files that others may have written. Of a number in the text, and of all lists:
+constexpr std::int64_t kMostValue = std::int64_t{1} << 31;
+constexpr std::int64_t kMostWalked = std::int64_t{1} << 20;  // runs
 
 std::optional<std::int64_t> integer(std::string_view text) {
   if (text == "true" || text == "false") return text == "true" ? 1 : 0;
@@ -98,11 +99,13 @@ std::optional<BlockCounts> counts_of(std::string_view source, std::int64_t tiles
   const auto of_tiles = elements_of(source, "kernels::Tile kTiles[] = {");
   const auto runs = elements_of(source, "kernels::Run kRuns[] = {");
   if (of_tiles.empty() || tiles < 1) return std::nullopt;
+  std::int64_t walked = 0;
   BlockCounts counts{.lists = ceil_div(static_cast<std::int64_t>(of_tiles.size()), tiles)};
   for (const std::vector<std::int64_t>& tile : of_tiles) {
     if (tile.size() != 4) return std::nullopt;
     for (std::int64_t i = tile[1]; i < tile[1] + tile[2]; ++i) {
-      if (i >= static_cast<std::int64_t>(runs.size())) return std::nullopt;
+      if (i >= static_cast<std::int64_t>(runs.size()) || ++walked > kMostWalked)
+        return std::nullopt;
       const std::vector<std::int64_t>& run = runs[static_cast<std::size_t>(i)];
       if (run.size() != 2) return std::nullopt;
       (run[0] % 2 == 1 ? counts.partial : counts.full) += run[1];
