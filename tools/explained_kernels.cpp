@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "compiler/lowering/native/kernel_names.h"
-#include "compiler/lowering/native/tiles.h"
 #include "tools/table.h"
 #include "tools/words.h"
 
@@ -78,8 +77,9 @@ std::string stages_text(const KernelFacts& facts) {
 }
 
 std::string warps_text(const KernelFacts& facts) {
-  return fmt::format("{} warp group{} of 4 warps compute{}, one more copies by TMA", facts.groups,
-                     facts.groups == 1 ? "" : "s", facts.groups == 1 ? "s" : "");
+  return fmt::format("{} warp group{} of 4 warps compute{}, one more copies by TMA{}", facts.groups,
+                     facts.groups == 1 ? "" : "s", facts.groups == 1 ? "s" : "",
+                     facts.gathers ? ", and keys or values row by row" : "");
 }
 
 std::string share_text(const BlockCounts& counts, std::int64_t count) {

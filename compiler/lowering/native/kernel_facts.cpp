@@ -138,6 +138,7 @@ std::optional<KernelFacts> facts_of_forward(const plan::KernelStep& step, std::s
       .patch_width = constants["kPatchWidth"],
       .patch_height = constants["kPatchHeight"],
       .has_lengths = constants["kLengths"] != 0,
+      .gathers = constants["kGatherKeys"] + constants["kGatherValues"] > 0,
       .blocks = counts_of(step.source, constants["kTiles"],
                           ceil_div(constants["kColumns"], constants["kKeys"]))};
 }
