@@ -224,7 +224,7 @@ std::string to_text(const CompiledFamily& family, const std::string& path, bool 
   const std::size_t last = family.division.ranks.size() - 1;
   std::string text =
       ranks_text(family.division, split ? fmt::format("{0}.0 to {0}.{1}", path, last) : path);
-  Table table({{"plan"}, {"direction"}, {"strategy"}, {"predicted ms", Align::right}});
+  Table table({{"plan"}, {"direction"}, {"lowering"}, {"predicted ms", Align::right}});
   for (const driver::Compiled& compiled : family.plans) {
     const plan::Plan& plan = compiled.plan;
     table.add({plan.spec_name, std::string(to_string(plan::direction_of(plan.program))),
