@@ -5,7 +5,7 @@ no GPU if --target is a name.
     python3 bench/plans.py --target h200 --shape 4,32,8,4096,128 --out FOLDER [--rows NAME ...]
 
 FOLDER/SHAPE/VARIANT.attnplan has both directions, or only the forward if the backward is refused.
-FOLDER/SHAPE/plans.json lists the form of each plan, or the error. The exit code is 1 if any plan was
+FOLDER/SHAPE/plans.json lists the strategy of each plan, or the error. The exit code is 1 if any plan was
 refused.
 """
 import argparse
@@ -22,19 +22,19 @@ import results
 LIST = "plans.json"
 
 
-def form_of(lowering, program):
-    """The lowering, followed by the steps if there are several."""
+def form_of(strategy, program):
+    """The strategy, followed by the steps if there are several."""
     counts = collections.Counter(step["step"] for step in program["steps"])
     if counts.total() == 1:
-        return lowering
+        return strategy
     steps = (name if count == 1 else f"{count} {name}" for name, count in counts.items())
-    return f"{lowering}: {', '.join(steps)}"
+    return f"{strategy}: {', '.join(steps)}"
 
 
 def forms(compiled):
     """{direction: form} from the output of `attnc compile --format json`."""
     plans = compiled.get("plans") or [compiled | {"direction": "forward"}]
-    return {plan["direction"]: form_of(plan["lowering"], plan["manifest"]["program"])
+    return {plan["direction"]: form_of(plan["strategy"], plan["manifest"]["program"])
             for plan in plans}
 
 

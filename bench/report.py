@@ -19,7 +19,7 @@ import results
 REFERENCE = "flexattention"
 AIM = 0.9  # of the fastest peer; rows below it are listed
 CHANGED = 0.03
-WORDS = ("variant", "direction", "form", "fastest peer", "")
+WORDS = ("variant", "direction", "strategy", "fastest peer", "")
 MARK = "†"  # suffix of peers of another run
 
 
@@ -91,7 +91,7 @@ def row_cells(row, peers):
 
 def ratio_table(rows):
     peers = peers_of(rows)
-    header = ["variant", "form", "ours", *peers, f"to {REFERENCE}", "fastest peer", "to it"]
+    header = ["variant", "strategy", "ours", *peers, f"to {REFERENCE}", "fastest peer", "to it"]
     to_reference, to_fastest = (map(geometric_mean, zip(*map(ratios, rows))))
     last = ["**geometric mean**", *[""] * (2 + len(peers)), f"**{number(to_reference, 2)}**", "",
             f"**{number(to_fastest, 2)}**"]
@@ -164,7 +164,7 @@ def compare(old, new):
     before = {results.key(row): row for row in old["rows"]}
     rows = [(before[results.key(row)], row) for direction in results.DIRECTIONS
             for row in rows_of(new, direction) if results.key(row) in before]
-    header = ["variant", "direction", "form", "old", "new", "old / new", f"{REFERENCE}'s", ""]
+    header = ["variant", "direction", "strategy", "old", "new", "old / new", f"{REFERENCE}'s", ""]
     changes = [ratio(a.get("ours_ms"), b.get("ours_ms")) for a, b in rows]
     cells = [change_cells(*pair) for pair in rows]
     cells.append(["**geometric mean**", "", "", "", "", f"**{number(geometric_mean(changes))}**", "", ""])

@@ -368,7 +368,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_flag("--device-only", options->device_only, "Do not measure host time");
   command->add_option("--json", options->json_file, "Also write the results to this file")
       ->type_name("FILE");
-  add_lowering(*command, options->lowering, options->rewrites);
+  add_strategy(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);
   add_cache_option(*command, options->use_cache);
   add_deny(*command);

@@ -91,7 +91,7 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
     const auto progress = std::make_shared<Progress>("autotune", 0);
     result.measure = [&options, progress](const ir::Attention& attention, const plan::Plan& plan) {
       progress->show(0, fmt::format("{} of `{}`", plan.lowering, attention.name));
-      tell_detail(fmt::format("measure lowering {}", plan.lowering));
+      tell_detail(fmt::format("measure strategy {}", plan.lowering));
       return device_ms(attention, plan, options.cudnn_folder);
     };
   }
@@ -99,7 +99,8 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
 }
 
 Json plan_json(const driver::Compiled& compiled) {
-  return {{"lowering", compiled.plan.lowering},
+  return {{"strategy", compiled.plan.lowering},
+          {"lowering", compiled.plan.lowering},
           {"refused", refusals_json(compiled.refused)},
           {"manifest", manifest_of(compiled.plan)}};
 }
@@ -411,13 +412,13 @@ void add_compile(CLI::App& app, Action& action) {
       ->type_name("PLAN");
   command->add_flag(
       "--autotune", options->autotune,
-      "Compile every program of every lowering, measure each on the local GPU and take the "
+      "Compile every program of every strategy, measure each on the local GPU and take the "
       "fastest; the plan file records the measurements");
   add_ranks(*command, options->ranks);
   add_in(*command, options->ranks.inputs);
   command->add_flag("--split-files", options->split_files,
                     "With --ranks: a file for each rank, FILE.0 and so on, with its plans alone");
-  add_lowering(*command, options->lowering, options->rewrites);
+  add_strategy(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);
   add_cache_option(*command, options->use_cache);
   add_deny(*command);

@@ -62,7 +62,7 @@ Status check_options(const Options& options) {
                       !planning::without(options.rewrites).empty();
   const bool divides = options.ranks.ranks > 0;
   if (lowers && !options.parts) {
-    return wrong("--target, --lowering, --engine and --without need --parts");
+    return wrong("--target, --strategy, --engine and --without need --parts");
   }
   if (divides && (options.score || options.parts))
     return wrong("--ranks, --score and --parts colour the same cells");
@@ -75,7 +75,7 @@ Status check_options(const Options& options) {
   if (divides && is_plan(options.path)) return wrong("--ranks has no meaning for a plan");
   if (options.ranks.ranks > kMostDrawn) return wrong("a picture has room for at most 64 ranks");
   if (lowers && is_plan(options.path)) {
-    return wrong("--target, --lowering, --engine and --without have no meaning for a plan");
+    return wrong("--target, --strategy, --engine and --without have no meaning for a plan");
   }
   if (options.score && options.parts) return wrong("--score and --parts colour the same cells");
   if (options.score_at && !options.score) return wrong("--score-at needs --score");
@@ -97,7 +97,7 @@ struct Kernels {
   std::vector<lowering::Coverage> all;
 };
 
-// Those of the lowering that is asked for, or that `compile` tries first, without asking cuDNN.
+// Those of the strategy that is asked for, or that `compile` tries first, without asking cuDNN.
 Result<Kernels> kernels_of(const Options& options, const Spec& spec) {
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target,
@@ -217,6 +217,7 @@ Json to_json(const Drawn& drawn) {
     json["sharding"] = picture.division;
     json["ranks"] = picture.kernels;
   } else if (!picture.kernels.empty()) {
+    json["strategy"] = picture.lowering;
     json["lowering"] = picture.lowering;
     json["parts"] = picture.kernels;
   }
@@ -331,7 +332,7 @@ void add_draw(CLI::App& app, Action& action) {
                     "Colour by what the kernels compute: parts, blocks, what is in vain");
   add_ranks(*command, options->ranks);
   add_target_option(*command, options->target);
-  add_lowering(*command, options->lowering, options->rewrites);
+  add_strategy(*command, options->lowering, options->rewrites);
   command
       ->add_option("--theme", options->theme,
                    "Colours (default: the reader's in .svg, light in .png)")

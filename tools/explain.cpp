@@ -112,7 +112,7 @@ int run(const Options& options) {
       (options.how.why_not || options.how.lowering != planner::kAnyLowering)) {
     return report(
         {ErrorCode::invalid_argument,
-         "--why-not, --engine, --lowering and --allow-unfused have no meaning with --ranks",
+         "--why-not, --engine, --strategy and --allow-unfused have no meaning with --ranks",
          {},
          {}},
         options.format);
@@ -152,7 +152,7 @@ void add_explain(CLI::App& app, Action& action) {
   command->add_flag("--simulate", options->simulates,
                     "With --ranks: also run all ranks on the host, and compare them with the "
                     "reference; for small sizes");
-  add_lowering(*command, options->how.lowering, options->how.rewrites);
+  add_strategy(*command, options->how.lowering, options->how.rewrites);
   add_deny(*command);
   add_timeout(*command, options->how.timeout);
   add_cudnn(*command, options->how.cudnn_folder);

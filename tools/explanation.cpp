@@ -10,31 +10,13 @@
 #include "compiler/passes/rewrite/bounding_band.h"
 #include "compiler/passes/rewrite/ranged.h"
 #include "runtime/base/check.h"
-#include "runtime/cudnn/library.h"
 #include "runtime/io/host_tensor.h"
+#include "tools/explained_engine.h"
 #include "tools/words.h"
 #include "tools/work.h"
 
 namespace attn::tools {
 namespace {
-
-// On one line, runs of white space as one space, and shown(): the text may come out of a plan file.
-std::string squeezed(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool space = c == ' ' || c == '\n' || c == '\r' || c == '\t';
-    if (!space) {
-      out += c;
-    } else if (!out.empty() && out.back() != ' ') {
-      out += ' ';
-    }
-  }
-  return shown(out);
-}
-
-bool before(support::Place a, support::Place b) {
-  return a.line != b.line ? a.line < b.line : a.column < b.column;
-}
 
 // The lines that graph::to_text gives to nodes: the last ones, one each.
 std::vector<std::string> node_lines(const graph::BackendGraph& graph) {
@@ -129,7 +111,7 @@ constexpr std::size_t kMostColumns = 4;  // lines
 
 std::string blocks_text(const passes::BlockMap& map) {
   using passes::Block;
-  return fmt::format("  blocks    of {} x {}: {} full, {} partial{}, {} empty\n", map.rows,
+  return fmt::format("  blocks    of {} x {} scores: {} full, {} partial{}, {} empty\n", map.rows,
                      map.columns, map.count(Block::full), map.count(Block::partial),
                      map.exactness == passes::Exactness::exact ? "" : " or unknown",
                      map.count(Block::empty));
@@ -150,11 +132,16 @@ std::string columns_text(const Explanation& explanation) {
   const std::size_t shown = std::min(visible.size(), kMostColumns);
   std::string text;
   for (std::size_t i = 0; i < shown; ++i) {
-    text += fmt::format("  columns   {}: {}\n", visible[i].text,
-                        visible[i].exact ? "all of them" : "some of them");
+    text += fmt::format("  keys      {}: {}\n", visible[i].text, share_of(visible[i]));
   }
   if (shown < visible.size()) {
-    text += fmt::format("  columns   of {} more intervals\n", visible.size() - shown);
+    text += fmt::format("  keys      of {} more intervals\n", visible.size() - shown);
+  }
+  const auto asks = [](const ExplainedColumns& each) {
+    return each.text.find("first(") != std::string::npos;
+  };
+  if (std::ranges::any_of(visible, asks)) {
+    text += "            first(c) is the first key for which c holds, or the number of keys\n";
   }
   return text;
 }
@@ -185,16 +172,38 @@ std::string band_text(const Explanation& explanation) {
   return skips_blocks(explanation) ? ": cuDNN skips the blocks outside" : "";
 }
 
+// The term as it was written, then what it is, if that is something else.
+std::string residuals_text(const Explanation& explanation) {
+  std::string text;
+  const WrittenCondition* last = nullptr;
+  for (const auto& [written, condition] : explanation.residual) {
+    const bool again = last != nullptr && *last == written;
+    last = &written;
+    if (written.text.empty()) {
+      text += fmt::format("  condition {}\n", condition);
+      continue;
+    }
+    if (!again) text += fmt::format("  condition line {}: {}\n", written.line, written.text);
+    if (written.text != condition) {
+      text += fmt::format("            {} {}\n", again ? "and" : "is", condition);
+    }
+  }
+  if (!text.empty()) text += fmt::format("            {}\n", residual_text(explanation));
+  return text;
+}
+
 std::string mask_text(const Explanation& explanation) {
   const passes::Band& from_end = explanation.mask.from_end;
   std::string text;
   if (explanation.mask.band.left || explanation.mask.band.right) {
-    text += fmt::format("  band      {}{}\n", passes::to_text(explanation.mask.band),
-                        band_text(explanation));
+    text += fmt::format("  band      {}{}\n", explanation.band, band_text(explanation));
+    for (const WrittenCondition& written : explanation.band_written) {
+      text += fmt::format("            line {}: {}\n", written.line, written.text);
+    }
   }
   if (from_end.left || from_end.right) {
     text += fmt::format("  band      {}: from the last diagonal of each batch\n",
-                        passes::to_text(from_end, passes::kDistanceFromEnd));
+                        explanation.band_from_end);
   }
   text += columns_text(explanation);
   if (explanation.blocks) text += blocks_text(*explanation.blocks);
@@ -203,9 +212,7 @@ std::string mask_text(const Explanation& explanation) {
         "  stopped   analysing the whole mask takes too much work: some bounds are wider than "
         "they need to be, or blocks unknown\n";
   }
-  for (const std::string& residual : explanation.residual) {
-    text += fmt::format("  residual  {}: {}\n", residual, residual_text(explanation));
-  }
+  text += residuals_text(explanation);
   if (text.empty()) {
     text = explanation.columns == 0 ? "  there are no keys\n" : "  everything is visible\n";
   }
@@ -231,133 +238,32 @@ std::string work_text(const Explanation& explanation, const ExplainedProgram& pr
   return text;
 }
 
-std::string when_text(const plan::Step& step) {
-  const auto* derive = std::get_if<plan::DeriveStep>(&step);
-  if (derive != nullptr && derive->once) return ", once, when the plan is loaded";
-  const std::int64_t turns = plan::turns_of(step);
-  return turns == 1 ? "" : fmt::format(", {} times", turns);
-}
-
-// What the prediction means for the matrix units, where it is of just the scores in the band.
-struct Prediction {
-  double tflops = 0;
-  double peak = 0;  // TFLOP/s of the GPU's products of this type
-
-  double share() const { return tflops / peak; }
-};
-
-std::optional<Prediction> prediction_of(const Explanation& explanation,
-                                        const ExplainedProgram& program) {
-  if (!program.compiled || explanation.lengths || !explanation.residual.empty()) return {};
-  const plan::Plan& plan = program.compiled->plan;
-  const planning::Gpu gpu = planning::gpu_of(plan.target);
-  if (plan.choice.empty() || plan.choice.front().predicted_ms <= 0 || gpu.matrix_rate <= 0)
-    return {};
-  const double flops = program.flops * explanation.share;
-  return Prediction{flops / plan.choice.front().predicted_ms * 1e-9, gpu.rate(program.dtype)};
-}
-
-std::string prediction_text(const Explanation& explanation, const ExplainedProgram& program) {
-  const std::optional<Prediction> predicted = prediction_of(explanation, program);
-  if (!predicted) return "";
-  return fmt::format("  predicted {:.0f} TFLOP/s: {} of the {:.0f} of dense {}-bit products\n",
-                     predicted->tflops, percent_text(predicted->share()), predicted->peak,
-                     8 * size_of(program.dtype));
-}
-
-std::string engine_text(const Explanation& explanation, const ExplainedProgram& program) {
-  if (program.refusal) {
-    const std::string target =
-        program.refused_target.empty() ? "" : " for " + program.refused_target;
-    return fmt::format("  none{}\n{}", target, error_text(*program.refusal, program.source.get()));
-  }
-  if (!program.compiled) {
-    return fmt::format("  not known: cuDNN could not be loaded ({})\n",
-                       explanation.why_not_compiled);
-  }
-  const plan::Plan& plan = program.compiled->plan;
-  std::string text = fmt::format("  for {} (sm_{})", plan.target.name, plan.target.sm);
-  if (plan.cudnn_version != 0) text += " by cuDNN " + cudnn_text(plan.cudnn_version);
-  text += "\n";
-  text += fmt::format("  workspace in all {}\n", memory_text(plan::memory_of(plan)));
-  for (const std::string& line : choice_lines(plan)) text += fmt::format("  {}\n", line);
-  text += prediction_text(explanation, program);
-  for (const std::string& line : refusal_lines(*program.compiled)) {
-    text += fmt::format("  {}\n", line);
-  }
-  auto compiled = plan.compiled.begin();
-  for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
-    if (const auto* derive = std::get_if<plan::DeriveStep>(&plan.program.steps[i])) {
-      text += fmt::format("  step {}: an attnc kernel derives {}{}\n", i,
-                          fmt::join(derive->outputs, ", "), when_text(plan.program.steps[i]));
-      continue;
-    }
-    if (const auto* kernels = std::get_if<plan::KernelStep>(&plan.program.steps[i])) {
-      text += fmt::format("  step {}: attnc kernels write {}{}\n", i,
-                          fmt::join(kernels->outputs, ", "), when_text(plan.program.steps[i]));
-      continue;
-    }
-    text += fmt::format("  step {}: engine {} of heuristic {}, knobs {}, workspace {}{}\n", i,
-                        compiled->engine, compiled->heuristic, knobs_text(compiled->knobs),
-                        bytes_text(compiled->workspace_bytes), when_text(plan.program.steps[i]));
-    ++compiled;
-  }
-  return text;
-}
-
 Json mask_json(const Explanation& explanation) {
   const passes::Band& band = explanation.mask.band;
-  Json json = {{"text", passes::to_text(band)}, {"left", nullptr}, {"right", nullptr}};
+  Json json = {{"text", explanation.band}, {"left", nullptr}, {"right", nullptr}};
   if (band.left) json["left"] = *band.left;
   if (band.right) json["right"] = *band.right;
   const passes::Band& end = explanation.mask.from_end;
   if (end.left || end.right) {
-    json["from_end"] = {{"text", passes::to_text(end, passes::kDistanceFromEnd)},
+    json["from_end"] = {{"text", explanation.band_from_end},
                         {"left", end.left ? Json(*end.left) : Json(nullptr)},
                         {"right", end.right ? Json(*end.right) : Json(nullptr)}};
   }
   json["skips_blocks"] = skips_blocks(explanation);
   json["stopped"] = explanation.stopped;
-  json["residual"] = explanation.residual;
+  json["residual"] = Json::array();
+  json["conditions"] = Json::array();
+  for (const auto& [written, text] : explanation.residual) {
+    json["residual"].push_back(text);
+    json["conditions"].push_back({{"text", text}, {"written", nullptr}, {"line", nullptr}});
+    if (written.text.empty()) continue;
+    json["conditions"].back()["written"] = written.text;
+    json["conditions"].back()["line"] = written.line;
+  }
   if (explanation.blocks) json["blocks"] = blocks_json(*explanation.blocks);
   json["columns"] = Json::array();
   for (const ExplainedColumns& columns : explanation.visible) {
     json["columns"].push_back({{"text", columns.text}, {"exact", columns.exact}});
-  }
-  return json;
-}
-
-Json engine_json(const Explanation& explanation, const ExplainedProgram& program) {
-  if (program.refusal) {
-    return {{"known", false},
-            {"target", program.refused_target},
-            {"error", error_json(*program.refusal, nullptr)}};
-  }
-  if (!program.compiled) return {{"known", false}, {"why", explanation.why_not_compiled}};
-  const plan::Plan& plan = program.compiled->plan;
-  Json json = {{"known", true},
-               {"target", plan.target.name},
-               {"sm", plan.target.sm},
-               {"cudnn", cudnn_text(plan.cudnn_version)},
-               {"workspace_bytes", plan::memory_of(plan).total()},
-               {"steps", Json::array()}};
-  if (const std::string lowering = lowering_of(plan); !lowering.empty()) {
-    json["lowering"] = lowering;
-    json["refused"] = refusals_json(program.compiled->refused);
-  }
-  if (!plan.choice.empty()) json["choice"] = choice_json(plan);
-  if (const auto predicted = prediction_of(explanation, program)) {
-    json["predicted_tflops"] = predicted->tflops;
-    json["peak_tflops"] = predicted->peak;
-  }
-  if (!program.parts.empty()) json["parts"] = program.parts;
-  for (const plan::CompiledStep& step : plan.compiled) {
-    Json knobs = Json::object();
-    for (const plan::Knob& knob : step.knobs) knobs[fmt::format("{}", knob.type)] = knob.value;
-    json["steps"].push_back({{"heuristic", step.heuristic},
-                             {"engine", step.engine},
-                             {"knobs", knobs},
-                             {"workspace_bytes", step.workspace_bytes}});
   }
   return json;
 }
@@ -387,8 +293,9 @@ std::string parts_section(const ExplainedProgram& program, const std::string& be
 
 std::string work_section(const Explanation& explanation, const ExplainedProgram& program,
                          const std::string& before) {
-  return fmt::format("{3}\n{0}work\n{1}\n{0}engine\n{2}", before, work_text(explanation, program),
-                     engine_text(explanation, program), parts_section(program, before));
+  return fmt::format("{}\n{}work\n{}{}", parts_section(program, before), before,
+                     work_text(explanation, program),
+                     engine_sections(explanation, program, before));
 }
 
 std::string backward_text(const Explanation& explanation) {
@@ -427,6 +334,19 @@ Json backward_json(const Explanation& explanation, const ExplainedProgram& progr
                {"engine", engine_json(explanation, program)}};
   add_decision(json, program);
   return json;
+}
+
+// The terms that gave its bounds.
+std::vector<WrittenCondition> written_of(const passes::Band& band,
+                                         const WrittenConditions& written) {
+  std::vector<WrittenCondition> all;
+  const auto add = [&](SourcePos pos) {
+    WrittenCondition term = written.at(pos);
+    if (!term.text.empty() && (all.empty() || all.back() != term)) all.push_back(std::move(term));
+  };
+  if (band.left) add(band.left_pos);
+  if (band.right) add(band.right_pos);
+  return all;
 }
 
 void explain_columns(const passes::MaskAnalysis& mask, Explanation& explanation) {
@@ -488,8 +408,12 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made) {
   explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
   explanation.rows = spec.attention.dims[ir::Dim::Sq];
   explanation.columns = spec.attention.dims[ir::Dim::Skv];
+  explanation.band = passes::band_text(mask->form(), covered);
+  explanation.band_from_end = passes::band_from_end_text(mask->form(), covered);
+  const WrittenConditions written(*spec.source);
+  explanation.band_written = written_of(explanation.mask.band, written);
   for (const ir::ExprId id : explanation.mask.residual) {
-    explanation.residual.push_back(ir::to_source(covered, id));
+    explanation.residual.push_back({written.at(covered.dag[id].pos), ir::to_source(covered, id)});
   }
   if (!spec.attention.masks.empty()) {
     explain_columns(*passes::analyzed(spec.attention, context), explanation);
@@ -497,6 +421,10 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made) {
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
   explanation.share = passes::band_share(covered.dims, mask->band());
   return explanation;
+}
+
+const char* share_of(const ExplainedColumns& columns) {
+  return columns.exact ? "all visible" : "some visible";
 }
 
 std::string residual_text(const Explanation& explanation) {

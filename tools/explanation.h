@@ -15,6 +15,7 @@
 #include "tools/derivatives.h"
 #include "tools/report.h"
 #include "tools/spec.h"
+#include "tools/written.h"
 
 namespace attn::tools {
 
@@ -39,29 +40,38 @@ struct ExplainedProgram {
   // The clause of each node of each cuDNN step, as an index of `clauses`.
   std::vector<std::vector<std::size_t>> node_clauses;
   plan::Program program;
-  std::vector<std::string> parts;  // of the mask, or its pages, where the lowering is that
+  std::vector<std::string> parts;  // of the mask, or its pages, where the strategy has them
   double flops = 0;                // of all scores
   DType dtype = DType::bf16;       // of the factors of its products
   std::int64_t bytes = 0;          // of all tensors, each read or written once
-  // When it was compiled; of a plan file the lowering is empty.
+  // When it was compiled; of a plan file it has the plan alone.
   std::optional<driver::Compiled> compiled;
-  std::optional<Error> refusal;  // of cuDNN, or without a target of the lowerings
+  std::optional<Error> refusal;  // of cuDNN, or without a target of the strategies
   std::string refused_target;
   std::shared_ptr<const support::Source> source{};  // that the refusal's place is in
+};
+
+// A condition of the masks that no band has.
+struct ExplainedCondition {
+  WrittenCondition written;  // the term that it is of; several conditions may be of one
+  std::string text;          // as it is after constants and functions are inlined
 };
 
 struct Explanation {
   std::string file;
   std::string name;
   passes::MaskForm mask;
-  std::int64_t rows = 0;     // of scores
-  std::int64_t columns = 0;  // of scores
-  bool lengths = false;      // whether batches have lengths of their own
-  double share = 1;          // of the scores that lie inside the band
+  std::string band;                            // passes::band_text
+  std::vector<WrittenCondition> band_written;  // the terms that gave its bounds
+  std::string band_from_end;                   // passes::band_from_end_text
+  std::int64_t rows = 0;                       // of scores
+  std::int64_t columns = 0;                    // of scores
+  bool lengths = false;                        // whether batches have lengths of their own
+  double share = 1;                            // of the scores that lie inside the band
   // Of the first batch and head.
   std::optional<passes::BlockMap> blocks;
-  bool stopped = false;                   // the mask takes more work than is done (effort.h)
-  std::vector<std::string> residual;      // in the language's own syntax
+  bool stopped = false;  // the mask takes more work than is done (effort.h)
+  std::vector<ExplainedCondition> residual;
   std::vector<ExplainedColumns> visible;  // nothing outside of these
   std::optional<ExplainedDerivatives> derivatives;
   std::optional<ExplainedProgram> forward;
@@ -75,11 +85,13 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made = 
 
 // All but the plan, of a program made from the spec.
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);
-// Of a spec that no lowering has a form for: its clauses, the work, and each lowering's reason.
+// Of a spec that no strategy can express: its clauses, the work, and each strategy's reason.
 ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Error refusal);
 // As explain_program, and the plan with what it tells.
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);
 
+// "all visible" or "some visible"
+const char* share_of(const ExplainedColumns& columns);
 // For which scores a residual condition is computed.
 std::string residual_text(const Explanation& explanation);
 

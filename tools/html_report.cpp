@@ -154,7 +154,7 @@ void add_report(CLI::App& app, Action& action) {
                    "What to show (default: both if the spec has a `grad` clause, else fwd)")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
-  add_lowering(*command, options->how.lowering, options->how.rewrites);
+  add_strategy(*command, options->how.lowering, options->how.rewrites);
   add_deny(*command);
   add_timeout(*command, options->how.timeout);
   add_cudnn(*command, options->how.cudnn_folder);

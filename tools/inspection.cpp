@@ -31,7 +31,7 @@ std::string decisions_text(const plan::Plan& plan) {
   if (plan.lowering.empty()) return "";
   std::string without;
   for (const std::string& name : plan.without) without += fmt::format(" {}", shown(name));
-  return fmt::format("  lowering    {}{}{}\n", shown(plan.lowering),
+  return fmt::format("  strategy    {}{}{}\n", shown(plan.lowering),
                      without.empty() ? "" : ", without", without);
 }
 

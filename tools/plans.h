@@ -15,7 +15,7 @@ struct Plans {
 };
 
 // Compiles the forward for how.target, or with `gradients` a training pair (driver::compile_pair).
-// Prints refused lowerings to standard error. Errors: those of driver::compile.
+// Prints refused strategies to standard error. Errors: those of driver::compile.
 Result<Plans> compile_plans(const Spec& spec, driver::CompileOptions how, bool gradients);
 
 // The plans of a file for these sizes (--bind with a plan). Errors: those of plan::load_bundle and

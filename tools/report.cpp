@@ -64,7 +64,7 @@ std::string knobs_text(const Json& knobs) {
   return text;
 }
 
-// `by` names the lowering if there are several.
+// `by` names the strategy if there are several.
 std::string configs_text(const Json& payload, const std::string& by) {
   if (!payload.contains("configs") || payload["configs"].empty()) return "";
   Table table({{"heuristic"}, {"engine", Align::right}, {"knobs"}, {"status"}, {"reason"}});
@@ -81,7 +81,7 @@ std::string all_configs_text(const Json& payload) {
   std::string text;
   for (const Json& tried : payload["lowerings"]) {
     text += configs_text(tried.value("detail", Json::object()),
-                         fmt::format(" (lowering {})", tried.value("lowering", "")));
+                         fmt::format(" (strategy {})", tried.value("lowering", "")));
   }
   return text;
 }
@@ -126,7 +126,7 @@ std::vector<std::string> refusal_lines(const driver::Compiled& compiled) {
   std::vector<std::string> lines;
   for (const planner::Refusal& refusal : compiled.refused) {
     const bool failed = refusal.error.code != ErrorCode::unsupported;
-    lines.push_back(fmt::format("lowering {}, since {} {}: {}", compiled.plan.lowering,
+    lines.push_back(fmt::format("strategy {}, since {} {}: {}", compiled.plan.lowering,
                                 refusal.lowering, failed ? "failed" : "was refused",
                                 driver::reason_of(refusal.error)));
   }
@@ -143,7 +143,9 @@ void tell_refusals(const driver::Compiled& compiled) {
 Json refusals_json(const std::vector<planner::Refusal>& refusals) {
   Json list = Json::array();
   for (const planner::Refusal& refusal : refusals) {
-    list.push_back({{"lowering", refusal.lowering}, {"error", error_json(refusal.error, nullptr)}});
+    list.push_back({{"strategy", refusal.lowering},
+                    {"lowering", refusal.lowering},
+                    {"error", error_json(refusal.error, nullptr)}});
   }
   return list;
 }
@@ -200,7 +202,7 @@ Json decision_json(const plan::Plan& plan) {
 Json choice_json(const plan::Plan& plan) {
   Json list = Json::array();
   for (const plan::Alternative& way : plan.choice) {
-    Json json = {{"lowering", way.lowering}, {"predicted_ms", nullptr}};
+    Json json = {{"strategy", way.lowering}, {"lowering", way.lowering}, {"predicted_ms", nullptr}};
     if (way.predicted_ms > 0) json["predicted_ms"] = way.predicted_ms;
     const std::string engine = engine_name_of(way.lowering);
     if (!engine.empty()) json["engine"] = engine;

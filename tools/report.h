@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 // Prints the error and returns its exit code. If the error's payload has a position ("line",
 // "column") and `source` is given, the line is shown with a caret. Engine configs in the payload
-// are printed as a table, one for each lowering that was tried.
+// are printed as a table, one for each strategy that was tried.
 int report(const Error& error, Format format, const support::Source* source = nullptr);
 
 // Prints the diagnostics of one file, if any, to standard error, separated from those of the
@@ -28,12 +28,13 @@ std::string error_text(const Error& error, const support::Source* source,
                        support::Paint paint = {});
 Json error_json(const Error& error, const support::Source* source);
 
-// One line per refused lowering: "lowering unified, since composite was refused: REASON", or
+// One line per refused strategy: "strategy unified, since composite was refused: REASON", or
 // "failed" if a worker died or timed out.
 std::vector<std::string> refusal_lines(const driver::Compiled& compiled);
 // Prints them to standard error, prefixed with "SPEC: " or "SPEC backward: ".
 void tell_refusals(const driver::Compiled& compiled);
-// [{"lowering": "composite", "error": {..}}]
+// [{"strategy": "composite", "error": {..}}]; `lowering` is the older name of `strategy`, here and
+// below.
 Json refusals_json(const std::vector<planner::Refusal>& refusals);
 
 // Files before version 7 have it only if there was a choice.
@@ -46,9 +47,9 @@ std::string lowering_of(const plan::Plan& plan);
 Json decision_json(const plan::Plan& plan);
 
 // "chosen: parts (cudnn), 0.135 ms predicted, 0.142 ms measured; native, 0.246 ms predicted": one
-// line, or none if there was only one lowering.
+// line, or none if there was only one strategy.
 std::vector<std::string> choice_lines(const plan::Plan& plan);
-// [{"lowering": "parts", "engine": "cudnn", "predicted_ms": .., "measured_ms": .., "refused":
+// [{"strategy": "parts", "engine": "cudnn", "predicted_ms": .., "measured_ms": .., "refused":
 // ".."}] predicted_ms is null for what could not be expressed.
 Json choice_json(const plan::Plan& plan);
 

@@ -276,7 +276,7 @@ void add_run(CLI::App& app, Action& action) {
                     "Reference only: do not round inputs and outputs; write f64");
   command->add_flag("--yes", options->yes, "Run the reference even if it takes more than an hour");
   command->add_flag("--recompile", options->recompile, "Recompile the plan for the local GPU");
-  add_lowering(*command, options->lowering, options->rewrites);
+  add_strategy(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);
   add_cache_option(*command, options->use_cache);
   add_deny(*command);

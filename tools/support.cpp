@@ -182,7 +182,10 @@ Json to_json(const Row& row, const std::vector<Place>& places) {
             {"tier", to_string(verdict.tier)}};
     if (verdict.direction) json["direction"] = plan::to_string(*verdict.direction);
     if (verdict.cudnn_version != 0) json["cudnn"] = cudnn::version_text(verdict.cudnn_version);
-    if (!verdict.lowering.empty()) json["lowering"] = verdict.lowering;
+    if (!verdict.lowering.empty()) {
+      json["strategy"] = verdict.lowering;
+      json["lowering"] = verdict.lowering;
+    }
     if (!verdict.error) json["other_engines"] = verdict.other_engines;
     if (verdict.engine >= 0) json["engine"] = verdict.engine;
     if (verdict.tier == driver::Tier::build && !verdict.error) {
@@ -379,7 +382,7 @@ void add_support(CLI::App& app, Action& action) {
                    "Depth of the test: rules (no cuDNN), cuDNN's heuristics, or a build")
       ->type_name("rules|heuristics|build")
       ->check(CLI::IsMember({"rules", "heuristics", "build"}));
-  add_lowering(*command, options->lowering, options->rewrites);
+  add_strategy(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);
   command
       ->add_option("--jobs", options->jobs,

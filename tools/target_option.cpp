@@ -110,12 +110,12 @@ void add_rewrites(CLI::App& command, planning::Rewrites& rewrites) {
 
 }  // namespace
 
-void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& rewrites) {
-  const std::vector<std::string> names = planner::lowering_names();
+void add_strategy(CLI::App& command, std::string& strategy, planning::Rewrites& rewrites) {
+  const std::vector<std::string> names = planner::strategy_names();
   command
       .add_option(
-          "--lowering", lowering,
-          fmt::format("Lowering to use ({}); auto takes the one predicted to be fastest that "
+          "--strategy,--lowering", strategy,
+          fmt::format("Strategy to use ({}); auto takes the one predicted to be fastest that "
                       "can be built",
                       fmt::join(names, ", ")))
       ->type_name("NAME")
@@ -123,16 +123,16 @@ void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& 
   const std::vector<std::string> engines = planner::engine_names();
   command
       .add_option(
-          "--engine", lowering,
-          fmt::format("Use only the lowerings of this engine ({})", fmt::join(engines, ", ")))
+          "--engine", strategy,
+          fmt::format("Use only the strategies of this engine ({})", fmt::join(engines, ", ")))
       ->type_name("NAME")
       ->check(CLI::IsMember(engines))
-      ->excludes("--lowering");
-  const auto allow = [&lowering](std::int64_t) { lowering = planner::kAnyOrSlow; };
+      ->excludes("--strategy");
+  const auto allow = [&strategy](std::int64_t) { strategy = planner::kAnyOrSlow; };
   command
       .add_flag_function("--allow-unfused", allow,
                          "Without a fused kernel, run unfused: slow, with the scores in memory")
-      ->excludes("--lowering")
+      ->excludes("--strategy")
       ->excludes("--engine");
   add_rewrites(command, rewrites);
   command
@@ -146,7 +146,7 @@ void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& 
 void add_timeout(CLI::App& command, int& seconds) {
   command
       .add_option("--timeout", seconds,
-                  "Seconds that one build may take before the next lowering is tried")
+                  "Seconds that one build may take before the next strategy is tried")
       ->type_name("SECONDS")
       ->check(CLI::Range(1, 1000000));
 }

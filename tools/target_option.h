@@ -48,8 +48,9 @@ worker::Options worker_options(const std::string& cudnn_folder, int timeout = kB
 // sheets.
 std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version);
 
-// --engine NAME, --lowering NAME or --allow-unfused, and --without NAME[,NAME]. `lowering` becomes
-// what planner::strategies() takes.
-void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& rewrites);
+// --engine NAME, --strategy NAME or --allow-unfused, and --without NAME[,NAME]. `strategy` becomes
+// what planner::strategies() takes. --lowering, the older name of --strategy, is not described.
+void add_strategy(CLI::App& command, std::string& strategy, planning::Rewrites& rewrites);
+inline constexpr const char* kOlderStrategyOption = "lowering";
 
 }  // namespace attn::tools

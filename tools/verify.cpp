@@ -335,7 +335,7 @@ void add_verify(CLI::App& app, Action& action) {
           "Execute N times and compare bits; they must be equal if the spec is `deterministic`")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
-  add_lowering(*command, options->lowering, options->rewrites);
+  add_strategy(*command, options->lowering, options->rewrites);
   add_deny(*command);
   add_timeout(*command, options->timeout);
   add_cudnn(*command, options->cudnn_folder);

@@ -100,6 +100,19 @@ std::string knobs_text(const std::vector<plan::Knob>& knobs) {
   return text.empty() ? "none" : text;
 }
 
+std::string squeezed(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\n' || c == '\r' || c == '\t';
+    if (!space) {
+      out += c;
+    } else if (!out.empty() && out.back() != ' ') {
+      out += ' ';
+    }
+  }
+  return shown(out);
+}
+
 std::string tensors_text(const plan::Program& program) {
   Table table({{"name"}, {"role"}, {"dtype"}, {"dims"}, {"strides"}, {"alignment", Align::right}});
   for (const plan::TensorInfo& tensor : program.tensors) {

@@ -26,6 +26,8 @@ std::string knobs_text(const std::vector<plan::Knob>& knobs);  // "24=3 27=1" (t
 std::string shown(std::string_view text);
 // The same, but line ends and tabs are kept.
 std::string shown_lines(std::string_view text);
+// shown() of a text on one line, with each run of white space as one space.
+std::string squeezed(std::string_view text);
 
 // A table of the tensors to bind: name, role, dtype, dims, strides, alignment; then the params.
 std::string tensors_text(const plan::Program& program);

@@ -10,6 +10,7 @@
 #include "compiler/driver/shape.h"
 #include "runtime/base/spec_form.h"
 #include "runtime/cache/plan_cache.h"
+#include "runtime/plan/memory.h"
 
 namespace attn::driver {
 namespace {
@@ -261,6 +262,17 @@ std::vector<Refusal> reported(const std::vector<Refusal>& refused,
     if (failure.refusal.lowering != taken.name) reported.push_back(failure.refusal);
   }
   return reported;
+}
+
+std::vector<RunnerUp> lowered_of(const Candidates& candidates, const Strategy& taken) {
+  std::vector<RunnerUp> lowered;
+  for (const Candidate& candidate : candidates.all()) {
+    if (candidate.strategy == &taken || !candidate.lowered) continue;
+    const plan::Program& program = candidate.lowered->program;
+    lowered.push_back({std::string(candidate.strategy->name), plan::memory_of(program).total(),
+                       !plan::steps_of<plan::CudnnStep>(program).empty()});
+  }
+  return lowered;
 }
 
 // A candidate to be tried, from this program of its strategy on (Strategy::lower_again).
@@ -568,7 +580,8 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
                                ? Race(attention, options, failed, compiled).run(tried, candidates)
                                : first_built(tried, candidates, failed, build));
   const Strategy& strategy = *taken.candidate->strategy;
-  return Compiled{std::move(taken.plan), reported(candidates.refused(), failed, strategy)};
+  return Compiled{std::move(taken.plan), reported(candidates.refused(), failed, strategy),
+                  planner::in_order(candidates.all_refused()), lowered_of(candidates, strategy)};
 }
 
 // From the spec, not from the stored program: what is emitted may have changed since.

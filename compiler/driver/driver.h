@@ -61,7 +61,7 @@ std::optional<std::size_t> check_library(const support::Source& source, diag::Si
 std::string standing_alone(const support::Source& source);
 
 // IR -> the program with the lowest predicted time, without asking cuDNN. `lowering` is "auto" or
-// one of planner::lowering_names() or engine_names(). Errors: unsupported (with the reason and what
+// one of planner::strategy_names() or engine_names(). Errors: unsupported (with the reason and what
 // would work), invalid_argument when a dimension is still open (the message names it and the --bind
 // that closes it).
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
@@ -94,23 +94,36 @@ struct CompileOptions {
   std::function<Result<double>(const ir::Attention&, const plan::Plan&)> measure{};
 };
 
+// A strategy that was lowered beside the one that was taken.
+struct RunnerUp {
+  std::string strategy;
+  // Beside its tensors; of what has steps of cuDNN's without their workspace, which is known only
+  // once they are built.
+  std::int64_t workspace_bytes = 0;
+  bool has_cudnn = false;
+};
+
 struct Compiled {
   plan::Plan plan;
   std::vector<planner::Refusal> refused;  // those asked before it
+  // Not of a plan that was loaded. In the order of the engines:
+  std::vector<planner::Refusal> inexpressible{};  // all strategies that cannot express it
+  std::vector<RunnerUp> lowered{};
 };
 
 // What planning decides by with these options.
 planning::Context context_of(const CompileOptions& options);
 
-// options.lowering, or the engine of both directions where they must draw the same random numbers
-// (planner::lowering_of_pair): of a backward, of a spec with gradients, and of what is `paired`.
+// options.lowering (a strategy or an engine), or the engine of both directions where they must draw
+// the same random numbers (planner::lowering_of_pair): of a backward, of a spec with gradients, and
+// of what is `paired`.
 Result<std::string> lowering_of(const ir::Attention& attention, const CompileOptions& options);
 
-// IR -> programs -> plan, in worker processes: lowerings are asked in their order, and the first
+// IR -> programs -> plan, in worker processes: strategies are asked in their order, and the first
 // that can be built is the plan; one whose worker dies or takes too long is passed over as one that
 // is refused. It keeps the spec's text, with what it imports written into it.
 // What options.cached has is not asked of cuDNN again, and what was measured there decides which
-// way is asked first. Errors: unsupported, with every lowering's reason, when none is taken; others
+// way is asked first. Errors: unsupported, with every strategy's reason, when none is taken; others
 // of lowering and worker::compile.
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
                          const sema::Bindings& bindings, const CompileOptions& options);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kTiers[] = {"rules", "heuristics", "build"};
 
-// The verdict on the first lowering that `judgement` accepts.
+// The verdict on the first strategy that `judgement` accepts.
 template <typename Judgement>
 Result<Verdict> first_served(const ir::Attention& attention, const CompileOptions& options,
                              const Judgement& judgement) {

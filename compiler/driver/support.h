@@ -20,7 +20,7 @@ struct Verdict {
   enum class Outcome : std::uint8_t { served, refused, failed };
   Outcome outcome = Outcome::served;
   Tier tier = Tier::rules;  // the tier that decided
-  std::string lowering;     // the lowering that serves it; with rules, one that may
+  std::string lowering;     // the strategy that serves it; with rules, one that may
   std::vector<std::string> other_engines{};  // that can express it too, by rules alone
   std::size_t steps = 0;                     // of the program, if there is one
   std::int64_t engine = -1;                  // of the first cuDNN step, from heuristics on

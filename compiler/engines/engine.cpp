@@ -61,7 +61,7 @@ std::vector<std::string> engine_names() {
   return names;
 }
 
-std::vector<std::string> lowering_names() {
+std::vector<std::string> strategy_names() {
   std::vector<std::string> names = {std::string(kAnyLowering)};
   for (const Strategy& strategy : all_strategies()) names.emplace_back(strategy.name);
   return names;

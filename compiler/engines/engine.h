@@ -37,7 +37,7 @@ struct Strategy {
     slow,         // taken last, and only when allowed (--allow-unfused) or named
   };
 
-  std::string_view name;  // as in --lowering NAME
+  std::string_view name;  // as in --strategy NAME
   std::string_view what;  // one line, to be printed
   Kind kind = Kind::primary;
 
@@ -74,7 +74,7 @@ std::span<const Strategy> strategies(std::string_view name = kAnyLowering);
 const Engine* engine_of(std::string_view strategy);
 
 // What `strategies` takes: "auto", then the name of each strategy or of each engine.
-std::vector<std::string> lowering_names();
+std::vector<std::string> strategy_names();
 std::vector<std::string> engine_names();
 
 namespace engine {

@@ -236,7 +236,7 @@ std::string share_text(const Share& share) {
 std::string lowering_text(const Picture& picture) {
   if (!picture.division.empty()) return picture.division;
   const std::size_t count = picture.kernels.size();
-  return fmt::format("lowering {}: {}", picture.lowering,
+  return fmt::format("strategy {}: {}", picture.lowering,
                      count == 1 ? picture.kernels.front() : fmt::format("{} parts", count));
 }
 

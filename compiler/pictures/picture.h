@@ -27,7 +27,7 @@ struct Options {
   std::optional<double> score{};  // the change of a score of this value, by colour
   // What these compute, by colour: of them there are 1 to kMostKernels.
   std::span<const lowering::Coverage> kernels{};
-  std::string lowering{};  // that has them
+  std::string lowering{};  // the strategy that has them
   // Instead of kernels: who computes what, by colour.
   std::span<const Owned> owned{};
   std::vector<std::string> owners{};  // in words, 1 to kMostKernels
@@ -72,7 +72,7 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
 std::string title_of(const Picture& picture, const Panel& panel);
 // "37.5 % of scores", "about 12.1 % of scores" if estimated.
 std::string share_text(const Share& share);
-// "lowering native: tiles of 128 rows and blocks of 128 keys", "lowering parts: 2 parts", or the
+// "strategy native: tiles of 128 rows and blocks of 128 keys", "strategy parts: 2 parts", or the
 // division.
 std::string lowering_text(const Picture& picture);
 // "38.3 % are computed"; "" unless a picture shows it.

@@ -20,7 +20,8 @@ Json payload_of(const Error& error) {
 }
 
 Json to_json(const Refusal& refusal) {
-  return {{"lowering", refusal.lowering},
+  return {{"strategy", refusal.lowering},
+          {"lowering", refusal.lowering},
           {"message", refusal.error.message},
           {"notes", refusal.error.notes},
           {"detail", payload_of(refusal.error)}};
@@ -53,7 +54,7 @@ Error error_of(const std::vector<Refusal>& refusals) {
     if (refusal.error.code != ErrorCode::unsupported) error.code = refusal.error.code;
     if (refusal.error.to_text() == refusals.front().error.to_text()) continue;
     error.notes.push_back(
-        fmt::format("lowering `{}`: {}", refusal.lowering, refusal.error.message));
+        fmt::format("strategy `{}`: {}", refusal.lowering, refusal.error.message));
     for (const std::string& note : refusal.error.notes) error.notes.push_back("  " + note);
   }
   error.payload = payload.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -17,9 +17,9 @@ using engines::engine_of;
 using engines::kAnyLowering;
 using engines::kAnyOrSlow;
 using engines::Lowered;
-using engines::lowering_names;
 using engines::strategies;
 using engines::Strategy;
+using engines::strategy_names;
 using engines::Subject;
 
 // A strategy that did not become the plan, and why.
@@ -31,7 +31,8 @@ struct Refusal {
 // One error for all refusals (one or more): the first's, followed by a note for each of the others
 // that says something else, and their notes; `unsupported` unless one failed otherwise. Its payload
 // has all of them, when there are several:
-//   "lowerings": [{"lowering": "composite", "message": .., "notes": [..], "detail": {payload}}]
+//   "lowerings": [{"strategy": "composite", "lowering": the same, "message": .., "notes": [..],
+//   "detail": {payload}}]
 Error error_of(const std::vector<Refusal>& refusals);
 
 // In the order of the engines.

@@ -46,7 +46,7 @@ struct Signature {
   bool operator==(const Signature&) const = default;
 };
 
-// A lowering that was considered, with its predicted or measured time on the target.
+// A strategy that was considered, with its predicted or measured time on the target.
 struct Alternative {
   std::string lowering;
   double predicted_ms = 0;
@@ -71,7 +71,7 @@ struct Plan {
   std::map<std::string, std::string> bindings;  // --bind, sorted
   // Follows from the spec and the bindings; nullopt in files before version 4.
   std::optional<Shape> shape;
-  // The lowerings considered, the chosen one first. Informational, not part of the signature.
+  // The strategies considered, the chosen one first. Informational, not part of the signature.
   std::vector<Alternative> choice;
   // What was decided, to be printed; not part of the signature, and absent in files before
   // version 7.

@@ -78,7 +78,7 @@ class Case(unittest.TestCase):
         if not isinstance(spec, pathlib.Path):
             spec = self.write("spec.attn", spec)
         plan = self.folder / "spec.attnplan"
-        if not {"--engine", "--lowering", "--allow-unfused"} & set(arguments):
+        if not {"--engine", "--strategy", "--allow-unfused"} & set(arguments):
             arguments += ("--engine", "cudnn")
         self.attnc("compile", spec, "--target", target, "-o", plan, *arguments)
         return plan

@@ -235,7 +235,7 @@ class Compile(attnc.Case):
         result = self.attnc_json("compile", "-", "--target", "h200", "-o", plan, stdin=TRAINED)
         self.assertEqual(list(result), ["plan", "plans"])
         self.assertEqual([list(one) for one in result["plans"]],
-                         [["direction", "lowering", "refused", "manifest"]] * 2)
+                         [["direction", "strategy", "lowering", "refused", "manifest"]] * 2)
         inspected = self.attnc_json("inspect", plan)["plans"]
         self.assertEqual([one["manifest"] for one in result["plans"]],
                          [one["manifest"] for one in inspected])
@@ -299,13 +299,13 @@ class Compile(attnc.Case):
         process = self.attnc("compile", spec, "--target", "a100", "-o", plan, code=3)
         self.assertIn("beside a sink", process.stderr)
         process = self.attnc("compile", spec, "--target", "a100", "-o", plan, "--allow-unfused")
-        self.assertIn("lowering unfused, since composite was refused", process.stderr + process.stdout)
+        self.assertIn("strategy unfused, since composite was refused", process.stderr + process.stdout)
         steps = self.attnc_json("inspect", plan)["program"]["steps"]
         self.assertEqual([step["step"] for step in steps],
                          ["derive", "cudnn", "derive", "derive", "cudnn", "derive"])
         text = self.attnc("explain", plan).stdout
         self.assertIn("between the steps", text)
-        self.attnc("compile", spec, "--target", "h200", "-o", plan, "--allow-unfused", "--lowering",
+        self.attnc("compile", spec, "--target", "h200", "-o", plan, "--allow-unfused", "--strategy",
                    "unfused", code=2)
         # With a fused kernel nothing runs unfused.
         process = self.attnc("compile", self.write("noop.attn", NOOP), "--target", "h200",
@@ -323,14 +323,14 @@ class Compile(attnc.Case):
     def test_engine(self):
         spec, plan = SPECS / "causal.attn", self.folder / "engine.attnplan"
         compile = ["compile", spec, "--target", "h200", "-o", plan]
-        for engine, lowering in [("auto", "native"), ("cudnn", "composite"), ("native", "native")]:
-            self.assertEqual(self.attnc_json(*compile, "--engine", engine)["lowering"], lowering)
+        for engine, strategy in [("auto", "native"), ("cudnn", "composite"), ("native", "native")]:
+            self.assertEqual(self.attnc_json(*compile, "--engine", engine)["strategy"], strategy)
         self.assertIn("; composite (cudnn), ", self.attnc(*compile).stdout)
         process = self.attnc("compile", spec, "--target", "a100", "-o", plan, "--engine", "native",
                              code=3)
         self.assertIn("attnc's kernels are for compute capability 9.0, not 8.0", process.stderr)
         self.attnc(*compile, "--engine", "cutlass", code=2)
-        for other in [["--lowering", "composite"], ["--allow-unfused"]]:
+        for other in [["--strategy", "composite"], ["--allow-unfused"]]:
             self.attnc(*compile, "--engine", "cudnn", *other, code=2)
 
     def test_timeout(self):
@@ -350,7 +350,7 @@ class Compile(attnc.Case):
         # No files are left in the current folder.
         self.assertEqual(list(self.folder.glob("attnc-worker-*.json")), [])
         repros = list((self.folder / "cache" / "repro").glob("attnc-worker-*.json"))
-        self.assertGreaterEqual(len(repros), 1)  # one for each lowering that died
+        self.assertGreaterEqual(len(repros), 1)  # one for each strategy that died
         for repro in repros:
             self.assertIn(str(repro), process.stderr)
         self.assertFalse(plan.exists())

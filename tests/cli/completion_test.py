@@ -20,14 +20,14 @@ LINES = [
     ("attnc compile --target h2", ["h200", "h20"]),
     ("attnc compile --target=h2", ["h200", "h20"]),
     ("attnc compile --engine na", ["native"]),
-    ("attnc run --lowering comp", ["composite"]),
+    ("attnc run --strategy comp", ["composite"]),
     ("attnc check --format j", ["json"]),
     ("attnc run --bind S", ["Sq=", "Skv="]),
     ("attnc run --without redundant,re", ["redundant,redundant", "redundant,reals"]),
     ("attnc -q help comp", ["compile", "completion"]),
     ("attnc explain-code E020", ["E0203"]),
-    ("attnc run --in q=random:3 --lower", ["--lowering"]),
-    ("attnc run --in q=@x.npy --lowering comp", ["composite"]),
+    ("attnc run --in q=random:3 --strat", ["--strategy"]),
+    ("attnc run --in q=@x.npy --strategy comp", ["composite"]),
 ]
 
 

@@ -81,8 +81,8 @@ class Draw(attnc.Case):
         self.assertEqual(heads["score"]["change"][1], 0)
         self.assertFalse(heads["score"]["has_nan"])
         parts = self.attnc_json("draw", SPECS / "prefix_lm.attn", "--parts", "--bind", "Sq=512",
-                                "--lowering", "parts")
-        self.assertEqual([parts["lowering"], len(parts["parts"])], ["parts", 2])
+                                "--strategy", "parts")
+        self.assertEqual([parts["strategy"], len(parts["parts"])], ["parts", 2])
         self.assertEqual(parts["panels"][0]["computed"], 256 * 256 + 256 * (384 + 512) / 2)
 
     def test_values_by_default_that_are_no_numbers(self):
@@ -128,27 +128,27 @@ class Draw(attnc.Case):
                                      if doc[q] == doc[kv] and q - kv >= head - 3})
 
     def test_parts(self):
-        """Of each lowering, also where pictures have blocks instead of scores."""
-        for lowering in ("composite", "native", "segments", "block_sparse", "unfused"):
-            arguments = ("document_causal", "--parts", "--lowering", lowering)
+        """Of each strategy, also where pictures have blocks instead of scores."""
+        for strategy in ("composite", "native", "segments", "block_sparse", "unfused"):
+            arguments = ("document_causal", "--parts", "--strategy", strategy)
             text = self.draw(*arguments, "--b", 0, "--bind", "Sq=128").stdout
-            self.assertIn(f"lowering {lowering}: ", text)
+            self.assertIn(f"strategy {strategy}: ", text)
             self.assertIn("computed, but hidden", text)
         self.expect_golden("draw-parts.txt", self.draw("gemma2_local", "--bind", "Sq=512", "--bind",
-                                                       "window=128", "--parts", "--lowering",
+                                                       "window=128", "--parts", "--strategy",
                                                        "native").stdout)
-        large = self.attnc_json("draw", SPECS / "causal.attn", "--parts", "--lowering", "composite",
+        large = self.attnc_json("draw", SPECS / "causal.attn", "--parts", "--strategy", "composite",
                                 "--bind", "Sq=131072")
         self.assertEqual(large["panels"][0]["computed"], 1024 * 1025 // 2 * 128 * 128)
 
     def test_plan(self):
         plan = self.compile(SPECS / "gemma2_local.attn", "--bind", "Sq=1024", "--bind", "window=300",
-                            "--lowering", "native")
+                            "--strategy", "native")
         bound = ("gemma2_local", "--bind", "Sq=1024", "--bind", "window=300")
         self.assertEqual(self.attnc("draw", plan).stdout, self.draw(*bound).stdout)
         self.assertEqual(self.attnc("draw", plan, "--parts").stdout,
-                         self.draw(*bound, "--parts", "--lowering", "native").stdout)
-        refused = self.attnc("draw", plan, "--parts", "--lowering", "composite", code=2)
+                         self.draw(*bound, "--parts", "--strategy", "native").stdout)
+        refused = self.attnc("draw", plan, "--parts", "--strategy", "composite", code=2)
         self.assertIn("have no meaning for a plan", refused.stderr)
 
     def test_png(self):
@@ -220,7 +220,7 @@ class Draw(attnc.Case):
                                 "1,1", "-o", large, code=2)
             self.assertRegex(refused.stderr, r"a PNG of .* pixels is too large(.|\n)*--blocks")
             self.assertFalse(large.exists())
-        refused = self.draw("noop", "--parts", "--lowering", "segments", code=3)
+        refused = self.draw("noop", "--parts", "--strategy", "segments", code=3)
         self.assertIn("no mask tells segments apart", refused.stderr)
 
 

@@ -27,6 +27,17 @@ class Explain(attnc.Case):
         text = re.sub(r"\nengine\n.*", "\n", text.replace(str(SPECS), "specs"), flags=re.DOTALL)
         self.expect_golden("explain-gemma2_local.txt", text)
 
+    def test_native_text(self):
+        text = self.attnc("explain", SPECS / "gemma2_local.attn", "--target", "h200", "--engine", "native",
+                          "--grad", *SMALL, "--bind", "Sq=512", "--bind", "window=300").stdout
+        # Times follow the calibration, registers the version of NVRTC.
+        text = re.sub(r"\d\.\d{3} ms|predicted \d+ TFLOP/s: [\d.]+ %",
+                      lambda match: re.sub(r"\d", "0", match[0]), text)
+        text = re.sub(r"( (?:attn_\w+) .* )(\d+)(?=  )", lambda match: match[1] + "R" * len(match[2]), text)
+        text = re.sub(r"(?s).*?(\nstrategies\n.*?\n)\nbackward: tensors\n.*?(\nbackward: strategies\n)",
+                      r"\1\2", text)
+        self.expect_golden("explain-native.txt", text)
+
     def test_every_node_is_in_exactly_one_clause(self):
         for name in ("gemma2_local", "causal", "alibi_slopes", "noop", "bias_full"):
             result = self.explain(name, "--bind", "Sq=256", *self.unbuilt())
@@ -35,14 +46,14 @@ class Explain(attnc.Case):
             count = len(graph["graph"]["nodes"])
             self.assertEqual((len(nodes), len(set(nodes))), (count, count), name)
 
-    def test_why_not_of_what_no_lowering_takes(self):
+    def test_why_not_of_what_no_strategy_takes(self):
         spec = attnc.SOURCE / "tests/gpu/surface/sink_all_outputs.attn"
         refused = self.attnc("explain", spec, *H200, code=3)
         self.assertEqual(refused.stdout, "")
         process = self.attnc("explain", spec, *H200, "--why-not", code=3)
         for heading in ("\nclauses\n", "\nmask\n", "\nwork\n", "\nengine\n  none\n"):
             self.assertIn(heading, process.stdout)
-        self.assertIn("band      kv - row <= 0", process.stdout)
+        self.assertIn("band      kv_idx - q_idx <= 0", process.stdout)
         self.assertIn(":9:19\n", process.stdout)  # `max` among the outputs
         self.assertIn("max_with_sink", process.stdout)
 
@@ -106,7 +117,10 @@ class Explain(attnc.Case):
         self.assertAlmostEqual(result["share_in_band"], visible / 512**2)
         self.assertEqual(result["flop"], 2 * 2 * 512 * 512 * 128)
         result = self.explain("document", "--bind", "Sq=256", *unbuilt)
-        self.assertEqual(len(result["mask"]["residual"]), 1)
+        condition, = result["mask"]["conditions"]
+        self.assertEqual([condition["text"]], result["mask"]["residual"])
+        self.assertIn(condition["written"], (SPECS / "document.attn").read_text().splitlines()
+                      [condition["line"] - 1])
         self.assertIsNone(result["mask"]["left"])
         self.assertEqual(result["mask"]["columns"], [{"exact": True, "text":
                          "[first(doc[b, kv_idx] >= doc[b, q_idx]), "
@@ -122,8 +136,8 @@ class Explain(attnc.Case):
         several = " || ".join(f"kv_idx == {2 * i}" for i in range(6))
         path = self.write("columns.attn", NOOP.replace("outputs", f"mask {several}; outputs"))
         text = self.attnc("explain", path, *H200, *self.unbuilt(), "--bind", "Sq=16").stdout
-        self.assertIn("  columns   [0, 1): all of them\n  columns   [2, 3): all of them\n", text)
-        self.assertIn("  columns   of 2 more intervals\n", text)
+        self.assertIn("  keys      [0, 1): all visible\n  keys      [2, 3): all visible\n", text)
+        self.assertIn("  keys      of 2 more intervals\n", text)
 
     def test_a_block_map_that_is_cut_short(self):
         # A sum of two squares never leaves 3 of 4, which is found score by score.
@@ -236,11 +250,11 @@ class Explain(attnc.Case):
         """Explain prints what the plan has, not what it would decide again."""
         cases = {
             "prefix_lm": ["--without", "bounding_band,redundant,reals"],
-            "longformer": ["--lowering", "composite"],
+            "longformer": ["--strategy", "composite"],
             "gemma2_local": ["--without", "reals"],
-            "natten_2d": ["--lowering", "block_sparse"],
-            "dilated_window": ["--lowering", "parts"],
-            "document": ["--lowering", "unfused", "--bind", "Sq=256"],
+            "natten_2d": ["--strategy", "block_sparse"],
+            "dilated_window": ["--strategy", "parts"],
+            "document": ["--strategy", "unfused", "--bind", "Sq=256"],
         }
         for name, options in cases.items():
             with self.subTest(name):
@@ -250,8 +264,8 @@ class Explain(attnc.Case):
                 engine = explained["engine"]
                 self.assertEqual(explained["program"], manifest["program"])
                 self.assertEqual(engine["lowering"], manifest["lowering"])
-                if "--lowering" in options:
-                    self.assertEqual(manifest["lowering"], options[options.index("--lowering") + 1])
+                if "--strategy" in options:
+                    self.assertEqual(manifest["lowering"], options[options.index("--strategy") + 1])
                 self.assertEqual(engine.get("parts", []), manifest.get("parts", []))
                 self.assertEqual(engine.get("choice"), manifest.get("choice"))
                 for key in ("strategy", "predicted_ms", "workspace_bytes", "steps"):
@@ -279,7 +293,17 @@ class Explain(attnc.Case):
             self.assertEqual(json["workspace_bytes"], 256)  # a counter
         self.assertEqual(manifest["cudnn_version"], 0)
         self.assertIn("cuDNN       none", self.attnc("inspect", plan).stdout)
-        self.assertNotIn("chosen:", self.attnc("explain", plan).stdout)
+        kernels, = explained["engine"]["kernels"]
+        launch, = kernels["launches"]
+        self.assertTrue(32 < launch["registers"] <= 255, launch)
+        self.assertEqual(launch["stack_bytes"], 0)
+        facts = kernels["attention"]
+        self.assertEqual(launch["block"][0], 128 * (facts["warp_groups"] + 1))
+        blocks = facts["blocks"]
+        shown = 100 * blocks["full"] / (blocks["full"] + blocks["partial"] + blocks["skipped"])
+        text = self.attnc("explain", plan).stdout
+        self.assertIn(f"blocks  of each head: {blocks['full']} ({shown:.1f} %) full, ", text)
+        self.assertIn("  native  native ", text)
 
     def test_without_cudnn_the_engine_is_not_known(self):
         empty = self.folder / "empty"
@@ -292,28 +316,35 @@ class Explain(attnc.Case):
         self.assertFalse(engine["known"])
 
     def test_both_engines(self):
-        path, text = SPECS / "causal.attn", "chosen: native, "
+        path = SPECS / "causal.attn"
         empty = self.folder / "empty"  # attnc's own kernels need no cuDNN
         empty.mkdir()
         explain = ("explain", path, "--bind", "Sq=4096", "--cudnn", empty, "--target", "h200")
         process = self.attnc(*explain)
-        self.assertIn(text, process.stdout)
-        self.assertIn("; composite (cudnn), ", process.stdout)
+        self.assertRegex(process.stdout, r"\n  native  native +\d\.\d+ ms +256 B  chosen\n"
+                         r"  cudnn   composite +\d\.\d+ ms +-  slower\n")
         self.assertIn("blocks outside are skipped", process.stdout)
         result = self.attnc_json(*explain)
         self.assertEqual(result["steps"], [{"engine": "native"}])
         choice = result["engine"]["choice"]
-        self.assertEqual([way["lowering"] for way in choice][:2], ["native", "composite"])
+        self.assertEqual([way["strategy"] for way in choice][:2], ["native", "composite"])
         self.assertEqual([way["engine"] for way in choice][:2], ["native", "cudnn"])
         self.assertLess(choice[0]["predicted_ms"], choice[1]["predicted_ms"])
+        considered = {way["strategy"]: way for way in result["engine"]["considered"]}
+        self.assertEqual(considered["native"]["workspace_bytes"], 256)
+        self.assertEqual(considered["composite"]["predicted_ms"], choice[1]["predicted_ms"])
+        self.assertEqual(considered["parts"],
+                         {"strategy": "parts", "engine": "cudnn", "verdict": "refused",
+                          "reason": "the mask has no parts"})
 
     def test_why_an_engine_was_not_taken(self):
         explain = ("explain", SPECS / "causal.attn", "--target", "a100", "--bind", "Sq=64")
         last = self.attnc_json(*explain)["engine"]["choice"][-1]
-        self.assertEqual((last["lowering"], last["engine"], last["predicted_ms"]),
+        self.assertEqual((last["strategy"], last["engine"], last["predicted_ms"]),
                          ("native", "native", None))
         self.assertIn("compute capability 9.0", last["refused"])
-        self.assertRegex(self.attnc(*explain).stdout, "chosen: .*; native, not taken ")
+        self.assertRegex(self.attnc(*explain).stdout,
+                         r"  native  native +- +-  refused \(1\)\n(.|\n)*\n  \(1\) attnc's kernels are ")
 
     def test_a_padded_head_dimension(self):
         path = self.write("d100.attn", NOOP.replace("D = 64", "D = 100"))

@@ -78,18 +78,18 @@ FAMILIES = (
       "softcap": SMALL, "squared": SMALL, "temperature": SMALL, "trig": SMALL}),
 )
 
-# What the kernels of a lowering compute: the name of the picture, the spec, and how it is drawn.
+# What the kernels of a strategy compute: the name of the picture, the spec, and how it is drawn.
 KERNELS = (
-    ("prefix_lm_parts", "prefix_lm", "--bind Sq=512 --bind prefix=96 --parts --lowering parts"),
-    ("prefix_lm_native", "prefix_lm", "--bind Sq=512 --bind prefix=96 --parts --lowering native"),
+    ("prefix_lm_parts", "prefix_lm", "--bind Sq=512 --bind prefix=96 --parts --strategy parts"),
+    ("prefix_lm_native", "prefix_lm", "--bind Sq=512 --bind prefix=96 --parts --strategy native"),
     ("prefix_lm_composite", "prefix_lm",
-     "--bind Sq=512 --bind prefix=96 --parts --lowering composite"),
+     "--bind Sq=512 --bind prefix=96 --parts --strategy composite"),
     ("document_segments", "document_causal",
-     "--bind Sq=512 --b 0 --in doc=random:3 --parts --lowering segments"),
+     "--bind Sq=512 --b 0 --in doc=random:3 --parts --strategy segments"),
     ("document_native", "document_causal",
-     "--bind Sq=512 --b 0 --in doc=random:3 --parts --lowering native"),
+     "--bind Sq=512 --b 0 --in doc=random:3 --parts --strategy native"),
     ("document_block_sparse", "document_causal",
-     "--bind Sq=512 --b 0 --in doc=random:3 --parts --lowering block_sparse"),
+     "--bind Sq=512 --b 0 --in doc=random:3 --parts --strategy block_sparse"),
 )
 
 HEAD = """\
@@ -109,7 +109,7 @@ A test repeats these commands and compares, and writes this page (`tests/cli/gal
 OF_KERNELS = """
 ## What kernels compute
 
-`--parts` colours what the kernels of a lowering compute: each of its parts, and the scores that are computed
+`--parts` colours what the kernels of a strategy compute: each of its parts, and the scores that are computed
 though the mask hides them, because a kernel skips whole blocks only. Here a prefix language model in two
 parts, by attnc's own kernel and by a single one of cuDNN's, which skips what is outside of a band; and packed
 documents as ragged sequences, by attnc's own kernel, and as lists of pages.

@@ -192,7 +192,7 @@ class Gpu(attnc.Case):
         self.assertEqual(len(json.loads(process.stdout)["cases"]), 35)
 
     def test_gradients_that_cannot_be_lowered_are_a_case(self):
-        process = self.attnc("verify", SPECS / "noop.attn", "--grad", "--lowering", "unified",
+        process = self.attnc("verify", SPECS / "noop.attn", "--grad", "--strategy", "unified",
                              "--format", "json", code=3)
         case, = json.loads(process.stdout)["cases"]
         self.assertEqual(case["error"]["code"], "unsupported")

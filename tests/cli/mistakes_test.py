@@ -31,7 +31,7 @@ MISTAKES = [
     "compile noop.attn --target h200 --target a100 -o x.attnplan",
     "compile noop.attn other.attn -o x.attnplan",
     "compile noop.attn --engine natve -o x.attnplan",
-    "compile noop.attn --engine native --lowering composite -o x.attnplan",
+    "compile noop.attn --engine native --strategy composite -o x.attnplan",
     "compile noop.attn --without redundnt -o x.attnplan",
     "compile noop.attn --timeout soon -o x.attnplan",
     "compile noop.attn --timeout 0 -o x.attnplan",

@@ -23,7 +23,7 @@ ONE_NODE = [SPECS / f"{name}.attn" for name in (
 
 class NewerCudnn(attnc.Case):
     def compile_json(self, spec, target, *arguments):
-        if "--lowering" not in arguments:
+        if "--strategy" not in arguments:
             arguments += ("--engine", "cudnn")
         return self.attnc_json("compile", spec, "--target", target, "--cudnn", NEWER, "-o",
                                self.folder / "x.attnplan", *arguments)
@@ -32,7 +32,7 @@ class NewerCudnn(attnc.Case):
         for target in TARGETS:
             result = self.compile_json(SPECS / "gemma2_local.attn", target)
             self.assertGreaterEqual(result["manifest"]["cudnn_version"], 92800)
-            self.assertEqual(result["lowering"], "composite")
+            self.assertEqual(result["strategy"], "composite")
 
     def test_properties_of_a_data_sheet(self):
         for target, told in (("h200", False), ("a100", True)):
@@ -46,7 +46,7 @@ class NewerCudnn(attnc.Case):
     def test_attention_as_one_node(self):
         for spec in ONE_NODE:
             with self.subTest(spec.name):
-                result = self.compile_json(spec, "h200", "--lowering", "unified")
+                result = self.compile_json(spec, "h200", "--strategy", "unified")
                 graph = [step["graph"] for step in result["manifest"]["program"]["steps"]
                          if step["step"] == "cudnn"][0]
                 self.assertEqual(graph["nodes"][-1]["op"], "sdpa_forward")
@@ -77,11 +77,11 @@ class NewerCudnn(attnc.Case):
 
     def test_support_has_a_column_for_each(self):
         result = self.attnc_json("support", SPECS / "causal.attn", "--target", "h200",
-                                 "--lowering", "unified", "--tier", "heuristics", "--cudnn",
+                                 "--strategy", "unified", "--tier", "heuristics", "--cudnn",
                                  self.older_folder(), "--cudnn", NEWER, code=3)
         older, newer = result["specs"][0]["targets"]
         self.assertEqual((older["outcome"], newer["outcome"]), ("refused", "served"))
-        self.assertEqual(newer["lowering"], "unified")
+        self.assertEqual(newer["strategy"], "unified")
         self.assertNotEqual(older["reason"], "")
         text = self.attnc("support", SPECS / "causal.attn", "--target", "h200,b200", "--tier",
                           "heuristics", "--cudnn", self.older_folder(), "--cudnn", NEWER).stdout

@@ -31,7 +31,7 @@ class Report(attnc.Case):
         for line in spec.read_text().splitlines():
             self.assertIn(line, page.text)
         for way in explained["engine"]["choice"]:
-            self.assertRegex(page.text, rf"{way['lowering']}(.|\n)*{way['predicted_ms']:.3f} ms")
+            self.assertRegex(page.text, rf"{way['strategy']}(.|\n)*{way['predicted_ms']:.3f} ms")
         nodes = [node for clause in explained["clauses"] for node in clause["nodes"]]
         self.assertEqual(len(page.all("g", "node")), len(nodes) + 3)  # and q, k, v
         for node in nodes:
@@ -115,7 +115,7 @@ class Report(attnc.Case):
         self.assertEqual(len(page.all("div", "mark")), 1 + ("= help" in self.process.stderr))
 
     def test_warning_of_memory(self):
-        unfused = ("--lowering", "unfused", "--cudnn", self.folder)
+        unfused = ("--strategy", "unfused", "--cudnn", self.folder)
         page = self.report(SPECS / "gemma2_local.attn", *unfused, compiled=True)
         self.assertRegex(page.text, r"  \^+ warning\[W0480\]: the forward needs 10.9 GB")
         self.attnc("report", SPECS / "gemma2_local.attn", *unfused, "--target", "h200", "-o",

@@ -30,7 +30,7 @@ class Standins(attnc.Case):
         for spec, lowering, inputs in (("gemma3_image", "auto", []),
                                        ("document", "tables", ["--in", "doc=zeros"])):
             with self.subTest(spec):
-                plan = self.compile(SPECS / f"{spec}.attn", "--bind", "Sq=64", "--lowering", lowering)
+                plan = self.compile(SPECS / f"{spec}.attn", "--bind", "Sq=64", "--strategy", lowering)
                 self.assertTrue(self.attnc_json("inspect", plan)["kernels"])
                 self.attnc("run", plan, "--backend", "cudnn", *inputs)
 
@@ -83,9 +83,9 @@ class Standins(attnc.Case):
         choice = self.attnc_json(*tuned)["manifest"]["choice"]
         measured = [way["measured_ms"] for way in choice if "measured_ms" in way]
         self.assertEqual(measured[0], min(measured))
-        self.assertLessEqual({"composite", "parts"}, {way["lowering"] for way in choice})
+        self.assertLessEqual({"composite", "parts"}, {way["strategy"] for way in choice})
         tuned.remove("--autotune")
-        self.assertEqual(self.attnc_json(*tuned)["lowering"], choice[0]["lowering"])
+        self.assertEqual(self.attnc_json(*tuned)["strategy"], choice[0]["strategy"])
         explained = self.attnc_json("explain", self.folder / "tuned.attnplan")
         self.assertEqual(explained["engine"]["choice"], choice)
         text = self.attnc("compile", SPECS / "prefix_lm.attn", "--autotune", "--target", "h200", "-o",

@@ -48,8 +48,8 @@ class Support(attnc.Case):
         support = ("support", SPECS / "noop.attn", "--target", "h200,a100", "--tier")
         spec, = self.attnc_json(*support, "heuristics")["specs"]
         ours, other = spec["targets"]
-        self.assertEqual((ours["lowering"], ours["other_engines"]), ("native", ["cudnn"]))
-        self.assertEqual((other["lowering"], other["other_engines"]), ("composite", []))
+        self.assertEqual((ours["strategy"], ours["other_engines"]), ("native", ["cudnn"]))
+        self.assertEqual((other["strategy"], other["other_engines"]), ("composite", []))
         self.assertIn(" native, or cudnn ", self.attnc(*support, "heuristics").stdout)
         self.assertIn(" maybe, or cudnn ", self.attnc(*support, "rules").stdout)
 
@@ -62,14 +62,14 @@ class Support(attnc.Case):
             cell, = spec["targets"]
             self.assertEqual(cell["direction"], "forward")
             self.assertTrue(cell["reason"].startswith("forward: "), cell)
-        # The lowering `unified` has no backward on any GPU.
+        # The strategy `unified` has no backward on any GPU.
         spec, = self.attnc_json("support", scored, "--grad", "--target", "h200", "--tier", "rules",
-                                "--lowering", "unified", code=3)["specs"]
+                                "--strategy", "unified", code=3)["specs"]
         cell, = spec["targets"]
         self.assertEqual((cell["direction"], cell["outcome"]), ("backward", "refused"))
         self.assertTrue(cell["reason"].startswith("backward: "), cell)
         text = self.attnc("support", scored, "--grad", "--target", "h200", "--tier", "rules",
-                          "--lowering", "unified", code=3).stdout
+                          "--strategy", "unified", code=3).stdout
         self.assertIn("(h200): backward: ", text)
 
     def test_errors(self):

@@ -1,4 +1,4 @@
-"""The lowering `unified` (attention as one node), as far as cuDNN 9.19 supports it."""
+"""The strategy `unified` (attention as one node), as far as cuDNN 9.19 supports it."""
 import attnc
 from attnc import SOURCE, SPECS
 
@@ -10,15 +10,15 @@ class Unified(attnc.Case):
         for spec in (SPECS / "noop.attn", SURFACE / "padding.attn", SURFACE / "thd.attn",
                      SURFACE / "paged_odd.attn"):
             with self.subTest(spec.name):
-                result = self.attnc_json("compile", spec, "--target", "h200", "--lowering",
+                result = self.attnc_json("compile", spec, "--target", "h200", "--strategy",
                                          "unified", "-o", self.folder / "x.attnplan")
-                self.assertEqual((result["lowering"], result["refused"]), ("unified", []))
+                self.assertEqual((result["strategy"], result["refused"]), ("unified", []))
                 steps = result["manifest"]["program"]["steps"]
                 graph, = (step["graph"] for step in steps if step["step"] == "cudnn")
                 self.assertEqual([node["op"] for node in graph["nodes"]], ["sdpa_forward"])
 
     def test_explain_has_the_node(self):
-        text = self.attnc("explain", SPECS / "noop.attn", "--target", "h200", "--lowering",
+        text = self.attnc("explain", SPECS / "noop.attn", "--target", "h200", "--strategy",
                           "unified").stdout
         self.assertIn("= sdpa_forward.f32 ", text)
 
@@ -26,35 +26,37 @@ class Unified(attnc.Case):
         version = self.attnc_json("version")["cudnn"]["version"]
         if not version.startswith("9.19."):
             self.skipTest(f"cuDNN is {version}, which takes more")
-        process = self.attnc("compile", SPECS / "causal.attn", "--target", "h200", "--lowering",
+        process = self.attnc("compile", SPECS / "causal.attn", "--target", "h200", "--strategy",
                              "unified", "-o", self.folder / "x.attnplan", code=3)
         self.assertIn(f"needs cuDNN 9.20.0 or newer; this is {version}", process.stderr)
 
     def test_what_it_has_no_place_for(self):
         process = self.attnc("compile", SPECS / "dropout_mask.attn", "--target", "h200",
-                             "--lowering", "unified", "-o", self.folder / "x.attnplan", code=3)
+                             "--strategy", "unified", "-o", self.folder / "x.attnplan", code=3)
         self.assertIn("the unified node supports random dropout only", process.stderr)
 
-    def test_a_refusal_shows_every_lowering(self):
+    def test_a_refusal_shows_every_strategy(self):
         target = self.refusing_target()
         process = self.attnc("compile", SPECS / "noop.attn", "--target", target, "-o",
                              self.folder / "x.attnplan", code=3)
-        self.assertIn("lowering `unified`: ", process.stderr)
+        self.assertIn("strategy `unified`: ", process.stderr)
         for name in ("composite", "unified"):
-            self.assertIn(f"engine configs tried (lowering {name}):", process.stderr)
+            self.assertIn(f"engine configs tried (strategy {name}):", process.stderr)
         error = self.attnc_json("explain", SPECS / "noop.attn", "--target", target, "--why-not",
                                 code=3)["engine"]["error"]
         tried = error["detail"]["lowerings"]
-        self.assertEqual([one["lowering"] for one in tried], ["composite", "unified"])
+        self.assertEqual([one["strategy"] for one in tried], ["composite", "unified"])
         for one in tried:
-            self.assertGreater(len(one["detail"]["configs"]), 0, one["lowering"])
-        only = self.attnc_json("compile", SPECS / "noop.attn", "--target", target, "--lowering",
+            self.assertGreater(len(one["detail"]["configs"]), 0, one["strategy"])
+        only = self.attnc_json("compile", SPECS / "noop.attn", "--target", target, "--strategy",
                                "composite", "-o", self.folder / "x.attnplan", code=3)["error"]
         self.assertNotIn("lowerings", only["detail"])
 
-    def test_no_such_lowering(self):
-        self.attnc("compile", SPECS / "noop.attn", "--target", "h200", "--lowering", "compound",
-                   "-o", self.folder / "x.attnplan", code=2)
+    def test_no_such_strategy(self):
+        for option in ("--strategy", "--lowering"):  # the older name
+            process = self.attnc("compile", SPECS / "noop.attn", "--target", "h200", option, "compound",
+                                 "-o", self.folder / "x.attnplan", code=2)
+            self.assertIn("--strategy: 'compound' is not ", process.stderr)
 
     def test_a_single_row_on_blackwell(self):
         process = self.attnc("compile", SPECS / "decode_gqa.attn", "--target", "b200", "-o",

@@ -35,7 +35,7 @@ struct Outcome {
 struct TrialOptions {
   plan::Target target;
   std::string cudnn_folder;
-  std::string lowering{"cudnn"};  // or that of planner::lowering_names() or engine_names()
+  std::string lowering{"cudnn"};  // or that of planner::strategy_names() or engine_names()
   bool only_offer = false;        // only query cuDNN's heuristics, do not compile
   bool only_cudnn = false;        // do not compile attnc's kernels
   bool backward = false;          // compile the backward, not the forward

@@ -19,7 +19,7 @@ mkdir -p "$out"
 verified() {
   name=$1
   shift
-  case " $* " in *" --lowering "*) ;; *) set -- "$@" --engine cudnn ;; esac
+  case " $* " in *" --strategy "*) ;; *) set -- "$@" --engine cudnn ;; esac
   build/attnc verify "$@" --format json >"$work/$name.json" 2>"$work/$name.log" &
 }
 
@@ -29,11 +29,11 @@ verified forms_row --all tests/gpu/forms --bind Sq=1
 verified forms_long_row --all tests/gpu/forms --bind Sq=1 --bind Skv=5003 --bind B=3
 verified derived --all tests/gpu/derived --shapes all
 verified surface --all tests/gpu/surface --shapes all --bind B=4
-verified pages --all tests/gpu/block_sparse --lowering block_sparse
-verified lengths --all tests/gpu/seqlens --lowering seqlens --grad --shapes all
-verified cuts --all tests/gpu/cuts --lowering parts --grad --shapes all
+verified pages --all tests/gpu/block_sparse --strategy block_sparse
+verified lengths --all tests/gpu/seqlens --strategy seqlens --grad --shapes all
+verified cuts --all tests/gpu/cuts --strategy parts --grad --shapes all
 for lowering in composite tables; do
-  verified like_padding_$lowering --all tests/gpu/like_padding --lowering $lowering --grad --shapes all
+  verified like_padding_$lowering --all tests/gpu/like_padding --strategy $lowering --grad --shapes all
 done
 verified like_padding_any --all tests/gpu/like_padding --grad --shapes all
 verified fp8 --all tests/gpu/fp8

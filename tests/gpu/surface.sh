@@ -31,11 +31,11 @@ part() {
 }
 
 part surface.txt stdbuf -oL "$attnc" verify --all tests/gpu/surface --engine cudnn --shapes "$shapes" --bind B=4
-part documents.txt stdbuf -oL "$attnc" verify --all tests/gpu/segments --lowering segments --grad
-part pages.txt stdbuf -oL "$attnc" verify --all tests/gpu/block_sparse --lowering block_sparse
-part lengths.txt stdbuf -oL "$attnc" verify --all tests/gpu/seqlens --lowering seqlens --grad
-part cuts.txt stdbuf -oL "$attnc" verify --all tests/gpu/cuts --lowering parts --grad
-part like_padding.txt stdbuf -oL "$attnc" verify --all tests/gpu/like_padding --lowering composite --grad
+part documents.txt stdbuf -oL "$attnc" verify --all tests/gpu/segments --strategy segments --grad
+part pages.txt stdbuf -oL "$attnc" verify --all tests/gpu/block_sparse --strategy block_sparse
+part lengths.txt stdbuf -oL "$attnc" verify --all tests/gpu/seqlens --strategy seqlens --grad
+part cuts.txt stdbuf -oL "$attnc" verify --all tests/gpu/cuts --strategy parts --grad
+part like_padding.txt stdbuf -oL "$attnc" verify --all tests/gpu/like_padding --strategy composite --grad
 part fp8.txt stdbuf -oL "$attnc" verify --all tests/gpu/fp8
 part fp8_training.txt stdbuf -oL "$attnc" verify --all tests/gpu/fp8_training --grad
 part mxfp8.txt stdbuf -oL "$attnc" verify --all tests/gpu/mxfp8

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "compiler/driver/support.h"
 #include "runtime/io/host_tensor.h"
 #include "tools/page/graph_view.h"
+#include "tools/strategies.h"
 #include "tools/words.h"
 
 namespace attn::tools::page {
@@ -25,50 +25,27 @@ std::string engine_of(const std::string& lowering) {
   return engine == nullptr ? "" : std::string(engine->name);
 }
 
-std::string what_of(const std::string& lowering) {
-  for (const engines::Strategy& strategy : planner::strategies(planner::kAnyOrSlow)) {
-    if (strategy.name == lowering) return std::string(strategy.what);
-  }
-  return "";
-}
-
-// The strategies that were considered, the chosen one first, then those refused before it.
 Json choice_view(const driver::Compiled& compiled) {
+  const std::vector<Considered> all = considered(compiled);
   double longest = 0;
-  for (const plan::Alternative& way : compiled.plan.choice) {
-    longest = std::max({longest, way.predicted_ms, way.measured_ms.value_or(0)});
+  for (const Considered& each : all) {
+    longest = std::max({longest, each.predicted_ms, each.measured_ms.value_or(0)});
   }
   Json list = Json::array();
-  const auto row = [](const std::string& lowering) {
-    return Json{{"lowering", shown(lowering)},
-                {"engine", engine_of(lowering)},
-                {"what", what_of(lowering)},
-                {"chosen", false},
-                {"predicted", nullptr},
-                {"measured", nullptr},
-                {"bar", nullptr},
-                {"reason", nullptr}};
-  };
-  for (const plan::Alternative& way : compiled.plan.choice) {
-    Json json = row(way.lowering);
-    json["chosen"] = list.empty();
-    if (way.predicted_ms > 0) json["predicted"] = milliseconds_text(way.predicted_ms);
-    if (way.measured_ms) json["measured"] = milliseconds_text(*way.measured_ms);
-    const double time = way.measured_ms.value_or(way.predicted_ms);
+  for (const Considered& each : all) {
+    Json json = {{"strategy", shown(each.strategy)},
+                 {"engine", each.engine},
+                 {"what", each.what},
+                 {"chosen", each.chosen},
+                 {"predicted", nullptr},
+                 {"measured", nullptr},
+                 {"bar", nullptr},
+                 {"reason", nullptr}};
+    if (each.predicted_ms > 0) json["predicted"] = milliseconds_text(each.predicted_ms);
+    if (each.measured_ms) json["measured"] = milliseconds_text(*each.measured_ms);
+    const double time = each.measured_ms.value_or(each.predicted_ms);
     if (time > 0) json["bar"] = fmt::format("{:.1f}", std::max(100 * time / longest, 0.5));
-    if (!way.refused.empty()) json["reason"] = shown_lines(way.refused);
-    list.push_back(std::move(json));
-  }
-  for (const planner::Refusal& refusal : compiled.refused) {
-    const std::string reason = shown_lines(driver::reason_of(refusal.error));
-    const auto same = [&](const Json& each) { return each["lowering"] == refusal.lowering; };
-    const auto known = std::ranges::find_if(list, same);
-    if (known != list.end()) {
-      if ((*known)["reason"].is_null()) (*known)["reason"] = reason;
-      continue;
-    }
-    Json json = row(refusal.lowering);
-    json["reason"] = reason;
+    if (!each.refused.empty()) json["reason"] = shown_lines(each.refused);
     list.push_back(std::move(json));
   }
   return list;

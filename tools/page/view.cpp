@@ -50,22 +50,24 @@ Json findings_view(const Explanation& explanation) {
   };
   const passes::Band& band = explanation.mask.band;
   const passes::Band& end = explanation.mask.from_end;
-  if (band.left || band.right) add("band", passes::to_text(band), "");
+  if (band.left || band.right) add("band", explanation.band, "");
   if (end.left || end.right) {
-    add("band", passes::to_text(end, passes::kDistanceFromEnd),
-        "from the last diagonal of each batch");
+    add("band", explanation.band_from_end, "from the last diagonal of each batch");
   }
   const std::size_t columns = std::min(explanation.visible.size(), kMostLines);
   for (std::size_t i = 0; i < columns; ++i) {
     const ExplainedColumns& each = explanation.visible[i];
-    add("columns of a row", each.text, each.exact ? "all of them" : "some of them");
+    add("keys of a row", each.text, share_of(each));
   }
   if (columns < explanation.visible.size()) {
-    add("columns of a row", fmt::format("{} more intervals", explanation.visible.size() - columns),
+    add("keys of a row", fmt::format("{} more intervals", explanation.visible.size() - columns),
         "");
   }
-  for (const std::string& residual : explanation.residual) {
-    add("condition", residual, residual_text(explanation));
+  for (const auto& [written, condition] : explanation.residual) {
+    const bool known = !written.text.empty() && written.text != condition;
+    add("condition", condition,
+        (known ? fmt::format("line {}: {}; ", written.line, written.text) : "") +
+            residual_text(explanation));
   }
   if (explanation.stopped) add("stopped", "analysing the whole mask takes too much work", "");
   return list;

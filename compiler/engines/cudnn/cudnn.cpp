@@ -59,7 +59,7 @@ Status check_quantize(Subject& subject, std::string_view strategy) {
   const bool is_served = check_scales(subject).ok() && strategy::composite::lower(subject).ok();
   return lowering::unsupported(attention.quantize->pos,
                                fmt::format("`{}` computes no 8-bit attention", strategy),
-                               is_served ? "`--lowering composite` does" : "");
+                               is_served ? "`--strategy composite` does" : "");
 }
 
 // `kOf`, a strategy's bound or lower, for attentions that cuDNN knows.

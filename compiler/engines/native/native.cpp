@@ -2,6 +2,7 @@
 
 #include "compiler/engines/engine.h"
 #include "compiler/engines/native/cost.h"
+#include "compiler/lowering/native/kernel_names.h"
 #include "compiler/passes/strategy/cost.h"
 
 namespace attn::engines {
@@ -18,7 +19,7 @@ std::optional<derive::KernelLimits> limits(const planning::Context& context) {
   constexpr std::int64_t kOfBackward = 32;  // bytes
   if (lowering::kWatched) return std::nullopt;
   return derive::KernelLimits{.spilled_bytes = context.backward() ? kOfBackward : 0,
-                              .may_spill = "attn_lists"};
+                              .may_spill = lowering::native::kListsKernel};
 }
 
 Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {

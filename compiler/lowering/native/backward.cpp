@@ -53,8 +53,8 @@ std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, b
   const std::int64_t of_rows = 2 * tile.rows * (depth + width + of_scores) + 8 * tile.rows;
   const std::int64_t of_random = attention.is_random() ? 4 * (16 * tile.keys + 16) : 0;
   const std::int64_t of_diagonals = diagonals ? tile.keys / 16 * 32 * (tile.rows + 8) : 0;
-  return 1024 + of_keys + 2 * of_rows + 4 * tile.rows * depth + of_random + of_diagonals + 16 * 9 +
-         64 + 16 * 8;
+  return 1024 + of_keys + kStagesOfBackward * of_rows + 4 * tile.rows * depth + of_random +
+         of_diagonals + 16 * 9 + 64 + 16 * 8;
 }
 
 // Those that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
@@ -138,11 +138,6 @@ class NativeBackward {
   static constexpr const char* kTurns = "native.turns";
   static constexpr const char* kParts = "native.parts";
   static constexpr const char* kWords = "native.words";
-  static constexpr const char* kPrepareKernel = "attn_prepare";
-  static constexpr const char* kLargestKernel = "attn_largest";
-  static constexpr const char* kBackwardKernel = "attn_backward";
-  static constexpr const char* kMergeKernel = "attn_merge_keys";
-  static constexpr const char* kConvertKernel = "attn_convert";
 
   static constexpr std::int64_t kHeadsOfSection = 4;  // of keys; their queries stay in the L2 cache
   static constexpr double kUneven = 1.5, kVeryUneven = 3;  // the longest list: times the mean
@@ -478,7 +473,7 @@ class NativeBackward {
     }
     all.push_back({.kernel = kBackwardKernel,
                    .grid = {blocks_of_threads_, 1, 1},
-                   .block = {384, 1, 1},
+                   .block = {kThreadsOfBackward, 1, 1},
                    .shared_bytes = shared_bytes(),
                    .arguments = std::move(arguments)});
     for (std::size_t i = 0; i < expressions_.parts.size(); ++i) {
@@ -555,7 +550,7 @@ class NativeBackward {
             .arguments = std::move(arguments)};
   }
   static std::string spreading_kernel(std::size_t part) {
-    return fmt::format("attn_diagonals_{}", part);
+    return fmt::format("{}{}", kDiagonalsKernel, part);
   }
 
   // Whether not all elements of the gradient are stored.
@@ -571,7 +566,7 @@ class NativeBackward {
             .arguments = {plan::TensorOperand{gradient::gradient_name(tensor.tensor)}}};
   }
   static std::string kernel_of(const gradient::TensorGradient& tensor) {
-    return "attn_" + gradient::gradient_name(tensor.tensor);
+    return kGradientKernel + tensor.tensor;
   }
 
   // Of the backward kernel, in the order of its parameters.
@@ -776,7 +771,7 @@ class NativeBackward {
         "extern \"C\" __global__ void {}({}float* exponents,\n"
         "                                        float* deltas{}{}) {{\n  {}\n"
         "  kernels::prepare<Constants>({}, {}, expressions, exponents, deltas);\n}}\n"
-        "extern \"C\" __global__ void __launch_bounds__(384, 1) {}(\n    {}{}) {{\n  {}\n"
+        "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
         "  const kernels::BackwardTensors tensors{{{}}};\n"
         "  kernels::backward<Constants>(tensors, expressions, {}{{{}}});\n}}\n",
         shared_bytes(), kPrepareKernel,
@@ -784,8 +779,8 @@ class NativeBackward {
                 : "const unsigned short* o, const unsigned short* d_o,\n"
                   "                                        const float* lse, ",
         of_row_starts, inputs, object, sigmoid ? "nullptr, nullptr, nullptr" : "o, d_o, lse",
-        row_starts, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs, object,
-        fmt::join(fields, ", "), ordered() ? "OrderedLists" : "Lists",
+        row_starts, kThreadsOfBackward, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs,
+        object, fmt::join(fields, ", "), ordered() ? "OrderedLists" : "Lists",
         made_lists_ ? "tiles, runs" : "");
     if (shares()) text += largest_text();
     for (std::size_t i = 0; i < expressions_.parts.size(); ++i) {

@@ -8,13 +8,12 @@
 #include "compiler/ir/attention.h"
 #include "compiler/lowering/native/classes.h"
 #include "compiler/lowering/native/expressions.h"
+#include "compiler/lowering/native/kernel_names.h"
 #include "compiler/lowering/native/key_blocks.h"
 #include "compiler/lowering/native/made_lists.h"
 #include "compiler/lowering/native/tiles.h"
 
 namespace attn::lowering::native {
-
-inline constexpr const char* kForwardKernel = "attn_forward";
 
 struct Kernel {
   Tile tile;

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "compiler/lowering/native/intervals.h"
+#include "compiler/lowering/native/kernel_names.h"
 #include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
 
@@ -14,7 +15,6 @@ namespace {
 
 using ir::Dim;
 
-constexpr const char* kListsKernel = "attn_lists";
 constexpr std::int64_t kListThreads = 512;
 constexpr const char* kTiles = "native.tiles";
 constexpr std::int64_t kTileWords = 4, kRunWords = 2;

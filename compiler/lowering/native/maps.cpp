@@ -9,6 +9,7 @@
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
+#include "compiler/lowering/native/kernel_names.h"
 #include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
 
@@ -51,7 +52,6 @@ std::int64_t batches_of(const ir::Attention& attention, const std::string& name)
   return packed ? 1 : stored_dims(attention, name)[0];
 }
 
-constexpr const char* kMapsKernel = "attn_maps";  // with a thread for each batch
 constexpr std::int64_t kMapsThreads = 128;
 
 bool of_rows(const TensorMapArgument& map) {

@@ -19,7 +19,6 @@ namespace {
 using ir::Dim;
 
 constexpr const char* kValues = "native.values";
-constexpr const char* kValuesKernel = "attn_values";
 constexpr std::int64_t kThreads = 256, kTile = 128;  // as in attn/transposed_values.cuh
 
 std::int64_t pitch(const ir::Attention& attention) {

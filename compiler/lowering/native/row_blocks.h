@@ -14,6 +14,9 @@ struct RowTile {
   std::int64_t keys = 128;
   double rate = 1;  // scores in the same time, compared with the best of these head dimensions
 };
+inline constexpr std::int64_t kStagesOfBackward = 2;  // of rows
+inline constexpr std::int64_t kGroupsOfBackward = 2;  // warp groups that compute
+inline constexpr std::int64_t kThreadsOfBackward = 128 * (kGroupsOfBackward + 1);
 
 // The first row, a multiple of kCell, of blocks that no row is in.
 std::int64_t past_all_rows(const ir::Dims& dims);

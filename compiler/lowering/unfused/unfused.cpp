@@ -67,7 +67,7 @@ Result<plan::Program> lower_unfused(const ir::Attention& attention) {
   }
   if (attention.is_random()) {
     return unsupported(attention.dropout->pos, "kernels that are not fused have no random dropout",
-                       "use another lowering or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
+                       "use another strategy or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
   }
   ATTN_ASSIGN(plan::Program program, Unfused(attention).make());
   ATTN_RETURN_IF_ERROR(check_program(attention, program));

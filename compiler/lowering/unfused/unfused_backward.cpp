@@ -60,7 +60,7 @@ Status check_dropout(const gradient::Derivatives& derivatives) {
       learned ? fmt::format("use a mask, `dropout p, keep[b, h, q_idx, kv_idx]`, or remove `{}` "
                             "from `grad`",
                             *learned)
-              : "use another lowering or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
+              : "use another strategy or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
 }
 
 // `rows` rows of each of `groups` groups; the first turn begins at row `first` of [B,Hq,Sq].

@@ -195,6 +195,9 @@ double band_share(const ir::Dims& dims, const Band& band) {
   return visible / (static_cast<double>(rows) * static_cast<double>(columns));
 }
 
+namespace {
+
+// `distance` is what is bounded.
 std::string to_text(const Band& band, std::string_view distance) {
   if (band.left && band.right) {
     return fmt::format("{} <= {} <= {}", -*band.left, distance, *band.right);
@@ -202,6 +205,18 @@ std::string to_text(const Band& band, std::string_view distance) {
   if (band.right) return fmt::format("{} <= {}", distance, *band.right);
   if (band.left) return fmt::format("{} <= {}", -*band.left, distance);
   return "no band";
+}
+
+}  // namespace
+
+std::string band_text(const MaskForm& form, const ir::Attention& attention) {
+  const bool top_left = attention.align == ir::Align::top_left;
+  return to_text(form.band, top_left ? "kv_idx - q_idx" : "kv_idx - q_raw");
+}
+
+std::string band_from_end_text(const MaskForm& form, const ir::Attention& attention) {
+  const bool top_left = attention.align == ir::Align::top_left;
+  return to_text(form.from_end, top_left ? "kv_idx - q_idx - (keys - rows)" : "kv_idx - q_idx");
 }
 
 }  // namespace attn::passes

@@ -47,8 +47,9 @@ Band full_band(const MaskForm& form, const ir::Dims& dims);
 // The fraction of all scores that the band shows. Sq and Skv must be bound.
 double band_share(const ir::Dims& dims, const Band& band);
 
-// "-4095 <= kv - row <= 0", for display. `row` is the row number; `distance` names what is bounded.
-std::string to_text(const Band& band, std::string_view distance = "kv - row");
-inline constexpr std::string_view kDistanceFromEnd = "kv - row - (KV - Q)";
+// "-4095 <= kv_idx - q_idx <= 0", in the language's own syntax where it has one: q_raw is the row
+// where the attention is aligned bottom right. Of MaskForm::band, and of from_end.
+std::string band_text(const MaskForm& form, const ir::Attention& attention);
+std::string band_from_end_text(const MaskForm& form, const ir::Attention& attention);
 
 }  // namespace attn::passes

@@ -258,12 +258,12 @@ TEST(Choice, RefusalsOf8BitsAreThoseOfBothEngines) {
   ASSERT_FALSE(best.ok());
   EXPECT_THAT(best.error().message, HasSubstr("score expressions"));
   EXPECT_THAT(best.error().notes, Contains(HasSubstr("compute capability 9.0, not 10.0")));
-  EXPECT_THAT(best.error().notes, Not(Contains(HasSubstr("--lowering composite"))));
+  EXPECT_THAT(best.error().notes, Not(Contains(HasSubstr("--strategy composite"))));
   const ir::Attention served =
       attention_of("dims B = 1, Hq = 2, Skv = 128, Sq = 128, D = 128; " ATTN_OF_8_BITS);
   const auto unified = Candidates(served, "unified", context).next();
   ASSERT_FALSE(unified.ok());
-  EXPECT_THAT(unified.error().notes, Contains("`--lowering composite` does"));
+  EXPECT_THAT(unified.error().notes, Contains("`--strategy composite` does"));
 }
 
 constexpr const char* kRandom =

@@ -23,8 +23,8 @@ TEST(Strategies, AreFoundByName) {
   const auto all = strategies();
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all.front().name, "composite");
-  EXPECT_EQ(lowering_names().front(), kAnyLowering);
-  EXPECT_THAT(lowering_names(), SizeIs(strategies(kAnyOrSlow).size() + 1));
+  EXPECT_EQ(strategy_names().front(), kAnyLowering);
+  EXPECT_THAT(strategy_names(), SizeIs(strategies(kAnyOrSlow).size() + 1));
   for (const Strategy& lowering : all) {
     ASSERT_THAT(strategies(lowering.name), SizeIs(1));
     EXPECT_EQ(strategies(lowering.name).front().name, lowering.name);
@@ -84,7 +84,7 @@ TEST(Strategies, AreInTheManual) {
   std::ifstream file(ATTN_SOURCE_DIR "/docs/cli.md");
   std::stringstream text;
   text << file.rdbuf();
-  for (const std::string& name : lowering_names()) {
+  for (const std::string& name : strategy_names()) {
     if (name == kAnyLowering) continue;
     const Strategy& lowering = strategies(name).front();
     EXPECT_THAT(text.str(),
@@ -116,11 +116,11 @@ TEST(ErrorOf, SeveralKeepTheFirstAndAddTheOthers) {
   EXPECT_EQ(error.code, ErrorCode::unsupported);
   EXPECT_EQ(error.message, "no");
   EXPECT_THAT(error.notes,
-              ElementsAre("try yes", "lowering `unified`: nor this", "  engine 4: too large"));
+              ElementsAre("try yes", "strategy `unified`: nor this", "  engine 4: too large"));
   const auto payload = nlohmann::json::parse(error.payload);
   EXPECT_EQ(payload["line"], 3);
   ASSERT_THAT(payload["lowerings"], SizeIs(2));
-  EXPECT_EQ(payload["lowerings"][0]["lowering"], "composite");
+  EXPECT_EQ(payload["lowerings"][0]["strategy"], "composite");
   EXPECT_EQ(payload["lowerings"][0]["detail"]["column"], 7);
   EXPECT_EQ(payload["lowerings"][1]["message"], "nor this");
 }

@@ -1,0 +1,97 @@
+#include "compiler/lowering/native/kernel_facts.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler/lowering/native/kernel_names.h"
+#include "compiler/lowering/native/native.h"
+#include "compiler/passes/analysis/mask_analysis.h"
+#include "tests/support/contexts.h"
+#include "tests/unit/compiler/passes/spec_example.h"
+
+namespace attn::lowering::native {
+namespace {
+
+constexpr const char* kSizes = "dims B = 2, Hq = 4, Hkv = 4, Sq = 1000, Skv = 1000, D = 64; ";
+
+plan::KernelStep step_of(const std::string& clauses, bool backward) {
+  const ir::Attention attention =
+      passes::testing::of_spec("attention a { " + std::string(kSizes) + clauses + " }");
+  const passes::MaskAnalysis mask(attention, nullptr);
+  const planning::Context context = attn::testing::in(backward);
+  const passes::Axes axes = passes::varying(mask.axes(), attention.dims);
+  const auto made = NativePrograms(attention, axes, context).make().value();
+  return std::get<plan::KernelStep>(made.program.steps.back());
+}
+
+// Shown scores lie in blocks that are not skipped, and full blocks show all of theirs.
+TEST(KernelFacts, CountTheBlocksOfMasks) {
+  for (const bool backward : {false, true}) {
+    const plan::KernelStep step = step_of("mask q_idx >= kv_idx;", backward);
+    const KernelFacts facts = facts_of(step).value();
+    EXPECT_EQ(facts.backward, backward);
+    EXPECT_EQ(step.launches[facts.launch].block[0], 128 * (facts.groups + 1));
+    ASSERT_TRUE(facts.blocks);
+    EXPECT_EQ(facts.blocks->lists, 1);
+    const std::int64_t of_block = facts.tile * facts.block, shown = 1000 * 1001 / 2;
+    EXPECT_LT(facts.blocks->full * of_block, shown);
+    EXPECT_GT((facts.blocks->full + facts.blocks->partial) * of_block, shown);
+    const auto covering = [](std::int64_t size) { return (999 + size) / size; };
+    EXPECT_EQ(facts.blocks->all(), covering(facts.tile) * covering(facts.block));
+    EXPECT_EQ(facts.items, 2 * 4 * covering(facts.tile));
+    EXPECT_GT(facts.blocks->skipped, 0);
+  }
+}
+
+TEST(KernelFacts, OfAllScores) {
+  const KernelFacts facts = facts_of(step_of("", false)).value();
+  EXPECT_EQ(facts.depth, 64);
+  ASSERT_TRUE(facts.blocks);
+  EXPECT_EQ(facts.blocks->skipped, 0);
+  EXPECT_FALSE(facts.has_lengths);
+  EXPECT_TRUE(facts_of(step_of("lengths kv;", false)).value().has_lengths);
+}
+
+TEST(KernelFacts, HeadsThatDifferHaveListsOfTheirOwn) {
+  const KernelFacts facts = facts_of(step_of("mask h % 2 == 0 || q_idx >= kv_idx;", false)).value();
+  ASSERT_TRUE(facts.blocks);
+  EXPECT_EQ(facts.blocks->lists, 4);
+}
+
+TEST(KernelFacts, ListsThatTheGpuMakesAreNotKnown) {
+  for (const bool backward : {false, true}) {
+    const plan::KernelStep step =
+        step_of("tensor d: i32[B, Skv]; mask d[b, kv_idx] == d[b, q_idx];", backward);
+    const KernelFacts facts = facts_of(step).value();
+    EXPECT_FALSE(facts.blocks);
+    EXPECT_GT(facts.launch, 0U);
+    for (const plan::Launch& launch : step.launches) {
+      EXPECT_NE(what_of_kernel(launch.kernel), "") << launch.kernel;
+    }
+  }
+}
+
+TEST(KernelFacts, KernelsOfLearnedTensorsAreNamed) {
+  const plan::KernelStep step =
+      step_of("learn t: f32[Hq, 1999]; score score + t[h, q_idx - kv_idx + 999]; grad q, t;", true);
+  for (const plan::Launch& launch : step.launches) {
+    EXPECT_NE(what_of_kernel(launch.kernel), "") << launch.kernel;
+  }
+}
+
+// A plan file may come from anybody.
+TEST(KernelFacts, AnyTextMayBeRead) {
+  plan::KernelStep step = step_of("mask q_idx >= kv_idx;", false);
+  const std::string text = step.source;
+  for (std::size_t size = 0; size < text.size(); size += 97) {
+    step.source = text.substr(0, size);
+    const auto facts = facts_of(step);
+    EXPECT_TRUE(!facts || facts->parts > 0);
+  }
+  step.source = "struct Constants {\n  static constexpr int kGroups = 1, kKeys = 0;\n};\n";
+  EXPECT_FALSE(facts_of(step));
+  step.launches.front().kernel = "another";
+  EXPECT_FALSE(facts_of(step));
+}
+
+}  // namespace
+}  // namespace attn::lowering::native
