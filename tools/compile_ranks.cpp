@@ -222,7 +222,7 @@ std::string to_text(const CompiledFamily& family, const std::string& path, bool 
   std::string text = ranks_text(
       family.division,
       split ? fmt::format("{} to {}", file_of_rank(path, 0), file_of_rank(path, last)) : path);
-  Table table({{"plan"}, {"direction"}, {"lowering"}, {"predicted ms", Align::right}});
+  Table table({{"plan"}, {"direction"}, {"strategy"}, {"predicted ms", Align::right}});
   for (const driver::Compiled& compiled : family.plans) {
     const plan::Plan& plan = compiled.plan;
     table.add({plan.spec_name, std::string(to_string(plan::direction_of(plan.program))),
