@@ -217,6 +217,10 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
             "maximum of its own, and the result would be another one"};
   }
   const ir::Dims& dims = attention.dims;
+  if (attention.sink && dims[Dim::Skv] == 0) {
+    return {ErrorCode::unsupported,
+            "a sink without keys is not divided: ranks compute a row's sink with its keys"};
+  }
   if (attention.shard == Shard::heads && dims[Dim::Hkv] % ranks != 0) {
     return {ErrorCode::unsupported,
             fmt::format("`shard heads`: {} key heads cannot be divided among {} ranks",

@@ -176,7 +176,7 @@ class Team {
     for (const std::int64_t key : keys) {
       if (of_keys[static_cast<std::size_t>(key)] > 0) seen.push_back(key);
     }
-    part.longest_of_keys = *std::ranges::max_element(of_keys);
+    if (!of_keys.empty()) part.longest_of_keys = *std::ranges::max_element(of_keys);
     if (map_.draws) {
       seen = drawn_keys(seen, keys, map_.keys.unit);
       if (part.rows.size() > kMostPieces) part.rows = of_blocks(map_.rows, rows);

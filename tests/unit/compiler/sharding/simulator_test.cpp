@@ -231,5 +231,17 @@ TEST(Simulator, MergesPartsOfOneRow) {
   for (const Sharding& sharding : all) EXPECT_TRUE(sharding.rows_travel);
 }
 
+TEST(Simulator, ComputesRowsWithoutKeys) {
+  const std::vector<Sharding> all = compare_all(
+      "attention none { dims B = 1, Hq = 2, Sq = 16, Skv = 0, D = 4; outputs o, lse; }");
+  EXPECT_FALSE(all.empty());
+  const support::Source source("sink.attn", R"(
+    attention none {
+      dims B = 1, Hq = 2, Sq = 16, Skv = 0, D = 4; tensor s: f32[Hq]; sink s[h]; })");
+  const Status status = check_shardable(read(source, {}), 1);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, ::testing::StartsWith("a sink without keys"));
+}
+
 }  // namespace
 }  // namespace attn::sharding
