@@ -30,9 +30,17 @@ void RowEvaluator::run(const RowPlace& place, std::span<const double> scores) {
   scores_ = scores;
   for (ExprId id : ids_) {
     const Node& node = attention_.dag[id];
-    cells_[id].resize(scores.size());
+    std::vector<Cell>& cells = cells_[id];
+    if (node.operands.empty() && !node.is(Op::score_) && !node.is(Op::column_)) {
+      cells.assign(scores.size(), leaf(node, 0));  // the same for each column
+      continue;
+    }
+    cells.resize(scores.size());
     for (std::size_t column = 0; column < scores.size(); ++column) {
-      cells_[id][column] = evaluate(node, id, column);
+      const Cell cell = evaluate(node, id, column);
+      // By halves: a processor waits long if it reads as one what it has just written as two.
+      cells[column].value = cell.value;
+      cells[column].fault = cell.fault;
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "tests/host/graph.h"
 
 #include <fmt/core.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <array>
@@ -390,9 +391,17 @@ class Interpreter {
   Status status_;
 };
 
+// The values of nodes are large and do not live long. Given back to the system, their pages would
+// be cleared again for the next ones, which takes as long as the computation.
+bool keep_freed_memory() {
+  return mallopt(M_MMAP_MAX, 0) == 1 && mallopt(M_TRIM_THRESHOLD, -1) == 1;
+}
+
 }  // namespace
 
 Status run(const graph::BackendGraph& graph, const std::map<Uid, Operand>& operands) {
+  static const bool kept = keep_freed_memory();
+  if (!kept) return {ErrorCode::internal, "mallopt refuses"};
   ATTN_RETURN_IF_ERROR(graph::validate(graph));
   return Interpreter(graph, operands).run();
 }

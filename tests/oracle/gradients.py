@@ -165,9 +165,9 @@ def gradients(name, dims, params, tensors, d_o):
     d_products = d_scores * slopes_of(name, scaled, at, spaces[1], tensors)
     d_products = d_products * oracle.scale_of(name, dims)
     result = {
-        "dq": numpy.einsum("bhqk,bhkd->bhqd", d_products, k),
-        "dk": summed(numpy.einsum("bhqk,bhqd->bhkd", d_products, tensors["q"]), dims),
-        "dv": summed(numpy.einsum("bhqk,bhqd->bhkd", weights * kept, d_o), dims),
+        "dq": d_products @ k,
+        "dk": summed(d_products.swapaxes(2, 3) @ tensors["q"], dims),
+        "dv": summed((weights * kept).swapaxes(2, 3) @ d_o, dims),
     }
     if name in LEARNED:
         of_learned = LEARNED[name](d_scores, d_sinks, scaled, at, tensors)

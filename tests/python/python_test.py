@@ -35,7 +35,7 @@ def main():
         print("skipped: no Python with numpy and pytest (.ci/setup-python makes one)")
         return SKIPPED
     tests = pathlib.Path("python", "tests")
-    command = [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider",
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
                *(str(tests / name) for name in sys.argv[1:] or [""])]
     return subprocess.run(command, cwd=SOURCE, check=False).returncode
 

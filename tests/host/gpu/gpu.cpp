@@ -1,9 +1,7 @@
 #include "tests/host/gpu/gpu.h"
 
-#include <setjmp.h>
-#include <ucontext.h>
-
 #include <array>
+#include <deque>
 #include <functional>
 #include <map>
 #include <span>
@@ -12,12 +10,12 @@
 
 #include "runtime/base/dtype.h"
 #include "tests/host/gpu/cuda.h"
+#include "tests/unit/compiler/programs/stack.h"
 
 namespace attn::gpu {
 namespace {
 
 constexpr std::size_t kLanes = 32;
-constexpr std::size_t kStack = std::size_t{1} << 17;
 constexpr std::size_t kSharedBytes = 227 * 1024;
 constexpr std::size_t kNames = 16;  // of named barriers
 constexpr unsigned kRows = 16;      // of a warp's part of a product
@@ -51,9 +49,7 @@ struct Warp {
 };
 
 struct Fiber {
-  ucontext_t start{};
-  jmp_buf place;  // where it left; switching by _longjmp makes no system calls
-  bool started = false, ended = false;
+  bool ended = false;
   const std::uint64_t* counter = nullptr;  // it waits until this is `until`
   std::uint64_t until = 0;
   std::string waits_for;
@@ -125,14 +121,15 @@ class Block {
       : kernel_(kernel), arguments_(arguments), number_(number), order_(order) {
     fibers_.resize(threads);
     warps_.resize((threads + kLanes - 1) / kLanes);
-    if (stacks().size() < threads * kStack) stacks().resize(threads * kStack);
+    if (stacks().size() < threads) stacks().resize(threads);
   }
 
   std::string run() {
     current = this;
     blockIdx.x = number_;
     std::memset(shared, 0xff, sizeof shared);
-    for (std::size_t i = 0; i < fibers_.size(); ++i) prepare(i);
+    live_ = fibers_.size();
+    for (std::size_t i = 0; i < fibers_.size(); ++i) stacks()[i].forget();
     while (live_ > 0 && error_.empty()) {
       bool ran = false;
       for (running_ = 0; running_ < fibers_.size() && error_.empty(); ++running_) {
@@ -141,7 +138,7 @@ class Block {
         ran = true;
         next.counter = nullptr;
         threadIdx.x = static_cast<unsigned>(running_);
-        enter(next);
+        stacks()[running_].enter(run_kernel);
       }
       if (!ran && !copy_late()) fail(deadlock());
     }
@@ -236,8 +233,8 @@ class Block {
   alignas(1024) static unsigned char shared[kSharedBytes];
 
  private:
-  static std::vector<char>& stacks() {
-    static std::vector<char> stacks;
+  static std::deque<Stack>& stacks() {
+    static std::deque<Stack> stacks;
     return stacks;
   }
 
@@ -246,29 +243,9 @@ class Block {
     block.kernel_(block.arguments_);
     block.fibers_[block.running_].ended = true;
     --block.live_;
-    block.leave();
   }
 
-  // Returns when the fiber leaves.
-  void enter(Fiber& fiber) {
-    if (_setjmp(main_) != 0) return;
-    if (fiber.started) _longjmp(fiber.place, 1);
-    fiber.started = true;
-    setcontext(&fiber.start);
-  }
-
-  void leave() {
-    if (_setjmp(fibers_[running_].place) == 0) _longjmp(main_, 1);
-  }
-
-  void prepare(std::size_t i) {
-    ucontext_t& context = fibers_[i].start;
-    getcontext(&context);
-    context.uc_stack.ss_sp = stacks().data() + i * kStack;
-    context.uc_stack.ss_size = kStack;
-    makecontext(&context, run_kernel, 0);
-    ++live_;
-  }
+  void leave() { stacks()[running_].leave(); }
 
   bool copy_late() {
     if (copies_.empty()) return false;
@@ -336,7 +313,7 @@ class Block {
   }
 
   template <bool kOf8Bits>
-  void multiply(const Lanes& lanes) const {
+  __attribute__((target_clones("avx2", "default"))) void multiply(const Lanes& lanes) const {
     const Product& product = *lanes[0];
     const auto warp = static_cast<unsigned>(running_ / kLanes % 4);
     std::array<Line, kRows> a;
@@ -366,7 +343,6 @@ class Block {
   std::map<unsigned, Barrier> barriers_;  // keyed by address
   std::array<Meeting, kNames> meetings_;
   std::vector<std::function<void()>> copies_;
-  jmp_buf main_;
   std::size_t running_ = 0, live_ = 0;
   std::string error_;
 };

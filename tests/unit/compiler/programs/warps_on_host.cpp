@@ -1,22 +1,18 @@
 #include "tests/unit/compiler/programs/warps_on_host.h"
 
-#include <ucontext.h>
-
 #include <array>
-#include <vector>
+
+#include "tests/unit/compiler/programs/stack.h"
 
 namespace {
 
 constexpr std::size_t kLanes = 32;
-constexpr std::size_t kStack = std::size_t{1} << 16;
 
-// One warp, with one context per lane. Lanes take turns: each writes its value before it waits, so
+// One warp, with one stack per lane. Lanes take turns: each writes its value before it waits, so
 // all have written when it continues. There are two slots because the first lane may write again
 // before the last has read.
 class Warp {
  public:
-  Warp() : stacks_(kLanes * kStack) {}
-
   void run(HostKernel kernel, std::size_t first, void* const* arguments) {
     kernel_ = kernel;
     arguments_ = arguments;
@@ -27,7 +23,7 @@ class Warp {
         if (ended_[lane_]) continue;
         blockIdx.x = static_cast<unsigned>((first + lane_) / blockDim.x);
         threadIdx.x = static_cast<unsigned>((first + lane_) % blockDim.x);
-        swapcontext(&main_, &contexts_[lane_]);
+        stacks_[lane_].enter(run_lane);
       }
     }
   }
@@ -36,38 +32,26 @@ class Warp {
     const std::size_t lane = lane_;
     std::array<unsigned long long, kLanes>& slots = slots_[turns_[lane]++ % 2];
     slots[lane] = bits;
-    swapcontext(&contexts_[lane], &main_);
+    stacks_[lane].leave();
     return slots[lane ^ static_cast<std::size_t>(lane_mask)];
   }
 
  private:
-  static void enter();
-
   void prepare(std::size_t lane) {
     turns_[lane] = 0;
     ended_[lane] = false;
-    getcontext(&contexts_[lane]);
-    contexts_[lane].uc_stack.ss_sp = stacks_.data() + lane * kStack;
-    contexts_[lane].uc_stack.ss_size = kStack;
-    contexts_[lane].uc_link = &main_;
-    makecontext(&contexts_[lane], enter, 0);
+    stacks_[lane].forget();
   }
 
-  void run_lane() {
-    kernel_(arguments_);
-    ended_[lane_] = true;
-    --live_;
-  }
+  static void run_lane();
 
   HostKernel kernel_ = nullptr;
   void* const* arguments_ = nullptr;
   std::size_t lane_ = 0, live_ = 0;
-  ucontext_t main_{};
-  std::array<ucontext_t, kLanes> contexts_{};
   std::array<unsigned, kLanes> turns_{};
   std::array<bool, kLanes> ended_{};
   std::array<std::array<unsigned long long, kLanes>, 2> slots_{};
-  std::vector<char> stacks_;
+  std::array<Stack, kLanes> stacks_;
 };
 
 Warp& warp() {
@@ -75,7 +59,12 @@ Warp& warp() {
   return warp;
 }
 
-void Warp::enter() { warp().run_lane(); }
+void Warp::run_lane() {
+  Warp& own = warp();
+  own.kernel_(own.arguments_);
+  own.ended_[own.lane_] = true;
+  --own.live_;
+}
 
 }  // namespace
 

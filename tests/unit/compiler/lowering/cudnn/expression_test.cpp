@@ -195,8 +195,8 @@ TEST_F(ExpressionTest, IntegerQuotientsLieAwayFromIntegers) {
   EXPECT_EQ(count(by_three, "add.i32"), count(by_four, "add.i32") + 2);
   EXPECT_THAT(tile_of(Op::mod_, dag_.integer(3)), Not(Contains("mod.i32")));
   std::vector<double> divisors;
-  for (const plan::Operand& operand :
-       std::get<plan::CudnnStep>(lower(attention_, {})->steps[0]).operands) {
+  const auto program = lower(attention_, {});
+  for (const plan::Operand& operand : std::get<plan::CudnnStep>(program->steps[0]).operands) {
     const auto* constant = std::get_if<plan::ConstantOperand>(&operand.source);
     if (constant != nullptr) divisors.push_back(constant->value);
   }
