@@ -222,12 +222,19 @@ Interval Sharding::key_heads(int rank, const ir::Attention& attention) const {
 std::string Sharding::to_text() const {
   std::string text = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
   if (groups > 1) text += fmt::format(", {} groups of heads", groups);
-  if (teams() == 1) return text;
+  const auto heavy = std::ranges::count(travels, true);
+  const auto add_heavy = [&](std::string_view how) {
+    if (heavy > 0)
+      text += fmt::format(", heavy rows {} ({} block{})", how, heavy, heavy == 1 ? "" : "s");
+  };
+  if (teams() == 1) {
+    add_heavy("apart");
+    return text;
+  }
   const Dealing& dealt = rows_travel ? keys : rows;
   text += fmt::format(", {} {}", rows_travel ? "keys" : "rows", dealt.name);
   const std::string_view traveller = rows_travel ? "rows" : "keys";
-  if (const auto heavy = std::ranges::count(travels, true); heavy > 0)
-    text += fmt::format(", heavy rows travel ({} block{})", heavy, heavy == 1 ? "" : "s");
+  add_heavy("travel");
   if (arrivals == 0) return text + fmt::format(", {} arrive before the first part", traveller);
   return text +
          fmt::format(", {} arrive in {} stage{}", traveller, arrivals, arrivals == 1 ? "" : "s");

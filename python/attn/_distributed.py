@@ -232,6 +232,7 @@ class Binding:
 
     def __init__(self, distributed: Distributed, direction: str, arguments: _Handle):
         self.distributed = distributed
+        self.kept: list[Any] = []  # what must live as long as the addresses are those of now
         self._handle = _Handle("attn_distributed_binding_destroy")
         _call("attn_distributed_bind", distributed._handle, _DIRECTIONS[direction], arguments,
               self._handle.out)

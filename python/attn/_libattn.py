@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import pathlib
 import threading
 from dataclasses import dataclass
@@ -389,9 +390,11 @@ def runtime(device: int = 0) -> Runtime:
 
 
 class _Handle:
-    """Owns a handle of the library; `out` receives it."""
+    """Owns a handle of the library; `out` receives it. In a forked process it is of no use, and not destroyed:
+    the threads that it may wait for are not there."""
 
     def __init__(self, destroy: str):
+        self._process = os.getpid()
         self.value = ctypes.c_void_p()
         self._as_parameter_ = self.value
         self._destroy = getattr(library(), destroy)
@@ -404,7 +407,8 @@ class _Handle:
         """The library then refuses the handle, which is null."""
         destroyed = ctypes.c_void_p(self.value.value)
         self.value.value = None
-        self._destroy(destroyed)
+        if os.getpid() == self._process:
+            self._destroy(destroyed)
 
     def __del__(self) -> None:
         if getattr(self, "_destroy", None) is not None:

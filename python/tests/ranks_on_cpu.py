@@ -137,24 +137,34 @@ def check_errors():
 
 
 def check_steps():
-    """An error of all ranks is forgotten, and that of one is remembered."""
-    sharded = attn.torch.distribute(CROSS, training=False, timeout_seconds=1)
+    """An error of all ranks is forgotten, and that of one is remembered, also by the group's other attentions."""
+    sharded = attn.torch.distribute(CROSS, timeout_seconds=1)
+    other = attn.torch.distribute(CROSS, training=False, timeout_seconds=1)
     q, k, v = (sharded.shard(torch.ones(1, 2, rows, 16, dtype=torch.float64)) for rows in (20, 64, 64))
     wrong = q[:, :1]
 
-    def refused(message, kind, q):
+    def refused(message, kind, call):
         try:
-            sharded(q, k, v)
+            call()
         except kind as error:
             assert message in str(error), error
         else:
             raise AssertionError(message)
 
-    refused("q has shape", attn.BindingError, wrong)
+    def lost(_):
+        raise MemoryError("what was saved")
+
+    refused("q has shape", attn.BindingError, lambda: sharded(wrong, k, v))
     sharded(q, k, v)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lost):
+        o = sharded(q.clone().requires_grad_(), k, v)
+    refused("what was saved", MemoryError, lambda: o.sum().backward())
+    other(q, k, v)
     if dist.get_rank() == 1:
-        refused("q has shape", attn.BindingError, wrong)
-        refused("call 3 failed on rank 1, but not on rank 0 within 1 s", attn.NcclError, q)
+        refused("q has shape", attn.BindingError, lambda: sharded(wrong, k, v))
+        for one in (other, sharded):
+            refused("failed on rank 1, but not on rank 0 within 1 s", attn.NcclError, lambda: one(q, k, v))
+    other.close()
     sharded.close()
 
 

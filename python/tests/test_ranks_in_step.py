@@ -107,14 +107,12 @@ def test_meetings_leave_no_keys_but_one_of_each_rank(group, monkeypatch):
 def test_a_rank_without_signs_of_life_is_lost_until_it_shows_itself_again(group):
     store, board = group
     signs = [boards._Signs(board[rank]._store, rank, (rank + 1) % 3) for rank in range(3)]
-    signs[0].beat(0.0)
-    signs[0].beat(1000.0)
+    watch(signs[0], 0.0, 1000.0)
     assert board[2].lost() is None, "rank 1 may not have come yet"
     signs[1].beat(1000.0)
-    signs[0].beat(1002.0)
-    signs[0].beat(1002.0 + 0.9 * boards.SILENCE)
+    watch(signs[0], 1002.0, 1002.0 + 0.9 * boards.SILENCE)
     assert board[2].lost() is None
-    signs[0].beat(1002.0 + boards.SILENCE)
+    watch(signs[0], 1020.0, 1022.0)
     assert board[2].lost() == "rank 1 is lost: it gave no sign of life for 20 s"
     begin = time.monotonic()
     (error,) = in_ranks([2], lambda rank: Meetings(board[rank]).hold("x", 0, sum, 60.0))
@@ -125,9 +123,53 @@ def test_a_rank_without_signs_of_life_is_lost_until_it_shows_itself_again(group)
     signs[0].end()
     assert board[2].lost() == "rank 0 is lost: its process ended with an exception"
     signs[1].beat(1060.0)
-    signs[0].beat(1060.0)
-    signs[0].beat(1060.0 + boards.SILENCE)
+    watch(signs[0], 1060.0, 1060.0 + boards.SILENCE)
     assert board[2].lost() == "rank 1 is lost: it gave no sign of life for 20 s"
+
+
+def watch(signs, begin, end):
+    for turn in range(round((end - begin) / boards.BEAT) + 1):
+        signs.beat(begin + turn * boards.BEAT)
+
+
+def test_a_process_that_stood_still_does_not_call_another_one_lost(group):
+    signs = [boards._Signs(group[1][rank]._store, rank, (rank + 1) % 3) for rank in range(3)]
+    signs[1].beat(0.0)
+    watch(signs[0], 0.0, 4.0)
+    watch(signs[0], 1000.0, 1010.0)
+    assert group[1][2].lost() is None
+    watch(signs[0], 1012.0, 1020.0)
+    assert group[1][2].lost() == "rank 1 is lost: it gave no sign of life for 20 s"
+
+
+def test_signs_go_on_when_the_store_did_not_answer_once(monkeypatch):
+    monkeypatch.setattr(boards, "BEAT", 0.01)
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    beats = []
+
+    def beat(self, now):
+        beats.append(now)
+        if len(beats) == 2:
+            raise RuntimeError("timeout")
+
+    monkeypatch.setattr(boards._Signs, "beat", beat)
+    board = Board(dist.HashStore(), 0, 2)
+    assert board.wait(lambda: len(beats) > 4 or None, 5.0)
+    board.close()
+
+
+def test_a_rank_that_gives_up_while_rank_0_hears_it_is_missed_by_all(group, monkeypatch):
+    meetings = [Meetings(board) for board in group[1]]
+    hear = meetings[0]._hear
+
+    def hear_and_lose(seconds):
+        found = hear(seconds)
+        group[1][1].write("asks/1", b"")
+        return found
+
+    monkeypatch.setattr(meetings[0], "_hear", hear_and_lose)
+    for rank, error in zip(range(3), total(meetings, seconds=1.0)):
+        assert isinstance(error, attn.NcclError) and "rank 1 did not come" in str(error), rank
 
 
 def test_signs_are_given_while_a_board_is_open(monkeypatch):
@@ -190,15 +232,23 @@ def test_what_fails_on_one_rank_is_an_error_of_all(group):
         run(steps[0])
 
 
+class Reasons:
+    def __init__(self):
+        self.all = []
+
+    def note(self, why):
+        self.all.append(why)
+
+
 def test_a_rank_goes_on_only_when_the_others_failed_too(group):
     steps = calls(group, seconds=SOON)
     steps[0].refuse(attn.BindingError("q is no tensor"))
-    reasons = []
-    steps[0].abort = reasons.append
+    reasons = Reasons()
+    steps[0].add(reasons.note)
     for _ in range(2):
         with pytest.raises(attn.NcclError, match="call 1 failed on rank 0, but not on rank 1 within 0.2 s"):
             run(steps[0])
-    assert len(reasons) == 1
+    assert len(reasons.all) == 1
     later = calls(group)
     later[0].refuse(attn.BindingError("q is no tensor"))
     run(later[1])
@@ -232,16 +282,16 @@ def test_a_store_that_is_gone_is_not_forever_waited_for(group, monkeypatch):
         assert steps.in_vain() is None
 
 
-def test_closed_attentions_leave_no_news(group):
+def test_groups_that_are_gone_leave_no_news(group):
     store = group[0]
     steps = calls(group)
     before = store.num_keys()
     for each in steps:
         each.end("tests end")
     assert store.num_keys() == before + 3
-    steps[0].close()
+    assert all(group[1][0].read(f"calls/x/{rank}") for rank in range(3))
     del steps, each
-    assert store.num_keys() == before
+    assert not any(group[1][0].read(f"calls/x/{rank}") for rank in range(3))
 
 
 @pytest.mark.parametrize("settings, register, refused", [

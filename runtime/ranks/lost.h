@@ -1,7 +1,6 @@
 // Whether ranks wait in vain: what the application knows of those that do not answer.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -14,7 +13,7 @@ namespace attn::ranks {
 // Why other ranks will not answer; nothing as far as is known.
 using AskForLost = std::function<std::optional<std::string>()>;
 
-// Thread-safe.
+// For one thread.
 class Lost {
  public:
   explicit Lost(AskForLost ask) : ask_(std::move(ask)) {}
@@ -23,9 +22,8 @@ class Lost {
   Status check(std::chrono::steady_clock::time_point since) {
     if (!ask_) return {};
     const auto now = std::chrono::steady_clock::now();
-    auto last = last_.load();
-    if (now - since < kPause || now - last < kPause) return {};
-    if (!last_.compare_exchange_strong(last, now)) return {};  // another thread asks
+    if (now - since < kPause || now - last_ < kPause) return {};
+    last_ = now;
     const std::optional<std::string> why = ask_();
     return why ? Status(ErrorCode::nccl, *why) : Status();
   }
@@ -34,7 +32,7 @@ class Lost {
   static constexpr std::chrono::seconds kPause{1};
 
   const AskForLost ask_;
-  std::atomic<std::chrono::steady_clock::time_point> last_{};
+  std::chrono::steady_clock::time_point last_{};
 };
 
 }  // namespace attn::ranks

@@ -4,6 +4,7 @@ signs of life that they leave there."""
 from __future__ import annotations
 
 import atexit
+import contextlib
 import datetime
 import sys
 import threading
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 BEAT = 2.0  # seconds between signs of life
 SILENCE = 20.0  # without one a rank is lost
+_LATE = 3 * BEAT  # between two looks: this process stood still, and perhaps the other one, too
+_GIVES_UP = 60.0  # seconds that a store fails
 _ENDED = "ended"  # the last sign
 _ASKING = 1.0  # seconds between two looks for lost ranks
 _SLOW = datetime.timedelta(seconds=10)  # that the store may take
@@ -125,25 +128,31 @@ class _Signs:
         self._store, self._rank, self._next = store, rank, next_rank
         self._name = uuid.uuid4().hex  # the signs of another process of the same rank are others
         self._count = 0
-        self._seen, self._since = None, 0.0
+        self._seen, self._since, self._looked = None, 0.0, 0.0
 
     def run(self, over: threading.Event) -> None:
-        try:
-            while dist.is_initialized():  # a group that was destroyed may have no store any more
-                self.beat(time.monotonic())
-                if over.wait(BEAT):
-                    break
-            # Another end may be a good one: what this rank has sent may still be on its way to others.
-            if dist.is_initialized() and hasattr(sys, "last_type"):
+        answered = time.monotonic()
+        while dist.is_initialized():  # a group that was destroyed may have no store any more
+            now = time.monotonic()
+            try:
+                self.beat(now)
+                answered = now
+            except RuntimeError:  # the store is slow, or gone, and with it all that this would be of use for
+                if now - answered > _GIVES_UP:
+                    return
+            if over.wait(BEAT):
+                break
+        # Another end may be a good one: what this rank has sent may still be on its way to others.
+        if dist.is_initialized() and hasattr(sys, "last_type"):
+            with contextlib.suppress(RuntimeError):
                 self.end()
-        except RuntimeError:
-            return  # the store is gone, and with it all that this would be of use for
 
     def beat(self, now: float) -> None:
         self._count += 1
         self._store.set(_life(self._rank), f"{self._name}.{self._count}")
         sign = _read(self._store, _life(self._next))
-        if sign is None or sign != self._seen:
+        was_late, self._looked = now - self._looked > _LATE, now
+        if sign is None or sign != self._seen or was_late:
             self._seen, self._since = sign, now
         elif now - self._since >= SILENCE:
             _note_lost(self._store, self._next, sign.decode())

@@ -162,9 +162,13 @@ class Distributed:
         try:
             return self._sorted(args, kwargs)
         except Exception as error:
-            if self.device.type == "cpu" or not is_capturing():
-                self._open().steps.refuse(error)
+            self.refuse(error)
             raise
+
+    def refuse(self, error: BaseException) -> None:
+        """Of a call, or backward, that fails before anything else: the other ranks are told."""
+        if self.device.type == "cpu" or not is_capturing():
+            self._open().steps.refuse(error)
 
     def _sorted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         for name in kwargs:
@@ -236,7 +240,11 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, d_o: torch.Tensor, *_: Any) -> tuple[Any, ...]:
         # All ranks must come here, so a rank whose loss does not depend on o comes with zeros.
         outputs = facts_of(ctx.sharded.attention).all_outputs
-        saved = ctx.saved_tensors
+        try:
+            saved = ctx.saved_tensors
+        except Exception as error:
+            ctx.sharded.refuse(error)
+            raise
         tensors = dict(zip((*ctx.names, *outputs), saved))
         with torch.no_grad():
             found = ctx.sharded._open().backward({**tensors, "do": d_o}, ctx.params)

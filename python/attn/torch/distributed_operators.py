@@ -106,7 +106,11 @@ def _setup(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _differentiate(ctx: Any, d_outputs: Any) -> Any:
-    saved = ctx.saved_tensors
+    try:
+        saved = ctx.saved_tensors
+    except Exception as error:
+        _find(ctx.key).refuse(error)
+        raise
     tensors, outputs = saved[: ctx.count], saved[ctx.count :]
     d_o = torch.zeros_like(outputs[0]) if d_outputs[0] is None else d_outputs[0]
     found = torch.ops.attn.distributed_backward(

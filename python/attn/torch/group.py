@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,18 @@ _LONG = 3600  # seconds that a compiler may take
 _USUAL = 600  # of a group that does not say how long its collectives may take
 _LONGEST = 10**9
 _WITHOUT_SIGNS = 30  # where ranks that have ended look as if they were slow
-_known: weakref.WeakKeyDictionary[dist.ProcessGroup, tuple[Board, Meetings]] = weakref.WeakKeyDictionary()
+
+
+@dataclasses.dataclass
+class _Shared:
+    """By all attentions of a group."""
+
+    board: Board
+    meetings: Meetings
+    steps: Steps | None = None
+
+
+_known: weakref.WeakKeyDictionary[dist.ProcessGroup, _Shared] = weakref.WeakKeyDictionary()
 
 
 class Group:
@@ -44,11 +56,12 @@ class Group:
         self.device = self._device(device)
         if self.group not in _known:
             board = Board(self.group.get_group_store(), self.rank, self.size)
-            _known[self.group] = board, Meetings(board)
+            _known[self.group] = _Shared(board, Meetings(board))
             weakref.finalize(self.group, board.close).atexit = False  # a board does that itself
-        self._board, self._meetings = _known[self.group]
-        usual = _timeout(self.group, self.device) if self._board.shows_life else _WITHOUT_SIGNS
-        self.seconds = usual if timeout_seconds is None else timeout_seconds
+        self._shared = _known[self.group]
+        self._meetings = self._shared.meetings
+        usual = _timeout(self.group, self.device) if self._shared.board.shows_life else _WITHOUT_SIGNS
+        self.seconds = usual if timeout_seconds is None else min(timeout_seconds, _LONGEST)
 
     def _device(self, given: Any) -> torch.device:
         nccl = _backend(self.group, "cuda") if torch.cuda.is_available() else None
@@ -100,9 +113,15 @@ class Group:
         return self._meetings.hold("what all ranks have", holds, all, self.seconds)
 
     def steps(self) -> Steps:
-        """Of a new attention."""
-        name = self._meetings.hold("a new attention", uuid.uuid4().hex, lambda names: names[0], self.seconds)
-        return Steps(self._board, name, self.seconds)
+        """Of a new attention: those of all that the group has, unless a rank has others."""
+        shared = self._shared
+        name = self._meetings.hold(
+            "a new attention", shared.steps and shared.steps.name,
+            lambda names: names[0] if names[0] and len(set(names)) == 1 else uuid.uuid4().hex, self.seconds)
+        if shared.steps is None or shared.steps.name != name:
+            shared.steps = Steps(shared.board, name, self.seconds)
+        shared.steps.seconds = self.seconds
+        return shared.steps
 
     def communicator(self) -> int:
         """NCCL's communicator of the group, which PyTorch makes for its first collective. Raises NcclError, and

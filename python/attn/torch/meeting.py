@@ -58,6 +58,10 @@ class Meetings:
                     ["all ranks of the group must make the same calls; now they can meet again"],
                     "nccl",
                 )
+        # A rank that has given up meanwhile would not hear what the others do.
+        gone = [rank for rank, (name, _, _) in sorted(questions.items()) if not self._still_asks(rank, name)]
+        if gone and failed is None:
+            failed = _late(gone, seconds)
         value, error = (None, failed) if failed is not None else outcome(lambda: decide(words))
         if questions:
             self._say(questions, (value, error))
@@ -93,6 +97,10 @@ class Meetings:
             return None
         self._heard[rank] = question[0]
         return question
+
+    def _still_asks(self, rank: int, name: str) -> bool:
+        said = self._board.read(_question(rank))
+        return bool(said) and pickle.loads(said)[0] == name
 
     def _say(self, questions: dict[int, Any], value: Any) -> None:
         said = pickle.dumps(value)

@@ -62,8 +62,10 @@ class Kernels:
         self.steps = steps
 
         def abort() -> None:
-            group.abort()
-            steps.end("an exchange failed, or did not end in time")
+            try:
+                group.abort()
+            finally:
+                steps.end("an exchange failed, or did not end in time")
 
         self._rank = _distributed.Distributed(
             _libattn.runtime(group.device.index),
@@ -73,7 +75,7 @@ class Kernels:
             abort=abort,
             lost=steps.in_vain,
         )
-        steps.abort = self._rank.abort
+        steps.add(self._rank.abort)
         self.sharding = self._rank.sharding
         self.family = self._rank.family
         self.directions = self._rank.directions
@@ -108,7 +110,6 @@ class Kernels:
             self._bound.clear()
             self._captured.clear()
             self._rank.close()
-        self.steps.close()
 
     def _run(
         self, direction: str, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
@@ -156,6 +157,8 @@ class Kernels:
             binding.set_param(name, value)
         self.steps.exchanges(counts=not capturing)
         binding.execute(stream.cuda_stream)
+        # So that no other tensor is at an address whose values were compared.
+        binding.kept = [tensors[info.name] for info in self._rank.tensors[direction] if info.role == "captured"]
 
     def _binding(
         self,
@@ -260,7 +263,7 @@ class Reference:
         """Everything is done when a call returns."""
 
     def close(self) -> None:
-        self.steps.close()
+        """There is nothing to free."""
 
     def _whole(self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]) -> Call:
         whole = {name: self._gathered(name, tensor.detach()) for name, tensor in tensors.items()}

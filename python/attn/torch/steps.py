@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
 import weakref
@@ -16,19 +17,20 @@ _NEWS = "news"
 
 
 class Steps:
-    """The calls of one attention, of one rank. Ranks exchange in the order of their calls, so a call that fails
-    on one rank before it exchanges must fail on all: otherwise the next call of that rank would exchange with
-    this one of the others. A rank whose call failed tells the others. They find that out while they wait for
-    it; and it makes no other call before it knows that the same one failed on all.
+    """The calls of all attentions of a group, of one rank: they share a communicator. Ranks exchange in the order
+    of their calls, so a call that fails on one rank before it exchanges must fail on all: otherwise the next call
+    of that rank would exchange with this one of the others. A rank whose call failed tells the others. They find
+    that out while they wait for it; and it makes no other call before it knows that the same one failed on all.
 
     Calls that are captured into CUDA graphs are not counted: they exchange later, and as often as they like.
-    The methods are called by one thread at a time, `in_vain` and `end` beside them. `abort` ends what waits for
-    other ranks."""
-
-    abort: Callable[[str], None] | None = None
+    Calls come one after the other, in the same order on all ranks; `in_vain` and `end` are for any thread.
+    `seconds`: how long a rank whose call failed waits for the others."""
 
     def __init__(self, board: Board, name: str, seconds: float):
-        self._board, self._name, self._seconds = board, name, seconds
+        self.name, self.seconds = name, seconds
+        self._board = board
+        self._aborts: list[weakref.WeakMethod] = []
+        self._asking = threading.Lock()  # in_vain
         self._count = 0  # calls that have begun
         self._lock = threading.Lock()  # of what follows
         self._last = 0  # the last call that exchanges
@@ -38,8 +40,12 @@ class Steps:
         self._news = board.add(_NEWS, 0)
         self._heard: list[tuple[int, dict[int, str], str]] = []  # the news until then
         self._unknown: tuple[int, float, float] | None = None  # last call, since when, and when asked
-        self._close = weakref.finalize(self, _forget, board, self._key(board.rank))
-        self._close.atexit = False
+        weakref.finalize(self, _forget, board, self._key(board.rank), os.getpid()).atexit = False
+
+    def add(self, abort: Callable[[str], None]) -> None:
+        """A bound method that ends what waits for other ranks. It is called as long as its object exists."""
+        self._aborts = [each for each in self._aborts if each() is not None]
+        self._aborts.append(weakref.WeakMethod(abort))
 
     @contextlib.contextmanager
     def call(self, counts: bool = True) -> Iterator[None]:
@@ -76,19 +82,15 @@ class Steps:
     def in_vain(self) -> str | None:
         """Why other ranks cannot answer what was exchanged until now; None as far as is known. Asked while an
         exchange takes long."""
-        try:
-            why = self._why()
-            self._unknown = None
-        except NcclError as error:  # of the store
-            why = error.message if self._is_long_unknown() else None
+        with self._asking:
+            try:
+                why = self._why()
+                self._unknown = None
+            except NcclError as error:  # of the store
+                why = error.message if self._is_long_unknown() else None
         if why is not None:
             self.end(why)
         return why
-
-    def close(self) -> None:
-        """The others are not told any more."""
-        with contextlib.suppress(NcclError):
-            self._close()
 
     def _is_long_unknown(self) -> bool:
         """Whether the store has not answered for SILENCE seconds of the same wait: its process may have ended,
@@ -118,13 +120,13 @@ class Steps:
     # ---- Those of the others ----
 
     def _key(self, rank: int) -> str:
-        return f"calls/{self._name}/{rank}"
+        return f"calls/{self.name}/{rank}"
 
     def _others(self) -> Iterator[tuple[int, dict[int, str], str]]:
         """Of ranks that have news: calls that failed, and why the rank makes no others."""
         for rank in range(self._board.size):
             said = None if rank == self._board.rank else self._board.read(self._key(rank))
-            if said is not None:
+            if said:
                 news = json.loads(said)
                 yield rank, {int(call): why for call, why in news["failed"].items()}, news["end"]
 
@@ -152,8 +154,9 @@ class Steps:
                 self._wait_for_others()
             except NcclError as error:
                 self.end(error.message)
-                if self.abort is not None:
-                    self.abort(error.message)
+                for abort in [each() for each in self._aborts]:
+                    if abort is not None:
+                        abort(error.message)
                 raise
             self._unsettled.clear()
         if self._end:
@@ -173,21 +176,23 @@ class Steps:
                     raise _ended(f"call {min(late)} failed on rank {self._board.rank}, but not on rank {rank}")
             return None if missing else True
 
-        if self._board.wait(look, self._seconds) is None:
+        if self._board.wait(look, self.seconds) is None:
             raise _ended(f"call {max(self._unsettled)} failed on rank {self._board.rank}, but not on rank"
-                         f" {min(missing)} within {self._seconds:g} s")
+                         f" {min(missing)} within {self.seconds:g} s")
 
 
 def _ended(why: str) -> NcclError:
     return NcclError(
-        f"this attention exchanges nothing any more: {why}",
-        ["ranks must make the same calls: make a new group, and distribute the attention again"],
+        f"the attentions of this group exchange nothing any more: {why}",
+        ["ranks must make the same calls: make a new group, and distribute its attentions again"],
         "nccl",
     )
 
 
-def _forget(board: Board, key: str) -> None:
-    """Takes the news away, if there were any."""
+def _forget(board: Board, key: str, process: int) -> None:
+    """Blanks the news, if there were any: others may look at them just now. A forked process has none."""
+    if os.getpid() != process:
+        return
     with contextlib.suppress(NcclError):
-        if board.read(key) is not None:
-            board.remove(key)
+        if board.read(key):
+            board.write(key, b"")
