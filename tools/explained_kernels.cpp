@@ -87,15 +87,23 @@ std::string share_text(const BlockCounts& counts, std::int64_t count) {
   return fmt::format("{} ({})", count, percent_text(share));
 }
 
+// What the counted lists are of: masks may tell batches and heads apart.
+std::string of_lists_text(const KernelFacts& facts) {
+  if (!facts.lists_of_batch && !facts.lists_of_head) return "of each head";
+  const char* what = !facts.lists_of_head   ? "batches"
+                     : facts.lists_of_batch ? "pairs of batch and head"
+                                            : "heads";
+  return fmt::format("of {} {} that masks tell apart", facts.blocks->lists, what);
+}
+
 std::string blocks_text(const KernelFacts& facts) {
-  if (!facts.blocks) return "listed at every execute, since masks depend on inputs";
+  if (facts.makes_lists) return "listed at every execute, since masks depend on inputs";
+  if (!facts.blocks) return "not known";
   const BlockCounts& counts = *facts.blocks;
   if (counts.all() == 0) return "none";
-  const std::string what = counts.lists > 1
-                               ? fmt::format("of {} heads that masks tell apart", counts.lists)
-                               : "of each head";
-  return fmt::format("{}: {} full, {} partial, {} skipped{}", what, share_text(counts, counts.full),
-                     share_text(counts, counts.partial), share_text(counts, counts.skipped),
+  return fmt::format("{}: {} full, {} partial, {} skipped{}", of_lists_text(facts),
+                     share_text(counts, counts.full), share_text(counts, counts.partial),
+                     share_text(counts, counts.skipped),
                      facts.has_lengths ? "; lengths skip more" : "");
 }
 

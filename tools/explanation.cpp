@@ -9,6 +9,7 @@
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/bounding_band.h"
 #include "compiler/passes/rewrite/ranged.h"
+#include "compiler/support/text.h"
 #include "runtime/base/check.h"
 #include "runtime/io/host_tensor.h"
 #include "tools/explained_engine.h"
@@ -185,7 +186,7 @@ std::string residuals_text(const Explanation& explanation) {
     }
     if (!again) text += fmt::format("  condition line {}: {}\n", written.line, written.text);
     if (written.text != condition) {
-      text += fmt::format("            {} {}\n", again ? "and" : "is", condition);
+      text += fmt::format("            {} {}\n", again ? "and" : "computed as", condition);
     }
   }
   if (!text.empty()) text += fmt::format("            {}\n", residual_text(explanation));
@@ -287,7 +288,8 @@ std::string tensors_section(const ExplainedProgram& program, const std::string& 
 std::string parts_section(const ExplainedProgram& program, const std::string& before) {
   if (program.parts.empty()) return "";
   std::string text = fmt::format("\n{}parts\n", before);
-  for (const std::string& part : program.parts) text += fmt::format("  {}\n", part);
+  for (const std::string& part : program.parts)
+    text += fmt::format("  {}\n", support::printable(part));
   return text;
 }
 

@@ -84,18 +84,23 @@ std::string similar_file(const std::string& path) {
   return meant.empty() ? "" : (wanted.parent_path() / meant).string();
 }
 
+std::string quoted_for_a_shell(const std::string& path) {
+  return path.find(' ') == path.npos ? path : fmt::format("'{}'", path);
+}
+
 // The error for a plan file where a spec is read.
 Error plan_instead(const std::string& path, const support::Source& source) {
   const auto family = plan::deserialize_family(source.text());
   const bool is_divided = family.ok() && !family->ranks.empty();
-  const std::string file = path == "-" ? "PLAN" : support::printable(path);
+  const std::string file = path == "-" ? "PLAN" : quoted_for_a_shell(support::printable(path));
   return {
       ErrorCode::invalid_argument,
       fmt::format("{}: this is a plan file{}, not a spec", support::printable(source.name()),
                   is_divided ? " of an attention that is divided among several GPUs" : ""),
       {fmt::format("`attnc inspect {}` shows it", file),
        is_divided ? "to divide it otherwise, give the spec that it was compiled from"
-                  : fmt::format("`attnc compile --recompile {}` compiles its spec again", file)},
+                  : fmt::format("`attnc compile --recompile {} -o NEW` compiles its programs again",
+                                file)},
       {}};
 }
 

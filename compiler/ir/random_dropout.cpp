@@ -8,14 +8,13 @@
 namespace attn::ir {
 namespace {
 
-// Whether it is the column plus a multiple of 32, or a choice of these by multiples of 32. The
-// number of a single column is a constant.
+// Whether it is the column plus a multiple of 32, or a choice of these by multiples of 32.
 bool keeps_32(const Dag& dag, ExprId id) {
   const Node& node = dag[id];
   const auto is_multiple = [&](ExprId number) {
     return dag[number].is(Op::const_int_) && dag.integer_of(number) % kDrawnKeys == 0;
   };
-  if (node.is(Op::column_) || is_multiple(id)) return true;
+  if (node.is(Op::column_)) return true;
   if (node.is(Op::add_))
     return dag[node.operands[0]].is(Op::column_) && is_multiple(node.operands[1]);
   if (!node.is(Op::select_)) return false;
@@ -23,6 +22,14 @@ bool keeps_32(const Dag& dag, ExprId id) {
   return condition.is(Op::lt_) && dag[condition.operands[0]].is(Op::column_) &&
          is_multiple(condition.operands[1]) && keeps_32(dag, node.operands[1]) &&
          keeps_32(dag, node.operands[2]);
+}
+
+// The number of a single key is a constant.
+bool is_single_key(const Attention& attention) {
+  const Dag& dag = attention.dag;
+  const ExprId column = attention.dropout->origin->column;
+  return attention.dims[Dim::Skv] == 1 && dag[column].is(Op::const_int_) &&
+         dag.integer_of(column) % kDrawnKeys == 0;
 }
 
 bool reads_a_tensor(const Dag& dag, ExprId id) {
@@ -57,7 +64,7 @@ Status check_draws_by_32(const Attention& attention) {
                   "keep[..]` takes the elements to keep from a tensor"},
                  {}};
   };
-  if (!keeps_32(attention.dag, origin.column))
+  if (!keeps_32(attention.dag, origin.column) && !is_single_key(attention))
     return refused(
         "random dropout draws numbers for 32 keys at a time, which are not 32 of the "
         "whole attention in this part");

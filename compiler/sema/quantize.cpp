@@ -325,6 +325,16 @@ void set_quantize(const ast::Spec& spec, ir::Attention& attention, Scope& scope,
   Quantization(spec, attention, scope, sink).set();
 }
 
+namespace {
+
+// To six digits.
+double rounded_down(double value) {
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 5);
+  return std::floor(value / unit) * unit;
+}
+
+}  // namespace
+
 void check_weights(const ast::Spec& spec, const ir::Attention& attention, diag::Sink& sink) {
   if (!attention.quantize) return;
   const ir::CapturedTensor* scale = attention.find_tensor(kScaleOfWeights);
@@ -339,7 +349,7 @@ void check_weights(const ast::Spec& spec, const ir::Attention& attention, diag::
   sink.report(Code::saturating_scale, entry->fallback->span,
               fmt::format("the largest weights saturate: scale_s is {}{}, and {} ends at {}",
                           *value, dropped, quoted(to_string(attention.dtype)), most))
-      .help = fmt::format("choose at most {:.6g}, such as `scale_s = {}`", most_scale,
+      .help = fmt::format("choose at most {:.6g}, such as `scale_s = {}`", rounded_down(most_scale),
                           std::exp2(std::floor(std::log2(most_scale))));
 }
 

@@ -23,7 +23,7 @@ class Compile(attnc.Case):
         self.assertEqual(len(manifest["signature"]["hash"]), 32)
         self.assertEqual(manifest, self.attnc_json("inspect", plan))
         self.assertIn(f"{plan}: this is a plan file, not a spec\n  = note: `attnc inspect {plan}` shows it\n"
-                      f"  = note: `attnc compile --recompile {plan}` compiles its spec again\n",
+                      f"  = note: `attnc compile --recompile {plan} -o NEW` compiles its programs again\n",
                       self.attnc("convert", plan, code=2).stderr)
 
     def test_the_same_spec_has_the_same_signature(self):

@@ -160,7 +160,7 @@ class Ranks(attnc.Case):
         odd = self.write("odd.attn", "attention f { dims B = 1, Hq = 1, Sq = 256, D = 7; dropout 0.5; }")
         compiles = ("--target", "h200", "-o", self.folder / "a.attnplan")
         for spec, messages in ((few, ["rows 0..1, keys 16..32: random dropout draws numbers for 32 keys at a time"]),
-                               (odd, ["only attnc's own kernels can", "lowering `native`: Dqk = 7, which attnc's"])):
+                               (odd, ["only attnc's own kernels can", "strategy `native`: Dqk = 7, which attnc's"])):
             for command, *more in (("explain",), ("draw",), ("compile", *compiles)):
                 process = self.attnc(command, spec, "--ranks", "4", *more, code=3)
                 for message in messages:

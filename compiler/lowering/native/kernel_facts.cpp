@@ -15,9 +15,9 @@
 namespace attn::lowering::native {
 namespace {
 
-// Plans are files that others may have written. Of a number in the text, and of all lists:
-constexpr std::int64_t kMostValue = std::int64_t{1} << 31;
-constexpr std::int64_t kMostWalked = std::int64_t{1} << 20;  // runs
+// Plans are files that others may have written.
+constexpr std::int64_t kMostValue = std::int64_t{1} << 31;  // of a number in the text
+constexpr std::size_t kMostNumbers = 4;                     // of an element of an array
 
 std::optional<std::int64_t> integer(std::string_view text) {
   if (text == "true" || text == "false") return text == "true" ? 1 : 0;
@@ -73,23 +73,39 @@ class Constants {
   std::map<std::string, std::int64_t, std::less<>> values_;
 };
 
-// The elements "{1, 2, 3}" of an array of the text.
+// The elements "{1, 2, 3}" of an array of the text, of which each is read once.
 std::vector<std::vector<std::int64_t>> elements_of(std::string_view source,
                                                    std::string_view array) {
   std::string_view text = between(source, array, "\n};");
   std::vector<std::vector<std::int64_t>> elements;
   while (true) {
-    const std::size_t begin = text.find('{');
-    if (begin == std::string_view::npos) return elements;
-    const std::string_view element = text.substr(begin + 1, text.find('}', begin) - begin - 1);
-    text.remove_prefix(begin + 1);
+    const std::size_t begin = text.find('{'), end = text.find('}', begin);
+    if (begin == std::string_view::npos || end == std::string_view::npos) return elements;
+    std::string_view rest = text.substr(begin + 1, end - begin - 1);
+    text.remove_prefix(end + 1);
     std::vector<std::int64_t>& numbers = elements.emplace_back();
-    for (std::string_view rest = element; !rest.empty();) {
+    while (!rest.empty() && numbers.size() <= kMostNumbers) {
       const std::string_view number = rest.substr(0, rest.find(", "));
       numbers.push_back(integer(number).value_or(0));
       rest.remove_prefix(std::min(rest.size(), number.size() + 2));
     }
   }
+}
+
+// Blocks of the runs before each, full and partial ones.
+struct BlocksBefore {
+  std::vector<std::int64_t> full{0}, partial{0};
+};
+
+std::optional<BlocksBefore> blocks_before(const std::vector<std::vector<std::int64_t>>& runs) {
+  BlocksBefore before;
+  for (const std::vector<std::int64_t>& run : runs) {
+    if (run.size() != 2) return std::nullopt;
+    const bool is_masked = run[0] % 2 == 1;
+    before.full.push_back(before.full.back() + (is_masked ? 0 : run[1]));
+    before.partial.push_back(before.partial.back() + (is_masked ? run[1] : 0));
+  }
+  return before;
 }
 
 // By lists_text (kernel.h): a tile is {tile, first run, runs, blocks}, a run {first, blocks}, whose
@@ -98,22 +114,25 @@ std::optional<BlockCounts> counts_of(std::string_view source, std::int64_t tiles
                                      std::int64_t streamed) {
   const auto of_tiles = elements_of(source, "kernels::Tile kTiles[] = {");
   const auto runs = elements_of(source, "kernels::Run kRuns[] = {");
-  if (of_tiles.empty() || tiles < 1) return std::nullopt;
-  std::int64_t walked = 0;
+  const std::optional<BlocksBefore> before = blocks_before(runs);
+  if (of_tiles.empty() || tiles < 1 || !before) return std::nullopt;
   BlockCounts counts{.lists = ceil_div(static_cast<std::int64_t>(of_tiles.size()), tiles)};
   for (const std::vector<std::int64_t>& tile : of_tiles) {
-    if (tile.size() != 4) return std::nullopt;
-    for (std::int64_t i = tile[1]; i < tile[1] + tile[2]; ++i) {
-      if (i >= static_cast<std::int64_t>(runs.size()) || ++walked > kMostWalked)
-        return std::nullopt;
-      const std::vector<std::int64_t>& run = runs[static_cast<std::size_t>(i)];
-      if (run.size() != 2) return std::nullopt;
-      (run[0] % 2 == 1 ? counts.partial : counts.full) += run[1];
-    }
+    if (tile.size() != 4 || tile[1] + tile[2] > static_cast<std::int64_t>(runs.size()))
+      return std::nullopt;
+    const auto begin = static_cast<std::size_t>(tile[1]);
+    const auto end = static_cast<std::size_t>(tile[1] + tile[2]);
+    counts.full += before->full[end] - before->full[begin];
+    counts.partial += before->partial[end] - before->partial[begin];
   }
   const std::int64_t all = static_cast<std::int64_t>(of_tiles.size()) * streamed;
   counts.skipped = std::max<std::int64_t>(0, all - counts.full - counts.partial);
   return counts;
+}
+
+bool makes_lists(const plan::KernelStep& step) {
+  return std::ranges::any_of(
+      step.launches, [](const plan::Launch& launch) { return launch.kernel == kListsKernel; });
 }
 
 std::optional<KernelFacts> facts_of_forward(const plan::KernelStep& step, std::size_t launch) {
@@ -139,6 +158,9 @@ std::optional<KernelFacts> facts_of_forward(const plan::KernelStep& step, std::s
       .patch_height = constants["kPatchHeight"],
       .has_lengths = constants["kLengths"] != 0,
       .gathers = constants["kGatherKeys"] + constants["kGatherValues"] > 0,
+      .makes_lists = makes_lists(step),
+      .lists_of_batch = constants["kListsOfBatch"] != 0,
+      .lists_of_head = constants["kListsOfUnit"] != 0,
       .blocks = counts_of(step.source, constants["kTiles"],
                           ceil_div(constants["kColumns"], constants["kKeys"]))};
 }
@@ -159,6 +181,9 @@ std::optional<KernelFacts> facts_of_backward(const plan::KernelStep& step, std::
       .parts = std::max<std::int64_t>(1, constants["kSplits"]),
       .items = constants["kItems"],
       .has_lengths = constants["kLengths"] != 0,
+      .makes_lists = makes_lists(step),
+      .lists_of_batch = constants["kListsOfBatch"] != 0,
+      .lists_of_head = constants["kListsOfHead"] != 0,
       .blocks = counts_of(step.source, constants["kKeyBlocks"], constants["kRowBlocks"])};
 }
 

@@ -38,8 +38,10 @@ struct KernelFacts {
   std::int64_t items = 0;  // tiles of all batches and heads, times parts
   std::int64_t patch_width = 0, patch_height = 0;  // of a grid, if the tile is a rectangle of it
   bool has_lengths = false;                        // which cut the lists at run time
-  bool gathers = false;  // keys or values in small pages are copied row by row
-  // Absent if a kernel before makes the lists.
+  bool gathers = false;      // keys or values in small pages are copied row by row
+  bool makes_lists = false;  // a kernel before does, at every execute
+  bool lists_of_batch = false, lists_of_head = false;  // which differ by these
+  // Absent if a kernel before makes the lists, or the text does not say it.
   std::optional<BlockCounts> blocks{};
 };
 

@@ -55,6 +55,12 @@ TEST(KernelFacts, HeadsThatDifferHaveListsOfTheirOwn) {
   const KernelFacts facts = facts_of(step_of("mask h % 2 == 0 || q_idx >= kv_idx;", false)).value();
   ASSERT_TRUE(facts.blocks);
   EXPECT_EQ(facts.blocks->lists, 4);
+  EXPECT_TRUE(facts.lists_of_head);
+  EXPECT_FALSE(facts.lists_of_batch);
+  const KernelFacts batches =
+      facts_of(step_of("mask b % 2 == 0 || q_idx >= kv_idx;", true)).value();
+  EXPECT_TRUE(batches.lists_of_batch);
+  EXPECT_FALSE(batches.lists_of_head);
 }
 
 TEST(KernelFacts, ListsThatTheGpuMakesAreNotKnown) {
@@ -63,6 +69,7 @@ TEST(KernelFacts, ListsThatTheGpuMakesAreNotKnown) {
         step_of("tensor d: i32[B, Skv]; mask d[b, kv_idx] == d[b, q_idx];", backward);
     const KernelFacts facts = facts_of(step).value();
     EXPECT_FALSE(facts.blocks);
+    EXPECT_TRUE(facts.makes_lists);
     EXPECT_GT(facts.launch, 0U);
     for (const plan::Launch& launch : step.launches) {
       EXPECT_NE(what_of_kernel(launch.kernel), "") << launch.kernel;
@@ -86,6 +93,15 @@ TEST(KernelFacts, AnyTextMayBeRead) {
     step.source = text.substr(0, size);
     const auto facts = facts_of(step);
     EXPECT_TRUE(!facts || facts->parts > 0);
+  }
+  for (const char* part : {"{", "{, ", "{1, ", "}"}) {  // in a moment
+    std::string many = text;
+    const std::string array = "kernels::Tile kTiles[] = {";
+    std::string elements;
+    for (int i = 0; i < 300'000; ++i) elements += part;
+    many.insert(many.find(array) + array.size(), elements);
+    step.source = many;
+    EXPECT_TRUE(facts_of(step)) << part;
   }
   step.source = "struct Constants {\n  static constexpr int kGroups = 1, kKeys = 0;\n};\n";
   EXPECT_FALSE(facts_of(step));
