@@ -104,6 +104,11 @@ Option* Option::required() {
   return this;
 }
 
+Option* Option::expected(int least, int most) {
+  option_.expected(least, most);
+  return this;
+}
+
 Option* Option::check(const Validator& validator) {
   validator(option_);
   return this;

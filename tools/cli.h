@@ -54,6 +54,7 @@ class Option {
   // What the help shows as the default. By default, that of the variable; "" shows none.
   Option* default_text(const std::string& text);
   Option* required();
+  Option* expected(int least, int most);  // number of values
   Option* check(const Validator& validator);
   Option* excludes(const std::string& other);
   Option* delimiter(char delimiter);

@@ -24,7 +24,8 @@ namespace {
 
 struct Options {
   std::string spec;
-  std::string plan;  // --recompile
+  bool recompiles = false;  // --recompile
+  std::string plan;         // its value; else the SPEC of the command line
   std::string output;
   std::string target = "native";
   std::string direction;  // empty: both if the spec has a `grad` clause, else fwd
@@ -354,7 +355,18 @@ int recompile(const Options& options) {
   return finish(options, *compiled, {});
 }
 
-int run(const Options& options) {
+// As `run` does, takes a plan file that is given apart from --recompile.
+Options with_plan(const Options& given) {
+  Options options = given;
+  if (options.recompiles && options.plan.empty()) std::swap(options.plan, options.spec);
+  return options;
+}
+
+int run(const Options& given) {
+  const Options options = with_plan(given);
+  if (options.recompiles && given.plan.empty() && !is_plan(options.plan)) {
+    return usage_error(options, "--recompile needs PLAN, a plan file");
+  }
   if (options.spec.empty() == options.plan.empty()) {
     return usage_error(options, "give either SPEC or --recompile PLAN");
   }
@@ -408,8 +420,14 @@ void add_compile(CLI::App& app, Action& action) {
                    "What to compile (default: both if the spec has a `grad` clause, else fwd)")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
-  command->add_option("--recompile", options->plan, "Recompile the programs of this plan file")
-      ->type_name("PLAN");
+  const CLI::callback_t recompile = [options](const std::vector<std::string>& values) {
+    options->recompiles = true;
+    options->plan = values.front();
+    return true;
+  };
+  command->add_option("--recompile", recompile, "Recompile the programs of this plan file")
+      ->type_name("PLAN")
+      ->expected(0, 1);
   command->add_flag(
       "--autotune", options->autotune,
       "Compile every program of every strategy, measure each on the local GPU and take the "

@@ -10,6 +10,7 @@
 #include "compiler/pictures/lifelike.h"
 #include "compiler/reference/block_copies.h"
 #include "compiler/reference/defaults.h"
+#include "compiler/reference/facts.h"
 #include "runtime/io/element.h"
 #include "runtime/io/npy.h"
 #include "runtime/io/random.h"
@@ -345,6 +346,23 @@ Status make_copies(const ir::Attention& attention, const InputTexts& texts, Inpu
   return {};
 }
 
+// Checks what the spec declares about tensors, for values that are given.
+Status check_facts(const ir::Attention& attention, const InputTexts& texts, const Inputs& inputs) {
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    const auto given = texts.find(tensor.name);
+    const auto values = inputs.values.tensors.find(tensor.name);
+    if (given == texts.end() || values == inputs.values.tensors.end()) continue;
+    const auto broken = reference::broken_fact(attention, tensor, values->second);
+    if (!broken) continue;
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("--in {}={}: {} {}", tensor.name, given->second, tensor.name, broken->what),
+        {broken->help},
+        {}};
+  }
+  return {};
+}
+
 Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
   std::string names;
   for (const Wanted& each : wanted) names += (names.empty() ? "" : ", ") + each.name;
@@ -385,6 +403,7 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
       inputs.values.tensors[wanted.name] = {wanted.dtype, wanted.dims, std::move(values)};
     }
   }
+  ATTN_RETURN_IF_ERROR(check_facts(attention, texts, inputs));
   if (attention.is_mxfp8()) ATTN_RETURN_IF_ERROR(make_copies(attention, texts, inputs));
   return inputs;
 }

@@ -49,7 +49,8 @@ enum class Needs : std::uint8_t { masks, masks_and_scores, forward, gradients };
 // Every dimension must be bound. Tensors have the dtype of the spec; floats keep the precision they
 // were given in (the user of the values rounds). Errors: invalid_argument for an unknown name, one
 // that what is computed does not read, an invalid value, dims, integers or a dtype that do not fit,
-// a missing value with Missing::refuse, and tensors larger than host memory; io.
+// given values that break what the spec declares about the tensor, a missing value with
+// Missing::refuse, and tensors larger than host memory; io.
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs = Needs::forward);
 

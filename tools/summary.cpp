@@ -41,9 +41,14 @@ Summary summarize(const std::vector<double>& values) {
   return summary;
 }
 
+// The first values; a NaN has no sign, which would be printed.
 std::vector<double> first(const std::vector<double>& values) {
-  return {values.begin(),
-          values.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, values.size()))};
+  std::vector<double> few(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(
+                                                               std::min(kShown, values.size())));
+  for (double& value : few) {
+    if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
+  }
+  return few;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "compiler/support/text.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/targets/targets.h"
 #include "tools/command.h"
@@ -245,11 +246,21 @@ class Printer {
 
   // The names are known; of the cells, what most of them need.
   std::vector<std::size_t> widths() const {
-    constexpr std::size_t kUsual = 18;  // "engine 2 + kernels"
-    std::vector<std::size_t> widths(places_.size() + 1, options_.tier == "rules" ? 0 : kUsual);
-    widths[0] = 0;
+    constexpr std::string_view kUsual = "engine 2 + kernels";
+    const std::size_t usual = options_.tier == "rules" ? width_of_rules() : kUsual.size();
+    std::vector<std::size_t> widths(places_.size() + 1, usual);
+    widths[0] = total_label().size();
     for (const Row& row : rows_) widths[0] = std::max(widths[0], shown(row.name).size());
     return widths;
+  }
+
+  // Of a cell that names one engine more.
+  static std::size_t width_of_rules() {
+    std::size_t longest = 0;
+    for (const engines::Engine& engine : engines::engines()) {
+      longest = std::max(longest, engine.name.size());
+    }
+    return std::string_view("maybe, or ").size() + longest;
   }
 
   static std::vector<Table::Cell> cells_of(const Row& row) {
@@ -258,8 +269,10 @@ class Printer {
     return cells;
   }
 
+  std::string total_label() const { return support::count_of(rows_.size(), "spec"); }
+
   std::vector<Table::Cell> totals() const {
-    std::vector<Table::Cell> cells = {fmt::format("{} specs", rows_.size())};
+    std::vector<Table::Cell> cells = {total_label()};
     for (std::size_t i = 0; i < places_.size(); ++i) {
       cells.emplace_back(fmt::format("{}", served(rows_, i)));
     }

@@ -65,6 +65,12 @@ std::string meant_option(const std::string& name, const std::vector<std::string>
   return nearest(single ? "-" + name : name, names);
 }
 
+// What a command has instead of an option of others; "" if it has no such thing.
+std::string other_way(const std::string& name, const DescribedCommand& command) {
+  const bool gradients = name == "--grad" && command.option("--direction") != nullptr;
+  return gradients ? "--direction both" : "";
+}
+
 std::string unexpected(const DescribedCommand& command, const std::vector<std::string>& extra) {
   const auto option = std::ranges::find_if(extra, is_option);
   if (option == extra.end()) {
@@ -72,8 +78,10 @@ std::string unexpected(const DescribedCommand& command, const std::vector<std::s
                        support::quoted(extra.front()));
   }
   const std::string name = option->substr(0, option->find('='));
+  const std::string other = other_way(name, command);
   return fmt::format("{} has no option {}{}", support::quoted(command.full_name),
-                     support::quoted(name), hint(meant_option(name, option_names(command))));
+                     support::quoted(name),
+                     hint(other.empty() ? meant_option(name, option_names(command)) : other));
 }
 
 // "SPEC..., -o FILE": what is required and not given.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <span>
 
 #include "compiler/ast/comments.h"
 #include "compiler/ast/json_text.h"
@@ -21,6 +23,17 @@ bool is_identifier(std::string_view text) {
   };
   const auto more = [&](char c) { return letter(c) || (c >= '0' && c <= '9'); };
   return !text.empty() && letter(text[0]) && std::ranges::all_of(text, more);
+}
+
+// The keywords of clauses, in the order in which they are looked for. `dtype` is also a key of
+// others.
+constexpr std::string_view kClauseKeys[] = {
+    "tensor", "learn",         "param",     "let",      "fn",    "import", "dims",    "layout",
+    "scale",  "score",         "mask",      "outputs",  "align", "sink",   "dropout", "lengths",
+    "grad",   "deterministic", "normalize", "quantize", "shard", "dtype"};
+
+bool is_clause(std::string_view key) {
+  return std::ranges::find(kClauseKeys, key) != std::end(kClauseKeys);
 }
 
 class JsonBuilder {
@@ -107,15 +120,29 @@ class JsonBuilder {
     for (const JsonMember& member : json.members) {
       const std::span known(keys.begin(), keys.size());
       if (std::ranges::find(known, member.key) == known.end()) {
-        auto& diagnostic = fail(member.key_span, fmt::format("unknown key {}", quoted(member.key)));
-        const std::string_view close = support::nearest(member.key, known);
-        diagnostic.help = close.empty() ? "expected " + support::one_of(known)
-                                        : fmt::format("did you mean {}?", quoted(close));
-        diagnostic.add_replacement(member.key_span, close);
+        unknown_key(member, known);
       } else if (std::ranges::find(seen, member.key) != seen.end()) {
         fail(member.key_span, fmt::format("duplicate key {}", quoted(member.key)));
       }
       seen.push_back(member.key);
+    }
+  }
+
+  void unknown_key(const JsonMember& member, std::span<const std::string_view> known) {
+    auto& diagnostic = fail(member.key_span, fmt::format("unknown key {}", quoted(member.key)));
+    const auto is_known = [&](std::string_view key) {
+      return std::ranges::find(known, key) != known.end();
+    };
+    if (is_clause(member.key) && is_known("clauses")) {
+      diagnostic.help = fmt::format("a clause belongs in `clauses`: [{{\"{}\": ...}}]", member.key);
+    } else if (is_clause(member.key) && is_clause(known.front())) {
+      diagnostic.help = fmt::format("one object is one clause: {{\"{}\": ...}}, {{\"{}\": ...}}",
+                                    known.front(), member.key);
+    } else {
+      const std::string_view close = support::nearest(member.key, known);
+      diagnostic.help = close.empty() ? "expected " + support::one_of(known)
+                                      : fmt::format("did you mean {}?", quoted(close));
+      diagnostic.add_replacement(member.key_span, close);
     }
   }
 
@@ -169,11 +196,7 @@ class JsonBuilder {
   // The clause keyword is a key of the object; `dtype` only if there is no other keyword.
   Clause clause(const JsonValue& json) {
     if (!is(json, JsonKind::object, "a clause")) return {};
-    for (const std::string_view word :
-         {"tensor",    "learn",    "param",   "let",     "fn",   "import",
-          "dims",      "layout",   "scale",   "score",   "mask", "outputs",
-          "align",     "sink",     "dropout", "lengths", "grad", "deterministic",
-          "normalize", "quantize", "shard",   "dtype"}) {
+    for (const std::string_view word : kClauseKeys) {
       if (const JsonMember* member = json.find(word)) return clause(json, *member);
     }
     const auto word = std::ranges::find_if(json.members, [](const JsonMember& member) {
@@ -464,11 +487,23 @@ class JsonBuilder {
       case JsonKind::number: return number(json.text, json.span);
       case JsonKind::boolean: return leaf(ExprKind::boolean, json.text, json.span);
       case JsonKind::string:
+        if (is_quoted_number(json.text)) return quoted_number(json);
         return leaf(ExprKind::name, name(json.text, json.span).text, json.span);
       case JsonKind::object: return operation(json);
       default: break;
     }
     fail(json.span, fmt::format("an expression cannot be {}", in_words(json.kind)));
+    return {};
+  }
+
+  static bool is_quoted_number(std::string_view text) {
+    if (text.starts_with('-')) text.remove_prefix(1);
+    return parse_number(text).has_value();
+  }
+
+  Expr quoted_number(const JsonValue& json) {
+    fail(json.span, fmt::format("{} is in quotes, which are for names", quoted(json.text))).help =
+        fmt::format("write a number without quotes: {}", json.text);
     return {};
   }
 

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "compiler/ast/parse.h"
+#include "compiler/driver/default_checks.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/static_checks.h"
 #include "compiler/passes/rewrite/pass.h"
@@ -38,6 +39,7 @@ std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings&
       sema::analyze(parsed.spec, parsed.library, bindings, sink, &spans);
   if (!written || sink.has_errors()) return std::nullopt;
   check_verified(*written);
+  check_defaults(parsed.spec, *written, sink);
   const planning::Context context{.analyses = analyses};
   ir::Attention attention =
       passes::run_pass("simplify", passes::run_pass("without_keys", *written, context), context);

@@ -25,8 +25,7 @@ using support::Span;
 bool holds(Span outer, Span inner) { return outer.begin <= inner.begin && inner.end <= outer.end; }
 
 constexpr std::int64_t kMostOperations = std::int64_t{1}
-                                         << 21;    // of all searches for hidden scores
-constexpr std::uint64_t kEvaluationsOfWork = 200;  // cost as much as one expression in all phases
+                                         << 21;  // of all searches for hidden scores
 
 class Checker {
  public:

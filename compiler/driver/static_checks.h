@@ -1,12 +1,17 @@
 // Errors and warnings that follow from the sizes of a spec, for any bound tensors.
 #pragma once
 
+#include <cstdint>
+
 #include "compiler/diag/diagnostics.h"
 #include "compiler/ir/attention.h"
 #include "compiler/planning/context.h"
 #include "compiler/sema/analyze.h"
 
 namespace attn::driver {
+
+// Evaluations that cost as much as one expression in all phases, the unit of diag::Sink::add_work.
+inline constexpr std::uint64_t kEvaluationsOfWork = 200;
 
 struct StaticSubject {
   const ir::Attention& written;     // as sema built it

@@ -7,6 +7,7 @@
 
 #include "compiler/ir/random_dropout.h"
 #include "compiler/reference/blocks.h"
+#include "compiler/reference/facts.h"
 #include "runtime/io/element.h"
 
 namespace attn::reference {
@@ -104,65 +105,15 @@ Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool u
   return {};
 }
 
-// Checks that no element along the last axis is less than the one before.
-Status check_monotone(const std::string& name, const Bindings& bindings) {
-  const io::HostTensor& tensor = bindings.tensors.find(name)->second;
-  const auto width = static_cast<std::size_t>(tensor.dims.back());
-  for (std::size_t i = 1; i < tensor.values.size(); ++i) {
-    if (i % width == 0 || tensor.values[i] >= tensor.values[i - 1]) continue;
-    return misfit(fmt::format("{} is declared monotone, but element {} is {}, after {}", name, i,
-                              tensor.values[i], tensor.values[i - 1]));
-  }
-  return {};
-}
-
-// Checks the number and length of runs of equal elements along the last axis.
-Status check_runs(const ir::Attention& attention, const ir::CapturedTensor& declared,
-                  const io::HostTensor& tensor) {
-  const std::int64_t most = *ir::fold_integer(attention.dag, *declared.runs, attention.dims);
-  const std::int64_t width = tensor.dims.back();
-  const std::int64_t longest =
-      declared.longest_run ? *ir::fold_integer(attention.dag, *declared.longest_run, attention.dims)
-                           : width;
-  std::int64_t runs = 0, length = 0;
-  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
-    const bool begins = static_cast<std::int64_t>(i) % width == 0;
-    const bool changes = begins || tensor.values[i] != tensor.values[i - 1];
-    runs = begins ? 1 : runs + (changes ? 1 : 0);
-    length = changes ? 1 : length + 1;
-    if (runs > most) {
-      return misfit(
-          fmt::format("{} is declared to have at most {} runs, but element {} begins another",
-                      declared.name, most, i));
-    }
-    if (length > longest) {
-      return misfit(fmt::format(
-          "{} is declared to have runs of at most {}, but the run at element {} is longer",
-          declared.name, longest, i));
-    }
-  }
-  return {};
-}
-
-// Checks that lengths are within their dimension, and tensors are what they are declared to be.
+// Checks that scales are valid, and tensors are what they are declared to be.
 Status check_facts(const ir::Attention& attention, const Bindings& bindings) {
   for (const ir::CapturedTensor& tensor : attention.tensors) {
-    const std::vector<double>& values = bindings.tensors.find(tensor.name)->second.values;
-    const bool of_q = tensor.name == ir::kLengthsQ;
-    if (of_q || tensor.name == ir::kLengthsKv) {
-      const auto most = static_cast<double>(attention.dims[of_q ? Dim::Sq : Dim::Skv]);
-      for (const double value : values) {
-        if (value >= 0 && value <= most) continue;
-        return misfit(fmt::format("{}: {} is outside 0..{}", tensor.name, value, most));
-      }
-    }
-    if (attention.quantize && ir::is_scale(tensor.name) && tensor.dtype != DType::e8m0) {
-      ATTN_RETURN_IF_ERROR(check_scale(tensor.name, bindings.tensors.find(tensor.name)->second));
-    }
-    if (tensor.monotone) ATTN_RETURN_IF_ERROR(check_monotone(tensor.name, bindings));
-    if (!tensor.runs) continue;
     const io::HostTensor& given = bindings.tensors.find(tensor.name)->second;
-    ATTN_RETURN_IF_ERROR(check_runs(attention, tensor, given));
+    if (attention.quantize && ir::is_scale(tensor.name) && tensor.dtype != DType::e8m0) {
+      ATTN_RETURN_IF_ERROR(check_scale(tensor.name, given));
+    }
+    const auto broken = broken_fact(attention, tensor, given);
+    if (broken) return misfit(fmt::format("{} {}", tensor.name, broken->what));
   }
   return {};
 }

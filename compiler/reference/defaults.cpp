@@ -142,13 +142,14 @@ void step(std::vector<std::int64_t>& indexes, const std::vector<std::int64_t>& d
 
 }  // namespace
 
-Result<io::HostTensor> default_values(const ir::Attention& attention,
-                                      const ir::CapturedTensor& tensor) {
+Result<EvaluatedDefault> evaluate_default(const ir::Attention& attention,
+                                          const ir::CapturedTensor& tensor, std::size_t most) {
   constexpr std::int64_t kLong = 64;  // elements of a row that is worth remembering
   ATTN_ASSIGN(const std::vector<std::int64_t> dims, dims_of(attention, tensor));
-  io::HostTensor result{tensor.dtype, dims, {}};
-  const auto count = static_cast<std::size_t>(io::element_count(dims));
-  result.values.reserve(count);
+  EvaluatedDefault result{{tensor.dtype, dims, {}}, {}};
+  std::vector<double>& values = result.values.values;
+  const std::size_t count = std::min(most, static_cast<std::size_t>(io::element_count(dims)));
+  values.reserve(count);
   // A tensor without axes is a row of one element.
   std::vector<std::int64_t> shape = dims;
   if (shape.empty()) shape.push_back(1);
@@ -156,31 +157,39 @@ Result<io::HostTensor> default_values(const ir::Attention& attention,
   std::map<std::vector<Bits>, std::size_t> rows;  // where they begin
   std::vector<double> again;
   std::vector<std::int64_t> indexes(shape.size(), 0);
-  while (result.values.size() < count) {
-    const std::size_t begin = result.values.size();
+  while (values.size() < count) {
+    const std::size_t begin = values.size();
+    const auto width =
+        std::min<std::int64_t>(shape.back(), static_cast<std::int64_t>(count - begin));
     const auto row = evaluator.begin_row(indexes);
     if (const auto known = rows.find(row); known != rows.end()) {
-      const auto first = result.values.begin() + static_cast<std::ptrdiff_t>(known->second);
-      again.assign(first, first + shape.back());
-      result.values.insert(result.values.end(), again.begin(), again.end());
+      const auto first = values.begin() + static_cast<std::ptrdiff_t>(known->second);
+      again.assign(first, first + width);
+      values.insert(values.end(), again.begin(), again.end());
       step(indexes, shape);
       continue;
     }
-    for (indexes.back() = 0; indexes.back() < shape.back(); ++indexes.back()) {
+    for (indexes.back() = 0; indexes.back() < width; ++indexes.back()) {
       const std::optional<double> value = evaluator.element(indexes);
       if (!value || (!is_float(tensor.dtype) && !io::fits(tensor.dtype, *value))) {
-        return Error{ErrorCode::binding,
-                     fmt::format("the default of {} gives no valid {} for element {}", tensor.name,
-                                 to_string(tensor.dtype), result.values.size()),
-                     {},
-                     {}};
+        result.bad = {value};
+        return result;
       }
-      result.values.push_back(*value);
+      values.push_back(*value);
     }
     if (shape.back() >= kLong) rows.emplace(row, begin);
     step(indexes, shape);
   }
   return result;
+}
+
+Result<io::HostTensor> default_values(const ir::Attention& attention,
+                                      const ir::CapturedTensor& tensor) {
+  ATTN_ASSIGN(EvaluatedDefault evaluated, evaluate_default(attention, tensor));
+  if (!evaluated.bad) return std::move(evaluated.values);
+  return {ErrorCode::binding,
+          fmt::format("the default of {} gives no valid {} for element {}", tensor.name,
+                      to_string(tensor.dtype), evaluated.values.values.size())};
 }
 
 }  // namespace attn::reference

@@ -136,7 +136,8 @@ class Layouts {
     }
     if (whole && layout.page == 0) {
       sink_.report(Code::bad_layout, entry.kind.span, "`paged` needs the number of rows per page")
-          .help = "write `paged(page = 64)`";
+          .help = sink_.source().is_json() ? "write `{\"paged\": {\"page\": 64}}`"
+                                           : "write `paged(page = 64)`";
       return std::nullopt;
     }
     return whole ? std::optional(layout) : std::nullopt;

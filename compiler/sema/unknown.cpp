@@ -94,9 +94,14 @@ void Scope::suggest_import(std::string_view name, diag::Diagnostic& diagnostic) 
   const std::string_view file = standard_file(name);
   if (file.empty()) return;
   const std::string import = fmt::format("import \"{}\";", file);
+  if (sink_.source().is_json()) {
+    diagnostic.help =
+        fmt::format("the standard library has it: `\"preamble\": [{{\"import\": \"{}\"}}]`", file);
+    return;
+  }
   diagnostic.help = fmt::format("the standard library has it: `{}` above the attention", import);
   const auto line = line_begin(sink_.source().text(), attention_begin_);
-  if (!line || sink_.source().is_json()) return;
+  if (!line) return;
   diagnostic.fixes.push_back({"import " + quoted(file), {{{*line, *line}, import + "\n\n"}}});
 }
 

@@ -82,8 +82,8 @@ enum {
 
 /* For example "plan_version"; "unknown" if `status` is not a status. */
 ATTN_API const char* attn_status_name(attn_status status);
-/* The exit code of attnc for this status: 0 ok, 1 a spec with errors, 2 usage, 3 unsupported, 4
- * CUDA, cuDNN, NCCL, the system, or arguments that do not fit, 5 results that differ, 6 an
+/* The exit code of attnc for this status: 0 ok, 1 a spec with errors, 2 usage, or arguments that do
+ * not fit, 3 unsupported, 4 CUDA, cuDNN, NCCL, or the system, 5 results that differ, 6 an
  * unreadable plan, 70 a bug. */
 ATTN_API int32_t attn_status_exit_code(attn_status status);
 

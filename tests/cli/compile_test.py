@@ -192,6 +192,11 @@ class Compile(attnc.Case):
         before, after = self.attnc_json("inspect", plan), self.attnc_json("inspect", again)
         self.assertEqual(after["target"]["name"], "l40s")
         self.assertEqual(before["program"], after["program"])
+        apart = self.folder / "apart.attnplan"
+        self.attnc("compile", plan, "--recompile", "--target", "l40s", "-o", apart)
+        self.assertEqual(self.attnc_json("inspect", apart)["program"], after["program"])
+        process = self.attnc("compile", SPECS / "noop.attn", "--recompile", "--target", "l40s", "-o", apart, code=2)
+        self.assertIn("--recompile needs PLAN, a plan file", process.stderr)
         self.attnc("compile", "--recompile", plan, "--bind", "Sq=1", "-o", again, code=2)
         self.attnc("compile", SPECS / "noop.attn", "--recompile", plan, "-o", again, code=2)
 

@@ -60,7 +60,7 @@ class ExitCodes(attnc.Case):
                              empty / "none" / "x.attnplan", code=4)
         self.assertIn("error[io]", process.stderr)
 
-    def test_4_a_tensor_does_not_fit(self):
+    def test_4_a_file_is_not_read(self):
         spec = self.write("noop.attn", NOOP)
         wrong = self.write("q.npy", b"no array")
         for value in (f"@{wrong}", f"@{self.folder}/none.npy"):

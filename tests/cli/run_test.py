@@ -161,12 +161,35 @@ class Run(attnc.Case):
         process = self.reference(wide, "--in", "doc=3000000000", code=2)
         self.assertIn("--in doc=", process.stderr)
 
+    def test_values_that_break_a_fact(self):
+        """By every command that takes values."""
+        declared = CAPTURED.replace("doc: i32[B, Skv]", "doc: i32[B, Skv] monotone runs(3)")
+        spec = self.write("captured.attn", declared)
+        for values, words in (([5, 4, 3, 2, 1, 0], "is declared monotone, but element 1 is 4, after 5"),
+                              (range(6), "at most 3 runs, but element 3 begins another")):
+            given = self.save("doc", numpy.array([values], dtype=numpy.int32))
+            for command in (("run", "--backend", "reference"), ("draw",),
+                            ("compile", "--ranks", "2", "--target", "h200", "-o", self.folder / "x")):
+                process = self.attnc(command[0], spec, *command[1:], "--in", given, code=2)
+                self.assertIn(f"--in {given}: doc ", process.stderr)
+                self.assertIn(words, process.stderr)
+        self.assertFalse((self.folder / "x").exists())
+        lengths = self.write("lengths.attn", declared.replace("  mask", "  lengths kv;\n  mask"))
+        process = self.attnc("draw", lengths, "--in", "lengths_kv=7", code=2)
+        self.assertIn("lengths_kv has 7, which is outside 0..6", process.stderr)
+
+    def test_an_index_from_a_value_that_is_out_of_range(self):
+        spec = self.write("t.attn", NOOP.replace("}", "  tensor t: i32[B];\n  tensor u: f32[4];\n"
+                                                      "  score score + u[t[b]];\n}"))
+        process = self.reference(spec, "--in", "t=9", code=2)
+        self.assertIn("error[binding]", process.stderr)
+
     def test_no_finite_value(self):
         spec = self.write("noop.attn", NOOP)
-        nan = numpy.full((1, 1, 24, 64), numpy.nan)
+        nan = numpy.full((1, 1, 24, 64), -numpy.nan)
         process = self.reference(spec, "--in", self.save("v", nan))
         o = next(line for line in process.stdout.splitlines() if line.startswith("o "))
-        self.assertRegex(o, r" nan +nan +2048 +0 ")
+        self.assertRegex(o, r" nan +nan +2048 +0 +nan nan nan nan$")
         summary = json.loads(self.reference(spec, "--in", self.save("k", nan), "--format",
                                             "json").stdout)["outputs"]
         for name in ("o", "lse"):

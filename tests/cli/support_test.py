@@ -10,6 +10,18 @@ class Support(attnc.Case):
         self.assertIn("rtx5090", text)
         self.assertIn("maybe", text)
 
+    def test_columns_are_aligned(self):
+        names = [SPECS / f"{name}.attn" for name in ("noop", "fp8_causal", "t5_bias")]
+        for specs in (names, names[:1]):
+            text = self.attnc("support", *specs, "--target", "h200,a100,l40s", "--tier", "rules", code=3 if len(specs) > 1 else 0).stdout
+            *rows, totals = text.split("\n\n")[0].splitlines()
+            self.assertTrue(totals.startswith("3 specs " if specs is names else "1 spec "), totals)
+            titles = rows[0]
+            for title in ("a100", "l40s"):
+                column = titles.index(title)
+                for row in (*rows, totals):
+                    self.assertEqual((row[column - 2:column], row[column] == " "), ("  ", False), text)
+
     def test_tiers_agree(self):
         paths = [SPECS / "gemma2_local.attn", SPECS / "document.attn"]
         targets = f"h200,l40s,{self.refusing_target()}"

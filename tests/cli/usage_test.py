@@ -35,6 +35,8 @@ class Usage(attnc.Case):
                  "`attnc compile` has no option `--outptu`; did you mean `--output`?"),
                 (("compile", spec, "--Target", "h200", "-o", "x"),
                  "`attnc compile` has no option `--Target`; did you mean `--target`?"),
+                (("compile", spec, "-o", "x", "--grad"),
+                 "`attnc compile` has no option `--grad`; did you mean `--direction both`?"),
                 (("cache", "prune", "--max-byte", "1"),
                  "`attnc cache prune` has no option `--max-byte`; did you mean `--max-bytes`?"),
                 (("check", spec, "--frobnicate"), "`attnc check` has no option `--frobnicate`"),

@@ -7,7 +7,7 @@ import time
 
 
 class Client:
-    def __init__(self, attnc, encodings=("utf-16",)):
+    def __init__(self, attnc, encodings=("utf-16",), hover=("markdown",)):
         self.process = subprocess.Popen([attnc, "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.messages = queue.Queue()
         self.answers = {}
@@ -15,7 +15,7 @@ class Client:
         self.count = 0
         threading.Thread(target=self._read, daemon=True).start()
         text = {"completion": {"completionItem": {"snippetSupport": True}},
-                "hover": {"contentFormat": ["markdown"]},
+                "hover": {"contentFormat": list(hover)},
                 "documentSymbol": {"hierarchicalDocumentSymbolSupport": True}}
         self.initialized = self.request("initialize", {"processId": None, "rootUri": None, "capabilities": {
             "general": {"positionEncodings": list(encodings)}, "textDocument": text}})

@@ -82,6 +82,21 @@ class Protocol(Server):
         self.assertEqual(versions, sorted(versions))
         self.assertEqual(self.client.stop(), 0)
 
+    def test_hover_has_the_format_of_the_client(self):
+        plain = lsp.Client(ATTNC, hover=["plaintext"])
+        for client, kind in ((self.client, "markdown"), (plain, "plaintext")):
+            client.open("untitled:x", SPEC)
+            client.settle(0.05)
+            for line, column in ((0, 12), (0, 10)):
+                asked = {"textDocument": {"uri": "untitled:x"}, "position": place(line, column)}
+                contents = client.request("textDocument/hover", asked)["contents"]
+                self.assertEqual(contents["kind"], kind)
+                self.assertEqual(contents["value"].startswith("```attn\n"), kind == "markdown")
+                self.assertEqual("`" in contents["value"], kind == "markdown", contents["value"])
+            self.assertEqual(client.stop(), 0)
+        plain.process.stdin.close()
+        plain.process.stdout.close()
+
     def test_a_huge_expression_does_not_block(self):
         """Its error comes from the slow checks; what is known without them is there at once."""
         huge = ("attention f {\n  let x = 1;\n"

@@ -25,14 +25,24 @@ std::string origin_text(const std::string& origin) {
   return fmt::format("from {} of the standard library", origin.substr(kStandard.size()));
 }
 
+// Lines that are not prose. Only Markdown marks them.
+std::string block(const Request& request, std::string_view language, std::string_view lines) {
+  if (lines.ends_with('\n')) lines.remove_suffix(1);
+  return request.client.has_markdown ? fmt::format("```{}\n{}\n```", language, lines)
+                                     : std::string(lines);
+}
+
 // The share and the picture of all masks.
 std::string masks_text(const Request& request) {
   const auto& masks = request.document.slow.masks;
-  if (!masks) return "";
-  if (masks->picture.empty()) {
-    return masks->reason.empty() ? "" : "No picture: " + masks->reason;
-  }
-  return fmt::format("```text\n{}```", masks->picture);
+  if (!masks || masks->picture.empty()) return "";
+  return block(request, "text", masks->picture);
+}
+
+std::string no_picture_text(const Request& request) {
+  const auto& masks = request.document.slow.masks;
+  if (!masks || !masks->picture.empty() || masks->reason.empty()) return "";
+  return "No picture: " + masks->reason;
 }
 
 // The functions that an import brings.
@@ -52,17 +62,28 @@ void put_paragraph(std::string& text, const std::string& paragraph) {
   text += (text.empty() ? "" : "\n\n") + paragraph;
 }
 
-std::string markdown(const Request& request, const Use& use) {
+// A paragraph of Markdown; without Markdown, without its marks.
+std::string prose(const Request& request, std::string markdown) {
+  if (!request.client.has_markdown) std::erase(markdown, '`');
+  return markdown;
+}
+
+std::string text_of(const Request& request, const Use& use) {
   const Analysis& analysis = request.analysis;
   const Symbol& symbol = analysis.index.symbol(use);
-  std::string text = fmt::format("```attn\n{}\n```", signature_of(symbol));
+  std::string text = block(request, "attn", signature_of(symbol));
+  const auto put = [&](std::string paragraph) {
+    put_paragraph(text, prose(request, std::move(paragraph)));
+  };
   if (const std::string value = value_of(analysis, symbol); !value.empty()) {
-    put_paragraph(text, fmt::format("`{}`: {}", symbol.name, value));
+    put(fmt::format("`{}`: {}", symbol.name, value));
   }
-  put_paragraph(text, prose_of(symbol));
-  if (symbol.meaning == Meaning::import) put_paragraph(text, functions_of(request, use));
-  put_paragraph(text, origin_text(origin_of(analysis, symbol)));
-  if (is_mask_name(symbol)) put_paragraph(text, masks_text(request));
+  put(prose_of(symbol));
+  if (symbol.meaning == Meaning::import) put(functions_of(request, use));
+  put(origin_text(origin_of(analysis, symbol)));
+  if (!is_mask_name(symbol)) return text;
+  put(no_picture_text(request));
+  put_paragraph(text, masks_text(request));
   return text;
 }
 
@@ -78,7 +99,7 @@ Json hover(const Request& request) {
   if (!use) return nullptr;
   return {{"contents",
            {{"kind", request.client.has_markdown ? "markdown" : "plaintext"},
-            {"value", markdown(request, *use)}}},
+            {"value", text_of(request, *use)}}},
           {"range", to_json(request.document.text.range(use->span))}};
 }
 

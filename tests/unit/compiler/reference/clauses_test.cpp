@@ -185,7 +185,7 @@ TEST(Lengths, HideKeysAndEmptyRows) {
   EXPECT_THAT(std::vector<double>(out.lse.values.begin() + 2, out.lse.values.end()),
               ElementsAre(0.5, -kInfinity, -kInfinity, -kInfinity));
   inputs.tensors["lengths_kv"] = testing::tensor({3}, {2, 3, 0});
-  EXPECT_EQ(refusal(dims, kLengthsBody, inputs), "lengths_kv: 3 is outside 0..2");
+  EXPECT_EQ(refusal(dims, kLengthsBody, inputs), "lengths_kv has 3, which is outside 0..2");
 }
 
 TEST(Dropout, ScalesWhatItKeeps) {
