@@ -191,11 +191,11 @@ void add_ranks(CLI::App& command, RankOptions& options) {
   command
       .add_option("--link", options.link,
                   "With --ranks: what GPUs of a host send through: nvlink, gigabits a second "
-                  "as 400g, or gigabytes a second as 120 (nvlink)")
+                  "as 400g, or gigabytes a second as 120")
       ->type_name("SPEED");
-  command.add_option("--network", options.network, "The same between hosts (400g)")
+  command.add_option("--network", options.network, "The same between hosts")
       ->type_name("SPEED");
-  command.add_option("--ranks-per-host", options.ranks_of_host, "GPUs of a host (8)")
+  command.add_option("--ranks-per-host", options.ranks_of_host, "GPUs of a host")
       ->type_name("N")
       ->check(CLI::Range(1, sharding::kMostRanks));
 }
