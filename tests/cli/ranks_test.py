@@ -94,7 +94,7 @@ class Ranks(attnc.Case):
         explained = self.attnc("explain", spec, "--ranks", "2").stdout
         for rank in ("0", "1"):
             row, = (line.split() for line in explained.splitlines() if line.split()[:1] == [rank])
-            self.assertIn(" ".join(row[4:8]), " ".join(table.split()))
+            self.assertIn(" ".join(row[5:9]), " ".join(table.split()))
         self.assertRegex(table, "total workspace\n +heads_part0 +forward +.* B\n  runs on compute capability 9.0: ")
         self.assertEqual(made["plan"], str(plan))
         split = self.attnc_json("compile", spec, *options, plan, "--split-files")
@@ -170,7 +170,7 @@ class Ranks(attnc.Case):
         odd = self.write("odd.attn", "attention f { dims B = 1, Hq = 1, Sq = 256, D = 7; dropout 0.5; }")
         compiles = ("--target", "h200", "-o", self.folder / "a.attnplan")
         for spec, messages in ((few, ["rows 0..1, keys 16..32: random dropout draws numbers for 32 keys at a time"]),
-                               (odd, ["only attnc's own kernels can", "lowering `native`: Dqk = 7, which attnc's"])):
+                               (odd, ["only attnc's own kernels can", "strategy `native`: Dqk = 7, but attnc's"])):
             for command, *more in (("explain",), ("draw",), ("compile", *compiles)):
                 process = self.attnc(command, spec, "--ranks", "4", *more, code=3)
                 for message in messages:
@@ -209,7 +209,7 @@ class Ranks(attnc.Case):
         found = self.attnc_json("explain", spec, "--ranks", "2", "--simulate", "--in", "t=3", "--in", "q=zeros")
         self.assertLess(max(found["differences"].values()), 1e-12)
         self.assertEqual(found["inputs"], {})  # the sharding is right for any
-        self.refuses("u[t[h]]: index 0 is 9, outside 0..3", spec, "--ranks", "2", "--simulate", "--in", "t=9")
+        self.refuses("u[t[h]]: index 0 is 9, outside 0..3", spec, "--ranks", "2", "--simulate", "--in", "t=9", code=4)
         for name in ("t=3", "q=zeros"):
             self.refuses("no mask reads it, so its values do not change how the attention is divided", spec, "--ranks",
                          "2", "--in", name)
