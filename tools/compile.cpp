@@ -168,6 +168,11 @@ std::vector<plan::Dim> varying_dims(const std::vector<driver::Compiled>& plans) 
   return plan::varying(sizes);
 }
 
+void tell_doubt(const plan::Plan& plan, const std::string& output) {
+  const std::string doubt = doubt_of(plan.target, plan.cudnn_version);
+  if (!doubt.empty()) tell_note(fmt::format("{}: note: {}", output, doubt));
+}
+
 // Writes the plan file and prints it. Returns the largest exit code of the failures.
 int finish(const Options& options, const std::vector<driver::Compiled>& plans,
            const std::vector<Failure>& failures) {
@@ -178,8 +183,7 @@ int finish(const Options& options, const std::vector<driver::Compiled>& plans,
   tell_detail(fmt::format("wrote {}", output));
   const int worst = worst_of(failures);
   const plan::Plan& first = plans.front().plan;
-  const std::string doubt = doubt_of(first.target, first.cudnn_version);
-  if (!doubt.empty()) tell_note(fmt::format("{}: note: {}", output, doubt));
+  tell_doubt(first, output);
   if (options.format == Format::json) {
     Json json = file_json(plans, output);
     if (!failures.empty()) json["failed"] = failures_json(failures);
@@ -324,6 +328,7 @@ int compile_family(const Options& options) {
   if (!family.ok()) return report(family.error(), options.format, spec.source.get());
   const Status saved = save(*family, options.output, options.split_files);
   if (!saved.ok()) return report(saved.error(), options.format);
+  tell_doubt(family->plans.front().plan, options.output);
   if (options.format == Format::json) {
     print_json(to_json(*family, options.output, options.split_files));
   } else if (!is_quiet()) {

@@ -12,6 +12,7 @@
 #include "compiler/sharding/rank_program.h"
 #include "runtime/base/hash.h"
 #include "runtime/plan/container.h"
+#include "runtime/plan/memory.h"
 #include "runtime/ranks/exchanges.h"
 #include "runtime/ranks/program_json.h"
 #include "tools/bound_tensors.h"
@@ -150,11 +151,22 @@ std::string file_of_rank(const std::string& path, std::size_t rank) {
   return fmt::format("{}.{}", path, rank);
 }
 
-std::size_t messages(const std::vector<ranks::Exchange>& exchanges,
-                     std::vector<ranks::Message> ranks::Exchange::*way) {
-  std::size_t count = 0;
-  for (const ranks::Exchange& exchange : exchanges) count += (exchange.*way).size();
-  return count;
+using Way = std::vector<ranks::Message> ranks::Exchange::*;
+
+std::int64_t bytes_of(const ranks::Exchange& exchange, Way way, const ranks::Division& division) {
+  std::int64_t bytes = 0;
+  for (const ranks::Message& message : exchange.*way) bytes += ranks::bytes_of(message, division);
+  return bytes;
+}
+
+// What `program` receives or sends in one direction.
+std::string exchanged_text(const ranks::Program& program, Way way,
+                           const ranks::Division& division) {
+  const bool backward = division.forward.empty();
+  std::int64_t bytes = bytes_of(backward ? program.gradients : program.results, way, division);
+  for (const ranks::Exchange& exchange : backward ? program.backward_inputs : program.inputs)
+    bytes += bytes_of(exchange, way, division);
+  return bytes_text(bytes);
 }
 
 // Of all that ranks must have the same of, because they exchange what it says: the programs, the
@@ -222,14 +234,18 @@ std::string to_text(const CompiledFamily& family, const std::string& path, bool 
   std::string text = ranks_text(
       family.division,
       split ? fmt::format("{} to {}", file_of_rank(path, 0), file_of_rank(path, last)) : path);
-  Table table({{"plan"}, {"direction"}, {"strategy"}, {"predicted ms", Align::right}});
+  using enum Align;
+  Table table(
+      {{"plan"}, {"direction"}, {"strategy"}, {"predicted ms", right}, {"total workspace", right}});
   for (const driver::Compiled& compiled : family.plans) {
     const plan::Plan& plan = compiled.plan;
     table.add({plan.spec_name, std::string(to_string(plan::direction_of(plan.program))),
                plan.lowering,
-               plan.choice.empty() ? "" : fmt::format("{:.3f}", plan.choice.front().predicted_ms)});
+               plan.choice.empty() ? "" : fmt::format("{:.3f}", plan.choice.front().predicted_ms),
+               bytes_text(plan::memory_of(plan).total())});
   }
-  return text + "\n" + table.to_text("  ");
+  return text + "\n" + table.to_text("  ") +
+         fmt::format("  runs on {}\n", runs_on_text(family.plans.front().plan.target.sm));
 }
 
 Json to_json(const CompiledFamily& family, const std::string& path, bool split) {
@@ -267,18 +283,16 @@ std::string ranks_text(const ranks::Division& division, const std::string& path)
   ranks::Division exchanging = division;
   for (ranks::Program& program : exchanging.ranks) {
     ranks::add_exchanges(exchanging, program.rank);
-    const auto& inputs = division.forward.empty() ? program.backward_inputs : program.inputs;
     table.add({std::to_string(program.rank), home_text(program.rows), home_text(program.keys),
                ranks::to_text({program.key_heads}), std::to_string(program.parts.size()),
-               std::to_string(messages(inputs, &ranks::Exchange::receives)),
-               std::to_string(messages(inputs, &ranks::Exchange::sends))});
+               exchanged_text(program, &ranks::Exchange::receives, division),
+               exchanged_text(program, &ranks::Exchange::sends, division)});
     program.inputs = program.backward_inputs = {};
     program.results = program.gradients = {};
   }
   return text + table.to_text("  ") +
-         fmt::format(
-             "  rows, keys: which the rank has; receives, sends: messages of what the {} reads\n",
-             division.forward.empty() ? "backward" : "forward");
+         fmt::format("  rows, keys: which the rank has; receives, sends: in the {}\n",
+                     division.forward.empty() ? "backward" : "forward");
 }
 
 }  // namespace attn::tools

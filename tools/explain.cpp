@@ -18,7 +18,7 @@ struct Options {
   sema::Bindings bindings;
   ExplainOptions how;
   RankOptions ranks;
-  bool simulates = false;
+  bool yes = false;
   bool gradients = false;
   Format format = Format::text;
 };
@@ -65,8 +65,8 @@ int explain_ranks(const Options& options) {
   const auto sharded = shard(spec, options.ranks, options.how.target, options.gradients);
   if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
   Differences differences;
-  if (options.simulates) {
-    auto found = simulate(**sharded, options.ranks.inputs);
+  if (options.ranks.simulates) {
+    auto found = simulate(**sharded, options.ranks.inputs, options.yes);
     if (!found.ok()) return report(found.error(), options.format, spec.source.get());
     differences = std::move(*found);
   }
@@ -74,7 +74,7 @@ int explain_ranks(const Options& options) {
   for (const auto& [name, difference] : differences) most = std::max(most, difference);
   if (options.format == Format::json) {
     Json json = to_json(**sharded);
-    if (options.simulates) json["differences"] = differences;
+    if (options.ranks.simulates) json["differences"] = differences;
     print_json(json);
   } else {
     fmt::print("{}", to_text(**sharded));
@@ -84,7 +84,7 @@ int explain_ranks(const Options& options) {
                      ? "\n  simulated: largest differences from the reference: "
                      : ", ",
                  name, difference);
-    if (options.simulates) fmt::print("\n");
+    if (options.ranks.simulates) fmt::print("\n");
   }
   return most > kEqual ? kMismatch : kOk;
 }
@@ -98,7 +98,7 @@ int explain_plan(const Options& options) {
 }
 
 int run(const Options& options) {
-  if (options.simulates && options.ranks.ranks == 0) {
+  if (options.ranks.simulates && options.ranks.ranks == 0) {
     return report({ErrorCode::invalid_argument, "--simulate needs --ranks", {}, {}},
                   options.format);
   }
@@ -149,9 +149,10 @@ void add_explain(CLI::App& app, Action& action) {
       "If no engine takes the spec, show each reason and the rest of the explanation");
   add_ranks(*command, options->ranks);
   add_in(*command, options->ranks.inputs);
-  command->add_flag("--simulate", options->simulates,
+  command->add_flag("--simulate", options->ranks.simulates,
                     "With --ranks: also run all ranks on the host, and compare them with the "
                     "reference; for small sizes");
+  command->add_flag("--yes", options->yes, "Simulate even if it takes more than an hour");
   add_strategy(*command, options->how.lowering, options->how.rewrites);
   add_deny(*command);
   add_timeout(*command, options->how.timeout);

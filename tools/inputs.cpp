@@ -278,21 +278,6 @@ Status check_memory(const ir::Attention& attention, const std::vector<Wanted>& a
                {}};
 }
 
-// Tensors and params that masks, lengths and, if needed, the score read.
-std::set<std::string> names_read(const ir::Attention& attention, Needs needs) {
-  std::vector<ir::ExprId> roots = attention.masks;
-  if (needs == Needs::masks_and_scores) roots.push_back(attention.score);
-  std::set<std::string> names;
-  for (const ir::ExprId id : ir::reachable(attention.dag, roots)) {
-    const ir::Node& node = attention.dag[id];
-    if (node.is(ir::Op::load_) || node.is(ir::Op::param_))
-      names.insert(attention.dag.symbol_of(id));
-  }
-  if (attention.lengths_q) names.emplace(ir::kLengthsQ);
-  if (attention.lengths_kv) names.emplace(ir::kLengthsKv);
-  return names;
-}
-
 Error not_read(const std::string& name, Needs needs) {
   if (needs == Needs::masks) {
     return {ErrorCode::invalid_argument,
@@ -374,6 +359,25 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
 }
 
 }  // namespace
+
+std::set<std::string> names_read(const ir::Attention& attention, Needs needs) {
+  std::vector<ir::ExprId> roots = attention.masks;
+  if (needs == Needs::masks_and_scores) roots.push_back(attention.score);
+  std::set<std::string> names;
+  for (const ir::ExprId id : ir::reachable(attention.dag, roots)) {
+    const ir::Node& node = attention.dag[id];
+    if (node.is(ir::Op::load_) || node.is(ir::Op::param_))
+      names.insert(attention.dag.symbol_of(id));
+  }
+  if (attention.lengths_q) names.emplace(ir::kLengthsQ);
+  if (attention.lengths_kv) names.emplace(ir::kLengthsKv);
+  return names;
+}
+
+bool is_input(const ir::Attention& attention, const std::string& name) {
+  const std::vector<Wanted> all = wanted_by(attention, Needs::gradients);
+  return std::ranges::find(all, name, &Wanted::name) != all.end();
+}
 
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs) {

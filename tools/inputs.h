@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,12 @@ enum class Needs : std::uint8_t { masks, masks_and_scores, forward, gradients };
 // Missing::refuse, and tensors larger than host memory; io.
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs = Needs::forward);
+
+// Tensors and params that masks and lengths read, and with Needs::masks_and_scores the score.
+std::set<std::string> names_read(const ir::Attention& attention, Needs needs);
+
+// Whether --in may name it for all that is computed: also q, k, v, do, seed and offset.
+bool is_input(const ir::Attention& attention, const std::string& name);
 
 // Values of a captured integer or boolean tensor that is not given: its default, or the pattern.
 // Errors: invalid_argument for an unknown name.

@@ -37,8 +37,17 @@ std::string old_ranks_text(const std::string& path) {
                      path);
 }
 
+// The parts of these sizes.
+Status select(const sema::Bindings& bindings, plan::Bundle& parts) {
+  ATTN_ASSIGN(const plan::Sizes sizes, sizes_of(bindings));
+  ATTN_ASSIGN(parts, plan::plans_for(std::move(parts), sizes));
+  return {};
+}
+
 // Of parts, and what ranks do with them.
-int inspect_family(const Options& options, const plan::Family& family) {
+int inspect_family(const Options& options, plan::Family family) {
+  if (const Status selected = select(options.sizes, family.parts); !selected.ok())
+    return report(selected.error(), options.format);
   const bool is_old = family.kernels.empty();
   const Result<ranks::Division> division =
       is_old ? ranks::Division() : ranks::parse(family.ranks, 0);
@@ -56,8 +65,8 @@ int inspect_family(const Options& options, const plan::Family& family) {
 }
 
 int run(const Options& options) {
-  const Result<plan::Family> family = plan::load_family(options.plan);
-  if (family.ok() && !family->ranks.empty()) return inspect_family(options, *family);
+  Result<plan::Family> family = plan::load_family(options.plan);
+  if (family.ok() && !family->ranks.empty()) return inspect_family(options, std::move(*family));
   const Result<plan::Bundle> bundle = read_plans(options.plan, options.sizes);
   if (!bundle.ok()) return report(bundle.error(), options.format);
   if (options.format == Format::json) {

@@ -24,8 +24,8 @@ double scores_of(const ir::Dims& dims) {
 
 }  // namespace
 
-Patience::Patience(const ir::Attention& attention, bool yes)
-    : attention_(attention), yes_(yes), progress_("reference", 100) {}
+Patience::Patience(const ir::Attention& attention, bool yes, LongWork work)
+    : attention_(attention), yes_(yes), work_(std::move(work)), progress_(work_.name, 100) {}
 
 std::string shorter(const ir::Attention& attention, double seconds) {
   ir::Dims dims = attention.dims;
@@ -44,18 +44,19 @@ std::string shorter(const ir::Attention& attention, double seconds) {
 }
 
 Status Patience::begin(double seconds) {
+  seconds *= work_.times;
   shows_ = seconds > kShows;
-  const std::string work = fmt::format("{:.2g} scores on the CPU", scores_of(attention_.dims));
+  const std::string scores = fmt::format("{:.2g} scores on the CPU", scores_of(attention_.dims));
   if (seconds > kMost && !yes_) {
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("the reference would take about {} for {}", duration_text(seconds), work),
-        {shorter(attention_, seconds), "--yes runs it all the same"},
-        {}};
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("the {} would take about {} for {}", work_.name,
+                             duration_text(seconds), scores),
+                 {shorter(attention_, seconds), "--yes runs it all the same"},
+                 {}};
   }
   if (seconds > kLong) {
-    tell_note(
-        fmt::format("reference: about {} for {}; Ctrl-C ends it", duration_text(seconds), work));
+    tell_note(fmt::format("{}: about {} for {}; Ctrl-C ends it", work_.name, duration_text(seconds),
+                          scores));
   }
   return {};
 }
@@ -64,9 +65,17 @@ reference::Observer Patience::observer() {
   return {.begins = [this](double seconds) { return begin(seconds); },
           .advances =
               [this](std::int64_t done, std::int64_t rows) {
-                if (!shows_) return;
-                progress_.show(static_cast<std::size_t>(100 * done / rows), "percent of the rows");
+                show(static_cast<double>(done) / static_cast<double>(rows) / work_.times,
+                     "percent of the rows");
               }};
+}
+
+void Patience::advance(double share) {
+  show((1 + share * (work_.times - 1)) / work_.times, "percent of the parts");
+}
+
+void Patience::show(double share, const char* of) {
+  if (shows_) progress_.show(static_cast<std::size_t>(100 * share), of);
 }
 
 }  // namespace attn::tools

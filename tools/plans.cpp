@@ -16,6 +16,8 @@ std::vector<plan::Dim> dims_of(const std::string& name) {
   return dim ? std::vector{*dim} : std::vector<plan::Dim>();
 }
 
+}  // namespace
+
 Result<plan::Sizes> sizes_of(const sema::Bindings& bindings) {
   plan::Sizes sizes;
   for (const auto& [name, text] : bindings) {
@@ -34,8 +36,6 @@ Result<plan::Sizes> sizes_of(const sema::Bindings& bindings) {
   }
   return sizes;
 }
-
-}  // namespace
 
 Result<Plans> compile_plans(const Spec& spec, driver::CompileOptions how, bool gradients) {
   how.analyses = spec.analyses.get();

@@ -18,8 +18,11 @@ struct Plans {
 // Prints refused strategies to standard error. Errors: those of driver::compile.
 Result<Plans> compile_plans(const Spec& spec, driver::CompileOptions how, bool gradients);
 
-// The plans of a file for these sizes (--bind with a plan). Errors: those of plan::load_bundle and
-// plan::plans_for; invalid_argument for a binding that is not a size.
+// Of --bind with a plan. Errors: invalid_argument for a binding that is not a size.
+Result<plan::Sizes> sizes_of(const sema::Bindings& bindings);
+
+// The plans of a file for these sizes (--bind with a plan). Errors: those of plan::load_bundle,
+// plan::plans_for and sizes_of.
 Result<plan::Bundle> read_plans(const std::string& path, const sema::Bindings& sizes);
 
 // The same, but they must have one shape. Errors: also those of plan::check_one_shape.

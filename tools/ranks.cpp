@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <set>
 
+#include "compiler/lowering/common/checks.h"
 #include "compiler/pictures/known_values.h"
 #include "compiler/planner/candidates.h"
 #include "compiler/planning/gpu.h"
@@ -15,6 +17,7 @@
 #include "runtime/base/check.h"
 #include "runtime/ranks/given_values.h"
 #include "tools/console.h"
+#include "tools/patience.h"
 #include "tools/target_option.h"
 #include "tools/words.h"
 
@@ -41,6 +44,26 @@ Result<std::string> hash_of(const ir::Attention& attention, const reference::Bin
   const auto declared = std::ranges::find(attention.tensors, name, &ir::CapturedTensor::name);
   ATTN_CHECK(declared != attention.tensors.end(), "masks read tensors of the attention");
   return ranks::hash_of(tensor->second, declared->dtype);
+}
+
+// Of what --in gives, what masks read, and unknown names. Errors: invalid_argument for other inputs
+// that nothing computes with.
+Result<InputTexts> given_to_masks(const ir::Attention& attention, const RankOptions& options) {
+  const std::set<std::string> read = names_read(attention, Needs::masks);
+  InputTexts texts;
+  for (const auto& [name, text] : options.inputs) {
+    if (read.contains(name) || !is_input(attention, name)) {
+      texts.emplace(name, text);
+    } else if (!options.simulates) {
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("--in {}: no mask reads it, so its values do not change how the "
+                               "attention is divided",
+                               name),
+                   {"`attnc explain --simulate` computes with them"},
+                   {}};
+    }
+  }
+  return texts;
 }
 
 Result<std::optional<Known>> known_of(const ir::Attention& attention, const InputTexts& texts) {
@@ -75,6 +98,19 @@ Status check_number(const ir::Attention& attention, int ranks) {
     error.notes.push_back(fmt::format("{} ranks are possible", fewer));
     break;
   }
+  return error;
+}
+
+// What each rank has to compute is not more than what one GPU may have to.
+Status check_sizes_of_rank(const ir::Attention& attention, int ranks) {
+  ir::Attention share = attention;
+  ir::Dims& dims = share.dims;
+  const ir::Dim divided = dims[ir::Dim::Sq] < dims[ir::Dim::Skv] ? ir::Dim::Skv : ir::Dim::Sq;
+  dims.set(divided, std::max<std::int64_t>(1, dims[divided] / ranks));
+  const Status status = lowering::check_sizes(share);
+  if (status.ok() || ranks == 1) return status;
+  Error error = status.error();
+  error.message = fmt::format("on each of {} ranks, {}", ranks, error.message);
   return error;
 }
 
@@ -168,6 +204,17 @@ bool is_compared(const ir::Attention& attention, std::string_view name) {
   });
 }
 
+// Without names, the forward alone.
+Result<reference::Gradients> undivided(const ir::Attention& attention,
+                                       const reference::Inputs& inputs, const io::HostTensor& d_o,
+                                       const std::vector<std::string>& names,
+                                       const reference::Options& options) {
+  if (!names.empty()) return reference::gradients(attention, inputs, d_o, names, options);
+  reference::Gradients forward;
+  ATTN_ASSIGN(forward.outputs, reference::evaluate(attention, inputs, options));
+  return forward;
+}
+
 // Of the largest element, or of 1 if that is larger.
 double difference(const io::HostTensor& x, const io::HostTensor& y) {
   double largest = 1, most = 0;
@@ -191,11 +238,10 @@ void add_ranks(CLI::App& command, RankOptions& options) {
   command
       .add_option("--link", options.link,
                   "With --ranks: what GPUs of a host send through: nvlink, gigabits a second "
-                  "as 400g, or gigabytes a second as 120 (nvlink)")
+                  "as 400g, or gigabytes a second as 120")
       ->type_name("SPEED");
-  command.add_option("--network", options.network, "The same between hosts (400g)")
-      ->type_name("SPEED");
-  command.add_option("--ranks-per-host", options.ranks_of_host, "GPUs of a host (8)")
+  command.add_option("--network", options.network, "The same between hosts")->type_name("SPEED");
+  command.add_option("--ranks-per-host", options.ranks_of_host, "GPUs of a host")
       ->type_name("N")
       ->check(CLI::Range(1, sharding::kMostRanks));
 }
@@ -221,7 +267,9 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   ATTN_ASSIGN(const plan::Target target,
               find_target(target_name.empty() ? kDefaultTarget : target_name, ""));
   ATTN_RETURN_IF_ERROR(check_number(spec.attention, options.ranks));
-  ATTN_ASSIGN(std::optional<Known> known, known_of(spec.attention, options.inputs));
+  ATTN_RETURN_IF_ERROR(check_sizes_of_rank(spec.attention, options.ranks));
+  ATTN_ASSIGN(const InputTexts texts, given_to_masks(spec.attention, options));
+  ATTN_ASSIGN(std::optional<Known> known, known_of(spec.attention, texts));
   std::optional<pictures::KnownValues> values;
   if (known) values.emplace(known->values);
   auto sharded = std::make_unique<Sharded>();
@@ -243,20 +291,23 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   return sharded;
 }
 
-Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts) {
+Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts, bool yes) {
   ir::Attention attention = sharded.attention;
   attention.gradients.clear();  // all of them
   ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::gradients));
   io::HostTensor d_o = std::move(inputs.values.tensors.extract(kCotangent).mapped());
   std::vector<std::string> names;
   if (sharded.trains()) names = sharding::gradients_of(attention);
+  Patience patience(sharded.attention, yes, {"simulation", 2});
   ATTN_ASSIGN(const reference::Gradients whole,
-              reference::gradients(attention, inputs.values, d_o, names, {.unrounded = true}));
+              undivided(attention, inputs.values, d_o, names,
+                        {.unrounded = true, .observer = patience.observer()}));
   ATTN_ASSIGN(
       const sharding::Simulated made,
-      sharding::simulate(attention,
-                         sharding::rank_programs(sharded.choice.sharding, sharded.map, attention),
-                         inputs.values, sharded.trains() ? &d_o : nullptr));
+      sharding::simulate(
+          attention, sharding::rank_programs(sharded.choice.sharding, sharded.map, attention),
+          inputs.values, sharded.trains() ? &d_o : nullptr,
+          {.threads = 0, .advances = [&](double share) { patience.advance(share); }}));
   Differences differences;
   for (const auto& [name, output] : kCompared) {
     if (is_compared(attention, name))

@@ -20,6 +20,7 @@ struct RankOptions {
   std::string link{"nvlink"}, network{"400g"};
   int ranks_of_host = 8;
   InputTexts inputs;
+  bool simulates = false;  // so that inputs may also be what masks do not read
 };
 
 // --ranks, --link, --network, --ranks-per-host, --in
@@ -49,16 +50,18 @@ struct Sharded {
 };
 
 // With --in, for the values of the tensors and params that masks read, which must all be given or
-// have a default; without, for any. Errors: those of sharding::check_shardable, make_inputs,
-// find_target and links_of; invalid_argument.
-// `training`: for forward and backward, also without a `grad` clause.
+// have a default; without, for any. Other inputs may be given if they are simulated. Errors: those
+// of sharding::check_shardable, make_inputs, find_target and links_of; invalid_argument;
+// unsupported for sizes of a rank that one GPU has not. `training`: for forward and backward, also
+// without a `grad` clause.
 Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& options,
                                        const std::string& target, bool training = false);
 
 // Runs all ranks' programs on the host, in double, with gradients if the attention has any, and
-// compares them with the reference. Takes what the reference takes, twice: for small sizes. Errors:
-// those of make_inputs, of reference::gradients and of sharding::simulate.
-Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts);
+// compares them with the reference. Takes what the reference takes, twice: says how long that is,
+// and refuses what takes more than an hour, unless `yes`. Errors: those of make_inputs, of
+// reference::gradients, of sharding::simulate and of Patience.
+Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts, bool yes);
 inline constexpr double kEqual = 1e-12;
 
 std::string to_text(const Sharded& sharded);

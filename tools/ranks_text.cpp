@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "tools/console.h"
 #include "tools/ranks.h"
@@ -35,24 +34,13 @@ std::string share_text(double part, double all) {
   return all > 0 ? percent_text(part / all) : percent_text(0);
 }
 
-// Tensors and params whose values would say what masks hide.
-std::set<std::string> read_by_masks(const ir::Attention& attention) {
-  std::set<std::string> names;
-  for (const ir::ExprId id : ir::reachable(attention.dag, attention.masks)) {
-    const ir::Node& node = attention.dag[id];
-    if (node.is(ir::Op::load_) || node.is(ir::Op::param_))
-      names.insert(shown(attention.dag.symbol_of(id)));
-  }
-  if (attention.lengths_q) names.emplace(ir::kLengthsQ);
-  if (attention.lengths_kv) names.emplace(ir::kLengthsKv);
-  return names;
-}
-
 std::string masks_text(const Sharded& sharded) {
   if (sharded.map.exactness == passes::Exactness::exact)
     return "known: blocks that they hide are not computed";
   const std::string text = "not all known: what they might show counts as visible";
-  const std::set<std::string> names = read_by_masks(sharded.attention);
+  std::vector<std::string> names;
+  for (const std::string& name : names_read(sharded.attention, Needs::masks))
+    names.push_back(shown(name));
   if (sharded.known || names.empty()) return text;
   return text + fmt::format(" (--in gives values of {})", fmt::join(names, ", "));
 }

@@ -89,8 +89,8 @@ class Rows {
 // Bytes of all keys and values, of so many bytes an element.
 double bytes_of_keys(const ir::Attention& attention, double element) {
   const ir::Dims& dims = attention.dims;
-  return element * static_cast<double>(dims[Dim::B] * dims[Dim::Hkv] * dims[Dim::Skv] *
-                                       (dims[Dim::Dqk] + dims[Dim::Dv]));
+  return element * static_cast<double>(dims[Dim::B] * dims[Dim::Hkv]) *
+         static_cast<double>(dims[Dim::Skv]) * static_cast<double>(dims[Dim::Dqk] + dims[Dim::Dv]);
 }
 
 // A ring is as fast as its slowest link.

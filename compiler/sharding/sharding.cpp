@@ -13,6 +13,9 @@ namespace {
 
 // More runs of adjacent rows than this are one part: a kernel for each would be too many.
 constexpr std::size_t kMostRuns = 16;
+// Pieces that the rows, or the keys, of a part are cut into: more would need more plans than a file
+// has, and longer to choose than to compute.
+constexpr std::size_t kMostCuts = 16;
 
 Intervals of_blocks(const Blocks& blocks, const Numbers& numbers) {
   Intervals set;
@@ -123,7 +126,8 @@ class Team {
   std::size_t pieces_of(const Numbers& numbers, const Blocks& blocks, double mean) const {
     const auto most = static_cast<double>(sharding_.most_seen) / static_cast<double>(blocks.unit);
     if (mean <= most) return 1;
-    return static_cast<std::size_t>(std::ceil(static_cast<double>(numbers.size()) / most));
+    const auto many = std::ceil(static_cast<double>(numbers.size()) / most);
+    return std::min({static_cast<std::size_t>(std::min(many, 1e9)), numbers.size(), kMostCuts});
   }
 
   static std::vector<Numbers> pieces(const Numbers& numbers, std::size_t count) {

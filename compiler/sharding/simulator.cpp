@@ -53,11 +53,43 @@ std::vector<std::string> names_of_results(const ranks::Division& division) {
   return names;
 }
 
+// Counts what parts compute, in scores: in the backward, those of the forward twice more.
+class Advance {
+ public:
+  Advance(const RankPrograms& programs, bool backward, const Simulating& how) : how_(how) {
+    for (const Program& program : programs.division.ranks) {
+      for (const Part& part : programs.parts_of(program.rank))
+        all_ += scores(part) * (backward ? 1 + kBackward : 1);
+    }
+  }
+
+  reference::Options of(const Part& part, bool backward) {
+    const double begin = done_, size = scores(part) * (backward ? kBackward : 1);
+    done_ += size;
+    reference::Options options{.unrounded = true, .threads = how_.threads};
+    if (!how_.advances) return options;
+    options.observer.advances = [this, begin, size](std::int64_t done, std::int64_t rows) {
+      how_.advances((begin + size * static_cast<double>(done) / static_cast<double>(rows)) / all_);
+    };
+    return options;
+  }
+
+ private:
+  static constexpr double kBackward = 2;
+  static double scores(const Part& part) {
+    return static_cast<double>(count(part.rows)) * static_cast<double>(count(part.keys));
+  }
+
+  const Simulating& how_;
+  double all_ = 0, done_ = 0;
+};
+
 class Rank {
  public:
   Rank(const ir::Attention& attention, const RankPrograms& programs, const Program& program,
-       const reference::Inputs& inputs)
-      : attention_(attention),
+       const reference::Inputs& inputs, Advance& advance)
+      : advance_(advance),
+        attention_(attention),
         division_(programs.division),
         program_(program),
         parts_(programs.parts_of(program.rank)),
@@ -97,7 +129,7 @@ class Rank {
       const PartAttention made = part_attention(attention_, part, program_.key_heads);
       ATTN_ASSIGN(const reference::Inputs inputs, inputs_of(made, part));
       ATTN_ASSIGN(const reference::Outputs outputs,
-                  reference::evaluate(made.attention, inputs, {.unrounded = true, .threads = 1}));
+                  reference::evaluate(made.attention, inputs, advance_.of(part, false)));
       Results results;
       for (const std::string& name : names_of_results(division_))
         results[name] = of_part(value(outputs, name), carried(name), part.rows);
@@ -137,7 +169,8 @@ class Rank {
       ATTN_ASSIGN(const reference::Inputs inputs, inputs_of(made, part));
       ATTN_ASSIGN(const Slice d_o, take("do", program_.key_heads, part.rows));
       ATTN_ASSIGN(const reference::WholeRows whole, whole_rows(part, d_o));
-      const reference::Options options{.unrounded = true, .threads = 1, .whole = &whole};
+      reference::Options options = advance_.of(part, true);
+      options.whole = &whole;
       ATTN_ASSIGN(
           const reference::Gradients gradients,
           reference::gradients(made.attention, inputs, d_o.values, names_of(made), options));
@@ -363,6 +396,7 @@ class Rank {
     all = std::move(larger);
   }
 
+  Advance& advance_;
   const ir::Attention& attention_;
   const ranks::Division& division_;
   const Program& program_;
@@ -379,10 +413,10 @@ class Rank {
 class Machine {
  public:
   Machine(const ir::Attention& attention, const RankPrograms& programs,
-          const reference::Inputs& inputs)
+          const reference::Inputs& inputs, Advance& advance)
       : division_(programs.division) {
     for (const Program& program : division_.ranks) {
-      ranks_.emplace_back(attention, programs, program, inputs);
+      ranks_.emplace_back(attention, programs, program, inputs, advance);
       for (const char* name : {"q", "k", "v"})
         ranks_.back().bring_home(name, inputs.tensors.find(name)->second);
     }
@@ -484,9 +518,11 @@ class Machine {
 }  // namespace
 
 Result<Simulated> simulate(const ir::Attention& attention, RankPrograms programs,
-                           const reference::Inputs& inputs, const io::HostTensor* d_o) {
+                           const reference::Inputs& inputs, const io::HostTensor* d_o,
+                           const Simulating& how) {
   ranks::add_exchanges(programs.division);
-  Machine machine(attention, programs, inputs);
+  Advance advance(programs, d_o != nullptr, how);
+  Machine machine(attention, programs, inputs, advance);
   ATTN_RETURN_IF_ERROR(machine.forward());
   if (d_o) ATTN_RETURN_IF_ERROR(machine.backward(*d_o));
   return machine.results(d_o != nullptr);

@@ -2,6 +2,7 @@
 // what messages brought it, and computes its parts by the reference.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "compiler/reference/gradients.h"
@@ -14,11 +15,18 @@ struct Simulated {
   reference::GradientSums gradients;  // with d_o: of "q", "k", "v" and learned tensors
 };
 
+struct Simulating {
+  int threads = 1;  // of each part; 0: as many as the machine has
+  // As reference::Observer's: with the share of all work that is done, from 0 to 1.
+  std::function<void(double share)> advances{};
+};
+
 // `inputs` are those of the whole attention, of which each rank takes the rows and keys of its
 // homes, and captured tensors whole. Nothing is rounded, whatever dtypes messages have. Without
 // `d_o`, only the forward. Errors: those of the reference; internal, if a rank lacks what it
 // computes with.
 Result<Simulated> simulate(const ir::Attention& attention, RankPrograms programs,
-                           const reference::Inputs& inputs, const io::HostTensor* d_o);
+                           const reference::Inputs& inputs, const io::HostTensor* d_o,
+                           const Simulating& how = {});
 
 }  // namespace attn::sharding

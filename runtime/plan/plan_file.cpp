@@ -290,7 +290,8 @@ Result<Bundle> deserialize_bundle(std::string_view bytes) {
   if (family.ranks.empty()) return std::move(family.parts);
   return Error{ErrorCode::invalid_argument,
                "the plan file is of an attention that is divided among several GPUs",
-               {"its plans are parts of the attention; `attnc inspect` shows them"},
+               {"its plans are parts of the attention: open it with attn::Distributed::open_file or "
+                "attn.torch.load_distributed; `attnc inspect` shows it"},
                {}};
 }
 

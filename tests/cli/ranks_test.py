@@ -85,7 +85,17 @@ class Ranks(attnc.Case):
         self.assertEqual((part["rows"], part["keys"], part["forward"]), ([0, 256], [0, 256], ["heads_part0"]))
         self.assertEqual([tensor["name"] for tensor in ranks["forward"]], ["q", "k", "v", "o", "lse"])
         self.assertEqual(ranks["backward"], [])
-        self.assertIn("`heads` on 2 ranks", self.attnc("inspect", plan).stdout)
+        text = self.attnc("inspect", plan).stdout
+        self.assertIn("`heads` on 2 ranks", text)
+        self.assertEqual(self.attnc("inspect", plan, "--bind", "Sq=256").stdout, text)
+        self.assertIn("the plan file has no plan for Sq=3", self.attnc("inspect", plan, "--bind", "Sq=3", code=2).stderr)
+        # What explain shows is received and sent: half of each rank's rows and keys, and of o.
+        table = self.attnc("compile", spec, *options, self.folder / "text.attnplan").stdout
+        explained = self.attnc("explain", spec, "--ranks", "2").stdout
+        for rank in ("0", "1"):
+            row, = (line.split() for line in explained.splitlines() if line.split()[:1] == [rank])
+            self.assertIn(" ".join(row[5:9]), " ".join(table.split()))
+        self.assertRegex(table, "total workspace\n +heads_part0 +forward +.* B\n  runs on compute capability 9.0: ")
         self.assertEqual(made["plan"], str(plan))
         split = self.attnc_json("compile", spec, *options, plan, "--split-files")
         self.assertNotIn("plan", split)
@@ -160,7 +170,7 @@ class Ranks(attnc.Case):
         odd = self.write("odd.attn", "attention f { dims B = 1, Hq = 1, Sq = 256, D = 7; dropout 0.5; }")
         compiles = ("--target", "h200", "-o", self.folder / "a.attnplan")
         for spec, messages in ((few, ["rows 0..1, keys 16..32: random dropout draws numbers for 32 keys at a time"]),
-                               (odd, ["only attnc's own kernels can", "strategy `native`: Dqk = 7, which attnc's"])):
+                               (odd, ["only attnc's own kernels can", "strategy `native`: Dqk = 7, but attnc's"])):
             for command, *more in (("explain",), ("draw",), ("compile", *compiles)):
                 process = self.attnc(command, spec, "--ranks", "4", *more, code=3)
                 for message in messages:
@@ -192,6 +202,34 @@ class Ranks(attnc.Case):
         found = self.attnc_json("explain", statistics, "--ranks", "2", "--simulate")
         self.assertEqual(sorted(found["differences"]), ["lse", "max", "o", "sum_exp"])
         self.assertLess(max(found["differences"].values()), 1e-12)
+
+    def test_simulation_takes_what_only_scores_read(self):
+        spec = self.write("gather.attn", """attention gather { dims B = 1, Hq = 4, Hkv = 2, Sq = 16, D = 8;
+          tensor t: i32[4]; tensor u: f32[4]; score score + u[t[h]]; }""")
+        found = self.attnc_json("explain", spec, "--ranks", "2", "--simulate", "--in", "t=3", "--in", "q=zeros")
+        self.assertLess(max(found["differences"].values()), 1e-12)
+        self.assertEqual(found["inputs"], {})  # the sharding is right for any
+        self.refuses("u[t[h]]: index 0 is 9, outside 0..3", spec, "--ranks", "2", "--simulate", "--in", "t=9", code=4)
+        for name in ("t=3", "q=zeros"):
+            self.refuses("no mask reads it, so its values do not change how the attention is divided", spec, "--ranks",
+                         "2", "--in", name)
+        self.refuses("the spec has no such tensor or param", spec, "--ranks", "2", "--simulate", "--in", "x=3")
+
+    def test_simulation_of_hours_is_refused(self):
+        spec = self.write("long.attn", "attention long { dims B = 1, Hq = 1, Sq = 2097152, D = 1; }")
+        process = self.attnc("explain", spec, "--ranks", "2", "--simulate", code=2)
+        self.assertIn("the simulation would take about", process.stderr)
+        self.assertIn("--yes runs it all the same", process.stderr)
+
+    def test_large_sizes(self):
+        # Each rank has the limits of one GPU.
+        causal = SPECS / "causal.attn"
+        self.refuses("on each of 8 ranks, the sizes of `causal` need tensors or scores of 1.8e+19 elements", causal,
+                     "--bind", "Sq=2147483647", "--ranks", "8", code=3)
+        # Blocks of the work map have more keys than are seen of a part, which is not cut for ever.
+        found = self.ranks("causal", 2, *(word for name in ("Hq=1", "Hkv=1", "Sq=536870912")
+                                          for word in ("--bind", name)))
+        self.assertLess(found["balance"], 1.01)
 
     def refuses(self, message, *arguments, code=2):
         process = self.attnc("explain", *arguments, code=code)

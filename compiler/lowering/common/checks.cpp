@@ -27,27 +27,6 @@ Status check_bound(const ir::Attention& attention) {
   return {};
 }
 
-// Ensures that strides and offsets fit in 64 bits.
-Status check_sizes(const ir::Attention& attention) {
-  constexpr double kMost = 0x1p58;  // elements
-  const ir::Dims& d = attention.dims;
-  const auto product = [&d](std::initializer_list<Dim> dims) {
-    double elements = 1;
-    for (const Dim dim : dims) elements *= static_cast<double>(d[dim]);
-    return elements;
-  };
-  const double largest = std::max({product({Dim::B, Dim::Hq, Dim::Sq, Dim::Skv}),
-                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dqk}),
-                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dv}),
-                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dqk}),
-                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dv})});
-  if (largest <= kMost) return {};
-  return unsupported(attention.pos,
-                     fmt::format("the sizes of `{}` need tensors or scores of {:.1e} elements",
-                                 attention.name, largest),
-                     "at most 2^58 can be addressed");
-}
-
 // Kernels take one value per head, and so does the sink's gradient.
 Status check_sink(const ir::Attention& attention) {
   if (!attention.sink || attention.dims[Dim::B] == 1) return {};
@@ -85,6 +64,26 @@ Status check_not_8_bits(const ir::Attention& attention, std::string_view whose) 
   return unsupported(attention.quantize->pos,
                      fmt::format("{} kernels compute no 8-bit attention", whose),
                      "use `dtype bf16;` without `quantize`");
+}
+
+Status check_sizes(const ir::Attention& attention) {
+  constexpr double kMost = 0x1p58;  // elements
+  const ir::Dims& d = attention.dims;
+  const auto product = [&d](std::initializer_list<Dim> dims) {
+    double elements = 1;
+    for (const Dim dim : dims) elements *= static_cast<double>(d[dim]);
+    return elements;
+  };
+  const double largest = std::max({product({Dim::B, Dim::Hq, Dim::Sq, Dim::Skv}),
+                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dqk}),
+                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dv}),
+                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dqk}),
+                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dv})});
+  if (largest <= kMost) return {};
+  return unsupported(attention.pos,
+                     fmt::format("the sizes of `{}` need tensors or scores of {:.1e} elements",
+                                 attention.name, largest),
+                     "at most 2^58 can be addressed");
 }
 
 Status check_attention(const ir::Attention& attention) {

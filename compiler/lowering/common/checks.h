@@ -7,11 +7,15 @@
 
 namespace attn::lowering {
 
-// Errors: invalid_argument for an open dimension; unsupported if sizes overflow 64 bits, and for a
-// sink that varies with the batch.
 // Of kernels that attnc generates: they read and write no floats of 8 bits. `whose` begins the
 // message.
 Status check_not_8_bits(const ir::Attention& attention, std::string_view whose);
+
+// Errors: unsupported if strides or offsets would overflow 64 bits. Requires bound dimensions.
+Status check_sizes(const ir::Attention& attention);
+
+// Errors: invalid_argument for an open dimension; those of check_sizes; unsupported for a sink that
+// varies with the batch.
 Status check_attention(const ir::Attention& attention);
 
 // The same for a forward, whose outputs must include o (internal_o.h).

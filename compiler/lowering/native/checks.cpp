@@ -44,8 +44,8 @@ Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t mos
   if (depth % vector_of(attention) == 0 && depth <= most) return {};
   return unsupported(
       attention.pos,
-      fmt::format("{} = {}, which attnc's kernel cannot compute", to_string(dim), depth),
-      fmt::format("multiples of {} up to {} work", vector_of(attention), most));
+      fmt::format("{} = {}, but attnc's kernel takes multiples of {} up to {}", to_string(dim), depth,
+                  vector_of(attention), most));
 }
 
 Status check_clauses(const ir::Attention& attention) {

@@ -28,6 +28,15 @@ TEST(Patience, RefusesHoursUnlessTold) {
   EXPECT_TRUE(Patience(spec.attention, true).observer().begins(1e9).ok());
 }
 
+TEST(Patience, CountsWhatComesAfterTheReference) {
+  const Spec spec = sized();
+  Patience patience(spec.attention, false, {"simulation", 2});
+  const Status refused = patience.observer().begins(2000);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("the simulation would take about 67 min"));
+  EXPECT_TRUE(patience.observer().begins(1750).ok());
+}
+
 TEST(Patience, ProposesOnlyWhatIsNeeded) {
   EXPECT_EQ(shorter(sized().attention, 200), "--bind B=1 takes about 50 s");
 }

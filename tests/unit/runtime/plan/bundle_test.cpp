@@ -59,6 +59,9 @@ TEST(Family, IsNotABundle) {
   ASSERT_FALSE(bundle.ok());
   EXPECT_EQ(bundle.error().code, ErrorCode::invalid_argument);
   EXPECT_THAT(bundle.error().message, HasSubstr("divided among several GPUs"));
+  EXPECT_THAT(bundle.error().notes, ::testing::ElementsAre(AllOf(
+                                        HasSubstr("attn::Distributed::open_file"),
+                                        HasSubstr("attn.torch.load_distributed"))));
   const std::string bytes =
       *serialize_within_limits(family.parts.plans, family.ranks, family.kernels);
   EXPECT_EQ(bytes[8], 11);
