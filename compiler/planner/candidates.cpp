@@ -160,7 +160,8 @@ Error Candidates::all_failed(std::vector<Refusal> failed) const {
   failed.insert(failed.begin(), refused_.begin(), refused_.end());
   Error error = error_of(in_order(std::move(failed)));
   if (error.code == ErrorCode::worker && may_allow_slow_ && has_slow()) {
-    error.notes.emplace_back("`--allow-unfused` computes it without a fused kernel, slowly");
+    error.notes.insert(error.notes.begin(),
+                       "`--allow-unfused` computes it without a fused kernel, slowly");
   }
   return error;
 }

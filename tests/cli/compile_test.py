@@ -356,7 +356,7 @@ class Compile(attnc.Case):
         self.assertFalse(plan.exists())
         again = attnc.run("worker", stdin=repro.read_text())
         self.assertEqual(again.returncode, -signal.SIGSEGV)
-        # What was not allowed is suggested, and allowed, it is taken.
+        # A strategy that was not allowed is suggested.
         compile = ["compile", spec, "--target", "a100", "-o", plan, "--cudnn",
                    os.environ["ATTN_CRASHING_CUDNN"]]
         process = self.attnc(*compile, code=4)
