@@ -414,12 +414,6 @@ struct Taken {
   const Candidate* candidate = nullptr;
 };
 
-Error error_of_all(const Candidates& candidates, const std::vector<Failure>& failed) {
-  std::vector<Refusal> all = candidates.refused();
-  std::ranges::copy(refusals_of(failed), std::back_inserter(all));
-  return planner::error_of(planner::in_order(std::move(all)));
-}
-
 // The first that `build` can build; `failed` gets those before it.
 template <typename Build>
 Result<Taken> first_built(Tried& tried, const Candidates& candidates, std::vector<Failure>& failed,
@@ -431,7 +425,7 @@ Result<Taken> first_built(Tried& tried, const Candidates& candidates, std::vecto
     if (plan.ok()) return Taken{std::move(*plan), attempt.candidate};
     if (!may_try_another(plan.error())) break;
   }
-  return error_of_all(candidates, failed);
+  return candidates.all_failed(refusals_of(failed));
 }
 
 // Each program of each strategy, measured; the plan that takes least.
@@ -454,7 +448,7 @@ class Race {
         ATTN_RETURN_IF_ERROR(enter(candidate, *other));
       }
     }
-    if (!best_) return error_of_all(candidates, failed_);
+    if (!best_) return candidates.all_failed(refusals_of(failed_));
     best_->plan.choice = std::move(all_);
     const CachedPlans cached = cached_plans(options_);
     if (cached.cache != nullptr && cached.cache->files()) {

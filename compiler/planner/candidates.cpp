@@ -108,6 +108,7 @@ bool takes_any(std::string_view name) { return name == kAnyLowering || name == k
 Candidates::Candidates(const ir::Attention& attention, std::string_view name,
                        const planning::Context& context)
     : only_one_(strategies(name).size() == 1),
+      may_allow_slow_(name == kAnyLowering),
       makes_o_internal_(lacks_o(attention, context)),
       attention_(makes_o_internal_ ? lowering::with_o(attention) : attention),
       context_(context.analyses == nullptr ? with_analyses(context, analyses_) : context),
@@ -146,6 +147,23 @@ Result<Lowered> Candidates::lower_again(const Candidate& candidate, std::size_t 
   const auto lower = candidate.strategy->lower_again;
   if (lower == nullptr) return {ErrorCode::unsupported, "there is no other program"};
   return finished(lower(*subject_, refused));
+}
+
+bool Candidates::has_slow() const {
+  return std::ranges::any_of(strategies(kAnyOrSlow), [this](const Strategy& strategy) {
+    return strategy.kind == Strategy::Kind::slow && draws_in(attention_, strategy) &&
+           strategy.bound(*subject_).ok() && strategy.lower(*subject_).ok();
+  });
+}
+
+Error Candidates::all_failed(std::vector<Refusal> failed) const {
+  failed.insert(failed.begin(), refused_.begin(), refused_.end());
+  Error error = error_of(in_order(std::move(failed)));
+  if (error.code == ErrorCode::worker && may_allow_slow_ && has_slow()) {
+    error.notes.insert(error.notes.begin(),
+                       "`--allow-unfused` computes it without a fused kernel, slowly");
+  }
+  return error;
 }
 
 Result<const Candidate*> Candidates::next() {

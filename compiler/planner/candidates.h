@@ -76,12 +76,18 @@ class Candidates {
   // The same with all alternatives, in the order in which they were asked.
   const std::vector<Refusal>& all_refused() const { return all_refused_; }
 
+  // error_of all refusals and `failed`. If a worker died or ran out of time, and a slow strategy
+  // that was not allowed would serve, a note says so.
+  Error all_failed(std::vector<Refusal> failed) const;
+
  private:
   // False: an error that holds for every strategy.
   bool refuse(const Strategy& strategy, const Error& error);
   Result<Lowered> finished(Result<Lowered> lowered) const;
+  bool has_slow() const;
 
   bool only_one_;
+  bool may_allow_slow_;
   bool makes_o_internal_;  // kernels write o though the attention does not output it
   ir::Attention attention_;
   passes::MaskAnalyses analyses_;  // when the context has none
@@ -116,8 +122,7 @@ auto first_taken(Candidates& candidates, const Attempt& attempt)
     failed.push_back({std::string(candidate->strategy->name), value.error()});
     if (!may_try_another(value.error())) break;
   }
-  failed.insert(failed.begin(), candidates.refused().begin(), candidates.refused().end());
-  return error_of(in_order(std::move(failed)));
+  return candidates.all_failed(std::move(failed));
 }
 
 }  // namespace attn::planner

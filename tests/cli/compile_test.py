@@ -361,6 +361,11 @@ class Compile(attnc.Case):
         self.assertFalse(plan.exists())
         again = attnc.run("worker", stdin=repro.read_text())
         self.assertEqual(again.returncode, -signal.SIGSEGV)
+        # A strategy that was not allowed is suggested.
+        compile = ["compile", spec, "--target", "a100", "-o", plan, "--cudnn",
+                   os.environ["ATTN_CRASHING_CUDNN"]]
+        process = self.attnc(*compile, code=4)
+        self.assertIn("`--allow-unfused` computes it without a fused kernel", process.stderr)
         # The crash has no lasting effect: the same spec compiles afterwards.
         self.attnc("compile", spec, "--target", "h200", "--engine", "cudnn", "-o", plan)
 

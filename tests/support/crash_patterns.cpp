@@ -33,6 +33,16 @@ std::set<Uid> sizes_of_products(const BackendGraph& graph) {
   return uids;
 }
 
+// The indices of rows.
+std::set<Uid> rows_of(const BackendGraph& graph) {
+  std::set<Uid> uids;
+  for (const graph::Node& node : graph.nodes) {
+    const auto* pointwise = std::get_if<Pointwise>(&node);
+    if (pointwise != nullptr && pointwise->axis == 2) uids.insert(pointwise->y);
+  }
+  return uids;
+}
+
 bool is_readable(DType dtype) {
   const DType types[] = {DType::f16, DType::bf16, DType::f32, DType::i32};
   return std::ranges::find(types, dtype) != std::end(types);
@@ -76,13 +86,19 @@ std::string pointwise_pattern(const BackendGraph& graph, const Pointwise& node,
 
 std::string crash_pattern(const BackendGraph& graph) {
   const std::set<Uid> sizes = sizes_of_products(graph);
+  const std::set<Uid> rows = rows_of(graph);
   std::set<Uid> padding;  // comparisons with sizes of products
   for (const graph::Node& node : graph.nodes) {
     const auto* pointwise = std::get_if<Pointwise>(&node);
     if (pointwise == nullptr) continue;
     std::string found = pointwise_pattern(graph, *pointwise, sizes, padding);
     if (!found.empty()) return found;
-    if (pointwise->b && sizes.contains(*pointwise->b)) padding.insert(pointwise->y);
+    if (pointwise->b && sizes.contains(*pointwise->b)) {
+      padding.insert(pointwise->y);
+    } else if (!sizes.empty() && pointwise->mode == PointwiseMode::cmp_lt &&
+               rows.contains(pointwise->x)) {
+      return "a comparison of rows that looks like the padding mask";
+    }
   }
   return "";
 }

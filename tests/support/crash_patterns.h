@@ -15,7 +15,8 @@ namespace attn::testing {
 //   (except lengths that are also sizes of a product, which are read differently);
 // - an operand of rows and columns whose columns are not adjacent in memory;
 // - a logical operation not computed in FLOAT, except in a padding mask;
-// - a comparison of two reals computed in BOOLEAN (a real with an index is allowed, as in a band).
+// - a comparison of two reals computed in BOOLEAN (a real with an index is allowed, as in a band);
+// - with lengths, CMP_LT of a row index and anything but lengths.
 std::string crash_pattern(const graph::BackendGraph& graph);
 
 }  // namespace attn::testing

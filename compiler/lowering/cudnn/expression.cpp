@@ -423,23 +423,49 @@ Value ExpressionLowering::polynomial(Value x, std::span<const double> coefficien
 
 Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
   const ir::Node& node = attention_.dag[id];
-  ATTN_ASSIGN(Value x, lower(node.operands[0]));
-  ATTN_ASSIGN(Value y, lower(node.operands[1]));
+  auto [first, second] = std::pair(node.operands[0], node.operands[1]);
+  auto mode = comparison_mode(node.op);
+  if (negated) mode = opposite(mode);
+  ATTN_ASSIGN(Value x, lower(first));
+  if (mode == PointwiseMode::cmp_lt && like_padding(first) &&
+      attention_.dag[second].is(Op::const_int_)) {
+    return row_up_to(x, attention_.dag.integer_of(second) - 1, node.pos);
+  }
+  ATTN_ASSIGN(Value y, lower(second));
   // cuDNN refuses to compare reals in BOOLEAN (it would read them as integers).
-  const bool reals = attention_.dag[node.operands[0]].type == ir::Type::real;
+  const bool reals = attention_.dag[first].type == ir::Type::real;
   if (reals) {
     x = real(x, node.pos);
     y = real(y, node.pos);
   }
   const DType compute = reals ? DType::f32 : DType::boolean;
-  auto mode = comparison_mode(node.op);
-  if (negated) mode = opposite(mode);
   const bool misplaced = x.place != Place::element && y.place == Place::element;
   if (misplaced || score_comes_second(node)) {
     std::swap(x, y);
+    std::swap(first, second);
     mode = mirrored(mode);
   }
+  if (mode == PointwiseMode::cmp_lt && like_padding(first)) x = plus_zero(x, node.pos);
   return builder_.element(mode, compute, DType::boolean, element(x, node.pos), y, node.pos);
+}
+
+// Whether cuDNN may take `id < x` for a comparison of its padding mask.
+bool ExpressionLowering::like_padding(ExprId id) const {
+  if (!has_lengths(attention_) || builder_.score_dims()[2] == 1) return false;
+  const ir::Node& node = attention_.dag[id];
+  return node.is(Op::row_) ||
+         (node.is(Op::to_real_) && attention_.dag[node.operands[0]].is(Op::row_));
+}
+
+// row < last + 1, at no cost.
+Value ExpressionLowering::row_up_to(Value row, std::int64_t last, SourcePos pos) {
+  return builder_.element(PointwiseMode::cmp_le, DType::boolean, DType::boolean, row,
+                          builder_.constant(DType::i32, static_cast<double>(last)), pos);
+}
+
+Value ExpressionLowering::plus_zero(Value x, SourcePos pos) {
+  return builder_.element(PointwiseMode::add, x.dtype, x.dtype, x, builder_.constant(x.dtype, 0),
+                          pos);
 }
 
 Result<Value> ExpressionLowering::logic(ExprId id) {

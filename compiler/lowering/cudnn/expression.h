@@ -6,6 +6,9 @@
 // - The score side comes first in selects: a by-value first input crashes the process.
 // - `and` and `or` compute in FLOAT with BOOLEAN results: BOOLEAN and INT32 are refused.
 // - `not` inverts the comparison or compares with 0. LOGICAL_NOT is silently ignored.
+// - With lengths, CMP_LT does not compare an index of rows as it is, which the padding mask does:
+//   beside a comparison of columns, cuDNN takes it for that mask and crashes. It becomes CMP_LE of
+//   the constant before, or compares the index + 0.
 // - Indices are GEN_INDEX, except with a single row, where they are read from memory: that engine
 //   splits the keys and restarts the column numbers in each split.
 // - In the backward, the operand that depends on the score is the first input of sums, products and
@@ -56,6 +59,9 @@ class ExpressionLowering {
   Value polynomial(Value x, std::span<const double> coefficients, SourcePos pos);
   Result<Value> floor_of(const WholeQuotient& quotient, SourcePos pos);
   Result<Value> comparison(ir::ExprId id, bool negated);
+  bool like_padding(ir::ExprId id) const;
+  Value row_up_to(Value row, std::int64_t last, SourcePos pos);
+  Value plus_zero(Value x, SourcePos pos);
   Result<Value> logic(ir::ExprId id);
   Result<Value> negation(ir::ExprId id);
   Result<Value> selection(ir::ExprId id);

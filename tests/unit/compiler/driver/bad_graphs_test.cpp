@@ -50,6 +50,7 @@ constexpr const char* kLogic = "score where(score > 0.5 && score < 2, score, 0.1
 constexpr const char* kVector =
     "tensor t: f32[Skv]; score where(score > 0, score, 0.5) + t[kv_idx];";
 constexpr const char* kMask = "tensor t: i32[Skv]; mask kv_idx < t[kv_idx];";
+constexpr const char* kRowsAndLengths = "mask kv_idx < 3 || q_idx < 2; lengths kv;";
 constexpr const char* kIntegers =
     "tensor t: i32[Skv]; score where(kv_idx < t[kv_idx], score, 0.5);";
 
@@ -84,6 +85,9 @@ std::vector<BadGraph> bad_graphs() {
       {"BytesCompared", kIntegers, [](auto& g) { tensor(g, "t").dtype = DType::u8; },
        "unsupported"},
       {"BytesAsMask", kMask, [](auto& g) { select_by(g, DType::u8); }, "unsupported"},
+      {"RowsComparedAsInThePaddingMask", kRowsAndLengths,
+       [](auto& g) { operation(g, PointwiseMode::cmp_le).mode = PointwiseMode::cmp_lt; },
+       "SIGSEGV"},
       {"VariesWithTheBatch", "tensor t: f32[B]; score score * t[b];",
        [](auto& g) { tensor(g, "t").dims[2] = 1; }, "compiles"},
       {"ColumnsThatAreNotAdjacent", "tensor t: f32[Sq, Skv]; score score + t[q_raw, kv_idx];",

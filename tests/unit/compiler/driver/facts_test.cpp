@@ -50,6 +50,9 @@ std::vector<Fact> facts() {
       {"OneBatchHeadAndRow", "B = 1, Hq = 1, Sq = 1, Skv = 192, D = 64", "mask q_idx >= kv_idx;"},
       {"StridedRows", kSizes,
        "layout q: strides(32768, 64, 256, 1), k: strides(24576, 12288, 1, 192), v: bshd, o: bshd;"},
+      {"RowsOrColumnsBesideLengths", kSizes, "mask kv_idx < 3 || q_idx < 2; lengths kv;"},
+      {"RowsBelowATensorBesideLengths", kSizes,
+       "tensor t: i32[Sq]; mask kv_idx >= 3 && q_idx < t[q_idx]; lengths q;"},
       // Computed wrongly, in silence.
       {"NotOfIntegers", kSizes, "mask !(kv_idx % 3 == 0);"},
       {"NotOfReals", kSizes, "score where(!(score > 0.5), score, 2 * score);"},

@@ -137,6 +137,28 @@ TEST_F(ExpressionTest, OrComputesInFloat) {
   EXPECT_THAT(mask(either), Contains("logical_or.f32"));
 }
 
+TEST_F(ExpressionTest, BesideLengthsRowsAreNotComparedAsInThePaddingMask) {
+  const ExprId bound = vector("bound", DType::i32, 128, row_);
+  const ExprId number = dag_.add(Op::lt_, {row_, dag_.integer(2)});
+  const ExprId tensor = dag_.add(Op::lt_, {row_, bound});
+  const ExprId mirrored = dag_.add(Op::gt_, {bound, row_});
+  const ExprId column = dag_.add(Op::lt_, {column_, dag_.integer(2)});
+  EXPECT_EQ(mask(number).at(1), "cmp_lt.bool");
+  EXPECT_EQ(mask(tensor).at(1), "cmp_lt.bool");
+  attention_.lengths_q = attention_.lengths_kv = true;
+  for (const std::string_view name : {ir::kLengthsQ, ir::kLengthsKv}) {
+    attention_.tensors.push_back({std::string(name), DType::i32, {dag_.integer(2)}, {}});
+  }
+  EXPECT_EQ(mask(number).at(1), "cmp_le.bool");
+  EXPECT_EQ(mask(dag_.add(Op::not_, {dag_.add(Op::ge_, {row_, dag_.integer(2)})})).at(1),
+            "cmp_le.bool");
+  for (const ExprId below : {tensor, mirrored}) {
+    EXPECT_EQ(mask(below).at(1), "add.i32");
+    EXPECT_EQ(mask(below).at(2), "cmp_lt.bool");
+  }
+  EXPECT_EQ(mask(column).at(1), "cmp_lt.bool");
+}
+
 TEST_F(ExpressionTest, NotOfIntegersSwapsTheComparison) {
   const ExprId even = dag_.add(Op::eq_, {column_, dag_.integer(4)});
   const auto operations = mask(dag_.add(Op::not_, {even}));
