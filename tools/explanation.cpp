@@ -9,7 +9,6 @@
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/bounding_band.h"
 #include "compiler/passes/rewrite/ranged.h"
-#include "compiler/support/text.h"
 #include "runtime/base/check.h"
 #include "runtime/io/host_tensor.h"
 #include "tools/explained_engine.h"
@@ -288,8 +287,7 @@ std::string tensors_section(const ExplainedProgram& program, const std::string& 
 std::string parts_section(const ExplainedProgram& program, const std::string& before) {
   if (program.parts.empty()) return "";
   std::string text = fmt::format("\n{}parts\n", before);
-  for (const std::string& part : program.parts)
-    text += fmt::format("  {}\n", support::printable(part));
+  for (const std::string& part : program.parts) text += fmt::format("  {}\n", shown(part));
   return text;
 }
 

@@ -209,7 +209,7 @@ class Ranks(attnc.Case):
         found = self.attnc_json("explain", spec, "--ranks", "2", "--simulate", "--in", "t=3", "--in", "q=zeros")
         self.assertLess(max(found["differences"].values()), 1e-12)
         self.assertEqual(found["inputs"], {})  # the sharding is right for any
-        self.refuses("u[t[h]]: index 0 is 9, outside 0..3", spec, "--ranks", "2", "--simulate", "--in", "t=9", code=4)
+        self.refuses("u[t[h]]: index 0 is 9, outside 0..3", spec, "--ranks", "2", "--simulate", "--in", "t=9", code=2)
         for name in ("t=3", "q=zeros"):
             self.refuses("no mask reads it, so its values do not change how the attention is divided", spec, "--ranks",
                          "2", "--in", name)

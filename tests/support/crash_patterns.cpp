@@ -95,8 +95,7 @@ std::string crash_pattern(const BackendGraph& graph) {
     if (!found.empty()) return found;
     if (pointwise->b && sizes.contains(*pointwise->b)) {
       padding.insert(pointwise->y);
-    } else if (!sizes.empty() && pointwise->mode == PointwiseMode::cmp_lt &&
-               rows.contains(pointwise->x)) {
+    } else if (pointwise->mode == PointwiseMode::cmp_lt && rows.contains(pointwise->x)) {
       return "a comparison of rows that looks like the padding mask";
     }
   }

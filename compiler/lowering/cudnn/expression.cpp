@@ -451,7 +451,7 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
 
 // Whether cuDNN may take `id < x` for a comparison of its padding mask.
 bool ExpressionLowering::like_padding(ExprId id) const {
-  if (!has_lengths(attention_) || builder_.score_dims()[2] == 1) return false;
+  if (builder_.score_dims()[2] == 1) return false;
   const ir::Node& node = attention_.dag[id];
   return node.is(Op::row_) ||
          (node.is(Op::to_real_) && attention_.dag[node.operands[0]].is(Op::row_));

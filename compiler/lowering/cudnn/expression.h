@@ -6,9 +6,9 @@
 // - The score side comes first in selects: a by-value first input crashes the process.
 // - `and` and `or` compute in FLOAT with BOOLEAN results: BOOLEAN and INT32 are refused.
 // - `not` inverts the comparison or compares with 0. LOGICAL_NOT is silently ignored.
-// - With lengths, CMP_LT does not compare an index of rows as it is, which the padding mask does:
-//   beside a comparison of columns, cuDNN takes it for that mask and crashes. It becomes CMP_LE of
-//   the constant before, or compares the index + 0.
+// - CMP_LT does not compare an index of rows as it is, which the padding mask does: beside a
+//   comparison of columns, cuDNN takes it for that mask, and hides nothing, or crashes if there are
+//   lengths. It becomes CMP_LE of the constant before, or compares the index + 0.
 // - Indices are GEN_INDEX, except with a single row, where they are read from memory: that engine
 //   splits the keys and restarts the column numbers in each split.
 // - In the backward, the operand that depends on the score is the first input of sums, products and

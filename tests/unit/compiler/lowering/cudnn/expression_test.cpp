@@ -137,14 +137,14 @@ TEST_F(ExpressionTest, OrComputesInFloat) {
   EXPECT_THAT(mask(either), Contains("logical_or.f32"));
 }
 
-TEST_F(ExpressionTest, BesideLengthsRowsAreNotComparedAsInThePaddingMask) {
+TEST_F(ExpressionTest, RowsAreNotComparedAsInThePaddingMask) {
   const ExprId bound = vector("bound", DType::i32, 128, row_);
   const ExprId number = dag_.add(Op::lt_, {row_, dag_.integer(2)});
   const ExprId tensor = dag_.add(Op::lt_, {row_, bound});
   const ExprId mirrored = dag_.add(Op::gt_, {bound, row_});
   const ExprId column = dag_.add(Op::lt_, {column_, dag_.integer(2)});
-  EXPECT_EQ(mask(number).at(1), "cmp_lt.bool");
-  EXPECT_EQ(mask(tensor).at(1), "cmp_lt.bool");
+  EXPECT_EQ(mask(number).at(1), "cmp_le.bool");
+  EXPECT_EQ(mask(tensor).at(1), "add.i32");
   attention_.lengths_q = attention_.lengths_kv = true;
   for (const std::string_view name : {ir::kLengthsQ, ir::kLengthsKv}) {
     attention_.tensors.push_back({std::string(name), DType::i32, {dag_.integer(2)}, {}});
