@@ -153,7 +153,7 @@ class Reading {
                 "forward", "backward", "params", "values", "homes", "teams", "rank", "family"});
     division_.name = read_name(value["name"]);
     division_.dtype = value["dtype"].named(parse_dtype);
-    if (!can_merge(division_.dtype)) value["dtype"].fail("is no type that can be merged");
+    if (!can_merge(division_.dtype)) value["dtype"].fail("is not a type that can be merged");
     read_dims(value["dims"]);
     division_.sigmoid = value["sigmoid"].boolean();
     division_.clears_padding = value["clears_padding"].boolean();

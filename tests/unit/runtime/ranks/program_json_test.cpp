@@ -79,7 +79,7 @@ TEST(ProgramJson, NamesWhatIsDamaged) {
            {"/dims/Dqk", "32", "$.forward: has a tensor `q` that it cannot have"},
            {"/more", "1", "more"},
            {"/dtype", "\"f77\"", "$.dtype: is not a known name"},
-           {"/dtype", "\"e4m3\"", "$.dtype: is no type that can be merged"},
+           {"/dtype", "\"e4m3\"", "$.dtype: is not a type that can be merged"},
            {"/groups_of_heads", "3", "$.groups_of_heads: divides"},
            {"/groups_of_heads", "0", "$.groups_of_heads: "},
            {"/rank", "4", "$.rank: "},
