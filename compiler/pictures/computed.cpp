@@ -181,7 +181,8 @@ class Painter {
     tile.cell = coverage.cell;
     for (std::int64_t row = 0; row < found.height; ++row) {
       const auto begin = found.blocks.begin() + row * found.width;
-      paint_tile(coverage, row, lowering::native::runs_of({begin, begin + found.width}, tile));
+      const auto stretches = lowering::native::stretches_of({begin, begin + found.width});
+      paint_tile(coverage, row, lowering::native::runs_of(stretches, found.width, tile));
     }
   }
 

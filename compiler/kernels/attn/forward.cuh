@@ -50,6 +50,7 @@
 
 #include "attn/philox.cuh"
 #include "attn/reals.cuh"
+#include "attn/sections.cuh"
 #include "attn/wgmma.cuh"
 
 namespace kernels {
@@ -371,20 +372,17 @@ struct Producer {
     }
   }
 
-  // Items are in sections of units, in each of which the longest tiles come first. With
-  // kBatchesFirst, blocks of threads that run together share a table, which batches have in common.
+  // With kBatchesFirst, blocks of threads that run together share a table, which batches have in
+  // common.
   __device__ Item item_of(int number) const {
     if (number >= C::kItems) return {};
-    const int n = number / C::kSplits;
-    const int section = n / (C::kSection * C::kTiles);
-    const int left = C::kUnits * C::kBatches - section * C::kSection;
-    const int units = left < C::kSection ? left : C::kSection;
-    const int within = n - section * C::kSection * C::kTiles;
-    const int unit = section * C::kSection + within % units;
+    constexpr int kAllUnits = C::kUnits * C::kBatches;
+    const auto [unit, place] =
+        tile_in_sections<kAllUnits, C::kTiles, C::kSection, C::kFront>(number / C::kSplits);
     const int b = C::kBatchesFirst ? unit % C::kBatches : unit / C::kUnits;
     const int u = C::kBatchesFirst ? unit / C::kBatches : unit % C::kUnits;
     const int list = b * C::kListsOfBatch + u * C::kListsOfUnit;
-    return {b, u, number % C::kSplits, lists.tile(list * C::kTiles + within / units)};
+    return {b, u, number % C::kSplits, lists.tile(list * C::kTiles + place)};
   }
 
   __device__ void acquire_maps(int b) {

@@ -158,6 +158,7 @@ class Source {
                     {"kSection", sorted            ? kernel_.section
                                  : batches_first() ? dims_[Dim::B]
                                                    : 1},
+                    {"kFront", kernel_.front},
                     {"kListsOfBatch", !axes.batch ? 0
                                       : axes.head ? dims_[Dim::Hq]
                                                   : 1},

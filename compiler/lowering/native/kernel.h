@@ -26,6 +26,7 @@ struct Kernel {
   bool makes_lists = false;
   std::int64_t tiles_of_block = 1;  // that a block of threads lists
   std::int64_t section = 1;         // units of heads whose tiles are sorted together
+  std::int64_t front = 0;           // longest tiles of each unit, which come before all sections
   // A tile's blocks of keys are divided among so many blocks of threads.
   std::int64_t parts = 1;
 

@@ -9,6 +9,7 @@
 
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/native/patches.h"
+#include "compiler/passes/analysis/blocks.h"
 #include "runtime/base/ceil_div.h"
 
 namespace attn::lowering::native {
@@ -20,11 +21,6 @@ using passes::Block;
 constexpr int kHalvings = 12;  // of a cell that its ranges do not decide
 constexpr std::int64_t kMostWork = passes::Effort::kMost / 4;
 constexpr double kUneven = 1.3;  // times the mean: from here on, order matters
-
-struct Stretch {  // of cells that are not empty
-  std::int64_t first, last;
-  Block block;
-};
 
 class Lister {
  public:
@@ -62,21 +58,25 @@ class Lister {
   }
 
   void add_list(std::int64_t b, std::int64_t h) {
-    const std::vector<std::vector<Stretch>> stretches = visible(b, h);
+    std::vector<std::vector<Stretch>> stretches = visible(b, h);
     for (std::int64_t t = 0; t < made_.tiles && entries() <= kMostEntries; ++t) {
-      const std::vector<Block> cells = cells_of_tile(stretches, t);
-      add_tile(t, tile_.patch ? patches_of(cells, tile_.patch->grid) : runs_of(cells, tile_));
+      if (tile_.patch) {
+        add_tile(t, patches_of(cells_of_patch(stretches, t), tile_.patch->grid));
+      } else {
+        std::vector<Stretch>& of_tile = stretches[static_cast<std::size_t>(t)];
+        add_tile(t, runs_of(joined(std::move(of_tile)), cells(), tile_));
+      }
     }
   }
+  std::int64_t cells() const { return ceil_div(attention_.dims[Dim::Skv], cell_); }
 
-  // What a tile sees: of a patch, what all rows of the grid see together.
-  std::vector<Block> cells_of_tile(const std::vector<std::vector<Stretch>>& stretches,
-                                   std::int64_t tile) const {
-    const std::int64_t rows = tile_.patch ? tile_.patch->height : 1;
-    const std::int64_t across = tile_.patch ? tile_.patch->grid / tile_.patch->width : 1;
+  // What all of its rows of the grid see together.
+  std::vector<Block> cells_of_patch(const std::vector<std::vector<Stretch>>& stretches,
+                                    std::int64_t tile) const {
+    const std::int64_t rows = tile_.patch->height;
+    const std::int64_t across = tile_.patch->grid / tile_.patch->width;
     const std::int64_t first = tile / across * rows * across + tile % across;
-    const auto count = ceil_div(attention_.dims[Dim::Skv], cell_);
-    std::vector<Block> cells(static_cast<std::size_t>(count));
+    std::vector<Block> cells(static_cast<std::size_t>(this->cells()));
     std::vector<std::int64_t> full(cells.size());  // rows
     for (std::int64_t row = 0; row < rows; ++row) {
       for (const Stretch& stretch : stretches[static_cast<std::size_t>(first + row * across)]) {
@@ -161,30 +161,6 @@ class Lister {
 };
 
 }  // namespace
-
-std::vector<KeyRun> runs_of(const std::vector<Block>& cells, const Tile& tile) {
-  const std::int64_t per_block = tile.keys / tile.cell;
-  const auto count = static_cast<std::int64_t>(cells.size());
-  const auto cell = [&](std::int64_t i) { return cells[static_cast<std::size_t>(i)]; };
-  std::vector<KeyRun> runs;
-  for (std::int64_t at = 0; at < count;) {
-    if (cell(at) == Block::empty) {
-      ++at;
-      continue;
-    }
-    bool masked = false;
-    for (std::int64_t i = at; i < std::min(count, at + per_block); ++i) {
-      masked |= cell(i) != Block::full;
-    }
-    const std::int64_t key = at * tile.cell;
-    const bool adjacent = !runs.empty() && runs.back().masked == masked &&
-                          runs.back().key + runs.back().blocks * tile.keys == key;
-    if (!adjacent) runs.push_back({key, 0, masked});
-    ++runs.back().blocks;
-    at += per_block;
-  }
-  return runs;
-}
 
 Result<KeyBlocks> key_blocks(const ir::Attention& attention, const passes::Axes& mask_axes,
                              const Tile& tile) {

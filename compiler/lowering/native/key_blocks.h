@@ -5,24 +5,12 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/lowering/native/key_runs.h"
 #include "compiler/lowering/native/tiles.h"
 #include "compiler/passes/analysis/axes.h"
-#include "compiler/passes/analysis/blocks.h"
 #include "runtime/base/status.h"
 
 namespace attn::lowering::native {
-
-// Adjacent blocks of keys.
-struct KeyRun {
-  // The first, a multiple of the tile's cell; of a patch see patches_of.
-  std::int64_t key = 0;
-  std::int64_t blocks = 0;
-  bool masked = false;  // masks hide a part of each, or may
-  // Of ordered lists of rows (row_blocks.h): how far before this tile the last one is that sees the
-  // same rows; 0: there is none.
-  std::int64_t before = 0;
-  bool operator==(const KeyRun&) const = default;
-};
 
 // Of a tile of queries: runs in ascending order, from `first` on in KeyBlocks::runs.
 struct TileList {
@@ -46,11 +34,8 @@ struct KeyBlocks {
 // Blocks of tile.keys keys for tiles of tile.rows_of_head() rows. Masks that read tensors may show
 // anything; lengths are not considered. Errors: unsupported if there are more than kMostEntries
 // lists and runs. Dimensions must be bound.
-inline constexpr std::int64_t kMostEntries = std::int64_t{1} << 14;
+inline constexpr std::int64_t kMostEntries = std::int64_t{1} << 17;
 Result<KeyBlocks> key_blocks(const ir::Attention& attention, const passes::Axes& mask_axes,
                              const Tile& tile);
-
-// The runs of a row of the tile's cells, of which the last may be cut off by the end of the keys.
-std::vector<KeyRun> runs_of(const std::vector<passes::Block>& cells, const Tile& tile);
 
 }  // namespace attn::lowering::native

@@ -36,9 +36,14 @@ using ir::Dim;
 
 constexpr const char* kCounter = "native.counter";
 constexpr const char* kParts = "native.parts";
-constexpr std::int64_t kMostGathered = 128;   // rows of a block, if each lane looks up one
-constexpr std::int64_t kHeadsOfSection = 32;  // whose keys stay in the L2 cache
-constexpr double kLongestOfSection = 2;  // times the longest tile, which a section takes at least
+constexpr std::int64_t kMostGathered = 128;  // rows of a block, if each lane looks up one
+// The keys and values of a section's units are to stay in the L2 cache, at most so many bytes and
+// heads, but for a section that would not take so many times as long as its longest tile.
+constexpr std::int64_t kBytesOfSection = std::int64_t{32} << 20, kHeadsOfSection = 32;
+constexpr double kLongestOfSection = 2;
+// Of tiles whose lists the GPU makes, some of which may be much longer than others: one in so many
+// comes before all sections, so that the last section does not end with a long one.
+constexpr std::int64_t kTilesOfFront = 32;
 // Lists that the GPU makes are mostly short, such as those of documents, which tiles of two warp
 // groups compute faster: 0.258 ms instead of 0.309 for documents of 512 of 4096 keys.
 constexpr std::int64_t kGroupsOfLongLists = 3, kKeysOfLongLists = 32768;
@@ -79,6 +84,10 @@ class Native {
     kernel_.tiles_of_block = kernel_.made_lists(dims_).tiles_of_block(
         static_cast<std::int64_t>(context_.gpu.multiprocessors));
     kernel_.section = section();
+    const bool one_section = kernel_.section >= kernel_.units(dims_) * dims_[Dim::B];
+    if (kernel_.makes_lists && !one_section) {
+      kernel_.front = kernel_.blocks.tiles / kTilesOfFront;
+    }
     kernel_.expressions =
         expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0);
     if (kernel_.tile.patch) kernel_.expressions.grid = grid_of(attention_);
@@ -167,9 +176,16 @@ class Native {
     const double least = kLongestOfSection * static_cast<double>(longest) *
                          static_cast<double>(context_.gpu.multiprocessors);
     const double of_unit = kernel_.blocks.blocks / static_cast<double>(all);
-    std::int64_t units = std::max<std::int64_t>(1, kHeadsOfSection / kernel_.tile.pack);
+    std::int64_t units = std::max<std::int64_t>(
+        1, std::min(kHeadsOfSection / kernel_.tile.pack, kBytesOfSection / bytes_of_unit()));
     while (units < all && static_cast<double>(units) * of_unit < least) units *= 2;
     return units;
+  }
+  // Of its share of the keys and values that it reads.
+  std::int64_t bytes_of_unit() const {
+    const std::int64_t row = (dims_[Dim::Dqk] + dims_[Dim::Dv]) * kernel_.tile.element;
+    const std::int64_t units_of_key = ceil_div(dims_[Dim::Hq] / dims_[Dim::Hkv], kernel_.tile.pack);
+    return std::max<std::int64_t>(1, dims_[Dim::Skv] * row / units_of_key);
   }
 
   std::int64_t widest_part() const {

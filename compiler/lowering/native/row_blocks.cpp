@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/lowering/common/unsupported.h"
+#include "compiler/passes/analysis/blocks.h"
 #include "runtime/base/ceil_div.h"
 
 namespace attn::lowering::native {
@@ -61,10 +62,12 @@ class RowLister {
   }
 
   void add_list(std::int64_t b, std::int64_t h) {
-    const std::vector<std::vector<Block>> cells = visible(b, h);
-    std::vector<std::int64_t> last(static_cast<std::size_t>(as_keys_.cells_of(dims_[Dim::Sq])), -1);
+    std::vector<std::vector<Stretch>> stretches = visible(b, h);
+    const std::int64_t cells = as_keys_.cells_of(dims_[Dim::Sq]);
+    std::vector<std::int64_t> last(static_cast<std::size_t>(cells), -1);
     for (std::int64_t t = 0; t < made_.tiles && entries() <= kMostEntries; ++t) {
-      const std::vector<KeyRun> runs = runs_of(cells[static_cast<std::size_t>(t)], as_keys_);
+      std::vector<Stretch>& of_tile = stretches[static_cast<std::size_t>(t)];
+      const std::vector<KeyRun> runs = runs_of(joined(std::move(of_tile)), cells, as_keys_);
       add_tile(t, ordered_ ? ordered(runs, t, last) : runs);
     }
   }
@@ -89,8 +92,8 @@ class RowLister {
     return divided;
   }
 
-  // Of each block of keys, the cells of rows.
-  std::vector<std::vector<Block>> visible(std::int64_t b, std::int64_t h) const {
+  // Of each block of keys, the cells of rows that are not empty.
+  std::vector<std::vector<Stretch>> visible(std::int64_t b, std::int64_t h) const {
     passes::BlockSearch search{passes::whole_box(attention_), as_keys_.cell, keys_};
     if (made_.axes.batch) search.box.batch = {b, b};
     if (made_.axes.head) search.box.head = {h * group_, (h + 1) * group_ - 1};
@@ -98,18 +101,16 @@ class RowLister {
     search.most = kMostWork / std::max<std::int64_t>(1, boxes.operations() * lists_);
     search.halvings = kHalvings;
     search.tells_full = true;
-    const auto count = static_cast<std::size_t>(as_keys_.cells_of(dims_[Dim::Sq]));
-    std::vector<std::vector<Block>> cells(static_cast<std::size_t>(made_.tiles),
-                                          std::vector<Block>(count));
-    passes::find_blocks(attention_, attention_.masks, search,
-                        [&](const passes::Range& rows, const passes::Range& columns, Block block) {
-                          for (std::int64_t c = columns.low; c <= columns.high; ++c) {
-                            auto& of_block = cells[static_cast<std::size_t>(c)];
-                            std::fill(of_block.begin() + rows.low, of_block.begin() + rows.high + 1,
-                                      block);
-                          }
-                        });
-    return cells;
+    std::vector<std::vector<Stretch>> stretches(static_cast<std::size_t>(made_.tiles));
+    passes::find_blocks(
+        attention_, attention_.masks, search,
+        [&](const passes::Range& rows, const passes::Range& columns, Block block) {
+          if (block == Block::empty) return;
+          for (std::int64_t c = columns.low; c <= columns.high; ++c) {
+            stretches[static_cast<std::size_t>(c)].push_back({rows.low, rows.high, block});
+          }
+        });
+    return stretches;
   }
 
   // Blocks of keys with the same runs share them, if they are those of the block before.

@@ -50,6 +50,7 @@ struct Constants {
   static constexpr int kSplits = 1;
   static constexpr int kItems = 28;
   static constexpr int kSection = 8;
+  static constexpr int kFront = 0;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfUnit = 0;
   static constexpr bool kTurns = true;

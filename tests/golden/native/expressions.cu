@@ -44,6 +44,7 @@ struct Constants {
   static constexpr int kSplits = 1;
   static constexpr int kItems = 2;
   static constexpr int kSection = 32;
+  static constexpr int kFront = 0;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfUnit = 0;
   static constexpr int kLists = 1;

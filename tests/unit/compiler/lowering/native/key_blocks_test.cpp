@@ -17,33 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// ".": empty, "#": full, "/": partial
-std::vector<KeyRun> runs(const std::string& text, std::int64_t per_block) {
-  std::vector<Block> cells;
-  for (const char c : text) {
-    cells.push_back(c == '.' ? Block::empty : c == '#' ? Block::full : Block::partial);
-  }
-  Tile tile;
-  tile.keys = per_block * tile.cell;
-  return runs_of(cells, tile);
-}
-
-TEST(RunsOf, AdjacentBlocksOfOneKindAreARun) {
-  EXPECT_THAT(runs("", 4), IsEmpty());
-  EXPECT_THAT(runs("....", 4), IsEmpty());
-  EXPECT_THAT(runs("########", 4), ElementsAre(KeyRun{0, 2, false}));
-  EXPECT_THAT(runs("####////", 4), ElementsAre(KeyRun{0, 1, false}, KeyRun{64, 1, true}));
-}
-
-TEST(RunsOf, BlocksBeginWhereSomethingIsVisible) {
-  EXPECT_THAT(runs("...####.####", 4), ElementsAre(KeyRun{48, 1, false}, KeyRun{128, 1, false}));
-  EXPECT_THAT(runs("...###.#", 4), ElementsAre(KeyRun{48, 1, true}, KeyRun{112, 1, false}));
-}
-
-TEST(RunsOf, TheLastBlockMayReachPastTheKeys) {
-  EXPECT_THAT(runs("#####", 4), ElementsAre(KeyRun{0, 2, false}));
-}
-
 Result<KeyBlocks> blocks_of(const ir::Attention& attention, const Tile& tile) {
   const passes::MaskAnalysis mask(attention, nullptr);
   return key_blocks(attention, passes::varying(mask.axes(), attention.dims), tile);
@@ -151,7 +124,7 @@ TEST(KeyBlocks, MasksAreEvaluatedBesideLengths) {
 
 TEST(KeyBlocks, TooManyAreRefused) {
   const Result<KeyBlocks> made =
-      blocks_of(of_clauses(1 << 22, 64, "mask q_idx >= kv_idx;"), Tile{.groups = 2, .keys = 128});
+      blocks_of(of_clauses(1 << 25, 64, "mask q_idx >= kv_idx;"), Tile{.groups = 2, .keys = 128});
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().code, ErrorCode::unsupported);
   EXPECT_THAT(made.error().message, HasSubstr("lists of key blocks"));

@@ -97,7 +97,7 @@ TEST(RowBlocks, HeadsThatShareKeysShareLists) {
 TEST(RowBlocks, LongListsAreRefused) {
   const auto made = row_blocks(
       of_spec(
-          "attention a { dims B = 1, Hq = 1, Sq = 16, Skv = 2200000, D = 64; mask q_idx > 3; }"),
+          "attention a { dims B = 1, Hq = 1, Sq = 16, Skv = 17000000, D = 64; mask q_idx > 3; }"),
       {}, {}, false);
   ASSERT_FALSE(made.ok());
   EXPECT_THAT(made.error().message, HasSubstr("entries"));
