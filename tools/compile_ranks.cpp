@@ -256,12 +256,14 @@ Json to_json(const CompiledFamily& family, const std::string& path, bool split) 
                      {"direction", to_string(plan::direction_of(plan.program))},
                      {"decision", decision_json(plan)}});
   }
-  Json json = {{"plan", path}};
+  Json files = Json::array();
   if (split) {
-    json = {{"files", Json::array()}};  // by rank
     for (std::size_t rank = 0; rank < family.division.ranks.size(); ++rank)
-      json["files"].push_back(file_of_rank(path, rank));
+      files.push_back(file_of_rank(path, rank));
+  } else {
+    files.push_back(path);
   }
+  Json json = {{"plan", path}, {"files", std::move(files)}};
   json["ranks"] = Json::parse(ranks::to_json(family.division));
   json["plans"] = std::move(plans);
   return json;

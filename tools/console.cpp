@@ -145,6 +145,11 @@ std::optional<std::size_t> columns_of(int descriptor) {
   return size.ws_col;
 }
 
+std::size_t line_width() {
+  constexpr std::size_t kUsual = 100;
+  return columns_of(STDOUT_FILENO).value_or(kUsual);
+}
+
 void tell_warning(std::string_view message) {
   tell(fmt::format("{}: {}\n", error_paint()(Style::warning, "warning"), message));
 }

@@ -34,8 +34,7 @@ namespace attn::tools {
 namespace draw_command {
 namespace {
 
-constexpr std::size_t kColumns = 100;  // of a terminal that does not say how many it has
-constexpr int kMostDrawn = 64;         // ranks, which have a line each in the legend
+constexpr int kMostDrawn = 64;  // ranks, which have a line each in the legend
 
 struct Options {
   std::string path;
@@ -242,9 +241,8 @@ Status draw(const Options& options, const Subject& subject) {
   Options fitted = options;
   const bool prints = options.output.empty() && options.format == Format::text;
   if (prints) {
-    const std::size_t columns = columns_of(STDOUT_FILENO).value_or(kColumns);
     fitted.picture.owners.resize(static_cast<std::size_t>(options.ranks.ranks));
-    fitted.picture = pictures::for_terminal(fitted.picture, static_cast<std::int64_t>(columns),
+    fitted.picture = pictures::for_terminal(fitted.picture, static_cast<std::int64_t>(line_width()),
                                             output_paint().colours());
   }
   ATTN_ASSIGN(const Drawn drawn, drawn_of(fitted, subject));

@@ -102,6 +102,9 @@ int run(const Options& options) {
     return report({ErrorCode::invalid_argument, "--simulate needs --ranks", {}, {}},
                   options.format);
   }
+  if (options.yes && !options.ranks.simulates) {
+    return report({ErrorCode::invalid_argument, "--yes needs --simulate", {}, {}}, options.format);
+  }
   const auto links = links_of(options.ranks);
   if (!links.ok()) return report(links.error(), options.format);
   if (options.ranks.ranks > 0 && is_plan(options.path)) {

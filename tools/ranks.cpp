@@ -101,14 +101,16 @@ Status check_number(const ir::Attention& attention, int ranks) {
   return error;
 }
 
-// What each rank has to compute is not more than what one GPU may have to.
+// What each rank has to compute is not more than what one GPU may have to, and bytes of all ranks
+// can be counted.
 Status check_sizes_of_rank(const ir::Attention& attention, int ranks) {
   ir::Attention share = attention;
   ir::Dims& dims = share.dims;
   const ir::Dim divided = dims[ir::Dim::Sq] < dims[ir::Dim::Skv] ? ir::Dim::Skv : ir::Dim::Sq;
   dims.set(divided, std::max<std::int64_t>(1, dims[divided] / ranks));
   const Status status = lowering::check_sizes(share);
-  if (status.ok() || ranks == 1) return status;
+  if (status.ok()) return lowering::check_tensors(attention);
+  if (ranks == 1) return status;
   Error error = status.error();
   error.message = fmt::format("on each of {} ranks, {}", ranks, error.message);
   return error;

@@ -19,6 +19,11 @@ using enum Align;
 
 constexpr std::size_t kMostRows = 16;  // of the table of ranks; of more, only what is extreme
 
+// Lines of the terminal.
+std::string lines(std::string_view head, std::string_view text) {
+  return wrapped(head, text, line_width());
+}
+
 std::string bytes(double value) { return bytes_text(static_cast<std::int64_t>(value)); }
 
 // A column of milliseconds, with as many decimals as three digits of the longest have.
@@ -54,11 +59,12 @@ std::string head_text(const Sharded& sharded) {
   if (ranks > of_host)
     text += fmt::format(" in a host of {}, {} at {:.4g} GB/s between hosts", of_host, between.name,
                         between.gigabytes);
-  text += fmt::format("\n  sharding  {}\n", sharded.choice.sharding.to_text());
-  text += fmt::format("  masks     {}\n", masks_text(sharded));
+  text = lines("", text);
+  text += lines("  sharding  ", sharded.choice.sharding.to_text());
+  text += lines("  masks     ", masks_text(sharded));
   for (const Sharded::Input& input : sharded.inputs)
-    text += fmt::format("  {:<9} {}: the sharding is right for these values alone\n",
-                        shown(input.name), input.origin);
+    text += lines(fmt::format("  {:<9} ", shown(input.name)),
+                  fmt::format("{}: the sharding is right for these values alone", input.origin));
   return text;
 }
 
@@ -114,7 +120,8 @@ class OfRanks {
     if (sharded_.trains()) add_ms("backward ms", &RankEstimate::backward_ms);
     std::string text = table();
     if (listed_.size() < estimate_.ranks.size())
-      text += fmt::format("  of {} ranks, those with least and most\n", estimate_.ranks.size());
+      text += lines("  ",
+                    fmt::format("of {} ranks, those with least and most", estimate_.ranks.size()));
     return text + legend(same);
   }
 
@@ -150,10 +157,11 @@ class OfRanks {
   }
 
   std::string legend(bool same) const {
-    std::string text = same ? "  rows: what the rank has of q, k, v and o"
-                            : "  rows: what the rank has of q and o; keys: of k and v";
+    std::string text = same ? "rows: what the rank has of q, k, v and o"
+                            : "rows: what the rank has of q and o; keys: of k and v";
     if (dealt_.groups > 1) text += "; key heads: those that it computes";
-    return text + "\n  work: share of all; received, sent, kernels ms: of the forward\n";
+    return lines("  ", text) +
+           lines("  ", "work: share of all; received, sent, kernels ms: of the forward");
   }
 
   const Sharded& sharded_;
@@ -218,13 +226,13 @@ std::string schemes_text(const Sharded& sharded) {
   std::string text = table.to_text("  ");
   for (const sharding::Scheme& scheme : sharded.schemes) {
     if (!scheme.refusal.empty())
-      text += fmt::format("  {} is not possible: {}\n", scheme.name, scheme.refusal);
+      text += lines("  ", fmt::format("{} is not possible: {}", scheme.name, scheme.refusal));
   }
-  text +=
-      "  balance: work of the rank with most, over the mean; received: by the rank that receives "
-      "most\n";
+  text += lines("  ",
+                "balance: work of the rank with most, over the mean; received: by the rank that "
+                "receives most");
   if (ways.front().forward_ms > ways.back().forward_ms)
-    text += "  note: one GPU is predicted to be faster\n";
+    text += lines("  ", "note: one GPU is predicted to be faster");
   return text;
 }
 

@@ -13,7 +13,6 @@
 namespace attn::tools {
 namespace {
 
-constexpr std::size_t kLine = 100;       // columns of a note
 constexpr std::size_t kMostInline = 40;  // of a reason in the table
 
 std::string what_of(std::string_view strategy) {
@@ -58,24 +57,6 @@ std::string workspace_text(const Considered& each) {
   return (each.built ? "" : ">= ") + bytes_text(*each.workspace_bytes);
 }
 
-// `head`, then the text, in lines of kLine columns that begin below the text.
-std::string wrapped(const std::string& head, const std::string& text) {
-  std::string all, line = head;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    const bool first = line.size() == head.size();
-    if (!first && line.size() + 1 + word.size() > kLine) {
-      all += line + "\n";
-      line = std::string(head.size(), ' ') + word;
-    } else {
-      line += (first ? "" : " ") + word;
-    }
-    at = end + 1;
-  }
-  return all + line + "\n";
-}
-
 // Reasons that are long, without repetition.
 class Notes {
  public:
@@ -89,7 +70,7 @@ class Notes {
   std::string text() const {
     std::string text;
     for (std::size_t i = 0; i < reasons_.size(); ++i) {
-      text += wrapped(fmt::format("  ({}) ", i + 1), shown(reasons_[i]));
+      text += wrapped(fmt::format("  ({}) ", i + 1), shown(reasons_[i]), line_width());
     }
     return text;
   }

@@ -113,6 +113,23 @@ std::string squeezed(std::string_view text) {
   return shown(out);
 }
 
+std::string wrapped(std::string_view head, std::string_view text, std::size_t width) {
+  std::string all, line(head);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    const bool first = line.size() == head.size();
+    if (!first && line.size() + 1 + word.size() > width) {
+      all += line + "\n";
+      line = std::string(head.size(), ' ').append(word);
+    } else {
+      line.append(first ? "" : " ").append(word);
+    }
+    at = end + 1;
+  }
+  return all + line + "\n";
+}
+
 std::string tensors_text(const plan::Program& program) {
   Table table({{"name"}, {"role"}, {"dtype"}, {"dims"}, {"strides"}, {"alignment", Align::right}});
   for (const plan::TensorInfo& tensor : program.tensors) {

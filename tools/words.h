@@ -29,6 +29,10 @@ std::string shown_lines(std::string_view text);
 // shown() of a text on one line, with each run of white space as one space.
 std::string squeezed(std::string_view text);
 
+// `head`, then the text, in lines of at most `width` columns where it has spaces; later lines begin
+// below the text. Ends with a new line.
+std::string wrapped(std::string_view head, std::string_view text, std::size_t width);
+
 // A table of the tensors to bind: name, role, dtype, dims, strides, alignment; then the params.
 std::string tensors_text(const plan::Program& program);
 

@@ -27,6 +27,11 @@ inline constexpr std::int64_t kBlock = 32;  // elements
 inline constexpr std::int64_t kTileElements = 128;
 inline constexpr std::int64_t kTileBlocks = 4;
 
+// What kernels multiply weights with before they round them to 8 bits: relative to the largest of
+// the row in the forward, the final ones for dv (cudnn-frontend's mxfp8_ref.py).
+inline constexpr double kWeightScale = 16;
+inline constexpr double kWeightScaleOfGradients = 256;
+
 // One for each tensor of 8 bits.
 struct BlockScale {
   std::string_view name;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "compiler/pictures/known_values.h"
 #include "compiler/reference/row_evaluator.h"
@@ -188,6 +189,29 @@ Cells blocks_at(const ir::Attention& attention, const reference::Bindings& value
   Counter counter(masked, known, kMostOperations / places);
   cells.share = share_of(cells.map, box_at(masked, place), counter);
   return cells;
+}
+
+CountVisible count_visible_at(const ir::Attention& attention, const reference::Bindings& values,
+                              const Place& place, std::int64_t places) {
+  struct Counted {
+    Counted(const ir::Attention& attention, const reference::Bindings& values,
+            std::int64_t operations)
+        : masked(with_lengths_as_masks(attention)),
+          known(values),
+          counter(masked, known, operations) {}
+
+    ir::Attention masked;
+    KnownValues known;
+    Counter counter;
+  };
+  const auto counted = std::make_shared<Counted>(attention, values, kMostOperations / places);
+  return [counted, whole = box_at(counted->masked, place)](const ranks::Interval& rows,
+                                                           const ranks::Interval& columns) {
+    Box box = whole;
+    box.row = {rows.begin, rows.end - 1};
+    box.column = {columns.begin, columns.end - 1};
+    return counted->counter.count(box).value_or(scores_in(box));
+  };
 }
 
 Result<std::vector<double>> changes_at(const ir::Attention& attention,

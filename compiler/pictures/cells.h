@@ -1,8 +1,11 @@
 // What a picture of a mask is made of: one cell for each score, or one for each block of scores.
 #pragma once
 
+#include <functional>
+
 #include "compiler/passes/analysis/blocks.h"
 #include "compiler/reference/bindings.h"
+#include "runtime/ranks/intervals.h"
 
 namespace attn::pictures {
 
@@ -52,6 +55,13 @@ passes::BlockMap block_map_at(const ir::Attention& attention, const passes::Know
 Cells blocks_at(const ir::Attention& attention, const reference::Bindings& values,
                 const Place& place, std::int64_t rows, std::int64_t columns,
                 std::int64_t places = 1);
+
+// The visible scores of these rows and columns; those that are not decided count half, and all do
+// once that takes too long.
+using CountVisible =
+    std::function<double(const ranks::Interval& rows, const ranks::Interval& columns)>;
+CountVisible count_visible_at(const ir::Attention& attention, const reference::Bindings& values,
+                              const Place& place, std::int64_t places = 1);
 
 // By how much the score changes where it is `before`, for each visible score, row by row; NaN where
 // there is none. Errors: those of scores_at.

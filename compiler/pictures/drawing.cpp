@@ -16,9 +16,11 @@ constexpr double kSeveral = 220;    // and of one of several
 constexpr std::size_t kAcross = 3;  // panels beside one another
 constexpr double kGap = 28;         // between panels
 constexpr double kSwatch = 12;
-constexpr double kLegend = 10;  // above the legend
-constexpr double kRuled = 7;    // tiles from this size on are told apart
-constexpr int kTicks = 5;       // at most, and a first one
+constexpr double kLegend = 10;             // above the legend
+constexpr double kRuled = 7;               // tiles from this size on are told apart
+constexpr int kTicks = 5;                  // at most, and a first one
+constexpr double kNumber = 0.75 * kText;   // the height of digits
+constexpr double kLeastField = kText / 3;  // of cells that a number may be higher than
 
 // Wide enough for most fonts.
 double width_of(const std::string& text) { return 0.58 * kText * static_cast<double>(text.size()); }
@@ -166,29 +168,81 @@ class Layout {
     }
   }
 
-  // Of each owner, where it has room: in the longest run of the middle one of adjacent rows.
+  // Adjacent rows of an owner, with the columns of the middle one.
+  struct Field {
+    double x = 0, y = 0;  // the middle
+    double width = 0, height = 0;
+    bool operator==(const Field&) const = default;
+  };
+
+  // Of each owner, wherever it has room; then of those that have none; then on lower fields, too.
   void numbers(const Panel& panel, double left, double top) {
-    const passes::BlockMap& map = panel.cells.map;
+    taken_.clear();
+    using Numbered = std::pair<std::size_t, Field>;
+    std::vector<Numbered> without, low;
     for (std::size_t owner = 0; owner < picture_.kernels.size(); ++owner) {
-      std::int64_t begin = 0;
-      for (std::int64_t row = 0; row <= map.height; ++row) {
-        if (row < map.height && longest_run(panel, row, owner).size() > 0) continue;
-        if (begin < row)
-          number(owner, longest_run(panel, (begin + row) / 2, owner), {begin, row}, left, top);
-        begin = row + 1;
+      Field widest;
+      bool any = false;
+      for (const Field& field : fields(panel, owner, left, top)) {
+        if (field.width > widest.width) widest = field;
+        if (!is_wide(owner, field)) continue;
+        if (field.height < kNumber)
+          low.emplace_back(owner, field);
+        else
+          number(owner, field.x, field.y), any = true;
+      }
+      if (any) continue;
+      std::erase(low, Numbered(owner, widest));
+      without.emplace_back(owner, widest);
+    }
+    for (const auto& [owner, widest] : without) squeeze(owner, widest);
+    for (const auto& [owner, field] : low) squeeze(owner, field);
+  }
+
+  std::vector<Field> fields(const Panel& panel, std::size_t owner, double left, double top) const {
+    std::vector<Field> all;
+    std::int64_t begin = 0;
+    for (std::int64_t row = 0; row <= panel.cells.map.height; ++row) {
+      if (row < panel.cells.map.height && longest_run(panel, row, owner).size() > 0) continue;
+      if (begin < row) {
+        const ranks::Interval run = longest_run(panel, (begin + row) / 2, owner);
+        all.push_back({left + tile_width_ * static_cast<double>(run.begin + run.end) / 2,
+                       top + tile_height_ * static_cast<double>(begin + row) / 2,
+                       tile_width_ * static_cast<double>(run.size()),
+                       tile_height_ * static_cast<double>(row - begin)});
+      }
+      begin = row + 1;
+    }
+    return all;
+  }
+
+  static bool is_wide(std::size_t owner, const Field& field) {
+    return field.width >= width_of(std::to_string(owner)) + 2;
+  }
+
+  // On the middle of the field or beside that, where it covers no other number; it may be larger
+  // than the field.
+  void squeeze(std::size_t owner, const Field& field) {
+    if (field.height < kLeastField) return;
+    const double width = width_of(std::to_string(owner));
+    const double most = std::max(0.0, (field.width - width) / 2);
+    for (double shift = 0; shift <= most; shift += width + 2) {
+      for (const double x : {field.x - shift, field.x + shift}) {
+        if (!covers_another(x, field.y, width)) return number(owner, x, field.y);
       }
     }
   }
 
-  void number(std::size_t owner, const ranks::Interval& columns, const ranks::Interval& rows,
-              double left, double top) {
+  bool covers_another(double x, double y, double width) const {
+    return std::ranges::any_of(taken_, [&](const Taken& other) {
+      return std::abs(x - other.x) < (width + other.width) / 2 && std::abs(y - other.y) < kNumber;
+    });
+  }
+
+  void number(std::size_t owner, double x, double y) {
     std::string text = std::to_string(owner);
-    const bool fits = tile_height_ * static_cast<double>(rows.size()) >= kText &&
-                      tile_width_ * static_cast<double>(columns.size()) >= width_of(text) + 2;
-    if (!fits) return;
-    label(left + tile_width_ * static_cast<double>(columns.begin + columns.end) / 2,
-          top + tile_height_ * static_cast<double>(rows.begin + rows.end) / 2 + kText / 3,
-          std::move(text), kOnPart, Anchor::middle);
+    taken_.push_back({x, y, width_of(text)});
+    label(x, y + kText / 3, std::move(text), kOnPart, Anchor::middle);
   }
 
   // Adjacent cells of the owner; empty if it has none.
@@ -247,6 +301,10 @@ class Layout {
   double gutter_ = 0;  // beside a panel, for the numbers of its rows
   double y_ = 0;
   double widest_ = 0;
+  struct Taken {
+    double x, y, width;
+  };
+  std::vector<Taken> taken_;  // by the numbers of a panel
 };
 
 Ink ink_of(passes::Block block) {
@@ -275,9 +333,14 @@ Ink ink_of_computed(const Picture& picture, const ByKernel& by, passes::Block bl
 // Of inks that the picture has.
 std::vector<Meaning> legend_of_kernels(const Picture& picture) {
   std::set<Ink> used;
+  std::set<std::size_t> drawn;
   for (const Panel& panel : picture.panels) {
     const std::vector<Ink> inks = inks_of(picture, panel);
     used.insert(inks.begin(), inks.end());
+    for (std::size_t i = 0; i < inks.size(); ++i) {
+      if (panel.cells.map.blocks[i] != passes::Block::empty)
+        drawn.insert(panel.computed->cells[i].kernel);
+    }
   }
   std::vector<Meaning> all;
   Meaning in_vain{{}, "computed, but hidden"};
@@ -293,7 +356,9 @@ std::vector<Meaning> legend_of_kernels(const Picture& picture) {
   }
   all.push_back(std::move(in_vain));
   all.push_back({{Ink::empty}, picture.division.empty() ? "skipped" : "hidden"});
-  std::erase_if(all, [&used](const Meaning& meaning) {
+  // Inks of parts repeat.
+  std::erase_if(all, [&](const Meaning& meaning) {
+    if (meaning.owner) return !drawn.contains(*meaning.owner);
     return meaning.inks.empty() || !used.contains(meaning.inks.front());
   });
   return all;

@@ -17,8 +17,9 @@ struct Owned {
 };
 
 // By owner, in place of the kernel: of a head, and of cells that are not hidden. Of those who have
-// some of a cell, the one with more than half; kSeveral if there is none. Parts of an owner follow
-// each other.
-Computed owned_at(std::span<const Owned> owned, const Place& place, const passes::BlockMap& map);
+// some of a cell, the one with more than half of what is visible; kSeveral if there is none. Parts
+// of an owner follow each other.
+Computed owned_at(std::span<const Owned> owned, const Place& place, const passes::BlockMap& map,
+                  const CountVisible& visible);
 
 }  // namespace attn::pictures

@@ -122,7 +122,10 @@ Result<Panel> panel_at(const ir::Attention& attention, const reference::Bindings
   if (!options.kernels.empty()) {
     ATTN_ASSIGN(panel.computed, computed_at(options.kernels, values, place, panel.cells.map));
   }
-  if (!options.owners.empty()) panel.computed = owned_at(options.owned, place, panel.cells.map);
+  if (!options.owners.empty()) {
+    panel.computed = owned_at(options.owned, place, panel.cells.map,
+                              count_visible_at(attention, values, place, places));
+  }
   return panel;
 }
 

@@ -10,11 +10,6 @@
 
 namespace attn::reference {
 
-// What kernels multiply weights with before they round them to 8 bits: relative to the largest of
-// the row in the forward, the final ones in the backward (cudnn-frontend's mxfp8_ref.py).
-inline constexpr double kWeightScale = 16;
-inline constexpr double kWeightScaleOfGradients = 256;
-
 // Such a weight, divided by the scale again.
 inline double narrow_weight(const Problem& problem, double weight, double scale) {
   return problem.rounded(problem.attention.dtype, weight * scale) / scale;

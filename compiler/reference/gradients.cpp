@@ -217,7 +217,7 @@ class RowGradients {
   void to_value(const Target& to, std::size_t column, const double* d_o) {
     double factor = weight(column) * row_.kept()[column];
     if (blocks_ && to.rounds) {
-      factor = narrow_weight(problem_, factor, kWeightScaleOfGradients);
+      factor = narrow_weight(problem_, factor, ir::kWeightScaleOfGradients);
       const io::HostTensor& d_o_t = problem_.tensor("do_t");
       d_o = row_of(d_o_t, row_.place().batch, row_.place().head, row_.place().row);
     } else if (quantized() && to.rounds) {

@@ -22,7 +22,7 @@ void reduce_amax(io::HostTensor& tensor) {
 // What a weight, which dropout has scaled, counts in the product with v.
 double in_product(const Problem& problem, double weight) {
   if (!problem.attention.quantize) return weight;
-  if (problem.attention.is_mxfp8()) return narrow_weight(problem, weight, kWeightScale);
+  if (problem.attention.is_mxfp8()) return narrow_weight(problem, weight, ir::kWeightScale);
   return problem.rounded(problem.attention.dtype, weight * problem.quantizer("scale_s"));
 }
 

@@ -333,15 +333,44 @@ double rounded_down(double value) {
   return std::floor(value / unit) * unit;
 }
 
+// With what dropout multiplies the weights that it keeps.
+double kept_weight(const ir::Attention& attention) {
+  return attention.dropout ? 1 / (1 - attention.dropout->probability) : 1;
+}
+
+const ast::Expr* dropout_of(const ast::Spec& spec) {
+  for (const ast::Clause& clause : spec.clauses) {
+    const auto* dropout = std::get_if<ast::DropoutClause>(&clause.body);
+    if (dropout != nullptr) return &dropout->probability;
+  }
+  return nullptr;
+}
+
+// Kernels of mxfp8 have scales of their own.
+void check_kept_weights(const ast::Spec& spec, const ir::Attention& attention, diag::Sink& sink) {
+  const ast::Expr* const dropout = dropout_of(spec);
+  const bool has_dv = std::ranges::find(attention.gradients, "v") != attention.gradients.end();
+  const double scale = has_dv ? ir::kWeightScaleOfGradients : ir::kWeightScale;
+  const double kept = kept_weight(attention), most = max_finite(attention.dtype);
+  if (dropout == nullptr || kept * scale <= most) return;
+  sink.report(Code::saturating_scale, dropout->span,
+              fmt::format("the largest weights saturate: dropout multiplies weights by {:.5g}, "
+                          "kernels of `mxfp8` by {}{}, and {} ends at {}",
+                          kept, scale, has_dv ? " for dv" : "", quoted(to_string(attention.dtype)),
+                          most))
+      .help = fmt::format("choose at most {:.6g}", rounded_down(1 - scale / most));
+}
+
 }  // namespace
 
 void check_weights(const ast::Spec& spec, const ir::Attention& attention, diag::Sink& sink) {
   if (!attention.quantize) return;
+  if (attention.is_mxfp8()) return check_kept_weights(spec, attention, sink);
   const ir::CapturedTensor* scale = attention.find_tensor(kScaleOfWeights);
   const ast::QuantizeEntry* entry = default_of(spec, kScaleOfWeights);
   if (scale == nullptr || !scale->fallback || entry == nullptr) return;
   const auto value = ir::fold_real(attention.dag, *scale->fallback);
-  const double kept = attention.dropout ? 1 / (1 - attention.dropout->probability) : 1;
+  const double kept = kept_weight(attention);
   const double most = max_finite(attention.dtype), most_scale = most / kept;
   if (!value || *value <= most_scale) return;
   const std::string dropped =

@@ -319,7 +319,7 @@ double Speed::milliseconds(const Load& load) const {
 
 // Of few rows, kernels cut the keys.
 double Speed::splits(double rows) const {
-  constexpr double kMost = 16;
+  constexpr auto kMost = static_cast<double>(passes::kMostKeyPieces);
   return backward_ ? 1 : std::clamp(std::floor(gpu_.multiprocessors / rows), 1.0, kMost);
 }
 

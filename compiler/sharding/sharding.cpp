@@ -13,8 +13,11 @@ namespace {
 
 // More runs of adjacent rows than this are one part: a kernel for each would be too many.
 constexpr std::size_t kMostRuns = 16;
-// Pieces that the rows, or the keys, of a part are cut into: more would need more plans than a file
-// has, and longer to choose than to compute.
+// Pieces that the rows, or the keys, of a part are cut into. So parts of more than 2M keys of 128
+// elements have pieces that are larger than the cache. Not more, because parts grow with the square
+// of the pieces: 64 by 64 would be 4,096 parts of each rank in the file, of each sharding that is
+// estimated while one is chosen, and as many results to merge; and each block of the work map, of
+// which there are 2,048, has more keys then.
 constexpr std::size_t kMostCuts = 16;
 
 Intervals of_blocks(const Blocks& blocks, const Numbers& numbers) {

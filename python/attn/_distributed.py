@@ -8,8 +8,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
-import gc
-import threading
+import os
 import weakref
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
@@ -21,6 +20,7 @@ from .errors import ArgumentError, CompilerError
 ROWS, KEYS = 0, 1
 _ABORT = ctypes.CFUNCTYPE(None, _POINTER)
 _LOST = ctypes.CFUNCTYPE(_I32, _POINTER, _POINTER, _SIZE)
+_laters: dict[int, _libattn.Later] = {}
 _opened: weakref.WeakSet[Distributed] = weakref.WeakSet()
 
 
@@ -31,6 +31,17 @@ def close_all() -> None:
     traceback of its error, may live until then: so objects are closed, whoever has them."""
     for each in list(_opened):
         each.close()
+    later = _laters.get(os.getpid())
+    if later is not None:
+        later.finish()
+
+
+def _later() -> _libattn.Later:
+    """Of this process: what threads of the library leave to another one."""
+    process = os.getpid()
+    if process not in _laters:
+        _laters[process] = _libattn.Later()
+    return _laters[process]
 
 
 class _Options(_Struct):
@@ -105,13 +116,12 @@ class Distributed:
         library()
         self.runtime = runtime
         self._bindings: weakref.WeakSet[Binding] = weakref.WeakSet()
-        self._inside: list[int] = []  # threads that are in `abort` or `lost`
-        # They live as long as the handle.
-        self._abort, self._lost = _aborting(abort, self._inside), _losing(lost, self._inside)
-        self._handle = _Handle("attn_distributed_destroy")
+        later = _later()
+        callbacks = _aborting(abort, later), _losing(lost, later)
+        self._handle = _Handle("attn_distributed_destroy", callbacks)
         options = _Options(
             communicator=communicator, nccl_folder=nccl_folder.encode() if nccl_folder else None,
-            timeout_seconds=timeout_seconds, abort=self._abort, lost=self._lost,
+            timeout_seconds=timeout_seconds, abort=callbacks[0], lost=callbacks[1],
             directions=sum(1 << _DIRECTIONS[direction] for direction in directions or ()))
         _call("attn_distributed_open_memory", runtime._handle, contents, len(contents),
               ctypes.byref(options), self._handle.out)
@@ -139,13 +149,10 @@ class Distributed:
 
     def close(self) -> None:
         """Frees it and its bindings; later calls raise ArgumentError. Waits for what the device does for it,
-        and for `abort` or `lost`, if a thread is in it."""
+        and for `abort` or `lost`, if another thread is in it."""
         for binding in list(self._bindings):
             binding.close()
-        if threading.get_ident() in self._inside:  # garbage is collected there; it cannot wait for itself
-            threading.Thread(target=_destroy, args=(self._handle, self._abort, self._lost)).start()
-        else:
-            self._handle.destroy()
+        self._handle.destroy()
 
     def _count(self, what: str, direction: str) -> int:
         return getattr(library(), f"attn_distributed_{what}_count")(self._handle, _DIRECTIONS[direction])
@@ -181,24 +188,24 @@ class Distributed:
         _call("attn_distributed_abort", self._handle, why.encode())
 
 
-def _aborting(abort: Callable[[], None] | None, inside: list[int]) -> Any:
-    """For the library. `inside` has the threads that are there."""
+def _aborting(abort: Callable[[], None] | None, later: _libattn.Later) -> Any:
+    """For the library."""
     if abort is None:
         return _ABORT()
 
     def call(user: Any) -> None:
-        with _of_library(inside):
+        with _leaving_to(later):
             abort()
 
     return _ABORT(call)
 
 
-def _losing(lost: Callable[[], str | None] | None, inside: list[int]) -> Any:
+def _losing(lost: Callable[[], str | None] | None, later: _libattn.Later) -> Any:
     if lost is None:
         return _LOST()
 
     def call(user: Any, text: int, capacity: int) -> int:
-        with _of_library(inside):
+        with _leaving_to(later):
             why = lost()
             if why is not None:
                 said = why.encode()[: capacity - 1].decode(errors="ignore").encode()
@@ -209,22 +216,14 @@ def _losing(lost: Callable[[], str | None] | None, inside: list[int]) -> Any:
 
 
 @contextlib.contextmanager
-def _of_library(inside: list[int]) -> Iterator[None]:
-    """In a thread of the library: what is freed there might wait for what only this thread ends."""
-    inside.append(threading.get_ident())
-    collects = gc.isenabled()
-    gc.disable()
+def _leaving_to(later: _libattn.Later) -> Iterator[None]:
+    """In a thread of the library: to destroy what is garbage there might wait for what only this thread ends."""
+    of_thread = _libattn.of_thread
+    before, of_thread.later = of_thread.later, later
     try:
         yield
     finally:
-        if collects:
-            gc.enable()
-        inside.remove(threading.get_ident())
-
-
-def _destroy(handle: _Handle, *callbacks: Any) -> None:
-    """Callbacks live until the handle is destroyed."""
-    handle.destroy()
+        of_thread.later = before
 
 
 class Binding:

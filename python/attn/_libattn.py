@@ -9,9 +9,10 @@ import ctypes
 import functools
 import os
 import pathlib
+import queue
 import threading
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from . import _find
 from .errors import ArgumentError, CompilerError, CudaError, Error, error_of
@@ -389,12 +390,45 @@ def runtime(device: int = 0) -> Runtime:
         return _runtimes[device]
 
 
+class Later:
+    """Calls that are made one after the other by a thread of their own, in the process that made this."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def add(self, call: Callable[[], object]) -> None:
+        """From any thread, also while garbage is collected: it takes no lock that a thread may have there."""
+        self._calls.put(call)
+
+    def finish(self) -> None:
+        """Waits until those that were added are made."""
+        done = threading.Event()
+        self.add(done.set)
+        done.wait()
+
+    def _run(self) -> None:
+        while True:
+            self._calls.get()()
+
+
+class _OfThread(threading.local):
+    """Where a thread leaves it to destroy handles, if it must not wait for that itself: garbage of anything is
+    collected in any thread."""
+
+    later: Later | None = None
+
+
+of_thread = _OfThread()
+
+
 class _Handle:
     """Owns a handle of the library; `out` receives it. In a forked process it is of no use, and not destroyed:
-    the threads that it may wait for are not there."""
+    the threads that it may wait for are not there. `kept` lives as long."""
 
-    def __init__(self, destroy: str):
+    def __init__(self, destroy: str, kept: object = None):
         self._process = os.getpid()
+        self._kept = kept
         self.value = ctypes.c_void_p()
         self._as_parameter_ = self.value
         self._destroy = getattr(library(), destroy)
@@ -407,12 +441,20 @@ class _Handle:
         """The library then refuses the handle, which is null."""
         destroyed = ctypes.c_void_p(self.value.value)
         self.value.value = None
-        if os.getpid() == self._process:
+        if os.getpid() != self._process:
+            return
+        if of_thread.later is None:
             self._destroy(destroyed)
+        else:
+            of_thread.later.add(functools.partial(_destroyed, self._destroy, destroyed, self._kept))
 
     def __del__(self) -> None:
         if getattr(self, "_destroy", None) is not None:
             self.destroy()
+
+
+def _destroyed(destroy: Callable[[ctypes.c_void_p], None], handle: ctypes.c_void_p, kept: object) -> None:
+    destroy(handle)
 
 
 class _ThreadError(threading.local):

@@ -134,6 +134,7 @@ def check_errors():
     refused("`documents` has no size for Sq", **(SIZES if rank == 0 else {"B": 2, "Hq": 4, "Hkv": 2, "D": 16}))
     if rank == 0:
         refused("rank 1 did not come within 1 s", attn.NcclError, timeout_seconds=1, **SIZES)
+    dist.barrier()
 
 
 def check_steps():

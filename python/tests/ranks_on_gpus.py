@@ -447,6 +447,21 @@ def rank_that_is_killed_where_others_may_be_slow(here):
 
 
 @check
+def rank_that_ends_well(here):
+    """A call that it does not make is given up at once."""
+    sharded = here.load("causal_sequence", timeout_seconds=None)
+    for _ in range(5):
+        execute(here, sharded)
+    if here.rank == 1:
+        sys.exit(5)
+    error, seconds = executes_until_it_fails(here, sharded)
+    check_lost(here, error, seconds)
+    assert "rank 1 is lost: it has ended after call 5" in str(error), error
+    assert seconds < 15, f"it took {seconds:.1f} s"
+    sharded.close()
+
+
+@check
 def nothing_is_closed(here):
     """The error lives until Python ends, and its traceback refers to everything."""
     LEFT.append(loses_rank_1(here))
@@ -480,7 +495,8 @@ def rank_that_exits_in_a_backward(here):
     sharded.close()
 
 
-ALONE = ("rank_that_is_killed", "rank_that_is_killed_where_others_may_be_slow", "nothing_is_closed",
+ALONE = ("rank_that_is_killed", "rank_that_is_killed_where_others_may_be_slow", "rank_that_ends_well",
+         "nothing_is_closed",
          "group_that_is_destroyed_first", "rank_that_exits_in_a_backward")
 APART = ("expandable_segments",)  # with an environment of its own
 LEFT = []

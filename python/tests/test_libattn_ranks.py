@@ -1,5 +1,6 @@
 """Attentions on several GPUs by ctypes, on the stand-ins of tests/standin: ranks are threads."""
 import ctypes
+import gc
 import os
 import pathlib
 import subprocess
@@ -144,6 +145,7 @@ def test_a_rank_that_is_known_not_to_come(files):
         heard = []
 
         def lost():
+            assert gc.isenabled(), "it is the process's, not the library's"
             heard.append(rank)
             return "rank 1 is gone: é" if len(heard) > 1 else None
 
@@ -168,6 +170,21 @@ def test_a_rank_that_is_known_not_to_come(files):
         return heard
 
     assert len(in_ranks(2, body)[0]) == 2
+
+
+def test_garbage_of_a_thread_of_the_library_does_not_wait_for_it():
+    over, waited = threading.Event(), []
+    handles = [_libattn._Handle("attn_plan_close") for _ in range(3)]
+    for number, handle in enumerate(handles):
+        handle._destroy = lambda _, number=number: waited.append((number, over.wait(10)))
+        handle.itself = handle
+    with _distributed._leaving_to(_distributed._later()):
+        del handle, handles
+        gc.collect()
+        assert not waited
+        over.set()
+    _distributed._later().finish()
+    assert sorted(waited) == [(number, True) for number in range(3)]
 
 
 def test_what_is_closed_is_refused(files):

@@ -96,17 +96,18 @@ def test_meetings_leave_no_keys_but_one_of_each_rank(group, monkeypatch):
     store, board = group
     meetings = [Meetings(each) for each in board]
     assert total(meetings) == [111] * 3
-    assert store.num_keys() == 2
+    kept = 3  # two questions, and the name of the life
+    assert store.num_keys() == kept
     made = bytes(range(256)) * 4
     for _ in range(3):
         found = in_ranks(range(3), lambda rank: meetings[rank].hold("x", None, lambda words: made, 5.0, 10.0))
         assert found == [made] * 3
-    assert store.num_keys() == 2
+    assert store.num_keys() == kept
 
 
 def test_a_rank_without_signs_of_life_is_lost_until_it_shows_itself_again(group):
     store, board = group
-    signs = [boards._Signs(board[rank]._store, rank, (rank + 1) % 3) for rank in range(3)]
+    signs = [boards._Signs(each) for each in settled(board)]
     watch(signs[0], 0.0, 1000.0)
     assert board[2].lost() is None, "rank 1 may not have come yet"
     signs[1].beat(1000.0)
@@ -120,11 +121,19 @@ def test_a_rank_without_signs_of_life_is_lost_until_it_shows_itself_again(group)
     assert time.monotonic() - begin < 10
     signs[1].beat(1030.0)
     assert board[2].lost() is None
-    signs[0].end()
+    signs[0].end(failed=True)
     assert board[2].lost() == "rank 0 is lost: its process ended with an exception"
     signs[1].beat(1060.0)
     watch(signs[0], 1060.0, 1060.0 + boards.SILENCE)
     assert board[2].lost() == "rank 1 is lost: it gave no sign of life for 20 s"
+
+
+def settled(board):
+    """As after a meeting."""
+    for each in board:
+        assert each.life() == board[0].life()
+        each.settle()
+    return board
 
 
 def watch(signs, begin, end):
@@ -133,7 +142,7 @@ def watch(signs, begin, end):
 
 
 def test_a_process_that_stood_still_does_not_call_another_one_lost(group):
-    signs = [boards._Signs(group[1][rank]._store, rank, (rank + 1) % 3) for rank in range(3)]
+    signs = [boards._Signs(each) for each in settled(group[1])]
     signs[1].beat(0.0)
     watch(signs[0], 0.0, 4.0)
     watch(signs[0], 1000.0, 1010.0)
@@ -154,7 +163,7 @@ def test_signs_go_on_when_the_store_did_not_answer_once(monkeypatch):
 
     monkeypatch.setattr(boards._Signs, "beat", beat)
     board = Board(dist.HashStore(), 0, 2)
-    assert board.wait(lambda: len(beats) > 4 or None, 5.0)
+    assert board.wait(lambda: len(beats) > 4 or None, 5.0, ())
     board.close()
 
 
@@ -177,17 +186,82 @@ def test_signs_are_given_while_a_board_is_open(monkeypatch):
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
     store = dist.HashStore()
     board = [Board(store, rank, 2) for rank in range(2)]
-    first = board[0].wait(lambda: board[0].read("life/1"), 5.0)
-    assert board[0].wait(lambda: board[0].read("life/1") != first or None, 5.0)
+    first = board[0].wait(lambda: board[0].read("sign/1"), 5.0, ())
+    assert board[0].wait(lambda: board[0].read("sign/1") != first or None, 5.0, ())
+    board[1].settle()
     board[0].close()
-    assert board[1].lost() is None, "it may be a good end"
+    assert board[1].lost() is None, "it is a good end"
+    assert board[1].wait(lambda: board[1].lost([0]), 5.0, ()) == "rank 0 is lost: it has ended"
     monkeypatch.setattr(sys, "last_type", ValueError, raising=False)
     board[1].close()
     assert board[0].lost() == "rank 1 is lost: its process ended with an exception"
 
 
+def test_a_rank_that_has_ended_well_is_lost_to_those_alone_who_wait_for_it(group):
+    board = settled(group[1])
+    signs = [boards._Signs(each) for each in board]
+    for each in signs:
+        each.beat(0.0)
+    signs[1].end(failed=False)
+    for turn in range(30):
+        signs[0].beat(turn * boards.BEAT)
+        signs[2].beat(turn * boards.BEAT)
+    assert [each.lost() for each in board] == [None] * 3
+    assert board[0].lost([2]) is None
+    assert board[0].lost([1, 2]) == "rank 1 is lost: it has ended"
+    assert board[0].wait(iter([None, "said before"]).__next__, 5.0, [1]) == "said before"
+    begin = time.monotonic()
+    for error in total([Meetings(each) for each in board], ranks=(0, 2), seconds=60.0):
+        assert isinstance(error, attn.NcclError) and "rank 1 is lost: it has ended" in str(error), error
+    assert time.monotonic() - begin < 10
+    # Its watch is taken over.
+    watch(signs[0], 100.0, 104.0 + boards.SILENCE)
+    assert board[0].lost() == "rank 2 is lost: it gave no sign of life for 20 s"
+
+
+@pytest.mark.parametrize("made", [1, 2])
+def test_an_ended_rank_is_lost_to_calls_that_it_did_not_make(group, made):
+    steps = calls(group)
+    for each in [*steps[:2] * 2, *steps[2:] * made]:
+        assert run(each) == "done"
+    signs = [boards._Signs(each) for each in group[1]]
+    signs[2].end(failed=False)
+    assert steps[0].in_vain() is None, "nobody looked yet"
+    watch(signs[1], 0.0, boards.BEAT)
+    if made == 2:
+        assert steps[0].in_vain() is None
+        with steps[0].opening():
+            assert steps[0].in_vain() == "rank 2 is lost: it has ended after call 2"
+    else:
+        assert steps[0].in_vain() == "rank 2 is lost: it has ended after call 1"
+
+
+def test_nothing_of_an_earlier_life_counts(group):
+    """A store that outlives its ranks: questions, signs and losses of theirs are still there."""
+    store, board = group
+    signs = [boards._Signs(each) for each in settled(board)]
+    signs[1].beat(0.0)
+    watch(signs[0], 0.0, 2.0 + boards.SILENCE)
+    assert "rank 1 is lost" in board[2].lost()
+    board[2].write("asks/2", meeting.pickle.dumps(("old", "sums", 10**6)))
+    late = [Board(store, rank, 3) for rank in (1, 2)]  # before rank 0
+    found = {}
+
+    def others():
+        found.update(enumerate(in_ranks((0, 1), lambda place: Meetings(late[place]).hold(
+            "sums", 10 ** (place + 1), sum, 20.0))))
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    time.sleep(1.2)  # a loss would be asked for
+    first = Board(store, 0, 3)
+    assert Meetings(first).hold("sums", 1, sum, 20.0) == 111
+    thread.join()
+    assert found == {0: 111, 1: 111}
+
+
 def calls(group, seconds=5.0):
-    return [Steps(board, "x", seconds) for board in group[1]]
+    return [Steps(board, "x", seconds) for board in settled(group[1])]
 
 
 def run(steps, error=None):

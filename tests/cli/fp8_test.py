@@ -23,7 +23,7 @@ def purpose(path):
 
 
 def reason_of(cell):
-    """Why the spec is refused, without what other lowerings say."""
+    """Why the spec is refused, without what other strategies say."""
     reason = cell["reason"].partition("; strategy `")[0]
     return re.sub(r"^(forward|backward): |; these are \d+ and \d+", "", reason)
 

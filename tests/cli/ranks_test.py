@@ -1,4 +1,11 @@
 """explain and compile --ranks: balance and bytes of masks whose sharding is known, plans, refusals."""
+import contextlib
+import fcntl
+import os
+import struct
+import subprocess
+import termios
+
 import numpy
 
 import attnc
@@ -68,6 +75,28 @@ class Ranks(attnc.Case):
         process = self.attnc("explain", SPECS / "prefix_lm.attn", "--grad", "--ranks", "4", "--bind", "Sq=16384")
         self.expect_golden("explain-ranks.txt", process.stdout)
 
+    def test_lines_are_as_wide_as_the_terminal(self):
+        for columns in (60, 120):
+            with self.subTest(columns):
+                text = self.on_terminal(columns, "explain", SPECS / "prefix_lm.attn", "--ranks", "4")
+                notes = [line for line in text.splitlines() if "  " not in line[2:]]
+                self.assertLessEqual(max(map(len, notes)), columns)
+                self.assertEqual("over the mean; received: by the rank" in text, columns > 100)
+
+    def on_terminal(self, columns, *arguments):
+        """Standard output of a terminal of so many columns."""
+        ours, its = os.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        process = subprocess.Popen([attnc.ATTNC, *map(str, arguments)], stdout=its, env={**os.environ, "NO_COLOR": "1"})
+        os.close(its)
+        text = b""
+        with contextlib.suppress(OSError):  # at the end
+            while more := os.read(ours, 1 << 16):
+                text += more
+        os.close(ours)
+        self.assertEqual(process.wait(), 0)
+        return text.decode().replace("\r\n", "\n")
+
     def test_compile(self):
         spec = self.write("heads.attn", """attention heads {
           dims B = 1, Hq = 4, Hkv = 2, Sq = 256, D = 64; shard heads; mask q_idx >= kv_idx; }""")
@@ -98,7 +127,9 @@ class Ranks(attnc.Case):
         self.assertRegex(table, "total workspace\n +heads_part0 +forward +.* B\n  runs on compute capability 9.0: ")
         self.assertEqual(made["plan"], str(plan))
         split = self.attnc_json("compile", spec, *options, plan, "--split-files")
-        self.assertNotIn("plan", split)
+        self.assertEqual((list(made), made["files"]), (["plan", "files", "ranks", "plans"], [str(plan)]))
+        self.assertEqual((list(split), split["plan"]), (list(made), str(plan)))
+        self.assertEqual(split["files"], [f"{plan}.0", f"{plan}.1"])
         self.assertEqual([self.attnc_json("inspect", path)["ranks"]["rank"] for path in split["files"]], [0, 1])
         of_rank = self.attnc_json("inspect", f"{plan}.1")
         self.assertEqual((of_rank["ranks"]["rank"], of_rank["ranks"]["family"]), (1, file["ranks"]["family"]))
@@ -230,6 +261,11 @@ class Ranks(attnc.Case):
         found = self.ranks("causal", 2, *(word for name in ("Hq=1", "Hkv=1", "Sq=536870912")
                                           for word in ("--bind", name)))
         self.assertLess(found["balance"], 1.01)
+        # Bytes of all ranks can be counted.
+        wide = self.write("wide.attn", "attention wide { dims B, Hq, Hkv = Hq, Sq, Skv, D = 128; }")
+        self.refuses("the sizes of `wide` need tensors of 1.3e+20 elements", wide, "--ranks", "1024",
+                     *(word for name in ("B=1000000", "Hq=1000000", "Sq=4", "Skv=1000000") for word in ("--bind", name)),
+                     code=3)
 
     def refuses(self, message, *arguments, code=2):
         process = self.attnc("explain", *arguments, code=code)
@@ -241,6 +277,8 @@ class Ranks(attnc.Case):
         self.refuses("16 rows and 2 keys cannot be divided among 4 ranks", sink, "--ranks", "4", code=3)
         self.refuses("have no meaning with --ranks", causal, "--ranks", "2", "--engine", "native")
         self.refuses("--simulate needs --ranks", causal, "--simulate")
+        for more in ((), ("--ranks", "2")):
+            self.refuses("--yes needs --simulate", causal, "--yes", *more)
         self.refuses("--link, --network, --ranks-per-host and --in need --ranks", causal, "--link", "120")
         two = self.write("two.attn", """attention two { dims B = 1, Hq = 1, Sq = 64, D = 8; tensor x: i32[Sq];
           tensor y: i32[Sq]; mask x[q_idx] == x[kv_idx] && y[q_idx] == y[kv_idx]; }""")

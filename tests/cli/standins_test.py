@@ -27,10 +27,10 @@ class Standins(attnc.Case):
 
     def test_real_kernels_have_the_parameters_that_the_plan_lists(self):
         """The stand-in reads the parameters from the cubins; a plan with other parameters fails to load."""
-        for spec, lowering, inputs in (("gemma3_image", "auto", []),
+        for spec, strategy, inputs in (("gemma3_image", "auto", []),
                                        ("document", "tables", ["--in", "doc=zeros"])):
             with self.subTest(spec):
-                plan = self.compile(SPECS / f"{spec}.attn", "--bind", "Sq=64", "--strategy", lowering)
+                plan = self.compile(SPECS / f"{spec}.attn", "--bind", "Sq=64", "--strategy", strategy)
                 self.assertTrue(self.attnc_json("inspect", plan)["kernels"])
                 self.attnc("run", plan, "--backend", "cudnn", *inputs)
 

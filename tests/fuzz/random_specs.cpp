@@ -245,7 +245,7 @@ int main(int argc, char** argv) {
   app.add_option("--sample", options.sample, "Number of served specs to keep");
   app.add_option("--target", options.target, "GPU to compile for");
   app.add_option("--cudnn", options.trial.cudnn_folder, "Folder of cuDNN's libraries");
-  app.add_option("--engine", options.trial.lowering, "Engine whose lowerings are used")
+  app.add_option("--engine", options.trial.lowering, "Engine whose strategies are used")
       ->check(CLI::IsMember(planner::engine_names()));
   app.add_option("--kind", options.kind, "Specs of 16 bits with any expressions, or of 8 bits")
       ->check(CLI::IsMember({"typed", "quantized"}));

@@ -15,7 +15,7 @@ work=$(mktemp -d)
 mkdir -p "$out"
 
 # verified NAME ARGUMENT...: one process of `attnc verify`, in the background. By cuDNN's engine, unless the
-# arguments name a lowering.
+# arguments name a strategy.
 verified() {
   name=$1
   shift
@@ -32,8 +32,8 @@ verified surface --all tests/gpu/surface --shapes all --bind B=4
 verified pages --all tests/gpu/block_sparse --strategy block_sparse
 verified lengths --all tests/gpu/seqlens --strategy seqlens --grad --shapes all
 verified cuts --all tests/gpu/cuts --strategy parts --grad --shapes all
-for lowering in composite tables; do
-  verified like_padding_$lowering --all tests/gpu/like_padding --strategy $lowering --grad --shapes all
+for strategy in composite tables; do
+  verified like_padding_$strategy --all tests/gpu/like_padding --strategy $strategy --grad --shapes all
 done
 verified like_padding_any --all tests/gpu/like_padding --grad --shapes all
 verified fp8 --all tests/gpu/fp8

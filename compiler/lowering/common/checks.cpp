@@ -57,6 +57,28 @@ Status check_gradient(const ir::Attention& attention, const std::string& name) {
       fmt::format("elements of `{0}` overlap in memory, and so would those of d{0}", name));
 }
 
+double product(const ir::Dims& sizes, std::initializer_list<Dim> dims) {
+  double elements = 1;
+  for (const Dim dim : dims) elements *= static_cast<double>(sizes[dim]);
+  return elements;
+}
+
+double largest_tensor(const ir::Dims& sizes) {
+  return std::max({product(sizes, {Dim::B, Dim::Hq, Dim::Sq, Dim::Dqk}),
+                   product(sizes, {Dim::B, Dim::Hq, Dim::Sq, Dim::Dv}),
+                   product(sizes, {Dim::B, Dim::Hkv, Dim::Skv, Dim::Dqk}),
+                   product(sizes, {Dim::B, Dim::Hkv, Dim::Skv, Dim::Dv})});
+}
+
+Status check_elements(const ir::Attention& attention, std::string_view what, double largest) {
+  constexpr double kMost = 0x1p58;
+  if (largest <= kMost) return {};
+  return unsupported(
+      attention.pos,
+      fmt::format("the sizes of `{}` need {} of {:.1e} elements", attention.name, what, largest),
+      "at most 2^58 can be addressed");
+}
+
 }  // namespace
 
 Status check_not_8_bits(const ir::Attention& attention, std::string_view whose) {
@@ -67,23 +89,13 @@ Status check_not_8_bits(const ir::Attention& attention, std::string_view whose) 
 }
 
 Status check_sizes(const ir::Attention& attention) {
-  constexpr double kMost = 0x1p58;  // elements
-  const ir::Dims& d = attention.dims;
-  const auto product = [&d](std::initializer_list<Dim> dims) {
-    double elements = 1;
-    for (const Dim dim : dims) elements *= static_cast<double>(d[dim]);
-    return elements;
-  };
-  const double largest = std::max({product({Dim::B, Dim::Hq, Dim::Sq, Dim::Skv}),
-                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dqk}),
-                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dv}),
-                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dqk}),
-                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dv})});
-  if (largest <= kMost) return {};
-  return unsupported(attention.pos,
-                     fmt::format("the sizes of `{}` need tensors or scores of {:.1e} elements",
-                                 attention.name, largest),
-                     "at most 2^58 can be addressed");
+  const double scores = product(attention.dims, {Dim::B, Dim::Hq, Dim::Sq, Dim::Skv});
+  return check_elements(attention, "tensors or scores",
+                        std::max(scores, largest_tensor(attention.dims)));
+}
+
+Status check_tensors(const ir::Attention& attention) {
+  return check_elements(attention, "tensors", largest_tensor(attention.dims));
 }
 
 Status check_attention(const ir::Attention& attention) {

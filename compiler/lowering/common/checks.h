@@ -14,6 +14,9 @@ Status check_not_8_bits(const ir::Attention& attention, std::string_view whose);
 // Errors: unsupported if strides or offsets would overflow 64 bits. Requires bound dimensions.
 Status check_sizes(const ir::Attention& attention);
 
+// The same for its tensors, but not for scores.
+Status check_tensors(const ir::Attention& attention);
+
 // Errors: invalid_argument for an open dimension; those of check_sizes; unsupported for a sink that
 // varies with the batch.
 Status check_attention(const ir::Attention& attention);

@@ -24,6 +24,7 @@
 #include "compiler/lowering/native/quantized.h"
 #include "compiler/lowering/native/strength_reduction.h"
 #include "compiler/passes/analysis/mask_analysis.h"
+#include "compiler/passes/strategy/cost.h"
 #include "compiler/planning/capabilities.h"
 #include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
@@ -49,7 +50,6 @@ constexpr std::int64_t kTilesOfFront = 32;
 constexpr std::int64_t kGroupsOfLongLists = 3, kKeysOfLongLists = 32768;
 // The same of blocks of 8-bit keys: 0.210 ms instead of 0.255 with 192.
 constexpr std::int64_t kBlockOfShortLists = 128;
-constexpr std::int64_t kMostParts = 32;
 // Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
 constexpr std::int64_t kLeastOfFew = 4, kLeastOfMany = 16;
 constexpr double kWorthwhile = 0.95;  // of the time with fewer parts
@@ -160,7 +160,7 @@ class Native {
     const std::int64_t least = kernel_.tile.warps() == 4 ? kLeastOfFew : kLeastOfMany;
     const auto turns = [&](std::int64_t count) { return ceil_div(items * count, all); };
     std::int64_t best = 1;
-    for (std::int64_t count = 2; count <= kMostParts; ++count) {
+    for (std::int64_t count = 2; count <= passes::kMostKeyPieces; ++count) {
       if (kernel_.blocks.blocks < static_cast<double>(items * count * least)) break;
       const double time = static_cast<double>(turns(count) * best) / static_cast<double>(count);
       if (time < kWorthwhile * static_cast<double>(turns(best))) best = count;

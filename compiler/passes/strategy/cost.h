@@ -8,6 +8,8 @@
 // bandwidth (planning::Gpu): no prediction exceeds the GPU's own matrix rate or bandwidth.
 #pragma once
 
+#include <cstdint>
+
 #include "compiler/ir/attention.h"
 #include "compiler/planning/context.h"
 
@@ -28,6 +30,10 @@ struct TileWork {
 // The same of this work, whatever the attention's dimensions and band say.
 double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& work,
                              const planning::Context& context);
+
+// Pieces that attnc's own forward cuts the keys of few rows into, at most, so that no multiprocessor
+// is idle.
+inline constexpr std::int64_t kMostKeyPieces = 32;
 
 // Of a kernel that moves so many bytes, reads and writes together.
 double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu);

@@ -6,12 +6,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import datetime
+import json
 import sys
 import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import torch.distributed as dist
@@ -25,7 +26,8 @@ BEAT = 2.0  # seconds between signs of life
 SILENCE = 20.0  # without one a rank is lost
 _LATE = 3 * BEAT  # between two looks: this process stood still, and perhaps the other one, too
 _GIVES_UP = 60.0  # seconds that a store fails
-_ENDED = "ended"  # the last sign
+_ENDED, _FAILED = "ended", "failed"  # last signs: of a good end, and of an exception that nobody caught
+_LIFE, _ENDS = "life", "ends"  # keys
 _ASKING = 1.0  # seconds between two looks for lost ranks
 _SLOW = datetime.timedelta(seconds=10)  # that the store may take
 _boards: weakref.WeakSet[Board] = weakref.WeakSet()
@@ -43,19 +45,48 @@ def _close_all() -> None:
 class Board:
     """The store, by calls that do not wait, for any number of threads. While it is open, this process shows
     that it lives, and looks after the next rank: a thread does that, so it notices that the process has died,
-    or stopped, but not that it has nothing to say."""
+    or stopped, but not that it has nothing to say.
+
+    A store may still have what was written in an earlier life of the group, by processes that are gone. So rank 0
+    gives each life a name, below which everything is written. The name that another rank finds first may be that
+    of an earlier one: it looks for a newer one until rank 0 has answered it there, and it calls `settle`."""
 
     def __init__(self, store: dist.Store, rank: int, size: int):
         own = _own_connection(store)
-        self._store = dist.PrefixStore("attn", store if own is None else own)
+        self._whole = dist.PrefixStore("attn", store if own is None else own)
+        self._store: dist.Store | None = None  # of this life
+        self._life: str | None = None
+        self._settled = rank == 0
         self.rank, self.size = rank, size
+        # Of each Steps, by name, the last call that exchanges: when this rank ends, others are told.
+        self.calls: dict[str, int] = {}
+        self._ends = 0  # that were noted when _ended was read
+        self._ended: dict[int, dict[str, int]] = {}
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
+        if rank == 0:
+            self._begin(uuid.uuid4().hex)
+            _tried(lambda: self._whole.set(_LIFE, self._life))
         if size > 1 and own is not None:  # else a rank could seem lost that waits for something
-            target = _Signs(self._store, rank, (rank + 1) % size)
+            target = _Signs(self)
             self._thread = threading.Thread(target=target.run, args=(self._over,), daemon=True)
             self._thread.start()
         _boards.add(self)
+
+    def _begin(self, life: str) -> None:
+        self._store, self._life = dist.PrefixStore(life, self._whole), life
+
+    def life(self) -> str | None:
+        """The name of the group's life, as far as this rank knows; None before rank 0 has come."""
+        if not self._settled:
+            found = _tried(lambda: _read(self._whole, _LIFE))
+            if found is not None and found.decode() != self._life:
+                self._begin(found.decode())
+        return self._life
+
+    def settle(self) -> None:
+        """Rank 0 has answered in this life."""
+        self._settled = True
 
     @property
     def shows_life(self) -> bool:
@@ -67,6 +98,8 @@ class Board:
         self._over.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(2 * BEAT)
+
+    # Once `life` has found one:
 
     def write(self, key: str, value: bytes) -> None:
         _tried(lambda: self._store.set(key, value))
@@ -82,13 +115,30 @@ class Board:
         """The new number; those that were never added to are 0."""
         return _tried(lambda: self._store.add(key, count))
 
-    def lost(self) -> str | None:
-        """Which rank has ended, or given no sign of life for SILENCE seconds, in words."""
-        return _tried(lambda: _lost(self._store))
+    def ended(self) -> dict[int, dict[str, int]]:
+        """Ranks that have ended well, or have left the group, each with its `calls`."""
+        return _tried(self._read_ended)
 
-    def wait(self, look: Callable[[], T | None], seconds: float) -> T | None:
+    def _read_ended(self) -> dict[int, dict[str, int]]:
+        ends = self._store.add(_ENDS, 0)
+        if ends != self._ends:
+            signs = {rank: _read(self._store, _sign(rank)) for rank in range(self.size)}
+            self._ended = {rank: _calls_of(sign) for rank, sign in signs.items() if _says(sign, _ENDED)}
+            self._ends = ends
+        return self._ended
+
+    def lost(self, awaited: Collection[int] = ()) -> str | None:
+        """Which rank has ended by an exception, or given no sign of life for SILENCE seconds, or which of the
+        awaited ones has ended at all, in words."""
+        if not self._settled:
+            return None
+        lost = _tried(lambda: _lost(self._store))
+        gone = [] if lost is not None or not awaited else sorted(set(self.ended()).intersection(awaited))
+        return f"rank {gone[0]} is lost: it has ended" if gone else lost
+
+    def wait(self, look: Callable[[], T | None], seconds: float, awaited: Collection[int]) -> T | None:
         """What `look` finds, as soon as that is something; None after the time. Raises NcclError if a rank is
-        lost."""
+        lost, or one of the awaited ones has ended."""
         now = time.monotonic()
         end, asked, pause = now + seconds, now, 1e-3
         while True:
@@ -98,8 +148,11 @@ class Board:
             now = time.monotonic()
             if now - asked >= _ASKING:
                 asked = now
-                lost = self.lost()
+                lost = self.lost(awaited)
                 if lost is not None:
+                    found = look()  # what it did before
+                    if found is not None:
+                        return found
                     raise NcclError(lost, ["all ranks of the group must make the same calls"], "nccl")
             if now >= end:
                 return None
@@ -122,49 +175,81 @@ def _own_connection(store: dist.Store) -> dist.Store | None:
 
 
 class _Signs:
-    """Of one rank, and what it makes of those of the next one, which may not have come yet."""
+    """Of this rank, and what it makes of those of the next one that has not ended, which may not have come yet."""
 
-    def __init__(self, store: dist.Store, rank: int, next_rank: int):
-        self._store, self._rank, self._next = store, rank, next_rank
+    def __init__(self, board: Board):
+        self._board = board
         self._name = uuid.uuid4().hex  # the signs of another process of the same rank are others
         self._count = 0
+        self._life: str | None = None  # of what follows
+        self._noted: set[int] = set()  # ranks that have ended
         self._seen, self._since, self._looked = None, 0.0, 0.0
 
     def run(self, over: threading.Event) -> None:
-        answered = time.monotonic()
+        now = answered = time.monotonic()
         while dist.is_initialized():  # a group that was destroyed may have no store any more
             now = time.monotonic()
             try:
                 self.beat(now)
                 answered = now
-            except RuntimeError:  # the store is slow, or gone, and with it all that this would be of use for
+            except (RuntimeError, NcclError):  # the store is slow, or gone, and all that this would be of use for
                 if now - answered > _GIVES_UP:
                     return
             if over.wait(BEAT):
                 break
-        # Another end may be a good one: what this rank has sent may still be on its way to others.
-        if dist.is_initialized() and hasattr(sys, "last_type"):
-            with contextlib.suppress(RuntimeError):
-                self.end()
+        if answered == now:
+            with contextlib.suppress(RuntimeError, NcclError):
+                self.end(hasattr(sys, "last_type"))
 
     def beat(self, now: float) -> None:
+        life = self._board.life()
+        if life is None:
+            return
+        if life != self._life:
+            self._life, self._noted, self._seen = life, set(), None
+        store, rank = self._board._store, self._board.rank
         self._count += 1
-        self._store.set(_life(self._rank), f"{self._name}.{self._count}")
-        sign = _read(self._store, _life(self._next))
+        store.set(_sign(rank), f"{self._name} {self._count}")
+        watched, sign = self._watched(store)
         was_late, self._looked = now - self._looked > _LATE, now
         if sign is None or sign != self._seen or was_late:
             self._seen, self._since = sign, now
         elif now - self._since >= SILENCE:
-            _note_lost(self._store, self._next, sign.decode())
+            _note_lost(store, watched, sign.decode())
 
-    def end(self) -> None:
-        """By an exception that nobody caught."""
-        self._store.set(_life(self._rank), _ENDED)
-        _note_lost(self._store, self._rank, _ENDED)
+    def _watched(self, store: dist.Store) -> tuple[int, bytes | None]:
+        rank, size = self._board.rank, self._board.size
+        for each in (other % size for other in range(rank + 1, rank + size)):
+            sign = _read(store, _sign(each))
+            if not _says(sign, _ENDED):
+                return each, sign
+            if each not in self._noted:
+                store.add(_ENDS, 1)
+                self._noted.add(each)
+        return rank, None
+
+    def end(self, failed: bool) -> None:
+        """`failed`: by an exception that nobody caught. After another end, what this rank has sent is received:
+        attentions are closed, which waits for it. Then nothing is read: the process that keeps the store may have
+        ended just now, and PyTorch would print that."""
+        store, rank = self._board._store, self._board.rank
+        if store is None:
+            return
+        store.set(_sign(rank), _FAILED if failed else f"{_ENDED} {json.dumps(self._board.calls)}")
+        if failed:
+            _note_lost(store, rank, _FAILED)
 
 
-def _life(rank: int) -> str:
-    return f"life/{rank}"
+def _sign(rank: int) -> str:
+    return f"sign/{rank}"
+
+
+def _says(sign: bytes | None, word: str) -> bool:
+    return sign is not None and sign.split()[0] == word.encode()
+
+
+def _calls_of(sign: bytes) -> dict[str, int]:
+    return json.loads(sign.split(maxsplit=1)[1])
 
 
 def _note_lost(store: dist.Store, rank: int, sign: str) -> None:
@@ -177,10 +262,10 @@ def _lost(store: dist.Store) -> str | None:
     noted = _read(store, "lost")
     if noted is None:
         return None
-    rank, sign = noted.decode().split()
-    if _read(store, _life(int(rank))) != sign.encode():
+    rank, sign = noted.decode().split(maxsplit=1)
+    if _read(store, _sign(int(rank))) != sign.encode():
         return None
-    why = "its process ended with an exception" if sign == _ENDED else f"it gave no sign of life for {SILENCE:g} s"
+    why = "its process ended with an exception" if sign == _FAILED else f"it gave no sign of life for {SILENCE:g} s"
     return f"rank {rank} is lost: {why}"
 
 

@@ -83,7 +83,7 @@ class Meetings:
             return None if missing else True
 
         try:
-            all_came = not missing or self._board.wait(look, seconds)
+            all_came = not missing or self._board.wait(look, seconds, missing)
         except NcclError as error:
             return questions, error
         return questions, None if all_came else _late(missing, seconds)
@@ -116,23 +116,32 @@ class Meetings:
 
     def _ask(self, about: str, word: Any, seconds: float) -> Any:
         board, name = self._board, uuid.uuid4().hex
-        board.write(_question(board.rank), pickle.dumps((name, about, word)))
+        asked_in: str | None = None
 
         def look() -> Any:
+            nonlocal asked_in
+            life = board.life()
+            if life is None:
+                return None
+            if life != asked_in:
+                board.write(_question(board.rank), pickle.dumps((name, about, word)))
+                asked_in = life
             said = board.read(_answer(board.rank))
             answer = (None, None) if said is None else pickle.loads(said)
             return answer[1] if answer[0] == name else None
 
         try:
-            answer = board.wait(look, seconds)
+            answer = board.wait(look, seconds, [0])
             if answer is None:
                 raise _late([0], seconds)
+            board.settle()
             value, error = pickle.loads(answer if isinstance(answer, bytes) else self._read(*answer))
             board.remove(_answer(board.rank))
         finally:
             # Rank 0 may look at it just now, so it is not removed.
-            with contextlib.suppress(NcclError):
-                board.write(_question(board.rank), b"")
+            if asked_in is not None:
+                with contextlib.suppress(NcclError):
+                    board.write(_question(board.rank), b"")
         if error is not None:
             raise error
         return value

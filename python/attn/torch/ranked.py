@@ -67,14 +67,15 @@ class Kernels:
             finally:
                 steps.end("an exchange failed, or did not end in time")
 
-        self._rank = _distributed.Distributed(
-            _libattn.runtime(group.device.index),
-            contents,
-            group.communicator(),
-            timeout_seconds=math.ceil(group.seconds),
-            abort=abort,
-            lost=steps.in_vain,
-        )
+        with steps.opening():
+            self._rank = _distributed.Distributed(
+                _libattn.runtime(group.device.index),
+                contents,
+                group.communicator(),
+                timeout_seconds=math.ceil(group.seconds),
+                abort=abort,
+                lost=steps.in_vain,
+            )
         steps.add(self._rank.abort)
         self.sharding = self._rank.sharding
         self.family = self._rank.family

@@ -37,6 +37,7 @@ class Steps:
         self._failed: dict[int, str] = {}  # calls, and why
         self._end = ""  # why there will be no other call
         self._unsettled: set[int] = set()
+        self._opening = False
         self._news = board.add(_NEWS, 0)
         self._heard: list[tuple[int, dict[int, str], str]] = []  # the news until then
         self._unknown: tuple[int, float, float] | None = None  # last call, since when, and when asked
@@ -65,7 +66,16 @@ class Steps:
         """From here on others may wait for what this call does, and it for them."""
         if counts:
             with self._lock:
-                self._last = self._count
+                self._last = self._board.calls[self.name] = self._count
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[None]:
+        """Of a new attention, which needs all ranks."""
+        self._opening = True
+        try:
+            yield
+        finally:
+            self._opening = False
 
     def refuse(self, error: BaseException) -> None:
         """A call that fails before anything else."""
@@ -145,6 +155,10 @@ class Steps:
                     return f"call {call} failed on rank {rank} alone: {failed[call]}"
             if end:
                 return f"rank {rank} has ended its exchanges: {end}"
+        for rank, calls in self._board.ended().items():
+            made = calls.get(self.name, 0)
+            if made < last or self._opening:
+                return f"rank {rank} is lost: it has ended after call {made}"
         return None
 
     def _settle(self) -> None:
@@ -176,7 +190,7 @@ class Steps:
                     raise _ended(f"call {min(late)} failed on rank {self._board.rank}, but not on rank {rank}")
             return None if missing else True
 
-        if self._board.wait(look, self.seconds) is None:
+        if self._board.wait(look, self.seconds, missing) is None:
             raise _ended(f"call {max(self._unsettled)} failed on rank {self._board.rank}, but not on rank"
                          f" {min(missing)} within {self.seconds:g} s")
 

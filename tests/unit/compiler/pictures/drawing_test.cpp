@@ -152,8 +152,20 @@ TEST(Drawing, HasNumbersOfOwnersWhereColoursDoNotTellThemApart) {
   const std::string many = to_svg(drawing_of(OfOwners(8).made()), {});
   EXPECT_THAT(many, HasSubstr(" text-anchor=\"middle\">7</text>"));
   EXPECT_THAT(many, HasSubstr(">rank 7</text>"));
-  // Two rows of 1.5 are too low for a number.
+  // Two rows of 4 pixels are lower than a number, which stands where it covers no other one.
+  const std::string higher = to_svg(drawing_of(OfOwners(60).made()), {});
+  for (int owner = 10; owner < 60; ++owner)
+    EXPECT_THAT(higher, HasSubstr(" text-anchor=\"middle\">" + std::to_string(owner) + "</text>"));
+  // Two rows of 1.5 are too low.
   EXPECT_THAT(to_svg(drawing_of(OfOwners(160).made()), {}), Not(HasSubstr(">159</text>")));
+}
+
+TEST(Drawing, NamesOwnersThatItHas) {
+  OfOwners of(9);
+  of.how.owners.push_back("rank 9");  // with the colour of rank 2
+  const std::string svg = to_svg(drawing_of(of.made()), {});
+  EXPECT_THAT(svg, HasSubstr(">rank 8</text>"));
+  EXPECT_THAT(svg, Not(HasSubstr(">rank 9</text>")));
 }
 
 TEST(Terminal, HasLettersOfOwners) {
