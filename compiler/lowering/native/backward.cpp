@@ -57,15 +57,15 @@ class NativeBackward {
 
   // After work().
   Result<NativeProgram> make() && {
-    kernel_.splits = splits();
     kernel_.expressions = gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, true);
     if (kernel_.shared_bytes() > kMostShared) {
       kernel_.expressions =
           gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, false);
     }
     kernel_.place_parts();
-    kernel_.blocks_of_threads =
-        std::min(static_cast<std::int64_t>(gpu_.multiprocessors), kernel_.items());
+    divide();
+    kernel_.blocks_of_threads = std::min(static_cast<std::int64_t>(gpu_.multiprocessors),
+                                         kernel_.items() + kernel_.parts());
     LearnedGradients learned;
     if (const gradient::Derivatives of_sinks = without_scores(); !of_sinks.tensors.empty()) {
       ATTN_ASSIGN(learned, learned_gradients(of_sinks));
@@ -80,9 +80,6 @@ class NativeBackward {
   }
 
  private:
-  static constexpr double kGainOfSplits = 0.95;  // at least, for more parts
-  // What the beginning and the end of an item take, and sums of parts, in steps of 64 rows.
-  static constexpr double kStepsOfItem = 4, kStepsOfPart = 8;
   // A backward has five products where a forward has two, and less that is computed meanwhile.
   static constexpr double kProducts = 3;
 
@@ -107,33 +104,25 @@ class NativeBackward {
     return rest;
   }
 
-  // Into how many parts the heads that share keys are divided: the fewest of those that take
-  // about the shortest time.
-  std::int64_t splits() const {
-    if (kernel_.made_lists || !kernel_.by_scores().empty() ||
-        (!kernel_.wants("dk") && !kernel_.wants("dv")))
-      return 1;
-    std::int64_t best = 1;
-    for (std::int64_t splits = 2; splits <= kernel_.heads_of_key(); ++splits) {
-      if (kernel_.heads_of_key() % splits == 0 &&
-          steps_with(splits) < kGainOfSplits * steps_with(best)) {
-        best = splits;
-      }
+  // Not where a part of a learned tensor's gradient is of a head's block of keys, nor if dk and dv
+  // are not computed.
+  void divide() {
+    if (kernel_.count_of(Reach::heads) > 0 || (!kernel_.wants("dk") && !kernel_.wants("dv")))
+      return;
+    if (kernel_.made_lists) {
+      kernel_.made_division = made_division(kernel_.dims, kernel_.blocks, gpu_.multiprocessors);
+    } else {
+      kernel_.division =
+          row_division(kernel_.dims, kernel_.blocks, gpu_.multiprocessors, kernel_.ordered());
     }
-    return best;
   }
 
-  // Of a block of threads: those of the longest item, or of its share of all. The last turn
-  // leaves some blocks of threads idle, for half an item if lists are uneven.
-  double steps_with(std::int64_t splits) const {
-    const double items = static_cast<double>(splits * kernel_.blocks.tiles * kernel_.dims[Dim::B] *
-                                             kernel_.dims[Dim::Hkv]);
-    const double turns = items / static_cast<double>(gpu_.multiprocessors);
-    const double heads = static_cast<double>(kernel_.heads_of_key()) / static_cast<double>(splits);
-    const double idle =
-        kernel_.mean() * (std::ceil(turns) - turns) + (kernel_.longest() - kernel_.mean());
-    return std::max(kernel_.longest(), turns * kernel_.mean() + 0.5 * idle) * heads +
-           (splits > 1 ? kStepsOfPart : kStepsOfItem) * std::max(1.0, turns);
+  // Steps of an item, at most.
+  double longest() const {
+    if (!kernel_.divides()) return kernel_.longest() * static_cast<double>(kernel_.heads_of_key());
+    if (!kernel_.made_lists) return kernel_.division.longest;
+    const double share = kernel_.blocks.blocks / static_cast<double>(kernel_.made_division.shares);
+    return std::max(share, static_cast<double>(kernel_.made_division.least_steps));
   }
 
   NativeWork work_of_kernel(const plan::Program& program) const {
@@ -143,14 +132,14 @@ class NativeBackward {
     work.rate = kernel_.tile.rate;
     work.rows = work.queries = static_cast<double>(kernel_.tile.keys);
     work.keys = static_cast<double>(kernel_.tile.rows);
-    work.most = kernel_.longest() * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys *
-                                                        kernel_.heads_of_item());
-    work.heads = static_cast<double>(kernel_.heads_of_item());
+    work.most = longest() * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
+    work.heads = static_cast<double>(kernel_.heads_of_key());
     work.products = kProducts;
     work.moved = moved();
     work.learned = operations_of_learned();
     work.width = static_cast<double>(kernel_.depth() + kernel_.width());
-    work.tiles = static_cast<double>(kernel_.items());
+    const bool made = kernel_.made_lists.has_value();
+    work.tiles = static_cast<double>(kernel_.items() + (made ? 0 : kernel_.parts()));
     work.launches = launches_of(program);
     if (kernel_.made_lists) work.lists = work_of(kernel_.made_lists->sizes(), kernel_.attention);
     return work;
@@ -161,7 +150,7 @@ class NativeBackward {
   double moved() const {
     const std::int64_t sums =
         kernel_.wants("dq") ? 8 * kernel_.depth() + 2 * kernel_.dims[Dim::Dqk] : 0;
-    const std::int64_t parts = kernel_.splits > 1 ? 8 * kernel_.key_sums() : 0;
+    const std::int64_t parts = 8 * kernel_.key_sums();
     return static_cast<double>(parts) +
            static_cast<double>(kernel_.heads() * kernel_.dims[Dim::Sq]) *
                static_cast<double>(

@@ -17,8 +17,10 @@ using ir::Dim;
 constexpr std::int64_t kHeadsOfSection = 4;       // of keys; their queries stay in the L2 cache
 constexpr double kUneven = 1.5, kVeryUneven = 3;  // the longest list: times the mean
 constexpr double kShort = 24;                     // blocks of rows, on average
+constexpr std::int64_t kMostMergers = 1024;  // about those that run at the same time
+constexpr std::int64_t kWordsOfPart = 4;
 // As in attn/backward.cuh.
-constexpr std::int64_t kPartsOfBlock = 8, kWordsOfLargest = 3, kWordsOfElement = 9;
+constexpr std::int64_t kMergersOfPart = 8, kPartsOfBlock = 8, kWordsOfLargest = 3, kWordsOfElement = 9;
 
 }  // namespace
 
@@ -47,6 +49,24 @@ BackwardKernel::BackwardKernel(const ir::Attention& of_whole, const Form& form,
       statistics(form.statistics),
       tile(of_tile),
       gradients(gradient_names(of_whole)) {}
+
+std::int64_t BackwardKernel::parts() const {
+  return made_lists ? made_division.most_parts : static_cast<std::int64_t>(division.parts.size());
+}
+
+std::int64_t BackwardKernel::mergers() const {
+  return std::min(kMergersOfPart * parts(), kMostMergers);
+}
+
+std::int64_t BackwardKernel::counters() const {
+  const bool made = made_lists && divides();
+  return first_word_of_division() + (made ? kWordsOfPart * (1 + parts()) : 0);
+}
+
+std::int64_t BackwardKernel::first_word_of_division() const {
+  const std::int64_t first = 1 + (made_lists ? made_lists->sizes().lists : 0);
+  return made_lists && divides() ? ceil_div(first, kWordsOfPart) * kWordsOfPart : first;
+}
 
 bool BackwardKernel::wants(const char* gradient) const {
   return std::ranges::find(gradients, gradient) != gradients.end();
@@ -132,7 +152,7 @@ bool BackwardKernel::rows_fit() const {
     return run.key + run.blocks * tile.rows <= dims[Dim::Sq];
   });
   return fit && std::ranges::all_of(blocks.lists, [this](const TileList& list) {
-           return list.blocks >= (heads_of_item() == 1 ? 2 : 1);
+           return list.blocks >= (heads_of_key() == 1 ? 2 : 1);
          });
 }
 
@@ -142,7 +162,7 @@ std::int64_t BackwardKernel::section() const {
   if (batches_first()) return dims[Dim::B];
   if (!blocks.sorted && !made_lists) return 1;
   const bool uneven = !made_lists && longest() > kVeryUneven * mean();
-  return splits * (uneven ? dims[Dim::B] * dims[Dim::Hkv] : kHeadsOfSection);
+  return uneven ? dims[Dim::B] * dims[Dim::Hkv] : kHeadsOfSection;
 }
 
 bool BackwardKernel::batches_first() const {
@@ -156,7 +176,7 @@ bool BackwardKernel::batches_first() const {
 }
 
 bool BackwardKernel::heads_outside() const {
-  if (ordered() || made_lists || heads_of_item() == 1) return false;
+  if (ordered() || made_lists || heads_of_key() == 1) return false;
   return mean() < kShort || longest() > kUneven * mean();
 }
 

@@ -14,6 +14,7 @@
 #include "compiler/lowering/native/kernel_names.h"
 #include "compiler/lowering/native/key_blocks.h"
 #include "compiler/lowering/native/row_blocks.h"
+#include "compiler/lowering/native/row_division.h"
 #include "compiler/lowering/native/row_lists.h"
 #include "runtime/plan/program.h"
 
@@ -41,6 +42,7 @@ struct BackwardKernel {
   static constexpr const char* kTurns = "native.turns";
   static constexpr const char* kParts = "native.parts";
   static constexpr const char* kWords = "native.words";
+  static constexpr std::int64_t kThreads = 256;  // of blocks of other kernels than the main one
 
   const ir::Attention& whole;  // whose tensors are bound
   const gradient::Derivatives derivatives;
@@ -54,7 +56,8 @@ struct BackwardKernel {
   GradientExpressions expressions;
   std::int64_t words = 0;  // of learned tensors
   std::int64_t blocks_of_threads = 1;
-  std::int64_t splits = 1;  // parts of the heads that share keys
+  RowDivision division;        // of lists that are known
+  MadeDivision made_division;  // of those that the GPU makes
 
   // Sets where sums of learned tensors are, once expressions are known.
   void place_parts();
@@ -79,14 +82,20 @@ struct BackwardKernel {
   double mean() const { return blocks.blocks / static_cast<double>(heads() * blocks.tiles); }
   std::int64_t heads() const { return dims[ir::Dim::B] * dims[ir::Dim::Hq]; }
   std::int64_t heads_of_key() const { return dims[ir::Dim::Hq] / dims[ir::Dim::Hkv]; }
-  std::int64_t heads_of_item() const { return heads_of_key() / splits; }
-  std::int64_t items() const {
-    return splits * blocks.tiles * dims[ir::Dim::B] * dims[ir::Dim::Hkv];
-  }
+  std::int64_t key_blocks() const { return blocks.tiles * dims[ir::Dim::B] * dims[ir::Dim::Hkv]; }
+  // Blocks of keys are divided, or may be. At most so many parts; and those that are not parts.
+  bool divides() const { return parts() > 0; }
+  std::int64_t parts() const;
+  std::int64_t items() const { return division.all ? 0 : key_blocks(); }
+  // Of blocks of threads that add the sums of parts.
+  std::int64_t mergers() const;
+  // The words of kCounter, and where Division of attn/division.cuh is.
+  std::int64_t counters() const;
+  std::int64_t first_word_of_division() const;
   std::int64_t row_blocks_of_head() const;
   std::int64_t padded_rows() const { return past_all_rows(dims) + tile.rows; }
   // Of all parts, if there are any.
-  std::int64_t key_sums() const { return items() * tile.keys * (depth() + width()); }
+  std::int64_t key_sums() const { return parts() * tile.keys * (depth() + width()); }
   std::int64_t depth() const { return panels(dims[ir::Dim::Dqk]); }
   std::int64_t width() const { return panels(dims[ir::Dim::Dv]); }
   std::int64_t shared_bytes() const;

@@ -60,7 +60,7 @@ class BackwardProgram {
   }
 
  private:
-  static constexpr std::int64_t kThreads = 256;  // of prepare and convert
+  static constexpr std::int64_t kThreads = BackwardKernel::kThreads;
   // As in attn/backward.cuh.
   static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32;
 
@@ -70,8 +70,7 @@ class BackwardProgram {
       program.internals.push_back(plan::internal_tensor(name, DType::f32, {elements}));
     };
     program.internals.push_back(
-        plan::internal_tensor(BackwardKernel::kCounter, DType::i32,
-                              {1 + (kernel_.made_lists ? kernel_.made_lists->sizes().lists : 0)}));
+        plan::internal_tensor(BackwardKernel::kCounter, DType::i32, {kernel_.counters()}));
     for (const char* name : {BackwardKernel::kExponents, BackwardKernel::kDeltas}) {
       add(name, kernel_.heads() * kernel_.padded_rows());
       step.outputs.emplace_back(name);
@@ -80,7 +79,7 @@ class BackwardProgram {
       add(BackwardKernel::kSums, kernel_.heads() * kernel_.padded_rows() * kernel_.depth());
       step.zeroed.emplace_back(BackwardKernel::kSums);
     }
-    if (kernel_.splits > 1) {
+    if (kernel_.divides()) {
       add(BackwardKernel::kKeySums, kernel_.key_sums());
       step.outputs.emplace_back(BackwardKernel::kKeySums);
     }
@@ -139,31 +138,38 @@ class BackwardProgram {
     for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
       if (kernel_.part_of(*tensor).reach != Reach::own) all.push_back(sum_of(*tensor));
     }
-    if (kernel_.splits > 1) all.push_back(merge());
-    if (!kernel_.wants("dq")) return all;
-    arguments = {Tensor{BackwardKernel::kSums}, Tensor{"dq"}};
-    add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
-    add_inputs(arguments);
-    all.push_back(
-        {.kernel = kConvertKernel,
-         .grid = {kernel_.heads() * ceil_div(kernel_.dims[Dim::Sq], kConvertedRows), 1, 1},
-         .block = {kThreads, 1, 1},
-         .shared_bytes = kConvertedRows * (kernel_.depth() + 1) * 4,
-         .arguments = std::move(arguments)});
+    if (kernel_.wants("dq") || kernel_.divides()) all.push_back(ending());
     return all;
   }
 
-  plan::Launch merge() const {
-    std::vector<plan::KernelArgument> arguments = {plan::TensorOperand{BackwardKernel::kKeySums}};
+  // Makes dq of its sums, and adds those of parts of blocks of keys.
+  plan::Launch ending() const {
+    std::vector<plan::KernelArgument> arguments;
+    std::int64_t blocks = kernel_.mergers();
+    const bool converts = kernel_.wants("dq");
+    if (converts) {
+      arguments = {plan::TensorOperand{BackwardKernel::kSums}, plan::TensorOperand{"dq"}};
+      add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
+      blocks += kernel_.heads() * ceil_div(kernel_.dims[Dim::Sq], kConvertedRows);
+    }
+    if (kernel_.divides()) add_merged(arguments);
+    add_inputs(arguments);
+    return {.kernel = converts ? kConvertKernel : kMergeKernel,
+            .grid = {blocks, 1, 1},
+            .block = {kThreads, 1, 1},
+            .shared_bytes = converts ? kConvertedRows * (kernel_.depth() + 1) * 4 : 0,
+            .arguments = std::move(arguments)};
+  }
+
+  void add_merged(std::vector<plan::KernelArgument>& arguments) const {
+    arguments.emplace_back(plan::TensorOperand{BackwardKernel::kKeySums});
     add_starts(arguments, kernel_.has_column_starts(), kColumnStarts);
     for (const char* gradient : {"dk", "dv"}) {
       if (kernel_.wants(gradient)) arguments.emplace_back(plan::TensorOperand{gradient});
     }
-    add_inputs(arguments);
-    return {.kernel = kMergeKernel,
-            .grid = {ceil_div(kernel_.key_sums() / kernel_.splits / 8, kThreads), 1, 1},
-            .block = {kThreads, 1, 1},
-            .arguments = std::move(arguments)};
+    if (!kernel_.made_lists) return;
+    arguments.emplace_back(plan::TensorOperand{kSortedTiles});
+    arguments.emplace_back(plan::TensorOperand{BackwardKernel::kCounter});
   }
 
   plan::Launch finding_largest() const {
@@ -228,7 +234,7 @@ class BackwardProgram {
     for (const char* gradient : {"dk", "dv"}) {
       if (kernel_.wants(gradient)) names.emplace_back(gradient);
     }
-    if (kernel_.splits > 1) names.emplace_back(BackwardKernel::kKeySums);
+    if (kernel_.divides()) names.emplace_back(BackwardKernel::kKeySums);
     if (kernel_.count_of(Reach::heads) > 0) names.emplace_back(BackwardKernel::kParts);
     if (kernel_.words > 0) names.emplace_back(BackwardKernel::kWords);
     for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {

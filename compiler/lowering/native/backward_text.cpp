@@ -31,7 +31,7 @@ class BackwardText {
            (kernel_.packed_maps().empty() ? "" : kernels::include_text("sequence_maps.cuh")) +
            (kernel_.made_lists ? kernels::include_text("row_lists.cuh") + lists_in_memory_text()
                                : lists_text(kernel_.blocks) + order_text()) +
-           constants_text() +
+           division_text() + constants_text() +
            gradient_expressions_text(kernel_.derivatives, kernel_.expressions,
                                      kernel_.made_lists.has_value()) +
            (kernel_.packed_maps().empty()
@@ -41,6 +41,9 @@ class BackwardText {
   }
 
  private:
+  // Of a multiprocessor: as many as its threads allow.
+  static constexpr int kBlocksOfConversion = 2048 / BackwardKernel::kThreads;
+
   // What lists of ordered sums have besides.
   std::string order_text() const {
     if (!kernel_.ordered()) return "";
@@ -52,6 +55,46 @@ class BackwardText {
         "struct OrderedLists : Lists {{\n"
         "  __device__ int before(int i) const {{ return kBefore[i]; }}\n}};\n",
         fmt::join(before, ", "));
+  }
+
+  // What lists have besides where blocks of keys are divided.
+  std::string division_text() const {
+    if (!kernel_.divides()) return "";
+    const char* const base = kernel_.ordered() ? "OrderedLists" : "Lists";
+    if (kernel_.made_lists) {
+      return fmt::format(
+          "struct DividedLists : {} {{\n"
+          "  const kernels::Division* division;\n"
+          "  __device__ int parts() const {{ return division->parts; }}\n"
+          "  __device__ int most() const {{ return division->most; }}\n"
+          "  __device__ kernels::Part part(int i) const {{ return division->part(i); }}\n}};\n",
+          base);
+    }
+    std::string parts;
+    for (std::size_t i = 0; i < kernel_.division.parts.size(); ++i) {
+      const RowPart& of = kernel_.division.parts[i];
+      parts += fmt::format("{}{{{}, {}, {}, {}}},", i % 6 == 0 ? "\n    " : " ", of.unit, of.tile,
+                           of.part, of.parts);
+    }
+    return fmt::format(
+        "static __device__ const kernels::Part kParts[] = {{{}\n}};\n"
+        "struct DividedLists : {} {{\n"
+        "  __device__ int parts() const {{ return {}; }}\n"
+        "  __device__ int most() const {{ return {}; }}\n"
+        "  __device__ kernels::Part part(int i) const {{ return kParts[i]; }}\n}};\n",
+        parts, base, kernel_.parts(), kernel_.division.most);
+  }
+
+  // `runs`: if the GPU makes the lists, where they are.
+  std::string lists_object(const char* runs) const {
+    const std::string lists = kernel_.made_lists ? fmt::format("tiles, {}", runs) : "";
+    if (!kernel_.divides()) {
+      return fmt::format("{}{{{}}}", kernel_.ordered() ? "OrderedLists" : "Lists", lists);
+    }
+    if (!kernel_.made_lists) return "DividedLists{}";
+    return fmt::format(
+        "DividedLists{{{{{}}}, reinterpret_cast<const kernels::Division*>(counter + {})}}", lists,
+        kernel_.first_word_of_division());
   }
 
   std::string constants_text() const {
@@ -66,8 +109,7 @@ class BackwardText {
         {"kBatches", kernel_.dims[Dim::B]},
         {"kHeads", kernel_.dims[Dim::Hq]},
         {"kKeyHeads", kernel_.dims[Dim::Hkv]},
-        {"kHeadsOfKey", kernel_.heads_of_item()},
-        {"kSplits", kernel_.splits},
+        {"kHeadsOfKey", kernel_.heads_of_key()},
         {"kHeadsOfClass", kernel_.statistics.heads},
         {"kRows", kernel_.dims[Dim::Sq]},
         {"kColumns", kernel_.dims[Dim::Skv]},
@@ -75,6 +117,7 @@ class BackwardText {
         {"kRowBlocks", kernel_.row_blocks_of_head()},
         {"kKeyBlocks", kernel_.blocks.tiles},
         {"kItems", kernel_.items()},
+        {"kDivided", kernel_.parts()},
         {"kSection", kernel_.section()},
         {"kListsOfBatch", !by_batch ? 0
                           : by_head ? kernel_.dims[Dim::Hkv]
@@ -151,7 +194,7 @@ class BackwardText {
     add(kernel_.ordered(), "int*", "turns");
     add(kernel_.wants("dk"), "unsigned short*", "dk");
     add(kernel_.wants("dv"), "unsigned short*", "dv");
-    add(kernel_.splits > 1, "float*", "key_sums");
+    add(kernel_.divides(), "float*", "key_sums");
     add(kernel_.count_of(Reach::heads) > 0, "float*", "parts");
     if (kernel_.words > 0) parameters.emplace_back("unsigned long long* words");
     std::vector<std::string> own;
@@ -171,7 +214,10 @@ class BackwardText {
       fields.emplace_back(kernel_.words > 0 ? "words" : "nullptr");
       fields.push_back(fmt::format("{{{}}}", fmt::join(own, ", ")));
     }
-    std::string text = kernel_.made_lists ? kernel_.made_lists->text(inputs, object) : "";
+    std::string text = kernel_.made_lists
+                           ? kernel_.made_lists->text(inputs, object, kernel_.made_division,
+                                                      kernel_.first_word_of_division())
+                           : "";
     text += fmt::format(
         "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n"
         "extern \"C\" __global__ void {}({}float* exponents,\n"
@@ -179,15 +225,14 @@ class BackwardText {
         "  kernels::prepare<Constants>({}, {}, expressions, exponents, deltas);\n}}\n"
         "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
         "  const kernels::BackwardTensors tensors{{{}}};\n"
-        "  kernels::backward<Constants>(tensors, expressions, {}{{{}}});\n}}\n",
+        "  kernels::backward<Constants>(tensors, expressions, {});\n}}\n",
         kernel_.shared_bytes(), kPrepareKernel,
         sigmoid ? ""
                 : "const unsigned short* o, const unsigned short* d_o,\n"
                   "                                        const float* lse, ",
         of_row_starts, inputs, object, sigmoid ? "nullptr, nullptr, nullptr" : "o, d_o, lse",
         row_starts, kThreadsOfBackward, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs,
-        object, fmt::join(fields, ", "), kernel_.ordered() ? "OrderedLists" : "Lists",
-        kernel_.made_lists ? "tiles, runs" : "");
+        object, fmt::join(fields, ", "), lists_object("runs"));
     if (kernel_.shares()) text += largest_text();
     for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
       if (kernel_.expressions.parts[i].reach == Reach::diagonal) text += spreading_text(i);
@@ -196,29 +241,51 @@ class BackwardText {
       if (kernel_.part_of(*tensor).reach != Reach::own || kernel_.is_zeroed(*tensor))
         text += text_of(*tensor);
     }
-    if (kernel_.splits > 1) text += merge_text();
-    if (!kernel_.wants("dq")) return text;
-    return text + fmt::format(
-                      "extern \"C\" __global__ void {}(const float* sums, unsigned short* dq{}{}) "
-                      "{{\n  {}\n  kernels::convert<Constants>(sums, {}, expressions, dq);\n}}\n",
-                      kConvertKernel, of_row_starts, inputs, object, row_starts);
+    return text + ending_text();
   }
 
-  // The kernel that adds dk and dv of all parts.
-  std::string merge_text() const {
-    const auto given = [&](const char* gradient) {
-      return kernel_.wants(gradient) ? fmt::format(", unsigned short* {}", gradient)
-                                     : std::string();
-    };
+  // The kernel that makes dq of its sums, and adds those of parts of blocks of keys.
+  std::string ending_text() const {
+    const bool converts = kernel_.wants("dq");
+    if (!converts && !kernel_.divides()) return "";
+    std::vector<std::string> parameters;
+    if (converts) parameters = {"const float* sums", "unsigned short* dq"};
+    if (converts && kernel_.has_row_starts()) parameters.push_back(starts_text(kRowStarts));
+    if (kernel_.divides()) add_merged(parameters);
+    std::string body;
+    if (kernel_.divides()) {
+      body = fmt::format(
+          "  if (blockIdx.x < {0}) {{\n"
+          "    kernels::merge_parts<Constants>(key_sums, {1}, expressions, {2},\n"
+          "                                    {3}, {4}, blockIdx.x, {0});\n    return;\n  }}\n",
+          kernel_.mergers(), kernel_.has_column_starts() ? kColumnStarts : "nullptr",
+          lists_object("nullptr"), kernel_.wants("dk") ? "dk" : "nullptr",
+          kernel_.wants("dv") ? "dv" : "nullptr");
+    }
+    if (converts) {
+      body += fmt::format(
+          "  kernels::convert<Constants>(sums, {}, expressions, dq, blockIdx.x - {});\n",
+          kernel_.has_row_starts() ? kRowStarts : "nullptr", kernel_.mergers());
+    }
     return fmt::format(
-        "extern \"C\" __global__ void {}(const float* sums{}{}{}{}) {{\n  {}\n"
-        "  kernels::merge_keys<Constants>(sums, {}, expressions, {}, {});\n}}\n",
-        kMergeKernel,
-        kernel_.has_column_starts() ? fmt::format(", const int* {}", kColumnStarts) : "",
-        given("dk"), given("dv"), parameters_text(kernel_.expressions.inputs),
-        expressions_object(kernel_.whole, kernel_.expressions.inputs),
-        kernel_.has_column_starts() ? kColumnStarts : "nullptr",
-        kernel_.wants("dk") ? "dk" : "nullptr", kernel_.wants("dv") ? "dv" : "nullptr");
+        "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(\n    {}{}) {{\n  {}\n{}}}\n",
+        BackwardKernel::kThreads, kBlocksOfConversion, converts ? kConvertKernel : kMergeKernel,
+        fmt::join(parameters, ",\n    "), parameters_text(kernel_.expressions.inputs),
+        expressions_object(kernel_.whole, kernel_.expressions.inputs), body);
+  }
+
+  static std::string starts_text(const char* name) { return fmt::format("const int* {}", name); }
+
+  void add_merged(std::vector<std::string>& parameters) const {
+    parameters.emplace_back("const float* key_sums");
+    if (kernel_.has_column_starts()) parameters.push_back(starts_text(kColumnStarts));
+    for (const char* gradient : {"dk", "dv"}) {
+      if (kernel_.wants(gradient))
+        parameters.push_back(fmt::format("unsigned short* {}", gradient));
+    }
+    if (!kernel_.made_lists) return;
+    parameters.emplace_back("const kernels::Tile* tiles");
+    parameters.emplace_back("const int* counter");
   }
 
   std::string largest_text() const {
