@@ -17,10 +17,11 @@ using ir::Dim;
 constexpr std::int64_t kHeadsOfSection = 4;       // of keys; their queries stay in the L2 cache
 constexpr double kUneven = 1.5, kVeryUneven = 3;  // the longest list: times the mean
 constexpr double kShort = 24;                     // blocks of rows, on average
-constexpr std::int64_t kMostMergers = 1024;  // about those that run at the same time
+constexpr std::int64_t kMostMergers = 1024;       // about those that run at the same time
 constexpr std::int64_t kWordsOfPart = 4;
 // As in attn/backward.cuh.
-constexpr std::int64_t kMergersOfPart = 8, kPartsOfBlock = 8, kWordsOfLargest = 3, kWordsOfElement = 9;
+constexpr std::int64_t kMergersOfPart = 8, kPartsOfBlock = 8, kWordsOfLargest = 3,
+                       kWordsOfElement = 9;
 
 }  // namespace
 
@@ -161,7 +162,7 @@ bool BackwardKernel::rows_fit() const {
 std::int64_t BackwardKernel::section() const {
   if (batches_first()) return dims[Dim::B];
   if (!blocks.sorted && !made_lists) return 1;
-  const bool uneven = !made_lists && longest() > kVeryUneven * mean();
+  const bool uneven = !made_lists && longest_whole() > kVeryUneven * mean();
   return uneven ? dims[Dim::B] * dims[Dim::Hkv] : kHeadsOfSection;
 }
 
@@ -183,6 +184,14 @@ bool BackwardKernel::heads_outside() const {
 double BackwardKernel::longest() const {
   std::int64_t most = 0;
   for (const TileList& list : blocks.lists) most = std::max(most, list.blocks);
+  return static_cast<double>(most);
+}
+
+double BackwardKernel::longest_whole() const {
+  std::int64_t most = 0;
+  for (const TileList& list : blocks.lists) {
+    if (division.parts.empty() || list.blocks <= division.most) most = std::max(most, list.blocks);
+  }
   return static_cast<double>(most);
 }
 

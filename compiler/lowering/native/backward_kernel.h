@@ -77,8 +77,9 @@ struct BackwardKernel {
   // Where lists are short or uneven, all rows of a head follow those of another.
   bool heads_outside() const;
 
-  // Blocks of rows of a list that is known now, and of a head.
+  // Blocks of rows of a list that is known now, and of a head; of those that are not divided.
   double longest() const;
+  double longest_whole() const;
   double mean() const { return blocks.blocks / static_cast<double>(heads() * blocks.tiles); }
   std::int64_t heads() const { return dims[ir::Dim::B] * dims[ir::Dim::Hq]; }
   std::int64_t heads_of_key() const { return dims[ir::Dim::Hq] / dims[ir::Dim::Hkv]; }
