@@ -58,9 +58,10 @@ std::string tile_text(const KernelFacts& facts) {
 
 std::string items_text(const KernelFacts& facts, const plan::Launch& launch) {
   std::string text = fmt::format("{} of all batches and heads", facts.items / facts.parts);
-  if (facts.parts > 1) {
-    text += fmt::format(", the {} in {} parts",
-                        facts.backward ? "heads that share keys" : "keys of each", facts.parts);
+  if (facts.parts > 1) text += fmt::format(", the keys of each in {} parts", facts.parts);
+  if (facts.divided > 0) {
+    text += fmt::format(", of which long ones are divided into {}{} parts in all",
+                        facts.makes_lists ? "at most " : "", facts.divided);
   }
   return text + fmt::format(", taken in turns by {} blocks of threads", launch.grid[0]);
 }
@@ -121,6 +122,7 @@ Json facts_json(const KernelFacts& facts) {
                {"width", facts.width},   {"warp_groups", facts.groups},
                {"stages", facts.stages}, {"table_stages", facts.table_stages},
                {"parts", facts.parts},   {"tiles", facts.items / facts.parts}};
+  if (facts.backward) json["divided_parts"] = facts.divided;
   if (!facts.backward) json["query_stages"] = facts.query_stages;
   if (facts.patch_width > 0) json["patch"] = {facts.patch_width, facts.patch_height};
   json["blocks"] = nullptr;

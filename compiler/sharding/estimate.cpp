@@ -313,14 +313,16 @@ Speed::Speed(const ir::Attention& attention, const planning::Context& context)
 
 double Speed::milliseconds(const Load& load) const {
   const double all = launch_ + load.tiles * tile_ + load.rows * row_;
-  const double longest = start_of_row_ + load.most * tile_of_row_ / splits(load.rows);
+  const double longest = start_of_row_ + undivided(load) * tile_of_row_;
   return std::max({all, longest, moving(load.bytes)});
 }
 
-// Of few rows, kernels cut the keys.
-double Speed::splits(double rows) const {
+// Of few rows, kernels cut the keys; backward ones cut the rows of a block of keys that takes
+// longer than a fair share.
+double Speed::undivided(const Load& load) const {
   constexpr auto kMost = static_cast<double>(passes::kMostKeyPieces);
-  return backward_ ? 1 : std::clamp(std::floor(gpu_.multiprocessors / rows), 1.0, kMost);
+  if (backward_) return std::min(load.most, load.tiles / gpu_.multiprocessors);
+  return load.most / std::clamp(std::floor(gpu_.multiprocessors / load.rows), 1.0, kMost);
 }
 
 double Speed::moving(double bytes) const { return passes::predicted_ms_of_moving(bytes, gpu_); }

@@ -28,7 +28,8 @@ class Speed {
   double moving(double bytes) const;
 
  private:
-  double splits(double rows) const;
+  // Tiles that one block of threads computes, at most.
+  double undivided(const Load& load) const;
 
   planning::Gpu gpu_;
   bool backward_;

@@ -28,9 +28,9 @@
 // f32, in the order of registers, and convert() makes dq of it.
 // Before all this, prepare() computes delta, the sums of dO O over each row.
 //
-// With kSplits above 1, the heads that share keys are divided into as many parts, which are items of
-// their own, where there are too few otherwise. Each stores its sums of dK and dV in f32, and
-// merge_keys() adds those of all parts, in their order.
+// Blocks of keys that many rows see, or all where there are few, are divided (kDivided, division.cuh):
+// each part of their steps is an item of its own. It stores its sums of dK and dV in f32, and
+// merge_parts() adds those of all parts, in a fixed order. Parts are taken before all other items.
 //
 // An item has at least two steps: where fewer rows see its keys, it takes rows past the last one, whose
 // weights are 0. The heads of a block of rows follow each other, or all rows of a head those of another
@@ -50,12 +50,15 @@
 //      element<n>(..): which element a score reads, -1: none; local<n>(..): dS' of one of dS
 //   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys; before(i):
 //      if sums are ordered, how far before that of run i the last block of keys is that sees the same
-//      rows; 0: there is none
+//      rows; 0: there is none; with kDivided, the number of parts at most, parts(), part(i) and most()
+//      as in Division
 #pragma once
 
+#include "attn/division.cuh"
 #include "attn/forward.cuh"
 #include "attn/learned_parts.cuh"
 #include "attn/philox.cuh"
+#include "attn/sections.cuh"
 #include "attn/transposed.cuh"
 
 namespace kernels {
@@ -116,7 +119,7 @@ struct BackwardTensors {
   float* query_sums;  // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see Gradients::add_queries
   int* turns;         // [B, Hq, kRowBlocks], 0 at first: the block of keys that adds next
   unsigned short *dk, *dv;
-  float* key_sums;  // of parts: [B, Hkv, kSplits, kKeyBlocks kKeys, kDepth + kWidth], dK before dV
+  float* key_sums;  // of parts: [parts, kKeys, kDepth + kWidth], dK before dV
   float* parts;  // [.., B, Hq, kKeyBlocks, kPartsOfBlock], 0 at first: of learned tensors of heads
   int* counter;  // 0 at first
   const TensorMap* table;
@@ -182,7 +185,7 @@ struct BackwardStages {
     return sums_full() + 16 * (1 + step % 4);
   }
   __device__ unsigned drawn(unsigned step) const { return base + kDraws + step % 4 * kDrawnBytes; }
-  // Of the item: its unit, block of keys, and number of steps. Of a step: its rows and head, whose
+  // Of the item: its unit (see kOfPart), block of keys, and number of steps. Of a step: its rows and head, whose
   // turn to wait for, and the next one.
   __device__ unsigned item_words() const { return base + kWords; }
   // Largest::power, if learned tensors share elements.
@@ -215,13 +218,19 @@ struct BackwardStages {
   }
 };
 
+// In the place of an item's unit: the number of the part that it is.
+constexpr int kOfPart = 1 << 30;
+template <class C>
+constexpr bool kDivides = C::kDivided > 0;
+
 // One thread. It has few registers, because the warp groups need them: what it has to remember is in
 // shared memory.
 template <class C, class E, class L>
 struct RowProducer {
   using S = BackwardStages<C>;
   // Of the item: its block of keys and the first one, its list, and where it is in that: the next run
-  // or the one before it, blocks of that which are left, and of all; and the turn of the run.
+  // or the one before it, blocks of that which are left, and of all; the turn of the run; what
+  // item_words tell of the unit; and the first step.
   enum ListWord {
     kBlock,
     kFirstKey,
@@ -231,7 +240,9 @@ struct RowProducer {
     kLeftOfRun,
     kBlocksLeft,
     kStepsLeft,
-    kTurn
+    kTurn,
+    kUnit,
+    kFirst
   };
   static constexpr int kLeastBlocks = C::kHeadsOfKey == 1 ? 2 : 1;  // two steps
   const S stages;
@@ -252,7 +263,7 @@ struct RowProducer {
     static_assert(S::kStages == 2, "steps % 2");
     acquire_maps();
     int n = atomicAdd(tensors.counter, 1);
-    while (n < C::kItems) {
+    while (n < C::kItems + parts()) {
       copy_item(n);
       n = atomicAdd(tensors.counter, 1);
     }
@@ -273,28 +284,49 @@ struct RowProducer {
     }
   }
 
-  // Items are in sections of units (parts of heads of keys), in each of which the longest come first.
-  // Units of a batch follow each other, or those of a head (kBatchesFirst).
+  __device__ int parts() const {
+    if constexpr (kDivides<C>) return lists.parts();
+    return 0;
+  }
+
+  // Of those that are not parts. Units (heads of keys) of a batch follow each other, or those of a head
+  // (kBatchesFirst).
+  static __device__ Part whole(int n) {
+    constexpr int kUnits = C::kKeyHeads * C::kBatches;
+    const auto [number, place] = tile_in_sections<kUnits, C::kKeyBlocks, C::kSection, 0>(n);
+    const int unit = C::kBatchesFirst
+                         ? number % C::kBatches * C::kKeyHeads + number / C::kBatches
+                         : number;
+    const int list = unit / C::kKeyHeads * C::kListsOfBatch + unit % C::kKeyHeads * C::kListsOfHead;
+    return {unit, list * C::kKeyBlocks + place, 0, 1};
+  }
+
   __device__ void copy_item(int n) {
-    const int section = n / (C::kSection * C::kKeyBlocks);
-    const int units_left = C::kSplits * C::kKeyHeads * C::kBatches - section * C::kSection;
-    const int units = units_left < C::kSection ? units_left : C::kSection;
-    const int within = n - section * C::kSection * C::kKeyBlocks;
-    const int number = section * C::kSection + within % units;
-    const int unit = C::kBatchesFirst ? number % C::kBatches * (C::kKeyHeads * C::kSplits) +
-                                            number / C::kBatches
-                                      : number;
-    const int key_head = unit / C::kSplits, b = key_head / C::kKeyHeads;
-    const int list = b * C::kListsOfBatch + key_head % C::kKeyHeads * C::kListsOfHead;
-    const Tile tile = lists.tile(list * C::kKeyBlocks + within / units);
+    if constexpr (kDivides<C>) {
+      const int parts = lists.parts();
+      const Part of = n < parts ? lists.part(n) : whole(n - parts);
+      const Tile tile = lists.tile(of.tile);
+      if (n >= parts && tile.blocks > lists.most()) return;
+      set(kUnit, of.parts > 1 ? n | kOfPart : of.unit);
+      copy_item(of, tile);
+    } else {
+      const Part of = whole(n);
+      copy_item(of, lists.tile(of.tile));
+    }
+  }
+
+  __device__ __forceinline__ void copy_item(const Part& of, const Tile& tile) {
+    const int b = of.unit / C::kKeyHeads;
     if (has_no_keys(tile, b)) return;
     const int blocks = blocks_of(tile, b);
     set(kBlock, tile.tile), set(kFirstKey, first_key(tile, b));
-    set(kFirstRun, tile.first + (C::kOrdered ? tile.runs : 0)), set(kBlocks, blocks);
-    set(kStepsLeft, (blocks < kLeastBlocks ? kLeastBlocks : blocks) * C::kHeadsOfKey);
+    set(kFirstRun, tile.first + (C::kOrdered ? tile.runs : 0));
+    if (kDivides<C> && of.parts > 1) set_steps(of, blocks);
+    else set_steps(blocks, 0, (blocks < kLeastBlocks ? kLeastBlocks : blocks) * C::kHeadsOfKey);
+    int head = of.unit * C::kHeadsOfKey;
     begin_list();
-    int head = unit * C::kHeadsOfKey;
-    unsigned rows = next_rows(head, 0);
+    unsigned rows = kDivides<C> ? pass_to_first(head) : 0;
+    rows = next_rows(head, rows);
     steps |= kFirstStep;
 #pragma unroll 1
     for (;;) {
@@ -317,6 +349,33 @@ struct RowProducer {
     }
     ++steps;
     steps ^= 1u << 31;
+  }
+  // Of the item, its steps from the first on.
+  __device__ void set_steps(int blocks, int first, int steps) const {
+    set(kBlocks, blocks), set(kStepsLeft, steps);
+    if constexpr (kDivides<C>) set(kFirst, first);
+  }
+  // Of a part. Where lengths leave few steps, the first part has all, and others take rows past the last
+  // one.
+  __device__ void set_steps(const Part& of, int blocks) const {
+    const int all = blocks * C::kHeadsOfKey;
+    if (all < 2 * of.parts) {
+      if (of.part > 0) set_steps(0, 0, 2);
+      else set_steps(blocks, 0, all < 2 ? 2 : all);
+      return;
+    }
+    const int steps = all / of.parts, more = all % of.parts;  // parts that have a step more
+    set_steps(blocks, steps * of.part + (of.part < more ? of.part : more),
+              of.part < more ? steps + 1 : steps);
+  }
+
+  // The rows before those of the first step. `head` is the first one of the unit.
+  __device__ unsigned pass_to_first(int& head) const {
+    const int first = get(kFirst);
+    if (first == 0) return 0;
+    const int of = C::kHeadsOutside ? get(kBlocks) : C::kHeadsOfKey;
+    head += C::kHeadsOutside ? first / of : first % of;
+    return pass_over(head, C::kHeadsOutside ? first % of : first / of);
   }
   __device__ int last_head() const { return (int)load_shared(stages.step_words(steps) + 4); }
 
@@ -351,22 +410,38 @@ struct RowProducer {
     set(kRun, get(kFirstRun)), set(kLeftOfRun, 0), set(kBlocksLeft, get(kBlocks));
   }
 
+  // Passes over blocks of a list that has begun.
+  __device__ unsigned pass_over(int head, int blocks) const {
+    set(kBlocksLeft, get(kBlocksLeft) - blocks);
+    unsigned rows = 0;
+    while (blocks > 0) {
+      rows = next_run(head);
+      const int left = get(kLeftOfRun), some = left < blocks ? left : blocks;
+      set(kLeftOfRun, left - some);
+      blocks -= some;
+      rows += C::kOrdered ? -some * C::kBlockRows : some * C::kBlockRows;
+    }
+    return rows;
+  }
+
   // The next block, or, if none is left, one that no row is in.
   __device__ unsigned next_rows(int head, unsigned rows) const {
     const int blocks = get(kBlocksLeft) - 1;
     if (blocks < 0) return C::kPaddedRows - C::kBlockRows;
     set(kBlocksLeft, blocks);
-    int left = get(kLeftOfRun);
-    while (left == 0) {
-      const int run = get(kRun) - (C::kOrdered ? 1 : 0);
-      set(kRun, C::kOrdered ? run : run + 1);
-      const Run next = lists.run(run);
-      left = blocks_of(next, head / C::kHeads);
-      rows = next.key + (C::kOrdered ? left * C::kBlockRows : -C::kBlockRows);
-      if constexpr (C::kOrdered) set(kTurn, turn_of(lists.before(run)));
-    }
-    set(kLeftOfRun, left - 1);
+    while (get(kLeftOfRun) == 0) rows = next_run(head);
+    set(kLeftOfRun, get(kLeftOfRun) - 1);
     return C::kOrdered ? rows - C::kBlockRows : rows + C::kBlockRows;
+  }
+  // Begins with it, and returns the rows before its first block.
+  __device__ unsigned next_run(int head) const {
+    const int run = get(kRun) - (C::kOrdered ? 1 : 0);
+    set(kRun, C::kOrdered ? run : run + 1);
+    const Run next = lists.run(run);
+    const int left = blocks_of(next, head / C::kHeads);
+    set(kLeftOfRun, left);
+    if constexpr (C::kOrdered) set(kTurn, turn_of(lists.before(run)));
+    return next.key + (C::kOrdered ? left * C::kBlockRows : -C::kBlockRows);
   }
   // What the block of keys waits for.
   __device__ int turn_of(int before) const {
@@ -416,10 +491,10 @@ struct RowProducer {
   }
 
   __device__ void copy_keys() {
-    const int unit = last_head() / C::kHeadsOfKey, key_head = unit / C::kSplits;  // of all batches
+    const int key_head = last_head() / C::kHeadsOfKey;  // of all batches
     steps &= ~kFirstStep;
     wait(empty_of(stages.keys_full()), steps >> 31 ^ 1);
-    store_shared(stages.item_words(), unit);
+    store_shared(stages.item_words(), kDivides<C> ? get(kUnit) : key_head);
     store_shared(stages.item_words() + 4, get(kBlock));
     store_shared(stages.item_words() + 8, get(kStepsLeft));
     const int at = get(kFirstKey);
@@ -1211,12 +1286,14 @@ struct Gradients {
     }
   }
 
-  // Stores dK or dV of this thread's keys, or those of a part, which begin at column `first`.
+  // Stores dK or dV of this thread's keys. Those of a part begin at column `first`.
   template <class P, int kOutputs>
   __device__ __forceinline__ void store(unsigned short* to, int first, int unit,
                                         const float (&c)[kOutputs], float factor) const {
     if (to == nullptr) return;
-    if constexpr (C::kSplits > 1) return store_part(first, unit, c, factor);
+    if constexpr (kDivides<C>) {
+      if (unit & kOfPart) return store_part(first, unit ^ kOfPart, c, factor);
+    }
     const int b = unit / C::kKeyHeads, keys = P::kPacked ? expressions.keys(b) : C::kColumns;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -1239,11 +1316,11 @@ struct Gradients {
   }
 
   template <int kOutputs>
-  __device__ __forceinline__ void store_part(int first, int unit, const float (&c)[kOutputs],
+  __device__ __forceinline__ void store_part(int first, int part, const float (&c)[kOutputs],
                                              float factor) const {
     constexpr int kRow = C::kDepth + C::kWidth;
     float* const to =
-        tensors.key_sums + ((long long)unit * C::kKeyBlocks * S::kKeys + key) * kRow + first;
+        tensors.key_sums + ((long long)part * S::kKeys + key % S::kKeys) * kRow + first;
 #pragma unroll
     for (int i = 0; i < kOutputs; i += 2) {
       const int column = i / 4 * 8 + (lane() & 3) * 2;
@@ -1360,15 +1437,16 @@ ATTN_INLINE void find_largest(const unsigned short* d_o, const unsigned short* v
 // Rows that a block of threads converts, through shared memory: kConvertedRows (kDepth + 1) floats.
 constexpr int kConvertedRows = 32;
 
-// Makes dq of its sums, which are in the order of registers (Gradients::add_queries).
+// Makes dq of its sums, which are in the order of registers (Gradients::add_queries), by this block of
+// all blocks of threads that do so.
 template <class C, class E>
 ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expressions,
-                         unsigned short* dq) {
+                         unsigned short* dq, int block) {
   using P = typename C::Queries;
   float* const tile = reinterpret_cast<float*>(shared_memory());
   constexpr int kStride = C::kDepth + 1;  // of its rows
   constexpr int kTiles = (C::kRows + kConvertedRows - 1) / kConvertedRows;
-  const int head_of_all = blockIdx.x / kTiles, first = blockIdx.x % kTiles * kConvertedRows;
+  const int head_of_all = block / kTiles, first = block % kTiles * kConvertedRows;
   const int b = head_of_all / C::kHeads, h = head_of_all % C::kHeads;
   const int rows = P::kPacked ? expressions.queries(b) : C::kRows;
   if (first >= rows) return;
@@ -1409,29 +1487,59 @@ struct KeyColumns {
   }
 };
 
-// Adds the parts of 8 columns of dK or dV of a key.
-template <class C, class E>
-ATTN_INLINE void merge_keys(const float* sums, const int* column_starts, const E& expressions,
-                            unsigned short* dk, unsigned short* dv) {
-  constexpr int kKeys = C::kKeyBlocks * C::kKeys, kRow = C::kDepth + C::kWidth;
-  const long long i = attn_thread(), row = i / (kRow / 8);
-  const int column = (int)(i % (kRow / 8)) * 8, k = (int)(row % kKeys);
-  const int key_head = (int)(row / kKeys), b = key_head / C::kKeyHeads;
-  if (b >= C::kBatches) return;
-  const float* from = sums + ((long long)key_head * C::kSplits * kKeys + k) * kRow + column;
-  float all[8] = {};
-#pragma unroll
-  for (int split = 0; split < C::kSplits; ++split, from += (long long)kKeys * kRow) {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) all[j] += from[j];
+// The sum of four columns of all parts from `first` on, of which this thread has each kThreads-th. Their
+// order is always the same.
+template <int kPart, int kThreads>
+ATTN_INLINE float4 sum_of_parts(const float* first, int part, int parts) {
+  float4 sum{0, 0, 0, 0};
+#pragma unroll 1
+  for (; part < parts; part += kThreads) {
+    const float4 x = *reinterpret_cast<const float4*>(first + (long long)part * kPart);
+    sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
   }
-  unsigned pairs[4];
 #pragma unroll
-  for (int j = 0; j < 4; ++j) pairs[j] = pair(typename C::Float{}, all[2 * j], all[2 * j + 1]);
-  const bool of_keys = column < C::kDepth;
-  const KeyColumns at{b, key_head % C::kKeyHeads, k, of_keys ? column : column - C::kDepth};
-  if (of_keys) at.store<C, typename C::Keys>(column_starts, expressions, dk, pairs);
-  else at.store<C, typename C::Values>(column_starts, expressions, dv, pairs);
+  for (int away = 2; away < 2 * kThreads; away *= 2) {
+    sum.x += __shfl_xor_sync(~0u, sum.x, away), sum.y += __shfl_xor_sync(~0u, sum.y, away);
+    sum.z += __shfl_xor_sync(~0u, sum.z, away), sum.w += __shfl_xor_sync(~0u, sum.w, away);
+  }
+  return sum;
+}
+
+// Adds dK and dV of the parts of blocks of keys, by this one of so many blocks of threads, of which
+// kMergersOfPart do a part's equal share of its block of keys. Eight threads add 8 columns of a key, four
+// parts of either half at a time.
+constexpr int kMergersOfPart = 8;
+template <class C, class E, class L>
+ATTN_INLINE void merge_parts(const float* sums, const int* column_starts, const E& expressions,
+                             const L& lists, unsigned short* dk, unsigned short* dv, int block,
+                             int blocks) {
+  constexpr int kThreads = 4, kRow = C::kDepth + C::kWidth, kPart = C::kKeys * kRow;
+  const int at_once = blockDim.x / (2 * kThreads), half = threadIdx.x & 1;
+#pragma unroll 1
+  for (int n = block; n < kMergersOfPart * lists.parts(); n += blocks) {
+    const Part of = lists.part(n / kMergersOfPart);
+    if (of.parts == 1) continue;
+    const float* const first = sums + (long long)(n / kMergersOfPart - of.part) * kPart + half * 4;
+    const int mergers = kMergersOfPart * of.parts;
+    const int merger = kMergersOfPart * of.part + n % kMergersOfPart;
+#pragma unroll 1
+    for (int i = merger * at_once + threadIdx.x / (2 * kThreads); i < kPart / 8;
+         i += mergers * at_once) {
+      const float4 sum =
+          sum_of_parts<kPart, kThreads>(first + i * 8, threadIdx.x / 2 % kThreads, of.parts);
+      unsigned pairs[4] = {pair(typename C::Float{}, sum.x, sum.y),
+                           pair(typename C::Float{}, sum.z, sum.w)};
+      pairs[2] = __shfl_xor_sync(~0u, pairs[0], 1), pairs[3] = __shfl_xor_sync(~0u, pairs[1], 1);
+      if (threadIdx.x % (2 * kThreads) != 0) continue;
+      const int column = i % (kRow / 8) * 8, key = i / (kRow / 8);
+      const bool of_keys = column < C::kDepth;
+      const KeyColumns at{of.unit / C::kKeyHeads, of.unit % C::kKeyHeads,
+                          lists.tile(of.tile).tile * C::kKeys + key,
+                          of_keys ? column : column - C::kDepth};
+      if (of_keys) at.store<C, typename C::Keys>(column_starts, expressions, dk, pairs);
+      else at.store<C, typename C::Values>(column_starts, expressions, dv, pairs);
+    }
+  }
 }
 
 // Adds the sums of diagonals, one for each thread, to those of the elements that their scores read.

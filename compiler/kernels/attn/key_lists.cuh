@@ -112,7 +112,8 @@ struct ListMaker {
   int b = list / kHeads, h = list % kHeads;  // for which masks differ
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
-  __device__ void run() const {
+  // Whether this block of threads was the last of its list, and has sorted it.
+  __device__ bool run() const {
     begin_next_launch();
     if constexpr (E::kIntervals) find_strips();
     RunWriter<C> writer{{first + warp, index(warp) * C::kMostRuns, 0, 0}, lists.runs};
@@ -131,7 +132,14 @@ struct ListMaker {
       for (int i = 0; i < count; ++i) writer.add_word(from + i, cells[i][warp]);
     }
     if (warp < tiles) store(writer);
-    if (is_last()) sort_tiles();
+    const bool last = is_last();
+    if (last) sort_tiles();
+    return last;
+  }
+
+  // Of lengths that count as the same when tiles are sorted, the longest.
+  static __device__ int longest_like(int blocks) {
+    return (blocks / kOfLength + 1) * kOfLength - 1;
   }
 
  private:
@@ -340,10 +348,8 @@ struct ListMaker {
   }
 
   // 0 is the longest. Of long lists, similar lengths are one.
-  static __device__ int length_of(int blocks) {
-    constexpr int kOfLength = C::kMostRuns / kLengths + 1;
-    return kLengths - 1 - blocks / kOfLength;
-  }
+  static constexpr int kOfLength = C::kMostRuns / kLengths + 1;
+  static __device__ int length_of(int blocks) { return kLengths - 1 - blocks / kOfLength; }
 
   // From how many tiles there are of each length. A lane has adjacent lengths.
   __device__ void find_firsts() const {

@@ -2,11 +2,12 @@
 // generated from the IR and its derivative, with the lists of row blocks that masks show.
 //
 //   native.counter    i32: the number of items that were taken, then one for each list that the GPU
-//                     makes (row_lists.h), zeroed before each run
+//                     makes (row_lists.h), and the parts into which it divides blocks of keys
+//                     (attn/division.cuh), zeroed before each run
 //   native.exponents  f32 [B, Hq, rows]: -lse log2(e), -inf in empty rows; some rows more than Sq
 //   native.deltas     f32, the same: delta
 //   native.sums       f32: sums of dq, zeroed before each run (Gradients::add_queries)
-//   native.key_sums   f32: sums of dk and dv of parts of the heads that share keys
+//   native.key_sums   f32: sums of dk and dv of parts of blocks of keys
 //                     (BackwardTensors::key_sums)
 //   native.turns      i32 [B, Hq, blocks of rows]: of sums in a fixed order, the block of keys that
 //                     adds next (QueryAdder), zeroed before each run

@@ -33,9 +33,10 @@ struct KernelFacts {
   std::int64_t stages = 0;        // of what is streamed
   std::int64_t query_stages = 0;  // of a forward
   std::int64_t table_stages = 0;  // of a captured table that scores read
-  std::int64_t parts = 1;  // that different blocks of threads compute, of a tile's keys, or of
-                           // the heads that share keys
+  std::int64_t parts = 1;  // of a tile's keys, that different blocks of threads compute
   std::int64_t items = 0;  // tiles of all batches and heads, times parts
+  // Of a backward: parts of all tiles that are divided; if the GPU makes the lists, at most.
+  std::int64_t divided = 0;
   std::int64_t patch_width = 0, patch_height = 0;  // of a grid, if the tile is a rectangle of it
   bool has_lengths = false;                        // which cut the lists at run time
   bool gathers = false;      // keys or values in small pages are copied row by row

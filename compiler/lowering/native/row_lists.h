@@ -10,6 +10,7 @@
 #include "compiler/lowering/native/key_blocks.h"
 #include "compiler/lowering/native/made_lists.h"
 #include "compiler/lowering/native/row_blocks.h"
+#include "compiler/lowering/native/row_division.h"
 #include "runtime/plan/program.h"
 
 namespace attn::lowering::native {
@@ -24,8 +25,10 @@ class RowLists {
   bool can_be_made() const;
 
   const MadeLists& sizes() const { return sizes_; }
-  // Constants and the kernel. `parameters` and `object` are those of expressions (kernel.h).
-  std::string text(const std::string& parameters, const std::string& object) const;
+  // Constants and the kernel. `parameters` and `object` are those of expressions (kernel.h);
+  // `place`: of Division (attn/division.cuh) among counters.
+  std::string text(const std::string& parameters, const std::string& object,
+                   const MadeDivision& division, std::int64_t place) const;
   // The launch, and what it writes. `inputs`: arguments of the parameters; `counters`: zeros, of
   // which those after the first are of lists.
   void add(plan::Program& program, plan::KernelStep& step, const char* counters,
@@ -34,7 +37,7 @@ class RowLists {
  private:
   const ir::Dims& dims_;
   const RowTile tile_;
-  const bool by_head_;
+  const bool by_batch_, by_head_;
   const MadeLists sizes_;
   const std::int64_t tiles_of_block_;
 };

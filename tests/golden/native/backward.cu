@@ -9,6 +9,19 @@ struct Lists {
   __device__ kernels::Tile tile(int i) const { return kTiles[i]; }
   __device__ kernels::Run run(int i) const { return kRuns[i]; }
 };
+static __device__ const kernels::Part kParts[] = {
+    {0, 0, 0, 5}, {0, 0, 1, 5}, {0, 0, 2, 5}, {0, 0, 3, 5}, {0, 0, 4, 5}, {0, 1, 0, 3},
+    {0, 1, 1, 3}, {0, 1, 2, 3}, {1, 0, 0, 5}, {1, 0, 1, 5}, {1, 0, 2, 5}, {1, 0, 3, 5},
+    {1, 0, 4, 5}, {1, 1, 0, 3}, {1, 1, 1, 3}, {1, 1, 2, 3}, {2, 0, 0, 5}, {2, 0, 1, 5},
+    {2, 0, 2, 5}, {2, 0, 3, 5}, {2, 0, 4, 5}, {2, 1, 0, 3}, {2, 1, 1, 3}, {2, 1, 2, 3},
+    {3, 0, 0, 5}, {3, 0, 1, 5}, {3, 0, 2, 5}, {3, 0, 3, 5}, {3, 0, 4, 5}, {3, 1, 0, 3},
+    {3, 1, 1, 3}, {3, 1, 2, 3},
+};
+struct DividedLists : Lists {
+  __device__ int parts() const { return 32; }
+  __device__ int most() const { return 1; }
+  __device__ kernels::Part part(int i) const { return kParts[i]; }
+};
 struct Constants {
   using Float = kernels::BF16;
   static constexpr int kBlockRows = 64;
@@ -18,20 +31,20 @@ struct Constants {
   static constexpr int kBatches = 2;
   static constexpr int kHeads = 8;
   static constexpr int kKeyHeads = 2;
-  static constexpr int kHeadsOfKey = 1;
-  static constexpr int kSplits = 4;
+  static constexpr int kHeadsOfKey = 4;
   static constexpr int kHeadsOfClass = 8;
   static constexpr int kRows = 300;
   static constexpr int kColumns = 400;
   static constexpr int kPaddedRows = 368;
   static constexpr int kRowBlocks = 5;
   static constexpr int kKeyBlocks = 4;
-  static constexpr int kItems = 64;
-  static constexpr int kSection = 16;
+  static constexpr int kItems = 16;
+  static constexpr int kDivided = 32;
+  static constexpr int kSection = 4;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
   static constexpr long long kStatisticsClass = 0;
-  static constexpr bool kLengths = false, kOrdered = false, kRandom = false, kHeadsOutside = false,
+  static constexpr bool kLengths = false, kOrdered = false, kRandom = false, kHeadsOutside = true,
                         kRowsFit = false;
   static constexpr bool kDiagonals = false, kShares = false, kBatchesFirst = false;
   using Entry = kernels::BF16;
@@ -79,13 +92,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     int* counter) {
   const Expressions expressions{{}};
   const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, key_sums, nullptr, counter, nullptr};
-  kernels::backward<Constants>(tensors, expressions, Lists{});
+  kernels::backward<Constants>(tensors, expressions, DividedLists{});
 }
-extern "C" __global__ void attn_merge_keys(const float* sums, unsigned short* dk, unsigned short* dv) {
+extern "C" __global__ void __launch_bounds__(256, 8) attn_convert(
+    const float* sums,
+    unsigned short* dq,
+    const float* key_sums,
+    unsigned short* dk,
+    unsigned short* dv) {
   const Expressions expressions{{}};
-  kernels::merge_keys<Constants>(sums, nullptr, expressions, dk, dv);
-}
-extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq) {
-  const Expressions expressions{{}};
-  kernels::convert<Constants>(sums, nullptr, expressions, dq);
+  if (blockIdx.x < 256) {
+    kernels::merge_parts<Constants>(key_sums, nullptr, expressions, DividedLists{},
+                                    dk, dv, blockIdx.x, 256);
+    return;
+  }
+  kernels::convert<Constants>(sums, nullptr, expressions, dq, blockIdx.x - 256);
 }

@@ -19,7 +19,6 @@ struct Constants {
   static constexpr int kHeads = 2;
   static constexpr int kKeyHeads = 2;
   static constexpr int kHeadsOfKey = 1;
-  static constexpr int kSplits = 1;
   static constexpr int kHeadsOfClass = 2;
   static constexpr int kRows = 100;
   static constexpr int kColumns = 200;
@@ -27,6 +26,7 @@ struct Constants {
   static constexpr int kRowBlocks = 2;
   static constexpr int kKeyBlocks = 2;
   static constexpr int kItems = 4;
+  static constexpr int kDivided = 0;
   static constexpr int kSection = 1;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
@@ -98,7 +98,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
   const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, nullptr, counter, nullptr};
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
-extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq, const float* t_t, float p_c) {
+extern "C" __global__ void __launch_bounds__(256, 8) attn_convert(
+    const float* sums,
+    unsigned short* dq, const float* t_t, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), p_c};
-  kernels::convert<Constants>(sums, nullptr, expressions, dq);
+  kernels::convert<Constants>(sums, nullptr, expressions, dq, blockIdx.x - 0);
 }

@@ -80,21 +80,43 @@ TEST(NativeBackward, IsThreeLaunches) {
   EXPECT_EQ(step.launches[2].grid[0], 2 * 8 * 10);
 }
 
-// Each part stores its sums of dk and dv.
-TEST(NativeBackward, HeadsThatShareKeysAreDividedWhereItemsAreFew) {
+// Each part stores its sums of dk and dv, which the last kernel adds.
+TEST(NativeBackward, BlocksOfKeysAreDividedWhereItemsAreFew) {
   const NativeProgram made = lowered(kSizes).value();
-  EXPECT_THAT(kernels_of(made),
-              ElementsAre("attn_prepare", "attn_backward", "attn_merge_keys", "attn_convert"));
-  EXPECT_THAT(step_of(made).source,
-              AllOf(HasSubstr("kHeadsOfKey = 1;"), HasSubstr("kSplits = 4;")));
-  EXPECT_EQ(step_of(made).launches[1].grid[0], 2 * 2 * 4 * 4) << "heads of keys, parts, blocks";
-  EXPECT_EQ(elements_of(made, "native.key_sums"), (2 * 2 * 4) * (4 * 128) * (128 + 128));
-  EXPECT_EQ(step_of(made).launches[2].grid[0], (2 * 2) * (4 * 128) * (128 + 128) / 8 / 256);
+  EXPECT_THAT(kernels_of(made), ElementsAre("attn_prepare", "attn_backward", "attn_convert"));
+  EXPECT_THAT(step_of(made).source, AllOf(HasSubstr("kHeadsOfKey = 4;"), HasSubstr("kItems = 0;"),
+                                          HasSubstr("kDivided = 80;")));
+  const std::int64_t parts = 2 * 2 * 4 * 5;  // heads of keys, blocks, and parts of 20 steps
+  EXPECT_EQ(step_of(made).launches[1].grid[0], parts);
+  EXPECT_EQ(elements_of(made, "native.key_sums"), parts * 128 * (128 + 128));
+  EXPECT_EQ(step_of(made).launches[2].grid[0], parts * 8 + 2 * 8 * 10);
   const std::string many = "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = 4096, D = 64; ";
-  EXPECT_THAT(source_of(many), HasSubstr("kSplits = 1;"));
+  EXPECT_THAT(source_of(many), HasSubstr("kDivided = 0;"));
   const std::string few = "dims B = 4, Hq = 16, Hkv = 1, Sq = 4096, Skv = 4096, D = 64; ";
-  EXPECT_THAT(source_of(few), HasSubstr("kSplits = 1;")) << "128 items of equal length";
-  EXPECT_THAT(source_of(few + "mask q_idx >= kv_idx;"), HasSubstr("kSplits = 4;"));
+  EXPECT_THAT(source_of(few), HasSubstr("kDivided = 0;")) << "128 items of equal length";
+  EXPECT_THAT(source_of(few + "mask q_idx >= kv_idx;"), Not(HasSubstr("kDivided = 0;")));
+}
+
+// Those that are not stay items of their own.
+TEST(NativeBackward, BlocksOfKeysThatMostRowsSeeAreDivided) {
+  const std::string sizes = "dims B = 1, Hq = 16, Hkv = 16, Sq = 16384, Skv = 16384, D = 64; ";
+  const NativeProgram known =
+      lowered(sizes + "mask kv_idx < 64 || abs(q_idx - kv_idx) < 64;").value();
+  EXPECT_THAT(step_of(known).source,
+              AllOf(HasSubstr("kItems = 2048;"), HasSubstr("kDivided = 48;"),
+                    HasSubstr("kParts[] = {\n    {0, 0, 0, 3}, {0, 0, 1, 3},")));
+  EXPECT_EQ(elements_of(known, "native.key_sums"), 48 * 128 * (64 + 64));
+  const std::string mask =
+      "tensor g: bool[Skv]; mask g[kv_idx] || g[q_idx] || abs(q_idx - kv_idx) < 64;";
+  const NativeProgram made = lowered(sizes + mask).value();
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("kItems = 2048;"), HasSubstr("kMostParts = 528;"),
+                    HasSubstr("kDivided = 528;"), HasSubstr("kSharesOfAll = 264;")));
+  EXPECT_EQ(elements_of(made, "native.counter"), 4 + 4 * (1 + 528));
+  EXPECT_EQ(elements_of(made, "native.key_sums"), 528 * 128 * (64 + 64));
+  EXPECT_THAT(source_of(sizes + "learn t: f32[Hq]; score score * t[h]; " + mask),
+              HasSubstr("kMostParts = 0;"))
+      << "a sum of each block of keys of a head";
 }
 
 TEST(NativeBackward, TensorsAreThoseOfABackward) {
@@ -147,7 +169,7 @@ TEST(NativeBackward, WideHeadsTakeFewerKeysAndRows) {
   const NativeProgram latent = lowered(dims + "Dqk = 192, Dv = 128;").value();
   EXPECT_THAT(step_of(latent).source,
               AllOf(HasSubstr("kBlockRows = 64;"), HasSubstr("kKeys = 64;")));
-  EXPECT_EQ(step_of(latent).launches[1].grid[0], 2 * 10);
+  EXPECT_EQ(step_of(latent).launches[1].grid[0], 2 * 10 * 3) << "parts of 10 steps";
   const NativeProgram wide = lowered(dims + "D = 256;").value();
   EXPECT_THAT(step_of(wide).source, HasSubstr("kBlockRows = 48;")) << "64 do not fit";
   EXPECT_LE(step_of(wide).launches[1].shared_bytes, 227 << 10);
@@ -158,8 +180,8 @@ TEST(NativeBackward, WideHeadsTakeFewerKeysAndRows) {
 // Of these, rows of q are not packed, and so neither are those of dq and o.
 TEST(NativeBackward, PackedSequencesHaveMapsOfTheirOwn) {
   const NativeProgram made = lowered(std::string(kSizes) + "layout k: thd, v: thd;").value();
-  EXPECT_THAT(kernels_of(made), ElementsAre("attn_maps", "attn_prepare", "attn_backward",
-                                            "attn_merge_keys", "attn_convert"));
+  EXPECT_THAT(kernels_of(made),
+              ElementsAre("attn_maps", "attn_prepare", "attn_backward", "attn_convert"));
   EXPECT_THAT(step_of(made).source,
               AllOf(HasSubstr("tensors{&q, maps + 0, maps + 2, &d_o, cu_seqlens_kv, "),
                     HasSubstr("Keys = kernels::Places<102400, 128, 256, 1, 128, true, true>;"),
@@ -168,7 +190,7 @@ TEST(NativeBackward, PackedSequencesHaveMapsOfTheirOwn) {
   EXPECT_EQ(elements_of(all, "native.maps"), 4 * 2);
   EXPECT_THAT(step_of(all).source,
               AllOf(HasSubstr("TensorMap d_o, const unsigned short* d_o_rows"),
-                    HasSubstr("convert<Constants>(sums, cu_seqlens_q, expressions, dq)")));
+                    HasSubstr("convert<Constants>(sums, cu_seqlens_q, expressions, dq, ")));
 }
 
 // Each warp has a sum of each block of keys of a head; the elements of `t` add those of their
@@ -273,15 +295,16 @@ TEST(NativeBackward, MasksThatReadTensorsHaveListsThatTheGpuMakes) {
   EXPECT_EQ(elements_of(made, "native.counter"), 1 + 2) << "lists of each batch";
   EXPECT_EQ(elements_of(made, "native.runs"), 2 * 4 * 5 * 2) << "4 blocks of keys, 5 of rows";
   EXPECT_THAT(step_of(made).source,
-              AllOf(HasSubstr("list_keys<ListConstants>(kernels::Transposed<Expressions>"),
+              AllOf(HasSubstr("list_rows<ListConstants>("),
+                    HasSubstr("Transposed<Expressions>{expressions}"),
                     HasSubstr("kRowsOfTile = 128;"), HasSubstr("Lists{tiles, runs}")));
   ASSERT_TRUE(made.work.lists.has_value());
   EXPECT_THAT(kernels_of(lowered(std::string(kSizes) + "deterministic; " + mask).value()),
-              ElementsAre("attn_prepare", "attn_backward", "attn_merge_keys", "attn_convert"))
+              ElementsAre("attn_prepare", "attn_backward", "attn_convert"))
       << "turns must be known";
   const std::string by_head = "tensor d: i32[Hq, Skv]; mask d[h, q_idx] == d[h, kv_idx];";
   EXPECT_THAT(kernels_of(lowered(std::string(kSizes) + by_head).value()),
-              ElementsAre("attn_prepare", "attn_backward", "attn_merge_keys", "attn_convert"))
+              ElementsAre("attn_prepare", "attn_backward", "attn_convert"))
       << "heads that share keys share a list";
 }
 
@@ -430,9 +453,9 @@ TEST(NativeBackward, CountsItsLaunches) {
   const auto launches = [](const std::string& clauses) {
     return lowered(kSizes + clauses).value().work.launches;
   };
-  EXPECT_EQ(launches(""), 4);
+  EXPECT_EQ(launches(""), 3);
   EXPECT_EQ(launches("grad k, v;"), 3);
-  EXPECT_EQ(launches("layout thd;"), 5);
+  EXPECT_EQ(launches("layout thd;"), 4);
   EXPECT_EQ(launches(learned(2)), 5);
 }
 

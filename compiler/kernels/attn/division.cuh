@@ -1,0 +1,27 @@
+// Blocks of keys that many rows see, divided among blocks of threads (backward.cuh): a list of parts,
+// known when the kernel is made, or made with the lists (row_lists.cuh).
+#pragma once
+
+namespace kernels {
+
+// Of the steps that the rows of one block of keys take, the `part`-th of `parts` equal parts. Those of
+// a block of keys follow each other in the list. If it is the only one, the block is not divided.
+struct alignas(16) Part {
+  int unit;  // head of keys, of all batches
+  int tile;  // the place of the block of keys in the lists
+  int part, parts;
+};
+
+// Parts that the GPU lists.
+struct alignas(16) Division {
+  int parts;       // how many
+  int most;        // blocks of rows of a block of keys that is not divided
+  int lists_done;  // 0 at first
+  int blocks;      // of all lists; 0 at first
+
+  // They follow.
+  __device__ const Part& part(int i) const { return reinterpret_cast<const Part*>(this + 1)[i]; }
+  __device__ Part& part(int i) { return reinterpret_cast<Part*>(this + 1)[i]; }
+};
+
+}  // namespace kernels

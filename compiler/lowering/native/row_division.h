@@ -1,0 +1,43 @@
+// Blocks of keys of the backward that are divided among blocks of threads (attn/division.cuh),
+// where the rows of one take longer than a fair share of all, or blocks of keys are few. Parts are
+// of the steps of its rows, a step for each block of rows and each of the heads that share the
+// keys.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+#include "compiler/lowering/native/key_blocks.h"
+
+namespace attn::lowering::native {
+
+// As Part of attn/division.cuh. `tile`: in KeyBlocks::lists.
+struct RowPart {
+  std::int64_t unit = 0, tile = 0, part = 0, parts = 1;
+};
+
+struct RowDivision {
+  std::vector<RowPart> parts;  // none: nothing is divided
+  std::int64_t most = 0;       // blocks of rows of a block of keys that is not divided
+  // The parts are all items, in the order in which they are taken: blocks of keys that are not
+  // divided are one part. Where sums of dq are ordered, and where all are divided.
+  bool all = false;
+  double longest = 0;  // steps of an item
+};
+
+// Of lists that are known: the fewest parts of those that take about the shortest time.
+// `ordered`: see row_blocks.
+RowDivision row_division(const ir::Dims& dims, const KeyBlocks& blocks, double multiprocessors,
+                         bool ordered);
+
+// Of lists that the GPU makes, which it divides at every execute (attn/row_lists.cuh).
+struct MadeDivision {
+  std::int64_t most_parts = 0;   // 0: it does not
+  std::int64_t shares = 0;       // of all steps, a part has one
+  std::int64_t least_steps = 0;  // of a part
+};
+// `blocks`: an upper bound.
+MadeDivision made_division(const ir::Dims& dims, const KeyBlocks& blocks, double multiprocessors);
+
+}  // namespace attn::lowering::native
