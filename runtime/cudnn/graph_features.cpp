@@ -121,6 +121,27 @@ bool free_index(const BackendGraph& graph) {
   return outside;
 }
 
+// The indices along this axis of the scores.
+std::set<Uid> indices_of(const BackendGraph& graph, std::int64_t axis) {
+  std::set<Uid> indices;
+  for_each<Pointwise>(graph, [&](const Pointwise& node) {
+    if (node.mode == PointwiseMode::gen_index && node.axis == axis) indices.insert(node.y);
+  });
+  return indices;
+}
+
+// cuDNN crashes on such graphs with lengths, so that no plan has them.
+bool like_padding(const BackendGraph& graph) {
+  if (!lengths_of(graph).empty()) return false;
+  const std::set<Uid> rows = indices_of(graph, 2), columns = indices_of(graph, 3);
+  bool row = false, column = false;
+  for_each<Pointwise>(graph, [&](const Pointwise& node) {
+    row |= node.mode == PointwiseMode::cmp_lt && rows.contains(node.x);
+    column |= graph::is_comparison(node.mode) && columns.contains(node.x);
+  });
+  return row && column;
+}
+
 bool left_bound_alone(const BackendGraph& graph) {
   return has_band(graph, graph::BandSide::left) && !has_band(graph, graph::BandSide::right);
 }
