@@ -9,7 +9,6 @@ namespace attn::ast {
 namespace {
 
 using diag::Code;
-using Grammar = attn_grammar::AttnSpecParser;
 using antlr4::ParserRuleContext;
 using antlr4::tree::ParseTree;
 using antlr4::tree::TerminalNode;
