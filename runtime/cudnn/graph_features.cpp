@@ -130,9 +130,16 @@ std::set<Uid> indices_of(const BackendGraph& graph, std::int64_t axis) {
   return indices;
 }
 
-// cuDNN crashes on such graphs with lengths, so that no plan has them.
+bool transposed_values(const BackendGraph& graph) {
+  bool found = false;
+  for_each<graph::Reshape>(graph, [&](const graph::Reshape&) { found = true; });
+  return found;
+}
+
+// Of a forward: a backward may compare so where scores end. With lengths, cuDNN crashes on such
+// graphs, so that no plan has them.
 bool like_padding(const BackendGraph& graph) {
-  if (!lengths_of(graph).empty()) return false;
+  if (!lengths_of(graph).empty() || transposed_values(graph)) return false;
   const std::set<Uid> rows = indices_of(graph, 2), columns = indices_of(graph, 3);
   bool row = false, column = false;
   for_each<Pointwise>(graph, [&](const Pointwise& node) {
@@ -187,12 +194,6 @@ bool eight_bits(const BackendGraph& graph) {
 bool block_scales(const BackendGraph& graph) {
   bool found = false;
   for_each<graph::BlockDequantize>(graph, [&](const graph::BlockDequantize&) { found = true; });
-  return found;
-}
-
-bool transposed_values(const BackendGraph& graph) {
-  bool found = false;
-  for_each<graph::Reshape>(graph, [&](const graph::Reshape&) { found = true; });
   return found;
 }
 

@@ -270,8 +270,12 @@ TEST_F(FeaturesTest, ARowAndAColumnComparedAsInPadding) {
   row.x = 6;
   EXPECT_FALSE(has(Feature::like_padding)) << "of something else";
   row.x = 2;
+  const graph::BackendGraph forward = graph_;
   std::get<graph::Matmul>(graph_.nodes[0]).n = 101;
   EXPECT_FALSE(has(Feature::like_padding)) << "cuDNN crashes, so no plan has it";
+  graph_ = forward;
+  graph_.nodes.emplace_back(graph::Reshape{6, 7, {}});
+  EXPECT_FALSE(has(Feature::like_padding)) << "where a backward's scores end";
 }
 
 TEST_F(FeaturesTest, AProductAloneHasNone) {
