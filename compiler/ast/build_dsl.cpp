@@ -8,10 +8,10 @@
 namespace attn::ast {
 namespace {
 
-using diag::Code;
 using antlr4::ParserRuleContext;
 using antlr4::tree::ParseTree;
 using antlr4::tree::TerminalNode;
+using diag::Code;
 
 class Builder {
  public:

@@ -17,9 +17,9 @@
 namespace attn::ast {
 namespace {
 
-using diag::Code;
 using antlr4::ParserRuleContext;
 using antlr4::tree::ParseTree;
+using diag::Code;
 
 constexpr std::size_t kMaxTokens = 50'000;  // a token costs the parser a few kilobytes
 

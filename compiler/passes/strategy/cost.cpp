@@ -207,13 +207,18 @@ Tiles tiles(const ir::Attention& attention, const Band& band) {
   return tiles;
 }
 
+// Whether the kernel is a causal one of 8-bit floats, forward.
+bool reads_again(const ir::Attention& attention, const Band& band,
+                 const planning::Context& context) {
+  const bool causal = band.right && *band.right <= 0 && !band.left;
+  return is_fp8(attention.dtype) && !context.backward() && causal;
+}
+
 // What a causal kernel of 8-bit floats reads, at the GPU's bandwidth. Full ones, and those of 16
 // bits, take as long as their tiles; these take longer the more heads of keys there are, as if all
 // were computed at once and only rows of one head shared the keys that they read.
-double ms_of_reading_in_8_bits(const ir::Attention& attention, const Band& band, double heads,
-                               double tiles, const planning::Context& context) {
-  const bool causal = band.right && *band.right <= 0 && !band.left;
-  if (!is_fp8(attention.dtype) || context.backward() || !causal) return 0;
+double ms_of_reading_again(const ir::Attention& attention, double heads, double tiles,
+                           const planning::Context& context) {
   const ir::Dims& d = attention.dims;
   const double sharing = std::max(1.0, context.gpu.multiprocessors / heads);
   const auto bytes_of_tile = static_cast<double>(kTile * (d[Dim::Dqk] + d[Dim::Dv]));
@@ -262,9 +267,9 @@ double predicted_ms(const ir::Attention& attention, const planning::Context& con
   const auto rows = static_cast<double>((attention.dims[Dim::Sq] + kTile - 1) / kTile);
   const double computing =
       predicted_ms_of_tiles(attention, {times * work.all, work.most, times * rows}, context);
-  const double reading = ms_of_reading_in_8_bits(
-      attention, band, batches * static_cast<double>(attention.dims[Dim::Hkv]), times * work.all,
-      context);
+  if (!reads_again(attention, band, context)) return computing;
+  const double heads = batches * static_cast<double>(attention.dims[Dim::Hkv]);
+  const double reading = ms_of_reading_again(attention, heads, times * work.all, context);
   // They overlap in part. Within 8 % of what was measured on an H100 (docs/benchmark.md).
   return std::cbrt(std::pow(computing, 3) + std::pow(reading, 3));
 }
