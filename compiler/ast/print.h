@@ -4,8 +4,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "compiler/ast/ast.h"
+#include "compiler/support/source.h"
 
 namespace attn::ast {
 
@@ -17,5 +19,10 @@ std::string to_dsl(const Expr& expr);
 
 // JSON as described by grammar/attn.schema.json.
 std::string to_json(const Spec& spec);
+std::string to_json(const Clause& clause);
+
+// A hint for this source: in JSON, each clause in it that is written as `dtype bf16;` becomes
+// `{"dtype": "bf16"}`.
+std::string hint_for(const support::Source& source, std::string_view hint);
 
 }  // namespace attn::ast

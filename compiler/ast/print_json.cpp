@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/ast/json_text.h"
+#include "compiler/ast/parse.h"
 #include "compiler/ast/print.h"
 
 namespace attn::ast {
@@ -186,16 +187,11 @@ std::string further(const Comments& comments) {
   return out;
 }
 
-std::string clause_object(const Clause& clause) {
-  return fmt::format("    {{{}: {}{}}}", text(clause.keyword.text),
-                     std::visit(JsonBodyPrinter(), clause.body), further(clause.comments));
-}
-
 std::string clauses(const std::vector<Clause>& list) {
   std::string out = "[\n";
   for (const Clause& clause : list) {
     if (&clause != &list.front()) out += ",\n";
-    out += clause_object(clause);
+    out += "    " + to_json(clause);
   }
   return out + "\n  ]";
 }
@@ -211,7 +207,35 @@ std::string header(const Spec& spec) {
   return out + ",\n";
 }
 
+// A clause of the DSL in JSON, if the text is one.
+std::optional<std::string> clause_in_json(std::string_view text) {
+  const support::Source source("hint.attn", fmt::format("attention hint {{ {} }}", text));
+  diag::Sink sink(source);
+  const std::optional<Spec> spec = parse_dsl(source, sink);
+  if (!spec || spec->clauses.size() != 1) return std::nullopt;
+  return to_json(spec->clauses.front());
+}
+
 }  // namespace
+
+std::string to_json(const Clause& clause) {
+  return fmt::format("{{{}: {}{}}}", text(clause.keyword.text),
+                     std::visit(JsonBodyPrinter(), clause.body), further(clause.comments));
+}
+
+std::string hint_for(const support::Source& source, std::string_view hint) {
+  if (!source.is_json()) return std::string(hint);
+  std::string out;
+  for (bool quoted = false;; quoted = !quoted) {
+    const std::string_view part = hint.substr(0, hint.find('`'));
+    const bool may_be_clause = quoted && part.ends_with(';');
+    const auto clause = may_be_clause ? clause_in_json(part) : std::nullopt;
+    out += clause ? *clause : std::string(part);
+    if (part.size() == hint.size()) return out;
+    out += '`';
+    hint.remove_prefix(part.size() + 1);
+  }
+}
 
 std::string to_json(const Spec& spec) {
   std::string out = "{\n" + header(spec);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ast/print.h"
 #include "compiler/sema/names.h"
 #include "compiler/support/text.h"
 #include "runtime/graph/extent.h"
@@ -79,8 +80,9 @@ class Layouts {
         .report(Code::bad_layout, entry.kind.span,
                 shared ? fmt::format("{} is a layout for several tensors", quoted(entry.kind.text))
                        : fmt::format("{} cannot be paged", quoted(entry.tensor->text)))
-        .help = shared ? fmt::format("write `layout {};`", entry.kind.text)
-                       : "only `k` and `v` can be paged";
+        .help =
+        ast::hint_for(sink_.source(), shared ? fmt::format("write `layout {};`", entry.kind.text)
+                                             : "only `k` and `v` can be paged");
     return false;
   }
 
@@ -125,9 +127,10 @@ class Layouts {
         sink_
             .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
                     "`paged` has no argument with this name")
-            .help =
-            "its arguments are `page = 64` (rows per page), `pages = 1024` (the number of pages) "
-            "and `tables = 2` (if k and v have separate page tables)";
+            .help = fmt::format(
+            "its arguments are `{}` (rows per page), `{}` (the number of pages) and `{}` (if k and "
+            "v have separate page tables)",
+            written("page", 64), written("pages", 1024), written("tables", 2));
         return std::nullopt;
       }
       const auto value = constant(argument.value, "size", Code::bad_layout);
@@ -143,6 +146,12 @@ class Layouts {
     return whole ? std::optional(layout) : std::nullopt;
   }
 
+  // An argument of `paged`, as the source writes it.
+  std::string written(std::string_view name, int value) const {
+    return sink_.source().is_json() ? fmt::format("\"{}\": {}", name, value)
+                                    : fmt::format("{} = {}", name, value);
+  }
+
   static void set_pages(ir::Layout& layout, std::string_view name, std::int64_t value) {
     (name == "page" ? layout.page : name == "pages" ? layout.pages : layout.tables) = value;
   }
@@ -153,7 +162,8 @@ class Layouts {
     sink_
         .report(Code::bad_layout, argument.value.span,
                 fmt::format("k and v have 1 shared page table or 2, not {}", value))
-        .help = "`tables = 2` gives each a page table: `page_table_k` and `page_table_v`";
+        .help = fmt::format("`{}` gives each a page table: `page_table_k` and `page_table_v`",
+                            written("tables", 2));
     return false;
   }
 

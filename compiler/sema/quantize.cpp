@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "compiler/ast/print.h"
 #include "compiler/ir/block_scales.h"
 #include "compiler/sema/blocks.h"
 #include "compiler/sema/names.h"
@@ -96,14 +97,16 @@ class Quantization {
     return sink_.report(code, span, std::move(message));
   }
 
+  std::string hint(std::string_view text) const { return ast::hint_for(sink_.source(), text); }
+
   void check_absent(const QuantizeClauses& clauses) {
     if (!is_fp8(attention_.dtype)) return;
     report(Code::no_scales, std::get<ast::DtypeClause>(clauses.dtype->body).dtype.span,
            fmt::format("{} needs a `quantize` clause: 8-bit tensors have scales",
                        quoted(to_string(attention_.dtype))))
-        .help =
-        "add `quantize per_tensor;`, which adds the inputs descale_q, descale_k, .., or `quantize "
-        "mxfp8;`";
+        .help = hint(
+        "add `quantize per_tensor;`, which adds the inputs descale_q, descale_k, .., or "
+        "`quantize mxfp8;`");
   }
 
   void report_wide(const QuantizeClauses& clauses) {
@@ -113,7 +116,7 @@ class Quantization {
     if (given != nullptr && *given != type) return;  // it was reported
     report(Code::no_scales, clauses.quantize->keyword.span,
            fmt::format("`quantize` is for 8-bit tensors, but the type is {}", quoted(type)))
-        .help = "write `dtype e4m3;`, or remove `quantize`";
+        .help = hint("write `dtype e4m3;`, or remove `quantize`");
   }
 
   std::optional<ir::Scaling> way_of(const ast::QuantizeClause& clause) {
@@ -136,7 +139,7 @@ class Quantization {
   void check_sigmoid(support::Span span) {
     if (!attention_.is_sigmoid()) return;
     report(Code::not_available_here, span, "`quantize` is not available beside `normalize sigmoid`")
-        .help = "remove `normalize sigmoid`, or use `dtype bf16;`";
+        .help = hint("remove `normalize sigmoid`, or use `dtype bf16;`");
   }
 
   bool is_new(const ast::Name& name) {
@@ -247,7 +250,7 @@ class Quantization {
     if (const std::string why = why_no_scale(name.text); !why.empty()) {
       diagnostic.help = why;
     } else if (ir::is_amax(name.text)) {
-      diagnostic.help = fmt::format("it is an output: `outputs o, {};`", name.text);
+      diagnostic.help = hint(fmt::format("it is an output: `outputs o, {};`", name.text));
     } else if (std::ranges::find(kTyped, name.text, &Typed::name) != std::end(kTyped)) {
       diagnostic.help = fmt::format("a type is written `{}: bf16`", name.text);
     } else {

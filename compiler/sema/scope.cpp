@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/ast/print.h"
 #include "compiler/sema/names.h"
 #include "compiler/support/text.h"
 
@@ -194,7 +195,7 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
                                   what, site.what)
                     : fmt::format("{} cannot be used in {}", quoted(expr.text), site.what));
   if (is_let) diagnostic.labels.push_back({found->second.span, "defined here"});
-  diagnostic.help = site.help;
+  diagnostic.help = ast::hint_for(sink_.source(), site.help);
   return false;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "compiler/ast/print.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/scope.h"
 #include "compiler/support/text.h"
@@ -82,7 +83,7 @@ void Scope::unknown(const Expr& expr) {
 
 void Scope::suggest_tensor(const Expr& index, diag::Diagnostic& diagnostic) const {
   const std::string declaration = declaration_of(index);
-  diagnostic.help = fmt::format("declare it: `{}`", declaration);
+  diagnostic.help = ast::hint_for(sink_.source(), fmt::format("declare it: `{}`", declaration));
   const auto line = line_begin(sink_.source().text(), clause_.begin);
   if (!line || clause_.end == 0 || sink_.source().is_json()) return;
   const std::string_view indent = sink_.source().text().substr(*line, clause_.begin - *line);

@@ -121,6 +121,34 @@ bool free_index(const BackendGraph& graph) {
   return outside;
 }
 
+// The indices along this axis of the scores.
+std::set<Uid> indices_of(const BackendGraph& graph, std::int64_t axis) {
+  std::set<Uid> indices;
+  for_each<Pointwise>(graph, [&](const Pointwise& node) {
+    if (node.mode == PointwiseMode::gen_index && node.axis == axis) indices.insert(node.y);
+  });
+  return indices;
+}
+
+bool transposed_values(const BackendGraph& graph) {
+  bool found = false;
+  for_each<graph::Reshape>(graph, [&](const graph::Reshape&) { found = true; });
+  return found;
+}
+
+// Of a forward: a backward may compare so where scores end. With lengths, cuDNN crashes on such
+// graphs, so that no plan has them.
+bool like_padding(const BackendGraph& graph) {
+  if (!lengths_of(graph).empty() || transposed_values(graph)) return false;
+  const std::set<Uid> rows = indices_of(graph, 2), columns = indices_of(graph, 3);
+  bool row = false, column = false;
+  for_each<Pointwise>(graph, [&](const Pointwise& node) {
+    row |= node.mode == PointwiseMode::cmp_lt && rows.contains(node.x);
+    column |= graph::is_comparison(node.mode) && columns.contains(node.x);
+  });
+  return row && column;
+}
+
 bool left_bound_alone(const BackendGraph& graph) {
   return has_band(graph, graph::BandSide::left) && !has_band(graph, graph::BandSide::right);
 }
@@ -166,12 +194,6 @@ bool eight_bits(const BackendGraph& graph) {
 bool block_scales(const BackendGraph& graph) {
   bool found = false;
   for_each<graph::BlockDequantize>(graph, [&](const graph::BlockDequantize&) { found = true; });
-  return found;
-}
-
-bool transposed_values(const BackendGraph& graph) {
-  bool found = false;
-  for_each<graph::Reshape>(graph, [&](const graph::Reshape&) { found = true; });
   return found;
 }
 

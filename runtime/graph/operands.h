@@ -1,4 +1,4 @@
-// The tensors that a node reads and writes, in the order of the node's fields.
+// The tensors that a node reads and writes, in the order of the node's fields, and its operation.
 #pragma once
 
 #include <set>
@@ -45,6 +45,10 @@ void replace_inputs(Node& node, Uid from, Uid to);
 std::string mnemonic_of(const Node& node);
 
 DType compute_of(const Node& node);
+
+constexpr bool is_comparison(PointwiseMode mode) {
+  return mode >= PointwiseMode::cmp_eq && mode <= PointwiseMode::cmp_le;
+}
 
 // The SdpaForward of the graph, which is its last node, or null.
 const SdpaForward* sdpa_of(const BackendGraph& graph);

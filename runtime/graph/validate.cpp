@@ -22,18 +22,6 @@ std::string shape(const Tensor& tensor) {
   return fmt::format("%{} [{}]", tensor.uid, fmt::join(tensor.dims, ","));
 }
 
-bool is_comparison(PointwiseMode mode) {
-  switch (mode) {
-    case PointwiseMode::cmp_eq:
-    case PointwiseMode::cmp_ne:
-    case PointwiseMode::cmp_gt:
-    case PointwiseMode::cmp_ge:
-    case PointwiseMode::cmp_lt:
-    case PointwiseMode::cmp_le: return true;
-    default: return false;
-  }
-}
-
 bool is_logical(PointwiseMode mode) {
   return mode == PointwiseMode::logical_and || mode == PointwiseMode::logical_or;
 }

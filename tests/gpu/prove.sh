@@ -29,6 +29,9 @@ verified forms_row --all tests/gpu/forms --bind Sq=1
 verified forms_long_row --all tests/gpu/forms --bind Sq=1 --bind Skv=5003 --bind B=3
 verified derived --all tests/gpu/derived --shapes all
 verified surface --all tests/gpu/surface --shapes all --bind B=4
+for depth in 320 512 1024 2000; do
+  verified deep_$depth --all tests/gpu/deep --shapes own --bind D=$depth
+done
 verified pages --all tests/gpu/block_sparse --strategy block_sparse
 verified lengths --all tests/gpu/seqlens --strategy seqlens --grad --shapes all
 verified cuts --all tests/gpu/cuts --strategy parts --grad --shapes all

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Verifies the forward features on the local GPU: every spec of tests/gpu/surface, with batches that are
 # full, half, of one token and empty; masks that are lowered to segments, block lists, lengths and parts,
-# and masks that look like padding; 8-bit attention; the kernels of the engine native (compute capability 9.0); and the
-# statistics of dropout.
+# and masks that look like padding; wide heads; 8-bit attention; the kernels of the engine native (compute
+# capability 9.0); and the statistics of dropout.
 #
 #     tests/gpu/surface.sh [ATTNC] [OUT_FOLDER] [scaled|all]
 #
@@ -31,6 +31,9 @@ part() {
 }
 
 part surface.txt stdbuf -oL "$attnc" verify --all tests/gpu/surface --engine cudnn --shapes "$shapes" --bind B=4
+for depth in 320 512 1024 2000; do
+  part "deep_$depth.txt" stdbuf -oL "$attnc" verify --all tests/gpu/deep --engine cudnn --shapes own --bind D=$depth
+done
 part documents.txt stdbuf -oL "$attnc" verify --all tests/gpu/segments --strategy segments --grad
 part pages.txt stdbuf -oL "$attnc" verify --all tests/gpu/block_sparse --strategy block_sparse
 part lengths.txt stdbuf -oL "$attnc" verify --all tests/gpu/seqlens --strategy seqlens --grad

@@ -70,7 +70,7 @@ TEST(HostLengths, AtTheEndsOf32Bits) {
   });
 }
 
-// Masks that must be rewritten before a kernel computes them (passes/like_padding.h).
+// Masks that cuDNN would mistake for padding (lowering/cudnn/expression.h).
 TEST(HostLengths, ComparisonsLikePaddingInOneKernel) {
   expect_reference_of(
       {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/graph/operands.h"
+
 namespace attn::testing {
 namespace {
 
@@ -12,10 +14,6 @@ using graph::PointwiseMode;
 using graph::Storage;
 using graph::Tensor;
 using graph::Uid;
-
-bool is_comparison(PointwiseMode mode) {
-  return mode >= PointwiseMode::cmp_eq && mode <= PointwiseMode::cmp_le;
-}
 
 bool is_logic(PointwiseMode mode) {
   return mode == PointwiseMode::logical_and || mode == PointwiseMode::logical_or;
@@ -75,7 +73,7 @@ std::string pointwise_pattern(const BackendGraph& graph, const Pointwise& node,
   if (!node.b) return "";
   const Tensor& b = *graph.find(*node.b);
   const bool reals = x.dtype == DType::f32 && b.dtype == DType::f32;
-  if (is_comparison(node.mode) && reals && node.compute != DType::f32) {
+  if (graph::is_comparison(node.mode) && reals && node.compute != DType::f32) {
     return "a comparison of reals that is not in FLOAT";
   }
   if (b.storage != Storage::device || sizes.contains(b.uid)) return "";

@@ -1,24 +1,8 @@
 #include "compiler/lowering/cudnn/score.h"
 
 #include <limits>
-#include <set>
-
-#include "compiler/lowering/common/unsupported.h"
-#include "compiler/passes/analysis/like_padding.h"
 
 namespace attn::lowering {
-namespace {
-
-// Hoisting removes these (passes/rewrite/hoist.h).
-Status check_not_like_padding(const ir::Attention& attention) {
-  const std::set<ir::ExprId> found = passes::like_padding(attention);
-  if (found.empty()) return {};
-  return unsupported(attention.dag[*found.begin()].pos,
-                     "row and column are both compared with tensors that vary with neither, for "
-                     "which cuDNN's kernel computes a wrong mask");
-}
-
-}  // namespace
 
 Result<Value> times_scale(const ir::Attention& attention, GraphBuilder& builder, Value x) {
   ExpressionLowering expressions(attention, builder, x);
@@ -30,7 +14,6 @@ Result<Value> times_scale(const ir::Attention& attention, GraphBuilder& builder,
 Result<Value> mask_residual(const ir::Attention& attention, GraphBuilder& builder,
                             const passes::MaskForm& form, ExpressionLowering& expressions,
                             Value x) {
-  ATTN_RETURN_IF_ERROR(check_not_like_padding(attention));
   std::optional<Value> visible;
   SourcePos pos;
   for (const ir::ExprId mask : form.residual) {

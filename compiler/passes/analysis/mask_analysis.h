@@ -1,6 +1,6 @@
 // What the masks of an attention show, as cost, rewrites, strategies, lowering, static checks and
 // `explain` share it. Other facts about masks are found beside it: segments.h, padding.h,
-// like_padding.h, happens.h.
+// happens.h.
 //
 // It is found in three ways, one for each kind of question:
 //   - bands (band.h): comparisons of row and column, split off exactly. What cuDNN skips by.

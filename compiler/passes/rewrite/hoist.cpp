@@ -10,7 +10,6 @@
 
 #include "compiler/ir/real_function.h"
 #include "compiler/passes/analysis/division.h"
-#include "compiler/passes/analysis/like_padding.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/analysis/range.h"
 #include "compiler/support/gigabytes.h"
@@ -75,7 +74,6 @@ class HoistAnalysis {
       : attention_(attention),
         options_(options),
         dependence_(attention.dag),
-        like_padding_(like_padding(attention)),
         facts_(attention.dag.size()) {
     std::vector<ExprId> roots = attention.roots();
     roots.insert(roots.end(), options.extra.begin(), options.extra.end());
@@ -212,7 +210,6 @@ class HoistAnalysis {
 
   // Whether the kernel can compute the operation itself (lowering/cudnn/expression.h).
   bool is_served(ExprId id) const {
-    if (like_padding_.contains(id)) return false;
     const Node& node = attention_.dag[id];
     switch (ir::info(node.op).rule) {
       case ir::Rule::bits:
@@ -247,7 +244,6 @@ class HoistAnalysis {
   const ir::Attention& attention_;
   const HoistOptions& options_;
   Dependence dependence_;
-  std::set<ExprId> like_padding_;
   std::vector<Facts> facts_;
 };
 

@@ -6,7 +6,6 @@
 // - As a vector: the outermost expression that varies with the row or the column, not both, if it
 //   cannot be computed in the kernel, or costs at least HoistOptions::worth_vector per score
 //   (kWorthDeriving if it varies with neither).
-// - As vectors: comparisons that cuDNN would mistake for padding (like_padding.h).
 // - As a table: an expression with a part that varies with both and cannot be computed in the
 //   kernel (a gather whose indices are not plain ones, bit operations, int()), or is a division or
 //   modulo of integers that does not vary with the batch (its cost per score is ruinous, and one

@@ -1,6 +1,7 @@
 #include "compiler/passes/strategy/cost.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -206,6 +207,24 @@ Tiles tiles(const ir::Attention& attention, const Band& band) {
   return tiles;
 }
 
+// Whether the kernel is a causal one of 8-bit floats, forward.
+bool reads_again(const ir::Attention& attention, const Band& band,
+                 const planning::Context& context) {
+  const bool causal = band.right && *band.right <= 0 && !band.left;
+  return is_fp8(attention.dtype) && !context.backward() && causal;
+}
+
+// What a causal kernel of 8-bit floats reads, at the GPU's bandwidth. Full ones, and those of 16
+// bits, take as long as their tiles; these take longer the more heads of keys there are, as if all
+// were computed at once and only rows of one head shared the keys that they read.
+double ms_of_reading_again(const ir::Attention& attention, double heads, double tiles,
+                           const planning::Context& context) {
+  const ir::Dims& d = attention.dims;
+  const double sharing = std::max(1.0, context.gpu.multiprocessors / heads);
+  const auto bytes_of_tile = static_cast<double>(kTile * (d[Dim::Dqk] + d[Dim::Dv]));
+  return tiles * bytes_of_tile / sharing / (context.gpu.bandwidth * 1e6);
+}
+
 // Columns of the band, or half of all where lengths are not known.
 double columns_of_row(const ir::Attention& attention, const Band& band) {
   const std::int64_t columns = attention.dims[Dim::Skv] >> attention.lengths_kv;
@@ -241,11 +260,18 @@ double predicted_ms(const ir::Attention& attention, const planning::Context& con
   if (attention.dims[Dim::Sq] == 1 && !context.backward()) {
     return predicted_ms_of_row(attention, context, classes);
   }
-  const Tiles work = tiles(attention, skipping(attention, context));
-  const auto times =
-      static_cast<double>(attention.dims[Dim::B] * attention.dims[Dim::Hq] * classes);
+  const Band band = skipping(attention, context);
+  const Tiles work = tiles(attention, band);
+  const auto batches = static_cast<double>(attention.dims[Dim::B] * classes);
+  const double times = batches * static_cast<double>(attention.dims[Dim::Hq]);
   const auto rows = static_cast<double>((attention.dims[Dim::Sq] + kTile - 1) / kTile);
-  return predicted_ms_of_tiles(attention, {times * work.all, work.most, times * rows}, context);
+  const double computing =
+      predicted_ms_of_tiles(attention, {times * work.all, work.most, times * rows}, context);
+  if (!reads_again(attention, band, context)) return computing;
+  const double heads = batches * static_cast<double>(attention.dims[Dim::Hkv]);
+  const double reading = ms_of_reading_again(attention, heads, times * work.all, context);
+  // They overlap in part. Within 8 % of what was measured on an H100 (docs/benchmark.md).
+  return std::cbrt(std::pow(computing, 3) + std::pow(reading, 3));
 }
 
 double scalar_slowdown(const planning::Gpu& gpu) {

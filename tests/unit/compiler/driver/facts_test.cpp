@@ -32,7 +32,15 @@ std::string chain(int operations) {
   return text;
 }
 
+// As many as README.md says, and as were compared on an H200 (tests/gpu/deep).
+constexpr const char* kDeep320 = "B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 320";
+constexpr const char* kDeep512 = "B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 512";
+constexpr const char* kDeep1024 = "B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 1024";
+constexpr const char* kDeep2000 = "B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 2000";
+
 std::vector<Fact> facts() {
+  const std::string causal = "mask q_idx >= kv_idx; ";
+  const std::string alibi = causal + "score score - 2 ** (-2 * (h + 1)) * (q_idx - kv_idx);";
   const std::string doc = "tensor doc: i32[B, Skv]; ";
   return {
       // The process dies.
@@ -84,6 +92,12 @@ std::vector<Fact> facts() {
        "tensor t: f32[Skv]; score where(q_idx >= kv_idx, score, t[kv_idx]);"},
       {"TwoTensorsCompared", kSizes, doc + "mask doc[b, q_idx] == doc[b, kv_idx];"},
       {"HeadDimension100", "B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 100", ""},
+      {"HeadDimension320", kDeep320, causal},
+      {"HeadDimension512", kDeep512, causal},
+      {"HeadDimension1024", kDeep1024, causal},
+      {"HeadDimension2000", kDeep2000, causal},
+      {"HeadDimension320WithAlibi", kDeep320, alibi},
+      {"HeadDimension2000WithAlibi", kDeep2000, alibi},
       {"PagesOfNoPowerOfTwo", kSizes,
        "layout q: bshd, k: paged(page = 48), v: paged(page = 48), o: bshd; lengths kv;",
        "cuDNN requires a page size that is a power of two"},

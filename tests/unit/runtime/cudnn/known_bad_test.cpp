@@ -253,6 +253,31 @@ TEST_F(FeaturesTest, ScalesOfBlocksAndTransposedValues) {
   EXPECT_TRUE(has(Feature::transposed_values));
 }
 
+// As in older plans with masks such as `q_idx < 500 && kv_idx >= 300`.
+TEST_F(FeaturesTest, ARowAndAColumnComparedAsInPadding) {
+  set_rows(2);
+  add_indices();
+  std::get<Pointwise>(graph_.nodes[1]).axis = 2;
+  std::get<Pointwise>(graph_.nodes[2]).axis = 3;
+  add(PointwiseMode::cmp_ge, 3, 100, 4);
+  EXPECT_FALSE(has(Feature::like_padding)) << "a column alone";
+  add(PointwiseMode::cmp_lt, 2, 100, 5);
+  EXPECT_TRUE(has(Feature::like_padding));
+  Pointwise& row = std::get<Pointwise>(graph_.nodes.back());
+  row.mode = PointwiseMode::cmp_le;
+  EXPECT_FALSE(has(Feature::like_padding)) << "as attnc compares rows";
+  row.mode = PointwiseMode::cmp_lt;
+  row.x = 6;
+  EXPECT_FALSE(has(Feature::like_padding)) << "of something else";
+  row.x = 2;
+  const graph::BackendGraph forward = graph_;
+  std::get<graph::Matmul>(graph_.nodes[0]).n = 101;
+  EXPECT_FALSE(has(Feature::like_padding)) << "cuDNN crashes, so no plan has it";
+  graph_ = forward;
+  graph_.nodes.emplace_back(graph::Reshape{6, 7, {}});
+  EXPECT_FALSE(has(Feature::like_padding)) << "where a backward's scores end";
+}
+
 TEST_F(FeaturesTest, AProductAloneHasNone) {
   set_rows(1);
   EXPECT_EQ(features_of(graph_), Features());
