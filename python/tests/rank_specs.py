@@ -39,7 +39,7 @@ SPECS = {
     "full": ("noop", SIZES, {}),
     "causal": ("causal", NOT_A_MULTIPLE, {}),
     "causal_sequence": (CAUSAL % "sequence", SIZES, {}),
-    "causal_heads": (CAUSAL % "heads", SIZES, {}),
+    "causal_heads": (CAUSAL % "heads", {**SIZES, "Hq": 8, "Hkv": 4}, {}),
     "window": ("sliding_window", {**SIZES, "window": 100}, {}),
     "softcap": ("softcap", SIZES, {}),
     "prefix": ("prefix_lm", {**SIZES, "prefix": 200}, {}),
