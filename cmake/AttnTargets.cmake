@@ -2,9 +2,9 @@
 # CMAKE_UNITY_BUILD compiled in batches of 16 sources: an eighth less time than with 8.
 # attn_embed(VARIABLE NAMESPACE FUNCTION FILES...): VARIABLE becomes a source file that defines FUNCTION,
 # which returns the texts of FILES. It is written again when one of them changes.
-# attn_test(NAME SOURCES ... DEPS ... [SEPARATE ...] [LABELS ...] [COST seconds]): a GoogleTest program with
-# one ctest entry per case. Tests with the highest COST start first. SEPARATE sources are compiled alone, since
-# they name helpers as other sources do; with CMAKE_UNITY_BUILD the others are compiled in batches.
+# attn_test(NAME SOURCES ... DEPS ... [SEPARATE ...] [LABELS ...] [COST seconds] [ENVIRONMENT A=B]): a GoogleTest
+# program with one ctest entry per case. Tests with the highest COST start first. SEPARATE sources are compiled
+# alone, since they name helpers as other sources do; with CMAKE_UNITY_BUILD the others are compiled in batches.
 include(GoogleTest)
 
 function(attn_house_rules target)
@@ -65,7 +65,7 @@ function(attn_embed variable namespace function)
 endfunction()
 
 function(attn_test target)
-  cmake_parse_arguments(ARG "" "COST" "SOURCES;SEPARATE;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "COST;ENVIRONMENT" "SOURCES;SEPARATE;DEPS;LABELS" ${ARGN})
   add_executable(${target} ${ARG_SOURCES} ${ARG_SEPARATE})
   if(ARG_SEPARATE)
     set_source_files_properties(${ARG_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -83,6 +83,9 @@ function(attn_test target)
   endif()
   if(ARG_COST)
     list(APPEND properties COST ${ARG_COST})
+  endif()
+  if(ARG_ENVIRONMENT)
+    list(APPEND properties ENVIRONMENT ${ARG_ENVIRONMENT})
   endif()
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()
