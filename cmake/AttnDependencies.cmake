@@ -60,10 +60,11 @@ add_library(attn_dep_cudnn_headers INTERFACE)
 target_include_directories(attn_dep_cudnn_headers SYSTEM INTERFACE ${ATTN_CUDNN_INCLUDE_DIR})
 target_link_libraries(attn_dep_cudnn_headers INTERFACE attn_dep_cuda_headers)
 
-# Optional: ccache speeds up rebuilds.
+# Optional: ccache speeds up rebuilds. Without the setting it skips sources that include a precompiled header.
 find_program(ATTN_CCACHE ccache)
 if(ATTN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${ATTN_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${ATTN_CCACHE})
 endif()
 
 # The oracle and the command-line tests need a Python with numpy, which is not always the first one on
