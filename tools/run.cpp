@@ -103,7 +103,13 @@ Result<Plans> plans_as_they_are(const plan::Bundle& file, const Options& options
 Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
   if (subject.file && !options.recompile) return plans_as_they_are(*subject.file, options);
   driver::CompileOptions how;
-  ATTN_ASSIGN(how.target, native_target(options.cudnn_folder));
+  Result<plan::Target> target = native_target(options.cudnn_folder);
+  if (!target.ok()) {
+    Error error = needs_device("--backend cudnn", target.error());
+    error.notes.emplace_back("`--backend reference` computes on the CPU");
+    return error;
+  }
+  how.target = std::move(*target);
   how.worker = worker_options(options.cudnn_folder, options.timeout);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
