@@ -91,7 +91,9 @@ class SyntaxError {
     if (kind(at_) == "BAD_NUMBER") return bad_number();
     if (report_second_attention() || report_comment()) return;
     if (after_expression_word()) return;
-    if (report_statement() || report_named_argument() || report_clause_with_equals()) return;
+    if (report_statement() || report_named_argument()) return;
+    if (report_compound_assignment() || report_clause_with_equals()) return;
+    if (report_declaration()) return;
     if (report_foreign()) return;
     if (report_bracket()) return;
     put(Code::syntax, at_);
@@ -236,6 +238,45 @@ class SyntaxError {
     return true;
   }
 
+  // `score += 1;` and `score *= 2;`
+  bool report_compound_assignment() {
+    const std::size_t sign = text(at_) == "=" && at_ > 0 ? at_ - 1 : at_;
+    static constexpr std::string_view kSigns[] = {"+", "-", "*", "/", "//", "%", "**"};
+    if (sign == 0 || sign + 1 >= tokens_.all.size() || text(sign + 1) != "=") return false;
+    if (std::ranges::find(kSigns, text(sign)) == std::end(kSigns)) return false;
+    if (text(sign - 1) != "score" || !opens_clause(sign - 1)) return false;
+    const std::string_view value = value_text(sign + 2);
+    const bool is_product = text(sign) != "+" && text(sign) != "-";
+    const bool is_sum = is_product && value.find(' ') != value.npos;
+    unexpected({span(sign).begin, span(sign + 1).end},
+               fmt::format("write `score score {} {}{}{};`", text(sign), is_sum ? "(" : "", value,
+                           is_sum ? ")" : ""));
+    return true;
+  }
+
+  // The word that begins this clause, if it declares a tensor or param, in the form that it has.
+  bool report_declaration() {
+    struct Form {
+      std::string_view word, help;
+    };
+    static constexpr Form kForms[] = {
+        {"tensor", "a tensor is declared as in `tensor bias: f32[Hq, Skv];`"},
+        {"learn", "a learned tensor is declared as in `learn bias: f32[Hq, Skv];`"},
+        {"param",
+         "a number of the call is declared as in `param w: i32;`; one of the plan, which may have "
+         "a default, is a parameter of the spec: `attention f(w = 3) {`"}};
+    if (!expects("':'") && !expects("'['")) return false;
+    constexpr std::size_t kLongestBegin = 4;
+    for (std::size_t back = 1; back <= kLongestBegin && back <= at_; ++back) {
+      if (!opens_clause(at_ - back)) continue;
+      const auto* form = std::ranges::find(kForms, text(at_ - back), &Form::word);
+      if (form == std::end(kForms)) return false;
+      put(Code::syntax, at_).help = form->help;
+      return true;
+    }
+    return false;
+  }
+
   // The text from token `at` to the end of the clause, or "..." if it is long.
   std::string_view value_text(std::size_t at) const {
     constexpr std::size_t kLongest = 40;
@@ -258,7 +299,7 @@ class SyntaxError {
   bool report_foreign() {
     const bool at_top = expects("'attention'");
     if (!expects_operator() && !expects_expression() && !at_top) return false;
-    if (report_arrow() || report_range()) return true;
+    if (report_arrow() || report_unequal() || report_range()) return true;
     // In `not x` and `return x`, the first word is parsed as a name.
     const bool first =
         at_ > 0 && expects_operator() && foreign(at_ - 1) && kind(at_ - 1) == "IDENT";
@@ -293,6 +334,15 @@ class SyntaxError {
     if (!arrow) return false;
     unexpected({span(at_).begin, span(at_ + 1).end}, "did you mean `>=`?")
         .add_replacement({span(at_).begin, span(at_ + 1).end}, ">=");
+    return true;
+  }
+
+  // `<>` for `!=`.
+  bool report_unequal() {
+    if (text(at_) != ">" || at_ == 0 || text(at_ - 1) != "<") return false;
+    const support::Span sign{span(at_ - 1).begin, span(at_).end};
+    if (span(at_ - 1).end != span(at_).begin) return false;
+    unexpected(sign, "write `!=`").add_replacement(sign, "!=");
     return true;
   }
 

@@ -37,9 +37,9 @@ struct Suggestion {
 // "did you mean `window`?"; empty if no candidate is close.
 Suggestion did_you_mean(std::string_view close);
 
-// Help and fixes for a name that must be one of `words`, which are few.
-void expect_one_of(std::span<const std::string_view> words, diag::Diagnostic& diagnostic,
-                   support::Span name);
+// Help and fixes for a name, `written` instead of one of `words`, which are few.
+void expect_one_of(std::span<const std::string_view> words, std::string_view written,
+                   diag::Diagnostic& diagnostic, support::Span name);
 
 // For an unknown name: a close one, or the equivalent of a name from another system ("the query
 // index is `q_idx`").
