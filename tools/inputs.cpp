@@ -362,9 +362,8 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
                              : "it has " + names},
               {}};
   const std::string_view meant = support::nearest(name, views);
-  error.notes.push_back(meant.empty()
-                            ? "dimensions and parameters of the spec are set with --bind"
-                            : fmt::format("did you mean {}?", support::quoted(meant)));
+  error.notes.push_back(meant.empty() ? "dimensions and parameters of the spec are set with --bind"
+                                      : fmt::format("did you mean {}?", support::quoted(meant)));
   return error;
 }
 

@@ -5,6 +5,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/gradient/differentiate.h"
+#include "compiler/ir/bound.h"
 #include "compiler/lowering/cudnn/quantized.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/npy.h"
@@ -223,7 +224,7 @@ void print(const Subject& subject, const Options& options, const std::string& ba
 
 Status run_subject(const Subject& subject, const Options& options) {
   const ir::Attention& attention = subject.spec.attention;
-  ATTN_RETURN_IF_ERROR(check_sizes(attention));
+  ATTN_RETURN_IF_ERROR(ir::check_bound(attention));
   ATTN_RETURN_IF_ERROR(check_out_names(attention, options));
   const Needs needs = options.wants_gradients() ? Needs::gradients : Needs::forward;
   ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options.inputs, Missing::refuse, needs));

@@ -127,10 +127,17 @@ class Checker {
 
   // The expression, shortened if it is long.
   std::string short_text(ExprId id) const {
-    constexpr std::size_t kMost = 60;
     std::string source = ir::to_source(written_, id);
-    if (source.size() > kMost) source = source.substr(0, kMost) + "...";
+    if (source.size() > kMostText) source = source.substr(0, kMostText) + "...";
     return source;
+  }
+  // The same, as it was written if it is short.
+  std::string written_text(ExprId id) const {
+    const diag::Location place = sink_.locate(span_of(id));
+    const std::string_view source =
+        place.source->text().substr(place.span.begin, place.span.end - place.span.begin);
+    const bool is_short = source.size() <= kMostText && source.find('\n') == source.npos;
+    return is_short && !place.source->is_json() ? std::string(source) : short_text(id);
   }
   std::string text(ExprId id) const { return fmt::format("`{}`", short_text(id)); }
   std::string operand_text(const Happening& happening) const {
@@ -313,8 +320,8 @@ class Checker {
       sink_
           .report(Code::ignored_products, span_of(written_.score),
                   "the score does not depend on q and k")
-          .help =
-          fmt::format("to add to the score, write `score score + {};`", short_text(written_.score));
+          .help = fmt::format("to add to the score, write `score score + {};`",
+                              written_text(written_.score));
       return;
     }
     const bool only_o = !written_.wants_lse && !written_.wants_max_or_sum();
@@ -328,6 +335,7 @@ class Checker {
   }
 
   static constexpr std::size_t kMostLabels = 8;
+  static constexpr std::size_t kMostText = 60;  // of an expression in a message
 
   const StaticSubject& subject_;
   const ir::Attention& written_;

@@ -191,7 +191,7 @@ class Draw(attnc.Case):
 
     def test_refusals(self):
         spec = self.write("open.attn", NOOP.replace("Sq = 16", "Sq"))
-        cases = (("dimension Sq of `noop` has no size", (spec,)),
+        cases = (("`noop` has no size for Sq", (spec,)),
                  ("neither .svg nor .png", (SPECS / "causal.attn", "-o", "x.jpg")),
                  ("--h 99: the spec has 32", (SPECS / "causal.attn", "--h", 99)),
                  ("'8' is not M,N", (SPECS / "causal.attn", "--blocks", "8")),
