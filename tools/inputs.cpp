@@ -350,6 +350,16 @@ Status check_facts(const ir::Attention& attention, const InputTexts& texts, cons
 }
 
 Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
+  if (name == "do") {
+    return {
+        ErrorCode::invalid_argument, "--in do: only a backward reads it", {"--grad runs one"}, {}};
+  }
+  if (name == "q" || name == "k" || name == "v") {
+    return {ErrorCode::invalid_argument,
+            fmt::format("--in {}: this command does not read q, k and v", name),
+            {},
+            {}};
+  }
   std::string names;
   std::vector<std::string_view> views;
   for (const Wanted& each : wanted) {

@@ -57,6 +57,12 @@ Status check_options(const Options& options) {
     return {ErrorCode::invalid_argument,
             "--unrounded needs the reference backend; kernels always round"};
   }
+  const bool compiles = options.use_cache || options.lowering != planner::kAnyLowering;
+  if (options.backend == "reference" && compiles) {
+    return {
+        ErrorCode::invalid_argument,
+        "--engine, --strategy and --use-cache are of kernels, and --backend reference runs none"};
+  }
   if (!is_plan(options.path) && options.recompile) {
     return {ErrorCode::invalid_argument,
             "--recompile needs a plan file; specs are always compiled"};
