@@ -189,6 +189,12 @@ class Draw(attnc.Case):
             with self.subTest(path.name):
                 self.assertIn("% of scores", self.attnc("draw", path).stdout)
 
+    def test_what_is_left_out(self):
+        text = self.attnc("draw", SPECS / "alibi.attn", "--bind", "Sq=16", "--score").stdout
+        self.assertIn("26 more heads are not drawn", text)
+        text = self.attnc("draw", SPECS / "padding.attn").stdout
+        self.assertRegex(text, r"\d more batches are not drawn")
+
     def test_refusals(self):
         spec = self.write("open.attn", NOOP.replace("Sq = 16", "Sq"))
         cases = (("`noop` has no size for Sq", (spec,)),
