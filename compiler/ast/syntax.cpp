@@ -217,24 +217,26 @@ class SyntaxError {
     return in_order && call.size() <= kLongest && call.find('\n') == call.npos ? call : "";
   }
 
-  // `dropout p = 0.1;` and `scale = 0.5;`
+  // `dropout p = 0.1;`, `scale = 0.5;` and `mask: q_idx >= kv_idx;`
   bool report_clause_with_equals() {
     static constexpr std::string_view kClauses[] = {
-        "dtype",   "layout",  "scale", "score",   "mask",      "sink",     "align",
-        "dropout", "outputs", "grad",  "lengths", "normalize", "quantize", "shard"};
-    if (text(at_) != "=" || at_ < 2) return false;
+        "dims",    "dtype",   "layout", "scale",   "score",     "mask",     "sink", "align",
+        "dropout", "outputs", "grad",   "lengths", "normalize", "quantize", "shard"};
+    const std::string_view sign = text(at_);
+    if ((sign != "=" && sign != ":") || at_ < 2) return false;
+    if (sign == ":" && in_body(at_)) return false;  // an annotation
     const auto opens = [&](std::size_t at) {
       return std::ranges::find(kClauses, text(at)) != std::end(kClauses) && opens_clause(at);
     };
     const bool has_name =
-        at_ > 2 && expects_operator() && opens(at_ - 2) && text(at_ - 2) != "mask";
+        sign == "=" && at_ > 2 && expects_operator() && opens(at_ - 2) && text(at_ - 2) != "mask";
     if (!has_name && !opens(at_ - 1)) return false;
     const std::size_t word = has_name ? at_ - 2 : at_ - 1;
-    auto& diagnostic = unexpected(
-        {span(word + 1).begin, span(at_).end},
-        fmt::format("clauses do not use `=`: write `{} {};`", text(word), value_text(at_ + 1)));
+    auto& diagnostic = unexpected({span(word + 1).begin, span(at_).end},
+                                  fmt::format("clauses do not use {}: write `{} {};`", quoted(sign),
+                                              text(word), value_text(at_ + 1)));
     const support::Span extra{span(word).end, span(at_).end};
-    if (!has_name) diagnostic.fixes.push_back({"remove the `=`", {{extra, ""}}});
+    if (!has_name) diagnostic.fixes.push_back({"remove the " + quoted(sign), {{extra, ""}}});
     return true;
   }
 
@@ -263,8 +265,8 @@ class SyntaxError {
         {"tensor", "a tensor is declared as in `tensor bias: f32[Hq, Skv];`"},
         {"learn", "a learned tensor is declared as in `learn bias: f32[Hq, Skv];`"},
         {"param",
-         "a number of the call is declared as in `param w: i32;`; one of the plan, which may have "
-         "a default, is a parameter of the spec: `attention f(w = 3) {`"}};
+         "a number of each call is declared as in `param w: i32;`, a constant of the plan as in "
+         "`attention f(w = 3) {`"}};
     if (!expects("':'") && !expects("'['")) return false;
     constexpr std::size_t kLongestBegin = 4;
     for (std::size_t back = 1; back <= kLongestBegin && back <= at_; ++back) {
@@ -422,7 +424,20 @@ class SyntaxError {
       return "functions and imports go above the attention";
     }
     if (kind(at) == "DOCSTRING") return "comments begin with `#`";
-    return in_body(at) ? body_help(at) : "";
+    if (in_body(at)) return body_help(at);
+    return at > 0 && kind(at) == "';'" && kind(at - 1) == "';'" ? "one `;` ends a clause"
+                                                                : head_help(at);
+  }
+
+  // Of the line with `attention`.
+  std::string head_help(std::size_t at) const {
+    if (expects("'attention'") && text(at) == "Attention") return "did you mean `attention`?";
+    if (at == 0) return "";
+    if (kind(at - 1) == "'attention'") return "a spec has a name: `attention name {`";
+    const bool after_name = at > 1 && kind(at - 2) == "'attention'" && expects("'{'");
+    if (after_name && text(at) == "-") return "a name consists of letters, digits and `_`";
+    const bool is_parameter = text(at) == ":" && expects("')'") && expects("'='");
+    return is_parameter ? "parameters of a spec have no types: `name = value`" : "";
   }
 
   // fn f() { q_idx >= kv_idx }

@@ -189,6 +189,32 @@ Suggestion function_suggestion(std::string_view name,
   return suggestion(kElsewhereFunctions, name, candidates);
 }
 
+std::string_view clause_elsewhere(std::string_view word) {
+  constexpr std::string_view kCausalMask = "write `mask q_idx >= kv_idx;`";
+  constexpr std::string_view kWindow =
+      "write `mask 0 <= q_idx - kv_idx < 128;`, or `mask window(128);` with `masks.attn`";
+  constexpr std::string_view kHeads = "write `dims Hq = 32, Hkv = 8;`";
+  constexpr Elsewhere kClauses[] = {
+      {"causal", kCausalMask},
+      {"is_causal", kCausalMask},
+      {"window", kWindow},
+      {"window_size", kWindow},
+      {"sliding_window", kWindow},
+      {"softcap",
+       "write `score 50 * tanh(score / 50);`, or `score softcap(50);` with `scores.attn`"},
+      {"alibi", "write `score alibi();` with `scores.attn`"},
+      {"bias",
+       "declare `tensor bias: f32[Hq, Sq, Skv];`, and write `score score + bias[h, q_idx, "
+       "kv_idx];`"},
+      {"softmax_scale", "write `scale 0.125;`"},
+      {"score_mod", "the clause is `score`"},
+      {"mask_mod", "the clause is `mask`"},
+      {"heads", kHeads},
+      {"num_heads", kHeads},
+  };
+  return elsewhere(kClauses, word);
+}
+
 std::string_view type_elsewhere(std::string_view name) {
   constexpr Elsewhere kTypes[] = {
       {"float16", "f16"},   {"half", "f16"},    {"fp16", "f16"},         {"bfloat16", "bf16"},

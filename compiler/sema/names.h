@@ -49,6 +49,9 @@ Suggestion dimension_suggestion(std::string_view name,
                                 std::span<const std::string_view> candidates);
 Suggestion function_suggestion(std::string_view name, std::span<const std::string_view> candidates);
 
+// What to write instead of a clause that other systems have as an option ("causal"), or "".
+std::string_view clause_elsewhere(std::string_view word);
+
 // The name of a type that other systems call `name` ("float32" -> "f32"), or "".
 std::string_view type_elsewhere(std::string_view name);
 
