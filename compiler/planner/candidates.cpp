@@ -167,7 +167,9 @@ Error Candidates::with_slow_hint(Error error) const {
     return note.find("--allow-unfused") != note.npos;
   });
   if (may_serve && !is_said && may_allow_slow_ && has_slow()) {
-    error.notes.insert(error.notes.begin(),
+    // What a refusal itself proposes is faster, so it comes first.
+    const bool proposes = error.code == ErrorCode::unsupported;
+    error.notes.insert(proposes ? error.notes.end() : error.notes.begin(),
                        "`--allow-unfused` computes it without a fused kernel, slowly");
   }
   return error;
