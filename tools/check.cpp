@@ -95,9 +95,9 @@ void print_text(const Checked& checked) {
   }
   put_summary(stopped_words(checked));
   if (checked.functions) {
-    put_summary(fmt::format("{}: {}: a library of {} functions\n",
+    put_summary(fmt::format("{}: {}: a library of {} function{}\n",
                             output_paint()(support::Style::good, "ok"), checked.source->name(),
-                            *checked.functions));
+                            *checked.functions, *checked.functions == 1 ? "" : "s"));
   }
 }
 

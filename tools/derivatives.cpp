@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "compiler/gradient/differentiate.h"
+#include "tools/words.h"
 
 namespace attn::tools {
 namespace {
@@ -37,7 +38,7 @@ ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
 std::string to_text(const ExplainedDerivatives& derivatives) {
   std::string text = fmt::format("  wanted    {}\n", fmt::join(derivatives.wanted, ", "));
   for (const ExplainedDerivatives::Entry& entry : derivatives.entries) {
-    text += fmt::format("  {:<8}  by {}: {}\n", entry.of, entry.by,
+    text += fmt::format("  {:<8}  by {}: {}\n", entry.of, shown_beginning(entry.by),
                         entry.value.empty() ? kNothing : std::string_view(entry.value));
   }
   return text;

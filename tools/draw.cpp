@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/driver/driver.h"
+#include "compiler/ir/bound.h"
 #include "compiler/pictures/drawing.h"
 #include "compiler/pictures/picture.h"
 #include "compiler/pictures/png.h"
@@ -155,7 +156,7 @@ Result<Shares> shares_of(const Options& options, const Spec& spec) {
 
 Result<Drawn> drawn_of(const Options& options, const Subject& subject) {
   const Spec& spec = subject.spec;
-  ATTN_RETURN_IF_ERROR(check_sizes(spec.attention));
+  ATTN_RETURN_IF_ERROR(ir::check_bound(spec.attention));
   const Needs needs = options.score ? Needs::masks_and_scores : Needs::masks;
   ATTN_ASSIGN(Inputs inputs,
               make_inputs(spec.attention, options.ranks.inputs, Missing::lifelike, needs));

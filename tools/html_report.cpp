@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/ir/bound.h"
 #include "runtime/io/file.h"
 #include "tools/command.h"
 #include "tools/explaining.h"
@@ -47,7 +48,7 @@ Status check_options(const Options& options) {
 // Values of --in that do not fit are an error; without a picture for another reason there is a page
 // that says why.
 Result<Result<Drawn>> drawn_of(const Options& options, const ir::Attention& attention) {
-  ATTN_RETURN_IF_ERROR(check_sizes(attention));
+  ATTN_RETURN_IF_ERROR(ir::check_bound(attention));
   ATTN_ASSIGN(Inputs inputs,
               make_inputs(attention, options.inputs, Missing::lifelike, Needs::masks));
   return draw_inputs(attention, std::move(inputs), page::picture_for_page);

@@ -11,6 +11,7 @@
 #include "compiler/reference/block_copies.h"
 #include "compiler/reference/defaults.h"
 #include "compiler/reference/facts.h"
+#include "compiler/support/text.h"
 #include "runtime/io/element.h"
 #include "runtime/io/npy.h"
 #include "runtime/io/random.h"
@@ -349,13 +350,31 @@ Status check_facts(const ir::Attention& attention, const InputTexts& texts, cons
 }
 
 Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
+  if (name == "do") {
+    return {
+        ErrorCode::invalid_argument, "--in do: only a backward reads it", {"--grad runs one"}, {}};
+  }
+  if (name == "q" || name == "k" || name == "v") {
+    return {ErrorCode::invalid_argument,
+            fmt::format("--in {}: this command does not read q, k and v", name),
+            {},
+            {}};
+  }
   std::string names;
-  for (const Wanted& each : wanted) names += (names.empty() ? "" : ", ") + each.name;
-  return {ErrorCode::invalid_argument,
-          fmt::format("--in {}: the spec has no such tensor or param", name),
-          {names.empty() ? "it has none: `tensor`, `learn` and `param` declare some"
-                         : "it has " + names},
-          {}};
+  std::vector<std::string_view> views;
+  for (const Wanted& each : wanted) {
+    names += (names.empty() ? "" : ", ") + each.name;
+    views.push_back(each.name);
+  }
+  Error error{ErrorCode::invalid_argument,
+              fmt::format("--in {}: the spec has no such tensor or param", name),
+              {names.empty() ? "it has none: `tensor`, `learn` and `param` declare some"
+                             : "it has " + names},
+              {}};
+  const std::string_view meant = support::nearest(name, views);
+  error.notes.push_back(meant.empty() ? "dimensions and parameters of the spec are set with --bind"
+                                      : fmt::format("did you mean {}?", support::quoted(meant)));
+  return error;
 }
 
 }  // namespace

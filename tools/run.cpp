@@ -5,6 +5,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/gradient/differentiate.h"
+#include "compiler/ir/bound.h"
 #include "compiler/lowering/cudnn/quantized.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/npy.h"
@@ -56,6 +57,12 @@ Status check_options(const Options& options) {
     return {ErrorCode::invalid_argument,
             "--unrounded needs the reference backend; kernels always round"};
   }
+  const bool compiles = options.use_cache || options.lowering != planner::kAnyLowering;
+  if (options.backend == "reference" && compiles) {
+    return {
+        ErrorCode::invalid_argument,
+        "--engine, --strategy and --use-cache are of kernels, and --backend reference runs none"};
+  }
   if (!is_plan(options.path) && options.recompile) {
     return {ErrorCode::invalid_argument,
             "--recompile needs a plan file; specs are always compiled"};
@@ -103,7 +110,13 @@ Result<Plans> plans_as_they_are(const plan::Bundle& file, const Options& options
 Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
   if (subject.file && !options.recompile) return plans_as_they_are(*subject.file, options);
   driver::CompileOptions how;
-  ATTN_ASSIGN(how.target, native_target(options.cudnn_folder));
+  Result<plan::Target> target = native_target(options.cudnn_folder);
+  if (!target.ok()) {
+    Error error = needs_device("--backend cudnn", target.error());
+    error.notes.emplace_back("`--backend reference` computes on the CPU");
+    return error;
+  }
+  how.target = std::move(*target);
   how.worker = worker_options(options.cudnn_folder, options.timeout);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
@@ -217,7 +230,7 @@ void print(const Subject& subject, const Options& options, const std::string& ba
 
 Status run_subject(const Subject& subject, const Options& options) {
   const ir::Attention& attention = subject.spec.attention;
-  ATTN_RETURN_IF_ERROR(check_sizes(attention));
+  ATTN_RETURN_IF_ERROR(ir::check_bound(attention));
   ATTN_RETURN_IF_ERROR(check_out_names(attention, options));
   const Needs needs = options.wants_gradients() ? Needs::gradients : Needs::forward;
   ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options.inputs, Missing::refuse, needs));

@@ -198,17 +198,6 @@ SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, F
                       format);
 }
 
-Status check_sizes(const ir::Attention& attention) {
-  for (const ir::Dim dim : ir::kDims) {
-    if (attention.dims.get(dim)) continue;
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("dimension {} of `{}` has no size", to_string(dim), attention.name),
-                 {fmt::format("set it with --bind {}=1024", to_string(dim))},
-                 {}};
-  }
-  return {};
-}
-
 bool is_plan(const std::string& path) {
   if (path == "-") return false;
   if (path.ends_with(".attnplan")) return true;

@@ -71,9 +71,6 @@ void tell_denied();
 // spec was read; the caller has already printed the diagnostics.
 std::optional<Error> report_denied(const diag::Sink& sink, Format format);
 
-// Errors: invalid_argument for a dimension without a size.
-Status check_sizes(const ir::Attention& attention);
-
 // Whether to read the path as a plan file: it begins like one, or its name ends in .attnplan (so
 // that errors are those of a plan file). False for standard input ("-").
 bool is_plan(const std::string& path);

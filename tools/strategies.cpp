@@ -131,7 +131,9 @@ std::string strategies_text(const std::vector<Considered>& all, support::Paint p
       const bool fits = each.refused.size() <= kMostInline;
       verdict += fits ? ": " + each.refused : " " + notes.number_of(each.refused);
     }
-    std::vector<Table::Cell> cells = {each.engine, each.strategy, time_text(each.predicted_ms)};
+    const bool is_try = !each.chosen && each.strategy == all.front().strategy;
+    std::vector<Table::Cell> cells = {each.engine, each.strategy + (is_try ? ", first try" : ""),
+                                      time_text(each.predicted_ms)};
     if (measured) cells.emplace_back(time_text(each.measured_ms.value_or(0)));
     cells.insert(cells.end(), {workspace_text(each), verdict});
     table.add(std::move(cells));

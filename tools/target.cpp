@@ -59,7 +59,9 @@ int list(const Options& options) {
 
 // Prints the JSON that --target FILE.json reads; for `show` and `dump`.
 int print_properties(const Options& options) {
-  const Result<plan::Target> target = find_target(options.name, options.cudnn_folder);
+  const Result<plan::Target> target = options.name == "native"
+                                          ? native_target(options.cudnn_folder)
+                                          : find_target(options.name, options.cudnn_folder);
   if (!target.ok()) return report(target.error(), options.format);
   const std::string json = Json::parse(target->device_json).dump(2) + "\n";
   if (options.output.empty()) {

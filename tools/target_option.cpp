@@ -43,19 +43,13 @@ Result<plan::Target> target_without_cudnn(const cuda::Device& device, const Erro
 }  // namespace
 
 Result<plan::Target> native_target(const std::string& cudnn_folder) {
-  Result<cuda::Device> device = cuda::Device::open(0);
-  if (!device.ok()) {
-    Error error = device.error();
-    error.notes.push_back(
-        "to compile without a GPU, select one with --target (`attnc target list`)");
-    return error;
-  }
+  ATTN_ASSIGN(const cuda::Device device, cuda::Device::open(0));
   cuda::Scope scope;
-  ATTN_RETURN_IF_ERROR(scope.enter(*device));
+  ATTN_RETURN_IF_ERROR(scope.enter(device));
   const auto library = cudnn::Library::load(cudnn_folder);
-  if (!library.ok()) return target_without_cudnn(*device, library.error());
+  if (!library.ok()) return target_without_cudnn(device, library.error());
   ATTN_ASSIGN(const std::string json, cudnn::device_json_of_current_device(**library));
-  return targets::make_target(device->name(), json);
+  return targets::make_target(device.name(), json);
 }
 
 Error needs_device(std::string_view command, const Error& why) {
@@ -63,9 +57,22 @@ Error needs_device(std::string_view command, const Error& why) {
   return {why.code, fmt::format("{} needs {}: {}", command, what, why.message), {}, {}};
 }
 
+namespace {
+
+Result<plan::Target> local_or_none(const std::string& cudnn_folder) {
+  Result<plan::Target> target = native_target(cudnn_folder);
+  if (target.ok() || target.error().code != ErrorCode::cuda) return target;
+  Error error = target.error();
+  error.notes.emplace_back(
+      "to compile without a GPU, select one with --target (`attnc target list`)");
+  return error;
+}
+
+}  // namespace
+
 Result<plan::Target> find_target(const std::string& text, const std::string& cudnn_folder) {
   Result<plan::Target> target =
-      text == "native" ? native_target(cudnn_folder) : targets::find_target(text);
+      text == "native" ? local_or_none(cudnn_folder) : targets::find_target(text);
   if (target.ok()) {
     tell_detail(fmt::format("target {}, {}", target->name, runs_on_text(target->sm)));
     return target;

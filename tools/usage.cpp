@@ -92,7 +92,8 @@ std::string missing(const ::CLI::App& app) {
   for (const ::CLI::Option* option : all) {
     if (!option->get_required() || option->count() > 0) continue;
     if (option->get_positional()) {
-      words.push_back(option->get_type_name());
+      const std::string type = option->get_type_name();  // "NAME:h200|h100" if it lists choices
+      words.push_back(type.substr(0, type.find(':')));
     } else {
       const DescribedOption* described = command.option(option->get_name());
       words.push_back(described == nullptr ? option->get_name()

@@ -86,6 +86,12 @@ std::string percent_text(double share) { return fmt::format("{:.1f} %", 100 * sh
 
 std::string shown(std::string_view text) { return without_controls(text, ""); }
 
+std::string shown_beginning(std::string_view text) {
+  constexpr std::size_t kMost = 72;
+  std::string all = shown(text);  // of ASCII alone where it comes from an expression
+  return all.size() <= kMost ? all : all.substr(0, kMost - 3) + "...";
+}
+
 std::string shown_lines(std::string_view text) { return without_controls(text, "\n\t"); }
 
 std::string dims_text(const std::vector<std::int64_t>& dims) {
@@ -149,7 +155,7 @@ std::string check_text(const plan::Program& program) {
   if (!program.check) return "";
   std::string text = "  checked when tensors are bound, if a score depends on it:\n";
   for (const plan::IndexCheck::Fault& fault : program.check->faults) {
-    text += fmt::format("    {}: {}\n", shown(fault.expression), shown(fault.what));
+    text += fmt::format("    {}: {}\n", shown_beginning(fault.expression), shown(fault.what));
   }
   return text;
 }

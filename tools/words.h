@@ -24,6 +24,8 @@ std::string knobs_text(const std::vector<plan::Knob>& knobs);  // "24=3 27=1" (t
 // Untrusted text, such as names from a plan file, made safe for a terminal: control characters,
 // bidirectional controls and bytes that are not UTF-8 are escaped as \xNN.
 std::string shown(std::string_view text);
+// The same of an expression, with `...` instead of what one line has no room for.
+std::string shown_beginning(std::string_view text);
 // The same, but line ends and tabs are kept.
 std::string shown_lines(std::string_view text);
 // shown() of a text on one line, with each run of white space as one space.

@@ -207,8 +207,14 @@ class Builder {
         result.arguments.push_back(layout_argument(argument));
       }
       if (kind == first && context->layoutEntry().size() > 1) {
-        sink_.report(Code::syntax, span_of(entry), "every layout in a list needs a tensor").help =
-            fmt::format("write `q: {}`", entry->getText());
+        const std::string text = entry->getText();
+        const bool is_tensor = text == "q" || text == "k" || text == "v" || text == "o";
+        sink_
+            .report(Code::syntax, span_of(entry),
+                    is_tensor ? "every tensor in a list needs a layout"
+                              : "every layout in a list needs a tensor")
+            .help =
+            is_tensor ? fmt::format("write `{}: bshd`", text) : fmt::format("write `q: {}`", text);
         failed_ = true;
       }
       clause.entries.push_back(std::move(result));

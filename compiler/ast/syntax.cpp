@@ -91,7 +91,9 @@ class SyntaxError {
     if (kind(at_) == "BAD_NUMBER") return bad_number();
     if (report_second_attention() || report_comment()) return;
     if (after_expression_word()) return;
-    if (report_statement() || report_named_argument() || report_clause_with_equals()) return;
+    if (report_statement() || report_named_argument()) return;
+    if (report_compound_assignment() || report_clause_with_equals()) return;
+    if (report_declaration()) return;
     if (report_foreign()) return;
     if (report_bracket()) return;
     put(Code::syntax, at_);
@@ -215,25 +217,66 @@ class SyntaxError {
     return in_order && call.size() <= kLongest && call.find('\n') == call.npos ? call : "";
   }
 
-  // `dropout p = 0.1;` and `scale = 0.5;`
+  // `dropout p = 0.1;`, `scale = 0.5;` and `mask: q_idx >= kv_idx;`
   bool report_clause_with_equals() {
     static constexpr std::string_view kClauses[] = {
-        "dtype",   "layout",  "scale", "score",   "mask",      "sink",     "align",
-        "dropout", "outputs", "grad",  "lengths", "normalize", "quantize", "shard"};
-    if (text(at_) != "=" || at_ < 2) return false;
+        "dims",    "dtype",   "layout", "scale",   "score",     "mask",     "sink", "align",
+        "dropout", "outputs", "grad",   "lengths", "normalize", "quantize", "shard"};
+    const std::string_view sign = text(at_);
+    if ((sign != "=" && sign != ":") || at_ < 2) return false;
+    if (sign == ":" && in_body(at_)) return false;  // an annotation
     const auto opens = [&](std::size_t at) {
       return std::ranges::find(kClauses, text(at)) != std::end(kClauses) && opens_clause(at);
     };
     const bool has_name =
-        at_ > 2 && expects_operator() && opens(at_ - 2) && text(at_ - 2) != "mask";
+        sign == "=" && at_ > 2 && expects_operator() && opens(at_ - 2) && text(at_ - 2) != "mask";
     if (!has_name && !opens(at_ - 1)) return false;
     const std::size_t word = has_name ? at_ - 2 : at_ - 1;
-    auto& diagnostic = unexpected(
-        {span(word + 1).begin, span(at_).end},
-        fmt::format("clauses do not use `=`: write `{} {};`", text(word), value_text(at_ + 1)));
+    auto& diagnostic = unexpected({span(word + 1).begin, span(at_).end},
+                                  fmt::format("clauses do not use {}: write `{} {};`", quoted(sign),
+                                              text(word), value_text(at_ + 1)));
     const support::Span extra{span(word).end, span(at_).end};
-    if (!has_name) diagnostic.fixes.push_back({"remove the `=`", {{extra, ""}}});
+    if (!has_name) diagnostic.fixes.push_back({"remove the " + quoted(sign), {{extra, ""}}});
     return true;
+  }
+
+  // `score += 1;` and `score *= 2;`
+  bool report_compound_assignment() {
+    const std::size_t sign = text(at_) == "=" && at_ > 0 ? at_ - 1 : at_;
+    static constexpr std::string_view kSigns[] = {"+", "-", "*", "/", "//", "%", "**"};
+    if (sign == 0 || sign + 1 >= tokens_.all.size() || text(sign + 1) != "=") return false;
+    if (std::ranges::find(kSigns, text(sign)) == std::end(kSigns)) return false;
+    if (text(sign - 1) != "score" || !opens_clause(sign - 1)) return false;
+    const std::string_view value = value_text(sign + 2);
+    const bool is_product = text(sign) != "+" && text(sign) != "-";
+    const bool is_sum = is_product && value.find(' ') != value.npos;
+    unexpected({span(sign).begin, span(sign + 1).end},
+               fmt::format("write `score score {} {}{}{};`", text(sign), is_sum ? "(" : "", value,
+                           is_sum ? ")" : ""));
+    return true;
+  }
+
+  // The word that begins this clause, if it declares a tensor or param, in the form that it has.
+  bool report_declaration() {
+    struct Form {
+      std::string_view word, help;
+    };
+    static constexpr Form kForms[] = {
+        {"tensor", "a tensor is declared as in `tensor bias: f32[Hq, Skv];`"},
+        {"learn", "a learned tensor is declared as in `learn bias: f32[Hq, Skv];`"},
+        {"param",
+         "a number of each call is declared as in `param w: i32;`, a constant of the plan as in "
+         "`attention f(w = 3) {`"}};
+    if (!expects("':'") && !expects("'['")) return false;
+    constexpr std::size_t kLongestBegin = 4;
+    for (std::size_t back = 1; back <= kLongestBegin && back <= at_; ++back) {
+      if (!opens_clause(at_ - back)) continue;
+      const auto* form = std::ranges::find(kForms, text(at_ - back), &Form::word);
+      if (form == std::end(kForms)) return false;
+      put(Code::syntax, at_).help = form->help;
+      return true;
+    }
+    return false;
   }
 
   // The text from token `at` to the end of the clause, or "..." if it is long.
@@ -258,7 +301,7 @@ class SyntaxError {
   bool report_foreign() {
     const bool at_top = expects("'attention'");
     if (!expects_operator() && !expects_expression() && !at_top) return false;
-    if (report_arrow() || report_range()) return true;
+    if (report_arrow() || report_unequal() || report_range()) return true;
     // In `not x` and `return x`, the first word is parsed as a name.
     const bool first =
         at_ > 0 && expects_operator() && foreign(at_ - 1) && kind(at_ - 1) == "IDENT";
@@ -293,6 +336,15 @@ class SyntaxError {
     if (!arrow) return false;
     unexpected({span(at_).begin, span(at_ + 1).end}, "did you mean `>=`?")
         .add_replacement({span(at_).begin, span(at_ + 1).end}, ">=");
+    return true;
+  }
+
+  // `<>` for `!=`.
+  bool report_unequal() {
+    if (text(at_) != ">" || at_ == 0 || text(at_ - 1) != "<") return false;
+    const support::Span sign{span(at_ - 1).begin, span(at_).end};
+    if (span(at_ - 1).end != span(at_).begin) return false;
+    unexpected(sign, "write `!=`").add_replacement(sign, "!=");
     return true;
   }
 
@@ -372,7 +424,20 @@ class SyntaxError {
       return "functions and imports go above the attention";
     }
     if (kind(at) == "DOCSTRING") return "comments begin with `#`";
-    return in_body(at) ? body_help(at) : "";
+    if (in_body(at)) return body_help(at);
+    return at > 0 && kind(at) == "';'" && kind(at - 1) == "';'" ? "one `;` ends a clause"
+                                                                : head_help(at);
+  }
+
+  // Of the line with `attention`.
+  std::string head_help(std::size_t at) const {
+    if (expects("'attention'") && text(at) == "Attention") return "did you mean `attention`?";
+    if (at == 0) return "";
+    if (kind(at - 1) == "'attention'") return "a spec has a name: `attention name {`";
+    const bool after_name = at > 1 && kind(at - 2) == "'attention'" && expects("'{'");
+    if (after_name && text(at) == "-") return "a name consists of letters, digits and `_`";
+    const bool is_parameter = text(at) == ":" && expects("')'") && expects("'='");
+    return is_parameter ? "parameters of a spec have no types: `name = value`" : "";
   }
 
   // fn f() { q_idx >= kv_idx }

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "compiler/passes/analysis/effects.h"
 #include "compiler/passes/analysis/happens.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/simplify.h"
@@ -52,6 +53,7 @@ class Checker {
     if (sink_.has_errors()) return;
     for (const Happening& happening : happenings.found) report_warning(happening);
     check_masks();
+    check_effects();
   }
 
   const ir::Node& node(ExprId id) const { return written_.dag[id]; }
@@ -123,13 +125,21 @@ class Checker {
     return part ? *part : whole;
   }
 
-  // The expression in backticks, shortened if it is long.
-  std::string text(ExprId id) const {
-    constexpr std::size_t kMost = 60;
+  // The expression, shortened if it is long.
+  std::string short_text(ExprId id) const {
     std::string source = ir::to_source(written_, id);
-    if (source.size() > kMost) source = source.substr(0, kMost) + "...";
-    return fmt::format("`{}`", source);
+    if (source.size() > kMostText) source = source.substr(0, kMostText) + "...";
+    return source;
   }
+  // The same, as it was written if it is short.
+  std::string written_text(ExprId id) const {
+    const diag::Location place = sink_.locate(span_of(id));
+    const std::string_view source =
+        place.source->text().substr(place.span.begin, place.span.end - place.span.begin);
+    const bool is_short = source.size() <= kMostText && source.find('\n') == source.npos;
+    return is_short && !place.source->is_json() ? std::string(source) : short_text(id);
+  }
+  std::string text(ExprId id) const { return fmt::format("`{}`", short_text(id)); }
   std::string operand_text(const Happening& happening) const {
     return text(node(happening.at).operands[happening.operand]);
   }
@@ -299,7 +309,33 @@ class Checker {
            std::string_view::npos;
   }
 
+  static std::string change(const std::vector<std::string>& names) {
+    return fmt::format("`{}` {}", fmt::join(names, "`, `"),
+                       names.size() > 1 ? "change" : "changes");
+  }
+
+  // Reports scores without q and k, and tensors and params that change no weight.
+  void check_effects() {
+    if (passes::ignores_products(written_)) {
+      sink_
+          .report(Code::ignored_products, span_of(written_.score),
+                  "the score does not depend on q and k")
+          .help = fmt::format("to add to the score, write `score score + {};`",
+                              written_text(written_.score));
+      return;
+    }
+    const bool only_o = !written_.wants_lse && !written_.wants_max_or_sum();
+    for (const passes::Ineffective& found : passes::ineffective(written_)) {
+      const std::string what = fmt::format(
+          "{} no weight: this is the same for every key of a row, and softmax cancels it{}",
+          change(found.names), only_o ? "" : "; only lse and the like depend on it");
+      sink_.report(Code::cancelled_term, span_of(found.term), what).help =
+          "a term that changes weights depends on `kv_idx`";
+    }
+  }
+
   static constexpr std::size_t kMostLabels = 8;
+  static constexpr std::size_t kMostText = 60;  // of an expression in a message
 
   const StaticSubject& subject_;
   const ir::Attention& written_;

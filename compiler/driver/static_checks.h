@@ -23,7 +23,7 @@ struct StaticSubject {
 // Errors: out-of-range indexes, integer divisions by 0, shifts outside 0..31
 // (passes/analysis/happens.h defines when they count), and constants that are NaN. Warnings, unless
 // there are errors: scores that are not finite, divisions of reals by 0, integers that wrap around,
-// and masks that hide everything.
+// masks that hide everything, and scores, tensors and params without an effect on weights.
 void check_statically(const StaticSubject& subject, const planning::Context& context,
                       diag::Sink& sink);
 

@@ -434,10 +434,14 @@ std::string description_of(const Picture& picture) {
 }
 
 std::string subtitle_of(const Picture& picture) {
-  const std::string more = picture.left_out == 0
-                               ? ""
-                               : fmt::format("; {} more batches and heads are not drawn",
-                                             grouped(static_cast<std::int64_t>(picture.left_out)));
+  const char* const places = !picture.by_head    ? "batches"
+                             : !picture.by_batch ? "heads"
+                                                 : "pairs of batch and head";
+  const std::string more =
+      picture.left_out == 0
+          ? ""
+          : fmt::format("; {} more {} are not drawn",
+                        grouped(static_cast<std::int64_t>(picture.left_out)), places);
   return fmt::format("{} row{} x {} column{} of scores{}", grouped(picture.rows),
                      picture.rows == 1 ? "" : "s", grouped(picture.columns),
                      picture.columns == 1 ? "" : "s", more);

@@ -158,9 +158,18 @@ bool Candidates::has_slow() const {
 
 Error Candidates::all_failed(std::vector<Refusal> failed) const {
   failed.insert(failed.begin(), refused_.begin(), refused_.end());
-  Error error = error_of(in_order(std::move(failed)));
-  if (error.code == ErrorCode::worker && may_allow_slow_ && has_slow()) {
-    error.notes.insert(error.notes.begin(),
+  return with_slow_hint(error_of(in_order(std::move(failed))));
+}
+
+Error Candidates::with_slow_hint(Error error) const {
+  const bool may_serve = error.code == ErrorCode::worker || error.code == ErrorCode::unsupported;
+  const bool is_said = std::ranges::any_of(error.notes, [](const std::string& note) {
+    return note.find("--allow-unfused") != note.npos;
+  });
+  if (may_serve && !is_said && may_allow_slow_ && has_slow()) {
+    // What a refusal itself proposes is faster, so it comes first.
+    const bool proposes = error.code == ErrorCode::unsupported;
+    error.notes.insert(proposes ? error.notes.end() : error.notes.begin(),
                        "`--allow-unfused` computes it without a fused kernel, slowly");
   }
   return error;
@@ -186,7 +195,7 @@ Result<const Candidate*> Candidates::next() {
     refuse(strategy, lowered.error());
   }
   if (failure_) return *failure_;
-  if (!returned_) return error_of(in_order(refused_));
+  if (!returned_) return with_slow_hint(error_of(in_order(refused_)));
   return nullptr;
 }
 

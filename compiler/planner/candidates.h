@@ -76,8 +76,8 @@ class Candidates {
   // The same with all alternatives, in the order in which they were asked.
   const std::vector<Refusal>& all_refused() const { return all_refused_; }
 
-  // error_of all refusals and `failed`. If a worker died or ran out of time, and a slow strategy
-  // that was not allowed would serve, a note says so.
+  // error_of all refusals and `failed`. If a slow strategy that was not allowed would serve, a note
+  // says so.
   Error all_failed(std::vector<Refusal> failed) const;
 
  private:
@@ -85,6 +85,7 @@ class Candidates {
   bool refuse(const Strategy& strategy, const Error& error);
   Result<Lowered> finished(Result<Lowered> lowered) const;
   bool has_slow() const;
+  Error with_slow_hint(Error error) const;
 
   bool only_one_;
   bool may_allow_slow_;

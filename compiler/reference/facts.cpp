@@ -18,7 +18,7 @@ std::optional<BrokenFact> outside_dimension(const ir::Attention& attention,
   for (std::size_t i = 0; size && i < values.size(); ++i) {
     if (values[i] >= 0 && values[i] <= static_cast<double>(*size)) continue;
     return BrokenFact{i, fmt::format("has {}, which is outside 0..{}", values[i], *size),
-                      fmt::format("a length is at most {}", to_string(dim))};
+                      fmt::format("a length is from 0 to {}", to_string(dim))};
   }
   return std::nullopt;
 }

@@ -121,7 +121,8 @@ class Analyzer {
     if (contains(words, here)) {
       did_you_mean(here).put(diagnostic, name.span);
     } else {
-      expect_one_of(words, diagnostic, name.span);
+      // A type that is not allowed here is no misspelling.
+      expect_one_of(words, type ? "" : name.text, diagnostic, name.span);
     }
     return fallback;
   }

@@ -91,7 +91,7 @@ void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::S
   if (!contains(words, align.text)) {
     auto& diagnostic = sink.report(Code::bad_choice, align.span,
                                    fmt::format("{} is not an alignment", quoted(align.text)));
-    expect_one_of(words, diagnostic, align.span);
+    expect_one_of(words, align.text, diagnostic, align.span);
   }
   if (align.text == words[1]) attention.align = ir::Align::bottom_right;
 }
@@ -103,7 +103,11 @@ void set_normalize(const ast::NormalizeClause& clause, ir::Attention& attention,
     auto& diagnostic =
         sink.report(Code::bad_choice, clause.by.span,
                     fmt::format("{} does not make weights of scores", quoted(clause.by.text)));
-    expect_one_of(words, diagnostic, clause.by.span);
+    if (clause.by.text == "softmax1" || clause.by.text == "softmax_one") {
+      diagnostic.help = "for softmax with 1 added to its denominator, write `sink 0;`";
+    } else {
+      expect_one_of(words, clause.by.text, diagnostic, clause.by.span);
+    }
   }
   if (clause.by.text == words[1]) attention.normalize = ir::Normalize::sigmoid;
   attention.normalize_pos = place(sink, clause.by.span);
@@ -114,7 +118,7 @@ void set_shard(const ast::ShardClause& clause, ir::Attention& attention, diag::S
   if (attention.shard) return;
   auto& diagnostic = sink.report(Code::bad_choice, clause.axis.span,
                                  fmt::format("{} cannot be sharded", quoted(clause.axis.text)));
-  expect_one_of(ir::kShardNames, diagnostic, clause.axis.span);
+  expect_one_of(ir::kShardNames, clause.axis.text, diagnostic, clause.axis.span);
 }
 
 void check_softmax_clause(const ast::Clause& clause, diag::Sink& sink) {
@@ -163,15 +167,36 @@ bool fits(const ast::Name& name, const ir::Output& output, OutputsOf spec,
 
 }  // namespace
 
+namespace {
+
+std::vector<std::string_view> output_names() {
+  std::vector<std::string_view> names;
+  for (const ir::Output& output : ir::kOutputs) names.push_back(output.name);
+  return names;
+}
+
+std::vector<std::string_view> names_with_gradients(const ir::Attention& attention) {
+  std::vector<std::string_view> names(input_names().begin(), input_names().end());
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    if (tensor.learned) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+}  // namespace
+
 void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention& attention,
                  diag::Sink& sink) {
   attention.wants_o = false;
   for (const ast::Name& name : clause.outputs) {
     const auto* output = std::ranges::find(ir::kOutputs, name.text, &ir::Output::name);
     if (output == std::end(ir::kOutputs)) {
-      sink.report(Code::bad_choice, name.span,
-                  fmt::format("{} is not an output", quoted(name.text)))
-          .help =
+      auto& diagnostic = sink.report(Code::bad_choice, name.span,
+                                     fmt::format("{} is not an output", quoted(name.text)));
+      const std::string_view close = support::nearest(name.text, output_names());
+      did_you_mean(ir::is_amax(name.text) ? "" : close).put(diagnostic, name.span);
+      if (!diagnostic.help.empty()) continue;
+      diagnostic.help =
           "expected `o`, `lse`, `max` or `sum_exp`, or with a sink also `max_with_sink` or "
           "`sum_exp_with_sink`, or with `quantize` also `amax_s` or `amax_o`";
       continue;
@@ -199,10 +224,16 @@ void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag
   for (const ast::Name& name : clause.tensors) {
     const ir::CapturedTensor* tensor = attention.find_tensor(name.text);
     if (!contains(input_names(), name.text) && !(tensor && tensor->learned)) {
-      sink.report(Code::bad_choice, name.span, fmt::format("{} has no gradient", quoted(name.text)))
-          .help = tensor && !is_of_quantize(name.text, attention)
-                      ? fmt::format("declare it with `learn {}: ...`", name.text)
-                      : "expected `q`, `k`, `v` or a tensor declared with `learn`";
+      auto& diagnostic = sink.report(Code::bad_choice, name.span,
+                                     fmt::format("{} has no gradient", quoted(name.text)));
+      if (tensor && !is_of_quantize(name.text, attention)) {
+        diagnostic.help = fmt::format("declare it with `learn {}: ...`", name.text);
+        continue;
+      }
+      const std::string_view close = support::nearest(name.text, names_with_gradients(attention));
+      did_you_mean(tensor ? "" : close).put(diagnostic, name.span);
+      if (!diagnostic.help.empty()) continue;
+      diagnostic.help = "expected `q`, `k`, `v` or a tensor declared with `learn`";
       continue;
     }
     if (std::ranges::find(attention.gradients, name.text) != attention.gradients.end()) {

@@ -122,22 +122,24 @@ class Resolver {
 
   Known bound(const ast::SpecParameter& parameter, const std::string& text, const Known& standard) {
     std::optional<ast::Number> number = parse_binding(text);
-    if (!number) return bad_binding(parameter.name.text, text, "expected a number");
+    if (!number) return bad_binding(parameter.name, text, "expected a number");
     const bool given = standard.state == Known::State::value;
     const bool wants_real = given && std::holds_alternative<double>(standard.number);
     const bool wants_integer = given && !wants_real;
     const bool is_integer = std::holds_alternative<std::int64_t>(*number);
     if (wants_integer && !is_integer) {
-      return bad_binding(parameter.name.text, text, "expected an integer, like its default");
+      return bad_binding(parameter.name, text, "expected an integer, like its default");
     }
     if (wants_real && is_integer) number = static_cast<double>(std::get<std::int64_t>(*number));
     return Known::of(*number);
   }
 
-  Known bad_binding(const std::string& name, const std::string& text, std::string_view why,
+  // At the name's declaration.
+  Known bad_binding(const ast::Name& name, const std::string& text, std::string_view why,
                     std::string_view help = "") {
-    report(Code::bad_binding, spec_.name.span,
-           fmt::format("--bind {}={}: {}", support::printable(name), support::printable(text), why))
+    report(Code::bad_binding, name.span,
+           fmt::format("--bind {}={}: {}", support::printable(name.text), support::printable(text),
+                       why))
         .help = help;
     return Known::poisoned();
   }
@@ -181,7 +183,9 @@ class Resolver {
       return;
     }
     if (!size || *size < least(name) || *size > kLargest) {
-      bad_binding(name, text, several ? "expected one size" : kSizes,
+      const ast::DimEntry* entry = at(dims.front()).entry;
+      const support::Span place = entry ? entry->name.span : spec_.name.span;
+      bad_binding({name, place}, text, several ? "expected one size" : kSizes,
                   several ? fmt::format("`attnc compile` takes several sizes, with at most {} "
                                         "combinations, and makes a plan for each",
                                         kMostCombinations)

@@ -55,7 +55,9 @@ constexpr Elsewhere kElsewhere[] = {
     {"head", "the head index is `h`"},          {"head_idx", "the head index is `h`"},
     {"head_dim", "the head dimension is `D`"},  {"H", "the dimensions are `Hq` and `Hkv`"},
     {"S", "the dimensions are `Sq` and `Skv`"}, {"s", "the score is `score`"},
-    {"infinity", "it is written `inf`"},
+    {"infinity", "it is written `inf`"},        {"i", "the query index is `q_idx`"},
+    {"j", "the key index is `kv_idx`"},         {"q_pos", "the query index is `q_idx`"},
+    {"k_pos", "the key index is `kv_idx`"},     {"kv_pos", "the key index is `kv_idx`"},
 };
 constexpr std::string_view kHeadNames = "the query heads are `Hq`, the key heads `Hkv`";
 constexpr std::string_view kLengths = "the number of queries is `Sq`, the number of keys `Skv`";
@@ -96,7 +98,11 @@ constexpr Elsewhere kElsewhereDimensions[] = {
     {"head_size", "the head dimension is `D`, or `Dqk` and `Dv`"},
 };
 constexpr std::string_view kSoftmax = "softmax is always applied after the last `score` clause";
+constexpr std::string_view kCausal = "write `q_idx >= kv_idx`, or `causal()` of `masks.attn`";
 constexpr Elsewhere kElsewhereFunctions[] = {
+    {"tril", kCausal},
+    {"causal_mask", kCausal},
+    {"sliding_window", "`window(w)` of `masks.attn` shows w keys, including the query's own"},
     {"not", "write `!`, or `~` as in FlexAttention: `!(a < b)`"},
     {"logical_not", "write `!x`"},
     {"logical_and", "write `x && y`"},
@@ -127,11 +133,7 @@ std::string only_name_in(std::string_view help) {
 }
 
 Suggestion nearest_of(std::string_view name, std::span<const std::string_view> candidates) {
-  const auto same_letters = [&](std::string_view candidate) {
-    return std::ranges::equal(name, candidate, {}, lower, lower);
-  };
-  const auto same = std::ranges::find_if(candidates, same_letters);
-  return did_you_mean(same != candidates.end() ? *same : support::nearest(name, candidates));
+  return did_you_mean(support::nearest(name, candidates));
 }
 
 Suggestion suggestion(std::span<const Elsewhere> table, std::string_view name,
@@ -153,8 +155,10 @@ Suggestion did_you_mean(std::string_view close) {
   return {fmt::format("did you mean {}?", support::quoted(close)), std::string(close)};
 }
 
-void expect_one_of(std::span<const std::string_view> words, diag::Diagnostic& diagnostic,
-                   support::Span name) {
+void expect_one_of(std::span<const std::string_view> words, std::string_view written,
+                   diag::Diagnostic& diagnostic, support::Span name) {
+  did_you_mean(support::nearest(written, words)).put(diagnostic, name);
+  if (!diagnostic.help.empty()) return;
   diagnostic.help = "expected " + support::one_of(words);
   for (const std::string_view word : words) diagnostic.add_replacement(name, word);
 }
@@ -185,6 +189,32 @@ Suggestion function_suggestion(std::string_view name,
   return suggestion(kElsewhereFunctions, name, candidates);
 }
 
+std::string_view clause_elsewhere(std::string_view word) {
+  constexpr std::string_view kCausalMask = "write `mask q_idx >= kv_idx;`";
+  constexpr std::string_view kWindow =
+      "write `mask 0 <= q_idx - kv_idx < 128;`, or `mask window(128);` with `masks.attn`";
+  constexpr std::string_view kHeads = "write `dims Hq = 32, Hkv = 8;`";
+  constexpr Elsewhere kClauses[] = {
+      {"causal", kCausalMask},
+      {"is_causal", kCausalMask},
+      {"window", kWindow},
+      {"window_size", kWindow},
+      {"sliding_window", kWindow},
+      {"softcap",
+       "write `score 50 * tanh(score / 50);`, or `score softcap(50);` with `scores.attn`"},
+      {"alibi", "write `score alibi();` with `scores.attn`"},
+      {"bias",
+       "declare `tensor bias: f32[Hq, Sq, Skv];`, and write `score score + bias[h, q_idx, "
+       "kv_idx];`"},
+      {"softmax_scale", "write `scale 0.125;`"},
+      {"score_mod", "the clause is `score`"},
+      {"mask_mod", "the clause is `mask`"},
+      {"heads", kHeads},
+      {"num_heads", kHeads},
+  };
+  return elsewhere(kClauses, word);
+}
+
 std::string_view type_elsewhere(std::string_view name) {
   constexpr Elsewhere kTypes[] = {
       {"float16", "f16"},   {"half", "f16"},    {"fp16", "f16"},         {"bfloat16", "bf16"},
@@ -195,7 +225,9 @@ std::string_view type_elsewhere(std::string_view name) {
       {"e4m3fn", "e4m3"},   {"f8e4m3", "e4m3"}, {"float8_e4m3", "e4m3"}, {"float8_e4m3fn", "e4m3"},
       {"fp8_e5m2", "e5m2"}, {"f8e5m2", "e5m2"}, {"float8_e5m2", "e5m2"},
   };
-  return elsewhere(kTypes, name);
+  std::string lowered(name);
+  std::ranges::transform(lowered, lowered.begin(), lower);
+  return elsewhere(kTypes, lowered);
 }
 
 }  // namespace attn::sema

@@ -37,9 +37,9 @@ struct Suggestion {
 // "did you mean `window`?"; empty if no candidate is close.
 Suggestion did_you_mean(std::string_view close);
 
-// Help and fixes for a name that must be one of `words`, which are few.
-void expect_one_of(std::span<const std::string_view> words, diag::Diagnostic& diagnostic,
-                   support::Span name);
+// Help and fixes for a name, `written` instead of one of `words`, which are few.
+void expect_one_of(std::span<const std::string_view> words, std::string_view written,
+                   diag::Diagnostic& diagnostic, support::Span name);
 
 // For an unknown name: a close one, or the equivalent of a name from another system ("the query
 // index is `q_idx`").
@@ -48,6 +48,9 @@ Suggestion suggestion(std::string_view name, std::span<const std::string_view> c
 Suggestion dimension_suggestion(std::string_view name,
                                 std::span<const std::string_view> candidates);
 Suggestion function_suggestion(std::string_view name, std::span<const std::string_view> candidates);
+
+// What to write instead of a clause that other systems have as an option ("causal"), or "".
+std::string_view clause_elsewhere(std::string_view word);
 
 // The name of a type that other systems call `name` ("float32" -> "f32"), or "".
 std::string_view type_elsewhere(std::string_view name);

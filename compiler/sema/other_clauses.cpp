@@ -28,6 +28,8 @@ void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
   }
   auto& diagnostic = sink.report(Code::unknown_clause, clause.keyword.span,
                                  fmt::format("unknown clause {}", quoted(word)));
+  diagnostic.help = clause_elsewhere(word);
+  if (!diagnostic.help.empty()) return;
   did_you_mean(support::nearest(word, built_clauses())).put(diagnostic, clause.keyword.span);
   if (diagnostic.help.empty()) diagnostic.help = "expected " + support::one_of(built_clauses());
 }

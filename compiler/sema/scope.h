@@ -145,6 +145,7 @@ class Scope {
   static bool has_usual_arguments(const ast::FunctionClause& function);
   std::string call_of(const ast::FunctionClause& function) const;
   void suggest_import(std::string_view name, diag::Diagnostic& diagnostic) const;
+  std::string example_of(const std::string& tensor) const;
   void suggest_tensor(const ast::Expr& index, diag::Diagnostic& diagnostic) const;
   std::string joined_masks(const ast::Expr& expr);
   bool is_function_name(const ast::Expr& expr);

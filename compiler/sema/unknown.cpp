@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <ranges>
+#include <utility>
 
 #include "compiler/ast/print.h"
 #include "compiler/sema/names.h"
@@ -14,6 +17,8 @@ namespace {
 using ast::Expr;
 using ast::ExprKind;
 using diag::Code;
+using ir::Dim;
+using ir::Op;
 using support::quoted;
 
 // "tensor bias: f32[B, Hq, Sq, Skv];" for bias[b, h, q_idx, kv_idx].
@@ -104,6 +109,27 @@ void Scope::suggest_import(std::string_view name, diag::Diagnostic& diagnostic) 
   const auto line = line_begin(sink_.source().text(), attention_begin_);
   if (!line) return;
   diagnostic.fixes.push_back({"import " + quoted(file), {{{*line, *line}, import + "\n\n"}}});
+}
+
+// An element of the tensor: `bias[h, q_idx, kv_idx]` of a bias of the sizes of Hq, Sq and Skv.
+std::string Scope::example_of(const std::string& tensor) const {
+  std::vector<std::pair<Dim, std::string_view>> indexes = {
+      {Dim::B, "b"}, {Dim::Hq, "h"}, {Dim::Sq, "q_idx"}, {Dim::Skv, "kv_idx"}};
+  const ir::Dag& dag = attention_.dag;
+  std::string text;
+  for (const ir::ExprId extent : attention_.find_tensor(tensor)->extents | std::views::reverse) {
+    const auto size = ir::fold_integer(dag, extent);
+    const auto is_its = [&](const auto& index) {
+      const bool is_open = dag[extent].is(Op::dim_);
+      return is_open ? dag.symbol_of(extent) == to_string(index.first)
+                     : size && attention_.dims.get(index.first) == size;
+    };
+    const auto its = std::ranges::find_if(indexes | std::views::reverse, is_its);
+    const bool found = its != indexes.rend();
+    text = fmt::format("{}{}{}", found ? its->second : "0", text.empty() ? "" : ", ", text);
+    if (found) indexes.erase(std::next(its).base());
+  }
+  return fmt::format("{}[{}]", tensor, text);
 }
 
 void Scope::unknown_function(const Expr& expr) {

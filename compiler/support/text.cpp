@@ -119,6 +119,14 @@ std::string one_of(std::span<const std::string_view> words) {
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
   constexpr std::size_t kLongestWord = 64;  // a longer word is not a misspelling
   if (word.size() > kLongestWord) return {};
+  const auto lower = [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  };
+  const auto same_letters = [&](std::string_view candidate) {
+    return std::ranges::equal(word, candidate, {}, lower, lower);
+  };
+  const auto same = std::ranges::find_if(candidates, same_letters);
+  if (same != candidates.end()) return *same;
   std::string_view best;
   std::size_t best_edits = std::max<std::size_t>(word.size() / 3, 1) + 1;
   for (const std::string_view candidate : candidates) {

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from types import FrameType
 from typing import Any, Mapping, Sequence
 
 from . import _find
@@ -50,7 +51,7 @@ def run(arguments: Sequence[str], *, text: str = "", name: str = "<spec>",
         raise _spec_error(found, printed, name)
     for finding in _findings(printed):
         if finding.startswith("warning["):
-            warnings.warn(finding, SpecWarning, stacklevel=_outside())
+            warnings.warn(finding, SpecWarning, stacklevel=outside())
     return answer
 
 
@@ -76,10 +77,14 @@ def _start(arguments: Sequence[str], text: str,
         raise CompilerError(f"attnc could not be started: {error}") from error
 
 
-def _outside() -> int:
+def _is_own(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__package__", "")).split(".")[0] == __package__
+
+
+def outside() -> int:
     """The `stacklevel` for which a warning names the caller of this package."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__package__", "") == __package__:
+    while frame.f_back is not None and _is_own(frame):
         level, frame = level + 1, frame.f_back
     return level
 

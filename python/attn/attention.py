@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 from . import _attnc, _find, plan as plans
 from ._libattn import PlanFile, PlanInfo
 from .arguments import INPUTS, RANDOM, check_names, named, number, sizes_of
-from .errors import ArgumentError, BindingError
+from .errors import ArgumentError, BindingError, PlanError
 from .specs import Spec
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ class Attention:
                 path = pathlib.Path(folder) / f"{self.name}.attnplan"
                 path.write_bytes(self._contents)
                 return _attnc.run_text(["explain", str(path)])
+        plans.check_sizes(self.source, self.bindings, "an explanation")
         options = ["--target", target] if target else []
         return self.source.print("explain", self.bindings, *options)
 
@@ -300,7 +301,13 @@ def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Attention:
     contents = plans.read(path)
     if recompile:
         contents = _for_this_machine(os.fspath(path), contents)
-    found = PlanFile(contents).plans
+    try:
+        found = PlanFile(contents).plans
+    except PlanError as error:
+        notes = error.notes
+        if os.fspath(path).endswith((".attn", ".attn.json")):
+            notes = [*notes, "this is the name of a spec: attn.compile compiles it"]
+        raise type(error)(f"{os.fspath(path)}: {error.message}", notes, error.status) from None
     return Attention(Spec(found[0].spec), _bindings_of(contents), contents, target=found[0].target,
                      builds=recompile)
 

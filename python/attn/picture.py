@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import tempfile
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
-from .errors import ArgumentError, CompilerError
+from .errors import ArgumentError, CompilerError, Error
 from .reference import about_arrays, input_argument
 from .specs import Spec, bind_arguments
 
@@ -56,7 +57,16 @@ def draw(spec: Spec, bindings: Mapping[str, Any], inputs: Mapping[str, Any], cap
                 spec.answer("draw", *arguments, "-o", os.path.abspath(path))
             return Picture(pathlib.Path(svg).read_text(encoding="utf-8"), facts)
         except (ArgumentError, CompilerError) as error:
-            raise about_arrays(error, folder) from None
+            raise _with_arguments(about_arrays(error, folder)) from None
+
+
+def _with_arguments(error: Error) -> Error:
+    """Notes that give sizes as attnc's options give them as arguments."""
+    def reworded(note: str) -> str:
+        bound = re.findall(r"--bind (\w+=\S+)", note)
+        return f"give sizes, as in draw({', '.join(bound)})" if bound else note
+
+    return type(error)(error.message, [reworded(note) for note in error.notes], error.status)
 
 
 def _flags(options: Mapping[str, Any]) -> list[str]:

@@ -37,7 +37,7 @@ def build(spec: Spec, bindings: Mapping[str, Any], target: str = "native", *, en
     or a path of a JSON file. With `cache`, plans come from and go to the folder of `attnc cache`, which
     processes share. Raises SpecError, Unsupported, or what attnc reports."""
     check_choices(engine, direction)
-    _check_sizes(spec, bindings, target)
+    check_sizes(spec, bindings, f"a plan for {target}")
     options = [*bind_arguments(bindings), *deny_arguments(deny_warnings), "--target", _target(target)]
     if engine is not None:
         options += ["--engine", engine]
@@ -52,7 +52,7 @@ def build_ranks(spec: Spec, bindings: Mapping[str, Any], ranks: int, target: str
     """The same for an attention that is divided among GPUs: the contents of the file of `attnc compile
     --ranks`. `values` are arrays of captured tensors by name, for which alone the file is then right."""
     check_choices(engine, direction)
-    _check_sizes(spec, bindings, target)
+    check_sizes(spec, bindings, f"a plan for {target}")
     options = [*bind_arguments(bindings), "--ranks", str(ranks), "--target", _target(target)]
     options += ["--engine", engine] if engine is not None else []
     options += ["--direction", direction] if direction is not None else []
@@ -64,7 +64,7 @@ def homes(spec: Spec, bindings: Mapping[str, Any], ranks: int,
           values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """Where rows and keys would be, without compiling anything: of each rank, "rows" and "keys" as lists of
     [begin, end]."""
-    _check_sizes(spec, bindings, "several GPUs")
+    check_sizes(spec, bindings, "a plan for several GPUs")
     with _inputs(values) as given:
         answer = spec.answer("explain", *bind_arguments(bindings), "--ranks", str(ranks), *given)
     return answer["of_ranks"]
@@ -156,10 +156,11 @@ def _target(target: str | os.PathLike[str]) -> str:
     return os.path.abspath(name) if name.endswith(".json") else name
 
 
-def _check_sizes(spec: Spec, bindings: Mapping[str, Any], target: str) -> None:
+def check_sizes(spec: Spec, bindings: Mapping[str, Any], what: str) -> None:
+    """Raises ArgumentError if a dimension has no size, which `what` needs."""
     check_names(spec, bindings)
     missing = spec.open_dims(bindings)
     if missing:
         example = ", ".join(f"{dim}=.." for dim in missing)
-        raise ArgumentError(f"`{spec.name}` has no size for {', '.join(missing)}, and a plan for {target} "
-                            "needs all sizes", [f"give them: attn.compile(.., {example})"])
+        raise ArgumentError(f"`{spec.name}` has no size for {', '.join(missing)}, and {what} needs "
+                            "all sizes", [f"give them: attn.compile(.., {example})"])

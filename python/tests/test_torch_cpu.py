@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 
@@ -88,6 +89,20 @@ def test_gradients_pass_pytorchs_own_check():
     # Captured tensors are read as f32: a difference must not be lost in that.
     assert torch.autograd.gradcheck(lambda *x: run(*x, slopes), (q, k, v), eps=1e-5, atol=1e-7, rtol=1e-6)
     assert torch.autograd.gradcheck(lambda x: run(q, k, v, x), (slopes,), eps=2.0**-8, atol=1e-5, rtol=1e-3)
+
+
+def test_a_tensor_without_a_gradient_that_requires_one_is_warned_of():
+    f = attn.compile(LEARNED.replace("learn ", "tensor "))
+    q, k, v = inputs()
+    slopes = torch.ones(4, requires_grad=True)
+    with pytest.warns(attn.SpecWarning, match="slopes requires a gradient and gets none") as caught:
+        f(q, k, v, slopes=slopes, cap=2.0)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(q, k, v, slopes=slopes.detach(), cap=2.0)
+        with torch.no_grad():
+            f(q, k, v, slopes=slopes, cap=2.0)
 
 
 def test_learned_tensors_params_and_lse():

@@ -357,6 +357,26 @@ def plan_file_of_something_else(folder):
     attn.load(path)
 
 
+@use
+def plan_file_that_is_a_spec(folder):
+    path = pathlib.Path(folder) / "x.attn"
+    path.write_text("attention x { dims B, Hq, Sq, D; }")
+    attn.load(path)
+
+
+# --- sizes that explain and draw need
+
+
+@use
+def explain_without_sizes(folder):
+    attn.compile("attention x { dims B, Hq, Sq, D = 64; }").explain()
+
+
+@use
+def draw_without_sizes(folder):
+    attn.compile("attention x { dims B, Hq, Sq, D = 64; }").draw(B=1)
+
+
 # --- several GPUs
 
 

@@ -317,6 +317,13 @@ class Compile(attnc.Case):
                              "-o", plan, "--allow-unfused")
         self.assertNotIn("unfused", process.stderr + process.stdout)
 
+    def test_a_refusal_says_if_unfused_serves(self):
+        said = "`--allow-unfused` computes it without a fused kernel"
+        spec = self.write("x.attn", NOOP.replace("outputs", "score atan2(score, 1.0); outputs"))
+        compile_it = ("compile", spec, "--target", "a100", "-o", self.folder / "x")
+        self.assertEqual(self.attnc(*compile_it, code=3).stderr.count(said), 1)
+        self.assertNotIn(said, self.attnc(*compile_it, "--engine", "cudnn", code=3).stderr)
+
     def test_refused_by_lowering_shows_the_place(self):
         spec = self.write("sum.attn", NOOP.replace(
             "outputs", "scale 0.5;\n  score score + int(score);\n  outputs"))

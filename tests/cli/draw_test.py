@@ -189,9 +189,15 @@ class Draw(attnc.Case):
             with self.subTest(path.name):
                 self.assertIn("% of scores", self.attnc("draw", path).stdout)
 
+    def test_what_is_left_out(self):
+        text = self.attnc("draw", SPECS / "alibi.attn", "--bind", "Sq=16", "--score").stdout
+        self.assertIn("26 more heads are not drawn", text)
+        text = self.attnc("draw", SPECS / "padding.attn").stdout
+        self.assertRegex(text, r"\d more batches are not drawn")
+
     def test_refusals(self):
         spec = self.write("open.attn", NOOP.replace("Sq = 16", "Sq"))
-        cases = (("dimension Sq of `noop` has no size", (spec,)),
+        cases = (("`noop` has no size for Sq", (spec,)),
                  ("neither .svg nor .png", (SPECS / "causal.attn", "-o", "x.jpg")),
                  ("--h 99: the spec has 32", (SPECS / "causal.attn", "--h", 99)),
                  ("'8' is not M,N", (SPECS / "causal.attn", "--blocks", "8")),

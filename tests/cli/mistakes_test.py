@@ -42,6 +42,10 @@ MISTAKES = [
     "run noop.attn --direction forward",
     "run noop.attn --bind Sq=1 --bind Sq=2",
     "run noop.attn --backend reference --in z=zeros",
+    "run noop.attn --backend reference --in qs=zeros",
+    "run noop.attn --backend reference --in do=zeros",
+    "run noop.attn --backend reference --engine native",
+    "draw noop.attn --in q=zeros",
     "check noop.attn --bind x\x1b[2J",
     "check noop.attn --bind x\x1b[2J=1 --bind x\x1b[2J=1",
     "draw noop.attn --blocks 1,\x1b[2J",
@@ -56,6 +60,7 @@ MISTAKES = [
     "cache prune --max-days never",
     "explain-code E9999",
     "target show h201",
+    "target show",
     "completion tcsh",
 ]
 

@@ -156,7 +156,7 @@ class Report(attnc.Case):
                  ("does not end in .html", 2, (SPECS / "causal.attn", "-o", "report.htm")),
                  ("this is the input file", 2, (odd, "-o", odd)),
                  ("expected", 1, (wrong, "-o", path)),
-                 ("dimension Sq of `noop` has no size", 2, (open_size, "-o", path)),
+                 ("`noop` has no size for Sq", 2, (open_size, "-o", path)),
                  ("truncated", 6, (damaged, "-o", path)),
                  ("no such tensor or param", 2, (SPECS / "causal.attn", "-o", path, "--in", "doc=zeros")),
                  ("No such file", 4, (SPECS / "causal.attn", "-o", self.folder / "no" / "x.html",

@@ -301,6 +301,7 @@ class Run(attnc.Case):
                         ["target", "dump"], ["compile", spec, "-o", self.folder / "x"]):
             process = self.attnc(*command, code=4)
             self.assertIn("no CUDA driver on this machine", process.stderr)
+            self.assertEqual("select one with --target" in process.stderr, command[0] == "compile")
             self.assertEqual(process.stdout, "")
 
     def test_every_shipped_spec_runs(self):

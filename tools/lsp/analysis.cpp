@@ -6,6 +6,7 @@
 
 #include "compiler/ast/parse.h"
 #include "compiler/driver/driver.h"
+#include "compiler/ir/bound.h"
 #include "compiler/pictures/picture.h"
 #include "compiler/pictures/terminal.h"
 #include "tools/inputs.h"
@@ -21,7 +22,7 @@ constexpr std::uint64_t kMostWork = 30'000;
 
 // The share of the first batch and head, and its picture.
 Result<pictures::Picture> picture_of(const ir::Attention& attention) {
-  ATTN_RETURN_IF_ERROR(check_sizes(attention));
+  ATTN_RETURN_IF_ERROR(ir::check_bound(attention));
   ATTN_ASSIGN(Inputs inputs, make_inputs(attention, {}, Missing::lifelike, Needs::masks));
   auto& [tensors, params] = inputs.values;
   const reference::Bindings values{

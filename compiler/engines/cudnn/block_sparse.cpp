@@ -28,13 +28,11 @@ double derived_bytes(const passes::Hoisted& hoisted) {
 
 Error without_block_lists(const ir::Attention& attention) {
   const ir::Dims& d = attention.dims;
-  if (d[ir::Dim::Sq] % passes::kSmallestBlock != 0 ||
-      d[ir::Dim::Skv] % passes::kSmallestBlock != 0) {
-    return lowering::unsupported(
-        attention.pos,
-        fmt::format("tiles of rows and blocks of columns are whole, and Sq and Skv are "
-                    "not multiples of {}",
-                    passes::kSmallestBlock));
+  for (const ir::Dim dim : {ir::Dim::Sq, ir::Dim::Skv}) {
+    if (d[dim] % passes::kSmallestBlock == 0) continue;
+    return lowering::unsupported(attention.pos,
+                                 fmt::format("tiles are whole, and {} = {} is not a multiple of {}",
+                                             to_string(dim), d[dim], passes::kSmallestBlock));
   }
   return lowering::unsupported(attention.pos,
                                "no tile of rows is known to see less than all blocks");
@@ -57,7 +55,7 @@ Result<double> block_sparse::bound(Subject& subject) {
   const ir::Attention& attention = subject.attention();
   const planning::Context& context = subject.context();
   if (context.backward() && !can(planning::Capability::backward_of_pages, context)) {
-    return lowering::unsupported(attention.pos, "cuDNN has no backward that reads pages");
+    return lowering::unsupported(attention.pos, "cuDNN's backward cannot skip blocks by a list");
   }
   ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
   const std::optional<passes::BlockLists>& lists = subject.mask().block_lists();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/gradient/differentiate.h"
+#include "compiler/ir/bound.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/passes/analysis/axes.h"
@@ -15,17 +16,6 @@ namespace attn::lowering {
 namespace {
 
 using ir::Dim;
-
-Status check_bound(const ir::Attention& attention) {
-  for (const Dim dim : ir::kDims) {
-    if (attention.dims.get(dim)) continue;
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("dimension {} of `{}` is open", to_string(dim), attention.name),
-                 {fmt::format("give it a size: --bind {}=1024", to_string(dim))},
-                 {}};
-  }
-  return {};
-}
 
 // Kernels take one value per head, and so does the sink's gradient.
 Status check_sink(const ir::Attention& attention) {
@@ -99,7 +89,7 @@ Status check_tensors(const ir::Attention& attention) {
 }
 
 Status check_attention(const ir::Attention& attention) {
-  ATTN_RETURN_IF_ERROR(check_bound(attention));
+  ATTN_RETURN_IF_ERROR(ir::check_bound(attention));
   ATTN_RETURN_IF_ERROR(check_sink(attention));
   return check_sizes(attention);
 }

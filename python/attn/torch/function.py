@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
 from attn import _libattn
+from attn._attnc import outside
 from attn.arguments import INPUTS, RANDOM, Sizes, check_names, named, number, sizes_of
-from attn.errors import BindingError, PlanDeviceError, Unsupported
+from attn.errors import BindingError, PlanDeviceError, SpecWarning, Unsupported
 from attn.reference import reference
 from attn.torch.addressed import NOT_ADDRESSED, Dense, addressing_of, check_shapes
 from attn.torch.signature import (
@@ -193,8 +195,23 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
     for name, tensor in tensors.items():
         if tensor.device != q.device:
             raise BindingError(f"{name} is on {tensor.device}, but q on {q.device}: move it there")
+    _warn_of_lost_gradients(facts, tensors)
     params = {name: float(number(name, given[name])) for name in facts.params}
     return Call(attention, tensors, params)
+
+
+def _warn_of_lost_gradients(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return
+    for name in facts.declared:
+        if name in facts.learned or not tensors[name].requires_grad:
+            continue
+        warnings.warn(
+            f"{name} requires a gradient and gets none: the spec declares it as `tensor`; write"
+            f" `learn {name}: ..`, or give {name}.detach()",
+            SpecWarning,
+            stacklevel=outside(),
+        )
 
 
 def formed(each: Call) -> Call:

@@ -45,10 +45,11 @@ TEST(Strategies, OfAPlanFileAreThoseItHas) {
   EXPECT_TRUE(considered(compiled).front().chosen);
   EXPECT_EQ(considered(compiled).front().engine, "");
   compiled.plan.choice = {{"native", 0.5, 0.6}, {"native", 0.4, std::nullopt, "\x1b[2J spills"}};
-  EXPECT_EQ(strategies_text(considered(compiled)),
-            "  engine  strategy  predicted  measured  workspace  verdict\n"
-            "  native  native     0.500 ms  0.600 ms        0 B  chosen\n"
-            "  native  native     0.400 ms         -          -  refused: \\x1b[2J spills\n");
+  EXPECT_EQ(
+      strategies_text(considered(compiled)),
+      "  engine  strategy           predicted  measured  workspace  verdict\n"
+      "  native  native              0.500 ms  0.600 ms        0 B  chosen\n"
+      "  native  native, first try   0.400 ms         -          -  refused: \\x1b[2J spills\n");
 }
 
 TEST(Strategies, JsonHasTheSame) {

@@ -169,7 +169,7 @@ TEST(Pages, AreRefusedInWords) {
   EXPECT_THAT(refusal("mask kv_idx != 3;"), HasSubstr("less than all blocks"));
   EXPECT_THAT(
       refusal("mask kv_idx < 3;", "dims B = 1, Hq = 1, Hkv = 1, Sq = 100, Skv = 128, D = 8;"),
-      HasSubstr("not multiples of 64"));
+      HasSubstr("not a multiple of 64"));
   EXPECT_THAT(refusal(blocks + "lengths kv;"), HasSubstr("lengths"));
   EXPECT_THAT(refusal(blocks + "dropout 0.1;"), HasSubstr("random numbers"));
   EXPECT_EQ(refusal(blocks + "dropout 0.1, kv_idx % 3 != q_idx % 3;"), "");
@@ -178,7 +178,7 @@ TEST(Pages, AreRefusedInWords) {
   EXPECT_THAT(refusal(std::string(kBlocksByHead) + "sink 1.5;"), HasSubstr("sink"));
   const auto backward = lower(attention_of(blocks), "block_sparse", plan::Direction::backward);
   ASSERT_FALSE(backward.ok());
-  EXPECT_THAT(backward.error().message, HasSubstr("no backward that reads pages"));
+  EXPECT_THAT(backward.error().message, HasSubstr("backward cannot skip blocks by a list"));
 }
 
 // What is read outside of its tensor is found as without pages.

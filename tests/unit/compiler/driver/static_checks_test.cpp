@@ -83,7 +83,7 @@ struct Fault {
 // Without tensors whose values decide: check and the reference agree on every one.
 constexpr Fault kFaults[] = {
     {"tensor t: f32[2]; score score + t[h];", "E0340"},
-    {"tensor t: f32[4]; score score + t[h];", ""},
+    {"tensor t: f32[4]; score score * t[h];", ""},
     {"tensor t: f32[B, Skv]; score score * t[q_idx, b];", "E0340"},
     {"tensor t: f32[Sq, Skv]; score score + t[q_idx, kv_idx + 1];", "E0340"},
     {"tensor t: f32[Sq, Skv]; score score + t[q_idx - kv_idx, 0];", "E0340"},
@@ -154,7 +154,7 @@ TEST(StaticFaults, AreFoundBesideMasksThatAreNoGuard) {
        }) {
     EXPECT_THAT(codes_of(clauses), ElementsAre("E0340")) << clauses;
   }
-  EXPECT_THAT(codes_of("tensor n: i32[Hq]; tensor t: f32[2]; score score + t[h]; mask n[h] > 0;"),
+  EXPECT_THAT(codes_of("tensor n: i32[Hq]; tensor t: f32[2]; score score * t[h]; mask n[h] > 0;"),
               IsEmpty());
 }
 
@@ -265,7 +265,7 @@ TEST(StaticWarnings, LeaveAloneWhatIsFinite) {
            "score where(q_idx > kv_idx, score + log(q_idx - kv_idx), score);",
            "score score + log(q_idx - kv_idx); mask q_idx > kv_idx;",
            "score where(score > 0, sqrt(score), 0);",
-           "tensor t: f32[Hq]; param p: f32; score score / t[h] + p * t[h];",
+           "tensor t: f32[Hq]; param p: f32; score score / t[h] + p * kv_idx;",
            "tensor t: f32[Hq]; score score + log(t[h]); sink t[h];",
            "score max(-inf, score);",
            "score 30 * tanh(score / 30);",
@@ -332,6 +332,45 @@ TEST(StaticWarnings, BlameTheMaskThatHidesTheRest) {
   EXPECT_THAT(text, Not(HasSubstr("the smallest useful window is 1")));
   EXPECT_THAT(check_text(spec_of("mask window(0);")).text,
               HasSubstr("the smallest useful window is 1"));
+}
+
+TEST(StaticWarnings, OfScoresWithoutQAndK) {
+  const std::string tensors = "tensor bias: f32[Hq, Sq, Skv]; ";
+  for (const char* score :
+       {"score bias[h, q_idx, kv_idx];", "score where(bias[h, q_idx, kv_idx] > 0, 0, -1);",
+        "score score * 2; score bias[h, q_idx, kv_idx];"}) {
+    EXPECT_THAT(codes_of(tensors + score), ElementsAre("W0541")) << score;
+  }
+  for (const char* score : {"score 0;", "score score * bias[h, q_idx, kv_idx];", "score -log(Skv);",
+                            "score where(q_idx == kv_idx, bias[h, q_idx, kv_idx], score);",
+                            "score 0 * score + bias[h, q_idx, kv_idx];"}) {
+    EXPECT_THAT(codes_of("tensor bias: f32[Hq, Sq, Skv]; mask bias[h, q_idx, kv_idx] > 0; " +
+                         std::string(score)),
+                IsEmpty())
+        << score;
+  }
+}
+
+TEST(StaticWarnings, OfTermsThatSoftmaxCancels) {
+  const std::string tensors = "tensor _t: f32[Hq, Sq]; tensor _s: f32[Hq]; param _c: f32; ";
+  for (const char* clauses :
+       {"score score + _t[h, q_idx];", "score 2 * score - _s[h];", "score score + _c;",
+        "score -(score - (_c + kv_idx));", "score score + _s[h] * q_idx; outputs o, lse;",
+        "score score + _t[h, q_idx]; score score + kv_idx;"}) {
+    EXPECT_THAT(codes_of(tensors + clauses), ElementsAre("W0542")) << clauses;
+  }
+  for (const char* clauses :
+       {"score score + _s[h] * (kv_idx - q_idx);", "score score + _s[h] * kv_idx - _s[h] * q_idx;",
+        "score score * _s[h];", "score tanh(score + _s[h]);", "score score + _s[h]; sink 0;",
+        "score score + _s[h]; normalize sigmoid;", "score score + _s[h]; mask kv_idx < _s[h];",
+        "score score + q_idx * 0.5;", "score where(kv_idx < 3, score + _s[h], score);"}) {
+    EXPECT_THAT(codes_of(tensors + clauses), IsEmpty()) << clauses;
+  }
+  EXPECT_THAT(check_text("attention x { dims B, Sq = 4, Skv = 1, D = 8; tensor t: f32[B]; "
+                         "score score + t[b]; }")
+                  .codes,
+              IsEmpty())
+      << "a single key";
 }
 
 std::string with_masks(int count) {
