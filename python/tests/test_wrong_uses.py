@@ -19,6 +19,7 @@ def said(name, folder):
         USES[name](folder)
     text = str(caught.value).replace(str(folder), "FOLDER")
     text = re.sub(r"\S*/(wrong_uses\.py):\d+", r"\1:LINE", text)
+    text = re.sub(r"\d+ of \d+ bytes", "N of N bytes", text)  # of a plan, which has kernels' texts
     return f"== {name}\n{type(caught.value).__name__}: {text}\n"
 
 
