@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 
 #include "compiler/ast/parse.h"
@@ -248,11 +249,12 @@ class SyntaxError {
     if (std::ranges::find(kSigns, text(sign)) == std::end(kSigns)) return false;
     if (text(sign - 1) != "score" || !opens_clause(sign - 1)) return false;
     const std::string_view value = value_text(sign + 2);
-    const bool is_product = text(sign) != "+" && text(sign) != "-";
-    const bool is_sum = is_product && value.find(' ') != value.npos;
+    const bool is_word = std::ranges::all_of(
+        value, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; });
+    const bool as_it_is = is_word || text(sign) == "+";
     unexpected({span(sign).begin, span(sign + 1).end},
-               fmt::format("write `score score {} {}{}{};`", text(sign), is_sum ? "(" : "", value,
-                           is_sum ? ")" : ""));
+               fmt::format("write `score score {} {}{}{};`", text(sign), as_it_is ? "" : "(", value,
+                           as_it_is ? "" : ")"));
     return true;
   }
 

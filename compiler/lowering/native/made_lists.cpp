@@ -19,6 +19,8 @@ constexpr std::int64_t kListThreads = 512;
 constexpr const char* kTiles = "native.tiles";
 constexpr std::int64_t kTileWords = 4, kRunWords = 2;
 constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // words
+// Of a list: a block of threads sorts them in shared memory, 4 bytes each.
+constexpr std::int64_t kMostSorted = std::int64_t{1} << 15;
 // Tiles that a block of threads lists, at most; and blocks for each multiprocessor.
 constexpr std::int64_t kMostTilesOfBlock = 8, kListBlocks = 2;
 
@@ -30,7 +32,9 @@ std::int64_t words_of_tile(const MadeLists& lists) {
 
 std::int64_t MadeLists::most_runs() const { return ceil_div(cells, cells_of_block); }
 
-bool MadeLists::fit() const { return all_tiles() * words_of_tile(*this) <= kMostListed; }
+bool MadeLists::fit() const {
+  return tiles <= kMostSorted && all_tiles() * words_of_tile(*this) <= kMostListed;
+}
 
 std::int64_t MadeLists::tiles_of_block(std::int64_t multiprocessors) const {
   const std::int64_t blocks = kListBlocks * multiprocessors;

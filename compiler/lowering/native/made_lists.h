@@ -29,7 +29,7 @@ struct MadeLists {
 
   std::int64_t all_tiles() const { return lists * tiles; }
   std::int64_t most_runs() const;  // of a tile
-  // Whether they take little enough memory.
+  // Whether they take little enough memory, and a block of threads can sort a list.
   bool fit() const;
   // Where tiles are many, blocks of threads list several and read the columns once for them.
   std::int64_t tiles_of_block(std::int64_t multiprocessors) const;

@@ -26,9 +26,15 @@ TEST(MadeLists, HaveWordsForEachTile) {
 
 // Up to 2^28 words, of which these have 2 + 8 a tile.
 TEST(MadeLists, HaveALimit) {
-  const std::int64_t most = (std::int64_t{1} << 28) / 10;
-  EXPECT_TRUE((MadeLists{.lists = 1, .tiles = most}.fit()));
-  EXPECT_FALSE((MadeLists{.lists = 1, .tiles = most + 1}.fit()));
+  const std::int64_t most = (std::int64_t{1} << 28) / 10 / 1000;
+  EXPECT_TRUE((MadeLists{.lists = 1000, .tiles = most}.fit()));
+  EXPECT_FALSE((MadeLists{.lists = 1000, .tiles = most + 1}.fit()));
+}
+
+TEST(MadeLists, AreNotLongerThanABlockOfThreadsCanSort) {
+  const std::int64_t most = std::int64_t{1} << 15;
+  EXPECT_TRUE((MadeLists{.tiles = most}.fit()));
+  EXPECT_FALSE((MadeLists{.tiles = most + 1}.fit()));
 }
 
 // Two blocks of threads for each multiprocessor.
