@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import threading
 import weakref
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
@@ -21,6 +22,7 @@ ROWS, KEYS = 0, 1
 _ABORT = ctypes.CFUNCTYPE(None, _POINTER)
 _LOST = ctypes.CFUNCTYPE(_I32, _POINTER, _POINTER, _SIZE)
 _laters: dict[int, _libattn.Later] = {}
+_laters_lock = threading.Lock()
 _opened: weakref.WeakSet[Distributed] = weakref.WeakSet()
 
 
@@ -39,9 +41,10 @@ def close_all() -> None:
 def _later() -> _libattn.Later:
     """Of this process: what threads of the library leave to another one."""
     process = os.getpid()
-    if process not in _laters:
-        _laters[process] = _libattn.Later()
-    return _laters[process]
+    with _laters_lock:
+        if process not in _laters:
+            _laters[process] = _libattn.Later()
+        return _laters[process]
 
 
 class _Options(_Struct):
@@ -232,7 +235,8 @@ class Binding:
     def __init__(self, distributed: Distributed, direction: str, arguments: _Handle):
         self.distributed = distributed
         self.kept: list[Any] = []  # what must live as long as the addresses are those of now
-        self._handle = _Handle("attn_distributed_binding_destroy")
+        # What the binding shares with its object may call `abort` and `lost` until both are destroyed.
+        self._handle = _Handle("attn_distributed_binding_destroy", owner=distributed._handle)
         _call("attn_distributed_bind", distributed._handle, _DIRECTIONS[direction], arguments,
               self._handle.out)
         distributed._bindings.add(self)

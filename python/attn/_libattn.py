@@ -395,21 +395,36 @@ class Later:
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def add(self, call: Callable[[], object]) -> None:
         """From any thread, also while garbage is collected: it takes no lock that a thread may have there."""
         self._calls.put(call)
 
     def finish(self) -> None:
-        """Waits until those that were added are made."""
+        """Waits until those that were added are made, or nobody makes them any more."""
         done = threading.Event()
         self.add(done.set)
-        done.wait()
+        while not done.wait(0.1) and self._thread.is_alive():
+            pass
 
     def _run(self) -> None:
         while True:
-            self._calls.get()()
+            try:
+                self._calls.get()()
+            except BaseException as error:
+                _Ignored(error)
+
+
+class _Ignored:
+    """An exception of which Python tells that it was ignored, by sys.unraisablehook, which takes none from others."""
+
+    def __init__(self, error: BaseException):
+        self._error = error
+
+    def __del__(self) -> None:
+        raise self._error
 
 
 class _OfThread(threading.local):
@@ -424,14 +439,18 @@ of_thread = _OfThread()
 
 class _Handle:
     """Owns a handle of the library; `out` receives it. In a forked process it is of no use, and not destroyed:
-    the threads that it may wait for are not there. `kept` lives as long."""
+    the threads that it may wait for are not there. `kept` lives as long, and so does `owner`, which is destroyed
+    after this one: garbage may be collected in any order."""
 
-    def __init__(self, destroy: str, kept: object = None):
+    def __init__(self, destroy: str, kept: object = None, owner: _Handle | None = None):
         self._process = os.getpid()
-        self._kept = kept
+        self._kept, self._owner = kept, owner
+        self._owned: set[_Handle] = set()  # to be destroyed before
         self.value = ctypes.c_void_p()
         self._as_parameter_ = self.value
         self._destroy = getattr(library(), destroy)
+        if owner is not None:
+            owner._owned.add(self)
 
     @property
     def out(self) -> Any:
@@ -439,6 +458,10 @@ class _Handle:
 
     def destroy(self) -> None:
         """The library then refuses the handle, which is null."""
+        for each in list(self._owned):
+            each.destroy()
+        if self._owner is not None:
+            self._owner._owned.discard(self)
         destroyed = ctypes.c_void_p(self.value.value)
         self.value.value = None
         if os.getpid() != self._process:
@@ -446,14 +469,14 @@ class _Handle:
         if of_thread.later is None:
             self._destroy(destroyed)
         else:
-            of_thread.later.add(functools.partial(_destroyed, self._destroy, destroyed, self._kept))
+            of_thread.later.add(functools.partial(_destroyed, self._destroy, destroyed, self._kept, self._owner))
 
     def __del__(self) -> None:
         if getattr(self, "_destroy", None) is not None:
             self.destroy()
 
 
-def _destroyed(destroy: Callable[[ctypes.c_void_p], None], handle: ctypes.c_void_p, kept: object) -> None:
+def _destroyed(destroy: Callable[[ctypes.c_void_p], None], handle: ctypes.c_void_p, *kept: object) -> None:
     destroy(handle)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -185,6 +186,75 @@ def test_garbage_of_a_thread_of_the_library_does_not_wait_for_it():
         over.set()
     _distributed._later().finish()
     assert sorted(waited) == [(number, True) for number in range(3)]
+
+
+@pytest.mark.parametrize("where", ["in a thread of the library", "elsewhere"])
+def test_a_binding_in_garbage_is_destroyed_before_its_object_and_both_before_the_callbacks(where, monkeypatch):
+    done, called = [], object()  # by what stands for the callbacks, which alone refers to it
+    before = sys.getrefcount(called)
+
+    def destroying(handle, name, value):
+        handle.value.value = value
+        handle._destroy = lambda given: done.append((name, sys.getrefcount(called) > before)) if given else None
+
+    monkeypatch.setattr(_distributed, "_call", lambda *_: None)
+    sharded = _distributed.Distributed.__new__(_distributed.Distributed)
+    sharded._bindings, sharded.tensors = weakref.WeakSet(), {"fwd": ()}
+    sharded._handle = _libattn._Handle("attn_distributed_destroy", [called])
+    sharded.itself = binding = _distributed.Binding(sharded, "fwd", None)
+    destroying(sharded._handle, "object", 1)
+    destroying(binding._handle, "binding", 2)
+    del sharded, binding
+    if where == "elsewhere":
+        gc.collect()
+    else:
+        with _distributed._leaving_to(_distributed._later()):
+            gc.collect()
+        _distributed._later().finish()
+    assert done == [("binding", True), ("object", True)]
+    gc.collect()
+    assert sys.getrefcount(called) == before, "nothing is left"
+
+
+def test_threads_share_what_makes_later_calls(monkeypatch):
+    made = []
+
+    class Slow:
+        def __init__(self):
+            time.sleep(0.05)
+            made.append(self)
+
+    monkeypatch.setattr(_distributed, "_laters", {})
+    monkeypatch.setattr(_libattn, "Later", Slow)
+    threads = [threading.Thread(target=_distributed._later) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+
+
+def finishes(later):
+    thread = threading.Thread(target=later.finish, daemon=True)
+    thread.start()
+    thread.join(5)
+    return not thread.is_alive()
+
+
+def test_later_calls_are_made_after_one_that_raises(monkeypatch):
+    ignored, later = [], _libattn.Later()
+    monkeypatch.setattr(sys, "unraisablehook", lambda about: ignored.append(repr(about.exc_value)))
+    for number in range(2):
+        later.add(lambda number=number: 1 // number)
+    later.add(sys.exit)
+    later.add(lambda: ignored.append("made"))
+    assert finishes(later)
+    assert ignored == [repr(ZeroDivisionError("integer division or modulo by zero")), "SystemExit()", "made"]
+
+
+def test_nobody_waits_for_later_calls_that_nobody_makes(monkeypatch):
+    monkeypatch.setattr(_libattn.Later, "_run", lambda self: None)
+    assert finishes(_libattn.Later())
 
 
 def test_what_is_closed_is_refused(files):

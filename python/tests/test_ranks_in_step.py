@@ -189,11 +189,12 @@ def test_signs_are_given_while_a_board_is_open(monkeypatch):
     first = board[0].wait(lambda: board[0].read("sign/1"), 5.0, ())
     assert board[0].wait(lambda: board[0].read("sign/1") != first or None, 5.0, ())
     board[1].settle()
+    monkeypatch.setattr(sys, "last_type", ValueError, raising=False)  # printed once, by an interactive Python
     board[0].close()
     assert board[1].lost() is None, "it is a good end"
     assert board[1].wait(lambda: board[1].lost([0]), 5.0, ()) == "rank 0 is lost: it has ended"
-    monkeypatch.setattr(sys, "last_type", ValueError, raising=False)
-    board[1].close()
+    monkeypatch.setattr(boards, "_boards", {board[1]})
+    boards._close_all()
     assert board[0].lost() == "rank 1 is lost: its process ended with an exception"
 
 
@@ -217,6 +218,48 @@ def test_a_rank_that_has_ended_well_is_lost_to_those_alone_who_wait_for_it(group
     # Its watch is taken over.
     watch(signs[0], 100.0, 104.0 + boards.SILENCE)
     assert board[0].lost() == "rank 2 is lost: it gave no sign of life for 20 s"
+
+
+def test_an_ended_rank_that_shows_itself_again_is_not_lost(group):
+    store, board = group[0], settled(group[1])
+    signs = [boards._Signs(each) for each in board]
+    for turn in range(2):
+        signs[1].beat(4.0 * turn)
+        signs[0].beat(4.0 * turn + 1)
+        assert board[2].lost([1]) is None
+        signs[1].end(failed=False)
+        signs[0].beat(4.0 * turn + 2)
+        assert board[2].lost([1]) == "rank 1 is lost: it has ended"
+
+
+def test_the_end_of_a_rank_that_was_never_answered_is_not_that_of_a_later_one(group):
+    store, board = group
+    late = boards._Signs(board[1])
+    late.beat(0.0)
+    again = settled([Board(store, rank, 3) for rank in range(3)])
+    signs = [boards._Signs(each) for each in again]
+    for each in [*signs, late]:  # which finds the name of their life
+        each.beat(1.0)
+    for failed in (False, True):
+        late.end(failed)
+        watch(signs[0], 2.0, 4.0)
+        assert again[2].lost([1]) is None
+
+
+def test_a_rank_may_make_calls_while_its_end_is_told(group, monkeypatch):
+    board = settled(group[1])[1]
+    board.calls["x"] = 1
+
+    def write(calls):
+        told = []
+        for name in calls:
+            board.calls["y"] = 1  # as another thread
+            told.append(name)
+        return " ".join(told)
+
+    monkeypatch.setattr(boards.json, "dumps", write)
+    boards._Signs(board).end(failed=False)
+    assert board.read("sign/1") == b"ended x"
 
 
 @pytest.mark.parametrize("made", [1, 2])
@@ -356,7 +399,8 @@ def test_a_store_that_is_gone_is_not_forever_waited_for(group, monkeypatch):
         assert steps.in_vain() is None
 
 
-def test_groups_that_are_gone_leave_no_news(group):
+def test_groups_that_are_gone_leave_no_news(group, monkeypatch):
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
     store = group[0]
     steps = calls(group)
     before = store.num_keys()
@@ -366,6 +410,14 @@ def test_groups_that_are_gone_leave_no_news(group):
     assert all(group[1][0].read(f"calls/x/{rank}") for rank in range(3))
     del steps, each
     assert not any(group[1][0].read(f"calls/x/{rank}") for rank in range(3))
+
+
+def test_the_store_of_a_group_that_was_destroyed_is_not_read(group, monkeypatch):
+    monkeypatch.setattr(dist, "is_initialized", lambda: False)
+    steps, asked = calls(group), []
+    monkeypatch.setattr(Board, "read", lambda board, key: asked.append(key))
+    del steps
+    assert not asked
 
 
 @pytest.mark.parametrize("settings, register, refused", [

@@ -38,8 +38,9 @@ def _close_all() -> None:
     """A thread that comes back from C++ must still find an interpreter. Attentions first: those end exchanges
     that others still wait for."""
     _distributed.close_all()
+    failed = hasattr(sys, "last_type")  # an exception that nobody caught
     for each in list(_boards):
-        each.close()
+        each.close(failed)
 
 
 class Board:
@@ -60,8 +61,9 @@ class Board:
         self.rank, self.size = rank, size
         # Of each Steps, by name, the last call that exchanges: when this rank ends, others are told.
         self.calls: dict[str, int] = {}
-        self._ends = 0  # that were noted when _ended was read
-        self._ended: dict[int, dict[str, int]] = {}
+        # How many ends were noted, and which ranks had ended then: one object, since threads share it.
+        self._ended: tuple[int, frozenset[int]] = 0, frozenset()
+        self.failed = False  # this process, which ends
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         if rank == 0:
@@ -93,8 +95,10 @@ class Board:
         """Whether ranks that have ended are noticed."""
         return self._thread is not None
 
-    def close(self) -> None:
-        """No other signs are given: whoever waits for this rank waits in vain."""
+    def close(self, failed: bool = False) -> None:
+        """No other signs are given: whoever waits for this rank waits in vain. `failed`: because the process ends by
+        an exception."""
+        self.failed = self.failed or failed
         self._over.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(2 * BEAT)
@@ -120,12 +124,13 @@ class Board:
         return _tried(self._read_ended)
 
     def _read_ended(self) -> dict[int, dict[str, int]]:
-        ends = self._store.add(_ENDS, 0)
-        if ends != self._ends:
-            signs = {rank: _read(self._store, _sign(rank)) for rank in range(self.size)}
-            self._ended = {rank: _calls_of(sign) for rank, sign in signs.items() if _says(sign, _ENDED)}
-            self._ends = ends
-        return self._ended
+        ends, (known, ranks) = self._store.add(_ENDS, 0), self._ended
+        # A rank that had ended may have shown itself again.
+        signs = {rank: _read(self._store, _sign(rank)) for rank in (ranks if ends == known else range(self.size))}
+        ended = {rank: _calls_of(sign) for rank, sign in signs.items() if _says(sign, _ENDED)}
+        if ends != known:
+            self._ended = ends, frozenset(ended)
+        return ended
 
     def lost(self, awaited: Collection[int] = ()) -> str | None:
         """Which rank has ended by an exception, or given no sign of life for SILENCE seconds, or which of the
@@ -199,7 +204,7 @@ class _Signs:
                 break
         if answered == now:
             with contextlib.suppress(RuntimeError, NcclError):
-                self.end(hasattr(sys, "last_type"))
+                self.end(self._board.failed)
 
     def beat(self, now: float) -> None:
         life = self._board.life()
@@ -222,6 +227,7 @@ class _Signs:
         for each in (other % size for other in range(rank + 1, rank + size)):
             sign = _read(store, _sign(each))
             if not _says(sign, _ENDED):
+                self._noted.discard(each)
                 return each, sign
             if each not in self._noted:
                 store.add(_ENDS, 1)
@@ -231,11 +237,12 @@ class _Signs:
     def end(self, failed: bool) -> None:
         """`failed`: by an exception that nobody caught. After another end, what this rank has sent is received:
         attentions are closed, which waits for it. Then nothing is read: the process that keeps the store may have
-        ended just now, and PyTorch would print that."""
+        ended just now, and PyTorch would print that. A rank that was never answered says nothing: its life may be
+        over, and the sign be that of another process of the same rank."""
         store, rank = self._board._store, self._board.rank
-        if store is None:
+        if store is None or not self._board._settled:
             return
-        store.set(_sign(rank), _FAILED if failed else f"{_ENDED} {json.dumps(self._board.calls)}")
+        store.set(_sign(rank), _FAILED if failed else f"{_ENDED} {json.dumps(dict(self._board.calls))}")
         if failed:
             _note_lost(store, rank, _FAILED)
 

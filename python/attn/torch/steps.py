@@ -10,6 +10,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 
+import torch.distributed as dist
+
 from attn.errors import NcclError
 from attn.torch.board import SILENCE, Board
 
@@ -204,8 +206,9 @@ def _ended(why: str) -> NcclError:
 
 
 def _forget(board: Board, key: str, process: int) -> None:
-    """Blanks the news, if there were any: others may look at them just now. A forked process has none."""
-    if os.getpid() != process:
+    """Blanks the news, if there were any: others may look at them just now. A forked process has none. A group that
+    was destroyed may have no store any more, and PyTorch would print that."""
+    if os.getpid() != process or not dist.is_initialized():
         return
     with contextlib.suppress(NcclError):
         if board.read(key):
