@@ -138,7 +138,10 @@ class Analyzer {
                       DType::f32);
       // An unknown type was reported; uses of the tensor are not checked.
       const bool known = parse_dtype(tensor->dtype.text).has_value();
-      scope.declare(tensor->name, {known ? Symbol::Kind::tensor : Symbol::Kind::poisoned, {}, type},
+      scope.declare(tensor->name,
+                    {.kind = known ? Symbol::Kind::tensor : Symbol::Kind::poisoned,
+                     .dtype = type,
+                     .tensor = tensor},
                     true);
     } else if (const auto* param = std::get_if<ast::ParamClause>(&clause.body)) {
       const DType type = dtype(param->dtype, {DType::f32, DType::i32}, DType::f32);
