@@ -327,7 +327,8 @@ class Checker {
     const bool only_o = !written_.wants_lse && !written_.wants_max_or_sum();
     for (const passes::Ineffective& found : passes::ineffective(written_)) {
       const std::string what = fmt::format(
-          "{} no weight: this is the same for every key of a row, and softmax cancels it{}",
+          "{} no weight: this is the same for every key of a row, and softmax cancels it unless it "
+          "is -inf{}",
           change(found.names), only_o ? "" : "; only lse and the like depend on it");
       sink_.report(Code::cancelled_term, span_of(found.term), what).help =
           "a term that changes weights depends on `kv_idx`";

@@ -356,14 +356,18 @@ TEST(StaticWarnings, OfTermsThatSoftmaxCancels) {
   for (const char* clauses :
        {"score score + _t[h, q_idx];", "score 2 * score - _s[h];", "score score + _c;",
         "score -(score - (_c + kv_idx));", "score score + _s[h] * q_idx; outputs o, lse;",
-        "score score + _t[h, q_idx]; score score + kv_idx;"}) {
+        "score score + _t[h, q_idx]; score score + kv_idx;",
+        "score score + where(q_idx < 100000, _t[h, q_idx], log(2));"}) {
     EXPECT_THAT(codes_of(tensors + clauses), ElementsAre("W0542")) << clauses;
   }
   for (const char* clauses :
        {"score score + _s[h] * (kv_idx - q_idx);", "score score + _s[h] * kv_idx - _s[h] * q_idx;",
         "score score * _s[h];", "score tanh(score + _s[h]);", "score score + _s[h]; sink 0;",
         "score score + _s[h]; normalize sigmoid;", "score score + _s[h]; mask kv_idx < _s[h];",
-        "score score + q_idx * 0.5;", "score where(kv_idx < 3, score + _s[h], score);"}) {
+        "score score + q_idx * 0.5;", "score where(kv_idx < 3, score + _s[h], score);",
+        "score score + where(q_idx < _c, 0.0, -inf);", "score score + where(_s[h] > 0, 0, -1e30);",
+        "score score - where(_s[h] > 0, 0, 1000000);", "score score + (1 - _s[h]) * -10000.0;",
+        "score score + log(_t[h, q_idx]);"}) {
     EXPECT_THAT(codes_of(tensors + clauses), IsEmpty()) << clauses;
   }
   EXPECT_THAT(check_text("attention x { dims B, Sq = 4, Skv = 1, D = 8; tensor t: f32[B]; "
