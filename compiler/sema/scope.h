@@ -64,8 +64,8 @@ class Scope {
   void stop_after(std::optional<std::uint64_t> most_work) { most_work_ = most_work; }
   bool is_stopped() const { return is_stopped_; }
 
-  // Records the spans of checked expressions (analyze.h) in `spans`, unless it is null.
-  void record(std::map<ir::ExprId, std::vector<support::Span>>* spans) { spans_ = spans; }
+  // Records the spans of checked expressions (analyze.h) in `spans`.
+  void record(std::map<ir::ExprId, std::vector<support::Span>>& spans) { spans_ = &spans; }
 
   // Adds a name; reports one that is taken or reserved (run-time names only for `at_run_time`).
   void declare(const ast::Name& name, Symbol symbol, bool at_run_time);

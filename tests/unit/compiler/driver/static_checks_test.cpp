@@ -351,6 +351,22 @@ TEST(StaticWarnings, OfScoresWithoutQAndK) {
   }
 }
 
+TEST(StaticWarnings, OfTheClauseThatDropsQAndK) {
+  const std::string tensors = "tensor bias: f32[Hq, Sq, Skv]; ";
+  const auto proposes = [&](const std::string& scores, const std::string& proposal) {
+    EXPECT_THAT(check_text(spec_of(tensors + scores)).text, HasSubstr(proposal)) << scores;
+  };
+  proposes("score bias[h, q_idx, kv_idx]; score softcap(50);",
+           "write `score score + bias[h, q_idx, kv_idx];`");
+  proposes("let x = bias[h, q_idx, kv_idx]; score x; score score * 2;", "write `score score + x;`");
+  proposes("score bias[h, q_idx, kv_idx]; let x = score; score kv_idx; score x - score;",
+           "write `score score + kv_idx;`");
+  proposes("score q_idx | kv_idx;", "write `score score + (q_idx | kv_idx);`");
+  proposes("score (q_idx) & (kv_idx);", "write `score score + ((q_idx) & (kv_idx));`");
+  proposes("score (q_idx | kv_idx);", "write `score score + (q_idx | kv_idx);`");
+  proposes("score q_idx - kv_idx;", "write `score score + q_idx - kv_idx;`");
+}
+
 TEST(StaticWarnings, OfTermsThatSoftmaxCancels) {
   const std::string tensors = "tensor _t: f32[Hq, Sq]; tensor _s: f32[Hq]; param _c: f32; ";
   for (const char* clauses :
