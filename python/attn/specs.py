@@ -119,13 +119,15 @@ class Spec:
     def dims(self) -> dict[str, Any]:
         """The size of each dimension: a number, a list of sizes, another dimension's name, an expression
         as a tree, or None if it is open. Dimensions have the names B, Hq, Hkv, Sq, Skv, Dqk and Dv: `D` is
-        both of the last, and Hkv and Skv that are not declared equal Hq and Sq."""
+        both of the last, and Hkv, Skv and Dv that are not declared equal Hq, Sq and Dqk."""
         written: dict[str, Any] = {}
         for clause in self._clauses("dims"):
             written.update(clause["dims"])
-        both = written.pop("D", None)
         dims = dict.fromkeys(_DIMS)
-        dims.update({"Hkv": "Hq", "Skv": "Sq", "Dqk": both, "Dv": both if both is not None else "Dqk"})
+        dims.update({"Hkv": "Hq", "Skv": "Sq", "Dv": "Dqk"})
+        if "D" in written:
+            both = written.pop("D")
+            dims.update({"Dqk": both, "Dv": both})
         dims.update(written)
         return dims
 
@@ -143,9 +145,12 @@ class Spec:
         return {dim: followed(size, len(_DIMS)) for dim, size in dims.items()}
 
     def open_dims(self, bindings: Mapping[str, Any]) -> list[str]:
-        """The dimensions without a size, of those that do not follow from another."""
+        """The dimensions without a size, of those that do not follow from another: D for both Dqk and Dv."""
         sizes, dims = self.sizes(bindings), self.dims
-        return [dim for dim in _DIMS if sizes[dim] is None and not isinstance(dims[dim], str)]
+        found = [dim for dim in _DIMS if sizes[dim] is None and not isinstance(dims[dim], str)]
+        if "Dqk" in found and sizes["Dv"] is None:
+            found = ["D" if dim == "Dqk" else dim for dim in found if dim != "Dv"]
+        return found
 
     @property
     def dtype(self) -> str:
