@@ -37,11 +37,13 @@ class Quantized(NamedTuple):
 
 @dataclass(frozen=True)
 class Spec:
-    """One spec: its text (DSL, or the JSON form if it begins with "{"), and the file it came from, which
-    diagnostics name and in whose folder imports are searched for. Immutable; for any number of threads."""
+    """One spec: its text (DSL, or the JSON form if it begins with "{"), the file it came from, which
+    diagnostics name and in whose folder imports are searched for, and whether functions were traced to it.
+    Immutable; for any number of threads."""
 
     text: str
     filename: str | None = None
+    traced: bool = False
 
     @staticmethod
     def of(source: Any) -> Spec:
@@ -175,6 +177,11 @@ class Spec:
         """The outputs in the order of the spec: "o" and "lse"."""
         return tuple(next((clause["outputs"] for clause in self._clauses("outputs")), ["o"]))
 
+    def could_learn(self, name: str) -> bool:
+        """Whether a tensor would have a gradient if `learn` declared it: the score or the sink reads it other
+        than in conditions and integers, and no mask does."""
+        return _could_learn(self.text, self.filename, name)
+
     @property
     def gradients(self) -> tuple[str, ...]:
         """What has a gradient in a training pair: those of the `grad` clause, else q, k, v and all
@@ -291,6 +298,38 @@ def _is_constant(tree: Any) -> bool:
     if isinstance(tree, Mapping):
         return all(_is_constant(operand) for operand in tree.get("args", (None,)))
     return isinstance(tree, (int, float))
+
+
+@functools.lru_cache(maxsize=256)
+def _could_learn(text: str, filename: str | None, name: str) -> bool:
+    tree = Spec(text, filename).tree
+    values = [clause.get(keyword) for clause in tree["clauses"] for keyword in ("score", "sink", "value")]
+    if not _reads(values, name):
+        return False
+    clauses = [{"learn" if keyword == "tensor" else keyword: value for keyword, value in clause.items()}
+               if clause.get("tensor") == name else clause for clause in tree["clauses"]]
+    try:
+        Spec(json.dumps({**tree, "clauses": clauses}), filename).print("check", {})
+    except (SpecError, CompilerError):
+        return False
+    return True
+
+
+_STEPS = frozenset(("<", "<=", ">", ">=", "==", "!=", "&&", "||", "!", "//", "int", "floor", "ceil"))
+
+
+def _reads(tree: Any, name: str) -> bool:
+    """Whether an expression reads a tensor outside of indexes, conditions and other step functions."""
+    if isinstance(tree, list):
+        return any(_reads(each, name) for each in tree)
+    if not isinstance(tree, Mapping):
+        return tree == name  # as the argument of a function
+    if "index" in tree:
+        return tree["index"] == name
+    if "compare" in tree or tree.get("op") in _STEPS or tree.get("call") in _STEPS:
+        return False
+    args = tree.get("args", [])
+    return _reads([tree.get("value"), *(args[1:] if tree.get("call") == "where" else args)], name)
 
 
 @functools.lru_cache(maxsize=256)
