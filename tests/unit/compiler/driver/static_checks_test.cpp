@@ -351,6 +351,14 @@ TEST(StaticWarnings, OfScoresWithoutQAndK) {
   }
 }
 
+TEST(StaticWarnings, AreNotSearchedForWhereNoPlaceMatters) {
+  const Checked checked = check_text(
+      "attention x(cap = 0.0) { dims B = 1, Hq = 2, Sq = 4096, D = 8; "
+      "mask q_idx - kv_idx < 100; score cap * tanh(score / cap); }");
+  EXPECT_THAT(checked.codes, ElementsAre("W0341"));
+  EXPECT_FALSE(checked.stopped);
+}
+
 TEST(StaticWarnings, OfTheClauseThatDropsQAndK) {
   const std::string tensors = "tensor bias: f32[Hq, Sq, Skv]; ";
   const auto proposes = [&](const std::string& scores, const std::string& proposal) {
