@@ -106,7 +106,8 @@ def test_a_tensor_without_a_gradient_that_requires_one_is_warned_of():
 
 
 @pytest.mark.parametrize("clauses", [
-    "mask slopes[q_idx] > 0;", "score where(slopes[h] > 0, score, -1);", "score score * (kv_idx // int(slopes[h]));",
+    "mask slopes[q_idx] > 0;", "score where(slopes[h] > 0, score, -1);",
+    "score score * (kv_idx // int(slopes[h]));",
     "let x = slopes[h] * kv_idx; score score + x; mask x < 5;"])
 def test_tensors_that_cannot_be_learned_are_not_warned_of(clauses):
     f = attn.compile(f"attention x {{ dims B, Hq, Hkv, Sq, Skv, D; tensor slopes: f32[Hq]; {clauses} }}")
