@@ -349,10 +349,17 @@ Status check_facts(const ir::Attention& attention, const InputTexts& texts, cons
   return {};
 }
 
-Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
+Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted, Needs needs) {
   if (name == "do") {
-    return {
-        ErrorCode::invalid_argument, "--in do: only a backward reads it", {"--grad runs one"}, {}};
+    Error error{ErrorCode::invalid_argument, "--in do: only a backward reads it", {}, {}};
+    if (needs == Needs::forward) error.notes.push_back("--grad runs one");
+    return error;
+  }
+  if (name == "D" || ir::parse_dim(name)) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("--in {}: {} is a dimension", name, name),
+            {fmt::format("--bind {}=.. sets its size", name)},
+            {}};
   }
   if (name == "q" || name == "k" || name == "v") {
     return {ErrorCode::invalid_argument,
@@ -372,8 +379,10 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
                              : "it has " + names},
               {}};
   const std::string_view meant = support::nearest(name, views);
-  error.notes.push_back(meant.empty() ? "dimensions and parameters of the spec are set with --bind"
-                                      : fmt::format("did you mean {}?", support::quoted(meant)));
+  if (!meant.empty()) {
+    error.notes.push_back(fmt::format("did you mean {}?", support::quoted(meant)));
+  }
+  error.notes.push_back("dimensions and parameters of the spec are set with --bind");
   return error;
 }
 
@@ -402,7 +411,8 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
                            Needs needs) {
   std::vector<Wanted> all = wanted_by(attention, needs);
   for (const auto& [name, text] : texts) {
-    if (std::ranges::find(all, name, &Wanted::name) == all.end()) return unknown_name(name, all);
+    if (std::ranges::find(all, name, &Wanted::name) == all.end())
+      return unknown_name(name, all, needs);
   }
   if (needs < Needs::forward) {
     ATTN_RETURN_IF_ERROR(keep_what_is_read(attention, texts, needs, all));
@@ -434,7 +444,7 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
 Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std::string& name) {
   const std::vector<Wanted> all = wanted_by(attention, Needs::forward);
   const auto wanted = std::ranges::find(all, name, &Wanted::name);
-  if (wanted == all.end()) return unknown_name(name, all);
+  if (wanted == all.end()) return unknown_name(name, all, Needs::forward);
   std::string origin;
   ATTN_ASSIGN(auto values, default_of({attention, Missing::pattern}, *wanted, origin));
   return io::HostTensor{wanted->dtype, wanted->dims, std::move(values)};

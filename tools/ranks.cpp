@@ -266,6 +266,11 @@ Result<sharding::Links> links_of(const RankOptions& options) {
 Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& options,
                                        const std::string& target_name, bool training) {
   ATTN_ASSIGN(const sharding::Links links, links_of(options));
+  if (options.network != RankOptions().network && options.ranks <= links.ranks_of_host) {
+    tell_note(
+        fmt::format("--network has no effect: all ranks are on one host of {} (--ranks-per-host)",
+                    links.ranks_of_host));
+  }
   ATTN_ASSIGN(const plan::Target target,
               find_target(target_name.empty() ? kDefaultTarget : target_name, ""));
   ATTN_RETURN_IF_ERROR(check_number(spec.attention, options.ranks));

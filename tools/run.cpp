@@ -52,13 +52,16 @@ struct Options {
   bool wants_forward() const { return direction != "bwd"; }
 };
 
+bool chooses_kernels(const Options& options) {
+  return options.use_cache || options.lowering != planner::kAnyLowering;
+}
+
 Status check_options(const Options& options) {
   if (options.unrounded && options.backend == "cudnn") {
     return {ErrorCode::invalid_argument,
             "--unrounded needs the reference backend; kernels always round"};
   }
-  const bool compiles = options.use_cache || options.lowering != planner::kAnyLowering;
-  if (options.backend == "reference" && compiles) {
+  if (options.backend == "reference" && chooses_kernels(options)) {
     return {
         ErrorCode::invalid_argument,
         "--engine, --strategy and --use-cache are of kernels, and --backend reference runs none"};
@@ -70,12 +73,20 @@ Status check_options(const Options& options) {
   return {};
 }
 
+// Says that `auto` chose the reference, and that it leaves options unused.
+void tell_reference(const std::string& why, const Options& options) {
+  tell_note(fmt::format("backend: reference, {}", why));
+  if (chooses_kernels(options)) {
+    tell_note("  `--engine`, `--strategy` and `--use-cache` are of kernels, and are not used");
+  }
+}
+
 // "cudnn", which stands for the GPU, or "reference". Prints to standard error what `auto` chose,
 // and why.
 std::string choose_backend(const Options& options) {
   if (options.backend != "auto") return options.backend;
   if (options.unrounded) {
-    tell_note("backend: reference, because of --unrounded");
+    tell_reference("because of --unrounded", options);
     return "reference";
   }
   const Result<plan::Target> device = native_target(options.cudnn_folder);
@@ -85,7 +96,7 @@ std::string choose_backend(const Options& options) {
     return "cudnn";
   }
   const std::string& why = device.ok() ? library.error().message : device.error().message;
-  tell_note(fmt::format("backend: reference, because {}", why));
+  tell_reference(fmt::format("because {}", why), options);
   if (device.ok()) {  // not everything has them
     tell_note("  `--backend cudnn` tries attnc's own kernels, which do not need cuDNN");
   }

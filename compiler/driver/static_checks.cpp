@@ -60,7 +60,7 @@ class Checker {
 
   // The span of the expression, else of an expression that uses it, else of its first operand.
   Span span_of(ExprId id) const {
-    if (const auto own = subject_.spans.find(id); own != subject_.spans.end()) {
+    if (const auto own = subject_.spans.of.find(id); own != subject_.spans.of.end()) {
       return own->second.front();
     }
     std::vector<bool> stands_on(written_.dag.size());
@@ -68,8 +68,8 @@ class Checker {
     for (ExprId user = id + 1; user < stands_on.size(); ++user) {
       const std::vector<ExprId>& operands = node(user).operands;
       stands_on[user] = std::ranges::any_of(operands, [&](ExprId each) { return stands_on[each]; });
-      const auto span = subject_.spans.find(user);
-      if (stands_on[user] && span != subject_.spans.end()) return span->second.front();
+      const auto span = subject_.spans.of.find(user);
+      if (stands_on[user] && span != subject_.spans.of.end()) return span->second.front();
     }
     return node(id).operands.empty() ? subject_.name : span_of(node(id).operands.front());
   }
@@ -77,7 +77,7 @@ class Checker {
   // The spans of the expression inside `outer`.
   std::vector<Span> spans_within(Span outer, ExprId id) const {
     std::vector<Span> inside;
-    if (const auto own = subject_.spans.find(id); own != subject_.spans.end()) {
+    if (const auto own = subject_.spans.of.find(id); own != subject_.spans.of.end()) {
       std::ranges::copy_if(own->second, std::back_inserter(inside),
                            [&](Span span) { return holds(outer, span); });
     }
@@ -107,7 +107,7 @@ class Checker {
     std::optional<Span> within;
     ExprId user = happening.at;
     const auto narrow = [&](ExprId id) {
-      if (!subject_.spans.contains(id)) return;
+      if (!subject_.spans.of.contains(id)) return;
       const auto inside = within ? span_of_part(*within, user, id) : std::nullopt;
       within = inside ? *inside : span_of(id);
       user = id;
@@ -130,14 +130,6 @@ class Checker {
     std::string source = ir::to_source(written_, id);
     if (source.size() > kMostText) source = source.substr(0, kMostText) + "...";
     return source;
-  }
-  // The same, as it was written if it is short.
-  std::string written_text(ExprId id) const {
-    const diag::Location place = sink_.locate(span_of(id));
-    const std::string_view source =
-        place.source->text().substr(place.span.begin, place.span.end - place.span.begin);
-    const bool is_short = source.size() <= kMostText && source.find('\n') == source.npos;
-    return is_short && !place.source->is_json() ? std::string(source) : short_text(id);
   }
   std::string text(ExprId id) const { return fmt::format("`{}`", short_text(id)); }
   std::string operand_text(const Happening& happening) const {
@@ -316,26 +308,51 @@ class Checker {
 
   // Reports scores without q and k, and tensors and params that change no weight.
   void check_effects() {
-    if (passes::ignores_products(written_)) {
-      sink_
-          .report(Code::ignored_products, span_of(written_.score),
-                  "the score does not depend on q and k")
-          .help = fmt::format("to add to the score, write `score score + {};`",
-                              written_text(written_.score));
-      return;
-    }
+    if (passes::ignores_products(written_)) return warn_of_ignored_products();
     const bool only_o = !written_.wants_lse && !written_.wants_max_or_sum();
     for (const passes::Ineffective& found : passes::ineffective(written_)) {
       const std::string what = fmt::format(
-          "{} no weight: this is the same for every key of a row, and softmax cancels it{}",
+          "{} no weight: this is the same for every key of a row, and softmax cancels it unless it "
+          "is -inf{}",
           change(found.names), only_o ? "" : "; only lse and the like depend on it");
       sink_.report(Code::cancelled_term, span_of(found.term), what).help =
           "a term that changes weights depends on `kv_idx`";
     }
   }
 
+  // The last score clause whose value does not depend on the one before it, if it is among the last
+  // few.
+  const sema::Spans::Score* last_without_score() const {
+    const std::vector<sema::Spans::Score>& all = subject_.spans.scores;
+    for (std::size_t i = all.size(); i-- > 0 && all.size() - i <= kMostScores;) {
+      const ExprId roots[] = {all[i].after};
+      if (!std::ranges::binary_search(ir::reachable(written_.dag, roots), all[i].before)) {
+        return &all[i];
+      }
+    }
+    return nullptr;
+  }
+
+  void warn_of_ignored_products() {
+    const sema::Spans::Score* clause = last_without_score();
+    diag::Diagnostic& diagnostic =
+        sink_.report(Code::ignored_products, clause ? clause->span : span_of(written_.score),
+                     "the score does not depend on q and k");
+    if (!clause) return;
+    // As it was written if it is short.
+    const diag::Location place = sink_.locate(clause->span);
+    const std::string_view source =
+        place.source->text().substr(place.span.begin, place.span.end - place.span.begin);
+    const bool is_short = source.size() <= kMostText && source.find('\n') == source.npos;
+    const std::string term =
+        is_short && !place.source->is_json() ? std::string(source) : short_text(clause->after);
+    diagnostic.help = fmt::format("to add to the score, write `score score + {};`",
+                                  clause->binds_weakly ? fmt::format("({})", term) : term);
+  }
+
   static constexpr std::size_t kMostLabels = 8;
-  static constexpr std::size_t kMostText = 60;  // of an expression in a message
+  static constexpr std::size_t kMostScores = 64;  // clauses that are looked at
+  static constexpr std::size_t kMostText = 60;    // of an expression in a message
 
   const StaticSubject& subject_;
   const ir::Attention& written_;

@@ -58,7 +58,7 @@ class Analyzer {
 
   std::optional<ir::Attention> run() {
     Scope scope(environment_, library_, attention_, sink_);
-    scope.record(spans_);
+    if (spans_) scope.record(spans_->of);
     scope.stop_after(most_work_);
     scope.set_attention_begin(spec_.span.begin);
     for (const ast::Clause& clause : spec_.preamble) declare(clause, scope);
@@ -138,7 +138,10 @@ class Analyzer {
                       DType::f32);
       // An unknown type was reported; uses of the tensor are not checked.
       const bool known = parse_dtype(tensor->dtype.text).has_value();
-      scope.declare(tensor->name, {known ? Symbol::Kind::tensor : Symbol::Kind::poisoned, {}, type},
+      scope.declare(tensor->name,
+                    {.kind = known ? Symbol::Kind::tensor : Symbol::Kind::poisoned,
+                     .dtype = type,
+                     .tensor = tensor},
                     true);
     } else if (const auto* param = std::get_if<ast::ParamClause>(&clause.body)) {
       const DType type = dtype(param->dtype, {DType::f32, DType::i32}, DType::f32);
@@ -306,9 +309,7 @@ class Analyzer {
       const auto value = scope.check_as(scale->value, site, Type::real, "");
       if (value) scale_ = value->id;
     } else if (const auto* score = std::get_if<ast::ScoreClause>(&clause.body)) {
-      const auto value = scope.check_as(score->value, kScoreSite, Type::real,
-                                        "a condition belongs in a `mask` clause");
-      if (value) scope.set_score(*value);
+      set_score(score->value, scope);
     } else if (const auto* mask = std::get_if<ast::MaskClause>(&clause.body)) {
       const auto value = scope.check_as(mask->value, kMaskSite, Type::boolean,
                                         "a mask is a condition: compare, for example `!= 0`");
@@ -321,6 +322,16 @@ class Analyzer {
                gradients && attention_.gradients.empty()) {  // a second one was reported
       set_gradients(*gradients, attention_, sink_);
     }
+  }
+
+  void set_score(const ast::Expr& expr, Scope& scope) {
+    const auto value =
+        scope.check_as(expr, kScoreSite, Type::real, "a condition belongs in a `mask` clause");
+    if (!value) return;
+    const bool is_weak = !expr.operators.empty() && (!expr.grouped || sink_.source().is_json()) &&
+                         ast::precedence(expr.operators[0]) < ast::precedence(ast::Operator::add);
+    if (spans_) spans_->scores.push_back({expr.span, scope.score().id, value->id, is_weak});
+    scope.set_score(*value);
   }
 
   void finish(const Scope& scope) {

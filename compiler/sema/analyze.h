@@ -18,7 +18,16 @@ namespace attn::sema {
 // The spans of each expression in text order, by its id in the attention's dag. The use of a let or
 // of `score` is not a span of its value. Expressions within a function have no spans; its result
 // has the span of the call.
-using Spans = std::map<ir::ExprId, std::vector<support::Span>>;
+struct Spans {
+  std::map<ir::ExprId, std::vector<support::Span>> of;
+
+  struct Score {               // a score clause
+    support::Span span;        // of its expression
+    ir::ExprId before, after;  // what `score` stands for in it, and in the next
+    bool binds_weakly;         // its operator, weaker than +, without parentheses around
+  };
+  std::vector<Score> scores;  // in text order
+};
 
 // Returns nullopt after reporting errors. A library, which has no attention, is an error. `library`
 // holds the imports of the spec (load_imports); its files report to the same sink. Dimensions

@@ -194,7 +194,7 @@ void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention
       auto& diagnostic = sink.report(Code::bad_choice, name.span,
                                      fmt::format("{} is not an output", quoted(name.text)));
       const std::string_view close = support::nearest(name.text, output_names());
-      did_you_mean(ir::is_amax(name.text) ? "" : close).put(diagnostic, name.span);
+      did_you_mean(name.text.starts_with("amax") ? "" : close).put(diagnostic, name.span);
       if (!diagnostic.help.empty()) continue;
       diagnostic.help =
           "expected `o`, `lse`, `max` or `sum_exp`, or with a sink also `max_with_sink` or "

@@ -288,7 +288,8 @@ std::optional<Value> Scope::symbol(const Expr& expr, Symbol& symbol) {
       auto& diagnostic = report(Code::tensor_without_index, expr.span,
                                 fmt::format("{} is a tensor, not a number", quoted(expr.text)));
       diagnostic.labels.push_back({symbol.span, "declared here"});
-      diagnostic.help = fmt::format("read an element, for example `{}`", example_of(expr.text));
+      diagnostic.help =
+          fmt::format("read an element, for example `{}`", example_of(expr.text, symbol));
       return std::nullopt;
     }
     case Symbol::Kind::function: not_a_value(expr, *symbol.function); return std::nullopt;

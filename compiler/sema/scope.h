@@ -32,6 +32,7 @@ struct Symbol {
   DType dtype = DType::f32;
   std::optional<Value> value{};  // let
   const ast::FunctionClause* function = nullptr;
+  const ast::TensorClause* tensor = nullptr;  // null for what other clauses declare
   bool inside = false;  // a function inside the attention, which can use its names
   bool used = false;
 };
@@ -63,8 +64,8 @@ class Scope {
   void stop_after(std::optional<std::uint64_t> most_work) { most_work_ = most_work; }
   bool is_stopped() const { return is_stopped_; }
 
-  // Records the spans of checked expressions (analyze.h) in `spans`, unless it is null.
-  void record(std::map<ir::ExprId, std::vector<support::Span>>* spans) { spans_ = spans; }
+  // Records the spans of checked expressions (analyze.h) in `spans`.
+  void record(std::map<ir::ExprId, std::vector<support::Span>>& spans) { spans_ = &spans; }
 
   // Adds a name; reports one that is taken or reserved (run-time names only for `at_run_time`).
   void declare(const ast::Name& name, Symbol symbol, bool at_run_time);
@@ -145,7 +146,7 @@ class Scope {
   static bool has_usual_arguments(const ast::FunctionClause& function);
   std::string call_of(const ast::FunctionClause& function) const;
   void suggest_import(std::string_view name, diag::Diagnostic& diagnostic) const;
-  std::string example_of(const std::string& tensor) const;
+  std::string example_of(const std::string& tensor, const Symbol& symbol) const;
   void suggest_tensor(const ast::Expr& index, diag::Diagnostic& diagnostic) const;
   std::string joined_masks(const ast::Expr& expr);
   bool is_function_name(const ast::Expr& expr);

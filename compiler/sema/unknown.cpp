@@ -111,25 +111,35 @@ void Scope::suggest_import(std::string_view name, diag::Diagnostic& diagnostic) 
   diagnostic.fixes.push_back({"import " + quoted(file), {{{*line, *line}, import + "\n\n"}}});
 }
 
-// An element of the tensor: `bias[h, q_idx, kv_idx]` of a bias of the sizes of Hq, Sq and Skv.
-std::string Scope::example_of(const std::string& tensor) const {
-  std::vector<std::pair<Dim, std::string_view>> indexes = {
+// An element of the tensor: `bias[h, q_idx, kv_idx]` of a bias of the sizes of Hq, Sq and Skv. The
+// name of an extent says more than its size, which several dimensions may have.
+std::string Scope::example_of(const std::string& tensor, const Symbol& symbol) const {
+  std::vector<std::pair<Dim, std::string_view>> free = {
       {Dim::B, "b"}, {Dim::Hq, "h"}, {Dim::Sq, "q_idx"}, {Dim::Skv, "kv_idx"}};
   const ir::Dag& dag = attention_.dag;
-  std::string text;
-  for (const ir::ExprId extent : attention_.find_tensor(tensor)->extents | std::views::reverse) {
-    const auto size = ir::fold_integer(dag, extent);
-    const auto is_its = [&](const auto& index) {
-      const bool is_open = dag[extent].is(Op::dim_);
-      return is_open ? dag.symbol_of(extent) == to_string(index.first)
-                     : size && attention_.dims.get(index.first) == size;
-    };
-    const auto its = std::ranges::find_if(indexes | std::views::reverse, is_its);
-    const bool found = its != indexes.rend();
-    text = fmt::format("{}{}{}", found ? its->second : "0", text.empty() ? "" : ", ", text);
-    if (found) indexes.erase(std::next(its).base());
+  const std::vector<ir::ExprId>& extents = attention_.find_tensor(tensor)->extents;
+  std::vector<std::string_view> indexes(extents.size());
+  const auto take = [&](std::size_t i, const auto& is_its) {
+    const auto its = std::ranges::find_if(free | std::views::reverse, is_its);
+    if (!indexes[i].empty() || its == free.rend()) return;
+    indexes[i] = its->second;
+    free.erase(std::next(its).base());
+  };
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    const ir::ExprId extent = extents[i];
+    const std::string_view name = dag[extent].is(Op::dim_) ? dag.symbol_of(extent)
+                                  : symbol.tensor          ? symbol.tensor->extents[i].text
+                                                           : std::string_view();
+    take(i, [&](const auto& index) { return to_string(index.first) == name; });
   }
-  return fmt::format("{}[{}]", tensor, text);
+  for (std::size_t i = extents.size(); i-- > 0;) {
+    const auto size = ir::fold_integer(dag, extents[i]);
+    take(i, [&](const auto& index) { return size && attention_.dims.get(index.first) == size; });
+  }
+  for (std::string_view& index : indexes) {
+    if (index.empty()) index = "0";
+  }
+  return fmt::format("{}[{}]", tensor, fmt::join(indexes, ", "));
 }
 
 void Scope::unknown_function(const Expr& expr) {

@@ -77,14 +77,15 @@ def _start(arguments: Sequence[str], text: str,
         raise CompilerError(f"attnc could not be started: {error}") from error
 
 
-def _is_own(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__package__", "")).split(".")[0] == __package__
+def _is_inside(frame: FrameType) -> bool:
+    """Whether it is of this package, or of PyTorch, whose modules call attentions."""
+    return str(frame.f_globals.get("__package__", "")).split(".")[0] in (__package__, "torch")
 
 
 def outside() -> int:
-    """The `stacklevel` for which a warning names the caller of this package."""
+    """The `stacklevel` for which a warning names the caller of this package, or of the PyTorch in between."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _is_own(frame):
+    while frame.f_back is not None and _is_inside(frame):
         level, frame = level + 1, frame.f_back
     return level
 

@@ -343,7 +343,7 @@ def _traced(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] |
             raise ArgumentError(f"`{name}` is no size, and no option of a trace",
                                 [f"they are {', '.join(known)}"])
     traced = trace(score_mod, mask_mod, **sizes)
-    return Spec(traced.text), traced.tensors
+    return Spec(traced.text, traced=True), traced.tensors
 
 
 def _settle(future: Future[None], run: Callable[[], None]) -> None:

@@ -37,11 +37,13 @@ class Quantized(NamedTuple):
 
 @dataclass(frozen=True)
 class Spec:
-    """One spec: its text (DSL, or the JSON form if it begins with "{"), and the file it came from, which
-    diagnostics name and in whose folder imports are searched for. Immutable; for any number of threads."""
+    """One spec: its text (DSL, or the JSON form if it begins with "{"), the file it came from, which
+    diagnostics name and in whose folder imports are searched for, and whether functions were traced to it.
+    Immutable; for any number of threads."""
 
     text: str
     filename: str | None = None
+    traced: bool = False
 
     @staticmethod
     def of(source: Any) -> Spec:
@@ -119,13 +121,15 @@ class Spec:
     def dims(self) -> dict[str, Any]:
         """The size of each dimension: a number, a list of sizes, another dimension's name, an expression
         as a tree, or None if it is open. Dimensions have the names B, Hq, Hkv, Sq, Skv, Dqk and Dv: `D` is
-        both of the last, and Hkv and Skv that are not declared equal Hq and Sq."""
+        both of the last, and Hkv, Skv and Dv that are not declared equal Hq, Sq and Dqk."""
         written: dict[str, Any] = {}
         for clause in self._clauses("dims"):
             written.update(clause["dims"])
-        both = written.pop("D", None)
         dims = dict.fromkeys(_DIMS)
-        dims.update({"Hkv": "Hq", "Skv": "Sq", "Dqk": both, "Dv": both if both is not None else "Dqk"})
+        dims.update({"Hkv": "Hq", "Skv": "Sq", "Dv": "Dqk"})
+        if "D" in written:
+            both = written.pop("D")
+            dims.update({"Dqk": both, "Dv": both})
         dims.update(written)
         return dims
 
@@ -143,9 +147,12 @@ class Spec:
         return {dim: followed(size, len(_DIMS)) for dim, size in dims.items()}
 
     def open_dims(self, bindings: Mapping[str, Any]) -> list[str]:
-        """The dimensions without a size, of those that do not follow from another."""
+        """The dimensions without a size, of those that do not follow from another: D for both Dqk and Dv."""
         sizes, dims = self.sizes(bindings), self.dims
-        return [dim for dim in _DIMS if sizes[dim] is None and not isinstance(dims[dim], str)]
+        found = [dim for dim in _DIMS if sizes[dim] is None and not isinstance(dims[dim], str)]
+        if "Dqk" in found and sizes["Dv"] is None:
+            found = ["D" if dim == "Dqk" else dim for dim in found if dim != "Dv"]
+        return found
 
     @property
     def dtype(self) -> str:
@@ -169,6 +176,11 @@ class Spec:
     def outputs(self) -> tuple[str, ...]:
         """The outputs in the order of the spec: "o" and "lse"."""
         return tuple(next((clause["outputs"] for clause in self._clauses("outputs")), ["o"]))
+
+    def could_learn(self, name: str) -> bool:
+        """Whether a tensor would have a gradient if `learn` declared it: the score or the sink reads it other
+        than in conditions and integers, and no mask does."""
+        return _could_learn(self.text, self.filename, name)
 
     @property
     def gradients(self) -> tuple[str, ...]:
@@ -286,6 +298,38 @@ def _is_constant(tree: Any) -> bool:
     if isinstance(tree, Mapping):
         return all(_is_constant(operand) for operand in tree.get("args", (None,)))
     return isinstance(tree, (int, float))
+
+
+@functools.lru_cache(maxsize=256)
+def _could_learn(text: str, filename: str | None, name: str) -> bool:
+    tree = Spec(text, filename).tree
+    values = [clause.get(keyword) for clause in tree["clauses"] for keyword in ("score", "sink", "value")]
+    if not _reads(values, name):
+        return False
+    clauses = [{"learn" if keyword == "tensor" else keyword: value for keyword, value in clause.items()}
+               if clause.get("tensor") == name else clause for clause in tree["clauses"]]
+    try:
+        Spec(json.dumps({**tree, "clauses": clauses}), filename).print("check", {})
+    except (SpecError, CompilerError):
+        return False
+    return True
+
+
+_STEPS = frozenset(("<", "<=", ">", ">=", "==", "!=", "&&", "||", "!", "//", "int", "floor", "ceil"))
+
+
+def _reads(tree: Any, name: str) -> bool:
+    """Whether an expression reads a tensor outside of indexes, conditions and other step functions."""
+    if isinstance(tree, list):
+        return any(_reads(each, name) for each in tree)
+    if not isinstance(tree, Mapping):
+        return tree == name  # as the argument of a function
+    if "index" in tree:
+        return tree["index"] == name
+    if "compare" in tree or tree.get("op") in _STEPS or tree.get("call") in _STEPS:
+        return False
+    args = tree.get("args", [])
+    return _reads([tree.get("value"), *(args[1:] if tree.get("call") == "where" else args)], name)
 
 
 @functools.lru_cache(maxsize=256)

@@ -56,6 +56,15 @@ def test_sizes_follow_names():
         "B": 2, "Hq": 4, "Hkv": 4, "Sq": 16, "Skv": 16, "Dqk": 32, "Dv": 32}
 
 
+@pytest.mark.parametrize("dims, bindings, missing", [
+    ("D", {}, ["D"]), ("D", {"Dqk": 8}, ["Dv"]), ("D", {"Dv": 8}, ["Dqk"]), ("D", {"D": 8}, []),
+    ("Hkv = 2", {}, ["D"]), ("Hkv = 2", {"Dqk": 8}, []), ("Dv", {}, ["D"]), ("Dqk = 8, Dv", {}, ["Dv"]),
+    ("Dqk, Dv = 8", {}, ["Dqk"]), ("Dqk, Dv = Dqk", {"Dqk": 8}, [])])
+def test_open_head_dimensions_are_those_that_the_compiler_wants(dims, bindings, missing):
+    spec = Spec(f"attention x {{ dims B = 1, Hq = 2, Sq = 64, {dims}; }}")
+    assert spec.open_dims(bindings) == missing
+
+
 def test_an_error_has_its_place_and_carets():
     with pytest.raises(attn.SpecError) as caught:
         Spec.of("attention x {\n  dims B = 1, Hq = 1, Sq = 4, D = 8;\n  mask windw(3);\n}").check({})

@@ -105,6 +105,37 @@ def test_a_tensor_without_a_gradient_that_requires_one_is_warned_of():
             f(q, k, v, slopes=slopes, cap=2.0)
 
 
+@pytest.mark.parametrize("clauses", [
+    "mask slopes[q_idx] > 0;", "score where(slopes[h] > 0, score, -1);",
+    "score score * (kv_idx // int(slopes[h]));",
+    "let x = slopes[h] * kv_idx; score score + x; mask x < 5;"])
+def test_tensors_that_cannot_be_learned_are_not_warned_of(clauses):
+    f = attn.compile(f"attention x {{ dims B, Hq, Hkv, Sq, Skv, D; tensor slopes: f32[Hq]; {clauses} }}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(*inputs(rows=4, columns=4), slopes=torch.ones(4, requires_grad=True))
+
+
+def test_functions_have_no_declarations_to_advise_on():
+    slopes = torch.ones(4)
+    f = attn.compile(score_mod=lambda score, b, h, q, kv: score + slopes[h] * kv, B=2, Hq=4, Hkv=2, Sq=7, D=8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(*inputs(), slopes=torch.ones(4, requires_grad=True))
+
+
+def test_the_warning_names_the_line_around_modules_of_torch():
+    f = attn.compile(LEARNED.replace("learn ", "tensor "))
+
+    class Layer(torch.nn.Module):
+        def forward(self, *tensors):
+            return f(*tensors, slopes=torch.ones(4, requires_grad=True), cap=2.0)
+
+    with pytest.warns(attn.SpecWarning, match="slopes requires a gradient") as caught:
+        torch.func.functional_call(Layer(), {}, inputs())
+    assert caught[0].filename == __file__
+
+
 def test_learned_tensors_params_and_lse():
     f = attn.compile(LEARNED)
     q, k, v = inputs(grad=True)

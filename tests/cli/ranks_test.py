@@ -271,6 +271,12 @@ class Ranks(attnc.Case):
         process = self.attnc("explain", *arguments, code=code)
         self.assertIn(message, process.stderr)
 
+    def test_a_network_within_a_host_is_said_to_have_no_effect(self):
+        explain = ("explain", SPECS / "causal.attn", "--network", "100g", "--ranks")
+        note = "--network has no effect: all ranks are on one host of 8 (--ranks-per-host)"
+        self.assertIn(note, self.attnc(*explain, "2").stderr)
+        self.assertNotIn("--network", self.attnc(*explain, "2", "--ranks-per-host", "1").stderr)
+
     def test_refusals(self):
         causal = SPECS / "causal.attn"
         sink = self.write("sink.attn", "attention f { dims B = 1, Hq = 1, Sq = 16, Skv = 2, D = 8; sink 0; }")

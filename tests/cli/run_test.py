@@ -222,6 +222,15 @@ class Run(attnc.Case):
         process = self.attnc("run", spec, "--unrounded")
         self.assertIn("backend: reference, because of --unrounded", process.stderr)
 
+    def test_auto_says_that_the_reference_ignores_the_engine(self):
+        spec = self.write("noop.attn", NOOP)
+        for option in (("--engine", "native"), ("--use-cache", "")):
+            for others in ((), ("--unrounded",)):
+                process = self.attnc("run", spec, *filter(None, option), *others)
+                if "backend: reference" in process.stderr:  # there is no GPU
+                    self.assertRegex(process.stderr, "reference, because .*\n  `--engine`.* not used")
+        self.assertNotIn("--engine", self.attnc("run", spec, "--unrounded").stderr)
+
     def test_standard_input_and_json(self):
         result = self.attnc_json("run", "-", "--backend", "reference", stdin=NOOP)
         self.assertEqual(result["backend"], "reference")

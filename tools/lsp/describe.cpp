@@ -91,7 +91,7 @@ std::string to_text(const ast::Number& number) {
 
 std::string_view type_of(const Analysis& analysis, Span expression) {
   if (!analysis.attention) return "";
-  for (const auto& [id, spans] : analysis.spans) {
+  for (const auto& [id, spans] : analysis.spans.of) {
     if (std::ranges::find(spans, expression) != spans.end()) {
       return ir::to_string(analysis.attention->dag[id].type);
     }

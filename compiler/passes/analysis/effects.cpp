@@ -1,10 +1,14 @@
 #include "compiler/passes/analysis/effects.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
+
+#include "compiler/ir/fold.h"
 
 namespace attn::passes {
 namespace {
@@ -13,6 +17,7 @@ using ir::ExprId;
 using ir::Op;
 
 constexpr std::size_t kMostSummands = 64;  // that are looked at, so that the work stays linear
+constexpr double kHides = 1e4;  // a summand from here on may be meant to hide a row, as -inf does
 
 // Of each expression of the dag, whether it depends on the product of q and k or on the column.
 std::vector<bool> varying_along_rows(const ir::Dag& dag) {
@@ -23,6 +28,42 @@ std::vector<bool> varying_along_rows(const ir::Dag& dag) {
                  std::ranges::any_of(node.operands, [&](ExprId each) { return varies[each]; });
   }
   return varies;
+}
+
+using Value = std::optional<ir::Constant>;
+
+Value value_of(const ir::Dag& dag, ExprId id, const std::vector<Value>& values) {
+  if (Value own = ir::constant_of(dag, id)) return own;
+  std::vector<ir::Constant> operands;
+  for (const ExprId each : dag[id].operands) {
+    if (!values[each]) return std::nullopt;
+    operands.push_back(*values[each]);
+  }
+  return ir::fold(dag[id].op, operands);
+}
+
+bool is_huge(const ir::Constant& value) {
+  if (const auto* real = std::get_if<double>(&value)) return !(std::abs(*real) < kHides);
+  const auto* integer = std::get_if<std::int64_t>(&value);
+  return integer && !(std::abs(static_cast<double>(*integer)) < kHides);
+}
+
+// Of each expression of the dag, whether it may be chosen or made to hide a row: it has a constant
+// that is huge or not finite, not counting those of conditions and indexes, or a logarithm.
+std::vector<bool> hiding(const ir::Dag& dag) {
+  std::vector<Value> values(dag.size());
+  std::vector<bool> hides(dag.size());
+  for (ExprId id = 0; id < hides.size(); ++id) {
+    const ir::Node& node = dag[id];
+    values[id] = value_of(dag, id, values);
+    if (values[id]) {
+      hides[id] = is_huge(*values[id]);
+    } else if (node.type != ir::Type::boolean && !node.is(Op::load_)) {
+      hides[id] = node.is(Op::log_) || node.is(Op::log2_) || node.is(Op::log1p_) ||
+                  std::ranges::any_of(node.operands, [&](ExprId each) { return hides[each]; });
+    }
+  }
+  return hides;
 }
 
 // What the score is the sum or difference of, ascending.
@@ -68,11 +109,11 @@ std::vector<Ineffective> ineffective(const ir::Attention& attention) {
   if (attention.sink || attention.is_sigmoid()) return {};
   if (attention.dims.get(ir::Dim::Skv).value_or(2) <= 1) return {};
 
-  const std::vector<bool> varies = varying_along_rows(dag);
+  const std::vector<bool> varies = varying_along_rows(dag), hides = hiding(dag);
   std::vector<ExprId> same_for_all, others = attention.roots();
   std::erase(others, attention.score);
   for (const ExprId each : summands_of(attention)) {
-    (varies[each] ? others : same_for_all).push_back(each);
+    (varies[each] || hides[each] ? others : same_for_all).push_back(each);
   }
   if (same_for_all.size() > kMostSummands) same_for_all.resize(kMostSummands);
   const std::vector<std::string> elsewhere = names_in(dag, others);

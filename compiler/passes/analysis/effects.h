@@ -17,8 +17,9 @@ struct Ineffective {
 };
 
 // Tensors and params that softmax cancels, each with the first summand that reads it: softmax
-// subtracts what all scores of a row have in common. None with a sink, which is no score of a key,
-// with the sigmoid of each score, and with a single key.
+// subtracts what all scores of a row have in common, unless that is -inf. None of summands that
+// look made to hide rows, with a huge or infinite constant or a logarithm; none with a sink, which
+// is no score of a key, with the sigmoid of each score, and with a single key.
 std::vector<Ineffective> ineffective(const ir::Attention& attention);
 
 }  // namespace attn::passes

@@ -197,7 +197,7 @@ class HappensSearch {
       const Answer whole = counted(question);
       if (whole.sure == Sure::yes) {
         open.push_back({question, whole, Found{box_, whole}});
-      } else if (whole.sure == Sure::maybe && !depends_on_tensors(question)) {
+      } else if (whole.sure == Sure::maybe && !is_the_same_in_parts(question)) {
         open.push_back({question, whole});
       }
     }
@@ -352,6 +352,14 @@ class HappensSearch {
     return {};
   }
 
+  bool reads_place(ExprId at) const {
+    constexpr Op kPlace[] = {Op::batch_, Op::head_, Op::row_, Op::column_};
+    const ExprId roots[] = {at};
+    return std::ranges::any_of(ir::reachable(dag_, roots), [&](ExprId id) {
+      return std::ranges::any_of(kPlace, [&](Op op) { return dag_[id].is(op); });
+    });
+  }
+
   Answer counted(const Question& question) const {
     const Sure counts = values_.counts(question.at);
     if (counts == Sure::no) return {Sure::no};
@@ -360,9 +368,11 @@ class HappensSearch {
     return found;
   }
 
-  // If so, boxes are not halved: only tensors decide.
-  bool depends_on_tensors(const Question& question) const {
-    if (question.event == Event::not_finite) return false;
+  // If so, boxes are not halved: only tensors decide, or the same is unknown in each.
+  bool is_the_same_in_parts(const Question& question) const {
+    if (question.event == Event::not_finite) {
+      return answer(question).sure == Sure::maybe && !reads_place(question.at);
+    }
     const std::vector<ExprId>& operands = dag_[question.at].operands;
     if (question.event != Event::overflow) return values_.reads_inputs(operands[question.operand]);
     return std::ranges::any_of(operands, [&](ExprId each) { return values_.reads_inputs(each); });

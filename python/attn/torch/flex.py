@@ -142,7 +142,7 @@ def _traced(
         facts=False,  # the next call may capture other elements
     )
     places = {name: _place(tensor, captured) for name, tensor in traced.tensors.items()}
-    return Attention(Spec(traced.text), {}), places
+    return Attention(Spec(traced.text, traced=True), {}), places
 
 
 def _place(tensor: Any, captured: list[Any]) -> int:

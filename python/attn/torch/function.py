@@ -201,10 +201,10 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _warn_of_lost_gradients(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling() or facts.spec.traced:
         return
     for name in facts.declared:
-        if name in facts.learned or not tensors[name].requires_grad:
+        if name in facts.learned or not tensors[name].requires_grad or not facts.spec.could_learn(name):
             continue
         warnings.warn(
             f"{name} requires a gradient and gets none: the spec declares it as `tensor`; write"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections.abc import Mapping, Sequence
@@ -78,7 +79,7 @@ def spec_of(spec: Spec, form: Form) -> Spec:
 def _replaced(spec: Spec, keywords: Sequence[str], clauses: list[dict[str, Any]]) -> Spec:
     # A tensor's declaration has a dtype too, after its name.
     kept = [clause for clause in spec.tree["clauses"] if next(iter(clause)) not in keywords]
-    return Spec(json.dumps({**spec.tree, "clauses": kept + clauses}), spec.filename)
+    return dataclasses.replace(spec, text=json.dumps({**spec.tree, "clauses": kept + clauses}))
 
 
 def _tree_of(layout: str) -> Any:

@@ -13,6 +13,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr const char* kSpec = R"(attention t {
   dims B = 1, Hq = 2, Hkv = 1, Sq = 3, Skv = 8, D = 8;
@@ -136,6 +137,21 @@ TEST(Inputs, Words) {
   EXPECT_THAT(inputs.values.tensors.at("q").values, Each(-2.5));
   EXPECT_THAT(inputs.values.tensors.at("k").values, Each(3));
   EXPECT_EQ(inputs.values.params.at("c"), 0.5);
+}
+
+TEST(Inputs, AdviceOnUnknownNamesIsOfWhatTheCommandHas) {
+  const Spec spec = spec_of(kSpec);
+  const auto notes = [&](const char* name, Needs needs) {
+    return make_inputs(spec.attention, {{name, "zeros"}}, Missing::lifelike, needs).error().notes;
+  };
+  const char* bind = "dimensions and parameters of the spec are set with --bind";
+  EXPECT_THAT(notes("do", Needs::forward), ElementsAre("--grad runs one"));
+  EXPECT_THAT(notes("do", Needs::masks), IsEmpty());
+  EXPECT_THAT(notes("Sq", Needs::forward), ElementsAre("--bind Sq=.. sets its size"));
+  EXPECT_THAT(notes("D", Needs::masks), ElementsAre("--bind D=.. sets its size"));
+  EXPECT_THAT(notes("slop", Needs::forward),
+              ElementsAre(HasSubstr("it has q"), "did you mean `slope`?", bind));
+  EXPECT_THAT(notes("window", Needs::forward), ElementsAre(HasSubstr("it has q"), bind));
 }
 
 TEST(Inputs, WhatHasNoMeaningIsRefused) {

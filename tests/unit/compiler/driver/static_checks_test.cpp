@@ -351,19 +351,47 @@ TEST(StaticWarnings, OfScoresWithoutQAndK) {
   }
 }
 
+TEST(StaticWarnings, AreNotSearchedForWhereNoPlaceMatters) {
+  const Checked checked = check_text(
+      "attention x(cap = 0.0) { dims B = 1, Hq = 2, Sq = 4096, D = 8; "
+      "mask q_idx - kv_idx < 100; score cap * tanh(score / cap); }");
+  EXPECT_THAT(checked.codes, ElementsAre("W0341"));
+  EXPECT_FALSE(checked.stopped);
+}
+
+TEST(StaticWarnings, OfTheClauseThatDropsQAndK) {
+  const std::string tensors = "tensor bias: f32[Hq, Sq, Skv]; ";
+  const auto proposes = [&](const std::string& scores, const std::string& proposal) {
+    EXPECT_THAT(check_text(spec_of(tensors + scores)).text, HasSubstr(proposal)) << scores;
+  };
+  proposes("score bias[h, q_idx, kv_idx]; score softcap(50);",
+           "write `score score + bias[h, q_idx, kv_idx];`");
+  proposes("let x = bias[h, q_idx, kv_idx]; score x; score score * 2;", "write `score score + x;`");
+  proposes("score bias[h, q_idx, kv_idx]; let x = score; score kv_idx; score x - score;",
+           "write `score score + kv_idx;`");
+  proposes("score q_idx | kv_idx;", "write `score score + (q_idx | kv_idx);`");
+  proposes("score (q_idx) & (kv_idx);", "write `score score + ((q_idx) & (kv_idx));`");
+  proposes("score (q_idx | kv_idx);", "write `score score + (q_idx | kv_idx);`");
+  proposes("score q_idx - kv_idx;", "write `score score + q_idx - kv_idx;`");
+}
+
 TEST(StaticWarnings, OfTermsThatSoftmaxCancels) {
   const std::string tensors = "tensor _t: f32[Hq, Sq]; tensor _s: f32[Hq]; param _c: f32; ";
   for (const char* clauses :
        {"score score + _t[h, q_idx];", "score 2 * score - _s[h];", "score score + _c;",
         "score -(score - (_c + kv_idx));", "score score + _s[h] * q_idx; outputs o, lse;",
-        "score score + _t[h, q_idx]; score score + kv_idx;"}) {
+        "score score + _t[h, q_idx]; score score + kv_idx;",
+        "score score + where(q_idx < 100000, _t[h, q_idx], log(2));"}) {
     EXPECT_THAT(codes_of(tensors + clauses), ElementsAre("W0542")) << clauses;
   }
   for (const char* clauses :
        {"score score + _s[h] * (kv_idx - q_idx);", "score score + _s[h] * kv_idx - _s[h] * q_idx;",
         "score score * _s[h];", "score tanh(score + _s[h]);", "score score + _s[h]; sink 0;",
         "score score + _s[h]; normalize sigmoid;", "score score + _s[h]; mask kv_idx < _s[h];",
-        "score score + q_idx * 0.5;", "score where(kv_idx < 3, score + _s[h], score);"}) {
+        "score score + q_idx * 0.5;", "score where(kv_idx < 3, score + _s[h], score);",
+        "score score + where(q_idx < _c, 0.0, -inf);", "score score + where(_s[h] > 0, 0, -1e30);",
+        "score score - where(_s[h] > 0, 0, 1000000);", "score score + (1 - _s[h]) * -10000.0;",
+        "score score + log(_t[h, q_idx]);"}) {
     EXPECT_THAT(codes_of(tensors + clauses), IsEmpty()) << clauses;
   }
   EXPECT_THAT(check_text("attention x { dims B, Sq = 4, Skv = 1, D = 8; tensor t: f32[B]; "
