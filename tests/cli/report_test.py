@@ -114,6 +114,13 @@ class Report(attnc.Case):
         self.assertIn(f" ^^^^^^^^^^ warning[{warning[1]}]: {warning[2]}", page.text)
         self.assertEqual(len(page.all("div", "mark")), 1 + ("= help" in self.process.stderr))
 
+    def test_a_condition_has_the_line_where_it_begins(self):
+        spec = self.write("lines.attn", NOOP.replace(
+            "outputs", "mask q_idx >= kv_idx\n && (kv_idx % 3 == 0\n || q_idx\n < 5);\n  outputs"))
+        page = self.report(spec)
+        line = 1 + spec.read_text().splitlines().index(" && (kv_idx % 3 == 0")
+        self.assertIn(f"q_idx < 5line {line} ", re.sub(r"\s+", " ", page.text))
+
     def test_warning_of_memory(self):
         unfused = ("--strategy", "unfused", "--cudnn", self.folder)
         page = self.report(SPECS / "gemma2_local.attn", *unfused, compiled=True)

@@ -99,14 +99,17 @@ Result<pictures::Picture> picture_for_page(const ir::Attention& attention,
 }
 
 Json mask_view(const ir::Attention& attention, const reference::Bindings& values,
-               const pictures::Picture& picture, const std::vector<ExplainedClause>& clauses) {
+               const pictures::Picture& picture, const std::vector<ExplainedClause>& clauses,
+               const WrittenConditions& written) {
   const ir::Attention masked = pictures::with_lengths_as_masks(attention);
   const std::vector<Condition> conditions = conditions_of(masked);
   Json list = Json::array();
   for (const Condition& condition : conditions) {
     const std::string of = clauses_at(condition.pos, clauses);
+    const std::uint32_t begin = written.at(condition.pos).line;  // its operator may be further down
+    const std::uint32_t line = begin == 0 ? condition.pos.line : begin;
     list.push_back({{"text", condition.text},
-                    {"line", of.empty() ? Json(nullptr) : Json(condition.pos.line)},
+                    {"line", of.empty() ? Json(nullptr) : Json(line)},
                     {"clauses", of}});
   }
   Json data = nodes_json(masked, conditions, values);

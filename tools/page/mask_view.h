@@ -5,6 +5,7 @@
 #include "compiler/reference/bindings.h"
 #include "tools/explanation.h"
 #include "tools/report.h"
+#include "tools/written.h"
 
 namespace attn::tools::page {
 
@@ -17,7 +18,8 @@ Result<pictures::Picture> picture_for_page(const ir::Attention& attention,
 // "line", "clauses"}], of all that hide scores. "data": for the scripts; tests/cli/report_test.py
 // says what is in it.
 Json mask_view(const ir::Attention& attention, const reference::Bindings& values,
-               const pictures::Picture& picture, const std::vector<ExplainedClause>& clauses);
+               const pictures::Picture& picture, const std::vector<ExplainedClause>& clauses,
+               const WrittenConditions& written);
 
 // CSS: the colours of pictures in light and dark.
 std::string colours_text();

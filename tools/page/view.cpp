@@ -93,7 +93,7 @@ void add_mask(const Report& report, Json& view) {
   }
   const Drawn& drawn = *report.drawn;
   view.update(mask_view(report.spec.attention, drawn.values, drawn.picture,
-                        clauses_of(report.explanation)));
+                        clauses_of(report.explanation), WrittenConditions(*report.spec.source)));
   view["inputs"] = inputs_view(drawn);
 }
 
