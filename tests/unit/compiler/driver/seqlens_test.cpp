@@ -51,31 +51,24 @@ std::vector<std::string> derived(const plan::Program& program) {
   return expressions;
 }
 
-// cuDNN would take them for padding, and hide nothing.
-TEST(LengthsOfMasks, RowsAndColumnsAreNotBothComparedInAKernel) {
-  const ir::Attention both = attention_of("mask q_idx < n[b] && kv_idx < n[b];");
-  for (const char* lowering : {"composite", "unified"}) {
-    const auto program = lower(both, lowering);
-    ASSERT_TRUE(program.ok()) << program.error().to_text();
-    EXPECT_THAT(derived(*program), ElementsAre("q_idx < n[b]", "kv_idx < n[b]")) << lowering;
-  }
-  const auto by_head =
-      lower(attention_of("param m: i32; mask q_idx < of[h % 9] || m > kv_idx;"), "cudnn");
-  ASSERT_TRUE(by_head.ok()) << by_head.error().to_text();
-  EXPECT_THAT(derived(*by_head), ::testing::Contains("m > kv_idx"));
-  for (const char* alone : {"mask n[b] > q_idx;", "mask kv_idx < n[b] || q_idx >= kv_idx;"}) {
-    const auto program = lower(attention_of(alone), "composite");
-    ASSERT_TRUE(program.ok()) << alone;
-    EXPECT_TRUE(derived(*program).empty()) << alone;
+// The kernel compares rows in a way that cuDNN does not take for padding.
+TEST(LengthsOfMasks, RowsAndColumnsAreBothComparedInAKernel) {
+  for (const char* mask : {"mask q_idx < n[b] && kv_idx < n[b];", "mask n[b] > q_idx;",
+                           "mask kv_idx < n[b] || q_idx >= kv_idx;"}) {
+    for (const char* lowering : {"composite", "unified"}) {
+      const auto program = lower(attention_of(mask), lowering);
+      ASSERT_TRUE(program.ok()) << program.error().to_text();
+      EXPECT_TRUE(derived(*program).empty()) << mask << " " << lowering;
+    }
   }
 }
 
-// Rows keep their comparison beside a sink: not as one, where the columns have lengths.
-TEST(LengthsOfMasks, WhatIsLeftOfRowsIsAVector) {
+// What cuDNN cannot compute is a vector, and no more.
+TEST(LengthsOfMasks, AreVectorsWhereTheyAreGathered) {
   const auto program =
-      lower(attention_of("sink 0.5; mask q_idx < n[b] && kv_idx < n[b];"), "seqlens");
+      lower(attention_of("param m: i32; mask q_idx < of[h % 9] || m > kv_idx;"), "cudnn");
   ASSERT_TRUE(program.ok()) << program.error().to_text();
-  EXPECT_THAT(derived(*program), ::testing::Contains("q_idx < n[b]"));
+  EXPECT_THAT(derived(*program), ElementsAre("q_idx < of[h % 9]"));
 }
 
 TEST(LengthsOfMasks, AreMadeBeforeAnythingElse) {
