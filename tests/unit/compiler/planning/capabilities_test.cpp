@@ -44,7 +44,8 @@ void show_backward_of_pages() {
       "dims B = 1, Hq = 1, Sq = 4096, D = 64; tensor m: bool[32, 32]; "
       "mask m[q_idx // 128, kv_idx // 128];";
   EXPECT_EQ(refusal(blocks, "block_sparse"), "");
-  EXPECT_THAT(refusal(blocks, "block_sparse", true), HasSubstr("no backward"));
+  EXPECT_THAT(refusal(blocks, "block_sparse", true),
+              HasSubstr("backward cannot skip blocks by a list"));
 }
 void show_unified_backward() {
   EXPECT_EQ(refusal(kSizes, "unified"), "");
