@@ -421,6 +421,17 @@ std::string lists_text(const KeyBlocks& blocks) {
 
 std::string lists_in_memory_text() { return kListsInMemory; }
 
+std::vector<plan::KernelArgument> arguments_of(const derive::KernelInputs& inputs) {
+  std::vector<plan::KernelArgument> all;
+  for (const plan::OperandSource& source : inputs.operands) {
+    if (const auto* param = std::get_if<plan::ParamOperand>(&source))
+      all.emplace_back(*param);
+    else
+      all.emplace_back(std::get<plan::TensorOperand>(source));
+  }
+  return all;
+}
+
 std::string parameters_text(const derive::KernelInputs& inputs) {
   std::string text;
   for (const std::string& input : inputs.parameters) text += ", " + input;

@@ -84,6 +84,8 @@ std::string lists_in_memory_text();  // of arrays that kernels made
 // Parameters of tensors and params, each after a comma; and a statement that makes the object
 // `expressions` of them.
 std::string parameters_text(const derive::KernelInputs& inputs);
+// What a launch passes for these parameters.
+std::vector<plan::KernelArgument> arguments_of(const derive::KernelInputs& inputs);
 std::string expressions_object(const ir::Attention& attention, const derive::KernelInputs& inputs);
 
 // CUDA C++.

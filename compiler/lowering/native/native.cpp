@@ -323,14 +323,7 @@ class Native {
   }
 
   std::vector<plan::KernelArgument> inputs() const {
-    std::vector<plan::KernelArgument> all;
-    for (const plan::OperandSource& source : kernel_.expressions.inputs.operands) {
-      if (const auto* param = std::get_if<plan::ParamOperand>(&source))
-        all.emplace_back(*param);
-      else
-        all.emplace_back(std::get<plan::TensorOperand>(source));
-    }
-    return all;
+    return arguments_of(kernel_.expressions.inputs);
   }
 
   plan::Launch forward() const {
