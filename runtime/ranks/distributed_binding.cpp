@@ -94,6 +94,7 @@ struct DistributedBinding::State {
 
   Status enqueue(const std::vector<CopyLaunch>& launches, void* stream) const;
   Status enqueue(const std::vector<MergeLaunch>& launches, void* stream) const;
+  Status begin_exchanges(void* stream, void* exchanges);
   Status enqueue_inputs(void* exchanges);
   Status enqueue_parts(std::size_t stage, void* stream);
   Status enqueue_results(void* stream, void* exchanges);
@@ -111,7 +112,7 @@ struct DistributedBinding::State {
   cuda::DeviceBuffer table;  // with places of merges behind it
   std::vector<std::optional<execute::Binding>> parts;
   Launches launches;
-  std::optional<cuda::Event> begun, made, ended;
+  std::optional<cuda::Event> begun, packed, made, ended;
   std::vector<cuda::Event> arrived;  // by stage
 
  private:
@@ -292,7 +293,7 @@ void DistributedBinding::State::fill_in() {
 }
 
 Status DistributedBinding::State::make_events() {
-  for (std::optional<cuda::Event>* event : {&begun, &made, &ended}) {
+  for (std::optional<cuda::Event>* event : {&begun, &packed, &made, &ended}) {
     ATTN_ASSIGN(*event, cuda::Event::create(owner->device, cuda::Event::Timing::no));
   }
   for (std::size_t i = 0; i < schedule.stages.size(); ++i) {
@@ -400,11 +401,21 @@ Status DistributedBinding::State::enqueue(const std::vector<MergeLaunch>& list,
   return {};
 }
 
+// The first part waits for what comes before the first exchange: it may take all multiprocessors
+// until it ends, and an exchange that is not ready when the part is would wait as long.
+Status DistributedBinding::State::begin_exchanges(void* stream, void* exchanges) {
+  ATTN_RETURN_IF_ERROR(begun->record(stream));
+  ATTN_RETURN_IF_ERROR(begun->wait(exchanges));
+  ATTN_RETURN_IF_ERROR(
+      owner->kernels->mark(reinterpret_cast<void*>(owner->watch->begun_address()), exchanges));
+  for (const Stage& stage : launches.stages) ATTN_RETURN_IF_ERROR(enqueue(stage.packs, exchanges));
+  ATTN_RETURN_IF_ERROR(packed->record(exchanges));
+  return packed->wait(stream);
+}
+
 Status DistributedBinding::State::enqueue_inputs(void* exchanges) {
   for (std::size_t i = 0; i < launches.stages.size(); ++i) {
     const Stage& stage = launches.stages[i];
-    ATTN_RETURN_IF_ERROR(enqueue(stage.packs, exchanges));
-    if (!communicates) continue;
     ATTN_RETURN_IF_ERROR(owner->transport->exchange(stage.sends, stage.receives, exchanges));
     ATTN_RETURN_IF_ERROR(arrived[i].record(exchanges));
   }
@@ -451,12 +462,9 @@ Status DistributedBinding::State::enqueue_results(void* stream, void* exchanges)
 Status DistributedBinding::State::run(void* stream) {
   void* exchanges = owner->exchanges->handle();
   if (communicates) {
-    ATTN_RETURN_IF_ERROR(begun->record(stream));
-    ATTN_RETURN_IF_ERROR(begun->wait(exchanges));
-    ATTN_RETURN_IF_ERROR(
-        owner->kernels->mark(reinterpret_cast<void*>(owner->watch->begun_address()), exchanges));
+    ATTN_RETURN_IF_ERROR(begin_exchanges(stream, exchanges));
+    ATTN_RETURN_IF_ERROR(enqueue_inputs(exchanges));
   }
-  ATTN_RETURN_IF_ERROR(enqueue_inputs(exchanges));
   for (std::size_t stage = 0; stage < launches.stages.size(); ++stage)
     ATTN_RETURN_IF_ERROR(enqueue_parts(stage, stream));
   return enqueue_results(stream, exchanges);
