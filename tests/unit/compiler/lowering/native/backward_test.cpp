@@ -119,6 +119,33 @@ TEST(NativeBackward, BlocksOfKeysThatMostRowsSeeAreDivided) {
       << "a sum of each block of keys of a head";
 }
 
+// Those that are not have no sums.
+TEST(NativeBackward, OrderedPartsAreAmongBlocksOfKeysInOrder) {
+  const std::string sizes = "dims B = 1, Hq = 16, Hkv = 16, Sq = 16384, Skv = 16384, D = 64; ";
+  const std::string mask = "mask kv_idx < 64 || abs(q_idx - kv_idx) < 64; deterministic;";
+  const NativeProgram made = lowered(sizes + mask).value();
+  EXPECT_THAT(
+      step_of(made).source,
+      AllOf(HasSubstr("kItems = 2032;"), HasSubstr("kDivided = 96;"), HasSubstr("kSection = 4;"),
+            HasSubstr("int divided_blocks() const { return 16;"),
+            HasSubstr("kDividedBlocks[] = {{0, 0}, {6, 6}, {12, 12}, {18, 18}, {532, 24}, ")));
+  EXPECT_EQ(elements_of(made, "native.key_sums"), 96 * 128 * (64 + 64));
+  EXPECT_THAT(source_of(std::string(kSizes) + "deterministic;"),
+              AllOf(HasSubstr("kItems = 0;"), Not(HasSubstr("kDividedBlocks"))))
+      << "parts are all items";
+}
+
+// Of 82,000 blocks of keys, 20 are divided.
+TEST(NativeBackward, SumsOfPartsDoNotGrowWithTheSequence) {
+  const std::string sizes = "dims B = 1, Hq = 20, Hkv = 20, Sq = 524288, Skv = 524288, D = 128; ";
+  const std::string mask = "mask kv_idx < 64 || abs(q_idx - kv_idx) <= 128; ";
+  for (const char* order : {"", "deterministic;"}) {
+    const std::int64_t sums = elements_of(lowered(sizes + mask + order).value(), "native.key_sums");
+    EXPECT_GT(sums, 0) << order;
+    EXPECT_LT(sums, std::int64_t{8 * 132} * 128 * (128 + 128)) << order;
+  }
+}
+
 TEST(NativeBackward, TensorsAreThoseOfABackward) {
   const NativeProgram made =
       lowered(std::string(kSizes) + "tensor t: f32[Hq]; score score * t[h]; grad q, k, v;").value();
