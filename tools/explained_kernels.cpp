@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "compiler/lowering/native/kernel_names.h"
 #include "tools/table.h"
 #include "tools/words.h"
 
@@ -150,7 +149,7 @@ std::vector<ExplainedKernels> explain_kernels(const plan::Plan& plan) {
         cubin == nullptr ? std::map<std::string, KernelResources>() : resources_of(*cubin);
     ExplainedKernels explained{.step = i, .launches = {}};
     for (const plan::Launch& launch : kernels->launches) {
-      ExplainedLaunch each{launch, std::string(lowering::native::what_of_kernel(launch.kernel))};
+      ExplainedLaunch each{launch, lowering::native::what_of_launch(*kernels, launch)};
       const auto found = resources.find(launch.kernel);
       if (found != resources.end()) each.resources = found->second;
       explained.launches.push_back(std::move(each));

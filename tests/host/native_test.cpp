@@ -124,6 +124,17 @@ TEST(HostNativeSpecs, TrainedOnesExist) {
   }
 }
 
+// Some blocks of keys are divided, others are not.
+TEST(HostNativeSpecs, OrderedPartsAreAmongOtherItems) {
+  const tools::SpecOutcome spec = tools::read_spec(
+      ATTN_SOURCE_DIR "/tests/gpu/native/backward_divided_turns.attn", {}, tools::Format::text);
+  ASSERT_TRUE(spec.spec.has_value());
+  const plan::Program backward =
+      driver::lower(spec.spec->attention, "native", plan::Direction::backward).value();
+  const auto& step = std::get<plan::KernelStep>(backward.steps.back());
+  EXPECT_NE(step.source.find("divided_blocks"), std::string::npos);
+}
+
 std::string name_of(const ::testing::TestParamInfo<std::string>& file) {
   return std::filesystem::path(file.param).stem().string();
 }

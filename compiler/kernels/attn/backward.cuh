@@ -30,7 +30,8 @@
 //
 // Blocks of keys that many rows see, or all where there are few, are divided (kDivided, division.cuh):
 // each part of their steps is an item of its own. It stores its sums of dK and dV in f32, and
-// merge_parts() adds those of all parts, in a fixed order. Parts are taken before all other items.
+// merge_parts() adds those of all parts, in a fixed order. Parts are taken before all other items, unless
+// sums are ordered.
 //
 // An item has at least two steps: where fewer rows see its keys, it takes rows past the last one, whose
 // weights are 0. The heads of a block of rows follow each other, or all rows of a head those of another
@@ -38,8 +39,8 @@
 //
 // If sums are ordered (C::kOrdered), each block of rows of a head has a turn: blocks of keys add to
 // its dQ one after another, in ascending order, and each stores its successor. They are taken in
-// that order, too, and only by blocks of threads that run. So the first that is not complete waits
-// for none. Their rows are taken from the last to the first.
+// that order, too, parts in the place of their block of keys, and only by blocks of threads that run.
+// So the first that is not complete waits for none. Their rows are taken from the last to the first.
 //
 // A generated kernel gives three classes:
 //   C  constants: sizes, strides
@@ -51,7 +52,8 @@
 //   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys; before(i):
 //      if sums are ordered, how far before that of run i the last block of keys is that sees the same
 //      rows; 0: there is none; with kDivided, the number of parts at most, parts(), part(i) and most()
-//      as in Division
+//      as in Division; with kDivided and kItems, of other items, if sums are ordered: divided_blocks(),
+//      how many, and divided_block(i)
 #pragma once
 
 #include "attn/division.cuh"
@@ -222,6 +224,9 @@ struct BackwardStages {
 constexpr int kOfPart = 1 << 30;
 template <class C>
 constexpr bool kDivides = C::kDivided > 0;
+// Whether parts are among other items, in the order of their blocks of keys.
+template <class C>
+constexpr bool kPartsInOrder = kDivides<C> && C::kOrdered && C::kItems > 0;
 
 // One thread. It has few registers, because the warp groups need them: what it has to remember is in
 // shared memory.
@@ -301,8 +306,37 @@ struct RowProducer {
     return {unit, list * C::kKeyBlocks + place, 0, 1};
   }
 
+  // Of the blocks of keys that are divided, those that begin with item n or before.
+  __device__ int divided_until(int n) const {
+    int low = 0, high = lists.divided_blocks();
+#pragma unroll 1
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (lists.divided_block(middle).item <= n) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  // The number of the part that item n is. If it is none: -1, and n becomes the number of its block of
+  // keys among all.
+  __device__ int part_in_order(int& n) const {
+    const int blocks = divided_until(n);
+    if (blocks == 0) return -1;
+    const DividedBlock last = lists.divided_block(blocks - 1);
+    const int parts = lists.part(last.part).parts;
+    if (n < last.item + parts) return last.part + n - last.item;
+    n -= last.part + parts - blocks;
+    return -1;
+  }
+
   __device__ void copy_item(int n) {
-    if constexpr (kDivides<C>) {
+    if constexpr (kPartsInOrder<C>) {
+      const int part = part_in_order(n);
+      const Part of = part < 0 ? whole(n) : lists.part(part);
+      set(kUnit, part < 0 ? of.unit : part | kOfPart);
+      copy_item(of, lists.tile(of.tile));
+    } else if constexpr (kDivides<C>) {
       const int parts = lists.parts();
       const Part of = n < parts ? lists.part(n) : whole(n - parts);
       const Tile tile = lists.tile(of.tile);

@@ -57,6 +57,10 @@ std::int64_t BackwardKernel::parts() const {
   return made_lists ? made_division.most_parts : static_cast<std::int64_t>(division.parts.size());
 }
 
+std::int64_t BackwardKernel::items() const {
+  return division.all ? 0 : key_blocks() - static_cast<std::int64_t>(division.in_order.size());
+}
+
 std::int64_t BackwardKernel::mergers() const {
   return std::min(kMergersOfPart * parts(), kMostMergers);
 }
@@ -163,6 +167,7 @@ bool BackwardKernel::rows_fit() const {
 // alone.
 std::int64_t BackwardKernel::section() const {
   if (batches_first()) return dims[Dim::B];
+  if (!division.in_order.empty()) return kUnitsOfOrder;
   if (!blocks.sorted && !made_lists) return 1;
   const bool uneven = !made_lists && longest_whole() > kVeryUneven * mean();
   if (uneven) return dims[Dim::B] * dims[Dim::Hkv];

@@ -84,10 +84,11 @@ struct BackwardKernel {
   std::int64_t heads() const { return dims[ir::Dim::B] * dims[ir::Dim::Hq]; }
   std::int64_t heads_of_key() const { return dims[ir::Dim::Hq] / dims[ir::Dim::Hkv]; }
   std::int64_t key_blocks() const { return blocks.tiles * dims[ir::Dim::B] * dims[ir::Dim::Hkv]; }
-  // Blocks of keys are divided, or may be. At most so many parts; and those that are not parts.
+  // Blocks of keys are divided, or may be. At most so many parts; and items that are not parts, of
+  // which those that are divided are passed over where parts come first.
   bool divides() const { return parts() > 0; }
   std::int64_t parts() const;
-  std::int64_t items() const { return division.all ? 0 : key_blocks(); }
+  std::int64_t items() const;
   // Of blocks of threads that add the sums of parts.
   std::int64_t mergers() const;
   // The words of kCounter, and where Division of attn/division.cuh is.

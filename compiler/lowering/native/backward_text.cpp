@@ -76,13 +76,30 @@ class BackwardText {
       parts += fmt::format("{}{{{}, {}, {}, {}}},", i % 6 == 0 ? "\n    " : " ", of.unit, of.tile,
                            of.part, of.parts);
     }
+    const bool in_order = !kernel_.division.in_order.empty();
     return fmt::format(
-        "static __device__ const kernels::Part kParts[] = {{{}\n}};\n"
+        "static __device__ const kernels::Part kParts[] = {{{}\n}};\n{}"
         "struct DividedLists : {} {{\n"
         "  __device__ int parts() const {{ return {}; }}\n"
         "  __device__ int most() const {{ return {}; }}\n"
         "  __device__ kernels::Part part(int i) const {{ return kParts[i]; }}\n}};\n",
-        parts, base, kernel_.parts(), kernel_.division.most);
+        parts, in_order ? parts_in_order_text() : "", in_order ? "ListsOfItems" : base,
+        kernel_.parts(), kernel_.division.most);
+  }
+
+  // What ordered lists have besides where parts are among other items.
+  std::string parts_in_order_text() const {
+    std::vector<std::string> blocks;
+    for (const DividedBlock& block : kernel_.division.in_order) {
+      blocks.push_back(fmt::format("{{{}, {}}}", block.item, block.part));
+    }
+    return fmt::format(
+        "static __device__ const kernels::DividedBlock kDividedBlocks[] = {{{}}};\n"
+        "struct ListsOfItems : OrderedLists {{\n"
+        "  __device__ int divided_blocks() const {{ return {}; }}\n"
+        "  __device__ kernels::DividedBlock divided_block(int i) const {{\n"
+        "    return kDividedBlocks[i];\n  }}\n}};\n",
+        fmt::join(blocks, ", "), blocks.size());
   }
 
   // `runs`: if the GPU makes the lists, where they are.

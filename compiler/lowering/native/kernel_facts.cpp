@@ -1,5 +1,8 @@
 #include "compiler/lowering/native/kernel_facts.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -187,6 +190,17 @@ std::optional<KernelFacts> facts_of_backward(const plan::KernelStep& step, std::
       .blocks = counts_of(step.source, constants["kKeyBlocks"], constants["kRowBlocks"])};
 }
 
+// What a launch adds the sums of parts of blocks of keys for.
+std::vector<std::string> merged_gradients(const plan::Launch& launch) {
+  std::vector<std::string> merged;
+  for (const plan::KernelArgument& argument : launch.arguments) {
+    const plan::TensorOperand* tensor = plan::tensor_of(argument);
+    const bool is_merged = tensor != nullptr && (tensor->name == "dk" || tensor->name == "dv");
+    if (is_merged) merged.push_back(tensor->name);
+  }
+  return merged;
+}
+
 }  // namespace
 
 std::string_view what_of_kernel(std::string_view name) {
@@ -198,6 +212,18 @@ std::string_view what_of_kernel(std::string_view name) {
     if (known.back() == '_' ? name.starts_with(known) : name == known) return what;
   }
   return {};
+}
+
+std::string what_of_launch(const plan::KernelStep& step, const plan::Launch& launch) {
+  const bool converts = launch.kernel == kConvertKernel, merges = launch.kernel == kMergeKernel;
+  std::string what(what_of_kernel(launch.kernel));
+  if (!converts && !merges) return what;
+  const std::vector<std::string> gradients = merged_gradients(launch);
+  if (gradients.empty()) return what;
+  const std::string merged =
+      fmt::format("{}: {}{}", fmt::join(gradients, " and "), what_of_kernel(kMergeKernel),
+                  makes_lists(step) ? ", if any" : "");
+  return converts ? what + "; " + merged : merged;
 }
 
 std::optional<KernelFacts> facts_of(const plan::KernelStep& step) {

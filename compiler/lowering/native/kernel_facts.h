@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "runtime/plan/program.h"
 
@@ -48,5 +49,8 @@ struct KernelFacts {
 
 // Nothing of a step that is not of this engine, or whose text does not say it.
 std::optional<KernelFacts> facts_of(const plan::KernelStep& step);
+
+// What a launch of the step does, in one line; empty if it is not of this engine.
+std::string what_of_launch(const plan::KernelStep& step, const plan::Launch& launch);
 
 }  // namespace attn::lowering::native

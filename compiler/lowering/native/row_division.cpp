@@ -16,7 +16,6 @@ constexpr std::int64_t kMostShares = 4;    // of a block of threads' work: how m
 constexpr std::int64_t kSharesOfMade = 2;  // the same of lists that the GPU makes
 constexpr std::int64_t kLeast = 4;  // steps of a part of a known list: two parts have two each
 constexpr std::int64_t kLeastOfMade = 32;  // of others
-constexpr std::int64_t kUnitsOfOrder = 4;  // heads of keys, whose queries stay in the L2 cache
 constexpr double kGain = 0.95;             // at least, for more parts
 // What the beginning and the end of an item take, and sums of parts, in steps of 64 rows.
 constexpr double kStepsOfItem = 4, kStepsOfPart = 8;
@@ -39,7 +38,6 @@ class Dividing {
       const auto steps = static_cast<std::int64_t>(std::ceil(share / static_cast<double>(shares)));
       RowDivision next = with(std::max(steps, kLeast));
       if (next.parts.empty()) continue;
-      if (next.parts.size() > static_cast<std::size_t>(kMostEntries)) break;
       const double less = time_of(next);
       if (less >= kGain * time) continue;
       best = std::move(next);
@@ -80,25 +78,32 @@ class Dividing {
       made.longest = std::max(made.longest, of_part);
     }
     if (!any) return undivided();
-    made.all |= ordered_;
+    std::int64_t whole = 0;  // items so far that are not divided
+    for_each_block([&](std::int64_t unit, std::int64_t tile) {
+      if (list(tile).blocks <= made.most) {
+        ++whole;
+        return;
+      }
+      const auto first = static_cast<std::int64_t>(made.parts.size());
+      if (ordered_ && !made.all) made.in_order.push_back({whole + first, first});
+      const std::int64_t parts = ceil_div(steps_of(tile), steps);
+      for (std::int64_t part = 0; part < parts; ++part) {
+        made.parts.push_back({unit, tile, part, parts});
+      }
+    });
+    return made;
+  }
+
+  // Calls `visit(unit, tile)`, if sums are ordered in the order in which blocks of keys are taken.
+  template <typename Visit>
+  void for_each_block(Visit visit) const {
     const std::int64_t units = units_of(dims_), together = ordered_ ? kUnitsOfOrder : 1;
     for (std::int64_t first = 0; first < units; first += together) {
       for (std::int64_t i = 0; i < blocks_.tiles; ++i) {
         for (std::int64_t unit = first; unit < std::min(units, first + together); ++unit) {
-          add_parts(unit, first_tile(unit) + i, steps, made);
+          visit(unit, first_tile(unit) + i);
         }
       }
-    }
-    return made;
-  }
-
-  void add_parts(std::int64_t unit, std::int64_t tile, std::int64_t steps,
-                 RowDivision& made) const {
-    const bool divided = list(tile).blocks > made.most;
-    if (!divided && !made.all) return;
-    const std::int64_t parts = divided ? ceil_div(steps_of(tile), steps) : 1;
-    for (std::int64_t part = 0; part < parts; ++part) {
-      made.parts.push_back({unit, tile, part, parts});
     }
   }
 
@@ -113,17 +118,26 @@ class Dividing {
       ends.push(end);
       last = std::max(last, end);
     };
-    for (const RowPart& each : division.parts) {
-      const auto steps = static_cast<double>(steps_of(each.tile)) / static_cast<double>(each.parts);
-      take(steps + (each.parts > 1 ? kStepsOfPart : kStepsOfItem));
+    const auto take_part = [&](const RowPart& part) {
+      take(static_cast<double>(steps_of(part.tile)) / static_cast<double>(part.parts) +
+           kStepsOfPart);
+    };
+    const auto take_whole = [&](std::int64_t tile) {
+      take(static_cast<double>(steps_of(tile)) + kStepsOfItem);
+    };
+    if (!division.in_order.empty()) {
+      auto next = division.parts.begin();
+      for_each_block([&](std::int64_t, std::int64_t tile) {
+        if (list(tile).blocks <= division.most) return take_whole(tile);
+        for (std::int64_t i = next->parts; i > 0; --i) take_part(*next++);
+      });
+      return last;
     }
-    if (division.all) return last;
+    std::ranges::for_each(division.parts, take_part);
     for (std::int64_t i = 0; i < blocks_.tiles; ++i) {
       for (std::int64_t unit = 0; unit < units_of(dims_); ++unit) {
         const std::int64_t tile = first_tile(unit) + i;
-        if (list(tile).blocks <= division.most) {
-          take(static_cast<double>(steps_of(tile)) + kStepsOfItem);
-        }
+        if (list(tile).blocks <= division.most) take_whole(tile);
       }
     }
     return last;

@@ -17,17 +17,27 @@ struct RowPart {
   std::int64_t unit = 0, tile = 0, part = 0, parts = 1;
 };
 
+// As DividedBlock of attn/division.cuh.
+struct DividedBlock {
+  std::int64_t item = 0, part = 0;  // the first ones
+};
+
+// If sums of dq are ordered, blocks of keys are taken in ascending order, those of so many heads of
+// keys side by side, whose queries stay in the L2 cache.
+inline constexpr std::int64_t kUnitsOfOrder = 4;
+
 struct RowDivision {
-  std::vector<RowPart> parts;  // none: nothing is divided
+  std::vector<RowPart> parts;  // of blocks of keys that are divided; none: nothing is
   std::int64_t most = 0;       // blocks of rows of a block of keys that is not divided
-  // The parts are all items, in the order in which they are taken: blocks of keys that are not
-  // divided are one part. Where sums of dq are ordered, and where all are divided.
-  bool all = false;
+  bool all = false;            // all blocks of keys are: parts are all items
+  // Where the parts are among all items, if sums of dq are ordered and not all are divided; in
+  // ascending order. Otherwise they come first.
+  std::vector<DividedBlock> in_order;
   double longest = 0;  // steps of an item
 };
 
-// Of lists that are known: the fewest parts of those that take about the shortest time.
-// `ordered`: see row_blocks.
+// Of lists that are known: the fewest parts of those that take about the shortest time, less than 8
+// for each multiprocessor. `ordered`: see row_blocks.
 RowDivision row_division(const ir::Dims& dims, const KeyBlocks& blocks, double multiprocessors,
                          bool ordered);
 

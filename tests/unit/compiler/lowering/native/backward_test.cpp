@@ -24,6 +24,10 @@ using ::testing::Not;
 constexpr const char* kSizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 300, Skv = 400, D = 128; ";
 // Heads that share no keys are not divided.
 constexpr const char* kOwnKeys = "dims B = 2, Hq = 8, Hkv = 8, Sq = 300, Skv = 400, D = 128; ";
+// Of each head, one block of keys is divided.
+constexpr const char* kWithGlobalKeys =
+    "mask kv_idx < 64 || abs(q_idx - kv_idx) < 64; "
+    "dims B = 1, Hq = 16, Hkv = 16, Sq = 16384, Skv = 16384, ";
 
 ir::Attention of(const std::string& clauses) { return of_spec("attention a { " + clauses + " }"); }
 
@@ -99,13 +103,12 @@ TEST(NativeBackward, BlocksOfKeysAreDividedWhereItemsAreFew) {
 
 // Those that are not stay items of their own.
 TEST(NativeBackward, BlocksOfKeysThatMostRowsSeeAreDivided) {
-  const std::string sizes = "dims B = 1, Hq = 16, Hkv = 16, Sq = 16384, Skv = 16384, D = 64; ";
-  const NativeProgram known =
-      lowered(sizes + "mask kv_idx < 64 || abs(q_idx - kv_idx) < 64;").value();
+  const NativeProgram known = lowered(std::string(kWithGlobalKeys) + "D = 64;").value();
   EXPECT_THAT(step_of(known).source,
               AllOf(HasSubstr("kItems = 2048;"), HasSubstr("kDivided = 48;"),
                     HasSubstr("kParts[] = {\n    {0, 0, 0, 3}, {0, 0, 1, 3},")));
   EXPECT_EQ(elements_of(known, "native.key_sums"), 48 * 128 * (64 + 64));
+  const std::string sizes = "dims B = 1, Hq = 16, Hkv = 16, Sq = 16384, Skv = 16384, D = 64; ";
   const std::string mask =
       "tensor g: bool[Skv]; mask g[kv_idx] || g[q_idx] || abs(q_idx - kv_idx) < 64;";
   const NativeProgram made = lowered(sizes + mask).value();
@@ -117,6 +120,32 @@ TEST(NativeBackward, BlocksOfKeysThatMostRowsSeeAreDivided) {
   EXPECT_THAT(source_of(sizes + "learn t: f32[Hq]; score score * t[h]; " + mask),
               HasSubstr("kMostParts = 0;"))
       << "a sum of each block of keys of a head";
+}
+
+// Those that are not have no sums.
+TEST(NativeBackward, OrderedPartsAreAmongBlocksOfKeysInOrder) {
+  const NativeProgram made =
+      lowered(std::string(kWithGlobalKeys) + "D = 64; deterministic;").value();
+  EXPECT_THAT(
+      step_of(made).source,
+      AllOf(HasSubstr("kItems = 2032;"), HasSubstr("kDivided = 96;"), HasSubstr("kSection = 4;"),
+            HasSubstr("int divided_blocks() const { return 16;"),
+            HasSubstr("kDividedBlocks[] = {{0, 0}, {6, 6}, {12, 12}, {18, 18}, {532, 24}, ")));
+  EXPECT_EQ(elements_of(made, "native.key_sums"), 96 * 128 * (64 + 64));
+  EXPECT_THAT(source_of(std::string(kSizes) + "deterministic;"),
+              AllOf(HasSubstr("kItems = 0;"), Not(HasSubstr("kDividedBlocks"))))
+      << "parts are all items";
+}
+
+// Of 82,000 blocks of keys, 20 are divided.
+TEST(NativeBackward, SumsOfPartsDoNotGrowWithTheSequence) {
+  const std::string sizes = "dims B = 1, Hq = 20, Hkv = 20, Sq = 524288, Skv = 524288, D = 128; ";
+  const std::string mask = "mask kv_idx < 64 || abs(q_idx - kv_idx) <= 128; ";
+  for (const char* order : {"", "deterministic;"}) {
+    const std::int64_t sums = elements_of(lowered(sizes + mask + order).value(), "native.key_sums");
+    EXPECT_GT(sums, 0) << order;
+    EXPECT_LT(sums, std::int64_t{8 * 132} * 128 * (128 + 128)) << order;
+  }
 }
 
 TEST(NativeBackward, TensorsAreThoseOfABackward) {
@@ -478,6 +507,7 @@ TEST(NativeBackward, KernelsDoNotSpill) {
   const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, ";
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx;");
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; deterministic; lengths q, kv;");
+  expect_no_spills(std::string(kWithGlobalKeys) + "D = 128; deterministic;");
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; layout thd;");
   expect_no_spills(sizes + "D = 256; mask q_idx >= kv_idx;");
   expect_no_spills(sizes + "Dqk = 192, Dv = 128; mask q_idx >= kv_idx; deterministic;");

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/lowering/native/kernel_names.h"
 #include "compiler/lowering/native/native.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "tests/support/contexts.h"
@@ -13,9 +12,9 @@ namespace {
 
 constexpr const char* kSizes = "dims B = 2, Hq = 4, Hkv = 4, Sq = 1000, Skv = 1000, D = 64; ";
 
-plan::KernelStep step_of(const std::string& clauses, bool backward) {
+plan::KernelStep step_of(const std::string& clauses, bool backward, const char* sizes = kSizes) {
   const ir::Attention attention =
-      passes::testing::of_spec("attention a { " + std::string(kSizes) + clauses + " }");
+      passes::testing::of_spec("attention a { " + std::string(sizes) + clauses + " }");
   const passes::MaskAnalysis mask(attention, nullptr);
   const planning::Context context = attn::testing::in(backward);
   const passes::Axes axes = passes::varying(mask.axes(), attention.dims);
@@ -72,7 +71,7 @@ TEST(KernelFacts, ListsThatTheGpuMakesAreNotKnown) {
     EXPECT_TRUE(facts.makes_lists);
     EXPECT_GT(facts.launch, 0U);
     for (const plan::Launch& launch : step.launches) {
-      EXPECT_NE(what_of_kernel(launch.kernel), "") << launch.kernel;
+      EXPECT_NE(what_of_launch(step, launch), "") << launch.kernel;
     }
   }
 }
@@ -81,8 +80,29 @@ TEST(KernelFacts, KernelsOfLearnedTensorsAreNamed) {
   const plan::KernelStep step =
       step_of("learn t: f32[Hq, 1999]; score score + t[h, q_idx - kv_idx + 999]; grad q, t;", true);
   for (const plan::Launch& launch : step.launches) {
-    EXPECT_NE(what_of_kernel(launch.kernel), "") << launch.kernel;
+    EXPECT_NE(what_of_launch(step, launch), "") << launch.kernel;
   }
+}
+
+// Parts of blocks of keys are spoken of where there are some, or may be.
+TEST(KernelFacts, TheLastLaunchIsSaidForThePlan) {
+  const auto what = [](const std::string& clauses, const char* sizes = kSizes) {
+    const plan::KernelStep step = step_of(clauses, true, sizes);
+    return what_of_launch(step, step.launches.back());
+  };
+  const std::string converts = "dq: its f32 sums, converted";
+  const char* const many = "dims B = 4, Hq = 32, Hkv = 32, Sq = 1000, Skv = 1000, D = 64; ";
+  EXPECT_EQ(what("", many), converts);
+  EXPECT_EQ(what("grad q;"), converts);
+  for (const char* clauses : {"", "deterministic;", "mask q_idx >= kv_idx;"}) {
+    EXPECT_EQ(what(clauses), converts + "; dk and dv: sums of parts") << clauses;
+  }
+  EXPECT_EQ(what("grad q, k;"), converts + "; dk: sums of parts");
+  EXPECT_EQ(what("grad v;"), "dv: sums of parts");
+  const char* const listed = "tensor t: bool[Skv]; mask t[kv_idx];";
+  EXPECT_EQ(what(listed), converts) << "lists are short";
+  EXPECT_EQ(what(listed, "dims B = 2, Hq = 4, Hkv = 1, Sq = 4096, Skv = 4096, D = 64; "),
+            converts + "; dk and dv: sums of parts, if any");
 }
 
 // A plan file may come from anybody.
