@@ -109,9 +109,10 @@ std::vector<Way> bare_and_ours(BareExecute& bare, execute::Binding& binding) {
 }
 
 std::string to_json(const Timing& timing) {
-  return fmt::format(
-      R"({{"median_ms": {:.6f}, "p10_ms": {:.6f}, "p90_ms": {:.6f}, "runs": {}, "tflops": {:.3f}}})",
-      timing.median_ms, timing.p10_ms, timing.p90_ms, timing.samples_ms.size(), timing.tflops);
+  return fmt::format(R"({{"median_ms": {:.6f}, "p10_ms": {:.6f}, "p90_ms": {:.6f}, )"
+                     R"("runs": {}, "tflops": {:.3f}}})",
+                     timing.median_ms, timing.p10_ms, timing.p90_ms, timing.samples_ms.size(),
+                     timing.tflops);
 }
 
 std::string to_json(const std::vector<HostTiming>& timings) {

@@ -29,7 +29,7 @@ namespace {
 struct Options {
   std::vector<std::string> specs;
   std::string folder;
-  std::string direction = "fwd";
+  std::string direction;  // empty: the forward, or the backward of a plan file without one
   std::string json_file;
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
@@ -40,9 +40,12 @@ struct Options {
   bool use_cache = false;
   bool device_only = false;
   Format format = Format::text;
+};
 
-  bool wants_forward() const { return direction != "bwd"; }
-  bool wants_backward() const { return direction != "fwd"; }
+// What is timed.
+struct Directions {
+  bool forward = false;
+  bool backward = false;
 };
 
 // One direction of a spec: its times, or the error.
@@ -279,9 +282,28 @@ Status add_row(const std::string& path, const ir::Attention& attention,
   return {};
 }
 
-Result<Plans> plans_for(const Subject& subject, const plan::Target& target,
+bool has_no_forward(const Subject& subject) {
+  return subject.file && subject.file->find(plan::Direction::forward) == nullptr;
+}
+
+Directions directions_of(const Subject& subject, const Options& options) {
+  if (options.direction.empty()) return {!has_no_forward(subject), has_no_forward(subject)};
+  return {options.direction != "bwd", options.direction != "fwd"};
+}
+
+// The backward of a file without a forward, and a forward for the o and lse that it reads.
+Result<Plans> with_forward(const Subject& subject, const driver::CompileOptions& how) {
+  Plans plans;
+  ATTN_ASSIGN(plans.backward, plan::plan_of(*subject.file, plan::Direction::backward));
+  tell_note("the plan file has no forward: one is compiled, for what its backward reads of it");
+  ATTN_ASSIGN(plans.forward, compile_training_forward(subject.spec, how));
+  return plans;
+}
+
+Result<Plans> plans_for(const Subject& subject, const Directions& timed, const plan::Target& target,
                         const Options& options) {
-  if (subject.file) return plans_of(*subject.file, options.wants_backward());
+  const bool compiles = !subject.file || (has_no_forward(subject) && !timed.forward);
+  if (!compiles) return plans_of(*subject.file, timed.backward);
   driver::CompileOptions how;
   how.target = target;
   how.worker = worker_options(options.cudnn_folder, options.timeout);
@@ -290,16 +312,18 @@ Result<Plans> plans_for(const Subject& subject, const plan::Target& target,
   if (options.use_cache) {
     how.cached = open_cache(options.cudnn_folder);
   }
-  return compile_plans(subject.spec, how, options.wants_backward());
+  if (subject.file) return with_forward(subject, how);
+  return compile_plans(subject.spec, how, timed.backward);
 }
 
 Status time_subject(const std::string& path, const Subject& subject, const plan::Target& target,
                     const Options& options, Rows& rows) {
-  ATTN_ASSIGN(const Plans plans, plans_for(subject, target, options));
+  const Directions timed = directions_of(subject, options);
+  ATTN_ASSIGN(const Plans plans, plans_for(subject, timed, target, options));
   const ir::Attention& attention = subject.spec.attention;
   ATTN_ASSIGN(TimedPlan forward, load_timed(attention, plans.forward, options.cudnn_folder));
   const Result<reference::Shown> scores = count_scores(attention, forward);
-  if (options.wants_forward()) {
+  if (timed.forward) {
     ATTN_RETURN_IF_ERROR(add_row(path, attention, scores, forward, target, options, rows));
   }
   if (!plans.backward) return {};
@@ -359,7 +383,10 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("SPEC|PLAN...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   add_bind(*command, options->bindings);
-  command->add_option("--direction", options->direction, "What to time: forward, backward, or both")
+  command
+      ->add_option("--direction", options->direction,
+                   "What to time: forward, backward, or both (default: fwd; bwd if a plan file has "
+                   "no other)")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
   command->add_option("--iterations", options->iterations, "Number of device-time samples")

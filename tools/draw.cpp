@@ -156,10 +156,12 @@ Result<Shares> shares_of(const Options& options, const Spec& spec) {
 
 Result<Drawn> drawn_of(const Options& options, const Subject& subject) {
   const Spec& spec = subject.spec;
-  ATTN_RETURN_IF_ERROR(ir::check_bound(spec.attention));
   const Needs needs = options.score ? Needs::masks_and_scores : Needs::masks;
+  const bool is_alone = !options.parts && options.ranks.ranks == 0;
+  const ir::Attention attention = is_alone ? for_picture(spec.attention, needs) : spec.attention;
+  ATTN_RETURN_IF_ERROR(ir::check_bound(attention));
   ATTN_ASSIGN(Inputs inputs,
-              make_inputs(spec.attention, options.ranks.inputs, Missing::lifelike, needs));
+              make_inputs(attention, options.ranks.inputs, Missing::lifelike, needs));
   ATTN_ASSIGN(Kernels kernels, kernels_of(options, subject));
   pictures::Options how = options.picture;
   if (options.score) how.score = options.score_at.value_or(1);
@@ -169,10 +171,9 @@ Result<Drawn> drawn_of(const Options& options, const Subject& subject) {
   how.owned = shares.owned;
   how.owners = std::move(shares.owners);
   how.division = std::move(shares.division);
-  return draw_inputs(spec.attention, std::move(inputs),
-                     [&](const auto& attention, const auto& values) {
-                       return pictures::picture_of(attention, values, how);
-                     });
+  return draw_inputs(attention, std::move(inputs), [&](const auto& of, const auto& values) {
+    return pictures::picture_of(of, values, how);
+  });
 }
 
 // Names the values that nobody gave: another picture is as good.

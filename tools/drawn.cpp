@@ -1,8 +1,37 @@
 #include "tools/drawn.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace attn::tools {
+namespace {
+
+constexpr ir::Dim kHeadDims[] = {ir::Dim::Dqk, ir::Dim::Dv};
+
+bool reads_head_dim(const ir::Attention& attention) {
+  const ir::Dag& dag = attention.dag;
+  return std::ranges::any_of(ir::reachable(dag, attention.roots()), [&](ir::ExprId id) {
+    return dag[id].is(ir::Op::dim_) && std::ranges::any_of(kHeadDims, [&](ir::Dim dim) {
+             return dag.symbol_of(id) == to_string(dim);
+           });
+  });
+}
+
+}  // namespace
+
+ir::Attention for_picture(const ir::Attention& attention, Needs needs) {
+  if (attention.dims.get(ir::Dim::Dqk) && attention.dims.get(ir::Dim::Dv)) return attention;
+  ir::Attention drawn = attention;
+  drawn.scale = drawn.dag.real(1);
+  drawn.sink.reset();
+  drawn.dropout.reset();
+  if (needs == Needs::masks) drawn.score = drawn.dag.leaf(ir::Op::score_);
+  if (reads_head_dim(drawn)) return attention;
+  for (const ir::Dim dim : kHeadDims) {
+    if (!drawn.dims.get(dim)) drawn.dims.set(dim, 1);
+  }
+  return drawn;
+}
 
 Result<Drawn> draw_inputs(const ir::Attention& attention, Inputs inputs,
                           const PictureOf& picture_of) {

@@ -51,6 +51,15 @@ Result<Plans> compile_plans(const Spec& spec, driver::CompileOptions how, bool g
   return Plans{std::move(pair.front().plan), std::move(pair.back().plan)};
 }
 
+Result<plan::Plan> compile_training_forward(const Spec& spec, driver::CompileOptions how) {
+  how.analyses = spec.analyses.get();
+  how.paired = true;
+  ATTN_ASSIGN(driver::Compiled forward, driver::compile(driver::training_forward(spec.attention),
+                                                        *spec.source, spec.bindings, how));
+  tell_refusals(forward);
+  return std::move(forward.plan);
+}
+
 Result<plan::Bundle> read_plans(const std::string& path, const sema::Bindings& bindings) {
   ATTN_ASSIGN(const plan::Sizes sizes, sizes_of(bindings));
   Result<plan::Bundle> bundle = plan::load_bundle(path);

@@ -18,6 +18,9 @@ struct Plans {
 // Prints refused strategies to standard error. Errors: those of driver::compile.
 Result<Plans> compile_plans(const Spec& spec, driver::CompileOptions how, bool gradients);
 
+// The forward of a training pair, for the o and lse that its backward reads. The same.
+Result<plan::Plan> compile_training_forward(const Spec& spec, driver::CompileOptions how);
+
 // Of --bind with a plan. Errors: invalid_argument for a binding that is not a size.
 Result<plan::Sizes> sizes_of(const sema::Bindings& bindings);
 

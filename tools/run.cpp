@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "compiler/driver/driver.h"
 #include "compiler/gradient/differentiate.h"
@@ -56,7 +57,20 @@ bool chooses_kernels(const Options& options) {
   return options.use_cache || options.lowering != planner::kAnyLowering;
 }
 
+Status check_files(const Options& options) {
+  for (const auto& [name, file] : options.files) {
+    if (file.ends_with(".npy")) continue;
+    const std::string meant = std::filesystem::path(file).replace_extension(".npy").string();
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("--out {}={}: the name does not end in .npy", name, file),
+                 {fmt::format("outputs are written as .npy files: --out {}={}", name, meant)},
+                 {}};
+  }
+  return {};
+}
+
 Status check_options(const Options& options) {
+  ATTN_RETURN_IF_ERROR(check_files(options));
   if (options.unrounded && options.backend == "cudnn") {
     return {ErrorCode::invalid_argument,
             "--unrounded needs the reference backend; kernels always round"};

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 from dataclasses import dataclass
-from typing import Any, Iterator, Mapping, NamedTuple
+from typing import AbstractSet, Any, Collection, Iterator, Mapping, NamedTuple
 
 from . import _attnc, _find
 from .errors import ArgumentError, CompilerError, SpecError
@@ -303,8 +303,8 @@ def _is_constant(tree: Any) -> bool:
 @functools.lru_cache(maxsize=256)
 def _could_learn(text: str, filename: str | None, name: str) -> bool:
     tree = Spec(text, filename).tree
-    values = [clause.get(keyword) for clause in tree["clauses"] for keyword in ("score", "sink", "value")]
-    if not _reads(values, name):
+    values = [clause.get(keyword) for clause in tree["clauses"] for keyword in ("score", "sink")]
+    if not _reads(values, _readers(tree["clauses"], {name})):
         return False
     clauses = [{"learn" if keyword == "tensor" else keyword: value for keyword, value in clause.items()}
                if clause.get("tensor") == name else clause for clause in tree["clauses"]]
@@ -318,18 +318,36 @@ def _could_learn(text: str, filename: str | None, name: str) -> bool:
 _STEPS = frozenset(("<", "<=", ">", ">=", "==", "!=", "&&", "||", "!", "//", "int", "floor", "ceil"))
 
 
-def _reads(tree: Any, name: str) -> bool:
-    """Whether an expression reads a tensor outside of indexes, conditions and other step functions."""
+def _readers(clauses: Collection[Mapping[str, Any]], names: AbstractSet[str]) -> AbstractSet[str]:
+    """These names, and those of the lets and functions of a spec whose values read them."""
+    found, count = set(names), -1
+    while len(found) > count:  # a function may call one below it
+        count = len(found)
+        for clause in clauses:
+            if ("let" in clause or "fn" in clause) and _defines_reader(clause, found):
+                found.add(clause.get("let") or clause["fn"])
+    return found
+
+
+def _defines_reader(clause: Mapping[str, Any], names: AbstractSet[str]) -> bool:
+    lets = clause.get("lets", ())
+    hidden = {*clause.get("parameters", ()), *(let["let"] for let in lets)}
+    return _reads(clause["value"], _readers(lets, names - hidden))
+
+
+def _reads(tree: Any, names: AbstractSet[str]) -> bool:
+    """Whether an expression reads one of these outside of indexes, conditions and other step functions."""
     if isinstance(tree, list):
-        return any(_reads(each, name) for each in tree)
+        return any(_reads(each, names) for each in tree)
     if not isinstance(tree, Mapping):
-        return tree == name  # as the argument of a function
+        return tree in names
     if "index" in tree:
-        return tree["index"] == name
+        return tree["index"] in names
     if "compare" in tree or tree.get("op") in _STEPS or tree.get("call") in _STEPS:
         return False
     args = tree.get("args", [])
-    return _reads([tree.get("value"), *(args[1:] if tree.get("call") == "where" else args)], name)
+    return tree.get("call") in names or _reads(
+        [tree.get("value"), *(args[1:] if tree.get("call") == "where" else args)], names)
 
 
 @functools.lru_cache(maxsize=256)

@@ -244,6 +244,25 @@ def test_the_end_of_a_rank_that_was_never_answered_is_not_that_of_a_later_one(gr
         late.end(failed)
         watch(signs[0], 2.0, 4.0)
         assert again[2].lost([1]) is None
+        signs[1].beat(5.0)
+        watch(signs[0], 6.0, 14.0)
+        assert again[2].lost([1]) is None
+
+
+def test_a_rank_that_fails_before_it_was_answered_is_missed_soon(group):
+    board = group[1]
+    signs = [boards._Signs(each) for each in board]
+    for each in signs:
+        each.beat(0.0)
+    signs[1].end(failed=True)
+    watch(signs[0], 2.0, 6.0)
+    assert board[0].lost() is None, "another process of the rank may show itself"
+    watch(signs[0], 8.0, 10.0)
+    assert board[0].lost() == "rank 1 is lost: its process ended with an exception"
+    for error in total([Meetings(each) for each in board], ranks=(0, 2), seconds=60.0):
+        assert isinstance(error, attn.NcclError) and "rank 1 is lost" in str(error), error
+    signs[1].beat(12.0)
+    assert board[0].lost() is None
 
 
 def test_a_rank_may_make_calls_while_its_end_is_told(group, monkeypatch):

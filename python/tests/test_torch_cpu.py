@@ -108,11 +108,24 @@ def test_a_tensor_without_a_gradient_that_requires_one_is_warned_of():
 @pytest.mark.parametrize("clauses", [
     "mask slopes[q_idx] > 0;", "score where(slopes[h] > 0, score, -1);",
     "score score * (kv_idx // int(slopes[h]));",
-    "let x = slopes[h] * kv_idx; score score + x; mask x < 5;"])
+    "let x = slopes[h] * kv_idx; score score + x; mask x < 5;",
+    "let x = slopes[h]; score where(x > 0, score, -1);",
+    "let x = slopes[h]; let far = x * q_idx < kv_idx; score where(far, score, -1);",
+    "fn far(x) = slopes[h] * q_idx < x; score where(far(kv_idx), score, -1);"])
 def test_tensors_that_cannot_be_learned_are_not_warned_of(clauses):
     f = attn.compile(f"attention x {{ dims B, Hq, Hkv, Sq, Skv, D; tensor slopes: f32[Hq]; {clauses} }}")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        f(*inputs(rows=4, columns=4), slopes=torch.ones(4, requires_grad=True))
+
+
+@pytest.mark.parametrize("clauses", [
+    "let x = slopes[h]; let y = -x * kv_idx; score score + y;",
+    "let x = slopes[h]; score where(x > 0, score, x * kv_idx);",
+    "fn far(x) { y = slopes[h]; return x * y } score score + far(kv_idx);"])
+def test_tensors_that_lets_and_functions_read_for_scores_are_warned_of(clauses):
+    f = attn.compile(f"attention x {{ dims B, Hq, Hkv, Sq, Skv, D; tensor slopes: f32[Hq]; {clauses} }}")
+    with pytest.warns(attn.SpecWarning, match="slopes requires a gradient and gets none"):
         f(*inputs(rows=4, columns=4), slopes=torch.ones(4, requires_grad=True))
 
 

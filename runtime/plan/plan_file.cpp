@@ -288,11 +288,12 @@ Result<Family> deserialize_family(std::string_view bytes, const CheckBytes& chec
 Result<Bundle> deserialize_bundle(std::string_view bytes) {
   ATTN_ASSIGN(Family family, deserialize_family(bytes));
   if (family.ranks.empty()) return std::move(family.parts);
-  return Error{ErrorCode::invalid_argument,
-               "the plan file is of an attention that is divided among several GPUs",
-               {"its plans are parts of the attention: open it with attn::Distributed::open_file or "
-                "attn.torch.load_distributed; `attnc inspect` shows it"},
-               {}};
+  return Error{
+      ErrorCode::invalid_argument,
+      "the plan file is of an attention that is divided among several GPUs",
+      {"its plans are parts of the attention: open it with attn::Distributed::open_file or "
+       "attn.torch.load_distributed; `attnc inspect` shows it"},
+      {}};
 }
 
 Result<Plan> deserialize(std::string_view bytes, Direction direction) {

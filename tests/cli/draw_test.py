@@ -70,6 +70,22 @@ class Draw(attnc.Case):
                               (("--ranks", "2", "--link", "fast"), "`fast` is no link")):
             self.assertIn(message, self.draw("causal", *small, *more, code=2).stderr)
 
+    def test_a_picture_needs_no_head_dimension(self):
+        def spec(name, d, clauses):
+            return self.write(name, f"attention f {{ dims B = 1, Hq = 2, Sq = 32, D{d}; {clauses} }}")
+
+        clauses = "mask kv_idx <= q_idx; score score - 0.5 * (q_idx - kv_idx); scale 1 / D; sink D;"
+        for more in ([], ["--score"], ["--blocks", "4,8"]):
+            pictures = [self.attnc_json("draw", spec("f.attn", d, clauses), *more) for d in ("", " = 8")]
+            self.assertEqual(*pictures)
+        reads = (("mask kv_idx < D;", []), ("score score / Dv;", ["--score"]),
+                 ("tensor t: bool[Skv, D]; mask t[kv_idx, 0];", []), (clauses, ["--parts"]),
+                 (clauses, ["--ranks", "2"]))
+        for clauses, more in reads:
+            process = self.attnc("draw", spec("f.attn", "", clauses), *more, code=2)
+            self.assertIn("--bind D=64", process.stderr)
+        self.attnc("draw", spec("f.attn", "", "score score / Dv;"))
+
     def test_json(self):
         picture = self.attnc_json("draw", SPECS / "gemma2_local.attn")
         panel, = picture["panels"]

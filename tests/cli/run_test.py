@@ -291,6 +291,13 @@ class Run(attnc.Case):
         self.assertIn("it has o, lse, dk, dv", process.stderr)
         self.assertIn("do", self.reference(spec, "--in", "do=zeros", code=2).stderr)
 
+    def test_outputs_are_written_as_npy_files(self):
+        spec = self.write("noop.attn", NOOP)
+        for name, meant in (("o.txt", "o.npy"), ("o", "o.npy"), ("a.b/o.npz", "a.b/o.npy")):
+            process = self.reference(spec, "--out", f"o={name}", code=2)
+            self.assertIn(f"--out o={name}: the name does not end in .npy", process.stderr)
+            self.assertIn(f"--out o={meant}", process.stderr)
+
     def test_a_plan_of_one_direction_is_not_a_pair(self):
         plan = self.compile(NOOP)
         for arguments, asked in {("--grad",): "both", ("--direction", "bwd"): "bwd"}.items():

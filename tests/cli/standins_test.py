@@ -77,6 +77,17 @@ class Standins(attnc.Case):
         text = self.attnc("bench", spec, "--iterations", "2", "--device-only").stdout
         self.assertRegex(text, r" - +- +B=1 ")
 
+    def test_a_plan_of_a_backward_alone_is_timed(self):
+        plan = self.compile(NOOP, "--direction", "bwd", "--engine", "cudnn")
+        bench = ["bench", plan, "--iterations", "2", "--device-only", "--engine", "cudnn"]
+        for direction in ([], ["--direction", "bwd"]):
+            row, = self.attnc_json(*bench, *direction)["rows"]
+            self.assertEqual((row["direction"], row["device"]["runs"]), ("bwd", 2))
+        self.assertIn("has no forward: one is compiled", self.attnc(*bench).stderr)
+        for direction in ("fwd", "both"):
+            process = self.attnc(*bench, "--direction", direction, code=2)
+            self.assertIn("the plan file has no forward plan", process.stderr)
+
     def test_every_way_is_measured(self):
         tuned = ["compile", SPECS / "prefix_lm.attn", "--bind", "B=1", "--bind", "Sq=512",
                  "--autotune", "--use-cache", "-o", self.folder / "tuned.attnplan"]

@@ -1,24 +1,25 @@
 // Backward attention over lists of row blocks, for compute capability 9.0.
 //
 // Keys stay. A block of threads takes 128 keys of one head, 64 for each of its two warp groups
-// (Gradients), or 64 where columns are many (below), and the rows of all heads that share them stream
-// by, kBlockRows at a time, which one thread copies (RowProducer). Scores are transposed, so that
-// weights stay in registers: rows of an accumulator are keys, its columns are rows of q.
+// (Gradients), or 64 where columns are many (below), and the rows of all heads that share them
+// stream by, kBlockRows at a time, which one thread copies (RowProducer). Scores are transposed, so
+// that weights stay in registers: rows of an accumulator are keys, its columns are rows of q.
 //
 //   S^T = K Q^T       P^T = exp(S^T - lse)         dV += P^T dO
 //   dP^T = V dO^T     dS^T = P^T (dP^T - delta) d  dK += dS^T Q      d: the score's derivative
 //                                                  dQ^T += K^T dS^T
 //
-// With kSigmoid, P^T is the sigmoid of S^T, dS^T = P^T (1 - P^T) dP^T d, and there is neither lse nor
-// delta.
+// With kSigmoid, P^T is the sigmoid of S^T, dS^T = P^T (1 - P^T) dP^T d, and there is neither lse
+// nor delta.
 //
 // The products of step i, in the order in which a warp group issues them:
 //
 //   dP(i) | dV(i) | dK(i)  dQ(i-1)  S(i+1)
 //     P(i)    dS(i)                               what is computed meanwhile
 //
-// With more than 128 columns, registers of a warp group do not hold dK and dV of 64 keys. Then the warp
-// groups have the same 64 keys, and both compute S. One makes dK, and dS, of which the other makes dQ:
+// With more than 128 columns, registers of a warp group do not hold dK and dV of 64 keys. Then the
+// warp groups have the same 64 keys, and both compute S. One makes dK, and dS, of which the other
+// makes dQ:
 //
 //   keys    S(i)   dP(i)   dK(i)
 //   values  S(i)   dQ(i-1) dV(i)
@@ -28,14 +29,14 @@
 // f32, in the order of registers, and convert() makes dq of it.
 // Before all this, prepare() computes delta, the sums of dO O over each row.
 //
-// Blocks of keys that many rows see, or all where there are few, are divided (kDivided, division.cuh):
-// each part of their steps is an item of its own. It stores its sums of dK and dV in f32, and
-// merge_parts() adds those of all parts, in a fixed order. Parts are taken before all other items, unless
-// sums are ordered.
+// Blocks of keys that many rows see, or all where there are few, are divided (kDivided,
+// division.cuh): each part of their steps is an item of its own. It stores its sums of dK and dV in
+// f32, and merge_parts() adds those of all parts, in a fixed order. Parts are taken before all
+// other items, unless sums are ordered.
 //
-// An item has at least two steps: where fewer rows see its keys, it takes rows past the last one, whose
-// weights are 0. The heads of a block of rows follow each other, or all rows of a head those of another
-// (kHeadsOutside).
+// An item has at least two steps: where fewer rows see its keys, it takes rows past the last one,
+// whose weights are 0. The heads of a block of rows follow each other, or all rows of a head those
+// of another (kHeadsOutside).
 //
 // If sums are ordered (C::kOrdered), each block of rows of a head has a turn: blocks of keys add to
 // its dQ one after another, in ascending order, and each stores its successor. They are taken in
@@ -46,14 +47,14 @@
 //   C  constants: sizes, strides
 //   E  expressions, inlined: weight(), scale(), evaluate(..), mask(..), keep(..), keys(b),
 //      queries(b), and of random dropout seed(), offset(). A table that scores read at [.., row,
-//      key] is copied beside the rows (kTable), and evaluate(..) is given its entry. kParts: how often
-//      scores read learned tensors with a gradient (learned_parts.cuh), kLearned: each of these;
-//      element<n>(..): which element a score reads, -1: none; local<n>(..): dS' of one of dS
-//   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys; before(i):
-//      if sums are ordered, how far before that of run i the last block of keys is that sees the same
-//      rows; 0: there is none; with kDivided, the number of parts at most, parts(), part(i) and most()
-//      as in Division; with kDivided and kItems, of other items, if sums are ordered: divided_blocks(),
-//      how many, and divided_block(i)
+//      key] is copied beside the rows (kTable), and evaluate(..) is given its entry. kParts: how
+//      often scores read learned tensors with a gradient (learned_parts.cuh), kLearned: each of
+//      these; element<n>(..): which element a score reads, -1: none; local<n>(..): dS' of one of dS
+//   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys;
+//      before(i): if sums are ordered, how far before that of run i the last block of keys is that
+//      sees the same rows; 0: there is none; with kDivided, the number of parts at most, parts(),
+//      part(i) and most() as in Division; with kDivided and kItems, of other items, if sums are
+//      ordered: divided_blocks(), how many, and divided_block(i)
 #pragma once
 
 #include "attn/division.cuh"
@@ -75,9 +76,9 @@ struct ScoredBy : Scored {
   float by[kHeld];
 };
 
-// Where the elements of a tensor are, which has kColumns columns. kAligned: its rows are contiguous,
-// at multiples of 16 bytes. kPacked: a batch begins at row starts[b] of all (thd), and has no rows past
-// its length.
+// Where the elements of a tensor are, which has kColumns columns. kAligned: its rows are
+// contiguous, at multiples of 16 bytes. kPacked: a batch begins at row starts[b] of all (thd), and
+// has no rows past its length.
 template <long long kBatch, long long kHead, long long kRow, long long kColumn_, int kColumns_,
           bool kAligned, bool kPacked_>
 struct Places {
@@ -144,7 +145,8 @@ struct BackwardStages {
   static constexpr int kSumBytes = C::kBlockRows * C::kDepth * 4;
   static constexpr int kRowBytes = C::kBlockRows * 4;
   static constexpr int kTableBytes = C::kTable ? C::kBlockRows * kKeys * 2 : 0;
-  // What random dropout keeps, of some steps: 8 bytes for each thread of the warp groups (KeptDrawer).
+  // What random dropout keeps, of some steps: 8 bytes for each thread of the warp groups
+  // (KeptDrawer).
   static constexpr int kDrawn = C::kRandom ? 4 : 0;
   static constexpr int kDrawnBytes = kKeys * 16;
   static constexpr int kDrawers = C::kOrdered ? 2 : 3;  // warps that draw it: those without a task
@@ -187,8 +189,8 @@ struct BackwardStages {
     return sums_full() + 16 * (1 + step % 4);
   }
   __device__ unsigned drawn(unsigned step) const { return base + kDraws + step % 4 * kDrawnBytes; }
-  // Of the item: its unit (see kOfPart), block of keys, and number of steps. Of a step: its rows and head, whose
-  // turn to wait for, and the next one.
+  // Of the item: its unit (see kOfPart), block of keys, and number of steps. Of a step: its rows
+  // and head, whose turn to wait for, and the next one.
   __device__ unsigned item_words() const { return base + kWords; }
   // Largest::power, if learned tensors share elements.
   __device__ unsigned power_word() const { return item_words() + 60; }
@@ -228,13 +230,13 @@ constexpr bool kDivides = C::kDivided > 0;
 template <class C>
 constexpr bool kPartsInOrder = kDivides<C> && C::kOrdered && C::kItems > 0;
 
-// One thread. It has few registers, because the warp groups need them: what it has to remember is in
-// shared memory.
+// One thread. It has few registers, because the warp groups need them: what it has to remember is
+// in shared memory.
 template <class C, class E, class L>
 struct RowProducer {
   using S = BackwardStages<C>;
-  // Of the item: its block of keys and the first one, its list, and where it is in that: the next run
-  // or the one before it, blocks of that which are left, and of all; the turn of the run; what
+  // Of the item: its block of keys and the first one, its list, and where it is in that: the next
+  // run or the one before it, blocks of that which are left, and of all; the turn of the run; what
   // item_words tell of the unit; and the first step.
   enum ListWord {
     kBlock,
@@ -294,8 +296,8 @@ struct RowProducer {
     return 0;
   }
 
-  // Of those that are not parts. Units (heads of keys) of a batch follow each other, or those of a head
-  // (kBatchesFirst).
+  // Of those that are not parts. Units (heads of keys) of a batch follow each other, or those of a
+  // head (kBatchesFirst).
   static __device__ Part whole(int n) {
     constexpr int kUnits = C::kKeyHeads * C::kBatches;
     const auto [number, place] = tile_in_sections<kUnits, C::kKeyBlocks, C::kSection, 0>(n);
@@ -389,8 +391,8 @@ struct RowProducer {
     set(kBlocks, blocks), set(kStepsLeft, steps);
     if constexpr (kDivides<C>) set(kFirst, first);
   }
-  // Of a part. Where lengths leave few steps, the first part has all, and others take rows past the last
-  // one.
+  // Of a part. Where lengths leave few steps, the first part has all, and others take rows past the
+  // last one.
   __device__ void set_steps(const Part& of, int blocks) const {
     const int all = blocks * C::kHeadsOfKey;
     if (all < 2 * of.parts) {
@@ -551,8 +553,8 @@ struct RowProducer {
   }
 };
 
-// One thread. If sums are ordered, it adds dQ of each step, which the warp groups hand over: they do
-// not wait for the turn.
+// One thread. If sums are ordered, it adds dQ of each step, which the warp groups hand over: they
+// do not wait for the turn.
 template <class C>
 struct QueryAdder {
   using S = BackwardStages<C>;
@@ -594,8 +596,8 @@ struct QueryAdder {
 };
 
 // A warp that draws what random dropout keeps of each step, in the numbering of
-// Consumer::drop_at_random: the words of a call are of a row and 2 keys of each 8 of 32. It is up to two
-// steps ahead of the warp groups: further, the rows of a step are not known yet.
+// Consumer::drop_at_random: the words of a call are of a row and 2 keys of each 8 of 32. It is up
+// to two steps ahead of the warp groups: further, the rows of a step are not known yet.
 template <class C, class E>
 struct KeptDrawer {
   using S = BackwardStages<C>;
@@ -671,7 +673,8 @@ struct Gradients {
   // A warp group computes dQ of so many times 64 columns, in one or two parts, and, where there are
   // 64 in all and two compute it, of a half of the rows.
   static constexpr int kPanels = kShared ? C::kDepth / 64 : 1;
-  static constexpr int kParts = kPanels > 1 ? 2 : 1, kPanelsOfPart = (kPanels + kParts - 1) / kParts;
+  static constexpr int kParts = kPanels > 1 ? 2 : 1;
+  static constexpr int kPanelsOfPart = (kPanels + kParts - 1) / kParts;
   static constexpr bool kHalves = !kShared && C::kDepth == 64;
   static constexpr int kSumRows = kHalves ? C::kBlockRows / 2 : C::kBlockRows;
   static_assert(kShared || C::kDepth <= 128, "two warp groups, 64 columns each");
@@ -683,7 +686,8 @@ struct Gradients {
   const float exponent;  // what makes powers of 2 of products, or of modified scores
   unsigned steps = 0;    // as those of the producer
   int key = 0;           // the first of this thread's two; the other is 8 further
-  float dk[C::kDepth / 2], dv[C::kWidth / 2], s[kScores], dp[kScores], dq[kPanelsOfPart][kSumRows / 2];
+  float dk[C::kDepth / 2], dv[C::kWidth / 2], s[kScores], dp[kScores];
+  float dq[kPanelsOfPart][kSumRows / 2];
   unsigned p[kScores / 2], ds[kScores / 2];
   float held[E::kHeld + 1][kScores];  // weights times the derivatives by elements; the last is none
   static constexpr bool kDrops = E::kKeep || E::kRandom;
@@ -1116,8 +1120,8 @@ struct Gradients {
     if (lane() == 0) arrive(stages.slope_full(n));
   }
 
-  // Adds what differentiate() left of this step to the gradients of learned tensors, while the product
-  // that makes dK is computed.
+  // Adds what differentiate() left of this step to the gradients of learned tensors, while the
+  // product that makes dK is computed.
   __device__ __forceinline__ void learn() {
     if constexpr (E::kParts > 0) add_part<0>(rows_of(steps));
   }
@@ -1272,8 +1276,8 @@ struct Gradients {
     }
   }
 
-  // Adds a part of dQ of a step to the sums, or, if they are ordered, hands it over. 16 columns of 8
-  // rows are registers of a warp: float4 `lane` has columns lane / 4 and 8 further, each of rows
+  // Adds a part of dQ of a step to the sums, or, if they are ordered, hands it over. 16 columns of
+  // 8 rows are registers of a warp: float4 `lane` has columns lane / 4 and 8 further, each of rows
   // 2 (lane % 4) and the next.
   template <int kPart>
   __device__ __forceinline__ void add_queries(unsigned step) {
@@ -1391,8 +1395,8 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
 }
 
 // Exponents and deltas of kPaddedRows rows of each head, 16 threads a row. Rows that are empty, or
-// past the length, get the exponent -inf and the delta 0. With kSigmoid, o and lse are not read, and
-// both are 0 for all others.
+// past the length, get the exponent -inf and the delta 0. With kSigmoid, o and lse are not read,
+// and both are 0 for all others.
 template <class C, class E>
 ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, const float* lse,
                          const int* row_starts, const E& expressions, float* exponents,
@@ -1451,7 +1455,8 @@ ATTN_INLINE void find_largest(const unsigned short* d_o, const unsigned short* v
                               const int* row_starts, const int* column_starts,
                               const E& expressions, unsigned long long* words) {
   using Float = typename C::Float;
-  const long long of_gradients = (long long)C::kBatches * C::kHeads * C::kRows, n = attn_thread() / 16;
+  const long long of_gradients = (long long)C::kBatches * C::kHeads * C::kRows;
+  const long long n = attn_thread() / 16;
   const bool is_value = n >= of_gradients;
   const long long i = is_value ? n - of_gradients : n;
   const int heads = is_value ? C::kKeyHeads : C::kHeads, rows = is_value ? C::kColumns : C::kRows;
@@ -1471,8 +1476,8 @@ ATTN_INLINE void find_largest(const unsigned short* d_o, const unsigned short* v
 // Rows that a block of threads converts, through shared memory: kConvertedRows (kDepth + 1) floats.
 constexpr int kConvertedRows = 32;
 
-// Makes dq of its sums, which are in the order of registers (Gradients::add_queries), by this block of
-// all blocks of threads that do so.
+// Makes dq of its sums, which are in the order of registers (Gradients::add_queries), by this block
+// of all blocks of threads that do so.
 template <class C, class E>
 ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expressions,
                          unsigned short* dq, int block) {
@@ -1521,8 +1526,8 @@ struct KeyColumns {
   }
 };
 
-// The sum of four columns of all parts from `first` on, of which this thread has each kThreads-th. Their
-// order is always the same.
+// The sum of four columns of all parts from `first` on, of which this thread has each kThreads-th.
+// Their order is always the same.
 template <int kPart, int kThreads>
 ATTN_INLINE float4 sum_of_parts(const float* first, int part, int parts) {
   float4 sum{0, 0, 0, 0};
@@ -1540,8 +1545,8 @@ ATTN_INLINE float4 sum_of_parts(const float* first, int part, int parts) {
 }
 
 // Adds dK and dV of the parts of blocks of keys, by this one of so many blocks of threads, of which
-// kMergersOfPart do a part's equal share of its block of keys. Eight threads add 8 columns of a key, four
-// parts of either half at a time.
+// kMergersOfPart do a part's equal share of its block of keys. Eight threads add 8 columns of a
+// key, four parts of either half at a time.
 constexpr int kMergersOfPart = 8;
 template <class C, class E, class L>
 ATTN_INLINE void merge_parts(const float* sums, const int* column_starts, const E& expressions,
@@ -1604,8 +1609,8 @@ ATTN_INLINE void spread_diagonals(unsigned long long* words, const ExactSums& su
   if (element >= 0 && (!same || threadIdx.x % 32 == 0)) sums.add(element, (float)sum);
 }
 
-// The sum, over the heads for which `element(b, h)` is that of this block of threads, of their parts
-// (BackwardTensors::parts): this thread's share, in an order that is always the same.
+// The sum, over the heads for which `element(b, h)` is that of this block of threads, of their
+// parts (BackwardTensors::parts): this thread's share, in an order that is always the same.
 template <class C, typename Element>
 ATTN_INLINE double share_of_parts(const float* parts, Element element) {
   constexpr int kOfHead = C::kKeyBlocks * kPartsOfBlock;

@@ -1,11 +1,12 @@
-// Blocks of keys that many rows see, divided among blocks of threads (backward.cuh): a list of parts,
-// known when the kernel is made, or made with the lists (row_lists.cuh).
+// Blocks of keys that many rows see, divided among blocks of threads (backward.cuh): a list of
+// parts, known when the kernel is made, or made with the lists (row_lists.cuh).
 #pragma once
 
 namespace kernels {
 
-// Of the steps that the rows of one block of keys take, the `part`-th of `parts` equal parts. Those of
-// a block of keys follow each other in the list. If it is the only one, the block is not divided.
+// Of the steps that the rows of one block of keys take, the `part`-th of `parts` equal parts. Those
+// of a block of keys follow each other in the list. If it is the only one, the block is not
+// divided.
 struct alignas(16) Part {
   int unit;  // head of keys, of all batches
   int tile;  // the place of the block of keys in the lists

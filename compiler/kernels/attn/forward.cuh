@@ -1,8 +1,8 @@
 // Forward attention over lists of key blocks, for compute capability 9.0.
 //
 // A block of threads has one warp that copies (Producer) and kGroups warp groups that compute
-// (Consumer), each 64 rows of a tile of queries. Blocks of threads stay and take tiles until none is
-// left; the tiles of one follow each other as one stream of key blocks:
+// (Consumer), each 64 rows of a tile of queries. Blocks of threads stay and take tiles until none
+// is left; the tiles of one follow each other as one stream of key blocks:
 //
 //   producer    Q  K0   K1 V0   K2 V1   ..   Q' K0' Vn  ..        into stages, as they become empty
 //   consumer    S0 | S1 while O += P0 V0 | S2 while O += P1 V1 | ..
@@ -19,9 +19,9 @@
 //
 // With kSigmoid, a weight is the sigmoid of its score: rows have no maximum and no sum.
 //
-// With kSplits above 1, the key blocks of a tile are computed in as many parts, by different blocks of
-// threads, for GPUs that would have too few tiles otherwise. Each warp stores what it has of a part;
-// the last one to do so merges its rows of all parts, in their order.
+// With kSplits above 1, the key blocks of a tile are computed in as many parts, by different blocks
+// of threads, for GPUs that would have too few tiles otherwise. Each warp stores what it has of a
+// part; the last one to do so merges its rows of all parts, in their order.
 //
 // Where o has more columns than the registers of a warp group hold (kShares is 2), a second warp
 // group has those from kShare on. It computes no scores: the first hands it the weights of each
@@ -30,21 +30,23 @@
 // Where masks are of neighbourhoods of a grid (kPatches), tiles and blocks are rectangles of it:
 // kPatchWidth x kPatchHeight queries, and 8 x 16 keys. Rows and columns of scores are places then.
 //
-// kDepth is Dqk rounded up to 16, the steps of products, and kWidth is Dv rounded up to 32. In shared
-// memory matrices are in panels of kDepthPanel and kWidthPanel columns, 64 or 32, so that the last one
-// has few columns that are not used. Copies by TMA bring zeros for what the tensors do not have.
+// kDepth is Dqk rounded up to 16, the steps of products, and kWidth is Dv rounded up to 32. In
+// shared memory matrices are in panels of kDepthPanel and kWidthPanel columns, 64 or 32, so that
+// the last one has few columns that are not used. Copies by TMA bring zeros for what the tensors do
+// not have.
 //
-// Of 8-bit floats, products take 32 columns, and panels have 128 or 64. They read values with the keys
-// of a column adjacent, as transposed_values.cuh stored them: its order of keys is that in which a
-// thread has weights. kWidthPanel counts keys then. Weights are 2^(x + log2(scale_s)) from the start,
-// so that none is multiplied, and the maximum may stay behind by what their type has room for. If that
-// is little, they are smaller by a power of 2. The lanes of a row compare their scores only where one
-// exceeds the room (kFollows).
+// Of 8-bit floats, products take 32 columns, and panels have 128 or 64. They read values with the
+// keys of a column adjacent, as transposed_values.cuh stored them: its order of keys is that in
+// which a thread has weights. kWidthPanel counts keys then. Weights are 2^(x + log2(scale_s)) from
+// the start, so that none is multiplied, and the maximum may stay behind by what their type has
+// room for. If that is little, they are smaller by a power of 2. The lanes of a row compare their
+// scores only where one exceeds the room (kFollows).
 //
 // A generated kernel gives three classes:
 //   C  constants: sizes, tile, stages, strides
-//   E  expressions, inlined: weight(), lines(..), score(..), mask(..), mask_by_indices(..), keep(..),
-//      sink(..), keys(b), queries(b), of random dropout seed(), offset(), and of 8-bit floats scale()
+//   E  expressions, inlined: weight(), lines(..), score(..), mask(..), mask_by_indices(..),
+//      keep(..), sink(..), keys(b), queries(b), of random dropout seed(), offset(), and of 8-bit
+//      floats scale()
 //   L  lists: which key blocks a tile sees (Tile, Run)
 #pragma once
 
@@ -60,21 +62,21 @@ namespace kernels {
 struct alignas(16) Tile {
   int tile, first, runs, blocks;
 };
-// Adjacent blocks from `key` on; it is a multiple of 16, and other bits are kMasked and kByIndices. Of
-// a patch it is 16 times the number of the first 8 keys, counted row by row.
+// Adjacent blocks from `key` on; it is a multiple of 16, and other bits are kMasked and kByIndices.
+// Of a patch it is 16 times the number of the first 8 keys, counted row by row.
 struct alignas(8) Run {
   int key, blocks;
 };
 
-// Where q, k, v are read, and what is written; pointers may be null. A packed tensor (kThdQ, ..) has a
-// map for each batch (sequence_maps.cuh).
+// Where q, k, v are read, and what is written; pointers may be null. A packed tensor (kThdQ, ..)
+// has a map for each batch (sequence_maps.cuh).
 struct ForwardTensors {
   const TensorMap *q, *k, *v, *table;
   void* o;
   float *lse, *max, *sum_exp, *max_with_sink, *sum_exp_with_sink;
   int* counter;  // 0 at first, and so are those of parts behind it
-  // The pages of each batch, [kBatches, kKeyPages] and [kBatches, kValuePages], if keys or values are
-  // in pages.
+  // The pages of each batch, [kBatches, kKeyPages] and [kBatches, kValuePages], if keys or values
+  // are in pages.
   const int *key_table, *value_table;
   const int* row_starts;  // the first row of each batch, if o is packed
   float* parts;           // what warps have of each, if there are parts
@@ -85,8 +87,8 @@ struct ForwardTensors {
   unsigned *amax_s, *amax_o;  // bits of floats
 };
 
-// A block in the stream: its first key (of a patch 16 times the number of its first 8 keys), and these
-// bits.
+// A block in the stream: its first key (of a patch 16 times the number of its first 8 keys), and
+// these bits.
 constexpr unsigned kMasked = 1;  // masks hide a part of it
 constexpr unsigned kFirstOfTile = 2;
 constexpr unsigned kLastOfTile = 4;
@@ -140,15 +142,16 @@ struct Stages {
   static constexpr int kKeyPanel = C::kKeys * kKeyRow, kKeyBytes = kDepthPanels * kKeyPanel;
   static constexpr int kValuePanel = kValueRows * kValueRow;
   static constexpr int kValueBytes = kWidthPanels * kValuePanel;
-  // A table of 16-bit floats is in swizzled panels of 64 columns, each of whole groups of 8 rows. One
-  // of f32 has rows that begin 8 or 24 banks after each other.
+  // A table of 16-bit floats is in swizzled panels of 64 columns, each of whole groups of 8 rows.
+  // One of f32 has rows that begin 8 or 24 banks after each other.
   static constexpr bool kWideTable = C::kTableElement == 4;
   static constexpr int kTableRows = C::kRowsOfTile * C::kTablePack;
   static constexpr int kTablePanels = kWideTable ? 1 : (C::kKeys + 63) / 64;
   static constexpr int kTablePitch = kWideTable ? 4 * (C::kKeys + 8) : 128;  // bytes
   static constexpr int kTablePanel = (kTableRows + 7) / 8 * 8 * kTablePitch;
   static constexpr int kTableBytes = kTablePanels * kTablePanel;
-  // What a warp group hands over of each block, in words of a thread: the weights, kHandedWords more.
+  // What a warp group hands over of each block, in words of a thread: the weights, kHandedWords
+  // more.
   static constexpr int kHandedBytes = (C::kKeys / 4 + kHandedWords) * 128 * 4;
   static constexpr int kHanded = C::kShares > 1 ? 2 : 0;
   static constexpr int kBarriers = C::kQueries * kQueryBytes +
@@ -207,8 +210,9 @@ struct Turn {
   }
 };
 
-// Where the keys or values of a block are: those of a batch are adjacent (kPage is 0), or in pages of
-// kPage rows. One copy moves kPiece rows, which are of one page. Each lane copies some of the pieces.
+// Where the keys or values of a block are: those of a batch are adjacent (kPage is 0), or in pages
+// of kPage rows. One copy moves kPiece rows, which are of one page. Each lane copies some of the
+// pieces.
 template <int kRows, int kPage, int kPiece, int kLanes>
 struct BlockRows {
   static constexpr int kPieces = kRows / kPiece, kOfLane = (kPieces + kLanes - 1) / kLanes;
@@ -297,8 +301,8 @@ struct GatheredRows {
 };
 
 // One thread, or a warp if keys or values are in pages, or a warp group if it copies rows. Then all
-// threads know the same, and the first does what is done once. Warps but the first take part in what is
-// copied by rows alone: a wait for another stage might miss a phase.
+// threads know the same, and the first does what is done once. Warps but the first take part in
+// what is copied by rows alone: a wait for another stage might miss a phase.
 template <class C, class E, class L>
 struct Producer {
   static constexpr int kLanes = C::kKeyPage > 0 || C::kValuePage > 0 ? 32 : 1;
@@ -310,7 +314,8 @@ struct Producer {
       C::kGatherKeys, GatheredRows<C::kKeys, C::kKeyPage, C::kTaken, C::kDepth, C::kDepthPanel>,
       BlockRows<C::kKeys, C::kKeyPage, C::kKeyPiece, kLanes>>::Type;
   using ValueRows = typename Which<
-      C::kGatherValues, GatheredRows<C::kKeys, C::kValuePage, C::kStored, C::kWidth, C::kWidthPanel>,
+      C::kGatherValues,
+      GatheredRows<C::kKeys, C::kValuePage, C::kStored, C::kWidth, C::kWidthPanel>,
       BlockRows<C::kKeys, C::kValuePage, C::kValuePiece, kLanes>>::Type;
   const S stages;
   const ForwardTensors& tensors;
@@ -339,7 +344,8 @@ struct Producer {
       copy_queries(item);
       Blocks blocks = blocks_of(item);
       copy_block(item, blocks);
-      n = gridDim.x + known_to_all(taken);  // known by now, and so is the next item when it is needed
+      // Known by now, and so is the next item when it is needed.
+      n = gridDim.x + known_to_all(taken);
       const Item next = item_of(n);
       while (blocks.left > 0) copy_block(item, blocks);
       item = next;
@@ -606,9 +612,11 @@ struct TileRows {
     if (C::kSplits > 1) item = unit * (C::kTiles * C::kSplits) + tile, tile /= C::kSplits;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      // Of the first row, if the other's head is the same: what is computed of both stays in registers.
+      // Of the first row, if the other's head is the same: what is computed of both stays in
+      // registers.
       constexpr bool kShareHead = 8 % C::kPack == 0;
-      const unsigned r = row + (kShareHead ? 0 : 8 * i), further = kShareHead ? 8 * i / C::kPack : 0;
+      const unsigned r = row + (kShareHead ? 0 : 8 * i);
+      const unsigned further = kShareHead ? 8 * i / C::kPack : 0;
       h[i] = unit % C::kUnits * C::kPack + r % C::kPack;
       q[i] = query(tile, r / C::kPack + further);
     }
@@ -669,8 +677,8 @@ struct Consumer {
   static constexpr bool kFollows =
       kOf8Bits && C::kLazy && !E::kKeep && !E::kRandom && !E::kSigmoid && C::kShares == 1;
   static constexpr float kLeastRoom = 2.8f;  // above weights of 1, in powers of 2 (lowered_by)
-  // Whether weights are packed while the product with those before may still run. Those of 8 bits are
-  // few enough that both fit.
+  // Whether weights are packed while the product with those before may still run. Those of 8 bits
+  // are few enough that both fit.
   static constexpr bool kPacksEarly = E::kRandom || kOf8Bits;
   static constexpr float kWeightScale = 32768;  // of kSigmoid
 
@@ -767,8 +775,9 @@ struct Consumer {
   static __device__ __forceinline__ float weight_scale(const ForwardTensors& tensors) {
     return *tensors.scale_s * E::kKeptScale;
   }
-  // By how many powers of 2 they are smaller, so that maxima move seldom: a factor of 256 leaves e4m3
-  // 1.75. An integer, which changes no rounding of normal numbers. 0 where weights of 1 saturate.
+  // By how many powers of 2 they are smaller, so that maxima move seldom: a factor of 256 leaves
+  // e4m3 1.75. An integer, which changes no rounding of normal numbers. 0 where weights of 1
+  // saturate.
   static __device__ __forceinline__ float lowered_by(const ForwardTensors& tensors) {
     const float room = Float::kLog2OfMost - __log2f(weight_scale(tensors));
     return !kFollows || room < 0 ? 0 : fmaxf(ceilf(kLeastRoom - room), 0);
@@ -783,8 +792,8 @@ struct Consumer {
     return 1;
   }
 
-  // Words of a thread: the block, the weights, then factors of o, or of a tile's first block the two
-  // words of the tile, and maxima and sums of the tile before.
+  // Words of a thread: the block, the weights, then factors of o, or of a tile's first block the
+  // two words of the tile, and maxima and sums of the tile before.
   __device__ __forceinline__ unsigned handed_word(int n) const {
     return stages.handed(handed.stage) + (n * 128 + threadIdx.x % 128) * 4;
   }
@@ -932,7 +941,8 @@ struct Consumer {
     rows.set(words[0], words[1], first_row);
     return rows;
   }
-  // The same where a tile ends: registers are too few to keep what it takes beside blocks of 8 bits.
+  // The same where a tile ends: registers are too few to keep what it takes beside blocks of 8
+  // bits.
   __device__ __forceinline__ TileRows<C> finished_rows_of(const unsigned (&words)[2]) const {
     if constexpr (!kOf8Bits) return rows_of(words);
     const unsigned thread = unknown((int)threadIdx.x);
@@ -1060,8 +1070,8 @@ struct Consumer {
     }
   }
 
-  // The weights of the block before are read until now. The assembler would see through a plain copy,
-  // and serialize the products.
+  // The weights of the block before are read until now. The assembler would see through a plain
+  // copy, and serialize the products.
   template <int kCount>
   __device__ __forceinline__ void take(const unsigned (&packed)[kCount]) {
     pin(p);
@@ -1149,8 +1159,8 @@ struct Consumer {
     }
   }
 
-  // Scores that have a bound are hidden when they are weights. So no branch parts what makes a score
-  // from its exponential, and both share the special-function unit without a gap.
+  // Scores that have a bound are hidden when they are weights. So no branch parts what makes a
+  // score from its exponential, and both share the special-function unit without a gap.
   static constexpr bool kHidesWeights = E::kBounded && !E::kSigmoid;
   static __device__ __forceinline__ float hidden() { return kHidesWeights ? 0.0f : nothing(); }
 
@@ -1265,9 +1275,10 @@ struct Consumer {
 
   static constexpr int kFirstWeights = kScores < 128 ? 16 : 32;
 
-  // The rest of a step of 8-bit floats, of as few instructions as can be: they take most of its time.
-  // Lanes exchange their largest scores only where one exceeds the limit. The product of the block
-  // before ends among the first exponentials, so weights go where it read those before, without a copy.
+  // The rest of a step of 8-bit floats, of as few instructions as can be: they take most of its
+  // time. Lanes exchange their largest scores only where one exceeds the limit. The product of the
+  // block before ends among the first exponentials, so weights go where it read those before,
+  // without a copy.
   template <bool kWeighs>
   __device__ __forceinline__ void follow(bool first, const unsigned (&words_before)[2],
                                          const Statistics& before) {
@@ -1275,7 +1286,8 @@ struct Consumer {
     const bool moved = follow_scores(shift, factor);
     key.next();
     weigh_scores_between<0, kFirstWeights>(shift);
-    fetch(unknown((int)(__float_as_uint(sum[0] + sum[1]) >> 28 & 8)));  // 0, as the sums are positive
+    // 0, as the sums are positive.
+    fetch(unknown((int)(__float_as_uint(sum[0] + sum[1]) >> 28 & 8)));
     if (kWeighs) {
       take_products();
       if (first) finish(finished_rows_of(words_before), before);
@@ -1287,8 +1299,8 @@ struct Consumer {
     pack(p);
   }
 
-  // Modifies and hides scores, and gets what shifts their powers of 2. True if a maximum of the warp
-  // moved; gets factors as softmax does.
+  // Modifies and hides scores, and gets what shifts their powers of 2. True if a maximum of the
+  // warp moved; gets factors as softmax does.
   __device__ __forceinline__ bool follow_scores(float (&shift)[2], float (&factor)[2]) {
     float own[2];
     if constexpr (E::kScore) modify(shift);
@@ -1474,8 +1486,8 @@ struct Consumer {
     return arrived == C::kSplits - 1;
   }
 
-  // Merges the parts of the warp's rows and stores them: four rows at a time, so that many loads are on
-  // their way together.
+  // Merges the parts of the warp's rows and stores them: four rows at a time, so that many loads
+  // are on their way together.
   __device__ __forceinline__ void store_merged(const TileRows<C>& at, Largest& most) {
     // In no register meanwhile; but ptxas has fewer for random dropout if they are cleared.
     if constexpr (!E::kRandom) {
@@ -1592,7 +1604,8 @@ struct Consumer {
   }
 
   // Stores rows that are complete.
-  __device__ __forceinline__ void store(const TileRows<C>& at, const Statistics& of, Largest& most) {
+  __device__ __forceinline__ void store(const TileRows<C>& at, const Statistics& of,
+                                        Largest& most) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float total = of.sums[r], kept_of_row = of.kept[r];
@@ -1612,7 +1625,8 @@ struct Consumer {
     }
   }
 
-  // Of a row: its largest score, the sum of its weights, and with kKeepsLargest the largest of them.
+  // Of a row: its largest score, the sum of its weights, and with kKeepsLargest the largest of
+  // them.
   struct RowStatistics {
     float maximum, total, kept;
   };

@@ -1,5 +1,5 @@
-// What compute capability 9.0 adds: barriers in shared memory that count bytes, copies by the tensor
-// memory accelerator (TMA), and products of warp groups (wgmma.cuh).
+// What compute capability 9.0 adds: barriers in shared memory that count bytes, copies by the
+// tensor memory accelerator (TMA), and products of warp groups (wgmma.cuh).
 //
 // Addresses in shared memory are 32 bits. Source: PTX ISA, "mbarrier", "cp.async.bulk.tensor",
 // "wgmma.mma_async" and "Shared Memory Matrix Layout".
@@ -59,8 +59,8 @@ ATTN_INLINE bool is_done(unsigned barrier, unsigned parity) {
 #ifdef ATTN_BARRIERS
 constexpr long long kPatience = 2000000000;  // in clocks: about a second
 
-// Ends the kernel with an error that names the barrier. ATTN_BARRIERS are names of pairs of barriers
-// from a multiple of 1024 bytes on: that something is full, and that it is empty.
+// Ends the kernel with an error that names the barrier. ATTN_BARRIERS are names of pairs of
+// barriers from a multiple of 1024 bytes on: that something is full, and that it is empty.
 ATTN_INLINE void give_up(unsigned barrier, unsigned parity) {
   static const char* const kNames[] = {ATTN_BARRIERS};
   const unsigned pair = barrier % 1024 / 16;
@@ -136,7 +136,8 @@ ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, i
 
 // Copies 16 bytes, or zeros, without the tensor memory accelerator: as writes of this thread are.
 ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(has ? 16 : 0)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(has ? 16 : 0)
                : "memory");
 }
 // Arrives when the copies of this thread have.
@@ -169,8 +170,8 @@ ATTN_INLINE float2 load_two(unsigned address) {
   return two;
 }
 
-// Four matrices of 8 x 8 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8, and
-// gets elements 2 (l % 4) and the next of row l / 4 of each.
+// Four matrices of 8 x 8 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8,
+// and gets elements 2 (l % 4) and the next of row l / 4 of each.
 ATTN_INLINE void load_matrices(unsigned (&pairs)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
@@ -185,8 +186,8 @@ ATTN_INLINE void begin_next_launch() {
 // Waits until the launch before has ended, and sees what it wrote.
 ATTN_INLINE void wait_for_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-// Adds one thread's share of a count: after all that was written before, and before all that is read
-// after it, on the GPU.
+// Adds one thread's share of a count: after all that was written before, and before all that is
+// read after it, on the GPU.
 ATTN_INLINE int add_in_order(int* count, int value) {
   int before;
   asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"

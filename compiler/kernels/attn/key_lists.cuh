@@ -1,7 +1,8 @@
 // Lists of key blocks (forward.cuh) for masks that read tensors, made by the GPU before the kernel
 // that walks them. A block of threads lists what kTilesOfBlock tiles see:
 //
-//   rows    the least and the largest values that rows have: all rows of a tile, and each strip of it
+//   rows    the least and the largest values that rows have: all rows of a tile, and each strip of
+//           it
 //   cells   those of the columns of 32 cells, a lane each, and with both what masks show of the
 //           cells; where intervals do not tell, the warp looks at scores
 //   runs    of adjacent blocks of keys, a warp for each tile, while others go on with further cells
@@ -20,8 +21,8 @@ namespace kernels {
 constexpr int kListThreads = 512;  // of a block
 constexpr int kLengths = 128;      // of tiles that are told apart when they are sorted
 
-// What masks show of 32 cells, a bit each: any score, not all scores, and not all if those that read no
-// tensors are left out.
+// What masks show of 32 cells, a bit each: any score, not all scores, and not all if those that
+// read no tensors are left out.
 struct CellBits {
   unsigned seen, masked, masked_by_tensors;
 };
@@ -56,7 +57,8 @@ struct RunWriter {
       at = ahead == 0 ? 32 : at + __ffsll((long long)ahead) - 1;
       if (at >= 32) break;
       const bool hides = (masked >> at & kBlock) != 0, reads = (by_tensors >> at & kBlock) != 0;
-      add_block(((i - 1) * 32 + at) * C::kCellKeys, !hides ? 0 : reads ? kMasked : kMasked | kByIndices);
+      add_block(((i - 1) * 32 + at) * C::kCellKeys,
+                !hides ? 0 : reads ? kMasked : kMasked | kByIndices);
       at += kPerBlock;
     }
     at -= 32, before = word;
@@ -159,8 +161,8 @@ struct ListMaker {
     return own;
   }
 
-  // Half a warp for each strip, the last warps first: the first ones have columns to read meanwhile.
-  // Rows past the end are the last one.
+  // Half a warp for each strip, the last warps first: the first ones have columns to read
+  // meanwhile. Rows past the end are the last one.
   __device__ void find_strips() const {
     int values[kRowValues + 1];
 #pragma unroll 1
@@ -188,8 +190,8 @@ struct ListMaker {
     }
   }
 
-  // Those of this lane's cell of the 32 from `cell` on. Four lanes read the columns of a cell, so that
-  // a warp reads adjacent ones, and hand what they found to the cell's lane.
+  // Those of this lane's cell of the 32 from `cell` on. Four lanes read the columns of a cell, so
+  // that a warp reads adjacent ones, and hand what they found to the cell's lane.
   __device__ void find_columns(int cell, Interval* columns) const {
     constexpr int kOfCell = 4, kAtOnce = 32 / kOfCell, kTimes = 32 / kAtOnce;
     Bounds some[kTimes][kColumnValues + 1];
@@ -230,7 +232,8 @@ struct ListMaker {
     bool open = true;              // it is not known whether any is
   };
 
-  // What masks show of a word of cells and the rows of each tile. `first`: strips are to be waited for.
+  // What masks show of a word of cells and the rows of each tile. `first`: strips are to be waited
+  // for.
   __device__ void look_at_cells(int word, bool first, CellBits* cells) const {
     Interval columns[kColumnValues + 1] = {};
     if constexpr (E::kIntervals) {

@@ -2,8 +2,8 @@
 // derivative by an element (gradient/differentiate.h).
 //
 // A warp adds those of its 16 keys of a block of rows that belong to one element, as far as the
-// indices tell (Reach), always in the same order. What blocks of threads add to an element in memory
-// are integers (learned_sums.cuh).
+// indices tell (Reach), always in the same order. What blocks of threads add to an element in
+// memory are integers (learned_sums.cuh).
 #pragma once
 
 #include "attn/learned_sums.cuh"
@@ -15,12 +15,13 @@ namespace kernels {
 // not: `own`.
 enum class Reach { heads, row, column, diagonal, unknown, shared, own };
 
-// held: the local derivative's place in ScoredBy::by, or -1 if it is known again when dS is; finite:
-// then, of hidden scores, too.
-// place: of a reach `heads`, in BackwardTensors::parts, of `own`, in BackwardTensors::own; of others,
-// where its sums begin in BackwardTensors::words, of so many elements: those of the tensor, or
-// diagonals of all heads. bits: if the local derivative is a constant, by how much a sum of a
-// diagonal, or of a `shared` element, may be larger than a product of a row of dO and one of V; else 0.
+// held: the local derivative's place in ScoredBy::by, or -1 if it is known again when dS is;
+// finite: then, of hidden scores, too.
+// place: of a reach `heads`, in BackwardTensors::parts, of `own`, in BackwardTensors::own; of
+// others, where its sums begin in BackwardTensors::words, of so many elements: those of the tensor,
+// or diagonals of all heads. bits: if the local derivative is a constant, by how much a sum of a
+// diagonal, or of a `shared` element, may be larger than a product of a row of dO and one of V;
+// else 0.
 // row, column: of elements that each score has, the distance to that of the next row or column.
 struct LearnedPart {
   Reach reach;
@@ -41,8 +42,8 @@ ATTN_INLINE void include_square(unsigned long long* largest, float share) {
   }
 }
 
-// The scores of a thread in a block of rows, and those of its warp: register 4 j + 2 r + e is of row
-// 8 j + 2 (lane % 4) + e and of key lane / 4 + 8 r. `part(i)` has the part of register i, and
+// The scores of a thread in a block of rows, and those of its warp: register 4 j + 2 r + e is of
+// row 8 j + 2 (lane % 4) + e and of key lane / 4 + 8 r. `part(i)` has the part of register i, and
 // `add(row, key, sum)` takes a sum, with the row and the key of one of its scores.
 template <int kScores>
 struct WarpScores {
@@ -106,8 +107,9 @@ struct WarpScores {
     }
   }
 
-  // Of equal row - key, which `add(distance, sum)` takes. A lane's own sums are of 8 m + 2 (lane % 4)
-  // + e - lane / 4; shared memory moves those of each of the eight keys to where they are added.
+  // Of equal row - key, which `add(distance, sum)` takes. A lane's own sums are of
+  // 8 m + 2 (lane % 4) + e - lane / 4; shared memory moves those of each of the eight keys to where
+  // they are added.
   template <typename Part, typename Add>
   __device__ __forceinline__ void add_diagonals(float* scratch, Part part, Add add) const {
     float2* const to = reinterpret_cast<float2*>(scratch + lane / 4 * kSkewed) + (lane & 3);
@@ -139,8 +141,8 @@ struct WarpScores {
     __syncwarp();
   }
 
-  // Of equal elements that follow each other, where `element(row, key)` tells them. If all scores of
-  // the warp read one, of these.
+  // Of equal elements that follow each other, where `element(row, key)` tells them. If all scores
+  // of the warp read one, of these.
   template <typename Part, typename Element, typename Add>
   __device__ __forceinline__ void add_runs(Part part, Element element, Add add) const {
     long long held = element_of(0, element);

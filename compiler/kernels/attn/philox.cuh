@@ -45,8 +45,9 @@ ATTN_INLINE unsigned kept_halves(unsigned word) {
   else return halves_below(~word, (0x8000 - kDropped) * 0x10001);
 }
 
-// The counter of a call, which is of 8 of 32 keys: `keys` / 4 is which 32, `keys` % 4 which 8. Where
-// this attention is a part of another one, the indices are those of the whole (E::drawn_row(..)).
+// The counter of a call, which is of 8 of 32 keys: `keys` / 4 is which 32, `keys` % 4 which 8.
+// Where this attention is a part of another one, the indices are those of the whole
+// (E::drawn_row(..)).
 template <class E>
 ATTN_INLINE uint4 dropout_counter(const E& expressions, unsigned keys, unsigned row, unsigned head,
                                   unsigned batch) {

@@ -1,9 +1,10 @@
 // Lists of row blocks (backward.cuh) for masks that read tensors, made by the GPU: those of
-// key_lists.cuh, of an attention whose rows are the columns. The block of threads that ends last then
-// divides the blocks of keys that take longer than a share of all work (division.cuh).
+// key_lists.cuh, of an attention whose rows are the columns. The block of threads that ends last
+// then divides the blocks of keys that take longer than a share of all work (division.cuh).
 //
-// Constants are those of key_lists.cuh, and kBatchesOfList and kHeadsOfList, heads of keys that share a
-// list; kStepsOfBlock, heads that share keys; kMostParts, kSharesOfAll and kLeastSteps (Divider).
+// Constants are those of key_lists.cuh, and kBatchesOfList and kHeadsOfList, heads of keys that
+// share a list; kStepsOfBlock, heads that share keys; kMostParts, kSharesOfAll and kLeastSteps
+// (Divider).
 #pragma once
 
 #include "attn/division.cuh"
@@ -32,8 +33,8 @@ struct Transposed {
   }
 };
 
-// Lists the parts of blocks of keys whose rows take more steps than a part has: one of kSharesOfAll of
-// all steps, or kLeastSteps. So there are less than 2 kSharesOfAll parts, kMostParts.
+// Lists the parts of blocks of keys whose rows take more steps than a part has: one of kSharesOfAll
+// of all steps, or kLeastSteps. So there are less than 2 kSharesOfAll parts, kMostParts.
 template <class C, class Maker>
 struct Divider {
   static constexpr int kWarps = kListThreads / 32;

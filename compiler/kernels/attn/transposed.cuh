@@ -106,8 +106,8 @@ ATTN_INLINE void add_floats(float* to, unsigned from, unsigned bytes) {
 ATTN_INLINE void wait_for_reads() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 ATTN_INLINE void wait_for_sums() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-// Turns of blocks of threads, in global memory. Sums that a thread has waited for before it passes the
-// turn come before those of the thread that waited for this turn.
+// Turns of blocks of threads, in global memory. Sums that a thread has waited for before it passes
+// the turn come before those of the thread that waited for this turn.
 ATTN_INLINE int turn_now(const int* turn) {
   int number;
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(number) : "l"(turn) : "memory");

@@ -1,18 +1,18 @@
 // Values of 8-bit floats with the keys of a column adjacent, as their products read them: the
 // transposes [B, Hkv, Dv, keys] of v, where keys from the last one of a batch on are 0.
 //
-// Of each 16 keys, place 4 t + e has key 2 t + e, or 6 + 2 t + e for e from 2 on. So a thread has the
-// weights of 4 adjacent places in adjacent registers: its columns of scores are 2 t, 2 t + 1 of each 8
-// (wgmma.cuh).
+// Of each 16 keys, place 4 t + e has key 2 t + e, or 6 + 2 t + e for e from 2 on. So a thread has
+// the weights of 4 adjacent places in adjacent registers: its columns of scores are 2 t, 2 t + 1 of
+// each 8 (wgmma.cuh).
 //
 // A block of threads transposes a tile of 128 keys and 128 columns. Rows of the tile are in shared
 // memory, each in vectors of 16 bytes, which are rotated by one from each 16 keys to the next: so a
 // warp reads words of 8 groups of keys and 4 adjacent words of columns from different banks.
 //
 // A generated kernel gives a class V of constants: kBatches, kHeads (of keys), kKeys, kStored and
-// kPitch (keys of a row of the result, a multiple of 16), kBatchStride, kHeadStride, kRowStride (of v,
-// in elements), kPage (keys of a page; 0: v is in no pages) and kPages (of a batch), kPacked (batches
-// begin at row `starts[b]`).
+// kPitch (keys of a row of the result, a multiple of 16), kBatchStride, kHeadStride, kRowStride (of
+// v, in elements), kPage (keys of a page; 0: v is in no pages) and kPages (of a batch), kPacked
+// (batches begin at row `starts[b]`).
 #pragma once
 
 #include "attn/hopper.cuh"

@@ -1,9 +1,9 @@
 // Products of a warp group: 64 rows by N columns by 16, or by 32 of 8-bit floats, in f32.
 //
-// An accumulator has N / 2 registers: register 4 j + 2 r + e of lane l of warp w is row 16 w + l / 4
-// + 8 r and column 8 j + 2 (l % 4) + e. Matrices in shared memory are in panels of 128 or 64 bytes,
-// which TMA's swizzle of so many bytes wrote. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix
-// Instructions".
+// An accumulator has N / 2 registers: register 4 j + 2 r + e of lane l of warp w is row
+// 16 w + l / 4 + 8 r and column 8 j + 2 (l % 4) + e. Matrices in shared memory are in panels of 128
+// or 64 bytes, which TMA's swizzle of so many bytes wrote. Source: PTX ISA, "Asynchronous Warpgroup
+// Level Matrix Instructions".
 #pragma once
 
 #include "attn/hopper.cuh"
@@ -11,7 +11,9 @@
 namespace kernels {
 
 ATTN_INLINE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-ATTN_INLINE void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+ATTN_INLINE void commit_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 // Waits until at most `kLeft` of the committed groups run.
 template <int kLeft>
 ATTN_INLINE void wait_for_products() {
@@ -30,9 +32,9 @@ ATTN_INLINE void pin(unsigned (&registers)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(registers[i])::"memory");
 }
 
-// Describes a matrix in shared memory, in panels of 64 or 32 columns of 16 bits. `rows`: bytes between
-// groups of 8 rows; `panels`: between panels, of a matrix whose columns are contiguous where the
-// product wants its rows to be.
+// Describes a matrix in shared memory, in panels of 64 or 32 columns of 16 bits. `rows`: bytes
+// between groups of 8 rows; `panels`: between panels, of a matrix whose columns are contiguous
+// where the product wants its rows to be.
 template <int kPanel = 64>
 ATTN_INLINE unsigned long long matrix(unsigned address, unsigned rows, unsigned panels) {
   static_assert(kPanel == 64 || kPanel == 32, "swizzles of 128 and 64 bytes");
@@ -91,8 +93,8 @@ struct WeightedOf8Bits;
 #define ATTN_OPERANDS_120 ATTN_OPERANDS_112, ATTN_8(112)
 #define ATTN_OPERANDS_128 ATTN_OPERANDS_120, ATTN_8(120)
 
-// One instruction: `r0` is the number of the first operand after the registers, and so on; `depth` is
-// that of the product, and `further` which operands are transposed, if their type has a choice.
+// One instruction: `r0` is the number of the first operand after the registers, and so on; `depth`
+// is that of the product, and `further` which operands are transposed, if their type has a choice.
 #define ATTN_SCORES(type, name, columns, registers, depth, further, r0, r1, r2)                  \
   static __device__ __forceinline__ void add(name, float (&c)[registers], unsigned long long a,  \
                                              unsigned long long b, int adds) {                   \

@@ -42,10 +42,9 @@ Status check_layout(const ir::Attention& attention, const std::string& name) {
 Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most) {
   const std::int64_t depth = attention.dims[dim];
   if (depth % vector_of(attention) == 0 && depth <= most) return {};
-  return unsupported(
-      attention.pos,
-      fmt::format("{} = {}, but attnc's kernel takes multiples of {} up to {}", to_string(dim), depth,
-                  vector_of(attention), most));
+  return unsupported(attention.pos,
+                     fmt::format("{} = {}, but attnc's kernel takes multiples of {} up to {}",
+                                 to_string(dim), depth, vector_of(attention), most));
 }
 
 Status check_clauses(const ir::Attention& attention) {

@@ -10,8 +10,8 @@ namespace attn::passes {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Numbers and infinities from low to high, none if low > high; also NaN if `nan`. A range with 0 has
-// zeros of both signs, whose quotients differ.
+// Numbers and infinities from low to high, none if low > high; also NaN if `nan`. A range with 0
+// has zeros of both signs, whose quotients differ.
 struct RealRange {
   double low = -kInfinity;
   double high = kInfinity;

@@ -31,8 +31,8 @@ struct TileWork {
 double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& work,
                              const planning::Context& context);
 
-// Pieces that attnc's own forward cuts the keys of few rows into, at most, so that no multiprocessor
-// is idle.
+// Pieces that attnc's own forward cuts the keys of few rows into, at most, so that no
+// multiprocessor is idle.
 inline constexpr std::int64_t kMostKeyPieces = 32;
 
 // Of a kernel that moves so many bytes, reads and writes together.

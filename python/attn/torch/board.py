@@ -25,8 +25,11 @@ T = TypeVar("T")
 BEAT = 2.0  # seconds between signs of life
 SILENCE = 20.0  # without one a rank is lost
 _LATE = 3 * BEAT  # between two looks: this process stood still, and perhaps the other one, too
+_DOUBT = 3 * BEAT  # in which another process of a rank would show itself
 _GIVES_UP = 60.0  # seconds that a store fails
-_ENDED, _FAILED = "ended", "failed"  # last signs: of a good end, and of an exception that nobody caught
+# Last signs, of a good end, and of an exception that nobody caught; the latter follows a process's name if rank 0
+# never answered it.
+_ENDED, _FAILED = "ended", "failed"
 _LIFE, _ENDS = "life", "ends"  # keys
 _ASKING = 1.0  # seconds between two looks for lost ranks
 _SLOW = datetime.timedelta(seconds=10)  # that the store may take
@@ -219,7 +222,7 @@ class _Signs:
         was_late, self._looked = now - self._looked > _LATE, now
         if sign is None or sign != self._seen or was_late:
             self._seen, self._since = sign, now
-        elif now - self._since >= SILENCE:
+        elif now - self._since >= (_DOUBT if _has_failed(sign.decode()) else SILENCE):
             _note_lost(store, watched, sign.decode())
 
     def _watched(self, store: dist.Store) -> tuple[int, bytes | None]:
@@ -237,10 +240,15 @@ class _Signs:
     def end(self, failed: bool) -> None:
         """`failed`: by an exception that nobody caught. After another end, what this rank has sent is received:
         attentions are closed, which waits for it. Then nothing is read: the process that keeps the store may have
-        ended just now, and PyTorch would print that. A rank that was never answered says nothing: its life may be
-        over, and the sign be that of another process of the same rank."""
+        ended just now, and PyTorch would print that. The life of a rank that was never answered may be over, and
+        the sign be that of another process of the same rank: it says nothing of a good end, and a failure counts
+        only if no other process shows itself."""
         store, rank = self._board._store, self._board.rank
-        if store is None or not self._board._settled:
+        if store is None:
+            return
+        if not self._board._settled:
+            if failed:
+                store.set(_sign(rank), f"{self._name} {_FAILED}")
             return
         store.set(_sign(rank), _FAILED if failed else f"{_ENDED} {json.dumps(dict(self._board.calls))}")
         if failed:
@@ -253,6 +261,10 @@ def _sign(rank: int) -> str:
 
 def _says(sign: bytes | None, word: str) -> bool:
     return sign is not None and sign.split()[0] == word.encode()
+
+
+def _has_failed(sign: str) -> bool:
+    return sign.split()[-1] == _FAILED
 
 
 def _calls_of(sign: bytes) -> dict[str, int]:
@@ -272,7 +284,8 @@ def _lost(store: dist.Store) -> str | None:
     rank, sign = noted.decode().split(maxsplit=1)
     if _read(store, _sign(int(rank))) != sign.encode():
         return None
-    why = "its process ended with an exception" if sign == _FAILED else f"it gave no sign of life for {SILENCE:g} s"
+    failed, silent = "its process ended with an exception", f"it gave no sign of life for {SILENCE:g} s"
+    why = failed if _has_failed(sign) else silent
     return f"rank {rank} is lost: {why}"
 
 

@@ -23,8 +23,10 @@ TEST(Numbers, RealsDo) {
 }
 
 TEST(Numbers, OtherTextIsNone) {
-  for (const char* text : {"", "x", "-1", "+1", "1x", "0x", "0x-1", "1e", "1__0", "_1", "1_", "1_.5", "1._5", "1_e5", "0_x1", "inf",
-                           "nan", "9223372036854775808", "1e999", ".", "1.2.3", " 1"}) {
+  for (const char* text :
+       {"",      "x",  "-1",    "+1",   "1x",   "0x",   "0x-1", "1e",  "1__0",
+        "_1",    "1_", "1_.5",  "1._5", "1_e5", "0_x1", "inf",  "nan", "9223372036854775808",
+        "1e999", ".",  "1.2.3", " 1"}) {
     EXPECT_EQ(parse_number(text), std::nullopt) << text;
   }
 }

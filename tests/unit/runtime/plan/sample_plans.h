@@ -39,7 +39,8 @@ Program kernel_program();
 Plan kernel_plan();
 // The same with a promotion of its map, and with alternatives that have signatures.
 Plan promoting_plan();
-// The sample in 8 bits: q, k, v and o in e4m3, a scale, and the largest magnitude of what it scales.
+// The sample in 8 bits: q, k, v and o in e4m3, a scale, and the largest magnitude of what it
+// scales.
 Program quantized_program();
 Plan quantized_plan();
 // One cuDNN step with tensors addressed by a page table and by cu_seqlens converted to offsets.

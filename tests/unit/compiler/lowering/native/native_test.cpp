@@ -440,7 +440,8 @@ TEST(Native, RefusesWhatItCannotCompute) {
   EXPECT_EQ(refusal(dims + "D = 64;"), "");
   EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("Dqk = 60"));
   EXPECT_EQ(refusal(dims + "Dqk = 576, Dv = 512;"), "");
-  EXPECT_THAT(refusal(dims + "Dqk = 584, Dv = 512;"), HasSubstr("Dqk = 584, but attnc's kernel takes multiples of 8 up to 576"));
+  EXPECT_THAT(refusal(dims + "Dqk = 584, Dv = 512;"),
+              HasSubstr("Dqk = 584, but attnc's kernel takes multiples of 8 up to 576"));
   EXPECT_THAT(refusal(dims + "Dqk = 512, Dv = 520;"), HasSubstr("Dv = 520"));
   EXPECT_THAT(refusal(dims + "D = 64; layout k: strides(Skv * D * Hkv, D, Hkv * D + 4, 1);"),
               HasSubstr("multiples of 16 bytes"));
