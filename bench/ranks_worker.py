@@ -16,6 +16,7 @@ import attn.torch
 PAUSE = 10_000_000  # clocks of the device, which hide the host's time
 MOST_RUNS, FEWEST_RUNS = 9, 3
 LONG = 2000  # ms, of which one run is enough
+WARMED = 131072  # rows, at most: the first run of a scheme may take seconds longer, which would be LONG
 LONGEST = 8  # kernels of a rank that are told
 
 
@@ -70,6 +71,7 @@ class Bench:
     def __init__(self, options, device):
         self.options, self.device = options, device
         self.case = None
+        self.warm = set()  # schemes and directions that have run
 
     def begin(self, case):
         if case == self.case:
@@ -97,6 +99,9 @@ class Bench:
         q, k, v, d_o = given.values()
         runs = {"fwd": lambda: (made.forward(q, k, v),), "bwd": lambda: made.backward(d_o)}
         for direction, call in runs.items():
+            if (scheme, direction) not in self.warm and case.size <= WARMED:
+                self.once(call)
+            self.warm.add((scheme, direction))
             row = {**about, **self.timed(call, compiles=scheme == "ring")}
             row["difference"] = self.difference(scheme, direction, self.results, made.own)
             self.results = None
