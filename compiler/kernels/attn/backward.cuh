@@ -40,8 +40,9 @@
 //
 // If sums are ordered (C::kOrdered), each block of rows of a head has a turn: blocks of keys add to
 // its dQ one after another, in ascending order, and each stores its successor. They are taken in
-// that order, too, parts in the place of their block of keys, and only by blocks of threads that run.
-// So the first that is not complete waits for none. Their rows are taken from the last to the first.
+// that order, too, parts in the place of their block of keys, and only by blocks of threads that
+// run. So the first that is not complete waits for none. Their rows are taken from the last to the
+// first.
 //
 // A generated kernel gives three classes:
 //   C  constants: sizes, strides
@@ -320,8 +321,8 @@ struct RowProducer {
     return low;
   }
 
-  // The number of the part that item n is. If it is none: -1, and n becomes the number of its block of
-  // keys among all.
+  // The number of the part that item n is. If it is none: -1, and n becomes the number of its block
+  // of keys among all.
   __device__ int part_in_order(int& n) const {
     const int blocks = divided_until(n);
     if (blocks == 0) return -1;

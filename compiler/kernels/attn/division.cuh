@@ -13,8 +13,8 @@ struct alignas(16) Part {
   int part, parts;
 };
 
-// Where blocks of keys are taken in ascending order: the item that the first part of a block is, and
-// that part's number in the list.
+// Where blocks of keys are taken in ascending order: the item that the first part of a block is,
+// and that part's number in the list.
 struct alignas(8) DividedBlock {
   int item, part;
 };
