@@ -7,17 +7,16 @@
 #include <optional>
 #include <set>
 
-#include "compiler/pictures/lifelike.h"
 #include "compiler/reference/block_copies.h"
 #include "compiler/reference/defaults.h"
 #include "compiler/reference/facts.h"
+#include "compiler/reference/lifelike.h"
 #include "compiler/support/text.h"
 #include "runtime/io/element.h"
 #include "runtime/io/npy.h"
 #include "runtime/io/random.h"
 #include "tools/memory.h"
 #include "tools/number.h"
-#include "tools/words.h"
 
 namespace attn::tools {
 namespace {
@@ -113,7 +112,7 @@ Result<std::vector<double>> random(const Source& source, const Wanted& wanted,
                                    const std::string& text) {
   const std::uint64_t seed = io::seed_of(fmt::format("{}:{}", wanted.name, text));
   if (!is_float(wanted.dtype) && wanted.captured && source.missing == Missing::lifelike) {
-    return pictures::lifelike(source.attention, *wanted.captured, wanted.dims, seed);
+    return reference::lifelike(source.attention, *wanted.captured, wanted.dims, seed);
   }
   if (!is_float(wanted.dtype)) {
     return {ErrorCode::invalid_argument,
@@ -133,8 +132,8 @@ Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std:
   };
   if (tensor.dims != wanted.dims) {
     const bool has_layout = wanted.dims.size() == 4 && wanted.captured == nullptr;
-    return wrong(fmt::format("the file has dims {}, {} needs {}{}", dims_text(tensor.dims),
-                             wanted.name, dims_text(wanted.dims),
+    return wrong(fmt::format("the file has dims {}, {} needs {}{}", support::dims_text(tensor.dims),
+                             wanted.name, support::dims_text(wanted.dims),
                              has_layout ? " (files hold [B,H,S,D] for every layout)" : ""));
   }
   if (wanted.dtype == DType::e8m0) {
@@ -198,7 +197,7 @@ std::vector<double> pattern(const ir::Attention& attention, const Wanted& wanted
 Error missing_error(const Wanted& wanted) {
   return {ErrorCode::invalid_argument,
           fmt::format("{} ({}{}) needs a value", wanted.name, to_string(wanted.dtype),
-                      wanted.is_param ? "" : dims_text(wanted.dims)),
+                      wanted.is_param ? "" : support::dims_text(wanted.dims)),
           {fmt::format("set it with --in {}=@FILE.npy, const:X or zeros", wanted.name)},
           {}};
 }

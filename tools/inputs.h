@@ -20,7 +20,7 @@ using InputTexts = std::map<std::string, std::string>;
 enum class Missing : std::uint8_t {
   refuse,   // an error that names it; f32 params are random
   pattern,  // the values described at kPattern
-  lifelike  // tensors as pictures/lifelike.h makes them, also for `random`; params: a quarter of
+  lifelike  // tensors as reference/lifelike.h makes them, also for `random`; params: a quarter of
             // Skv (i32) or 0.75 (f32)
 };
 

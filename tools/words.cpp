@@ -94,10 +94,6 @@ std::string shown_beginning(std::string_view text) {
 
 std::string shown_lines(std::string_view text) { return without_controls(text, "\n\t"); }
 
-std::string dims_text(const std::vector<std::int64_t>& dims) {
-  return fmt::format("[{}]", fmt::join(dims, ","));
-}
-
 std::string knobs_text(const std::vector<plan::Knob>& knobs) {
   std::string text;
   for (const plan::Knob& knob : knobs) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/support/text.h"
 #include "runtime/plan/memory.h"
 #include "runtime/plan/plan.h"
 
@@ -18,7 +19,7 @@ std::string cudnn_text(std::int64_t version);  // "9.19.0", "none" for 0
 std::string runs_on_text(std::int64_t sm);     // "compute capability 9.0: H200, H100"
 std::string flops_text(double flops);          // "1.10 TFLOP"
 std::string percent_text(double share);        // 0.1234 -> "12.3 %"
-std::string dims_text(const std::vector<std::int64_t>& dims);  // "[2,8,128,256]"
+using support::dims_text;                      // "[2,8,128,256]"
 std::string knobs_text(const std::vector<plan::Knob>& knobs);  // "24=3 27=1" (type=value), "none"
 
 // Untrusted text, such as names from a plan file, made safe for a terminal: control characters,

@@ -501,32 +501,6 @@ bool makes_o_and_lse(const plan::Plan& plan) {
 
 }  // namespace
 
-Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
-                            const planning::Context& context) {
-  Candidates candidates(attention, lowering, context);
-  ATTN_ASSIGN(const Candidate* first, candidates.next());
-  return first->lowered->program;
-}
-
-Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
-                            plan::Direction direction, planning::Rewrites made) {
-  return lower(attention, lowering, planning::Context{.direction = direction, .rewrites = made});
-}
-
-planning::Context context_of(const CompileOptions& options) {
-  return {.gpu = planning::gpu_of(options.target),
-          .direction = options.direction,
-          .rewrites = options.rewrites,
-          .analyses = options.analyses};
-}
-
-Result<std::string> lowering_of(const ir::Attention& attention, const CompileOptions& options) {
-  const bool trained = options.paired || options.direction == plan::Direction::backward ||
-                       !attention.gradients.empty() || attention.wants_lse;
-  if (!trained) return options.lowering;
-  return planner::lowering_of_pair(attention, options.lowering, context_of(options));
-}
-
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
                          const sema::Bindings& bindings, const CompileOptions& options) {
   plan::Plan words;

@@ -14,12 +14,6 @@ Result<Compiled> in_direction(plan::Direction direction, Result<Compiled> compil
 
 }  // namespace
 
-ir::Attention training_forward(ir::Attention attention) {
-  attention.wants_o = true;
-  attention.wants_lse = !attention.is_sigmoid();
-  return attention;
-}
-
 Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
                                            const support::Source& source,
                                            const sema::Bindings& bindings,

@@ -3,51 +3,13 @@
 #include <algorithm>
 #include <iterator>
 
+#include "compiler/driver/verdicts.h"
 #include "runtime/plan/memory.h"
 
 namespace attn::driver {
 namespace {
 
 constexpr std::string_view kTiers[] = {"rules", "heuristics", "build"};
-
-// The verdict on the first strategy that `judgement` accepts.
-template <typename Judgement>
-Result<Verdict> first_served(const ir::Attention& attention, const CompileOptions& options,
-                             const Judgement& judgement) {
-  ATTN_ASSIGN(const std::string lowering, lowering_of(attention, options));
-  planner::Candidates candidates(attention, lowering, context_of(options));
-  return planner::first_taken(candidates, [&](const planner::Candidate& candidate) {
-    Result<Verdict> verdict = judgement(candidate.lowered->program);
-    if (verdict.ok()) verdict->lowering = candidate.strategy->name;
-    return verdict;
-  });
-}
-
-// Those of options.lowering of which a strategy gives a bound, except slow ones. Most 8-bit
-// attention is refused later, when it is lowered.
-std::vector<std::string> engines_of(const ir::Attention& attention, const CompileOptions& options) {
-  std::vector<std::string> names;
-  const Result<std::string> lowering = lowering_of(attention, options);
-  if (!lowering.ok() || *lowering != planner::kAnyLowering) return names;
-  for (const engines::Engine& engine : engines::engines()) {
-    if (engine.strategies.front().kind == planner::Strategy::Kind::slow) continue;
-    planner::Candidates candidates(attention, engine.name, context_of(options));
-    if (candidates.all().empty()) continue;
-    if (!attention.quantize || candidates.next().ok()) names.emplace_back(engine.name);
-  }
-  return names;
-}
-
-Result<Verdict> by_rules(const ir::Attention& attention, const CompileOptions& options) {
-  Result<Verdict> found =
-      first_served(attention, options, [&](const plan::Program& program) -> Result<Verdict> {
-        Verdict verdict;
-        verdict.steps = program.steps.size();
-        return verdict;
-      });
-  if (found.ok()) found->other_engines = engines_of(attention, options);
-  return found;
-}
 
 // Asks cuDNN's heuristics about each cuDNN step.
 Result<Verdict> by_heuristics(const ir::Attention& attention, const CompileOptions& options) {
@@ -81,14 +43,6 @@ Result<Verdict> by_build(const ir::Attention& attention, const support::Source& 
   return verdict;
 }
 
-Verdict refusal(const Error& error) {
-  Verdict verdict;
-  verdict.outcome =
-      error.code == ErrorCode::unsupported ? Verdict::Outcome::refused : Verdict::Outcome::failed;
-  verdict.error = error;
-  return verdict;
-}
-
 }  // namespace
 
 std::string_view to_string(Tier tier) { return kTiers[static_cast<std::size_t>(tier)]; }
@@ -102,16 +56,11 @@ std::optional<Tier> parse_tier(std::string_view text) {
 Verdict judge(const ir::Attention& attention, const support::Source& source,
               const sema::Bindings& bindings, const CompileOptions& options, Tier tier) {
   Result<Verdict> found = by_rules(attention, options);
-  if (!found.ok()) return refusal(found.error());
-  std::vector<std::string> others = std::move(found->other_engines);
+  if (!found.ok()) return concluded(std::move(found), {}, Tier::rules);
+  std::vector<std::string> engines = std::move(found->other_engines);
   if (tier == Tier::heuristics) found = by_heuristics(attention, options);
   if (tier == Tier::build) found = by_build(attention, source, bindings, options);
-  Verdict verdict = found.ok() ? std::move(found).value() : refusal(found.error());
-  verdict.other_engines = std::move(others);
-  const engines::Engine* own = planner::engine_of(verdict.lowering);
-  if (own != nullptr) std::erase(verdict.other_engines, own->name);
-  verdict.tier = tier;
-  return verdict;
+  return concluded(std::move(found), std::move(engines), tier);
 }
 
 Verdict judge_pair(const ir::Attention& attention, const support::Source& source,

@@ -35,6 +35,9 @@ struct Verdict {
 Verdict judge(const ir::Attention& attention, const support::Source& source,
               const sema::Bindings& bindings, const CompileOptions& options, Tier tier);
 
+// The same for Tier::rules, which needs no source text and no worker.
+Verdict judge_by_rules(const ir::Attention& attention, const CompileOptions& options);
+
 // Checks both directions of a training pair (training_forward), ignoring options.direction. Returns
 // the verdict on the forward if it is not served, else on the backward.
 Verdict judge_pair(const ir::Attention& attention, const support::Source& source,

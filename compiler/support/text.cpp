@@ -1,6 +1,7 @@
 #include "compiler/support/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -114,6 +115,10 @@ std::string one_of(std::span<const std::string_view> words) {
     out += quoted(words[i]);
   }
   return out;
+}
+
+std::string dims_text(std::span<const std::int64_t> dims) {
+  return fmt::format("[{}]", fmt::join(dims, ","));
 }
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {

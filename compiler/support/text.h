@@ -34,6 +34,9 @@ std::string count_of(std::size_t count, std::string_view noun);
 // "`a`", "`a` or `b`", "`a`, `b` or `c`".
 std::string one_of(std::span<const std::string_view> words);
 
+// "[2,8,128,256]"
+std::string dims_text(std::span<const std::int64_t> dims);
+
 // The candidate that `word` is most likely a misspelling of (fewest edits, then first), or "".
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 

@@ -16,7 +16,7 @@
 namespace attn::host {
 namespace {
 
-constexpr int kBatches = 6;
+constexpr int kBatches = 3;
 constexpr int kMasks = 50;   // per batch
 constexpr int kPaged = 12;   // per batch
 constexpr int kNative = 16;  // per batch

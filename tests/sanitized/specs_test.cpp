@@ -77,13 +77,20 @@ TEST_P(Sanitized, IsPrintedAndReadAgain) {
   EXPECT_EQ(ast::to_dsl(parsed(json)), text);
 }
 
+void expect_judged(const ir::Attention& attention, const driver::CompileOptions& options) {
+  const driver::Verdict verdict = driver::judge_by_rules(attention, options);
+  EXPECT_NE(verdict.outcome, driver::Verdict::Outcome::failed) << verdict.error->to_text();
+}
+
 TEST_P(Sanitized, IsJudgedByRules) {
   const ir::Attention attention = analyzed(kAnalyzed);
   driver::CompileOptions options;
   options.target = targets::find_target("h200").value();
-  for (const auto ask : {driver::judge, driver::judge_pair}) {
-    const driver::Verdict verdict = ask(attention, source_, {}, options, driver::Tier::rules);
-    EXPECT_NE(verdict.outcome, driver::Verdict::Outcome::failed) << verdict.error->to_text();
+  expect_judged(attention, options);
+  options.paired = true;
+  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
+    options.direction = direction;
+    expect_judged(driver::training_forward(attention), options);
   }
 }
 

@@ -52,7 +52,7 @@ std::shared_ptr<const Analysis> analyze(support::Source source);
 std::unique_ptr<diag::Sink> check_all(const Analysis& analysis);
 
 // What masks hide, as a share of the scores and as a picture. Tensors without a default have values
-// as pictures/lifelike.h makes them.
+// as reference/lifelike.h makes them.
 struct MaskFacts {
   struct Share {
     Span clause;

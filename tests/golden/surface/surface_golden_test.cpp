@@ -1,10 +1,13 @@
 // Support of every spec of tests/gpu/surface, and of the backward of every shipped spec, on every
 // target, found without a GPU: the engine that serves it, or the reason of the refusal.
 // (cli.offline builds the forward of every shipped spec for every target.) The expected results are
-// in tests/golden/surface.
+// in tests/golden/surface. And what plans of cuDNN's derive, compiled for every target.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "compiler/derive/nvrtc.h"
 #include "compiler/driver/support.h"
 #include "runtime/targets/targets.h"
 #include "tests/golden/lowering/specs.h"
@@ -61,6 +64,35 @@ std::vector<std::string> targets_that_differ() {
   std::vector<std::string> names = targets::target_names();
   std::erase(names, "h100");
   return names;
+}
+
+// The kernels that cuDNN's plans of the specs of a folder have, of both directions.
+std::set<std::string> derived_kernels(const std::string& folder) {
+  std::set<std::string> sources;
+  for (const auto& path : spec_files(folder)) {
+    for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
+      const Result<plan::Program> program = try_lower(path, "cudnn", direction);
+      if (!program.ok()) continue;
+      for (const auto& [source, general] : plan::sources_of(*program)) sources.insert(*source);
+    }
+  }
+  return sources;
+}
+
+TEST(DerivedKernels, AreCompiledForEveryTarget) {
+  std::set<std::int64_t> sms;
+  for (const std::string& name : targets::target_names()) {
+    sms.insert(targets::find_target(name).value().sm);
+  }
+  const std::set<std::string> sources = derived_kernels("tests/gpu/derived");
+  EXPECT_GE(sources.size(), 16U);
+  for (const std::string& source : sources) {
+    for (const std::int64_t sm : sms) {
+      const Result<std::string> image = derive::compile_kernel(source, sm, "");
+      ASSERT_TRUE(image.ok()) << image.error().to_text() << source;
+      EXPECT_GT(image->size(), 1000U) << "sm_" << sm << '\n' << source;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, SurfaceGolden, ::testing::ValuesIn(targets_that_differ()),

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "compiler/pictures/lifelike.h"
 #include "compiler/reference/evaluate.h"
+#include "compiler/reference/lifelike.h"
 #include "tests/support/random_spec.h"
 #include "tests/unit/compiler/pictures/spec_text.h"
 
@@ -150,7 +150,7 @@ constexpr const char* kDocuments = R"(attention documents {
 io::HostTensor lifelike_tensor(const ir::Attention& attention, const char* name,
                                std::vector<std::int64_t> dims, std::uint64_t seed) {
   const ir::CapturedTensor& tensor = *attention.find_tensor(name);
-  std::vector<double> values = lifelike(attention, tensor, dims, seed);
+  std::vector<double> values = reference::lifelike(attention, tensor, dims, seed);
   return {tensor.dtype, std::move(dims), std::move(values)};
 }
 

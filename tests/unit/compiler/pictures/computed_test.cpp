@@ -4,9 +4,9 @@
 
 #include <set>
 
-#include "compiler/pictures/lifelike.h"
 #include "compiler/pictures/picture.h"
 #include "compiler/planner/candidates.h"
+#include "compiler/reference/lifelike.h"
 #include "tests/support/contexts.h"
 #include "tests/support/random_spec.h"
 #include "tests/unit/compiler/pictures/spec_text.h"
@@ -98,7 +98,8 @@ TEST(Computed, IsWhatIsVisibleOfCapturedTensors) {
       for (const ir::ExprId extent : tensor.extents) {
         dims.push_back(ir::fold_integer(attention.dag, extent, attention.dims).value());
       }
-      values.tensors[tensor.name] = {tensor.dtype, dims, lifelike(attention, tensor, dims, 1)};
+      values.tensors[tensor.name] = {tensor.dtype, dims,
+                                     reference::lifelike(attention, tensor, dims, 1)};
     }
     const std::set<std::string> names = expect_all_computed(attention, values);
     if (HasFatalFailure()) return;

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <string>
 
-#include "compiler/pictures/lifelike.h"
 #include "compiler/reference/defaults.h"
 #include "compiler/reference/gradients.h"
+#include "compiler/reference/lifelike.h"
 #include "compiler/sharding/choose.h"
 #include "compiler/sharding/simulator.h"
 #include "runtime/io/random.h"
@@ -31,7 +31,7 @@ inline io::HostTensor captured(const ir::Attention& attention, const ir::Capture
   for (const ir::ExprId extent : tensor.extents)
     dims.push_back(*ir::fold_integer(attention.dag, extent, attention.dims));
   if (is_float(tensor.dtype)) return normal(dims, seed);
-  return {tensor.dtype, dims, pictures::lifelike(attention, tensor, dims, seed)};
+  return {tensor.dtype, dims, reference::lifelike(attention, tensor, dims, seed)};
 }
 
 inline reference::Inputs inputs_of(const ir::Attention& attention, std::uint64_t seed) {

@@ -6,7 +6,7 @@
 
 #include "compiler/ir/attention.h"
 
-namespace attn::pictures {
+namespace attn::reference {
 
 // Elements of an integer or boolean tensor of these dims, row-major, by what its shape says that it
 // is; the same for the same seed.
@@ -20,4 +20,4 @@ namespace attn::pictures {
 std::vector<double> lifelike(const ir::Attention& attention, const ir::CapturedTensor& tensor,
                              const std::vector<std::int64_t>& dims, std::uint64_t seed);
 
-}  // namespace attn::pictures
+}  // namespace attn::reference

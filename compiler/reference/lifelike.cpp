@@ -1,10 +1,10 @@
-#include "compiler/pictures/lifelike.h"
+#include "compiler/reference/lifelike.h"
 
 #include <algorithm>
 
 #include "runtime/io/random.h"
 
-namespace attn::pictures {
+namespace attn::reference {
 namespace {
 
 using ir::Dim;
@@ -110,4 +110,4 @@ std::vector<double> lifelike(const ir::Attention& attention, const ir::CapturedT
   return values;
 }
 
-}  // namespace attn::pictures
+}  // namespace attn::reference

@@ -1,4 +1,4 @@
-#include "compiler/pictures/lifelike.h"
+#include "compiler/reference/lifelike.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "tests/unit/compiler/pictures/spec_text.h"
 
-namespace attn::pictures {
+namespace attn::reference {
 namespace {
 
 constexpr const char* kSpec = R"(attention t {
@@ -23,7 +23,7 @@ constexpr const char* kSpec = R"(attention t {
 
 std::vector<double> values(const char* name, const std::vector<std::int64_t>& dims,
                            std::uint64_t seed = 1) {
-  const ir::Attention attention = attention_of(kSpec);
+  const ir::Attention attention = pictures::attention_of(kSpec);
   return lifelike(attention, *attention.find_tensor(name), dims, seed);
 }
 
@@ -63,4 +63,4 @@ TEST(Lifelike, TheSameForTheSameSeed) {
 }
 
 }  // namespace
-}  // namespace attn::pictures
+}  // namespace attn::reference

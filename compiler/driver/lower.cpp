@@ -1,0 +1,37 @@
+#include "compiler/driver/driver.h"
+
+namespace attn::driver {
+
+Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
+                            const planning::Context& context) {
+  planner::Candidates candidates(attention, lowering, context);
+  ATTN_ASSIGN(const planner::Candidate* first, candidates.next());
+  return first->lowered->program;
+}
+
+Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
+                            plan::Direction direction, planning::Rewrites made) {
+  return lower(attention, lowering, planning::Context{.direction = direction, .rewrites = made});
+}
+
+planning::Context context_of(const CompileOptions& options) {
+  return {.gpu = planning::gpu_of(options.target),
+          .direction = options.direction,
+          .rewrites = options.rewrites,
+          .analyses = options.analyses};
+}
+
+Result<std::string> lowering_of(const ir::Attention& attention, const CompileOptions& options) {
+  const bool trained = options.paired || options.direction == plan::Direction::backward ||
+                       !attention.gradients.empty() || attention.wants_lse;
+  if (!trained) return options.lowering;
+  return planner::lowering_of_pair(attention, options.lowering, context_of(options));
+}
+
+ir::Attention training_forward(ir::Attention attention) {
+  attention.wants_o = true;
+  attention.wants_lse = !attention.is_sigmoid();
+  return attention;
+}
+
+}  // namespace attn::driver
