@@ -1,6 +1,7 @@
 #include "runtime/cudnn/graph_features.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -121,13 +122,23 @@ bool free_index(const BackendGraph& graph) {
   return outside;
 }
 
-// The indices along this axis of the scores.
-std::set<Uid> indices_of(const BackendGraph& graph, std::int64_t axis) {
-  std::set<Uid> indices;
-  for_each<Pointwise>(graph, [&](const Pointwise& node) {
-    if (node.mode == PointwiseMode::gen_index && node.axis == axis) indices.insert(node.y);
-  });
-  return indices;
+// By the tensor that they make.
+using Elementwise = std::map<Uid, const Pointwise*>;
+
+Elementwise elementwise(const BackendGraph& graph) {
+  Elementwise nodes;
+  for_each<Pointwise>(graph, [&](const Pointwise& node) { nodes.emplace(node.y, &node); });
+  return nodes;
+}
+
+// The comparison that makes a tensor, if it is one of an index along this axis of `of`.
+const Pointwise* index_comparison(const Elementwise& nodes, Uid made, std::int64_t axis, Uid of) {
+  const auto comparison = nodes.find(made);
+  if (comparison == nodes.end() || !graph::is_comparison(comparison->second->mode)) return nullptr;
+  const auto index = nodes.find(comparison->second->x);
+  const bool is_index = index != nodes.end() && index->second->mode == PointwiseMode::gen_index &&
+                        index->second->axis == axis && index->second->x == of;
+  return is_index ? comparison->second : nullptr;
 }
 
 bool transposed_values(const BackendGraph& graph) {
@@ -136,17 +147,32 @@ bool transposed_values(const BackendGraph& graph) {
   return found;
 }
 
-// Of a forward: a backward may compare so where scores end. With lengths, cuDNN crashes on such
-// graphs, so that no plan has them.
+// Whether cuDNN may take this select for that of its padding mask: as its plans tell, its kernels
+// are given neither bound of such comparisons, and both bounds of all others.
+bool is_like_padding(const BackendGraph& graph, const Elementwise& nodes, const Pointwise& select) {
+  if (select.mode != PointwiseMode::binary_select || !select.t ||
+      graph.find(*select.b)->storage != graph::Storage::host_scalar) {
+    return false;
+  }
+  const auto found = nodes.find(*select.t);
+  if (found == nodes.end() || !graph::is_logical(found->second->mode)) return false;
+  const Pointwise& logic = *found->second;
+  const auto compares = [&](Uid row, Uid column) {
+    const Pointwise* of_row = index_comparison(nodes, row, 2, select.x);
+    return of_row != nullptr && of_row->mode == PointwiseMode::cmp_lt &&
+           index_comparison(nodes, column, 3, select.x) != nullptr;
+  };
+  return compares(logic.x, *logic.b) || compares(*logic.b, logic.x);
+}
+
+// With lengths, cuDNN crashes on such graphs, so that no plan has them.
 bool like_padding(const BackendGraph& graph) {
-  if (!lengths_of(graph).empty() || transposed_values(graph)) return false;
-  const std::set<Uid> rows = indices_of(graph, 2), columns = indices_of(graph, 3);
-  bool row = false, column = false;
-  for_each<Pointwise>(graph, [&](const Pointwise& node) {
-    row |= node.mode == PointwiseMode::cmp_lt && rows.contains(node.x);
-    column |= graph::is_comparison(node.mode) && columns.contains(node.x);
-  });
-  return row && column;
+  if (!lengths_of(graph).empty()) return false;
+  const Elementwise nodes = elementwise(graph);
+  bool found = false;
+  for_each<Pointwise>(graph,
+                      [&](const Pointwise& node) { found |= is_like_padding(graph, nodes, node); });
+  return found;
 }
 
 bool left_bound_alone(const BackendGraph& graph) {
