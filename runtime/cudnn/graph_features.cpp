@@ -122,23 +122,57 @@ bool free_index(const BackendGraph& graph) {
   return outside;
 }
 
+constexpr std::int64_t kRows = 2, kColumns = 3;  // axes of scores
+
+// What is computed from indices of columns.
+std::set<Uid> made_of_columns(const BackendGraph& graph) {
+  std::set<Uid> made;
+  for_each<Pointwise>(graph, [&](const Pointwise& node) {
+    const bool reads = made.contains(node.x) || (node.b && made.contains(*node.b)) ||
+                       (node.t && made.contains(*node.t));
+    const bool is_index = node.mode == PointwiseMode::gen_index;
+    if (is_index ? node.axis == kColumns : reads) made.insert(node.y);
+  });
+  return made;
+}
+
 // By the tensor that they make.
 using Elementwise = std::map<Uid, const Pointwise*>;
 
-Elementwise elementwise(const BackendGraph& graph) {
+// The condition of a select of a tensor or a constant, where cuDNN looks for its own masks.
+struct Condition {
+  const Elementwise& nodes;
+  Uid selected;
+  const Pointwise& node;
+
+  // The axis of an index of the selected tensor, as it is; 0: it is no such index.
+  std::int64_t axis_of(Uid uid) const {
+    const auto found = nodes.find(uid);
+    const bool is_index = found != nodes.end() && found->second->mode == PointwiseMode::gen_index &&
+                          found->second->x == selected;
+    return is_index ? found->second->axis.value_or(0) : 0;
+  }
+  // Whether it is `row < something`.
+  bool bounds_rows(Uid uid) const {
+    const auto found = nodes.find(uid);
+    return found != nodes.end() && found->second->mode == PointwiseMode::cmp_lt &&
+           axis_of(found->second->x) == kRows;
+  }
+};
+
+template <typename Holds>
+bool has_condition(const BackendGraph& graph, const Holds& holds) {
   Elementwise nodes;
   for_each<Pointwise>(graph, [&](const Pointwise& node) { nodes.emplace(node.y, &node); });
-  return nodes;
-}
-
-// The comparison that makes a tensor, if it is one of an index along this axis of `of`.
-const Pointwise* index_comparison(const Elementwise& nodes, Uid made, std::int64_t axis, Uid of) {
-  const auto comparison = nodes.find(made);
-  if (comparison == nodes.end() || !graph::is_comparison(comparison->second->mode)) return nullptr;
-  const auto index = nodes.find(comparison->second->x);
-  const bool is_index = index != nodes.end() && index->second->mode == PointwiseMode::gen_index &&
-                        index->second->axis == axis && index->second->x == of;
-  return is_index ? comparison->second : nullptr;
+  bool found = false;
+  for_each<Pointwise>(graph, [&](const Pointwise& select) {
+    if (select.mode != PointwiseMode::binary_select ||
+        graph.find(*select.b)->storage != graph::Storage::host_scalar)
+      return;
+    const auto condition = nodes.find(*select.t);
+    found |= condition != nodes.end() && holds(Condition{nodes, select.x, *condition->second});
+  });
+  return found;
 }
 
 bool transposed_values(const BackendGraph& graph) {
@@ -147,32 +181,31 @@ bool transposed_values(const BackendGraph& graph) {
   return found;
 }
 
-// Whether cuDNN may take this select for that of its padding mask: as its plans tell, its kernels
-// are given neither bound of such comparisons, and both bounds of all others.
-bool is_like_padding(const BackendGraph& graph, const Elementwise& nodes, const Pointwise& select) {
-  if (select.mode != PointwiseMode::binary_select || !select.t ||
-      graph.find(*select.b)->storage != graph::Storage::host_scalar) {
-    return false;
-  }
-  const auto found = nodes.find(*select.t);
-  if (found == nodes.end() || !graph::is_logical(found->second->mode)) return false;
-  const Pointwise& logic = *found->second;
-  const auto compares = [&](Uid row, Uid column) {
-    const Pointwise* of_row = index_comparison(nodes, row, 2, select.x);
-    return of_row != nullptr && of_row->mode == PointwiseMode::cmp_lt &&
-           index_comparison(nodes, column, 3, select.x) != nullptr;
-  };
-  return compares(logic.x, *logic.b) || compares(*logic.b, logic.x);
-}
-
 // With lengths, cuDNN crashes on such graphs, so that no plan has them.
 bool like_padding(const BackendGraph& graph) {
   if (!lengths_of(graph).empty()) return false;
-  const Elementwise nodes = elementwise(graph);
-  bool found = false;
-  for_each<Pointwise>(graph,
-                      [&](const Pointwise& node) { found |= is_like_padding(graph, nodes, node); });
-  return found;
+  const std::set<Uid> columns = made_of_columns(graph);
+  return has_condition(graph, [&](const Condition& condition) {
+    const Pointwise& node = condition.node;
+    if (graph::is_logical(node.mode)) {
+      return (condition.bounds_rows(node.x) && columns.contains(*node.b)) ||
+             (condition.bounds_rows(*node.b) && columns.contains(node.x));
+    }
+    if (node.mode != PointwiseMode::cmp_lt) return false;
+    const std::int64_t first = condition.axis_of(node.x), second = condition.axis_of(*node.b);
+    return first == kRows ? columns.contains(*node.b) : first == kColumns && second == kRows;
+  });
+}
+
+// Not `row >= column`, which is causal.
+bool like_causal(const BackendGraph& graph) {
+  return has_condition(graph, [&](const Condition& condition) {
+    const Pointwise& node = condition.node;
+    if (node.mode != PointwiseMode::cmp_gt && node.mode != PointwiseMode::cmp_ge) return false;
+    const std::int64_t first = condition.axis_of(node.x), second = condition.axis_of(*node.b);
+    if (first == 0 || second == 0 || first == second) return false;
+    return node.mode == PointwiseMode::cmp_gt || first == kColumns;
+  });
 }
 
 bool left_bound_alone(const BackendGraph& graph) {

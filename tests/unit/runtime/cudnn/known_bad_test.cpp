@@ -297,6 +297,42 @@ TEST_F(LikePaddingTest, EitherAloneIsRight) {
   EXPECT_FALSE(holds());
 }
 
+TEST_F(LikePaddingTest, RowsComparedWithColumnsAreNot) {
+  at(6).t = 4;
+  at(3).b = 3;
+  EXPECT_TRUE(holds());
+  at(4).mode = PointwiseMode::mul;
+  at(3).b = 5;
+  EXPECT_TRUE(holds()) << "with what is computed of them";
+}
+
+TEST_F(LikePaddingTest, NorAreColumnsBelowTheRow) {
+  at(6).t = 5;
+  at(4).b = 2;
+  at(4).mode = PointwiseMode::cmp_lt;
+  EXPECT_TRUE(holds());
+  at(4).mode = PointwiseMode::cmp_le;
+  EXPECT_FALSE(holds());
+}
+
+// Of `column >= row`.
+TEST_F(LikePaddingTest, OnlyOneOrderIsCausal) {
+  const auto like_causal = [this] { return has(Feature::like_causal); };
+  at(6).t = 5;
+  EXPECT_FALSE(like_causal()) << "of a constant";
+  at(4).b = 2;
+  EXPECT_TRUE(like_causal());
+  at(4).mode = PointwiseMode::cmp_gt;
+  EXPECT_TRUE(like_causal());
+  std::swap(at(4).x, *at(4).b);
+  EXPECT_TRUE(like_causal()) << "row > column";
+  at(4).mode = PointwiseMode::cmp_ge;
+  EXPECT_FALSE(like_causal()) << "row >= column";
+  at(4).mode = PointwiseMode::cmp_gt;
+  at(6).b = 9;
+  EXPECT_FALSE(like_causal()) << "of two tensors";
+}
+
 TEST_F(LikePaddingTest, ThreeComparisonsAreRight) {
   add(PointwiseMode::logical_and, 6, 5, 8);
   at(6).t = 8;
