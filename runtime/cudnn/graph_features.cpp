@@ -152,11 +152,11 @@ struct Condition {
                           found->second->x == selected;
     return is_index ? found->second->axis.value_or(0) : 0;
   }
-  // Whether it is `row < something`.
+  // Whether it is `row < something`, or `something < row`.
   bool bounds_rows(Uid uid) const {
     const auto found = nodes.find(uid);
     return found != nodes.end() && found->second->mode == PointwiseMode::cmp_lt &&
-           axis_of(found->second->x) == kRows;
+           (axis_of(found->second->x) == kRows || axis_of(*found->second->b) == kRows);
   }
 };
 
@@ -191,9 +191,7 @@ bool like_padding(const BackendGraph& graph) {
       return (condition.bounds_rows(node.x) && columns.contains(*node.b)) ||
              (condition.bounds_rows(*node.b) && columns.contains(node.x));
     }
-    if (node.mode != PointwiseMode::cmp_lt) return false;
-    const std::int64_t first = condition.axis_of(node.x), second = condition.axis_of(*node.b);
-    return first == kRows ? columns.contains(*node.b) : first == kColumns && second == kRows;
+    return condition.bounds_rows(node.y) && (columns.contains(node.x) || columns.contains(*node.b));
   });
 }
 

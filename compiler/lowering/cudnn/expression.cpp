@@ -432,6 +432,11 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
     return row_up_to(x, attention_.dag.integer_of(second) - 1, node.pos);
   }
   ATTN_ASSIGN(Value y, lower(second));
+  const bool integers = attention_.dag[first].type == ir::Type::integer;
+  if (integers && builder_.score_dims()[2] > 1 && x.place == Place::element &&
+      y.place == Place::element) {
+    return integers_compared(mode, x, y, node.pos);
+  }
   // cuDNN refuses to compare reals in BOOLEAN (it would read them as integers).
   const bool reals = attention_.dag[first].type == ir::Type::real;
   if (reals) {
@@ -445,11 +450,22 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
     std::swap(first, second);
     mode = mirrored(mode);
   }
-  if (mode == PointwiseMode::cmp_lt && like_padding(first)) x = plus_zero(x, node.pos);
+  if (mode == PointwiseMode::cmp_lt && like_padding(first)) x = plus(x, 0, node.pos);
+  if (mode == PointwiseMode::cmp_lt && like_padding(second)) y = plus(y, 0, node.pos);
   return builder_.element(mode, compute, DType::boolean, element(x, node.pos), y, node.pos);
 }
 
-// Whether cuDNN may take `id < x` for a comparison of its padding mask.
+// By CMP_LE, unless they are to be equal or not.
+Value ExpressionLowering::integers_compared(PointwiseMode mode, Value x, Value y, SourcePos pos) {
+  const bool greater = mode == PointwiseMode::cmp_gt || mode == PointwiseMode::cmp_ge;
+  const bool strict = mode == PointwiseMode::cmp_gt || mode == PointwiseMode::cmp_lt;
+  if (greater) std::swap(x, y);
+  if (strict) x = plus(x, 1, pos);
+  if (greater || strict) mode = PointwiseMode::cmp_le;
+  return builder_.element(mode, DType::boolean, DType::boolean, x, y, pos);
+}
+
+// Whether cuDNN may take `id < x`, or `x < id`, for a comparison of its padding mask.
 bool ExpressionLowering::like_padding(ExprId id) const {
   if (builder_.score_dims()[2] == 1) return false;
   const ir::Node& node = attention_.dag[id];
@@ -463,9 +479,9 @@ Value ExpressionLowering::row_up_to(Value row, std::int64_t last, SourcePos pos)
                           builder_.constant(DType::i32, static_cast<double>(last)), pos);
 }
 
-Value ExpressionLowering::plus_zero(Value x, SourcePos pos) {
-  return builder_.element(PointwiseMode::add, x.dtype, x.dtype, x, builder_.constant(x.dtype, 0),
-                          pos);
+Value ExpressionLowering::plus(Value x, double amount, SourcePos pos) {
+  return builder_.element(PointwiseMode::add, x.dtype, x.dtype, x,
+                          builder_.constant(x.dtype, amount), pos);
 }
 
 Result<Value> ExpressionLowering::logic(ExprId id) {
