@@ -1,6 +1,7 @@
 #include "runtime/cudnn/graph_features.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -121,13 +122,57 @@ bool free_index(const BackendGraph& graph) {
   return outside;
 }
 
-// The indices along this axis of the scores.
-std::set<Uid> indices_of(const BackendGraph& graph, std::int64_t axis) {
-  std::set<Uid> indices;
+constexpr std::int64_t kRows = 2, kColumns = 3;  // axes of scores
+
+// What is computed from indices of columns.
+std::set<Uid> made_of_columns(const BackendGraph& graph) {
+  std::set<Uid> made;
   for_each<Pointwise>(graph, [&](const Pointwise& node) {
-    if (node.mode == PointwiseMode::gen_index && node.axis == axis) indices.insert(node.y);
+    const bool reads = made.contains(node.x) || (node.b && made.contains(*node.b)) ||
+                       (node.t && made.contains(*node.t));
+    const bool is_index = node.mode == PointwiseMode::gen_index;
+    if (is_index ? node.axis == kColumns : reads) made.insert(node.y);
   });
-  return indices;
+  return made;
+}
+
+// By the tensor that they make.
+using Elementwise = std::map<Uid, const Pointwise*>;
+
+// The condition of a select of a tensor or a constant, where cuDNN looks for its own masks.
+struct Condition {
+  const Elementwise& nodes;
+  Uid selected;
+  const Pointwise& node;
+
+  // The axis of an index of the selected tensor, as it is; 0: it is no such index.
+  std::int64_t axis_of(Uid uid) const {
+    const auto found = nodes.find(uid);
+    const bool is_index = found != nodes.end() && found->second->mode == PointwiseMode::gen_index &&
+                          found->second->x == selected;
+    return is_index ? found->second->axis.value_or(0) : 0;
+  }
+  // Whether it is `row < something`, or `something < row`.
+  bool bounds_rows(Uid uid) const {
+    const auto found = nodes.find(uid);
+    return found != nodes.end() && found->second->mode == PointwiseMode::cmp_lt &&
+           (axis_of(found->second->x) == kRows || axis_of(*found->second->b) == kRows);
+  }
+};
+
+template <typename Holds>
+bool has_condition(const BackendGraph& graph, const Holds& holds) {
+  Elementwise nodes;
+  for_each<Pointwise>(graph, [&](const Pointwise& node) { nodes.emplace(node.y, &node); });
+  bool found = false;
+  for_each<Pointwise>(graph, [&](const Pointwise& select) {
+    if (select.mode != PointwiseMode::binary_select ||
+        graph.find(*select.b)->storage != graph::Storage::host_scalar)
+      return;
+    const auto condition = nodes.find(*select.t);
+    found |= condition != nodes.end() && holds(Condition{nodes, select.x, *condition->second});
+  });
+  return found;
 }
 
 bool transposed_values(const BackendGraph& graph) {
@@ -136,17 +181,29 @@ bool transposed_values(const BackendGraph& graph) {
   return found;
 }
 
-// Of a forward: a backward may compare so where scores end. With lengths, cuDNN crashes on such
-// graphs, so that no plan has them.
+// With lengths, cuDNN crashes on such graphs, so that no plan has them.
 bool like_padding(const BackendGraph& graph) {
-  if (!lengths_of(graph).empty() || transposed_values(graph)) return false;
-  const std::set<Uid> rows = indices_of(graph, 2), columns = indices_of(graph, 3);
-  bool row = false, column = false;
-  for_each<Pointwise>(graph, [&](const Pointwise& node) {
-    row |= node.mode == PointwiseMode::cmp_lt && rows.contains(node.x);
-    column |= graph::is_comparison(node.mode) && columns.contains(node.x);
+  if (!lengths_of(graph).empty()) return false;
+  const std::set<Uid> columns = made_of_columns(graph);
+  return has_condition(graph, [&](const Condition& condition) {
+    const Pointwise& node = condition.node;
+    if (graph::is_logical(node.mode)) {
+      return (condition.bounds_rows(node.x) && columns.contains(*node.b)) ||
+             (condition.bounds_rows(*node.b) && columns.contains(node.x));
+    }
+    return condition.bounds_rows(node.y) && (columns.contains(node.x) || columns.contains(*node.b));
   });
-  return row && column;
+}
+
+// Not `row >= column`, which is causal.
+bool like_causal(const BackendGraph& graph) {
+  return has_condition(graph, [&](const Condition& condition) {
+    const Pointwise& node = condition.node;
+    if (node.mode != PointwiseMode::cmp_gt && node.mode != PointwiseMode::cmp_ge) return false;
+    const std::int64_t first = condition.axis_of(node.x), second = condition.axis_of(*node.b);
+    if (first == 0 || second == 0 || first == second) return false;
+    return node.mode == PointwiseMode::cmp_gt || first == kColumns;
+  });
 }
 
 bool left_bound_alone(const BackendGraph& graph) {

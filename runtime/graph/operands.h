@@ -49,6 +49,10 @@ DType compute_of(const Node& node);
 constexpr bool is_comparison(PointwiseMode mode) {
   return mode >= PointwiseMode::cmp_eq && mode <= PointwiseMode::cmp_le;
 }
+// Of two operands.
+constexpr bool is_logical(PointwiseMode mode) {
+  return mode == PointwiseMode::logical_and || mode == PointwiseMode::logical_or;
+}
 
 // The SdpaForward of the graph, which is its last node, or null.
 const SdpaForward* sdpa_of(const BackendGraph& graph);

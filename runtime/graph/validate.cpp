@@ -22,10 +22,6 @@ std::string shape(const Tensor& tensor) {
   return fmt::format("%{} [{}]", tensor.uid, fmt::join(tensor.dims, ","));
 }
 
-bool is_logical(PointwiseMode mode) {
-  return mode == PointwiseMode::logical_and || mode == PointwiseMode::logical_or;
-}
-
 // Each check returns an error text, or an empty string.
 
 // Whether the graph is a single product [N,M,K] x [N,K,L].

@@ -15,10 +15,6 @@ using graph::Storage;
 using graph::Tensor;
 using graph::Uid;
 
-bool is_logic(PointwiseMode mode) {
-  return mode == PointwiseMode::logical_and || mode == PointwiseMode::logical_or;
-}
-
 std::set<Uid> sizes_of_products(const BackendGraph& graph) {
   std::set<Uid> uids;
   for (const graph::Node& node : graph.nodes) {
@@ -64,7 +60,7 @@ std::string pointwise_pattern(const BackendGraph& graph, const Pointwise& node,
   const Tensor& x = *graph.find(node.x);
   const bool of_rows = graph.find(node.y)->dims[3] == 1;  // a sink may be the first input
   if (x.storage != Storage::virtual_value && !of_rows) return "a first input that is not virtual";
-  if (is_logic(node.mode) && node.compute != DType::f32 && !padding.contains(node.x)) {
+  if (graph::is_logical(node.mode) && node.compute != DType::f32 && !padding.contains(node.x)) {
     return "logic that is not in FLOAT";
   }
   if (node.t && graph.find(*node.t)->storage != Storage::virtual_value) {

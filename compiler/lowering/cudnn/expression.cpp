@@ -52,6 +52,10 @@ PointwiseMode mirrored(PointwiseMode mode) {
   }
 }
 
+bool is_greater(PointwiseMode mode) {
+  return mode == PointwiseMode::cmp_gt || mode == PointwiseMode::cmp_ge;
+}
+
 // The comparison of integers that holds when `mode` does not.
 PointwiseMode opposite(PointwiseMode mode) {
   switch (mode) {
@@ -432,6 +436,17 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
     return row_up_to(x, attention_.dag.integer_of(second) - 1, node.pos);
   }
   ATTN_ASSIGN(Value y, lower(second));
+  const bool of_indices = builder_.score_dims()[2] > 1 && x.place == Place::element &&
+                          y.place == Place::element && !depends_on_score(first) &&
+                          !depends_on_score(second);
+  if (of_indices && attention_.dag[first].type == ir::Type::integer) {
+    return integers_compared(mode, x, y, node.pos);
+  }
+  if (of_indices && is_greater(mode) && (is_index(first) || is_index(second))) {
+    std::swap(x, y);
+    std::swap(first, second);
+    mode = mirrored(mode);
+  }
   // cuDNN refuses to compare reals in BOOLEAN (it would read them as integers).
   const bool reals = attention_.dag[first].type == ir::Type::real;
   if (reals) {
@@ -445,16 +460,33 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
     std::swap(first, second);
     mode = mirrored(mode);
   }
-  if (mode == PointwiseMode::cmp_lt && like_padding(first)) x = plus_zero(x, node.pos);
+  if (mode == PointwiseMode::cmp_lt && like_padding(first)) x = plus(x, 0, node.pos);
+  if (mode == PointwiseMode::cmp_lt && like_padding(second)) y = plus(y, 0, node.pos);
   return builder_.element(mode, compute, DType::boolean, element(x, node.pos), y, node.pos);
 }
 
-// Whether cuDNN may take `id < x` for a comparison of its padding mask.
+// By CMP_LE, unless they are to be equal or not.
+Value ExpressionLowering::integers_compared(PointwiseMode mode, Value x, Value y, SourcePos pos) {
+  const bool greater = is_greater(mode);
+  const bool strict = mode == PointwiseMode::cmp_gt || mode == PointwiseMode::cmp_lt;
+  if (greater) std::swap(x, y);
+  if (strict) x = plus(x, 1, pos);
+  if (greater || strict) mode = PointwiseMode::cmp_le;
+  return builder_.element(mode, DType::boolean, DType::boolean, x, y, pos);
+}
+
+// Whether cuDNN may take `id < x`, or `x < id`, for a comparison of its padding mask.
 bool ExpressionLowering::like_padding(ExprId id) const {
-  if (builder_.score_dims()[2] == 1) return false;
+  return builder_.score_dims()[2] > 1 && unconverted(id).is(Op::row_);
+}
+
+bool ExpressionLowering::is_index(ExprId id) const {
+  return unconverted(id).is(Op::row_) || unconverted(id).is(Op::column_);
+}
+
+const ir::Node& ExpressionLowering::unconverted(ExprId id) const {
   const ir::Node& node = attention_.dag[id];
-  return node.is(Op::row_) ||
-         (node.is(Op::to_real_) && attention_.dag[node.operands[0]].is(Op::row_));
+  return node.is(Op::to_real_) ? attention_.dag[node.operands[0]] : node;
 }
 
 // row < last + 1, at no cost.
@@ -463,9 +495,9 @@ Value ExpressionLowering::row_up_to(Value row, std::int64_t last, SourcePos pos)
                           builder_.constant(DType::i32, static_cast<double>(last)), pos);
 }
 
-Value ExpressionLowering::plus_zero(Value x, SourcePos pos) {
-  return builder_.element(PointwiseMode::add, x.dtype, x.dtype, x, builder_.constant(x.dtype, 0),
-                          pos);
+Value ExpressionLowering::plus(Value x, double amount, SourcePos pos) {
+  return builder_.element(PointwiseMode::add, x.dtype, x.dtype, x,
+                          builder_.constant(x.dtype, amount), pos);
 }
 
 Result<Value> ExpressionLowering::logic(ExprId id) {

@@ -2,6 +2,7 @@
 // show to it.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,7 +21,7 @@ struct KeyRun {
   // Of ordered lists of rows (row_blocks.h): how far before this tile the last one is that sees the
   // same rows; 0: there is none.
   std::int64_t before = 0;
-  bool operator==(const KeyRun&) const = default;
+  auto operator<=>(const KeyRun&) const = default;
 };
 
 // Adjacent cells that are alike, and not empty.

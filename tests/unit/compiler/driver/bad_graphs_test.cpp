@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "compiler/driver/driver.h"
+#include "runtime/graph/operands.h"
 #include "runtime/targets/targets.h"
 #include "tests/support/crash_patterns.h"
 
@@ -102,20 +104,19 @@ std::vector<BadGraph> bad_graphs() {
   };
 }
 
+BackendGraph lowered(const char* clauses) {
+  const support::Source source(
+      "bad.attn", "attention bad {\n  dims B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 64;\n" +
+                      std::string(clauses) + "\n}\n");
+  diag::Sink sink(source);
+  const auto attention = front_end(source, {}, sink);
+  if (!attention) throw std::logic_error(diag::to_text(sink));
+  const plan::Program program = lower(*attention, "cudnn").value();
+  return plan::steps_of<plan::CudnnStep>(program).at(0)->graph;
+}
+
 class BadGraphs : public ::testing::TestWithParam<BadGraph> {
  protected:
-  static BackendGraph lowered(const char* clauses) {
-    const support::Source source(
-        "bad.attn",
-        "attention bad {\n  dims B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 64;\n" +
-            std::string(clauses) + "\n}\n");
-    diag::Sink sink(source);
-    const auto attention = front_end(source, {}, sink);
-    if (!attention) throw std::logic_error(diag::to_text(sink));
-    const plan::Program program = lower(*attention, "cudnn").value();
-    return plan::steps_of<plan::CudnnStep>(program).at(0)->graph;
-  }
-
   static std::string verdict(const BackendGraph& graph) {
     worker::Options options;
     options.command = {ATTN_WORKER_PROGRAM, "worker"};
@@ -150,6 +151,44 @@ TEST_P(BadGraphs, AreWhatTheyWere) {
 
 INSTANTIATE_TEST_SUITE_P(CuDnn, BadGraphs, ::testing::ValuesIn(bad_graphs()),
                          [](const auto& bad) { return bad.param.name; });
+
+// The tensors that a plan's kernels are given.
+std::set<Uid> given(const std::string& cudnn_plan) {
+  std::set<Uid> uids;
+  const auto json = nlohmann::json::parse(cudnn_plan);
+  for (const auto& kernel : json.at("engine").at("payload").at("kernels")) {
+    for (const auto& parameter : kernel.at("kernelParams").at("offsets")) {
+      if (parameter.contains("uid")) uids.insert(parameter["uid"].get<Uid>());
+    }
+  }
+  return uids;
+}
+
+// Rows compared as in the padding mask, but in other places: cuDNN does not take these for it
+// (Feature::like_padding), so its kernels need the bounds.
+TEST(LikePadding, BoundsAreReadInOtherPlaces) {
+  std::vector<BackendGraph> graphs;
+  for (const char* clauses : {"mask q_idx < 100 && kv_idx >= 30 && q_idx + kv_idx < 150;",
+                              "score 2 * score; mask q_idx < 100 && kv_idx >= 30;",
+                              "score where(q_idx < 100 && kv_idx >= 30, score, 2 * score);",
+                              "score where(q_idx < 100, score, 2 * score); mask kv_idx >= 30;"}) {
+    graphs.push_back(lowered(clauses));
+    operation(graphs.back(), PointwiseMode::cmp_le).mode = PointwiseMode::cmp_lt;
+  }
+  worker::Options options;
+  options.command = {ATTN_WORKER_PROGRAM, "worker"};
+  const auto compiled =
+      worker::compile(graphs, targets::find_target("h200").value().device_json, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    const std::set<Uid> uids = given((*compiled)[i].step.cudnn_plan);
+    for (const graph::Node& node : graphs[i].nodes) {
+      const auto* comparison = std::get_if<Pointwise>(&node);
+      if (comparison == nullptr || !graph::is_comparison(comparison->mode)) continue;
+      EXPECT_TRUE(uids.contains(*comparison->b)) << i << ": %" << *comparison->b;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace attn::driver

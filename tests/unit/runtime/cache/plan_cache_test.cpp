@@ -35,6 +35,17 @@ class PlanCacheTest : public testing::FolderTest {
     EXPECT_EQ(**found, plan);
   }
 
+  void expect_not_served(const plan::Plan& plan) {
+    EXPECT_TRUE(is_known_bad(plan));
+    open(folder());
+    ASSERT_TRUE(cache_->files()->save(plan).ok());
+    const auto found = cache_->get(
+        key(plan), [] { return Result<plan::Plan>(ErrorCode::unsupported, "known bad"); });
+    EXPECT_FALSE(found.ok());
+    EXPECT_EQ(count(Counter::outdated), 1U);
+    EXPECT_EQ(file_count(), 0U);
+  }
+
   std::string path_of(int number) const {
     return FileStore(folder()).path_of(numbered_plan(number).signature.hash);
   }
@@ -111,14 +122,13 @@ TEST_F(PlanCacheTest, EnginesKnownToBeWrongAreNotServed) {
   EXPECT_FALSE(is_known_bad(plan::testing::signed_again(plan)));
   plan.cudnn_version = 91000;  // a version whose plans are rejected (known_bad.def)
   plan = plan::testing::signed_again(plan);
-  EXPECT_TRUE(is_known_bad(plan));
-  open(folder());
-  ASSERT_TRUE(cache_->files()->save(plan).ok());
-  const auto found = cache_->get(
-      key(plan), [] { return Result<plan::Plan>(ErrorCode::unsupported, "known bad"); });
-  EXPECT_FALSE(found.ok());
-  EXPECT_EQ(count(Counter::outdated), 1U);
-  EXPECT_EQ(file_count(), 0U);
+  expect_not_served(plan);
+}
+
+TEST_F(PlanCacheTest, PlansOfOlderVersionsThatAreWrongAreNotServed) {
+  const auto plan = plan::load(ATTN_SOURCE_DIR "/tests/compat/like_padding.plan");
+  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
+  expect_not_served(*plan);
 }
 
 TEST_F(PlanCacheTest, RefusalsAreNotWritten) {

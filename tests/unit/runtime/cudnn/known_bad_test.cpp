@@ -254,28 +254,97 @@ TEST_F(FeaturesTest, ScalesOfBlocksAndTransposedValues) {
 }
 
 // As in older plans with masks such as `q_idx < 500 && kv_idx >= 300`.
-TEST_F(FeaturesTest, ARowAndAColumnComparedAsInPadding) {
-  set_rows(2);
-  add_indices();
-  std::get<Pointwise>(graph_.nodes[1]).axis = 2;
-  std::get<Pointwise>(graph_.nodes[2]).axis = 3;
-  add(PointwiseMode::cmp_ge, 3, 100, 4);
-  EXPECT_FALSE(has(Feature::like_padding)) << "a column alone";
-  add(PointwiseMode::cmp_lt, 2, 100, 5);
-  EXPECT_TRUE(has(Feature::like_padding));
-  Pointwise& row = std::get<Pointwise>(graph_.nodes.back());
-  row.mode = PointwiseMode::cmp_le;
-  EXPECT_FALSE(has(Feature::like_padding)) << "as attnc compares rows";
-  row.mode = PointwiseMode::cmp_lt;
-  row.x = 6;
-  EXPECT_FALSE(has(Feature::like_padding)) << "of something else";
-  row.x = 2;
-  const graph::BackendGraph forward = graph_;
+class LikePaddingTest : public FeaturesTest {
+ protected:
+  LikePaddingTest() {
+    set_rows(2);
+    add_indices();
+    at(1).axis = 2, at(2).axis = 3;
+    add(PointwiseMode::cmp_lt, 2, 100, 4);
+    add(PointwiseMode::cmp_ge, 3, 100, 5);
+    add(PointwiseMode::logical_and, 4, 5, 6);
+    add(PointwiseMode::binary_select, 1, 100, 7);
+    at(6).t = 6;
+  }
+  Pointwise& at(std::size_t node) { return std::get<Pointwise>(graph_.nodes[node]); }
+  bool holds() const { return has(Feature::like_padding); }
+};
+
+TEST_F(LikePaddingTest, ARowAndAColumnCompared) {
+  EXPECT_TRUE(holds());
+  std::swap(at(5).x, *at(5).b);
+  at(5).mode = PointwiseMode::logical_or;
+  at(4).mode = PointwiseMode::cmp_ne;
+  EXPECT_TRUE(holds());
+  graph_.nodes.emplace_back(graph::Reshape{7, 8, {}});
+  EXPECT_TRUE(holds()) << "in a backward, too";
   std::get<graph::Matmul>(graph_.nodes[0]).n = 101;
-  EXPECT_FALSE(has(Feature::like_padding)) << "cuDNN crashes, so no plan has it";
-  graph_ = forward;
-  graph_.nodes.emplace_back(graph::Reshape{6, 7, {}});
-  EXPECT_FALSE(has(Feature::like_padding)) << "where a backward's scores end";
+  EXPECT_FALSE(holds()) << "cuDNN crashes, so no plan has it";
+}
+
+TEST_F(LikePaddingTest, RowsComparedInAnotherWayAreRight) {
+  at(3).mode = PointwiseMode::cmp_le;
+  EXPECT_FALSE(holds());
+  at(3).mode = PointwiseMode::cmp_lt;
+  at(3).x = 7;
+  EXPECT_FALSE(holds()) << "of something else";
+}
+
+TEST_F(LikePaddingTest, EitherAloneIsRight) {
+  at(6).t = 4;
+  EXPECT_FALSE(holds());
+  at(6).t = 5;
+  EXPECT_FALSE(holds());
+}
+
+TEST_F(LikePaddingTest, RowsComparedWithColumnsAreNot) {
+  at(6).t = 4;
+  at(3).b = 3;
+  EXPECT_TRUE(holds());
+  at(4).mode = PointwiseMode::mul;
+  at(3).b = 5;
+  EXPECT_TRUE(holds()) << "with what is computed of them";
+}
+
+TEST_F(LikePaddingTest, NorAreColumnsBelowTheRow) {
+  at(6).t = 5;
+  at(4).b = 2;
+  at(4).mode = PointwiseMode::cmp_lt;
+  EXPECT_TRUE(holds());
+  at(4).mode = PointwiseMode::cmp_le;
+  EXPECT_FALSE(holds());
+}
+
+// Of `column >= row`.
+TEST_F(LikePaddingTest, OnlyOneOrderIsCausal) {
+  const auto like_causal = [this] { return has(Feature::like_causal); };
+  at(6).t = 5;
+  EXPECT_FALSE(like_causal()) << "of a constant";
+  at(4).b = 2;
+  EXPECT_TRUE(like_causal());
+  at(4).mode = PointwiseMode::cmp_gt;
+  EXPECT_TRUE(like_causal());
+  std::swap(at(4).x, *at(4).b);
+  EXPECT_TRUE(like_causal()) << "row > column";
+  at(4).mode = PointwiseMode::cmp_ge;
+  EXPECT_FALSE(like_causal()) << "row >= column";
+  at(4).mode = PointwiseMode::cmp_gt;
+  at(6).b = 9;
+  EXPECT_FALSE(like_causal()) << "of two tensors";
+}
+
+TEST_F(LikePaddingTest, ThreeComparisonsAreRight) {
+  add(PointwiseMode::logical_and, 6, 5, 8);
+  at(6).t = 8;
+  EXPECT_FALSE(holds());
+}
+
+TEST_F(LikePaddingTest, OtherSelectsAreRight) {
+  at(6).b = 9;
+  EXPECT_FALSE(holds()) << "instead of a constant";
+  at(6).b = 100;
+  at(6).x = 9;
+  EXPECT_FALSE(holds()) << "of something else than the scores";
 }
 
 TEST_F(FeaturesTest, AProductAloneHasNone) {

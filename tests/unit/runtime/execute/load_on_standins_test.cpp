@@ -65,39 +65,37 @@ TEST_F(LoadTest, PlansForOthersAreRefusedBeforeCudnnSeesThem) {
   EXPECT_EQ(standin::cudnn().control.calls(nullptr, STANDIN_ANY), 0);
 }
 
-// As an older attnc compiled it of `q_idx < x && kv_idx >= x`.
-void compare_as_in_padding(graph::BackendGraph& graph) {
+// As attnc compares rows now.
+void compare_rows_inclusively(plan::Plan& plan) {
   using Mode = graph::PointwiseMode;
-  enum : graph::Uid { kRow = 900, kColumn, kBeforeEnd, kAfterStart };
-  graph::Tensor tensor = graph.tensors.back();
-  const graph::Uid x = tensor.uid;
-  for (tensor.uid = kRow; tensor.uid <= kAfterStart; ++tensor.uid) graph.tensors.push_back(tensor);
-  const auto add = [&graph](Mode mode, graph::Uid of, std::optional<graph::Uid> b,
-                            std::optional<std::int64_t> axis, graph::Uid y) {
-    graph::Pointwise node;
-    node.mode = mode;
-    node.x = of;
-    node.b = b;
-    node.axis = axis;
-    node.y = y;
-    graph.nodes.emplace_back(node);
-  };
-  add(Mode::gen_index, x, {}, 2, kRow);
-  add(Mode::gen_index, x, {}, 3, kColumn);
-  add(Mode::cmp_lt, kRow, x, {}, kBeforeEnd);
-  add(Mode::cmp_ge, kColumn, x, {}, kAfterStart);
+  for (plan::Step& step : plan.program.steps) {
+    auto* cudnn = std::get_if<plan::CudnnStep>(&step);
+    if (cudnn == nullptr) continue;
+    for (graph::Node& node : cudnn->graph.nodes) {
+      auto* comparison = std::get_if<graph::Pointwise>(&node);
+      if (comparison != nullptr && comparison->mode == Mode::cmp_lt)
+        comparison->mode = Mode::cmp_le;
+    }
+  }
 }
 
-TEST_F(LoadTest, PlansOfMasksThatCudnnTakesForPaddingAreRefused) {
+// Files of an older attnc: tests/compat/README.md.
+TEST_F(LoadTest, OldPlansOfMasksThatCudnnTakesForPaddingAreRefused) {
   const auto runtime = must(standin::open_runtime());
-  plan::Plan plan = make_plan();
-  EXPECT_TRUE(Executable::check_fits(*runtime, plan).ok());
-  compare_as_in_padding(std::get<plan::CudnnStep>(plan.program.steps.front()).graph);
-  const Status status = Executable::check_fits(*runtime, plan);
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().code, ErrorCode::plan_version);
-  EXPECT_THAT(status.error().message, HasSubstr("for those of padding"));
-  EXPECT_THAT(status.error().notes, Contains(HasSubstr("--recompile")));
+  for (const auto& [name, direction] :
+       {std::pair("like_padding", plan::Direction::forward),
+        std::pair("like_padding_backward", plan::Direction::backward)}) {
+    SCOPED_TRACE(name);
+    const std::string path = std::string(ATTN_SOURCE_DIR "/tests/compat/") + name + ".plan";
+    plan::Plan plan = must(plan::load(path, direction));
+    const auto loaded = Executable::load(runtime, plan);
+    ASSERT_FALSE(loaded.ok());
+    EXPECT_EQ(loaded.error().code, ErrorCode::plan_version);
+    EXPECT_THAT(loaded.error().message, HasSubstr("for those of padding"));
+    EXPECT_THAT(loaded.error().notes, Contains(HasSubstr("--recompile")));
+    compare_rows_inclusively(plan);
+    EXPECT_OK(Executable::check_fits(*runtime, plan));
+  }
 }
 
 TEST_F(LoadTest, ADamagedKernelIsAnError) {

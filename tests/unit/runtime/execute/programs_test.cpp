@@ -113,10 +113,16 @@ TEST_F(Programs, ALoop) { expect_right_results(plan::testing::looping_program())
 
 TEST_F(Programs, AtRandom) {
   plan::testing::Random random(1);
+  int executed = 0;
   for (int i = 0; i < 200; ++i) {
     SCOPED_TRACE(i);
-    expect_right_results(plan::testing::random_program(random));
+    const plan::Program program = plan::testing::random_program(random);
+    // A few have masks that cuDNN is known to take for others.
+    if (!Executable::check_fits(*runtime_, standin::plan_of(program)).ok()) continue;
+    expect_right_results(program);
+    ++executed;
   }
+  EXPECT_GE(executed, 190);
 }
 
 }  // namespace

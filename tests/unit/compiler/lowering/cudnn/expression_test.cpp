@@ -13,6 +13,7 @@ namespace {
 
 using ir::ExprId;
 using ir::Op;
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::example;
@@ -157,6 +158,21 @@ TEST_F(ExpressionTest, RowsAreNotComparedAsInThePaddingMask) {
     EXPECT_EQ(mask(below).at(2), "cmp_lt.bool");
   }
   EXPECT_EQ(mask(column).at(1), "cmp_lt.bool");
+}
+
+// cuDNN takes `>` and `>=` of indices for those of its own masks, whichever index comes first.
+TEST_F(ExpressionTest, RowsAndColumnsAreComparedByLeAlone) {
+  const ExprId twice = dag_.add(Op::mul_, {column_, dag_.integer(2)});
+  const ExprId other = dag_.add(Op::eq_, {column_, dag_.integer(4)});
+  for (const Op op : {Op::lt_, Op::le_, Op::gt_, Op::ge_}) {
+    for (const auto& [x, y] : {std::pair(row_, column_), std::pair(column_, row_),
+                               std::pair(row_, twice), std::pair(twice, row_)}) {
+      const auto operations = mask(dag_.add(Op::or_, {dag_.add(op, {x, y}), other}));
+      EXPECT_THAT(operations, Contains("cmp_le.bool"));
+      const auto strict = Contains(AnyOf("cmp_lt.bool", "cmp_gt.bool", "cmp_ge.bool"));
+      EXPECT_THAT(operations, Not(strict));
+    }
+  }
 }
 
 TEST_F(ExpressionTest, NotOfIntegersSwapsTheComparison) {
