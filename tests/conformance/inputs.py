@@ -14,6 +14,9 @@ SHAPES = {
 }
 
 
+MOST_ROWS = 333  # of specs with Sq = Skv, so that they have about as many scores as others
+
+
 @dataclasses.dataclass(frozen=True)
 class Extras:
     bind: dict = dataclasses.field(default_factory=dict)  # constants of the spec: --bind
@@ -217,6 +220,8 @@ def sizes_of(name, label):
     if extras.image:
         constants["width"], constants["height"] = extras.image(label)
         dims["Skv"] = constants["width"] * constants["height"]
+    if extras.square:
+        dims["Skv"] = min(dims["Skv"], MOST_ROWS)
     if extras.square or extras.image:
         dims["Sq"] = dims["Skv"]
     if extras.one_head_dim:
