@@ -100,7 +100,7 @@ class Ranks(attnc.Case):
     def test_compile(self):
         spec = self.write("heads.attn", """attention heads {
           dims B = 1, Hq = 4, Hkv = 2, Sq = 256, D = 64; shard heads; mask q_idx >= kv_idx; }""")
-        options = ("--ranks", "2", "--target", "h200", "--engine", "native", "-o")
+        options = ("--ranks", "2", "--target", "h200", "--engine", "native", "--use-cache", "-o")
         plan = self.folder / "heads.attnplan"
         made = self.attnc_json("compile", spec, *options, plan)
         file = self.attnc_json("inspect", plan)

@@ -37,7 +37,7 @@ class Support(attnc.Case):
 
     def test_a_folder_is_every_spec_in_it(self):
         for arguments in (("specs",), ("--all", "specs")):
-            text = self.attnc("support", *arguments, "--target", "all", "--tier", "rules", code=3,
+            text = self.attnc("support", *arguments, "--target", "a100", "--tier", "rules", code=3,
                               folder=SOURCE).stdout
             self.assertIn(f"{len(list(SPECS.glob('*.attn')))} specs", text)
 
