@@ -12,6 +12,7 @@
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/whole_quotient.h"
 #include "compiler/passes/analysis/division.h"
+#include "compiler/passes/analysis/range.h"
 #include "compiler/passes/rewrite/reals.h"
 #include "runtime/base/check.h"
 
@@ -440,7 +441,12 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
                           y.place == Place::element && !depends_on_score(first) &&
                           !depends_on_score(second);
   if (of_indices && attention_.dag[first].type == ir::Type::integer) {
-    return integers_compared(mode, x, y, node.pos);
+    if (is_greater(mode)) {
+      std::swap(x, y);
+      std::swap(first, second);
+      mode = mirrored(mode);
+    }
+    return integers_compared(mode, {x, passes::range_of(attention_, first).high}, y, node.pos);
   }
   if (of_indices && is_greater(mode) && (is_index(first) || is_index(second))) {
     std::swap(x, y);
@@ -465,14 +471,15 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
   return builder_.element(mode, compute, DType::boolean, element(x, node.pos), y, node.pos);
 }
 
-// By CMP_LE, unless they are to be equal or not.
-Value ExpressionLowering::integers_compared(PointwiseMode mode, Value x, Value y, SourcePos pos) {
-  const bool greater = is_greater(mode);
-  const bool strict = mode == PointwiseMode::cmp_gt || mode == PointwiseMode::cmp_lt;
-  if (greater) std::swap(x, y);
-  if (strict) x = plus(x, 1, pos);
-  if (greater || strict) mode = PointwiseMode::cmp_le;
-  return builder_.element(mode, DType::boolean, DType::boolean, x, y, pos);
+// By CMP_LE, unless they are to be equal or not: x < y is x + 1 <= y, or !(y <= x) if x + 1 may
+// wrap.
+Value ExpressionLowering::integers_compared(PointwiseMode mode, UpTo x, Value y, SourcePos pos) {
+  const auto compared = [&](PointwiseMode by, Value a, Value b) {
+    return builder_.element(by, DType::boolean, DType::boolean, a, b, pos);
+  };
+  if (mode != PointwiseMode::cmp_lt) return compared(mode, x.value, y);
+  if (x.high == INT32_MAX) return is_false(compared(PointwiseMode::cmp_le, y, x.value), pos);
+  return compared(PointwiseMode::cmp_le, plus(x.value, 1, pos), y);
 }
 
 // Whether cuDNN may take `id < x`, or `x < id`, for a comparison of its padding mask.
@@ -522,9 +529,12 @@ Result<Value> ExpressionLowering::negation(ExprId id) {
     return comparison(id, true);
   }
   ATTN_ASSIGN(const Value condition, lower(id));
+  return is_false(condition, node.pos);
+}
+
+Value ExpressionLowering::is_false(Value condition, SourcePos pos) {
   return builder_.element(PointwiseMode::cmp_eq, DType::f32, DType::boolean,
-                          boolean_as_real(condition, node.pos), builder_.constant(DType::f32, 0),
-                          node.pos);
+                          boolean_as_real(condition, pos), builder_.constant(DType::f32, 0), pos);
 }
 
 // condition && x || !condition && y

@@ -203,9 +203,9 @@ TEST_F(DistributedTest, AnExecuteNeitherAllocatesNorWaits) {
   // Of both: two marks and a part; rank 1 also copies its own keys beside those that arrive. Rank 0
   // sends from where its keys are, and results need no merge.
   EXPECT_EQ(calls("cuLaunchKernelEx") - launched, 2 * 3 + 1);
-  // Exchanges wait for tensors and for parts, the caller for what comes before the first exchange and
-  // for both: also on rank 0, which only sends in the first one. The transport waits twice for each
-  // piece: of k and of v.
+  // Exchanges wait for tensors and for parts, the caller for what comes before the first exchange
+  // and for both: also on rank 0, which only sends in the first one. The transport waits twice for
+  // each piece: of k and of v.
   EXPECT_EQ(calls("cuStreamWaitEvent") - ordered, 2 * 5 + 2 * 2);
   bindings.clear();
   ranks.clear();

@@ -18,6 +18,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::example;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using testing::lowered;
 using ::testing::Not;
 using testing::score_operations;
@@ -173,6 +174,27 @@ TEST_F(ExpressionTest, RowsAndColumnsAreComparedByLeAlone) {
       EXPECT_THAT(operations, Not(strict));
     }
   }
+}
+
+TEST_F(ExpressionTest, RealsOfAnIndexAreNotComparedByGreater) {
+  const ExprId row = dag_.add(Op::to_real_, {row_}), column = dag_.add(Op::to_real_, {column_});
+  const ExprId shifted = dag_.add(Op::add_, {column, dag_.real(0.5)});
+  const ExprId other = dag_.add(Op::eq_, {column_, dag_.integer(4)});
+  for (const Op op : {Op::lt_, Op::le_, Op::gt_, Op::ge_}) {
+    for (const auto& [x, y] : {std::pair(shifted, row), std::pair(row, shifted)}) {
+      const auto operations = mask(dag_.add(Op::or_, {dag_.add(op, {x, y}), other}));
+      EXPECT_THAT(operations, Contains(AnyOf("cmp_le.f32", "cmp_lt.f32")));
+      EXPECT_THAT(operations, Not(Contains(AnyOf("cmp_gt.f32", "cmp_ge.f32"))));
+    }
+  }
+}
+
+// x + 1 <= y would be true of the largest x, which wraps.
+TEST_F(ExpressionTest, TheLargestIntegerIsBelowNone) {
+  const ExprId any = dag_.add(Op::max_, {column_, vector("bound", DType::i32, 8, head_)});
+  const auto operations = mask(dag_.add(Op::lt_, {any, row_}));
+  EXPECT_THAT(operations, IsSupersetOf({"max.i32", "cmp_le.bool", "cmp_eq.f32"}));
+  EXPECT_THAT(operations, Not(Contains("add.i32")));
 }
 
 TEST_F(ExpressionTest, NotOfIntegersSwapsTheComparison) {
