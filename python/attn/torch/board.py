@@ -136,8 +136,8 @@ class Board:
         return ended
 
     def lost(self, awaited: Collection[int] = ()) -> str | None:
-        """Which rank has ended by an exception, or given no sign of life for SILENCE seconds, or which of the
-        awaited ones has ended at all, in words."""
+        """Which rank has ended by an exception, or given no sign of life for SILENCE seconds (_DOUBT seconds after
+        a process of it failed unanswered), or which of the awaited ones has ended at all, in words."""
         if not self._settled:
             return None
         lost = _tried(lambda: _lost(self._store))
