@@ -252,17 +252,38 @@ def test_the_end_of_a_rank_that_was_never_answered_is_not_that_of_a_later_one(gr
 def test_a_rank_that_fails_before_it_was_answered_is_missed_soon(group):
     board = group[1]
     signs = [boards._Signs(each) for each in board]
-    for each in signs:
+    for each in reversed(signs):
         each.beat(0.0)
     signs[1].end(failed=True)
     watch(signs[0], 2.0, 6.0)
     assert board[0].lost() is None, "another process of the rank may show itself"
-    watch(signs[0], 8.0, 10.0)
+    watch(signs[0], 8.0, 8.0)
     assert board[0].lost() == "rank 1 is lost: its process ended with an exception"
     for error in total([Meetings(each) for each in board], ranks=(0, 2), seconds=60.0):
         assert isinstance(error, attn.NcclError) and "rank 1 is lost" in str(error), error
     signs[1].beat(12.0)
     assert board[0].lost() is None
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_process_that_fails_does_not_hasten_the_loss_of_another_one(group, is_seen):
+    """Of the same rank, whose thread then stands still. `is_seen`: whether rank 0 looked at them before."""
+    store, board = group
+    watching, failing = boards._Signs(board[0]), boards._Signs(board[1])
+    living = boards._Signs(Board(store, 1, 3))
+    for each in (failing, living):
+        each.beat(0.0)
+        if is_seen:
+            watching.beat(0.0)
+    failing.end(failed=True)
+    watch(watching, 2.0, boards.SILENCE)
+    assert board[0].lost() is None
+    living.beat(1.0 + boards.SILENCE)
+    watch(watching, 2.0 + boards.SILENCE, 10.0 + boards.SILENCE)
+    assert board[0].lost() is None
+    failing.end(failed=True)
+    watch(watching, 12.0 + boards.SILENCE, 12.0 + 2 * boards.SILENCE)
+    assert board[0].lost() == "rank 1 is lost: its process ended with an exception"
 
 
 def test_a_rank_may_make_calls_while_its_end_is_told(group, monkeypatch):

@@ -27,8 +27,7 @@ SILENCE = 20.0  # without one a rank is lost
 _LATE = 3 * BEAT  # between two looks: this process stood still, and perhaps the other one, too
 _DOUBT = 3 * BEAT  # in which another process of a rank would show itself
 _GIVES_UP = 60.0  # seconds that a store fails
-# Last signs, of a good end, and of an exception that nobody caught; the latter follows a process's name if rank 0
-# never answered it.
+# Last signs, of a good end, and, behind a process's name, of an exception that nobody caught.
 _ENDED, _FAILED = "ended", "failed"
 _LIFE, _ENDS = "life", "ends"  # keys
 _ASKING = 1.0  # seconds between two looks for lost ranks
@@ -137,7 +136,7 @@ class Board:
 
     def lost(self, awaited: Collection[int] = ()) -> str | None:
         """Which rank has ended by an exception, or given no sign of life for SILENCE seconds (_DOUBT seconds after
-        a process of it failed unanswered), or which of the awaited ones has ended at all, in words."""
+        the process that was seen before failed unanswered), or which of the awaited ones has ended at all, in words."""
         if not self._settled:
             return None
         lost = _tried(lambda: _lost(self._store))
@@ -192,6 +191,7 @@ class _Signs:
         self._life: str | None = None  # of what follows
         self._noted: set[int] = set()  # ranks that have ended
         self._seen, self._since, self._looked = None, 0.0, 0.0
+        self._silence = SILENCE  # after which the one that is watched is lost
 
     def run(self, over: threading.Event) -> None:
         now = answered = time.monotonic()
@@ -220,9 +220,11 @@ class _Signs:
         store.set(_sign(rank), f"{self._name} {self._count}")
         watched, sign = self._watched(store)
         was_late, self._looked = now - self._looked > _LATE, now
+        if sign != self._seen:
+            self._silence = _DOUBT if _is_failure_of(self._seen, sign) else SILENCE
         if sign is None or sign != self._seen or was_late:
             self._seen, self._since = sign, now
-        elif now - self._since >= (_DOUBT if _has_failed(sign.decode()) else SILENCE):
+        elif now - self._since >= self._silence:
             _note_lost(store, watched, sign.decode())
 
     def _watched(self, store: dist.Store) -> tuple[int, bytes | None]:
@@ -243,16 +245,13 @@ class _Signs:
         ended just now, and PyTorch would print that. The life of a rank that was never answered may be over, and
         the sign be that of another process of the same rank: it says nothing of a good end, and a failure counts
         only if no other process shows itself."""
-        store, rank = self._board._store, self._board.rank
-        if store is None:
+        store, rank, is_settled = self._board._store, self._board.rank, self._board._settled
+        if store is None or not (failed or is_settled):
             return
-        if not self._board._settled:
-            if failed:
-                store.set(_sign(rank), f"{self._name} {_FAILED}")
-            return
-        store.set(_sign(rank), _FAILED if failed else f"{_ENDED} {json.dumps(dict(self._board.calls))}")
-        if failed:
-            _note_lost(store, rank, _FAILED)
+        sign = f"{self._name} {_FAILED}" if failed else f"{_ENDED} {json.dumps(dict(self._board.calls))}"
+        store.set(_sign(rank), sign)
+        if failed and is_settled:
+            _note_lost(store, rank, sign)
 
 
 def _sign(rank: int) -> str:
@@ -265,6 +264,11 @@ def _says(sign: bytes | None, word: str) -> bool:
 
 def _has_failed(sign: str) -> bool:
     return sign.split()[-1] == _FAILED
+
+
+def _is_failure_of(before: bytes | None, sign: bytes | None) -> bool:
+    """Whether the process that gave the sign before has failed; else another one of the rank may live."""
+    return before is not None and sign == before.split()[0] + f" {_FAILED}".encode()
 
 
 def _calls_of(sign: bytes) -> dict[str, int]:
