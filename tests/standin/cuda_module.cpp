@@ -166,6 +166,7 @@ ATTN_STANDIN_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfu
     violate("cuLaunchKernelEx", "no such kernel");
     return CUDA_ERROR_INVALID_HANDLE;
   }
+  log_work(config->hStream, kernel->name);
   if (!fits(*config, *kernel)) return CUDA_ERROR_INVALID_VALUE;
   if (is_kernel_of_ranks(kernel->name)) {
     return enqueue(config->hStream,

@@ -34,6 +34,10 @@ int current_device();
 // CUDA_SUCCESS, or the error that calls on this thread get.
 CUresult check_context();
 
+// Writes into the log which stream the call that is recorded is of, and what it does there.
+void log_work(CUstream stream, const std::string& what);
+std::string number_of(const void* handle);
+
 // A kernel or another operation of a stream.
 struct Node {
   std::string what;

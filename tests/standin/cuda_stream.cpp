@@ -102,6 +102,14 @@ Graph* captured_by(CUstream stream) {
   return found == nullptr ? nullptr : &*found->captured;
 }
 
+std::string number_of(const void* handle) {
+  return std::to_string(reinterpret_cast<std::uintptr_t>(handle));
+}
+
+void log_work(CUstream stream, const std::string& what) {
+  recorder().detail(number_of(stream) + ' ' + what);
+}
+
 CUresult enqueue(CUstream stream, Node node) {
   if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
   if (stream == nullptr) {
@@ -166,6 +174,7 @@ ATTN_STANDIN_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
   ATTN_STANDIN_CUDA(cuEventRecord, checked)
   Event* found = events().find(event);
   if (found == nullptr) return no_such("cuEventRecord", "event");
+  log_work(stream, number_of(event));
   const CUresult result = enqueue(stream, {"event", [] {}});
   found->captured_on = captured_by(stream) == nullptr ? nullptr : stream;
   if (found->captured_on != nullptr) found->node = streams().find(stream)->nodes;
@@ -188,6 +197,7 @@ ATTN_STANDIN_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, u
   ATTN_STANDIN_CUDA(cuStreamWaitEvent, checked)
   const Event* found = events().find(event);
   if (found == nullptr) return no_such("cuStreamWaitEvent", "event");
+  log_work(stream, number_of(event));
   wait_for(*found, stream);
   return enqueue(stream, {"wait", [] {}});
 }

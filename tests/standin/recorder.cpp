@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kMostLines = 100000;
 void (*reset_library)() = nullptr;
+thread_local std::size_t last_line = kMostLines;  // of this thread's last call; kMostLines: none
 
 std::string joined(const std::vector<std::string>& lines) {
   std::string text;
@@ -44,10 +45,12 @@ void Recorder::add(Site& site) {
 
 Verdict Recorder::enter(Site& site, int kind) {
   site.calls[index_of(kind)].fetch_add(1, std::memory_order_relaxed);
+  last_line = kMostLines;
   if (recording_.load(std::memory_order_relaxed)) {
     const std::lock_guard lock(mutex_);
     std::string line = site.name;
     if (kind >= 0 && name_of_kind_ != nullptr) line += ' ' + name_of_kind_(kind);
+    last_line = log_.size();
     if (log_.size() < kMostLines) log_.push_back(std::move(line));
   }
   if (!scripted_.load(std::memory_order_relaxed)) return {};
@@ -80,6 +83,12 @@ void Recorder::wait(const Rule& rule) {
   blocked_.fetch_add(1, std::memory_order_relaxed);
   released_.wait(lock, [&] { return releases_ != rule.since; });
   blocked_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Recorder::detail(const std::string& words) {
+  if (last_line == kMostLines) return;
+  const std::lock_guard lock(mutex_);
+  if (last_line < log_.size()) log_[last_line] += ' ' + words;
 }
 
 void Recorder::violation(std::string text) {

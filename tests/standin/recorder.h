@@ -46,6 +46,8 @@ class Recorder {
  public:
   // Counts the call and applies the script. `kind` is STANDIN_ANY if there is none.
   Verdict enter(Site& site, int kind = STANDIN_ANY);
+  // Adds to the log's line of this thread's last call.
+  void detail(const std::string& words);
   void violation(std::string text);
 
   // As in StandinControl.

@@ -43,7 +43,9 @@ typedef struct StandinControl {
   int64_t (*live)(const char* what);
   /* Violations of the library's API contract, one per line. */
   size_t (*violations)(char* text, size_t size);
-  /* While on, the log gets a line per call: "cudnnBackendFinalize EXECUTION_PLAN". */
+  /* While on, the log gets a line per call: "cudnnBackendFinalize EXECUTION_PLAN". Of launches, and
+   * of calls that record events or wait for them, it has the number of the stream, and the kernel's
+   * name or the number of the event: "cuLaunchKernelEx 89060441849872 attn_ranks_copy". */
   void (*record)(int on);
   size_t (*log)(char* text, size_t size);
 } StandinControl;

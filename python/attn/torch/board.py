@@ -136,7 +136,8 @@ class Board:
 
     def lost(self, awaited: Collection[int] = ()) -> str | None:
         """Which rank has ended by an exception, or given no sign of life for SILENCE seconds (_DOUBT seconds after
-        the process that was seen before failed unanswered), or which of the awaited ones has ended at all, in words."""
+        the process that was seen before failed unanswered), or which of the awaited ones has ended at all, in
+        words."""
         if not self._settled:
             return None
         lost = _tried(lambda: _lost(self._store))

@@ -2,7 +2,9 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstring>
+#include <sstream>
 
 #include "runtime/cuda/graph.h"
 #include "runtime/execute/device_tensors.h"
@@ -22,8 +24,11 @@ namespace {
 using attn::testing::LocalGroup;
 using attn::testing::LocalTransport;
 using plan::Direction;
+using ::testing::_;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::NanSensitiveDoubleEq;
+using ::testing::Pair;
 using ::testing::Pointwise;
 using ::testing::StartsWith;
 using Bytes = std::vector<std::byte>;
@@ -98,6 +103,22 @@ class DistributedTest : public OnStandins {
 
   static std::int64_t calls(const char* function) {
     return standin::cuda().control.calls(function, STANDIN_ANY);
+  }
+
+  // What the stand-in's log has of each stream, in order: functions, and kernels or events.
+  using Work = std::vector<std::pair<std::string, std::string>>;
+  static std::map<std::string, Work> work_of_streams() {
+    std::map<std::string, Work> streams;
+    std::istringstream log(standin::log_of(standin::cuda().control));
+    for (std::string line; std::getline(log, line);) {
+      std::istringstream words(line);
+      std::string function, stream, what;
+      if (words >> function >> stream >> what) streams[stream].emplace_back(function, what);
+    }
+    return streams;
+  }
+  static Work begin_of(const Work& work, std::size_t count) {
+    return {work.begin(), work.begin() + static_cast<std::ptrdiff_t>(std::min(count, work.size()))};
   }
 
   // What rank 1's part has of k or v: the last keys of rank 0, then its own.
@@ -209,6 +230,37 @@ TEST_F(DistributedTest, AnExecuteNeitherAllocatesNorWaits) {
   EXPECT_EQ(calls("cuStreamWaitEvent") - ordered, 2 * 5 + 2 * 2);
   bindings.clear();
   ranks.clear();
+}
+
+// A part may take all multiprocessors until it ends: what is not packed then is sent later, and
+// waiting for an exchange would leave them idle.
+TEST_F(DistributedTest, TheFirstPartWaitsForAllPackingAndForNoExchange) {
+  auto group = std::make_shared<LocalGroup>(2);
+  std::string callers[2];
+  in_ranks(2, [&](int number) {
+    Rank rank = must(open(group, number, testing::staged_family()));
+    const cuda::Stream stream = must(cuda::Stream::create(device()));
+    callers[number] = std::to_string(reinterpret_cast<std::uintptr_t>(stream.handle()));
+    auto binding = must(rank.opened->bind(Direction::forward, rank.arguments(Direction::forward)));
+    standin::cuda().control.record(1);
+    ASSERT_TRUE(binding.execute(stream.handle()).ok());
+  });
+  std::map<std::string, Work> streams = work_of_streams();
+  for (int number = 0; number < 2; ++number) {
+    Work first = begin_of(streams[callers[number]], 3);
+    ASSERT_THAT(first, ElementsAre(Pair("cuEventRecord", _), Pair("cuStreamWaitEvent", _),
+                                   Pair("cuLaunchKernelEx", "part")));
+    const std::string begun = first[0].second, packed = first[1].second;
+    const auto exchanges = std::ranges::find_if(streams, [&](const auto& stream) {
+      return stream.second[0] == std::pair<std::string, std::string>("cuStreamWaitEvent", begun);
+    });
+    ASSERT_NE(exchanges, streams.end());
+    Work expected = {{"cuStreamWaitEvent", begun}, {"cuLaunchKernelEx", "attn_ranks_mark"}};
+    // For each stage that sends.
+    if (number == 0) expected.insert(expected.end(), 2, {"cuLaunchKernelEx", "attn_ranks_copy"});
+    expected.emplace_back("cuEventRecord", packed);
+    EXPECT_EQ(begin_of(exchanges->second, expected.size()), expected) << number;
+  }
 }
 
 // Of NCCL: what threads do together cannot be captured.

@@ -103,6 +103,26 @@ inline Division window_division() {
   return division;
 }
 
+// Forward, where rank 1 computes its own keys first, and in two more stages half of rank 0's each,
+// which packs them: they are not adjacent.
+inline plan::Family staged_family() {
+  plan::Family family;
+  family.parts.plans = {plan_of_part("own", 16, 16, false, 1),
+                        plan_of_part("far", 16, 8, false, 2)};
+  Division division = window_division();
+  division.backward.clear();
+  for (Program& program : division.ranks) {
+    program = {program.rank, program.key_heads, program.rows, program.rows, {}, {}, {}, {}, {}};
+    program.parts = {{0, program.rows, program.rows, "own"}};
+  }
+  division.ranks[1].parts.push_back({1, division.ranks[1].rows, {{4, 8}, {12, 16}}, "far"});
+  division.ranks[1].parts.push_back({2, division.ranks[1].rows, {{0, 4}, {8, 12}}, "far"});
+  add_exchanges(division);
+  family.ranks = to_json(division);
+  family.kernels = kernels_of_window();
+  return family;
+}
+
 inline plan::Family window_family() {
   plan::Family family;
   family.parts.plans = {
