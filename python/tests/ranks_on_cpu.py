@@ -79,6 +79,20 @@ def check_gradients():
     torch.testing.assert_close(sharded.unshard(found), o.detach(), rtol=0, atol=1e-12)
 
 
+def check_captured():
+    """Traced functions that differ only in the tensors that they captured are different attentions."""
+    torch.manual_seed(3)
+    q, k, v = (torch.randn(1, 1, 32, 16, dtype=torch.float64) for _ in "qkv")
+
+    def biased(bias):
+        return attn.compile(score_mod=lambda score, b, h, q, k: score + bias[k], B=1, Hq=1, Hkv=1, Sq=32, D=16)
+
+    for f in [biased(torch.randn(32)) for _ in range(2)]:
+        sharded = attn.torch.distribute(f)
+        same(sharded, sharded(*(sharded.shard(x) for x in (q, k, v))), f(q, k, v))
+        assert attn.torch.distribute(f) is sharded
+
+
 def check_dropout():
     """The weights that the whole attention drops, of rank 0's seed."""
     f = attn.compile(DROPOUT)
@@ -169,7 +183,7 @@ def check_steps():
     sharded.close()
 
 
-CHECKS = (check_gradients, check_dropout, check_values, check_cross, check_steps, check_errors)
+CHECKS = (check_gradients, check_captured, check_dropout, check_values, check_cross, check_steps, check_errors)
 
 
 def run(rank, size, store):

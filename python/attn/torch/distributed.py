@@ -276,8 +276,9 @@ def distribute(
     name: Sq=131072.
 
     Rank 0 compiles the plans of all ranks, or finds them in the folder of cached plans. The same arguments
-    give the same object again while there is one, but not with `values`. On the CPU (a gloo group), every rank gathers everything and the reference
-    computes: for tests.
+    (and the same tensors that a traced function captured) give the same object again while there is one, but
+    not with `values`. On the CPU (a gloo group), every rank gathers everything and the reference computes: for
+    tests.
 
     Raises what `attn.compile` does, NcclError if NCCL fails or a rank does not come, CudaError if memory is
     exhausted, on this rank or another."""
@@ -298,8 +299,10 @@ def distribute(
 
     where.agree("the attention to distribute", request)
     one = made[0]
-    key = (where.group, where.device, one.source.text, tuple(one.bindings.items()), training,
-           one.engine)
+    # What was found keeps its captured tensors, so no others have their addresses.
+    captured = tuple((name, id(tensor)) for name, tensor in one.captured.items())
+    key = (where.group, where.device, where.seconds, one.source.text, tuple(one.bindings.items()), captured,
+           training, one.engine, one.target)
     known = None if values else _known.get(key)
     # A rank may have closed it, or failed to make it.
     if not where.holds_on_all(known is not None and not known.closed):
