@@ -146,6 +146,7 @@ def check_errors():
 
     refused("but sizes of rank 1 and of rank 0 differ", **{**SIZES, "Sq": 48 + rank})
     refused("`documents` has no size for Sq", **(SIZES if rank == 0 else {"B": 2, "Hq": 4, "Hkv": 2, "D": 16}))
+    refused("not on meta", device=("cpu", "meta")[rank], **SIZES)
     if rank == 0:
         refused("rank 1 did not come within 1 s", attn.NcclError, timeout_seconds=1, **SIZES)
     dist.barrier()

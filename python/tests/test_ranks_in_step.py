@@ -9,14 +9,17 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 import attn  # noqa: E402
+from attn import _libattn  # noqa: E402
 from attn.torch import board as boards  # noqa: E402
 from attn.torch import meeting  # noqa: E402
 from attn.torch.board import Board  # noqa: E402
+from attn.torch.group import Group  # noqa: E402
 from attn.torch.meeting import Meetings  # noqa: E402
-from attn.torch.ranked import check_graphs  # noqa: E402
+from attn.torch.ranked import Kernels, check_graphs  # noqa: E402
 from attn.torch.steps import Steps  # noqa: E402
 
 SOON = 0.2  # seconds
@@ -80,6 +83,21 @@ def test_nobody_hears_the_answer_to_a_question_that_was_given_up(group):
     assert total(meetings, about="others") == [111] * 3
     again = [Meetings(board) for board in group[1]]  # as in another life of the group
     assert total(again) == [111] * 3
+
+
+def test_a_library_that_one_rank_lacks_is_an_error_of_all(group, monkeypatch):
+    def runtime(device):
+        if device == 1:
+            raise attn.CompilerError("cuDNN was not found")
+
+    def opened(rank):
+        here = object.__new__(Group)
+        here.device, here.seconds, here._meetings = torch.device("cuda", rank), 5.0, Meetings(group[1][rank])
+        Kernels(here, b"", Steps(group[1][rank], "x", 5.0))
+
+    monkeypatch.setattr(_libattn, "runtime", runtime)
+    for error in in_ranks(range(3), opened):
+        assert type(error) is attn.CompilerError and "cuDNN was not found" in str(error), error
 
 
 def test_ranks_that_ask_for_different_things_are_told_and_can_meet_again(group):
@@ -343,6 +361,30 @@ def test_nothing_of_an_earlier_life_counts(group):
     assert found == {0: 111, 1: 111}
 
 
+def test_no_thread_goes_back_to_an_earlier_life(group, monkeypatch):
+    """One has read its name, and goes on when another one was answered in the next one."""
+    store, (_, board, _) = group
+    read, is_read, is_answered = boards._read, threading.Event(), threading.Event()
+
+    def read_slowly(*key):
+        found = read(*key)
+        if threading.current_thread() is late:
+            is_read.set()
+            is_answered.wait(SOON)
+        return found
+
+    monkeypatch.setattr(boards, "_read", read_slowly)
+    late = threading.Thread(target=board.life)
+    late.start()
+    is_read.wait()
+    again = Board(store, 0, 3)
+    board.life()
+    board.settle()
+    is_answered.set()
+    late.join()
+    assert board.life() == again.life()
+
+
 def calls(group, seconds=5.0):
     return [Steps(board, "x", seconds) for board in settled(group[1])]
 
@@ -387,6 +429,15 @@ def test_what_fails_on_one_rank_is_an_error_of_all(group):
     assert "rank 1" in steps[0].in_vain()
     with pytest.raises(attn.NcclError, match="rank 1"):
         run(steps[0])
+
+
+def test_a_rank_hears_what_failed_before_it_came(group):
+    board = settled(group[1])
+    with pytest.raises(ValueError):
+        run(Steps(board[1], "x", SOON), ValueError("no memory"))
+    late = Steps(board[0], "x", SOON)
+    assert run(late) == "done"
+    assert late.in_vain() == "call 1 failed on rank 1 alone: ValueError: no memory"
 
 
 class Reasons:
@@ -446,7 +497,7 @@ def test_groups_that_are_gone_leave_no_news(group, monkeypatch):
     before = store.num_keys()
     for each in steps:
         each.end("tests end")
-    assert store.num_keys() == before + 3
+    assert store.num_keys() == before + 4  # of each rank, and how many there were
     assert all(group[1][0].read(f"calls/x/{rank}") for rank in range(3))
     del steps, each
     assert not any(group[1][0].read(f"calls/x/{rank}") for rank in range(3))

@@ -59,6 +59,7 @@ class Board:
         self._whole = dist.PrefixStore("attn", store if own is None else own)
         self._store: dist.Store | None = None  # of this life
         self._life: str | None = None
+        self._naming = threading.Lock()  # what was read first must not replace a newer name
         self._settled = rank == 0
         self.rank, self.size = rank, size
         # Of each Steps, by name, the last call that exchanges: when this rank ends, others are told.
@@ -82,11 +83,12 @@ class Board:
 
     def life(self) -> str | None:
         """The name of the group's life, as far as this rank knows; None before rank 0 has come."""
-        if not self._settled:
-            found = _tried(lambda: _read(self._whole, _LIFE))
-            if found is not None and found.decode() != self._life:
-                self._begin(found.decode())
-        return self._life
+        with self._naming:
+            if not self._settled:
+                found = _tried(lambda: _read(self._whole, _LIFE))
+                if found is not None and found.decode() != self._life:
+                    self._begin(found.decode())
+            return self._life
 
     def settle(self) -> None:
         """Rank 0 has answered in this life."""

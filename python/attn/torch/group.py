@@ -40,12 +40,15 @@ _known: weakref.WeakKeyDictionary[dist.ProcessGroup, _Shared] = weakref.WeakKeyD
 
 
 class Group:
-    """This process in a group. All processes of the group make the same calls in the same order."""
+    """This process in a group. All processes of the group make the same calls in the same order, `agree` first."""
+
+    _refused: Error | None = None  # why this rank cannot compute
 
     def __init__(self, given: Any = None, device: Any = None, timeout_seconds: int | None = None):
         """`given`: a ProcessGroup, a DeviceMesh of one dimension, or None for the default group. `device`: by
         default the current CUDA device if the group has NCCL, else the CPU. `timeout_seconds`: how long ranks
-        wait for one that lives; by default as long as PyTorch's collectives. Raises ArgumentError."""
+        wait for one that lives; by default as long as PyTorch's collectives. Raises ArgumentError; but if the
+        device is of no use on one rank, `agree` does, on all."""
         if timeout_seconds is not None and timeout_seconds < 1:
             raise ArgumentError(f"timeout_seconds is {timeout_seconds}; it must be at least 1")
         self.group = _process_group(given)
@@ -53,13 +56,14 @@ class Group:
         self.size = dist.get_world_size(self.group)
         if self.rank < 0:
             raise ArgumentError("this process is not in the group", ["call it only in those that are"])
-        self.device = self._device(device)
         if self.group not in _known:
             board = Board(self.group.get_group_store(), self.rank, self.size)
             _known[self.group] = _Shared(board, Meetings(board))
             weakref.finalize(self.group, board.close).atexit = False  # a board does that itself
         self._shared = _known[self.group]
         self._meetings = self._shared.meetings
+        found, self._refused = outcome(lambda: self._device(device))
+        self.device: torch.device = torch.device("cpu") if found is None else found
         usual = _timeout(self.group, self.device) if self._shared.board.shows_life else _WITHOUT_SIGNS
         self.seconds = usual if timeout_seconds is None else min(timeout_seconds, _LONGEST)
 
@@ -100,7 +104,7 @@ class Group:
     def agree(self, about: str, make: Callable[[], Mapping[str, Any]]) -> None:
         """Raises ArgumentError on all ranks if `make` does not give the same on all; if it raises on one, that
         error on all; NcclError if a rank does not come."""
-        made = outcome(lambda: dict(make()))
+        made = (None, self._refused) if self._refused is not None else outcome(lambda: dict(make()))
         try:
             self._meetings.hold(about, made, _same, self.seconds)
         except Error:

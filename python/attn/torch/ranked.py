@@ -57,8 +57,17 @@ class Kernels:
     """On a GPU. For any number of threads, one after the other."""
 
     def __init__(self, group: Group, contents: bytes, steps: Steps):
-        torch.cuda.empty_cache()  # libattn allocates beside PyTorch
         self._device = group.device
+        runtimes: list[_libattn.Runtime] = []
+
+        def prepare() -> dict[str, Any]:
+            torch.cuda.empty_cache()  # libattn allocates beside PyTorch
+            _distributed.library()
+            runtimes.append(_libattn.runtime(group.device.index))
+            return {}
+
+        # Before any rank waits in a communicator for one that lacks a library.
+        group.agree("the libraries", prepare)
         self.steps = steps
 
         def abort() -> None:
@@ -69,7 +78,7 @@ class Kernels:
 
         with steps.opening():
             self._rank = _distributed.Distributed(
-                _libattn.runtime(group.device.index),
+                runtimes[0],
                 contents,
                 group.communicator(),
                 timeout_seconds=math.ceil(group.seconds),

@@ -40,7 +40,7 @@ class Steps:
         self._end = ""  # why there will be no other call
         self._unsettled: set[int] = set()
         self._opening = False
-        self._news = board.add(_NEWS, 0)
+        self._news: int | None = None  # that was heard; none yet
         self._heard: list[tuple[int, dict[int, str], str]] = []  # the news until then
         self._unknown: tuple[int, float, float] | None = None  # last call, since when, and when asked
         weakref.finalize(self, _forget, board, self._key(board.rank), os.getpid()).atexit = False
