@@ -4,6 +4,7 @@ rank is an error of all. Ranks are threads."""
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ import torch.distributed as dist  # noqa: E402
 import attn  # noqa: E402
 from attn import _libattn  # noqa: E402
 from attn.torch import board as boards  # noqa: E402
-from attn.torch import meeting  # noqa: E402
+from attn.torch import meeting, ranked  # noqa: E402
 from attn.torch.board import Board  # noqa: E402
 from attn.torch.group import Group  # noqa: E402
 from attn.torch.meeting import Meetings  # noqa: E402
@@ -98,6 +99,16 @@ def test_a_library_that_one_rank_lacks_is_an_error_of_all(group, monkeypatch):
     monkeypatch.setattr(_libattn, "runtime", runtime)
     for error in in_ranks(range(3), opened):
         assert type(error) is attn.CompilerError and "cuDNN was not found" in str(error), error
+
+
+def test_an_answer_counts_even_if_it_cannot_be_removed(group, monkeypatch):
+    def fails(key):
+        raise attn.NcclError("the group's store does not answer", (), "nccl")
+
+    monkeypatch.setattr(group[1][1], "remove", fails)
+    meetings = [Meetings(board) for board in group[1]]
+    for _ in range(2):
+        assert total(meetings) == [111] * 3
 
 
 def test_ranks_that_ask_for_different_things_are_told_and_can_meet_again(group):
@@ -438,6 +449,23 @@ def test_a_rank_hears_what_failed_before_it_came(group):
     late = Steps(board[0], "x", SOON)
     assert run(late) == "done"
     assert late.in_vain() == "call 1 failed on rank 1 alone: ValueError: no memory"
+
+
+def test_a_call_that_fails_keeps_tensors_whose_values_were_compared(group, monkeypatch):
+    def refuse(name, value):
+        raise attn.BindingError("other values than those that the attention was divided for")
+
+    binding = SimpleNamespace(set_addresses=lambda addresses, checked: None, set_param=refuse, kept=[])
+    doc = torch.zeros(4, dtype=torch.int32)
+    kernels = object.__new__(Kernels)
+    kernels._device = kernels._stream = None
+    kernels._rank = SimpleNamespace(tensors={"fwd": [SimpleNamespace(name="doc", role="captured")]})
+    monkeypatch.setattr(kernels, "_binding", lambda *_: binding)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
+    monkeypatch.setattr(ranked, "is_capturing", lambda: False)
+    with pytest.raises(attn.BindingError):
+        kernels._execute("fwd", {"doc": doc}, {"slope": 1.0})
+    assert binding.kept == [doc]
 
 
 class Reasons:

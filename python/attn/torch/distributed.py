@@ -59,6 +59,7 @@ class Distributed:
         self.training = "bwd" in how.directions
         self._group = group
         self._how: Kernels | Reference | None = how
+        self._steps = how.steps
         self._contents = contents
         self._values = values
         self.key = register(self)
@@ -82,8 +83,8 @@ class Distributed:
         Raises BindingError for what does not fit, and NcclError if NCCL failed, a rank does not answer, or the
         call failed on another rank alone: then outputs of calls before are not valid, and the process group
         is of no more use. After an error of all ranks they can make other calls."""
-        how = self._open()
         each = self._checked(args, kwargs)
+        how = self._open()
         tensors = tuple(each.tensors.values())
         facts = facts_of(self.attention)
         training = _needs_gradients(each)
@@ -160,6 +161,7 @@ class Distributed:
         if torch.compiler.is_compiling():
             return self._sorted(args, kwargs)
         try:
+            self._open()
             return self._sorted(args, kwargs)
         except Exception as error:
             self.refuse(error)
@@ -168,7 +170,7 @@ class Distributed:
     def refuse(self, error: BaseException) -> None:
         """Of a call, or backward, that fails before anything else: the other ranks are told."""
         if self.device.type == "cpu" or not is_capturing():
-            self._open().steps.refuse(error)
+            self._steps.refuse(error)
 
     def _sorted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         for name in kwargs:
@@ -241,13 +243,13 @@ class _Attend(torch.autograd.Function):
         # All ranks must come here, so a rank whose loss does not depend on o comes with zeros.
         outputs = facts_of(ctx.sharded.attention).all_outputs
         try:
-            saved = ctx.saved_tensors
+            how, saved = ctx.sharded._open(), ctx.saved_tensors
         except Exception as error:
             ctx.sharded.refuse(error)
             raise
         tensors = dict(zip((*ctx.names, *outputs), saved))
         with torch.no_grad():
-            found = ctx.sharded._open().backward({**tensors, "do": d_o}, ctx.params)
+            found = how.backward({**tensors, "do": d_o}, ctx.params)
         gradients = [found.get(name) for name in ctx.names]
         return (None, None, None, *differentiable_once(gradients, (*saved, d_o)))
 

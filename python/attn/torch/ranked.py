@@ -163,12 +163,12 @@ class Kernels:
         binding = self._binding(direction, capturing, tensors, params)
         # What a file was divided for is compared with tensors at other addresses, but not during a capture.
         binding.set_addresses([tensor.data_ptr() for tensor in tensors.values()], checked=capturing)
+        # So that no other tensor is at an address whose values were compared, also if this call fails.
+        binding.kept = [tensors[info.name] for info in self._rank.tensors[direction] if info.role == "captured"]
         for name, value in params.items():
             binding.set_param(name, value)
         self.steps.exchanges(counts=not capturing)
         binding.execute(stream.cuda_stream)
-        # So that no other tensor is at an address whose values were compared.
-        binding.kept = [tensors[info.name] for info in self._rank.tensors[direction] if info.role == "captured"]
 
     def _binding(
         self,
