@@ -40,9 +40,10 @@ Names names_in_plans(const ranks::Division& division, const std::string& name) {
   return names;
 }
 
-// What plans of a part bind besides tensors of the whole: sums' maxima, and numbers of rows.
+// What plans of a part bind besides tensors of the whole: sums' maxima, numbers of rows, and dv of
+// a part that has no share of the gradients that are wanted.
 Names other_names(const ranks::Division& division) {
-  Names names;
+  Names names = {"dv"};
   for (const plan::ParamInfo& param : division.params) names.insert(param.name);
   for (const ranks::Payload& result : ranks::results_of(division))
     names.merge(names_in_plans(division, result.name));

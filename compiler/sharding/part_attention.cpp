@@ -244,9 +244,12 @@ class Making {
                               (tensor.name == ir::kLengthsKv && attention.lengths_kv);
       return !of_lengths && is_unread(tensor.name);
     });
+    const bool trains = !attention.gradients.empty();
     std::erase_if(attention.gradients, [&](const std::string& name) {
       return name != "q" && name != "k" && name != "v" && is_unread(name);
     });
+    // No gradients would be all of them. Nothing reads dv, which takes least.
+    if (trains && attention.gradients.empty()) attention.gradients = {"v"};
   }
 
   const ir::Attention& whole_;

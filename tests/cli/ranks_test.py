@@ -177,6 +177,14 @@ class Ranks(attnc.Case):
         self.assertTrue(all(each["lengths_q"] == "whole_lengths_q" for each in names))
         self.assertEqual([each.get("sum_exp_with_sink") for each in names].count("sum_exp"), len(names) - 2)
 
+    def test_parts_without_a_share_of_the_gradients(self):
+        # The sinks of the row are in the part of one rank.
+        spec = self.write("sinks.attn", """attention f { dims B = 1, Hq = 2, Sq = 1, Skv = 64, D = 16; learn s: f32[Hq];
+          sink s[h]; grad s; shard sequence; }""")
+        made = self.attnc_json("compile", spec, "--ranks", "2", "--target", "h200", "--engine", "native", "--direction",
+                               "bwd", "-o", self.folder / "sinks.attnplan")
+        self.assertEqual([each["name"] for each in made["ranks"]["backward"] if each["role"] == "gradient"], ["d_s"])
+
     def test_random_dropout_of_the_whole(self):
         spec = self.write("random.attn", "attention f { dims B = 1, Hq = 2, Sq = 64, D = 64; dropout 0.5; }")
         options = ("--target", "h200", "--engine", "native", "-o", self.folder / "random.attnplan")

@@ -96,6 +96,16 @@ TEST(PartAttention, SeesTheWholeAttention) {
   EXPECT_TRUE(part_attention(whole, part, {2, 3}).attention.lengths_q);
 }
 
+// A list without any would be one of all.
+TEST(PartAttention, OfNoWantedGradientGivesTheOneThatTakesLeast) {
+  const ir::Attention whole = read("learn sinks: f32[Hq]; sink sinks[h]; grad sinks;");
+  Part part{{0, {{0, 32}}, {{32, 64}}}};
+  EXPECT_EQ(part_attention(whole, part, {0, 4}).attention.gradients, std::vector<std::string>{"v"});
+  part.sink = true;
+  EXPECT_EQ(part_attention(whole, part, {0, 4}).attention.gradients,
+            std::vector<std::string>{"sinks"});
+}
+
 // A part without the sink has statistics without it, for those with it; sums need their maxima.
 TEST(PartAttention, OfNoSinkHasOtherStatistics) {
   const ir::Attention whole = read("sink 1.0; outputs o, sum_exp_with_sink;");
