@@ -121,8 +121,12 @@ class Making {
     std::optional<ExprId> of;
     std::int64_t more = 0;
     bool is_index = false, is_difference = false;
+    std::int64_t least = 0, most = 0;  // of these
+    bool fits(std::int64_t by) const { return fits_integer(least + by) && fits_integer(most + by); }
   };
-  static Sum sum_of(const ir::Dag& dag, ExprId id) {
+  static bool fits_integer(std::int64_t number) { return std::abs(number) < std::int64_t{1} << 31; }
+
+  Sum sum_of(const ir::Dag& dag, ExprId id) const {
     Sum sum{id};
     if (dag[id].is(Op::const_int_)) return {std::nullopt, dag.integer_of(id)};
     if (dag[id].is(Op::add_) && dag[dag[id].operands[1]].is(Op::const_int_))
@@ -130,39 +134,44 @@ class Making {
     const auto is_leaf = [&](ExprId leaf) {
       return dag[leaf].is(Op::row_) || dag[leaf].is(Op::column_);
     };
+    const auto last = [&](ExprId leaf) {
+      return count(dag[leaf].is(Op::row_) ? part_.rows : part_.keys) - 1;
+    };
     const ir::Node& of = dag[*sum.of];
     sum.is_index = is_leaf(*sum.of);
     sum.is_difference = of.is(Op::sub_) && is_leaf(of.operands[0]) && is_leaf(of.operands[1]);
+    if (sum.is_index) sum.most = last(*sum.of);
+    if (sum.is_difference) sum.least = -last(of.operands[1]), sum.most = last(of.operands[0]);
     return sum;
   }
 
   // q_idx + 512 >= kv_idx + 512 as q_idx >= kv_idx, and q_idx + 512 - (kv_idx + 128) as q_idx -
   // kv_idx + 384: parts that see the same of a window are the same attention, and share a plan.
-  static std::optional<ExprId> without_common(const ir::Node& node,
-                                              const std::vector<ExprId>& operands,
-                                              SimplifyingBuilder& builder, ir::Dag& dag) {
+  // Sums and differences that wrap around are the same; what is compared must not.
+  std::optional<ExprId> without_common(const ir::Node& node, const std::vector<ExprId>& operands,
+                                       SimplifyingBuilder& builder, ir::Dag& dag) const {
     const Sum x = sum_of(dag, operands[0]), y = sum_of(dag, operands[1]);
     if (x.more == 0 && y.more == 0) return std::nullopt;
-    const auto fits = [](std::int64_t number) { return std::abs(number) < std::int64_t{1} << 31; };
     const auto plus = [&](ExprId id, std::int64_t by) {
       return by == 0 ? id : builder.make(Op::add_, {id, dag.integer(by)}, node.pos);
     };
     if (node.is(Op::add_)) {
-      const bool is_sum = (x.is_index || x.is_difference) && !y.of && fits(x.more + y.more);
+      const bool is_sum = (x.is_index || x.is_difference) && !y.of && fits_integer(x.more + y.more);
       return is_sum ? std::optional(plus(*x.of, x.more + y.more)) : std::nullopt;
     }
     const std::int64_t more = x.more - y.more;
-    if (!fits(more)) return std::nullopt;
+    if (!fits_integer(more)) return std::nullopt;
     if (node.is(Op::sub_)) {
       if (x.is_index && y.is_index)
         return plus(builder.make(Op::sub_, {*x.of, *y.of}, node.pos), more);
       if ((x.is_index || x.is_difference) && !y.of) return plus(*x.of, more);
       return std::nullopt;
     }
+    if (!x.fits(x.more) || !y.fits(y.more)) return std::nullopt;
     if (x.is_index && y.is_index) {
-      const ExprId left = plus(*x.of, std::max<std::int64_t>(more, 0));
-      const ExprId right = plus(*y.of, std::max<std::int64_t>(-more, 0));
-      return builder.make(node.op, {left, right}, node.pos);
+      const std::int64_t left = std::max<std::int64_t>(more, 0), right = left - more;
+      if (!x.fits(left) || !y.fits(right)) return std::nullopt;
+      return builder.make(node.op, {plus(*x.of, left), plus(*y.of, right)}, node.pos);
     }
     if (x.is_difference && !y.of)
       return builder.make(node.op, {*x.of, dag.integer(-more)}, node.pos);

@@ -231,6 +231,17 @@ TEST(Simulator, MergesPartsOfOneRow) {
   for (const Sharding& sharding : all) EXPECT_TRUE(sharding.rows_travel);
 }
 
+// Integers have 32 bits, those of parts too.
+TEST(Simulator, ComputesIntegersThatWrapAround) {
+  for (const std::string mask :
+       {"q_idx + 2147483600 >= kv_idx + 100", "q_idx + 2147483620 >= kv_idx + 2147483640",
+        "q_idx + 2147483600 - (kv_idx + 10) >= 0", "q_idx - 2147483640 - kv_idx < 0"}) {
+    SCOPED_TRACE(mask);
+    compare_all("attention wraps { dims B = 1, Hq = 1, Sq = 64, D = 2; outputs o, lse; mask " +
+                mask + "; }");
+  }
+}
+
 TEST(Simulator, ComputesRowsWithoutKeys) {
   const std::vector<Sharding> all = compare_all(
       "attention none { dims B = 1, Hq = 2, Sq = 16, Skv = 0, D = 4; outputs o, lse; }");
