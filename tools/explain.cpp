@@ -86,7 +86,9 @@ int explain_ranks(const Options& options) {
                  name, difference);
     if (options.ranks.simulates) fmt::print("\n");
   }
-  return most > kEqual ? kMismatch : kOk;
+  if (most <= kEqual) return kOk;
+  tell_warning("the results of the ranks are not those of the reference");
+  return kMismatch;
 }
 
 int explain_plan(const Options& options) {

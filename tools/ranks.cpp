@@ -298,6 +298,20 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   return sharded;
 }
 
+namespace {
+
+// An error of lse relative to its size is one of the weights exp(score - lse) times that size: by
+// how much their errors are larger.
+double amplification(const reference::Outputs& outputs) {
+  double largest = 1;
+  for (const double lse : outputs.lse.values) {
+    if (std::isfinite(lse)) largest = std::max(largest, std::abs(lse));
+  }
+  return largest;
+}
+
+}  // namespace
+
 Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts, bool yes) {
   ir::Attention attention = sharded.attention;
   attention.gradients.clear();  // all of them
@@ -315,10 +329,12 @@ Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts, bo
           attention, sharding::rank_programs(sharded.choice.sharding, sharded.map, attention),
           inputs.values, sharded.trains() ? &d_o : nullptr,
           {.threads = 0, .advances = [&](double share) { patience.advance(share); }}));
+  const double weights = amplification(whole.outputs);
   Differences differences;
   for (const auto& [name, output] : kCompared) {
     if (is_compared(attention, name))
-      differences[std::string(name)] = difference(made.outputs.*output, whole.outputs.*output);
+      differences[std::string(name)] =
+          difference(made.outputs.*output, whole.outputs.*output) / (name == "o" ? weights : 1);
   }
   for (const std::string& name : names) {
     const io::HostTensor& expected = whole.of.find(name)->second;
@@ -326,8 +342,9 @@ Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts, bo
     // Nobody reads a learned tensor whose scores are all hidden.
     const io::HostTensor none{DType::f64, expected.dims,
                               std::vector<double>(expected.values.size())};
-    differences[(name.size() == 1 ? "d" : "d_") + name] =
-        difference(found == made.gradients.end() ? none : found->second, expected);
+    const bool is_learned = attention.find_tensor(name) != nullptr;
+    differences[(is_learned ? "d_" : "d") + name] =
+        difference(found == made.gradients.end() ? none : found->second, expected) / weights;
   }
   return differences;
 }

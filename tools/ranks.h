@@ -29,7 +29,8 @@ void add_ranks(CLI::App& command, RankOptions& options);
 // Without --ranks, none of the others may be given. Errors: invalid_argument, also for links.
 Result<sharding::Links> links_of(const RankOptions& options);
 
-// By result, "o" or "dq": the largest difference of an element, of the largest one.
+// By result, "o" or "dq": the largest difference of an element, of the largest one; of what weights
+// are summed for, also of the largest lse, because so much less exact weights are.
 using Differences = std::map<std::string, double>;
 
 struct Sharded {

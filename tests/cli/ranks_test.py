@@ -242,6 +242,17 @@ class Ranks(attnc.Case):
         self.assertEqual(sorted(found["differences"]), ["lse", "max", "o", "sum_exp"])
         self.assertLess(max(found["differences"].values()), 1e-12)
 
+    def test_weights_of_large_scores_are_less_exact(self):
+        spec = self.write("slopes.attn", """attention fuzz { dims B = 2, Hq = 6, Hkv = 2, Sq = 1, Skv = 257, D = 4;
+          dtype f16; lengths kv = [251, 0]; learn t0: f32[Hq]; score score + t0[h] * (q_idx - kv_idx);
+          score gelu(score); mask kv_idx > 37; mask kv_idx < 125 || q_idx >= kv_idx; learn sk: f32[Hq]; sink sk[h]; }""")
+        found = self.attnc_json("explain", spec, "--ranks", "8", "--simulate", "--grad", "--ranks-per-host", "1")
+        self.assertLess(max(found["differences"].values()), 1e-12)
+        short = self.write("short.attn", "attention f { dims B = 1, Hq = 2, Sq = 16, D = 4; learn t: f32[Hq]; "
+                                         "score score * t[h]; }")
+        found = self.attnc_json("explain", short, "--ranks", "2", "--simulate", "--grad")
+        self.assertIn("d_t", found["differences"])
+
     def test_simulation_takes_what_only_scores_read(self):
         spec = self.write("gather.attn", """attention gather { dims B = 1, Hq = 4, Hkv = 2, Sq = 16, D = 8;
           tensor t: i32[4]; tensor u: f32[4]; score score + u[t[h]]; }""")
