@@ -440,18 +440,13 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
   const bool of_indices = builder_.score_dims()[2] > 1 && x.place == Place::element &&
                           y.place == Place::element && !depends_on_score(first) &&
                           !depends_on_score(second);
-  if (of_indices && attention_.dag[first].type == ir::Type::integer) {
-    if (is_greater(mode)) {
-      std::swap(x, y);
-      std::swap(first, second);
-      mode = mirrored(mode);
-    }
-    return integers_compared(mode, {x, passes::range_of(attention_, first).high}, y, node.pos);
-  }
-  if (of_indices && is_greater(mode) && (is_index(first) || is_index(second))) {
+  if (of_indices && is_greater(mode)) {
     std::swap(x, y);
     std::swap(first, second);
     mode = mirrored(mode);
+  }
+  if (of_indices && attention_.dag[first].type == ir::Type::integer) {
+    return integers_compared(mode, {x, passes::range_of(attention_, first).high}, y, node.pos);
   }
   // cuDNN refuses to compare reals in BOOLEAN (it would read them as integers).
   const bool reals = attention_.dag[first].type == ir::Type::real;
@@ -484,16 +479,10 @@ Value ExpressionLowering::integers_compared(PointwiseMode mode, UpTo x, Value y,
 
 // Whether cuDNN may take `id < x`, or `x < id`, for a comparison of its padding mask.
 bool ExpressionLowering::like_padding(ExprId id) const {
-  return builder_.score_dims()[2] > 1 && unconverted(id).is(Op::row_);
-}
-
-bool ExpressionLowering::is_index(ExprId id) const {
-  return unconverted(id).is(Op::row_) || unconverted(id).is(Op::column_);
-}
-
-const ir::Node& ExpressionLowering::unconverted(ExprId id) const {
+  if (builder_.score_dims()[2] == 1) return false;
   const ir::Node& node = attention_.dag[id];
-  return node.is(Op::to_real_) ? attention_.dag[node.operands[0]] : node;
+  return node.is(Op::row_) ||
+         (node.is(Op::to_real_) && attention_.dag[node.operands[0]].is(Op::row_));
 }
 
 // row < last + 1, at no cost.

@@ -10,8 +10,8 @@
 //   comparison of columns, cuDNN takes it for that mask, and hides nothing, or crashes if there are
 //   lengths. It becomes CMP_LE of the constant before, or compares the index + 0.
 // - Integers of rows and columns are compared with each other by CMP_LE alone, and reals by it and
-//   CMP_LT if one of them is an index as it is: cuDNN takes CMP_GT and CMP_GE of indices for those
-//   of its causal mask or of a window, whichever comes first.
+//   CMP_LT: cuDNN takes CMP_GT and CMP_GE of indices for those of its causal mask or of a window,
+//   whichever comes first.
 // - Indices are GEN_INDEX, except with a single row, where they are read from memory: that engine
 //   splits the keys and restarts the column numbers in each split.
 // - In the backward, the operand that depends on the score is the first input of sums, products and
@@ -63,8 +63,6 @@ class ExpressionLowering {
   Result<Value> floor_of(const WholeQuotient& quotient, SourcePos pos);
   Result<Value> comparison(ir::ExprId id, bool negated);
   bool like_padding(ir::ExprId id) const;
-  bool is_index(ir::ExprId id) const;
-  const ir::Node& unconverted(ir::ExprId id) const;
   Value row_up_to(Value row, std::int64_t last, SourcePos pos);
   Value plus(Value x, double amount, SourcePos pos);
   // A value, and what it is at most.

@@ -176,12 +176,15 @@ TEST_F(ExpressionTest, RowsAndColumnsAreComparedByLeAlone) {
   }
 }
 
-TEST_F(ExpressionTest, RealsOfAnIndexAreNotComparedByGreater) {
+TEST_F(ExpressionTest, RealsOfIndicesAreNotComparedByGreater) {
   const ExprId row = dag_.add(Op::to_real_, {row_}), column = dag_.add(Op::to_real_, {column_});
-  const ExprId shifted = dag_.add(Op::add_, {column, dag_.real(0.5)});
+  const ExprId row_after = dag_.add(Op::add_, {row, dag_.real(0.25)});
+  const ExprId column_after = dag_.add(Op::add_, {column, dag_.real(0.5)});
   const ExprId other = dag_.add(Op::eq_, {column_, dag_.integer(4)});
   for (const Op op : {Op::lt_, Op::le_, Op::gt_, Op::ge_}) {
-    for (const auto& [x, y] : {std::pair(shifted, row), std::pair(row, shifted)}) {
+    for (const auto& [x, y] :
+         {std::pair(column_after, row), std::pair(row, column_after),
+          std::pair(column_after, row_after), std::pair(row_after, column_after)}) {
       const auto operations = mask(dag_.add(Op::or_, {dag_.add(op, {x, y}), other}));
       EXPECT_THAT(operations, Contains(AnyOf("cmp_le.f32", "cmp_lt.f32")));
       EXPECT_THAT(operations, Not(Contains(AnyOf("cmp_gt.f32", "cmp_ge.f32"))));
