@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/graph/operands.h"
@@ -27,6 +29,10 @@ bool is_shift(PointwiseMode mode) {
   return mode == PointwiseMode::add || mode == PointwiseMode::sub;
 }
 
+bool is_scalar(const BackendGraph& graph, Uid uid) {
+  return graph.find(uid)->storage == graph::Storage::host_scalar;
+}
+
 // The per-batch sizes of products.
 std::set<Uid> lengths_of(const BackendGraph& graph) {
   std::set<Uid> lengths;
@@ -42,9 +48,8 @@ std::set<Uid> lengths_of(const BackendGraph& graph) {
 std::set<Uid> moved_indices(const BackendGraph& graph, const std::set<Uid>& lengths) {
   std::set<Uid> indices;
   for_each<Pointwise>(graph, [&](const Pointwise& node) {
-    const bool moved =
-        is_shift(node.mode) && indices.contains(node.x) &&
-        (graph.find(*node.b)->storage == graph::Storage::host_scalar || lengths.contains(*node.b));
+    const bool moved = is_shift(node.mode) && indices.contains(node.x) &&
+                       (is_scalar(graph, *node.b) || lengths.contains(*node.b));
     if (node.mode == PointwiseMode::gen_index || moved) indices.insert(node.y);
   });
   return indices;
@@ -139,18 +144,37 @@ std::set<Uid> made_of_columns(const BackendGraph& graph) {
 // By the tensor that they make.
 using Elementwise = std::map<Uid, const Pointwise*>;
 
+// An index, and how scalars move it: "+-" is index + scalar - scalar.
+struct Position {
+  std::int64_t axis = 0;  // 0: it is something else
+  std::string moves;
+};
+
 // The condition of a select of a tensor or a constant, where cuDNN looks for its own masks.
 struct Condition {
+  const BackendGraph& graph;
   const Elementwise& nodes;
   Uid selected;
   const Pointwise& node;
 
+  // Of an index of the selected tensor.
+  Position position_of(Uid uid) const {
+    std::string moves;
+    for (auto found = nodes.find(uid); found != nodes.end(); found = nodes.find(uid)) {
+      const Pointwise& made = *found->second;
+      uid = made.x;
+      if (made.mode == PointwiseMode::gen_index && uid == selected) {
+        return {made.axis.value_or(0), {moves.rbegin(), moves.rend()}};
+      }
+      if (!is_shift(made.mode) || !is_scalar(graph, *made.b)) break;
+      moves += made.mode == PointwiseMode::add ? '+' : '-';
+    }
+    return {};
+  }
   // The axis of an index of the selected tensor, as it is; 0: it is no such index.
   std::int64_t axis_of(Uid uid) const {
-    const auto found = nodes.find(uid);
-    const bool is_index = found != nodes.end() && found->second->mode == PointwiseMode::gen_index &&
-                          found->second->x == selected;
-    return is_index ? found->second->axis.value_or(0) : 0;
+    const Position position = position_of(uid);
+    return position.moves.empty() ? position.axis : 0;
   }
   // Whether it is `row < something`, or `something < row`.
   bool bounds_rows(Uid uid) const {
@@ -166,11 +190,10 @@ bool has_condition(const BackendGraph& graph, const Holds& holds) {
   for_each<Pointwise>(graph, [&](const Pointwise& node) { nodes.emplace(node.y, &node); });
   bool found = false;
   for_each<Pointwise>(graph, [&](const Pointwise& select) {
-    if (select.mode != PointwiseMode::binary_select ||
-        graph.find(*select.b)->storage != graph::Storage::host_scalar)
-      return;
+    if (select.mode != PointwiseMode::binary_select || !is_scalar(graph, *select.b)) return;
     const auto condition = nodes.find(*select.t);
-    found |= condition != nodes.end() && holds(Condition{nodes, select.x, *condition->second});
+    found |=
+        condition != nodes.end() && holds(Condition{graph, nodes, select.x, *condition->second});
   });
   return found;
 }
@@ -195,14 +218,30 @@ bool like_padding(const BackendGraph& graph) {
   });
 }
 
-// Not `row >= column`, which is causal.
+// Whether cuDNN takes `>` and `>=` of the two for a bound of its causal mask or of a window. It
+// does not look at which of them comes first.
+bool make_a_bound(const Position& x, const Position& b) {
+  if (x.axis == 0 || b.axis == 0 || x.axis == b.axis) return false;
+  if (!x.moves.empty() && !b.moves.empty()) return false;
+  const Position& moved = x.moves.empty() ? b : x;
+  constexpr std::string_view kMoves[] = {"", "+", "+-+"};
+  return std::ranges::count(kMoves, moved.moves) == 1 ||
+         (moved.axis == kRows && moved.moves == "+-");
+}
+
+// A bound is right if it is `row >= column`, or if what is moved comes first. Of `row + scalar -
+// scalar` it is `>=`. It is one of integers: the bits of a real that moves rows are read as an
+// integer, and one that moves columns is truncated.
 bool like_causal(const BackendGraph& graph) {
   return has_condition(graph, [&](const Condition& condition) {
     const Pointwise& node = condition.node;
-    if (node.mode != PointwiseMode::cmp_gt && node.mode != PointwiseMode::cmp_ge) return false;
-    const std::int64_t first = condition.axis_of(node.x), second = condition.axis_of(*node.b);
-    if (first == 0 || second == 0 || first == second) return false;
-    return node.mode == PointwiseMode::cmp_gt || first == kColumns;
+    const bool strict = node.mode == PointwiseMode::cmp_gt;
+    if (!strict && node.mode != PointwiseMode::cmp_ge) return false;
+    const Position first = condition.position_of(node.x);
+    const Position second = condition.position_of(*node.b);
+    if (!make_a_bound(first, second)) return false;
+    if (first.moves.empty()) return strict || first.axis == kColumns || !second.moves.empty();
+    return node.compute == DType::f32 || (strict && first.moves == "+-");
   });
 }
 

@@ -333,6 +333,75 @@ TEST_F(LikePaddingTest, OnlyOneOrderIsCausal) {
   EXPECT_FALSE(like_causal()) << "of two tensors";
 }
 
+// Of a row, or a column, that scalars move, and the other index as it is: cuDNN looks at neither
+// the order nor the type of the scalars.
+class LikeCausalTest : public LikePaddingTest {
+ protected:
+  static constexpr graph::Uid kRow = 2, kColumn = 3;
+
+  // Whether `moved index > other index`, or what is made of it, is taken for something else.
+  bool mistaken(graph::Uid index, std::string_view moves, PointwiseMode mode,
+                bool moved_first = true, DType compute = DType::boolean) {
+    graph_.nodes.resize(3);
+    graph::Uid moved = index, next = 8;
+    for (const char move : moves) {
+      add(move == '+' ? PointwiseMode::add : PointwiseMode::sub, moved, 100, next);
+      moved = next++;
+    }
+    const graph::Uid other = kRow + kColumn - index;
+    add(mode, moved_first ? moved : other, moved_first ? other : moved, 6);
+    std::get<Pointwise>(graph_.nodes.back()).compute = compute;
+    add(PointwiseMode::binary_select, 1, 100, 7);
+    std::get<Pointwise>(graph_.nodes.back()).t = 6;
+    return has(Feature::like_causal);
+  }
+};
+
+TEST_F(LikeCausalTest, WhatIsMovedComesFirst) {
+  for (const PointwiseMode mode : {PointwiseMode::cmp_gt, PointwiseMode::cmp_ge}) {
+    for (const graph::Uid index : {kRow, kColumn}) {
+      for (const char* moves : {"+", "+-+"}) {
+        EXPECT_FALSE(mistaken(index, moves, mode)) << moves;
+        EXPECT_TRUE(mistaken(index, moves, mode, false)) << moves;
+      }
+    }
+    EXPECT_TRUE(mistaken(kRow, "+-", mode, false));
+  }
+  EXPECT_FALSE(mistaken(kRow, "+-", PointwiseMode::cmp_ge));
+  EXPECT_TRUE(mistaken(kRow, "+-", PointwiseMode::cmp_gt));
+}
+
+TEST_F(LikeCausalTest, RealsThatMoveAreMistaken) {
+  for (const PointwiseMode mode : {PointwiseMode::cmp_gt, PointwiseMode::cmp_ge}) {
+    EXPECT_TRUE(mistaken(kRow, "+", mode, true, DType::f32));
+    EXPECT_TRUE(mistaken(kColumn, "+", mode, true, DType::f32));
+  }
+  EXPECT_FALSE(mistaken(kRow, "", PointwiseMode::cmp_ge, true, DType::f32));
+}
+
+TEST_F(LikeCausalTest, OtherMovesAreNotTakenForABound) {
+  for (const bool moved_first : {false, true}) {
+    for (const PointwiseMode mode : {PointwiseMode::cmp_lt, PointwiseMode::cmp_le}) {
+      EXPECT_FALSE(mistaken(kRow, "+", mode, moved_first));
+    }
+    for (const PointwiseMode mode : {PointwiseMode::cmp_gt, PointwiseMode::cmp_ge}) {
+      for (const char* moves : {"-", "++", "-+", "+--", "+-+-"}) {
+        EXPECT_FALSE(mistaken(kRow, moves, mode, moved_first)) << moves;
+      }
+      EXPECT_FALSE(mistaken(kColumn, "+-", mode, moved_first));
+    }
+  }
+}
+
+TEST_F(LikeCausalTest, TwoThatAreMovedAreCompared) {
+  EXPECT_TRUE(mistaken(kColumn, "+", PointwiseMode::cmp_gt, false));
+  at(4).x = 9;
+  graph_.nodes.insert(graph_.nodes.begin() + 3, graph_.nodes[3]);
+  at(3).x = kRow;
+  at(3).y = 9;
+  EXPECT_FALSE(has(Feature::like_causal));
+}
+
 TEST_F(LikePaddingTest, ThreeComparisonsAreRight) {
   add(PointwiseMode::logical_and, 6, 5, 8);
   at(6).t = 8;
