@@ -360,6 +360,7 @@ Json to_json(const Sharded& sharded) {
                {"dealt", dealt.rows_travel ? "keys" : "rows"},
                {"dealing", (dealt.rows_travel ? dealt.keys : dealt.rows).name},
                {"arrivals", dealt.arrivals},
+               {"own_last", dealt.own_last},
                {"considered", sharded.choice.considered},
                {"exact", sharded.map.exactness == passes::Exactness::exact},
                {"link", link_json(sharded.links.inside)},

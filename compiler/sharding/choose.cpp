@@ -47,6 +47,13 @@ std::int64_t most_in_cache(const ir::Attention& attention) {
   return static_cast<std::int64_t>(kBytesInCache / bytes);
 }
 
+// Where it may be.
+std::optional<Sharding> with_own_last(Sharding sharding) {
+  if (sharding.rows_travel || sharding.arrivals == 0 || sharding.groups > 1) return std::nullopt;
+  sharding.own_last = true;
+  return sharding;
+}
+
 class Listing {
  public:
   Listing(const ir::Attention& attention, int ranks, const WorkMap& map)
@@ -86,8 +93,10 @@ class Listing {
       const Dealing rows = divided(dealt, groups);
       Dealing keys = rows;
       if (!are_the_same_tokens(attention_)) keys = contiguous(map_.keys, ranks_);
-      for (const int arrivals : arrivals_of(teams))
+      for (const int arrivals : arrivals_of(teams)) {
         all_.push_back({ranks_, groups, false, arrivals, rows, keys, travels});
+        if (const auto last = with_own_last(all_.back())) all_.push_back(*last);
+      }
     }
   }
 
@@ -154,10 +163,8 @@ class Choosing {
 
   void consider(const Sharding& sharding) {
     const Estimate estimate = sharding::estimate(sharding, with_);
-    const double backward = with_.attention.gradients.empty() ? 0 : estimate.backward_ms();
     const auto many = static_cast<double>(pieces(sharding));
-    all_.push_back({sharding, estimate.forward_ms() + backward,
-                    estimate.bytes() * (1 + many / kPiecesOfDouble)});
+    all_.push_back({sharding, time(estimate), estimate.bytes() * (1 + many / kPiecesOfDouble)});
   }
 
   bool is_empty() const { return all_.empty(); }
@@ -181,7 +188,16 @@ class Choosing {
     return {found.sharding, estimate(found.sharding, with_), static_cast<int>(all_.size())};
   }
 
+  // Whether it is faster, by more than predictions may be wrong.
+  bool is_faster(const Choice& than, const Estimate& estimate) const {
+    return time(estimate) * kAsFast < time(than.estimate);
+  }
+
  private:
+  double time(const Estimate& estimate) const {
+    return estimate.forward_ms() + (with_.attention.gradients.empty() ? 0 : estimate.backward_ms());
+  }
+
   static constexpr double kAsFast = 1.02;
   static constexpr double kPiecesOfDouble = 20;  // as bad as twice the bytes
   static constexpr std::size_t kMostRefined = 2;
@@ -256,7 +272,7 @@ Result<Choice> choose(const ir::Attention& attention, int ranks, const Estimatin
   Choosing choosing(with);
   Status drawn;  // why the first that cannot be drawn cannot
   for (const Sharding& sharding : shardings(attention, ranks, with.map)) {
-    if (sharding.arrivals > 1) continue;
+    if (sharding.arrivals > 1 || sharding.own_last) continue;
     Status of_this = check_draws(sharding, with.map, attention);
     if (of_this.ok()) choosing.consider(sharding);
     if (drawn.ok()) drawn = std::move(of_this);
@@ -271,7 +287,15 @@ Result<Choice> choose(const ir::Attention& attention, int ranks, const Estimatin
       if (check_draws(sharding, with.map, attention).ok()) choosing.consider(sharding);
     }
   }
-  return choosing.choice();
+  Choice choice = choosing.choice();
+  const auto last = with_own_last(choice.sharding);
+  if (!last || !check_draws(*last, with.map, attention).ok()) return choice;
+  ++choice.considered;
+  Estimate of_last = estimate(*last, with);
+  if (!choosing.is_faster(choice, of_last)) return choice;
+  choice.sharding = *last;
+  choice.estimate = std::move(of_last);
+  return choice;
 }
 
 }  // namespace attn::sharding

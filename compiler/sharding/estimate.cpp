@@ -249,15 +249,19 @@ class Estimator {
     sum(rank, backward_inputs_, gradients_, estimate.received_backward, estimate.sent_backward);
   }
 
-  // Exchanges follow each other, beside the stages before.
+  // Exchanges follow each other, beside the stages before; results are sent beside what was left
+  // for the end.
   double time(int rank, const std::vector<Moved>& inputs, const std::vector<double>& compute,
               const Moved& results) const {
     double arrived = 0, done = 0;
-    for (int stage = 0; stage < sharding_.stages(); ++stage) {
+    const int team = sharding_.team_of(rank);
+    for (int stage = 0; stage < sharding_.stages_of_arrivals(); ++stage) {
       arrived += exchange_ms(rank, inputs[static_cast<std::size_t>(stage)]);
-      done = std::max(done, arrived) + compute[index(sharding_.team_of(rank), stage)];
+      done = std::max(done, arrived) + compute[index(team, stage)];
     }
-    return done + exchange_ms(rank, results);
+    const double sent = done + exchange_ms(rank, results);
+    if (!sharding_.own_last) return sent;
+    return std::max(sent, done + compute[index(team, sharding_.stages() - 1)]);
   }
 
   double exchange_ms(int rank, const Moved& moved) const {
@@ -289,6 +293,9 @@ class Estimator {
   Estimate result_;
 };
 
+// Of the longest block of threads: by how much the last multiprocessor ends after the others.
+constexpr double kShareAtEnd = 0.5;
+
 template <typename Get>
 double most(const std::vector<RankEstimate>& ranks, const Get& get) {
   double most = 0;
@@ -301,8 +308,11 @@ double most(const std::vector<RankEstimate>& ranks, const Get& get) {
 Speed::Speed(const ir::Attention& attention, const planning::Context& context)
     : gpu_(context.gpu), backward_(context.backward()) {
   constexpr double kMany = 1e9;
+  // attnc's kernels evaluate masks in blocks alone that these hide in part, which are few.
+  ir::Attention unmasked = attention;
+  unmasked.masks.clear();
   const auto predicted = [&](const passes::TileWork& work) {
-    return passes::predicted_ms_of_tiles(attention, work, context);
+    return passes::predicted_ms_of_tiles(unmasked, work, context);
   };
   start_of_row_ = predicted({0, 0, 0});
   launch_ = passes::predicted_ms_of_moving(0, gpu_);
@@ -314,7 +324,7 @@ Speed::Speed(const ir::Attention& attention, const planning::Context& context)
 double Speed::milliseconds(const Load& load) const {
   const double all = launch_ + load.tiles * tile_ + load.rows * row_;
   const double longest = start_of_row_ + undivided(load) * tile_of_row_;
-  return std::max({all, longest, moving(load.bytes)});
+  return std::max({all + kShareAtEnd * longest, longest, moving(load.bytes)});
 }
 
 // Of few rows, kernels cut the keys; backward ones cut the rows of a block of keys that takes

@@ -20,6 +20,10 @@ constexpr std::size_t kMostRuns = 16;
 // which there are 2,048, has more keys then.
 constexpr std::size_t kMostCuts = 16;
 
+// Of the work with own keys, what is left for the end: what is sent then is often twice as large as
+// what arrives beside the rest. Less at the end of a run of rows, which then needs no cut.
+constexpr double kShareOfLast = 0.25, kLeastShareOfLast = 0.15;
+
 Intervals of_blocks(const Blocks& blocks, const Numbers& numbers) {
   Intervals set;
   for (const std::int64_t number : numbers) append(set, blocks.of(number));
@@ -32,16 +36,37 @@ class Team {
       : sharding_(sharding), team_(team), map_(map), has_sink_(has_sink) {}
 
   std::vector<Part> run() {
-    for (int stage = 0; stage < sharding_.stages(); ++stage) {
-      const Numbers keys = at_home(sharding_.keys, stage);
-      for (const Numbers& rows : runs(own(sharding_.rows, false)))
-        add_cut(stage, rows, keys, stage == 0);
+    const Numbers rows = own(sharding_.rows, false), keys = own(sharding_.keys);
+    const auto first = rows.begin() + (sharding_.own_last ? count_of_last(rows, keys) : 0);
+    add_runs(0, {first, rows.end()}, at_home(sharding_.keys, 0));
+    add_travellers(0);
+    for (int stage = 1; stage < sharding_.stages_of_arrivals(); ++stage) {
+      add_runs(stage, rows, at_home(sharding_.keys, stage));
       add_travellers(stage);
     }
+    add_runs(sharding_.stages() - 1, {rows.begin(), first}, keys);
     return std::move(parts_);
   }
 
  private:
+  // How many of the rows, from the first one on, meet the own keys last.
+  std::ptrdiff_t count_of_last(const Numbers& rows, const Numbers& keys) const {
+    const double all = work(rows, keys);
+    double share = 0;
+    for (auto row = rows.begin(); row != rows.end(); ++row) {
+      share += work({*row}, keys) / all;
+      const bool ends_run = row + 1 == rows.end() || row[1] != *row + 1;
+      if (share >= (ends_run ? kLeastShareOfLast : kShareOfLast)) return row + 1 - rows.begin();
+    }
+    return 0;
+  }
+
+  // Rows at home, whose sink is computed with their own keys.
+  void add_runs(int stage, const Numbers& rows, const Numbers& keys) {
+    const bool with_own_keys = stage == 0 || sharding_.is_own_last(stage);
+    for (const Numbers& run : runs(rows)) add_cut(stage, run, keys, with_own_keys);
+  }
+
   // Rows that have come, with the team's own keys. Each row's sink stays at home.
   void add_travellers(int stage) {
     const Numbers keys = own(sharding_.keys);
@@ -243,8 +268,8 @@ std::string Sharding::to_text() const {
   const std::string_view traveller = rows_travel ? "rows" : "keys";
   add_heavy("travel");
   if (arrivals == 0) return text + fmt::format(", {} arrive before the first part", traveller);
-  return text +
-         fmt::format(", {} arrive in {} stage{}", traveller, arrivals, arrivals == 1 ? "" : "s");
+  text += fmt::format(", {} arrive in {} stage{}", traveller, arrivals, arrivals == 1 ? "" : "s");
+  return text + (own_last ? ", own ones last" : "");
 }
 
 Error in_part(const ranks::Part& part, Error error) {

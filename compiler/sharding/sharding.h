@@ -38,15 +38,22 @@ struct Sharding {
   std::vector<bool> travels{};
   // Parts are cut whose rows see, or whose keys are seen by, more than this on average (0: none).
   std::int64_t most_seen = 0;
+  // Whether some rows meet the team's own keys last, beside the results that are sent: gradients
+  // of keys, and those of rows that travel. Only where what arrives does so in stages, and without
+  // groups of heads, which exchange the results of all rows.
+  bool own_last = false;
 
   bool row_travels(std::int64_t block) const {
     return rows_travel || (!travels.empty() && travels[static_cast<std::size_t>(block)]);
   }
   int teams() const { return ranks / groups; }
   int team_of(int rank) const { return rank / groups; }
-  int stages() const { return teams() > 1 ? arrivals + 1 : 1; }
+  // In which keys, or rows, arrive; and with the one that computes what was left for the end.
+  int stages_of_arrivals() const { return teams() > 1 ? arrivals + 1 : 1; }
+  int stages() const { return stages_of_arrivals() + (own_last ? 1 : 0); }
   // In which stage a team computes with what is at home in another, or in itself.
   int stage_of(int team, int home) const;
+  bool is_own_last(int stage) const { return own_last && stage == stages() - 1; }
   Interval key_heads(int rank, const ir::Attention& attention) const;
   // "16 ranks: 4 groups of heads, rows folded, keys arrive in 2 stages"
   std::string to_text() const;

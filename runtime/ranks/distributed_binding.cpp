@@ -80,6 +80,7 @@ struct DistributedBinding::State {
   Bases bases(std::span<void* const> tensors) const;
   Status set_addresses_of_parts(std::span<void* const> addresses);
   Status run(void* stream);
+  Status run_alone(void* stream);  // nothing is exchanged
 
   // Launches with addresses.
   struct Stage {
@@ -97,7 +98,8 @@ struct DistributedBinding::State {
   Status begin_exchanges(void* stream, void* exchanges);
   Status enqueue_inputs(void* exchanges);
   Status enqueue_parts(std::size_t stage, void* stream);
-  Status enqueue_results(void* stream, void* exchanges);
+  Status begin_results(void* stream, void* exchanges);
+  Status end_results(void* stream, void* exchanges);
 
   std::shared_ptr<DistributedState> owner;
   const Direction direction;
@@ -112,7 +114,7 @@ struct DistributedBinding::State {
   cuda::DeviceBuffer table;  // with places of merges behind it
   std::vector<std::optional<execute::Binding>> parts;
   Launches launches;
-  std::optional<cuda::Event> begun, packed, made, ended;
+  std::optional<cuda::Event> begun, packed, made, merged, summed, ended;
   std::vector<cuda::Event> arrived;  // by stage
 
  private:
@@ -293,7 +295,7 @@ void DistributedBinding::State::fill_in() {
 }
 
 Status DistributedBinding::State::make_events() {
-  for (std::optional<cuda::Event>* event : {&begun, &packed, &made, &ended}) {
+  for (std::optional<cuda::Event>* event : {&begun, &packed, &made, &merged, &summed, &ended}) {
     ATTN_ASSIGN(*event, cuda::Event::create(owner->device, cuda::Event::Timing::no));
   }
   for (std::size_t i = 0; i < schedule.stages.size(); ++i) {
@@ -435,17 +437,22 @@ Status DistributedBinding::State::enqueue_parts(std::size_t number, void* stream
   return {};
 }
 
-Status DistributedBinding::State::enqueue_results(void* stream, void* exchanges) {
-  ATTN_RETURN_IF_ERROR(enqueue(launches.outgoing, stream));
-  ATTN_RETURN_IF_ERROR(enqueue(launches.sums, stream));
-  if (!communicates) {
-    ATTN_RETURN_IF_ERROR(enqueue(launches.early, stream));
-    return enqueue(launches.learned, stream);
-  }
+// What follows on `stream` waits for what comes before the exchange, as the first part does.
+Status DistributedBinding::State::begin_results(void* stream, void* exchanges) {
+  if (schedule.results.empty()) return {};
   ATTN_RETURN_IF_ERROR(made->record(stream));
   ATTN_RETURN_IF_ERROR(made->wait(exchanges));
+  ATTN_RETURN_IF_ERROR(enqueue(launches.outgoing, exchanges));
+  ATTN_RETURN_IF_ERROR(merged->record(exchanges));
   ATTN_RETURN_IF_ERROR(owner->transport->exchange(launches.sends, launches.receives, exchanges));
+  return merged->wait(stream);
+}
+
+Status DistributedBinding::State::end_results(void* stream, void* exchanges) {
+  ATTN_RETURN_IF_ERROR(enqueue(launches.sums, stream));
   if (schedule.sum_count > 0) {
+    ATTN_RETURN_IF_ERROR(summed->record(stream));
+    ATTN_RETURN_IF_ERROR(summed->wait(exchanges));
     auto* sums = static_cast<float*>(bases(home).address(schedule.sum));
     ATTN_RETURN_IF_ERROR(owner->transport->all_reduce(
         sums, static_cast<std::size_t>(schedule.sum_count), exchanges));
@@ -460,14 +467,23 @@ Status DistributedBinding::State::enqueue_results(void* stream, void* exchanges)
 }
 
 Status DistributedBinding::State::run(void* stream) {
+  if (!communicates) return run_alone(stream);
   void* exchanges = owner->exchanges->handle();
-  if (communicates) {
-    ATTN_RETURN_IF_ERROR(begin_exchanges(stream, exchanges));
-    ATTN_RETURN_IF_ERROR(enqueue_inputs(exchanges));
+  ATTN_RETURN_IF_ERROR(begin_exchanges(stream, exchanges));
+  ATTN_RETURN_IF_ERROR(enqueue_inputs(exchanges));
+  for (std::size_t stage = 0; stage < launches.stages.size(); ++stage) {
+    ATTN_RETURN_IF_ERROR(enqueue_parts(stage, stream));
+    if (stage == schedule.results_after) ATTN_RETURN_IF_ERROR(begin_results(stream, exchanges));
   }
+  return end_results(stream, exchanges);
+}
+
+Status DistributedBinding::State::run_alone(void* stream) {
   for (std::size_t stage = 0; stage < launches.stages.size(); ++stage)
     ATTN_RETURN_IF_ERROR(enqueue_parts(stage, stream));
-  return enqueue_results(stream, exchanges);
+  for (const auto* list : {&launches.sums, &launches.early, &launches.learned})
+    ATTN_RETURN_IF_ERROR(enqueue(*list, stream));
+  return {};
 }
 
 Status DistributedBinding::execute(void* stream) {

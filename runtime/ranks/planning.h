@@ -1,6 +1,7 @@
 // What the steps of making a schedule share. Internal to runtime/ranks.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +36,11 @@ class Planning {
   Place of_message(const Message& message, const Payload& payload) const;
   // Errors: plan_damaged if its dims are others than those of the part.
   Result<Place> of_part(std::size_t part, const plan::TensorInfo& tensor, Divided of) const;
+
+  // Results leave after this stage, or a later one.
+  void leave_after(std::size_t stage) {
+    schedule.results_after = std::max(schedule.results_after, stage);
+  }
 
   // Memory for a tensor of a plan.
   Address allocate(const plan::TensorInfo& tensor);

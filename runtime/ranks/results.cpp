@@ -247,6 +247,7 @@ class Results {
 
   void place_sent(const Message& message, std::vector<Address>& at) {
     if (!is_of_this(message)) return;
+    leave_after_parts_of(message);
     MergePlace to;
     to.heads = planning_.heads(of_, message.key_heads);
     bool merges = false;
@@ -264,6 +265,15 @@ class Results {
       merges = true;
     }
     if (merges) outgoing_.push_back({message.indices, to});
+  }
+
+  void leave_after_parts_of(const Message& message) {
+    for (std::size_t i = 0; i < planning_.parts(); ++i) {
+      const Part& part = planning_.program().parts[i];
+      if (planning_.plan(i) != nullptr &&
+          !common(planning_.indices(of_, part), message.indices).empty())
+        planning_.leave_after(static_cast<std::size_t>(part.stage));
+    }
   }
 
   // The place of a part's values that are all that there is of a message; nothing if none are.
@@ -376,6 +386,14 @@ void list(const Exchange& exchange, const std::vector<std::vector<Address>>& sen
   placed.receives = pieces(exchange.receives, receives);
 }
 
+// Exchanges are made one after the other.
+void leave_after_inputs(Planning& planning) {
+  const std::vector<StageSchedule>& stages = planning.schedule.stages;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    if (!stages[stage].exchange.empty()) planning.leave_after(stage);
+  }
+}
+
 // Outputs that nothing reads need memory too.
 void place_others(Planning& planning) {
   for (std::size_t part = 0; part < planning.parts(); ++part) {
@@ -417,6 +435,7 @@ Status plan_results(Planning& planning) {
     }
   }
   list(exchange, sends, receives, planning, planning.schedule.results);
+  leave_after_inputs(planning);
   place_others(planning);
   return {};
 }

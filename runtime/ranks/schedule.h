@@ -69,6 +69,8 @@ struct PlacedPiece {
 
 struct PlacedExchange {
   std::vector<PlacedPiece> sends, receives;
+
+  bool empty() const { return sends.empty() && receives.empty(); }
 };
 
 struct StageSchedule {
@@ -83,6 +85,9 @@ struct Schedule {
   // By part, the addresses of its plan's tensors in their order; empty if the part has no plan of
   // this direction.
   std::vector<std::vector<Address>> parts;
+  // The last stage that something arrives for or leaves in, or whose parts give something to
+  // messages. Then `outgoing` is merged and `results` are exchanged, beside the stages after it.
+  std::size_t results_after = 0;
   std::vector<Merge> outgoing;  // results of parts into messages
   PlacedExchange results;
   std::vector<Merge> early, late;  // into the caller's tensors: without messages, and with them

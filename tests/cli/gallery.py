@@ -116,7 +116,7 @@ documents as ragged sequences, by attnc's own kernel, and as lists of pages.
 """
 
 RANKS = [("ranks_causal", "causal", "--bind Sq=4096 --ranks 4"),
-         ("ranks_longformer", "longformer", "--bind Sq=4096 --ranks 4"),
+         ("ranks_longformer", "longformer", "--bind B=1 --bind Sq=4096 --ranks 4"),
          ("ranks_decode", "decode", "--bind Skv=4096 --ranks 4")]
 
 OF_RANKS = """

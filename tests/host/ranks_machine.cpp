@@ -364,6 +364,11 @@ std::map<std::string, io::HostTensor> run_on_host(const RanksOnHost& ranks, Dire
   all.reserve(division.ranks.size());
   for (std::size_t rank = 0; rank < division.ranks.size(); ++rank)
     all.emplace_back(ranks, division, static_cast<int>(rank), direction);
+  const auto merge_outgoing = [&](std::size_t stage) {
+    for (Rank& rank : all) {
+      if (rank.schedule().results_after == stage) rank.merge(rank.schedule().outgoing);
+    }
+  };
   for (std::size_t stage = 0; stage < all[0].schedule().stages.size(); ++stage) {
     for (Rank& rank : all) rank.copy(rank.schedule().stages[stage].packs);
     for (Rank& rank : all) rank.copy(rank.schedule().stages[stage].early);
@@ -374,9 +379,9 @@ std::map<std::string, io::HostTensor> run_on_host(const RanksOnHost& ranks, Dire
       rank.copy(rank.schedule().stages[stage].late);
       for (const std::size_t part : rank.schedule().stages[stage].parts) rank.compute(part);
     }
+    merge_outgoing(stage);
   }
   for (Rank& rank : all) {
-    rank.merge(rank.schedule().outgoing);
     rank.merge(rank.schedule().sums);
     rank.merge(rank.schedule().early);
   }

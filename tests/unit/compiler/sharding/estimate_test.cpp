@@ -68,6 +68,43 @@ TEST(Estimate, CountsTheBytesOfMessages) {
   expect_equal_bytes("attention f { dims B = 1, Hq = 2, Sq = 64, D = 8; normalize sigmoid; }", 2);
 }
 
+// Training on 4 GPUs, what is sent hides behind a part of own keys; nothing is sent in a forward.
+TEST(Choose, LeavesOwnKeysForTheEndWhereResultsAreSent) {
+  const auto chosen = [](const std::string& clauses, int size) {
+    const ir::Attention attention =
+        read("attention f { dims B = 1, Hq = 32, Hkv = 8, D = 128, Sq = " + std::to_string(size) +
+             "; mask q_idx >= kv_idx; outputs o, lse; " + clauses + "}");
+    const WorkMap map = work_map(attention, 4, nullptr);
+    return choose(attention, 4, estimating(attention, map, {}, {}))->sharding;
+  };
+  EXPECT_TRUE(chosen("grad q, k, v; shard sequence;", 32768).own_last);
+  EXPECT_FALSE(chosen("shard sequence;", 32768).own_last);
+  EXPECT_FALSE(chosen("grad q, k, v; shard sequence;", 131072).own_last) << "it takes 2 % of all";
+  EXPECT_FALSE(chosen("grad q, k, v; shard heads;", 32768).own_last);
+}
+
+// What a mask hides is counted in the map; what it costs to evaluate is not, because kernels do so
+// in few blocks.
+TEST(Speed, IsThatOfProductsWhateverTheMask) {
+  const std::string sizes = "attention f { dims B = 1, Hq = 8, Sq = 4096, D = 128; ";
+  const auto speed = [&](const std::string& clauses) {
+    return Speed(read(sizes + clauses + "}"), planning::Context()).milliseconds({1e5, 32, 256, 0});
+  };
+  EXPECT_EQ(speed(""), speed("tensor doc: i32[B, Sq]; mask doc[b, q_idx] == doc[b, kv_idx];"));
+  EXPECT_GT(speed("score tanh(score);"), speed(""));
+}
+
+// A kernel more, of as much in all, takes half of its longest block of threads more.
+TEST(Speed, CountsWhatTheLastBlockOfThreadsTakes) {
+  const Speed speed(read("attention f { dims B = 1, Hq = 8, Sq = 4096, D = 128; }"),
+                    planning::Context());
+  const double whole = speed.milliseconds({1e5, 32, 256, 0});
+  const double halves = 2 * speed.milliseconds({5e4, 32, 128, 0});
+  const double longest = speed.milliseconds({0, 32, 1e9, 0}) - speed.milliseconds({0, 0, 1e9, 0});
+  EXPECT_GT(halves - whole, longest / 2);
+  EXPECT_LT(halves - whole, longest + 0.02);
+}
+
 TEST(Links, AreNamesOrSpeeds) {
   EXPECT_EQ(parse_link("nvlink")->gigabytes, 263);
   EXPECT_EQ(parse_link("400g")->gigabytes, 45);

@@ -202,6 +202,41 @@ TEST(Parts, AreCutWhereTheySeeTooMuch) {
   EXPECT_THAT(shapes(1), ElementsAre(shape({32, 64}, {0, 64})));
 }
 
+// Of the work with own keys, about a quarter is left for the end: a run of rows where there is
+// one, else the first rows of one.
+TEST(Parts, MeetTheOwnKeysLast) {
+  using Shape = std::tuple<int, Intervals, Intervals>;
+  const auto shapes = [&](const std::string& mask, bool folds, int team) {
+    const support::Source source(
+        "one.attn", "attention one { dims B = 1, Hq = 1, Sq = 64, D = 4; mask " + mask + "; }");
+    const ir::Attention attention = read(source, {});
+    const WorkMap map = work_map(attention, 2, nullptr);
+    Dealing rows = contiguous(map.rows, 2);
+    for (std::size_t block = 0; folds && block < rows.owners.size(); ++block)
+      rows.owners[block] = block * 4 / rows.owners.size() % 3 == 0 ? 0 : 1;
+    Sharding sharding{2, 1, false, 1, rows, rows};
+    sharding.own_last = true;
+    EXPECT_EQ(sharding.stages(), 3);
+    std::vector<Shape> all;
+    for (const Part& part : parts_of(sharding, team, map, false))
+      all.emplace_back(part.stage, part.rows, part.keys);
+    return all;
+  };
+  const auto shape = [](int stage, Interval rows, Intervals keys) {
+    return Shape{stage, {rows}, std::move(keys)};
+  };
+  // Rows 0..16 and 48..64: a sixth of the work, and the others.
+  EXPECT_THAT(shapes("q_idx >= kv_idx", true, 0),
+              ElementsAre(shape(0, {48, 64}, {{0, 16}, {48, 64}}), shape(1, {48, 64}, {{16, 48}}),
+                          shape(2, {0, 16}, {{0, 16}})));
+  // A triangle: the first half of its rows have a quarter of it.
+  EXPECT_THAT(shapes("q_idx >= kv_idx", false, 0),
+              ElementsAre(shape(0, {16, 32}, {{0, 32}}), shape(2, {0, 16}, {{0, 16}})));
+  EXPECT_THAT(shapes("q_idx >= 0", false, 1),
+              ElementsAre(shape(0, {40, 64}, {{32, 64}}), shape(1, {32, 64}, {{0, 32}}),
+                          shape(2, {32, 40}, {{32, 64}})));
+}
+
 // A few rows see everything: they go to their keys, while other rows stay.
 TEST(Simulator, SendsRowsThatSeeMuchMore) {
   const std::vector<Sharding> all = compare_all(R"(

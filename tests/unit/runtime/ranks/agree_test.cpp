@@ -6,11 +6,11 @@
 namespace attn::ranks {
 namespace {
 
+using attn::testing::LocalGroup;
+using attn::testing::LocalTransport;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using attn::testing::LocalGroup;
-using attn::testing::LocalTransport;
 
 const std::string kHash(32, 'a');
 

@@ -224,10 +224,10 @@ TEST_F(DistributedTest, AnExecuteNeitherAllocatesNorWaits) {
   // Of both: two marks and a part; rank 1 also copies its own keys beside those that arrive. Rank 0
   // sends from where its keys are, and results need no merge.
   EXPECT_EQ(calls("cuLaunchKernelEx") - launched, 2 * 3 + 1);
-  // Exchanges wait for tensors and for parts, the caller for what comes before the first exchange
-  // and for both: also on rank 0, which only sends in the first one. The transport waits twice for
-  // each piece: of k and of v.
-  EXPECT_EQ(calls("cuStreamWaitEvent") - ordered, 2 * 5 + 2 * 2);
+  // Exchanges wait for tensors, the caller for what comes before the first one, for this one, also
+  // on rank 0, which only sends, and for all. The transport waits twice for each piece: of k and of
+  // v.
+  EXPECT_EQ(calls("cuStreamWaitEvent") - ordered, 2 * 4 + 2 * 2);
   bindings.clear();
   ranks.clear();
 }
@@ -260,6 +260,40 @@ TEST_F(DistributedTest, TheFirstPartWaitsForAllPackingAndForNoExchange) {
     if (number == 0) expected.insert(expected.end(), 2, {"cuLaunchKernelEx", "attn_ranks_copy"});
     expected.emplace_back("cuEventRecord", packed);
     EXPECT_EQ(begin_of(exchanges->second, expected.size()), expected) << number;
+  }
+}
+
+// What is sent leaves before the last part may take all multiprocessors.
+TEST_F(DistributedTest, ResultsLeaveBeforePartsThatSendNothing) {
+  auto group = std::make_shared<LocalGroup>(2);
+  std::string callers[2];
+  in_ranks(2, [&](int number) {
+    Rank rank = must(open(group, number, testing::own_last_family()));
+    const cuda::Stream stream = must(cuda::Stream::create(device()));
+    callers[number] = std::to_string(reinterpret_cast<std::uintptr_t>(stream.handle()));
+    auto binding =
+        must(rank.opened->bind(Direction::backward, rank.arguments(Direction::backward)));
+    standin::cuda().control.record(1);
+    ASSERT_TRUE(binding.execute(stream.handle()).ok());
+  });
+  std::map<std::string, Work> streams = work_of_streams();
+  for (int number = 0; number < 2; ++number) {
+    const std::size_t sent_by = number == 1 ? 1 : 0;
+    Work work = streams[callers[number]];
+    work.erase(work.begin(), work.begin() + 3);  // until the keys have arrived, or left
+    ASSERT_GE(work.size(), 3 + sent_by);
+    Work expected(sent_by, {"cuLaunchKernelEx", "part"});
+    const std::string made = work[sent_by].second, merged = work[sent_by + 1].second;
+    expected.insert(
+        expected.end(),
+        {{"cuEventRecord", made}, {"cuStreamWaitEvent", merged}, {"cuLaunchKernelEx", "part"}});
+    EXPECT_EQ(begin_of(work, expected.size()), expected) << number;
+    Work leaves = {{"cuStreamWaitEvent", made}};
+    leaves.insert(leaves.end(), 2 * sent_by, {"cuLaunchKernelEx", "attn_ranks_merge"});
+    leaves.emplace_back("cuEventRecord", merged);
+    EXPECT_TRUE(std::ranges::any_of(streams, [&](const auto& stream) {
+      return !std::ranges::search(stream.second, leaves).empty();
+    })) << number;
   }
 }
 

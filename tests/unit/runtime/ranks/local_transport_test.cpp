@@ -5,10 +5,10 @@
 namespace attn::ranks {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using attn::testing::LocalGroup;
 using attn::testing::LocalTransport;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class LocalTransportTest : public OnStandins {
  protected:

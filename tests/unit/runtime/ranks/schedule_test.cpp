@@ -88,6 +88,40 @@ TEST_F(ScheduleTest, OfAWindowSumsGradientsOfKeysThatOthersSee) {
   EXPECT_THAT(second.late, IsEmpty());
 }
 
+// Not before what arrives: exchanges follow each other.
+TEST(Schedule, LetsResultsLeaveAfterTheLastPartThatSendsSome) {
+  const auto results_after = [](int rank, std::vector<Part> parts, Direction direction) {
+    Division division = testing::window_division();
+    for (Program& program : division.ranks) {
+      program.parts = {{0, program.rows, program.rows, "own", "own"}};
+      if (program.rank == 1) program.parts = parts;
+    }
+    add_exchanges(division);
+    const Program& program = division.ranks[static_cast<std::size_t>(rank)];
+    const auto home = home_tensors(division, program, direction);
+    std::vector<plan::Program> programs;
+    for (const Part& part : program.parts) {
+      programs.push_back(testing::plan_of_part("", count(part.rows), count(part.keys),
+                                               direction == Direction::backward, 1)
+                             .program);
+    }
+    std::vector<const plan::Program*> plans;
+    for (const plan::Program& each : programs) plans.push_back(&each);
+    const auto made = schedule_of({division, program, direction, home, plans});
+    EXPECT_TRUE(made.ok()) << made.error().to_text();
+    return made.ok() ? made->results_after : 99;
+  };
+  const Intervals own = {{16, 32}}, far = {{8, 16}};
+  const std::vector<Part> last = {
+      {0, {{16, 24}}, own, "", ""}, {1, own, far, "", ""}, {2, {{24, 32}}, own, "", ""}};
+  EXPECT_EQ(results_after(1, last, Direction::backward), 1);
+  EXPECT_EQ(results_after(0, last, Direction::backward), 1);
+  EXPECT_EQ(results_after(1, last, Direction::forward), 1);
+  const std::vector<Part> both = {
+      {0, own, far, "", ""}, {1, own, own, "", ""}, {2, own, far, "", ""}};
+  EXPECT_EQ(results_after(1, both, Direction::backward), 2);
+}
+
 TEST_F(ScheduleTest, OfOtherStridesCopiesWhatIsNotInThePlansLayout) {
   const Schedule first = schedule(0, Direction::forward, true);
   EXPECT_THAT(first.stages[0].packs, SizeIs(2));

@@ -123,6 +123,25 @@ inline plan::Family staged_family() {
   return family;
 }
 
+// Where rank 1 computes keys of rank 0 first, and both compute their own keys last.
+inline plan::Family own_last_family() {
+  plan::Family family;
+  family.parts.plans = {plan_of_part("far", 16, 8, false, 1), plan_of_part("own", 16, 16, false, 2),
+                        plan_of_part("far_back", 16, 8, true, 3),
+                        plan_of_part("own_back", 16, 16, true, 4)};
+  Division division = window_division();
+  for (Program& program : division.ranks) {
+    const Intervals home = program.rows;
+    program = {program.rank, program.key_heads, home, home, {}, {}, {}, {}, {}};
+    if (program.rank == 1) program.parts.push_back({0, home, {{8, 16}}, "far", "far_back"});
+    program.parts.push_back({1, home, home, "own", "own_back"});
+  }
+  add_exchanges(division);
+  family.ranks = to_json(division);
+  family.kernels = kernels_of_window();
+  return family;
+}
+
 inline plan::Family window_family() {
   plan::Family family;
   family.parts.plans = {
