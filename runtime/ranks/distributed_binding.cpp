@@ -439,13 +439,15 @@ Status DistributedBinding::State::enqueue_parts(std::size_t number, void* stream
 
 // What follows on `stream` waits for what comes before the exchange, as the first part does.
 Status DistributedBinding::State::begin_results(void* stream, void* exchanges) {
-  if (schedule.results.empty()) return {};
-  ATTN_RETURN_IF_ERROR(made->record(stream));
-  ATTN_RETURN_IF_ERROR(made->wait(exchanges));
-  ATTN_RETURN_IF_ERROR(enqueue(launches.outgoing, exchanges));
-  ATTN_RETURN_IF_ERROR(merged->record(exchanges));
+  const bool waits = !schedule.results.empty();
+  if (waits) {
+    ATTN_RETURN_IF_ERROR(made->record(stream));
+    ATTN_RETURN_IF_ERROR(made->wait(exchanges));
+    ATTN_RETURN_IF_ERROR(enqueue(launches.outgoing, exchanges));
+    ATTN_RETURN_IF_ERROR(merged->record(exchanges));
+  }
   ATTN_RETURN_IF_ERROR(owner->transport->exchange(launches.sends, launches.receives, exchanges));
-  return merged->wait(stream);
+  return waits ? merged->wait(stream) : Status();
 }
 
 Status DistributedBinding::State::end_results(void* stream, void* exchanges) {

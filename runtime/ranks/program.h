@@ -4,11 +4,12 @@
 //
 //   forward    for each stage: inputs[stage] are exchanged, and the stage's parts computed. An
 //              exchange needs nothing that is computed, so it may run beside the stages before.
-//              Then the rank merges its parts by row, `results` are exchanged, and each home merges
-//              what arrives for its rows.
+//              After the last part that gives something to another rank, the rank merges these
+//              by row, and `results` are exchanged; each home merges what arrives for its rows with
+//              its own.
 //   backward   the same with backward_inputs and the parts' gradients, given o, lse and do of the
-//              whole rows. Then dq, dk and dv are summed, sent home by `gradients`, and summed
-//              there. Gradients of learned tensors are summed over all ranks.
+//              whole rows: dq, dk and dv are summed, sent home by `gradients`, and summed there.
+//              Gradients of learned tensors are summed over all ranks.
 //
 // All ranks make the same exchanges in the same order, so none waits for another one in vain.
 #pragma once

@@ -60,6 +60,10 @@ const Case kCases[] = {
     {"documents",
      "dims B = 1, Hq = 4, Hkv = 2, Sq = 1024, Skv = 1024, D = 64; "
      "tensor doc: i32[Skv] = i0 // 97; mask doc[q_idx] == doc[kv_idx] && q_idx >= kv_idx;"},
+    // Half of the ranks exchange nothing.
+    {"documents_apart",
+     "dims B = 1, Hq = 4, Hkv = 2, Sq = 1024, Skv = 1024, D = 64; shard sequence; "
+     "mask q_idx // 256 == kv_idx // 256 || (q_idx >= 512 && kv_idx >= 512);"},
     {"softcap",
      "dims B = 1, Hq = 4, Sq = 600, Skv = 600, D = 64; score 30.0 * tanh(score / 30.0); "
      "mask q_idx >= kv_idx;"},

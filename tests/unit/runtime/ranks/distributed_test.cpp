@@ -105,15 +105,48 @@ class DistributedTest : public OnStandins {
     return standin::cuda().control.calls(function, STANDIN_ANY);
   }
 
+  // Of NCCL: what threads do together cannot be captured.
+  void expect_captured(const plan::Family& family) {
+    const auto nccl = must(Nccl::load(standin::folder()));
+    void* communicators[2] = {};
+    standin::nccl().make(2, communicators);
+    in_ranks(2, [&](int number) {
+      auto transport =
+          must(NcclTransport::create(nccl, device(), {.communicator = communicators[number]}));
+      Rank rank = must(open(std::move(transport), family));
+      for (const Direction direction : {Direction::forward, Direction::backward}) {
+        auto binding = must(rank.opened->bind(direction, rank.arguments(direction)));
+        const char* const output = direction == Direction::forward ? "o" : "dk";
+        ASSERT_TRUE(binding.execute(nullptr).ok());
+        const Bytes expected = rank.bytes(output);
+        ASSERT_TRUE(rank.buffers.at(output).fill(0).ok());
+        const cuda::Graph graph = must(
+            cuda::Graph::capture(device(), [&](void* stream) { return binding.execute(stream); }));
+        EXPECT_NE(rank.bytes(output), expected) << "only captured";
+        for (int time = 0; time < 2; ++time) ASSERT_TRUE(graph.launch(nullptr).ok());
+        EXPECT_EQ(rank.bytes(output), expected);
+        EXPECT_TRUE(rank.opened->status().ok());
+      }
+    });
+    for (void* communicator : communicators) standin::nccl().destroy(communicator);
+  }
+
   // What the stand-in's log has of each stream, in order: functions, and kernels or events.
   using Work = std::vector<std::pair<std::string, std::string>>;
-  static std::map<std::string, Work> work_of_streams() {
-    std::map<std::string, Work> streams;
+  struct Streams {
+    std::map<std::string, Work> work;
+    std::map<std::string, std::vector<int>> lines;  // of the log
+  };
+  static Streams streams_of_log() {
+    Streams streams;
     std::istringstream log(standin::log_of(standin::cuda().control));
-    for (std::string line; std::getline(log, line);) {
+    int number = 0;
+    for (std::string line; std::getline(log, line); ++number) {
       std::istringstream words(line);
       std::string function, stream, what;
-      if (words >> function >> stream >> what) streams[stream].emplace_back(function, what);
+      if (!(words >> function >> stream >> what)) continue;
+      streams.work[stream].emplace_back(function, what);
+      streams.lines[stream].push_back(number);
     }
     return streams;
   }
@@ -245,7 +278,7 @@ TEST_F(DistributedTest, TheFirstPartWaitsForAllPackingAndForNoExchange) {
     standin::cuda().control.record(1);
     ASSERT_TRUE(binding.execute(stream.handle()).ok());
   });
-  std::map<std::string, Work> streams = work_of_streams();
+  std::map<std::string, Work> streams = streams_of_log().work;
   for (int number = 0; number < 2; ++number) {
     Work first = begin_of(streams[callers[number]], 3);
     ASSERT_THAT(first, ElementsAre(Pair("cuEventRecord", _), Pair("cuStreamWaitEvent", _),
@@ -276,51 +309,54 @@ TEST_F(DistributedTest, ResultsLeaveBeforePartsThatSendNothing) {
     standin::cuda().control.record(1);
     ASSERT_TRUE(binding.execute(stream.handle()).ok());
   });
-  std::map<std::string, Work> streams = work_of_streams();
+  Streams streams = streams_of_log();
   for (int number = 0; number < 2; ++number) {
     const std::size_t sent_by = number == 1 ? 1 : 0;
-    Work work = streams[callers[number]];
-    work.erase(work.begin(), work.begin() + 3);  // until the keys have arrived, or left
-    ASSERT_GE(work.size(), 3 + sent_by);
+    const Work& all = streams.work[callers[number]];
+    constexpr std::size_t kFirst = 3;  // until the keys have arrived, or left
+    ASSERT_GE(all.size(), kFirst + sent_by + 3);
+    const Work work(all.begin() + kFirst, all.end());
     Work expected(sent_by, {"cuLaunchKernelEx", "part"});
     const std::string made = work[sent_by].second, merged = work[sent_by + 1].second;
     expected.insert(
         expected.end(),
         {{"cuEventRecord", made}, {"cuStreamWaitEvent", merged}, {"cuLaunchKernelEx", "part"}});
     EXPECT_EQ(begin_of(work, expected.size()), expected) << number;
+    const int last_part = streams.lines[callers[number]][kFirst + sent_by + 2];
     Work leaves = {{"cuStreamWaitEvent", made}};
     leaves.insert(leaves.end(), 2 * sent_by, {"cuLaunchKernelEx", "attn_ranks_merge"});
     leaves.emplace_back("cuEventRecord", merged);
-    EXPECT_TRUE(std::ranges::any_of(streams, [&](const auto& stream) {
-      return !std::ranges::search(stream.second, leaves).empty();
-    })) << number;
+    bool found = false;
+    for (const auto& [stream, of] : streams.work) {
+      const auto at = std::ranges::search(of, leaves);
+      if (at.empty()) continue;
+      found = true;
+      ASSERT_NE(at.end(), of.end());
+      EXPECT_EQ(at.end()->first, "cuEventRecord") << "with which the transport's exchange begins";
+      EXPECT_LT(streams.lines[stream][static_cast<std::size_t>(at.end() - of.begin())], last_part);
+    }
+    EXPECT_TRUE(found) << number;
   }
 }
 
-// Of NCCL: what threads do together cannot be captured.
-TEST_F(DistributedTest, AnExecuteIsCapturedWithItsExchanges) {
-  const auto nccl = must(Nccl::load(standin::folder()));
-  void* communicators[2] = {};
-  standin::nccl().make(2, communicators);
-  in_ranks(2, [&](int number) {
-    auto transport =
-        must(NcclTransport::create(nccl, device(), {.communicator = communicators[number]}));
-    Rank rank = must(open(std::move(transport), testing::window_family()));
+// A rank that exchanges nothing makes the calls of the others.
+TEST_F(DistributedTest, AllRanksMakeAllExchanges) {
+  auto group = std::make_shared<LocalGroup>(3);
+  in_ranks(3, [&](int number) {
+    Rank rank = must(open(group, number, testing::own_last_family(3)));
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       auto binding = must(rank.opened->bind(direction, rank.arguments(direction)));
-      const char* const output = direction == Direction::forward ? "o" : "dk";
-      ASSERT_TRUE(binding.execute(nullptr).ok());
-      const Bytes expected = rank.bytes(output);
-      ASSERT_TRUE(rank.buffers.at(output).fill(0).ok());
-      const cuda::Graph graph = must(
-          cuda::Graph::capture(device(), [&](void* stream) { return binding.execute(stream); }));
-      EXPECT_NE(rank.bytes(output), expected) << "only captured";
-      for (int time = 0; time < 2; ++time) ASSERT_TRUE(graph.launch(nullptr).ok());
-      EXPECT_EQ(rank.bytes(output), expected);
-      EXPECT_TRUE(rank.opened->status().ok());
+      for (int time = 0; time < 2; ++time) {
+        const Status status = binding.execute(nullptr);
+        EXPECT_TRUE(status.ok()) << number << ": " << status.error().to_text();
+      }
     }
   });
-  for (void* communicator : communicators) standin::nccl().destroy(communicator);
+}
+
+TEST_F(DistributedTest, AnExecuteIsCapturedWithItsExchanges) {
+  expect_captured(testing::window_family());
+  expect_captured(testing::own_last_family());  // of which results leave between parts
 }
 
 TEST_F(DistributedTest, OtherStridesAreOfMemoryOfTheBindingsOwn) {

@@ -71,13 +71,13 @@ inline std::string kernels_of_window() {
                        {"attn_ranks_mark", taking(Role::untouched, sizeof(unsigned))}});
 }
 
-inline Division window_division() {
+inline Division window_division(int ranks = 2) {
   Division division;
   division.name = "window";
   division.query_heads = division.key_heads = kHeadsOfWindow;
-  division.rows = division.keys = 32;
+  division.rows = division.keys = 16 * ranks;
   division.width_qk = division.width_v = kWidthOfWindow;
-  division.sharding = "2 ranks";
+  division.sharding = std::to_string(ranks) + " ranks";
   using enum plan::TensorRole;
   const auto add = [&](std::vector<WholeTensor>& to, const char* name, plan::TensorRole role) {
     const bool of_f32 = std::string_view(name) == "lse";
@@ -91,9 +91,9 @@ inline Division window_division() {
   for (const char* name : {"dq", "dk", "dv"}) add(division.backward, name, gradient);
   division.params = {{"slope", DType::f32}};
   division.family = "00ff";
-  for (int rank = 0; rank < 2; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     const Intervals home = {{16 * rank, 16 * rank + 16}};
-    const Intervals keys = rank == 0 ? home : Intervals{{8, 32}};
+    const Intervals keys = rank == 0 ? home : Intervals{{16 * rank - 8, 16 * rank + 16}};
     const std::string number = std::to_string(rank);
     Program program{rank, {0, kHeadsOfWindow}, home, home, {}, {}, {}, {}, {}};
     program.parts = {{0, home, keys, "part" + number, "back" + number}};
@@ -123,13 +123,14 @@ inline plan::Family staged_family() {
   return family;
 }
 
-// Where rank 1 computes keys of rank 0 first, and both compute their own keys last.
-inline plan::Family own_last_family() {
+// Where rank 1 computes keys of rank 0 first, and all compute their own keys last. A third rank
+// exchanges nothing.
+inline plan::Family own_last_family(int ranks = 2) {
   plan::Family family;
   family.parts.plans = {plan_of_part("far", 16, 8, false, 1), plan_of_part("own", 16, 16, false, 2),
                         plan_of_part("far_back", 16, 8, true, 3),
                         plan_of_part("own_back", 16, 16, true, 4)};
-  Division division = window_division();
+  Division division = window_division(ranks);
   for (Program& program : division.ranks) {
     const Intervals home = program.rows;
     program = {program.rank, program.key_heads, home, home, {}, {}, {}, {}, {}};
