@@ -64,14 +64,13 @@ int explain_ranks(const Options& options) {
   const Spec& spec = *outcome.spec;
   const auto sharded = shard(spec, options.ranks, options.how.target, options.gradients);
   if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
-  Differences differences;
+  Simulated simulated{{}, true};
   if (options.ranks.simulates) {
     auto found = simulate(**sharded, options.ranks.inputs, options.yes);
     if (!found.ok()) return report(found.error(), options.format, spec.source.get());
-    differences = std::move(*found);
+    simulated = std::move(*found);
   }
-  double most = 0;
-  for (const auto& [name, difference] : differences) most = std::max(most, difference);
+  const Differences& differences = simulated.differences;
   if (options.format == Format::json) {
     Json json = to_json(**sharded);
     if (options.ranks.simulates) json["differences"] = differences;
@@ -86,7 +85,7 @@ int explain_ranks(const Options& options) {
                  name, difference);
     if (options.ranks.simulates) fmt::print("\n");
   }
-  if (most <= kEqual) return kOk;
+  if (simulated.equal) return kOk;
   tell_warning("the results of the ranks are not those of the reference");
   return kMismatch;
 }

@@ -300,19 +300,29 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
 
 namespace {
 
+constexpr double kEqual = 1e-12;
+
 // An error of lse relative to its size is one of the weights exp(score - lse) times that size: by
-// how much their errors are larger.
+// how much errors of what they weight may be larger. No more than so much, or any result would do.
 double amplification(const reference::Outputs& outputs) {
+  constexpr double kLargest = 1e4;
   double largest = 1;
   for (const double lse : outputs.lse.values) {
     if (std::isfinite(lse)) largest = std::max(largest, std::abs(lse));
   }
-  return largest;
+  return std::min(largest, kLargest);
+}
+
+bool are_equal(const Differences& differences, double amplification) {
+  return std::ranges::all_of(differences, [&](const auto& each) {
+    const bool is_weighted = each.first == "o" || each.first.starts_with('d');
+    return each.second <= kEqual * (is_weighted ? amplification : 1);
+  });
 }
 
 }  // namespace
 
-Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts, bool yes) {
+Result<Simulated> simulate(const Sharded& sharded, const InputTexts& texts, bool yes) {
   ir::Attention attention = sharded.attention;
   attention.gradients.clear();  // all of them
   ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::gradients));
@@ -329,12 +339,10 @@ Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts, bo
           attention, sharding::rank_programs(sharded.choice.sharding, sharded.map, attention),
           inputs.values, sharded.trains() ? &d_o : nullptr,
           {.threads = 0, .advances = [&](double share) { patience.advance(share); }}));
-  const double weights = amplification(whole.outputs);
   Differences differences;
   for (const auto& [name, output] : kCompared) {
     if (is_compared(attention, name))
-      differences[std::string(name)] =
-          difference(made.outputs.*output, whole.outputs.*output) / (name == "o" ? weights : 1);
+      differences[std::string(name)] = difference(made.outputs.*output, whole.outputs.*output);
   }
   for (const std::string& name : names) {
     const io::HostTensor& expected = whole.of.find(name)->second;
@@ -344,9 +352,10 @@ Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts, bo
                               std::vector<double>(expected.values.size())};
     const bool is_learned = attention.find_tensor(name) != nullptr;
     differences[(is_learned ? "d_" : "d") + name] =
-        difference(found == made.gradients.end() ? none : found->second, expected) / weights;
+        difference(found == made.gradients.end() ? none : found->second, expected);
   }
-  return differences;
+  const bool equal = are_equal(differences, amplification(whole.outputs));
+  return Simulated{std::move(differences), equal};
 }
 
 Json to_json(const Sharded& sharded) {

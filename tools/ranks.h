@@ -29,9 +29,12 @@ void add_ranks(CLI::App& command, RankOptions& options);
 // Without --ranks, none of the others may be given. Errors: invalid_argument, also for links.
 Result<sharding::Links> links_of(const RankOptions& options);
 
-// By result, "o" or "dq": the largest difference of an element, of the largest one; of what weights
-// are summed for, also of the largest lse, because so much less exact weights are.
+// By result, "o" or "dq": the largest difference of an element, of the largest one.
 using Differences = std::map<std::string, double>;
+struct Simulated {
+  Differences differences;
+  bool equal = false;  // none is larger than rounding explains
+};
 
 struct Sharded {
   ir::Attention attention;
@@ -62,8 +65,7 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
 // compares them with the reference. Takes what the reference takes, twice: says how long that is,
 // and refuses what takes more than an hour, unless `yes`. Errors: those of make_inputs, of
 // reference::gradients, of sharding::simulate and of Patience.
-Result<Differences> simulate(const Sharded& sharded, const InputTexts& texts, bool yes);
-inline constexpr double kEqual = 1e-12;
+Result<Simulated> simulate(const Sharded& sharded, const InputTexts& texts, bool yes);
 
 std::string to_text(const Sharded& sharded);
 // "0..64, 448..512", or "none".
