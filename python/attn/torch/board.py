@@ -137,9 +137,9 @@ class Board:
         return ended
 
     def lost(self, awaited: Collection[int] = ()) -> str | None:
-        """Which rank has ended by an exception, or given no sign of life for SILENCE seconds (_DOUBT seconds after
-        the process that was seen before failed unanswered), or which of the awaited ones has ended at all, in
-        words."""
+        """Which rank has ended by an exception, or given no sign of life for SILENCE seconds (_DOUBT seconds if its
+        last sign is the failure of the process that had given the one before), or which of the awaited ones has
+        ended at all, in words."""
         if not self._settled:
             return None
         lost = _tried(lambda: _lost(self._store))

@@ -63,10 +63,18 @@ def _outputs_of(sharded: Distributed) -> tuple[str, ...]:
     return facts.all_outputs if sharded.training else facts.outputs
 
 
+def _computing(sharded: Distributed) -> Any:
+    try:
+        return sharded._open()
+    except Exception as error:
+        sharded.refuse(error)
+        raise
+
+
 @torch.library.impl(_library, "distributed_forward", "CompositeExplicitAutograd")
 def _forward(key, names, tensors, params):
     sharded = _find(key)
-    found = sharded._open().forward(dict(zip(names, tensors)), _params(sharded, params))
+    found = _computing(sharded).forward(dict(zip(names, tensors)), _params(sharded, params))
     return [found[name] for name in _outputs_of(sharded)]
 
 
@@ -74,7 +82,7 @@ def _forward(key, names, tensors, params):
 def _backward(key, names, tensors, params, outputs, d_o):
     sharded = _find(key)
     given = {**dict(zip(names, tensors)), **dict(zip(_outputs_of(sharded), outputs)), "do": d_o}
-    found = sharded._open().backward(given, _params(sharded, params))
+    found = _computing(sharded).backward(given, _params(sharded, params))
     return [found[name] for name in facts_of(sharded.attention).differentiated]
 
 

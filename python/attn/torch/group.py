@@ -70,7 +70,10 @@ class Group:
     def _device(self, given: Any) -> torch.device:
         nccl = _backend(self.group, "cuda") if torch.cuda.is_available() else None
         has_nccl = nccl is not None and type(nccl).__name__ == "ProcessGroupNCCL"
-        device = torch.device(given if given is not None else "cuda" if has_nccl else "cpu")
+        try:
+            device = torch.device(given if given is not None else "cuda" if has_nccl else "cpu")
+        except RuntimeError as error:
+            raise ArgumentError(str(error).splitlines()[0]) from None
         if device.type == "cuda":
             if not has_nccl:
                 raise ArgumentError(
