@@ -188,7 +188,7 @@ class Choosing {
     return {found.sharding, estimate(found.sharding, with_), static_cast<int>(all_.size())};
   }
 
-  // Whether it is faster, by more than predictions may be wrong.
+  // Whether it is faster by more than what counts as equal.
   bool is_faster(const Choice& than, const Estimate& estimate) const {
     return time(estimate) * kAsFast < time(than.estimate);
   }

@@ -269,7 +269,7 @@ std::string Sharding::to_text() const {
   add_heavy("travel");
   if (arrivals == 0) return text + fmt::format(", {} arrive before the first part", traveller);
   text += fmt::format(", {} arrive in {} stage{}", traveller, arrivals, arrivals == 1 ? "" : "s");
-  return text + (own_last ? ", own ones last" : "");
+  return text + (own_last ? ", some rows meet own ones last" : "");
 }
 
 Error in_part(const ranks::Part& part, Error error) {

@@ -48,8 +48,8 @@ struct Sharding {
   }
   int teams() const { return ranks / groups; }
   int team_of(int rank) const { return rank / groups; }
-  // In which keys, or rows, arrive; and with the one that computes what was left for the end.
   int stages_of_arrivals() const { return teams() > 1 ? arrivals + 1 : 1; }
+  // With the one that computes what was left for the end.
   int stages() const { return stages_of_arrivals() + (own_last ? 1 : 0); }
   // In which stage a team computes with what is at home in another, or in itself.
   int stage_of(int team, int home) const;
