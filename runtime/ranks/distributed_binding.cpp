@@ -89,6 +89,7 @@ struct DistributedBinding::State {
   };
   struct Launches {
     std::vector<Stage> stages;
+    std::vector<CopyLaunch> statistics;
     std::vector<MergeLaunch> outgoing, early, late, sums, learned;
     std::vector<Piece> sends, receives;
   };
@@ -279,6 +280,7 @@ void DistributedBinding::State::fill_in() {
                                launches_of(stage.late, with), pieces(stage.exchange.sends),
                                pieces(stage.exchange.receives)});
   }
+  launches.statistics = launches_of(schedule.statistics, with);
   launches.sends = pieces(schedule.results.sends);
   launches.receives = pieces(schedule.results.receives);
   std::size_t count = 0;
@@ -462,7 +464,8 @@ Status DistributedBinding::State::end_results(void* stream, void* exchanges) {
   ATTN_RETURN_IF_ERROR(
       owner->kernels->mark(reinterpret_cast<void*>(owner->watch->ended_address()), exchanges));
   ATTN_RETURN_IF_ERROR(ended->record(exchanges));
-  ATTN_RETURN_IF_ERROR(enqueue(launches.early, stream));  // beside the exchange
+  ATTN_RETURN_IF_ERROR(enqueue(launches.statistics, stream));  // beside the exchange
+  ATTN_RETURN_IF_ERROR(enqueue(launches.early, stream));
   ATTN_RETURN_IF_ERROR(ended->wait(stream));
   ATTN_RETURN_IF_ERROR(enqueue(launches.late, stream));
   return enqueue(launches.learned, stream);
@@ -483,6 +486,7 @@ Status DistributedBinding::State::run(void* stream) {
 Status DistributedBinding::State::run_alone(void* stream) {
   for (std::size_t stage = 0; stage < launches.stages.size(); ++stage)
     ATTN_RETURN_IF_ERROR(enqueue_parts(stage, stream));
+  ATTN_RETURN_IF_ERROR(enqueue(launches.statistics, stream));
   for (const auto* list : {&launches.sums, &launches.early, &launches.learned})
     ATTN_RETURN_IF_ERROR(enqueue(*list, stream));
   return {};

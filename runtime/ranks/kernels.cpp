@@ -25,8 +25,15 @@ std::int64_t vector_of(std::initializer_list<std::int64_t> multiples) {
   return vector;
 }
 
-// Heads that follow each other in both tensors are one.
+// Rows of one element that follow each other in both tensors are fewer rows of several, and heads
+// that do are one.
 Copy simplified(Copy copy) {
+  constexpr std::int64_t kMostTogether = 64;
+  if (copy.width == 1 && !copy.pairs && copy.from_strides.row == 1 && copy.to_strides.row == 1) {
+    copy.width = std::gcd(copy.rows, kMostTogether);
+    copy.rows /= copy.width;
+    copy.from_strides.row = copy.to_strides.row = copy.width;
+  }
   if (copy.heads > 1 && copy.from_strides.head == copy.width &&
       copy.to_strides.head == copy.width) {
     copy.width *= copy.heads;
@@ -176,13 +183,15 @@ Status check_counts(const Schedule& schedule) {
     for (const Merge& merge : *merges)
       fits &= merge.batches * merge.rows * merge.heads.size() <= kMost;
   }
+  const auto check = [&](const std::vector<Copy>& copies) {
+    for (const Copy& copy : copies)
+      fits &= copy.batches * copy.rows <= kMost &&
+              copy.heads * copy.width * copy.element_bytes <= kMost;
+  };
   for (const StageSchedule& stage : schedule.stages) {
-    for (const auto* copies : {&stage.packs, &stage.early, &stage.late}) {
-      for (const Copy& copy : *copies)
-        fits &= copy.batches * copy.rows <= kMost &&
-                copy.heads * copy.width * copy.element_bytes <= kMost;
-    }
+    for (const auto* copies : {&stage.packs, &stage.early, &stage.late}) check(*copies);
   }
+  check(schedule.statistics);
   if (fits) return {};
   return Status(ErrorCode::unsupported, "a rank has 2^31 rows of heads or more");
 }

@@ -4,8 +4,9 @@
 //   - The values of a part (o or a gradient) that are all of their rows go straight into the
 //     caller's tensor, or into a message, where they are adjacent there in the plan's layout.
 //   - A message that is all of its rows arrives straight in the caller's tensor likewise.
-//   - Everything else is merged; statistics always are, because their layouts differ, except
-//     where a part has all rows of the caller's.
+//   - Statistics of such a part have another layout than the caller's, unless it has all of the
+//     caller's rows: they are copied.
+//   - Everything else is merged.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -155,6 +156,7 @@ class Results {
                  fits_home(name_of(slot), places[slot], alignment(part, *tensors[slot]));
     }
     source.place.dtype = places[kValues].dtype;
+    const bool is_copied = is_final && !is_whole && gives_statistics(part, tensors);
     for (std::size_t slot = 0; slot < kSlots; ++slot) {
       if (!tensors[slot]) continue;
       Address& at = planning_.schedule.parts[part][*tensors[slot]];
@@ -166,14 +168,28 @@ class Results {
       // Values at home are never merged again.
       if (!(slot == kValues && is_final)) source.place.slots[slot] = {at, places[slot].strides};
       places[slot].at = at;
+      if (is_copied && slot != kValues && home_place_.slots[slot].at) {
+        planning_.schedule.statistics.push_back(
+            planning_.copy(places[slot], *planning_.home(name_of(slot)), source.indices));
+      }
     }
-    if (is_whole) {
+    if (is_whole || is_copied) {
       final_ = both(final_, source.indices);
       return;
     }
     if (is_final) statistics_ = both(statistics_, source.indices);
     values_of_parts_.push_back(places[kValues]);
     sources_.push_back(std::move(source));
+  }
+
+  // All that the caller binds, by their own names: nothing has to be computed.
+  bool gives_statistics(std::size_t part,
+                        const std::array<std::optional<std::size_t>, kSlots>& tensors) const {
+    for (std::size_t slot = 1; slot < kSlots; ++slot) {
+      if (!home_place_.slots[slot].at) continue;
+      if (!tensors[slot] || tensor(part, *tensors[slot]).name != name_of(slot)) return false;
+    }
+    return true;
   }
 
   const plan::TensorInfo& tensor(std::size_t part, std::size_t index) const {

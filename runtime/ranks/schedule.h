@@ -90,7 +90,10 @@ struct Schedule {
   std::size_t results_after = 0;
   std::vector<Merge> outgoing;  // results of parts into messages
   PlacedExchange results;
-  std::vector<Merge> early, late;  // into the caller's tensors: without messages, and with them
+  // Into the caller's tensors, when all parts are computed: statistics of rows that one part alone
+  // has, and merges of rows without messages; and merges with them.
+  std::vector<Copy> statistics;
+  std::vector<Merge> early, late;
   // Gradients of learned tensors: `sums` of this rank's parts as f32, which all ranks add up, and
   // then `learned` into the caller's tensors.
   std::vector<Merge> sums, learned;

@@ -383,6 +383,7 @@ std::map<std::string, io::HostTensor> run_on_host(const RanksOnHost& ranks, Dire
   }
   for (Rank& rank : all) {
     rank.merge(rank.schedule().sums);
+    rank.copy(rank.schedule().statistics);
     rank.merge(rank.schedule().early);
   }
   exchange_all(all, [&](const Rank& rank) -> const ranks::PlacedExchange& {

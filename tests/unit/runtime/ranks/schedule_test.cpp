@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/graph/extent.h"
+#include "runtime/ranks/kernels.h"
 #include "tests/unit/runtime/ranks/window_family.h"
 
 namespace attn::ranks {
@@ -86,6 +87,35 @@ TEST_F(ScheduleTest, OfAWindowSumsGradientsOfKeysThatOthersSee) {
   EXPECT_THAT(second.outgoing, SizeIs(2)) << "as f32, because others are added";
   EXPECT_THAT(second.early, SizeIs(2));
   EXPECT_THAT(second.late, IsEmpty());
+}
+
+// Values are where they belong, and statistics are copied, 16 bytes at a time: nothing is merged.
+TEST(Schedule, CopiesStatisticsOfRowsThatOnePartHas) {
+  Division division = testing::window_division();
+  Program& program = division.ranks[0];
+  program.rows = program.keys = {{0, 8}, {24, 32}};
+  division.ranks[1].rows = division.ranks[1].keys = {{8, 24}};
+  program.parts = {{0, {{0, 8}}, {{0, 8}}, "a"}, {0, {{24, 32}}, {{0, 32}}, "b"}};
+  division.ranks[1].parts = {{0, {{8, 24}}, {{0, 24}}, "c"}};
+  add_exchanges(division);
+  const std::vector<plan::TensorInfo> home = home_tensors(division, program, Direction::forward);
+  const plan::Program few = testing::plan_of_part("", 8, 8, false, 1).program;
+  const plan::Program many = testing::plan_of_part("", 8, 32, false, 1).program;
+  const auto made = schedule_of({division, program, Direction::forward, home, {&few, &many}});
+  ASSERT_TRUE(made.ok()) << made.error().to_text();
+  EXPECT_THAT(made->early, IsEmpty());
+  EXPECT_THAT(made->late, IsEmpty());
+  ASSERT_THAT(made->statistics, SizeIs(2)) << "lse of two parts";
+  const Copy& second = made->statistics[1];
+  EXPECT_EQ(second.rows, 8);
+  EXPECT_EQ(second.heads, testing::kHeadsOfWindow);
+  EXPECT_EQ(second.to.offset, 8 * static_cast<std::int64_t>(sizeof(float)));
+  std::vector<float> memory(1024);
+  std::vector<void*> addresses(home.size(), memory.data());
+  const auto launches = launches_of(made->statistics, {memory.data(), nullptr, addresses});
+  ASSERT_THAT(launches, SizeIs(1));
+  EXPECT_EQ(launches[0].copies.copies[1].vector_bytes, 16);
+  EXPECT_EQ(launches[0].copies.copies[1].vectors, 2);
 }
 
 // Not before what arrives: exchanges follow each other.
