@@ -34,8 +34,12 @@ endforeach()
 # For what computes little: -O1 takes three quarters of the time of -O3. Projects that include this one choose their
 # own optimization.
 function(attn_compile_quickly target)
+  cmake_parse_arguments(ARG "" "WITH" "" ${ARGN})
+  if(NOT ARG_WITH)
+    set(ARG_WITH -O1)
+  endif()
   if(PROJECT_IS_TOP_LEVEL)
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> ${ATTN_NO_FALSE_WARNINGS})
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${ARG_WITH}> ${ATTN_NO_FALSE_WARNINGS})
   endif()
 endfunction()
 

@@ -149,6 +149,7 @@ std::vector<Sharding> compare_all(const std::string& text) {
   const WorkMap map = work_map(attention, 4, nullptr);
   std::vector<Sharding> all = shardings(attention, 4, map);
   for (Sharding sharding : all) {
+    if (sharding.own_last && sharding.arrivals > 1) continue;  // as with one arrival
     compare(attention, sharding, map, *whole);
     sharding.most_seen = 6;
     if (sharding.arrivals == 1 && sharding.groups == 1) compare(attention, sharding, map, *whole);
