@@ -309,7 +309,7 @@ Speed::Speed(const ir::Attention& attention, const planning::Context& context)
     : gpu_(context.gpu), backward_(context.backward()) {
   constexpr double kMany = 1e9;
   // attnc's kernels evaluate masks only in blocks that these hide in part: mostly few, and where
-  // all are, they take about a tenth longer.
+  // all are, engines/native/cost.h predicts about a tenth more.
   ir::Attention unmasked = attention;
   unmasked.masks.clear();
   const auto predicted = [&](const passes::TileWork& work) {

@@ -94,6 +94,7 @@ def test_a_library_that_one_rank_lacks_is_an_error_of_all(group, monkeypatch):
     def opened(rank):
         here = object.__new__(Group)
         here.device, here.seconds, here._meetings = torch.device("cuda", rank), 5.0, Meetings(group[1][rank])
+        here._refused = None
         Kernels(here, b"", Steps(group[1][rank], "x", 5.0))
 
     monkeypatch.setattr(_libattn, "runtime", runtime)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 
 #include "runtime/execute/executable_cache.h"
@@ -142,8 +143,10 @@ sharding::Sharding any_sharding(const tools::Sharded& sharded, const Case& given
     }
     return count;
   };
-  while (parts(all[turn % all.size()]) > given.most_parts) ++turn;
-  return all[turn % all.size()];
+  for (std::size_t i = 0; i < all.size(); ++i, ++turn) {
+    if (parts(all[turn % all.size()]) <= given.most_parts) return all[turn % all.size()];
+  }
+  throw std::runtime_error("all shardings have too many parts");
 }
 
 // Forward and backward.

@@ -42,8 +42,6 @@ _known: weakref.WeakKeyDictionary[dist.ProcessGroup, _Shared] = weakref.WeakKeyD
 class Group:
     """This process in a group. All processes of the group make the same calls in the same order, `agree` first."""
 
-    _refused: Error | None = None  # why this rank cannot compute
-
     def __init__(self, given: Any = None, device: Any = None, timeout_seconds: int | None = None):
         """`given`: a ProcessGroup, a DeviceMesh of one dimension, or None for the default group. `device`: by
         default the current CUDA device if the group has NCCL, else the CPU. `timeout_seconds`: how long ranks
@@ -62,7 +60,7 @@ class Group:
             weakref.finalize(self.group, board.close).atexit = False  # a board does that itself
         self._shared = _known[self.group]
         self._meetings = self._shared.meetings
-        found, self._refused = outcome(lambda: self._device(device))
+        found, self._refused = outcome(lambda: self._device(device))  # why this rank cannot compute
         self.device: torch.device = torch.device("cpu") if found is None else found
         usual = _timeout(self.group, self.device) if self._shared.board.shows_life else _WITHOUT_SIGNS
         self.seconds = usual if timeout_seconds is None else min(timeout_seconds, _LONGEST)

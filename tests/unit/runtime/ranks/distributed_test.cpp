@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <sstream>
 
@@ -129,6 +130,22 @@ class DistributedTest : public OnStandins {
       }
     });
     for (void* communicator : communicators) standin::nccl().destroy(communicator);
+  }
+
+  // Two ranks execute once while the stand-in writes its log. The callers' streams in it, by rank.
+  std::array<std::string, 2> executed_once(const plan::Family& family, Direction direction) {
+    auto group = std::make_shared<LocalGroup>(2);
+    std::array<std::string, 2> callers;
+    in_ranks(2, [&](int number) {
+      Rank rank = must(open(group, number, family));
+      const cuda::Stream stream = must(cuda::Stream::create(device()));
+      callers[static_cast<std::size_t>(number)] =
+          std::to_string(reinterpret_cast<std::uintptr_t>(stream.handle()));
+      auto binding = must(rank.opened->bind(direction, rank.arguments(direction)));
+      standin::cuda().control.record(1);
+      ASSERT_TRUE(binding.execute(stream.handle()).ok());
+    });
+    return callers;
   }
 
   // What the stand-in's log has of each stream, in order: functions, and kernels or events.
@@ -268,18 +285,9 @@ TEST_F(DistributedTest, AnExecuteNeitherAllocatesNorWaits) {
 // A part may take all multiprocessors until it ends: what is not packed then is sent later, and
 // waiting for an exchange would leave them idle.
 TEST_F(DistributedTest, TheFirstPartWaitsForAllPackingAndForNoExchange) {
-  auto group = std::make_shared<LocalGroup>(2);
-  std::string callers[2];
-  in_ranks(2, [&](int number) {
-    Rank rank = must(open(group, number, testing::staged_family()));
-    const cuda::Stream stream = must(cuda::Stream::create(device()));
-    callers[number] = std::to_string(reinterpret_cast<std::uintptr_t>(stream.handle()));
-    auto binding = must(rank.opened->bind(Direction::forward, rank.arguments(Direction::forward)));
-    standin::cuda().control.record(1);
-    ASSERT_TRUE(binding.execute(stream.handle()).ok());
-  });
+  const auto callers = executed_once(testing::staged_family(), Direction::forward);
   std::map<std::string, Work> streams = streams_of_log().work;
-  for (int number = 0; number < 2; ++number) {
+  for (std::size_t number = 0; number < 2; ++number) {
     Work first = begin_of(streams[callers[number]], 3);
     ASSERT_THAT(first, ElementsAre(Pair("cuEventRecord", _), Pair("cuStreamWaitEvent", _),
                                    Pair("cuLaunchKernelEx", "part")));
@@ -298,19 +306,9 @@ TEST_F(DistributedTest, TheFirstPartWaitsForAllPackingAndForNoExchange) {
 
 // What is sent leaves before the last part may take all multiprocessors.
 TEST_F(DistributedTest, ResultsLeaveBeforePartsThatSendNothing) {
-  auto group = std::make_shared<LocalGroup>(2);
-  std::string callers[2];
-  in_ranks(2, [&](int number) {
-    Rank rank = must(open(group, number, testing::own_last_family()));
-    const cuda::Stream stream = must(cuda::Stream::create(device()));
-    callers[number] = std::to_string(reinterpret_cast<std::uintptr_t>(stream.handle()));
-    auto binding =
-        must(rank.opened->bind(Direction::backward, rank.arguments(Direction::backward)));
-    standin::cuda().control.record(1);
-    ASSERT_TRUE(binding.execute(stream.handle()).ok());
-  });
+  const auto callers = executed_once(testing::own_last_family(), Direction::backward);
   Streams streams = streams_of_log();
-  for (int number = 0; number < 2; ++number) {
+  for (std::size_t number = 0; number < 2; ++number) {
     const std::size_t sent_by = number == 1 ? 1 : 0;
     const Work& all = streams.work[callers[number]];
     constexpr std::size_t kFirst = 3;  // until the keys have arrived, or left
