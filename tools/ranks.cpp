@@ -370,6 +370,7 @@ Json to_json(const Sharded& sharded) {
                {"dealing", (dealt.rows_travel ? dealt.keys : dealt.rows).name},
                {"arrivals", dealt.arrivals},
                {"own_last", dealt.own_last},
+               {"rows_wait", dealt.rows_wait},
                {"considered", sharded.choice.considered},
                {"exact", sharded.map.exactness == passes::Exactness::exact},
                {"link", link_json(sharded.links.inside)},

@@ -51,6 +51,14 @@ std::int64_t most_in_cache(const ir::Attention& attention) {
 std::optional<Sharding> with_own_last(Sharding sharding) {
   if (sharding.rows_travel || sharding.arrivals == 0 || sharding.groups > 1) return std::nullopt;
   sharding.own_last = true;
+  sharding.rows_wait = false;
+  return sharding;
+}
+
+std::optional<Sharding> with_rows_that_wait(Sharding sharding) {
+  if (sharding.rows_travel || sharding.arrivals > 1 || sharding.teams() == 1) return std::nullopt;
+  sharding.arrivals = 1;
+  sharding.rows_wait = true;
   return sharding;
 }
 
@@ -96,6 +104,8 @@ class Listing {
       for (const int arrivals : arrivals_of(teams)) {
         all_.push_back({ranks_, groups, false, arrivals, rows, keys, travels});
         if (const auto last = with_own_last(all_.back())) all_.push_back(*last);
+        if (arrivals > 0) continue;
+        if (const auto waiting = with_rows_that_wait(all_.back())) all_.push_back(*waiting);
       }
     }
   }
@@ -206,12 +216,15 @@ class Choosing {
   std::vector<Found> all_;
 };
 
-// Those that Listing gives, but for the first two.
-std::vector<int> arrivals_of(const Sharding& sharding) {
-  std::vector<int> all;
+// With other arrivals than those that all were considered with.
+std::vector<Sharding> refined(const Sharding& sharding) {
+  std::vector<Sharding> all;
   for (const int arrivals : {2, 4}) {
-    if (!sharding.rows_travel && arrivals < sharding.teams()) all.push_back(arrivals);
+    if (sharding.rows_travel || arrivals >= sharding.teams()) continue;
+    all.push_back(sharding);
+    all.back().arrivals = arrivals;
   }
+  if (const auto waiting = with_rows_that_wait(sharding)) all.push_back(*waiting);
   return all;
 }
 
@@ -272,7 +285,7 @@ Result<Choice> choose(const ir::Attention& attention, int ranks, const Estimatin
   Choosing choosing(with);
   Status drawn;  // why the first that cannot be drawn cannot
   for (const Sharding& sharding : shardings(attention, ranks, with.map)) {
-    if (sharding.arrivals > 1 || sharding.own_last) continue;
+    if (sharding.arrivals > 1 || sharding.own_last || sharding.rows_wait) continue;
     Status of_this = check_draws(sharding, with.map, attention);
     if (of_this.ok()) choosing.consider(sharding);
     if (drawn.ok()) drawn = std::move(of_this);
@@ -281,9 +294,7 @@ Result<Choice> choose(const ir::Attention& attention, int ranks, const Estimatin
   // More arrivals matter less than what arrives.
   const std::vector<Choosing::Found> best = choosing.best();
   for (const Choosing::Found& found : best) {
-    for (const int arrivals : arrivals_of(found.sharding)) {
-      Sharding sharding = found.sharding;
-      sharding.arrivals = arrivals;
+    for (const Sharding& sharding : refined(found.sharding)) {
       if (check_draws(sharding, with.map, attention).ok()) choosing.consider(sharding);
     }
   }

@@ -185,12 +185,22 @@ class Estimator {
                      static_cast<double>(count(part.keys)) * widths_.key};
     compute_[index(team, part.stage)] += with_.forward.milliseconds(load);
     load.most = part.longest_of_keys * of_row;
-    compute_backward_[index(team, part.stage)] += with_.backward.milliseconds(load);
+    compute_backward_[index(team, part.stage)] +=
+        with_.backward.milliseconds(load) + beside_backward(rows * kTile * heads);
     for (int rank = first(team); rank < first(team + 1); ++rank) of(rank).work += load.tiles;
     if (again) {
       compute_[index(team, part.stage)] += with_.forward.moving(3 * kBytesOfPartial * rows * kTile *
                                                                 heads * size(attention, Dim::Dv));
     }
+  }
+
+  // Kernels before and after a backward one: sums of do * o, and dq, which is cleared, summed in
+  // f32 and rounded.
+  double beside_backward(double rows) const {
+    const auto element = static_cast<double>(size_of(with_.attention.dtype));
+    const double bytes = 2 * element * size(with_.attention, Dim::Dv) +
+                         (2 * kBytesOfPartial + element) * size(with_.attention, Dim::Dqk);
+    return 2 * with_.backward.moving(0) + with_.backward.moving(rows * bytes);
   }
 
   // What the team's ranks need in this stage and did not have, nor have at home.
@@ -293,8 +303,9 @@ class Estimator {
   Estimate result_;
 };
 
-// Of the longest block of threads: by how much the last multiprocessor ends after the others.
-constexpr double kShareAtEnd = 0.5;
+// Of the longest block of threads: by how much the last multiprocessor ends after the others. In
+// the backward blocks are of all heads that share keys.
+constexpr double kShareAtEnd = 0.5, kShareAtEndOfBackward = 0.5;
 
 template <typename Get>
 double most(const std::vector<RankEstimate>& ranks, const Get& get) {
@@ -325,7 +336,8 @@ Speed::Speed(const ir::Attention& attention, const planning::Context& context)
 double Speed::milliseconds(const Load& load) const {
   const double all = launch_ + load.tiles * tile_ + load.rows * row_;
   const double longest = start_of_row_ + undivided(load) * tile_of_row_;
-  return std::max({all + kShareAtEnd * longest, longest, moving(load.bytes)});
+  return std::max({all + (backward_ ? kShareAtEndOfBackward : kShareAtEnd) * longest, longest,
+                   moving(load.bytes)});
 }
 
 // Of few rows, kernels cut the keys; backward ones cut the rows of a block of keys that takes

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "compiler/sharding/draws.h"
 #include "runtime/base/check.h"
@@ -36,6 +37,16 @@ class Team {
       : sharding_(sharding), team_(team), map_(map), has_sink_(has_sink) {}
 
   std::vector<Part> run() {
+    if (sharding_.rows_wait) {
+      add_waiting();
+    } else {
+      add_stages();
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  void add_stages() {
     const Numbers rows = own(sharding_.rows, false), keys = own(sharding_.keys);
     const auto first = rows.begin() + (sharding_.own_last ? count_of_last(rows, keys) : 0);
     add_runs(0, {first, rows.end()}, at_home(sharding_.keys, 0));
@@ -45,10 +56,21 @@ class Team {
       add_travellers(stage);
     }
     add_runs(sharding_.stages() - 1, {rows.begin(), first}, keys);
-    return std::move(parts_);
   }
 
- private:
+  void add_waiting() {
+    const Numbers keys = own(sharding_.keys), others = at_home(sharding_.keys, 1);
+    Numbers ready, waiting;
+    for (const std::int64_t row : own(sharding_.rows, false))
+      (work({row}, others) > 0 ? waiting : ready).push_back(row);
+    Numbers all;
+    std::ranges::merge(keys, others, std::back_inserter(all));
+    add_runs(0, ready, keys);
+    add_travellers(0);
+    add_runs(1, waiting, all);
+    add_travellers(1);
+  }
+
   // How many of the rows, from the first one on, meet the own keys last.
   std::ptrdiff_t count_of_last(const Numbers& rows, const Numbers& keys) const {
     const double all = work(rows, keys);
@@ -63,7 +85,7 @@ class Team {
 
   // Rows at home, whose sink is computed with their own keys.
   void add_runs(int stage, const Numbers& rows, const Numbers& keys) {
-    const bool with_own_keys = stage == 0 || sharding_.is_own_last(stage);
+    const bool with_own_keys = stage == 0 || sharding_.is_own_last(stage) || sharding_.rows_wait;
     for (const Numbers& run : runs(rows)) add_cut(stage, run, keys, with_own_keys);
   }
 
@@ -268,6 +290,7 @@ std::string Sharding::to_text() const {
   const std::string_view traveller = rows_travel ? "rows" : "keys";
   add_heavy("travel");
   if (arrivals == 0) return text + fmt::format(", {} arrive before the first part", traveller);
+  if (rows_wait) return text + ", keys arrive before rows that need them";
   text += fmt::format(", {} arrive in {} stage{}", traveller, arrivals, arrivals == 1 ? "" : "s");
   return text + (own_last ? ", some rows meet own ones last" : "");
 }

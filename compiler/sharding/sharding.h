@@ -42,6 +42,9 @@ struct Sharding {
   // of keys, and those of rows that travel. Only where what arrives does so in stages, and without
   // groups of heads, which exchange the results of all rows.
   bool own_last = false;
+  // Whether rows that see keys of other teams wait for these, and then meet all keys at once: their
+  // results need no merging, and other rows begin before. Only with one arrival, of keys.
+  bool rows_wait = false;
 
   bool row_travels(std::int64_t block) const {
     return rows_travel || (!travels.empty() && travels[static_cast<std::size_t>(block)]);

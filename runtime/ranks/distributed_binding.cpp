@@ -99,6 +99,7 @@ struct DistributedBinding::State {
   Status begin_exchanges(void* stream, void* exchanges);
   Status enqueue_inputs(void* exchanges);
   Status enqueue_parts(std::size_t stage, void* stream);
+  bool exchanges_beside(std::size_t stage) const;
   Status begin_results(void* stream, void* exchanges);
   Status end_results(void* stream, void* exchanges);
 
@@ -434,9 +435,21 @@ Status DistributedBinding::State::enqueue_parts(std::size_t number, void* stream
   if (!stage.receives.empty() || !stage.sends.empty())
     ATTN_RETURN_IF_ERROR(arrived[number].wait(stream));
   ATTN_RETURN_IF_ERROR(enqueue(stage.late, stream));
-  for (const std::size_t part : schedule.stages[number].parts)
-    ATTN_RETURN_IF_ERROR(parts[part]->execute(stream));
+  const std::vector<std::size_t>& its_parts = schedule.stages[number].parts;
+  // NCCL's kernels begin a few microseconds after they could: with parts that begin at once, they
+  // would wait for multiprocessors as long as these take, and other ranks with them.
+  if (communicates && !its_parts.empty() && exchanges_beside(number))
+    ATTN_RETURN_IF_ERROR(owner->kernels->pause(stream));
+  for (const std::size_t part : its_parts) ATTN_RETURN_IF_ERROR(parts[part]->execute(stream));
   return {};
+}
+
+// Whether an exchange may begin when the parts of the stage do.
+bool DistributedBinding::State::exchanges_beside(std::size_t stage) const {
+  if (stage > schedule.results_after) return !schedule.results.empty();
+  return std::any_of(
+      launches.stages.begin() + static_cast<std::ptrdiff_t>(stage) + 1, launches.stages.end(),
+      [](const Stage& later) { return !later.sends.empty() || !later.receives.empty(); });
 }
 
 // What follows on `stream` waits for what comes before the exchange, as the first part does.

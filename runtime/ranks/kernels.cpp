@@ -236,4 +236,11 @@ Status Kernels::mark(void* counter, void* stream) const {
   return mark_.launch(stream, {}, arguments);
 }
 
+Status Kernels::pause(void* stream) const {
+  RanksMerge of_no_rows{};
+  of_no_rows.threads = 1;
+  void* arguments[] = {&of_no_rows};
+  return merge_.launch(stream, {}, arguments);
+}
+
 }  // namespace attn::ranks

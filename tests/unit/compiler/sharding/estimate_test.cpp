@@ -68,19 +68,32 @@ TEST(Estimate, CountsTheBytesOfMessages) {
   expect_equal_bytes("attention f { dims B = 1, Hq = 2, Sq = 64, D = 8; normalize sigmoid; }", 2);
 }
 
+Sharding chosen(const std::string& clauses, int size, int ranks) {
+  const ir::Attention attention =
+      read("attention f { dims B = 1, Hq = 32, Hkv = 8, D = 128, Sq = " + std::to_string(size) +
+           "; outputs o, lse; " + clauses + "}");
+  const WorkMap map = work_map(attention, ranks, nullptr);
+  return choose(attention, ranks, estimating(attention, map, {}, {}))->sharding;
+}
+
 // Training on 4 GPUs, what is sent hides behind a part of own keys; nothing is sent in a forward.
 TEST(Choose, LeavesOwnKeysForTheEndWhereResultsAreSent) {
-  const auto chosen = [](const std::string& clauses, int size) {
-    const ir::Attention attention =
-        read("attention f { dims B = 1, Hq = 32, Hkv = 8, D = 128, Sq = " + std::to_string(size) +
-             "; mask q_idx >= kv_idx; outputs o, lse; " + clauses + "}");
-    const WorkMap map = work_map(attention, 4, nullptr);
-    return choose(attention, 4, estimating(attention, map, {}, {}))->sharding;
+  const auto leaves = [](const std::string& clauses, int size) {
+    return chosen("mask q_idx >= kv_idx; " + clauses, size, 4).own_last;
   };
-  EXPECT_TRUE(chosen("grad q, k, v; shard sequence;", 32768).own_last);
-  EXPECT_FALSE(chosen("shard sequence;", 32768).own_last);
-  EXPECT_FALSE(chosen("grad q, k, v; shard sequence;", 131072).own_last) << "it takes 2 % of all";
-  EXPECT_FALSE(chosen("grad q, k, v; shard heads;", 32768).own_last);
+  EXPECT_TRUE(leaves("grad q, k, v; shard sequence;", 32768));
+  EXPECT_FALSE(leaves("shard sequence;", 32768));
+  EXPECT_FALSE(leaves("grad q, k, v; shard sequence;", 131072)) << "it takes 2 % of all";
+  EXPECT_FALSE(leaves("grad q, k, v; shard heads;", 32768));
+}
+
+// Most rows of a window need no keys of others; of a full mask, all do.
+TEST(Choose, LetsRowsWaitWhereOthersCanBegin) {
+  const Sharding window = chosen(
+      "mask q_idx >= kv_idx && q_idx - kv_idx < 4096; grad q, k, v; shard sequence;", 65536, 4);
+  EXPECT_TRUE(window.rows_wait);
+  EXPECT_EQ(window.arrivals, 1);
+  EXPECT_FALSE(chosen("shard sequence;", 65536, 4).rows_wait);
 }
 
 // What a mask hides is counted in the map; what it costs to evaluate is not, because kernels do so

@@ -238,6 +238,28 @@ TEST(Parts, MeetTheOwnKeysLast) {
                           shape(2, {32, 40}, {{32, 64}})));
 }
 
+// Rows that see no other keys begin; others wait for theirs, and meet all that they see at once.
+TEST(Parts, OfRowsThatWaitHaveAllTheirKeys) {
+  using Shape = std::tuple<int, bool, Intervals, Intervals>;
+  const support::Source source("window.attn", R"(
+    attention window { dims B = 1, Hq = 1, Sq = 64, D = 4; mask q_idx - kv_idx >= 0 && q_idx - kv_idx < 5;
+                       learn sinks: f32[1]; sink sinks[h]; })");
+  const ir::Attention attention = read(source, {});
+  const WorkMap map = work_map(attention, 2, nullptr);
+  Sharding sharding{2, 1, false, 1, contiguous(map.rows, 2), contiguous(map.keys, 2)};
+  sharding.rows_wait = true;
+  EXPECT_EQ(sharding.stages(), 2);
+  const auto shapes = [&](int team) {
+    std::vector<Shape> all;
+    for (const Part& part : parts_of(sharding, team, map, true))
+      all.emplace_back(part.stage, part.sink, part.rows, part.keys);
+    return all;
+  };
+  EXPECT_THAT(shapes(0), ElementsAre(Shape{0, true, {{0, 32}}, {{0, 32}}}));
+  EXPECT_THAT(shapes(1), ElementsAre(Shape{0, true, {{36, 64}}, {{32, 64}}},
+                                     Shape{1, true, {{32, 36}}, {{28, 36}}}));
+}
+
 // A few rows see everything: they go to their keys, while other rows stay.
 TEST(Simulator, SendsRowsThatSeeMuchMore) {
   const std::vector<Sharding> all = compare_all(R"(

@@ -283,13 +283,15 @@ TEST_F(DistributedTest, AnExecuteNeitherAllocatesNorWaits) {
 }
 
 // A part may take all multiprocessors until it ends: what is not packed then is sent later, and
-// waiting for an exchange would leave them idle.
+// waiting for an exchange would leave them idle. A launch that does nothing lets the exchange's
+// kernel begin first.
 TEST_F(DistributedTest, TheFirstPartWaitsForAllPackingAndForNoExchange) {
   const auto callers = executed_once(testing::staged_family(), Direction::forward);
   std::map<std::string, Work> streams = streams_of_log().work;
   for (std::size_t number = 0; number < 2; ++number) {
-    Work first = begin_of(streams[callers[number]], 3);
+    Work first = begin_of(streams[callers[number]], 4);
     ASSERT_THAT(first, ElementsAre(Pair("cuEventRecord", _), Pair("cuStreamWaitEvent", _),
+                                   Pair("cuLaunchKernelEx", "attn_ranks_merge"),
                                    Pair("cuLaunchKernelEx", "part")));
     const std::string begun = first[0].second, packed = first[1].second;
     const auto exchanges = std::ranges::find_if(streams, [&](const auto& stream) {
@@ -312,15 +314,16 @@ TEST_F(DistributedTest, ResultsLeaveBeforePartsThatSendNothing) {
     const std::size_t sent_by = number == 1 ? 1 : 0;
     const Work& all = streams.work[callers[number]];
     constexpr std::size_t kFirst = 3;  // until the keys have arrived, or left
-    ASSERT_GE(all.size(), kFirst + sent_by + 3);
+    ASSERT_GE(all.size(), kFirst + sent_by + 4);
     const Work work(all.begin() + kFirst, all.end());
     Work expected(sent_by, {"cuLaunchKernelEx", "part"});
     const std::string made = work[sent_by].second, merged = work[sent_by + 1].second;
-    expected.insert(
-        expected.end(),
-        {{"cuEventRecord", made}, {"cuStreamWaitEvent", merged}, {"cuLaunchKernelEx", "part"}});
+    expected.insert(expected.end(), {{"cuEventRecord", made},
+                                     {"cuStreamWaitEvent", merged},
+                                     {"cuLaunchKernelEx", "attn_ranks_merge"},  // of no rows
+                                     {"cuLaunchKernelEx", "part"}});
     EXPECT_EQ(begin_of(work, expected.size()), expected) << number;
-    const int last_part = streams.lines[callers[number]][kFirst + sent_by + 2];
+    const int last_part = streams.lines[callers[number]][kFirst + sent_by + 3];
     Work leaves = {{"cuStreamWaitEvent", made}};
     leaves.insert(leaves.end(), 2 * sent_by, {"cuLaunchKernelEx", "attn_ranks_merge"});
     leaves.emplace_back("cuEventRecord", merged);
