@@ -47,16 +47,15 @@ std::int64_t most_in_cache(const ir::Attention& attention) {
   return static_cast<std::int64_t>(kBytesInCache / bytes);
 }
 
-// Where it may be.
+// Nothing where they may not be.
 std::optional<Sharding> with_own_last(Sharding sharding) {
   if (sharding.rows_travel || sharding.arrivals == 0 || sharding.groups > 1) return std::nullopt;
   sharding.own_last = true;
-  sharding.rows_wait = false;
   return sharding;
 }
 
 std::optional<Sharding> with_rows_that_wait(Sharding sharding) {
-  if (sharding.rows_travel || sharding.arrivals > 1 || sharding.teams() == 1) return std::nullopt;
+  if (sharding.rows_travel || sharding.teams() == 1) return std::nullopt;
   sharding.arrivals = 1;
   sharding.rows_wait = true;
   return sharding;
@@ -102,10 +101,11 @@ class Listing {
       Dealing keys = rows;
       if (!are_the_same_tokens(attention_)) keys = contiguous(map_.keys, ranks_);
       for (const int arrivals : arrivals_of(teams)) {
-        all_.push_back({ranks_, groups, false, arrivals, rows, keys, travels});
-        if (const auto last = with_own_last(all_.back())) all_.push_back(*last);
-        if (arrivals > 0) continue;
-        if (const auto waiting = with_rows_that_wait(all_.back())) all_.push_back(*waiting);
+        const Sharding sharding{ranks_, groups, false, arrivals, rows, keys, travels};
+        all_.push_back(sharding);
+        if (arrivals == 0) continue;
+        if (const auto last = with_own_last(sharding)) all_.push_back(*last);
+        if (arrivals == 1) all_.push_back(*with_rows_that_wait(sharding));
       }
     }
   }
@@ -179,7 +179,8 @@ class Choosing {
 
   bool is_empty() const { return all_.empty(); }
 
-  // As fast as the fastest, within what predictions tell, the least burden first.
+  // As fast as the fastest, within what predictions tell, the least burden first. One of each
+  // dealing.
   std::vector<Found> best() const {
     double least = all_.front().ms;
     for (const Found& found : all_) least = std::min(least, found.ms);
@@ -189,8 +190,13 @@ class Choosing {
     }
     std::ranges::stable_sort(best, {},
                              [](const Found& found) { return std::pair(found.burden, found.ms); });
-    if (best.size() > kMostRefined) best.resize(kMostRefined);
-    return best;
+    std::vector<Found> different;
+    for (Found& found : best) {
+      const auto is_same = [&](const Found& other) { return is_dealt_as(found, other); };
+      if (different.size() < kMostRefined && std::ranges::none_of(different, is_same))
+        different.push_back(std::move(found));
+    }
+    return different;
   }
 
   Choice choice() const {
@@ -198,17 +204,43 @@ class Choosing {
     return {found.sharding, estimate(found.sharding, with_), static_cast<int>(all_.size())};
   }
 
-  // Whether it is faster by more than what counts as equal.
-  bool is_faster(const Choice& than, const Estimate& estimate) const {
-    return time(estimate) * kAsFast < time(than.estimate);
+  // Instead of the choice, with more parts than it has: the fastest that is worth them.
+  void divide_further(const std::vector<Sharding>& all, Choice& choice) const {
+    const double before = time(choice.estimate);
+    for (const Sharding& sharding : all) {
+      ++choice.considered;
+      Estimate of_this = estimate(sharding, with_);
+      const double ms = time(of_this);
+      if (ms * worth(sharding) > before || ms >= time(choice.estimate)) continue;
+      choice.sharding = sharding;
+      choice.estimate = std::move(of_this);
+    }
   }
 
  private:
+  static bool is_dealt_as(const Found& found, const Found& other) {
+    const Sharding &x = found.sharding, &y = other.sharding;
+    return x.groups == y.groups && x.rows_travel == y.rows_travel &&
+           x.rows.owners == y.rows.owners && x.keys.owners == y.keys.owners &&
+           x.travels == y.travels;
+  }
+
+  // How many times as long it must have taken before. A file has room for few hundred parts that
+  // differ.
+  double worth(const Sharding& sharding) const {
+    constexpr std::size_t kMany = 250;
+    if (sharding.own_last) return kAsFast;
+    std::size_t parts = 0;
+    for (int team = 0; team < sharding.teams(); ++team)
+      parts += parts_of(sharding, team, with_.map, with_.attention.sink.has_value()).size();
+    return parts > kMany ? kAsFast : kFaster;
+  }
+
   double time(const Estimate& estimate) const {
     return estimate.forward_ms() + (with_.attention.gradients.empty() ? 0 : estimate.backward_ms());
   }
 
-  static constexpr double kAsFast = 1.02;
+  static constexpr double kAsFast = 1.02, kFaster = 1.001;
   static constexpr double kPiecesOfDouble = 20;  // as bad as twice the bytes
   static constexpr std::size_t kMostRefined = 2;
 
@@ -216,7 +248,7 @@ class Choosing {
   std::vector<Found> all_;
 };
 
-// With other arrivals than those that all were considered with.
+// With more arrivals than all were considered with.
 std::vector<Sharding> refined(const Sharding& sharding) {
   std::vector<Sharding> all;
   for (const int arrivals : {2, 4}) {
@@ -224,7 +256,14 @@ std::vector<Sharding> refined(const Sharding& sharding) {
     all.push_back(sharding);
     all.back().arrivals = arrivals;
   }
-  if (const auto waiting = with_rows_that_wait(sharding)) all.push_back(*waiting);
+  return all;
+}
+
+std::vector<Sharding> divided_further(const Sharding& sharding) {
+  std::vector<Sharding> all;
+  for (const auto& further : {with_own_last(sharding), with_rows_that_wait(sharding)}) {
+    if (further) all.push_back(*further);
+  }
   return all;
 }
 
@@ -291,21 +330,18 @@ Result<Choice> choose(const ir::Attention& attention, int ranks, const Estimatin
     if (drawn.ok()) drawn = std::move(of_this);
   }
   if (choosing.is_empty()) return drawn.error();
-  // More arrivals matter less than what arrives.
-  const std::vector<Choosing::Found> best = choosing.best();
-  for (const Choosing::Found& found : best) {
-    for (const Sharding& sharding : refined(found.sharding)) {
-      if (check_draws(sharding, with.map, attention).ok()) choosing.consider(sharding);
-    }
+  const auto drawable = [&](std::vector<Sharding> all) {
+    std::erase_if(all, [&](const Sharding& sharding) {
+      return !check_draws(sharding, with.map, attention).ok();
+    });
+    return all;
+  };
+  // How keys arrive matters less than which.
+  for (const Choosing::Found& found : choosing.best()) {
+    for (const Sharding& sharding : drawable(refined(found.sharding))) choosing.consider(sharding);
   }
   Choice choice = choosing.choice();
-  const auto last = with_own_last(choice.sharding);
-  if (!last || !check_draws(*last, with.map, attention).ok()) return choice;
-  ++choice.considered;
-  Estimate of_last = estimate(*last, with);
-  if (!choosing.is_faster(choice, of_last)) return choice;
-  choice.sharding = *last;
-  choice.estimate = std::move(of_last);
+  choosing.divide_further(drawable(divided_further(choice.sharding)), choice);
   return choice;
 }
 

@@ -101,8 +101,9 @@ class Estimator {
         backward_inputs_(inputs_),
         results_(sharding.ranks),
         gradients_(sharding.ranks),
-        compute_(static_cast<std::size_t>(sharding.stages() * sharding.teams())),
-        compute_backward_(compute_) {
+        copies_(static_cast<std::size_t>(sharding.stages() * sharding.teams())),
+        compute_(copies_),
+        compute_backward_(copies_) {
     result_.ranks.resize(static_cast<std::size_t>(sharding.ranks));
   }
 
@@ -144,6 +145,7 @@ class Estimator {
         mark(more_rows, sharding_.rows.blocks, part.rows);
         mark(more_keys, sharding_.keys.blocks, part.keys);
         compute(team, part, again);
+        copies_[index(team, stage)] += copies_ms(team, part);
       }
       const auto at = static_cast<std::size_t>(stage);
       fetch(team, sharding_.rows, more_rows, rows, widths_.row, inputs_[at]);
@@ -185,8 +187,7 @@ class Estimator {
                      static_cast<double>(count(part.keys)) * widths_.key};
     compute_[index(team, part.stage)] += with_.forward.milliseconds(load);
     load.most = part.longest_of_keys * of_row;
-    compute_backward_[index(team, part.stage)] +=
-        with_.backward.milliseconds(load) + beside_backward(rows * kTile * heads);
+    compute_backward_[index(team, part.stage)] += with_.backward.milliseconds(load);
     for (int rank = first(team); rank < first(team + 1); ++rank) of(rank).work += load.tiles;
     if (again) {
       compute_[index(team, part.stage)] += with_.forward.moving(3 * kBytesOfPartial * rows * kTile *
@@ -194,13 +195,20 @@ class Estimator {
     }
   }
 
-  // Kernels before and after a backward one: sums of do * o, and dq, which is cleared, summed in
-  // f32 and rounded.
-  double beside_backward(double rows) const {
-    const auto element = static_cast<double>(size_of(with_.attention.dtype));
-    const double bytes = 2 * element * size(with_.attention, Dim::Dv) +
-                         (2 * kBytesOfPartial + element) * size(with_.attention, Dim::Dqk);
-    return 2 * with_.backward.moving(0) + with_.backward.moving(rows * bytes);
+  // Own keys are copied to those that arrive, if a part has both.
+  double copies_ms(int team, const Part& part) const {
+    double own = 0;
+    for (const Interval& each : part.keys) {
+      for (std::int64_t key = each.begin; key < each.end;) {
+        const std::int64_t block = key / sharding_.keys.blocks.unit;
+        const std::int64_t end = std::min(each.end, sharding_.keys.blocks.of(block).end);
+        const int home = sharding_.keys.owners[static_cast<std::size_t>(block)];
+        if (sharding_.team_of(home) == team) own += static_cast<double>(end - key);
+        key = end;
+      }
+    }
+    if (own == 0 || own == static_cast<double>(count(part.keys))) return 0;
+    return with_.forward.moving(2 * own * widths_.key);  // read and written
   }
 
   // What the team's ranks need in this stage and did not have, nor have at home.
@@ -259,15 +267,15 @@ class Estimator {
     sum(rank, backward_inputs_, gradients_, estimate.received_backward, estimate.sent_backward);
   }
 
-  // Exchanges follow each other, beside the stages before; results are sent beside what was left
-  // for the end.
+  // Exchanges follow each other, beside the stages before and copies of own keys; results are sent
+  // beside what was left for the end.
   double time(int rank, const std::vector<Moved>& inputs, const std::vector<double>& compute,
               const Moved& results) const {
     double arrived = 0, done = 0;
     const int team = sharding_.team_of(rank);
     for (int stage = 0; stage < sharding_.stages_of_arrivals(); ++stage) {
       arrived += exchange_ms(rank, inputs[static_cast<std::size_t>(stage)]);
-      done = std::max(done, arrived) + compute[index(team, stage)];
+      done = std::max(done + copies_[index(team, stage)], arrived) + compute[index(team, stage)];
     }
     const double sent = done + exchange_ms(rank, results);
     if (!sharding_.own_last) return sent;
@@ -299,13 +307,12 @@ class Estimator {
   std::vector<int> row_makers_, key_makers_;     // teams, by block
   std::vector<Moved> inputs_, backward_inputs_;  // by stage
   Moved results_, gradients_;
-  std::vector<double> compute_, compute_backward_;  // by team and stage
+  std::vector<double> copies_, compute_, compute_backward_;  // by team and stage
   Estimate result_;
 };
 
-// Of the longest block of threads: by how much the last multiprocessor ends after the others. In
-// the backward blocks are of all heads that share keys.
-constexpr double kShareAtEnd = 0.5, kShareAtEndOfBackward = 0.5;
+// Of the longest block of threads: by how much the last multiprocessor ends after the others.
+constexpr double kShareAtEnd = 0.5;
 
 template <typename Get>
 double most(const std::vector<RankEstimate>& ranks, const Get& get) {
@@ -336,8 +343,7 @@ Speed::Speed(const ir::Attention& attention, const planning::Context& context)
 double Speed::milliseconds(const Load& load) const {
   const double all = launch_ + load.tiles * tile_ + load.rows * row_;
   const double longest = start_of_row_ + undivided(load) * tile_of_row_;
-  return std::max({all + (backward_ ? kShareAtEndOfBackward : kShareAtEnd) * longest, longest,
-                   moving(load.bytes)});
+  return std::max({all + kShareAtEnd * longest, longest, moving(load.bytes)});
 }
 
 // Of few rows, kernels cut the keys; backward ones cut the rows of a block of keys that takes

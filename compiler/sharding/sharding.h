@@ -42,8 +42,8 @@ struct Sharding {
   // of keys, and those of rows that travel. Only where what arrives does so in stages, and without
   // groups of heads, which exchange the results of all rows.
   bool own_last = false;
-  // Whether rows that see keys of other teams wait for these, and then meet all keys at once: their
-  // results need no merging, and other rows begin before. Only with one arrival, of keys.
+  // Whether rows that see keys of other teams wait for these, and then meet all keys at once, while
+  // other rows begin. Only with one arrival, of keys, and not with own_last.
   bool rows_wait = false;
 
   bool row_travels(std::int64_t block) const {

@@ -436,8 +436,8 @@ Status DistributedBinding::State::enqueue_parts(std::size_t number, void* stream
     ATTN_RETURN_IF_ERROR(arrived[number].wait(stream));
   ATTN_RETURN_IF_ERROR(enqueue(stage.late, stream));
   const std::vector<std::size_t>& its_parts = schedule.stages[number].parts;
-  // NCCL's kernels begin a few microseconds after they could: with parts that begin at once, they
-  // would wait for multiprocessors as long as these take, and other ranks with them.
+  // NCCL's kernel begins a few microseconds after it could. A part that begins at once would have
+  // all multiprocessors by then, and the exchange would wait until it ends, on all ranks.
   if (communicates && !its_parts.empty() && exchanges_beside(number))
     ATTN_RETURN_IF_ERROR(owner->kernels->pause(stream));
   for (const std::size_t part : its_parts) ATTN_RETURN_IF_ERROR(parts[part]->execute(stream));

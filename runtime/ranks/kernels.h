@@ -50,8 +50,7 @@ class Kernels {
   Status run(const CopyLaunch& launch, void* stream) const;
   Status run(const MergeLaunch& launch, void* stream) const;
   Status mark(void* counter, void* stream) const;  // adds 1 to the u32
-  // Does nothing, for a few microseconds.
-  Status pause(void* stream) const;
+  Status pause(void* stream) const;  // a launch that does nothing
 
  private:
   Kernels(cuda::Kernel copy, cuda::Kernel merge, cuda::Kernel mark)

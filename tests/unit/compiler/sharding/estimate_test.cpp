@@ -68,6 +68,31 @@ TEST(Estimate, CountsTheBytesOfMessages) {
   expect_equal_bytes("attention f { dims B = 1, Hq = 2, Sq = 64, D = 8; normalize sigmoid; }", 2);
 }
 
+// To keys that arrive, own ones are copied: that takes its time, if links take none.
+TEST(Estimate, CountsCopiesOfOwnKeys) {
+  const ir::Attention attention = read(
+      "attention f { dims B = 1, Hq = 8, Hkv = 4, D = 64, Sq = 32768; "
+      "mask q_idx >= kv_idx && q_idx - kv_idx < 256; }");
+  const WorkMap map = work_map(attention, 2, nullptr);
+  const Links links{{"free", 1e9, 0}, {"free", 1e9, 0}, 8};
+  const Estimating with = estimating(attention, map, {}, links);
+  Sharding sharding{2, 1, false, 0, contiguous(map.rows, 2), contiguous(map.keys, 2)};
+  const auto beside = [&] {
+    const Estimate made = estimate(sharding, with);
+    std::vector<double> ms;
+    for (const RankEstimate& rank : made.ranks) ms.push_back(rank.forward_ms - rank.compute_ms);
+    return ms;
+  };
+  const auto copying = [&](double keys) {
+    return with.forward.moving(2 * keys * 4 * (64 + 64) * 2);
+  };
+  EXPECT_NEAR(beside()[0], 0, 1e-4) << "it sees no keys of others";
+  EXPECT_NEAR(beside()[1], copying(16384), 1e-4);
+  sharding.arrivals = 1;
+  sharding.rows_wait = true;
+  EXPECT_NEAR(beside()[1], copying(256), 1e-4) << "those that waiting rows see";
+}
+
 Sharding chosen(const std::string& clauses, int size, int ranks) {
   const ir::Attention attention =
       read("attention f { dims B = 1, Hq = 32, Hkv = 8, D = 128, Sq = " + std::to_string(size) +

@@ -274,6 +274,7 @@ TEST(Simulator, SendsRowsThatSeeMuchMore) {
   EXPECT_TRUE(std::ranges::any_of(all, [](const Sharding& sharding) {
     return std::ranges::count(sharding.travels, true) == 2;
   }));
+  EXPECT_TRUE(std::ranges::any_of(all, &Sharding::rows_wait));
 }
 
 // Rows go to their keys: a single row, of which each rank has some keys.
