@@ -83,7 +83,7 @@ class Explain(attnc.Case):
         self.assertRegex(process.stdout, r"workspace in all 2\.[0-9] GB \(cuDNN .*intermediates")
         self.assertRegex(process.stdout, r"an attnc kernel derives scores.modified, 64 times")
         plan = self.folder / "much.attnplan"
-        for command in (["explain", spec], ["compile", spec, "-o", plan]):
+        for command in (["explain", spec, *self.unbuilt()], ["compile", spec, "-o", plan]):
             denied = self.attnc(*command, *H200, "--deny", "warnings", code=1)
             self.assertIn("W0480", denied.stderr)
             self.assertIn("warnings are treated as errors", denied.stderr)
