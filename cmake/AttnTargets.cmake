@@ -4,7 +4,7 @@
 # which returns the texts of FILES. It is written again when one of them changes.
 # attn_test(NAME SOURCES ... DEPS ... [SEPARATE ...] [LABELS ...] [COST seconds] [ENVIRONMENT A=B]): a GoogleTest
 # program with one ctest entry per case. Tests with the highest COST start first. SEPARATE sources are compiled
-# alone, since they name helpers as other sources do; with CMAKE_UNITY_BUILD the others are compiled in batches.
+# alone, since they name helpers as other sources do; with CMAKE_UNITY_BUILD the others are compiled in batches of 16.
 include(GoogleTest)
 
 function(attn_house_rules target)
@@ -88,6 +88,9 @@ function(attn_test target)
   add_executable(${target} ${ARG_SOURCES} ${ARG_SEPARATE})
   if(ARG_SEPARATE)
     set_source_files_properties(${ARG_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+  if(CMAKE_UNITY_BUILD)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   endif()
   attn_house_rules(${target})
   target_compile_definitions(${target} PRIVATE
