@@ -33,6 +33,13 @@ std::string verdict(const driver::Verdict& judged) {
 // What cuDNN may fail to build a plan for.
 std::set<std::string> traits_of(const graph::BackendGraph& graph) {
   std::set<std::string> traits = combinations(graph);
+  for (const graph::Node& node : graph.nodes) {
+    traits.insert(fmt::format("node {}", node.index()));
+    if (const auto* product = std::get_if<graph::Matmul>(&node)) {
+      traits.insert(fmt::format("product {}{}{}", product->m ? "m" : "", product->n ? "n" : "",
+                                product->k ? "k" : ""));
+    }
+  }
   for (const graph::Tensor& tensor : graph.tensors) {
     if (tensor.name != "q" && tensor.name != "v") continue;
     traits.insert(fmt::format("{} {} {}{}", tensor.name, to_string(tensor.dtype), tensor.dims[3],
