@@ -1,11 +1,13 @@
-// Runs the kernels of the engine `native` on an emulated GPU (gpu/gpu.h), in both orders, and
-// compares their outputs with the reference.
+// Runs the kernels of the engine `native` on an emulated GPU (gpu/gpu.h), and compares their
+// outputs with the reference: specs of the engine's own tests in both orders, other specs, which
+// have the same kernels with other expressions, with each size in one of them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <span>
 
 #include "tests/host/attention.h"
 #include "tools/shapes.h"
@@ -70,19 +72,26 @@ tools::ShapeSet shapes_for(const std::string& spec) {
   return spec.starts_with("tests/gpu/native") ? tools::ShapeSet::own : tools::ShapeSet::all;
 }
 
+constexpr gpu::Order kOrders[] = {gpu::Order::early_copies, gpu::Order::late_copies};
+
+// Of the size of that number.
+std::span<const gpu::Order> orders_of(const std::string& spec, std::size_t number) {
+  if (spec.starts_with("tests/gpu/native")) return kOrders;
+  return std::span(kOrders).subspan(number % std::size(kOrders), 1);
+}
+
 class HostNative : public ::testing::TestWithParam<std::string> {
  protected:
   // The pair of programs that a training runs, if the engine has a backward of it.
   static void add_gradients(std::vector<Subject>& subjects, const std::string& shape,
-                            const ir::Attention& attention) {
+                            const ir::Attention& attention, std::span<const gpu::Order> orders) {
     Subject subject{GetParam() + ", gradients, " + shape, driver::training_forward(attention), {}};
     const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
     const auto backward = driver::lower(subject.attention, "native", plan::Direction::backward);
     ASSERT_TRUE(forward.ok()) << forward.error().to_text();
     ASSERT_TRUE(backward.ok()) << backward.error().to_text();
-    for (const gpu::Order order : {gpu::Order::early_copies, gpu::Order::late_copies}) {
+    for (const gpu::Order order : orders)
       subject.pairs.push_back({text_of(order), *forward, *backward, order});
-    }
     subjects.push_back(std::move(subject));
   }
 };
@@ -92,20 +101,21 @@ TEST_P(HostNative, IsTheReference) {
       tools::read_spec(ATTN_SOURCE_DIR "/" + GetParam(), {}, tools::Format::text);
   ASSERT_TRUE(spec.spec.has_value());
   std::vector<Subject> subjects;
+  std::size_t sizes = 0;
   for (const tools::Shape& shape : tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
                                                     shapes_for(GetParam()), kLongest)) {
     const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
     if (!bound.spec) continue;  // the spec does not support these sizes
+    const auto orders = orders_of(GetParam(), sizes++);
     const bool trained = std::ranges::find(kTrained, GetParam()) != std::end(kTrained);
     if (trained && shape.name != "scaled") {
-      add_gradients(subjects, shape.name, bound.spec->attention);
+      add_gradients(subjects, shape.name, bound.spec->attention, orders);
     }
     Subject subject{GetParam() + ", " + shape.name, bound.spec->attention, {}};
     const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
     if (!forward.ok()) continue;
-    for (const gpu::Order order : {gpu::Order::early_copies, gpu::Order::late_copies}) {
+    for (const gpu::Order order : orders)
       subject.pairs.push_back({text_of(order), *forward, {}, order});
-    }
     subjects.push_back(std::move(subject));
   }
   if (subjects.empty()) {
