@@ -225,8 +225,8 @@ class Choosing {
            x.travels == y.travels;
   }
 
-  // How many times as long it must have taken before. A file has room for few hundred parts that
-  // differ.
+  // How many times as long the choice must take. A file has room for the plans of a few hundred
+  // parts that differ.
   double worth(const Sharding& sharding) const {
     constexpr std::size_t kMany = 250;
     if (sharding.own_last) return kAsFast;
