@@ -242,8 +242,12 @@ TEST(Parts, MeetTheOwnKeysLast) {
 TEST(Parts, OfRowsThatWaitHaveAllTheirKeys) {
   using Shape = std::tuple<int, bool, Intervals, Intervals>;
   const support::Source source("window.attn", R"(
-    attention window { dims B = 1, Hq = 1, Sq = 64, D = 4; mask q_idx - kv_idx >= 0 && q_idx - kv_idx < 5;
-                       learn sinks: f32[1]; sink sinks[h]; })");
+    attention window {
+      dims B = 1, Hq = 1, Sq = 64, D = 4;
+      learn sinks: f32[1];
+      mask q_idx - kv_idx >= 0 && q_idx - kv_idx < 5;
+      sink sinks[h];
+    })");
   const ir::Attention attention = read(source, {});
   const WorkMap map = work_map(attention, 2, nullptr);
   Sharding sharding{2, 1, false, 1, contiguous(map.rows, 2), contiguous(map.keys, 2)};
