@@ -10,6 +10,7 @@
 
 #include "compiler/sema/analyze.h"
 #include "compiler/sema/names.h"
+#include "compiler/sema/operations.h"
 #include "compiler/support/text.h"
 
 namespace attn::sema {
