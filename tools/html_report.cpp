@@ -7,6 +7,7 @@
 #include "compiler/ir/bound.h"
 #include "runtime/io/file.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/explaining.h"
 #include "tools/inputs.h"
 #include "tools/page/mask_view.h"

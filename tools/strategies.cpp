@@ -7,6 +7,7 @@
 
 #include "compiler/driver/support.h"
 #include "runtime/plan/memory.h"
+#include "tools/console.h"
 #include "tools/table.h"
 #include "tools/words.h"
 

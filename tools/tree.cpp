@@ -16,6 +16,7 @@
 #include "runtime/base/check.h"
 #include "runtime/io/file.h"
 #include "tools/console.h"
+#include "tools/report.h"
 
 namespace attn::tools {
 namespace {

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "compiler/sharding/sharding.h"
+
 namespace attn::sharding {
 namespace {
 

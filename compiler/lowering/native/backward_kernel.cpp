@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/lowering/common/interface.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/native/maps.h"
 #include "compiler/lowering/unfused/unfused_backward.h"

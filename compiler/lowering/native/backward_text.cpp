@@ -7,6 +7,7 @@
 
 #include "compiler/kernels/kernel_text.h"
 #include "compiler/kernels/sources.h"
+#include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
 #include "compiler/lowering/native/kernel.h"
