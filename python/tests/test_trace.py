@@ -331,6 +331,26 @@ def test_numbers_that_a_mod_makes_are_constants():
     assert clauses(score_mod) == ["score score + where(kv_idx > 3, 2.5, 0.0) * 2.0 + 3;"]
 
 
+def test_only_what_changes_no_zero_is_left_out():
+    """-0.0 + 0.0 is 0.0; of integers, and from -0.0 on, every 0 can go."""
+    t = torch.zeros(48)
+
+    def score(change):
+        def mod(s, b, h, i, j):
+            return s * t[change(i)] if change in of_integers else s * change(t[j])
+
+        return re.search(r"score +(.*);", trace(mod, **SIZES).text).group(1)
+
+    of_integers = [lambda i: i + 0, lambda i: 0 + i, lambda i: i - 0, lambda i: i * 1]
+    for change in of_integers:
+        assert score(change) == "score * t[q_idx]"
+    for change in (lambda x: x - 0.0, lambda x: x - 0, lambda x: x * 1, lambda x: 1.0 * x, lambda x: x + -0.0):
+        assert score(change) == "score * t[kv_idx]"
+    assert score(lambda x: x + 0.0) == "score * (t[kv_idx] + 0.0)"
+    assert score(lambda x: 0 + x) == "score * (0 + t[kv_idx])"
+    assert "0.0" in score(lambda x: x - -0.0)
+
+
 def test_values_can_be_printed(capsys):
     def score_mod(score, b, h, q_idx, kv_idx):
         print(f"{q_idx - kv_idx:4}", score * 2)

@@ -127,10 +127,12 @@ _NEUTRAL = {"+": 0, "-": 0, "*": 1}
 
 
 def _is_neutral(op: str, node: Node, other: Node) -> bool:
-    """Whether `op` with the constant `node` leaves the other operand as it is."""
-    if node.op != "const" or node.type == BOOL or other.type == BOOL:
+    """Whether `op` with the constant `node` leaves the other operand as it is. + 0.0 changes -0.0."""
+    if node.op != "const" or node.type == BOOL or other.type == BOOL or wider(node, other) != other.type:
         return False
-    return node.value == _NEUTRAL.get(op) and wider(node, other) == other.type
+    if node.value == 0 and other.type == REAL and (math.copysign(1, node.value) < 0) != (op == "+"):
+        return False
+    return node.value == _NEUTRAL.get(op)
 
 
 _PYTHON: dict[str, Callable] = {
