@@ -36,6 +36,7 @@ struct Options {
   planning::Rewrites rewrites;
   int timeout = kBuildSeconds;
   sema::Bindings bindings;
+  InputTexts inputs;
   int iterations = 30;
   bool use_cache = false;
   bool device_only = false;
@@ -321,13 +322,15 @@ Status time_subject(const std::string& path, const Subject& subject, const plan:
   const Directions timed = directions_of(subject, options);
   ATTN_ASSIGN(const Plans plans, plans_for(subject, timed, target, options));
   const ir::Attention& attention = subject.spec.attention;
-  ATTN_ASSIGN(TimedPlan forward, load_timed(attention, plans.forward, options.cudnn_folder));
+  ATTN_ASSIGN(TimedPlan forward,
+              load_timed(attention, plans.forward, options.cudnn_folder, options.inputs));
   const Result<reference::Shown> scores = count_scores(attention, forward);
   if (timed.forward) {
     ATTN_RETURN_IF_ERROR(add_row(path, attention, scores, forward, target, options, rows));
   }
   if (!plans.backward) return {};
-  ATTN_ASSIGN(TimedPlan backward, load_timed(attention, *plans.backward, options.cudnn_folder));
+  ATTN_ASSIGN(TimedPlan backward,
+              load_timed(attention, *plans.backward, options.cudnn_folder, options.inputs));
   ATTN_RETURN_IF_ERROR(save(forward, backward));
   return add_row(path, attention, scores, backward, target, options, rows);
 }
@@ -383,6 +386,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("SPEC|PLAN...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   add_bind(*command, options->bindings);
+  add_in(*command, options->inputs);
   command
       ->add_option("--direction", options->direction,
                    "What to time: forward, backward, or both (default: fwd; bwd if a plan file has "

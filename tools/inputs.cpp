@@ -332,11 +332,12 @@ Status make_copies(const ir::Attention& attention, const InputTexts& texts, Inpu
 }
 
 // Checks what the spec declares about tensors, for values that are given.
-Status check_facts(const ir::Attention& attention, const InputTexts& texts, const Inputs& inputs) {
+Status check_facts(const ir::Attention& attention, const InputTexts& texts,
+                   const reference::Inputs& inputs) {
   for (const ir::CapturedTensor& tensor : attention.tensors) {
     const auto given = texts.find(tensor.name);
-    const auto values = inputs.values.tensors.find(tensor.name);
-    if (given == texts.end() || values == inputs.values.tensors.end()) continue;
+    const auto values = inputs.tensors.find(tensor.name);
+    if (given == texts.end() || values == inputs.tensors.end()) continue;
     const auto broken = reference::broken_fact(attention, tensor, values->second);
     if (!broken) continue;
     return Error{
@@ -435,8 +436,27 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
       inputs.values.tensors[wanted.name] = {wanted.dtype, wanted.dims, std::move(values)};
     }
   }
-  ATTN_RETURN_IF_ERROR(check_facts(attention, texts, inputs));
+  ATTN_RETURN_IF_ERROR(check_facts(attention, texts, inputs.values));
   if (attention.is_mxfp8()) ATTN_RETURN_IF_ERROR(make_copies(attention, texts, inputs));
+  return inputs;
+}
+
+Result<reference::Inputs> given_inputs(const ir::Attention& attention, const InputTexts& texts) {
+  const std::vector<Wanted> all = wanted_by(attention, Needs::gradients);
+  reference::Inputs inputs;
+  for (const auto& [name, text] : texts) {
+    const auto wanted = std::ranges::find(all, name, &Wanted::name);
+    if (wanted == all.end()) return unknown_name(name, all, Needs::gradients);
+    ATTN_RETURN_IF_ERROR(check_memory(attention, {*wanted}, Needs::masks));
+    ATTN_ASSIGN(std::vector<double> values,
+                value_of({attention, Missing::lifelike}, *wanted, text));
+    if (wanted->is_param) {
+      inputs.params[name] = values[0];
+    } else {
+      inputs.tensors[name] = {wanted->dtype, wanted->dims, std::move(values)};
+    }
+  }
+  ATTN_RETURN_IF_ERROR(check_facts(attention, texts, inputs));
   return inputs;
 }
 

@@ -55,6 +55,9 @@ enum class Needs : std::uint8_t { masks, masks_and_scores, forward, gradients };
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs = Needs::forward);
 
+// The values that are given alone. Errors: those of make_inputs.
+Result<reference::Inputs> given_inputs(const ir::Attention& attention, const InputTexts& texts);
+
 // Tensors and params that masks and lengths read, and with Needs::masks_and_scores the score.
 std::set<std::string> names_read(const ir::Attention& attention, Needs needs);
 

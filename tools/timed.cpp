@@ -4,8 +4,8 @@
 
 #include "bench/random_arguments.h"
 #include "bench/timing.h"
+#include "compiler/reference/defaults.h"
 #include "compiler/reference/shown.h"
-#include "tools/inputs.h"
 #include "tools/placement.h"
 
 namespace attn::tools {
@@ -13,34 +13,30 @@ namespace {
 
 constexpr int kSamples = 12;
 
-// Full lengths; seed and offset are 0.
-reference::Inputs bench_controls(const ir::Attention& attention) {
-  reference::Inputs inputs;
-  const auto fill = [&](std::string_view name, ir::Dim dim) {
-    const std::int64_t batches = attention.dims[ir::Dim::B];
-    const std::vector<double> values(static_cast<std::size_t>(batches),
-                                     static_cast<double>(attention.dims[dim]));
-    inputs.tensors[std::string(name)] = {DType::i32, {batches}, values};
-  };
-  fill(ir::kLengthsQ, ir::Dim::Sq);
-  fill(ir::kLengthsKv, ir::Dim::Skv);
-  inputs.params = {{"seed", 0}, {"offset", 0}};
-  return inputs;
+// The default that the spec declares; without one, all rows or keys.
+Result<io::HostTensor> lengths(const ir::Attention& attention, std::string_view name, ir::Dim dim) {
+  const ir::CapturedTensor* tensor = attention.find_tensor(name);
+  if (tensor != nullptr && tensor->fallback) return reference::default_values(attention, *tensor);
+  const std::int64_t batches = attention.dims[ir::Dim::B];
+  const std::vector<double> values(static_cast<std::size_t>(batches),
+                                   static_cast<double>(attention.dims[dim]));
+  return io::HostTensor{DType::i32, {batches}, values};
 }
 
 Result<execute::DeviceTensors> make_tensors(const ir::Attention& attention,
-                                            const execute::Executable& executable) {
+                                            const execute::Executable& executable,
+                                            const reference::Inputs& controls) {
   ATTN_ASSIGN(auto tensors, bench::random_tensors(executable.device(), executable.program()));
-  const reference::Inputs controls = bench_controls(attention);
   ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), controls));
   for (const plan::TensorInfo& info : executable.program().tensors) {
     const bool is_scale = attention.quantize && ir::is_scale(info.name);
-    if (info.is_output() || (is_float(info.dtype) && !is_scale)) continue;
+    if (info.is_output()) continue;
     if (info.role == plan::TensorRole::control || controls.tensors.contains(info.name)) {
       ATTN_ASSIGN(const std::vector<std::byte> bytes, placement.bytes_of(info));
       ATTN_RETURN_IF_ERROR(tensors.upload_bytes(info.name, bytes));
       continue;
     }
+    if (is_float(info.dtype) && !is_scale) continue;
     ATTN_ASSIGN(const io::HostTensor values, default_tensor(attention, info.name));
     ATTN_RETURN_IF_ERROR(tensors.upload(info.name, values));
   }
@@ -50,22 +46,39 @@ Result<execute::DeviceTensors> make_tensors(const ir::Attention& attention,
 }  // namespace
 
 execute::Arguments TimedPlan::arguments() const {
-  return bench::with_unit_params(tensors, executable.program());
+  execute::Arguments arguments = bench::with_unit_params(tensors, executable.program());
+  for (const plan::ParamInfo& param : executable.program().params) {
+    const auto given = values.params.find(param.name);
+    if (given != values.params.end()) arguments.scalar(param.name, param.dtype, given->second);
+  }
+  return arguments;
+}
+
+Result<reference::Inputs> timed_values(const ir::Attention& attention, const InputTexts& texts) {
+  ATTN_ASSIGN(reference::Inputs values, given_inputs(attention, texts));
+  values.params.insert({{"seed", 0}, {"offset", 0}});
+  for (const auto& [name, dim] : {std::pair(ir::kLengthsQ, ir::Dim::Sq),
+                                  std::pair(ir::kLengthsKv, ir::Dim::Skv)}) {
+    if (values.tensors.contains(std::string(name))) continue;
+    ATTN_ASSIGN(values.tensors[std::string(name)], lengths(attention, name, dim));
+  }
+  return values;
 }
 
 Result<TimedPlan> load_timed(const ir::Attention& attention, const plan::Plan& plan,
-                             const std::string& cudnn_folder) {
+                             const std::string& cudnn_folder, const InputTexts& texts) {
+  ATTN_ASSIGN(reference::Inputs values, timed_values(attention, texts));
   execute::LoadOptions how;
   how.cudnn_folder = cudnn_folder;
   how.direction = plan::direction_of(plan.program);
   ATTN_ASSIGN(auto executable, execute::Executable::load(plan, how));
-  ATTN_ASSIGN(auto tensors, make_tensors(attention, executable));
-  return TimedPlan{plan, how, std::move(executable), std::move(tensors)};
+  ATTN_ASSIGN(auto tensors, make_tensors(attention, executable, values));
+  return TimedPlan{plan, how, std::move(values), std::move(executable), std::move(tensors)};
 }
 
 Result<reference::Inputs> bound_values(const ir::Attention& attention, const TimedPlan& timed) {
-  reference::Inputs values = bench_controls(attention);
-  for (const ir::Param& param : attention.params) values.params[param.name] = 1;
+  reference::Inputs values = timed.values;
+  for (const ir::Param& param : attention.params) values.params.try_emplace(param.name, 1);
   const std::vector<plan::TensorInfo>& bound = timed.executable.program().tensors;
   for (const std::string& name : reference::tensors_that_hide(attention)) {
     if (values.tensors.contains(name)) continue;

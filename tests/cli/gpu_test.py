@@ -119,6 +119,15 @@ class Gpu(attnc.Case):
         self.assertGreater(row["device"]["tflops"], 0)
         self.assertGreater(row["host"]["execute_us"], 0)
 
+    def test_bench_times_the_lengths_that_a_spec_declares(self):
+        text = NOOP.replace("outputs", "lengths kv = 12;\n  outputs")
+        spec = self.write("spec.attn", text)
+        flop = []
+        for given in ((), ("--in", "lengths_kv=const:6"), ("--in", "lengths_kv=const:24")):
+            row, = self.attnc_json("bench", spec, "--iterations", 2, "--device-only", *given)["rows"]
+            flop.append(row["flop"])
+        self.assertEqual(flop[1:], [flop[0] / 2, flop[0] * 2])
+
     def test_run_has_the_references_gradients(self):
         spec = self.write("spec.attn", NOOP.replace("outputs o, lse;", """mask q_idx >= kv_idx;
   score 5 * tanh(score / 5);"""))
