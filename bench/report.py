@@ -3,10 +3,12 @@
 
     python3 bench/report.py RESULTS.json ... [--also FILE.json] [--chart] [--svg FILE]
     python3 bench/report.py --compare OLD.json NEW.json
+    python3 bench/report.py --readme RESULTS.json
 
 A ratio is a peer's time over ours: above 1 attnc is faster. --also adds the peers of another file of the
 same shape, marked with a dagger as times of another run. --compare shows how our times changed, old
-over new; the exit code is 1 if one became slower by more than 3 % or is no longer served.
+over new; the exit code is 1 if one became slower by more than 3 % or is no longer served. --readme
+prints the table of the README: all variants, and the best form of each library.
 """
 import argparse
 import math
@@ -143,6 +145,45 @@ def report(found, with_chart):
     return "\n\n".join(part for part in parts if part)
 
 
+# The columns of the README, and the peers that are forms of each library.
+LIBRARIES = {"FlexAttention": ["flexattention"], "FA-4": ["flash_attn_4", "flash_attn_4_options"],
+             "cudnn.flex": ["cudnn_flex"]}
+# What the README calls the variants.
+PLAIN_NAMES = {
+    "noop": "no mask", "causal": "causal", "sliding_window_256": "window of 256, causal",
+    "sliding_window_1024": "window of 1,024, causal", "prefix_lm_128": "prefix of 128, then causal",
+    "chunked_256": "chunks of 256, causal", "document": "8 documents",
+    "document_causal": "8 documents, causal", "natten_13": "neighbourhood 13 x 13",
+    "longformer": "window of 256 on each side, 64 global tokens",
+    "dilated_window": "window of 512 on each side, every 4th key", "softcap": "softcap",
+    "softcap_causal": "softcap, causal", "softcap_window_256": "softcap, window of 256",
+    "alibi_causal": "ALiBi, causal", "relative_bias": "score plus distance", "squared": "score squared",
+    "checkerboard": "scores doubled and halved in turn", "bias_head": "a bias for every head",
+    "bias_full": "a bias for every score"}
+
+
+def library_cells(row):
+    """Our time and that of each library, the fastest in bold; "wrong" for results that differ."""
+    times = [row.get("ours_ms"), *(min((row["peers"][form] for form in forms if form in row["peers"]),
+                                       default=None) for forms in LIBRARIES.values())]
+    best = min([time for time in times if time is not None] + list(row["peers"].values()))
+    wrong = [False, *(any(row["errors"].get(form, "").startswith("wrong") for form in forms)
+                      for forms in LIBRARIES.values())]
+    return ["wrong" if time is None and is_wrong else f"**{number(time)}**" if time == best
+            else number(time) for time, is_wrong in zip(times, wrong)]
+
+
+def readme_table(found):
+    """Both directions of all variants, in ms."""
+    backward = {row["variant"]: row for row in rows_of(found, "backward")}
+    columns = ["attnc", *LIBRARIES]
+    header = ["attention", *columns, *(f"backward: {columns[0]}", *columns[1:])]
+    lines = [[PLAIN_NAMES[row["variant"]], *library_cells(row), *library_cells(backward[row["variant"]])]
+             for row in rows_of(found, "forward")]
+    rule = ["---"] * len(header)
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *lines])
+
+
 def change_flag(change):
     if change is None or abs(change - 1) <= CHANGED:
         return ""
@@ -189,9 +230,10 @@ def parse():
     parser.add_argument("--chart", action="store_true", help="add bar charts as text")
     parser.add_argument("--svg", type=pathlib.Path, metavar="FILE", help="write a bar chart of the first file")
     parser.add_argument("--compare", nargs=2, metavar=("OLD.json", "NEW.json"))
+    parser.add_argument("--readme", metavar="RESULTS.json", help="print the table of the README")
     options = parser.parse_args()
-    if bool(options.files) == bool(options.compare):
-        parser.error("give either results files or --compare OLD.json NEW.json")
+    if sum(map(bool, (options.files, options.compare, options.readme))) != 1:
+        parser.error("give either results files, --compare OLD.json NEW.json or --readme RESULTS.json")
     return options
 
 
@@ -201,6 +243,9 @@ def main():
         page, slower = compare(*map(results.load, options.compare))
         print(page)
         return 1 if slower else 0
+    if options.readme:
+        print(readme_table(results.load(options.readme)))
+        return 0
     pages = [results.load(path) for path in options.files]
     for path in options.also:
         pages = [with_others(found, results.load(path)) for found in pages]

@@ -180,6 +180,22 @@ class Benchmark(attnc.Case):
         self.assertIn("No longer served: causal backward.",
                       self.python("report.py", "--compare", new, old, code=1).stdout)
 
+    def test_the_table_of_the_readme(self):
+        measured = (BENCH / "results" / "native" /
+                    "NVIDIA_H200-cudnn9.19.0-b4hq32hkv8s4096d128.json")
+        table = self.python("report.py", "--readme", measured).stdout
+        self.assertEqual(table.count("\n"), 2 + len(VARIANTS))
+        page = (SOURCE / "README.md").read_text(encoding="utf-8")
+        self.assertIn(table, page, "write what `bench/report.py --readme` prints into README.md")
+        whole = self.python("report.py", measured).stdout
+        means = [line for line in whole.splitlines() if line.startswith("| **geometric mean**")]
+        (to_flex, to_fastest), (back_flex, back_fastest) = (
+            re.findall(r"\*\*([\d.]+)\*\*", line) for line in means)
+        words = " ".join(page.split())
+        self.assertIn(f"attnc is {float(to_flex):.1f} times as fast as FlexAttention, and {to_fastest} times",
+                      words)
+        self.assertIn(f"backward: {float(back_flex):.1f} and {back_fastest} times", words)
+
     def test_an_object_in_a_process_of_its_own(self):
         process = remote.Remote(Process)
         self.assertEqual(process.call("twice", 21), 42)
