@@ -27,7 +27,13 @@ class Draw(attnc.Case):
             page.write_text(gallery.page(), encoding="utf-8")
         self.assertEqual(page.read_text(encoding="utf-8"), gallery.page())
         names = []
+        for name, values in gallery.arrays().items():
+            if updates:
+                (PICTURES / name).write_bytes(values)
+            self.assertEqual((PICTURES / name).read_bytes(), values)
+            names.append(name)
         for name, spec, options in gallery.pictures():
+            options = options.replace("@docs", f"@{SOURCE}/docs")
             with self.subTest(name):
                 drawn = self.folder / f"{name}.svg"
                 self.assertEqual(self.draw(spec, *shlex.split(options), "-o", drawn).stdout, "")

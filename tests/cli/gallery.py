@@ -2,6 +2,8 @@
 
 `ATTN_UPDATE_GOLDEN=1 tests/cli/draw_test.py Draw.test_gallery` writes all of it.
 """
+import random
+import struct
 import textwrap
 
 ACROSS = 3  # pictures
@@ -53,10 +55,11 @@ FAMILIES = (
      {"natten_2d": IMAGE, "natten_tiled": IMAGE + " --bind tile=4",
       "sliding_tile_2d": "--bind width=16 --bind height=16 --bind kernel=3 --bind tile=4"}),
     ("Sparse",
-     "Windows with some global tokens, and maps of blocks, here at random.",
+     "Windows with some global tokens, the blocks of BigBird, and the nodes of a binary tree behind "
+     "17 keys that all of them see.",
      {"longformer": SMALL + " --bind window=5 --b 0 --in is_global=random:2",
-      "bigbird": "--h 0 --blocks 64,64 --in blocks=random:1",
-      "tree_mask": "--bind Sq=16 --bind Skv=32 --b 0"}),
+      "bigbird": "--bind Hq=1 --bind Hkv=1 --bind Sq=2048 --blocks 64,64 --in blocks=@docs/pictures/bigbird.npy",
+      "tree_mask": "--bind B=1 --bind Sq=31 --bind Skv=48 --in ancestors=@docs/pictures/tree_mask.npy"}),
     ("Lengths and decoding",
      "Each batch has its own length. A row that is alone is drawn taller than it is.",
      {"padding": SMALL + " --bind B=3", "thd": SMALL + " --bind B=3",
@@ -126,6 +129,44 @@ OF_RANKS = """
 ([ranks.md](ranks.md)); the legend says how much of the work each has. Ranks have seven colours in turn;
 of more than seven, their numbers are in the picture too.
 """
+
+
+def npy(kind, shape, packed):
+    """A .npy file of elements of this type (a code of NumPy's)."""
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + packed
+
+
+def bigbird(blocks=32, at_random=2):
+    """The neighbours of each block, the first and last one, and some at random."""
+    draw = random.Random(1)
+    ends = (0, blocks - 1)
+    sees = [[abs(i - j) <= 1 or i in ends or j in ends for j in range(blocks)] for i in range(blocks)]
+    for row in sees:
+        for j in draw.sample([j for j, seen in enumerate(row) if not seen], at_random if not all(row) else 0):
+            row[j] = True
+    return npy("|b1", (1, blocks, blocks), bytes(seen for row in sees for seen in row))
+
+
+def tree(depth=5):
+    """Of each node of a binary tree, from the root down and from left to right, itself and its ancestors."""
+    masks = []
+
+    def add(above, levels):
+        if levels > 0:
+            own = above | 1 << len(masks)
+            masks.append(own)
+            add(own, levels - 1)
+            add(own, levels - 1)
+
+    add(0, depth)
+    return npy("<i4", (1, len(masks), 1), struct.pack(f"<{len(masks)}i", *masks))
+
+
+def arrays():
+    """Files of values beside the pictures, which their commands read."""
+    return {"bigbird.npy": bigbird(), "tree_mask.npy": tree()}
 
 
 def pictures():
