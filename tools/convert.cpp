@@ -15,6 +15,7 @@ struct Options {
   std::string output;
   Format format = Format::text;
   std::string form;  // empty: by the output's name, else the form that the spec does not have
+  bool inlined = false;  // what the spec imports is written into it
 };
 
 Form form(const Options& options, const support::Source& source) {
@@ -33,7 +34,8 @@ int spec_has_errors(const Error& error, Format format) {
 int run(const Options& options) {
   const Result<support::Source> source = read_source(options.path);
   if (!source.ok()) return report(source.error(), options.format);
-  const Result<ast::Spec> spec = read_tree(*source);
+  Result<ast::Spec> spec = read_tree(*source);
+  if (spec.ok() && options.inlined) spec = with_imports(std::move(*spec), *source);
   if (!spec.ok()) return spec_has_errors(spec.error(), options.format);
   const Form wanted = form(options, *source);
   const Result<std::string> text = print_tree(*spec, *source, wanted);
@@ -68,6 +70,8 @@ void add_convert(CLI::App& app, Action& action) {
                    "Form to write (default: by the name of the output file, else the other form)")
       ->type_name("dsl|json")
       ->check(CLI::IsMember({"dsl", "json"}));
+  command->add_flag("--inline-imports", options->inlined,
+                    "Write the functions that the spec imports and calls into it");
   add_format(*command, options->format);
   set_action(*command, action, options, run);
 }

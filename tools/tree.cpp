@@ -12,6 +12,7 @@
 #include "compiler/ast/comments.h"
 #include "compiler/ast/parse.h"
 #include "compiler/ast/print.h"
+#include "compiler/sema/library.h"
 #include "compiler/sema/other_clauses.h"
 #include "runtime/base/check.h"
 #include "runtime/io/file.h"
@@ -78,6 +79,13 @@ Result<std::string> print_tree(const ast::Spec& spec, const support::Source& sou
   ATTN_CHECK(ast::to_dsl(*again) == ast::to_dsl(spec),
              "the printed text parses to a different tree");
   return std::string(printed.text());
+}
+
+Result<ast::Spec> with_imports(ast::Spec spec, const support::Source& source) {
+  diag::Sink sink(source);
+  const sema::Library library = sema::load_imports(spec, sink);
+  if (sink.has_errors()) return refused(sink);
+  return sema::without_imports(std::move(spec), library);
 }
 
 Status replace_file(const std::string& path, const std::string& text) {

@@ -102,6 +102,17 @@ class Convert(attnc.Case):
         self.attnc("convert", path, "-o", copy)
         self.assertEqual(copy.read_text(encoding="utf-8"), NOOP)
 
+    def test_imports_are_written_into_the_spec(self):
+        self.write("rows.attn", "fn after(n) = q_idx >= kv_idx + n;\nfn never() = false;\n")
+        path = self.write("x.attn", 'import "rows.attn";\n\nattention x {\n  dims B, Hq, Sq, D;\n  mask after(2);\n}\n')
+        alone = self.attnc("convert", path, "--to", "dsl", "--inline-imports").stdout
+        self.assertIn("fn after(n) = q_idx >= kv_idx + n;", alone)
+        self.assertNotRegex(alone, "import|never")
+        self.attnc("check", "-", stdin=alone)
+        self.assertEqual(self.attnc("convert", "-", "--inline-imports", "--to", "dsl", stdin=NOOP).stdout, NOOP)
+        (self.folder / "rows.attn").unlink()
+        self.assertIn("rows.attn", self.attnc("convert", path, "--inline-imports", code=1).stderr)
+
     def test_json_is_as_the_schema_says(self):
         schema = json.loads((SOURCE / "grammar" / "attn.schema.json").read_text(encoding="utf-8"))
         paths = [*SPECS.glob("*.attn"), *SPECS.glob("lib/*.attn"), self.write("x.attn", COMMENTED),
