@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple, Sequence
 
+from . import hints
 from .errors import BindingError
 
 INPUTS = ("q", "k", "v")
@@ -37,7 +38,7 @@ def check_names(attention: str, given: Mapping[str, Any], wanted: Sequence[str],
     for name in given:
         if name not in wanted and name not in optional:
             raise BindingError(f"`{attention}` has no input `{name}`",
-                               [f"it takes {', '.join([*wanted, *optional])}"])
+                               [*hints.of_argument(name), f"it takes {', '.join([*wanted, *optional])}"])
     missing = [name for name in wanted if name not in given]
     if missing:
         how = "" if missing[-1] in INPUTS else f": f(q, k, v, {missing[-1]}=..)"
@@ -54,24 +55,40 @@ def number(name: str, value: Any) -> float | int:
         raise BindingError(f"{name} is a param: it must be a number, not {type(value).__name__}") from None
 
 
-def sizes_of(q: Any, k: Any, v: Any) -> Sizes:
-    """The sizes of q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv].
+# The dimensions of q, k and v in each order of tensors in Python.
+ORDERS = {"bhsd": ("B", "H", "S", "D"), "bshd": ("B", "S", "H", "D")}
 
-    Raises BindingError if they do not fit together."""
+
+def order_note(layout: str) -> str:
+    """What an error about sizes says of the order in which they were read."""
+    if layout == "bshd":
+        return "by layout=\"bshd\", tensors are [B, S, H, D]; without it they are [B, H, S, D]"
+    return ("tensors in Python are [B, H, S, D], whatever the spec's `layout` says of memory; "
+            "layout=\"bshd\" takes [B, S, H, D]")
+
+
+def sizes_of(q: Any, k: Any, v: Any, *, layout: str = "bhsd", note: str | None = None) -> Sizes:
+    """The sizes of q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv], or of [B, S, H, D].
+
+    `note`: what errors say of the order, instead of `order_note`. Raises BindingError if they do not fit
+    together."""
+    notes = [order_note(layout) if note is None else note]
+    head, row = ORDERS[layout].index("H"), ORDERS[layout].index("S")
     for name, tensor in zip(INPUTS, (q, k, v)):
         if len(tensor.shape) != 4:
-            shape = "[B, Hq, Sq, D]" if name == "q" else "[B, Hkv, Skv, D]"
-            raise BindingError(f"{name} has shape {list(tensor.shape)}; it must be {shape}")
-    batch, heads, rows, depth = q.shape
+            which = "q" if name == "q" else "kv"
+            shape = ", ".join(dim + which if dim in "HS" else dim for dim in ORDERS[layout])
+            raise BindingError(f"{name} has shape {list(tensor.shape)}; it must be [{shape}]", notes)
+    batch, heads, rows, depth = q.shape[0], q.shape[head], q.shape[row], q.shape[3]
+    key_heads, keys = k.shape[head], k.shape[row]
     if tuple(k.shape[:3]) != tuple(v.shape[:3]):
         raise BindingError(
-            f"k has shape {list(k.shape)} and v {list(v.shape)}: B, Hkv and Skv must be the same in both")
+            f"k has shape {list(k.shape)} and v {list(v.shape)}: B, Hkv and Skv must be the same in both", notes)
     if k.shape[0] != batch:
-        raise BindingError(f"q has {batch} batches, but k and v have {k.shape[0]}: expand k and v")
+        raise BindingError(f"q has {batch} batches, but k and v have {k.shape[0]}: expand k and v", notes)
     if k.shape[3] != depth:
-        raise BindingError(f"q has rows of {depth} elements, but k of {k.shape[3]}: D must be the same")
-    key_heads = k.shape[1]
+        raise BindingError(f"q has rows of {depth} elements, but k of {k.shape[3]}: D must be the same", notes)
     if key_heads == 0 or heads % key_heads != 0:
         raise BindingError(
-            f"q has {heads} heads, which is not a multiple of the {key_heads} heads of k and v")
-    return Sizes(batch, heads, key_heads, rows, k.shape[2], depth, v.shape[3])
+            f"q has {heads} heads, which is not a multiple of the {key_heads} heads of k and v", notes)
+    return Sizes(batch, heads, key_heads, rows, keys, depth, v.shape[3])

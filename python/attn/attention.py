@@ -11,7 +11,7 @@ import warnings
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
-from . import _attnc, _find, plan as plans
+from . import _attnc, _find, hints, layouts, plan as plans
 from ._libattn import PlanFile, PlanInfo
 from .arguments import INPUTS, RANDOM, check_names, named, number, sizes_of
 from .errors import ArgumentError, BindingError, PlanError
@@ -26,27 +26,31 @@ class Attention:
     """A spec with sizes and parameters, and the contents of a plan file if it was compiled. Calls compute
     it. Immutable, and for any number of threads at once.
 
-    source    the Spec
+    source    the Spec, with what it imports written into it
     bindings  sizes and spec parameters that replace the spec's
     captured  tensors that a traced function captured, by name: inputs of every call that does not give
               others
     target    the GPU that plans are for, or None
     engine    the engine that plans must be of, or None
-    builds    whether a torch call for which there is no plan compiles one; else it raises Unsupported"""
+    builds    whether a torch call for which there is no plan compiles one; else it raises Unsupported
+    layout    the order of the dimensions of q, k, v and o in calls: "bhsd", "bshd", or None: "bhsd", and calls
+              are refused whose tensors fit the spec only as [B, S, H, D]"""
 
     def __init__(self, source: Spec, bindings: Mapping[str, Any], contents: bytes | None = None, *,
                  target: str | None = None, engine: str | None = None, cache: bool = True,
-                 captured: Mapping[str, Any] | None = None, builds: bool = True):
-        self.source = source
+                 captured: Mapping[str, Any] | None = None, builds: bool = True, layout: str | None = None):
+        self.source = source.standing_alone()
         self.bindings = dict(bindings)
         self.captured = dict(captured or {})
         self.target = target
         self.engine = engine
         self.builds = builds
+        self.layout = layout
         self._cache = cache
         self._contents = contents
         self.plans: tuple[PlanInfo, ...] = PlanFile(contents).plans if contents else ()
         self._torch_facts: Any = None
+        self._expected: layouts.Expected | None = None
         self._recent: Any = None  # a short way for torch calls like the last one
         if "torch" in sys.modules:  # programs that torch.compile traces only read what this finds
             self._prepare_torch()
@@ -172,15 +176,20 @@ class Attention:
                    "theme": theme}
         return draw(self.source, sizes, inputs, self.captured, path, options)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, layout: str | None = None, **kwargs: Any) -> Any:
         """Computes the attention of q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv], in this order or
-        by name; captured tensors, lengths and params by name. Sizes are those of the tensors.
+        by name; captured tensors, lengths and params by name. Sizes are those of the tensors. With
+        `layout="bshd"`, here or in `attn.compile`, q is [B,Sq,Hq,Dqk], k [B,Skv,Hkv,Dqk], v [B,Skv,Hkv,Dv] and
+        o [B,Sq,Hq,Dv].
 
         torch tensors: see `attn.torch.call`. NumPy arrays, and what has DLPack in the CPU's memory: the
         dense reference computes, in double precision; arrays of float16 are first rounded to the spec's
         dtype, and for 8-bit attention all but those of float64. The scales of 8-bit attention are inputs
         too. Returns o, or a tuple of the outputs in the order of the spec's clause; o has q's dtype.
-        Raises BindingError for what does not fit."""
+        Raises BindingError for what does not fit, also where the heads of q and k contradict the spec."""
+        layout = layout or self.layout
+        if layout is not None and layouts.checked(layout) != "bhsd":
+            return layouts.call(self, self._expected or self._expect(), args, kwargs)
         torch = sys.modules.get("torch")
         if torch is not None and not torch.compiler.is_compiling() and self._recent is not None:
             result = self._recent.call(args, kwargs)
@@ -191,25 +200,33 @@ class Attention:
                 self._prepare_torch()
             from .torch import call
 
-            return call(self, *args, **kwargs)
-        return self._outputs(self._inputs(args, kwargs))
+            return call(self, *args, layout=layout, **kwargs)
+        return self._outputs(self._inputs(args, kwargs, layout))
 
-    def gradients(self, *args: Any, do: Any, **kwargs: Any) -> dict[str, Any]:
+    def gradients(self, *args: Any, do: Any, layout: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Gradients of the sum of o times `do` [B,Hq,Sq,Dv], by the names of inputs: those that the spec's
         `grad` lists, else q, k, v and every learned tensor. The arguments are those of a call with NumPy
         arrays; torch has autograd. f32, or f64 if q is."""
         from .reference import as_array, reference
 
-        inputs = self._inputs(args, kwargs)
+        layout, do = layout or self.layout, as_array("do", do)
+        if layout is not None and layouts.checked(layout) != "bhsd":
+            return layouts.gradients(self, args, do, kwargs)
+        inputs = self._inputs(args, kwargs, layout)
         found = reference(self.source, self._sizes_of(inputs), inputs, (),
-                          {"do": as_array("do", do), "of": self.source.gradients},
-                          unrounded=self._is_exact(inputs["q"]))
+                          {"do": do, "of": self.source.gradients}, unrounded=self._is_exact(inputs["q"]))
         return {name: _as_float(value, inputs["q"]) for name, value in found.items()}
 
     def _prepare_torch(self) -> None:
         from .torch import prepare
 
+        self._expect()
         prepare(self)
+
+    def _expect(self) -> layouts.Expected:
+        if self._expected is None:
+            self._expected = layouts.expected(self.source, self.bindings)
+        return self._expected
 
     def _outputs(self, inputs: dict[str, Any]) -> Any:
         from .reference import reference
@@ -221,7 +238,7 @@ class Attention:
                         else _as_float(found[name], q) for name in names)
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def _inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], layout: str | None) -> dict[str, Any]:
         from .reference import as_array
 
         spec = self.source
@@ -230,8 +247,10 @@ class Attention:
         quantized = spec.quantized(self.bindings)
         scales = quantized.scales if quantized is not None else ()
         check_names(spec.name, given, wanted, (*scales, *(RANDOM if spec.has_random_dropout else ())))
-        return {name: number(name, value) if name in spec.params else as_array(name, value)
-                for name, value in given.items()}
+        inputs = {name: number(name, value) if name in spec.params else as_array(name, value)
+                  for name, value in given.items()}
+        layouts.check(self._expect(), sizes_of(*(inputs[name] for name in INPUTS)), layout)
+        return inputs
 
     def _is_exact(self, q: Any) -> bool:
         """Whether inputs are of more precision than kernels have, so that nothing is rounded."""
@@ -247,19 +266,22 @@ class Attention:
 def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
             mask_mod: Callable[..., Any] | None = None, target: str | None = None,
             engine: str | None = None, direction: str | None = None, cache: bool = True,
-            deny_warnings: bool = False, builds: bool = True, **sizes_and_parameters: Any) -> Attention:
+            deny_warnings: bool = False, builds: bool = True, layout: str | None = None,
+            **sizes_and_parameters: Any) -> Attention:
     """Compiles an attention.
 
     `spec`: whatever `Spec.of` takes: a path, the text, the JSON form, or the name of a standard spec. Or
     `score_mod` and `mask_mod`: FlexAttention's functions, traced (`attn.trace`) with the sizes B, Hq, Sq and
-    D (Hkv and Skv equal Hq and Sq if they are not given), and the tracer's dtype, layout, scale, outputs,
-    learn, dropout, name and deterministic.
+    D (Hkv and Skv equal Hq and Sq if they are not given), and the tracer's dtype, scale, outputs, learn,
+    dropout, name, deterministic and facts (False here: calls may give other elements than those captured).
     `target`: the GPU to compile for, one of `attn.targets()`, which need not be here. None: the local one
     if there is one and all sizes are known; else no plan is compiled before it is needed.
     `engine`: "auto", "cudnn", "native" or "unfused". `direction`: "fwd", "bwd" or "both".
     `cache`: whether plans are looked up and kept in the folder that `attnc cache path` prints.
     `builds`: False for calls of torch tensors that never wait for a compiler: those for which there is no
     plan yet, from here or from `warm`, raise Unsupported.
+    `layout`: the order of the dimensions of q, k, v and o in calls: "bhsd", as without it, or "bshd". That of
+    traced functions' plans in memory is the same; a spec has a clause for that.
     Other arguments are sizes and parameters of the spec that replace its own: Sq=4096, window=64. A list of
     sizes gives a plan for each.
 
@@ -269,7 +291,10 @@ def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
     if score_mod is not None or mask_mod is not None:
         if spec is not None:
             raise ArgumentError("a spec and mods were both given", ["give one of them"])
-        source, captured = _traced(score_mod, mask_mod, sizes_and_parameters)
+        order = {} if layouts.checked(layout) is None else {"layout": layout}
+        # Calls may give other elements than those that were captured, so facts are nothing to rely on.
+        options = {"facts": False, **order, **sizes_and_parameters}
+        source, captured = _traced(score_mod, mask_mod, options)
         bindings = {}
     elif spec is None:
         raise ArgumentError("nothing to compile was given",
@@ -278,6 +303,7 @@ def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
         source = Spec.of(spec)
     plans.check_names(source, bindings)
     plans.check_choices(engine, direction)
+    layouts.checked(layout)
     if target is None and not source.open_dims(bindings) and plans.local_gpu() is not None:
         target = "native"
     contents = None
@@ -287,7 +313,7 @@ def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
         contents = plans.build(source, bindings, target, engine=engine, direction=direction, cache=cache,
                                deny_warnings=deny_warnings)
     return Attention(source, bindings, contents, target=target, engine=engine, cache=cache,
-                     captured=captured, builds=builds)
+                     captured=captured, builds=builds, layout=layout)
 
 
 def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Attention:
@@ -341,9 +367,9 @@ def _traced(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] |
     for name in sizes:
         if name not in known:
             raise ArgumentError(f"`{name}` is no size, and no option of a trace",
-                                [f"they are {', '.join(known)}"])
+                                [*hints.of_argument(name), f"they are {', '.join(known)}"])
     traced = trace(score_mod, mask_mod, **sizes)
-    return Spec(traced.text, traced=True), traced.tensors
+    return Spec(traced.text, traced=True, origins=traced.origins), traced.tensors
 
 
 def _settle(future: Future[None], run: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ import pathlib
 import tempfile
 from typing import Any, Iterator, Mapping
 
-from . import _attnc, _find
+from . import _attnc, _find, hints
 from .errors import ArgumentError, CompilerError
 from .reference import input_argument
 from .specs import Spec, bind_arguments, deny_arguments
@@ -129,14 +129,16 @@ def check_names(spec: Spec, bindings: Mapping[str, Any]) -> None:
         notes = [f"it has {', '.join(known)}"]
         if name in spec.params or name in (tensor.name for tensor in spec.tensors):
             notes = [f"`{name}` is an input: give it at each call"]
-        raise ArgumentError(f"`{spec.name}` has no dimension or parameter `{name}`", notes)
+        raise ArgumentError(f"`{spec.name}` has no dimension or parameter `{name}`",
+                            [*hints.of_argument(name), *notes])
 
 
 def check_choices(engine: str | None, direction: str | None) -> None:
     """Raises ArgumentError if there is no such engine or direction."""
     for name, value, choices in (("engine", engine, ENGINES), ("direction", direction, DIRECTIONS)):
         if value is not None and value not in choices:
-            raise ArgumentError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+            notes = hints.of_engine(value) if name == "engine" else []
+            raise ArgumentError(f"{name} is {value!r}; it must be one of {', '.join(choices)}", notes)
 
 
 def _compiled(options: list[str], cache: bool, run: Any) -> bytes:
@@ -153,6 +155,9 @@ def _compiled(options: list[str], cache: bool, run: Any) -> bytes:
 
 def _target(target: str | os.PathLike[str]) -> str:
     name = os.fspath(target)
+    meant = hints.of_target(name) if name != "native" else []
+    if meant:
+        raise ArgumentError(f"target is {name!r}; it must be one of {', '.join(targets())}, or \"native\"", meant)
     return os.path.abspath(name) if name.endswith(".json") else name
 
 

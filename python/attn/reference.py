@@ -1,12 +1,13 @@
 """The dense reference: attentions of any spec on the CPU, in double precision."""
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from .errors import ArgumentError, BindingError, CompilerError
+from .arguments import INPUTS, Sizes, order_note
+from .errors import ArgumentError, BindingError, CompilerError, Unsupported
+from .outputs import NO_KEY_BUT_A_SINK, NO_KEY_NOTES, is_amax, is_statistic, value_of_nothing
 from .specs import Spec, bind_arguments
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
     values = dict(inputs)
     if gradients is not None:
         values["do"] = gradients["do"]
+    if _sees_nothing(inputs):
+        return _of_nothing(spec, inputs, outputs, wanted, np.float64 if unrounded else np.float32)
     files = {name: name for name in outputs}
     files.update({name: _gradient(name) for name in wanted})
     files.update({name: name for name in (gradients or {}).get("amax", ())})
@@ -51,14 +54,35 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
         try:
             asked.answer("run", *arguments)
         except (ArgumentError, CompilerError) as error:
-            raise about_arrays(error, folder) from None
+            raise about_arrays(error, folder, spec, bind) from None
         return {name: np.load(os.path.join(folder, f"out_{file}.npy")) for name, file in files.items()}
 
 
-def as_array(name: str, value: Any) -> np.ndarray:
-    """A NumPy array of an array, a sequence of numbers, or anything with DLPack in the CPU's memory.
+def _sees_nothing(inputs: Mapping[str, Any]) -> bool:
+    """Whether there is no batch, no row or no key."""
+    return any(0 in inputs[name].shape[:3] for name in INPUTS)
 
-    Raises BindingError if it is not one, or is on a GPU."""
+
+def _of_nothing(spec: Spec, inputs: Mapping[str, Any], outputs: Sequence[str], gradients: Sequence[str],
+                dtype: Any) -> dict[str, np.ndarray]:
+    import numpy as np
+
+    q, v = inputs["q"], inputs["v"]
+    rows = q.shape[:3]
+    has_sink = any("sink" in clause for clause in spec.tree["clauses"])
+    if has_sink and 0 not in rows and any(map(is_statistic, outputs)):
+        raise Unsupported(NO_KEY_BUT_A_SINK, NO_KEY_NOTES)
+    shapes = {name: (1,) if is_amax(name) else rows for name in outputs}
+    shapes.update({"o": (*rows, v.shape[3])} if "o" in outputs else {})
+    made = {name: np.full(shape, value_of_nothing(name), dtype) for name, shape in shapes.items()}
+    return {**made, **{name: np.zeros(inputs[name].shape, dtype) for name in gradients}}
+
+
+def as_array(name: str, value: Any) -> np.ndarray:
+    """A NumPy array of an array, a sequence of numbers, or anything with DLPack in the CPU's memory: of this
+    machine's byte order, and with signed integers in place of unsigned ones of more than 8 bits.
+
+    Raises BindingError if it is not one, is on a GPU, or has elements that no type of attnc holds."""
     import numpy as np
 
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack_device__"):
@@ -75,7 +99,20 @@ def as_array(name: str, value: Any) -> np.ndarray:
         array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         raise BindingError(f"{name} has dtype {array.dtype}; it must be of floats, integers or booleans")
-    return array
+    if array.dtype.itemsize > 8:
+        raise BindingError(f"{name} has dtype {array.dtype}, which has more than 64 bits",
+                           [f"round it: {name}.astype(\"float64\")"])
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        return _signed(name, array)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _signed(name: str, array: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    if array.dtype.itemsize == 8 and array.size > 0 and array.max() > np.iinfo(np.int64).max:
+        raise BindingError(f"{name} has the element {array.max()}, which does not fit in a signed integer of 64 bits")
+    return array.astype(np.int32 if array.dtype.itemsize == 2 else np.int64)
 
 
 def _asking(spec: Spec, outputs: Sequence[str], gradients: Sequence[str]) -> Spec:
@@ -85,11 +122,7 @@ def _asking(spec: Spec, outputs: Sequence[str], gradients: Sequence[str]) -> Spe
         replaced["outputs"] = list(dict.fromkeys([*spec.outputs, *outputs]))
     if not set(gradients) <= set(spec.gradients):
         replaced["grad"] = list(gradients)
-    if not replaced:
-        return spec
-    clauses = [clause for clause in spec.tree["clauses"] if not replaced.keys() & clause.keys()]
-    clauses += [{keyword: names} for keyword, names in replaced.items()]
-    return Spec(json.dumps({**spec.tree, "clauses": clauses}), spec.filename)
+    return spec.with_clauses([{keyword: names} for keyword, names in replaced.items()]) if replaced else spec
 
 
 def _gradient(name: str) -> str:
@@ -107,8 +140,10 @@ def input_argument(folder: str, name: str, value: Any) -> str:
     return f"{name}=@{path}"
 
 
-def about_arrays(error: ArgumentError | CompilerError, folder: str) -> Exception:
-    """The error in terms of arrays instead of files and of attnc's options."""
+def about_arrays(error: ArgumentError | CompilerError, folder: str, spec: Spec | None = None,
+                 sizes: Mapping[str, Any] | None = None) -> Exception:
+    """The error in terms of arrays instead of files and of attnc's options; of a traced spec, with the line of
+    Python. `sizes`: those that were read from q, k and v."""
     def reworded(text: str) -> str:
         text = text.replace("--in ", "").replace(f"@{folder}/", "").replace("the file has", "the array has")
         for name in os.listdir(folder):
@@ -117,5 +152,12 @@ def about_arrays(error: ArgumentError | CompilerError, folder: str) -> Exception
         return text.replace("files hold", "arrays are")
 
     message, notes = reworded(error.message), [reworded(note) for note in error.notes]
+    if sizes is not None and " dims " in message:
+        found = ", ".join(f"{dim} = {sizes[dim]}" for dim in Sizes._fields if dim in sizes)
+        notes.append(f"by q, k and v, {found}; {order_note('bhsd')}")
+    if spec is not None and spec.origins:
+        from .tracing.origins import notes_of_value
+
+        notes = [*notes_of_value(message, spec.origins), *notes]
     kind = BindingError if isinstance(error, ArgumentError) else CompilerError
     return kind(message, notes, error.status)

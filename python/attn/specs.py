@@ -5,11 +5,14 @@ import functools
 import json
 import os
 import pathlib
-from dataclasses import dataclass
-from typing import AbstractSet, Any, Collection, Iterator, Mapping, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, AbstractSet, Any, Collection, Iterator, Mapping, NamedTuple, Sequence
 
 from . import _attnc, _find
 from .errors import ArgumentError, CompilerError, SpecError
+
+if TYPE_CHECKING:
+    from .tracing.origins import Origin
 
 _DIMS = ("B", "Hq", "Hkv", "Sq", "Skv", "Dqk", "Dv")
 
@@ -38,12 +41,13 @@ class Quantized(NamedTuple):
 @dataclass(frozen=True)
 class Spec:
     """One spec: its text (DSL, or the JSON form if it begins with "{"), the file it came from, which
-    diagnostics name and in whose folder imports are searched for, and whether functions were traced to it.
-    Immutable; for any number of threads."""
+    diagnostics name and in whose folder imports are searched for, and whether functions were traced to it,
+    with their lines. Immutable; for any number of threads."""
 
     text: str
     filename: str | None = None
     traced: bool = False
+    origins: tuple[Origin, ...] = ()
 
     @staticmethod
     def of(source: Any) -> Spec:
@@ -68,10 +72,18 @@ class Spec:
         return _named(source)
 
     def answer(self, command: str, *arguments: str) -> Any:
-        """What `attnc COMMAND - ARGUMENTS --format json` says about this spec."""
+        """What `attnc COMMAND - ARGUMENTS --format json` says about this spec. Errors of a spec that functions were
+        traced to are TraceErrors, which name a line of the functions."""
         folder = str(pathlib.Path(self.filename).resolve().parent) if self.filename else None
-        return _attnc.run([command, "-", *arguments], text=self.text,
-                          name=self.filename or "<spec>", folder=folder)
+        try:
+            return _attnc.run([command, "-", *arguments], text=self.text,
+                              name=self.filename or "<spec>", folder=folder)
+        except SpecError as error:
+            if not self.traced:
+                raise
+            from .tracing.origins import at_python
+
+            raise at_python(error, self.text, self.origins) from None
 
     def print(self, command: str, bindings: Mapping[str, Any], *arguments: str) -> str:
         """What `attnc COMMAND - ARGUMENTS` prints about this spec."""
@@ -102,6 +114,26 @@ class Spec:
     def dsl(self) -> str:
         """The text of the spec in the DSL, whatever it was made of."""
         return _dsl(self.text, self.filename) if self.text.lstrip().startswith("{") else self.text
+
+    def standing_alone(self) -> Spec:
+        """The spec with the functions that it imports and calls written into it, as its files say them now: later
+        changes of them change nothing. Raises SpecError if they cannot be read."""
+        if "import" not in self.text or not any("import" in item for item in self.tree.get("preamble", ())):
+            return self
+        form = "json" if self.text.lstrip().startswith("{") else "dsl"
+        folder = str(pathlib.Path(self.filename).resolve().parent) if self.filename else None
+        text = _attnc.run_text(["convert", "-", "--to", form, "--inline-imports"], text=self.text,
+                               name=self.filename or "<spec>", folder=folder)
+        return Spec(text)  # lines of the text are not those of the file
+
+    def with_clauses(self, clauses: Sequence[dict[str, Any]], keywords: Collection[str] | None = None) -> Spec:
+        """The spec with these clauses of the JSON form instead of those with the same `keywords` (by default, the
+        keys of the new ones). As text, which diagnostics quote, if it was text."""
+        removed = {key for clause in clauses for key in clause} if keywords is None else keywords
+        # Of a declaration, which has a dtype too, the name is first.
+        kept = [clause for clause in self.tree["clauses"] if _keyword(clause) not in removed]
+        made = replace(self, text=json.dumps({**self.tree, "clauses": [*kept, *clauses]}))
+        return made if self.text.lstrip().startswith("{") else replace(made, text=made.dsl)
 
     @property
     def name(self) -> str:

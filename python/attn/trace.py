@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from attn.errors import ArgumentError, TraceError
-from attn.tracing import functions, writing
+from attn.tracing import functions, origins, writing
 from attn.tracing.captures import Capture, Captures
 from attn.tracing.expressions import BOOL, INT, REAL, Graph, Node, is_minus_infinity, walk
 from attn.tracing.names import Names, identifier
@@ -30,12 +30,13 @@ class Traced:
 
     `text` is a spec, as `attnc fmt` formats it. `tensors` has the captured tensors by their names in the
     spec, as the mod captured them; one without dimensions is there with one, of size 1. `learned` are the
-    names of those that get a gradient.
+    names of those that get a gradient. `origins` are the lines of Python that index them.
     """
 
     text: str
     tensors: Mapping[str, Any]
     learned: tuple[str, ...]
+    origins: tuple[origins.Origin, ...] = ()
 
 
 def trace(score_mod: Callable | None = None, mask_mod: Callable | None = None, *, B: int, Hq: int, Hkv: int,
@@ -86,8 +87,11 @@ def trace(score_mod: Callable | None = None, mask_mod: Callable | None = None, *
         text += writing.clause("deterministic")
     tensors = {capture.name: capture.value.reshape(1) if capture.is_scalar else capture.value
                for capture in captures}
+    written = {id(node) for node in walk(roots)}
+    indexed = [each for each in tracer.indexed if id(each.node) in written]
     return Traced(f"attention {_title(name, score_mod, mask_mod)} {{\n{text}}}\n", tensors,
-                  tuple(capture.name for capture in captures if capture.name in learned))
+                  tuple(capture.name for capture in captures if capture.name in learned),
+                  origins.origins_of(indexed, writer.text, score_mod, mask_mod))
 
 
 def _title(name: str | None, *mods: Callable | None) -> str:

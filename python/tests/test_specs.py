@@ -2,6 +2,7 @@
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
 import attn
@@ -140,3 +141,45 @@ def test_a_dict_is_checked_like_text():
     tree["clauses"][1] = {"mask": {"op": ">=", "args": ["q_idx", "kv_index"]}}
     with pytest.raises(attn.SpecError, match="unknown name `kv_index`"):
         attn.compile(tree)
+
+
+def importing(folder, condition):
+    folder.mkdir(exist_ok=True)
+    (folder / "rows.attn").write_text(f"fn seen() = {condition};\n")
+    path = folder / "own.attn"
+    path.write_text('import "rows.attn";\nattention own { dims B, Hq, Sq, D; mask seen(); }\n')
+    return path
+
+
+@pytest.mark.parametrize("form", ["dsl", "json"])
+def test_an_attention_keeps_what_it_imports(tmp_path, form):
+    path = importing(tmp_path, "q_idx >= kv_idx")
+    source = attn.Spec.of(path)
+    if form == "json":
+        path = tmp_path / "own.attn.json"
+        path.write_text(json.dumps(source.tree))
+    f = attn.compile(path)
+    assert not f.source.tree.get("preamble") or "import" not in f.spec
+    q = np.random.default_rng(0).standard_normal((1, 1, 4, 8))
+    before = f(q, q, q)
+    importing(tmp_path, "q_idx <= kv_idx")
+    np.testing.assert_array_equal(f(q, q, q), before)
+    assert abs(attn.compile(path)(q, q, q) - before).max() > 0.1
+    (tmp_path / "rows.attn").unlink()
+    np.testing.assert_array_equal(f(q, q, q), before)
+    with pytest.raises(attn.SpecError, match="rows.attn"):
+        attn.compile(path)
+    with pytest.raises(attn.SpecError, match="rows.attn"):
+        attn.Spec.of(path).standing_alone()
+
+
+def test_a_spec_without_imports_stands_alone_as_it_is():
+    spec = attn.Spec("attention own { dims B, Hq, Sq, D; } # no import\n")
+    assert spec.standing_alone() is spec
+
+
+def test_clauses_are_replaced_in_the_text():
+    spec = attn.Spec("# Kept.\nattention own { dims B, Hq, Sq, D; dtype f16; tensor t: f32[Sq]; mask t[q_idx] > 0; }\n")
+    other = spec.with_clauses([{"dtype": "bf16"}])
+    assert other.dtype == "bf16" and "# Kept." in other.text and "tensor" in other.text
+    assert spec.with_clauses([{"outputs": ["lse"]}]).outputs == ("lse",)

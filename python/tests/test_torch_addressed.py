@@ -124,3 +124,52 @@ def test_what_is_missing_or_of_another_shape():
     with pytest.raises(attn.BindingError, match=r"k has shape .* it must be \[pages, Hkv, page, D\]"):
         table = {"page_table": torch.zeros(3, 3), "lengths_kv": torch.zeros(3)}
         attn.compile(PAGED)(random(3, 4, 2, 8), k, v, **table)
+
+
+@pytest.mark.parametrize("traces", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_rows_past_the_last_sequence(dtype, traces):
+    """T is larger than the last offset, as in programs whose shapes are fixed: zeros, in q's shape."""
+    f = attn.compile(PACKED)
+    q, k, v, lengths = packed_inputs()
+    q, k, v = (x.detach().to(dtype) for x in (q, k, v))
+    long = [torch.cat([x, torch.full((count, *x.shape[1:]), math.nan, dtype=dtype)]).requires_grad_()
+            for x, count in ((q, 3), (k, 2), (v, 2))]
+    run = torch.compile(lambda *x: f(*x, **lengths), fullgraph=True, backend="aot_eager") if traces else f
+    o, lse = run(*long) if traces else f(*long, **lengths)
+    short = [x.requires_grad_() for x in (q, k, v)]
+    expected, expected_lse = f(*short, **lengths)
+    assert o.shape == long[0].shape and (o[13:] == 0).all() and (lse[13:] == -math.inf).all()
+    torch.testing.assert_close(o[:13], expected)
+    torch.testing.assert_close(lse[:13], expected_lse)
+    weights = torch.randn(o.shape).to(dtype)
+    found = torch.autograd.grad(o, long, weights)
+    for x, y in zip(found, torch.autograd.grad(expected, short, weights[:13])):
+        torch.testing.assert_close(x[: len(y)], y)
+        assert len(x) > len(y) and (x[len(y) :] == 0).all()
+
+
+@pytest.mark.parametrize("offsets, words", [
+    ([0, 3, 2, 12, 13], r"cu_seqlens_q falls from 3 to 2, at \[2\]"),
+    ([0, 3, 3, 12, 14], "cu_seqlens_q ends at 14, but q has 13 rows"),
+    ([1, 3, 3, 12, 13], r"the first is 0: it is \[1, 3, 3, 12\]"),
+    ([[0, 3, 3, 12, 13]], r"must be \[B \+ 1\] offsets, of which the first is 0: it is of shape \[1, 5\]"),
+    ([], "must be .B . 1. offsets"),
+    ([0, 0, 0, 10, 13], "cu_seqlens_q has a sequence of 10 rows, but Sq is 9"),
+])
+def test_offsets_that_lead_elsewhere(offsets, words):
+    q, k, v, lengths = packed_inputs()
+    with pytest.raises(attn.BindingError, match=words):
+        attn.compile(PACKED)(q, k, v, **{**lengths, "cu_seqlens_q": torch.tensor(offsets, dtype=torch.int32)})
+    if offsets and offsets[0] == 0:
+        with pytest.raises(attn.BindingError, match="cu_seqlens_kv"):
+            attn.compile(PACKED)(q, k, v, **{**lengths, "cu_seqlens_kv": torch.tensor([0, 5, 4, 5, 30]).int()})
+
+
+@pytest.mark.parametrize("entry", [-1, 20, 1 << 30])
+def test_page_numbers_beyond_the_pool(entry):
+    q, k, v = random(3, 4, 2, 8), random(20, 2, 4, 8), random(20, 2, 4, 8)
+    table = torch.arange(9).reshape(3, 3).int()
+    table[2, 1] = entry
+    with pytest.raises(attn.BindingError, match=rf"page_table\[2, 1\] is {entry}, but k has 20 pages"):
+        attn.compile(PAGED)(q, k, v, page_table=table, lengths_kv=torch.tensor([11, 2, 6], dtype=torch.int32))

@@ -178,6 +178,75 @@ def dropout_of_everything(folder):
     flex(dropout_p=1.0)
 
 
+@use
+def heads_of_another_spec(folder):
+    q, k, v = qkv()
+    attn.compile("causal")(q, k, v)
+
+
+@use
+def heads_and_rows_exchanged(folder):
+    q, k, v = (x.transpose(1, 2) for x in qkv())
+    attn.compile("attention x { dims B, Hq, Hkv, Sq, D; }")(q, k, v)
+
+
+@use
+def layout_of_another_name(folder):
+    CAUSAL(*qkv(), layout="sbhd")
+
+
+@use
+def layout_of_packed_sequences(folder):
+    attn.compile("thd")(*qkv(), layout="bshd")
+
+
+@use
+def offsets_that_fall(folder):
+    q = torch.zeros(8, 4, 16)
+    f = attn.compile("thd", B=2, Hq=4, Hkv=4, Sq=8, D=16)
+    f(q, q, q, cu_seqlens_q=torch.tensor([0, 9, 8]).int(), cu_seqlens_kv=torch.tensor([0, 4, 8]).int())
+
+
+@use
+def array_of_long_doubles(folder):
+    q = np.zeros((1, 2, 8, 16), dtype=np.longdouble)
+    CAUSAL(q, q, q)
+
+
+@use
+def argument_is_causal(folder):
+    attn.compile("noop", is_causal=True)
+
+
+@use
+def argument_attn_mask(folder):
+    CAUSAL(*qkv(), attn_mask=torch.ones(8, 8))
+
+
+@use
+def gradient_of_lse(folder):
+    q, k, v = (x.requires_grad_() for x in qkv())
+    _, lse = attn.torch.flex_attention(q, k, v, enable_gqa=True, return_lse=True)
+    lse.sum().backward()
+
+
+@use
+def blocks_without_a_mask_mod(folder):
+    from torch.nn.attention.flex_attention import BlockMask
+
+    counts = torch.ones(1, 1, 2, dtype=torch.int32)
+    indices = torch.tensor([[[[0, 1], [1, 0]]]], dtype=torch.int32)
+    q = torch.zeros(1, 4, 8, 16)
+    attn.torch.flex_attention(q, q, q, block_mask=BlockMask.from_kv_blocks(counts, indices, BLOCK_SIZE=4))
+
+
+@use
+def block_mask_of_another_length(folder):
+    from torch.nn.attention.flex_attention import create_block_mask, noop_mask
+
+    flex(block_mask=create_block_mask(noop_mask, 1, 1, 16, 16, device="cpu"))
+
+
 # --- functions
 
 
@@ -224,6 +293,28 @@ def mod_that_changes_a_tensor(folder):
     def mod(score, b, h, q_idx, kv_idx):
         counts[q_idx] += 1
         return score
+
+    flex(mod)
+
+
+@use
+def mod_with_a_negative_index(folder):
+    table = torch.zeros(16)
+    flex(lambda score, b, h, q_idx, kv_idx: score + table[q_idx - kv_idx])
+
+
+@use
+def mod_with_a_negative_index_by_value(folder):
+    table, doc = torch.zeros(16), torch.arange(8)
+    flex(lambda score, b, h, q_idx, kv_idx: score + table[doc[q_idx] - 3])
+
+
+@use
+def mod_with_a_large_index(folder):
+    table = torch.zeros(4, 8)
+
+    def mod(score, b, h, q_idx, kv_idx):
+        return score + table[h, q_idx + kv_idx]
 
     flex(mod)
 
@@ -298,6 +389,16 @@ def target_unknown(folder):
 @use
 def engine_unknown(folder):
     attn.compile("gemma2_local", engine="flash")
+
+
+@use
+def engine_of_others(folder):
+    attn.compile("gemma2_local", engine="flash_attention")
+
+
+@use
+def target_of_others(folder):
+    attn.compile("gemma2_local", target="cuda", B=1, Sq=64)
 
 
 @use

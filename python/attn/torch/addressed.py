@@ -14,9 +14,13 @@ import torch
 
 from attn.arguments import INPUTS
 from attn.errors import BindingError
+from attn.outputs import value_of_nothing
 from attn.specs import Spec
 
 CUMULATIVE = {"q": "cu_seqlens_q", "k": "cu_seqlens_kv", "v": "cu_seqlens_kv"}
+
+
+_ORDER = "T are the rows of all sequences; where tensors have a batch, they are [B, H, S, D]"
 
 
 class Addressing(NamedTuple):
@@ -59,32 +63,35 @@ def check_shapes(addressing: Addressing, tensors: Mapping[str, torch.Tensor]) ->
             wanted = "[T, H, D]" if addressing.packed else "[B, Hq, Sq, D]"
             if name in addressing.tables:
                 wanted = "[pages, Hkv, page, D]"
-            raise BindingError(f"{name} has shape {list(tensors[name].shape)}; it must be {wanted}")
+            raise BindingError(f"{name} has shape {list(tensors[name].shape)}; it must be {wanted}", [_ORDER])
 
 
 class Dense:
     """A call's tensors in logical order, `tensors`: [B, H, S, D], and lengths.
 
-    `sizes` are those of the spec, as far as they are known.
+    `sizes` are those of the spec, as far as they are known. Raises BindingError for offsets and page tables that
+    lead out of q, k or v.
     """
 
     def __init__(self, addressing: Addressing, given: Mapping[str, torch.Tensor], sizes: Mapping[str, Any]):
         self._given = given
-        self._tables = {name: given[table].long() for name, table in addressing.tables.items()}
+        self._tables = {name: _pages_in(table, given[table], name, given[name])
+                        for name, table in addressing.tables.items()}
         self._rows: dict[str, _Rows] = {}
         self.tensors = {name: tensor for name, tensor in given.items() if name not in addressing.inputs}
         for name, table in self._tables.items():
             self.tensors[name] = _of_pages(given[name], table, sizes.get("Skv"))
         if addressing.packed:
             for name, cumulative in CUMULATIVE.items():
-                self._rows[name] = _Rows(given[cumulative], sizes.get("Sq" if name == "q" else "Skv"))
+                dim = "Sq" if name == "q" else "Skv"
+                self._rows[name] = _Rows(cumulative, given[cumulative], name, len(given[name]), dim, sizes.get(dim))
                 self.tensors[name] = self._rows[name].padded(given[name])
             self.tensors["lengths_q"] = self._rows["q"].lengths
             self.tensors["lengths_kv"] = self._rows["k"].lengths
 
-    def output(self, tensor: torch.Tensor) -> torch.Tensor:
+    def output(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """An output in the order of q's rows."""
-        return self._rows["q"].packed(tensor) if self._rows else tensor
+        return self._rows["q"].packed(tensor, value_of_nothing(name)) if self._rows else tensor
 
     def gradient_of_output(self, tensor: torch.Tensor) -> torch.Tensor:
         return self._rows["q"].padded(tensor) if self._rows else tensor
@@ -92,10 +99,22 @@ class Dense:
     def gradient(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """The gradient of what was given, from that of the logical tensor: of shared pages the sum."""
         if name in self._rows:
-            return self._rows[name].packed(tensor)
+            return self._rows[name].packed(tensor, 0.0)
         if name in self._tables:
             return _to_pages(tensor, self._tables[name], self._given[name])
         return tensor
+
+
+def _pages_in(table: str, numbers: torch.Tensor, name: str, pool: torch.Tensor) -> torch.Tensor:
+    """A page table, of which every entry is a page of the pool."""
+    wrong = (numbers < 0) | (numbers >= pool.shape[0])
+    if wrong.any():
+        place = wrong.nonzero()[0].tolist()
+        raise BindingError(
+            f"{table}{place} is {int(numbers[tuple(place)])}, but {name} has {pool.shape[0]} pages",
+            ["entries past the length of a batch must be pages too: 0 will do"],
+        )
+    return numbers.long()
 
 
 def _of_pages(pool: torch.Tensor, table: torch.Tensor, length: Any) -> torch.Tensor:
@@ -113,12 +132,22 @@ def _to_pages(rows: torch.Tensor, table: torch.Tensor, pool: torch.Tensor) -> to
 
 
 class _Rows:
-    """The rows of packed sequences, each in a batch of its own, padded to the longest."""
+    """The rows of packed sequences, each in a batch of its own, padded to the longest.
 
-    def __init__(self, cumulative: torch.Tensor, length: Any):
+    `name`, `count`: of q, k or v, which has so many rows. `dim`, `length`: the size of the longest sequence, if it
+    is known.
+    """
+
+    def __init__(self, offsets: str, cumulative: torch.Tensor, name: str, count: int, dim: str, length: Any):
+        _check_offsets(offsets, cumulative, name, count)
         first, last = cumulative[:-1].long(), cumulative[1:].long()
-        longest = length if isinstance(length, int) else int((last - first).max())
+        longest = int((last - first).max()) if len(first) else 0
+        if isinstance(length, int) and longest > length:
+            raise BindingError(f"{offsets} has a sequence of {longest} rows, but {dim} is {length}",
+                               [f"{dim} is the longest: attn.compile(.., {dim}={longest})"])
+        longest = length if isinstance(length, int) else longest
         self.lengths = (last - first).int()
+        self._count, self._end = count, int(cumulative[-1])
         position = torch.arange(longest, device=cumulative.device)
         self._used = position < self.lengths[:, None]
         self._places = torch.where(self._used, first[:, None] + position, 0)
@@ -127,6 +156,25 @@ class _Rows:
         """[B, H, S, D] of [T, H, D]."""
         return torch.where(self._used[..., None, None], tensor[self._places], 0).transpose(1, 2)
 
-    def packed(self, tensor: torch.Tensor) -> torch.Tensor:
-        """[T, H, D] of [B, H, S, D], or [T, H] of [B, H, S]."""
-        return tensor.transpose(1, 2)[self._used]
+    def packed(self, tensor: torch.Tensor, beyond: float) -> torch.Tensor:
+        """[T, H, D] of [B, H, S, D], or [T, H] of [B, H, S]; `beyond` is in rows past those of the last sequence."""
+        used = tensor.transpose(1, 2)[self._used]
+        made = used.new_full((self._count, *used.shape[1:]), beyond)
+        made[: self._end] = used
+        return made
+
+
+def _check_offsets(offsets: str, cumulative: torch.Tensor, name: str, count: int) -> None:
+    if cumulative.dim() != 1 or len(cumulative) == 0 or cumulative[0] != 0:
+        raise BindingError(f"{offsets} must be [B + 1] offsets, of which the first is 0: it is {_shown(cumulative)}")
+    falls = (cumulative[1:] < cumulative[:-1]).nonzero()
+    if len(falls):
+        at = int(falls[0])
+        raise BindingError(f"{offsets} falls from {int(cumulative[at])} to {int(cumulative[at + 1])}, at [{at + 1}]",
+                           ["it has where each sequence begins, and where the last one ends"])
+    if cumulative[-1] > count:
+        raise BindingError(f"{offsets} ends at {int(cumulative[-1])}, but {name} has {count} rows")
+
+
+def _shown(values: torch.Tensor) -> str:
+    return f"of shape {list(values.shape)}" if values.dim() != 1 else f"{values[:4].tolist()}"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import bisect
 import json
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn._find import specs_folder
-from attn.arguments import sizes_of
+from attn import layouts
+from attn.arguments import order_note, sizes_of
 from attn.errors import ArgumentError, BindingError
 from attn.specs import Spec
 
@@ -27,10 +26,14 @@ class Bucketed:
 
     attention  the attention of the padded tensors, which has `lengths q, kv`
     buckets    the lengths that Sq and Skv are padded to, in increasing order
+    layout     the order of dimensions of calls, as of an attention
     """
 
-    def __init__(self, attention: Attention, buckets: Mapping[str, Sequence[int]]):
+    def __init__(
+        self, attention: Attention, buckets: Mapping[str, Sequence[int]], layout: str | None = None
+    ):
         self.attention = attention
+        self.layout = layout
         self.buckets = {name: _checked(name, lengths) for name, lengths in buckets.items()}
         spec = attention.source
         self._axes = {
@@ -38,9 +41,14 @@ class Bucketed:
             for tensor in spec.tensors
         }
 
-    def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **inputs: Any) -> Any:
+    def __call__(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, layout: str | None = None, **inputs: Any
+    ) -> Any:
         """What the attention returns for these tensors, with gradients. Raises BindingError if a length
         exceeds the largest bucket, and what `attn.torch.call` raises."""
+        layout = layout or self.layout
+        if layout is not None and layouts.checked(layout) != "bhsd":
+            return layouts.call(self, self.attention._expect(), (q, k, v), inputs)
         sizes = sizes_of(q, k, v)
         padded = {name: self._bucket(name, getattr(sizes, name)) for name in (_ROWS, _COLUMNS)}
         tensors = [_padded(q, {2: padded[_ROWS]}), *(_padded(x, {2: padded[_COLUMNS]}) for x in (k, v))]
@@ -78,7 +86,8 @@ class Bucketed:
         place = bisect.bisect_left(lengths, length)
         if place == len(lengths):
             raise BindingError(
-                f"{name} is {length}, and the largest bucket of `{self.attention.name}` {lengths[-1]}"
+                f"{name} is {length}, and the largest bucket of `{self.attention.name}` {lengths[-1]}",
+                [order_note("bhsd")],
             )
         return lengths[place]
 
@@ -89,11 +98,10 @@ def bucketed(attention: Attention, buckets: Mapping[str, Sequence[int]]) -> Buck
 
     spec = attention.source
     _check(spec)
-    clauses = [clause for clause in spec.tree["clauses"] if "lengths" not in clause]
     lengths: dict[str, Any] = {"q": None, "kv": None}
     for clause in spec.tree["clauses"]:
         lengths.update(clause.get("lengths", {}))
-    padded = Spec(json.dumps({**spec.tree, "clauses": [*clauses, {"lengths": lengths}]}), spec.filename)
+    padded = spec.with_clauses([{"lengths": lengths}])
     bindings = {name: size for name, size in attention.bindings.items() if name not in (_ROWS, _COLUMNS)}
     if attention.captured:
         raise ArgumentError(
@@ -101,7 +109,8 @@ def bucketed(attention: Attention, buckets: Mapping[str, Sequence[int]]) -> Buck
             ["compile the spec's text, attn.compile(f.spec), and give them at each call"],
         )
     options = {"engine": attention.engine, "cache": attention._cache, "builds": attention.builds}
-    return Bucketed(Attention(padded, bindings, **options), buckets)
+    # Rows and keys may be padded to different lengths, whatever the spec says.
+    return Bucketed(Attention(padded, bindings, layout="bhsd", **options), buckets, attention.layout)
 
 
 def _check(spec: Spec) -> None:
@@ -126,33 +135,22 @@ def _check(spec: Spec) -> None:
     _refuse(spec, spec.tree.get("parameters", {}))
     for item in spec.tree.get("preamble", []):
         _refuse(spec, item)
-        _check_import(spec, item.get("import"))
-
-
-def _check_import(spec: Spec, name: str | None) -> None:
-    """The standard library reads neither Sq nor Skv, which a test ensures."""
-    beside = pathlib.Path(spec.filename or ".").parent / (name or "")
-    if name and (beside.is_file() or not (specs_folder() / "lib" / name).is_file()):
-        raise ArgumentError(
-            f"`{spec.name}` imports {name}, whose functions may read Sq or Skv, which padding would change",
-            ["write its functions into the spec"],
-        )
 
 
 def _refuse(spec: Spec, tree: Any) -> None:
     for name in (_ROWS, _COLUMNS):
-        if name in _names(tree):
+        if name in names_in(tree):
             raise ArgumentError(
                 f"`{spec.name}` reads {name} in an expression, which padding would change",
                 ["write the length as a param, or compile exact sizes: f.warm(..)"],
             )
 
 
-def _names(tree: Any) -> set[str]:
+def names_in(tree: Any) -> set[str]:
     if isinstance(tree, str):
         return {tree}
     parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
-    return set().union(*map(_names, parts))
+    return set().union(*map(names_in, parts))
 
 
 def _checked(name: str, lengths: Sequence[int]) -> list[int]:

@@ -20,13 +20,16 @@ from attn import plan as plans
 from attn.arguments import INPUTS, Sizes
 from attn.attention import Attention
 from attn.errors import ArgumentError, BindingError, Unsupported
+from attn.outputs import is_amax
+from attn.reference import as_array
 from attn.specs import Spec
-from attn.torch.distributed_operators import apply_operator, register
+from attn.torch.distributed_operators import apply_operator, refuse_together, register
 from attn.torch.function import Call, differentiable_once, facts_of, is_intercepted, sorted_call
 from attn.torch.group import Group
 from attn.torch.launch import is_capturing
 from attn.torch.ranked import Kernels, Reference, numbers, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
+from attn.torch.statistics import of_outputs
 from attn.torch.variant import with_choices
 
 _known: weakref.WeakValueDictionary[Any, Distributed] = weakref.WeakValueDictionary()
@@ -204,7 +207,10 @@ class Distributed:
                 raise BindingError(
                     f"{name} has shape {list(tensor.shape)}; on rank {self.rank} it must be {list(shape)}:"
                     f" its {count} of {sizes.Sq if name == 'q' else sizes.Skv} {what}",
-                    [f"sharded.shard({name}) picks them of the whole, sharded.{what} has their numbers"],
+                    [
+                        f"sharded.shard({name}) picks them of the whole, sharded.{what} has their numbers",
+                        "tensors are [B, H, S, D], whatever the spec's `layout` says of memory",
+                    ],
                 )
         if q.device != self.device:
             raise BindingError(f"q is on {q.device}, but the attention was distributed on {self.device}")
@@ -232,22 +238,27 @@ class _Attend(torch.autograd.Function):
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         found = sharded._open().forward(dict(zip(names, tensors)), params)
-        outputs = tuple(found[name] for name in facts_of(sharded.attention).all_outputs)
+        shown = facts_of(sharded.attention).all_outputs
+        outputs = tuple(found[name] for name in shown)
         ctx.sharded, ctx.names, ctx.params = sharded, names, params
         ctx.save_for_backward(*tensors, *outputs)
-        ctx.mark_non_differentiable(*outputs[1:])
+        ctx.mark_non_differentiable(*(found[name] for name in shown if is_amax(name)))
+        ctx.set_materialize_grads(False)
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, d_o: torch.Tensor, *_: Any) -> tuple[Any, ...]:
-        # All ranks must come here, so a rank whose loss does not depend on o comes with zeros.
+    def backward(ctx: Any, *d_outputs: torch.Tensor | None) -> tuple[Any, ...]:
         outputs = facts_of(ctx.sharded.attention).all_outputs
+        d_o, reached, d_reached = of_outputs(outputs, d_outputs)
+        refuse_together(ctx.sharded, reached, d_reached)
         try:
             how, saved = ctx.sharded._open(), ctx.saved_tensors
         except Exception as error:
             ctx.sharded.refuse(error)
             raise
         tensors = dict(zip((*ctx.names, *outputs), saved))
+        if d_o is None:  # all ranks must compute, also one whose loss does not depend on o
+            d_o = torch.zeros_like(tensors["o"])
         with torch.no_grad():
             found = how.backward({**tensors, "do": d_o}, ctx.params)
         gradients = [found.get(name) for name in ctx.names]
@@ -318,6 +329,11 @@ def _divided(attention: Any, sizes: Mapping[str, int], dtype: str | None, where:
     """The attention that is divided: with all sizes, and one dtype."""
     if not isinstance(attention, Attention):
         attention = Attention(Spec.of(attention), {})
+    if attention.layout not in (None, "bhsd"):
+        raise ArgumentError(
+            f"`{attention.name}` was compiled for tensors [B, S, H, D]; those of several GPUs are [B, H, S, D]",
+            ["compile it without layout=, and give x.transpose(1, 2)"],
+        )
     if dtype is not None and dtype not in ("bf16", "f16"):
         raise ArgumentError(f"dtype is {dtype!r}; it must be \"bf16\" or \"f16\"")
     bindings = {**attention.bindings, **sizes}
@@ -384,7 +400,13 @@ def _distributed(
 def _arrays(title: str, values: Mapping[str, Any], unknown: set[str]) -> dict[str, Any]:
     if unknown:
         raise BindingError(f"`{title}` has no tensor {' and '.join(sorted(unknown))} to be divided for")
-    return {name: torch.as_tensor(value).detach().cpu().numpy() for name, value in values.items()}
+    # Copies: what is written into the tensors later must not count.
+    return {name: _copied(name, value) for name, value in values.items()}
+
+
+def _copied(name: str, value: Any) -> Any:
+    tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(as_array(name, value))
+    return tensor.detach().clone().cpu().numpy()
 
 
 def load_distributed(

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attn.errors import ArgumentError
-from attn.torch.function import facts_of, gradient_dtype, refuse_second_derivative
+from attn.outputs import is_amax
+from attn.torch.function import facts_of, refuse_second_derivative
+from attn.torch.statistics import of_outputs, refuse
 
 if TYPE_CHECKING:
     from attn.torch.distributed import Distributed
@@ -22,7 +25,7 @@ _library.define(
 )
 _library.define(
     "distributed_backward(str sharded, str[] names, Tensor[] tensors, float[] params, Tensor[] outputs,"
-    " Tensor d_o) -> Tensor[]",
+    " Tensor d_o, str[] reached, Tensor[] d_reached) -> Tensor[]",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
@@ -39,10 +42,10 @@ def register(sharded: Distributed) -> str:
 
 def apply_operator(sharded: Distributed, names: list[str], tensors: list[torch.Tensor],
                    params: list[float]) -> tuple[torch.Tensor, ...]:
-    """The outputs that a caller sees, of a program that is traced. Only o has a gradient."""
+    """The outputs that a caller sees, of a program that is traced."""
     found = torch.ops.attn.distributed_forward(sharded.key, names, tensors, params)
-    count = len(facts_of(sharded.attention).outputs)
-    return (found[0], *(each.detach() for each in found[1:count]))
+    outputs = facts_of(sharded.attention).outputs
+    return tuple(x.detach() if is_amax(name) else x for name, x in zip(outputs, found))
 
 
 def _find(key: str) -> Distributed:
@@ -63,6 +66,15 @@ def _outputs_of(sharded: Distributed) -> tuple[str, ...]:
     return facts.all_outputs if sharded.training else facts.outputs
 
 
+def refuse_together(sharded: Distributed, reached: Sequence[str], gradients: Sequence[torch.Tensor]) -> None:
+    """`statistics.refuse`, of which the other ranks are told."""
+    try:
+        refuse(reached, gradients)
+    except Exception as error:
+        sharded.refuse(error)
+        raise
+
+
 def _computing(sharded: Distributed) -> Any:
     try:
         return sharded._open()
@@ -79,8 +91,9 @@ def _forward(key, names, tensors, params):
 
 
 @torch.library.impl(_library, "distributed_backward", "CompositeExplicitAutograd")
-def _backward(key, names, tensors, params, outputs, d_o):
+def _backward(key, names, tensors, params, outputs, d_o, reached, d_reached):
     sharded = _find(key)
+    refuse_together(sharded, reached, d_reached)
     given = {**dict(zip(names, tensors)), **dict(zip(_outputs_of(sharded), outputs)), "do": d_o}
     found = _computing(sharded).backward(given, _params(sharded, params))
     return [found[name] for name in facts_of(sharded.attention).differentiated]
@@ -99,11 +112,11 @@ def _fake_forward(key, names, tensors, params):
 
 
 @torch.library.register_fake("attn::distributed_backward", lib=_library)
-def _fake_backward(key, names, tensors, params, outputs, d_o):
+def _fake_backward(key, names, tensors, params, outputs, d_o, reached, d_reached):
     sharded = _find(key)
     given, facts = dict(zip(names, tensors)), facts_of(sharded.attention)
     return [sharded._open().empty_like(f"d{name}", given[name].shape, given[name],
-                                       gradient_dtype(facts, name, given[name]))
+                                       facts.gradient_dtype(name, given[name]))
             for name in facts.differentiated]
 
 
@@ -111,6 +124,7 @@ def _setup(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.key, ctx.names, tensors, ctx.params = inputs
     ctx.count = len(tensors)
     ctx.save_for_backward(*tensors, *output)
+    ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, d_outputs: Any) -> Any:
@@ -120,9 +134,12 @@ def _differentiate(ctx: Any, d_outputs: Any) -> Any:
         _find(ctx.key).refuse(error)
         raise
     tensors, outputs = saved[: ctx.count], saved[ctx.count :]
-    d_o = torch.zeros_like(outputs[0]) if d_outputs[0] is None else d_outputs[0]
+    shown = _outputs_of(_find(ctx.key))
+    d_o, reached, d_reached = of_outputs(shown, d_outputs)
+    if d_o is None:  # all ranks must compute
+        d_o = torch.zeros_like(outputs[shown.index("o")])
     found = torch.ops.attn.distributed_backward(
-        ctx.key, ctx.names, list(tensors), ctx.params, list(outputs), d_o
+        ctx.key, ctx.names, list(tensors), ctx.params, list(outputs), d_o, reached, d_reached
     )
     gradients = dict(zip(facts_of(_find(ctx.key).attention).differentiated, found))
     d_tensors = [gradients.get(name) for name in ctx.names]

@@ -11,6 +11,7 @@ import torch
 
 from attn.arguments import sizes_of
 from attn.errors import BindingError, TraceError
+from attn.torch import blocks
 from attn.torch.meaning import meaning_of
 from attn.torch.signature import DTYPES, HALF
 
@@ -57,9 +58,10 @@ def flex_attention(
     """`torch.nn.attention.flex_attention.flex_attention`, with dropout.
 
     query [B, Hq, Sq, D], key [B, Hkv, Skv, D], value [B, Hkv, Skv, Dv]. The mask is `mask_mod`, or that of
-    `block_mask`, whose blocks are not needed: the compiler finds which can be skipped. `kernel_options` are
+    `block_mask`, whose blocks are not needed: the compiler finds which can be skipped. They are compared with
+    its mask_mod once, and a BindingError says where they hide or show something else. `kernel_options` are
     ignored: they tune other kernels. Returns o, or (o, lse) with the natural logarithm's lse. Captured
-    tensors that require a gradient get one.
+    tensors that require a gradient get one; lse has none, and a backward that reaches it raises Unsupported.
 
     A pair of mods is traced once: again only if what they read changes, other than the elements of tensors
     and arrays. Raises TraceError for mods that cannot be traced, and what `attn.torch.call` raises.
@@ -83,11 +85,11 @@ def _attend(
     mask_mod: Callable | None,
     dropout_p: float,
 ) -> Any:
+    sizes = sizes_of(query, key, value, note="tensors are [B, H, S, D]: give x.transpose(1, 2) of others")
     if block_mask is not None:
         if mask_mod is not None:
             raise BindingError("block_mask and mask_mod were both given: the mask of a block_mask is its own")
-        mask_mod = block_mask.mask_mod
-    sizes = sizes_of(query, key, value)
+        mask_mod = blocks.mask_of(block_mask, sizes)
     if sizes.Hq != sizes.Hkv and not enable_gqa:
         raise BindingError(
             f"query has {sizes.Hq} heads and key {sizes.Hkv}: pass enable_gqa=True, if that is meant"
@@ -100,6 +102,8 @@ def _attend(
         _kept.put((meaning, sizes, options), found)
     attention, places = found
     tensors = {name: _element(captured[place]) for name, place in places.items()}
+    if block_mask is not None:
+        blocks.check(block_mask, query, sizes, attention.source, tensors)
     return attention(query, key, value, **tensors)
 
 
@@ -142,7 +146,7 @@ def _traced(
         facts=False,  # the next call may capture other elements
     )
     places = {name: _place(tensor, captured) for name, tensor in traced.tensors.items()}
-    return Attention(Spec(traced.text, traced=True), {}), places
+    return Attention(Spec(traced.text, traced=True, origins=traced.origins), {}), places
 
 
 def _place(tensor: Any, captured: list[Any]) -> int:

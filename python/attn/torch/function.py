@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
-from attn import _libattn
+from attn import _libattn, layouts
 from attn._attnc import outside
-from attn.arguments import INPUTS, RANDOM, Sizes, check_names, named, number, sizes_of
+from attn.arguments import INPUTS, RANDOM, Sizes, check_names, named, number, order_note, sizes_of
 from attn.errors import BindingError, PlanDeviceError, SpecWarning, Unsupported
-from attn.reference import reference
+from attn.outputs import is_amax
+from attn.reference import as_array, reference
+from attn.torch import empty
 from attn.torch.addressed import NOT_ADDRESSED, Dense, addressing_of, check_shapes
 from attn.torch.signature import (
     DTYPES,
@@ -67,10 +70,11 @@ class Facts:
         self.learned = spec.learned
         self.random = spec.has_random_dropout
         self.deterministic = spec.is_deterministic
+        self.has_sink = any("sink" in clause for clause in spec.tree["clauses"])
         self.sigmoid = any(clause.get("normalize") == "sigmoid" for clause in spec.tree["clauses"])
         # A backward reads o and lse, shown or not.
-        hidden = () if self.sigmoid or "lse" in self.outputs else ("lse",)
-        self.all_outputs = (*self.outputs, *hidden)
+        read = ("o",) if self.sigmoid else ("o", "lse")
+        self.all_outputs = (*self.outputs, *(name for name in read if name not in self.outputs))
         self.differentiated = (*INPUTS, *self.learned)
         trains_in_8_bits = self.quantized is not None and self.has_grad
         self.amax_of_backward = AMAX_OF_BACKWARD if trains_in_8_bits else ()
@@ -80,6 +84,7 @@ class Facts:
             self.quantized.o == self.quantized.do and self.quantized.gradients == self.dtype
         )
         self.defaults: dict[torch.device, dict[str, torch.Tensor]] = {}  # of scales
+        self.expected = attention._expect()
         self.variants = Variants()
         self.ways: dict[Any, Any] = {}  # of the operators
 
@@ -91,6 +96,10 @@ class Facts:
             types = self.quantized
             return TORCH_DTYPES[{"o": types.o, "do": types.do}.get(name, types.gradients)]
         return torch.float32 if of_q in IN_KERNELS else of_q
+
+    def gradient_dtype(self, name: str, tensor: torch.Tensor) -> torch.dtype:
+        """Of the gradient of a tensor that a call was given."""
+        return self.dtype_of(f"d{name}", tensor.dtype) if name in INPUTS else tensor.dtype
 
 
 def facts_of(attention: Attention) -> Facts:
@@ -111,13 +120,15 @@ class Call(NamedTuple):
     form: Form | None = None  # None: the spec has layouts whose rows other tensors locate
 
 
-def call(attention: Attention, *args: Any, **kwargs: Any) -> Any:
+def call(attention: Attention, *args: Any, layout: str | None = None, **kwargs: Any) -> Any:
     """Calls an attention with torch tensors.
 
-    `args` are q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv] of any strides; `kwargs` are
+    `args` are q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv] of any strides, with
+    `layout="bshd"` q [B, Sq, Hq, Dqk], k and v [B, Skv, Hkv, ..], and o [B, Sq, Hq, Dv]; `kwargs` are
     the spec's captured tensors, lengths and params by name. Returns the output, or a tuple of the outputs in
-    the order of the spec's clause `outputs`, with gradients of q, k, v and learned tensors. CPU tensors are
-    computed by the reference, in double precision.
+    the order of the spec's clause `outputs`. o has gradients of q, k, v and learned tensors; a backward that
+    reaches another output with anything but zeros raises Unsupported. CPU tensors are computed by the
+    reference, in double precision.
 
     8-bit attention also takes its scales by name, f32 tensors of one element, and q, k and v of float8, or of
     more bits: then `attn.torch.quantized.call` rounds them, and has gradients of their type.
@@ -128,19 +139,31 @@ def call(attention: Attention, *args: Any, **kwargs: Any) -> Any:
     """
     from attn.torch import operators
 
+    layout = layout or attention.layout
+    if layout is not None and layouts.checked(layout) != "bhsd":
+        return layouts.call(partial(call, attention), facts_of(attention).expected, args, kwargs)
     each = sorted_call(attention, args, kwargs)
     if facts_of(attention).quantized is not None:
         from attn.torch import quantized
 
-        if quantized.is_wide(each):
-            return quantized.call(each)
         quantized.check(each)
+        if quantized.is_wide(each):
+            _check_sizes(each, layout)
+            return quantized.call(each)
     if torch.compiler.is_compiling() or is_intercepted(each.tensors.values()):
+        _check_sizes(each, layout)
         return operators.apply_operator(each)
     each = formed(each)
+    _check_sizes(each, layout)
     result = operators.apply(each)
     remember(each, args, kwargs)
     return result
+
+
+def _check_sizes(each: Call, layout: str | None) -> None:
+    facts = facts_of(each.attention)
+    if facts.addressing is None:
+        layouts.check(facts.expected, sizes_of(*(each.tensors[name] for name in INPUTS)), layout)
 
 
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -242,7 +265,8 @@ def _as_tensor(name: str, value: Any, dtype: str, device: torch.device) -> torch
         return value
     if isinstance(value, (bool, int, float)):
         raise BindingError(f"{name} is a number, but the spec declares a tensor of {dtype}")
-    return torch.as_tensor(value, dtype=TORCH_DTYPES[dtype], device=device)
+    array = as_array(name, value) if type(value).__module__ == "numpy" else value
+    return torch.as_tensor(array, dtype=TORCH_DTYPES[dtype], device=device)
 
 
 def _check_scales(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -400,6 +424,7 @@ def _make_pair(
             [
                 f"asked for: {form.sizes._asdict()}, {form.dtype},{' deterministic,' * form.deterministic}"
                 f" q {form.layouts[0]}, k {form.layouts[1]}, v {form.layouts[2]}",
+                order_note("bhsd"),
                 _HOW_TO_BUILD,
             ],
         )
@@ -475,6 +500,8 @@ def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
     """The outputs in the order of the facts' `all_outputs` if training, else of `outputs`."""
     facts = facts_of(each.attention)
     names = facts.all_outputs if training else facts.outputs
+    if empty.is_empty(each):
+        return empty.run_forward(each, facts, names)
     if each.tensors["q"].device.type == "cpu":
         outputs = _run_reference(each, names)
     else:
@@ -489,6 +516,8 @@ def run_backward(
 ) -> dict[str, torch.Tensor]:
     """What the facts' `of_backward` names: the gradients of q, k, v and learned tensors, and amax."""
     facts = facts_of(each.attention)
+    if empty.is_empty(each):
+        return empty.run_backward(each, facts)
     if each.tensors["q"].device.type == "cpu":
         return _run_reference_backward(each, d_o)
     tensors = {**each.tensors, **dict(zip(facts.all_outputs, outputs))}
@@ -565,14 +594,9 @@ def _run_reference(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:
     )
     made = {name: torch.from_numpy(value) for name, value in values.items()}
     return {
-        name: (value if is_amax(name) else found.output(value)).to(facts.dtype_of(name, dtype))
+        name: (value if is_amax(name) else found.output(name, value)).to(facts.dtype_of(name, dtype))
         for name, value in made.items()
     }
-
-
-def is_amax(name: str) -> bool:
-    """Whether an output is the largest magnitude in something, f32 [1]."""
-    return name.startswith("amax_")
 
 
 def _run_reference_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -593,10 +617,5 @@ def _run_reference_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Te
     )
     made = {name: torch.from_numpy(values[name]) for name in facts.of_backward}
     for name in wanted:
-        made[name] = found.gradient(name, made[name]).to(gradient_dtype(facts, name, each.tensors[name]))
+        made[name] = found.gradient(name, made[name]).to(facts.gradient_dtype(name, each.tensors[name]))
     return made
-
-
-def gradient_dtype(facts: Facts, name: str, tensor: torch.Tensor) -> torch.dtype:
-    """Of the gradient of a tensor that a call was given."""
-    return facts.dtype_of(f"d{name}", tensor.dtype) if name in INPUTS else tensor.dtype

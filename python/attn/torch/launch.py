@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import torch
 
 from attn import _libattn
+from attn.arguments import order_note
 from attn.errors import BindingError
+from attn.outputs import value_of_nothing
 from attn.torch import direct
-from attn.torch.signature import DTYPES, TORCH_DTYPES, dense_strides, same_strides
+from attn.torch.signature import DTYPES, TORCH_DTYPES, same_strides
 
 # A workspace up to this size is kept with its binding; a larger one is allocated for each call, so that
 # the layers of a model share it.
@@ -86,11 +88,12 @@ class Launch:
 
     def _allocate(self, info: _libattn.TensorInfo, located: torch.Tensor | None) -> torch.Tensor:
         """`located`: an input whose rows or pages are found as those of this output are."""
-        shape, strides = info.dims, info.strides
-        if info.addressed_by:
-            shape = addressed_shape(info, located.shape[0])
-            strides = dense_strides(shape, range(len(shape)))
-        return torch.empty_strided(shape, strides, dtype=TORCH_DTYPES[info.dtype], device=self._device)
+        dtype = TORCH_DTYPES[info.dtype]
+        if not info.addressed_by:
+            return torch.empty_strided(info.dims, info.strides, dtype=dtype, device=self._device)
+        made = torch.empty(addressed_shape(info, located.shape[0]), dtype=dtype, device=self._device)
+        # Kernels write no rows past those of the last sequence.
+        return made.fill_(value_of_nothing(info.name)) if is_packed(info) else made
 
     def _workspace(self) -> torch.Tensor:
         return torch.empty(self._executable.workspace_bytes, dtype=torch.uint8, device=self._device)
@@ -141,7 +144,8 @@ def check(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.device)
         return
     if tuple(tensor.shape) != tuple(info.dims):
         raise BindingError(
-            f"{info.name} has shape {list(tensor.shape)}, but the plan expects {list(info.dims)}"
+            f"{info.name} has shape {list(tensor.shape)}, but the plan expects {list(info.dims)}",
+            [order_note("bhsd")],
         )
     if not same_strides(info.dims, tensor.stride(), info.strides):
         raise BindingError(

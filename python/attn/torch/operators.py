@@ -14,23 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn.arguments import INPUTS
+from attn.outputs import is_amax
+from attn.torch import empty
 from attn.torch.function import (
     Call,
     Facts,
     differentiable_once,
     facts_of,
     formed,
-    gradient_dtype,
-    is_amax,
     pair_of,
     refuse_second_derivative,
     run_backward,
     run_forward,
 )
 from attn.torch.recent import Way
-from attn.torch.signature import dense_strides
-from attn.torch.variant import input_strides, output_strides
+from attn.torch.statistics import gradient_of_o, of_outputs, refuse
 
 if TYPE_CHECKING:
     from attn.attention import Attention
@@ -41,8 +39,8 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _library.define(
-    "backward(str attention, str[] names, Tensor[] tensors, float[] params, Tensor[] outputs, Tensor d_o)"
-    " -> Tensor[]",
+    "backward(str attention, str[] names, Tensor[] tensors, float[] params, Tensor[] outputs, Tensor d_o,"
+    " str[] reached, Tensor[] d_reached) -> Tensor[]",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
@@ -102,9 +100,9 @@ def apply_operator(each: Call) -> Any:
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     outputs = torch.ops.attn.forward(
         facts.name, list(each.tensors), tensors, list(each.params.values()), training
-    )[: len(facts.outputs)]
-    # Only o has a gradient.
-    return outputs[0] if len(outputs) == 1 else (outputs[0], *(each.detach() for each in outputs[1:]))
+    )
+    shown = [x.detach() if is_amax(name) else x for name, x in zip(facts.outputs, outputs)]
+    return shown[0] if len(shown) == 1 else tuple(shown)
 
 
 class _Attend(torch.autograd.Function):
@@ -114,13 +112,15 @@ class _Attend(torch.autograd.Function):
         ctx.attention, ctx.params, ctx.form = each.attention, each.params, each.form
         ctx.names = tuple(each.tensors)
         ctx.save_for_backward(*tensors, *outputs)
-        ctx.mark_non_differentiable(*outputs[1:])
+        names = facts_of(each.attention).all_outputs
+        ctx.mark_non_differentiable(*(x for name, x in zip(names, outputs) if is_amax(name)))
         ctx.set_materialize_grads(False)
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, d_o: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, *d_outputs: torch.Tensor | None) -> tuple[Any, ...]:
         count = len(ctx.names)
+        d_o = gradient_of_o(facts_of(ctx.attention).all_outputs, d_outputs)
         if d_o is None:
             return (None,) * (count + 1)
         saved = ctx.saved_tensors
@@ -149,13 +149,15 @@ def _forward(attention, names, tensors, params, training):
         return list(outputs)
     each = _call_of(attention, names, tensors, params)
     outputs = run_forward(each, training)
-    if tensors[0].is_cuda:
+    if tensors[0].is_cuda and not empty.is_empty(each):
         facts.ways[key] = Way(each, pair_of(each, training), training)
     return list(outputs)
 
 
 @torch.library.impl(_library, "backward", "CompositeExplicitAutograd")
-def _backward(attention, names, tensors, params, outputs, d_o):
+def _backward(attention, names, tensors, params, outputs, d_o, reached, d_reached):
+    """`reached`: the outputs other than o that a backward came to, and their gradients, which must be zero."""
+    refuse(reached, d_reached)
     facts = facts_of(attention_of(attention))
     way = facts.ways.get(_way_key(names, True))
     found = None if way is None else way.backward(tensors, outputs, d_o, params)
@@ -169,33 +171,13 @@ def _backward(attention, names, tensors, params, outputs, d_o):
 def _fake_forward(attention, names, tensors, params, training):
     each = _call_of(attention, names, tensors, params)
     facts = facts_of(each.attention)
-    q, v = each.tensors["q"], each.tensors["v"]
-    shape = (*q.shape[:-1], v.shape[-1])
-    strides = output_strides(each.form) if each.form else dense_strides(shape, range(len(shape)))
-    made = {"o": torch.empty_strided(shape, strides, dtype=facts.dtype_of("o", q.dtype), device=q.device)}
-    made |= {name: q.new_empty(1, dtype=torch.float32) for name in facts.all_outputs if is_amax(name)}
-    stats = facts.dtype_of("lse", q.dtype)
-    outputs = facts.all_outputs if training else facts.outputs
-    return [made[name] if name in made else q.new_empty(shape[:-1], dtype=stats) for name in outputs]
-
-
-def fake_gradient(name: str, tensor: torch.Tensor, form: Any, dtype: torch.dtype) -> torch.Tensor:
-    """As a plan makes it: with the strides of what it is the gradient of."""
-    if form is None or name not in INPUTS:
-        return torch.empty_like(tensor, dtype=dtype, memory_format=torch.contiguous_format)
-    return torch.empty_strided(tensor.shape, input_strides(form, name), dtype=dtype, device=tensor.device)
+    return empty.outputs(each, facts, facts.all_outputs if training else facts.outputs)
 
 
 @torch.library.register_fake("attn::backward", lib=_library)
-def _fake_backward(attention, names, tensors, params, outputs, d_o):
-    facts = facts_of(attention_of(attention))
-    named = dict(zip(names, tensors))
-    form = formed(Call(attention_of(attention), named, {})).form
-    made = [
-        fake_gradient(name, named[name], form, gradient_dtype(facts, name, named[name]))
-        for name in facts.differentiated
-    ]
-    return made + [named["q"].new_empty(1, dtype=torch.float32) for _ in facts.amax_of_backward]
+def _fake_backward(attention, names, tensors, params, outputs, d_o, reached, d_reached):
+    each = _call_of(attention, names, tensors, params)
+    return empty.gradients(each, facts_of(each.attention))
 
 
 def _setup(ctx: Any, inputs: Any, output: Any) -> None:
@@ -203,19 +185,28 @@ def _setup(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.count = len(tensors)
     ctx.save_for_backward(*tensors, *output)
     ctx.training = training
+    ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, d_outputs: Any) -> Any:
     saved = ctx.saved_tensors
     tensors, outputs = saved[: ctx.count], saved[ctx.count :]
-    found = torch.ops.attn.backward(
-        ctx.attention, ctx.names, list(tensors), ctx.params, list(outputs), d_outputs[0]
-    )
     facts = facts_of(attention_of(ctx.attention))
+    d_o, reached, d_reached = of_outputs(facts.all_outputs, d_outputs)
+    if d_o is None and not reached:
+        return None, None, [None] * len(tensors), _no_gradient(ctx.params), None
+    if d_o is None:
+        d_o = torch.zeros_like(outputs[facts.all_outputs.index("o")])
+    found = torch.ops.attn.backward(
+        ctx.attention, ctx.names, list(tensors), ctx.params, list(outputs), d_o, reached, d_reached
+    )
     gradients = dict(zip(facts.of_backward, found))
     d_tensors = [gradients.get(name) for name in ctx.names]
-    d_params = None if ctx.params else []  # PyTorch keeps the structure of an empty list
-    return None, None, d_tensors, d_params, None
+    return None, None, d_tensors, _no_gradient(ctx.params), None
+
+
+def _no_gradient(params: list[float]) -> list[None] | None:
+    return None if params else []  # PyTorch keeps the structure of an empty list
 
 
 torch.library.register_autograd("attn::backward", lambda *_: refuse_second_derivative(), lib=_library)

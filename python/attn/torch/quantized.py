@@ -12,8 +12,10 @@ import torch
 
 from attn.arguments import INPUTS
 from attn.errors import BindingError, Unsupported
+from attn.outputs import is_amax
 from attn.torch.function import Call, Facts, differentiable_once, facts_of
 from attn.torch.signature import EIGHT_BITS, TORCH_DTYPES
+from attn.torch.statistics import of_outputs
 
 WIDE = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -37,8 +39,12 @@ def is_wide(each: Call) -> bool:
 
 
 def check(each: Call) -> None:
-    """Raises BindingError or Unsupported for tensors of 8 bits that ask for more than autograd can do."""
+    """Raises BindingError or Unsupported for types that do not fit together, and for tensors that ask for more
+    than autograd can do."""
     facts, tensors = facts_of(each.attention), each.tensors
+    if is_wide(each):
+        _check_wide(each)
+        return
     for name in facts.amax_of_backward:
         if name in tensors:
             raise BindingError(f"{name} is written only for q, k and v of 16 or 32 bits")
@@ -63,15 +69,7 @@ def call(each: Call) -> Any:
     `amax_dp`, `amax_dq`, `amax_dk` and `amax_dv`, if they are given, are f32 tensors of one element into
     which the backward writes the largest magnitudes."""
     facts, tensors = facts_of(each.attention), each.tensors
-    dtypes = {name: tensors[name].dtype for name in INPUTS}
-    if len(set(dtypes.values())) > 1 or dtypes["q"] not in WIDE:
-        listed = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
-        raise BindingError(
-            f"q, k and v must all be of float8, bfloat16, float16 or float32, not {listed}"
-        )
     training = _trains(tensors)
-    if training:
-        _check_trained(facts)
     buffers = {name: tensors[name] for name in facts.amax_of_backward if name in tensors}
     names = [name for name in tensors if name not in buffers]
     how = _How(
@@ -82,11 +80,23 @@ def call(each: Call) -> Any:
         TORCH_DTYPES[facts.dtype],
         TORCH_DTYPES[facts.quantized.do],
         facts.of_backward,
+        facts.all_outputs if training else facts.outputs,
         tuple(buffers),
     )
     outputs = _Attend.apply(how, *(tensors[name] for name in names), *buffers.values())
     shown = outputs[: len(facts.outputs)]
     return shown[0] if len(shown) == 1 else tuple(shown)
+
+
+def _check_wide(each: Call) -> None:
+    dtypes = {name: each.tensors[name].dtype for name in INPUTS}
+    if len(set(dtypes.values())) > 1 or dtypes["q"] not in WIDE:
+        listed = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
+        raise BindingError(
+            f"q, k and v must all be of float8, bfloat16, float16 or float32, not {listed}"
+        )
+    if _trains(each.tensors):
+        _check_trained(facts_of(each.attention))
 
 
 def _trains(tensors: dict[str, torch.Tensor]) -> bool:
@@ -116,6 +126,7 @@ class _How(NamedTuple):
     dtype: torch.dtype
     dtype_of_do: torch.dtype
     of_backward: tuple[str, ...]
+    outputs: tuple[str, ...]
     buffers: tuple[str, ...]
 
 
@@ -136,19 +147,29 @@ class _Attend(torch.autograd.Function):
             ctx.save_for_backward(*inputs, *outputs)
             # Not saved: calls may share them, and each backward writes them.
             ctx.buffers = tensors[len(inputs) :]
-        shown = (_scaled_back(outputs[0], given.get("scale_o"), ctx.dtype), *outputs[1:])
-        ctx.mark_non_differentiable(*shown[1:])
-        return shown
+        shown = [
+            _scaled_back(x, given.get("scale_o"), ctx.dtype) if name == "o" else x
+            for name, x in zip(how.outputs, outputs)
+        ]
+        ctx.mark_non_differentiable(*[x for name, x in zip(how.outputs, shown) if is_amax(name)])
+        ctx.set_materialize_grads(False)
+        return tuple(shown)
 
     @staticmethod
-    def backward(ctx: Any, d_o: torch.Tensor, *_: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, *d_outputs: torch.Tensor | None) -> tuple[Any, ...]:
         how, saved = ctx.how, ctx.saved_tensors
         count = len(how.names)
         inputs, outputs = saved[:count], saved[count:]
         given = dict(zip(how.names, inputs))
+        d_o, reached, d_reached = of_outputs(how.outputs, d_outputs)
+        if d_o is None and not reached:
+            return (None, *(None for _ in how.names), *(None for _ in how.buffers))
+        if d_o is None:
+            d_o = torch.zeros_like(outputs[how.outputs.index("o")], dtype=ctx.dtype)
         d_o = quantize(d_o, given["descale_do"], how.dtype_of_do)
         found = torch.ops.attn.backward(
-            how.attention, list(how.names), list(inputs), list(how.params), list(outputs), d_o
+            how.attention, list(how.names), list(inputs), list(how.params), list(outputs), d_o,
+            reached, d_reached,
         )
         made = dict(zip(how.of_backward, found))
         for name, buffer in zip(how.buffers, ctx.buffers):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from attn.arguments import INPUTS, RANDOM
+from attn.outputs import is_amax
 from attn.torch.function import (
     PLAIN,
     Call,
@@ -18,6 +19,7 @@ from attn.torch.function import (
     facts_of,
     run_backward,
 )
+from attn.torch.statistics import gradient_of_o
 from attn.torch.variant import Pair, differentiated
 
 
@@ -100,6 +102,7 @@ class Recent:
         self._only_args = self._names == INPUTS and not facts.params
         self._deterministic = _is_deterministic()
         self._shown = len(facts.outputs)
+        self.outputs = facts.outputs
         self._trains = pair.backward is not None and facts.keeps_types
         self._way = Way(each, pair, self._trains)
         learned = (*INPUTS, *facts.learned)
@@ -178,11 +181,12 @@ class _Recorded(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         if recent._shown == 1:
             return outputs[0]
-        ctx.mark_non_differentiable(*outputs[1 : recent._shown])
+        ctx.mark_non_differentiable(*(x for name, x in zip(recent.outputs, outputs) if is_amax(name)))
         return outputs[: recent._shown]
 
     @staticmethod
-    def backward(ctx: Any, d_o: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, *d_outputs: torch.Tensor | None) -> tuple[Any, ...]:
+        d_o = gradient_of_o(ctx.recent.outputs, d_outputs)
         if d_o is None:
             return (None, None, *(None for _ in ctx.recent._names))
         saved = ctx.saved_tensors

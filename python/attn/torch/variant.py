@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 from collections.abc import Mapping, Sequence
@@ -55,14 +54,14 @@ def input_shape(form: Form, name: str) -> tuple[int, ...]:
 
 def with_dtype(spec: Spec, dtype: str) -> Spec:
     """The spec for q, k, v and o of another dtype."""
-    return _replaced(spec, ("dtype",), [{"dtype": dtype}]) if spec.dtype != dtype else spec
+    return spec.with_clauses([{"dtype": dtype}]) if spec.dtype != dtype else spec
 
 
 def with_choices(spec: Spec, dtype: str | None, deterministic: bool) -> Spec:
     """The spec with the dtype and the determinism that are asked for."""
     found = spec if dtype is None else with_dtype(spec, dtype)
     if deterministic and not found.is_deterministic:
-        found = _replaced(found, ("deterministic",), [{"deterministic": True}])
+        found = found.with_clauses([{"deterministic": True}])
     return found
 
 
@@ -73,13 +72,7 @@ def spec_of(spec: Spec, form: Form) -> Spec:
     clauses.append({"layout": {name: _tree_of(layout) for name, layout in layouts.items()}})
     if form.deterministic or spec.is_deterministic:
         clauses.append({"deterministic": True})
-    return _replaced(spec, ("dtype", "layout", "deterministic"), clauses)
-
-
-def _replaced(spec: Spec, keywords: Sequence[str], clauses: list[dict[str, Any]]) -> Spec:
-    # A tensor's declaration has a dtype too, after its name.
-    kept = [clause for clause in spec.tree["clauses"] if next(iter(clause)) not in keywords]
-    return dataclasses.replace(spec, text=json.dumps({**spec.tree, "clauses": kept + clauses}))
+    return spec.with_clauses(clauses, ("dtype", "layout", "deterministic"))
 
 
 def _tree_of(layout: str) -> Any:

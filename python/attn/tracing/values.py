@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable
 
-from attn.tracing import functions
+from attn.tracing import functions, origins
 from attn.tracing.captures import Capture, Captures, is_array, is_tensor
 from attn.tracing.expressions import BOOL, INT, REAL, Graph, Mismatch, Node
 from attn.tracing.places import control_flow, refusal
@@ -17,6 +17,7 @@ class Tracer:
         self.graph = graph
         self.captures = captures
         self.local_names: dict[int, str] = {}  # of nodes, by the user's variables
+        self.indexed: list[origins.Indexed] = []
 
     def node(self, value: Any) -> Node:
         """The expression of anything that a mod may compute with."""
@@ -289,6 +290,7 @@ class Row(Value):
                           f"but {count - len(free) + len(given)} indexes are given")
         for axis, one in zip(free, given):
             indexes[axis] = self._index(one, axis)
+        origins.note(self._tracer.indexed, self._capture, free, [indexes[axis] for axis, _ in zip(free, given)])
         row = Row(self._tracer, self._capture, tuple(indexes))
         return row if None in indexes else self._tracer.wrap(row.node)
 

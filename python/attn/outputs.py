@@ -1,0 +1,23 @@
+"""What the names of outputs mean."""
+from __future__ import annotations
+
+
+def is_amax(name: str) -> bool:
+    """Whether it is the largest magnitude in something, f32 [1]: a number for scales, which nobody
+    differentiates."""
+    return name.startswith("amax_")
+
+
+def is_statistic(name: str) -> bool:
+    """Whether it is a number for each row that says something of its scores: lse, max, sum_exp and their like."""
+    return name != "o" and not is_amax(name)
+
+
+def value_of_nothing(name: str) -> float:
+    """What an output, or a gradient, is for a row that sees no key: zero, and a largest score of -inf. (With a
+    sink, statistics are other numbers.)"""
+    return float("-inf") if name in ("lse", "max", "max_with_sink") else 0.0
+
+
+NO_KEY_BUT_A_SINK = "without a key, lse and its like are those of the sink, which is not computed"
+NO_KEY_NOTES = ["give one key, and hide it by `lengths kv`: lengths_kv=0"]
