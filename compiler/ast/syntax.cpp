@@ -7,6 +7,7 @@
 #include <cctype>
 #include <optional>
 
+#include "compiler/ast/conditional.h"
 #include "compiler/ast/parse.h"
 #include "compiler/support/text.h"
 
@@ -53,6 +54,22 @@ constexpr Foreign kForeign[] = {
      "`x.abs()`"},
 };
 
+// Modules of Python, of which functions are written with a prefix. (The lexer skips those of torch
+// and math.)
+constexpr std::string_view kModules[] = {
+    "np",    "numpy",  "jnp", "jax",   "lax",     "nn",     "functional", "F",  "tl",  "triton",
+    "tf",    "mx",     "cp",  "cupy",  "cute",    "scipy",  "special",    "xp", "ops", "language",
+    "torch", "linalg", "std", "keras", "backend", "tensor", "math",       "K",  "hl"};
+
+// What a function of such a module is called here, if the name differs.
+constexpr Foreign kFunctions[] = {
+    {"absolute", "abs"},  {"fabs", "abs"},      {"clip", "clamp"},    {"arctan2", "atan2"},
+    {"power", "pow"},     {"select", "where"},  {"expit", "sigmoid"}, {"logical_not", "!"},
+    {"float32", "float"}, {"float64", "float"}, {"float16", "float"}, {"bfloat16", "float"},
+    {"int32", "int"},     {"int64", "int"},     {"swish", "silu"},    {"infty", "inf"},
+    {"Inf", "inf"},       {"INFINITY", "inf"},  {"fmax", "max"},      {"fmin", "min"},
+};
+
 // Characters that word processors and formulas use instead of ASCII.
 constexpr Foreign kLookalikes[] = {
     {"≥", ">="},      {"≤", "<="},          {"≠", "!="}, {"×", "*"},  {"·", "*"},  {"⋅", "*"},
@@ -62,8 +79,8 @@ constexpr Foreign kLookalikes[] = {
     {"\xC2\xA0", ""}, {"\xE2\x80\x8B", ""},
 };
 
-bool contains(const std::vector<std::string>& kinds, std::string_view kind) {
-  return std::ranges::find(kinds, kind) != kinds.end();
+bool contains(const auto& words, std::string_view word) {
+  return std::ranges::find(words, word) != std::end(words);
 }
 
 bool is_word(std::string_view kind) {
@@ -93,7 +110,7 @@ class SyntaxError {
     if (report_second_attention() || report_comment()) return;
     if (after_expression_word()) return;
     if (report_statement() || report_named_argument()) return;
-    if (report_compound_assignment() || report_clause_with_equals()) return;
+    if (report_compound_assignment() || report_lengths() || report_clause_with_equals()) return;
     if (report_declaration()) return;
     if (report_foreign()) return;
     if (report_bracket()) return;
@@ -174,8 +191,17 @@ class SyntaxError {
     if (!in_body(at_) || !expects("'='") || kind(at_ - 1) != "IDENT") return false;
     const Foreign* found = foreign(at_ - 1);
     if (found == nullptr) return false;
-    unexpected(span(at_ - 1), std::string(found->help));
+    condition(at_ - 1, unexpected(span(at_ - 1), std::string(found->help)));
     return true;
+  }
+
+  // Proposes `where` for the condition at this token, if it is one.
+  void condition(std::size_t at, diag::Diagnostic& diagnostic) {
+    if (text(at) != "if" && text(at) != "?") return;
+    const auto rewritten = with_where(tokens_, at, sink_.source().text());
+    if (!rewritten) return;
+    diagnostic.help = fmt::format("write `{}`", rewritten->text);
+    diagnostic.add_replacement(rewritten->span, rewritten->text);
   }
 
   // clamp(x, min=-5, max=5)
@@ -216,6 +242,38 @@ class SyntaxError {
     call += sink_.source().text().substr(copied, span(at).end - copied);
     const bool in_order = text(open - 1) != "clamp" || names == "min max ";
     return in_order && call.size() <= kLongest && call.find('\n') == call.npos ? call : "";
+  }
+
+  // `lengths kv: i32[B];` and `lengths kv i32[B];`
+  bool report_lengths() {
+    std::size_t word = at_;
+    while (word > 0 && kind(word) != "';'" && kind(word) != "'{'" && !opens_clause(word)) --word;
+    const bool is_type = text(at_) == ":" || text(at_) == "[" || is_word(kind(at_));
+    if (kind(word) != "'lengths'" || word == at_ || tokens_.all[at_].starts_line || !is_type) {
+      return false;
+    }
+    std::string sides;
+    for (std::size_t i = word + 1; i < at_; ++i) {
+      const bool fits = text(i) == "q" || text(i) == "kv" || text(i) == ",";
+      if (!fits) return false;
+      sides += text(i) == "," ? ", " : text(i);
+    }
+    if (sides.ends_with(' ') || text(at_) == "q" || text(at_) == "kv") return false;
+    const bool has_sides = !sides.empty();
+    auto& diagnostic = put(Code::syntax, at_);
+    diagnostic.help = fmt::format(
+        "write `lengths {};`: lengths have no type, they are always i32[B], bound as `lengths_kv` "
+        "and `lengths_q`",
+        has_sides ? sides : "kv");
+    diagnostic.fixes.clear();
+    std::size_t end = at_;
+    const auto ends = [&] { return kind(end) == "';'" || kind(end) == "'='"; };
+    while (end + 1 < tokens_.all.size() && !ends() && !starts_clause(tokens_, end)) ++end;
+    if (!has_sides || !ends()) return true;
+    const std::string_view rest = kind(end) == "'='" ? " " : "";  // a default
+    diagnostic.fixes.push_back({fmt::format("write `lengths {};`", sides),
+                                {{{span(at_ - 1).end, span(end).begin}, std::string(rest)}}});
+    return true;
   }
 
   // `dropout p = 0.1;`, `scale = 0.5;` and `mask: q_idx >= kv_idx;`
@@ -298,6 +356,14 @@ class SyntaxError {
            tokens_.all[at].starts_line;
   }
 
+  // Whether the token is in a clause that this word begins.
+  bool is_in_clause(std::size_t at, std::string_view word) const {
+    while (at-- > 0 && kind(at) != "';'" && kind(at) != "'{'" && kind(at) != "'}'") {
+      if (opens_clause(at)) return kind(at) == word;
+    }
+    return false;
+  }
+
   const Foreign* foreign(std::size_t at) const { return find_foreign(text(at)); }
 
   bool report_foreign() {
@@ -310,9 +376,25 @@ class SyntaxError {
     const std::size_t at = first ? at_ - 1 : at_;
     const Foreign* found = foreign(at);
     if (!found) return false;
+    if (text(at) == "." && report_module(at)) return true;
     const std::string method = text(at) == "." ? method_help(at) : "";
     auto& diagnostic = unexpected(span(at), method.empty() ? std::string(found->help) : method);
     diagnostic.add_replacement(span(at), found->operator_here);
+    condition(at, diagnostic);
+    return true;
+  }
+
+  // `np.where(...)` and `jax.nn.silu(x)`, at the first dot.
+  bool report_module(std::size_t at) {
+    if (at == 0 || !contains(kModules, text(at - 1))) return false;
+    std::size_t last = at + 1;
+    while (last + 2 < tokens_.all.size() && text(last + 1) == ".") last += 2;
+    if (!is_word(kind(last))) return false;
+    const auto* renamed = std::ranges::find(kFunctions, text(last), &Foreign::word);
+    const std::string_view name = renamed == std::end(kFunctions) ? text(last) : renamed->help;
+    const support::Span path{span(at - 1).begin, span(last).end};
+    auto& diagnostic = unexpected(path, fmt::format("there are no modules: write `{}`", name));
+    diagnostic.add_replacement(path, name);
     return true;
   }
 
@@ -320,6 +402,8 @@ class SyntaxError {
   std::string method_help(std::size_t at) const {
     static constexpr Foreign kComparisons[] = {{"ge", ">="}, {"gt", ">"},  {"le", "<="},
                                                {"lt", "<"},  {"eq", "=="}, {"ne", "!="}};
+    const bool is_smallest = at > 0 && kind(at - 1) == "')'" && text(at + 1) == "min";
+    if (is_smallest) return "a hidden score is `-inf`";  // torch.finfo(..).min
     if (at == 0 || at + 4 >= tokens_.all.size() || kind(at + 2) != "'('") return "";
     const bool is_simple = is_word(kind(at - 1)) && (text(at + 3) == ")" || text(at + 4) == ")");
     if (!is_simple) return "";
@@ -381,10 +465,28 @@ class SyntaxError {
       diagnostic.labels.push_back({span(*open), "opened here"});
       return true;
     }
+    if (!open && report_open_brace()) return true;
     const bool closes_nothing = is_close(kind(at_)) && kind(at_) != "'}'" && !open;
     if (!closes_nothing || expects_expression()) return false;
     sink_.report(Code::unclosed_bracket, span(at_),
                  fmt::format("{} closes a bracket that was not opened", quoted(text(at_))));
+    return true;
+  }
+
+  // A brace that is still open where the file ends, or where the next attention begins.
+  bool report_open_brace() {
+    const bool ends = kind(at_) == "EOF" || starts_clause(tokens_, at_);
+    if (!expects("'}'") || !ends) return false;
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < at_; ++i) {
+      if (kind(i) == "'{'") open.push_back(i);
+      if (kind(i) == "'}'" && !open.empty()) open.pop_back();
+    }
+    if (open.empty()) return false;
+    auto& diagnostic = put(Code::unclosed_bracket, at_);
+    diagnostic.labels.push_back({span(open.back()), "opened here"});
+    const std::uint32_t end = span(at_ - 1).end;
+    diagnostic.fixes.push_back({"write the missing `}`", {{{end, end}, "\n}"}}});
     return true;
   }
 
@@ -414,6 +516,14 @@ class SyntaxError {
     if (kind(at) == "';'" && is_list) {
       return fmt::format("list them, as in `{};`, or omit the clause",
                          kind(at - 1) == "'grad'" ? "grad q, k, v" : "outputs o, lse");
+    }
+    const bool is_outputs = is_in_clause(at, "'outputs'");
+    if ((is_outputs || is_in_clause(at, "'grad'")) && kind(at) != "EOF" &&
+        !tokens_.all[at].starts_line) {
+      if (is_word(kind(at))) return "separate names by commas";
+      return is_outputs
+                 ? "outputs are names, such as `o` and `lse`: compute with them after the call"
+                 : "list names of tensors, as in `grad q, k, v;`";
     }
     if (kind(at) == "';'" && at > 0 && kind(at - 1) == "'quantize'") {
       return "say how tensors are scaled: `quantize per_tensor;` or `quantize mxfp8;`";
