@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "compiler/ast/print.h"
 #include "compiler/sema/clauses.h"
@@ -23,6 +24,7 @@ using ir::Type;
 using support::quoted;
 
 constexpr std::size_t kMostDimensions = 8;  // of a tensor, as in plans
+constexpr std::size_t kMostText = 80;       // of a clause in a message
 
 constexpr Site kExtent{"the size of a tensor", kConstants,
                        "a size may use only numbers, dimensions and spec parameters"};
@@ -164,25 +166,71 @@ class Analyzer {
   static bool is_learned(const ast::Clause& clause) { return clause.keyword.text == "learn"; }
 
   void check_repeats() {
-    std::map<std::string, support::Span, std::less<>> seen;
+    std::map<std::string, const ast::Clause*, std::less<>> seen;
     for (const ast::Clause& clause : spec_.clauses) {
       const std::string& word = clause.keyword.text;
       const std::string_view once[] = {"dtype",     "layout",   "scale", "outputs", "align",
                                        "sink",      "dropout",  "grad",  "lengths", "deterministic",
                                        "normalize", "quantize", "shard"};
       if (!contains(once, word)) continue;
-      const auto [first, added] = seen.emplace(word, clause.keyword.span);
-      if (added) continue;
-      report(Code::duplicate_clause, clause.keyword.span,
-             fmt::format("{} may appear only once", quoted(word)))
-          .labels.push_back({first->second, "first here"});
+      const auto [first, added] = seen.emplace(word, &clause);
+      if (!added) repeated(*first->second, clause);
     }
+  }
+
+  void repeated(const ast::Clause& first, const ast::Clause& second) {
+    const std::string& word = second.keyword.text;
+    auto& diagnostic = report(Code::duplicate_clause, second.keyword.span,
+                              fmt::format("{} may appear only once", quoted(word)));
+    diagnostic.labels.push_back({first.keyword.span, "first here"});
+    const std::string_view lists[] = {"outputs", "grad", "lengths"};
+    const bool is_list = contains(lists, word) || (word == "layout" && of_tensors(second));
+    diagnostic.help = "remove one of them";
+    if (sink_.source().is_json()) return;
+    const std::string both = fmt::format("{}, {}", listed(first), listed(second));
+    if (is_list && both.size() <= kMostText && !has_duplicates(both)) {
+      diagnostic.help = fmt::format("write `{} {};`", word, both);
+      diagnostic.fixes.push_back(
+          {diagnostic.help, {{first.span, fmt::format("{} {};", word, both)}, {second.span, ""}}});
+    } else {
+      diagnostic.fixes.push_back({"remove the second", {{second.span, ""}}});
+    }
+  }
+
+  // Whether each entry of a layout clause names a tensor, so that it may follow others.
+  static bool of_tensors(const ast::Clause& clause) {
+    const auto* layout = std::get_if<ast::LayoutClause>(&clause.body);
+    return layout != nullptr &&
+           std::ranges::all_of(layout->entries, [](const ast::LayoutEntry& entry) {
+             return entry.tensor.has_value();
+           });
+  }
+
+  // Whether two of the entries of a list begin with the same name.
+  static bool has_duplicates(std::string_view list) {
+    std::set<std::string_view> seen;
+    for (std::size_t at = 0; at < list.size();) {
+      const std::size_t end = std::min(list.find(',', at), list.size());
+      std::string_view name = list.substr(at, end - at);
+      name.remove_prefix(std::min(name.find_first_not_of(" \t\r\n"), name.size()));
+      if (!seen.insert(name.substr(0, name.find_first_of(" :=\t\r\n"))).second) return true;
+      at = end + 1;
+    }
+    return false;
+  }
+
+  // What the clause lists, as it is written.
+  std::string listed(const ast::Clause& clause) const {
+    const std::uint32_t begin = clause.keyword.span.end;
+    std::string_view text = sink_.source().text().substr(begin, clause.span.end - begin);
+    if (text.ends_with(';')) text.remove_suffix(1);
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    return std::string(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
   }
 
   void settings(const ast::Clause& clause) {
     if (const auto* type = std::get_if<ast::DtypeClause>(&clause.body)) {
-      attention_.dtype =
-          dtype(type->dtype, {DType::f16, DType::bf16, DType::e4m3, DType::e5m2}, DType::bf16);
+      set_dtype(type->dtype);
     } else if (const auto* align = std::get_if<ast::AlignClause>(&clause.body)) {
       set_align(*align, attention_, sink_);
     } else if (const auto* normalize = std::get_if<ast::NormalizeClause>(&clause.body)) {
@@ -198,6 +246,23 @@ class Analyzer {
       lengths_ = lengths;
     } else if (std::holds_alternative<ast::DeterministicClause>(clause.body)) {
       attention_.deterministic = true;
+    }
+  }
+
+  void set_dtype(const ast::Name& name) {
+    const std::string_view here = type_elsewhere(name.text);
+    const std::string_view type = here.empty() ? std::string_view(name.text) : here;
+    if (type != "f32" && type != "f64" && type != "tf32") {
+      attention_.dtype =
+          dtype(name, {DType::f16, DType::bf16, DType::e4m3, DType::e5m2}, DType::bf16);
+      return;
+    }
+    auto& diagnostic =
+        report(Code::bad_choice, name.span,
+               fmt::format("no kernel takes q, k and v of type {}", quoted(name.text)));
+    diagnostic.help = "write `bf16` or `f16`; scores and sums are computed in f32 all the same";
+    for (const DType one : {DType::bf16, DType::f16}) {
+      diagnostic.add_replacement(name.span, to_string(one));
     }
   }
 
@@ -309,7 +374,7 @@ class Analyzer {
       const auto value = scope.check_as(scale->value, site, Type::real, "");
       if (value) scale_ = value->id;
     } else if (const auto* score = std::get_if<ast::ScoreClause>(&clause.body)) {
-      set_score(score->value, scope);
+      set_score(clause.keyword.span, score->value, scope);
     } else if (const auto* mask = std::get_if<ast::MaskClause>(&clause.body)) {
       const auto value = scope.check_as(mask->value, kMaskSite, Type::boolean,
                                         "a mask is a condition: compare, for example `!= 0`");
@@ -324,13 +389,15 @@ class Analyzer {
     }
   }
 
-  void set_score(const ast::Expr& expr, Scope& scope) {
+  void set_score(support::Span keyword, const ast::Expr& expr, Scope& scope) {
     const auto value =
         scope.check_as(expr, kScoreSite, Type::real, "a condition belongs in a `mask` clause");
     if (!value) return;
     const bool is_weak = !expr.operators.empty() && (!expr.grouped || sink_.source().is_json()) &&
                          ast::precedence(expr.operators[0]) < ast::precedence(ast::Operator::add);
-    if (spans_) spans_->scores.push_back({expr.span, scope.score().id, value->id, is_weak});
+    if (spans_) {
+      spans_->scores.push_back({keyword, expr.span, scope.score().id, value->id, is_weak});
+    }
     scope.set_score(*value);
   }
 

@@ -21,7 +21,8 @@ namespace attn::sema {
 struct Spans {
   std::map<ir::ExprId, std::vector<support::Span>> of;
 
-  struct Score {               // a score clause
+  struct Score {  // a score clause
+    support::Span keyword;
     support::Span span;        // of its expression
     ir::ExprId before, after;  // what `score` stands for in it, and in the next
     bool binds_weakly;         // its operator, weaker than +, without parentheses around

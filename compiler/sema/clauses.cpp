@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ast/print.h"
 #include "compiler/ir/block_scales.h"
 #include "compiler/sema/constants.h"
 #include "compiler/sema/names.h"
@@ -193,8 +194,10 @@ void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention
     if (output == std::end(ir::kOutputs)) {
       auto& diagnostic = sink.report(Code::bad_choice, name.span,
                                      fmt::format("{} is not an output", quoted(name.text)));
-      const std::string_view close = support::nearest(name.text, output_names());
-      did_you_mean(name.text.starts_with("amax") ? "" : close).put(diagnostic, name.span);
+      const std::vector<std::string_view> names = output_names();
+      if (!name.text.starts_with("amax")) {
+        output_suggestion(name.text, names).put(diagnostic, name.span);
+      }
       if (!diagnostic.help.empty()) continue;
       diagnostic.help =
           "expected `o`, `lse`, `max` or `sum_exp`, or with a sink also `max_with_sink` or "
@@ -245,8 +248,32 @@ void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag
   }
 }
 
+namespace {
+
+bool reads(const ast::Expr& expr, std::string_view name) {
+  return (expr.kind == ast::ExprKind::name && expr.text == name) ||
+         std::ranges::any_of(expr.operands,
+                             [&](const ast::Expr& operand) { return reads(operand, name); });
+}
+
+}  // namespace
+
 void set_sink(const ast::SinkClause& clause, ir::Attention& attention, Scope& scope) {
-  const auto value = scope.check_as(clause.value, kSinkSite, Type::real, "");
+  Site site = kSinkSite;
+  std::string keys;
+  if (reads(clause.value, "kv_idx")) {
+    const bool is_weak =
+        !clause.value.operators.empty() && !clause.value.grouped &&
+        ast::precedence(clause.value.operators[0]) <= ast::precedence(ast::Operator::logical_or);
+    const std::string text = ast::to_dsl(clause.value);
+    keys = fmt::format(
+        "keys that every query sees are a term of the mask: `mask q_idx >= kv_idx && (q_idx - "
+        "kv_idx "
+        "< 128 || {});`; this clause is the score of one more key, without a value",
+        is_weak ? fmt::format("({})", text) : text);
+    site.help = keys;
+  }
+  const auto value = scope.check_as(clause.value, site, Type::real, "");
   if (value) attention.sink = value->id;
 }
 

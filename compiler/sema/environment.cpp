@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
 #include <set>
 #include <utility>
@@ -171,7 +172,7 @@ class Resolver {
   void bind(const std::string& name, const std::string& text) {
     const std::vector<Dim> dims = dims_named(name);
     if (dims.empty()) {
-      if (!environment_.parameters.contains(name)) unknown_binding(name);
+      if (!environment_.parameters.contains(name)) unknown_binding(name, text);
       return;
     }
     const std::vector<std::string> sizes = listed_sizes(text);
@@ -226,13 +227,30 @@ class Resolver {
         .help = "bind fewer sizes at a time";
   }
 
-  void unknown_binding(const std::string& name) {
+  void unknown_binding(const std::string& name, const std::string& text) {
     std::vector<std::string_view> candidates(dimension_names().begin(), dimension_names().end());
     for (const auto& [parameter, value] : environment_.parameters) candidates.push_back(parameter);
-    report(Code::unknown_binding, spec_.name.span,
-           fmt::format("--bind {}: the spec has no dimension or parameter with this name",
-                       support::printable(name)))
-        .help = dimension_suggestion(name, candidates).help;
+    const std::string shown = support::printable(name);
+    auto& diagnostic = report(
+        Code::unknown_binding, spec_.name.span,
+        fmt::format("--bind {}: the spec has no dimension or parameter with this name", shown));
+    diagnostic.help = dimension_suggestion(name, candidates).help;
+    for (const ast::Clause& clause : spec_.clauses) {
+      const auto* param = std::get_if<ast::ParamClause>(&clause.body);
+      const auto* tensor = std::get_if<ast::TensorClause>(&clause.body);
+      const auto* let = std::get_if<ast::LetClause>(&clause.body);
+      if (let != nullptr && let->name.text == name) {
+        diagnostic.labels.push_back({let->name.span, "a let"});
+        diagnostic.help =
+            fmt::format("a `let` is fixed: declare `attention {}({} = {}) {{` instead",
+                        support::printable(spec_.name.text), shown, support::printable(text));
+      }
+      const ast::Name* declared = param ? &param->name : tensor ? &tensor->name : nullptr;
+      if (declared == nullptr || declared->text != name) continue;
+      diagnostic.labels.push_back({declared->span, param ? "a param" : "a tensor"});
+      diagnostic.help = fmt::format("it is set at each call: `--in {}={}`", shown,
+                                    param ? support::printable(text) : "@FILE.npy");
+    }
   }
 
   Known resolve(Dim dim) {
@@ -349,6 +367,34 @@ class Resolver {
             "the number of query heads, {}, is not a multiple of the number of key heads, {}", *hq,
             *hkv));
     if (q && kv) diagnostic.labels.push_back({kv->name.span, "the key heads"});
+    propose_heads(*hq, *hkv, kv, diagnostic);
+  }
+
+  // The numbers of key heads that fit, those nearest to the one given if there are many.
+  void propose_heads(std::int64_t hq, std::int64_t hkv, const ast::DimEntry* entry,
+                     diag::Diagnostic& diagnostic) const {
+    constexpr std::size_t kMost = 8;
+    if (hkv > hq && hkv % hq == 0) {
+      diagnostic.help = fmt::format("exchange them: `Hq = {}, Hkv = {}`", hkv, hq);
+      return;
+    }
+    std::vector<std::int64_t> divisors;
+    for (std::int64_t one = 1; one * one <= hq; ++one) {
+      if (hq % one != 0) continue;
+      divisors.push_back(one);
+      if (one * one != hq) divisors.push_back(hq / one);
+    }
+    const auto distance = [&](std::int64_t one) { return std::abs(one - hkv); };
+    std::ranges::sort(divisors, {}, distance);
+    divisors.resize(std::min(divisors.size(), kMost));
+    std::ranges::sort(divisors);
+    std::vector<std::string> texts;
+    for (const std::int64_t one : divisors) texts.push_back(fmt::format("{}", one));
+    const std::vector<std::string_view> words(texts.begin(), texts.end());
+    diagnostic.help = fmt::format("with {} query heads, Hkv may be {}", hq, support::one_of(words));
+    const bool is_number = entry && entry->size && entry->size->kind == ast::ExprKind::number;
+    if (!is_number || bindings_.contains("Hkv")) return;
+    for (const std::string& text : texts) diagnostic.add_replacement(entry->size->span, text);
   }
 
   const ast::Spec& spec_;

@@ -55,9 +55,15 @@ constexpr Elsewhere kElsewhere[] = {
     {"head", "the head index is `h`"},          {"head_idx", "the head index is `h`"},
     {"head_dim", "the head dimension is `D`"},  {"H", "the dimensions are `Hq` and `Hkv`"},
     {"S", "the dimensions are `Sq` and `Skv`"}, {"s", "the score is `score`"},
-    {"infinity", "it is written `inf`"},        {"i", "the query index is `q_idx`"},
-    {"j", "the key index is `kv_idx`"},         {"q_pos", "the query index is `q_idx`"},
-    {"k_pos", "the key index is `kv_idx`"},     {"kv_pos", "the key index is `kv_idx`"},
+    {"i", "the query index is `q_idx`"},        {"j", "the key index is `kv_idx`"},
+    {"row", "the query index is `q_idx`"},      {"col", "the key index is `kv_idx`"},
+    {"q_pos", "the query index is `q_idx`"},    {"k_pos", "the key index is `kv_idx`"},
+    {"kv_pos", "the key index is `kv_idx`"},    {"query_idx", "the query index is `q_idx`"},
+    {"key_idx", "the key index is `kv_idx`"},   {"infinity", "it is written `inf`"},
+    {"infty", "it is written `inf`"},           {"huge_val", "it is written `inf`"},
+    {"flt_max", "a hidden score is `-inf`"},    {"finfo", "a hidden score is `-inf`"},
+    {"neg_inf", "it is written `-inf`"},        {"neginf", "it is written `-inf`"},
+    {"ninf", "it is written `-inf`"},           {"pi", "write the number: `3.141592653589793`"},
 };
 constexpr std::string_view kHeadNames = "the query heads are `Hq`, the key heads `Hkv`";
 constexpr std::string_view kLengths = "the number of queries is `Sq`, the number of keys `Skv`";
@@ -99,7 +105,64 @@ constexpr Elsewhere kElsewhereDimensions[] = {
 };
 constexpr std::string_view kSoftmax = "softmax is always applied after the last `score` clause";
 constexpr std::string_view kCausal = "write `q_idx >= kv_idx`, or `causal()` of `masks.attn`";
+constexpr std::string_view kProduct =
+    "`score` is the product of q and k already; elements of q and k cannot be read";
+constexpr std::string_view kIndexes = "the indexes are `q_idx` and `kv_idx`";
 constexpr Elsewhere kElsewhereFunctions[] = {
+    {"matmul", kProduct},
+    {"bmm", kProduct},
+    {"einsum", kProduct},
+    {"dot", kProduct},
+    {"arange", kIndexes},
+    {"iota", kIndexes},
+    {"triu", kCausal},
+    {"absolute", "write `abs`"},
+    {"fabs", "write `abs`"},
+    {"clip", "write `clamp`"},
+    {"power", "write `pow`"},
+    {"fmax", "write `max`"},
+    {"fmin", "write `min`"},
+    {"arctan2", "write `atan2`"},
+    {"expit", "write `sigmoid`"},
+    {"swish", "write `silu`"},
+    {"select", "write `where`"},
+    {"cond", "write `where`"},
+    {"float32", "write `float`"},
+    {"int32", "write `int`"},
+    {"int64", "write `int`"},
+    {"square", "write `x ** 2`"},
+    {"reciprocal", "write `1 / x`"},
+    {"log10", "write `log(x) / log(10)`"},
+    {"round", "write `floor(x + 0.5)`"},
+    {"sign", "write `where(x > 0, 1, where(x < 0, -1, 0))`"},
+    {"zeros_like", "write `0`"},
+    {"ones_like", "write `1`"},
+    {"full_like", "write the value: `-inf`"},
+    {"tensor", "write the number, or declare `tensor t: f32[Hq];`"},
+    {"ge", "write `x >= y`"},
+    {"greater_equal", "write `x >= y`"},
+    {"gt", "write `x > y`"},
+    {"greater", "write `x > y`"},
+    {"le", "write `x <= y`"},
+    {"less_equal", "write `x <= y`"},
+    {"lt", "write `x < y`"},
+    {"less", "write `x < y`"},
+    {"eq", "write `x == y`"},
+    {"equal", "write `x == y`"},
+    {"ne", "write `x != y`"},
+    {"not_equal", "write `x != y`"},
+    {"add", "write `x + y`"},
+    {"subtract", "write `x - y`"},
+    {"sub", "write `x - y`"},
+    {"multiply", "write `x * y`"},
+    {"mul", "write `x * y`"},
+    {"divide", "write `x / y`"},
+    {"div", "write `x / y`"},
+    {"floor_divide", "write `x // y`"},
+    {"remainder", "write `x % y`, which has the sign of y"},
+    {"mod", "write `x % y`, which has the sign of y"},
+    {"negative", "write `-x`"},
+    {"neg", "write `-x`"},
     {"tril", kCausal},
     {"causal_mask", kCausal},
     {"sliding_window", "`window(w)` of `masks.attn` shows w keys, including the query's own"},
@@ -118,9 +181,19 @@ constexpr Elsewhere kElsewhereFunctions[] = {
     {"dropout", "dropout is a clause: `dropout 0.1;`"},
 };
 
+std::string lowered(std::string_view name) {
+  std::string result(name);
+  std::ranges::transform(result, result.begin(), lower);
+  return result;
+}
+
+// As it is written, else in small letters.
 std::string_view elsewhere(std::span<const Elsewhere> table, std::string_view name) {
-  const auto found = std::ranges::find(table, name, &Elsewhere::name);
-  return found == table.end() ? std::string_view() : found->here;
+  for (const std::string& spelling : {std::string(name), lowered(name)}) {
+    const auto found = std::ranges::find(table, spelling, &Elsewhere::name);
+    if (found != table.end()) return found->here;
+  }
+  return "";
 }
 
 // The name in backticks, if the help has only one and nothing else in backticks; else "".
@@ -128,7 +201,9 @@ std::string only_name_in(std::string_view help) {
   const std::size_t open = help.find('`'), close = help.find('`', open + 1);
   if (close == help.npos || help.find('`', close + 1) != help.npos) return "";
   const std::string_view word = help.substr(open + 1, close - open - 1);
-  const auto is_letter = [](char c) { return lower(c) != c || (c >= 'a' && c <= 'z') || c == '_'; };
+  const auto is_letter = [](char c) {
+    return lower(c) != c || (c >= 'a' && c <= 'z') || c == '_' || c == '-';
+  };
   return std::ranges::all_of(word, is_letter) ? std::string(word) : "";
 }
 
@@ -184,50 +259,41 @@ Suggestion dimension_suggestion(std::string_view name,
   return suggestion(kElsewhereDimensions, name, candidates);
 }
 
+Suggestion output_suggestion(std::string_view name, std::span<const std::string_view> candidates) {
+  constexpr std::string_view kOutput = "the output is `o`";
+  constexpr std::string_view kLse = "the log-sum-exp is `lse`";
+  constexpr std::string_view kMax = "the largest score of each row is `max`";
+  constexpr std::string_view kSum = "the sum of each row is `sum_exp`";
+  constexpr Elsewhere kOutputs[] = {
+      {"out", kOutput},         {"output", kOutput},   {"attn", kOutput}, {"attn_out", kOutput},
+      {"attn_output", kOutput}, {"result", kOutput},   {"y", kOutput},    {"logsumexp", kLse},
+      {"log_sum_exp", kLse},    {"softmax_lse", kLse}, {"stats", kLse},   {"l", kSum},
+      {"row_sum", kSum},        {"rowsum", kSum},      {"denom", kSum},   {"denominator", kSum},
+      {"sumexp", kSum},         {"m", kMax},           {"row_max", kMax}, {"rowmax", kMax},
+      {"max_scores", kMax},     {"max_logits", kMax},
+  };
+  return suggestion(kOutputs, name, candidates);
+}
+
 Suggestion function_suggestion(std::string_view name,
                                std::span<const std::string_view> candidates) {
   return suggestion(kElsewhereFunctions, name, candidates);
 }
 
-std::string_view clause_elsewhere(std::string_view word) {
-  constexpr std::string_view kCausalMask = "write `mask q_idx >= kv_idx;`";
-  constexpr std::string_view kWindow =
-      "write `mask 0 <= q_idx - kv_idx < 128;`, or `mask window(128);` with `masks.attn`";
-  constexpr std::string_view kHeads = "write `dims Hq = 32, Hkv = 8;`";
-  constexpr Elsewhere kClauses[] = {
-      {"causal", kCausalMask},
-      {"is_causal", kCausalMask},
-      {"window", kWindow},
-      {"window_size", kWindow},
-      {"sliding_window", kWindow},
-      {"softcap",
-       "write `score 50 * tanh(score / 50);`, or `score softcap(50);` with `scores.attn`"},
-      {"alibi", "write `score alibi();` with `scores.attn`"},
-      {"bias",
-       "declare `tensor bias: f32[Hq, Sq, Skv];`, and write `score score + bias[h, q_idx, "
-       "kv_idx];`"},
-      {"softmax_scale", "write `scale 0.125;`"},
-      {"score_mod", "the clause is `score`"},
-      {"mask_mod", "the clause is `mask`"},
-      {"heads", kHeads},
-      {"num_heads", kHeads},
-  };
-  return elsewhere(kClauses, word);
-}
-
 std::string_view type_elsewhere(std::string_view name) {
   constexpr Elsewhere kTypes[] = {
-      {"float16", "f16"},   {"half", "f16"},    {"fp16", "f16"},         {"bfloat16", "bf16"},
-      {"float32", "f32"},   {"float", "f32"},   {"fp32", "f32"},         {"float64", "f64"},
-      {"double", "f64"},    {"int8", "i8"},     {"uint8", "u8"},         {"int32", "i32"},
-      {"int", "i32"},       {"int64", "i64"},   {"long", "i64"},         {"boolean", "bool"},
-      {"fp8", "e4m3"},      {"float8", "e4m3"}, {"f8", "e4m3"},          {"fp8_e4m3", "e4m3"},
-      {"e4m3fn", "e4m3"},   {"f8e4m3", "e4m3"}, {"float8_e4m3", "e4m3"}, {"float8_e4m3fn", "e4m3"},
-      {"fp8_e5m2", "e5m2"}, {"f8e5m2", "e5m2"}, {"float8_e5m2", "e5m2"},
+      {"float16", "f16"},      {"half", "f16"},           {"fp16", "f16"},
+      {"bfloat16", "bf16"},    {"float32", "f32"},        {"float", "f32"},
+      {"fp32", "f32"},         {"float64", "f64"},        {"double", "f64"},
+      {"tfloat32", "tf32"},    {"tf32", "tf32"},          {"int8", "i8"},
+      {"uint8", "u8"},         {"int32", "i32"},          {"int", "i32"},
+      {"int64", "i64"},        {"long", "i64"},           {"boolean", "bool"},
+      {"fp8", "e4m3"},         {"float8", "e4m3"},        {"f8", "e4m3"},
+      {"fp8_e4m3", "e4m3"},    {"e4m3fn", "e4m3"},        {"f8e4m3", "e4m3"},
+      {"float8_e4m3", "e4m3"}, {"float8_e4m3fn", "e4m3"}, {"fp8_e5m2", "e5m2"},
+      {"f8e5m2", "e5m2"},      {"float8_e5m2", "e5m2"},
   };
-  std::string lowered(name);
-  std::ranges::transform(lowered, lowered.begin(), lower);
-  return elsewhere(kTypes, lowered);
+  return elsewhere(kTypes, name);
 }
 
 }  // namespace attn::sema

@@ -44,13 +44,11 @@ void expect_one_of(std::span<const std::string_view> words, std::string_view wri
 // For an unknown name: a close one, or the equivalent of a name from another system ("the query
 // index is `q_idx`").
 Suggestion suggestion(std::string_view name, std::span<const std::string_view> candidates);
-// The same for names of dimensions and functions.
+// The same for names of outputs, dimensions and functions.
+Suggestion output_suggestion(std::string_view name, std::span<const std::string_view> candidates);
 Suggestion dimension_suggestion(std::string_view name,
                                 std::span<const std::string_view> candidates);
 Suggestion function_suggestion(std::string_view name, std::span<const std::string_view> candidates);
-
-// What to write instead of a clause that other systems have as an option ("causal"), or "".
-std::string_view clause_elsewhere(std::string_view word);
 
 // The name of a type that other systems call `name` ("float32" -> "f32"), or "".
 std::string_view type_elsewhere(std::string_view name);

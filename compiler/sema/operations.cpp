@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/ast/print.h"
 #include "compiler/support/text.h"
 
 namespace attn::sema {
@@ -38,6 +39,51 @@ std::string_view in_words(Type type) {
     case Type::real: return "a real";
   }
   return "";
+}
+
+namespace {
+
+// Collects the signs `&` and `|` that stand beside comparisons without parentheses.
+void find_signs(const ast::Expr& expr, std::vector<const ast::Expr*>& found) {
+  if (expr.kind == ast::ExprKind::compare) {
+    for (const ast::Expr& operand : expr.operands) {
+      if (!operand.grouped) find_signs(operand, found);
+    }
+  }
+  if (expr.kind != ast::ExprKind::binary) return;
+  const Operator op = expr.operators[0];
+  if (op != Operator::bit_and && op != Operator::bit_or) return;
+  for (const ast::Expr& operand : expr.operands) {
+    if (!operand.grouped) find_signs(operand, found);
+  }
+  found.push_back(&expr);
+}
+
+}  // namespace
+
+Logical with_logical_signs(const ast::Expr& expr, const diag::Sink& sink) {
+  constexpr std::size_t kLongest = 100;
+  const diag::Location place = sink.locate(expr.span);
+  if (place.source->is_json()) return {};
+  std::vector<const ast::Expr*> signs;
+  find_signs(expr, signs);
+  std::ranges::sort(signs, {}, [](const ast::Expr* one) { return one->head.begin; });
+  Logical result;
+  const std::uint32_t offset = expr.span.begin - place.span.begin;
+  std::uint32_t copied = expr.span.begin;
+  const auto copy_until = [&](std::uint32_t end) {
+    result.text += place.source->text().substr(copied - offset, end - copied);
+    copied = end;
+  };
+  for (const ast::Expr* one : signs) {
+    copy_until(one->head.end);
+    const std::string_view sign = ast::spelling(one->operators[0]);
+    result.text += sign;
+    result.edits.push_back({one->head, fmt::format("{0}{0}", sign)});
+  }
+  copy_until(expr.span.end);
+  const bool fits = result.text.size() <= kLongest && result.text.find('\n') == result.text.npos;
+  return signs.empty() || !fits ? Logical{} : result;
 }
 
 std::string with_parentheses(std::string_view sign) {
@@ -362,6 +408,41 @@ std::optional<Value> Operations::logic(Op op, Operands operands) {
   return build(op, operands);
 }
 
+namespace {
+
+// The operand of `**` if it were written at an end of the expression: D at that of `1 / D`.
+const ast::Expr& beside(const ast::Expr& expr, bool at_begin) {
+  if (expr.kind != ast::ExprKind::binary || expr.grouped) return expr;
+  return beside(at_begin ? expr.operands.front() : expr.operands.back(), at_begin);
+}
+
+}  // namespace
+
+// In `D ^ -0.5`, `^` is meant as a power.
+bool Operations::explain_power(Operands operands, diag::Diagnostic& diagnostic) {
+  const auto is_number = [](const Value& value) { return value.type != Type::boolean; };
+  const bool is_xor = at_->kind == ast::ExprKind::binary && at_->operators[0] == Operator::bit_xor;
+  if (!is_xor || !std::ranges::all_of(operands, is_number)) return false;
+  diagnostic.help = fmt::format("a power is written `{} ** {}`; `^` is exclusive or",
+                                ast::to_dsl(beside(at_->operands[0], false)),
+                                ast::to_dsl(beside(at_->operands[1], true)));
+  if (!sink_.locate(at_->head).source->is_json()) diagnostic.add_replacement(at_->head, "**");
+  return true;
+}
+
+// In `(a >= b) & c < d`, `&` is meant between two comparisons.
+bool Operations::explain_precedence(diag::Diagnostic& diagnostic) {
+  if (comparison_ == nullptr) return false;
+  Logical logical = with_logical_signs(*comparison_, sink_);
+  if (std::ranges::find(logical.edits, at_->head, &diag::Edit::span) == logical.edits.end()) {
+    return false;
+  }
+  diagnostic.help = fmt::format("write `{}`: {} binds tighter than comparisons, as in Python",
+                                logical.text, quoted(ast::spelling(at_->operators[0])));
+  diagnostic.fixes.push_back({fmt::format("write `{}`", logical.text), std::move(logical.edits)});
+  return true;
+}
+
 void Operations::mixed_bits(Operands operands) {
   const std::string types =
       operands.size() == 1
@@ -372,12 +453,19 @@ void Operations::mixed_bits(Operands operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     diagnostic.labels.push_back({at_->operands[i].span, std::string(in_words(operands[i].type))});
   }
+  if (explain_power(operands, diagnostic)) return;
+  if (explain_precedence(diagnostic)) return;
   const bool any_boolean =
       std::ranges::find(operands, Type::boolean, &Value::type) != operands.end();
-  const bool joins = at_->kind == ast::ExprKind::binary && any_boolean;
-  diagnostic.help = joins ? "`&`, `|` and `^` bind tighter than comparisons, as in Python: " +
-                                with_parentheses(ast::spelling(at_->operators[0]))
-                          : "bit operations need integers; `&`, `|` and `^` also take two booleans";
+  diagnostic.help = "bit operations need integers; `&`, `|` and `^` also take two booleans";
+  if (at_->kind != ast::ExprKind::binary || !any_boolean) return;
+  const ast::Expr& number = at_->operands[operands[0].type == Type::boolean ? 1 : 0];
+  const bool is_weak = number.kind == ast::ExprKind::binary && !number.grouped &&
+                       ast::precedence(number.operators[0]) < ast::precedence(Operator::bit_or);
+  const std::string text = ast::to_dsl(number);
+  diagnostic.help = fmt::format("{} is {}: compare it, for example `({} != 0)`", quoted(text),
+                                in_words(operands[operands[0].type == Type::boolean ? 1 : 0].type),
+                                is_weak ? fmt::format("({})", text) : text);
 }
 
 // Logical on two booleans, bitwise on two integers.

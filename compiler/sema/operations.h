@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler/ast/ast.h"
@@ -43,7 +44,16 @@ struct Value {
 // "a boolean", "an integer", "a real": for messages.
 std::string_view in_words(ir::Type type);
 
-// Help for `&`, `|` or `^` between two comparisons.
+// An expression with `&&` and `||` for `&` and `|` between its comparisons, where these have no
+// parentheses; and the edits that make it of the source. Empty if it has none, or in JSON, or if
+// the text is long.
+struct Logical {
+  std::string text;
+  std::vector<diag::Edit> edits;
+};
+Logical with_logical_signs(const ast::Expr& expr, const diag::Sink& sink);
+
+// Help for `&`, `|` or `^` between two comparisons, with names instead of them.
 std::string with_parentheses(std::string_view sign);
 
 std::vector<std::string_view> function_names();
@@ -69,6 +79,10 @@ class Operations {
   // The position in the spec's own file; for a span in another file, that of the outermost call.
   ir::SourcePos place(support::Span span) const;
   void set_outermost_call(support::Span call) { outermost_call_ = call; }
+  // The comparison whose operands are applied next, or null; returns the one before.
+  const ast::Expr* set_comparison(const ast::Expr* comparison) {
+    return std::exchange(comparison_, comparison);
+  }
 
  private:
   using Operands = std::span<const Value>;
@@ -119,11 +133,14 @@ class Operations {
   bool is_zero(const Value& value) const;
   bool need_booleans(Operands operands);
   void mixed_bits(Operands operands);
+  bool explain_precedence(diag::Diagnostic& diagnostic);
+  bool explain_power(Operands operands, diag::Diagnostic& diagnostic);
   diag::Diagnostic& report(diag::Code code, support::Span span, std::string message);
 
   ir::Dag& dag_;
   diag::Sink& sink_;
   const ast::Expr* at_ = nullptr;  // the current expression
+  const ast::Expr* comparison_ = nullptr;
   support::Span outermost_call_;
 };
 

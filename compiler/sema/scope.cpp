@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "compiler/ast/print.h"
 #include "compiler/sema/names.h"
@@ -92,6 +93,8 @@ void Scope::record(const Expr& expr, ir::ExprId id) {
 
 std::optional<Value> Scope::check_as(const Expr& expr, const Site& site, Type type,
                                      std::string_view help) {
+  root_ = &expr;
+  wants_condition_ = type == Type::boolean;
   const std::optional<Value> value = check(expr, site);
   if (!value || value->type == type) return value;
   if (type == Type::real && value->type == Type::integer) return operations_.to_real(*value);
@@ -346,15 +349,7 @@ std::optional<Value> Scope::index(const Expr& expr, const Site& site) {
 std::optional<Value> Scope::load(const Expr& expr, const ir::CapturedTensor& tensor,
                                  const std::vector<std::optional<Value>>& indexes) {
   if (indexes.size() != tensor.extents.size()) {
-    auto& diagnostic =
-        report(Code::wrong_rank, expr.span,
-               fmt::format("{} has {} dimension{}, found {} index{}", quoted(tensor.name),
-                           tensor.extents.size(), tensor.extents.size() == 1 ? "" : "s",
-                           indexes.size(), indexes.size() == 1 ? "" : "es"));
-    const auto declared = symbols_.find(tensor.name);
-    if (declared != symbols_.end()) {
-      diagnostic.labels.push_back({declared->second.span, "declared here"});
-    }
+    wrong_rank(expr, tensor);
     return std::nullopt;
   }
   Value result;
@@ -411,16 +406,20 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   if (!known) {  // it may take tensors and functions; still report other errors in its arguments
     unknown_function(expr);
     for (const Expr& operand : expr.operands) {
-      if (!is_function_name(operand)) (void)argument({}, operand, site);
+      const bool is_tensor = contains(input_names(), operand.text);  // `matmul(q, k)`
+      if (!is_tensor && !is_function_name(operand)) (void)argument({}, operand, site);
     }
     return std::nullopt;
   }
   std::vector<Value> operands;
+  const bool compares = expr.kind == ExprKind::compare;
+  const Expr* outer = compares ? operations_.set_comparison(&expr) : nullptr;
   for (const Expr& operand : expr.operands) {
     if (const auto value = check(operand, site)) operands.push_back(*value);
   }
+  if (compares) operations_.set_comparison(outer);
   if (operands.size() != expr.operands.size()) return std::nullopt;
-  if (expr.kind == ExprKind::compare) warn_of_bits(expr);
+  if (compares) warn_of_bits(expr);
   return operations_.apply(expr, operands);
 }
 
@@ -434,34 +433,50 @@ std::vector<diag::Edit> in_parentheses(Span span) {
 
 // `a >= b & c < d` is a chain of comparisons around `b & c`.
 void Scope::warn_of_bits(const Expr& expr) {
-  for (std::size_t i = 1; i + 1 < expr.operands.size(); ++i) {
-    const Expr& operand = expr.operands[i];
-    const bool bits =
-        operand.kind == ExprKind::binary && !operand.grouped &&
-        ast::precedence(operand.operators[0]) >= ast::precedence(ast::Operator::bit_or) &&
-        ast::precedence(operand.operators[0]) <= ast::precedence(ast::Operator::bit_and);
-    if (!bits) continue;
-    const std::string_view sign = ast::spelling(operand.operators[0]);
-    auto& diagnostic =
-        report(Code::bits_in_comparison, operand.span,
-               fmt::format("{} binds tighter than the comparisons around it", quoted(sign)));
-    diagnostic.help = with_parentheses(sign) + "; if this is intended, put it in parentheses";
-    if (!is_dsl(expr)) continue;
-    if (expr.operands.size() == 3 && operand.operands.size() == 2) {
-      const Span left{expr.operands[0].span.begin, operand.operands[0].span.end};
-      const Span right{operand.operands[1].span.begin, expr.operands[2].span.end};
-      diagnostic.fixes.push_back({"put the comparisons in parentheses", in_parentheses(left)});
-      std::ranges::copy(in_parentheses(right), std::back_inserter(diagnostic.fixes.back().edits));
-    }
-    diagnostic.fixes.push_back({fmt::format("put {} and its operands in parentheses", quoted(sign)),
-                                in_parentheses(operand.span)});
+  const auto is_bits = [](const Expr& operand) {
+    return operand.kind == ExprKind::binary && !operand.grouped &&
+           ast::precedence(operand.operators[0]) >= ast::precedence(ast::Operator::bit_or) &&
+           ast::precedence(operand.operators[0]) <= ast::precedence(ast::Operator::bit_and);
+  };
+  const auto inner = std::span(expr.operands).subspan(1, expr.operands.size() - 2);
+  const auto found = std::ranges::find_if(inner, is_bits);
+  if (found == inner.end()) return;
+  const std::string_view sign = ast::spelling(found->operators[0]);
+  auto& diagnostic =
+      report(Code::bits_in_comparison, found->span,
+             fmt::format("{} binds tighter than the comparisons around it", quoted(sign)));
+  Logical logical = with_logical_signs(expr, sink_);
+  const std::string instead =
+      logical.text.empty() ? with_parentheses(sign) : fmt::format("write `{}`", logical.text);
+  diagnostic.help = instead + "; if this is intended, put it in parentheses";
+  if (!is_dsl(expr)) return;
+  if (!logical.text.empty()) diagnostic.fixes.push_back({instead, std::move(logical.edits)});
+  if (logical.text.empty() && expr.operands.size() == 3) {
+    const Span left{expr.operands[0].span.begin, found->operands[0].span.end};
+    const Span right{found->operands[1].span.begin, expr.operands[2].span.end};
+    diagnostic.fixes.push_back({"put the comparisons in parentheses", in_parentheses(left)});
+    std::ranges::copy(in_parentheses(right), std::back_inserter(diagnostic.fixes.back().edits));
+  }
+  diagnostic.fixes.push_back(
+      {fmt::format("put {} and its operands in parentheses", quoted(sign)), {}});
+  for (const Expr& operand : inner) {
+    if (!is_bits(operand)) continue;
+    std::ranges::copy(in_parentheses(operand.span),
+                      std::back_inserter(diagnostic.fixes.back().edits));
   }
 }
 
 bool Scope::is_dsl(const Expr& expr) const { return !sink_.locate(expr.span).source->is_json(); }
 
 void Scope::rewrite(const Expr& expr, std::string_view text, diag::Diagnostic& diagnostic) const {
-  if (is_dsl(expr)) diagnostic.add_replacement(expr.span, text);
+  if (!is_dsl(expr)) return;
+  const diag::Location place = sink_.locate(expr.span);
+  const std::string_view before = place.source->text().substr(0, place.span.begin);
+  Span span = expr.span;  // with the module, which the grammar skips
+  for (const std::string_view module : {"torch.", "math."}) {
+    if (before.ends_with(module)) span.begin -= static_cast<std::uint32_t>(module.size());
+  }
+  diagnostic.add_replacement(span, text);
 }
 
 void Scope::warn_unused() const {

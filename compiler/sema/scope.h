@@ -145,11 +145,18 @@ class Scope {
   void unknown_function(const ast::Expr& expr);
   static bool has_usual_arguments(const ast::FunctionClause& function);
   std::string call_of(const ast::FunctionClause& function) const;
-  void suggest_import(std::string_view name, diag::Diagnostic& diagnostic) const;
+  void suggest_import(const ast::Expr& expr, diag::Diagnostic& diagnostic) const;
   std::string example_of(const std::string& tensor, const Symbol& symbol) const;
   void suggest_tensor(const ast::Expr& index, diag::Diagnostic& diagnostic) const;
   std::string joined_masks(const ast::Expr& expr);
   bool is_function_name(const ast::Expr& expr);
+  bool is_function_here(const ast::Expr& expr) const;
+  bool is_condition(const ast::Expr& expr) const;  // where a boolean must be
+
+  // ranks.cpp
+  void wrong_rank(const ast::Expr& expr, const ir::CapturedTensor& tensor);
+  std::string with_rank(const ast::Expr& expr, const ir::CapturedTensor& tensor,
+                        const Symbol& symbol) const;
 
   // The tensor that `expr`, a name or an index expression, means.
   std::optional<std::string> tensor_named(const ast::Expr& expr);
@@ -190,6 +197,8 @@ class Scope {
   std::vector<Local> locals_;
   std::vector<Frame> frames_;
   std::map<ir::ExprId, std::vector<support::Span>>* spans_ = nullptr;
+  const ast::Expr* root_ = nullptr;  // the last expression that check_as was given
+  bool wants_condition_ = false;     // whether it must be a boolean
   support::Span clause_{};
   std::uint32_t attention_begin_ = 0;
   std::uint64_t work_ = 0;  // expressions visited, those of functions at every call
