@@ -7,8 +7,12 @@
 #include <iterator>
 #include <optional>
 #include <span>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "compiler/driver/index_advice.h"
+#include "compiler/driver/zero_scores.h"
 #include "compiler/passes/analysis/effects.h"
 #include "compiler/passes/analysis/happens.h"
 #include "compiler/passes/analysis/mask_analysis.h"
@@ -54,6 +58,7 @@ class Checker {
     for (const Happening& happening : happenings.found) report_warning(happening);
     check_masks();
     check_effects();
+    for (const sema::Spans::Score& clause : subject_.spans.scores) check_zeros(clause);
   }
 
   const ir::Node& node(ExprId id) const { return written_.dag[id]; }
@@ -175,7 +180,34 @@ class Checker {
             ? fmt::format("{} falls to {}, but indexes start at 0", index, happening.value)
             : fmt::format("{} reaches {}, but `{}` has size {} along this axis", index,
                           happening.value, name, size.value_or(0)));
-    diagnostic.help = "hide the score with a mask, guard the read with `where`, or use `clamp`";
+    const ExprId at = node(happening.at).operands[happening.operand];
+    const auto part = span_of_part(span_of(happening), happening.at, at);
+    const std::optional<std::string> source = part ? source_text(*part) : std::nullopt;
+    const IndexAdvice advice = advice_for(
+        {at, happening.value, size.value_or(0), source.value_or(short_text(at))}, written_);
+    diagnostic.help = advice.help;
+    const std::optional<Span> place = source ? part : span_of_row(diagnostic.span);
+    if (!place) return;
+    for (const std::string& text : advice.instead) diagnostic.add_replacement(*place, text);
+  }
+
+  // The only `q_idx` in a span: that of an index alone is not recorded.
+  std::optional<Span> span_of_row(Span span) const {
+    constexpr std::string_view kRow = "q_idx";
+    const std::string text = source_text(span).value_or("");
+    const std::size_t at = text.find(kRow);
+    if (at == text.npos || text.find(kRow, at + 1) != text.npos) return std::nullopt;
+    const auto begin = span.begin + static_cast<std::uint32_t>(at);
+    return Span{begin, begin + static_cast<std::uint32_t>(kRow.size())};
+  }
+
+  // What is written there, if it is short and no JSON.
+  std::optional<std::string> source_text(Span span) const {
+    const diag::Location place = sink_.locate(span);
+    const std::string_view text =
+        place.source->text().substr(place.span.begin, place.span.end - place.span.begin);
+    const bool is_short = text.size() <= kMostText && text.find('\n') == text.npos;
+    return is_short && !place.source->is_json() ? std::optional(std::string(text)) : std::nullopt;
   }
 
   // Reports constants that are NaN.
@@ -219,6 +251,23 @@ class Checker {
     }
   }
 
+  // " at b = 0, h = 1, query 2, key 3": those that the expression depends on.
+  std::string place_of(const Happening& happening) const {
+    const ExprId roots[] = {happening.at};
+    const std::vector<ExprId> below = ir::reachable(written_.dag, roots);
+    const std::tuple<ir::Op, const char*, passes::Range> all[] = {
+        {ir::Op::batch_, "b =", happening.box.batch},
+        {ir::Op::head_, "h =", happening.box.head},
+        {ir::Op::row_, "query", happening.box.row},
+        {ir::Op::column_, "key", happening.box.column}};
+    std::string place;
+    for (const auto& [op, name, range] : all) {
+      if (std::ranges::none_of(below, [&](ExprId id) { return node(id).is(op); })) continue;
+      place += fmt::format("{}{} {}", place.empty() ? " at " : ", ", name, range.low);
+    }
+    return place;
+  }
+
   void warn_of_infinity(const Happening& happening, Span span) {
     const ExprId roots[] = {happening.at};
     const std::vector<ExprId> below = ir::reachable(written_.dag, roots);
@@ -226,7 +275,7 @@ class Checker {
         std::ranges::any_of(below, [&](ExprId id) { return node(id).is(ir::Op::score_); });
     sink_
         .report(Code::not_finite, span,
-                fmt::format("{} is infinite or NaN{}", text(happening.at),
+                fmt::format("{} is infinite or NaN{}{}", text(happening.at), place_of(happening),
                             by_score ? fmt::format(" where the score is {}", happening.score) : ""))
         .help = written_.is_sigmoid()
                     ? "its weight is 1 or NaN; use `-inf` to hide a score"
@@ -301,6 +350,60 @@ class Checker {
            std::string_view::npos;
   }
 
+  // The condition, as it is written in the clause if it is there, or its opposite.
+  std::string condition_text(const Shown& shown, Span clause) const {
+    using enum ir::Op;
+    constexpr std::pair<ir::Op, ir::Op> kOpposites[] = {{lt_, ge_}, {ge_, lt_}, {le_, gt_},
+                                                        {gt_, le_}, {eq_, ne_}, {ne_, eq_}};
+    if (shown.shows) {
+      const std::vector<Span> places = spans_within(clause, shown.condition);
+      const auto source = places.empty() ? std::nullopt : source_text(places.front());
+      return without_parentheses(source.value_or(short_text(shown.condition)));
+    }
+    const ir::Node& condition = node(shown.condition);
+    ir::Attention copy = written_;
+    const auto* found =
+        std::ranges::find(kOpposites, condition.op, &std::pair<ir::Op, ir::Op>::first);
+    const ExprId id = found != std::end(kOpposites)
+                          ? copy.dag.add(found->second, condition.operands)
+                          : copy.dag.add(not_, {shown.condition});
+    return ir::to_source(copy, id);
+  }
+
+  // Without those around the whole text.
+  static std::string without_parentheses(std::string text) {
+    for (std::size_t depth = 0, i = 0; i < text.size() && text.front() == '('; ++i) {
+      depth += text[i] == '(' ? 1 : 0;
+      depth -= text[i] == ')' ? 1 : 0;
+      if (depth > 0) continue;
+      return i + 1 < text.size() ? text : without_parentheses(text.substr(1, text.size() - 2));
+    }
+    return text;
+  }
+
+  // Whether the masks hide all scores that the clause sets to 0.
+  bool masks_hide_zeros(const Shown& shown) {
+    ir::Attention some = written_;
+    some.masks.push_back(shown.shows ? some.dag.add(ir::Op::not_, {shown.condition})
+                                     : shown.condition);
+    some.score = some.dag.leaf(ir::Op::score_);
+    return passes::analyzed(passes::simplify(some), context_)->hides_all(effort_);
+  }
+
+  void check_zeros(const sema::Spans::Score& clause) {
+    const auto shown = shown_by_zeros(written_, clause.before, clause.after);
+    if (!shown || masks_hide_zeros(*shown)) return;
+    const std::string condition = condition_text(*shown, clause.span);
+    auto& diagnostic = sink_.report(
+        Code::zero_score, clause.span,
+        fmt::format("the score is 0 unless `{}`, but a key with the score 0 keeps a weight",
+                    condition));
+    diagnostic.help = fmt::format("to hide these keys, write `mask {};`", condition);
+    if (!shown->unchanged || !source_text(clause.span)) return;
+    diagnostic.fixes.push_back({fmt::format("write `mask {};`", condition),
+                                {{{clause.keyword.begin, clause.span.end}, "mask " + condition}}});
+  }
+
   static std::string change(const std::vector<std::string>& names) {
     return fmt::format("`{}` {}", fmt::join(names, "`, `"),
                        names.size() > 1 ? "change" : "changes");
@@ -339,13 +442,7 @@ class Checker {
         sink_.report(Code::ignored_products, clause ? clause->span : span_of(written_.score),
                      "the score does not depend on q and k");
     if (!clause) return;
-    // As it was written if it is short.
-    const diag::Location place = sink_.locate(clause->span);
-    const std::string_view source =
-        place.source->text().substr(place.span.begin, place.span.end - place.span.begin);
-    const bool is_short = source.size() <= kMostText && source.find('\n') == source.npos;
-    const std::string term =
-        is_short && !place.source->is_json() ? std::string(source) : short_text(clause->after);
+    const std::string term = source_text(clause->span).value_or(short_text(clause->after));
     diagnostic.help = fmt::format("to add to the score, write `score score + {};`",
                                   clause->binds_weakly ? fmt::format("({})", term) : term);
   }
