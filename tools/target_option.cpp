@@ -54,7 +54,10 @@ Result<plan::Target> native_target(const std::string& cudnn_folder) {
 
 Error needs_device(std::string_view command, const Error& why) {
   const char* const what = why.code == ErrorCode::cudnn ? "cuDNN on this GPU" : "a GPU";
-  return {why.code, fmt::format("{} needs {}: {}", command, what, why.message), {}, {}};
+  return {why.code,
+          fmt::format("{} needs {}: {}", command, what, why.message),
+          {"without a GPU, `attnc run SPEC --backend reference` computes the same, densely"},
+          {}};
 }
 
 namespace {
@@ -77,7 +80,9 @@ Result<plan::Target> find_target(const std::string& text, const std::string& cud
     tell_detail(fmt::format("target {}, {}", target->name, runs_on_text(target->sm)));
     return target;
   }
-  if (target.error().code != ErrorCode::invalid_argument || text.ends_with(".json")) return target;
+  const bool is_unknown =
+      target.error().code == ErrorCode::invalid_argument && target.error().notes.empty();
+  if (!is_unknown || text.ends_with(".json")) return target;
   const std::vector<std::string> words = target_words({"native"});
   const std::vector<std::string_view> views(words.begin(), words.end());
   const std::string_view meant = support::nearest(text, views);

@@ -160,9 +160,16 @@ Result<plan::Target> find_target(const std::string& name_or_json_path) {
   for (const Entry& entry : entries()) {
     if (entry.name == name) return make_target(entry.name, std::string(entry.json));
   }
-  return refused(fmt::format(
-      "unknown target \"{}\"; targets are {}, aliases are {}, or give a .json file",
-      name_or_json_path, fmt::join(target_names(), ", "), fmt::join(alias_names(), ", ")));
+  Error error{
+      ErrorCode::invalid_argument,
+      fmt::format("unknown target \"{}\"; targets are {}, aliases are {}, or give a .json file",
+                  name_or_json_path, fmt::join(target_names(), ", "),
+                  fmt::join(alias_names(), ", ")),
+      {},
+      {}};
+  if (std::string hint = hint_for(name_or_json_path); !hint.empty())
+    error.notes = {std::move(hint)};
+  return error;
 }
 
 Result<plan::Target> make_target(const std::string& name, const std::string& device_json) {

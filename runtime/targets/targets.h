@@ -38,9 +38,13 @@ bool is_from_data_sheet(const plan::Target& target);
 // A named target, or the one in a file if the value ends in ".json" (its stem becomes the name).
 // Names and aliases are case-insensitive; an alias gives its target, and so does a compute
 // capability, as "sm_90" or "9.0". Errors: invalid_argument
-// (unknown name, listing the known ones; a file that is not a JSON object or lacks a property,
-// which is named), io.
+// (unknown name, listing the known ones, with hint_for it as a note; a file that is not a JSON
+// object or lacks a property, which is named), io.
 Result<plan::Target> find_target(const std::string& name_or_json_path);
+
+// What to write instead of a name that is no target: the target of the same GPU ("H100-SXM") or
+// compute capability ("rtx4090"), "native", or why there is none; "" for an unknown name.
+std::string hint_for(std::string_view name);
 
 // Checks `device_json` (DEVICEPROP JSON) and derives the SM from its deviceVer (900 -> 90). Keeps
 // the JSON unchanged.

@@ -90,6 +90,33 @@ TEST(Targets, UnknownNameListsTheKnownOnes) {
             "sm_120, or give a .json file");
 }
 
+TEST(Targets, AnUnknownNameHasAHintByItsGpu) {
+  for (const char* name : {"H100-SXM", "NVIDIA H100 80GB HBM3", "h100_pcie", "H100SXM5"}) {
+    EXPECT_EQ(hint_for(name), "did you mean `h100`?") << name;
+  }
+  EXPECT_EQ(hint_for("a100-sxm4-40gb"), "did you mean `a100`?");
+  for (const char* name :
+       {"rtx4090", "NVIDIA GeForce RTX 4090 Laptop", "L4", "RTX 4070 Ti Super"}) {
+    EXPECT_EQ(hint_for(name), "its compute capability is 8.9, like that of `l40s`") << name;
+  }
+  EXPECT_EQ(hint_for("rtx5080"), "its compute capability is 12.0, like that of `rtx5090`");
+  for (const char* name : {"rtx3090", "sm_86", "sm86", "8.6", "compute_86", "A10", "RTX 3080 Ti"}) {
+    EXPECT_EQ(hint_for(name).find("its compute capability is 8.6, and no target has this one"), 0)
+        << name;
+  }
+  for (const char* name : {"v100", "Tesla V100-SXM2-32GB", "sm_70"}) {
+    EXPECT_EQ(hint_for(name), "its compute capability is 7.0; attnc compiles for 8.0 and higher")
+        << name;
+  }
+  EXPECT_EQ(hint_for("sm90"), "its compute capability is 9.0, like that of `h200`");
+  for (const char* name : {"cuda", "gpu", "CUDA:0", "local"}) {
+    EXPECT_EQ(hint_for(name), "`native` is the GPU of this machine") << name;
+  }
+  for (const char* name : {"", "h2000", "mi300x", "none", "1"})
+    EXPECT_EQ(hint_for(name), "") << name;
+  EXPECT_EQ(find_target("rtx4090").error().notes, std::vector{hint_for("rtx4090")});
+}
+
 TEST(Targets, NamesAreReadInAnyCase) {
   for (const char* name : {"H100", "h100"}) EXPECT_EQ(find_target(name)->name, "h100") << name;
   EXPECT_EQ(find_target("RTX5090")->name, "rtx5090");
