@@ -67,6 +67,18 @@ std::string exit_status_text() {
   return text;
 }
 
+std::string examples_text() {
+  std::string text = ".SH EXAMPLES\n";
+  const auto add = [&text](std::string_view meaning, std::string_view command) {
+    if (!meaning.empty()) text += fmt::format(".PP\n{}:\n", roff(meaning));
+    text += fmt::format(".PP\n.nf\n.RS\n{}\n.RE\n.fi\n", roff(command));
+  };
+#define ATTN_EXAMPLE(meaning, command) add(meaning, command);
+#include "tools/examples.def"
+#undef ATTN_EXAMPLE
+  return text;
+}
+
 std::string environment_text() {
   std::string text = ".SH ENVIRONMENT\n";
 #define ATTN_VARIABLE(name, meaning) text += paragraph(#name, meaning);
@@ -94,7 +106,7 @@ std::string manual_page(const DescribedCommand& command) {
   }
   text += ".SH \"COMMON OPTIONS\"\n" + options_text(command.options, true);
   if (!whole) return text;
-  return text + exit_status_text() + environment_text();
+  return text + exit_status_text() + environment_text() + examples_text();
 }
 
 }  // namespace attn::tools

@@ -27,7 +27,7 @@ Result<Link> parse_link(std::string_view text) {
   const double gigabytes = value.value_or(0) * (in_gigabits ? kArrives / 8 : 1);
   if (!(gigabytes >= kSlowest && gigabytes < kFastest)) {
     return {ErrorCode::invalid_argument,
-            fmt::format("`{}` is no link: `nvlink`, gigabits a second as `400g`, or gigabytes a "
+            fmt::format("`{}` is not a link: `nvlink`, gigabits a second as `400g`, or gigabytes a "
                         "second as `120`; at least {} gigabytes",
                         text, kSlowest)};
   }

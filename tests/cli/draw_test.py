@@ -73,7 +73,7 @@ class Draw(attnc.Case):
         for more, message in ((("--ranks", "2", "--parts"), "--ranks, --score and --parts colour the same cells"),
                               (("--ranks", "65"), "a picture has room for at most 64 ranks"),
                               (("--link", "400g"), "--link, --network and --ranks-per-host need --ranks"),
-                              (("--ranks", "2", "--link", "fast"), "`fast` is no link")):
+                              (("--ranks", "2", "--link", "fast"), "`fast` is not a link")):
             self.assertIn(message, self.draw("causal", *small, *more, code=2).stderr)
 
     def test_a_picture_needs_no_head_dimension(self):

@@ -1,7 +1,9 @@
 """Help texts: golden files, and completeness."""
 import re
+import shlex
 
 import attnc
+from attnc import SOURCE, SPECS
 
 COMMANDS = ["check", "compile", "explain", "draw", "report", "run", "verify", "bench", "inspect", "fmt", "lsp", "opt",
             "convert", "explain-code", "support", "target", "cache", "version", "completion", "help"]
@@ -17,6 +19,22 @@ class Help(attnc.Case):
             process = self.attnc(*command, "--help")
             self.assertEqual(process.stderr, "")
             self.expect_golden("-".join(["help"] + command) + ".txt", process.stdout)
+
+    def test_examples_of_the_manual_page(self):
+        page = self.attnc("help", "--man").stdout
+        self.assertEqual(self.attnc("help", "compile", "--man").stdout.count("EXAMPLES"), 0)
+        examples = re.findall(r"^attnc .*$", page.split(".SH EXAMPLES\n")[1].replace("\\-", "-"), re.MULTILINE)
+        self.assertGreaterEqual({line.split()[1] for line in examples},
+                                {"check", "compile", "explain", "run", "verify", "bench", "draw", "report"})
+        (self.folder / "specs").symlink_to(SPECS)
+        for example in examples:
+            command, *words = shlex.split(example)[1:]
+            if command in ("compile", "inspect", "verify", "bench"):  # takes long, or needs a plan or a GPU
+                self.assertTrue((SOURCE / words[0]).exists() or words[0].endswith(".attnplan"), example)
+                for option in (word for word in words if word.startswith("-")):
+                    self.assertIn(option, self.attnc(command, "--help").stdout, example)
+            else:
+                self.attnc(command, *words, cwd=self.folder)
 
     def test_lists_every_command_and_no_other(self):
         text = self.attnc("--help").stdout

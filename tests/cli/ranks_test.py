@@ -309,7 +309,7 @@ class Ranks(attnc.Case):
           tensor y: i32[Sq]; mask x[q_idx] == x[kv_idx] && y[q_idx] == y[kv_idx]; }""")
         self.refuses("masks also read y: give its value too", two, "--ranks", "2", "--in", "x=random")
         for speed in ("fast", "1e-320", "0.001g", "-1", "nan", "inf"):
-            self.refuses(f"`{speed}` is no link", causal, "--ranks", "2", f"--link={speed}")
+            self.refuses(f"`{speed}` is not a link", causal, "--ranks", "2", f"--link={speed}")
         self.refuses("1 rows and 4 keys cannot be divided among 8 ranks", SPECS / "decode.attn", "--ranks", "8",
                      "--bind", "Skv=4", "--bind", "Hkv=1", code=3)
         heads = self.write("heads.attn", "attention f { dims B = 1, Hq = 6, Sq = 64, D = 8; shard heads; }")
