@@ -3,19 +3,41 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "compiler/ir/attention.h"
 #include "compiler/support/text.h"
 
 namespace attn::tools {
 namespace {
 
+std::string trimmed(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t";
+  const std::size_t begin = std::min(text.find_first_not_of(kSpaces), text.size());
+  return std::string(text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin));
+}
+
+// "NAME=VALUE" for "NAME = VALUE", "NAME:VALUE" and "NAME VALUE"; "" for anything else.
+std::string as_assignment(std::string_view text) {
+  const std::size_t sign = text.find_first_of("=:, ");
+  if (sign == text.npos) return "";
+  const std::string name = trimmed(text.substr(0, sign));
+  std::string value = trimmed(text.substr(sign + 1));
+  if (value.starts_with('=')) value = trimmed(value.substr(1));
+  return name.empty() || value.empty() ? "" : fmt::format("{}={}", name, value);
+}
+
 // Splits "NAME=VALUE". Throws ValidationError on a usage error.
 void assign(const std::string& option, const std::string& text,
             std::map<std::string, std::string>& assignments) {
   const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    throw CLI::ValidationError(
-        option, fmt::format("'{}' is not of the form NAME=VALUE", support::printable(text)));
+  const bool spaced = equals != std::string::npos && equals > 0 && text[equals - 1] == ' ';
+  if (equals == std::string::npos || equals == 0 || spaced) {
+    const std::string meant = as_assignment(text);
+    const std::string hint =
+        meant.empty() ? "" : fmt::format("; write {}", support::quoted(option + " " + meant));
+    throw CLI::ValidationError(option, fmt::format("'{}' is not of the form NAME=VALUE{}",
+                                                   support::printable(text), hint));
   }
   const std::string name = text.substr(0, equals);
   if (!assignments.emplace(name, text.substr(equals + 1)).second) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 
 #include "compiler/diag/explanations.h"
 #include "compiler/support/text.h"
@@ -68,6 +69,37 @@ std::vector<std::string> codes() {
   return ids;
 }
 
+// The code whose digits are those of `word`, without leading zeros; else the nearest. "" if none is
+// similar.
+std::string meant_code(std::string_view word) {
+  const auto digits = [](std::string_view text) {
+    std::string found;
+    std::ranges::copy_if(text, std::back_inserter(found),
+                         [](unsigned char c) { return std::isdigit(c) != 0; });
+    return found.substr(std::min(found.find_first_not_of('0'), found.size()));
+  };
+  const std::vector<std::string> all = codes();
+  const std::string wanted = digits(word);
+  const auto same = std::ranges::find_if(all, [&](const std::string& id) {
+    const bool letter_fits =
+        std::isalpha(static_cast<unsigned char>(word[0])) == 0 || word[0] == id[0];
+    return !wanted.empty() && letter_fits && digits(id) == wanted;
+  });
+  if (same != all.end()) return *same;
+  const std::vector<std::string_view> views(all.begin(), all.end());
+  return std::string(support::nearest(word, views));
+}
+
+Error unknown_code(const std::string& id) {
+  const std::string meant = meant_code(id);
+  const std::string hint =
+      meant.empty() ? "" : fmt::format("; did you mean {}?", support::quoted(meant));
+  return {ErrorCode::invalid_argument,
+          fmt::format("unknown code {}{}", support::quoted(id), hint),
+          {"`attnc explain-code --list` lists all codes"},
+          {}};
+}
+
 int run(const Options& options) {
   if (options.list == !options.code.empty()) {
     return report({ErrorCode::invalid_argument, "give either a CODE or --list", {}, {}},
@@ -79,11 +111,7 @@ int run(const Options& options) {
   for (const diag::Code code : diag::all_codes()) {
     if (diag::id_of(code) == id) return explain(code, options.format);
   }
-  return report({ErrorCode::invalid_argument,
-                 fmt::format("unknown code {}; use --list to see all codes", support::quoted(id)),
-                 {},
-                 {}},
-                options.format);
+  return report(unknown_code(id), options.format);
 }
 
 }  // namespace

@@ -198,7 +198,10 @@ Error missing_error(const Wanted& wanted) {
   return {ErrorCode::invalid_argument,
           fmt::format("{} ({}{}) needs a value", wanted.name, to_string(wanted.dtype),
                       wanted.is_param ? "" : support::dims_text(wanted.dims)),
-          {fmt::format("set it with --in {}=@FILE.npy, const:X or zeros", wanted.name)},
+          {wanted.is_param
+               ? fmt::format("set it, for example with --in {}={}", wanted.name,
+                             wanted.dtype == DType::f32 ? "0.5" : "16")
+               : fmt::format("set it with --in {}=@FILE.npy, const:X or zeros", wanted.name)},
           {}};
 }
 

@@ -65,12 +65,13 @@ int parse_and_run(::CLI::App& app, const Action& action, std::vector<std::string
   take_color(words);
   if (const std::optional<int> wrong = checked_words(app, words)) return *wrong;
   const Format format = asked_format(words);
+  const std::vector<std::string> given = words;
   std::ranges::reverse(words);  // CLI11 takes the first word from the end
   try {
     app.parse(words);
   } catch (const ::CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help or version
-    return usage_error(words_of(app, error), format, hint_of(app));
+    return usage_error(words_of(app, error, given), format, hint_of(app));
   }
   if (const std::string wrong = conflict(); !wrong.empty()) {
     return usage_error(wrong, format, hint_of(app));

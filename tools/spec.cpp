@@ -176,15 +176,65 @@ Status check_is_not_input(const std::string& output, const std::string& input,
                {}};
 }
 
+namespace {
+
+// What a file of this name holds, if it is certainly no spec; else "".
+std::string_view other_kind(std::string_view path) {
+  struct Kind {
+    std::string_view end, what;
+  };
+  static constexpr Kind kKinds[] = {{".md", "a Markdown text"},
+                                    {".rst", "a text"},
+                                    {".py", "Python"},
+                                    {".ipynb", "a notebook"},
+                                    {".npy", "an array"},
+                                    {".npz", "an archive of arrays"},
+                                    {".pt", "tensors of PyTorch"},
+                                    {".safetensors", "tensors"},
+                                    {".cu", "CUDA C++"},
+                                    {".cuh", "CUDA C++"},
+                                    {".cpp", "C++"},
+                                    {".h", "C++"},
+                                    {".svg", "a picture"},
+                                    {".png", "a picture"},
+                                    {".html", "a page"}};
+  const auto* found =
+      std::ranges::find_if(kKinds, [&](const Kind& kind) { return path.ends_with(kind.end); });
+  return found == std::end(kKinds) ? std::string_view() : found->what;
+}
+
+Error no_spec(const std::string& path, std::string_view what) {
+  const bool is_python = path.ends_with(".py");
+  return {ErrorCode::invalid_argument,
+          fmt::format("{}: this is {}, not a spec", support::printable(path), what),
+          {is_python ? "a spec is in a file NAME.attn; `attn.compile` of the Python package takes "
+                       "Python's functions"
+                     : "a spec is in a file NAME.attn"},
+          {}};
+}
+
+// "--bind Sq=64" for a path `Sq=64`; "" for others.
+std::string as_binding(const std::string& path) {
+  const std::string name = path.substr(0, path.find('='));
+  const bool is_size = name != path && (name == "D" || ir::parse_dim(name).has_value());
+  return is_size ? "--bind " + path : "";
+}
+
+}  // namespace
+
 Result<support::Source> read_source(const std::string& path) {
   Result<support::Source> source = support::Source::read(path);
+  if (const std::string_view what = other_kind(path); source.ok() && !what.empty()) {
+    return no_spec(path, what);
+  }
   std::error_code none;
   if (source.ok()) {
     if (plan::begins_plan(source->text())) return plan_instead(path, *source);
     tell_detail(fmt::format("read {}, {} bytes", source->name(), source->text().size()));
     return source;
   }
-  const std::string meant = path == "-" || fs::exists(path, none) ? "" : similar_file(path);
+  std::string meant = as_binding(path);
+  if (meant.empty() && path != "-" && !fs::exists(path, none)) meant = similar_file(path);
   if (meant.empty()) return source;
   Error error = source.error();
   error.notes.push_back(fmt::format("did you mean {}?", support::quoted(meant)));

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <span>
 
 #include "compiler/support/text.h"
+#include "runtime/targets/targets.h"
 #include "tools/console.h"
 #include "tools/report.h"
 #include "tools/spec.h"
@@ -65,23 +67,126 @@ std::string meant_option(const std::string& name, const std::vector<std::string>
   return nearest(single ? "-" + name : name, names);
 }
 
-// What a command has instead of an option of others; "" if it has no such thing.
-std::string other_way(const std::string& name, const DescribedCommand& command) {
-  const bool gradients = name == "--grad" && command.option("--direction") != nullptr;
-  return gradients ? "--direction both" : "";
+// Options of other compilers and of other libraries, and what attnc has instead.
+struct OtherOption {
+  std::string_view names;  // each between spaces
+  std::string_view here;
+};
+constexpr OtherOption kOtherOptions[] = {
+    {" --gpu --arch --device --sm --cc --gpu-arch --gpu-architecture --compute-capability -arch "
+     "--cuda-arch --hardware --card ",
+     "--target"},
+    {" --grad --gradient --gradients --backward --bwd --training --train ", "--direction both"},
+    {" --forward --fwd --inference ", "--direction forward"},
+    {" --set --define --size --sizes --shape --shapes --dim --dims --constant -D ", "--bind"},
+    {" --input --inputs --tensor --param --params --arg ", "--in"},
+    {" --cpu --reference --ref ", "--backend reference"},
+    {" --json ", "--format json"},
+    {" --sarif ", "--format sarif"},
+    {" --out --outfile --out-file ", "--output"},
+};
+
+// Options that are words of the spec.
+constexpr OtherOption kOfSpecs[] = {
+    {" --dtype --fp16 --bf16 --half --precision ", "dtype f16;"},
+    {" --causal --is-causal --mask ", "mask q_idx >= kv_idx;"},
+    {" --layout ", "layout bhsd;"},
+    {" --scale --softmax-scale ", "scale 0.125;"},
+    {" --dropout ", "dropout 0.1;"},
+};
+
+// Sizes by the names that other tools have for them.
+constexpr OtherOption kSizes[] = {
+    {" --B --b --batch --batch-size --bs ", "B"},
+    {" --Hq --hq --heads --num-heads --nheads ", "Hq"},
+    {" --Hkv --hkv --kv-heads --num-kv-heads ", "Hkv"},
+    {" --Sq --sq --seq --seqlen --seq-len --seq-length --length ", "Sq"},
+    {" --Skv --skv --kv-len --seqlen-kv ", "Skv"},
+    {" --D --d --head-dim --headdim --head-size ", "D"},
+    {" --Dqk --dqk ", "Dqk"},
+    {" --Dv --dv ", "Dv"},
+};
+
+std::string_view find_other(std::span<const OtherOption> table, const std::string& name) {
+  const auto found = std::ranges::find_if(table, [&](const OtherOption& other) {
+    return other.names.find(fmt::format(" {} ", name)) != std::string_view::npos;
+  });
+  return found == table.end() ? std::string_view() : found->here;
 }
 
-std::string unexpected(const DescribedCommand& command, const std::vector<std::string>& extra) {
-  const auto option = std::ranges::find_if(extra, is_option);
-  if (option == extra.end()) {
-    return fmt::format("{} does not take the argument {}", support::quoted(command.full_name),
-                       support::quoted(extra.front()));
+bool takes_levels(const std::string& name) {
+  const bool is_level = name.starts_with("-O") && name.size() >= 3 && name.size() <= 6;
+  return is_level || name == "--optimize" || name == "--opt-level" || name == "--optimization";
+}
+
+// The value of an option on the command line, "" if it has none.
+std::string value_after(const std::string& name, const std::vector<std::string>& given) {
+  const std::string value = CLI::detail::value_of(given, name).value_or("");
+  return value.starts_with('-') ? "" : value;
+}
+
+// What a command has instead of an option of others, with the value that was given; "" if it has no
+// such thing.
+std::string other_way(const std::string& name, const DescribedCommand& command,
+                      const std::vector<std::string>& given) {
+  const std::string value = value_after(name, given);
+  const std::string_view size = find_other(kSizes, name);
+  if (!size.empty() && command.option("--bind") != nullptr) {
+    return fmt::format("--bind {}={}", size, value.empty() ? "64" : value);
   }
-  const std::string name = option->substr(0, option->find('='));
-  const std::string other = other_way(name, command);
-  return fmt::format("{} has no option {}{}", support::quoted(command.full_name),
-                     support::quoted(name),
-                     hint(other.empty() ? meant_option(name, option_names(command)) : other));
+  const std::string_view here = find_other(kOtherOptions, name);
+  const std::size_t space = here.find(' ');
+  const std::string option(here.substr(0, space));
+  if (here.empty() || command.option(option) == nullptr) return "";
+  const bool takes_it = space == here.npos && !value.empty() && option != "--bind";
+  return takes_it ? fmt::format("{} {}", option, value) : std::string(here);
+}
+
+std::string unexpected_option(const DescribedCommand& command, const std::string& name,
+                              const std::vector<std::string>& given) {
+  const std::string what =
+      fmt::format("{} has no option {}", support::quoted(command.full_name), support::quoted(name));
+  if (takes_levels(name)) {
+    return what + ": there are no levels, attnc always takes the fastest kernels that it finds";
+  }
+  if (const std::string_view clause = find_other(kOfSpecs, name); !clause.empty()) {
+    return fmt::format("{}: it is a clause of the spec, `{}`", what, clause);
+  }
+  const std::string other = other_way(name, command, given);
+  return what + hint(other.empty() ? meant_option(name, option_names(command)) : other);
+}
+
+// `--bind Sq=64` for `--bind Sq 64`, of which `value` is the last word; "" if it is no such thing.
+std::string apart(const std::string& value, const std::vector<std::string>& given) {
+  static constexpr std::string_view kAssigning[] = {"--bind", "--in", "--out"};
+  for (std::size_t i = 0; i + 2 < given.size(); ++i) {
+    const bool assigns = std::ranges::find(kAssigning, given[i]) != std::end(kAssigning);
+    const bool is_apart = given[i + 1].find('=') == std::string::npos && given[i + 2] == value;
+    if (assigns && is_apart) return fmt::format("{} {}={}", given[i], given[i + 1], value);
+  }
+  return "";
+}
+
+// What was meant by an argument too many: `Sq=64`, `h200`, a second spec.
+std::string unexpected_argument(const DescribedCommand& command, const std::string& word,
+                                const std::vector<std::string>& given) {
+  const std::string what = fmt::format("{} does not take the argument {}",
+                                       support::quoted(command.full_name), support::quoted(word));
+  if (const std::string whole = apart(word, given); !whole.empty()) return what + hint(whole);
+  const bool assigns = word.find('=') != std::string::npos &&
+                       !find_other(kSizes, "--" + word.substr(0, word.find('='))).empty();
+  if (assigns && command.option("--bind") != nullptr) return what + hint("--bind " + word);
+  const bool is_target = !word.ends_with(".json") && targets::find_target(word).ok();
+  if (is_target && command.option("--target") != nullptr) return what + hint("--target " + word);
+  if (is_spec_name(word)) return what + ": it takes one spec; run it again for each";
+  return what;
+}
+
+std::string unexpected(const DescribedCommand& command, const std::vector<std::string>& extra,
+                       const std::vector<std::string>& given) {
+  const auto option = std::ranges::find_if(extra, is_option);
+  if (option == extra.end()) return unexpected_argument(command, extra.front(), given);
+  return unexpected_option(command, option->substr(0, option->find('=')), given);
 }
 
 // "SPEC..., -o FILE": what is required and not given.
@@ -132,6 +237,45 @@ std::string exclusive(const std::string& message) {
                      message.substr(at + kBetween.size()));
 }
 
+// The same for the message about `Sq`, where a command takes `64` as a spec.
+std::string without_equals(const std::string& message, const std::vector<std::string>& given) {
+  for (std::size_t i = 1; i + 1 < given.size(); ++i) {
+    const std::string wrong = fmt::format("'{}' is not of the form NAME=VALUE", given[i]);
+    if (message.ends_with(wrong)) return apart(given[i + 1], given);
+  }
+  return "";
+}
+
+// The command for what other tools have as one; "" for other words.
+std::string other_command(const std::string& word) {
+  static constexpr OtherOption kCommands[] = {
+      {" backward grad gradient gradients bwd train ",
+       "attnc compile SPEC --direction both -o FILE"},
+      {" build make ", "attnc compile"},
+      {" format prettify ", "attnc fmt"},
+      {" lint validate typecheck ", "attnc check"},
+      {" show dump print ", "attnc inspect"},
+      {" plot picture visualize visualise ", "attnc draw"},
+      {" profile time benchmark ", "attnc bench"},
+      {" test compare ", "attnc verify"},
+      {" targets gpus devices ", "attnc target list"},
+      {" codes errors error code ", "attnc explain-code --list"},
+      {" trace optimize passes ", "attnc opt"},
+      {" execute eval evaluate exec ", "attnc run"},
+      {" plan analyze analyse ", "attnc explain"},
+      {" man manual ", "attnc help --man"},
+  };
+  const bool is_code =
+      word.size() == 5 && (word[0] == 'E' || word[0] == 'W') &&
+      std::ranges::all_of(word.substr(1), [](unsigned char c) { return std::isdigit(c) != 0; });
+  if (is_code) return "attnc explain-code " + word;
+  const std::string padded = fmt::format(" {} ", in_lower_case(word));
+  const auto* found = std::ranges::find_if(kCommands, [&](const OtherOption& one) {
+    return one.names.find(padded) != std::string_view::npos;
+  });
+  return found == std::end(kCommands) ? "" : std::string(found->here);
+}
+
 }  // namespace
 
 std::string no_command(const DescribedCommand& command, const std::string& word) {
@@ -142,6 +286,9 @@ std::string no_command(const DescribedCommand& command, const std::string& word)
     return fmt::format("a command is missing before {}, such as {}", support::quoted(word),
                        support::quoted(fmt::format("attnc {} {}", reader, word)));
   }
+  const std::string other = below ? "" : other_command(word);
+  if (!other.empty())
+    return fmt::format("unknown command {}{}", support::quoted(word), hint(other));
   const std::string meant = nearest(word, command_names(command));
   return fmt::format("unknown command {}{}", support::quoted(before + word),
                      hint(meant.empty() ? "" : before + meant));
@@ -193,11 +340,12 @@ const DescribedCommand* incomplete_command(const DescribedCommand& command,
   return at.word == nullptr && at.command->needs_command ? at.command : nullptr;
 }
 
-std::string words_of(const ::CLI::App& app, const ::CLI::ParseError& error) {
+std::string words_of(const ::CLI::App& app, const ::CLI::ParseError& error,
+                     const std::vector<std::string>& given) {
   const ::CLI::App& command = chosen(app);
   const std::vector<std::string> extra = command.remaining();
   // Checked first: otherwise CLI11 reports a misspelt option as a missing one.
-  if (!extra.empty()) return unexpected(describe(command), extra);
+  if (!extra.empty()) return unexpected(describe(command), extra, given);
   if (dynamic_cast<const ::CLI::RequiredError*>(&error) != nullptr) return missing(command);
   const std::string message = error.what();
   if (dynamic_cast<const ::CLI::ArgumentMismatch*>(&error) != nullptr) {
@@ -205,7 +353,7 @@ std::string words_of(const ::CLI::App& app, const ::CLI::ParseError& error) {
   }
   if (dynamic_cast<const ::CLI::ConversionError*>(&error) != nullptr) return not_a_number(message);
   if (dynamic_cast<const ::CLI::ExcludesError*>(&error) != nullptr) return exclusive(message);
-  return message;
+  return message + hint(without_equals(message, given));
 }
 
 std::string hint_of(const ::CLI::App& app) {

@@ -23,9 +23,10 @@ std::string unknown_command(const DescribedCommand& command, const std::vector<s
 const DescribedCommand* incomplete_command(const DescribedCommand& command,
                                            const std::vector<std::string>& words);
 
-// What is wrong with the command line that `app` could not parse: an unknown option or a surplus
-// argument first, then a value, then what is missing.
-std::string words_of(const ::CLI::App& app, const ::CLI::ParseError& error);
+// What is wrong with the command line `given`, which `app` could not parse: an unknown option or a
+// surplus argument first, then a value, then what is missing.
+std::string words_of(const ::CLI::App& app, const ::CLI::ParseError& error,
+                     const std::vector<std::string>& given);
 
 // Where to read about the command that was given.
 std::string hint_of(const ::CLI::App& app);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 namespace attn::ir {
 namespace {
 
@@ -16,6 +18,16 @@ const char* example_of(Dim dim) {
   }
 }
 
+// The dimension whose size this one has unless it gets its own.
+std::optional<Dim> given_by(Dim dim) {
+  switch (dim) {
+    case Dim::Hkv: return Dim::Hq;
+    case Dim::Skv: return Dim::Sq;
+    case Dim::Dv: return Dim::Dqk;
+    default: return std::nullopt;
+  }
+}
+
 }  // namespace
 
 Status check_bound(const Attention& attention) {
@@ -27,7 +39,8 @@ Status check_bound(const Attention& attention) {
   const auto is_open = [&](Dim dim) { return !attention.dims.get(dim); };
   const bool both = is_open(Dim::Dqk) && is_open(Dim::Dv);
   for (const Dim dim : kDims) {
-    if (!is_open(dim) || (both && dim == Dim::Dv)) continue;
+    const std::optional<Dim> first = given_by(dim);
+    if (!is_open(dim) || (first && is_open(*first))) continue;
     add(both && dim == Dim::Dqk ? "D" : to_string(dim), dim);
   }
   if (names.empty()) return {};

@@ -69,7 +69,11 @@ Result<Element> element_of(const std::string& descr) {
 // Returns the header's text and advances `bytes` past it.
 Result<std::string_view> split_header(std::span<const std::byte>& bytes) {
   if (bytes.size() < kPrefix || !as_text(bytes).starts_with(kMagic)) {
-    return bad("not a .npy file (it does not begin with \\x93NUMPY)");
+    const bool is_archive = as_text(bytes).starts_with("PK\x03\x04");
+    return bad(is_archive
+                   ? "not a .npy file but an archive of them (.npz): save an array by itself, with "
+                     "numpy.save(\"x.npy\", numpy.load(\"x.npz\")[\"NAME\"])"
+                   : "not a .npy file (it does not begin with \\x93NUMPY)");
   }
   const int version = std::to_integer<int>(bytes[6]);
   if (version != 1 && version != 2) {

@@ -1,6 +1,7 @@
 """Wrong command lines, and what is said: all in one golden file, so that the messages can be read
 together. Each is followed by its exit code."""
 import re
+import shlex
 
 import attnc
 from attnc import NOOP
@@ -53,6 +54,37 @@ MISTAKES = [
     "cache prune --max-bytes \x1b[2J",
     "support noop.attn --jobs \x1b[2J",
     "run slow.attn --backend reference",
+    "compile noop.attn --gpu h200 -o x.attnplan",
+    "compile noop.attn --arch=sm_90 -o x.attnplan",
+    "compile noop.attn -O3 -o x.attnplan",
+    "compile noop.attn --heads 4 -o x.attnplan",
+    "compile noop.attn --json -o x.attnplan",
+    "compile noop.attn --dtype f16 -o x.attnplan",
+    "compile noop.attn --backward -o x.attnplan",
+    "compile noop.attn h200 -o x.attnplan",
+    "compile noop.attn Sq=64 -o x.attnplan",
+    "compile noop.attn --target rtx4090 -o x.attnplan",
+    "compile noop.attn --target rtx3090 -o x.attnplan",
+    "compile noop.attn --target v100 -o x.attnplan",
+    "compile noop.attn --target H100-SXM -o x.attnplan",
+    "compile noop.attn --target cuda -o x.attnplan",
+    "run noop.attn --cpu",
+    "run noop.attn --backend reference --bind Sq 64",
+    "check noop.attn --bind Sq 64",
+    "check noop.attn --bind Sq:64",
+    "check noop.attn --bind 'Sq = 64'",
+    "explain Sq=64",
+    "check param.attn --bind window=16",
+    "run param.attn --backend reference",
+    "run open.attn --backend reference --bind B=1",
+    "check notes.md",
+    "run param.attn --backend reference --in window=@a.npz",
+    "backward noop.attn",
+    "explain-code E201",
+    "explain-code 0201",
+    "explain-code W9999",
+    "help flux",
+    "help E0201",
     "support noop.attn --tier fast",
     "support",
     "inspect noop.attn",
@@ -71,15 +103,26 @@ SLOW = """attention slow {
 }
 """
 
+PARAM = """attention param {
+  dims  B = 1, Hq = 1, Sq = 8, D = 8;
+  param window: i32;
+  mask  0 <= q_idx - kv_idx < window;
+}
+"""
+
 
 class Mistakes(attnc.Case):
     def test_what_is_said(self):
         self.write("noop.attn", NOOP)
         self.write("slow.attn", SLOW)
+        self.write("param.attn", PARAM)
+        self.write("open.attn", "attention open {\n  dims B, Hq, Sq, D = 8;\n}\n")
+        self.write("notes.md", "# Notes\n")
+        self.write("a.npz", b"PK\x03\x04 and so on")
         (self.folder / "empty").mkdir()
         text = ""
         for line in MISTAKES:
-            process = attnc.run(*line.split(), folder=self.folder)
+            process = attnc.run(*shlex.split(line), folder=self.folder)
             self.assertNotIn(process.returncode, (0, 70), line)
             self.assertEqual(process.stdout, "", line)
             self.assertNotIn("\x1b", process.stderr, line)
