@@ -83,7 +83,8 @@ def sizes_of(q: Any, k: Any, v: Any, *, layout: str = "bhsd", note: str | None =
     key_heads, keys = k.shape[head], k.shape[row]
     if tuple(k.shape[:3]) != tuple(v.shape[:3]):
         raise BindingError(
-            f"k has shape {list(k.shape)} and v {list(v.shape)}: B, Hkv and Skv must be the same in both", notes)
+            f"k has shape {list(k.shape)} and v {list(v.shape)}: B, Hkv and Skv must be the same in both",
+            notes)
     if k.shape[0] != batch:
         raise BindingError(f"q has {batch} batches, but k and v have {k.shape[0]}: expand k and v", notes)
     if k.shape[3] != depth:

@@ -78,13 +78,14 @@ def check(said: Expected, sizes: Sizes, layout: str | None) -> None:
     notes = [order_note(order)]
     heads, rows = said.query
     if heads != rows and (sizes.Sq, sizes.Hq) == (heads, rows):
-        raise BindingError(f"q has {sizes.Hq} heads and {sizes.Sq} rows, and `{said.title}` {heads} heads and {rows} "
-                           "rows: are its dimensions in another order?", notes)
+        raise BindingError(f"q has {sizes.Hq} heads and {sizes.Sq} rows, and `{said.title}` {heads} heads and "
+                           f"{rows} rows: are its dimensions in another order?", notes)
     if said.heads is not None and sizes.Hq * said.heads[1] != sizes.Hkv * said.heads[0]:
         raise BindingError(
             f"q has {sizes.Hq} heads and k {sizes.Hkv}, but in `{said.title}` {_sharing(said.heads)}",
             [*notes, f"for these numbers: attn.compile(.., Hq={sizes.Hq}, Hkv={sizes.Hkv})"])
-    if layout is None and said.aligned and _fits_other(sizes):
+    unlikely = said.heads is None or sizes.Hq > sizes.Sq
+    if layout is None and said.aligned and unlikely and _fits_other(sizes):
         raise BindingError(
             f"q has {sizes.Sq} rows and k {sizes.Skv}, but in `{said.title}` Skv is Sq: are they [B, S, H, D]?",
             [*notes, f"for these numbers: attn.compile(.., Skv={sizes.Skv}), or layout=\"bhsd\""])
@@ -98,13 +99,14 @@ def _sharing(heads: tuple[int, int]) -> str:
 
 
 def _fits_other(sizes: Sizes) -> bool:
-    """Whether rows are as many as keys, and heads are shared, if heads are rows and rows are heads."""
+    """Whether rows are as many as keys, and heads are shared, if heads are rows and rows are heads. Cross
+    attention may look so too, but has seldom fewer rows than heads."""
     return sizes.Hq == sizes.Hkv and sizes.Sq != sizes.Skv and sizes.Skv > 0 and sizes.Sq % sizes.Skv == 0
 
 
 def call(function: Callable[..., Any], said: Expected, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """`function` of q, k and v [B, H, S, D], for tensors [B, S, H, D]: o is [B, Sq, Hq, Dv] then, and what has one
-    number for each row stays [B, Hq, Sq]."""
+    """`function` of q, k and v [B, H, S, D], for tensors [B, S, H, D]: o is [B, Sq, Hq, Dv] then, and what has
+    one number for each row stays [B, Hq, Sq]."""
     if said.located:
         raise ArgumentError(f"`{said.title}` has packed sequences or pages, to which layout= does not apply",
                             ["packed tensors are [T, H, D], a pool of pages is [pages, Hkv, page, D]"])

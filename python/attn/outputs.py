@@ -9,7 +9,7 @@ def is_amax(name: str) -> bool:
 
 
 def is_statistic(name: str) -> bool:
-    """Whether it is a number for each row that says something of its scores: lse, max, sum_exp and their like."""
+    """Whether it is a number for each row that says something of its scores: lse, max, sum_exp, ..."""
     return name != "o" and not is_amax(name)
 
 

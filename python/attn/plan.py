@@ -157,7 +157,8 @@ def _target(target: str | os.PathLike[str]) -> str:
     name = os.fspath(target)
     meant = hints.of_target(name) if name != "native" else []
     if meant:
-        raise ArgumentError(f"target is {name!r}; it must be one of {', '.join(targets())}, or \"native\"", meant)
+        known = ", ".join(targets())
+        raise ArgumentError(f"target is {name!r}; it must be one of {known}, or \"native\"", meant)
     return os.path.abspath(name) if name.endswith(".json") else name
 
 

@@ -111,7 +111,7 @@ def _signed(name: str, array: np.ndarray) -> np.ndarray:
     import numpy as np
 
     if array.dtype.itemsize == 8 and array.size > 0 and array.max() > np.iinfo(np.int64).max:
-        raise BindingError(f"{name} has the element {array.max()}, which does not fit in a signed integer of 64 bits")
+        raise BindingError(f"{name} has the element {array.max()}, which does not fit in 64 bits with a sign")
     return array.astype(np.int32 if array.dtype.itemsize == 2 else np.int64)
 
 

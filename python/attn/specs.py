@@ -72,8 +72,8 @@ class Spec:
         return _named(source)
 
     def answer(self, command: str, *arguments: str) -> Any:
-        """What `attnc COMMAND - ARGUMENTS --format json` says about this spec. Errors of a spec that functions were
-        traced to are TraceErrors, which name a line of the functions."""
+        """What `attnc COMMAND - ARGUMENTS --format json` says about this spec. Errors of a spec that functions
+        were traced to are TraceErrors, which name a line of the functions."""
         folder = str(pathlib.Path(self.filename).resolve().parent) if self.filename else None
         try:
             return _attnc.run([command, "-", *arguments], text=self.text,
@@ -116,8 +116,8 @@ class Spec:
         return _dsl(self.text, self.filename) if self.text.lstrip().startswith("{") else self.text
 
     def standing_alone(self) -> Spec:
-        """The spec with the functions that it imports and calls written into it, as its files say them now: later
-        changes of them change nothing. Raises SpecError if they cannot be read."""
+        """The spec with the functions that it imports and calls written into it, as the files say them now:
+        later changes of them change nothing. Raises SpecError if they cannot be read."""
         if "import" not in self.text or not any("import" in item for item in self.tree.get("preamble", ())):
             return self
         form = "json" if self.text.lstrip().startswith("{") else "dsl"
@@ -127,8 +127,8 @@ class Spec:
         return Spec(text)  # lines of the text are not those of the file
 
     def with_clauses(self, clauses: Sequence[dict[str, Any]], keywords: Collection[str] | None = None) -> Spec:
-        """The spec with these clauses of the JSON form instead of those with the same `keywords` (by default, the
-        keys of the new ones). As text, which diagnostics quote, if it was text."""
+        """The spec with these clauses of the JSON form instead of those with the same `keywords` (by default,
+        the keys of the new ones). As text, which diagnostics quote, if it was text."""
         removed = {key for clause in clauses for key in clause} if keywords is None else keywords
         # Of a declaration, which has a dtype too, the name is first.
         kept = [clause for clause in self.tree["clauses"] if _keyword(clause) not in removed]

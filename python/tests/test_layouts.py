@@ -74,6 +74,7 @@ SPECS = {
     "all heads": "dims B, Hq, Sq, Skv, D;",
     "rows": "dims B, Hq, Hkv, Sq, D;",
     "named rows": "dims B, Hq, Hkv, Sq, Skv = Sq, D;",
+    "all rows and heads": "dims B, Hq, Sq, D;",
     "rows and heads": "dims B, Hq = 4, Hkv = 4, Sq = 7, Skv, D;",
 }
 
@@ -87,6 +88,7 @@ SPECS = {
     # [B, 7, 4, D] and [B, 7, 2, D]: rows in the place of heads.
     ("rows", {"heads": 7, "key_heads": 7, "rows": 4, "keys": 2}, "q has 4 rows and k 2, but in `x` Skv is Sq"),
     ("named rows", {"heads": 7, "key_heads": 7, "rows": 4, "keys": 2}, "q has 4 rows and k 2"),
+    ("all rows and heads", {"heads": 7, "key_heads": 7, "rows": 4, "keys": 2}, "q has 4 rows and k 2"),
     ("rows and heads", {"heads": 7, "key_heads": 7, "rows": 4, "keys": 4}, "q has 7 heads and 4 rows, and `x` 4"),
 ])
 def test_what_contradicts_the_spec_is_refused(kind, dims, sizes, words):
@@ -113,7 +115,8 @@ def test_what_the_refusals_propose():
 
 @pytest.mark.parametrize("dims, sizes", [
     ("by numbers", {"heads": 8}), ("by division", {"key_heads": 1}), ("all heads", {"key_heads": 4}),
-    ("rows", {"rows": 5, "keys": 9}), ("named rows", {"rows": 1}), ("rows", {}), ("all heads", {"key_heads": 4, "rows": 9})])
+    ("rows", {"rows": 5, "keys": 9}), ("named rows", {"rows": 1}), ("rows", {}), ("all heads", {"key_heads": 4, "rows": 9}),
+    ("all rows and heads", {"key_heads": 4, "rows": 14, "keys": 7})])
 def test_other_numbers_are_those_of_the_tensors(dims, sizes):
     q, k, v = arrays(**sizes)
     assert attn.compile(f"attention x {{ {SPECS[dims]} }}")(q, k, v).shape == q.shape

@@ -69,8 +69,8 @@ def check_shapes(addressing: Addressing, tensors: Mapping[str, torch.Tensor]) ->
 class Dense:
     """A call's tensors in logical order, `tensors`: [B, H, S, D], and lengths.
 
-    `sizes` are those of the spec, as far as they are known. Raises BindingError for offsets and page tables that
-    lead out of q, k or v.
+    `sizes` are those of the spec, as far as they are known. Raises BindingError for offsets and page tables
+    that lead out of q, k or v.
     """
 
     def __init__(self, addressing: Addressing, given: Mapping[str, torch.Tensor], sizes: Mapping[str, Any]):
@@ -84,8 +84,8 @@ class Dense:
         if addressing.packed:
             for name, cumulative in CUMULATIVE.items():
                 dim = "Sq" if name == "q" else "Skv"
-                self._rows[name] = _Rows(cumulative, given[cumulative], name, len(given[name]), dim, sizes.get(dim))
-                self.tensors[name] = self._rows[name].padded(given[name])
+                rows = _Rows(cumulative, given[cumulative], name, len(given[name]), dim, sizes.get(dim))
+                self._rows[name], self.tensors[name] = rows, rows.padded(given[name])
             self.tensors["lengths_q"] = self._rows["q"].lengths
             self.tensors["lengths_kv"] = self._rows["k"].lengths
 
@@ -134,8 +134,8 @@ def _to_pages(rows: torch.Tensor, table: torch.Tensor, pool: torch.Tensor) -> to
 class _Rows:
     """The rows of packed sequences, each in a batch of its own, padded to the longest.
 
-    `name`, `count`: of q, k or v, which has so many rows. `dim`, `length`: the size of the longest sequence, if it
-    is known.
+    `name`, `count`: of q, k or v, which has so many rows. `dim`, `length`: the size of the longest sequence, if
+    it is known.
     """
 
     def __init__(self, offsets: str, cumulative: torch.Tensor, name: str, count: int, dim: str, length: Any):
@@ -157,7 +157,7 @@ class _Rows:
         return torch.where(self._used[..., None, None], tensor[self._places], 0).transpose(1, 2)
 
     def packed(self, tensor: torch.Tensor, beyond: float) -> torch.Tensor:
-        """[T, H, D] of [B, H, S, D], or [T, H] of [B, H, S]; `beyond` is in rows past those of the last sequence."""
+        """[T, H, D] of [B, H, S, D], or [T, H] of [B, H, S]; `beyond` is in rows past the last sequence."""
         used = tensor.transpose(1, 2)[self._used]
         made = used.new_full((self._count, *used.shape[1:]), beyond)
         made[: self._end] = used
@@ -166,12 +166,16 @@ class _Rows:
 
 def _check_offsets(offsets: str, cumulative: torch.Tensor, name: str, count: int) -> None:
     if cumulative.dim() != 1 or len(cumulative) == 0 or cumulative[0] != 0:
-        raise BindingError(f"{offsets} must be [B + 1] offsets, of which the first is 0: it is {_shown(cumulative)}")
+        raise BindingError(
+            f"{offsets} must be [B + 1] offsets, of which the first is 0: it is {_shown(cumulative)}"
+        )
     falls = (cumulative[1:] < cumulative[:-1]).nonzero()
     if len(falls):
         at = int(falls[0])
-        raise BindingError(f"{offsets} falls from {int(cumulative[at])} to {int(cumulative[at + 1])}, at [{at + 1}]",
-                           ["it has where each sequence begins, and where the last one ends"])
+        raise BindingError(
+            f"{offsets} falls from {int(cumulative[at])} to {int(cumulative[at + 1])}, at [{at + 1}]",
+            ["it has where each sequence begins, and where the last one ends"],
+        )
     if cumulative[-1] > count:
         raise BindingError(f"{offsets} ends at {int(cumulative[-1])}, but {name} has {count} rows")
 

@@ -3,6 +3,8 @@ compared with it, and refused where they say something else."""
 
 from __future__ import annotations
 
+import functools
+import math
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -35,7 +37,7 @@ def mask_of(block_mask: Any, sizes: Sizes) -> Callable:
         raise BindingError(
             f"block_mask is of {lengths[0]} rows and {lengths[1]} keys, but query has {sizes.Sq} rows and key"
             f" {sizes.Skv}",
-            ["make it for these lengths: create_block_mask(mask_mod, B, H, Sq, Skv); or give the mask_mod alone"],
+            ["make it for these lengths, create_block_mask(f, B, H, Sq, Skv), or give the mask_mod alone"],
         )
     batches = tuple(block_mask.kv_num_blocks.shape[:-1])
     if len(batches) != 2 or batches[0] not in (1, sizes.B) or batches[1] not in (1, sizes.Hq):
@@ -54,9 +56,9 @@ def check(block_mask: Any, query: torch.Tensor, sizes: Sizes, spec: Spec, tensor
     """
     if 0 in sizes or "Fake" in type(query).__name__:
         return
-    read = _names_in_masks(spec)
-    observed = {name: tensor for name, tensor in tensors.items() if name in read}
-    observed.update(_tensors_of(block_mask))
+    read = _names_in_masks(spec.text)
+    observed = _tensors_of(block_mask)
+    observed.update((name, tensor) for name, tensor in tensors.items() if name in read)
     with _lock:
         known = _known.get(id(block_mask))
         if known is not None and known.is_of(block_mask, sizes, spec, observed):
@@ -107,7 +109,9 @@ class _State:
 
     def is_of(self, tensor: Any) -> bool:
         """Looks at elements, for which it waits, only if it is another tensor or was written to."""
-        if _version(tensor) == self._version and self._of() is _base(tensor) and _place(tensor) == self._place:
+        if self._tensor() is tensor and self._place == _place(tensor):
+            return True
+        if self._base() is _base(tensor) and self._place == _place(tensor):  # a view that was made again
             return True
         if torch.is_tensor(tensor) and tensor.is_cuda and is_capturing():
             return False
@@ -119,7 +123,8 @@ class _State:
         return True
 
     def _note(self, tensor: Any) -> None:
-        self._of, self._place, self._version = weakref.ref(_base(tensor)), _place(tensor), _version(tensor)
+        self._tensor, self._base = weakref.ref(tensor), weakref.ref(_base(tensor))
+        self._place = _place(tensor)
 
 
 def _base(tensor: Any) -> Any:
@@ -128,27 +133,28 @@ def _base(tensor: Any) -> Any:
 
 
 def _place(tensor: Any) -> Any:
-    if not isinstance(tensor, torch.Tensor):
-        return None
-    return tensor.storage_offset(), tensor.shape, tensor.stride()
-
-
-def _version(tensor: Any) -> Any:
-    """A number that grows with each write; NaN, which equals nothing, where none is kept."""
+    """Where its elements are, and a number that grows with each write; NaN, which equals nothing, where there
+    is none."""
     if not isinstance(tensor, torch.Tensor) or tensor.is_inference():
-        return float("nan")
-    return tensor._version
+        return math.nan
+    return tensor._version, tensor.data_ptr(), tensor.shape, tensor.stride()
 
 
-def _tensors_of(block_mask: Any) -> dict[str, torch.Tensor]:
-    names = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
-    found = {f".{name}": getattr(block_mask, name, None) for name in names}
-    return {name: tensor for name, tensor in found.items() if tensor is not None}
+_LISTS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
 
 
-def _names_in_masks(spec: Spec) -> set[str]:
-    """What the masks of a spec read, directly or by a `let`."""
-    clauses = spec.tree["clauses"]
+def _tensors_of(block_mask: Any) -> dict[str, Any]:
+    found = {}
+    for name in _LISTS:
+        if (tensor := getattr(block_mask, name, None)) is not None:
+            found["." + name] = tensor
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _names_in_masks(text: str) -> frozenset[str]:
+    """What the masks of a traced spec read, directly or by a `let`."""
+    clauses = Spec(text).tree["clauses"]
     lets = {clause["let"]: clause["value"] for clause in clauses if "let" in clause}
     found: set[str] = set()
     stack = [clause["mask"] for clause in clauses if "mask" in clause]
@@ -156,7 +162,7 @@ def _names_in_masks(spec: Spec) -> set[str]:
         new = names_in(stack.pop()) - found
         found |= new
         stack.extend(lets[name] for name in new if name in lets)
-    return found
+    return frozenset(found)
 
 
 # --- comparing
@@ -194,7 +200,7 @@ def _compare(block_mask: Any, device: torch.device, sizes: Sizes, differs: set[s
 
 
 def _listed(block_mask: Any, grid: _Grid, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which blocks are computed with the mask_mod, and which without it: [batches, heads, down, across] each."""
+    """Which blocks are computed with the mask_mod, and which without: [batches, heads, down, across] each."""
     found = []
     for kind in ("", "full_"):
         counts = getattr(block_mask, f"{kind}kv_num_blocks", None)
@@ -204,7 +210,8 @@ def _listed(block_mask: Any, grid: _Grid, device: torch.device) -> tuple[torch.T
         counts, indices = counts.to(device), getattr(block_mask, f"{kind}kv_indices").to(device).long()
         if indices.shape[-2] != grid.down:
             raise BindingError(
-                f"block_mask has {indices.shape[-2]} rows of blocks; of {grid.rows} rows each, there are {grid.down}"
+                f"block_mask has {indices.shape[-2]} rows of blocks; of {grid.rows} rows each, there are"
+                f" {grid.down}"
             )
         used = torch.arange(indices.shape[-1], device=device) < counts[..., None]
         beyond = used & ((indices < 0) | (indices >= grid.across))

@@ -1,0 +1,133 @@
+"""attn.torch on a GPU at its edges: gradients of lse, block masks, orders of dimensions, nothing to compute, and rows
+past the last of packed sequences."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA GPU", allow_module_level=True)
+
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask  # noqa: E402
+
+import attn  # noqa: E402
+import attn.torch  # noqa: E402
+
+CAUSAL = "attention causal { dims B, Hq, Hkv, Sq, Skv, D; mask q_idx >= kv_idx; outputs o, lse; }"
+REFUSED = "lse has no gradient yet"
+
+
+def qkv(rows=256, keys=256, batch=2, grad=True):
+    generator = torch.Generator("cuda").manual_seed(3)
+    return [torch.randn(batch, heads, length, 64, generator=generator, device="cuda", dtype=torch.float32)
+            .bfloat16().requires_grad_(grad) for heads, length in ((4, rows), (2, keys), (2, keys))]
+
+
+def sinks(o, lse):
+    return (o * torch.sigmoid(lse - 0.5)[..., None].to(o.dtype)).sum()
+
+
+@pytest.mark.parametrize("traces", [False, True])
+def test_a_backward_that_reaches_lse_is_refused(traces):
+    f = attn.compile(CAUSAL)
+    run = torch.compile(lambda *x: f(*x), fullgraph=True) if traces else f
+    q, k, v = qkv()
+    expected = torch.autograd.grad(f(q, k, v)[0].float().sum(), (q, k, v))
+    for _ in range(3):  # the way of the first call, and the short one
+        o, lse = run(q, k, v)
+        with pytest.raises(attn.Unsupported, match=REFUSED):
+            sinks(o, lse).backward()
+        o, lse = run(q, k, v)
+        found = torch.autograd.grad(o.float().sum() + (lse * 0).sum(), (q, k, v))
+        for x, y in zip(found, expected):
+            torch.testing.assert_close(x, y, atol=1e-2, rtol=1e-2)
+
+
+def test_a_captured_backward_that_does_not_count_lse():
+    """Its check is on the device."""
+    f = attn.compile(CAUSAL)
+    q, k, v = qkv()
+
+    def step():
+        o, lse = f(q, k, v)
+        return torch.autograd.grad(o.float().sum() + (lse * 0).sum(), (q, k, v))
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        expected = step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+    graph.replay()
+    torch.cuda.synchronize()
+    for x, y in zip(found, expected):
+        torch.testing.assert_close(x, y, atol=1e-2, rtol=1e-2)
+
+
+def test_block_masks():
+    q, k, v = qkv(grad=False)
+    ids = torch.arange(256, device="cuda").int() // 100
+
+    def documents(b, h, q_idx, kv_idx):
+        return (ids[q_idx] == ids[kv_idx]) & (q_idx >= kv_idx)
+
+    made = create_block_mask(documents, None, None, 256, 256, device="cuda")
+    for _ in range(2):
+        found = attn.torch.flex_attention(q, k, v, block_mask=made, enable_gqa=True)
+    assert torch.equal(found, attn.torch.flex_attention(q, k, v, mask_mod=documents, enable_gqa=True))
+    counts = torch.ones(1, 1, 2, dtype=torch.int32, device="cuda")
+    indices = torch.tensor([[[[0, 1], [1, 0]]]], dtype=torch.int32, device="cuda")
+    with pytest.raises(attn.BindingError, match="block_mask hides a block"):
+        attn.torch.flex_attention(q, k, v, block_mask=BlockMask.from_kv_blocks(counts, indices), enable_gqa=True)
+
+
+def test_the_other_order_of_dimensions():
+    f = attn.compile(CAUSAL, layout="bshd")
+    q, k, v = (x.detach().transpose(1, 2).contiguous().requires_grad_() for x in qkv())
+    expected, expected_lse = attn.compile(CAUSAL)(*(x.transpose(1, 2) for x in (q, k, v)))
+    for _ in range(3):
+        o, lse = f(q, k, v)
+        assert o.is_contiguous() and torch.equal(o, expected.transpose(1, 2)) and torch.equal(lse, expected_lse)
+    o.float().sum().backward()
+    assert q.grad.shape == q.shape and q.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("batch, rows, keys", [(0, 5, 6), (2, 0, 6), (2, 5, 0)])
+@pytest.mark.parametrize("traces", [False, True])
+def test_nothing_to_compute(batch, rows, keys, traces):
+    f = attn.compile(CAUSAL, builds=False)  # nothing is compiled
+    q, k, v = qkv(rows, keys, batch)
+    o, lse = (torch.compile(lambda *x: f(*x), fullgraph=True) if traces else f)(q, k, v)
+    assert o.shape == q.shape and (o == 0).all() and (lse == -math.inf).all()
+    o.float().sum().backward()
+    assert all(x.grad.shape == x.shape and (x.grad == 0).all() for x in (q, k, v))
+
+
+@pytest.mark.parametrize("traces", [False, True])
+def test_rows_past_the_last_sequence(traces):
+    lengths, more = torch.tensor([300, 0, 129, 1, 77]), 45
+    ends = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+    last = int(ends[-1])
+    f = attn.compile("attention packed { dims B = 5, Hq = 4, Hkv = 2, Sq = 300, D = 64; layout thd;"
+                     " mask q_idx >= kv_idx; outputs o, lse; }")
+    located = {"cu_seqlens_q": ends.cuda(), "cu_seqlens_kv": ends.cuda()}
+    generator = torch.Generator("cuda").manual_seed(1)
+    long = [torch.randn(last + more, heads, 64, generator=generator, device="cuda").bfloat16() for heads in (4, 2, 2)]
+    short = [x[:last].clone().requires_grad_() for x in long]
+    long = [x.requires_grad_() for x in long]
+    run = torch.compile(lambda *x: f(*x, **located), fullgraph=True) if traces else (lambda *x: f(*x, **located))
+    expected, expected_lse = f(*short, **located)
+    garbage = [torch.full_like(x, math.nan) for x in long]  # for the allocator to give again
+    del garbage
+    for _ in range(3):
+        o, lse = run(*long)
+        assert o.shape == long[0].shape and (o[last:] == 0).all() and (lse[last:] == -math.inf).all()
+        torch.testing.assert_close(o[:last], expected)
+        torch.testing.assert_close(lse[:last], expected_lse)
+        found = torch.autograd.grad(o.float().square().sum(), long)
+        wanted = torch.autograd.grad(expected.float().square().sum(), short, retain_graph=True)
+        for x, y in zip(found, wanted):
+            torch.testing.assert_close(x[:last], y, atol=2e-2, rtol=2e-2)
+            assert (x[last:] == 0).all()
