@@ -90,12 +90,17 @@ struct HelpOptions {
   Format format = Format::text;
 };
 
+// What there is to read, for a word that is no command.
+constexpr const char* kTopics =
+    "Run `attnc help` for the commands, `attnc explain-code --list` for the codes of diagnostics, "
+    "`attnc explain SPEC` for a spec\n";
+
 int print_help(const ::CLI::App& app, const HelpOptions& options) {
   const DescribedCommand all = describe(app);
   const DescribedCommand* command = &all;
   for (const std::string& word : options.words) {
     const DescribedCommand* next = command->command(word);
-    if (next == nullptr) return usage_error(no_command(*command, word), options.format);
+    if (next == nullptr) return usage_error(no_command(*command, word), options.format, kTopics);
     command = next;
   }
   if (options.manual) {
