@@ -144,6 +144,8 @@ def _notes(diagnostic: Diagnostic, origin: Origin) -> list[str]:
     notes = []
     if _NEGATIVE in diagnostic.message:
         notes.append(_wraps(origin))
+    advice = [line.split("help: ", 1)[1] for line in diagnostic.text.splitlines() if "= help: " in line]
+    notes += [f"in the spec, {line}" for line in advice if line.startswith("in a table")]
     notes.append("for scores that do not count: hide them by a mask, guard the read with `torch.where`, or use"
                  " `torch.clamp`")
     return notes
