@@ -252,7 +252,9 @@ class Analyzer {
   void set_dtype(const ast::Name& name) {
     const std::string_view here = type_elsewhere(name.text);
     const std::string_view type = here.empty() ? std::string_view(name.text) : here;
-    if (type != "f32" && type != "f64" && type != "tf32") {
+    const std::string_view integers[] = {"i8", "u8", "i16", "i32", "i64", "bool"};
+    const bool is_integer = contains(integers, type);
+    if (!is_integer && type != "f32" && type != "f64" && type != "tf32") {
       attention_.dtype =
           dtype(name, {DType::f16, DType::bf16, DType::e4m3, DType::e5m2}, DType::bf16);
       return;
@@ -260,6 +262,11 @@ class Analyzer {
     auto& diagnostic =
         report(Code::bad_choice, name.span,
                fmt::format("no kernel takes q, k and v of type {}", quoted(name.text)));
+    if (is_integer) {
+      diagnostic.help = ast::hint_for(
+          sink_.source(), "8-bit attention is of floats: `dtype e4m3;` and `quantize per_tensor;`");
+      return;
+    }
     diagnostic.help = "write `bf16` or `f16`; scores and sums are computed in f32 all the same";
     for (const DType one : {DType::bf16, DType::f16}) {
       diagnostic.add_replacement(name.span, to_string(one));

@@ -256,21 +256,30 @@ bool reads(const ast::Expr& expr, std::string_view name) {
                              [&](const ast::Expr& operand) { return reads(operand, name); });
 }
 
+// The condition that the expression is, or that it chooses by, as an operand of `||`.
+std::string seen_keys(const ast::Expr& expr) {
+  const bool is_choice =
+      expr.kind == ast::ExprKind::call && expr.text == "where" && expr.operands.size() == 3;
+  if (is_choice) return seen_keys(expr.operands[0]);
+  const bool is_comparison = expr.kind == ast::ExprKind::compare;
+  const bool joins =
+      expr.kind == ast::ExprKind::binary &&
+      ast::precedence(expr.operators[0]) <= ast::precedence(ast::Operator::logical_and);
+  if (is_comparison) return ast::to_dsl(expr);
+  return joins ? fmt::format("({})", ast::to_dsl(expr)) : "kv_idx < 4";
+}
+
 }  // namespace
 
 void set_sink(const ast::SinkClause& clause, ir::Attention& attention, Scope& scope) {
   Site site = kSinkSite;
   std::string keys;
   if (reads(clause.value, "kv_idx")) {
-    const bool is_weak =
-        !clause.value.operators.empty() && !clause.value.grouped &&
-        ast::precedence(clause.value.operators[0]) <= ast::precedence(ast::Operator::logical_or);
-    const std::string text = ast::to_dsl(clause.value);
     keys = fmt::format(
-        "keys that every query sees are a term of the mask: `mask q_idx >= kv_idx && (q_idx - "
-        "kv_idx "
-        "< 128 || {});`; this clause is the score of one more key, without a value",
-        is_weak ? fmt::format("({})", text) : text);
+        "keys that every query sees are a term of the mask: `mask q_idx >= kv_idx && "
+        "(q_idx - kv_idx < 128 || {});`; this clause is the score of one more key, "
+        "without a value",
+        seen_keys(clause.value));
     site.help = keys;
   }
   const auto value = scope.check_as(clause.value, site, Type::real, "");

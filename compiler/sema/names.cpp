@@ -282,16 +282,14 @@ Suggestion function_suggestion(std::string_view name,
 
 std::string_view type_elsewhere(std::string_view name) {
   constexpr Elsewhere kTypes[] = {
-      {"float16", "f16"},      {"half", "f16"},           {"fp16", "f16"},
-      {"bfloat16", "bf16"},    {"float32", "f32"},        {"float", "f32"},
-      {"fp32", "f32"},         {"float64", "f64"},        {"double", "f64"},
-      {"tfloat32", "tf32"},    {"tf32", "tf32"},          {"int8", "i8"},
-      {"uint8", "u8"},         {"int32", "i32"},          {"int", "i32"},
-      {"int64", "i64"},        {"long", "i64"},           {"boolean", "bool"},
-      {"fp8", "e4m3"},         {"float8", "e4m3"},        {"f8", "e4m3"},
-      {"fp8_e4m3", "e4m3"},    {"e4m3fn", "e4m3"},        {"f8e4m3", "e4m3"},
-      {"float8_e4m3", "e4m3"}, {"float8_e4m3fn", "e4m3"}, {"fp8_e5m2", "e5m2"},
-      {"f8e5m2", "e5m2"},      {"float8_e5m2", "e5m2"},
+      {"float16", "f16"}, {"half", "f16"},         {"fp16", "f16"},           {"bfloat16", "bf16"},
+      {"float32", "f32"}, {"float", "f32"},        {"fp32", "f32"},           {"float64", "f64"},
+      {"double", "f64"},  {"tfloat32", "tf32"},    {"tf32", "tf32"},          {"fp64", "f64"},
+      {"int8", "i8"},     {"uint8", "u8"},         {"int32", "i32"},          {"int", "i32"},
+      {"int64", "i64"},   {"long", "i64"},         {"boolean", "bool"},       {"fp8", "e4m3"},
+      {"float8", "e4m3"}, {"f8", "e4m3"},          {"fp8_e4m3", "e4m3"},      {"e4m3fn", "e4m3"},
+      {"f8e4m3", "e4m3"}, {"float8_e4m3", "e4m3"}, {"float8_e4m3fn", "e4m3"}, {"fp8_e5m2", "e5m2"},
+      {"f8e5m2", "e5m2"}, {"float8_e5m2", "e5m2"},
   };
   return elsewhere(kTypes, name);
 }

@@ -431,6 +431,20 @@ std::vector<diag::Edit> in_parentheses(Span span) {
 
 }  // namespace
 
+namespace {
+
+// Help for a sign that has no logical form, between two comparisons.
+std::string compared_apart(const Expr& expr, std::string_view sign) {
+  if (expr.operands.size() != 3) return with_parentheses(sign);
+  const Expr& middle = expr.operands[1];
+  return fmt::format("write `({} {} {}) {} ({} {} {})`", ast::to_dsl(expr.operands[0]),
+                     ast::spelling(expr.operators[0]), ast::to_dsl(middle.operands[0]), sign,
+                     ast::to_dsl(middle.operands[1]), ast::spelling(expr.operators[1]),
+                     ast::to_dsl(expr.operands[2]));
+}
+
+}  // namespace
+
 // `a >= b & c < d` is a chain of comparisons around `b & c`.
 void Scope::warn_of_bits(const Expr& expr) {
   const auto is_bits = [](const Expr& operand) {
@@ -447,7 +461,7 @@ void Scope::warn_of_bits(const Expr& expr) {
              fmt::format("{} binds tighter than the comparisons around it", quoted(sign)));
   Logical logical = with_logical_signs(expr, sink_);
   const std::string instead =
-      logical.text.empty() ? with_parentheses(sign) : fmt::format("write `{}`", logical.text);
+      logical.text.empty() ? compared_apart(expr, sign) : fmt::format("write `{}`", logical.text);
   diagnostic.help = instead + "; if this is intended, put it in parentheses";
   if (!is_dsl(expr)) return;
   if (!logical.text.empty()) diagnostic.fixes.push_back({instead, std::move(logical.edits)});
