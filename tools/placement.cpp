@@ -14,9 +14,8 @@ namespace {
 
 using Dims = std::vector<std::int64_t>;
 
-// Fill byte of memory without rows: 195 in bf16, 3.6 in f16. Rows of a page beyond the length of
-// its sequence must be finite (docs/embedding.md), and must not affect the result.
-constexpr std::byte kUnused{0x43};
+// Fill byte of memory without rows: 195 in bf16, 3.6 in f16; or NaN in all floats.
+constexpr std::byte kUnused{0x43}, kNan{0xff};
 constexpr std::int64_t kNoPage = -1;
 
 bool is_page_table(const plan::TensorInfo& tensor) { return tensor.dims.size() == 2; }
@@ -49,8 +48,9 @@ Result<std::vector<std::byte>> pack_integers(const Dims& values, const plan::Ten
 
 }  // namespace
 
-Result<Placement> Placement::create(const plan::Program& program, const reference::Inputs& inputs) {
-  Placement placement(program, inputs);
+Result<Placement> Placement::create(const plan::Program& program, const reference::Inputs& inputs,
+                                    Unused unused) {
+  Placement placement(program, inputs, unused);
   for (const plan::TensorInfo& tensor : program.tensors) {
     if (tensor.role == plan::TensorRole::control) {
       ATTN_RETURN_IF_ERROR(placement.place(tensor));
@@ -135,6 +135,24 @@ void Placement::for_each_place(const plan::TensorInfo& tensor, const Dims& dims,
   }
 }
 
+// The given values, where rows past the lengths are as Unused says.
+io::HostTensor Placement::with_unused(const std::string& name) const {
+  io::HostTensor tensor = inputs_.tensors.at(name);
+  const bool of_rows = name == "q" || name == "do", of_keys = name == "k" || name == "v";
+  const auto lengths = inputs_.tensors.find(of_rows ? "lengths_q" : "lengths_kv");
+  if (unused_ == Unused::finite || !(of_rows || of_keys) || lengths == inputs_.tensors.end())
+    return tensor;
+  const auto heads = static_cast<std::size_t>(tensor.dims[1]),
+             rows = static_cast<std::size_t>(tensor.dims[2]),
+             row = static_cast<std::size_t>(tensor.dims[3]);
+  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+    const double length = lengths->second.values[i / (heads * rows * row)];
+    if (static_cast<double>(i / row % rows) >= length)
+      tensor.values[i] = std::numeric_limits<double>::quiet_NaN();
+  }
+  return tensor;
+}
+
 Result<std::vector<std::byte>> Placement::bytes_of(const plan::TensorInfo& tensor) const {
   if (const auto control = controls_.find(tensor.name); control != controls_.end()) {
     // Unused entries of a table need a valid page.
@@ -142,12 +160,12 @@ Result<std::vector<std::byte>> Placement::bytes_of(const plan::TensorInfo& tenso
     std::ranges::replace(values, kNoPage, 0);
     return pack_integers(values, tensor);
   }
-  const io::HostTensor& values = inputs_.tensors.at(tensor.name);
+  const io::HostTensor values = with_unused(tensor.name);
   if (tensor.addressed_by.empty()) {
     return io::pack(values.values, tensor.dims, tensor.strides, tensor.dtype);
   }
   const std::size_t size = size_of(tensor.dtype);
-  std::vector<std::byte> bytes(elements_of(tensor) * size, kUnused);
+  std::vector<std::byte> bytes(elements_of(tensor) * size, unused_ == Unused::nan ? kNan : kUnused);
   for_each_place(tensor, values.dims, [&](std::int64_t element, std::int64_t offset) {
     io::store(tensor.dtype, values.values[static_cast<std::size_t>(element)],
               bytes.data() + static_cast<std::size_t>(offset) * size);

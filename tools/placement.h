@@ -2,6 +2,7 @@
 // including thd and paged tensors.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -14,13 +15,18 @@
 
 namespace attn::tools {
 
+// What memory holds that no result may depend on: rows of q, k, v and do from the length of their
+// batch on, and elements without a row. `finite`: the rows that are given, and a number; `nan`: NaN
+// in both.
+enum class Unused : std::uint8_t { finite, nan };
+
 // Sequences are packed one after the other. Pages are taken from the pool in scrambled order, to
-// expose a kernel that ignores the page table. Memory without rows holds kUnused. The program and
-// inputs must outlive the object.
+// expose a kernel that ignores the page table. The program and inputs must outlive the object.
 class Placement {
  public:
   // Errors: invalid_argument when a pool has fewer pages than the lengths need.
-  static Result<Placement> create(const plan::Program& program, const reference::Inputs& inputs);
+  static Result<Placement> create(const plan::Program& program, const reference::Inputs& inputs,
+                                  Unused unused = Unused::finite);
 
   // The bytes of an input, or of a control tensor. Errors: invalid_argument for a value that does
   // not fit.
@@ -32,10 +38,11 @@ class Placement {
                                  std::span<const std::byte> bytes) const;
 
  private:
-  Placement(const plan::Program& program, const reference::Inputs& inputs)
-      : program_(program), inputs_(inputs) {}
+  Placement(const plan::Program& program, const reference::Inputs& inputs, Unused unused)
+      : program_(program), inputs_(inputs), unused_(unused) {}
 
   Status place(const plan::TensorInfo& tensor);
+  io::HostTensor with_unused(const std::string& name) const;
   Status place_pages(const plan::TensorInfo& table);
   const plan::TensorInfo& pool_of(const plan::TensorInfo& table) const;
   // Calls visit(index in logical order, offset in memory) for each element that is in memory.
@@ -45,6 +52,7 @@ class Placement {
 
   const plan::Program& program_;
   const reference::Inputs& inputs_;
+  const Unused unused_;
   std::map<std::string, std::vector<std::int64_t>> controls_;  // by name
 };
 

@@ -152,7 +152,8 @@ class NativeOnDevice : public testing::GpuTest, public ::testing::WithParamInter
     EXPECT_THAT(text, ContainsRegex(GetParam().kernel));
     attention_ = attention_of(GetParam().clauses);
     inputs_ = inputs_of(attention_);
-    placement_.emplace(tools::Placement::create(plan_.program, inputs_).value());
+    placement_.emplace(
+        tools::Placement::create(plan_.program, inputs_, tools::Unused::nan).value());
   }
 
   DeviceTensors upload() const {

@@ -11,9 +11,10 @@ namespace attn::host {
 namespace {
 
 Result<tools::Outputs> run(const plan::Program& program, const Kernels& kernels,
-                           const reference::Inputs& inputs, gpu::Order order) {
-  ATTN_ASSIGN(const tools::Placement placement, tools::Placement::create(program, inputs));
-  Machine machine(program, kernels, order);
+                           const reference::Inputs& inputs, const Pair& pair) {
+  ATTN_ASSIGN(const tools::Placement placement,
+              tools::Placement::create(program, inputs, pair.unused));
+  Machine machine(program, kernels, pair.order);
   for (const plan::TensorInfo& info : program.tensors) {
     if (info.is_output()) continue;
     ATTN_ASSIGN(machine.memory(info.name), placement.bytes_of(info));
@@ -29,12 +30,12 @@ Result<tools::Outputs> run(const plan::Program& program, const Kernels& kernels,
 }
 
 Result<tools::Outputs> run(const Pair& pair, const Kernels& kernels, reference::Inputs inputs) {
-  ATTN_ASSIGN(tools::Outputs outputs, run(pair.forward, kernels, inputs, pair.order));
+  ATTN_ASSIGN(tools::Outputs outputs, run(pair.forward, kernels, inputs, pair));
   if (!pair.backward) return outputs;
   for (const plan::TensorInfo& info : pair.backward->tensors) {
     if (info.role == plan::TensorRole::saved) inputs.tensors[info.name] = outputs.at(info.name);
   }
-  ATTN_ASSIGN(tools::Outputs gradients, run(*pair.backward, kernels, inputs, pair.order));
+  ATTN_ASSIGN(tools::Outputs gradients, run(*pair.backward, kernels, inputs, pair));
   outputs.merge(gradients);
   return outputs;
 }
@@ -83,6 +84,13 @@ void expect_reference(const Subject& subject, const Kernels& kernels) {
 }
 
 }  // namespace
+
+Result<tools::Outputs> outputs_of(const Pair& pair, const reference::Inputs& inputs) {
+  std::vector<const plan::Program*> programs = {&pair.forward};
+  if (pair.backward) programs.push_back(&*pair.backward);
+  ATTN_ASSIGN(const Kernels kernels, Kernels::compile(programs));
+  return run(pair, kernels, inputs);
+}
 
 void expect_reference(const std::vector<Subject>& subjects) {
   std::vector<const plan::Program*> programs;

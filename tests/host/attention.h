@@ -9,6 +9,7 @@
 #include "tests/host/kernels.h"
 #include "tools/compare.h"
 #include "tools/inputs.h"
+#include "tools/placement.h"
 
 namespace attn::host {
 
@@ -18,6 +19,7 @@ struct Pair {
   plan::Program forward;
   std::optional<plan::Program> backward;
   gpu::Order order = gpu::Order::early_copies;
+  tools::Unused unused = tools::Unused::finite;
 };
 
 // An attention and the programs to compare.
@@ -26,6 +28,10 @@ struct Subject {
   ir::Attention attention;
   std::vector<Pair> pairs;
 };
+
+// The outputs, and the gradients if there is a backward, for these inputs. Errors: those of
+// Kernels::compile and Machine::run.
+Result<tools::Outputs> outputs_of(const Pair& pair, const reference::Inputs& inputs);
 
 // Reports a GoogleTest failure if outputs or gradients of a pair differ from the reference by more
 // than the bounds of tools/compare.h. Inputs are those of `attnc verify`. Compiles all programs at

@@ -1,14 +1,17 @@
 // Runs the kernels of the engine `native` on an emulated GPU (gpu/gpu.h), and compares their
 // outputs with the reference: specs of the engine's own tests in both orders, other specs, which
-// have the same kernels with other expressions, with each size in one of them.
+// have the same kernels with other expressions, with each size in one of them. Rows past the
+// lengths are NaN.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <span>
 
+#include "runtime/base/check.h"
 #include "tests/host/attention.h"
 #include "tools/shapes.h"
 #include "tools/spec.h"
@@ -34,12 +37,15 @@ constexpr std::string_view kTrained[] = {"specs/bias_head.attn",
                                          "tests/gpu/native/backward_bias_own.attn",
                                          "tests/gpu/native/backward_depth_256.attn",
                                          "tests/gpu/native/backward_divided_heads.attn",
+                                         "tests/gpu/native/backward_dropout_lengths.attn",
                                          "tests/gpu/native/backward_divided_lists.attn",
                                          "tests/gpu/native/backward_divided_turns.attn",
                                          "tests/gpu/native/backward_gather.attn",
                                          "tests/gpu/native/backward_learned.attn",
                                          "tests/gpu/native/backward_learned_rest.attn",
                                          "tests/gpu/native/backward_learned_thd.attn",
+                                         "tests/gpu/native/backward_scale_0.attn",
+                                         "tests/gpu/native/backward_scale_0_table.attn",
                                          "tests/gpu/native/backward_sigmoid.attn",
                                          "tests/gpu/native/backward_sigmoid_learned.attn",
                                          "tests/gpu/native/backward_splits.attn",
@@ -72,6 +78,8 @@ tools::ShapeSet shapes_for(const std::string& spec) {
   return spec.starts_with("tests/gpu/native") ? tools::ShapeSet::own : tools::ShapeSet::all;
 }
 
+const double kNan = std::nan("");
+
 constexpr gpu::Order kOrders[] = {gpu::Order::early_copies, gpu::Order::late_copies};
 
 // Of the size of that number.
@@ -91,7 +99,7 @@ class HostNative : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(forward.ok()) << forward.error().to_text();
     ASSERT_TRUE(backward.ok()) << backward.error().to_text();
     for (const gpu::Order order : orders)
-      subject.pairs.push_back({text_of(order), *forward, *backward, order});
+      subject.pairs.push_back({text_of(order), *forward, *backward, order, tools::Unused::nan});
     subjects.push_back(std::move(subject));
   }
 };
@@ -115,7 +123,7 @@ TEST_P(HostNative, IsTheReference) {
     const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
     if (!forward.ok()) continue;
     for (const gpu::Order order : orders)
-      subject.pairs.push_back({text_of(order), *forward, {}, order});
+      subject.pairs.push_back({text_of(order), *forward, {}, order, tools::Unused::nan});
     subjects.push_back(std::move(subject));
   }
   if (subjects.empty()) {
@@ -143,6 +151,90 @@ TEST(HostNativeSpecs, OrderedPartsAreAmongOtherItems) {
       driver::lower(spec.spec->attention, "native", plan::Direction::backward).value();
   const auto& step = std::get<plan::KernelStep>(backward.steps.back());
   EXPECT_NE(step.source.find("divided_blocks"), std::string::npos);
+}
+
+ir::Attention attention_of(const std::string& text) {
+  const support::Source source("test", text);
+  diag::Sink sink(source);
+  const auto attention = driver::front_end(source, {}, sink);
+  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
+  return *attention;
+}
+
+// Of rows with a score that is NaN, or that see none, beside others.
+void expect_nan_where_the_reference_has(const std::string& clauses) {
+  SCOPED_TRACE(clauses);
+  const ir::Attention attention =
+      attention_of("attention f { dims B = 1, Hq = 2, Hkv = 1, D = 32, " + clauses +
+                   " tensor t: f32[Sq, Skv]; score score + t[q_idx, kv_idx]; mask kv_idx != 7; }");
+  const plan::Program program =
+      driver::lower(attention, "native", plan::Direction::forward).value();
+  reference::Inputs inputs =
+      tools::make_inputs(attention, {}, tools::Missing::pattern).value().values;
+  io::HostTensor& added = inputs.tensors.at("t");
+  const auto columns = static_cast<std::size_t>(added.dims[1]);
+  added.values[2 * columns + 7] = kNan;  // hidden
+  added.values[3 * columns + columns / 2] = kNan;
+  const auto outputs = outputs_of({"native", program, {}}, inputs);
+  ASSERT_TRUE(outputs.ok()) << outputs.error().to_text();
+  const tools::Outputs expected = tools::run_reference(attention, inputs, {}).value();
+  for (const auto& [name, reference] : expected) {
+    const std::vector<double>& found = outputs->at(name).values;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(std::isnan(found[i]), std::isnan(reference.values[i])) << name << " " << i;
+    }
+  }
+}
+
+TEST(HostNativeSpecs, StatisticsAreNaNWhereAScoreIs) {
+  expect_nan_where_the_reference_has("Sq = 70, Skv = 300; outputs o, lse, max, sum_exp;");
+  expect_nan_where_the_reference_has("Sq = 5, Skv = 2048; outputs o, max, sum_exp;");  // in parts
+  expect_nan_where_the_reference_has(
+      "Sq = 70, Skv = 300; sink 0.5; outputs o, lse, max, max_with_sink, sum_exp_with_sink;");
+  expect_nan_where_the_reference_has("Sq = 70, Skv = 300; outputs o, lse;");
+}
+
+// Rows of a tensor [B, H, S, D] from the length of each batch on.
+void forget_past(const std::vector<double>& lengths, io::HostTensor& tensor) {
+  const auto heads = static_cast<std::size_t>(tensor.dims[1]),
+             rows = static_cast<std::size_t>(tensor.dims[2]),
+             row = static_cast<std::size_t>(tensor.dims[3]);
+  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+    if (static_cast<double>(i / row % rows) >= lengths[i / (heads * rows * row)])
+      tensor.values[i] = kNan;
+  }
+}
+
+// Masks that cuDNN's engine makes lengths of.
+TEST(HostNativeSpecs, RowsPastPaddingMasksAreNotRead) {
+  for (const char* masks :
+       {"mask kv_idx < n[b] && q_idx < n[b];",
+        "mask n[b] > kv_idx && q_idx + 1 <= n[b]; deterministic;",
+        "mask kv_idx < n[b] && q_idx < n[b] && q_idx >= kv_idx; score 9 * tanh(score / 9);"}) {
+    SCOPED_TRACE(masks);
+    const ir::Attention attention = attention_of(
+        "attention f { dims B = 4, Hq = 2, Hkv = 1, Sq = 200, Skv = 200, D = 32; outputs o, lse;"
+        "tensor n: i32[B] = 61 * i0 - 3; grad q, k, v; " +
+        std::string(masks) + " }");
+    const Pair pair{"native", driver::lower(attention, "native", plan::Direction::forward).value(),
+                    driver::lower(attention, "native", plan::Direction::backward).value()};
+    reference::Inputs inputs =
+        tools::make_inputs(attention, {}, tools::Missing::pattern, tools::Needs::gradients)
+            .value()
+            .values;
+    reference::Options options;
+    options.sizes = true;
+    const tools::ReferenceGradients reference =
+        tools::run_reference_gradients(attention, inputs, true, options).value();
+    const std::vector<double> lengths = inputs.tensors.at("n").values;
+    for (const char* name : {"q", "k", "v", "do"}) forget_past(lengths, inputs.tensors.at(name));
+    const auto outputs = outputs_of(pair, inputs);
+    ASSERT_TRUE(outputs.ok()) << outputs.error().to_text();
+    for (const tools::Comparison& each :
+         tools::compare(*outputs, reference.outputs, tools::Types(attention), reference.sizes)) {
+      EXPECT_TRUE(each.agrees()) << each.name << ": " << each.why;
+    }
+  }
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::string>& file) {

@@ -44,13 +44,19 @@
 // run. So the first that is not complete waits for none. Their rows are taken from the last to the
 // first.
 //
+// Rows past the lengths of a batch have no weights, but they may be NaN. Blocks of keys past them
+// are not read, and what else is copied of them is cleared (tails.cuh): by a warp that has no other
+// task, or one that draws for random dropout.
+//
 // A generated kernel gives three classes:
 //   C  constants: sizes, strides
 //   E  expressions, inlined: weight(), scale(), evaluate(..), mask(..), keep(..), keys(b),
-//      queries(b), and of random dropout seed(), offset(). A table that scores read at [.., row,
-//      key] is copied beside the rows (kTable), and evaluate(..) is given its entry. kParts: how
-//      often scores read learned tensors with a gradient (learned_parts.cuh), kLearned: each of
-//      these; element<n>(..): which element a score reads, -1: none; local<n>(..): dS' of one of dS
+//      queries(b), used_keys(b) and used_queries(b), which are at most these: masks that are
+//      padding hide all others; and of random dropout seed(), offset(). A table that scores read at
+//      [.., row, key] is copied beside the rows (kTable), and evaluate(..) is given its entry.
+//      kParts: how often scores read learned tensors with a gradient (learned_parts.cuh), kLearned:
+//      each of these; element<n>(..): which element a score reads, -1: none; local<n>(..): dS' of
+//      one of dS
 //   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys;
 //      before(i): if sums are ordered, how far before that of run i the last block of keys is that
 //      sees the same rows; 0: there is none; with kDivided, the number of parts at most, parts(),
@@ -63,6 +69,7 @@
 #include "attn/learned_parts.cuh"
 #include "attn/philox.cuh"
 #include "attn/sections.cuh"
+#include "attn/tails.cuh"
 #include "attn/transposed.cuh"
 
 namespace kernels {
@@ -162,7 +169,13 @@ struct BackwardStages {
   static constexpr int kWords = kBarriers + 16 * (3 + 3 * kStages + kDrawn);
   static constexpr int kScratch = kWords + 64 + 16 * kStepWords;
   static constexpr int kScratchBytes = WarpScores<C::kBlockRows / 2>::kScratch * 4;  // of a warp
-  static constexpr int kBytes = kScratch + (C::kDiagonals ? kKeys / 16 * kScratchBytes : 0);
+  static constexpr int kTails = kScratch + (C::kDiagonals ? kKeys / 16 * kScratchBytes : 0);
+  // Rows past the lengths, which maps of sequences leave out.
+  static constexpr bool kClears =
+      (C::kLengths || C::kPadded) && !(C::Queries::kPacked && C::Keys::kPacked &&
+                                       C::Values::kPacked && C::Outputs::kPacked);
+  using RowTails = Tails<kClears ? 2 + 2 * kStages : 0>;
+  static constexpr int kBytes = kTails + RowTails::kBytes;
 
   unsigned base;
 
@@ -201,6 +214,8 @@ struct BackwardStages {
     return item_words() + 64 + step % kStepWords * 16;
   }
 
+  __device__ RowTails tails() const { return {base + kTails}; }
+
   __device__ float* scratch(int warp) const {
     unsigned char* const first = shared_memory() + (base - shared_address(shared_memory()));
     return reinterpret_cast<float*>(first + kScratch + warp * kScratchBytes);
@@ -219,9 +234,14 @@ struct BackwardStages {
       init_barrier(drawn_full(n), kDrawers);
       init_barrier(empty_of(drawn_full(n)), 1);
     }
+    tails().init();
     publish_barriers();
   }
 };
+
+// In the word of a step's rows, besides kMasked: how many tails the step has, if a warp that draws
+// clears them.
+constexpr unsigned kOneTail = 2, kTailBits = 7 * kOneTail;
 
 // In the place of an item's unit: the number of the part that it is.
 constexpr int kOfPart = 1 << 30;
@@ -238,7 +258,7 @@ struct RowProducer {
   using S = BackwardStages<C>;
   // Of the item: its block of keys and the first one, its list, and where it is in that: the next
   // run or the one before it, blocks of that which are left, and of all; the turn of the run; what
-  // item_words tell of the unit; and the first step.
+  // item_words tell of the unit; and the first step. Of all items: tails so far.
   enum ListWord {
     kBlock,
     kFirstKey,
@@ -250,7 +270,8 @@ struct RowProducer {
     kStepsLeft,
     kTurn,
     kUnit,
-    kFirst
+    kFirst,
+    kTail
   };
   static constexpr int kLeastBlocks = C::kHeadsOfKey == 1 ? 2 : 1;  // two steps
   const S stages;
@@ -270,6 +291,7 @@ struct RowProducer {
   __device__ void run() {
     static_assert(S::kStages == 2, "steps % 2");
     acquire_maps();
+    if constexpr (S::kClears) set(kTail, 0);
     int n = atomicAdd(tensors.counter, 1);
     while (n < C::kItems + parts()) {
       copy_item(n);
@@ -280,6 +302,7 @@ struct RowProducer {
     store_shared(stages.step_words(steps), kEndOfStream);
     arrive(stages.keys_full());
     if constexpr (C::kRandom) arrive(empty_of(stages.drawn_full(steps)));
+    else if constexpr (S::kClears) stages.tails().end(get(kTail));
   }
 
   __device__ void acquire_maps() const {
@@ -374,7 +397,7 @@ struct RowProducer {
       const int left = get(kStepsLeft) - 1;
       if (left == 0) break;
       set(kStepsLeft, left);
-      rows = load_shared(stages.step_words(steps)), head = last_head();
+      rows = load_shared(stages.step_words(steps)) & ~kTailBits, head = last_head();
       ++steps;
       if (C::kHeadsOutside && get(kBlocksLeft) > 0) {
         rows = next_rows(head, rows);
@@ -422,10 +445,10 @@ struct RowProducer {
     return kPacked && tile.tile * S::kKeys >= expressions.keys(b);
   }
 
-  // Of a sequence without keys, which has a map of one, nothing is read.
+  // Past the length nothing is read; a sequence without keys has a map of one.
   __device__ int first_key(const Tile& tile, int b) const {
-    constexpr bool kPacked = C::Keys::kPacked || C::Values::kPacked;
-    return kPacked && expressions.keys(b) == 0 ? C::kColumns : tile.tile * S::kKeys;
+    const int first = tile.tile * S::kKeys;
+    return (C::kLengths || C::kPadded) && first >= expressions.used_keys(b) ? C::kColumns : first;
   }
 
   // Those within the lengths of the batch.
@@ -487,8 +510,9 @@ struct RowProducer {
 
   // Of a head of all batches.
   __device__ void copy_queries(int head, unsigned rows) const {
-    const unsigned n = steps & 1, full = stages.query_full(n);
-    store_shared(stages.step_words(steps), rows);
+    const unsigned n = steps & 1;
+    unsigned full = stages.query_full(n);
+    store_shared(stages.step_words(steps), rows | tails_of_step(head, rows));
     store_shared(stages.step_words(steps) + 4, head);
     if constexpr (C::kOrdered) store_shared(stages.step_words(steps) + 8, get(kTurn));
     if constexpr (C::kOrdered || C::kRandom) {
@@ -496,19 +520,21 @@ struct RowProducer {
     }
     if constexpr (C::kRandom) arrive(empty_of(stages.drawn_full(steps)));
     wait(empty_of(full), (steps >> 1 & 1) ^ 1);
-    copy_panels<typename C::Queries, C::kDepth, C::kBlockRows, C::kHeads>(
-        stages.query(n), tensors.q, full, head, rows & kKeyBits, S::kRowBytes + S::kTableBytes);
+    full = copy_panels<typename C::Queries, C::kDepth, C::kBlockRows, C::kHeads, C::kRows>(
+        stages.query(n), tensors.q, full, head, rows & kKeyBits, S::kRowBytes + S::kTableBytes,
+        queries_of(head));
     copy_row_values(stages.exponents(n), tensors.exponents, full, head, rows);
     if constexpr (C::kTable) copy_table(stages.table(n), full, head, rows);
   }
   // Of the same.
   __device__ void copy_gradients() const {
     const int head = last_head();
-    const unsigned rows = load_shared(stages.step_words(steps));
-    const unsigned n = steps & 1, full = stages.gradient_full(n);
+    const unsigned rows = load_shared(stages.step_words(steps)), n = steps & 1;
+    unsigned full = stages.gradient_full(n);
     wait(empty_of(full), (steps >> 1 & 1) ^ 1);
-    copy_panels<typename C::Outputs, C::kWidth, C::kBlockRows, C::kHeads>(
-        stages.gradient(n), tensors.d_o, full, head, rows & kKeyBits, S::kRowBytes);
+    full = copy_panels<typename C::Outputs, C::kWidth, C::kBlockRows, C::kHeads, C::kRows>(
+        stages.gradient(n), tensors.d_o, full, head, rows & kKeyBits, S::kRowBytes,
+        queries_of(head));
     copy_row_values(stages.deltas(n), tensors.deltas, full, head, rows);
   }
 
@@ -534,22 +560,72 @@ struct RowProducer {
     store_shared(stages.item_words(), kDivides<C> ? get(kUnit) : key_head);
     store_shared(stages.item_words() + 4, get(kBlock));
     store_shared(stages.item_words() + 8, get(kStepsLeft));
-    const int at = get(kFirstKey);
-    copy_panels<typename C::Keys, C::kDepth, S::kKeys, C::kKeyHeads>(
-        stages.keys(), tensors.k, stages.keys_full(), key_head, at, 0);
-    copy_panels<typename C::Values, C::kWidth, S::kKeys, C::kKeyHeads>(
-        stages.values(), tensors.v, stages.values_full(), key_head, at, 0);
+    const int at = get(kFirstKey), length = keys_of(last_head());
+    copy_panels<typename C::Keys, C::kDepth, S::kKeys, C::kKeyHeads, C::kColumns>(
+        stages.keys(), tensors.k, stages.keys_full(), key_head, at, 0, length);
+    copy_panels<typename C::Values, C::kWidth, S::kKeys, C::kKeyHeads, C::kColumns>(
+        stages.values(), tensors.v, stages.values_full(), key_head, at, 0, length);
   }
 
-  // Announces so many bytes more.
-  template <class P, int kColumns, int kRows, int kHeads>
-  static __device__ void copy_panels(unsigned to, const TensorMap* maps, unsigned full, int unit,
-                                     int at, int more) {
-    arrive_expecting(full, kColumns * kRows * 2 + more);
+  // The lengths of the batch of a head, if they are shorter than the tensors.
+  __device__ int queries_of(int head) const {
+    return shorter_length(expressions.used_queries(head / C::kHeads), C::kRows);
+  }
+  __device__ int keys_of(int head) const {
+    return shorter_length(expressions.used_keys(head / C::kHeads), C::kColumns);
+  }
+  static __device__ int shorter_length(int length, int size) {
+    constexpr int kNone = 1 << 30;
+    return S::kClears && length < size ? length : kNone;
+  }
+
+  // Whether a block of rows, from row `at` on, has some that are past the length, but in the tensor.
+  template <class P, int kRows, int kSize>
+  static __device__ bool has_tail(int at, int length) {
+    return S::kClears && !P::kPacked && at < kSize && length - at < kRows;
+  }
+  __device__ unsigned tails_of_step(int head, unsigned rows) const {
+    if constexpr (!S::kClears || !C::kRandom) return 0;
+    const int first = rows & kKeyBits, length = queries_of(head);
+    unsigned tails = has_tail<typename C::Queries, C::kBlockRows, C::kRows>(first, length) +
+                     has_tail<typename C::Outputs, C::kBlockRows, C::kRows>(first, length);
+    if (steps & kFirstStep) {
+      const int key = get(kFirstKey), of_keys = keys_of(head);
+      tails += has_tail<typename C::Keys, S::kKeys, C::kColumns>(key, of_keys) +
+               has_tail<typename C::Values, S::kKeys, C::kColumns>(key, of_keys);
+    }
+    return tails * kOneTail;
+  }
+
+  // Announces so many bytes more, for the barrier that it returns.
+  template <class P, int kColumns, int kRows, int kHeads, int kSize>
+  __device__ unsigned copy_panels(unsigned to, const TensorMap* maps, unsigned full, int unit,
+                                  int at, int more, int length) const {
+    constexpr int kPanel = kRows * 128, kBytes = kColumns * kRows * 2;
+    if (has_tail<P, kRows, kSize>(at, length)) {
+      full = announce_tail<kColumns / 64, kPanel>(to, full, max(length - at, 0), kBytes + more);
+    } else {
+      arrive_expecting(full, kBytes + more);
+    }
     const int b = unit / kHeads;
     for (int panel = 0; panel < kColumns / 64; ++panel) {
-      copy_box(to + panel * kRows * 128, maps[P::kPacked ? b : 0], full, panel * 64, at,
+      copy_box(to + panel * kPanel, maps[P::kPacked ? b : 0], full, panel * 64, at,
                unit % kHeads, P::kPacked ? 0 : b);
+    }
+    return full;
+  }
+  template <int kPanels, unsigned kPanelBytes>
+  __device__ unsigned announce_tail(unsigned to, unsigned full, unsigned present,
+                                    unsigned bytes) const {
+    if constexpr (!S::kClears) {
+      return full;
+    } else {
+      const int n = get(kTail);
+      const unsigned before = present * 128;
+      stages.tails().announce(n, {full, to + before, kPanelBytes - before, kPanels, kPanelBytes},
+                              bytes);
+      set(kTail, n + 1);
+      return stages.tails().barrier(n);
     }
   }
 };
@@ -608,6 +684,7 @@ struct KeptDrawer {
 
   __device__ void run() const {
     const uint2 random_key = dropout_key(*expressions.seed(), *expressions.offset());
+    int tails = 0;
 #pragma unroll 1
     for (unsigned step = 0;; ++step) {
       wait(empty_of(stages.drawn_full(step)), step / 4 & 1);
@@ -615,11 +692,21 @@ struct KeptDrawer {
       draw(step, random_key);
       __syncwarp();
       if (lane() == 0) arrive(stages.drawn_full(step));
+      if constexpr (S::kClears) {
+        if (drawer == 0) clear_tails(step, tails);
+      }
     }
   }
 
  private:
   static __device__ unsigned lane() { return thread_read_again() % 32; }
+
+  // Those of a step, whose copies it waits for; `tails` are those before.
+  __device__ __forceinline__ void clear_tails(unsigned step, int& tails) const {
+    const int end = tails + (int)((load_shared(stages.step_words(step)) & kTailBits) / kOneTail);
+#pragma unroll 1
+    for (; tails < end; ++tails) stages.tails().clear(tails);
+  }
 
   // At a time, a warp draws for 64 keys and 8 rows. A lane has 2 of the rows, and 8 of 32 keys: of
   // these, adjacent ones are those of threads of a warp group that are 4 apart.
@@ -1388,6 +1475,8 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
     if constexpr (C::kRandom) {
       const int drawer = __shfl_sync(~0u, threadIdx.x / 32, 0) - (4 - BackwardStages<C>::kDrawers);
       if (drawer >= 0) KeptDrawer<C, E>{stages, expressions, drawer}.run();
+    } else if constexpr (BackwardStages<C>::kClears) {
+      if (threadIdx.x / 32 == 3) stages.tails().clear_all();
     }
   } else {
     take_registers<240>();

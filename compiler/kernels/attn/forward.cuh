@@ -30,6 +30,9 @@
 // Where masks are of neighbourhoods of a grid (kPatches), tiles and blocks are rectangles of it:
 // kPatchWidth x kPatchHeight queries, and 8 x 16 keys. Rows and columns of scores are places then.
 //
+// Values past the length of a batch are cleared in the last block that has any (tails.cuh): their
+// weights are 0, but they may be NaN.
+//
 // kDepth is Dqk rounded up to 16, the steps of products, and kWidth is Dv rounded up to 32. In
 // shared memory matrices are in panels of kDepthPanel and kWidthPanel columns, 64 or 32, so that
 // the last one has few columns that are not used. Copies by TMA bring zeros for what the tensors do
@@ -45,14 +48,15 @@
 // A generated kernel gives three classes:
 //   C  constants: sizes, tile, stages, strides
 //   E  expressions, inlined: weight(), lines(..), score(..), mask(..), mask_by_indices(..),
-//      keep(..), sink(..), keys(b), queries(b), of random dropout seed(), offset(), and of 8-bit
-//      floats scale()
+//      keep(..), sink(..), keys(b), queries(b), used_keys(b), which is at most keys(b): masks that
+//      are padding hide all others; of random dropout seed(), offset(), and of 8-bit floats scale()
 //   L  lists: which key blocks a tile sees (Tile, Run)
 #pragma once
 
 #include "attn/philox.cuh"
 #include "attn/reals.cuh"
 #include "attn/sections.cuh"
+#include "attn/tails.cuh"
 #include "attn/wgmma.cuh"
 
 namespace kernels {
@@ -159,7 +163,14 @@ struct Stages {
                                    C::kTables * kTableBytes + kHanded * kHandedBytes;
   static constexpr int kCount =
       C::kQueries + 2 * C::kStages + C::kTables + kHanded;  // of pairs of barriers
-  static constexpr int kWords = kBarriers + 16 * kCount;
+  // Whether values past the length of a batch are cleared. Copies by rows leave them out, and so do
+  // maps of sequences; transposed_values.cuh stores zeros.
+  static constexpr bool kHasTails =
+      (C::kLengths || C::kPadded || C::kValuePage > 0) && !C::kThdV && !kOf8Bits;
+  static constexpr bool kClears = kHasTails && !C::kGatherValues && !C::kPatches;
+  using ValueTails = Tails<kHasTails ? C::kStages : 0>;
+  static constexpr int kTails = kBarriers + 16 * kCount;
+  static constexpr int kWords = kTails + ValueTails::kBytes;
   static constexpr int kBytes = kWords + 8 * C::kQueries + 4 * C::kStages + 8;
 
   unsigned base;
@@ -179,6 +190,7 @@ struct Stages {
   __device__ unsigned query_word(int n) const { return base + kWords + 8 * n; }
   __device__ unsigned key_word(int n) const { return query_word(C::kQueries) + 4 * n; }
   __device__ unsigned item_word(int n) const { return key_word(C::kStages) + 4 * n; }
+  __device__ ValueTails tails() const { return {base + kTails}; }
 
   __device__ void init() const {
     constexpr int kWarps = 4 * C::kGroups;
@@ -188,6 +200,7 @@ struct Stages {
                kWarps * C::kShares);
     init_pairs(table_full(0), C::kTables, 1, kWarps);
     init_pairs(handed_full(0), kHanded, kWarps, kWarps);
+    tails().init();
     publish_barriers();
   }
   // Arrivals that fill stages and that empty them: of warps, or of those that copy.
@@ -310,6 +323,8 @@ struct Producer {
   static constexpr int kThreads = kGathers ? kGatherThreads : kLanes;
   static constexpr int kPastAllKeys = (C::kColumns + 15) / 16 * 16;
   using S = Stages<C>;
+  // Whether another warp clears values past the length: if none is left, the one that copies does.
+  static constexpr bool kClearsLater = S::kClears && !kGathers;
   using KeyRows = typename Which<
       C::kGatherKeys, GatheredRows<C::kKeys, C::kKeyPage, C::kTaken, C::kDepth, C::kDepthPanel>,
       BlockRows<C::kKeys, C::kKeyPage, C::kKeyPiece, kLanes>>::Type;
@@ -327,6 +342,7 @@ struct Producer {
   Turn<2> item_word{};
   // Values that are still to come, of a batch with value_keys of them.
   int value_key = -1, value_head = 0, value_batch = 0, value_keys = 0;
+  int tails = 0;    // of values, so far
   int mapped = -1;  // the batch whose maps were acquired
 
   // A tile of queries of a unit of heads, and which part of its keys.
@@ -357,6 +373,9 @@ struct Producer {
     }
     if (C::kGatherKeys) arrive_with_copies(stages.key_full(key.stage));
     copy_values();
+    if constexpr (kClearsLater) {
+      if (is_first()) stages.tails().end(tails);
+    }
     if (kGathers) finish_copies();
   }
 
@@ -441,6 +460,7 @@ struct Producer {
   // What is left of an item's blocks, of which there is at least one: the epilogue needs it.
   struct Blocks {
     int left, keys;
+    int used;    // keys whose values count: fewer, if masks are padding
     int run;     // in the lists
     int of_run;  // blocks of it that are left
     int key;     // of the next block
@@ -453,7 +473,8 @@ struct Producer {
     const int count = !rows         ? 0
                       : C::kLengths ? blocks_below(keys, item.tile)
                                     : item.tile.blocks;
-    Blocks blocks{count, keys, item.tile.first, 0, 0, kFirstOfTile};
+    Blocks blocks{count, keys, expressions.used_keys(item.b), item.tile.first, 0, 0,
+                  kFirstOfTile};
     if (C::kSplits > 1) return part_of(blocks, item.part);
     if (count > 0) begin_run(blocks);
     else blocks = nothing_of(blocks);
@@ -497,7 +518,7 @@ struct Producer {
       if (takes_part(false)) copy_table(item, at);
     }
     copy_values();
-    value_key = at, value_head = head, value_batch = item.b, value_keys = blocks.keys;
+    value_key = at, value_head = head, value_batch = item.b, value_keys = blocks.used;
     blocks.flags &= ~kFirstOfTile, blocks.key += C::kKeys;
     if (--blocks.of_run == 0 && blocks.left > 0) begin_run(blocks);
   }
@@ -575,13 +596,16 @@ struct Producer {
 
   __device__ void copy_plain_values() {
     if (value_key < 0 || !takes_part(C::kGatherValues)) return;
-    const unsigned full = stages.value_full(value.stage);
+    unsigned full = stages.value_full(value.stage);
     const int* pages = tensors.value_table + value_batch * C::kValuePages;
     ValueRows rows;
     if constexpr (C::kGatherValues) rows.find(pages, value_key, value_keys);
     else rows.find(pages, C::kThdV ? 0 : value_batch, value_key, value_keys);
     wait(empty_of(full), value.parity);
-    if (is_first()) {
+    const bool tail = has_tail();
+    if (tail) {
+      full = announce_tail();
+    } else if (is_first()) {
       if (C::kGatherValues) arrive(full);
       else arrive_expecting(full, S::kValueBytes);
     }
@@ -596,7 +620,30 @@ struct Producer {
           stages.value(value.stage), tensors.v[C::kThdV ? value_batch : 0], full, value_key,
           value_head);
     }
+    if (tail) end_tail();
     value.next();
+  }
+
+  // Whether rows of the values to come are past the length, but in the tensor, or in a page.
+  __device__ bool has_tail() const {
+    if constexpr (!S::kClears) return false;
+    return value_keys - value_key < C::kKeys && value_key < C::kColumns &&
+           (C::kValuePage > 0 || value_keys < C::kColumns);
+  }
+  // Returns the barrier for the copies.
+  __device__ unsigned announce_tail() const {
+    if constexpr (!S::kClears) return 0;
+    else {
+      const unsigned before = max(value_keys - value_key, 0) * S::kValueRow;
+      const Tail tail{stages.value_full(value.stage), stages.value(value.stage) + before,
+                      S::kValuePanel - before, S::kWidthPanels, S::kValuePanel};
+      if (is_first()) stages.tails().announce(tails, tail, S::kValueBytes);
+      return stages.tails().barrier(tails);
+    }
+  }
+  __device__ void end_tail() {
+    if constexpr (S::kClears && !kClearsLater) stages.tails().clear(tails);
+    ++tails;
   }
 };
 
@@ -1383,7 +1430,7 @@ struct Consumer {
         continue;
       }
       const float before = maximum[r];
-      float largest = fmaxf(before, largest_of_row(r, shift[r]));
+      float largest = larger(before, largest_of_row(r, shift[r]));
       // -inf - -inf is NaN, and stays.
       if (C::kLazy) largest = (largest - before) * exponent > slack() ? largest : before;
       maximum[r] = largest;
@@ -1416,12 +1463,16 @@ struct Consumer {
   __device__ __forceinline__ float largest_of_row(int r, float& shift) const {
     float x = s[2 * r], y = s[2 * r + 1];
 #pragma unroll
-    for (int i = 4 + 2 * r; i < kScores; i += 4) x = fmaxf(x, s[i]), y = fmaxf(y, s[i + 1]);
-    x = fmaxf(x, y);
+    for (int i = 4 + 2 * r; i < kScores; i += 4) x = larger(x, s[i]), y = larger(y, s[i + 1]);
+    x = larger(x, y);
     if (x == nothing()) shift = 0;
     x += shift;
-    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+    x = larger(x, __shfl_xor_sync(~0u, x, 1));
+    return larger(x, __shfl_xor_sync(~0u, x, 2));
+  }
+  // Where a maximum is an output, it is NaN if a score is. Elsewhere weights alone make NaN of o.
+  static __device__ __forceinline__ float larger(float x, float y) {
+    return C::kLazy ? fmaxf(x, y) : larger_or_nan(x, y);
   }
 
   // Stores a finished tile, if no part of it is missing.
@@ -1575,10 +1626,10 @@ struct Consumer {
       const float* of = part_at(at, part) + from;
       factors[i] = is_part ? __ldcg(of) : nothing();
       sums[i] = is_part ? __ldcg(reinterpret_cast<const float4*>(of + 64)) : float4{0, 0, 0, 0};
-      largest = fmaxf(largest, factors[i]);
+      largest = larger(largest, factors[i]);
     }
     for (int away = 1; away < 8; away *= 2) {
-      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, away));
+      largest = larger(largest, __shfl_xor_sync(~0u, largest, away));
     }
     total = 0;
 #pragma unroll
@@ -1695,7 +1746,7 @@ struct Consumer {
     put(tensors.sum_exp, empty ? 0.0f : total);
     if constexpr (E::kSink) {
       const float sink = present ? expressions.sink(h) * kLog2E : nothing();
-      const float higher = fmaxf(top, sink);
+      const float higher = larger(top, sink);
       const float part = empty ? 0.0f : total * power_of_two(top - higher);
       total = sink == nothing() ? part : part + power_of_two(sink - higher);
       put(tensors.max_with_sink, higher * kLn2);
@@ -1811,6 +1862,9 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   if (group == 0) {
     if constexpr (kOthers > 1) give_registers<kOfCopies>();
     if (threadIdx.x < Copies::kThreads) Copies{stages, tensors, expressions, lists}.run();
+    if constexpr (Copies::kClearsLater) {
+      if (threadIdx.x / 32 == 3) stages.tails().clear_all();
+    }
   } else {
     if constexpr (kOthers > 1) take_registers<kOfOthers>();
     if (C::kShares == 1 || group <= C::kGroups) {

@@ -155,6 +155,10 @@ ATTN_INLINE void store_shared(unsigned address, unsigned value) {
 ATTN_INLINE void store_byte(unsigned address, unsigned value) {
   asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
+// 16 bytes become 0.
+ATTN_INLINE void clear_shared(unsigned address) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
+}
 ATTN_INLINE unsigned load_shared(unsigned address) {
   unsigned value;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
@@ -232,6 +236,13 @@ ATTN_INLINE float fast_tanh(float x) {
   float y;
   asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// The larger one; NaN if one is NaN, unlike fmaxf.
+ATTN_INLINE float larger_or_nan(float x, float y) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
+  return larger;
 }
 
 // The largest of three, by one instruction.

@@ -26,6 +26,17 @@ constexpr std::int64_t kWordsOfPart = 4;
 constexpr std::int64_t kMergersOfPart = 8, kPartsOfBlock = 8, kWordsOfLargest = 3,
                        kWordsOfElement = 9;
 
+bool is_packed(const ir::Attention& attention, const std::string& name) {
+  return layout_of(attention, name).kind == ir::LayoutKind::thd;
+}
+
+// As kClears of BackwardStages.
+bool clears_rows(const ir::Attention& attention) {
+  return (attention.lengths_q || attention.lengths_kv || has_padding(attention)) &&
+         !std::ranges::all_of(BackwardKernel::kCopied,
+                              [&](const char* name) { return is_packed(attention, name); });
+}
+
 }  // namespace
 
 std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
@@ -41,7 +52,8 @@ std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, b
   const std::int64_t of_random = attention.is_random() ? 4 * (16 * tile.keys + 16) : 0;
   const std::int64_t of_diagonals = diagonals ? tile.keys / 16 * 32 * (tile.rows + 8) : 0;
   return 1024 + of_keys + kStagesOfBackward * of_rows + 4 * tile.rows * depth + of_random +
-         of_diagonals + 16 * 9 + 64 + 16 * 8;
+         of_diagonals + (clears_rows(attention) ? tail_bytes(2 + 2 * kStagesOfBackward) : 0) +
+         16 * 9 + 64 + 16 * 8;
 }
 
 BackwardKernel::BackwardKernel(const ir::Attention& of_whole, const Form& form,
@@ -174,8 +186,8 @@ std::int64_t BackwardKernel::section() const {
   if (uneven) return dims[Dim::B] * dims[Dim::Hkv];
   const std::int64_t bytes = heads_of_key() * dims[Dim::Sq] * (dims[Dim::Dqk] + dims[Dim::Dv]) *
                              static_cast<std::int64_t>(size_of(attention.dtype));
-  std::int64_t units = std::clamp<std::int64_t>(
-      kBytesOfSection / std::max<std::int64_t>(1, bytes), 1, kHeadsOfSection);
+  std::int64_t units = std::clamp<std::int64_t>(kBytesOfSection / std::max<std::int64_t>(1, bytes),
+                                                1, kHeadsOfSection);
   const double least = longest_whole() * static_cast<double>(blocks_of_threads);
   const double of_unit = mean() * static_cast<double>(blocks.tiles);
   while (units < kHeadsOfSection && static_cast<double>(units) * of_unit < least) units *= 2;
@@ -235,7 +247,7 @@ plan::TensorMapArgument BackwardKernel::map_of(const std::string& name) const {
 }
 
 bool BackwardKernel::is_packed(const std::string& name) const {
-  return layout_of(whole, name).kind == ir::LayoutKind::thd;
+  return native::is_packed(whole, name);
 }
 
 std::vector<plan::TensorMapArgument> BackwardKernel::packed_maps() const {

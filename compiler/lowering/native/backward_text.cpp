@@ -148,10 +148,11 @@ class BackwardText {
         "  static constexpr long long kStatisticsClass = {};\n"
         "  static constexpr bool kLengths = {}, kOrdered = {}, kRandom = {}, kHeadsOutside = "
         "{},\n                        kRowsFit = {};\n"
-        "  static constexpr bool kDiagonals = {}, kShares = {}, kBatchesFirst = {};\n",
+        "  static constexpr bool kDiagonals = {}, kShares = {}, kBatchesFirst = {}, kPadded = "
+        "{};\n",
         kernel_.statistics.of_class, kernel_.lengths(), kernel_.ordered(),
         kernel_.attention.is_random(), kernel_.heads_outside(), kernel_.rows_fit(),
-        kernel_.diagonals(), kernel_.shares(), kernel_.batches_first());
+        kernel_.diagonals(), kernel_.shares(), kernel_.batches_first(), kernel_.expressions.padded);
     const Table table = kernel_.expressions.table.value_or(Table());
     text += fmt::format(
         "  using Entry = {};\n"

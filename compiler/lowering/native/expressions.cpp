@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "compiler/ir/real_function.h"
@@ -16,6 +17,7 @@
 #include "compiler/lowering/native/lines.h"
 #include "compiler/passes/analysis/axes.h"
 #include "compiler/passes/analysis/finite.h"
+#include "compiler/passes/analysis/padding.h"
 #include "compiler/passes/rewrite/hoist.h"
 
 namespace attn::lowering::native {
@@ -144,10 +146,30 @@ std::string length_method(const char* name, std::string_view lengths, bool has, 
   return fmt::format("  __device__ int {}(int b) const {{ return {}; }}\n", name, value);
 }
 
+// What `all` has too, or less: only those that masks show which are padding.
+std::string used_method(const char* all, const passes::Padding* padding,
+                        std::optional<ExprId> passes::Padding::*length) {
+  const std::string head = fmt::format("int used_{}(int b)", all);
+  if (padding == nullptr || !(padding->*length))
+    return fmt::format("  __device__ {} const {{ return {}(b); }}\n", head, all);
+  ExpressionWriter writer(padding->attention, {}, derive::Precision::in_single);
+  writer.begin({.batch = true});
+  const std::string value = writer.value(*(padding->*length));
+  return method(head, writer, fmt::format("::min({}, {}(b))", value, all));
+}
+
+std::optional<passes::Padding> padding_of(const ir::Attention& attention) {
+  return attention.masks.empty() ? std::nullopt : passes::padding(attention, {});
+}
+
 std::string lengths_text(const ir::Attention& attention) {
   const ir::Dims& d = attention.dims;
+  const std::optional<passes::Padding> found = padding_of(attention);
+  const passes::Padding* padding = found ? &*found : nullptr;
   return length_method("keys", ir::kLengthsKv, attention.lengths_kv, d[Dim::Skv]) +
-         length_method("queries", ir::kLengthsQ, attention.lengths_q, d[Dim::Sq]);
+         length_method("queries", ir::kLengthsQ, attention.lengths_q, d[Dim::Sq]) +
+         used_method("keys", padding, &passes::Padding::columns) +
+         used_method("queries", padding, &passes::Padding::rows);
 }
 
 double kept_scale(const ir::Attention& attention) {
@@ -206,7 +228,9 @@ void set_scaled_score(const ir::Attention& attention, ExprId root, ExpressionWri
     const ExprId x = node.operands[0], y = node.operands[1];
     if (!dag[x].is(Op::score_) || !dag[y].is(Op::const_real_)) continue;
     const double factor = node.is(Op::mul_) ? dag.real_of(y) : 1 / dag.real_of(y);
-    if (!std::isfinite(static_cast<float>(*scale * factor))) continue;
+    // Neither may a factor become 0: a hidden product is -inf.
+    const auto whole = static_cast<float>(std::abs(*scale * factor));
+    if (!std::isfinite(whole) || whole < std::numeric_limits<float>::min()) continue;
     writer.set_value(id, fmt::format("(product * {})", float_literal(*scale * factor)));
   }
 }
@@ -274,11 +298,12 @@ class Text {
     }
   }
 
-  // What scores have to be multiplied by.
+  // What scores have to be multiplied by. Not 0, as descaling factors may be: hidden scores are
+  // -inf, and others must only become small.
   std::string weight() {
     writer_.begin({});
     const std::string value = expressions_.modifies ? literal(expressions_.scoring.weight)
-                              : attention_.quantize ? "scale()"
+                              : attention_.quantize ? "scale() == 0 ? 1e-30f : scale()"
                                                     : writer_.value(attention_.scale);
     return method("float weight()", writer_, value);
   }
@@ -524,7 +549,8 @@ GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivat
   for (const LearnedPart& part : made.parts) {
     roots.insert(roots.end(), {part.gather.load, part.gather.local});
   }
-  if (masks) others = attention.masks;
+  made.padded = has_padding(attention);
+  if (masks || made.padded) others = attention.masks;
   if (attention.dropout && attention.dropout->keep) others.push_back(*attention.dropout->keep);
   made.reads_tensors = reads_by_index(attention, roots, made.table) ||
                        reads_by_index(attention, others, std::nullopt);
@@ -541,8 +567,9 @@ std::string gradient_expressions_text(const gradient::Derivatives& derivatives,
 }
 
 Expressions expressions_of(const ir::Attention& attention, bool masks, bool table) {
-  const std::vector<ExprId> roots = roots_of(attention, masks);
   Expressions made;
+  made.padded = has_padded_keys(attention);
+  const std::vector<ExprId> roots = roots_of(attention, masks || made.padded);
   made.modifies = !attention.dag[attention.score].is(Op::score_) || !positive_scale(attention);
   if (made.modifies) made.scoring = scoring_of(attention);
   made.bounded =
@@ -559,6 +586,13 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   add_controls(attention, made.inputs);
   return made;
 }
+
+bool has_padded_keys(const ir::Attention& attention) {
+  const auto padding = padding_of(attention);
+  return padding && padding->columns;
+}
+
+bool has_padding(const ir::Attention& attention) { return padding_of(attention).has_value(); }
 
 bool masks_read_inputs(const ir::Attention& attention) {
   return std::ranges::any_of(ir::reachable(attention.dag, attention.masks), [&](ExprId id) {

@@ -31,6 +31,7 @@ struct Expressions {
   std::optional<Table> table{};  // that is copied to shared memory
   std::optional<Grid> grid{};    // whose patches are tiles
   bool masks = false;            // some block needs the masks
+  bool padded = false;           // masks hide all keys from a length of each batch on
   bool reads_columns = false;    // tensors are read by column
   // What columns are divided by, in masks: a power of 2, of which a block of keys has several. If
   // there is none, kCell.
@@ -44,6 +45,7 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
 struct GradientExpressions {
   bool modifies = false;  // as above
   bool masks = false;
+  bool padded = false;             // also if masks hide such rows
   bool reads_tensors = false;      // by row or column, besides the table
   std::optional<Table> table{};    // of 16-bit floats, which is copied to shared memory
   bool finite_slope = false;       // the score's derivative is finite wherever it is computed
@@ -57,6 +59,10 @@ GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivat
 // A class `Expressions` (attn/backward.cuh). `intervals`: as below.
 std::string gradient_expressions_text(const gradient::Derivatives& derivatives,
                                       const GradientExpressions& expressions, bool intervals);
+
+// Whether masks are padding (passes/analysis/padding.h) of keys, or of keys or rows.
+bool has_padded_keys(const ir::Attention& attention);
+bool has_padding(const ir::Attention& attention);
 
 // Whether tensors or params decide what masks show.
 bool masks_read_inputs(const ir::Attention& attention);

@@ -193,6 +193,7 @@ class Source {
             {"kAmaxOfWeights", attention_.wants_amax_s},
             {"kAmaxOfOutputs", attention_.wants_amax_o},
             {"kLengths", attention_.lengths_kv},
+            {"kPadded", kernel_.expressions.padded},
             {"kOverlaps", kernel_.overlaps(attention_)},
             {"kThdQ", is_thd("q")},
             {"kThdK", is_thd("k")},

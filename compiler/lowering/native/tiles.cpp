@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <span>
 
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/native/expressions.h"
+
 namespace attn::lowering::native {
 namespace {
 
@@ -144,6 +147,12 @@ void add_table(Tile& tile, const Table& table) {
   if (tile.groups == 3) tile.rate *= kRateOfThreeGroups;
 }
 
+bool clears_values(const ir::Attention& attention) {
+  const ir::LayoutKind kind = layout_of(attention, "v").kind;
+  return !attention.quantize && kind != ir::LayoutKind::thd &&
+         (attention.lengths_kv || kind == ir::LayoutKind::paged || has_padded_keys(attention));
+}
+
 }  // namespace
 
 // As Stages of attn/forward.cuh, aligned to 1024 bytes.
@@ -153,7 +162,8 @@ std::int64_t Tile::shared_bytes() const {
       (queries * rows() + stages * keys) * rounded(depth, depth_panel()) + stages * of_values;
   const std::int64_t handed = shares > 1 ? 2 : 0;
   return 1024 + element * elements + tables * table_bytes() + handed * handed_bytes() +
-         16 * (queries + 2 * stages + tables + handed) + 8 * queries + 4 * stages + 8;
+         16 * (queries + 2 * stages + tables + handed) + (clears_values ? tail_bytes(stages) : 0) +
+         8 * queries + 4 * stages + 8;
 }
 
 std::int64_t Tile::table_bytes() const {
@@ -183,7 +193,7 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
     most_depth = row.most_depth, most_width = row.most_width;
     Tile tile{row.groups, row.keys, row.stages, row.queries, depth, width};
     tile.rate = row.rate, tile.spare = row.spare, tile.shares = row.shares;
-    tile.element = element;
+    tile.element = element, tile.clears_values = clears_values(attention);
     if (attention.is_random()) {  // what blocks lose of their keys, they lose of their rate
       tile.cell = kRandomCell;
       tile.keys = row.keys / kRandomCell * kRandomCell;

@@ -20,6 +20,9 @@ inline constexpr std::int64_t kStepBytes = 32;  // of head dimensions, in produc
 inline constexpr std::int64_t kMostDepth = 576, kMostWidth = 512;  // Dqk, Dv
 inline constexpr std::int64_t kMostDepthOf8Bits = 256;             // both
 
+// As Tails of attn/tails.cuh: bytes in shared memory for as many stages.
+constexpr std::int64_t tail_bytes(std::int64_t stages) { return 32 * (stages + 1); }
+
 // A block's keys in tiles of patches. Adjacent x are adjacent columns of a thread's scores.
 inline constexpr std::int64_t kPatchWidth = 8, kPatchHeight = 16;
 
@@ -43,6 +46,7 @@ struct Tile {
   std::int64_t tables = 0;         // stages of a captured table
   std::int64_t table_pack = 1;     // heads of a tile whose rows of the table differ
   std::int64_t table_element = 2;  // bytes
+  bool clears_values = false;      // that are past a length (attn/tails.cuh)
   double rate = 1;            // scores in the same time, compared with other tiles of this depth
   std::int64_t cell = kCell;  // the same of this tile, a multiple of it
   std::optional<Patch> patch{};

@@ -43,11 +43,14 @@ class FiniteAnalysis {
     return kind;
   }
 
+  // As f32, which kernels compute in.
+  static bool is_not_zero(double value) {
+    const auto stored = static_cast<float>(value);
+    return stored != 0 && std::isfinite(stored);
+  }
   bool is_not_zero(ExprId id) const {
     const ir::Node& node = attention_.dag[id];
-    if (node.is(Op::const_real_)) {
-      return attention_.dag.real_of(id) != 0 && std::isfinite(attention_.dag.real_of(id));
-    }
+    if (node.is(Op::const_real_)) return is_not_zero(attention_.dag.real_of(id));
     if (!node.is(Op::to_real_) || attention_.dag[node.operands[0]].type != ir::Type::integer) {
       return false;
     }
@@ -63,13 +66,20 @@ class FiniteAnalysis {
     return kind == Kind::infinite && !harmless ? Kind::anything : kind;
   }
 
+  // An infinite product times a scale of 0 is NaN.
+  Kind kind_of_score() const {
+    if (score_ == Score::finite) return Kind::finite;
+    const auto scale = ir::fold_real(attention_.dag, attention_.scale);
+    return scale && is_not_zero(*scale) ? Kind::infinite : Kind::anything;
+  }
+
   Kind kind_of_node(ExprId id) const {
     const ir::Node& node = attention_.dag[id];
     const Kind operands = worst(node);
     switch (node.op) {
       case Op::const_real_:
         return std::isfinite(attention_.dag.real_of(id)) ? Kind::finite : Kind::infinite;
-      case Op::score_: return score_ == Score::finite ? Kind::finite : Kind::infinite;
+      case Op::score_: return kind_of_score();
       case Op::to_real_: return Kind::finite;
       case Op::min_:
       case Op::max_:

@@ -8,9 +8,9 @@ namespace attn::passes {
 // What the score itself may be.
 enum class Score : std::uint8_t { finite, infinite };
 
-// True if the real expression is finite wherever the score is finite (or also where it is
-// infinite), ignoring sums and products that overflow f32. Sound, not tight. Tensors and params may
-// hold anything.
+// True if the real expression is finite wherever the score is finite (or also where the product of
+// q and k is infinite, which the scale makes a score of), ignoring sums and products that overflow
+// f32. Sound, not tight. Tensors and params may hold anything.
 bool is_finite(const ir::Attention& attention, ir::ExprId id, Score score = Score::finite);
 
 }  // namespace attn::passes

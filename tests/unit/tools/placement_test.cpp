@@ -86,6 +86,26 @@ TEST_F(ThdPlacement, OfABackward) {
               ElementsAre(0, 1, 0, 0, 0, 0, 100, 101, 110, 111, 0, 0));
 }
 
+TEST_F(ThdPlacement, ElementsWithoutARowMayBeNaN) {
+  const auto placement = Placement::create(program_, inputs_, Unused::nan);
+  const std::vector<double> q = stored(*placement, program_.tensors[0]);
+  EXPECT_THAT(std::vector(q.begin(), q.begin() + 6), ElementsAre(0, 1, 100, 101, 110, 111));
+  for (std::size_t i = 6; i < q.size(); ++i) EXPECT_TRUE(std::isnan(q[i])) << i;
+}
+
+TEST_F(ThdPlacement, RowsOfDenseTensorsPastTheLengthsMayBeNaN) {
+  plan::TensorInfo dense = program_.tensors[0];
+  dense.addressed_by.clear();
+  const std::vector<double> as_given = stored(*Placement::create(program_, inputs_), dense);
+  EXPECT_EQ(as_given, rows().values);
+  const std::vector<double> q = stored(*Placement::create(program_, inputs_, Unused::nan), dense);
+  for (std::size_t i = 0; i < q.size(); ++i) {
+    const bool past = i / 2 % 3 >= (i < 6 ? 1 : 2);
+    EXPECT_EQ(std::isnan(q[i]), past) << i;
+    if (!past) EXPECT_EQ(q[i], as_given[i]);
+  }
+}
+
 class PagedPlacement : public ::testing::Test {
  protected:
   // A pool of `pages` pages of two rows.

@@ -66,6 +66,9 @@ ATTN_INLINE void store_shared(unsigned address, unsigned value) {
 ATTN_INLINE void store_byte(unsigned address, unsigned value) {
   *attn::gpu::shared_at(address, 1) = (unsigned char)value;
 }
+ATTN_INLINE void clear_shared(unsigned address) {
+  memset(attn::gpu::shared_at(address, 16), 0, 16);
+}
 ATTN_INLINE unsigned load_shared(unsigned address) {
   unsigned value;
   memcpy(&value, attn::gpu::shared_at(address, 4), 4);
@@ -105,6 +108,7 @@ ATTN_INLINE float reciprocal(float x) {
   return fabsf(y) < 0x1p-126f ? 0.0f : y;  // as the GPU flushes it
 }
 ATTN_INLINE float fast_tanh(float x) { return tanhf(x); }
+ATTN_INLINE float larger_or_nan(float x, float y) { return x != x || x > y ? x : y; }
 ATTN_INLINE int largest_of(int x, int y, int z) { return std::max({x, y, z}); }
 
 ATTN_INLINE unsigned pair(BF16, float low, float high) {

@@ -43,6 +43,22 @@ TEST_F(FiniteTest, TheScoreIsWhatIsSaidOfIt) {
   EXPECT_TRUE(always(as_real(of(Op::sub_, row_, column_))));
 }
 
+// -inf times 0 is NaN, which nothing saturates.
+TEST_F(FiniteTest, AnInfiniteProductTimesAScaleThatMayBeZero) {
+  const ExprId saturated = tanh(score_);
+  EXPECT_TRUE(always(saturated));
+  attention_.scale = real(0);
+  EXPECT_FALSE(always(saturated));
+  EXPECT_TRUE(often(saturated));
+  attention_.scale = real(1e-60);
+  EXPECT_FALSE(always(saturated)) << "0 in f32";
+  attention_.scale = real(-3);
+  EXPECT_TRUE(always(saturated));
+  attention_.params.push_back({"p", DType::f32, {}});
+  attention_.scale = dag_.add_symbol(Op::param_, "p", ir::Type::real, {});
+  EXPECT_FALSE(always(saturated));
+}
+
 TEST_F(FiniteTest, SumsAndProductsOfNumbersAre) {
   for (const Op op : {Op::add_, Op::sub_, Op::mul_}) {
     EXPECT_TRUE(often(of(op, score_, score_)));

@@ -1,0 +1,81 @@
+// Rows of a tensor past the length of a batch, which memory has and a product must not see: a
+// weight of 0 times NaN is NaN. What is copied of them becomes 0 in shared memory.
+//
+// A stage with such a tail is not full when its copies have arrived: they arrive at a barrier of
+// their own. A warp that has no other task waits for it, clears the tail, and then fills the stage.
+// So stages without a tail cost nothing, and whoever waits for a full stage need not know of it.
+//
+// Tails are numbered in the order in which they are announced. At most kOpen are open at once, one
+// for each stage, because a stage is copied to again only when it is empty; so there is a slot for
+// each, and one for the end.
+#pragma once
+
+#include "attn/hopper.cuh"
+
+namespace kernels {
+
+// The same bytes of each panel of a stage: from `first` on in the first one.
+struct Tail {
+  unsigned full;  // the barrier of the stage
+  unsigned first, bytes, panels, panel_bytes;
+};
+
+// In shared memory: for each slot a barrier, then the words of its Tail.
+template <int kOpen>
+struct Tails {
+  static constexpr int kSlots = kOpen + 1, kSlotBytes = 32, kBytes = kSlots * kSlotBytes;
+  unsigned base;
+
+  __device__ void init() const {
+    for (int n = 0; n < kSlots; ++n) init_barrier(barrier(n), 1);
+  }
+
+  // That copies of tail `n` arrive at.
+  __device__ unsigned barrier(int n) const { return base + n % kSlots * kSlotBytes; }
+
+  // By the thread that copies, before it does.
+  __device__ void announce(int n, const Tail& tail, unsigned bytes_of_copies) const {
+    const unsigned words[] = {tail.full, tail.first, tail.bytes, tail.panels, tail.panel_bytes};
+    for (int i = 0; i < 5; ++i) store_shared(word(n, i), words[i]);
+    arrive_expecting(barrier(n), bytes_of_copies);
+  }
+  // That there is no further tail than the `n` before.
+  __device__ void end(int n) const {
+    store_shared(word(n, 0), kNone);
+    arrive(barrier(n));
+  }
+
+  // By a warp: waits for tail `n`, and clears it. False if there is none.
+  __device__ bool clear(int n) const {
+    wait(barrier(n), n / kSlots & 1);
+    const unsigned full = load_shared(word(n, 0));
+    if (full == kNone) return false;
+    const unsigned bytes = load_shared(word(n, 2)), panels = load_shared(word(n, 3));
+    const unsigned panel_bytes = load_shared(word(n, 4)), lane = threadIdx.x % 32;
+    unsigned first = load_shared(word(n, 1));
+    for (unsigned panel = 0; panel < panels; ++panel, first += panel_bytes) {
+      for (unsigned at = lane * 16; at < bytes; at += 32 * 16) clear_shared(first + at);
+    }
+    publish_writes();
+    __syncwarp();
+    if (lane == 0) arrive(full);
+    return true;
+  }
+  // All of them, up to the end.
+  __device__ void clear_all() const {
+    for (int n = 0; clear(n); ++n) {
+    }
+  }
+
+ private:
+  static constexpr unsigned kNone = ~0u;
+  __device__ unsigned word(int n, int i) const { return barrier(n) + 8 + 4 * i; }
+};
+template <>
+struct Tails<0> {
+  static constexpr int kBytes = 0;
+  unsigned base;
+  __device__ void init() const {}
+};
+
+}  // namespace kernels
