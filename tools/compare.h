@@ -39,9 +39,10 @@ struct Types {
 // o is bounded in relative L2, over the whole tensor (4e-3 for bf16, 1e-3 for
 // f16) and over each row along the last dimension (3e-2, 8e-3). A row's norm counts as at least
 // 1e-2 of the root mean square of all rows: a row whose terms cancel has too small a norm for a
-// relative error. lse and max are bounded in max abs: 2e-3; sum_exp in relative L2: 2e-3.
-// Infinities must match the reference in place and sign. NaN, a missing tensor or different dims
-// never agree.
+// relative error. lse and max are bounded in max abs: 2e-3, or 2^-21 of the largest if that is
+// more, 4 to 8 times the distance of f32 numbers there; sum_exp in relative L2: 2e-3, or what twice
+// that error of scores makes of it. Infinities must match the reference in place and sign. NaN, a
+// missing tensor or different dims never agree.
 //
 // For 8-bit attention the bounds follow from u, the largest relative error of rounding to a type:
 // 1/16 for e4m3, 1/8 for e5m2, and 0 for 16 bits. Each rounding of a kernel that is independent of
@@ -54,8 +55,8 @@ struct Types {
 // that of its tensor. amax_s has a bound of 2e-3, for it is taken before any rounding; of the
 // others, a single element is twice as far off as the tensor: 2 u of the weights for amax_o, 2 u of
 // o (at least 1e-2) for amax_dp, and twice the bound of the gradient for its amax. lse and
-// max have a bound of 2^-10 of the largest, if that is more than that of 16 bits: GPUs add up
-// products of 8-bit floats in fewer bits than f32 has.
+// max have a bound of 2^-10 of the largest instead of 2^-21: GPUs add up products of 8-bit floats
+// in fewer bits than f32 has.
 //
 // Tensors that have `sizes` (reference::Gradients::sizes) are gradients. Their bound is 1e-2 for
 // bf16 and 2e-3 for f16 over the whole tensor (by the type of q, for d_NAME too). Each

@@ -76,11 +76,11 @@ execute::Arguments arguments_of(const execute::Executable& executable,
 }
 
 Result<Repeated> repeat_plan(const plan::Plan& plan, const reference::Inputs& inputs,
-                             const std::string& cudnn_folder, int count) {
+                             const std::string& cudnn_folder, int count, Unused unused) {
   execute::LoadOptions options;
   options.cudnn_folder = cudnn_folder;
   ATTN_ASSIGN(auto executable, execute::Executable::load(plan, options));
-  ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), inputs));
+  ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), inputs, unused));
   ATTN_ASSIGN(auto tensors, upload(executable, placement));
   ATTN_ASSIGN(auto binding, executable.bind(arguments_of(executable, tensors, inputs)));
   ATTN_ASSIGN(const auto stream, cuda::Stream::create(executable.device()));
@@ -161,16 +161,16 @@ Result<ReferenceGradients> run_reference_gradients(const ir::Attention& attentio
 
 Result<Outputs> run_on_device(const plan::Plan& plan, const reference::Inputs& inputs,
                               const std::string& cudnn_folder) {
-  ATTN_ASSIGN(Repeated once, repeat_plan(plan, inputs, cudnn_folder, 1));
+  ATTN_ASSIGN(Repeated once, repeat_plan(plan, inputs, cudnn_folder, 1, Unused::finite));
   return std::move(once.outputs);
 }
 
 Result<Repeated> repeat_on_device(const Plans& plans, const reference::Inputs& inputs,
-                                  const std::string& cudnn_folder, int count) {
-  ATTN_ASSIGN(Repeated all, repeat_plan(plans.forward, inputs, cudnn_folder, count));
+                                  const std::string& cudnn_folder, int count, Unused unused) {
+  ATTN_ASSIGN(Repeated all, repeat_plan(plans.forward, inputs, cudnn_folder, count, unused));
   if (!plans.backward) return all;
   ATTN_ASSIGN(const reference::Inputs saved, with_saved(inputs, *plans.backward, all.outputs));
-  ATTN_ASSIGN(Repeated gradients, repeat_plan(*plans.backward, saved, cudnn_folder, count));
+  ATTN_ASSIGN(Repeated gradients, repeat_plan(*plans.backward, saved, cudnn_folder, count, unused));
   all.outputs.merge(gradients.outputs);
   all.deviations.merge(gradients.deviations);
   return all;

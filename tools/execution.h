@@ -8,6 +8,7 @@
 #include "compiler/reference/gradients.h"
 #include "runtime/base/status.h"
 #include "runtime/io/host_tensor.h"
+#include "tools/placement.h"
 #include "tools/plans.h"
 
 namespace attn::tools {
@@ -45,6 +46,7 @@ struct Repeated {
 // after the forward, with o and lse of the forward's first execute; `inputs` must then contain
 // kCotangent, and the outputs are those of both.
 Result<Repeated> repeat_on_device(const Plans& plans, const reference::Inputs& inputs,
-                                  const std::string& cudnn_folder, int count);
+                                  const std::string& cudnn_folder, int count,
+                                  Unused unused = Unused::finite);
 
 }  // namespace attn::tools

@@ -40,9 +40,11 @@ struct Options {
   InputTexts inputs;
   bool gradients = false;
   int repeat = 1;
+  bool nan_past_lengths = false;
   Format format = Format::text;
 
   Needs needs() const { return gradients ? Needs::gradients : Needs::forward; }
+  Unused unused() const { return nan_past_lengths ? Unused::nan : Unused::finite; }
 };
 
 // Result of --repeat.
@@ -217,8 +219,8 @@ class Verification {
     result.origins = inputs.origins;
     for (const std::string& text : inputs.warnings) tell_warning(text);
     ATTN_ASSIGN(const Plans plans, compile_plans(spec, compile_options(), options_.gradients));
-    ATTN_ASSIGN(const Repeated found,
-                repeat_on_device(plans, inputs.values, options_.cudnn_folder, options_.repeat));
+    ATTN_ASSIGN(const Repeated found, repeat_on_device(plans, inputs.values, options_.cudnn_folder,
+                                                       options_.repeat, options_.unused()));
     ATTN_ASSIGN(const ReferenceGradients reference,
                 expected(attention, plans.forward, inputs.values));
     result.comparisons =
@@ -335,6 +337,9 @@ void add_verify(CLI::App& app, Action& action) {
           "Execute N times and compare bits; they must be equal if the spec is `deterministic`")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
+  command->add_flag("--nan-past-lengths", options->nan_past_lengths,
+                    "Fill rows of q, k, v and do past the lengths, and memory without rows, with "
+                    "NaN");
   add_strategy(*command, options->lowering, options->rewrites);
   add_deny(*command);
   add_timeout(*command, options->timeout);

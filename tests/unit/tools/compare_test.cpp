@@ -150,6 +150,28 @@ TEST(Compare, LseIsBoundedInMaxAbs) {
   EXPECT_THAT(compare_lse({1000.0021}, {1000}).why, HasSubstr("max abs"));
 }
 
+// f32 numbers near 1e6 are 1/16 apart, those near 1e4 1/1024.
+TEST(Compare, StatisticsOfLargeScoresAreBoundedByTheLargest) {
+  EXPECT_TRUE(compare_lse({1e6 + 0.25, 3}, {1e6, 3.2}).agrees());
+  EXPECT_FALSE(compare_lse({1e6 + 1, 3}, {1e6, 3}).agrees());
+  EXPECT_FALSE(compare_lse({1e4 + 0.01}, {1e4}).agrees());
+  EXPECT_FALSE(compare_lse({100.003, -kInfinity}, {100, -kInfinity}).agrees());
+  EXPECT_TRUE(compare_lse({-1e6 + 0.25}, {-1e6}).agrees());
+
+  const auto sums_agree = [](const char* name, double lse, double value) {
+    const Outputs computed = {{"lse", tensor({lse})}, {name, tensor({value})}},
+                  reference = {{"lse", tensor({lse})}, {name, tensor({1})}};
+    const std::vector<Comparison> both = compare(computed, reference, DType::bf16);
+    return both[0].agrees() && both[1].agrees();
+  };
+  for (const char* name : {"sum_exp", "sum_exp_with_sink"}) {
+    EXPECT_TRUE(sums_agree(name, 1e5, 1.09));
+    EXPECT_FALSE(sums_agree(name, 1e5, 1.11));
+    EXPECT_FALSE(sums_agree(name, 100, 1.003));
+    EXPECT_FALSE(sums_agree(name, 1e9, 2.1));
+  }
+}
+
 TEST(Compare, InfinitiesMustStandInTheSamePlaces) {
   EXPECT_TRUE(compare_lse({-kInfinity, 1}, {-kInfinity, 1}).agrees());
   EXPECT_THAT(compare_lse({-1e30, 1}, {-kInfinity, 1}).why, HasSubstr("1 infinities"));
