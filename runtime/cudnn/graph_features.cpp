@@ -287,6 +287,11 @@ bool eight_bits(const BackendGraph& graph) {
                              [](const graph::Tensor& tensor) { return is_fp8(tensor.dtype); });
 }
 
+bool packed_sequences(const BackendGraph& graph) {
+  return std::ranges::any_of(graph.tensors,
+                             [](const graph::Tensor& tensor) { return tensor.ragged.has_value(); });
+}
+
 bool block_scales(const BackendGraph& graph) {
   bool found = false;
   for_each<graph::BlockDequantize>(graph, [&](const graph::BlockDequantize&) { found = true; });

@@ -244,6 +244,24 @@ TEST_F(FeaturesTest, EightBitsAndDeepHeads) {
   EXPECT_TRUE(deep(192, 192) && deep(64, 144));
 }
 
+TEST_F(FeaturesTest, PackedSequencesHaveRaggedTensors) {
+  add_sdpa();
+  EXPECT_FALSE(has(Feature::packed_sequences));
+  graph_.tensors[0].ragged = 1;
+  EXPECT_TRUE(has(Feature::packed_sequences));
+}
+
+TEST(KnownBad, PackedSequencesOfEightBitsOnHopper) {
+  const auto name_of = [](std::int64_t sm, std::initializer_list<Feature> features) {
+    const KnownBad* row = find_known_bad({91900, sm, features_of(features)}, kAnyEngine);
+    return row == nullptr ? std::string() : std::string(row->name);
+  };
+  EXPECT_EQ(name_of(90, {Feature::eight_bits, Feature::packed_sequences}), "fp8_packed_sequences");
+  EXPECT_EQ(name_of(100, {Feature::eight_bits, Feature::packed_sequences}), "");
+  EXPECT_EQ(name_of(90, {Feature::packed_sequences}), "");
+  EXPECT_EQ(name_of(90, {Feature::eight_bits}), "");
+}
+
 TEST_F(FeaturesTest, ScalesOfBlocksAndTransposedValues) {
   set_rows(2);
   EXPECT_FALSE(has(Feature::block_scales) || has(Feature::transposed_values));
