@@ -237,7 +237,10 @@ class Checker {
             .report(Code::integer_overflow, span,
                     fmt::format("{} reaches {}, which does not fit in 32 bits and wraps around",
                                 text(happening.at), happening.value))
-            .help = "divide instead of multiplying, or compute in reals: `float(x)`";
+            .help = is_product_of_bits(happening)
+                        ? "frameworks compute it in 64 bits: use smaller factors, or take the same "
+                          "bits there"
+                        : "divide instead of multiplying, or compute in reals: `float(x)`";
         return;
       case Event::division_by_zero:
         sink_
@@ -266,6 +269,14 @@ class Checker {
       place += fmt::format("{}{} {}", place.empty() ? " at " : ", ", name, range.low);
     }
     return place;
+  }
+
+  // Whether a bit operation takes the value: then it has no other use as a number.
+  bool is_product_of_bits(const Happening& happening) const {
+    return node(happening.at).is(ir::Op::mul_) &&
+           std::ranges::any_of(happening.users, [this](ExprId user) {
+             return ir::info(node(user).op).rule == ir::Rule::bits;
+           });
   }
 
   void warn_of_infinity(const Happening& happening, Span span) {

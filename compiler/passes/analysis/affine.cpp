@@ -32,10 +32,12 @@ struct Term {
   std::int64_t largest;
 };
 
-// Whether the product lies within 33 bits, so that sums stay exact.
+// Whether the product lies within 33 bits, so that sums stay exact, and the factor within 32, so
+// that it can be a constant: also that of an index that is always 0.
 bool term_fits(const Term& term) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 33;
-  return term.largest <= 0 || std::abs(term.factor) <= kLimit / term.largest;
+  return std::abs(term.factor) <= INT32_MAX &&
+         (term.largest <= 0 || std::abs(term.factor) <= kLimit / term.largest);
 }
 
 bool fits(const ir::Dims& dims, const Affine& x) {

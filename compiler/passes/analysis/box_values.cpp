@@ -45,7 +45,7 @@ BoxValues::BoxValues(const ir::Attention& attention)
       masks_(each_once(attention.masks)),
       roots_(evaluated(attention)),
       order_(ir::reachable(attention.dag, roots_)),
-      integers_(attention, roots_),
+      integers_(attention, roots_, nullptr, Wrapping::followed),
       values_(order_.back() + 1),
       reals_(order_.back() + 1),
       counts_(order_.back() + 1),

@@ -268,7 +268,8 @@ class HappensSearch {
     for (const ExprId id : values_.order()) {
       const bool wraps = dag_[id].type == Type::integer && !dag_[id].operands.empty() &&
                          exact(dag_[id].op, {0, 0}, {0, 0});
-      if (wraps && !bits_[id]) questions.push_back({Event::overflow, id});
+      if (wraps && (!bits_[id] || dag_[id].is(Op::mul_)))
+        questions.push_back({Event::overflow, id});
     }
     return questions;
   }

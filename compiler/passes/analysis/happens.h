@@ -44,8 +44,9 @@ struct Happenings {
 };
 
 // Returns at most one happening per operation, and kMostHappenings of each kind: faults, overflows
-// and others. An overflow suppresses those that depend on it. Overflows that feed a bit operation
-// are intended and omitted. The last three events are reported if they happen with some tensors:
+// and others. An overflow suppresses those that depend on it. Overflows of sums that feed a bit
+// operation are intended and omitted; products there are other numbers in 64 bits, which frameworks
+// have. The last three events are reported if they happen with some tensors:
 // unknown masks are assumed to hold, reals in tensors and params to be 0.75, and the score to be
 // 1.5 or -1.5. With lengths, the first row and key are assumed to exist. Whatever is not found
 // within kMostEvaluations is omitted; `value` is the one found that lies furthest outside. An open

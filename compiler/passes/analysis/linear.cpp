@@ -208,8 +208,13 @@ Linear LinearForms::rejoined(const Linear& sum) {
   return joined;
 }
 
+// Of 32 bits: sums whose value fits are right, whatever their parts do.
+ExprId LinearForms::constant(std::int64_t value) {
+  return attention_.dag.integer(static_cast<std::int32_t>(value));
+}
+
 ExprId LinearForms::multiple(ExprId id, std::int64_t factor) {
-  return builder_.make(Op::mul_, {id, attention_.dag.integer(factor)}, attention_.dag[id].pos);
+  return builder_.make(Op::mul_, {id, constant(factor)}, attention_.dag[id].pos);
 }
 
 ExprId LinearForms::expression(const Linear& sum) {
@@ -226,11 +231,10 @@ ExprId LinearForms::expression(const Linear& sum) {
       }
     }
   }
-  if (!made) return attention_.dag.integer(sum.constant);
+  if (!made) return constant(sum.constant);
   if (sum.constant == 0) return *made;
   return builder_.make(sum.constant < 0 ? Op::sub_ : Op::add_,
-                       {*made, attention_.dag.integer(std::abs(sum.constant))},
-                       attention_.dag[*made].pos);
+                       {*made, constant(std::abs(sum.constant))}, attention_.dag[*made].pos);
 }
 
 std::optional<Linear> LinearForms::quotient(const Linear& sum, std::int64_t divisor) {

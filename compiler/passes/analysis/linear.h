@@ -67,6 +67,7 @@ class LinearForms {
   std::optional<Range> range_of_terms(const Linear& sum);
   std::optional<Range> range_of_remainder(const Linear& sum, ir::ExprId quotient);
   bool is_by_constant(ir::Op op, ir::ExprId id) const;
+  ir::ExprId constant(std::int64_t value);
   ir::ExprId multiple(ir::ExprId id, std::int64_t factor);
 
   ir::Attention& attention_;

@@ -93,7 +93,7 @@ class PaddingFinder {
     const std::int64_t size = from_.dims[is_row ? Dim::Sq : Dim::Skv];
     ir::Dag& dag = found_.attention.dag;
     const ExprId low = dag.integer(bound.before, pos);
-    const ExprId high = dag.integer(bound.before + size, pos);
+    const ExprId high = dag.integer(std::min<std::int64_t>(bound.before + size, INT32_MAX), pos);
     const ExprId end = dag.add(Op::min_, {dag.add(Op::max_, {bound.end, low}, pos), high}, pos);
     const ExprId length = bound.before == 0 ? end : dag.add(Op::sub_, {end, low}, pos);
     std::optional<ExprId>& into = is_row ? found_.rows : found_.columns;

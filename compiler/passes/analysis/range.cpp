@@ -23,9 +23,13 @@ Range index_below(std::optional<std::int64_t> size) {
   return size ? Range{0, *size - 1} : Range{0, kAny.high};
 }
 
-Range of_products(const std::array<std::int64_t, 4>& corners) {
+Range hull(const std::array<std::int64_t, 4>& corners) {
   const auto [low, high] = std::minmax_element(corners.begin(), corners.end());
-  return clip(*low, *high);
+  return {*low, *high};
+}
+Range of_products(const std::array<std::int64_t, 4>& corners) {
+  const Range exact = hull(corners);
+  return clip(exact.low, exact.high);
 }
 
 Range magnitude(Range x) {
@@ -110,10 +114,11 @@ Box whole_box(const ir::Attention& attention) {
 }
 
 Ranges::Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots,
-               const KnownInputs* known)
+               const KnownInputs* known, Wrapping wrapping)
     : attention_(attention),
       dag_(attention.dag),
       known_(known),
+      wrapping_(wrapping),
       order_(ir::reachable(attention.dag, roots)),
       ranges_(order_.empty() ? 0 : order_.back() + 1) {}
 
@@ -145,15 +150,23 @@ Range Ranges::leaf(const ir::Node& node, const Box& box) const {
   return is_boolean(node) ? kEither : kAny;
 }
 
+// Numbers are cut into pieces of 32 bits, which are all the same: those of two may be anything.
+Range Ranges::wrapped(Range exact) const {
+  if (wrapping_ == Wrapping::unknown) return clip(exact.low, exact.high);
+  constexpr std::int64_t kPiece = std::int64_t{1} << 32;
+  const std::int64_t before = floor_div(exact.low - kAny.low, kPiece) * kPiece;
+  return clip(exact.low - before, exact.high - before);
+}
+
 Range Ranges::operation(const ir::Node& node) const {
   const Range x = operand(node, 0);
   const Range y = node.operands.size() > 1 ? operand(node, 1) : x;
   switch (node.op) {
-    case Op::add_: return clip(x.low + y.low, x.high + y.high);
-    case Op::sub_: return clip(x.low - y.high, x.high - y.low);
+    case Op::add_: return wrapped({x.low + y.low, x.high + y.high});
+    case Op::sub_: return wrapped({x.low - y.high, x.high - y.low});
     case Op::mul_:
-      return of_products({x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high});
-    case Op::neg_: return clip(-x.high, -x.low);
+      return wrapped(hull({x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high}));
+    case Op::neg_: return wrapped({-x.high, -x.low});
     case Op::abs_: return magnitude(x);
     case Op::min_:
     case Op::and_: return smaller(x, y);

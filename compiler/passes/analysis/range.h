@@ -44,6 +44,10 @@ class KnownInputs {
   virtual std::optional<Range> param(std::string_view name) const = 0;
 };
 
+// Whether the range of an operation that leaves 32 bits tells what it wraps to, or may be anything:
+// then who asks need not know whether it wraps.
+enum class Wrapping : std::uint8_t { followed, unknown };
+
 // Sound, not tight: contains every value that an integer or boolean expression takes in the box.
 // Captured elements and params that are not known may be any 32-bit integer or boolean; a length
 // lies within 0 .. S. An undecided boolean is 0 .. 1.
@@ -51,7 +55,7 @@ class Ranges {
  public:
   // Covers the nodes that the roots depend on. `known` may be null, and must outlive this.
   Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots,
-         const KnownInputs* known = nullptr);
+         const KnownInputs* known = nullptr, Wrapping wrapping = Wrapping::unknown);
 
   void look_at(const Box& box);
   std::int64_t operations() const { return static_cast<std::int64_t>(order_.size()); }
@@ -65,10 +69,12 @@ class Ranges {
   Range load(const ir::Node& node) const;
   std::optional<Range> known(const ir::Node& node) const;
   Range operand(const ir::Node& node, std::size_t i) const { return ranges_[node.operands[i]]; }
+  Range wrapped(Range exact) const;
 
   const ir::Attention& attention_;
   const ir::Dag& dag_;
   const KnownInputs* known_;
+  Wrapping wrapping_;
   std::vector<ir::ExprId> order_;
   std::vector<Range> ranges_;           // by id
   mutable std::vector<Range> indexes_;  // of a load: here so that memory is not asked for in each

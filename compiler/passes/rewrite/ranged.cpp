@@ -91,7 +91,7 @@ class Round {
     }
     const Range x = ranges_[node.operands[0]];
     const std::int64_t whole = floor_div(x.low, n);
-    if (x == Range{} || whole != floor_div(x.high, n)) return {};
+    if (x == Range{} || whole != floor_div(x.high, n) || whole * n < INT32_MIN) return {};
     return builder.make(Op::sub_, {operands[0], dag.integer(whole * n, node.pos)}, node.pos);
   }
 

@@ -297,8 +297,28 @@ TEST(StaticWarnings, OfIntegersThatWrap) {
               ElementsAre("W0342"));
   EXPECT_THAT(codes_of("mask q_idx * 300000000 >= kv_idx;"), IsEmpty());
   EXPECT_THAT(codes_of("mask q_idx < 4 && q_idx * 500000000 >= kv_idx;"), IsEmpty());
-  EXPECT_THAT(codes_of("mask (q_idx * 1000003000 + kv_idx & 255) < 250;"), IsEmpty()) << "a hash";
+  EXPECT_THAT(codes_of("mask (q_idx + 2147483647 ^ kv_idx) < 250;"), IsEmpty()) << "a sum";
   EXPECT_THAT(codes_of("tensor t: i32[Skv]; mask t[kv_idx] * 1000 >= q_idx;"), IsEmpty());
+}
+
+// Frameworks have 64 bits there.
+TEST(StaticWarnings, OfProductsThatWrapBeforeBitsAreTaken) {
+  for (const char* mask :
+       {"(q_idx * 1000003000 ^ kv_idx) < 250", "(q_idx * 1000003000 & 255) < 250",
+        "(q_idx * 1000003000 | kv_idx) < 250", "q_idx * 1000003000 % 7 < 4",
+        "(q_idx * 1000003000 % 7 & 1) == 0", "~(q_idx * 1000003000) < 0"}) {
+    EXPECT_THAT(codes_of(std::string("mask ") + mask + ";"), ElementsAre("W0342")) << mask;
+  }
+  EXPECT_THAT(codes_of("mask (q_idx * 1000 ^ kv_idx) < 250;"), IsEmpty());
+}
+
+TEST(StaticChecks, IndexesThatWrapAreOutOfRange) {
+  EXPECT_THAT(codes_of("tensor t: f32[64];"
+                       "score score + t[(q_idx * 400000000 + kv_idx) // 100000000];"),
+              ElementsAre("E0340", "W0342"));
+  // 2^32 q_idx is 0.
+  EXPECT_THAT(codes_of("tensor t: f32[64]; score score + t[q_idx * 65536 * 65536 + kv_idx];"),
+              ElementsAre("W0342"));
 }
 
 TEST(StaticWarnings, OfMasksThatShowNothing) {

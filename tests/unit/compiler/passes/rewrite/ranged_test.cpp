@@ -12,6 +12,8 @@
 namespace attn::passes {
 namespace {
 
+using ir::ExprId;
+using ir::Op;
 using testing::masks_of;
 using testing::of_clauses;
 
@@ -37,6 +39,16 @@ TEST(WithRanges, ARemainderBetweenTwoMultiplesIsADifference) {
   EXPECT_EQ(ranged("q_idx % 64 >= kv_idx"), "q_idx >= kv_idx");
   EXPECT_EQ(ranged("(q_idx + 64) % 64 >= kv_idx"), "q_idx + 64 - 64 >= kv_idx");
   EXPECT_EQ(ranged("q_idx % 63 >= kv_idx"), "q_idx % 63 >= kv_idx");
+}
+
+// Neither the multiple of 100 below the least 32-bit number, nor the factor of an index that is 0,
+// has 32 bits.
+TEST(WithRanges, WhatDoesNotFitIsNoConstant) {
+  EXPECT_EQ(ranged("(kv_idx - 2147483647) % 100 != 60"), "(kv_idx - 2147483647) % 100 != 60");
+  EXPECT_EQ(ranged("(kv_idx - 2147483600) % 100 != 60"), "kv_idx - 2147483600 - -2147483600 != 60");
+  const ir::Attention one_row =
+      of_clauses(1, 64, "mask (q_idx * 2000000000 * 4 + kv_idx) // 2 < 9;");
+  EXPECT_TRUE(ir::verify(with_ranges(one_row)).ok());
 }
 
 TEST(WithRanges, RemaindersOfMagnitudes) {
@@ -103,6 +115,30 @@ TEST(Ranged, RandomMasksShowTheSame) {
   }
   EXPECT_GT(smaller, 500);
   EXPECT_GT(fewer, 20);
+}
+
+// The ends of 32 bits, and numbers near them.
+TEST(Ranged, RandomMasksOfLargeNumbersShowTheSame) {
+  std::mt19937_64 random(7);
+  const auto size = [&] { return static_cast<std::int64_t>(random() % 4 + 1); };
+  for (int i = 0; i < 2000; ++i) {
+    ir::Attention attention = testing::example(size(), size());
+    std::vector<ExprId> integers;
+    for (const std::int64_t number :
+         {INT32_MIN, INT32_MIN + 1, INT32_MIN / 2, INT32_MAX / 2, INT32_MAX - 1, INT32_MAX}) {
+      const ExprId large = attention.dag.integer(number);
+      integers.push_back(large);
+      for (const Op op : {Op::add_, Op::mul_, Op::floordiv_, Op::mod_})
+        integers.push_back(attention.dag.add(op, {attention.dag.leaf(Op::row_), large}));
+      integers.push_back(attention.dag.add(Op::neg_, {large}));
+    }
+    testing::RandomMask mask(attention, random, integers, {attention.dag.boolean(true)});
+    attention.masks = {mask.boolean(2), mask.boolean(1)};
+    const std::vector<bool> wanted = testing::shown(attention);
+    const ir::Attention by_range = with_ranges(attention);
+    ASSERT_TRUE(ir::verify(by_range).ok()) << masks_of(attention);
+    ASSERT_EQ(testing::shown(by_range), wanted) << masks_of(attention);
+  }
 }
 
 }  // namespace
