@@ -102,7 +102,9 @@ TEST_F(ThdPlacement, RowsOfDenseTensorsPastTheLengthsMayBeNaN) {
   for (std::size_t i = 0; i < q.size(); ++i) {
     const bool past = i / 2 % 3 >= (i < 6 ? 1 : 2);
     EXPECT_EQ(std::isnan(q[i]), past) << i;
-    if (!past) EXPECT_EQ(q[i], as_given[i]);
+    if (!past) {
+      EXPECT_EQ(q[i], as_given[i]);
+    }
   }
 }
 
