@@ -9,8 +9,8 @@ namespace {
 
 using support::Span;
 
-constexpr std::size_t kLongest = 200;  // of the text that is proposed
-constexpr int kMostConditions = 16;    // in one statement
+constexpr std::size_t kLongestCondition = 200;  // of the text that is proposed
+constexpr int kMostConditions = 16;             // in one statement
 
 // `name = value`, or `return value` if the name is empty.
 struct Statement {
@@ -19,9 +19,10 @@ struct Statement {
   std::size_t end = 0;  // the token behind it
 };
 
-class Reader {
+class ConditionReader {
  public:
-  Reader(const Tokens& tokens, std::string_view source) : tokens_(tokens), source_(source) {}
+  ConditionReader(const Tokens& tokens, std::string_view source)
+      : tokens_(tokens), source_(source) {}
 
   // The statement that begins with the `if` at this token.
   std::optional<Statement> conditional(std::size_t at) {
@@ -198,7 +199,7 @@ class Reader {
 }  // namespace
 
 std::optional<Rewritten> with_where(const Tokens& tokens, std::size_t at, std::string_view source) {
-  Reader reader(tokens, source);
+  ConditionReader reader(tokens, source);
   const Span begin = tokens.all[at].span;
   const bool opens_line =
       tokens.all[at].starts_line ||
@@ -206,9 +207,9 @@ std::optional<Rewritten> with_where(const Tokens& tokens, std::size_t at, std::s
   const auto all = opens_line ? reader.conditional(at) : std::nullopt;
   if (!all) {
     std::optional<Rewritten> value = reader.value_around(at);
-    return value && value->text.size() <= kLongest ? value : std::nullopt;
+    return value && value->text.size() <= kLongestCondition ? value : std::nullopt;
   }
-  if (all->value.size() > kLongest) return std::nullopt;
+  if (all->value.size() > kLongestCondition) return std::nullopt;
   const Span whole{begin.begin, tokens.all[all->end - 1].span.end};
   const std::string_view end = source.substr(0, whole.end).ends_with(';') ? ";" : "";
   const std::string what = all->name.empty() ? "return" : all->name + " =";

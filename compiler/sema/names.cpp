@@ -107,14 +107,14 @@ constexpr std::string_view kSoftmax = "softmax is always applied after the last 
 constexpr std::string_view kCausal = "write `q_idx >= kv_idx`, or `causal()` of `masks.attn`";
 constexpr std::string_view kProduct =
     "`score` is the product of q and k already; elements of q and k cannot be read";
-constexpr std::string_view kIndexes = "the indexes are `q_idx` and `kv_idx`";
+constexpr std::string_view kIndexWords = "the indexes are `q_idx` and `kv_idx`";
 constexpr Elsewhere kElsewhereFunctions[] = {
     {"matmul", kProduct},
     {"bmm", kProduct},
     {"einsum", kProduct},
     {"dot", kProduct},
-    {"arange", kIndexes},
-    {"iota", kIndexes},
+    {"arange", kIndexWords},
+    {"iota", kIndexWords},
     {"triu", kCausal},
     {"absolute", "write `abs`"},
     {"fabs", "write `abs`"},
