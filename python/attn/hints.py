@@ -1,6 +1,10 @@
 """What is meant by arguments of other libraries' attentions, for errors."""
 from __future__ import annotations
 
+from typing import Iterable
+
+from .errors import ArgumentError
+
 _CAUSAL = ("a mask is part of the spec: attn.compile(\"causal\"), or "
            "mask_mod=lambda b, h, q_idx, kv_idx: q_idx >= kv_idx")
 _MASK = ("a mask is part of the spec, and reads a tensor: `tensor keep: bool[Sq, Skv]; "
@@ -41,6 +45,12 @@ _ARGUMENTS = {
 def of_argument(name: str) -> list[str]:
     """A note on what is written instead of an argument that there is not."""
     return [_ARGUMENTS[name]] if name in _ARGUMENTS else []
+
+
+def refuse(function: str, arguments: Iterable[str]) -> None:
+    """Raises ArgumentError for arguments that a function does not have."""
+    for name in arguments:
+        raise ArgumentError(f"{function} has no argument `{name}`", of_argument(name))
 
 
 def of_engine(name: object) -> list[str]:

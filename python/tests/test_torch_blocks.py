@@ -203,3 +203,16 @@ def test_large_masks_are_compared_in_parts(monkeypatch):
     hidden[2, 0] = False
     with pytest.raises(attn.BindingError, match="rows 32 to 47, keys 0 to 15"):
         attn.torch.flex_attention(q, k, v, block_mask=listed(hidden, causal))
+
+
+def test_in_inference_mode():
+    """Where tensors do not count what is written to them."""
+    with torch.inference_mode():
+        same, ids = documents()
+        block_mask, (q, k, v) = made(same), qkv()
+        for _ in range(2):
+            found = attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+        torch.testing.assert_close(found, attn.torch.flex_attention(q, k, v, mask_mod=same))
+        ids.zero_()
+        with pytest.raises(attn.BindingError, match="hides a block"):
+            attn.torch.flex_attention(q, k, v, block_mask=block_mask)

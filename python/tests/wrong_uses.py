@@ -224,6 +224,11 @@ def argument_attn_mask(folder):
 
 
 @use
+def argument_of_another_function(folder):
+    flex(is_causal=True)
+
+
+@use
 def gradient_of_lse(folder):
     q, k, v = (x.requires_grad_() for x in qkv())
     _, lse = attn.torch.flex_attention(q, k, v, enable_gqa=True, return_lse=True)

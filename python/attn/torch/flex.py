@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from attn import hints
 from attn.arguments import sizes_of
 from attn.errors import BindingError, TraceError
 from attn.torch import blocks
@@ -54,6 +55,7 @@ def flex_attention(
     *,
     mask_mod: Callable | None = None,
     dropout_p: float = 0.0,
+    **others: Any,
 ) -> Any:
     """`torch.nn.attention.flex_attention.flex_attention`, with dropout.
 
@@ -62,11 +64,13 @@ def flex_attention(
     its mask_mod once, and a BindingError says where they hide or show something else. `kernel_options` are
     ignored: they tune other kernels. Returns o, or (o, lse) with the natural logarithm's lse. Captured
     tensors that require a gradient get one; lse has none, and a backward that reaches it raises Unsupported.
+    `others` are arguments of other attentions, which are refused.
 
     A pair of mods is traced once: again only if what they read changes, other than the elements of tensors
     and arrays. Raises TraceError for mods that cannot be traced, and what `attn.torch.call` raises.
     """
     del kernel_options
+    hints.refuse("flex_attention", others)
     arguments = (query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, mask_mod, dropout_p)
     if torch.compiler.is_compiling():
         return _outside_of_the_graph(*arguments)
