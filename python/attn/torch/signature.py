@@ -30,11 +30,12 @@ NAMED_LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
 
 
 def dense_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a tensor without gaps whose dims have this order in memory."""
+    """Strides, in elements, of a tensor without gaps whose dims have this order in memory; as PyTorch's also
+    where a size is 0."""
     strides, step = [0] * len(shape), 1
     for dim in reversed(order):
         strides[dim] = step
-        step *= shape[dim]
+        step *= max(shape[dim], 1)
     return tuple(strides)
 
 
