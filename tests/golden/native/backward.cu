@@ -46,7 +46,7 @@ struct Constants {
   static constexpr long long kStatisticsClass = 0;
   static constexpr bool kLengths = false, kOrdered = false, kRandom = false, kHeadsOutside = true,
                         kRowsFit = false;
-  static constexpr bool kDiagonals = false, kShares = false, kBatchesFirst = false;
+  static constexpr bool kDiagonals = false, kShares = false, kBatchesFirst = false, kPadded = false;
   using Entry = kernels::BF16;
   static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
   using Queries = kernels::Places<307200, 128, 1024, 1, 128, true, false>;
@@ -70,6 +70,8 @@ struct Expressions : kernels::Reals {
   }
   __device__ int keys(int b) const { return 400; }
   __device__ int queries(int b) const { return 300; }
+  __device__ int used_keys(int b) const { return keys(b); }
+  __device__ int used_queries(int b) const { return queries(b); }
 };
 static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 198992, "");
 extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,

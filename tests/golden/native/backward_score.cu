@@ -33,7 +33,7 @@ struct Constants {
   static constexpr long long kStatisticsClass = 0;
   static constexpr bool kLengths = false, kOrdered = false, kRandom = false, kHeadsOutside = false,
                         kRowsFit = false;
-  static constexpr bool kDiagonals = false, kShares = false, kBatchesFirst = false;
+  static constexpr bool kDiagonals = false, kShares = false, kBatchesFirst = false, kPadded = false;
   using Entry = kernels::F16;
   static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
   using Queries = kernels::Places<12800, 6400, 64, 1, 64, true, false>;
@@ -75,6 +75,8 @@ struct Expressions : kernels::Reals {
   }
   __device__ int keys(int b) const { return 200; }
   __device__ int queries(int b) const { return 100; }
+  __device__ int used_keys(int b) const { return keys(b); }
+  __device__ int used_queries(int b) const { return queries(b); }
 };
 static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 117072, "");
 extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,

@@ -60,6 +60,7 @@ struct Constants {
   static constexpr bool kAmaxOfWeights = false;
   static constexpr bool kAmaxOfOutputs = false;
   static constexpr bool kLengths = false;
+  static constexpr bool kPadded = false;
   static constexpr bool kOverlaps = false;
   static constexpr bool kThdQ = false;
   static constexpr bool kThdK = false;
@@ -98,6 +99,8 @@ struct Expressions : kernels::Reals {
   }
   __device__ int keys(int b) const { return 400; }
   __device__ int queries(int b) const { return 300; }
+  __device__ int used_keys(int b) const { return keys(b); }
+  __device__ int used_queries(int b) const { return queries(b); }
 };
 static_assert(kernels::Stages<Constants>::kBytes + 1024 == 173196, "");
 extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(

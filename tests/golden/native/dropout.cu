@@ -60,6 +60,7 @@ struct Constants {
   static constexpr bool kAmaxOfWeights = false;
   static constexpr bool kAmaxOfOutputs = false;
   static constexpr bool kLengths = false;
+  static constexpr bool kPadded = false;
   static constexpr bool kOverlaps = true;
   static constexpr bool kThdQ = false;
   static constexpr bool kThdK = false;
@@ -107,6 +108,8 @@ struct Expressions : kernels::Reals {
   __device__ const long long* offset() const { return t_offset; }
   __device__ int keys(int b) const { return 400; }
   __device__ int queries(int b) const { return 300; }
+  __device__ int used_keys(int b) const { return keys(b); }
+  __device__ int used_queries(int b) const { return queries(b); }
   static constexpr bool kIntervals = true;
   static constexpr int kRowValues = 1, kColumnValues = 1;
   __device__ void row_values(int b, int h, int row, int* values) const {

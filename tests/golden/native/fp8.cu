@@ -61,6 +61,7 @@ struct Constants {
   static constexpr bool kAmaxOfWeights = true;
   static constexpr bool kAmaxOfOutputs = true;
   static constexpr bool kLengths = false;
+  static constexpr bool kPadded = false;
   static constexpr bool kOverlaps = true;
   static constexpr bool kThdQ = false;
   static constexpr bool kThdK = false;
@@ -125,6 +126,8 @@ struct Expressions : kernels::Reals {
   }
   __device__ int keys(int b) const { return 400; }
   __device__ int queries(int b) const { return 300; }
+  __device__ int used_keys(int b) const { return keys(b); }
+  __device__ int used_queries(int b) const { return queries(b); }
 };
 struct Values {
   static constexpr int kBatches = 2;
