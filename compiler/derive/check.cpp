@@ -1,10 +1,14 @@
 #include "compiler/derive/check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
+#include <set>
+#include <tuple>
 
 #include "compiler/derive/expression_writer.h"
 #include "compiler/kernels/kernel_text.h"
@@ -112,22 +116,56 @@ class CheckEmitter {
     ExpressionWriter writer(attention_);
     std::string body;
     double all = 0;
-    for (const ExprId id : faults_) {
+    for (const Family& family : in_turns()) {
+      const ExprId id = family.front();
       const Domain domain = domain_of(attention_, operands_at_fault(id));
-      all += domain.elements;
+      const auto turns = static_cast<std::int64_t>(family.size());
+      all += domain.elements * static_cast<double>(turns);
       if (all > static_cast<double>(plan::kMostChecked)) return "";
       const std::int64_t elements = std::accumulate(domain.dims.begin(), domain.dims.end(),
                                                     std::int64_t{1}, std::multiplies<>());
-      threads += elements;
+      threads += elements * turns;
       writer.begin(domain.axes, domain.dims);
-      for (const ExprId operand : operands_at_fault(id)) (void)writer.value(operand);
-      const std::string failure = writer.failure(id);
+      if (turns > 1) writer.repeat("turn", family.size());
+      for (const std::size_t operand : places_at_fault(id))
+        (void)writer.value(operands_of(dag(), family, operand));
+      const std::string failure = writer.failure(family);
       body += fmt::format(
-          "  if (i < {0}) {{\n{1}    if ({2}) *first = 0;\n    return;\n  }}\n"
+          "  if (i < {0}) {{\n{1}{2}    if ({3}) *first = 0;\n    return;\n  }}\n"
           "  i -= {0};\n",
-          elements, writer.statements(4), failure);
+          elements * turns, turn_text(elements, turns), writer.statements(4), failure);
     }
     return body;
+  }
+
+  static std::string turn_text(std::int64_t elements, std::int64_t turns) {
+    if (turns == 1) return "";
+    return fmt::format("    const int turn = (int)(i / {0});\n    i %= {0};\n", elements);
+  }
+
+  // Those that fail where another does once, and those of one shape, of which there are many, as
+  // turns of one.
+  std::vector<Family> in_turns() {
+    std::set<std::tuple<std::string, std::vector<ExprId>>> known;
+    std::map<std::tuple<std::size_t, std::vector<std::size_t>>, Family> alike;
+    Repetitions shapes(dag(), [](ExprId) { return false; });
+    for (const ExprId id : faults_) {
+      const bool loads = dag()[id].is(Op::load_);
+      std::string what = loads ? dag().symbol_of(id) : std::string(what_of(dag()[id].op));
+      if (loads) what += fmt::format(" {}", fmt::join(places_at_fault(id), " "));
+      if (!known.emplace(std::move(what), operands_at_fault(id)).second) continue;
+      alike[{shapes.shape_of(id), places_at_fault(id)}].push_back(id);
+    }
+    std::map<ExprId, Family> in_order;
+    for (const auto& [key, family] : alike) {
+      if (family.size() >= kFewestTurns) in_order[family.front()] = family;
+      for (const ExprId id : family) {
+        if (family.size() < kFewestTurns) in_order[id] = {id};
+      }
+    }
+    std::vector<Family> all;
+    for (const auto& [first, family] : in_order) all.push_back(family);
+    return all;
   }
 
   std::string exact_kernel(const Domain& scores) {
@@ -154,6 +192,15 @@ class CheckEmitter {
     const ir::Node& node = dag()[id];
     if (node.is(Op::load_)) return unproven_indices(attention_, id);
     return {node.operands[1]};
+  }
+
+  std::vector<std::size_t> places_at_fault(ExprId id) {
+    const std::vector<ExprId> decisive = operands_at_fault(id);
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < dag()[id].operands.size(); ++i) {
+      if (std::ranges::find(decisive, dag()[id].operands[i]) != decisive.end()) places.push_back(i);
+    }
+    return places;
   }
 
   ir::Dag& dag() { return attention_.dag; }

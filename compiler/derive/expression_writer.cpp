@@ -1,11 +1,13 @@
 #include "compiler/derive/expression_writer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <regex>
+#include <utility>
 
 #include "compiler/ir/real_function.h"
 #include "compiler/ir/text.h"
@@ -41,6 +43,9 @@ std::string number_text(double value) {
   if (std::isinf(value)) return value > 0 ? "(1.0 / 0.0)" : "(-1.0 / 0.0)";
   return ir::real_text(value);
 }
+
+// Integers below are exact as floats, and sums of few of them as integers.
+constexpr std::int64_t kExact = std::int64_t{1} << 24;
 
 // The C++ pattern of an operation; {0} and {1} are its operands.
 std::string_view integer_pattern(Op op) {
@@ -118,25 +123,64 @@ bool has_short_offsets(const ir::Attention& attention, const ir::CapturedTensor&
   return elements < 0x1p31;
 }
 
-bool is_within(const ir::Attention& attention, ExprId id, std::int64_t low, std::int64_t high) {
-  const passes::Range range = passes::range_of(attention, id);
+// The bounds of what an operation takes in this place, where others have no value.
+struct Domain {
+  std::size_t operand;
+  std::int64_t low, high;
+};
+
+// Of integer divisions, whose divisor is on one side of 0, and of shifts.
+std::vector<Domain> domains_of(const Node& node) {
+  switch (node.op) {
+    case Op::floordiv_:
+    case Op::mod_:
+      if (node.type != ir::Type::integer) return {};
+      return {{1, 1, INT32_MAX}, {1, INT32_MIN, -1}};
+    case Op::shift_left_:
+    case Op::shift_right_: return {{1, 0, 31}};
+    default: return {};
+  }
+}
+
+bool is_within(const passes::Range& range, std::int64_t low, std::int64_t high) {
   return range.low >= low && range.high <= high;
 }
 
-bool may_fail(const ir::Attention& attention, ExprId id) {
+bool may_fail(const ir::Attention& attention, passes::WholeRanges& ranges, ExprId id) {
   const Node& node = attention.dag[id];
-  const auto within = [&](std::size_t operand, std::int64_t low, std::int64_t high) {
-    return is_within(attention, node.operands[operand], low, high);
-  };
-  switch (node.op) {
-    case Op::load_: return !unproven_indices(attention, id).empty();
-    case Op::floordiv_:
-    case Op::mod_:
-      return node.type == ir::Type::integer && !within(1, 1, INT32_MAX) &&
-             !within(1, INT32_MIN, -1);
-    case Op::shift_left_:
-    case Op::shift_right_: return !within(1, 0, 31);
-    default: return false;
+  if (node.is(Op::load_)) {
+    const ir::CapturedTensor& tensor = *attention.find_tensor(attention.dag.symbol_of(id));
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      const std::int64_t last = extent_of(attention, tensor, i) - 1;
+      if (!is_within(ranges[node.operands[i]], 0, last)) return true;
+    }
+    return false;
+  }
+  const std::vector<Domain> domains = domains_of(node);
+  return !domains.empty() && std::ranges::none_of(domains, [&](const Domain& domain) {
+    return is_within(ranges[node.operands[domain.operand]], domain.low, domain.high);
+  });
+}
+
+bool is_same(const Family& family) {
+  return std::ranges::all_of(family, [&](ExprId id) { return id == family.front(); });
+}
+
+// A negative number would be part of the operation before it.
+std::string in_parentheses(const std::string& name) {
+  return name.starts_with('-') ? fmt::format("({})", name) : name;
+}
+
+// What a sum without terms is.
+std::string neutral(Op op, ir::Type type) {
+  const bool real = type == ir::Type::real;
+  switch (op) {
+    case Op::and_: return "true";
+    case Op::or_: return "false";
+    case Op::min_: return real ? number_text(INFINITY) : integer_text(INT32_MAX);
+    case Op::max_: return real ? number_text(-INFINITY) : integer_text(INT32_MIN);
+    case Op::bit_and_: return "-1";
+    default: return real ? "0.0" : "0";
   }
 }
 
@@ -167,8 +211,9 @@ KernelInputs inputs_of(const ir::Attention& attention, const std::vector<ExprId>
 
 std::vector<ExprId> faults_of(const ir::Attention& attention,
                               const std::vector<ExprId>& expressions) {
+  passes::WholeRanges ranges(attention);
   std::vector<ExprId> faults = ir::reachable(attention.dag, expressions);
-  std::erase_if(faults, [&attention](ExprId id) { return !may_fail(attention, id); });
+  std::erase_if(faults, [&](ExprId id) { return !may_fail(attention, ranges, id); });
   return faults;
 }
 
@@ -178,21 +223,24 @@ std::vector<ExprId> unproven_indices(const ir::Attention& attention, ExprId load
   std::vector<ExprId> unproven;
   for (std::size_t i = 0; i < node.operands.size(); ++i) {
     const std::int64_t last = extent_of(attention, tensor, i) - 1;
-    if (!is_within(attention, node.operands[i], 0, last)) unproven.push_back(node.operands[i]);
+    const passes::Range range = passes::range_of(attention, node.operands[i]);
+    if (!is_within(range, 0, last)) unproven.push_back(node.operands[i]);
   }
   return unproven;
 }
 
 ExpressionWriter::ExpressionWriter(const ir::Attention& attention, std::vector<ExprId> faults,
                                    Precision precision)
-    : attention_(attention), dag_(attention.dag), precision_(precision) {
+    : attention_(attention), dag_(attention.dag), precision_(precision), ranges_(attention) {
   for (std::size_t i = 0; i < faults.size(); ++i) numbers_[faults[i]] = static_cast<int>(i) + 1;
+  begin({});
 }
 
 void ExpressionWriter::begin(const passes::Axes& axes) {
-  lines_.clear();
-  names_.clear();
-  fault_names_.clear();
+  scopes_.assign(1, {});
+  reserved_ = 0;
+  given_.clear();
+  forget_repetitions();
   varying_ = axes;
   score_ = "0.0";
 }
@@ -209,54 +257,122 @@ void ExpressionWriter::begin(const passes::Axes& axes, const std::vector<std::in
     if (!varies) continue;
     --place;
     const std::string outer = inner == 1 ? "i" : fmt::format("i / {}", inner);
-    lines_.push_back(place == 0
-                         ? fmt::format("const int {} = (int)({});", name, outer)
-                         : fmt::format("const int {} = (int)({} % {});", name, outer, dims[place]));
+    add_line(place == 0 ? fmt::format("const int {} = (int)({});", name, outer)
+                        : fmt::format("const int {} = (int)({} % {});", name, outer, dims[place]));
     inner *= dims[place];
   }
 }
 
+void ExpressionWriter::repeat(const std::string& variable, std::size_t turns) {
+  scopes_.push_back({variable, turns, turns * scopes_.back().size});
+}
+
 void ExpressionWriter::set_score(const std::string& value) {
-  lines_.push_back(fmt::format("const {} score = {};", c_type(ir::Type::real), value));
+  add_line(fmt::format("const {} score = {};", c_type(ir::Type::real), value));
   score_ = "score";
 }
 
-std::string ExpressionWriter::value(ExprId id) {
-  for (const ExprId node : without_names(id)) names_[node] = named(node);
-  return names_[id];
+void ExpressionWriter::set_value(ExprId id, const std::string& text) {
+  scopes_.front().names[{id}] = text;
+  if (given_.insert(id).second) forget_repetitions();
 }
 
-// What the root needs besides what has names, operands first.
-std::vector<ExprId> ExpressionWriter::without_names(ExprId root) const {
+void ExpressionWriter::forget_repetitions() {
+  repetitions_.emplace(dag_, [this](ExprId id) { return given_.contains(id); });
+}
+
+Family ExpressionWriter::reduced(Family family) const {
+  for (std::size_t i = scopes_.size(); i-- > 1;) {
+    const Scope& scope = scopes_[i];
+    if (family.size() != scope.size) continue;
+    Family outer;
+    for (std::size_t at = 0; at < family.size(); at += scope.turns) {
+      const auto first = family.begin() + static_cast<std::ptrdiff_t>(at);
+      const auto is_first = [&first](ExprId id) { return id == *first; };
+      if (!std::all_of(first, first + static_cast<std::ptrdiff_t>(scope.turns), is_first))
+        return family;
+      outer.push_back(*first);
+    }
+    family = std::move(outer);
+  }
+  return family;
+}
+
+std::size_t ExpressionWriter::scope_of(const Family& reduced) const {
+  std::size_t scope = 0;
+  while (scopes_[scope].size != reduced.size()) ++scope;
+  return scope;
+}
+
+std::string ExpressionWriter::value(const Family& family) {
+  const Family own = reduced(family);
+  const std::map<Family, std::string>& names = scopes_[scope_of(own)].names;
+  if (const auto found = names.find(own); found != names.end()) return found->second;
+  if (own.size() > 1) {
+    name(own);
+  } else {
+    for (const ExprId id : without_names(own.front())) name({id});
+  }
+  return scopes_[scope_of(own)].names.at(own);
+}
+
+// Of what has none yet.
+void ExpressionWriter::name(const Family& family) {
+  const std::size_t scope = scope_of(family);
+  if (scopes_[scope].names.contains(family)) return;
+  std::string name = named(family);
+  scopes_[scope].names.emplace(family, std::move(name));
+}
+
+// What the root needs besides what has names, operands first. Loops see to their own operands.
+std::vector<ExprId> ExpressionWriter::without_names(ExprId root) {
   std::set<ExprId> needed;
   std::vector<ExprId> open = {root};
   while (!open.empty()) {
     const ExprId id = open.back();
     open.pop_back();
-    if (names_.contains(id) || !needed.insert(id).second) continue;
+    if (scopes_.front().names.contains({id}) || !needed.insert(id).second) continue;
+    if (repetitions_->of({id}) != nullptr) continue;
     open.insert(open.end(), dag_[id].operands.begin(), dag_[id].operands.end());
   }
   return {needed.begin(), needed.end()};
 }
 
-std::string ExpressionWriter::fault(ExprId id) const {
-  const auto found = fault_names_.find(id);
-  return found == fault_names_.end() ? "0" : found->second;
-}
-
 std::string ExpressionWriter::statements(std::size_t indent) const {
   std::string text;
-  for (const std::string& line : lines_) text += fmt::format("{:{}}{}\n", "", indent, line);
+  for (const Scope& scope : scopes_) {
+    for (const std::string& line : scope.lines) text += fmt::format("{:{}}{}\n", "", indent, line);
+  }
   return text;
 }
 
+void ExpressionWriter::add_line(std::string line) {
+  scopes_.back().lines.push_back(std::move(line));
+}
+
+std::string ExpressionWriter::new_name(char kind) const {
+  std::size_t names = reserved_;
+  for (const Scope& scope : scopes_) names += scope.names.size();
+  return fmt::format("{}{}", kind, names);
+}
+
+// One that no expression gets.
+std::string ExpressionWriter::reserved_name(char kind) {
+  std::string name = new_name(kind);
+  ++reserved_;
+  return name;
+}
+
 // Constants and indices are written as they are, everything else gets a variable.
-std::string ExpressionWriter::named(ExprId id) {
+std::string ExpressionWriter::named(const Family& family) {
+  const ExprId id = family.front();
   const Node& node = dag_[id];
   switch (node.op) {
     case Op::const_bool_: return dag_.boolean_of(id) ? "true" : "false";
-    case Op::const_int_: return integer_text(dag_.integer_of(id));
-    case Op::const_real_: return in_precision(number_text(dag_.real_of(id)));
+    case Op::const_int_:
+      return family.size() > 1 ? varying(family) : integer_text(dag_.integer_of(id));
+    case Op::const_real_:
+      return family.size() > 1 ? varying(family) : in_precision(number_text(dag_.real_of(id)));
     case Op::score_: return score_;
     case Op::batch_: return varying_.batch ? "b" : "0";
     case Op::head_: return varying_.head ? "h" : "0";
@@ -265,32 +381,172 @@ std::string ExpressionWriter::named(ExprId id) {
     case Op::dim_: return fmt::format("{}", attention_.dims[*ir::parse_dim(dag_.symbol_of(id))]);
     default: break;
   }
-  std::string name = fmt::format("v{}", names_.size());
-  const std::string value = node.is(Op::load_) ? load(id, name) : operation(id);
-  lines_.push_back(fmt::format("const {} {} = {};", c_type(node.type), name, value));
-  if (!numbers_.empty()) track(id, name);
+  if (const Repetition* repetition = repetitions_->of(family)) return looped(family, *repetition);
+  for (std::size_t i = 0; family.size() > 1 && i < node.operands.size(); ++i) {
+    (void)value(operands_of(dag_, family, i));
+  }
+  std::string name = new_name('v');
+  const std::string value = node.is(Op::load_) ? load(family, name) : operation(family);
+  const std::size_t scope = scope_of(family);
+  scopes_[scope].lines.push_back(fmt::format("const {} {} = {};", c_type(node.type), name, value));
+  if (!numbers_.empty()) track(family, name);
   return name;
 }
 
-std::string ExpressionWriter::operation(ExprId id) const {
-  const Node& node = dag_[id];
-  if (node.is(Op::param_)) return fmt::format("({})p_{}", c_type(node.type), dag_.symbol_of(id));
-  std::string_view pattern = other_pattern(node.op);
-  const ir::Type type = dag_[node.operands[0]].type;
-  if (pattern.empty()) {
-    pattern = type == ir::Type::integer ? integer_pattern(node.op) : real_pattern(node.op);
+// Numbers that differ from turn to turn.
+std::string ExpressionWriter::varying(const Family& constants) {
+  const bool real = dag_[constants.front()].type == ir::Type::real;
+  if (!real) {
+    std::vector<std::int64_t> values;
+    for (const ExprId id : constants) values.push_back(dag_.integer_of(id));
+    return varying_integer(values);
   }
-  std::string text = in_precision(std::string(pattern));
-  if (precision_ == Precision::in_single) text = faster_pattern(node).value_or(text);
+  std::vector<std::int64_t> whole;
+  std::vector<std::string> texts;
+  for (const ExprId id : constants) {
+    const double value = dag_.real_of(id);
+    texts.push_back(in_precision(number_text(value)));
+    if (std::abs(value) < kExact && value == std::floor(value)) {
+      whole.push_back(static_cast<std::int64_t>(value));
+    }
+  }
+  const auto linear = whole.size() == texts.size() ? as_linear(whole) : std::nullopt;
+  const std::string_view type = c_type(ir::Type::real);
+  return linear ? fmt::format("({}){}", type, *linear) : table(type, texts);
+}
+
+std::string ExpressionWriter::varying_integer(const std::vector<std::int64_t>& values) {
+  if (std::optional<std::string> linear = as_linear(values)) return std::move(*linear);
+  std::vector<std::string> texts;
+  for (const std::int64_t value : values) texts.push_back(integer_text(value));
+  return table("int", texts);
+}
+
+// Of what grows by the same in each turn of a loop. The first loop is the outermost.
+std::optional<std::string> ExpressionWriter::as_linear(
+    const std::vector<std::int64_t>& values) const {
+  std::string text = values.front() == 0 ? "" : fmt::format("{}", values.front());
+  std::vector<std::int64_t> steps;
+  std::size_t inside = values.size();
+  for (std::size_t i = 1; inside > 1; ++i) {
+    inside /= scopes_[i].turns;
+    const std::int64_t step = values[inside] - values.front();
+    if (std::max(std::abs(values.front()), std::abs(step)) > kExact) return std::nullopt;
+    steps.push_back(step);
+    if (step == 0) continue;
+    if (!text.empty()) text += " + ";
+    text += step == 1 ? scopes_[i].variable : fmt::format("{} * {}", step, scopes_[i].variable);
+  }
+  for (std::size_t at = 0; at < values.size(); ++at) {
+    std::int64_t value = values.front();
+    std::size_t rest = at;
+    for (std::size_t i = steps.size(); i-- > 0;) {
+      value += steps[i] * static_cast<std::int64_t>(rest % scopes_[i + 1].turns);
+      rest /= scopes_[i + 1].turns;
+    }
+    if (value != values[at]) return std::nullopt;
+  }
+  const bool is_name = text.find(' ') == std::string::npos;
+  return text.empty() ? "0" : is_name ? text : fmt::format("({})", text);
+}
+
+// An element of a table, by the number of the turn.
+std::string ExpressionWriter::table(std::string_view type, const std::vector<std::string>& values) {
+  const std::string name = reserved_name('k');
+  scopes_.front().lines.push_back(
+      fmt::format("static constexpr {} {}[] = {{{}}};", type, name, fmt::join(values, ", ")));
+  std::string turn = scopes_[1].variable;
+  for (std::size_t i = 2; scopes_[i - 1].size < values.size(); ++i) {
+    turn = fmt::format("({}) * {} + {}", turn, scopes_[i].turns, scopes_[i].variable);
+  }
+  return fmt::format("{}[{}]", name, turn);
+}
+
+std::string ExpressionWriter::looped(const Family& family, const Repetition& repetition) {
+  const Node& node = dag_[family.front()];
+  const auto deeper = scopes_.begin() + static_cast<std::ptrdiff_t>(scope_of(family)) + 1;
+  std::vector<Scope> inside(std::make_move_iterator(deeper),
+                            std::make_move_iterator(scopes_.end()));
+  scopes_.erase(deeper, scopes_.end());
+  reserved_ += names_of(inside);
+  Sum sum{node.op, node.type, reserved_name('v'), scopes_.size() - 1};
+  add_line(fmt::format("{} {} = {};", c_type(node.type), sum.name,
+                       in_precision(neutral(node.op, node.type))));
+  for (const Family& term : repetition.others) add_term(term, sum);
+  for (const Repetition::Terms& terms : repetition.loops) add_loop(terms, sum);
+  if (sum.fault != "0") scopes_.back().faults[family] = sum.fault;
+  reserved_ -= names_of(inside);
+  std::ranges::move(inside, std::back_inserter(scopes_));
+  return sum.name;
+}
+
+std::size_t ExpressionWriter::names_of(const std::vector<Scope>& scopes) {
+  std::size_t names = 0;
+  for (const Scope& scope : scopes) names += scope.names.size();
+  return names;
+}
+
+// What is decided looks at no more terms, unless their faults count. Kernels have the text once for
+// each score of a thread, so that unrolled loops would take minutes to compile.
+void ExpressionWriter::add_loop(const Repetition::Terms& terms, Sum& sum) {
+  const std::string turn = reserved_name('j');
+  scopes_.push_back({turn, terms.turns, terms.turns * scopes_.back().size});
+  add_term(terms.members, sum);
+  const Scope body = std::move(scopes_.back());
+  scopes_.pop_back();
+  reserved_ += body.names.size();
+  std::string more;
+  if (numbers_.empty() && sum.op == Op::or_) more = " && !" + sum.name;
+  if (numbers_.empty() && sum.op == Op::and_) more = " && " + sum.name;
+  add_line("#pragma unroll 1");
+  add_line(fmt::format("for (int {0} = 0; {0} < {1}{2}; ++{0}) {{", turn, terms.turns, more));
+  for (const std::string& line : body.lines) add_line("  " + line);
+  add_line("}");
+}
+
+void ExpressionWriter::add_term(const Family& term, Sum& sum) {
+  const std::string text = in_parentheses(value(term)), fault = fault_of(term);
+  const bool decides = sum.op == Op::and_ || sum.op == Op::or_;
+  sum.scored |= depends_on_score(term.front());
+  if (fault != "0" && sum.fault == "0") {
+    sum.fault = "f" + sum.name.substr(1);
+    scopes_[sum.scope].lines.push_back(fmt::format("int {} = 0;", sum.fault));
+  }
+  if (sum.fault != "0" && !decides) {
+    add_line(fmt::format("{0} = {0} != 0 ? {0} : {1};", sum.fault, fault));
+  } else if (sum.fault != "0") {
+    add_line(fmt::format("{} = {};", sum.fault,
+                         either_fault(sum.op, {sum.name, sum.fault}, {text, fault}, sum.scored)));
+  }
+  const std::string pattern = pattern_of(sum.op, sum.type);
+  add_line(fmt::format("{} = {};", sum.name, fmt::format(fmt::runtime(pattern), sum.name, text)));
+}
+
+std::string ExpressionWriter::operation(const Family& family) {
+  const Node& node = dag_[family.front()];
+  if (node.is(Op::param_)) {
+    return fmt::format("({})p_{}", c_type(node.type), dag_.symbol_of(family.front()));
+  }
+  std::string text = pattern_of(node.op, dag_[node.operands[0]].type);
+  if (precision_ == Precision::in_single) text = faster_pattern(family).value_or(text);
   std::vector<std::string> operands;
-  for (const ExprId operand : node.operands) operands.push_back(held(operand));
+  for (std::size_t i = 0; i < node.operands.size(); ++i) operands.push_back(operand(family, i));
   operands.resize(3);
   return fmt::format(fmt::runtime(text), operands[0], operands[1], operands[2]);
 }
 
+std::string ExpressionWriter::pattern_of(Op op, ir::Type operands) const {
+  std::string_view pattern = other_pattern(op);
+  if (pattern.empty()) {
+    pattern = operands == ir::Type::integer ? integer_pattern(op) : real_pattern(op);
+  }
+  return in_precision(std::string(pattern));
+}
+
 // Of operations that take long for each score. Quotients of reals are rounded correctly, because
 // masks compare them, or round them to integers.
-std::optional<std::string> ExpressionWriter::faster_pattern(const Node& node) const {
+std::optional<std::string> ExpressionWriter::faster_pattern(const Family& family) {
+  const Node& node = dag_[family.front()];
   if (node.type == ir::Type::real) {
     if (node.is(Op::floordiv_)) return "floorf(__fdiv_rn({0}, {1}))";
     if (node.is(Op::mod_)) return "{0} - {1} * floorf(__fdiv_rn({0}, {1}))";
@@ -299,13 +555,16 @@ std::optional<std::string> ExpressionWriter::faster_pattern(const Node& node) co
   }
   const bool divides = node.is(Op::floordiv_), rests = node.is(Op::mod_);
   if ((!divides && !rests) || !dag_[node.operands[1]].is(Op::const_int_)) return std::nullopt;
+  if (!is_same(operands_of(dag_, family, 1))) return std::nullopt;
   const std::int64_t by = dag_.integer_of(node.operands[1]);
   if (by < 1) return std::nullopt;
   if (std::has_single_bit(static_cast<std::uint64_t>(by))) {
     const int bits = std::countr_zero(static_cast<std::uint64_t>(by));
     return divides ? fmt::format("{{0}} >> {}", bits) : fmt::format("{{0}} & {}", by - 1);
   }
-  if (passes::range_of(attention_, node.operands[0]).low < 0) return std::nullopt;
+  const Family dividends = operands_of(dag_, family, 0);
+  const auto is_negative = [this](ExprId id) { return ranges_[id].low < 0; };
+  if (std::ranges::any_of(dividends, is_negative)) return std::nullopt;
   return fmt::format("(int)((unsigned){{0}} {} {}u)", divides ? '/' : '%', by);
 }
 
@@ -328,30 +587,32 @@ std::string ExpressionWriter::in_precision(std::string text) const {
   return std::regex_replace(text, kLiteral, "$&f");
 }
 
-// Puts negative numbers in parentheses.
-std::string ExpressionWriter::held(ExprId id) const {
-  const std::string& name = names_.find(id)->second;
-  return name.starts_with('-') ? fmt::format("({})", name) : name;
+std::string ExpressionWriter::operand(const Family& family, std::size_t i) const {
+  const Family own = reduced(operands_of(dag_, family, i));
+  return in_parentheses(scopes_[scope_of(own)].names.at(own));
 }
 
-std::string ExpressionWriter::load(ExprId id, const std::string& name) {
-  const Node& node = dag_[id];
-  const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(id));
+std::string ExpressionWriter::load(const Family& family, const std::string& name) {
+  const Node& node = dag_[family.front()];
+  const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(family.front()));
   const std::string read =
-      in_precision(converted(tensor.dtype, fmt::format("t_{}[{}]", tensor.name, element(id))));
-  if (!may_fail(attention_, id)) return read;
-  lines_.push_back(fmt::format("const bool {}_out = {};", name, failure(id)));
+      in_precision(converted(tensor.dtype, fmt::format("t_{}[{}]", tensor.name, element(family))));
+  const bool fails =
+      std::ranges::any_of(family, [this](ExprId id) { return may_fail(attention_, ranges_, id); });
+  if (!fails) return read;
+  scopes_[scope_of(family)].lines.push_back(
+      fmt::format("const bool {}_out = {};", name, failure(family)));
   return fmt::format("{}_out ? {} : {}", name, node.type == ir::Type::boolean ? "false" : "0",
                      read);
 }
 
-std::string ExpressionWriter::element(ExprId load) const {
-  const Node& node = dag_[load];
-  const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(load));
+std::string ExpressionWriter::element(const Family& loads) {
+  const Node& node = dag_[loads.front()];
+  const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(loads.front()));
   const bool is_short = precision_ == Precision::in_single && has_short_offsets(attention_, tensor);
   std::string offset = "0";
   for (std::size_t i = 0; i < node.operands.size(); ++i) {
-    const std::string index = held(node.operands[i]);
+    const std::string index = operand(loads, i);
     offset = i == 0
                  ? fmt::format("{}{}", is_short ? "" : "(long long)", index)
                  : fmt::format("({}) * {} + {}", offset, extent_of(attention_, tensor, i), index);
@@ -359,67 +620,96 @@ std::string ExpressionWriter::element(ExprId load) const {
   return offset;
 }
 
-// A condition; empty if the index is known to be in range.
-std::string ExpressionWriter::out_of_range(ExprId index, std::int64_t low,
-                                           std::int64_t high) const {
-  const passes::Range range = passes::range_of(attention_, index);
+// A condition; empty if the operand is known to be in range.
+std::string ExpressionWriter::out_of_range(const Family& family, std::size_t i, std::int64_t low,
+                                           std::int64_t high) {
+  bool below = false, above = false;
+  for (const ExprId id : operands_of(dag_, family, i)) {
+    const passes::Range range = ranges_[id];
+    below |= range.low < low;
+    above |= range.high > high;
+  }
   std::string text;
-  if (range.low < low) text = fmt::format("{} < {}", held(index), low);
-  if (range.high > high) {
-    text += fmt::format("{}{} > {}", text.empty() ? "" : " || ", held(index), high);
+  if (below) text = fmt::format("{} < {}", operand(family, i), low);
+  if (above) {
+    text += fmt::format("{}{} > {}", text.empty() ? "" : " || ", operand(family, i), high);
   }
   return text;
 }
 
-std::string ExpressionWriter::failure(ExprId id) const {
-  const Node& node = dag_[id];
-  if (node.is(Op::floordiv_) || node.is(Op::mod_)) return held(node.operands[1]) + " == 0";
-  if (!node.is(Op::load_)) return out_of_range(node.operands[1], 0, 31);
-  const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(id));
+std::string ExpressionWriter::failure(const Family& family) {
+  const Node& node = dag_[family.front()];
+  if (node.is(Op::floordiv_) || node.is(Op::mod_)) return operand(family, 1) + " == 0";
+  if (!node.is(Op::load_)) return out_of_range(family, 1, 0, 31);
+  const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(family.front()));
   std::string text;
   for (std::size_t i = 0; i < node.operands.size(); ++i) {
-    const std::string one = out_of_range(node.operands[i], 0, extent_of(attention_, tensor, i) - 1);
+    const std::string one = out_of_range(family, i, 0, extent_of(attention_, tensor, i) - 1);
     if (!one.empty()) text += (text.empty() ? "" : " || ") + one;
   }
   return text;
 }
 
-// A variable for the fault of a node that may have one.
-void ExpressionWriter::track(ExprId id, const std::string& name) {
-  const std::string text = tracked(id);
-  if (text == "0") return;
-  if (text.starts_with('f') && text.find(' ') == std::string::npos) {  // an operand's
-    fault_names_[id] = text;
-    return;
-  }
-  fault_names_[id] = fmt::format("f{}", name.substr(1));
-  lines_.push_back(fmt::format("const int {} = {};", fault_names_[id], text));
+std::string ExpressionWriter::fault_of(const Family& family) const {
+  const Family own = reduced(family);
+  const std::map<Family, std::string>& faults = scopes_[scope_of(own)].faults;
+  const auto found = faults.find(own);
+  return found == faults.end() ? "0" : found->second;
 }
 
-std::string ExpressionWriter::tracked(ExprId id) const {
-  const Node& node = dag_[id];
+std::string ExpressionWriter::fault_of(const Family& family, std::size_t i) const {
+  return fault_of(operands_of(dag_, family, i));
+}
+
+// A variable for the fault of a node that may have one.
+void ExpressionWriter::track(const Family& family, const std::string& name) {
+  Scope& scope = scopes_[scope_of(family)];
+  const std::string text = tracked(family);
+  if (text == "0") return;
+  if (text.starts_with('f') && text.find(' ') == std::string::npos) {  // an operand's
+    scope.faults[family] = text;
+    return;
+  }
+  const std::string fault = fmt::format("f{}", name.substr(1));
+  scope.faults[family] = fault;
+  scope.lines.push_back(fmt::format("const int {} = {};", fault, text));
+}
+
+std::string ExpressionWriter::tracked(const Family& family) {
+  const Node& node = dag_[family.front()];
   if (node.is(Op::select_)) {
-    const std::string condition = fault(node.operands[0]);
-    const std::string x = fault(node.operands[1]), y = fault(node.operands[2]);
+    const std::string condition = fault_of(family, 0);
+    const std::string x = fault_of(family, 1), y = fault_of(family, 2);
     if (condition == "0" && x == "0" && y == "0") return "0";
     const std::string branch = depends_on_score(node.operands[0])
                                    ? fmt::format("{} != 0 ? {} : 0", x, y)
-                                   : fmt::format("{} ? {} : {}", held(node.operands[0]), x, y);
+                                   : fmt::format("{} ? {} : {}", operand(family, 0), x, y);
     return condition == "0" ? branch : fmt::format("{0} != 0 ? {0} : {1}", condition, branch);
   }
-  if (node.is(Op::and_) || node.is(Op::or_)) return logic_fault(node);
-  const std::string before = operands_fault(node);
-  const auto number = numbers_.find(id);
-  if (number == numbers_.end()) return before;
-  const std::string own = fmt::format("{} ? {} : 0", failure(id), number->second);
+  if (node.is(Op::and_) || node.is(Op::or_)) {
+    const std::string x = fault_of(family, 0), y = fault_of(family, 1);
+    if (x == "0" && y == "0") return "0";
+    const bool scored = depends_on_score(node.operands[0]) || depends_on_score(node.operands[1]);
+    return either_fault(node.op, {operand(family, 0), x}, {operand(family, 1), y}, scored);
+  }
+  const std::string before = operands_fault(family);
+  if (!numbers_.contains(family.front())) return before;
+  const std::string own = fmt::format("{} ? {} : 0", failure(family), number_of(family));
   return before == "0" ? own : fmt::format("{0} != 0 ? {0} : {1}", before, own);
 }
 
+// Each member's among the faults.
+std::string ExpressionWriter::number_of(const Family& family) {
+  std::vector<std::int64_t> numbers;
+  for (const ExprId id : family) numbers.push_back(numbers_.contains(id) ? numbers_.at(id) : 0);
+  return family.size() > 1 ? varying_integer(numbers) : fmt::format("{}", numbers.front());
+}
+
 // The fault of the first operand that has one.
-std::string ExpressionWriter::operands_fault(const Node& node) const {
+std::string ExpressionWriter::operands_fault(const Family& family) const {
   std::string text = "0";
-  for (std::size_t i = node.operands.size(); i-- > 0;) {
-    const std::string one = fault(node.operands[i]);
+  for (std::size_t i = dag_[family.front()].operands.size(); i-- > 0;) {
+    const std::string one = fault_of(family, i);
     if (one == "0") continue;
     text = text == "0" ? one : fmt::format("({0} != 0 ? {0} : {1})", one, text);
   }
@@ -427,15 +717,11 @@ std::string ExpressionWriter::operands_fault(const Node& node) const {
 }
 
 // No fault if one side has a value that decides.
-std::string ExpressionWriter::logic_fault(const Node& node) const {
-  const ExprId x = node.operands[0], y = node.operands[1];
-  if (fault(x) == "0" && fault(y) == "0") return "0";
-  if (depends_on_score(x) || depends_on_score(y)) {
-    return fmt::format("{} != 0 ? {} : 0", fault(x), fault(y));
-  }
-  const char* decides = node.is(Op::and_) ? "!" : "";
-  return fmt::format("{0} == 0 && {4}{2} || {1} == 0 && {4}{3} ? 0 : {0} != 0 ? {0} : {1}",
-                     fault(x), fault(y), held(x), held(y), decides);
+std::string ExpressionWriter::either_fault(Op op, const Side& x, const Side& y, bool scored) {
+  if (scored) return fmt::format("{} != 0 ? {} : 0", x.fault, y.fault);
+  const char* decides = op == Op::and_ ? "!" : "";
+  return fmt::format("{0} == 0 && {4}{2} || {1} == 0 && {4}{3} ? 0 : {0} != 0 ? {0} : {1}", x.fault,
+                     y.fault, x.value, y.value, decides);
 }
 
 bool ExpressionWriter::depends_on_score(ExprId id) const {

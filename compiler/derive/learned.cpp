@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <utility>
 
 #include "compiler/derive/emit.h"
 #include "compiler/derive/expression_writer.h"
@@ -19,14 +21,37 @@ using ir::ExprId;
 constexpr std::int64_t kRun = 32;  // rows per thread: kernels::Walk
 constexpr int kBits = 61;          // of a sum
 
-// One gather as a loop over scores or rows.
+// Gathers as a loop over scores or rows: one, or several that differ in constants alone, which it
+// takes in turns.
 struct Walk {
   ExprId load = 0;
   std::int64_t columns = 1;  // that the loop covers
-  std::string part_at;       // statements, with the row `local` and the column `c`
+  std::int64_t turns = 1;
+  std::string part_at;  // statements, with the row `local` and the column `c`
   KernelInputs inputs;
   std::vector<std::string> tensors;  // f32, read by their parameter names
 };
+
+// Gathers of one shape, of which there are many.
+struct Gathers {
+  Family loads, locals;
+};
+
+std::vector<Gathers> in_turns(const ir::Dag& dag, const std::vector<gradient::Gather>& gathers) {
+  Repetitions shapes(dag, [](ExprId) { return false; });
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<gradient::Gather>> alike;
+  for (const gradient::Gather& gather : gathers)
+    alike[{shapes.shape_of(gather.load), shapes.shape_of(gather.local)}].push_back(gather);
+  std::vector<Gathers> all;
+  for (const auto& [shape, same] : alike) {
+    for (std::size_t i = 0; i < same.size(); ++i) {
+      if (i == 0 || same.size() < kFewestTurns) all.emplace_back();
+      all.back().loads.push_back(same[i].load);
+      all.back().locals.push_back(same[i].local);
+    }
+  }
+  return all;
+}
 
 bool is_read(const gradient::TensorGradient& gradient) {
   return !gradient.score.empty() || !gradient.sink.empty();
@@ -52,8 +77,9 @@ class Maker {
     if (!is_read(gradient)) return add_zeros(tensor.dtype, elements);
     add_words(elements);
     std::vector<Walk> walks;
-    for (const gradient::Gather& gather : gradient.score) walks.push_back(score_walk(gather));
-    for (const gradient::Gather& gather : gradient.sink) walks.push_back(sink_walk(gather));
+    const ir::Dag& dag = attention_.dag;
+    for (const Gathers& each : in_turns(dag, gradient.score)) walks.push_back(score_walk(each));
+    for (const Gathers& each : in_turns(dag, gradient.sink)) walks.push_back(sink_walk(each));
     const int spare = kBits - parts_bits(gradient);
     for (const Walk& walk : walks) add_largest(walk);
     for (const Walk& walk : walks) add_sum(walk, spare);
@@ -102,7 +128,7 @@ class Maker {
     (tensors_.tile ? made_.before : made_.steps).push_back(std::move(kernel).finish(false));
   }
 
-  Walk score_walk(const gradient::Gather& gather) const {
+  Walk score_walk(const Gathers& gathers) const {
     ExpressionWriter writer(attention_);
     begin_scores(writer, attention_, size(Dim::Skv), tensors_.columns, "local");
     Walk walk;
@@ -111,18 +137,18 @@ class Maker {
         "    const double cotangent = modified[local * {} + c];\n"
         "    if (cotangent == 0) return false;\n",
         tensors_.columns);
-    finish(walk, gather, writer, {attention_.scale}, "");
+    finish(walk, gathers, writer, {attention_.scale}, "");
     walk.tensors = {"products", "modified"};
     return walk;
   }
 
-  Walk sink_walk(const gradient::Gather& gather) const {
+  Walk sink_walk(const Gathers& gathers) const {
     ExpressionWriter writer(attention_);
     writer.begin({.batch = true, .head = true, .row = true},
                  {size(Dim::B), size(Dim::Hq), size(Dim::Sq)});
     Walk walk;
     walk.part_at = "    if (lse[local] == -1.0 / 0.0) return false;\n";
-    finish(walk, gather, writer, {*attention_.sink},
+    finish(walk, gathers, writer, {*attention_.sink},
            fmt::format("    const double cotangent = -exp({} - lse[local]) * deltas[local];\n"
                        "    if (cotangent == 0) return false;\n",
                        writer.value(*attention_.sink)));
@@ -130,19 +156,22 @@ class Maker {
     return walk;
   }
 
-  void finish(Walk& walk, const gradient::Gather& gather, ExpressionWriter& writer,
+  void finish(Walk& walk, const Gathers& gathers, ExpressionWriter& writer,
               std::vector<ExprId> roots, const std::string& cotangent) const {
-    const std::vector<ExprId>& indices = attention_.dag[gather.load].operands;
-    walk.load = gather.load;
-    const std::string derivative = writer.value(gather.local);
-    for (const ExprId index : indices) (void)writer.value(index);
-    const std::string failure = writer.failure(gather.load);
+    const ir::Dag& dag = attention_.dag;
+    walk.load = gathers.loads.front();
+    walk.turns = static_cast<std::int64_t>(gathers.loads.size());
+    if (walk.turns > 1) writer.repeat("turn", gathers.loads.size());
+    const std::string derivative = writer.value(gathers.locals);
+    for (std::size_t i = 0; i < dag[walk.load].operands.size(); ++i)
+      (void)writer.value(operands_of(dag, gathers.loads, i));
+    const std::string failure = writer.failure(gathers.loads);
     walk.part_at += writer.statements(4) + cotangent;
     if (!failure.empty()) walk.part_at += fmt::format("    if ({}) return false;\n", failure);
     walk.part_at += fmt::format("    element = {};\n    part = cotangent * {};\n",
-                                writer.element(gather.load), derivative);
-    roots.push_back(gather.local);
-    roots.insert(roots.end(), indices.begin(), indices.end());
+                                writer.element(gathers.loads), derivative);
+    roots.insert(roots.end(), gathers.locals.begin(), gathers.locals.end());
+    roots.insert(roots.end(), gathers.loads.begin(), gathers.loads.end());
     walk.inputs = inputs_of(attention_, roots);
   }
 
@@ -175,16 +204,24 @@ class Maker {
     const std::optional<RowTile>& tile = tensors_.tile;
     const std::int64_t rows = tile ? tile->all_rows() : size(Dim::Sq);
     const std::int64_t heads = tile ? 1 : size(Dim::B) * size(Dim::Hq);
-    const std::int64_t threads = heads * ((rows + kRun - 1) / kRun) * walk.columns;
-    fields.insert(fields.end(), {{"threads", threads}, {"rows", rows}, {"columns", walk.columns}});
+    const std::int64_t columns = walk.columns * walk.turns;
+    const std::int64_t threads = heads * ((rows + kRun - 1) / kRun) * columns;
+    fields.insert(fields.end(), {{"threads", threads}, {"rows", rows}, {"columns", columns}});
     kernel.run("learned.cuh", fmt::format("Walk<kernels::{}>", parts), fields,
                fmt::format("[&](long long local, long long c, long long& element, double& part) "
-                           "{{\n    const long long i = ({}) * {} + c;\n{}    return true;\n  }}",
-                           tile ? tile->row_text("local") : "local", walk.columns, walk.part_at));
+                           "{{\n{}    const long long i = ({}) * {} + c;\n{}    return true;\n  }}",
+                           turn_text(walk), tile ? tile->row_text("local") : "local", walk.columns,
+                           walk.part_at));
     read_inputs(kernel, walk.inputs);
     for (const std::string& name : walk.tensors) kernel.read(tensor_of(name), DType::f32, name);
     if (tile) kernel.read(tile->first, DType::i64, "first");
     add_step(std::move(kernel), threads);
+  }
+
+  // The columns of each turn follow those of the one before.
+  static std::string turn_text(const Walk& walk) {
+    if (walk.turns == 1) return "";
+    return fmt::format("    const int turn = (int)(c / {0});\n    c %= {0};\n", walk.columns);
   }
 
   static std::string sum_text(int spare) {

@@ -120,6 +120,9 @@ struct Places {
 };
 
 constexpr int kPartsOfBlock = 8;  // one for each warp
+template <class C>
+constexpr long long kPartsOfTurn =
+    (long long)C::kBatches * C::kHeads * C::kKeyBlocks * kPartsOfBlock;
 constexpr int kMostOwn = 8;
 
 // What the kernel reads and writes; gradients that are not wanted are null.
@@ -1216,18 +1219,41 @@ struct Gradients {
   // This one and those behind it.
   template <int kPart>
   __device__ __forceinline__ void add_part(const RowBlock& block) {
+    if constexpr (E::kLearned[kPart].turns > 1) {
+#pragma unroll 1
+      for (int turn = 0; turn < E::kLearned[kPart].turns; ++turn) add_turn<kPart>(block, turn);
+    } else {
+      add_turn<kPart>(block, 0);
+    }
+    if constexpr (kPart + 1 < E::kParts) add_part<kPart + 1>(block);
+  }
+  template <int kPart>
+  __device__ __forceinline__ void add_turn(const RowBlock& block, int turn) {
+    if constexpr (E::kLearned[kPart].is_long) {
+      float parts[kScores];
+#pragma unroll
+      for (int i = 0; i < kScores; ++i) parts[i] = s[i];
+#pragma unroll 1
+      for (int i = 0; i < kScores; ++i) parts[i] = part_by<kPart>(block, parts[i], i, turn);
+      add_sums<kPart>(block, turn, [&](int i) { return parts[i]; });
+    } else {
+      add_sums<kPart>(block, turn, [&](int i) { return part_of<kPart>(block, i, turn); });
+    }
+  }
+  template <int kPart, typename Part>
+  __device__ __forceinline__ void add_sums(const RowBlock& block, int turn, Part part) {
     constexpr Reach kReach = E::kLearned[kPart].reach;
     const WarpScores<kScores> scores{lane()};
     const int first_row = block.first(), first_key = key - (int)(lane() / 4);
-    const auto part = [&](int i) { return part_of<kPart>(block, i); };
     const auto element = [&](int row, int of_key) {
-      return element_of<kPart>(block, first_row + row, first_key + of_key);
+      return element_of<kPart>(block, first_row + row, first_key + of_key, turn);
     };
     const auto add = [&](int row, int of_key, float sum) {
       add_to_element<kPart>(element(row, of_key), sum);
     };
     if constexpr (kReach == Reach::heads) {
-      add_to_heads(E::kLearned[kPart].place, block.head, scores.sum(part));
+      const long long place = E::kLearned[kPart].place + turn * kPartsOfTurn<C>;
+      add_to_heads(place, block.head, scores.sum(part));
     } else if constexpr (kReach == Reach::row) {
       scores.add_rows(part, add);
     } else if constexpr (kReach == Reach::column) {
@@ -1243,14 +1269,13 @@ struct Gradients {
     } else {
       add_to_own<kPart>(block);
     }
-    if constexpr (kPart + 1 < E::kParts) add_part<kPart + 1>(block);
   }
   // That the score of `row` and `of_key` reads, or -1.
   template <int kPart>
-  __device__ __forceinline__ long long element_of(const RowBlock& block, int row,
-                                                  int of_key) const {
+  __device__ __forceinline__ long long element_of(const RowBlock& block, int row, int of_key,
+                                                  int turn) const {
     return expressions.template element<kPart>(block.b(), block.h(), min(row, C::kRows - 1),
-                                               min(of_key, C::kColumns - 1));
+                                               min(of_key, C::kColumns - 1), turn);
   }
   template <int kPart>
   __device__ __forceinline__ void add_to_element(long long element, float sum) const {
@@ -1279,7 +1304,7 @@ struct Gradients {
     constexpr LearnedPart kOf = E::kLearned[kPart];
     const int row = row_of(block, 0);
     const long long first =
-        expressions.template element<kPart>(block.b(), block.h(), row, key);
+        expressions.template element<kPart>(block.b(), block.h(), row, key, 0);
     unsigned long long* const words = tensors.words + kOf.place + first;
     const float units = kOf.reach == Reach::shared ? units_of<kPart>() : 1;
     bool lost = false;
@@ -1287,7 +1312,7 @@ struct Gradients {
     for (int i = 0; i < kScores; ++i) {
       const int down = WarpScores<kScores>::row_of(i), right = WarpScores<kScores>::key_of(i);
       const long long at = down * kOf.row + right * kOf.column;
-      const float part = part_of<kPart>(block, i) * units;
+      const float part = part_of<kPart>(block, i, 0) * units;
       if (!C::kRowsFit && row + down >= C::kRows) continue;
       if (C::kColumns % S::kKeys != 0 && key + right >= C::kColumns) continue;
       if constexpr (kOf.reach == Reach::shared) {
@@ -1309,15 +1334,21 @@ struct Gradients {
 
   // What score i adds to the gradient.
   template <int kPart>
-  __device__ __forceinline__ float part_of(const RowBlock& block, int i) const {
+  __device__ __forceinline__ float part_of(const RowBlock& block, int i, int turn) const {
     constexpr LearnedPart kOf = E::kLearned[kPart];
     if constexpr (kOf.held >= 0) {
       return held[kOf.held][i];
     } else {
-      const float by = expressions.template local<kPart>(block.b(), block.h(), held_row(block, i),
-                                                         held_key(i));
-      return !kOf.finite && s[i] == 0 ? 0 : s[i] * by;
+      return part_by<kPart>(block, s[i], i, turn);
     }
+  }
+  // Where it is known again, by what `slope` is, dS'.
+  template <int kPart>
+  __device__ __forceinline__ float part_by(const RowBlock& block, float slope, int i,
+                                           int turn) const {
+    const float by = expressions.template local<kPart>(block.b(), block.h(), held_row(block, i),
+                                                       held_key(i), turn);
+    return !E::kLearned[kPart].finite && slope == 0 ? 0 : slope * by;
   }
 
   // Only this warp adds there.
@@ -1688,7 +1719,7 @@ ATTN_INLINE void spread_diagonals(unsigned long long* words, const ExactSums& su
     else
       sum = FixedSums{reinterpret_cast<Largest*>(words), words + kOf.place}.sum(i, kOf.bits);
     element = expressions.template element<kPart>(head / C::kHeads, head % C::kHeads, row,
-                                                  row - distance);
+                                                  row - distance, 0);
   }
   // Those of a warp are often of one element, such as a bucket.
   const bool same = __all_sync(~0u, element == __shfl_sync(~0u, element, 0));

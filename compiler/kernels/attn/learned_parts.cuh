@@ -23,6 +23,8 @@ enum class Reach { heads, row, column, diagonal, unknown, shared, own };
 // diagonal, or of a `shared` element, may be larger than a product of a row of dO and one of V;
 // else 0.
 // row, column: of elements that each score has, the distance to that of the next row or column.
+// turns: that many parts are alike but for constants; those of a reach `heads` follow each other.
+// is_long: the local derivative takes many operations, which are not unrolled for all scores.
 struct LearnedPart {
   Reach reach;
   int held;
@@ -30,6 +32,8 @@ struct LearnedPart {
   long long place, elements;
   int bits;
   long long row, column;
+  int turns;
+  bool is_long;
 };
 
 // Adds the square of a row, of which 16 adjacent threads have shares, to Largest::squares.

@@ -178,7 +178,7 @@ class NativeBackward {
   double operations_of_learned() const {
     double operations = 0;
     for (const LearnedPart& part : kernel_.expressions.parts)
-      operations += operations_of(part.reach);
+      operations += operations_of(part.reach) * static_cast<double>(part.turns());
     return operations;
   }
 

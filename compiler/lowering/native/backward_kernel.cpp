@@ -114,7 +114,9 @@ const LearnedPart& BackwardKernel::part_of(const gradient::TensorGradient& tenso
 }
 
 std::int64_t BackwardKernel::count_of(Reach reach) const {
-  return std::ranges::count(expressions.parts, reach, &LearnedPart::reach);
+  std::int64_t count = 0;
+  for (const LearnedPart& part : expressions.parts) count += part.reach == reach ? part.turns() : 0;
+  return count;
 }
 
 bool BackwardKernel::shares() const {
@@ -129,7 +131,7 @@ void BackwardKernel::place_parts() {
   for (LearnedPart& part : expressions.parts) {
     part.elements = elements_of(tensor_of(part));
     if (part.reach == Reach::heads) {
-      part.place = of_heads, of_heads += parts_of_learned();
+      part.place = of_heads, of_heads += part.turns() * parts_of_learned();
     } else if (part.reach == Reach::own) {
       part.place = own++;
     } else if (part.reach == Reach::shared) {

@@ -372,9 +372,11 @@ class BackwardText {
       const LearnedPart& part = kernel_.expressions.parts[i];
       if (kernel_.tensor_of(part) != tensor.tensor) continue;
       shares += fmt::format(
-          "  share += kernels::share_of_parts<Constants>(parts + {}ll, [&](int b, int h) {{\n"
-          "    return expressions.element<{}>(b, h, 0, 0);\n  }});\n",
-          part.place, i);
+          "  for (int turn = 0; turn < {}; ++turn) {{\n"
+          "    const long long place = {}ll + turn * kernels::kPartsOfTurn<Constants>;\n"
+          "    share += kernels::share_of_parts<Constants>(parts + place, [&](int b, int h) {{\n"
+          "      return expressions.element<{}>(b, h, 0, 0, turn);\n    }});\n  }}\n",
+          part.turns(), part.place, i);
     }
     return shares;
   }

@@ -23,6 +23,9 @@
 namespace attn::lowering::native {
 namespace {
 
+// Each takes two registers: those of the terms of a loop would be too many.
+constexpr std::size_t kMostLines = 8;
+
 // Measured, where each score has a tanh: the exponentials, of 16, that are polynomials.
 constexpr int kPolynomials = 2;
 
@@ -245,6 +248,7 @@ class Text {
         writer_(attention_, {}, derive::Precision::in_single) {}
 
   std::string make(bool intervals) && {
+    if (lines_.size() > kMostLines) lines_.clear();
     const MaskTerms terms = terms_of_masks(attention_);
     const bool by_indices = intervals && expressions_.masks && terms.differ() &&
                             intervals_decide(attention_, terms.by_tensors);
@@ -466,17 +470,18 @@ class GradientText {
     for (std::size_t i = 0; i < expressions_.parts.size(); ++i) {
       const LearnedPart& part = expressions_.parts[i];
       const std::string& tensor = attention_.dag.symbol_of(part.gather.load);
-      parts.push_back(fmt::format("{{kernels::Reach::{}, {}, {}, {}, {}, {}, {}, {}}}",
+      parts.push_back(fmt::format("{{kernels::Reach::{}, {}, {}, {}, {}, {}, {}, {}, {}, {}}}",
                                   name_of(part.reach), part.held ? held++ : -1, part.finite,
-                                  part.place, part.elements, part.bits, part.row, part.column));
+                                  part.place, part.elements, part.bits, part.row, part.column,
+                                  part.turns(), part.is_long));
       element += case_of(i, element_of(part));
       if (!part.held) local += case_of(i, local_of(part));
       if (part.reach == Reach::own) store += case_of(i, store_of(tensor));
     }
     return fmt::format("  static constexpr kernels::LearnedPart kLearned[] = {{\n      {}}};\n",
                        fmt::join(parts, ",\n      ")) +
-           of_part(fmt::format("long long element({}) const", kIndices), element) +
-           of_part(fmt::format("float local({}) const", kIndices), local) +
+           of_part(fmt::format("long long element({}, int turn) const", kIndices), element) +
+           of_part(fmt::format("float local({}, int turn) const", kIndices), local) +
            of_part("static void store(void* gradient, long long i, float x)", store);
   }
 
@@ -490,18 +495,20 @@ class GradientText {
   }
 
   std::string element_of(const LearnedPart& part) {
-    const ExprId load = part.gather.load;
-    begin();
-    for (const ExprId index : attention_.dag[load].operands) writer_.value(index);
-    const std::string failure = writer_.failure(load), element = writer_.element(load);
+    begin(part);
+    const std::size_t indices = attention_.dag[part.gather.load].operands.size();
+    for (std::size_t i = 0; i < indices; ++i) {
+      (void)writer_.value(derive::operands_of(attention_.dag, part.loads, i));
+    }
+    const std::string failure = writer_.failure(part.loads), element = writer_.element(part.loads);
     return writer_.statements(6) +
            fmt::format("      return {}{};\n",
                        failure.empty() ? "" : failure + " ? -1 : ", element);
   }
 
   std::string local_of(const LearnedPart& part) {
-    begin();
-    const std::string local = writer_.value(part.gather.local);
+    begin(part);
+    const std::string local = writer_.value(part.locals);
     const double factor = 1 / *slope_factor_;
     return writer_.statements(6) +
            fmt::format("      return {} * {};\n", float_literal(factor), local);
@@ -524,6 +531,10 @@ class GradientText {
   }
 
   void begin() { writer_.begin({true, true, true, true}); }
+  void begin(const LearnedPart& part) {
+    begin();
+    if (part.turns() > 1) writer_.repeat("turn", part.loads.size());
+  }
 
   const ir::Attention& attention_;
   const ExprId slope_;

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <tuple>
 
 #include "compiler/derive/expression_writer.h"
 #include "compiler/passes/analysis/axes.h"
 #include "compiler/passes/analysis/finite.h"
+#include "compiler/passes/rewrite/hoist.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -67,8 +69,13 @@ class Reaches {
   std::vector<LearnedPart> parts_of(const gradient::TensorGradient& tensor) {
     std::vector<LearnedPart> parts;
     for (const gradient::Gather& gather : tensor.score) {
-      LearnedPart part{gather, reach_of(gather.load), !slope_ || reads_score(gather.local)};
+      LearnedPart part{gather,
+                       {gather.load},
+                       {gather.local},
+                       reach_of(gather.load),
+                       !slope_ || reads_score(gather.local)};
       part.finite = !part.held && passes::is_finite(attention_, gather.local);
+      part.is_long = !part.held && operations_on(gather.local) >= kLong;
       const bool constant = !part.held && dag_[gather.local].is(Op::const_real_);
       if (tensor.score.size() == 1) set_reach_of_each(part, constant);
       if (constant) part.bits = bits_of_sum(part);
@@ -78,6 +85,18 @@ class Reaches {
   }
 
  private:
+  static constexpr double kLong = 24;  // operations of a local derivative
+
+  double operations_on(ExprId root) {
+    const ExprId roots[] = {root};
+    double operations = 0;
+    for (const ExprId id : ir::reachable(dag_, roots)) {
+      if (dependence_[id].row || dependence_[id].column)
+        operations += passes::cost_for_each_score(dag_[id]);
+    }
+    return operations;
+  }
+
   bool reads_score(ExprId root) const {
     const ExprId roots[] = {root};
     return std::ranges::any_of(ir::reachable(dag_, roots),
@@ -120,6 +139,7 @@ class Reaches {
                      (has(load, Op::head_) || dims[Dim::Hq] == 1);
     if (!own && !constant) return;
     part.reach = own ? Reach::own : Reach::shared;
+    part.is_long = false;  // it is read once
     part.row = stride_of(load, Op::row_);
     part.column = stride_of(load, Op::column_);
   }
@@ -145,6 +165,49 @@ class Reaches {
 };
 
 bool is_of_heads(const LearnedPart& part) { return part.reach == Reach::heads; }
+
+// With those that are alike as one of several turns. A diagonal has sums of its own, which would be
+// as many as turns.
+class Turns {
+ public:
+  explicit Turns(const ir::Dag& dag) : shapes_(dag, [](ExprId) { return false; }) {}
+
+  std::vector<LearnedPart> taken(const std::vector<LearnedPart>& parts) {
+    std::map<Key, std::vector<const LearnedPart*>> alike;
+    for (const LearnedPart& part : parts) alike[key_of(part)].push_back(&part);
+    std::vector<LearnedPart> all;
+    for (const LearnedPart& part : parts) {
+      const std::vector<const LearnedPart*>& same = alike[key_of(part)];
+      if (part.held || same.size() < derive::kFewestTurns)
+        all.push_back(part);
+      else if (same.front() == &part)
+        all.push_back(joined(same));
+    }
+    return all;
+  }
+
+ private:
+  using Key = std::tuple<Reach, bool, bool, std::size_t, std::size_t>;
+
+  Key key_of(const LearnedPart& part) {
+    return {part.reach, part.held, part.finite, shapes_.shape_of(part.gather.load),
+            shapes_.shape_of(part.gather.local)};
+  }
+
+  static LearnedPart joined(const std::vector<const LearnedPart*>& parts) {
+    LearnedPart all = *parts.front();
+    all.loads.clear(), all.locals.clear();
+    for (const LearnedPart* part : parts) {
+      all.loads.push_back(part->gather.load);
+      all.locals.push_back(part->gather.local);
+    }
+    all.is_long = true;
+    if (all.reach == Reach::diagonal) all.reach = Reach::unknown, all.bits = 0;
+    return all;
+  }
+
+  derive::Repetitions shapes_;
+};
 
 }  // namespace
 
@@ -183,6 +246,7 @@ std::optional<double> constant_slope(const gradient::Derivatives& derivatives) {
 
 std::vector<LearnedPart> learned_parts(const gradient::Derivatives& derivatives) {
   Reaches reaches(derivatives);
+  Turns turns(derivatives.attention.dag);
   std::vector<LearnedPart> all;
   for (const gradient::TensorGradient& tensor : derivatives.tensors) {
     std::vector<LearnedPart> parts = reaches.parts_of(tensor);
@@ -190,7 +254,7 @@ std::vector<LearnedPart> learned_parts(const gradient::Derivatives& derivatives)
     if (!std::ranges::all_of(parts, is_of_heads)) {
       for (LearnedPart& part : parts) part.reach = is_of_heads(part) ? Reach::column : part.reach;
     }
-    std::ranges::move(parts, std::back_inserter(all));
+    std::ranges::move(turns.taken(parts), std::back_inserter(all));
   }
   return all;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/derive/repetition.h"
 #include "compiler/gradient/differentiate.h"
 
 namespace attn::lowering::native {
@@ -17,23 +18,28 @@ std::string_view name_of(Reach reach);
 // On each score, to sum what it adds.
 double operations_of(Reach reach);
 
-// A place where a score reads a learned tensor.
+// A place where a score reads a learned tensor, or several that differ in constants alone, which a
+// loop takes in turns.
 struct LearnedPart {
-  gradient::Gather gather;
+  gradient::Gather gather;       // of the first turn
+  derive::Family loads, locals;  // of each
   Reach reach = Reach::unknown;
   // Its local derivative is computed with the score, and kept. Otherwise it follows, when dS is
   // known, from indices and inputs.
   bool held = false;
-  bool finite = false;  // in the second case
-  int bits = 0;         // these and below as in attn/learned_parts.cuh
+  bool finite = false;   // in the second case
+  bool is_long = false;  // likewise: it takes many operations
+  int bits = 0;          // these and below as in attn/learned_parts.cuh
   std::int64_t row = 0, column = 0;
   std::int64_t place = 0, elements = 0;
   std::int64_t sums = 0;  // where those of the tensor are that those of diagonals are added to
+
+  std::int64_t turns() const { return static_cast<std::int64_t>(loads.size()); }
 };
 
 // The parts of a tensor follow each other; what follows `column` is not set. One that is read at
 // indices of batches and heads alone has the reach `heads`, of which the parts of a tensor have all
-// or none.
+// or none. Parts that are held are none of several turns.
 std::vector<LearnedPart> learned_parts(const gradient::Derivatives& derivatives);
 
 // The derivative of the score by the scaled product, if it is a constant but 0.
