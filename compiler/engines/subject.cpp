@@ -1,5 +1,6 @@
 #include "compiler/engines/subject.h"
 
+#include "compiler/engines/native/mask_table.h"
 #include "compiler/lowering/native/native.h"
 #include "compiler/passes/rewrite/kernel_form.h"
 #include "compiler/passes/rewrite/pass.h"
@@ -62,6 +63,15 @@ lowering::NativePrograms& Subject::native() {
         passes::varying(mask_->axes(), attention_.dims), context_);
   }
   return *native_;
+}
+
+Subject::Tabled* Subject::tabled() {
+  return once(tabled_,
+              [this]() -> std::unique_ptr<Tabled> {
+                std::optional<passes::Hoisted> made = with_mask_table(attention_);
+                return made ? std::make_unique<Tabled>(std::move(*made), context_) : nullptr;
+              })
+      .get();
 }
 
 }  // namespace attn::engines

@@ -3,12 +3,14 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "compiler/ir/attention.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/analysis/padding.h"
 #include "compiler/passes/analysis/segments.h"
 #include "compiler/passes/rewrite/cancelled.h"
+#include "compiler/passes/rewrite/hoist.h"
 #include "compiler/passes/strategy/partition.h"
 #include "compiler/planning/context.h"
 
@@ -44,6 +46,10 @@ class Subject {
 
   // Those of the engine `native`.
   lowering::NativePrograms& native();
+  // The attention with its large masks in a table (native/mask_table.h), and how the table is made;
+  // null if it has none.
+  struct Tabled;
+  Tabled* tabled();
 
  private:
   const ir::Attention& attention_;
@@ -56,6 +62,15 @@ class Subject {
   std::optional<std::optional<passes::Segments>> segments_;
   std::optional<std::optional<passes::Padding>> padding_;
   std::unique_ptr<lowering::NativePrograms> native_;
+  std::optional<std::unique_ptr<Tabled>> tabled_;
+};
+
+struct Subject::Tabled {
+  Tabled(passes::Hoisted made, const planning::Context& context)
+      : hoisted(std::move(made)), subject(hoisted.attention, context) {}
+
+  const passes::Hoisted hoisted;
+  Subject subject;
 };
 
 }  // namespace attn::engines

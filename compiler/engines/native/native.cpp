@@ -1,5 +1,8 @@
 #include "compiler/lowering/native/native.h"
 
+#include "compiler/derive/scores.h"
+#include "compiler/derive/steps.h"
+#include "compiler/engines/cudnn/hoisting.h"
 #include "compiler/engines/engine.h"
 #include "compiler/engines/native/cost.h"
 #include "compiler/lowering/native/kernel_names.h"
@@ -22,10 +25,25 @@ std::optional<derive::KernelLimits> limits(const planning::Context& context) {
                               .may_spill = lowering::native::kListsKernel};
 }
 
+// Bound values are checked for all expressions, not only those of the table.
+plan::Program with_table(const ir::Attention& attention, const passes::Hoisted& hoisted,
+                         plan::Program program) {
+  program = derive::with_derived(attention, hoisted, std::move(program));
+  derive::check_scores(attention, program);
+  return program;
+}
+
 Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
   ATTN_RETURN_IF_ERROR(bound_of_native(subject).status());
-  ATTN_ASSIGN(lowering::NativeProgram made, subject.native().make(refused));
-  const double predicted_ms = predicted_ms_of_native(subject, made.work);
+  Subject::Tabled* const tabled = subject.tabled();
+  Subject& of_kernel = tabled != nullptr ? tabled->subject : subject;
+  ATTN_ASSIGN(lowering::NativeProgram made, of_kernel.native().make(refused));
+  double predicted_ms = predicted_ms_of_native(of_kernel, made.work);
+  if (tabled != nullptr) {
+    predicted_ms += predicted_ms_of_deriving(tabled->hoisted, subject.context().gpu);
+    made.program = with_table(subject.attention(), tabled->hoisted, std::move(made.program));
+    if (made.coverage) made.coverage->attention = subject.attention();
+  }
   Lowered lowered{std::move(made.program), predicted_ms, std::move(made.parts),
                   limits(subject.context())};
   if (made.coverage) lowered.kernels.push_back(std::move(*made.coverage));
