@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -62,6 +63,14 @@ Status check_assembly(const Assembly& assembly, const KernelLimits& limits) {
                         kernel.name, kernel.spilled_bytes)};
   }
   return {};
+}
+
+std::int64_t most_spilled(const Assembly& assembly, const KernelLimits& limits) {
+  std::int64_t most = 0;
+  for (const AssembledKernel& kernel : assembly.kernels) {
+    if (kernel.name != limits.may_spill) most = std::max(most, kernel.spilled_bytes);
+  }
+  return most;
 }
 
 }  // namespace attn::derive

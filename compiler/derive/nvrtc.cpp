@@ -205,6 +205,15 @@ Result<std::string> compile_kernel(const std::string& source, std::int64_t sm,
   return image;
 }
 
+Result<worker::CompiledKernel> compile_for_client(const worker::KernelSource& source,
+                                                  const std::string& cudnn_folder) {
+  const KernelKind kind = source.is_general ? KernelKind::general : KernelKind::element_wise;
+  worker::CompiledKernel kernel;
+  ATTN_ASSIGN(kernel.image,
+              compile_kernel(source.text, source.sm, cudnn_folder, kind, &kernel.log));
+  return kernel;
+}
+
 Result<std::string> nvrtc_version(const std::string& cudnn_folder) {
   ATTN_ASSIGN(const Nvrtc nvrtc, load(cudnn_folder));
   int major = 0, minor = 0;

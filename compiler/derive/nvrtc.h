@@ -1,4 +1,5 @@
-// Compiles CUDA C++ to cubins with NVRTC, loaded at run time. Needs no GPU and no driver.
+// Compiles CUDA C++ to cubins with NVRTC, loaded at run time, in this process: it takes as long and
+// as much memory as NVRTC needs. Needs no GPU and no driver.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 
 #include "compiler/kernels/options.h"
 #include "runtime/base/status.h"
+#include "runtime/worker/worker.h"
 
 namespace attn::derive {
 
@@ -20,6 +22,10 @@ Result<std::string> compile_kernel(const std::string& source, std::int64_t sm,
                                    const std::string& cudnn_folder,
                                    KernelKind kind = KernelKind::element_wise,
                                    std::string* log = nullptr);
+
+// What a worker compiles kernels with (worker::serve).
+Result<worker::CompiledKernel> compile_for_client(const worker::KernelSource& source,
+                                                  const std::string& cudnn_folder);
 
 // "13.0": the version of the NVRTC that compile_kernel would use. Errors: cuda if it is not found.
 Result<std::string> nvrtc_version(const std::string& cudnn_folder);

@@ -21,7 +21,14 @@ using planner::Lowered;
 using planner::may_try_another;
 using planner::Refusal;
 using planner::Strategy;
-using Limits = std::optional<derive::KernelLimits>;
+
+constexpr int kMostSpilling = 4;  // programs of a strategy
+
+// What the kernels of a program must not need, and what those of the last one spilled.
+struct Limits {
+  std::optional<derive::KernelLimits> limits{};
+  std::int64_t spilled_bytes = 0;
+};
 
 // All cuDNN steps, in one worker; equal graphs once.
 Status compile_graphs(plan::Plan& plan, const CompileOptions& options) {
@@ -41,23 +48,23 @@ Status compile_graphs(plan::Plan& plan, const CompileOptions& options) {
 }
 
 // Element-wise kernels have no limits.
-Status compile_kernels(plan::Plan& plan, const CompileOptions& options, const Limits& limits) {
+Status compile_kernels(plan::Plan& plan, const CompileOptions& options, Limits& limits) {
   for (const auto& [source, general] : plan::sources_of(plan.program)) {
-    const auto kind = general ? derive::KernelKind::general : derive::KernelKind::element_wise;
-    std::string log;
-    ATTN_ASSIGN(std::string image, derive::compile_kernel(*source, options.target.sm,
-                                                          options.worker.cudnn_folder, kind, &log));
-    if (general && limits) {
-      ATTN_RETURN_IF_ERROR(derive::check_assembly(derive::read_assembly(log), *limits));
+    ATTN_ASSIGN(worker::CompiledKernel kernel,
+                worker::compile_kernel({*source, options.target.sm, general}, options.worker));
+    if (general && limits.limits) {
+      const derive::Assembly assembly = derive::read_assembly(kernel.log);
+      limits.spilled_bytes = derive::most_spilled(assembly, *limits.limits);
+      ATTN_RETURN_IF_ERROR(derive::check_assembly(assembly, *limits.limits));
     }
-    plan.kernels.push_back(std::move(image));
+    plan.kernels.push_back(std::move(kernel.image));
   }
   return {};
 }
 
 // Fills in what depends on the target: compiled steps, cuDNN's version (0 without steps of its),
 // signature.
-Status compile_steps(plan::Plan& plan, const CompileOptions& options, const Limits& limits) {
+Status compile_steps(plan::Plan& plan, const CompileOptions& options, Limits& limits) {
   plan.target = options.target;
   plan.compiled.clear();
   plan.kernels.clear();
@@ -383,7 +390,7 @@ class Tried {
 };
 
 // `keeps_choice`: whether what was tried before it is remembered with the plan.
-Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options, const Limits& limits,
+Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options, Limits& limits,
                              bool keeps_choice, const Tried& tried) {
   const CachedPlans cached = cached_plans(options);
   if (cached.cache == nullptr) return compile_steps(plan, options, limits);
@@ -512,6 +519,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   Candidates candidates(attention, lowering, context_of(options));
   Tried tried(candidates, options);
   std::vector<Failure> failed;
+  Limits limits;
   const auto compiled = [&](const Candidate& candidate,
                             const Lowered& lowered) -> Result<plan::Plan> {
     plan::Plan plan = words;
@@ -525,14 +533,17 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     const bool lasting = std::ranges::all_of(failed, [](const Failure& each) {
       return each.refusal.error.code == ErrorCode::unsupported;
     });
-    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, lowered.limits, lasting, tried));
+    limits = {lowered.limits};
+    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, limits, lasting, tried));
     return plan;
   };
-  // The first of its programs that is not refused.
+  // The first of its programs that is not refused. If one spills far too much, or several spill,
+  // those behind them would, too.
   const auto build = [&](const Attempt& attempt) -> Result<plan::Plan> {
     const Candidate& candidate = *attempt.candidate;
     Result<Lowered> lowered = *candidate.lowered;
     if (attempt.program > 0) lowered = candidates.lower_again(candidate, attempt.program);
+    int spilling = 0;
     for (std::size_t next = attempt.program + 1; lowered.ok(); ++next) {
       Result<plan::Plan> plan = compiled(candidate, *lowered);
       if (plan.ok()) return plan;
@@ -540,6 +551,8 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
                         lowered->predicted_ms,
                         signature_of_try(lowered->program, options)});
       if (!is_refused(plan)) return plan;
+      spilling += limits.spilled_bytes > 0 ? 1 : 0;
+      if (limits.spilled_bytes > derive::kHopelessBytes || spilling == kMostSpilling) break;
       lowered = candidates.lower_again(candidate, next);
     }
     return failed.back().refusal.error;

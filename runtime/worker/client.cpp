@@ -61,7 +61,8 @@ Result<Talk> talk(const std::string& request, const Options& options, millisecon
     talk.answer = std::move(message);
     return true;
   };
-  ATTN_ASSIGN(talk.ending, run_process(command_of(options), request, {timeout, {}, true}, sink));
+  const ProcessOptions limits{timeout, {}, options.most_bytes, true};
+  ATTN_ASSIGN(talk.ending, run_process(command_of(options), request, limits, sink));
   return talk;
 }
 
@@ -109,8 +110,13 @@ Result<std::vector<Compiled>> ask(const CompileRequest& request, const Options& 
                              {request.graphs[outcome.compiled.size()]},
                              request.only_offer};
   const Death death{outcome.ending, outcome.last, node_of_death(outcome, fatal, options, deadline),
-                    options.timeout};
+                    options.timeout, options.most_bytes};
   return report_death(death, fatal.graphs.front(), to_json(fatal), options.report_folder);
+}
+
+// Of a worker that was asked for nothing of a graph.
+Death death_of(const Talk& talk, const Options& options) {
+  return {talk.ending, talk.last, std::nullopt, options.timeout, options.most_bytes};
 }
 
 Result<Compiled> ask_one(const graph::BackendGraph& graph, const std::string& device_json,
@@ -147,8 +153,15 @@ Result<std::int64_t> cudnn_version(const Options& options) {
   const std::string text = to_json(VersionRequest{options.cudnn_folder});
   ATTN_ASSIGN(const Talk outcome, talk(text, options, options.timeout));
   if (outcome.answer) return unpack<std::int64_t>(*outcome.answer);
-  const Death death{outcome.ending, outcome.last, std::nullopt, options.timeout};
-  return report_death(death, {}, text, options.report_folder);
+  return report_death(death_of(outcome, options), {}, text, options.report_folder);
+}
+
+Result<CompiledKernel> compile_kernel(const KernelSource& source, const Options& options) {
+  ATTN_RETURN_IF_ERROR(check_not_a_worker());
+  const std::string text = to_json(KernelRequest{options.cudnn_folder, source});
+  ATTN_ASSIGN(const Talk outcome, talk(text, options, options.timeout));
+  if (outcome.answer) return unpack<CompiledKernel>(*outcome.answer);
+  return report_death(death_of(outcome, options), {}, text, options.report_folder);
 }
 
 }  // namespace attn::worker

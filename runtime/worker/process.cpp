@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -35,6 +36,7 @@ using std::chrono::milliseconds;
 constexpr std::size_t kErrorOutputBytes = 4096;
 constexpr std::size_t kReadBytes = std::size_t{1} << 16;
 constexpr milliseconds kExitPoll{2};
+constexpr milliseconds kMemoryPoll{50};
 
 Status failed(const std::string& what) {
   return Status(ErrorCode::worker, "the compile worker could not be started: " + what);
@@ -126,6 +128,14 @@ std::vector<std::string> environment(const ProcessOptions& options) {
   return variables;
 }
 
+// That the process holds now; 0 if nobody knows.
+std::int64_t bytes_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/statm", pid));
+  std::int64_t pages = 0, resident = 0;
+  file >> pages >> resident;
+  return file ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
+
 bool is_alive(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
 
 // Becomes readable on a stop request.
@@ -166,11 +176,13 @@ Result<pid_t> spawn(const std::vector<std::string>& command, const ProcessOption
 
 class Child {
  public:
-  Child(pid_t pid, FileDescriptor output, FileDescriptor errors, std::stop_token stop, int alarm)
+  Child(pid_t pid, FileDescriptor output, FileDescriptor errors, const ProcessOptions& options,
+        int alarm)
       : pid_(pid),
         output_(std::move(output)),
         errors_(std::move(errors)),
-        stop_(std::move(stop)),
+        stop_(options.stop),
+        most_bytes_(options.most_bytes),
         alarm_(alarm) {}
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -184,13 +196,12 @@ class Child {
   }
 
  private:
-  // True if the sink stopped it; false at the end of the output, at the deadline, or on a stop
-  // request.
+  // True if the sink stopped it; false at the end of the output, at a limit, or on a stop request.
   bool read_until(Clock::time_point deadline, const LineSink& sink) {
-    while ((output_.valid() || errors_.valid()) && !stop_.stop_requested()) {
+    while ((output_.valid() || errors_.valid()) && !stop_.stop_requested() && !is_too_large()) {
       std::array<pollfd, 3> polled = {pollfd{output_.get(), POLLIN, 0},
                                       pollfd{errors_.get(), POLLIN, 0}, pollfd{alarm_, POLLIN, 0}};
-      const int ready = poll(polled.data(), polled.size(), remaining(deadline));
+      const int ready = poll(polled.data(), polled.size(), wait_for(deadline));
       if (ready < 0 && errno == EINTR) continue;
       if (ready < 0 || (ready == 0 && Clock::now() >= deadline)) return false;
       if (polled[1].revents != 0) read_errors();
@@ -199,10 +210,13 @@ class Child {
     return false;
   }
 
-  static int remaining(Clock::time_point deadline) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-    return static_cast<int>(std::clamp<decltype(left)>(left, 0, 1000 * 3600));
+  int wait_for(Clock::time_point deadline) const {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    const milliseconds most = most_bytes_ > 0 ? kMemoryPoll : milliseconds(1000 * 3600);
+    return static_cast<int>(std::clamp(left, milliseconds(0), most).count());
   }
+
+  bool is_too_large() const { return most_bytes_ > 0 && bytes_of(pid_) > most_bytes_; }
 
   void read_errors() {
     std::array<char, kReadBytes> buffer;
@@ -239,6 +253,7 @@ class Child {
     for (;;) {
       if (stop_.stop_requested()) return killed(Ending::How::cancelled);
       if (const auto ending = reap(WNOHANG)) return *ending;
+      if (is_too_large()) return killed(Ending::How::too_large);
       if (Clock::now() >= deadline) return killed(Ending::How::timed_out);
       std::this_thread::sleep_for(kExitPoll);
     }
@@ -272,6 +287,7 @@ class Child {
   FileDescriptor output_;
   FileDescriptor errors_;
   std::stop_token stop_;
+  std::int64_t most_bytes_;
   int alarm_;
   std::string line_;
   std::string error_text_;
@@ -292,7 +308,7 @@ Result<Ending> run_process(const std::vector<std::string>& command, std::string_
               spawn(command, options, request.get(), output.write.get(), errors.write.get()));
   output.write.close();
   errors.write.close();
-  return Child(pid, std::move(output.read), std::move(errors.read), options.stop, alarm.fd())
+  return Child(pid, std::move(output.read), std::move(errors.read), options, alarm.fd())
       .run(deadline, sink);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <stop_token>
 #include <string>
@@ -18,6 +19,7 @@ struct Ending {
     exited,     // exited with `code`
     signalled,  // killed by `signal`
     timed_out,  // killed after the timeout
+    too_large,  // killed beyond ProcessOptions::most_bytes
     cancelled,  // killed on a stop request
     unknown,    // no status, because the caller ignores SIGCHLD
   };
@@ -44,14 +46,16 @@ void end_with_caller();
 
 struct ProcessOptions {
   std::chrono::milliseconds timeout;
-  std::stop_token stop{};    // a stop request kills the child at once
-  bool is_a_worker = false;  // sets kWorkerMark
+  std::stop_token stop{};       // a stop request kills the child at once
+  std::int64_t most_bytes = 0;  // of memory that the child may hold; 0: no limit
+  bool is_a_worker = false;     // sets kWorkerMark
 };
 
 // Runs `command` (searched in PATH if it has no slash) in its own process group and waits for it.
 // The child is always reaped, and no file descriptor leaks. If this process is killed, a child that
 // called end_with_caller() dies too. The input may have any size: it is a file, not a pipe, so
-// neither side blocks. Errors: worker, if the child cannot be started.
+// neither side blocks. Its memory is looked at several times a second. Errors: worker, if the child
+// cannot be started.
 Result<Ending> run_process(const std::vector<std::string>& command, std::string_view input,
                            const ProcessOptions& options, const LineSink& sink);
 

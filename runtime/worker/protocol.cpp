@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -33,6 +34,34 @@ Json to_value(const Compiled& compiled) {
 }
 
 Json to_value(std::int64_t version) { return {{"version", version}}; }
+
+// Two digits for each byte.
+std::string to_hex(const std::string& bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const char byte : bytes) {
+    const auto value = static_cast<unsigned char>(byte);
+    text += kDigits[value >> 4];
+    text += kDigits[value & 15];
+  }
+  return text;
+}
+
+std::string from_hex(std::string_view text) {
+  std::string bytes;
+  bytes.reserve(text.size() / 2);
+  for (std::size_t at = 0; at + 1 < text.size(); at += 2) {
+    unsigned value = 0;
+    std::from_chars(text.data() + at, text.data() + at + 2, value, 16);
+    bytes += static_cast<char>(value);
+  }
+  return bytes;
+}
+
+Json to_value(const CompiledKernel& kernel) {
+  return {{"kernel", {{"image", to_hex(kernel.image)}, {"log", kernel.log}}}};
+}
 
 Json to_value(const Error& error) {
   return {{"error",
@@ -74,6 +103,11 @@ Message message_from(const Json& value) {
   }
   if (value.contains("compiled")) return compiled_from(value.at("compiled"));
   if (value.contains("version")) return value.at("version").get<std::int64_t>();
+  if (value.contains("kernel")) {
+    const Json& kernel = value.at("kernel");
+    return CompiledKernel{from_hex(kernel.at("image").get<std::string>()),
+                          kernel.at("log").get<std::string>()};
+  }
   return error_from(value.at("error"));
 }
 
@@ -81,6 +115,12 @@ Result<Request> request_from(const Json& value) {
   const auto kind = value.at("request").get<std::string>();
   auto folder = value.at("cudnn_folder").get<std::string>();
   if (kind == "version") return Request(VersionRequest{std::move(folder)});
+  if (kind == "kernel") {
+    return Request(
+        KernelRequest{std::move(folder),
+                      {value.at("text").get<std::string>(), value.at("sm").get<std::int64_t>(),
+                       value.at("general").get<bool>()}});
+  }
   if (kind != "compile" && kind != "offer") {
     return Result<Request>(ErrorCode::invalid_argument, "unknown request: " + kind);
   }
@@ -106,6 +146,12 @@ std::string to_json(const Request& request) {
     for (const graph::BackendGraph& graph : compile->graphs) {
       value["graphs"].push_back(Json::parse(graph::to_json(graph)));
     }
+  } else if (const auto* kernel = std::get_if<KernelRequest>(&request)) {
+    value = {{"request", "kernel"},
+             {"cudnn_folder", kernel->cudnn_folder},
+             {"sm", kernel->source.sm},
+             {"general", kernel->source.is_general},
+             {"text", kernel->source.text}};
   } else {
     value = {{"request", "version"},
              {"cudnn_folder", std::get<VersionRequest>(request).cudnn_folder}};

@@ -4,11 +4,13 @@
 //   {"request": "compile", "cudnn_folder": "", "device": "{..}", "graphs": [{..}, ..]}
 //   {"request": "offer", ..}  the same, but only for the engine config that would be tried first
 //   {"request": "version", "cudnn_folder": ""}
+//   {"request": "kernel", "cudnn_folder": "", "sm": 90, "general": true, "text": ".."}
 // Answer: lines. For each graph, in order, any number of {"progress": {"stage": "plan", "node":
 // -1}} and one of the lines below; an error ends the answer.
 //   {"compiled": {"cudnn_version": 91900, "heuristic": "A", "engine": 2, "knobs": [[24, 7]],
 //                 "workspace_bytes": 256, "cudnn_plan": ".."}}
 //   {"version": 91900}
+//   {"kernel": {"image": "7f454c46..", "log": ".."}}
 //   {"error": {"code": "unsupported", "message": "..", "notes": [".."], "payload": ".."}}
 #pragma once
 
@@ -34,13 +36,17 @@ struct CompileRequest {
 struct VersionRequest {
   std::string cudnn_folder;
 };
-using Request = std::variant<CompileRequest, VersionRequest>;
+struct KernelRequest {
+  std::string cudnn_folder;
+  KernelSource source;
+};
+using Request = std::variant<CompileRequest, VersionRequest, KernelRequest>;
 
 std::string to_json(const Request& request);
 // Errors: invalid_argument.
 Result<Request> request_from_json(std::string_view text);
 
-using Message = std::variant<cudnn::Progress, Compiled, std::int64_t, Error>;
+using Message = std::variant<cudnn::Progress, Compiled, std::int64_t, CompiledKernel, Error>;
 
 // One line, including its line end. Errors: cudnn if cuDNN's plan is not UTF-8.
 Result<std::string> to_line(const Message& message);

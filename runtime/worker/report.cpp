@@ -22,6 +22,7 @@ std::string cause_of(const Ending& ending) {
   switch (ending.how) {
     case Ending::How::signalled: return signal_name(ending.signal);
     case Ending::How::timed_out: return "timeout";
+    case Ending::How::too_large: return "memory";
     case Ending::How::exited: return fmt::format("exit-{}", ending.code);
     case Ending::How::stopped:
     case Ending::How::cancelled:
@@ -37,6 +38,9 @@ std::string what_happened(const Death& death) {
     case Ending::How::timed_out:
       return fmt::format("the compile worker took longer than {} s and was killed",
                          death.timeout.count());
+    case Ending::How::too_large:
+      return fmt::format("the compile worker took more than {:.3g} GB of memory and was killed",
+                         static_cast<double>(death.most_bytes) / 1e9);
     case Ending::How::exited:
       return fmt::format("the compile worker exited without an answer (exit code {})",
                          death.ending.code);

@@ -1,6 +1,8 @@
 // Reports the death of a worker: the error, and a repro file.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +19,7 @@ struct Death {
   cudnn::Progress last;            // the worker's last progress message
   std::optional<int> node;         // the node that cuDNN was processing, if known
   std::chrono::seconds timeout{};  // if the worker timed out
+  std::int64_t most_bytes = 0;     // if it took more
 };
 
 // Returns an error `worker` with the payload described in worker.h. Writes `request` to

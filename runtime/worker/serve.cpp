@@ -42,7 +42,7 @@ FileDescriptor protect_output(int output_fd) {
 
 class Server {
  public:
-  explicit Server(int output) : output_(output) {}
+  Server(int output, const KernelCompiler& compiler) : output_(output), compiler_(compiler) {}
 
   bool say(const Message& message) {
     const Result<std::string> line = to_line(message);
@@ -83,16 +83,24 @@ class Server {
     return std::move(*last);
   }
 
+  Message handle(const KernelRequest& request) {
+    if (!compiler_) return Error{ErrorCode::worker, "this worker compiles no kernels", {}, ""};
+    say(cudnn::Progress{"compile a kernel", -1});
+    Result<CompiledKernel> kernel = compiler_(request.source, request.cudnn_folder);
+    return kernel.ok() ? Message(std::move(*kernel)) : Message(kernel.error());
+  }
+
   int output_;
+  const KernelCompiler& compiler_;
 };
 
 }  // namespace
 
-int serve(int input_fd, int output_fd) {
+int serve(int input_fd, int output_fd, const KernelCompiler& compiler) {
   set_process_rules();
   const FileDescriptor output = protect_output(output_fd);
   if (!output.valid()) return kExitNoClient;
-  Server server(output.get());
+  Server server(output.get(), compiler);
   const std::optional<std::string> text = read_all(input_fd);
   if (!text) {
     server.say(Error{ErrorCode::worker, errno_text("cannot read the request"), {}, ""});

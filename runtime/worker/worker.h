@@ -1,4 +1,5 @@
-// Compiles in another process, so that a crash in cuDNN does not crash the caller.
+// Compiles in another process, so that a crash in cuDNN does not crash the caller, and that cuDNN
+// and NVRTC can be stopped.
 //
 // The client starts a worker (`attnc worker`, or any program that calls serve()), sends one request
 // as JSON on its standard input, and reads JSON lines from its standard output: progress before
@@ -12,6 +13,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +33,8 @@ struct Options {
   // A worker that takes longer is killed; error `worker`. Includes the search for the node that
   // crashed a worker: after the timeout the death is reported without a node.
   std::chrono::seconds timeout{300};
+  // A worker that holds more memory is killed; error `worker`. 0: no limit.
+  std::int64_t most_bytes = std::int64_t{4} << 30;
 };
 
 struct Compiled {
@@ -60,8 +65,26 @@ Result<std::vector<Compiled>> offer(std::span<const graph::BackendGraph> graphs,
 // The version of the worker's cuDNN. Starts a worker to ask. Errors: cudnn, worker.
 Result<std::int64_t> cudnn_version(const Options& options);
 
-// The worker side: reads one request from `input_fd`, answers to `output_fd`. Returns the exit
-// code.
-int serve(int input_fd, int output_fd);
+// A kernel in CUDA C++, for the compute capability sm / 10: general, or element-wise.
+struct KernelSource {
+  std::string text;
+  std::int64_t sm = 0;
+  bool is_general = false;
+};
+struct CompiledKernel {
+  std::string image;  // a cubin
+  std::string log;    // what the compiler says of it
+};
+
+// In a worker that serves kernels. Errors: those of its compiler, unchanged; `worker` as above.
+Result<CompiledKernel> compile_kernel(const KernelSource& source, const Options& options);
+
+// What a worker compiles kernels with, given the source and Options::cudnn_folder.
+using KernelCompiler =
+    std::function<Result<CompiledKernel>(const KernelSource&, const std::string& cudnn_folder)>;
+
+// The worker side: reads one request from `input_fd`, answers to `output_fd`. Without a compiler it
+// refuses kernels. Returns the exit code.
+int serve(int input_fd, int output_fd, const KernelCompiler& compiler = {});
 
 }  // namespace attn::worker

@@ -214,6 +214,30 @@ TEST_F(Worker, CommandThatIsNoWorker) {
   EXPECT_THAT(compiled.error().message, HasSubstr("\"hello\""));
 }
 
+TEST_F(Worker, CompilesAKernelWithinItsLimits) {
+  const worker::KernelSource source{"extern \"C\" __global__ void nothing() {}\n", 90, true};
+  const auto kernel = worker::compile_kernel(source, options_);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().to_text();
+  EXPECT_THAT(kernel->image, HasSubstr("ELF"));
+  options_.most_bytes = 1;
+  const auto large = worker::compile_kernel(source, options_);
+  ASSERT_FALSE(large.ok());
+  EXPECT_EQ(large.error().code, ErrorCode::worker);
+  EXPECT_THAT(large.error().message, HasSubstr("of memory and was killed"));
+  options_.most_bytes = 0;
+  options_.timeout = std::chrono::seconds(0);
+  const auto late = worker::compile_kernel(source, options_);
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::worker);
+  EXPECT_THAT(late.error().message, HasSubstr("took longer than 0 s"));
+}
+
+TEST_F(Worker, KernelThatIsRejected) {
+  const auto kernel = worker::compile_kernel({"int x = y;\n", 90, true}, options_);
+  ASSERT_FALSE(kernel.ok());
+  EXPECT_EQ(kernel.error().code, ErrorCode::internal);
+}
+
 TEST_F(Worker, EndWithoutAnswer) {
   options_.command = {"/bin/sh", "-c", "echo out of luck >&2; exit 3"};
   const auto compiled = compile({}, Mask::none);
