@@ -41,11 +41,13 @@ class BandMasks {
     return builder_.select(visible, score, hidden, pos);
   }
 
-  // row + right >= column; bottom-right alignment is written as + Skv - Sq.
+  // row + right >= column; bottom-right alignment is written as + Skv - Sq. Where both are equal it
+  // is not written: backward kernels skip nothing then.
   Value right(Value score, std::int64_t bound, SourcePos pos) {
     Value row = builder_.index(2, score.uid, pos);
     const Value column = builder_.index(3, score.uid, pos);
-    if (attention_.align == ir::Align::bottom_right && !lengths_.q) {
+    const bool moves = dims_[Dim::Skv] != dims_[Dim::Sq];
+    if (attention_.align == ir::Align::bottom_right && !lengths_.q && moves) {
       row = shifted(row, PointwiseMode::add, dims_[Dim::Skv], pos);
       row = shifted(row, PointwiseMode::sub, dims_[Dim::Sq], pos);
       bound -= dims_[Dim::Skv] - dims_[Dim::Sq];
