@@ -17,11 +17,15 @@ Result<double> bound_of_native(Subject& subject) {
 }
 
 // A kernel that spills is slower than the next tile's. But the last step of a backward, outside of
-// its loop, may save some registers, and lists are made once.
-std::optional<derive::KernelLimits> limits(const planning::Context& context) {
-  constexpr std::int64_t kOfBackward = 32;  // bytes
+// its loop, may save some registers, and so may values so wide that there is a single tile for
+// them, instead of which cuDNN takes five times as long; and lists are made once.
+std::optional<derive::KernelLimits> limits(const Subject& subject) {
+  constexpr std::int64_t kFew = 32;         // bytes
+  constexpr std::int64_t kOfOneTile = 256;  // Dv, above which there is one
   if (lowering::kWatched) return std::nullopt;
-  return derive::KernelLimits{.spilled_bytes = context.backward() ? kOfBackward : 0,
+  const bool may =
+      subject.context().backward() || subject.attention().dims[ir::Dim::Dv] > kOfOneTile;
+  return derive::KernelLimits{.spilled_bytes = may ? kFew : 0,
                               .may_spill = lowering::native::kListsKernel};
 }
 
@@ -44,8 +48,7 @@ Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
     made.program = with_table(subject.attention(), tabled->hoisted, std::move(made.program));
     if (made.coverage) made.coverage->attention = subject.attention();
   }
-  Lowered lowered{std::move(made.program), predicted_ms, std::move(made.parts),
-                  limits(subject.context())};
+  Lowered lowered{std::move(made.program), predicted_ms, std::move(made.parts), limits(subject)};
   if (made.coverage) lowered.kernels.push_back(std::move(*made.coverage));
   return lowered;
 }
