@@ -4,13 +4,13 @@
     python3 bench/measure.py [--attnc build/attnc] [--out FILE.jsonl] [--cudnn FOLDER] [--jobs 16]
         [--budget SECONDS] [--runs 15] [--only WORD ...] [--compile-only] [--plans FOLDER] [--target h200]
 
-Needs a GPU, except with --compile-only. Plans are compiled in parallel, at a lower priority, and timed one
-after another while others are compiled: device times do not depend on the host. The lengths that are timed are
-those that the spec declares, and the L2 cache is flushed, as `attnc bench` does. The first line of FILE.jsonl
+Needs a GPU, except with --compile-only. Plans are compiled in parallel, and then timed one after another: a busy
+host delays what it times. The lengths that are timed are those that the spec declares, and the L2 cache is flushed, as
+`attnc bench` does. The first line of FILE.jsonl
 says what was measured with (GPU, versions, date), and each other line is a row:
 
-    {"name", "group", "set", "spec", "engine", "direction", "strategy", "predicted_ms", "measured_ms", "p10_ms",
-     "p90_ms", "workspace_bytes"}
+    {"name", "group", "set", "spec", "engine", "direction", "strategy", "predicted_ms", "measured_ms",
+     "workspace_bytes"}
 
 A row of what an engine refuses has "refused", one that failed "error". Rows are written when they are known, so that
 a run that is cut has its first ones; --budget ends it in time.
@@ -21,13 +21,11 @@ import datetime
 import json
 import os
 import pathlib
-import queue
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import shapes
@@ -57,9 +55,9 @@ class Attnc:
         self.cudnn = ["--cudnn", options.cudnn] if options.cudnn else []
         self.target = ["--target", options.target] if options.target else []
 
-    def run(self, *arguments, limit=None, cudnn=True, before=None):
+    def run(self, *arguments, limit=None, cudnn=True):
         command = [self.path, *map(str, arguments), *(self.cudnn if cudnn else [])]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit, preexec_fn=before)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
 
     def json(self, *arguments, **options):
         process = self.run(*arguments, "--format", "json", **options)
@@ -69,7 +67,7 @@ class Attnc:
         """Empty, or why not."""
         arguments = ("compile", spec, "--engine", engine, "--direction", direction, "-o", plan, "--format", "json")
         try:
-            process = self.run(*arguments, *self.target, limit=COMPILE_LIMIT, before=lambda: os.nice(10))
+            process = self.run(*arguments, *self.target, limit=COMPILE_LIMIT)
         except subprocess.TimeoutExpired:
             return f"not compiled within {COMPILE_LIMIT} s"
         return "" if process.returncode == 0 else error_of(process)
@@ -124,14 +122,13 @@ class Rows:
 def compile_job(attnc, job, end):
     if time.monotonic() > end:
         job.refused = "no time left"
-        return job
+        return
     spec = job.stem.with_name(job.stem.name + ".attn")
     spec.write_text(job.shape.spec, encoding="utf-8")
     if not job.plan.exists():
         job.refused = attnc.compile(spec, job.engine, job.asked, job.plan) or None
     if job.refused is None:
         job.known = inspected(attnc, job.plan)
-    return job
 
 
 def timed_rows(attnc, jobs, options, left):
@@ -155,14 +152,18 @@ def timed_rows(attnc, jobs, options, left):
     return rows, why
 
 
+def milliseconds_of(device):
+    """The median; the 10th percentile where the host delayed some samples."""
+    delayed = device["p90_ms"] > 1.25 * device["p10_ms"] and device["median_ms"] > 1.03 * device["p10_ms"]
+    return device["p10_ms"] if delayed else device["median_ms"]
+
+
 def add_timed(job, rows, out):
     for row in rows:
         if "error" in row:
             out.add(job.row(job.shape.directions[0], error=first_line(str(row["error"].get("message", row["error"])))))
             continue
-        device = row["device"]
-        out.add(job.row(row["direction"], measured_ms=device["median_ms"], p10_ms=device["p10_ms"],
-                        p90_ms=device["p90_ms"]))
+        out.add(job.row(row["direction"], measured_ms=milliseconds_of(row["device"])))
 
 
 def time_jobs(attnc, jobs, options, out, end):
@@ -186,38 +187,6 @@ def time_jobs(attnc, jobs, options, out, end):
         out.add(job.row(job.shape.directions[0], error="no time left"))
 
 
-def ready_jobs(done, first):
-    """What is compiled by now, of the same directions; the rest goes back."""
-    jobs, back = [first], []
-    while len(jobs) < MOST_AT_ONCE:
-        try:
-            job = done.get_nowait()
-        except queue.Empty:
-            break
-        if job is None or job.asked != first.asked:
-            back.append(job)
-        else:
-            jobs.append(job)
-    for job in back:
-        done.put(job)
-    return jobs
-
-
-def time_all(attnc, done, options, out, end):
-    """Until None has been taken and nothing else is left."""
-    last = False
-    while True:
-        job = done.get()
-        if job is None:
-            if last or done.empty():
-                return
-            last = True
-            done.put(None)
-            continue
-        last = False
-        time_jobs(attnc, ready_jobs(done, job), options, out, end)
-
-
 def surroundings(attnc, options):
     version = attnc.json("version")
     device = version.get("device", {})
@@ -235,6 +204,17 @@ def cudnn_folder():
     return None
 
 
+def batches_of(jobs):
+    """Of the same directions, in order."""
+    batches = []
+    for job in jobs:
+        if batches and len(batches[-1]) < MOST_AT_ONCE and batches[-1][0].asked == job.asked:
+            batches[-1].append(job)
+        else:
+            batches.append([job])
+    return batches
+
+
 def run(options):
     began = time.monotonic()
     end = began + options.budget
@@ -247,26 +227,16 @@ def run(options):
     jobs = [Job(shape, engine, folder) for shape in chosen for engine in ENGINES]
     out = Rows(options.out)
     out.add(surroundings(attnc, options))
-    done = queue.Queue()
-    timer = threading.Thread(target=time_all, args=(attnc, done, options, out, end))
-    if not options.compile_only:
-        timer.start()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        waiting = [pool.submit(compile_job, attnc, job, end - options.budget * 0.1) for job in jobs]
-        for future in concurrent.futures.as_completed(waiting):
-            job = future.result()
-            if job.refused is not None:
-                for direction in job.shape.directions:
-                    out.add(job.row(direction, refused=job.refused))
-            elif options.compile_only:
-                for direction in job.shape.directions:
-                    out.add(job.row(direction))
-            else:
-                done.put(job)
+        list(pool.map(lambda job: compile_job(attnc, job, end - options.budget / 2), jobs))
     print(f"compiled in {time.monotonic() - began:.0f} s", flush=True)
-    done.put(None)
+    for job in jobs:
+        if job.refused is not None or options.compile_only:
+            for direction in job.shape.directions:
+                out.add(job.row(direction, **({"refused": job.refused} if job.refused else {})))
     if not options.compile_only:
-        timer.join()
+        for batch in batches_of([job for job in jobs if job.refused is None]):
+            time_jobs(attnc, batch, options, out, end)
     if not options.plans:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{out.count - 1} rows in {time.monotonic() - began:.0f} s")
@@ -277,7 +247,7 @@ def main():
     parser.add_argument("--attnc", default="build/attnc")
     parser.add_argument("--out", default="measured.jsonl")
     parser.add_argument("--cudnn", default=cudnn_folder())
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--budget", type=float, default=600)
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--only", nargs="*", default=[], help="words of a group, set or name")

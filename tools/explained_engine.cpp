@@ -78,6 +78,15 @@ std::string steps_text(const plan::Plan& plan) {
   return text;
 }
 
+// What its predictions may be wrong about.
+std::string doubts_text(const ExplainedProgram& program) {
+  std::string text;
+  for (const std::string& doubt : program.doubts) {
+    text += wrapped("  ", shown(doubt), line_width());
+  }
+  return text;
+}
+
 std::string section(const std::string& before, const char* name, const std::string& text) {
   return text.empty() ? "" : fmt::format("\n{}{}\n{}", before, name, text);
 }
@@ -100,6 +109,7 @@ std::string engine_sections(const Explanation& explanation, const ExplainedProgr
   }
   return section(before, "engine", engine_text(explanation, program)) +
          section(before, "strategies", strategies_text(considered(*program.compiled))) +
+         section(before, "predictions", doubts_text(program)) +
          section(before, "steps", steps_text(program.compiled->plan));
 }
 
@@ -124,6 +134,7 @@ Json engine_json(const Explanation& explanation, const ExplainedProgram& program
   }
   if (!plan.choice.empty()) json["choice"] = choice_json(plan);
   json["considered"] = to_json(considered(*program.compiled));
+  json["doubts"] = program.doubts;
   if (const auto predicted = prediction_of(explanation, program)) {
     json["predicted_tflops"] = predicted->tflops;
     json["peak_tflops"] = predicted->peak;

@@ -9,6 +9,7 @@
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/bounding_band.h"
 #include "compiler/passes/rewrite/ranged.h"
+#include "compiler/planner/measured.h"
 #include "runtime/base/check.h"
 #include "runtime/io/host_tensor.h"
 #include "tools/explained_engine.h"
@@ -388,6 +389,10 @@ ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Er
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
   ExplainedProgram explained = explain_program(spec, compiled.plan.program);
   explained.parts = compiled.plan.parts;
+  planning::Context context;
+  context.gpu = planning::gpu_of(compiled.plan.target);
+  context.direction = plan::direction_of(compiled.plan.program);
+  explained.doubts = planner::doubts_of(spec.attention, context);
   explained.compiled = std::move(compiled);
   return explained;
 }

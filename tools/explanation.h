@@ -46,7 +46,8 @@ struct ExplainedProgram {
   std::int64_t bytes = 0;          // of all tensors, each read or written once
   // When it was compiled; of a plan file it has the plan alone.
   std::optional<driver::Compiled> compiled;
-  std::optional<Error> refusal;  // of cuDNN, or without a target of the strategies
+  std::vector<std::string> doubts{};  // of its predictions (planner/measured.h)
+  std::optional<Error> refusal;       // of cuDNN, or without a target of the strategies
   std::string refused_target;
   std::shared_ptr<const support::Source> source{};  // that the refusal's place is in
 };

@@ -57,8 +57,8 @@ execute::Arguments TimedPlan::arguments() const {
 Result<reference::Inputs> timed_values(const ir::Attention& attention, const InputTexts& texts) {
   ATTN_ASSIGN(reference::Inputs values, given_inputs(attention, texts));
   values.params.insert({{"seed", 0}, {"offset", 0}});
-  for (const auto& [name, dim] : {std::pair(ir::kLengthsQ, ir::Dim::Sq),
-                                  std::pair(ir::kLengthsKv, ir::Dim::Skv)}) {
+  for (const auto& [name, dim] :
+       {std::pair(ir::kLengthsQ, ir::Dim::Sq), std::pair(ir::kLengthsKv, ir::Dim::Skv)}) {
     if (values.tensors.contains(std::string(name))) continue;
     ATTN_ASSIGN(values.tensors[std::string(name)], lengths(attention, name, dim));
   }

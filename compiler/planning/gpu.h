@@ -9,6 +9,11 @@
 
 namespace attn::planning {
 
+// Figures of predicted times (figures.h): those that were fitted to measurements of the H200. They
+// live as long as the program.
+struct Figures;
+const Figures& measured_figures();
+
 // The default is the H200 SXM, on which the cost model was measured.
 struct Gpu {
   std::int64_t sm = 90;            // compute capability * 10
@@ -20,6 +25,7 @@ struct Gpu {
   double bandwidth = 4800;         // GB/s of global memory
   bool measured = true;            // false: predictions are scaled from the H200 by these figures
   std::string source = "NVIDIA H200 data sheet";  // of matrix_rate and bandwidth
+  const Figures* figures = &measured_figures();   // of the H200
 
   bool operator==(const Gpu&) const = default;
 

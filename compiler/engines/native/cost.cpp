@@ -9,6 +9,7 @@
 #include "compiler/passes/analysis/block_lists.h"
 #include "compiler/passes/rewrite/hoist.h"
 #include "compiler/passes/strategy/cost.h"
+#include "compiler/planning/figures.h"
 
 namespace attn::engines {
 namespace {
@@ -18,31 +19,22 @@ using ir::ExprId;
 using ir::Op;
 using lowering::NativeWork;
 
-// Of the whole H200, in ms.
-constexpr double kOperation = 0.0135e-9;     // on a score
-constexpr double kMaskOperation = 0.007e-9;  // the same, where masks are evaluated
-constexpr double kModified = 0.045e-9;       // a score, by anything at all
-constexpr double kTable = 0.065e-9;          // a score, by a tensor over rows and columns
-constexpr double kRandom = 0.56e-9;          // a score, by random dropout
-constexpr double kRandomAgain = 1.2e-9;      // the same, in the backward
-constexpr double kRow = 14e-6 / 132;         // of a tile
-constexpr double kPiece = 60e-6 / 132;       // copied for itself
-constexpr double kPieceOfMemory = 4.5e-8;    // the same, where memory is the limit
-constexpr double kStart = 0.019;             // of a single row, which memory limits
-constexpr double kListing = 0.006;  // of lists: waits that follow each other, besides a launch
-constexpr double kBytesInAMillisecond = 4.64e9;
+constexpr double kRandom = 0.56e-9;      // ms of the whole H200, a score, by random dropout
+constexpr double kRandomAgain = 1.2e-9;  // the same, in the backward
 
-constexpr double kLookedAt = 5;          // operations on a score that lists are made from
-constexpr double kOfCell = 100;          // the same, of a cell whose intervals decide
-constexpr double kDivision = 2;          // operations of `//` and `%` by constants
-constexpr double kMaskedOfLists = 0.25;  // of the blocks of lists that the GPU makes
-constexpr double kLastTurn = 0.5;        // of a turn, by which the last one delays
+constexpr double kNarrow = 128;            // of q and v together, as the next ones
+constexpr double kWidthOfRows = 256;       // of q and v together
+constexpr double kWidestOfOneGroup = 512;  // where one warp group has all of o
+constexpr double kLookedAt = 5;            // operations on a score that lists are made from
+constexpr double kOfCell = 100;            // the same, of a cell whose intervals decide
+constexpr double kDivision = 2;            // operations of `//` and `%` by constants
+constexpr double kMaskedOfLists = 0.25;    // of the blocks of lists that the GPU makes
+constexpr double kLastTurn = 0.5;          // of a turn, by which the last one delays
 
 // A score with its products, in ms, by the widths of q and v together.
 struct Rate {
   double width, score;
 };
-constexpr Rate kRates[] = {{128, 0.461e-9}, {256, 0.666e-9}, {320, 0.907e-9}, {512, 1.214e-9}};
 // Of 8-bit floats, on an H100.
 constexpr Rate kRatesOf8Bits[] = {{128, 0.395e-9}, {192, 0.455e-9}, {256, 0.469e-9},
                                   {320, 0.578e-9}, {384, 0.69e-9},  {512, 0.788e-9}};
@@ -57,14 +49,20 @@ double of_score(double width, std::span<const Rate> rates) {
   return below.score + part * (above->score - below.score);
 }
 
-double elements(const ir::Dims& d, Dim heads, Dim rows, Dim depth) {
-  return static_cast<double>(d[Dim::B] * d[heads]) * static_cast<double>(d[rows] * d[depth]);
+double of_score(double width, bool in_8_bits, const planning::Figures& figures) {
+  const Rate rates[] = {{128, figures.native_score_64},
+                        {256, figures.native_score_128},
+                        {320, figures.native_score_192},
+                        {512, figures.native_score_256},
+                        {1088, figures.native_score_wide}};
+  return in_8_bits ? of_score(width, kRatesOf8Bits) : of_score(width, rates);
 }
 
-double operand_bytes(const ir::Dims& d, double element) {
-  return element *
-         (elements(d, Dim::Hq, Dim::Sq, Dim::Dqk) + elements(d, Dim::Hq, Dim::Sq, Dim::Dv) +
-          elements(d, Dim::Hkv, Dim::Skv, Dim::Dqk) + elements(d, Dim::Hkv, Dim::Skv, Dim::Dv));
+// Of q and o.
+double bytes_of_rows(const ir::Attention& attention) {
+  const ir::Dims& d = attention.dims;
+  return static_cast<double>(size_of(attention.dtype) * d[Dim::B] * d[Dim::Hq]) *
+         static_cast<double>(d[Dim::Sq] * (d[Dim::Dqk] + d[Dim::Dv]));
 }
 
 // Operations that each score takes: those that vary with rows and columns, or depend on the score.
@@ -84,6 +82,15 @@ class Operations {
       if (scored[id] || dependence_[id].both_sides()) sum += cost_of(node);
     }
     return sum;
+  }
+
+  // Tensors over columns that it reads for each score.
+  double columns_read(ExprId root) {
+    const ExprId roots[] = {root};
+    const auto all = ir::reachable(dag_, roots);
+    return static_cast<double>(std::ranges::count_if(all, [this](ExprId id) {
+      return dag_[id].is(Op::load_) && dependence_[id].column && !dependence_[id].row;
+    }));
   }
 
   bool reads_table(ExprId root) {
@@ -128,19 +135,15 @@ double share_of_lists(Subject& subject, const NativeWork& work) {
   return std::min(1.0, listed * static_cast<double>(d[Dim::Skv]) * rows / work.scores);
 }
 
-// Of lengths that nobody knows: half.
-double share_of_lengths(Subject& subject) {
-  const ir::Attention& own = subject.attention();
-  const ir::Attention& attention = subject.padding() ? subject.padding()->attention : own;
-  return (attention.lengths_q ? 0.5 : 1) * (attention.lengths_kv ? 0.5 : 1);
-}
-
 // Those of each score that is computed, in ms.
-double of_modification(const ir::Attention& attention, bool backward, Operations& operations) {
-  double ms = !attention.is_random() ? 0 : backward ? kRandomAgain : kRandom;
+double of_modification(const ir::Attention& attention, const planning::Context& context,
+                       Operations& operations) {
+  const planning::Figures& figures = *context.gpu.figures;
+  double ms = !attention.is_random() ? 0 : context.backward() ? kRandomAgain : kRandom;
   if (attention.dag[attention.score].is(Op::score_)) return ms;
-  ms += kModified + kOperation * operations.of({attention.score});
-  return operations.reads_table(attention.score) ? ms + kTable : ms;
+  ms += figures.native_modified + figures.native_operation * operations.of({attention.score}) +
+        figures.native_column * operations.columns_read(attention.score);
+  return operations.reads_table(attention.score) ? ms + figures.native_table : ms;
 }
 
 // The blocks of threads take equal tiles in turns; the last turn may leave some idle.
@@ -148,52 +151,130 @@ double last_turn(const NativeWork& work, const planning::Gpu& gpu) {
   const double items = work.tiles * work.splits, turns = items / gpu.multiprocessors;
   const double mean = work.scores / work.tiles;
   const double even = work.most > 0 ? std::min(1.0, mean / work.most) : 1;
-  return 1 + kLastTurn * even * (std::ceil(turns) / turns - 1);
+  return 1 + gpu.figures->native_turn * even * (std::ceil(turns) / turns - 1);
 }
 
 double lists_ms(const NativeWork& work, const planning::Gpu& gpu) {
   if (!work.lists) return 0;
   const double operations_in_a_ms = gpu.multiprocessors * gpu.lanes * gpu.clock * 1e6;
-  return kListing + passes::predicted_ms_of_moving(work.lists->bytes, gpu) -
+  return gpu.figures->native_listing + passes::predicted_ms_of_moving(work.lists->bytes, gpu) -
          passes::predicted_ms_of_moving(0, gpu) +
          (kLookedAt * work.lists->scores + kOfCell * work.lists->cells) / operations_in_a_ms;
+}
+
+// What the scores of a program take of the whole GPU, beside memory.
+struct Computing {
+  double products = 0, others = 0, rows = 0;  // ms
+};
+
+Computing computing(Subject& subject, const NativeWork& work, double share) {
+  const ir::Attention& attention = subject.attention();
+  const planning::Context& context = subject.context();
+  const planning::Gpu& gpu = context.gpu;
+  const planning::Figures& figures = *gpu.figures;
+  Operations operations(attention);
+  const double scores = share * work.scores;
+  const double masked = work.lists ? kMaskedOfLists * scores : work.masked;
+  const double scalar = passes::scalar_slowdown(gpu);
+  Computing all;
+  // Tiles of one warp group that are for few rows have a rate of their own.
+  const double few = work.groups == 1 && work.rate < 1 ? figures.native_few * work.rate : 1;
+  const double products = context.backward() ? figures.native_backward : 1;
+  all.products = of_score(work.width, attention.quantize.has_value(), figures) * few / work.rate *
+                 products * scores * passes::matrix_slowdown(gpu);
+  all.others =
+      ((of_modification(attention, context, operations) + figures.native_operation * work.learned) *
+           scores +
+       figures.native_mask * operations.of(attention.masks) * masked) *
+      scalar;
+  all.rows = (context.backward() ? figures.native_backward_row : figures.native_row) /
+             planning::Gpu().multiprocessors * work.rows * work.tiles * work.splits *
+             (work.width / kWidthOfRows) * scalar;
+  return all;
+}
+
+// Of the whole GPU, and of one block of threads alone, what is copied in a ms; what of an item is
+// on its way at once comes with the first bytes.
+struct Copies {
+  double rate = 0, alone = 0, in_flight = 0;
+
+  double alone_ms(double bytes) const { return std::max(0.0, bytes - in_flight) / alone; }
+  // Of equal items side by side.
+  double turn_ms(double items, double bytes) const {
+    return std::max(items * bytes / rate, alone_ms(bytes));
+  }
+};
+
+// Blocks of threads copy so many equal items in turns: the last turn has fewer of them.
+double copying_ms(double bytes, double items, const Copies& copies, double processors) {
+  const double full = std::floor(items / processors), rest = items - full * processors;
+  return full * copies.turn_ms(processors, bytes / items) +
+         (rest > 0 ? copies.turn_ms(rest, bytes / items) : 0);
+}
+
+// What keys and values take to be read from memory, and to be copied from the L2 cache; if some
+// tiles have more of them than others, the longest end last.
+double memory_ms(const ir::Attention& attention, const NativeWork& work, double share,
+                 const planning::Gpu& gpu) {
+  if (work.tiles == 0 || work.copied == 0) return 0;
+  const planning::Figures& figures = *gpu.figures;
+  const double scale = gpu.bandwidth / planning::Gpu().bandwidth;
+  const double items = work.tiles * work.splits, processors = gpu.multiprocessors;
+  const double active = std::min(processors, items);
+  const double read = share * work.read + bytes_of_rows(attention), copied = share * work.copied;
+  const double of_key = static_cast<double>(size_of(attention.dtype)) *
+                        static_cast<double>(attention.dims[Dim::Dqk] + attention.dims[Dim::Dv]);
+  const double alone = scale * std::min(figures.native_alone, of_key * figures.native_alone_keys);
+  const double narrow = work.width <= kNarrow ? figures.native_narrow : 1;
+  const Copies of_memory{scale * figures.bandwidth / narrow, alone, figures.native_in_flight};
+  const Copies of_cache{scale * figures.native_cached, alone, figures.native_in_flight};
+  const double memory = copying_ms(read, items, of_memory, processors) +
+                        passes::predicted_ms_of_reading(read, figures.bandwidth, gpu) -
+                        read / figures.bandwidth / scale;
+  const double cached = copying_ms(copied, items, of_cache, processors);
+  const double pieces =
+      share / active *
+      (work.pieces * figures.native_piece + work.gathered * figures.native_gathered);
+  const double mean = copied / items;
+  const double longest = mean * work.most / (share * work.scores / work.tiles);
+  const double uneven = std::max(0.0, longest - mean) / alone;
+  return std::max(std::max({memory, cached, pieces}) + figures.native_last * uneven,
+                  of_memory.alone_ms(longest));
+}
+
+double launches_ms(const NativeWork& work, bool backward, const planning::Figures& figures) {
+  if (backward) return work.launches * figures.native_backward_launch;
+  return figures.native_launch + (work.launches - 1) * figures.native_before +
+         work.merged *
+             (work.width > kWidestOfOneGroup ? figures.native_merge_wide : figures.native_merge);
 }
 
 }  // namespace
 
 double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const ir::Attention& attention = subject.attention();
-  const planning::Gpu& gpu = subject.context().gpu;
-  Operations operations(attention);
-  const double share = share_of_lengths(subject) * (work.lists ? share_of_lists(subject, work) : 1);
-  const double scores = share * work.scores;
-  const double masked = work.lists ? kMaskedOfLists * scores : share * work.masked;
-  const double scalar = passes::scalar_slowdown(gpu);
-  const double of_one =
-      attention.quantize ? of_score(work.width, kRatesOf8Bits) : of_score(work.width, kRates);
-  const double products =
-      of_one / work.rate * work.products * scores * passes::matrix_slowdown(gpu);
-  const double others = ((of_modification(attention, subject.context().backward(), operations) +
-                          kOperation * work.learned) *
-                             scores +
-                         kMaskOperation * operations.of(attention.masks) * masked) *
-                        scalar;
-  const double rows = kRow * work.rows * work.tiles * work.splits * scalar;
+  const planning::Context& context = subject.context();
+  const planning::Gpu& gpu = context.gpu;
+  const planning::Figures& figures = *gpu.figures;
+  const double share = work.lists ? share_of_lists(subject, work) : 1;
+  const Computing of = computing(subject, work, share);
+  const double all = of.products + of.others + of.rows;
   // A block of threads computes the longest tile alone.
-  const double longest = (products + others) * share * work.most / (work.splits * scores);
-  const double computing = std::max((products + others + rows) * last_turn(work, gpu),
-                                    longest * static_cast<double>(gpu.multiprocessors));
-  const auto element = static_cast<double>(size_of(attention.dtype));
-  const double bytes =
-      std::min(element * scores / work.rows * work.width, operand_bytes(attention.dims, element));
-  const double launches = work.launches * passes::predicted_ms_of_moving(0, gpu);
-  const double memory = (attention.dims[Dim::Sq] == 1 ? kStart : launches) +
-                        bytes / (kBytesInAMillisecond * gpu.bandwidth / planning::Gpu().bandwidth) +
-                        kPieceOfMemory * share * work.pieces;
-  const double moving =
+  const double longest_share = work.scores > 0 ? work.most / work.scores : 0;
+  const double longest = ((of.products + of.others) * longest_share / work.splits +
+                          of.rows / std::max(1.0, work.tiles * work.splits)) *
+                         gpu.multiprocessors;
+  const double computed = std::max(all * last_turn(work, gpu), longest);
+  double moved =
       passes::predicted_ms_of_moving(work.moved, gpu) - passes::predicted_ms_of_moving(0, gpu);
-  return std::max({launches + computing, memory, launches + kPiece * share * work.pieces}) +
-         moving + lists_ms(work, gpu);
+  if (context.backward()) {
+    return launches_ms(work, true, figures) + computed + moved + lists_ms(work, gpu);
+  }
+  moved *= figures.moving / figures.native_moving;
+  const double turns = std::max(1.0, work.tiles * work.splits / gpu.multiprocessors);
+  return launches_ms(work, false, figures) +
+         (figures.native_item + (work.splits > 1 ? figures.native_part : 0)) * turns +
+         std::max(computed, memory_ms(attention, work, share, gpu)) + moved + lists_ms(work, gpu);
 }
 
 }  // namespace attn::engines

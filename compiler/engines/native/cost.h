@@ -2,9 +2,10 @@
 //
 // A block of threads computes its tiles one after another. A score costs its products, and the
 // operations that its modification and its masks take; a tile has a fixed cost, and the last one
-// leaves multiprocessors idle. Where keys and values take longer to be read, their bytes count, and
-// where pages are small, the copies. The constants were measured on an H200, with head dimensions
-// from 64 to 256 (tests/unit/compiler/planner/choice_test.cpp), and are scaled to other GPUs.
+// leaves multiprocessors idle. Where keys and values take longer to be read, their bytes count:
+// from memory, from the L2 cache where tiles share them, and those of the longest tile; where pages
+// are small, the copies; and where keys are divided, what merges the parts. Figures are those of
+// planning/figures.def, measured on an H200, and are scaled to other GPUs.
 #pragma once
 
 #include "compiler/engines/subject.h"

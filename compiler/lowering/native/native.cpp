@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -25,6 +26,7 @@
 #include "compiler/lowering/native/strength_reduction.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/strategy/cost.h"
+#include "compiler/passes/strategy/lengths.h"
 #include "compiler/planning/capabilities.h"
 #include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
@@ -250,35 +252,94 @@ class Native {
     return coverage;
   }
 
-  NativeWork work_of_kernel() const {
-    const KeyBlocks& blocks = kernel_.blocks;
-    double listed = 0, masked = 0, most = 0;
+  // Of one list of tiles that is computed so many times.
+  struct Listed {
+    double blocks = 0, masked = 0, most = 0;
+  };
+  static Listed listed(const KeyBlocks& blocks) {
+    Listed all;
     for (const TileList& list : blocks.lists) {
-      listed += static_cast<double>(list.blocks);
-      most = std::max(most, static_cast<double>(list.blocks));
+      all.blocks += static_cast<double>(list.blocks);
+      all.most = std::max(all.most, static_cast<double>(list.blocks));
       for (std::int64_t i = list.first; i < list.first + list.runs; ++i) {
         const KeyRun& run = blocks.runs[static_cast<std::size_t>(i)];
-        if (run.masked) masked += static_cast<double>(run.blocks);
+        if (run.masked) all.masked += static_cast<double>(run.blocks);
       }
     }
-    const auto of_block = static_cast<double>(kernel_.tile.rows() * kernel_.tile.keys);
-    NativeWork work{.scores = blocks.blocks * of_block, .rate = kernel_.tile.rate};
-    work.masked = listed > 0 ? work.scores * masked / listed : 0;
-    work.rows = static_cast<double>(kernel_.tile.rows());
-    work.queries = static_cast<double>(kernel_.tile.rows_of_head());
-    work.keys = static_cast<double>(kernel_.tile.keys);
-    work.width = static_cast<double>(kernel_.tile.depth + kernel_.tile.width);
+    const double times = all.blocks > 0 ? blocks.blocks / all.blocks : 0;
+    all.blocks *= times, all.masked *= times;
+    return all;
+  }
+
+  // Of batches of such lengths, whose lists are those of one batch without lengths.
+  Listed listed(const passes::BatchesOfLength& length) const {
+    if (length.rows == 0 || length.keys == 0) return {};
+    const ir::Attention alone = passes::of_length(attention_, length);
+    const bool by_inputs = masks_read_inputs(alone);
+    const Result<KeyBlocks> blocks =
+        key_blocks(alone, by_inputs ? passes::Axes() : mask_axes_, kernel_.tile);
+    if (!blocks.ok()) return listed(kernel_.blocks);  // not reached: it has fewer than the whole
+    Listed all = listed(*blocks);
+    all.blocks *= length.batches, all.masked *= length.batches;
+    return all;
+  }
+
+  NativeWork work_of_kernel() const {
+    const Tile& tile = kernel_.tile;
+    const auto of_block = static_cast<double>(tile.rows() * tile.keys);
+    NativeWork work{.rate = tile.rate};
+    work.rows = static_cast<double>(tile.rows());
+    work.queries = static_cast<double>(tile.rows_of_head());
+    work.keys = static_cast<double>(tile.keys);
+    work.width = static_cast<double>(tile.depth + tile.width);
     work.tiles = static_cast<double>(kernel_.items(dims_));
-    work.most = most * of_block;
     work.splits = static_cast<double>(kernel_.parts);
-    for (const char* name : {"k", "v"}) {
-      const std::int64_t page = read_page_of(attention_, name);
-      if (page == 0) continue;
-      work.pieces += blocks.blocks * static_cast<double>(kernel_.tile.keys / kernel_.piece(page));
+    work.groups = static_cast<double>(tile.groups);
+    if (kernel_.parts > 1) {
+      work.merged = static_cast<double>(4 * kernel_.part_elements(dims_)) /
+                    (work.tiles * static_cast<double>(tile.warps()));
+    }
+    const bool has_lengths = attention_.lengths_q || attention_.lengths_kv;
+    for (const passes::BatchesOfLength& length : passes::expected_lengths(attention_)) {
+      const Listed all = has_lengths ? listed(length) : listed(kernel_.blocks);
+      work.scores += all.blocks * of_block;
+      work.masked += all.masked * of_block;
+      work.most = std::max(work.most, all.most * of_block);
+      add_bytes(all.blocks, length.batches * static_cast<double>(length.keys), work);
     }
     if (kernel_.makes_lists) work.lists = work_of(kernel_.made_lists(dims_), attention_);
     if (attention_.quantize) work.moved = bytes_of_transposing(attention_);
     return work;
+  }
+
+  // Of the lines of the L2 cache that copies of a row touch, a panel of 128 bytes after another:
+  // rows that are no multiple of a line begin anywhere in one.
+  static double line_bytes(std::int64_t row) {
+    constexpr std::int64_t kLine = 128;
+    const std::int64_t begins = std::gcd(row, kLine);
+    std::int64_t bytes = 0;
+    for (std::int64_t left = row; left > 0; left -= kLine) {
+      bytes += std::min(left, kLine) + kLine - begins;
+    }
+    return static_cast<double>(bytes);
+  }
+
+  // Of so many blocks, of batches with so many keys.
+  void add_bytes(double blocks, double keys, NativeWork& work) const {
+    const Tile& tile = kernel_.tile;
+    const double rows = blocks * static_cast<double>(tile.keys);
+    const auto of_row = static_cast<double>((dims_[Dim::Dqk] + dims_[Dim::Dv]) * tile.element);
+    const double of_lines =
+        line_bytes(dims_[Dim::Dqk] * tile.element) + line_bytes(dims_[Dim::Dv] * tile.element);
+    const auto sharing = static_cast<double>(ceil_div(dims_[Dim::Hq] / dims_[Dim::Hkv], tile.pack));
+    work.copied += rows * of_lines;
+    work.read += std::min(rows / sharing, keys * static_cast<double>(dims_[Dim::Hkv])) * of_row;
+    for (const char* name : {"k", "v"}) {
+      const std::int64_t page = read_page_of(attention_, name);
+      if (page == 0) continue;
+      const auto pieces = rows / static_cast<double>(kernel_.piece(page));
+      (kernel_.gathers(page) ? work.gathered : work.pieces) += pieces;
+    }
   }
 
   plan::Program program() const {

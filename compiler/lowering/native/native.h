@@ -53,7 +53,8 @@ struct ListWork {
   double bytes = 0;   // that it and the kernel behind it move
 };
 
-// What a program computes, for a prediction of its time.
+// What a program computes, for a prediction of its time: with lengths, of those that are expected
+// (passes/strategy/lengths.h).
 struct NativeWork {
   double scores = 0;    // that are computed, hidden ones of partial blocks included
   double masked = 0;    // of these, for which masks are evaluated
@@ -67,7 +68,12 @@ struct NativeWork {
   double tiles = 0;     // of queries, of all heads and batches
   double most = 0;      // scores of one tile
   double splits = 1;    // in which the keys of a tile are computed
-  double pieces = 0;    // in which keys and values in pages are copied
+  double merged = 0;    // bytes that a warp merges of all parts of its rows
+  double groups = 0;    // warp groups that compute the scores of a tile
+  double copied = 0;    // bytes of keys and values that all tiles copy, as lines of the L2 cache
+  double read = 0;      // of these, from memory: tiles that share keys copy them at a time
+  double pieces = 0;    // in which keys and values in pages are copied by TMA
+  double gathered = 0;  // rows of keys and values in pages that threads copy, one by one
   double launches = 1;
   double moved = 0;    // bytes, by other kernels
   double learned = 0;  // operations on each score that sum gradients of learned tensors

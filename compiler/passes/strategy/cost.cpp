@@ -8,7 +8,10 @@
 #include "compiler/passes/analysis/axes.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/hoist.h"
+#include "compiler/passes/strategy/lengths.h"
 #include "compiler/planning/capabilities.h"
+#include "compiler/planning/figures.h"
+#include "runtime/base/ceil_div.h"
 
 namespace attn::passes {
 namespace {
@@ -16,15 +19,11 @@ namespace {
 using ir::Dim;
 
 constexpr std::int64_t kTile = 128;
-constexpr double kLaunch = 0.004;             // ms
-constexpr double kBytesInAMillisecond = 3e9;  // read and written, on the H200
+constexpr std::int64_t kTileOfBackward = 64;  // what short sequences take
 const planning::Gpu kH200;                    // where the constants were measured
 
-// Of a single row, whose keys and values are read as fast as memory allows.
-constexpr double kStartOfRow = 0.0205;                // ms
-constexpr double kBytesOfRowInAMillisecond = 4.64e9;  // on the H200
-constexpr double kRandomOperations = 31;              // of random dropout, for a score
-constexpr double kRandomOperationsAgain = 12;         // the same, in the backward
+constexpr double kRandomOperations = 31;       // of random dropout, for a score
+constexpr double kRandomOperationsAgain = 12;  // the same, in the backward
 
 // In ms, of one SM: for a score with both head dimensions 128, of which a part does not depend on
 // them, for an operation (hoist.h) on a score, and for 128 rows.
@@ -33,10 +32,10 @@ struct Rates {
 };
 constexpr double kOfWider = 0.77;          // of the part above 128, forward
 constexpr double kOfWiderBackward = 1.57;  // of all, where q and v are both above 128
+constexpr std::int64_t kSmallPage = 64;    // below which pages of several rows are slow
+constexpr std::int64_t kWide = 256;        // above which kernels are others
 constexpr double kProcessors = 132;        // of the H200
 constexpr double kPico = 1e-9 * kProcessors;
-constexpr Rates kForward = {0.745 * kPico, 0.35, 0.03 * kPico, 13.6e-6 * kProcessors};
-constexpr Rates kBackward = {2.25 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
 // 8-bit floats, where the exponentials take most of the time. (A backward of other head dimensions
 // than 128 was not measured.)
 constexpr Rates kForwardIn8Bits = {0.49 * kPico, 0.88, 0.03 * kPico, 13.6e-6 * kProcessors};
@@ -55,10 +54,19 @@ Scale scale_of(const planning::Gpu& gpu, DType dtype) {
           kH200.clock / gpu.clock};
 }
 
+Rates rates_of_16_bits(const planning::Context& context) {
+  const planning::Figures& of = *context.gpu.figures;
+  if (context.backward()) {
+    return {of.cudnn_backward_score, of.cudnn_backward_fixed, of.cudnn_backward_operation,
+            of.cudnn_backward_rows};
+  }
+  return {of.cudnn_score, of.cudnn_fixed, of.cudnn_operation, of.cudnn_rows};
+}
+
 Rates rates_of(DType dtype, const planning::Context& context) {
-  const bool narrow = is_fp8(dtype);
-  Rates rates = context.backward() ? (narrow ? kBackwardIn8Bits : kBackward)
-                                   : (narrow ? kForwardIn8Bits : kForward);
+  Rates rates = !is_fp8(dtype)       ? rates_of_16_bits(context)
+                : context.backward() ? kBackwardIn8Bits
+                                     : kForwardIn8Bits;
   const Scale scale = scale_of(context.gpu, dtype);
   rates.score *= std::max(scale.matrix, scale.lanes);
   rates.operation *= scale.lanes;
@@ -69,10 +77,12 @@ Rates rates_of(DType dtype, const planning::Context& context) {
 // What a kernel does for each score, once what costs more than reading it is hoisted (hoist.h).
 class Operations {
  public:
-  // `scored`: whether operations on the score count, which a backward hides in part.
-  Operations(const ir::Attention& attention, const Reading& reading, bool scored)
+  // `scored`: whether operations on the score count, which a backward hides in part. `tables`:
+  // times what reading a table costs.
+  Operations(const ir::Attention& attention, const Reading& reading, double tables, bool scored)
       : attention_(attention),
         reading_(reading),
+        tables_(tables),
         dependence_(attention.dag),
         scored_(scored),
         of_score_(attention.dag.size()) {
@@ -87,7 +97,7 @@ class Operations {
   double of_attention(const MaskAnalysis& mask) {
     const double masks = sum(mask.form().residual);
     in_score_ = scored_;
-    return std::min(masks, reading_.narrow_table) + sum({attention_.score});
+    return std::min(masks, tables_ * reading_.narrow_table) + sum({attention_.score});
   }
 
  private:
@@ -118,7 +128,7 @@ class Operations {
   // Of a tensor that holds it.
   double reading(ir::ExprId id) {
     const Axes axes = varying(dependence_[id], attention_.dims);
-    if (axes.both_sides()) return is_wide(id) ? reading_.table : reading_.narrow_table;
+    if (axes.both_sides()) return tables_ * (is_wide(id) ? reading_.table : reading_.narrow_table);
     if (axes.column) return reading_.column;
     if (axes.row && !in_score_) return reading_.row;  // beside the score it is read once a row
     return kReadingOne;
@@ -134,6 +144,7 @@ class Operations {
 
   const ir::Attention& attention_;
   const Reading& reading_;
+  const double tables_;
   Dependence dependence_;
   const bool scored_;
   bool in_score_ = false;
@@ -154,6 +165,7 @@ double wide(double width) { return width + kOfWider * std::max(0.0, width - 1); 
 
 double for_a_score(const ir::Attention& attention, const planning::Context& context) {
   const bool backward = context.backward();
+  const planning::Figures& figures = *context.gpu.figures;
   const Rates rates = rates_of(attention.dtype, context);
   const ir::Dims& d = attention.dims;
   const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
@@ -165,8 +177,11 @@ double for_a_score(const ir::Attention& attention, const planning::Context& cont
   const double of_rates =
       rates.score *
       (wide_in_8_bits ? kWideIn8Bits : rates.fixed_part + (1 - rates.fixed_part) * width);
-  const double products = std::max(of_rates, least_for_a_score(attention, context));
-  Operations operations(attention, backward ? kReadingBackward : kReadingForward, !backward);
+  const bool is_wide = !backward && std::max(d[Dim::Dqk], d[Dim::Dv]) > kWide;
+  const double products = std::max(of_rates * (is_wide ? figures.cudnn_wide : 1),
+                                   least_for_a_score(attention, context));
+  Operations operations(attention, backward ? kReadingBackward : kReadingForward,
+                        backward ? figures.cudnn_backward_table : 1, !backward);
   const double random = !attention.is_random() ? 0
                         : context.backward()   ? kRandomOperationsAgain
                                                : kRandomOperations;
@@ -179,32 +194,78 @@ Band skipping(const ir::Attention& attention, const planning::Context& context) 
   const bool backward =
       context.backward() && !can(planning::Capability::backward_skips_right_of_diagonal, context);
   const Band band = analyzed(attention, context)->band();
-  const bool causal = band.right && *band.right <= 0;
+  const bool from_end = attention.align == ir::Align::bottom_right &&
+                        attention.dims[Dim::Sq] != attention.dims[Dim::Skv];
+  const bool causal = band.right && *band.right <= 0 && !(backward && from_end);
   if (backward ? causal : band.right || band.left) return band;
   return {};
 }
 
+// Of an attention without lengths, in tiles of kTile: rows of tiles of one head, and the longest.
 struct Tiles {
-  double all = 0;
-  double most = 0;  // of one row of them
+  double all = 0, most = 0, rows = 0;
 };
 
-Tiles tiles(const ir::Attention& attention, const Band& band) {
-  // Of lengths that nobody knows: half.
-  const std::int64_t rows = attention.dims[Dim::Sq] >> attention.lengths_q;
-  const std::int64_t columns = attention.dims[Dim::Skv] >> attention.lengths_kv;
+Tiles tiles(const ir::Dims& dims, const Band& band, std::int64_t size) {
+  const std::int64_t rows = dims[Dim::Sq], columns = dims[Dim::Skv];
   Tiles tiles;
-  for (std::int64_t row = 0; row < rows; row += kTile) {
-    const std::int64_t last_row = std::min(row + kTile, rows) - 1;
+  for (std::int64_t row = 0; row < rows; row += size, ++tiles.rows) {
+    const std::int64_t last_row = std::min(row + size, rows) - 1;
     const std::int64_t last =
         band.right ? std::min(columns - 1, last_row + *band.right) : columns - 1;
     const std::int64_t first = band.left ? std::max<std::int64_t>(0, row - *band.left) : 0;
     if (first > last) continue;
-    const auto count = static_cast<double>(last / kTile - first / kTile + 1);
+    const auto count = static_cast<double>(last / size - first / size + 1);
     tiles.all += count;
     tiles.most = std::max(tiles.most, count);
   }
-  return tiles;
+  const double of_tile = static_cast<double>(size) / kTile;
+  return {tiles.all * of_tile * of_tile, tiles.most * of_tile, tiles.rows * of_tile};
+}
+
+// What a kernel computes of all batches.
+struct Work {
+  Tiles tiles;
+  double keys = 0;  // that one head of keys reads
+  double most = 0;  // of them, of a batch
+};
+
+bool in_pages(const ir::Attention& attention) {
+  return attention.layouts.at("k").kind == ir::LayoutKind::paged;
+}
+
+// The columns that a single row reads, of so many.
+double columns_of_row(const ir::Attention& attention, const ir::Dims& dims, const Band& band,
+                      const planning::Context& context) {
+  const std::int64_t columns = dims[Dim::Skv], row = dims[Dim::Sq] - 1;
+  const std::int64_t last = band.right ? std::min(columns - 1, row + *band.right) : columns - 1;
+  const std::int64_t first = band.left ? std::max<std::int64_t>(0, row - *band.left) : 0;
+  const auto seen = static_cast<double>(std::max<std::int64_t>(0, last - first + 1));
+  const double besides =
+      in_pages(attention) && first > 0 ? context.gpu.figures->cudnn_window_in_pages : 0;
+  return std::min(static_cast<double>(columns), seen + besides);
+}
+
+Work work_of(const ir::Attention& attention, const planning::Context& context) {
+  const bool has_lengths = attention.lengths_q || attention.lengths_kv;
+  Work work;
+  for (const BatchesOfLength& length : expected_lengths(attention)) {
+    if (length.rows == 0 || length.keys == 0) continue;
+    std::optional<ir::Attention> own;
+    if (has_lengths) own = of_length(attention, length);
+    const ir::Attention& alone = own ? *own : attention;
+    const Band band = skipping(alone, context);
+    const Tiles of_head = tiles(alone.dims, band, context.backward() ? kTileOfBackward : kTile);
+    work.tiles.all += length.batches * of_head.all;
+    work.tiles.rows += length.batches * of_head.rows;
+    work.tiles.most = std::max(work.tiles.most, of_head.most);
+    const double columns = alone.dims[Dim::Sq] == 1
+                               ? columns_of_row(attention, alone.dims, band, context)
+                               : static_cast<double>(length.keys);
+    work.keys += length.batches * columns;
+    work.most = std::max(work.most, columns);
+  }
+  return work;
 }
 
 // Whether the kernel is a causal one of 8-bit floats, forward.
@@ -225,24 +286,83 @@ double ms_of_reading_again(const ir::Attention& attention, double heads, double 
   return tiles * bytes_of_tile / sharing / (context.gpu.bandwidth * 1e6);
 }
 
-// Columns of the band, or half of all where lengths are not known.
-double columns_of_row(const ir::Attention& attention, const Band& band) {
-  const std::int64_t columns = attention.dims[Dim::Skv] >> attention.lengths_kv;
-  const std::int64_t last = band.right ? std::min(columns - 1, *band.right) : columns - 1;
-  const std::int64_t first = band.left ? std::max<std::int64_t>(0, -*band.left) : 0;
-  return static_cast<double>(std::max<std::int64_t>(0, last - first + 1));
+double bytes_of_key(const ir::Attention& attention) {
+  const ir::Dims& d = attention.dims;
+  return static_cast<double>(size_of(attention.dtype)) *
+         static_cast<double>(d[Dim::Dqk] + d[Dim::Dv]);
 }
 
-// cuDNN has a kernel for a single row, which is limited by memory alone.
+// What the kernel for a single row reads at. Heads that share keys take passes over them, each of
+// so many heads.
+struct Reads {
+  double rate = 0;  // bytes a ms, of all passes
+  double passes = 1;
+  double start = 0;  // ms
+};
+
+Reads reads_of_row(const ir::Attention& attention, const planning::Figures& figures) {
+  constexpr std::int64_t kHeads = 32, kHeadsOfWide = 16;
+  const ir::Dims& d = attention.dims;
+  const std::int64_t group = d[Dim::Hq] / d[Dim::Hkv], depth = std::max(d[Dim::Dqk], d[Dim::Dv]);
+  if (depth > kWide) {
+    const auto passes = static_cast<double>(ceil_div(group, kHeadsOfWide));
+    const double of_byte = passes / figures.cudnn_row_wide + 1 / figures.cudnn_row_wide_once;
+    return {1 / of_byte, passes, figures.cudnn_row + figures.cudnn_row_wide_start};
+  }
+  const bool packed = attention.layouts.at("k").kind == ir::LayoutKind::thd;
+  const double rate = packed        ? figures.cudnn_row_packed
+                      : depth > 128 ? figures.cudnn_row_256
+                                    : figures.bandwidth;
+  const auto passes = static_cast<double>(ceil_div(group, kHeads));
+  const double shared = figures.cudnn_row_shared / passes;
+  return {passes > 1 ? std::min(rate, shared) : rate, passes, figures.cudnn_row};
+}
+
+// cuDNN has a kernel for a single row, which is limited by memory alone. The keys of a head are
+// divided where there are fewer heads than multiprocessors.
 double predicted_ms_of_row(const ir::Attention& attention, const planning::Context& context,
                            std::int64_t classes) {
+  const planning::Gpu& gpu = context.gpu;
+  const planning::Figures& figures = *gpu.figures;
+  const Work work = work_of(attention, context);
+  const auto batches = static_cast<double>(std::max<std::int64_t>(1, attention.dims[Dim::B]));
+  const auto heads = static_cast<double>(attention.dims[Dim::Hkv] * classes);
+  const double of_key = bytes_of_key(attention);
+  const Reads reads = reads_of_row(attention, figures);
+  const double all = predicted_ms_of_reading(work.keys * of_key * heads, reads.rate, gpu);
+  const double items = batches * heads * reads.passes;
+  const double parts = std::max(1.0, std::floor(gpu.multiprocessors / items));
+  const double keys_in_a_ms =
+      parts * gpu.bandwidth / kH200.bandwidth *
+      std::min((in_pages(attention) ? figures.cudnn_alone_in_pages : figures.cudnn_alone) / of_key,
+               figures.cudnn_alone_keys);
+  const double longest = work.most / keys_in_a_ms, mean = work.keys / batches / keys_in_a_ms;
+  const double before = attention.lengths_kv || attention.lengths_q ? figures.cudnn_row_before : 0;
+  return reads.start + before + std::max(all + figures.cudnn_last * (longest - mean), longest);
+}
+
+// Of 128 rows, which are read and written.
+double rows_of(const ir::Attention& attention, const planning::Context& context) {
   const ir::Dims& d = attention.dims;
-  const double keys = columns_of_row(attention, skipping(attention, context)) *
-                      static_cast<double>(d[Dim::B] * d[Dim::Hkv] * classes);
-  const double bytes = static_cast<double>(size_of(attention.dtype)) * keys *
-                       static_cast<double>(d[Dim::Dqk] + d[Dim::Dv]);
-  return kStartOfRow +
-         bytes / (kBytesOfRowInAMillisecond * (context.gpu.bandwidth / kH200.bandwidth));
+  const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
+  return rates_of(attention.dtype, context).rows *
+         (context.backward() ? (3 * qk + 2 * v) / 640 : (qk + v) / 256);
+}
+
+// Rows of tiles are computed by blocks of threads in turns: the last ones delay by a part of the
+// longest, and at most by all of it.
+double predicted_ms_of_rows(const ir::Attention& attention, const TileWork& work,
+                            const planning::Context& context) {
+  const planning::Figures& figures = *context.gpu.figures;
+  const double processors = context.gpu.multiprocessors;
+  const bool small = in_pages(attention) && attention.layouts.at("k").page < kSmallPage;
+  const double tile =
+      for_a_score(attention, context) * kTile * kTile * (small ? figures.cudnn_small_pages : 1);
+  const double rows = rows_of(attention, context);
+  const double all = (work.tiles * tile + work.rows * rows) / processors;
+  const double longest = work.most * tile + rows;
+  const double turns = std::ceil(work.rows / processors) * longest;
+  return std::max({all, longest, std::min(turns, all + figures.cudnn_last * longest)});
 }
 
 }  // namespace
@@ -252,7 +372,7 @@ double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& wor
   const Rates rates = rates_of(attention.dtype, context);
   const double tile = for_a_score(attention, context) * kTile * kTile;
   const double all = (work.tiles * tile + work.rows * rates.rows) / context.gpu.multiprocessors;
-  return kLaunch + std::max(all, work.most * tile + rates.rows);
+  return context.gpu.figures->launch + std::max(all, work.most * tile + rates.rows);
 }
 
 double predicted_ms(const ir::Attention& attention, const planning::Context& context,
@@ -260,18 +380,28 @@ double predicted_ms(const ir::Attention& attention, const planning::Context& con
   if (attention.dims[Dim::Sq] == 1 && !context.backward()) {
     return predicted_ms_of_row(attention, context, classes);
   }
+  const planning::Figures& figures = *context.gpu.figures;
+  const Work work = work_of(attention, context);
+  const auto q = static_cast<double>(attention.dims[Dim::Hq] * classes);
+  const auto kv = static_cast<double>(attention.dims[Dim::Hkv] * classes);
+  const double computing = predicted_ms_of_rows(
+      attention, {q * work.tiles.all, work.tiles.most, q * work.tiles.rows}, context);
+  if (context.backward()) return figures.cudnn_backward_launch + computing;
+  const double memory = predicted_ms_of_reading(kv * work.keys * bytes_of_key(attention),
+                                                figures.bandwidth, context.gpu);
+  const double all = figures.cudnn_launch + std::max(computing, memory);
   const Band band = skipping(attention, context);
-  const Tiles work = tiles(attention, band);
-  const auto batches = static_cast<double>(attention.dims[Dim::B] * classes);
-  const double times = batches * static_cast<double>(attention.dims[Dim::Hq]);
-  const auto rows = static_cast<double>((attention.dims[Dim::Sq] + kTile - 1) / kTile);
-  const double computing =
-      predicted_ms_of_tiles(attention, {times * work.all, work.most, times * rows}, context);
-  if (!reads_again(attention, band, context)) return computing;
-  const double heads = batches * static_cast<double>(attention.dims[Dim::Hkv]);
-  const double reading = ms_of_reading_again(attention, heads, times * work.all, context);
+  if (!reads_again(attention, band, context)) return all;
+  const double heads = kv * static_cast<double>(attention.dims[Dim::B]);
+  const double reading = ms_of_reading_again(attention, heads, q * work.tiles.all, context);
   // They overlap in part. Within 8 % of what was measured on an H100 (docs/benchmark.md).
-  return std::cbrt(std::pow(computing, 3) + std::pow(reading, 3));
+  return std::cbrt(std::pow(all, 3) + std::pow(reading, 3));
+}
+
+double predicted_ms_of_reading(double bytes, double rate, const planning::Gpu& gpu) {
+  const planning::Figures& figures = *gpu.figures;
+  const double scale = gpu.bandwidth / kH200.bandwidth;
+  return (bytes / rate + figures.filling * (1 - std::exp(-bytes / figures.filled))) / scale;
 }
 
 double scalar_slowdown(const planning::Gpu& gpu) {
@@ -284,7 +414,7 @@ double matrix_slowdown(const planning::Gpu& gpu) {
 }
 
 double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu) {
-  return kLaunch + bytes / (kBytesInAMillisecond * (gpu.bandwidth / kH200.bandwidth));
+  return gpu.figures->launch + bytes / (gpu.figures->moving * (gpu.bandwidth / kH200.bandwidth));
 }
 
 }  // namespace attn::passes

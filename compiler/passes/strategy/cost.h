@@ -2,9 +2,9 @@
 //
 // A kernel processes tiles of 128 rows and 128 columns, and skips those outside of its band. Each
 // tile costs its products and the operations on each score; every 128 rows have a fixed cost; the
-// tiles of one row run one after another. The constants were measured on an H200 with cuDNN 9.19,
-// head dimensions 64 and 128, those of 8-bit floats on an H100. A single row takes as long as its
-// keys and values are read. For other GPUs they are scaled by matrix rate, SM count, clock and
+// tiles of one row run one after another. A single row takes as long as its keys and values are
+// read. Figures are those of planning/figures.def, measured on an H200 with cuDNN 9.19; those of
+// 8-bit floats on an H100. For other GPUs they are scaled by matrix rate, SM count, clock and
 // bandwidth (planning::Gpu): no prediction exceeds the GPU's own matrix rate or bandwidth.
 #pragma once
 
@@ -16,8 +16,7 @@
 namespace attn::passes {
 
 // Milliseconds of one fused kernel for `classes` times this attention, which is in the form that
-// the kernel computes (kernel_form.h). Dimensions must be bound. Batches that have lengths are
-// taken to be half as long as they may be.
+// the kernel computes (kernel_form.h). Dimensions must be bound. Lengths are those of lengths.h.
 double predicted_ms(const ir::Attention& attention, const planning::Context& context,
                     std::int64_t classes = 1);
 
@@ -34,6 +33,10 @@ double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& wor
 // Pieces that attnc's own forward cuts the keys of few rows into, at most, so that no
 // multiprocessor is idle.
 inline constexpr std::int64_t kMostKeyPieces = 32;
+
+// Of keys and values that a kernel reads once, at so many bytes a ms of the H200: without what
+// begins and ends the kernel. What memory still has to store delays the first of them.
+double predicted_ms_of_reading(double bytes, double rate, const planning::Gpu& gpu);
 
 // Of a kernel that moves so many bytes, reads and writes together.
 double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu);
