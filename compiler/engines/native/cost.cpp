@@ -23,7 +23,7 @@ constexpr double kRandom = 0.56e-9;      // ms of the whole H200, a score, by ra
 constexpr double kRandomAgain = 1.2e-9;  // the same, in the backward
 
 constexpr double kNarrow = 128;            // of q and v together, as the next ones
-constexpr double kWidthOfRows = 256;       // of q and v together
+constexpr double kWidthOfRows = 256;       // that rows were measured with
 constexpr double kWidestOfOneGroup = 512;  // where one warp group has all of o
 constexpr double kLookedAt = 5;            // operations on a score that lists are made from
 constexpr double kOfCell = 100;            // the same, of a cell whose intervals decide
@@ -133,6 +133,15 @@ double share_of_lists(Subject& subject, const NativeWork& work) {
   if (!lists || !lists->assumed) return 1;
   const double listed = lists->listed / static_cast<double>(lists->tiles * lists->pages);
   return std::min(1.0, listed * static_cast<double>(d[Dim::Skv]) * rows / work.scores);
+}
+
+// Of lengths that are written as masks of values: half, as cuDNN's strategy for them assumes.
+double share_of_padding(Subject& subject) {
+  if (!subject.padding()) return 1;
+  const ir::Attention& own = subject.attention();
+  const ir::Attention& padded = subject.padding()->attention;
+  return (padded.lengths_q && !own.lengths_q ? 0.5 : 1) *
+         (padded.lengths_kv && !own.lengths_kv ? 0.5 : 1);
 }
 
 // Those of each score that is computed, in ms.
@@ -256,7 +265,7 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const planning::Context& context = subject.context();
   const planning::Gpu& gpu = context.gpu;
   const planning::Figures& figures = *gpu.figures;
-  const double share = work.lists ? share_of_lists(subject, work) : 1;
+  const double share = share_of_padding(subject) * (work.lists ? share_of_lists(subject, work) : 1);
   const Computing of = computing(subject, work, share);
   const double all = of.products + of.others + of.rows;
   // A block of threads computes the longest tile alone.
