@@ -105,7 +105,7 @@ operand
   ;
 arguments : '(' (argument (',' argument)*)? ')' ;
 argument : expr bounded? ;
-bounded : IN (RANGE_FROM | expr '..') expr ':' expr ;  // any(j in 0..K: ...)
+bounded : IN expr RANGE expr ':' expr ;  // any(j in 0..K: ...)
 indexes : '[' expr (',' expr)* ']' ;
 
 // Clause keywords are ordinary names elsewhere: `tensor lengths: i32[B];`.
@@ -146,6 +146,8 @@ FALSE : 'false' | 'False' ;
 // Python's spelling of inf.
 FLOAT_INF : 'float' [ \t]* '(' [ \t]* ["'] [+-]? ('inf' | 'Inf' | 'infinity') ["'] [ \t]* ')' ;
 IDENT : [a-zA-Z_] [a-zA-Z0-9_]* ;
+RANGE : '..' ;
+// Split into a NUMBER and a RANGE before parsing: `1.` would be a number too.
 RANGE_FROM : DIGITS '..' ;
 NUMBER
   : DIGITS ('.' DIGITS?)? EXPONENT?

@@ -414,12 +414,6 @@ class Builder {
                  Grammar::BoundedContext* bounded) {
     std::vector<Expr> operands;
     operands.push_back(std::move(variable));
-    if (auto* from = bounded->RANGE_FROM()) {
-      const std::string digits = from->getText().substr(0, from->getText().size() - 2);
-      Span span = span_of(from->getSymbol());
-      span.end -= 2;
-      operands.push_back(make(ExprKind::number, span, digits, {}, {}));
-    }
     for (auto* part : bounded->expr()) operands.push_back(expr(part));
     return make(ExprKind::reduce, head, text, {}, std::move(operands));
   }

@@ -210,6 +210,21 @@ bool is_comment_token(const antlr4::Token& token, const OwnedTokens& before) {
   return is_string && !before.empty() && before.back()->getText() == "{";
 }
 
+// Adds a token; of a RANGE_FROM, "1..", its two parts.
+void add(OwnedTokens& tokens, std::unique_ptr<antlr4::Token> token) {
+  if (token->getType() != Grammar::RANGE_FROM) return tokens.push_back(std::move(token));
+  const auto part = [&](std::size_t type, std::size_t begin, std::size_t end) {
+    auto made = std::make_unique<antlr4::CommonToken>(token.get());
+    made->setType(type);
+    made->setStartIndex(begin);
+    made->setStopIndex(end);
+    tokens.push_back(std::move(made));
+  };
+  const std::size_t range = token->getStopIndex() - 1;
+  part(Grammar::NUMBER, token->getStartIndex(), range - 1);
+  part(Grammar::RANGE, range, token->getStopIndex());
+}
+
 // Returns all tokens including EOF, or none if there are too many. Comments are returned
 // separately.
 OwnedTokens tokenize(antlr4::Lexer& lexer, std::vector<Span>& comments, diag::Sink& sink) {
@@ -223,7 +238,7 @@ OwnedTokens tokenize(antlr4::Lexer& lexer, std::vector<Span>& comments, diag::Si
       comments.push_back(span_of(token.get()));
       token = lexer.nextToken();
     }
-    tokens.push_back(std::move(token));
+    add(tokens, std::move(token));
     if (tokens.size() > kMaxTokens) {
       sink.report(Code::too_large, span_of(tokens.back().get()),
                   fmt::format("the file has more than {} tokens", kMaxTokens));

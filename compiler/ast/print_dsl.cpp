@@ -34,9 +34,10 @@ bool is_unclear(const Expr& expr, Operator within) {
   return within == Operator::logical_or && precedence_of(expr) == precedence(Operator::logical_and);
 }
 
-// `1.` before `..` would be lexed as a different number.
-bool is_open_number(const Expr& expr) {
-  return expr.kind == ExprKind::number && expr.text.ends_with('.');
+// The lower bound of a range: `1.` before `..` would be lexed as a different number.
+std::string bound(const Expr& expr) {
+  std::string text = to_dsl(expr);
+  return text.ends_with('.') ? "(" + std::move(text) + ")" : text;
 }
 
 std::string binary(const Expr& expr) {
@@ -230,8 +231,8 @@ std::string to_dsl(const Expr& expr) {
     case ExprKind::index: return fmt::format("{}[{}]", expr.text, join(expr.operands));
     case ExprKind::reduce:
       return fmt::format("{}({} in {}..{}: {})", expr.text, expr.operands[0].text,
-                         operand(expr.operands[1], is_open_number(expr.operands[1])),
-                         to_dsl(expr.operands[2]), to_dsl(expr.operands[3]));
+                         bound(expr.operands[1]), to_dsl(expr.operands[2]),
+                         to_dsl(expr.operands[3]));
     case ExprKind::list: return fmt::format("[{}]", join(expr.operands));
   }
   return {};

@@ -31,6 +31,8 @@ class Generator : Decisions {
  private:
   std::string number() { return pick({"1", "2", "3", "7", "0", "64", "129", "1000000", "0x1f"}); }
 
+  std::string low() { return pick({"0", "1", "-1", "-64", "Skv - 4", "-w"}); }
+
   std::string dims() {
     return "dims B = " + pick({"2", "1", "{1, 2}"}) + ", Hq = " + pick({"4", "6"}) +
            ", Hkv = " + pick({"1", "2", "Hq"}) + ", Sq" + pick({" = 16", "", " = {8, 129}"}) +
@@ -90,7 +92,7 @@ class Generator : Decisions {
       case 3: return fmt::format("{}({})", pick({"abs", "int", "bnot", "f1"}), x);
       case 4: return fmt::format("t[{}, {}]", pick({"b", "0", "h"}), x);
       case 5: return fmt::format("where({}, {}, {})", boolean(depth - 1), x, y);
-      case 6: return fmt::format("sum(j in 0..{}: {} * j)", number(), x);
+      case 6: return fmt::format("sum(j in {}..{}: {} * j)", low(), number(), x);
       case 7: return fmt::format("clamp({}, 0, {})", x, y);
       case 8: return fmt::format("{} ** {}", x, pick({"2", "3", "0"}));
       default: return fmt::format("int({})", real(depth - 1));
@@ -124,7 +126,7 @@ class Generator : Decisions {
         return fmt::format("({} {} {})", boolean(depth - 1), pick({"&&", "||"}),
                            boolean(depth - 1));
       case 2: return fmt::format("{}({})", pick({"!", "~"}), boolean(depth - 1));
-      case 3: return fmt::format("any(j in 0..{}: {} == j)", number(), integer(depth - 1));
+      case 3: return fmt::format("any(j in {}..{}: {} == j)", low(), number(), integer(depth - 1));
       case 4: return fmt::format("(0 <= {} < {})", integer(depth - 1), integer(depth - 1));
       case 5: return fmt::format("({} > {})", real(depth - 1), real(depth - 1));
       case 6: return fmt::format("isnan({})", real(depth - 1));

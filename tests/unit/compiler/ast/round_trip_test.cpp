@@ -1,4 +1,5 @@
 // DSL -> JSON -> DSL -> JSON: both surfaces are one tree.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,6 +57,11 @@ Expr random_expr(std::mt19937& random, int depth) {
     add(pick(4));
     return make_expr(ExprKind::call, {}, "f", {}, std::move(operands));
   }
+  if (pick(6) == 0) {
+    operands.push_back(make_expr(ExprKind::name, {}, "j", {}, {}));
+    add(3);
+    return make_expr(ExprKind::reduce, {}, "any", {}, std::move(operands));
+  }
   if (arity(op) == 1) {
     add(1);
     return make_expr(ExprKind::unary, {}, "", {op}, std::move(operands));
@@ -88,6 +94,20 @@ TEST(RoundTrip, ParenthesesAreThoseTheTreeAndItsReaderNeed) {
   EXPECT_EQ(printed("a || (b || c)"), "a || (b || c)");
   EXPECT_EQ(printed("(a < b) && !(c) && (d || e)"), "a < b && !c && (d || e)");
   EXPECT_EQ(printed("(a < b) & (c < d)"), "(a < b) & (c < d)");
+}
+
+TEST(RoundTrip, BoundsOfReductions) {
+  for (const char* bounds :
+       {"-1..3", "Skv - 4..4", "-Skv..-1", "2 * 3..8", "0..8", "1e3..0x10", "(1.)..2",
+        "(a - 1.)..2", ".5...5", "a && b..c", "f(1)..t[2]", "1_0..2 ** -x", "+1..~2"}) {
+    const std::string text = fmt::format("any(j in {}: j == q_idx)", bounds);
+    const Parsed parsed = parse_mask(text);
+    ASSERT_TRUE(parsed.spec) << text << parsed.text;
+    EXPECT_EQ(to_dsl(mask_of(parsed)), text);
+    expect_round_trip(*parsed.spec);
+  }
+  EXPECT_EQ(to_dsl(mask_of(parse_mask("any(j in Skv-4..4: j == 0)"))),
+            "any(j in Skv - 4..4: j == 0)");
 }
 
 TEST(RoundTrip, EveryClauseAndForm) {
