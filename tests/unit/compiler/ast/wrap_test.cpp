@@ -25,7 +25,23 @@ TEST(Wrap, BreaksAtTheLoosestOperator) {
 
 TEST(Wrap, BreaksBehindCommas) {
   const std::string start = "where(" + std::string(30, 'x') + " < 1, " + kLong + " - 1,";
-  EXPECT_EQ(wrap(start + " 0 + 1)", 10), start + "\n          0 + 1)");
+  EXPECT_EQ(wrap(start + " 0 + 1)", 10), start + "\n" + std::string(16, ' ') + "0 + 1)");
+}
+
+TEST(Wrap, LinesBeginBehindTheirParenthesis) {
+  const std::string a(40, 'a'), b(40, 'b'), c(40, 'c');
+  const auto lines = [](std::size_t column, const std::string& line) {
+    return "\n" + std::string(column, ' ') + line;
+  };
+  EXPECT_EQ(wrap("f(" + a + ", g(" + b + ", " + c + "), 1)", 4),
+            "f(" + a + "," + lines(6, "g(" + b + ", " + c + "), 1)"));
+  EXPECT_EQ(wrap("x && (" + a + " + g[" + b + " + 1 + " + c + "] + 2 || y)", 4),
+            "x" + lines(4, "&& (" + a) + lines(8, "+ g[" + b + " + 1") +
+                lines(12, "+ " + c + "] + 2 || y)"));
+  EXPECT_EQ(wrap(std::string(50, 'x') + "(" + a + ", " + b + ")", 4),
+            std::string(50, 'x') + "(" + a + "," + lines(55, b + ")"));
+  EXPECT_EQ(wrap(std::string(76, 'x') + "(" + a + ", " + b + ")", 4),
+            std::string(76, 'x') + "(" + a + "," + lines(4, b + ")"));
 }
 
 TEST(Wrap, SignsAreNoPlacesToBreak) {
