@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ir/real_function.h"
+#include "compiler/ir/value.h"
+#include "compiler/sema/names.h"
 #include "compiler/support/text.h"
 
 namespace attn::sema {
@@ -55,7 +58,7 @@ std::optional<Number> integers(Operator op, std::int64_t x, std::int64_t y) {
   }
 }
 
-std::optional<Number> reals(Operator op, double x, double y) {
+Number reals(Operator op, double x, double y) {
   double result = 0;
   switch (op) {
     case Operator::add: result = x + y; break;
@@ -66,7 +69,7 @@ std::optional<Number> reals(Operator op, double x, double y) {
     case Operator::mod: result = x - y * std::floor(x / y); break;
     default: result = std::pow(x, y); break;
   }
-  return std::isfinite(result) ? std::optional<Number>(result) : std::nullopt;
+  return result;
 }
 
 std::optional<Number> apply(Operator op, const Number& x, const Number& y) {
@@ -74,6 +77,21 @@ std::optional<Number> apply(Operator op, const Number& x, const Number& y) {
   const auto* b = std::get_if<std::int64_t>(&y);
   const bool stays = op != Operator::div && !(op == Operator::pow && b && *b < 0);
   return a && b && stays ? integers(op, *a, *b) : reals(op, real(x), real(y));
+}
+
+constexpr std::string_view kOfOne[] = {"abs", "floor", "ceil", "int", "float"};
+
+// Of one of kOfOne: of an integer, an integer, but for float.
+std::optional<Number> of_one(std::string_view function, const Number& number) {
+  const auto* integer = std::get_if<std::int64_t>(&number);
+  const double x = real(number);
+  if (function == "float") return x;
+  if (function == "abs" && x < 0) return apply(Operator::mul, number, Number(std::int64_t{-1}));
+  if (function == "abs" || integer) return number;
+  if (function == "floor") return std::floor(x);
+  if (function == "ceil") return std::ceil(x);
+  if (!(std::abs(x) < 0x1p63)) return std::nullopt;
+  return static_cast<std::int64_t>(x);
 }
 
 class Evaluator {
@@ -96,7 +114,7 @@ class Evaluator {
     auto& diagnostic = sink_.report(Code::bad_operand, expr.span, std::move(message));
     diagnostic.help =
         "a constant may use numbers, dimensions and spec parameters with "
-        "+ - * / // % **, min, max and abs";
+        "+ - * / // % **, and functions of numbers such as min, abs, int, sqrt and log";
     return Known::poisoned();
   }
 
@@ -118,6 +136,10 @@ class Evaluator {
     const Operator op = expr.operators[0];
     const bool known = ast::precedence(op) >= ast::precedence(Operator::add);
     if (!known) return fail(expr, "this is not a constant");
+    return operation(expr, op);
+  }
+
+  Known operation(const Expr& expr, Operator op) {
     const Known x = run(expr.operands[0]);
     const Known y = run(expr.operands[1]);
     if (const auto outcome = unless_values(x, y)) return *outcome;
@@ -125,23 +147,42 @@ class Evaluator {
   }
 
   Known call(const Expr& expr) {
-    const bool extremum = expr.text == "min" || expr.text == "max";
+    const std::string& name = expr.text;
     const std::size_t count = expr.operands.size();
-    if (!(extremum && count >= 2) && !(expr.text == "abs" && count == 1)) {
-      return fail(expr, "this is not a constant");
-    }
+    const bool is_least = name == "min" || name == "minimum";
+    if ((is_least || name == "max" || name == "maximum") && count >= 2)
+      return extremum(expr, is_least);
+    if (name == "pow" && count == 2) return operation(expr, Operator::pow);
+    if (name == "clamp" && count == 3) return clamp(expr);
+    const auto op = ir::parse_op(name);
+    const bool is_real = op && ir::find_real_function(*op) != nullptr;
+    const bool is_known = (is_real && count == static_cast<std::size_t>(ir::info(*op).operands)) ||
+                          (count == 1 && contains(kOfOne, name));
+    if (!is_known) return fail(expr, "this is not a constant");
+    const Known x = run(expr.operands[0]);
+    const Known y = count == 2 ? run(expr.operands[1]) : x;
+    if (const auto outcome = unless_values(x, y)) return *outcome;
+    if (is_real) return combined(expr, ir::value_of_reals(*op, real(x.number), real(y.number)));
+    return combined(expr, of_one(name, x.number));
+  }
+
+  Known extremum(const Expr& expr, bool is_least) {
     Known best = run(expr.operands[0]);
-    for (std::size_t i = 1; i < count; ++i) {
-      const Known other = run(expr.operands[i]);
-      if (const auto outcome = unless_values(best, other)) {
-        best = *outcome;
-      } else if ((real(other.number) < real(best.number)) == (expr.text == "min")) {
-        best = other;
-      }
+    for (std::size_t i = 1; i < expr.operands.size(); ++i) {
+      best = better(best, run(expr.operands[i]), is_least);
     }
-    const bool negative = best.state == Known::State::value && real(best.number) < 0;
-    if (expr.text != "abs" || !negative) return best;
-    return combined(expr, apply(Operator::mul, best.number, Number(std::int64_t{-1})));
+    return best;
+  }
+
+  static Known better(const Known& x, const Known& y, bool is_least) {
+    if (const auto outcome = unless_values(x, y)) return *outcome;
+    return (real(y.number) < real(x.number)) == is_least ? y : x;
+  }
+
+  // min(max(x, low), high)
+  Known clamp(const Expr& expr) {
+    const Known x = run(expr.operands[0]), low = run(expr.operands[1]);
+    return better(better(x, low, false), run(expr.operands[2]), true);
   }
 
   static std::optional<Known> unless_values(const Known& x, const Known& y) {
@@ -153,8 +194,9 @@ class Evaluator {
   }
 
   Known combined(const Expr& expr, const std::optional<Number>& value) {
-    if (value) return Known::of(*value);
-    return fail(expr, "the value is undefined: a division by zero, or a result out of range");
+    const auto* real = value ? std::get_if<double>(&*value) : nullptr;
+    if (value && (!real || std::isfinite(*real))) return Known::of(*value);
+    return fail(expr, "the value is undefined, such as 1 / 0 and sqrt(-1), or out of range");
   }
 
   const Lookup& lookup_;
