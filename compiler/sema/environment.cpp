@@ -409,10 +409,12 @@ class Resolver {
 }  // namespace
 
 Known Environment::lookup(const std::string& name, Span span, diag::Sink& sink) {
-  if (const auto found = parameters.find(name); found != parameters.end()) {
-    used.insert(name);
-    return found->second;
-  }
+  if (parameters.contains(name)) used.insert(name);
+  return value_of(name, span, sink);
+}
+
+Known Environment::value_of(const std::string& name, Span span, diag::Sink& sink) const {
+  if (const auto found = parameters.find(name); found != parameters.end()) return found->second;
   if (const std::vector<Dim> named = dims_named(name); !named.empty()) {
     if (const auto size = dims.get(named[0])) return Known::of(*size);
     return Known::open(std::string(to_string(named[0])));

@@ -28,6 +28,8 @@ struct Environment {
   std::set<std::string, std::less<>> unknown;
 
   // The value of a parameter or dimension in a constant. Reports any other name.
+  Known value_of(const std::string& name, support::Span span, diag::Sink& sink) const;
+  // The same, and records that a constant reads it.
   Known lookup(const std::string& name, support::Span span, diag::Sink& sink);
 };
 

@@ -57,10 +57,9 @@ std::vector<Span> mask_clauses(const ast::Spec& spec) {
 
 std::optional<ast::Number> Analysis::value_of(const ast::Expr& expr) const {
   if (!environment || !spec) return std::nullopt;
-  sema::Environment copy = *environment;
   diag::Sink unheard(*source);
   const auto lookup = [&](const std::string& name, support::Span span) {
-    return copy.lookup(name, span, unheard);
+    return environment->value_of(name, span, unheard);
   };
   const sema::Known known = sema::evaluate(expr, lookup, unheard);
   if (known.state != sema::Known::State::value) return std::nullopt;
@@ -72,6 +71,18 @@ std::optional<ast::Number> Analysis::size_of(std::string_view dimension) const {
   const auto dim = dimension == "D" ? environment->head_dim : ir::parse_dim(dimension);
   const auto size = dim ? environment->dims.get(*dim) : std::nullopt;
   return size ? std::optional<ast::Number>(*size) : std::nullopt;
+}
+
+std::string_view Analysis::type_of(Span expression) const {
+  const auto type = types_.find(expression);
+  return type == types_.end() ? "" : ir::to_string(type->second);
+}
+
+void Analysis::read_types() {
+  if (!attention) return;
+  for (const auto& [id, all] : spans.of) {
+    for (const Span span : all) types_.emplace(span, attention->dag[id].type);
+  }
 }
 
 void Analysis::read_names() {
@@ -103,6 +114,7 @@ std::shared_ptr<const Analysis> analyze(support::Source text) {
     const std::vector<sema::Bindings> all = sema::variants(*analysis->spec, {});
     analysis->attention = sema::analyze(*analysis->spec, analysis->library, all.front(), sink,
                                         &analysis->spans, kMostWork);
+    analysis->read_types();
   }
   return analysis;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,13 +38,17 @@ struct Analysis {
   // The number that a constant has, if it is known.
   std::optional<ast::Number> value_of(const ast::Expr& expr) const;
   std::optional<ast::Number> size_of(std::string_view dimension) const;
+  // "real", "int" or "bool"; "" if it is not known.
+  std::string_view type_of(Span expression) const;
 
  private:
   friend std::shared_ptr<const Analysis> analyze(support::Source source);
   void read_names();
+  void read_types();
 
-  std::unique_ptr<diag::Sink> unheard_;  // what is said of an incomplete text
-  const diag::Sink* files_ = nullptr;    // that numbers the spans
+  std::unique_ptr<diag::Sink> unheard_;        // what is said of an incomplete text
+  const diag::Sink* files_ = nullptr;          // that numbers the spans
+  std::map<Span, ir::Type, SpanOrder> types_;  // of expressions
 };
 
 std::shared_ptr<const Analysis> analyze(support::Source source);

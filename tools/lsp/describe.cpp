@@ -89,16 +89,6 @@ std::string to_text(const ast::Number& number) {
   return std::visit([](auto value) { return fmt::format("{}", value); }, number);
 }
 
-std::string_view type_of(const Analysis& analysis, Span expression) {
-  if (!analysis.attention) return "";
-  for (const auto& [id, spans] : analysis.spans.of) {
-    if (std::ranges::find(spans, expression) != spans.end()) {
-      return ir::to_string(analysis.attention->dag[id].type);
-    }
-  }
-  return "";
-}
-
 std::string signature_of(const Symbol& symbol) {
   switch (symbol.meaning) {
     case Meaning::attention: return "attention " + symbol.name;
@@ -151,7 +141,7 @@ std::string value_of(const Analysis& analysis, const Symbol& symbol) {
     case Meaning::tensor:
       return sizes_of(analysis, std::get<ast::TensorClause>(symbol.clause->body));
     case Meaning::param: return "bound at run time";
-    case Meaning::let: return std::string(type_of(analysis, symbol.value->span));
+    case Meaning::let: return std::string(analysis.type_of(symbol.value->span));
     default: return "";
   }
 }

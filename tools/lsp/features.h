@@ -47,8 +47,6 @@ std::string prose_of(const Symbol& symbol);
 // "[1, 8192]", "4096", "real"; "" if nothing is known.
 std::string value_of(const Analysis& analysis, const Symbol& symbol);
 std::string to_text(const ast::Number& number);
-// "real", "int" or "bool"; "" if it is not known.
-std::string_view type_of(const Analysis& analysis, Span expression);
 
 // completion.cpp
 Json completion(const Request& request);

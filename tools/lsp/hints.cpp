@@ -58,7 +58,7 @@ class Hints {
       const std::uint32_t after = end_of_shape(*tensor);
       hint(after, value_of(analysis_, analysis_.index.symbol(*use)));
     } else if (const auto* let = std::get_if<ast::LetClause>(&clause.body)) {
-      const std::string_view type = type_of(analysis_, let->value.span);
+      const std::string_view type = analysis_.type_of(let->value.span);
       if (!type.empty()) hint(let->name.span.end, fmt::format(": {}", type), true);
     }
   }

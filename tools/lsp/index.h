@@ -15,6 +15,13 @@ namespace attn::tools::lsp {
 
 using support::Span;
 
+// By their beginning.
+struct SpanOrder {
+  bool operator()(Span a, Span b) const {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  }
+};
+
 enum class Meaning : std::uint8_t {
   attention,
   parameter,  // of the spec

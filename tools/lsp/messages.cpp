@@ -33,6 +33,34 @@ std::optional<std::size_t> content_length(std::string_view line) {
 
 }  // namespace
 
+Message parse_message(const std::string& body) {
+  Message message;
+  std::string kept;
+  int depth = 0;
+  bool in_string = false;
+  const auto keep = [&](char c) {
+    if (depth <= kMostNesting) kept += c;
+  };
+  for (std::size_t at = 0; at < body.size(); ++at) {
+    const char c = body[at];
+    if (in_string) {
+      keep(c);
+      if (c == '\\' && at + 1 < body.size()) keep(body[++at]);
+      in_string = c != '"';
+      continue;
+    }
+    in_string = c == '"';
+    if ((c == '[' || c == '{') && ++depth == kMostNesting + 1) {
+      kept += "null";
+      message.is_too_deep = true;
+    }
+    keep(c);
+    if (c == ']' || c == '}') --depth;
+  }
+  message.json = Json::parse(kept, nullptr, false);
+  return message;
+}
+
 bool MessageReader::fill() {
   buffer_.erase(0, at_);
   at_ = 0;

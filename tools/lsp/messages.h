@@ -32,6 +32,15 @@ struct RpcError {
   std::string message;
 };
 
+// The body of a message, with null for what is nested deeper than kMostNesting: the library's
+// copies and output of JSON recurse.
+inline constexpr int kMostNesting = 200;
+struct Message {
+  Json json;  // is_discarded() if it was not JSON
+  bool is_too_deep = false;
+};
+Message parse_message(const std::string& body);
+
 class MessageReader {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{1} << 26;  // of one message

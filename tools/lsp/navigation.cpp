@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "compiler/sema/names.h"
 #include "compiler/sema/operations.h"
@@ -30,7 +31,7 @@ FilePlace place_of(const Analysis& analysis, Span span) {
 // Spans by file, each file with its source.
 struct Places {
   const support::Source* source = nullptr;
-  std::vector<Span> spans;
+  std::set<Span, SpanOrder> spans;
 };
 using PlacesByFile = std::map<std::string, Places>;
 
@@ -38,7 +39,7 @@ void add(PlacesByFile& places, const Analysis& analysis, Span span) {
   const auto [source, local] = analysis.locate(span);
   Places& file = places[file_of(*source)];
   if (!file.source) file.source = source;
-  if (std::ranges::find(file.spans, local) == file.spans.end()) file.spans.push_back(local);
+  file.spans.insert(local);
 }
 
 // What a name of one file means to the others: its definition is the same.
@@ -67,7 +68,8 @@ Everywhere uses_everywhere(const Request& request, const Use& use) {
   for (const auto& file : beside.files) {
     const auto& symbols = file->index.symbols();
     for (std::size_t i = 0; i < symbols.size(); ++i) {
-      if (!is_shared(symbols[i]) || place_of(*file, *symbols[i].definition) != home) continue;
+      if (symbols[i].name != symbol.name || !is_shared(symbols[i])) continue;
+      if (place_of(*file, *symbols[i].definition) != home) continue;
       found.files.push_back(file);
       for (const Span span : file->index.uses_of(i)) add(found.places, *file, span);
     }
@@ -75,13 +77,23 @@ Everywhere uses_everywhere(const Request& request, const Use& use) {
   return found;
 }
 
-Json location_json(const Request& request, const support::Source& source, Span span) {
-  const bool is_own = &source == request.analysis.source.get();
-  const Range range =
-      is_own ? request.document.text.range(span) : request.workspace.text_of(source).range(span);
-  return {{"uri", is_own ? request.document.uri : request.workspace.uri_of_source(source)},
-          {"range", to_json(range)}};
-}
+// Where the editor finds the places of a file.
+class FileForEditor {
+ public:
+  FileForEditor(const Request& request, const support::Source& source)
+      : is_own_(&source == request.analysis.source.get()),
+        uri_(is_own_ ? request.document.uri : request.workspace.uri_of_source(source)),
+        text_(is_own_ ? request.document.text : request.workspace.text_of(source)) {}
+
+  const std::string& uri() const { return uri_; }
+  Json range(Span span) const { return to_json(text_.range(span)); }
+  Json location(Span span) const { return {{"uri", uri_}, {"range", range(span)}}; }
+
+ private:
+  bool is_own_;
+  std::string uri_;
+  Text text_;
+};
 
 // The imported file, by its path as written.
 const support::Source* imported(const Analysis& analysis, const std::string& path) {
@@ -171,11 +183,11 @@ Json definition(const Request& request) {
   const Symbol& symbol = request.analysis.index.symbol(*use);
   if (symbol.meaning == Meaning::import) {
     const support::Source* source = imported(request.analysis, symbol.name);
-    return source ? location_json(request, *source, {0, 0}) : Json(nullptr);
+    return source ? FileForEditor(request, *source).location({0, 0}) : Json(nullptr);
   }
   if (!symbol.definition) return nullptr;
   const auto [source, local] = request.analysis.locate(*symbol.definition);
-  return location_json(request, *source, local);
+  return FileForEditor(request, *source).location(local);
 }
 
 Json references(const Request& request) {
@@ -188,9 +200,10 @@ Json references(const Request& request) {
   Json list = Json::array();
   const Everywhere found = uses_everywhere(request, *use);
   for (const auto& [file, places] : found.places) {
+    const FileForEditor there(request, *places.source);
     for (const Span span : places.spans) {
       if (!with_definition && home && *home == FilePlace{file, span}) continue;
-      list.push_back(location_json(request, *places.source, span));
+      list.push_back(there.location(span));
     }
   }
   return list;
@@ -224,18 +237,17 @@ Json rename(const Request& request) {
   Json changes = Json::object(), document_changes = Json::array();
   for (const auto& [file, places] : found.places) {
     Json edits = Json::array();
-    std::string uri;
     check_saved(request, *places.source);
+    const FileForEditor there(request, *places.source);
     for (const Span span : places.spans) {
-      const Json at = location_json(request, *places.source, span);
-      uri = at["uri"];
-      edits.push_back({{"range", at["range"]}, {"newText", name}});
+      edits.push_back({{"range", there.range(span)}, {"newText", name}});
     }
-    const Document* open = request.workspace.find(uri);
+    const Document* open = request.workspace.find(there.uri());
     document_changes.push_back(
-        {{"textDocument", {{"uri", uri}, {"version", open ? Json(open->version) : Json(nullptr)}}},
+        {{"textDocument",
+          {{"uri", there.uri()}, {"version", open ? Json(open->version) : Json(nullptr)}}},
          {"edits", edits}});
-    changes[uri] = std::move(edits);
+    changes[there.uri()] = std::move(edits);
   }
   if (request.client.has_document_changes) return {{"documentChanges", document_changes}};
   return {{"changes", changes}};

@@ -11,15 +11,15 @@
 #include <string>
 #include <variant>
 
+#include "tools/lsp/messages.h"
 #include "tools/lsp/workspace.h"
-#include "tools/report.h"
 
 namespace attn::tools::lsp {
 
 using Clock = std::chrono::steady_clock;
 
 struct Received {
-  Json message;  // Json::is_discarded() if it was not JSON
+  Message message;
 };
 struct Ended {};
 // Of the slow checks of an analysis; what is null was not made this time.

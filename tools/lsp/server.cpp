@@ -70,7 +70,7 @@ class Server {
 
   Served run() {
     while (!is_over_ && !writer_.is_broken()) {
-      if (queue_.is_empty()) catch_up();
+      catch_up();
       std::optional<Event> event = queue_.pop(deadline());
       if (event) {
         std::visit([this](auto& one) { take(one); }, *event);
@@ -100,9 +100,9 @@ class Server {
   // Cancellations overtake the requests that are still in the queue.
   void receive() {
     while (const std::optional<std::string> body = reader_.read()) {
-      Json message = Json::parse(*body, nullptr, false);
-      const std::string method = method_of(message);
-      if (const auto id = cancelled_by(message)) queue_.cancel(*id);
+      Message message = parse_message(*body);
+      const std::string method = method_of(message.json);
+      if (const auto id = cancelled_by(message.json)) queue_.cancel(*id);
       queue_.push(Received{std::move(message)});
       if (method == "exit") return;
     }
@@ -112,10 +112,11 @@ class Server {
   void take(const Ended&) { is_over_ = true; }
 
   void take(const Received& received) {
-    const Json& message = received.message;
+    const Json& message = received.message.json;
     if (message.is_discarded()) {
       return writer_.fail(nullptr, {RpcCode::parse_error, "the message is not JSON"});
     }
+    if (received.message.is_too_deep) return refuse(message);
     if (const auto id = cancelled_by(message)) return cancel(*id);
     const std::string method = method_of(message);
     const bool has_id = message.is_object() && message.contains("id");
@@ -130,6 +131,16 @@ class Server {
     } else {
       notification(method, params);
     }
+  }
+
+  // A message that is nested too deeply, without what is too deep.
+  void refuse(const Json& message) {
+    const std::string what = fmt::format("the message is more than {} deep", kMostNesting);
+    const bool is_request = !method_of(message).empty() && message.contains("id");
+    if (is_request && is_id(message["id"])) {
+      return writer_.fail(message["id"], {RpcCode::invalid_params, what});
+    }
+    writer_.fail(nullptr, {RpcCode::invalid_request, what});
   }
 
   // The request was answered, or it waits for slow checks.
@@ -264,9 +275,13 @@ class Server {
     });
   }
 
-  // Once no message waits: of several changes only the last is analyzed.
+  // While no message waits: of several changes only the last is analyzed, and many open documents
+  // do not delay an answer.
   void catch_up() {
-    for (auto& [uri, document] : workspace_.documents()) show(document);
+    for (auto& [uri, document] : workspace_.documents()) {
+      if (!queue_.is_empty()) return;
+      show(document);
+    }
   }
 
   // Analyzes and publishes what has changed.

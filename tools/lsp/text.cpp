@@ -7,6 +7,8 @@
 namespace attn::tools::lsp {
 namespace {
 
+constexpr std::uint32_t kBetweenMarks = 256;  // bytes of a line, about
+
 // Of one code point, or of a byte that is not UTF-8.
 std::int64_t units(std::size_t bytes, Encoding encoding) {
   if (encoding == Encoding::utf8) return static_cast<std::int64_t>(bytes);
@@ -33,6 +35,24 @@ void Text::find_lines() {
       line_starts_.push_back(static_cast<std::uint32_t>(i + 1));
     }
   }
+  put_marks();
+}
+
+void Text::put_marks() {
+  marks_.clear();
+  for (std::size_t number = 0; number < line_starts_.size(); ++number) {
+    const std::uint32_t start = line_starts_[number];
+    const std::string_view text = line(number);
+    marks_.push_back({start, 0});
+    std::int64_t character = 0;
+    for (std::size_t at = 0; text.size() > kBetweenMarks && at < text.size();) {
+      const auto offset = start + static_cast<std::uint32_t>(at);
+      if (offset - marks_.back().offset >= kBetweenMarks) marks_.push_back({offset, character});
+      const std::size_t bytes = support::code_point_bytes(text.substr(at));
+      character += units(bytes, encoding_);
+      at += bytes;
+    }
+  }
 }
 
 std::string_view Text::line(std::size_t number) const {
@@ -48,15 +68,22 @@ std::uint32_t Text::offset(Position position) const {
     return static_cast<std::uint32_t>(bytes_.size());
   }
   const auto number = static_cast<std::size_t>(position.line);
+  const std::uint32_t start = line_starts_[number];
+  const auto first = std::ranges::lower_bound(marks_, start, {}, &Mark::offset);
+  const auto last =
+      std::ranges::lower_bound(marks_, start + line(number).size(), {}, &Mark::offset);
+  const auto next = std::ranges::upper_bound(std::next(first), std::max(std::next(first), last),
+                                             position.character, {}, &Mark::character);
+  const Mark mark = *std::prev(next);
   const std::string_view text = without_line_end(line(number));
-  std::size_t at = 0;
-  for (std::int64_t left = position.character; at < text.size();) {
+  std::size_t at = std::min<std::size_t>(mark.offset - start, text.size());
+  for (std::int64_t left = position.character - mark.character; at < text.size();) {
     const std::size_t bytes = support::code_point_bytes(text.substr(at));
     left -= units(bytes, encoding_);
     if (left < 0) break;
     at += bytes;
   }
-  return line_starts_[number] + static_cast<std::uint32_t>(at);
+  return start + static_cast<std::uint32_t>(at);
 }
 
 support::Span Text::span(const Range& range) const {
@@ -68,8 +95,9 @@ Position Text::position(std::uint32_t offset) const {
   offset = std::min(offset, static_cast<std::uint32_t>(bytes_.size()));
   const auto next = std::ranges::upper_bound(line_starts_, offset);
   const auto number = static_cast<std::size_t>(next - line_starts_.begin()) - 1;
-  const std::string_view text = line(number).substr(0, offset - line_starts_[number]);
-  Position position{static_cast<std::int64_t>(number), 0};
+  const Mark mark = *std::prev(std::ranges::upper_bound(marks_, offset, {}, &Mark::offset));
+  const auto text = std::string_view(bytes_).substr(mark.offset, offset - mark.offset);
+  Position position{static_cast<std::int64_t>(number), mark.character};
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t bytes = support::code_point_bytes(text.substr(at));
     position.character += units(bytes, encoding_);

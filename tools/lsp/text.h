@@ -44,12 +44,21 @@ class Text {
   void replace(const Range& range, std::string_view text);
 
  private:
+  // A place that is not within a code point, and the code units before it in its line.
+  struct Mark {
+    std::uint32_t offset = 0;
+    std::int64_t character = 0;
+  };
+
   std::string_view line(std::size_t number) const;  // with its line end
   void find_lines();
+  void put_marks();
 
   std::string bytes_;
   Encoding encoding_;
   std::vector<std::uint32_t> line_starts_;
+  // Of each line its beginning, and more in long lines, so that no position is far from one.
+  std::vector<Mark> marks_;
 };
 
 // As in the protocol. Reading throws Json::exception if something is missing or of another type.

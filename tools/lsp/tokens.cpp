@@ -71,7 +71,7 @@ Coloured colour_of(const Symbol& symbol) {
 
 // By the kind of a token alone.
 Kind kind_of(const std::string& kind) {
-  if (kind == "NUMBER" || kind == "RANGE_FROM") return Kind::number;
+  if (kind == "NUMBER") return Kind::number;
   if (kind == "STRING" || kind == "DOCSTRING") return Kind::string;
   if (kind.size() > 2 && kind[0] == '\'') {
     const bool is_word = (kind[1] >= 'a' && kind[1] <= 'z') || (kind[1] >= 'A' && kind[1] <= 'Z');
@@ -135,8 +135,9 @@ Json semantic_tokens(const Request& request) {
   for (const Coloured& one : coloured(request)) {
     std::uint32_t begin = one.span.begin;
     while (begin < one.span.end) {
-      const std::size_t line_end = text.bytes().find_first_of("\r\n", begin);
-      const auto end = static_cast<std::uint32_t>(std::min<std::size_t>(line_end, one.span.end));
+      const auto rest = std::string_view(text.bytes()).substr(begin, one.span.end - begin);
+      const std::size_t length = std::min(rest.find_first_of("\r\n"), rest.size());
+      const auto end = begin + static_cast<std::uint32_t>(length);
       put({begin, end}, one);
       begin = end + 1;
     }

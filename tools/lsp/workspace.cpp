@@ -62,7 +62,8 @@ std::string uri_of(const std::string& path) {
 
 Document& Workspace::open(const std::string& uri, std::int64_t version, std::string text) {
   documents_.erase(uri);
-  Document document{uri, path_of(uri), version, Text(std::move(text), encoding_)};
+  const std::string path = path_of(uri);
+  Document document{uri, path, canonical(path), version, Text(std::move(text), encoding_)};
   return documents_.emplace(uri, std::move(document)).first->second;
 }
 
@@ -72,8 +73,9 @@ Document* Workspace::find(const std::string& uri) {
 }
 
 const Document* Workspace::document_at(const std::string& path) const {
+  const std::string file = canonical(path);
   const auto found = std::ranges::find_if(documents_, [&](const auto& entry) {
-    return entry.second.path == path || canonical(entry.second.path) == canonical(path);
+    return entry.second.path == path || entry.second.canonical == file;
   });
   return found == documents_.end() ? nullptr : &found->second;
 }
@@ -93,7 +95,7 @@ Workspace::Neighbours Workspace::neighbours(const std::string& path) {
   for (auto& [uri, document] : documents_) {
     analyzed(document);
     all.files.push_back(document.analysis);
-    seen.push_back(canonical(document.path));
+    seen.push_back(document.canonical);
   }
   std::vector<fs::path> files;
   std::error_code error;

@@ -26,6 +26,7 @@ struct Slow {
 struct Document {
   std::string uri;
   std::string path;
+  std::string canonical;  // what the path leads to
   std::int64_t version = 0;
   Text text;
   std::shared_ptr<const Analysis> analysis{};  // of this text; null when it has to be made

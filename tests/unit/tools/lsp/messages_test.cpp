@@ -48,6 +48,23 @@ TEST(MessageReader, EndsWithinAMessage) {
   EXPECT_EQ(bodies(""), Bodies{});
 }
 
+TEST(ParseMessage, LeavesOutWhatIsTooDeep) {
+  for (const int depth : {1, 100, 1'000, 300'000}) {
+    for (const auto& [open, close] : {std::pair("[", "]"), std::pair("{\"a\":", "}")}) {
+      std::string deep, ends;
+      for (int i = 0; i < depth; ++i) {
+        deep += open;
+        ends += close;
+      }
+      const Message message = parse_message("{\"id\":3,\"params\":" + deep + "1" + ends + "}");
+      EXPECT_EQ(message.is_too_deep, depth > kMostNesting) << depth;
+      EXPECT_EQ(message.json.at("id"), 3);
+      EXPECT_EQ(message.json.dump().size() > 100, depth >= 100);
+      EXPECT_TRUE(parse_message(deep).json.is_discarded()) << "not closed";
+    }
+  }
+}
+
 TEST(MessageWriter, KnowsWhenNobodyReads) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

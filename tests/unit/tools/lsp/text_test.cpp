@@ -29,6 +29,40 @@ TEST(Text, PositionsAndOffsetsAreInverse) {
   }
 }
 
+// Counted from the beginning of the line.
+std::int64_t counted(std::string_view line, Encoding encoding) {
+  std::int64_t units = 0;
+  for (const char c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool begins = (byte & 0xC0) != 0x80;
+    if (encoding == Encoding::utf8) ++units;
+    if (encoding != Encoding::utf8 && begins) units += 1;
+    if (encoding == Encoding::utf16 && byte >= 0xF0) ++units;
+  }
+  return units;
+}
+
+TEST(Text, LongLines) {
+  std::string line;
+  while (line.size() < 2000) line += std::string(line.size() % 7, 'x') + kLine;
+  for (const Encoding encoding : {Encoding::utf8, Encoding::utf16, Encoding::utf32}) {
+    for (const char* end : {"\n", "\r\n", "\r"}) {
+      const Text text("short" + std::string(end) + line + end + end + line, encoding);
+      const auto second = static_cast<std::uint32_t>(5 + std::string_view(end).size());
+      for (std::uint32_t at = 0; at <= line.size(); ++at) {
+        if (at < line.size() && (static_cast<unsigned char>(line[at]) & 0xC0) == 0x80) continue;
+        const Position position{1, counted(std::string_view(line).substr(0, at), encoding)};
+        EXPECT_EQ(text.position(second + at), position) << at;
+        EXPECT_EQ(text.offset(position), second + at) << at;
+        EXPECT_EQ(text.position(text.offset({3, position.character})).character,
+                  position.character);
+      }
+      EXPECT_EQ(text.offset({1, 1'000'000}), second + line.size());
+      EXPECT_EQ(text.offset({2, 7}), second + line.size() + std::string_view(end).size());
+    }
+  }
+}
+
 TEST(Text, APositionWithinACharacterIsItsBeginning) {
   const Text text("\U0001F600", Encoding::utf16);
   EXPECT_EQ(text.offset({0, 1}), 0U);
