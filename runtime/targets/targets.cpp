@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/regular_file.h"
+#include "runtime/graph/json_value.h"
 
 // The bytes of <name>.json, between attn_target_<name>_begin and attn_target_<name>_end.
 #define ATTN_TARGET(name, from_card, provenance)      \
@@ -55,6 +56,7 @@ const std::vector<Entry>& entries() {
   return kEntries;
 }
 
+constexpr std::size_t kMostProperties = 1024;
 constexpr const char* kProperties[] = {
 #define ATTN_DEVICE_PROPERTY(name) #name,
 #include "runtime/targets/properties.def"
@@ -173,14 +175,15 @@ Result<plan::Target> find_target(const std::string& name_or_json_path) {
 }
 
 Result<plan::Target> make_target(const std::string& name, const std::string& device_json) {
-  const auto json = nlohmann::json::parse(device_json, nullptr, false);
-  if (!json.is_object()) return refused("the device properties are not a JSON object");
+  const Result<nlohmann::json> parsed = json::parse(device_json, {.members = kMostProperties});
+  if (!parsed.ok()) return refused("the device properties: " + parsed.error().message);
+  if (!parsed->is_object()) return refused("the device properties are not a JSON object");
   for (const char* property : kProperties) {
-    if (!json.contains(property)) {
+    if (!parsed->contains(property)) {
       return refused(fmt::format("the device properties lack \"{}\"", property));
     }
   }
-  const auto& version = json.at("deviceVer");
+  const auto& version = parsed->at("deviceVer");
   if (!version.is_number_integer()) {
     return refused("the device property \"deviceVer\" is not an integer");
   }

@@ -194,5 +194,14 @@ TEST(Targets, FilesThatAreNone) {
   EXPECT_EQ(make_target("x", device.dump()).error().code, ErrorCode::invalid_argument);
 }
 
+TEST(Targets, NestedDeep) {
+  const std::string h200(find_target("h200")->device_json);
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  const auto target =
+      make_target("x", "{\"deep\": " + deep + "," + h200.substr(h200.find('{') + 1));
+  ASSERT_FALSE(target.ok());
+  EXPECT_THAT(target.error().message, HasSubstr("nested too deeply"));
+}
+
 }  // namespace
 }  // namespace attn::targets
