@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/replace_file.h"
 #include "tools/command.h"
 #include "tools/console.h"
 #include "tools/report.h"
@@ -49,7 +50,7 @@ Status put(const Options& options, const support::Source& source, const std::str
 }
 
 Status format(const Options& options, Formatted& result) {
-  ATTN_ASSIGN(const support::Source source, read_source(result.path));
+  ATTN_ASSIGN(const support::Source source, read_own_source(result.path));
   ATTN_ASSIGN(const ast::Spec spec, read_tree(source));
   ATTN_ASSIGN(const std::string canonical,
               print_tree(spec, source, source.is_json() ? Form::json : Form::dsl));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -143,6 +144,7 @@ int main(int argc, char** argv) {
     return attn::worker::serve(STDIN_FILENO, STDOUT_FILENO, attn::derive::compile_for_client);
   }
   attn::worker::end_with_caller();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails, and is reported
   attn::tools::keep_standard_descriptors();
   return attn::tools::run_and_flush(argc, argv);
 }

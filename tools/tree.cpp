@@ -1,45 +1,16 @@
 #include "tools/tree.h"
 
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-
 #include "compiler/ast/comments.h"
 #include "compiler/ast/parse.h"
 #include "compiler/ast/print.h"
 #include "compiler/sema/library.h"
 #include "compiler/sema/other_clauses.h"
 #include "runtime/base/check.h"
-#include "runtime/io/file.h"
 #include "tools/console.h"
 #include "tools/report.h"
 
 namespace attn::tools {
 namespace {
-
-Error cannot_replace(const std::string& path) {
-  return {ErrorCode::io, fmt::format("cannot replace {}: {}", path, std::strerror(errno)), {}, {}};
-}
-
-// Creates an empty file beside `path`, with the same permissions. Returns its name.
-Result<std::string> make_neighbour(const std::string& path) {
-  struct stat old {};
-  if (stat(path.c_str(), &old) != 0) return cannot_replace(path);
-  std::string name = path + ".XXXXXX";
-  const int file = mkstemp(name.data());
-  if (file < 0) return cannot_replace(path);
-  const bool permitted = fchmod(file, old.st_mode & 07777) == 0;
-  const Error error = cannot_replace(path);
-  close(file);
-  if (permitted) return name;
-  unlink(name.c_str());
-  return error;
-}
 
 // Prints the diagnostics.
 Error refused(const diag::Sink& sink) {
@@ -86,19 +57,6 @@ Result<ast::Spec> with_imports(ast::Spec spec, const support::Source& source) {
   const sema::Library library = sema::load_imports(spec, sink);
   if (sink.has_errors()) return refused(sink);
   return sema::without_imports(std::move(spec), library);
-}
-
-Status replace_file(const std::string& path, const std::string& text) {
-  std::error_code unresolved;
-  const std::string target = std::filesystem::canonical(path, unresolved).string();
-  if (unresolved) {
-    return {ErrorCode::io, fmt::format("cannot replace {}: {}", path, unresolved.message())};
-  }
-  ATTN_ASSIGN(const std::string neighbour, make_neighbour(target));
-  Status status = io::write_file(neighbour, std::as_bytes(std::span(text)));
-  if (status.ok() && rename(neighbour.c_str(), target.c_str()) != 0) status = cannot_replace(path);
-  if (!status.ok()) unlink(neighbour.c_str());
-  return status;
 }
 
 }  // namespace attn::tools

@@ -26,7 +26,4 @@ Result<ast::Spec> with_imports(ast::Spec spec, const support::Source& source);
 // express it, as JSON allows deeper nesting than text, and its comments must be UTF-8.
 Result<std::string> print_tree(const ast::Spec& spec, const support::Source& source, Form form);
 
-// Replaces the file atomically: a reader sees the old text or the new text. Errors: io.
-Status replace_file(const std::string& path, const std::string& text);
-
 }  // namespace attn::tools

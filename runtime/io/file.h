@@ -15,7 +15,7 @@ namespace attn::io {
 // Errors: io, with the path and the system's text, also for FIFOs and devices.
 Result<std::vector<std::byte>> read_file(const std::string& path, std::string_view magic = {});
 
-// Replaces an existing file. Errors: io.
+// Replaces an existing file, or makes a new one, at once (attn::replace_file). Errors: io.
 Status write_file(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace attn::io

@@ -1,57 +1,15 @@
 #include "runtime/plan/storage.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 
 #include "runtime/base/regular_file.h"
+#include "runtime/base/replace_file.h"
 #include "runtime/plan/container.h"
 
 namespace attn::plan {
 namespace {
-
-Error io_error(std::string_view doing, const std::string& path) {
-  return {
-      ErrorCode::io, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)), {}, {}};
-}
-
-// A file name that no other writer uses, in this process or another.
-std::string temporary_name(const std::string& path) {
-  static std::atomic<unsigned> counter{0};
-  return fmt::format("{}.{}.{}.tmp", path, ::getpid(), counter.fetch_add(1));
-}
-
-struct Temporary {
-  std::string path;
-  FileDescriptor file;
-};
-
-// Retries: a killed process with the same id may have left a file of the same name.
-Result<Temporary> create_temporary(const std::string& path, mode_t mode) {
-  for (;;) {
-    Temporary temporary{temporary_name(path), {}};
-    temporary.file = FileDescriptor(
-        ::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-    if (temporary.file.valid()) return temporary;
-    if (errno != EEXIST) return io_error("create", path);
-  }
-}
-
-Status write_file(Temporary& temporary, std::string_view bytes) {
-  auto& [path, file] = temporary;
-  if (write_all(file.get(), bytes) && ::fsync(file.get()) == 0 && file.close()) {
-    return {};
-  }
-  const Error error = io_error("write", path);
-  ::unlink(path.c_str());
-  return error;
-}
 
 Error at(const std::string& path, Error error) {
   error.message = fmt::format("{}: {}", path, error.message);
@@ -68,30 +26,22 @@ Result<std::string> read_checked(const FileDescriptor& file, const std::string& 
   return bytes;
 }
 
-constexpr mode_t kAnyMode = 0666;
-
-Status save_bytes(std::string_view bytes, const std::string& path, mode_t mode) {
-  ATTN_ASSIGN(Temporary temporary, create_temporary(path, mode));
-  ATTN_RETURN_IF_ERROR(write_file(temporary, bytes));
-  if (std::rename(temporary.path.c_str(), path.c_str()) == 0) return {};
-  const Error error = io_error("write", path);
-  ::unlink(temporary.path.c_str());
-  return error;
-}
-
 }  // namespace
 
-Status save(const Plan& plan, const std::string& path) { return save(plan, path, kAnyMode); }
+Status save(const Plan& plan, const std::string& path) {
+  ATTN_ASSIGN(const std::string bytes, serialize_within_limits({&plan, 1}));
+  return replace_file(path, bytes);
+}
 
 Status save(const Plan& plan, const std::string& path, mode_t mode) {
   ATTN_ASSIGN(const std::string bytes, serialize_within_limits({&plan, 1}));
-  return save_bytes(bytes, path, mode);
+  return replace_file(path, bytes, mode);
 }
 
 Status save(const Bundle& bundle, const std::string& path) {
   ATTN_RETURN_IF_ERROR(fits_file(bundle));
   ATTN_ASSIGN(const std::string bytes, serialize_within_limits(bundle.plans));
-  return save_bytes(bytes, path, kAnyMode);
+  return replace_file(path, bytes);
 }
 
 Status save(const Family& family, const std::string& path) {
@@ -101,7 +51,7 @@ Status save(const Family& family, const std::string& path) {
   }
   ATTN_ASSIGN(const std::string bytes,
               serialize_within_limits(family.parts.plans, family.ranks, family.kernels));
-  return save_bytes(bytes, path, kAnyMode);
+  return replace_file(path, bytes);
 }
 
 Result<Family> load_family(const std::string& path, const CheckBytes& check) {

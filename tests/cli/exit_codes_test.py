@@ -76,13 +76,35 @@ class ExitCodes(attnc.Case):
                 with self.subTest(command, redirection=redirection):
                     process = subprocess.run(
                         ["bash", "-c", f"{attnc.ATTNC} {command} {redirection}"], text=True,
-                        capture_output=True, timeout=300, check=False)
+                        capture_output=True, timeout=1800, check=False)
                     self.assertEqual(process.returncode, 4, process.stderr)
                     self.assertIn("error[io]: cannot write to standard output: ", process.stderr)
         self.attnc("inspect", plan)
         process = subprocess.run(["bash", "-c", f"{attnc.ATTNC} check none.attn > /dev/full"],
-                                 text=True, capture_output=True, timeout=300, check=False)
+                                 text=True, capture_output=True, timeout=1800, check=False)
         self.assertIn("none.attn", process.stderr)
+
+    def test_4_what_is_not_written_whole_leaves_the_old_file(self):
+        """The limit of the size of files acts as a full disk does."""
+        spec = self.write("spec.attn", NOOP + "# " + "x" * 4000)
+        written = spec.read_bytes()
+        for number, command in enumerate((
+                f"draw {SPECS / 'causal.attn'} -o FILE.svg", f"draw {SPECS / 'causal.attn'} -o FILE.png",
+                f"run {spec} --backend reference --out o=FILE.npy", f"convert {spec} -o FILE.json",
+                f"compile {spec} --target h200 --engine native -o FILE.attnplan", f"fmt {spec}")):
+            for old in (None, b"old"):
+                with self.subTest(command=command, old=old):
+                    file = self.folder / f"{number}{command.partition('FILE')[2].partition(' ')[0]}"
+                    if old is not None:
+                        file.write_bytes(old)
+                    words = command.replace(f"FILE{file.suffix}", str(file))
+                    process = subprocess.run(["bash", "-c", f"ulimit -f 1; {attnc.ATTNC} {words}"], text=True,
+                                             capture_output=True, timeout=1800, check=False)
+                    self.assertEqual(process.returncode, 4, process.stderr)
+                    self.assertIn("error[io]", process.stderr)
+                    self.assertEqual(file.read_bytes() if file.exists() else None, old)
+        self.assertEqual(spec.read_bytes(), written)
+        self.assertEqual([path.name for path in self.folder.iterdir() if path.suffix == ".tmp"], [])
 
     def test_6_unreadable_plan_file(self):
         plan = self.compile(NOOP)
