@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "compiler/pictures/known_values.h"
 #include "compiler/reference/row_evaluator.h"
@@ -52,14 +53,39 @@ Result<bool> is_visible(const reference::RowEvaluator& row, std::span<const Expr
   return true;
 }
 
+// Evaluates single scores, as the reference does.
+class ScoreEvaluator {
+ public:
+  ScoreEvaluator(const ir::Attention& attention, const reference::Bindings& values)
+      : masks_(attention.masks), row_(attention, values, masks_) {}
+
+  // Errors: as of scores_at.
+  Result<bool> is_visible(const Box& score) {
+    const double unknown[] = {0};
+    row_.run({score.batch.low, score.head.low, score.row.low, score.column.low}, unknown);
+    return pictures::is_visible(row_, masks_, 0);
+  }
+
+ private:
+  std::vector<ExprId> masks_;
+  reference::RowEvaluator row_;
+};
+
+std::pair<Box, Box> halved(const Box& box) {
+  const bool by_rows = box.row.high - box.row.low >= box.column.high - box.column.low;
+  return passes::halves(box, by_rows ? &Box::row : &Box::column);
+}
+
 // Counts the visible scores of boxes by halving them until they are decided.
 class Counter {
  public:
-  Counter(const ir::Attention& attention, const KnownValues& known, std::int64_t operations)
+  Counter(const ir::Attention& attention, const reference::Bindings& values,
+          const KnownValues& known, std::int64_t operations)
       : boxes_(attention, attention.masks, &known),
+        scores_(attention, values),
         most_(operations / std::max<std::int64_t>(1, boxes_.operations())) {}
 
-  // nullopt if it takes too long. A score that is not decided counts half.
+  // nullopt if it takes too long. A score that has no value counts half.
   std::optional<double> count(const Box& box) {
     double visible = 0;
     open_.assign(1, box);
@@ -69,31 +95,88 @@ class Counter {
       open_.pop_back();
       const Block block = boxes_.of(next);
       if (block == Block::full) visible += scores_in(next);
-      if (block == Block::partial && !halve(next)) visible += 0.5;
+      if (block != Block::partial) continue;
+      if (passes::is_single(next)) {
+        visible += share_of_score(next);
+        continue;
+      }
+      const auto [first, second] = halved(next);
+      open_.push_back(first);
+      open_.push_back(second);
     }
     return visible;
   }
-  bool is_exact() const { return is_exact_; }
+  // Of the first visible score without a value.
+  const std::optional<Error>& fault() const { return fault_; }
 
  private:
-  bool halve(const Box& box) {
-    if (passes::is_single(box)) {
-      is_exact_ = false;
-      return false;
-    }
-    const bool by_rows = box.row.high - box.row.low >= box.column.high - box.column.low;
-    const auto [first, second] = passes::halves(box, by_rows ? &Box::row : &Box::column);
-    open_.push_back(first);
-    open_.push_back(second);
-    return true;
+  // Of one that intervals do not decide.
+  double share_of_score(const Box& score) {
+    ++looked_;
+    const Result<bool> visible = scores_.is_visible(score);
+    if (visible.ok()) return *visible ? 1 : 0;
+    if (!fault_) fault_ = visible.error();
+    return 0.5;
   }
 
   passes::MaskBoxes boxes_;
+  ScoreEvaluator scores_;
   std::int64_t most_;
   std::int64_t looked_ = 0;
-  bool is_exact_ = true;
+  std::optional<Error> fault_;
   std::vector<Box> open_;
 };
+
+// What is known of inputs, and whether an index was asked for that a tensor does not have.
+class Watched : public passes::KnownInputs {
+ public:
+  Watched(const reference::Bindings& values, const KnownValues& known)
+      : values_(values), known_(known) {}
+
+  std::optional<passes::Range> elements(std::string_view tensor,
+                                        std::span<const passes::Range> indexes) const override {
+    const auto found = values_.tensors.find(tensor);
+    for (std::size_t axis = 0; axis < indexes.size() && found != values_.tensors.end(); ++axis) {
+      const bool is_inside =
+          indexes[axis].low >= 0 && indexes[axis].high < found->second.dims[axis];
+      is_outside_ = is_outside_ || !is_inside;
+    }
+    return known_.elements(tensor, indexes);
+  }
+  std::optional<passes::Range> param(std::string_view name) const override {
+    return known_.param(name);
+  }
+  bool take_outside() const { return std::exchange(is_outside_, false); }
+
+ private:
+  const reference::Bindings& values_;
+  const KnownValues& known_;
+  mutable bool is_outside_ = false;
+};
+
+// Looks for a visible score that reads outside a tensor: the analysis of masks takes for granted
+// that there is none. Errors: as of scores_at, if it is found within so many operations.
+Status check_indexes(const ir::Attention& attention, const reference::Bindings& values,
+                     const KnownValues& known, const Box& whole, std::int64_t operations) {
+  const Watched watched(values, known);
+  passes::MaskBoxes boxes(attention, attention.masks, &watched);
+  ScoreEvaluator scores(attention, values);
+  std::vector<Box> open = {whole};
+  for (; !open.empty() && operations > 0; operations -= boxes.operations() + 1) {
+    const Box box = open.back();
+    open.pop_back();
+    const bool is_hidden = boxes.of(box) == Block::empty;
+    if (!watched.take_outside() || is_hidden) continue;
+    if (passes::is_single(box)) {
+      ATTN_RETURN_IF_ERROR(scores.is_visible(box));
+      continue;
+    }
+    const auto [first, second] = halved(box);
+    open.push_back(first);
+    open.push_back(second);
+  }
+  return {};
+}
 
 Box scores_of(const passes::BlockMap& map, std::size_t block, const Box& whole) {
   const auto row = static_cast<std::int64_t>(block) / map.width;
@@ -136,7 +219,7 @@ Share share_of(const passes::BlockMap& map, const Box& whole, Counter& counter) 
     counted += scores_in(box);
     visible += *found;
   }
-  share.exact = counted == undecided && counter.is_exact();
+  share.exact = counted == undecided;
   if (counted < undecided) visible = undecided * (counted > 0 ? visible / counted : 0.5);
   share.visible += visible;
   return share;
@@ -181,13 +264,17 @@ passes::BlockMap block_map_at(const ir::Attention& attention, const passes::Know
   return passes::block_map(attention, search, kMostOperations / places);
 }
 
-Cells blocks_at(const ir::Attention& attention, const reference::Bindings& values,
-                const Place& place, std::int64_t rows, std::int64_t columns, std::int64_t places) {
+Result<Cells> blocks_at(const ir::Attention& attention, const reference::Bindings& values,
+                        const Place& place, std::int64_t rows, std::int64_t columns,
+                        std::int64_t places) {
   const ir::Attention masked = with_lengths_as_masks(attention);
   const KnownValues known(values);
+  const Box whole = box_at(masked, place);
+  ATTN_RETURN_IF_ERROR(check_indexes(masked, values, known, whole, kMostOperations / 4 / places));
   Cells cells{block_map_at(masked, known, place, rows, columns, places), {}};
-  Counter counter(masked, known, kMostOperations / places);
-  cells.share = share_of(cells.map, box_at(masked, place), counter);
+  Counter counter(masked, values, known, kMostOperations / places);
+  cells.share = share_of(cells.map, whole, counter);
+  if (counter.fault()) return *counter.fault();
   return cells;
 }
 
@@ -198,7 +285,7 @@ CountVisible count_visible_at(const ir::Attention& attention, const reference::B
             std::int64_t operations)
         : masked(with_lengths_as_masks(attention)),
           known(values),
-          counter(masked, known, operations) {}
+          counter(masked, values, known, operations) {}
 
     ir::Attention masked;
     KnownValues known;

@@ -51,12 +51,13 @@ passes::BlockMap block_map_at(const ir::Attention& attention, const passes::Know
                               std::int64_t places = 1);
 
 // Blocks of rows x columns by the mask analysis, which knows the values. Takes time in proportion
-// to the blocks, and is cut short like block_map_at.
-Cells blocks_at(const ir::Attention& attention, const reference::Bindings& values,
-                const Place& place, std::int64_t rows, std::int64_t columns,
-                std::int64_t places = 1);
+// to the blocks, and is cut short like block_map_at. Errors: those of scores_at, as far as they are
+// found before it is cut short.
+Result<Cells> blocks_at(const ir::Attention& attention, const reference::Bindings& values,
+                        const Place& place, std::int64_t rows, std::int64_t columns,
+                        std::int64_t places = 1);
 
-// The visible scores of these rows and columns; those that are not decided count half, and all do
+// The visible scores of these rows and columns; those that have no value count half, and all do
 // once that takes too long.
 using CountVisible =
     std::function<double(const ranks::Interval& rows, const ranks::Interval& columns)>;

@@ -114,7 +114,7 @@ Result<Panel> panel_at(const ir::Attention& attention, const reference::Bindings
   if (cell.first == 1 && cell.second == 1) {
     ATTN_ASSIGN(panel.cells, scores_at(attention, values, place));
   } else {
-    panel.cells = blocks_at(attention, values, place, cell.first, cell.second, places);
+    ATTN_ASSIGN(panel.cells, blocks_at(attention, values, place, cell.first, cell.second, places));
   }
   if (options.score) {
     ATTN_ASSIGN(panel.changes, changes_at(attention, values, place, *options.score));

@@ -16,6 +16,7 @@ struct RowPlace {
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::int64_t row = 0;
+  std::int64_t column = 0;  // that the first cell is of
 };
 
 // A value, or the node that has none: an out-of-range gather, an integer division by 0, a shift
@@ -32,7 +33,8 @@ class RowEvaluator {
   RowEvaluator(const ir::Attention& attention, const Bindings& bindings,
                std::span<const ir::ExprId> roots);
 
-  // Evaluates every node below the roots; `scores` has the value of ir::Op::score_ for each column.
+  // Evaluates every node below the roots; `scores` has the value of ir::Op::score_ for each column,
+  // from place.column on.
   void run(const RowPlace& place, std::span<const double> scores);
 
   // Of the last run, a cell for each column. `id` must be below one of the roots.

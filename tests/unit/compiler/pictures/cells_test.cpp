@@ -1,5 +1,7 @@
 #include "compiler/pictures/cells.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,6 +16,7 @@ namespace {
 
 using ir::Dim;
 using passes::Block;
+using ::testing::HasSubstr;
 
 io::HostTensor zeros(std::vector<std::int64_t> dims) {
   const auto count = static_cast<std::size_t>(io::element_count(dims));
@@ -98,7 +101,7 @@ Block dense_block(const std::vector<bool>& shown, const ir::Dims& dims, const pa
 }
 
 void expect_blocks(const Case& of, const Place& place, const std::vector<bool>& shown) {
-  const Cells cells = blocks_at(of.attention, of.values, place, 8, 4);
+  const Cells cells = blocks_at(of.attention, of.values, place, 8, 4).value();
   ASSERT_EQ(cells.map.exactness, passes::Exactness::exact);
   for (std::int64_t row = 0; row < cells.map.height; ++row) {
     for (std::int64_t column = 0; column < cells.map.width; ++column) {
@@ -185,12 +188,43 @@ TEST(Cells, ManyBlocksTakeLittleTime) {
     mask q_idx >= kv_idx && q_idx - kv_idx < 4096;
     outputs o;
   })");
-  const Cells cells = blocks_at(attention, {}, {}, 128, 128);
+  const Cells cells = blocks_at(attention, {}, {}, 128, 128).value();
   EXPECT_EQ(cells.map.exactness, passes::Exactness::exact);
   EXPECT_EQ(cells.map.count(Block::full), 31 * 1024 - 31 * 32 / 2);
   EXPECT_EQ(cells.map.count(Block::partial), 1024 + 992);
   EXPECT_TRUE(cells.share.exact);
   EXPECT_EQ(cells.share.visible, 4096.0 * 131072 - 4096.0 * 4095 / 2);
+}
+
+TEST(Cells, WhatIntervalsDoNotDecideIsEvaluated) {
+  for (const char* mask : {"q_idx % -4 > -1 && kv_idx < 100", "sin(1.0 * q_idx * kv_idx) > 0.5",
+                           "(q_idx * kv_idx & 7) == 5", "q_idx ** 2 % 7 == kv_idx % 7"}) {
+    const Case of = evaluated(fmt::format(
+        "attention f {{ dims B = 1, Hq = 1, Sq = 60, Skv = 130, D = 8; mask {}; }}", mask));
+    const Share share = blocks_at(of.attention, of.values, {0, 0}, 16, 16).value().share;
+    EXPECT_EQ(share.visible, std::ranges::count(shown_by_reference(of, {0, 0}), true)) << mask;
+    EXPECT_TRUE(share.exact);
+  }
+}
+
+TEST(Cells, BlocksWithAScoreThatReadsOutsideATensorAreAnError) {
+  const auto blocks = [](const std::string& mask, double index) {
+    const ir::Attention attention =
+        attention_of(fmt::format("attention f {{ dims B = 1, Hq = 1, Sq = 600, Skv = 400, D = 8;"
+                                 "tensor t: i32[4]; tensor u: i32[3]; mask {}; }}",
+                                 mask));
+    reference::Bindings values;
+    values.tensors["t"] = {DType::i32, {4}, {1, 1, 1, 1}};
+    values.tensors["u"] = {DType::i32, {3}, {0, index, 1}};
+    return blocks_at(attention, values, {0, 0}, 128, 128);
+  };
+  EXPECT_TRUE(blocks("t[u[q_idx // 200]] > 0", 3).ok());
+  const auto outside = blocks("t[u[q_idx // 200]] > 0", 4);
+  ASSERT_FALSE(outside.ok());
+  EXPECT_THAT(outside.error().message, HasSubstr("index 0 is 4, outside 0..3"));
+  EXPECT_TRUE(blocks("t[u[q_idx // 200]] > 0 && q_idx // 200 != 1", 4).ok()) << "hidden";
+  EXPECT_FALSE(blocks("t[u[q_idx // 200]] > 0 && kv_idx == 399", -1).ok());
+  EXPECT_FALSE(blocks("8 % u[q_idx // 200] == 0 || kv_idx < 9", 4).ok()) << "divides by 0";
 }
 
 TEST(Cells, ChangesOfScores) {
