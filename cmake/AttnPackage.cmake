@@ -1,5 +1,5 @@
-# Files for `cmake --install`: the two runtime libraries, attnc if it is built, with its manual page and
-# completion, and the files of find_package(attn) and pkg-config.
+# Files for `cmake --install`: the two runtime libraries, attnc if it is built, with its manual page,
+# completion and specs, and the files of find_package(attn) and pkg-config.
 include(CMakePackageConfigHelpers)
 
 set(ATTN_PACKAGE attn_shared attn_static)
@@ -29,6 +29,9 @@ if(ATTN_BUILD_COMPILER)
     DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
   install(FILES ${ATTN_COMPLETION}.fish
     DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  # What attnc finds by name (tools/standard_specs.h).
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/specs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/attn/specs
+    FILES_MATCHING PATTERN "*.attn" PATTERN lib EXCLUDE)
 endif()
 
 # `cmake --install` does not build, so after `cmake --build build --target attnc` files would be missing.

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/driver/driver.h"
 #include "compiler/reference/defaults.h"
+#include "runtime/base/replace_file.h"
 #include "tools/command.h"
 #include "tools/console.h"
+#include "tools/fixes.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 
@@ -17,6 +20,7 @@ struct Options {
   std::vector<std::string> specs;
   sema::Bindings bindings;
   std::string format = "text";
+  bool fixes = false;
 };
 
 // The result of checking one spec.
@@ -26,7 +30,8 @@ struct Checked {
   std::unique_ptr<diag::Sink> sink;
   driver::CheckedSizes sizes;
   std::optional<std::size_t> functions;  // of a library
-  std::optional<Error> error;
+  std::vector<AppliedFix> fixed;         // with --fix
+  std::optional<Error> error;            // not read, or not written
 
   bool is_denied() const {
     return sink && denies_warnings() && !sink->has_errors() && !sink->sorted().empty();
@@ -65,28 +70,65 @@ std::string stopped_words(const Checked& checked) {
          "are reported\n";
 }
 
-Checked check(const std::string& path, const sema::Bindings& bindings) {
-  Checked checked;
-  checked.path = path;
-  Result<support::Source> source = read_source(path);
-  if (!source.ok()) {
-    checked.error = source.error();
-    return checked;
-  }
-  checked.source = std::make_unique<const support::Source>(std::move(*source));
+// Checks a text, again after --fix.
+void check(support::Source source, const sema::Bindings& bindings, Checked& checked) {
+  checked.source = std::make_unique<const support::Source>(std::move(source));
   checked.sink = std::make_unique<diag::Sink>(*checked.source);
+  checked.sizes = {};
   checked.functions = driver::check_library(*checked.source, *checked.sink);
   if (!checked.functions && !checked.sink->has_errors()) {
     checked.sizes = driver::check_all_sizes(*checked.source, bindings, *checked.sink);
   }
+}
+
+// Applies fixes until none is left. Those that undo one another leave the text as it was.
+void fix(const sema::Bindings& bindings, Checked& checked) {
+  const std::string name = checked.source->name(), before(checked.source->text());
+  std::set<std::string> seen = {before};
+  for (;;) {
+    Fixed fixed = apply_fixes(*checked.sink);
+    if (fixed.applied.empty()) return;
+    if (!seen.insert(fixed.text).second) {
+      checked.fixed.clear();
+      return check({name, before}, bindings, checked);
+    }
+    checked.fixed.insert(checked.fixed.end(), fixed.applied.begin(), fixed.applied.end());
+    check({name, std::move(fixed.text)}, bindings, checked);
+  }
+}
+
+Checked check(const std::string& path, const Options& options) {
+  Checked checked;
+  checked.path = path;
+  Result<support::Source> source = options.fixes ? read_own_source(path) : read_source(path);
+  if (!source.ok()) {
+    checked.error = source.error();
+    return checked;
+  }
+  check(std::move(*source), options.bindings, checked);
+  if (options.fixes) fix(options.bindings, checked);
+  if (checked.fixed.empty() || path == "-") return checked;
+  if (const Status written = replace_file(path, checked.source->text()); !written.ok()) {
+    checked.error = written.error();
+  }
   return checked;
 }
 
-void print_text(const Checked& checked) {
+// What --fix did.
+void print_fixes(const Checked& checked) {
+  for (const AppliedFix& fix : checked.fixed) {
+    tell(fmt::format("{}: {}:{}:{}: {}\n", error_paint()(support::Style::good, "fixed"),
+                     checked.source->name(), fix.place.line, fix.place.column, fix.title));
+  }
+}
+
+void print_text(const Checked& checked, bool prints_source) {
+  print_fixes(checked);
+  if (prints_source && checked.source) fmt::print("{}", checked.source->text());
   if (checked.sink) print_diagnostics(diag::to_text(*checked.sink, error_paint()));
   if (checked.is_denied()) tell_denied();
   if (checked.sink && !checked.ok()) tell(stopped_words(checked));
-  if (!checked.ok()) return;
+  if (!checked.ok() || prints_source) return;
   if (checked.sizes.first) {
     put_summary(
         fmt::format("{}: {}{}\n", output_paint()(support::Style::good, "ok"),
@@ -115,7 +157,7 @@ Json quantize_json(const ir::Attention& attention) {
   return json;
 }
 
-Json to_json(const Checked& checked) {
+Json to_json(const Checked& checked, bool fixes) {
   if (checked.error) {
     return {{"file", checked.path}, {"ok", false}, {"error", error_json(*checked.error, nullptr)}};
   }
@@ -127,6 +169,11 @@ Json to_json(const Checked& checked) {
     entry["quantize"] = quantize_json(*checked.sizes.first);
   }
   if (checked.sink->is_stopped()) entry["stopped"] = true;
+  for (const AppliedFix& fix : checked.fixed) {
+    entry["fixed"].push_back(
+        {{"title", fix.title}, {"line", fix.place.line}, {"column", fix.place.column}});
+  }
+  if (fixes && checked.path == "-") entry["text"] = checked.source->text();
   entry.update(Json::parse(diag::to_json(*checked.sink)));
   return entry;
 }
@@ -164,15 +211,15 @@ int run(const Options& options) {
   for (std::size_t i = 0; i < paths->size(); ++i) {
     const std::string& path = (*paths)[i];
     progress.show(i, path);
-    all.push_back(check(path, options.bindings));
+    all.push_back(check(path, options));
     worst = std::max(worst, all.back().exit_code());
     if (all.back().error) print_diagnostics(error_text(*all.back().error, nullptr, error_paint()));
-    if (options.format == "text") print_text(all.back());
+    if (options.format == "text") print_text(all.back(), options.fixes && path == "-");
   }
   if (options.format == "text" && all.size() > 1) tell_note(totals_text(all));
   if (options.format == "json") {
     Json entries = Json::array();
-    for (const Checked& checked : all) entries.push_back(to_json(checked));
+    for (const Checked& checked : all) entries.push_back(to_json(checked, options.fixes));
     print_json({{"specs", entries}});
   }
   if (options.format == "sarif") fmt::print("{}", to_sarif(all));
@@ -199,6 +246,8 @@ void add_check(CLI::App& app, Action& action) {
       ->type_name("SPEC|DIR...")
       ->required();
   add_bind(*command, options->bindings);
+  command->add_flag("--fix", options->fixes,
+                    "Apply the fixes that diagnostics have; of standard input, print the result");
   add_deny(*command);
   add_formats(*command, options->format);
   set_action(*command, action, options, run);

@@ -6,6 +6,7 @@
 #include "compiler/support/embedded.h"
 #include "tools/command.h"
 #include "tools/report.h"
+#include "tools/standard_specs.h"
 
 namespace attn::tools {
 namespace {
@@ -21,12 +22,19 @@ class Lines {
     text_ += before + word + (meaning.empty() ? "" : "\t" + meaning) + "\n";
   }
   void ask(const std::string& line) { text_ += line + "\n"; }
+  const std::string& begin() const { return begin_; }
   std::string take() { return std::move(text_); }
 
  private:
   std::string begin_;
   std::string text_;
 };
+
+// Once there is a letter: files of the folder come first.
+void offer_standard_specs(Lines& lines) {
+  if (lines.begin().empty()) return;
+  for (const std::string& name : standard_spec_names()) lines.add(name, "standard spec");
+}
 
 // The files that placeholders like "SPEC|PLAN..." or "NAME|FILE.json" stand for.
 void offer_files(const std::string& type, Lines& lines) {
@@ -36,6 +44,7 @@ void offer_files(const std::string& type, Lines& lines) {
     if (type == "DIR") return lines.ask(":folders");
     if (word == "FILE") return lines.ask(":files");
     if (word == "SPEC") suffixes.insert(suffixes.end(), {".attn", ".attn.json"});
+    if (word == "SPEC") offer_standard_specs(lines);
     if (word == "PLAN") suffixes.emplace_back(".attnplan");
     if (word.starts_with("FILE.")) suffixes.push_back(word.substr(4));
   }

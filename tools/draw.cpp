@@ -261,7 +261,8 @@ int run(const Options& options) {
   if (const Status status = check_options(options); !status.ok()) {
     return report(status.error(), options.format);
   }
-  const SubjectOutcome outcome = read_subject(options.path, options.bindings, options.format);
+  const SubjectOutcome outcome =
+      read_subject(options.path, options.bindings, options.format, options.ranks.inputs);
   if (!outcome.subject) return outcome.exit_code;
   const Status status = draw(options, *outcome.subject);
   if (status.ok()) return kOk;

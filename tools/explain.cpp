@@ -59,7 +59,8 @@ int explain_spec(const Options& options) {
 }
 
 int explain_ranks(const Options& options) {
-  SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
+  SpecOutcome outcome =
+      read_spec(options.path, options.bindings, options.format, options.ranks.inputs);
   if (!outcome.spec) return outcome.exit_code;
   const Spec& spec = *outcome.spec;
   const auto sharded = shard(spec, options.ranks, options.how.target, options.gradients);

@@ -125,7 +125,8 @@ int run(const Options& options) {
   if (const Status status = check_options(options); !status.ok()) {
     return report(status.error(), options.format);
   }
-  const SubjectOutcome outcome = read_subject(options.path, options.bindings, options.format);
+  const SubjectOutcome outcome =
+      read_subject(options.path, options.bindings, options.format, options.inputs);
   if (!outcome.subject) return outcome.exit_code;
   const Result<int> code = write_report(options, *outcome.subject);
   if (code.ok()) return *code;

@@ -274,7 +274,8 @@ int run(const Options& options) {
   if (const Status status = check_options(options); !status.ok()) {
     return report(status.error(), options.format);
   }
-  const SubjectOutcome outcome = read_subject(options.path, options.bindings, options.format);
+  const SubjectOutcome outcome =
+      read_subject(options.path, options.bindings, options.format, options.inputs);
   if (!outcome.subject) return outcome.exit_code;
   const Status status = run_subject(*outcome.subject, options);
   if (status.ok()) return kOk;

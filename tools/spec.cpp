@@ -13,6 +13,7 @@
 #include "runtime/plan/bundle.h"
 #include "runtime/plan/container.h"
 #include "tools/console.h"
+#include "tools/standard_specs.h"
 
 namespace attn::tools {
 
@@ -84,6 +85,15 @@ std::string similar_file(const std::string& path) {
   return meant.empty() ? "" : (wanted.parent_path() / meant).string();
 }
 
+// That, or the standard spec whose name is most like it.
+std::string similar_spec(const std::string& path) {
+  const std::string file = similar_file(path);
+  if (!file.empty()) return file;
+  const std::vector<std::string> names = standard_spec_names();
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return std::string(support::nearest(path, views));
+}
+
 std::string quoted_for_a_shell(const std::string& path) {
   return path.find(' ') == path.npos ? path : fmt::format("'{}'", path);
 }
@@ -131,11 +141,14 @@ void tell_denied() {
 }
 
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
-                         const sema::Bindings& bindings, Format format) {
+                         const sema::Bindings& bindings, Format format,
+                         const std::map<std::string, std::string>& inputs) {
   const auto sink = std::make_shared<diag::Sink>(*source);
   auto analyses = std::make_shared<passes::MaskAnalyses>();
+  std::set<std::string, std::less<>> replaced;
+  for (const auto& [name, text] : inputs) replaced.insert(name);
   std::optional<ir::Attention> attention =
-      driver::front_end(*source, bindings, *sink, analyses.get());
+      driver::front_end(*source, bindings, *sink, analyses.get(), replaced);
   print_diagnostics(diag::to_text(*sink, error_paint()));
   std::optional<Error> error = refusal(*sink, format);
   if (error) return {std::nullopt, kSpecHasErrors, std::move(error)};
@@ -220,9 +233,8 @@ std::string as_binding(const std::string& path) {
   return is_size ? "--bind " + path : "";
 }
 
-}  // namespace
-
-Result<support::Source> read_source(const std::string& path) {
+// A file of that name.
+Result<support::Source> read_file(const std::string& path) {
   Result<support::Source> source = support::Source::read(path);
   if (const std::string_view what = other_kind(path); source.ok() && !what.empty()) {
     return no_spec(path, what);
@@ -234,18 +246,36 @@ Result<support::Source> read_source(const std::string& path) {
     return source;
   }
   std::string meant = as_binding(path);
-  if (meant.empty() && path != "-" && !fs::exists(path, none)) meant = similar_file(path);
+  if (meant.empty() && path != "-" && !fs::exists(path, none)) meant = similar_spec(path);
   if (meant.empty()) return source;
   Error error = source.error();
   error.notes.push_back(fmt::format("did you mean {}?", support::quoted(meant)));
   return error;
 }
 
-SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format) {
+}  // namespace
+
+Result<support::Source> read_source(const std::string& path) {
+  return read_file(path == "-" ? path : resolved_spec(path));
+}
+
+Result<support::Source> read_own_source(const std::string& path) {
+  Result<support::Source> source = read_file(path);
+  if (source.ok() || path == "-") return source;
+  const std::string other = resolved_spec(path);
+  if (other == path) return source;
+  return Error{ErrorCode::io,
+               source.error().message,
+               {fmt::format("the name means {}: give that, or a copy of it", other)},
+               {}};
+}
+
+SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format,
+                      const std::map<std::string, std::string>& inputs) {
   Result<support::Source> source = read_source(path);
   if (!source.ok()) return {std::nullopt, report(source.error(), format), source.error()};
-  return analyze_spec(std::make_shared<const support::Source>(std::move(*source)), bindings,
-                      format);
+  return analyze_spec(std::make_shared<const support::Source>(std::move(*source)), bindings, format,
+                      inputs);
 }
 
 bool is_plan(const std::string& path) {
@@ -266,11 +296,12 @@ std::shared_ptr<const support::Source> source_of_plan(const std::string& path,
   return std::make_shared<const support::Source>(fmt::format("{}:{}", path, name), plan.spec_text);
 }
 
-SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format format) {
+SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format format,
+                         const std::map<std::string, std::string>& inputs) {
   std::shared_ptr<const support::Source> source = source_of_plan(path, plan);
   const Status alone = driver::check_stands_alone(*source);
   if (!alone.ok()) return {std::nullopt, report(alone.error(), format), alone.error()};
-  return analyze_spec(std::move(source), plan.bindings, format);
+  return analyze_spec(std::move(source), plan.bindings, format, inputs);
 }
 
 Result<std::vector<std::string>> spec_paths(const std::vector<std::string>& specs,

@@ -1,6 +1,7 @@
 // Reads the specs and plans named on the command line.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,15 +46,21 @@ bool is_spec_name(std::string_view name);
 Status check_is_not_input(const std::string& output, const std::string& input,
                           std::vector<std::string> notes = {});
 
-// Source::read; the error of a file that does not exist names one that may be meant. Errors also:
-// invalid_argument for a plan file.
+// Source::read of a file, of a standard spec by its name, or of standard input ("-"); the error of
+// a file that does not exist names one that may be meant. Errors also: invalid_argument for a plan
+// file.
 Result<support::Source> read_source(const std::string& path);
+// The same of a file that will be replaced, which names nothing else.
+Result<support::Source> read_own_source(const std::string& path);
 
 // Reads `path` ("-" is standard input) and runs the front end. Prints errors and warnings to
-// standard error, and unless the format is text errors also to standard output.
-SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format);
+// standard error, and unless the format is text errors also to standard output. Defaults of tensors
+// that --in gives a value (`inputs`) may be wrong.
+SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format,
+                      const std::map<std::string, std::string>& inputs = {});
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
-                         const sema::Bindings& bindings, Format format);
+                         const sema::Bindings& bindings, Format format,
+                         const std::map<std::string, std::string>& inputs = {});
 
 // The same for every plan that the spec asks for, up to the first with errors. A warning of several
 // plans is printed once. Empty if there are errors, or warnings with --deny warnings.
@@ -76,7 +83,8 @@ std::optional<Error> report_denied(const diag::Sink& sink, Format format);
 bool is_plan(const std::string& path);
 
 // The spec that a plan was compiled from.
-SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format format);
+SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format format,
+                         const std::map<std::string, std::string>& inputs = {});
 std::shared_ptr<const support::Source> source_of_plan(const std::string& path,
                                                       const plan::Plan& plan);
 

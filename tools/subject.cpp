@@ -12,12 +12,12 @@ SubjectOutcome outcome_of(SpecOutcome outcome, std::optional<plan::Bundle> file)
 
 }  // namespace
 
-SubjectOutcome read_subject(const std::string& path, const sema::Bindings& bindings,
-                            Format format) {
-  if (!is_plan(path)) return outcome_of(read_spec(path, bindings, format), std::nullopt);
+SubjectOutcome read_subject(const std::string& path, const sema::Bindings& bindings, Format format,
+                            const std::map<std::string, std::string>& inputs) {
+  if (!is_plan(path)) return outcome_of(read_spec(path, bindings, format, inputs), std::nullopt);
   Result<plan::Bundle> file = read_shape(path, bindings);
   if (!file.ok()) return {std::nullopt, report(file.error(), format), file.error()};
-  SpecOutcome outcome = spec_of_plan(path, file->plans.front(), format);
+  SpecOutcome outcome = spec_of_plan(path, file->plans.front(), format, inputs);
   return outcome_of(std::move(outcome), std::move(*file));
 }
 

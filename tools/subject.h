@@ -1,6 +1,7 @@
 // The SPEC|PLAN argument of a command.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -23,7 +24,9 @@ struct SubjectOutcome {
   std::optional<Error> error{};
 };
 
-SubjectOutcome read_subject(const std::string& path, const sema::Bindings& bindings, Format format);
+// Defaults of tensors that --in gives a value (`inputs`) may be wrong.
+SubjectOutcome read_subject(const std::string& path, const sema::Bindings& bindings, Format format,
+                            const std::map<std::string, std::string>& inputs = {});
 
 // The forward plan of a file, and with `gradients` also the backward. Errors: those of
 // plan::plan_of.

@@ -170,7 +170,7 @@ class Verification {
 
   // The `number`-th of the specs.
   void add_spec(const std::string& path, std::size_t number, Progress& progress) {
-    const SpecOutcome outcome = read_spec(path, options_.bindings, Format::text);
+    const SpecOutcome outcome = read_spec(path, options_.bindings, Format::text, options_.inputs);
     if (!outcome.spec) return keep({path, "", options_.bindings, {}, {}, {}, outcome.error});
     for (const Shape& shape : shapes_of(*outcome.spec->source, outcome.spec->attention,
                                         options_.bindings, shape_set(options_.shapes))) {
@@ -188,7 +188,8 @@ class Verification {
     result.spec = path;
     result.shape = shape.name;
     result.bindings = shape.bindings;
-    SpecOutcome outcome = analyze_spec(std::move(source), shape.bindings, Format::text);
+    SpecOutcome outcome =
+        analyze_spec(std::move(source), shape.bindings, Format::text, options_.inputs);
     if (outcome.spec) {
       if (const Status status = run_case(std::move(*outcome.spec), result); !status.ok()) {
         result.error = status.error();

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -210,6 +212,8 @@ struct Spec {
   CommentLines end{};    // below the last clause
   CommentLines below{};  // after the closing brace
   std::string schema{};  // the value of "$schema" in JSON
+  // Tensors whose values the caller gives: what is wrong with their defaults does not matter.
+  std::set<std::string, std::less<>> replaced{};
 };
 
 // Adds `offset` bytes to every span in the tree.

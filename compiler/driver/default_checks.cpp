@@ -103,7 +103,8 @@ void check_defaults(const ast::Spec& spec, const ir::Attention& attention, diag:
   DefaultChecker checker(attention, sink);
   for (const auto& [name, written] : defaults_of(spec)) {
     const ir::CapturedTensor* tensor = attention.find_tensor(name);
-    if (tensor != nullptr && tensor->fallback) checker.check(*tensor, *written);
+    if (tensor == nullptr || !tensor->fallback || spec.replaced.contains(name)) continue;
+    checker.check(*tensor, *written);
   }
 }
 

@@ -9,8 +9,8 @@ namespace attn::driver {
 
 // Reports the first element of each default that its type cannot hold, or that breaks what the spec
 // declares: `monotone`, `runs`, and that lengths are within their dimension. `attention` is what
-// sema built from `spec`. Of a large default only the first elements are evaluated; binding checks
-// all.
+// sema built from `spec`. Not of spec.replaced. Of a large default only the first elements are
+// evaluated; binding checks all.
 void check_defaults(const ast::Spec& spec, const ir::Attention& attention, diag::Sink& sink);
 
 }  // namespace attn::driver

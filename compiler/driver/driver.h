@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,12 @@ namespace attn::driver {
 
 // Source text (DSL or JSON: Source::is_json) -> simplified, verified IR. Nothing when the
 // sink has errors. What it has to know of masks is kept in `analyses`, if given, for compile().
+// What is wrong with the defaults of `replaced` tensors, whose values the caller gives, is not
+// reported.
 std::optional<ir::Attention> front_end(const support::Source& source,
                                        const sema::Bindings& bindings, diag::Sink& sink,
-                                       passes::MaskAnalyses* analyses = nullptr);
+                                       passes::MaskAnalyses* analyses = nullptr,
+                                       const std::set<std::string, std::less<>>& replaced = {});
 
 // The front end for every plan that a spec asks for (sema::variants), which is parsed once, up to
 // the first with errors.

@@ -74,8 +74,10 @@ std::size_t analyze_all(const support::Source& source, const sema::Bindings& bin
 
 std::optional<ir::Attention> front_end(const support::Source& source,
                                        const sema::Bindings& bindings, diag::Sink& sink,
-                                       passes::MaskAnalyses* analyses) {
-  const std::optional<Parsed> parsed = parse(source, sink);
+                                       passes::MaskAnalyses* analyses,
+                                       const std::set<std::string, std::less<>>& replaced) {
+  std::optional<Parsed> parsed = parse(source, sink);
+  if (parsed) parsed->spec.replaced = replaced;
   return parsed ? analyze(*parsed, bindings, sink, analyses) : std::nullopt;
 }
 

@@ -79,7 +79,7 @@ class Analyzer {
     set_quantize(spec_, attention_, scope, sink_);
     for (const ast::Clause& clause : spec_.clauses) add_tensor(clause, scope);
     for (const ast::Clause& clause : spec_.clauses) check_gradient_name(clause);
-    if (lengths_) add_length_defaults(*lengths_, attention_, scope);
+    if (lengths_) add_length_defaults(*lengths_, spec_.replaced, attention_, scope);
     scope.check_functions();
     for (const ast::Clause& clause : spec_.clauses) {
       scope.begin_clause(clause.span);
@@ -347,7 +347,8 @@ class Analyzer {
   // Real elements may be given as integers.
   void add_default(const ast::TensorClause& declared, Scope& scope, ir::CapturedTensor& tensor) {
     const Type type = ir::value_type(tensor.dtype);
-    auto value = scope.check_default(*declared.fallback, kDefaultSite, tensor.extents);
+    auto value = scope.check_default(*declared.fallback, kDefaultSite, tensor.extents,
+                                     spec_.replaced.contains(tensor.name));
     if (value && value->type == Type::integer && type == Type::real) {
       value->id = attention_.dag.add(ir::Op::to_real_, {value->id}, tensor.pos);
       value->type = Type::real;

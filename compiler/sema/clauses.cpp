@@ -72,13 +72,16 @@ void add_lengths(const ast::LengthsClause* clause, const ast::Name& spec_name,
   }
 }
 
-void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope) {
+void add_length_defaults(const ast::LengthsClause& clause,
+                         const std::set<std::string, std::less<>>& replaced,
+                         ir::Attention& attention, Scope& scope) {
   for (const ast::LengthsEntry& entry : clause.entries) {
     if (!entry.fallback) continue;
     const std::string_view name = entry.side.text == "q" ? ir::kLengthsQ : ir::kLengthsKv;
     const auto tensor = std::ranges::find(attention.tensors, name, &ir::CapturedTensor::name);
     if (tensor == attention.tensors.end()) continue;  // reported
-    const auto value = scope.check_default(*entry.fallback, kDefaultSite, tensor->extents);
+    const auto value = scope.check_default(*entry.fallback, kDefaultSite, tensor->extents,
+                                           replaced.contains(name));
     if (value && scope.has_type(*entry.fallback, *value, Type::integer, kDefaultSite)) {
       tensor->fallback = value->id;
     }

@@ -1,6 +1,9 @@
 // Checks the clauses other than scores and masks, and stores their values in the attention.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "compiler/ast/ast.h"
 #include "compiler/diag/diagnostics.h"
 #include "compiler/ir/attention.h"
@@ -13,7 +16,9 @@ namespace attn::sema {
 // add_length_defaults checks their defaults, once names are known.
 void add_lengths(const ast::LengthsClause* clause, const ast::Name& spec_name,
                  ir::Attention& attention, Scope& scope, diag::Sink& sink);
-void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope);
+void add_length_defaults(const ast::LengthsClause& clause,
+                         const std::set<std::string, std::less<>>& replaced,
+                         ir::Attention& attention, Scope& scope);
 
 void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::Sink& sink);
 // Which clauses the spec has, before or after this one.

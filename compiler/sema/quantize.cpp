@@ -218,7 +218,8 @@ class Quantization {
       return report_no_scale(entry.name);
     }
     const std::vector<ir::ExprId> extents = tensor->extents;
-    const auto value = scope_.check_default(*entry.fallback, kDefaultSite, extents);
+    const bool is_replaced = spec_.replaced.contains(tensor->name);
+    const auto value = scope_.check_default(*entry.fallback, kDefaultSite, extents, is_replaced);
     if (!value) return;
     const ir::ExprId id = value->type == ir::Type::integer
                               ? attention_.dag.add(ir::Op::to_real_, {value->id}, quantize_pos())
@@ -227,7 +228,7 @@ class Quantization {
         !scope_.has_type(*entry.fallback, *value, ir::Type::real, kDefaultSite)) {
       return;
     }
-    const auto known = ir::fold_real(attention_.dag, id);
+    const auto known = is_replaced ? std::nullopt : ir::fold_real(attention_.dag, id);
     if (known && !(*known > 0 && std::isfinite(*known))) {
       report(Code::bad_value, entry.fallback->span, fmt::format("the scale is {}", *known)).help =
           "a scale is positive and finite";

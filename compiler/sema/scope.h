@@ -84,9 +84,9 @@ class Scope {
                 std::string_view help = "");
 
   // The default of a tensor with these extents: an expression of the element's indexes `i0`, `i1`,
-  // ..., or (nested) lists of all elements.
+  // ..., or (nested) lists of all elements; of a replaced default, lists of any length.
   std::optional<Value> check_default(const ast::Expr& expr, const Site& site,
-                                     std::span<const ir::ExprId> extents);
+                                     std::span<const ir::ExprId> extents, bool is_replaced);
 
   // Reports errors in the functions of the spec and of its imports, called or not.
   void check_functions();
@@ -203,6 +203,7 @@ class Scope {
   std::uint32_t attention_begin_ = 0;
   std::uint64_t work_ = 0;  // expressions visited, those of functions at every call
   std::optional<std::uint64_t> most_work_;
+  bool default_is_replaced_ = false;
   bool is_stopped_ = false;
 };
 

@@ -90,7 +90,7 @@ class Completion(attnc.Case):
                       f"COMP_LINE='{line}'\n"
                       f"COMP_WORDS=({words_of(line)}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n"
                       f'_attnc attnc "${{COMP_WORDS[COMP_CWORD]}}" ""; printf "%s\\n" "${{COMPREPLY[@]}}"')
-            process = subprocess.run(["bash", "--norc", "-c", script], cwd=self.folder, timeout=60,
+            process = subprocess.run(["bash", "--norc", "-c", script], cwd=self.folder, timeout=600,
                                      env=self.environment, capture_output=True, text=True, check=True)
             return process.stdout.split()
 
@@ -127,7 +127,7 @@ class Completion(attnc.Case):
         def complete(line):
             process = subprocess.run(
                 ["fish", "-c", "attnc completion fish | source; complete -C $argv[1]", line],
-                cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60,
+                cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600,
                 check=True)
             return [each.split("\t")[0] for each in process.stdout.splitlines()]
 
@@ -208,7 +208,7 @@ class Manual(attnc.Case):
             self.skipTest("SKIPPED: neither groff nor mandoc is installed")
         for command in programs:
             process = subprocess.run(command, input=page, capture_output=True, text=True, check=False,
-                                     timeout=60)
+                                     timeout=600)
             found = [line for line in (process.stdout + process.stderr).splitlines()
                      if "missing date" not in line]  # the same page whenever it is built
             self.assertEqual(found, [], command)

@@ -115,6 +115,24 @@ class Run(attnc.Case):
         for by_default, as_given in zip(self.outputs(spec), self.outputs(spec, *given)):
             numpy.testing.assert_array_equal(by_default, as_given)
 
+    def test_a_default_that_is_replaced_may_be_wrong(self):
+        text = """attention f {
+  dims    B = 3, Hq = 1, Sq = 4, Skv = 8, D = 8;
+  tensor  doc: i32[Skv] monotone = -i0;
+  lengths kv = [9, 2];
+  mask    doc[kv_idx] == 0;
+  outputs o, lse;
+}
+"""
+        spec = self.write("wrong.attn", text)
+        self.assertIn("E0503", self.reference(spec, code=1).stderr)
+        self.assertIn("E0503", self.reference(spec, "--in", "lengths_kv=8", code=1).stderr)
+        given = ["--in", "lengths_kv=8", "--in", "doc=zeros"]
+        self.reference(spec, *given)
+        self.attnc("draw", spec, *given)
+        process = self.reference(spec, "--in", "lengths_kv=9", "--in", "doc=zeros", code=2)
+        self.assertIn("--in lengths_kv=9: lengths_kv", process.stderr)
+
     def test_nothing_visible(self):
         spec = self.write("captured.attn", CAPTURED)
         o, lse = self.outputs(spec, "--in", "doc=const:1")
@@ -211,7 +229,7 @@ class Run(attnc.Case):
         # Memory that is reported but not available.
         command = f"ulimit -v 300000; exec {attnc.ATTNC} run {spec} --backend reference"
         process = subprocess.run(["bash", "-c", f"{command} --bind Sq=500000"], text=True,
-                                 capture_output=True, timeout=300, check=False)
+                                 capture_output=True, timeout=1800, check=False)
         self.assertEqual(process.returncode, 4, process.stderr)
         self.assertEqual(process.stderr, "error: out of memory\n")
 
