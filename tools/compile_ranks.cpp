@@ -10,10 +10,10 @@
 #include "compiler/kernels/sources.h"
 #include "compiler/sharding/part_attention.h"
 #include "compiler/sharding/rank_program.h"
-#include "runtime/base/hash.h"
 #include "runtime/plan/container.h"
 #include "runtime/plan/memory.h"
 #include "runtime/ranks/exchanges.h"
+#include "runtime/ranks/family.h"
 #include "runtime/ranks/program_json.h"
 #include "tools/bound_tensors.h"
 #include "tools/console.h"
@@ -169,15 +169,6 @@ std::string exchanged_text(const ranks::Program& program, Way way,
   return bytes_text(bytes);
 }
 
-// Of all that ranks must have the same of, because they exchange what it says: the programs, the
-// values that they are for, and the plans.
-std::string family_hash(const CompiledFamily& family) {
-  std::string text = ranks::to_json(family.division) + hash128(family.kernels).to_hex();
-  for (const driver::Compiled& compiled : family.plans)
-    text += compiled.plan.signature.hash.to_hex();
-  return hash128(text).to_hex();
-}
-
 // What is known when all parts are compiled.
 Status complete(const Sharded& sharded, bool both, plan::Direction direction,
                 CompiledFamily& family) {
@@ -186,7 +177,8 @@ Status complete(const Sharded& sharded, bool both, plan::Direction direction,
   ATTN_RETURN_IF_ERROR(match_plans(family.plans, division));
   for (const Sharded::Input& input : sharded.inputs)
     division.values.push_back({input.name, input.origin, input.hash});
-  division.family = family_hash(family);
+  division.family =
+      ranks::family_hash(division, {driver::bundle_of(family.plans), "", family.kernels});
   return {};
 }
 

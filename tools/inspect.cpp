@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "runtime/plan/bundle.h"
+#include "runtime/ranks/family.h"
 #include "runtime/ranks/program_json.h"
 #include "tools/command.h"
 #include "tools/compile_ranks.h"
@@ -46,12 +47,14 @@ Status select(const sema::Bindings& bindings, plan::Bundle& parts) {
 
 // Of parts, and what ranks do with them.
 int inspect_family(const Options& options, plan::Family family) {
-  if (const Status selected = select(options.sizes, family.parts); !selected.ok())
-    return report(selected.error(), options.format);
   const bool is_old = family.kernels.empty();
   const Result<ranks::Division> division =
       is_old ? ranks::Division() : ranks::parse(family.ranks, 0);
   if (!division.ok()) return report(division.error(), options.format);
+  if (const Status whole = is_old ? Status() : ranks::check_family(*division, family); !whole.ok())
+    return report(whole.error(), options.format);
+  if (const Status selected = select(options.sizes, family.parts); !selected.ok())
+    return report(selected.error(), options.format);
   if (options.format == Format::json) {
     Json json = {{"ranks", Json::parse(family.ranks)}, {"plans", Json::array()}};
     for (const plan::Plan& plan : family.parts.plans) json["plans"].push_back(manifest_of(plan));

@@ -6,6 +6,7 @@
 
 #include "runtime/ranks/agree.h"
 #include "runtime/ranks/distributed_state.h"
+#include "runtime/ranks/family.h"
 #include "runtime/ranks/program_json.h"
 
 namespace attn::ranks {
@@ -86,6 +87,7 @@ Status DistributedState::prepare(execute::ExecutableCache& executables,
                   fmt::format("the file has the plans of rank {} alone, but this is rank {}",
                               division.only, transport->rank()));
   }
+  ATTN_RETURN_IF_ERROR(check_family(division, *family));
   ATTN_ASSIGN(kernels, Kernels::load(device, family->kernels));
   if (options.forward && !division.forward.empty())
     ATTN_RETURN_IF_ERROR(load(side(Direction::forward), Direction::forward, executables, *family));

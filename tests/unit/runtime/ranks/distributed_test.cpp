@@ -414,7 +414,7 @@ TEST_F(DistributedTest, OtherValuesThanThoseOfTheDivisionAreRefused) {
     Division division = must(parse(family.ranks));
     division.values = {{"slope", "0.5", hash_of(0.5)},
                        {"k", "@k.npy", must(hash_of(values, DType::bf16))}};
-    family.ranks = to_json(division);
+    testing::put(division, family);
     Rank rank = must(open(group, index, family));
     execute::Arguments arguments = rank.arguments(Direction::forward);
     auto binding = must(rank.opened->bind(Direction::forward, arguments));
@@ -462,13 +462,38 @@ TEST_F(DistributedTest, RanksMustHaveTheSameFile) {
     plan::Family family = testing::window_family();
     if (rank == 1) {
       Division other = testing::window_division();
-      other.family = "00fe";
-      family.ranks = to_json(other);
+      other.sharding = "another";
+      testing::put(other, family);
     }
     const auto opened = open(group, rank, family);
     ASSERT_FALSE(opened.ok());
     EXPECT_EQ(opened.error().code, ErrorCode::mismatch);
   });
+}
+
+TEST_F(DistributedTest, TheFamilyIsThatOfThePlans) {
+  const auto message = [&](auto change) {
+    plan::Family family = testing::window_family();
+    Division division = must(parse(family.ranks));
+    change(family, division);
+    family.ranks = to_json(division);
+    const auto group = std::make_shared<LocalGroup>(2);
+    std::string text;
+    in_ranks(2, [&](int rank) {
+      const auto opened = open(group, rank, family);
+      if (rank == 0) text = opened.ok() ? "" : opened.error().message;
+    });
+    return text;
+  };
+  const auto is_refused = StartsWith("the file's ranks are not of its plans");
+  EXPECT_EQ(message([](auto&, auto&) {}), "");
+  EXPECT_THAT(message([](auto&, Division& it) { it.family = "00fe"; }), is_refused);
+  EXPECT_THAT(message([](auto&, Division& it) { it.params.clear(); }), is_refused);
+  EXPECT_THAT(message([](plan::Family& it, auto&) { it.kernels += " "; }), is_refused);
+  const auto other_plan = [](plan::Family& it, auto&) {
+    it.parts.plans[0] = testing::plan_of_part("part0", 16, 16, false, 7);
+  };
+  EXPECT_THAT(message(other_plan), is_refused);
 }
 
 TEST_F(DistributedTest, FilesMustBeOfAsManyRanks) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/plan/bundle.h"
+#include "runtime/ranks/family.h"
 #include "runtime/ranks/program_json.h"
 #include "runtime/ranks/ranks_parameters.h"
 #include "tests/standin/plans.h"
@@ -71,6 +72,13 @@ inline std::string kernels_of_window() {
                        {"attn_ranks_mark", taking(Role::untouched, sizeof(unsigned))}});
 }
 
+// Makes the file one of this division.
+inline void put(Division division, plan::Family& family) {
+  family.kernels = kernels_of_window();
+  division.family = family_hash(division, family);
+  family.ranks = to_json(division);
+}
+
 inline Division window_division(int ranks = 2) {
   Division division;
   division.name = "window";
@@ -118,8 +126,7 @@ inline plan::Family staged_family() {
   division.ranks[1].parts.push_back({1, division.ranks[1].rows, {{4, 8}, {12, 16}}, "far"});
   division.ranks[1].parts.push_back({2, division.ranks[1].rows, {{0, 4}, {8, 12}}, "far"});
   add_exchanges(division);
-  family.ranks = to_json(division);
-  family.kernels = kernels_of_window();
+  put(division, family);
   return family;
 }
 
@@ -138,8 +145,7 @@ inline plan::Family own_last_family(int ranks = 2) {
     program.parts.push_back({1, home, home, "own", "own_back"});
   }
   add_exchanges(division);
-  family.ranks = to_json(division);
-  family.kernels = kernels_of_window();
+  put(division, family);
   return family;
 }
 
@@ -148,8 +154,7 @@ inline plan::Family window_family() {
   family.parts.plans = {
       plan_of_part("part0", 16, 16, false, 1), plan_of_part("part1", 16, 24, false, 2),
       plan_of_part("back0", 16, 16, true, 3), plan_of_part("back1", 16, 24, true, 4)};
-  family.ranks = to_json(window_division());
-  family.kernels = kernels_of_window();
+  put(window_division(), family);
   return family;
 }
 
