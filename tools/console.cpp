@@ -158,6 +158,8 @@ void tell_note(std::string_view text) {
   if (!is_quiet()) tell(fmt::format("{}\n", text));
 }
 
+bool is_verbose() { return console().verbose; }
+
 void tell_detail(std::string_view text) {
   if (!console().verbose) return;
   const std::string clock = fmt::format("[{:7.3f} s]", seconds_since(console().begin));

@@ -45,6 +45,7 @@ void tell(std::string_view text);
 void tell_warning(std::string_view message);  // "warning: MESSAGE"
 void tell_note(std::string_view text);        // a line, unless --quiet
 void tell_detail(std::string_view text);      // a line with the seconds so far, if --verbose
+bool is_verbose();
 // These print to standard output, and no progress line comes between. put_at_once() does not keep
 // the text in a buffer; put_summary() is for what only informs, unless --quiet.
 void put(std::string_view text);

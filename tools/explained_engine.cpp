@@ -98,9 +98,9 @@ std::string engine_sections(const Explanation& explanation, const ExplainedProgr
   if (program.refusal) {
     const std::string target =
         program.refused_target.empty() ? "" : " for " + program.refused_target;
-    return section(
-        before, "engine",
-        fmt::format("  none{}\n{}", target, error_text(*program.refusal, program.source.get())));
+    return section(before, "engine",
+                   fmt::format("  none{}\n{}", target,
+                               full_error_text(*program.refusal, program.source.get())));
   }
   if (!program.compiled) {
     return section(

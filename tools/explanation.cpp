@@ -303,7 +303,7 @@ std::string backward_text(const Explanation& explanation) {
   if (!explanation.backward) return "";
   const ExplainedProgram& program = *explanation.backward;
   if (!is_lowered(program))
-    return "\nbackward\n  none\n" + error_text(*program.refusal, program.source.get());
+    return "\nbackward\n  none\n" + full_error_text(*program.refusal, program.source.get());
   return tensors_section(program, "backward: ") + work_section(explanation, program, "backward: ");
 }
 

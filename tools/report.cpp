@@ -86,20 +86,46 @@ std::string all_configs_text(const Json& payload) {
   return text;
 }
 
-}  // namespace
+// What cuDNN answers for engine configs (runtime/cudnn/attempts.cpp), which the tables have too.
+bool is_of_configs(std::string_view note) {
+  note.remove_prefix(std::min(note.find_first_not_of(' '), note.size()));
+  for (const std::string_view begin : {"engine ", "engines "}) {
+    const bool is_one = note.starts_with(begin) && note.size() > begin.size();
+    if (is_one && note[begin.size()] >= '0' && note[begin.size()] <= '9') return true;
+  }
+  return false;
+}
 
-std::string error_text(const Error& error, const support::Source* source, Paint paint) {
+std::string note_text(const std::string& note, Paint paint) {
+  return fmt::format("  {} {}: {}\n", paint(Style::frame, "="), paint(Style::help, "note"),
+                     shown_lines(note));
+}
+
+std::string text_of(const Error& error, const support::Source* source, Paint paint, bool is_full) {
   const Json payload = payload_of(error);
   const std::optional<support::Place> place = place_of(payload);
   std::string text =
       fmt::format("{}{}\n", paint(Style::error, fmt::format("error[{}]", to_string(error.code))),
                   paint(Style::heading, ": " + shown_lines(error.message)));
   if (place && source != nullptr) text += excerpt(*source, *place, paint);
+  const bool is_short = !is_full && !all_configs_text(payload).empty();
   for (const std::string& note : error.notes) {
-    text += fmt::format("  {} {}: {}\n", paint(Style::frame, "="), paint(Style::help, "note"),
-                        shown_lines(note));
+    if (is_short && is_of_configs(note)) continue;
+    text += note_text(note, paint);
   }
-  return text + all_configs_text(payload);
+  if (!is_short) return text + all_configs_text(payload);
+  return text + note_text("cuDNN: " + driver::reason_of(error), paint) +
+         note_text("`--verbose` lists what cuDNN answers for each engine config", paint);
+}
+
+}  // namespace
+
+std::string error_text(const Error& error, const support::Source* source, Paint paint) {
+  return text_of(error, source, paint, is_verbose());
+}
+
+std::string full_error_text(const Error& error, const support::Source* source, Paint paint) {
+  return text_of(error, source, paint, true);
 }
 
 Json error_json(const Error& error, const support::Source* source) {

@@ -23,9 +23,12 @@ int report(const Error& error, Format format, const support::Source* source = nu
 // previous file by a blank line. Not thread-safe.
 void print_diagnostics(const std::string& text);
 
-// The text and the JSON that report() prints.
+// The text and the JSON that report() prints. What cuDNN answers for engine configs is one sentence
+// of the text, but in the full one, and with --verbose.
 std::string error_text(const Error& error, const support::Source* source,
                        support::Paint paint = {});
+std::string full_error_text(const Error& error, const support::Source* source,
+                            support::Paint paint = {});
 Json error_json(const Error& error, const support::Source* source);
 
 // One line per refused strategy: "strategy unified, since composite was refused: REASON", or

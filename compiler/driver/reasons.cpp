@@ -23,7 +23,8 @@ std::string translated(const std::string& said) {
   for (const Reason& reason : kReasons) {
     if (said.find(reason.part) != std::string::npos) return std::string(reason.words);
   }
-  return said;
+  // A sentence, and the condition that does not hold, in names of cuDNN's source.
+  return said.substr(0, said.find(" at: "));
 }
 
 // cuDNN's reason against the first config that it offered, else against the first config.

@@ -158,7 +158,19 @@ bool Candidates::has_slow() const {
 
 Error Candidates::all_failed(std::vector<Refusal> failed) const {
   failed.insert(failed.begin(), refused_.begin(), refused_.end());
-  return with_slow_hint(error_of(in_order(std::move(failed))));
+  return with_slow_hint(with_native_reason(error_of(in_order(std::move(failed)))));
+}
+
+// Why attnc's own kernels do not serve either, where the error does not tell.
+Error Candidates::with_native_reason(Error error) const {
+  const auto is_native = [](const Refusal& refusal) {
+    return engine_of(refusal.lowering)->name == "native";
+  };
+  const auto native = std::ranges::find_if(all_refused_, is_native);
+  if (native == all_refused_.end() || std::ranges::any_of(refused_, is_native)) return error;
+  error.notes.insert(error.notes.begin(),
+                     fmt::format("strategy `{}`: {}", native->lowering, native->error.message));
+  return error;
 }
 
 Error Candidates::with_slow_hint(Error error) const {
@@ -195,7 +207,7 @@ Result<const Candidate*> Candidates::next() {
     refuse(strategy, lowered.error());
   }
   if (failure_) return *failure_;
-  if (!returned_) return with_slow_hint(error_of(in_order(refused_)));
+  if (!returned_) return with_slow_hint(with_native_reason(error_of(in_order(refused_))));
   return nullptr;
 }
 

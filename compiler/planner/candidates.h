@@ -86,6 +86,7 @@ class Candidates {
   Result<Lowered> finished(Result<Lowered> lowered) const;
   bool has_slow() const;
   Error with_slow_hint(Error error) const;
+  Error with_native_reason(Error error) const;
 
   bool only_one_;
   bool may_allow_slow_;

@@ -37,11 +37,15 @@ class Unified(attnc.Case):
 
     def test_a_refusal_shows_every_strategy(self):
         target = self.refusing_target()
-        process = self.attnc("compile", SPECS / "noop.attn", "--target", target, "-o",
-                             self.folder / "x.attnplan", code=3)
+        command = ["compile", SPECS / "noop.attn", "--target", target, "-o", self.folder / "x.attnplan"]
+        process = self.attnc(*command, code=3)
         self.assertIn("strategy `unified`: ", process.stderr)
+        self.assertIn("strategy `native`: attnc's kernels are for compute capability 9.0", process.stderr)
+        self.assertIn("`--verbose` lists what cuDNN answers for each engine config", process.stderr)
+        self.assertNotIn("NOT_SUPPORTED", process.stderr)
+        verbose = self.attnc(*command, "--verbose", code=3).stderr
         for name in ("composite", "unified"):
-            self.assertIn(f"engine configs tried (strategy {name}):", process.stderr)
+            self.assertIn(f"engine configs tried (strategy {name}):", verbose)
         error = self.attnc_json("explain", SPECS / "noop.attn", "--target", target, "--why-not",
                                 code=3)["engine"]["error"]
         tried = error["detail"]["lowerings"]

@@ -257,7 +257,7 @@ Json program_view(const ExplainedProgram& program, const std::string& name,
   }
   for (const std::string& part : program.parts) view["parts"].push_back({{"text", shown(part)}});
   if (program.refusal) {
-    view["refusal"] = error_text(*program.refusal, program.source.get());
+    view["refusal"] = full_error_text(*program.refusal, program.source.get());
   } else if (!program.compiled) {
     view["unknown"] = why_not_compiled;
   } else {

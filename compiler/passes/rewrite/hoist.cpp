@@ -12,6 +12,7 @@
 #include "compiler/passes/analysis/division.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/analysis/range.h"
+#include "compiler/passes/rewrite/reals.h"
 #include "compiler/support/gigabytes.h"
 
 namespace attn::passes {
@@ -446,7 +447,7 @@ class Hoister {
       return Error{
           ErrorCode::unsupported,
           fmt::format("cuDNN's kernels cannot evaluate `{}`, and materializing it takes {:.1f} GB",
-                      ir::to_source(out_.attention, tensor.expression), own / 1e9),
+                      as_written(out_.attention, tensor.expression), own / 1e9),
           {fmt::format("with it, derived tensors take {}; the limit is {}", words.amount,
                        words.most)},
           fmt::format(R"({{"line": {}, "column": {}}})", pos.line, pos.column)};

@@ -1,6 +1,7 @@
 #include "compiler/passes/rewrite/reals.h"
 
 #include <bit>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <vector>
@@ -169,7 +170,115 @@ class RealIndices {
   std::map<ExprId, ExprId> rewritten_;
 };
 
+// The opposite of RealIndices, for a text: integers again, where they were.
+class WrittenIndices {
+ public:
+  explicit WrittenIndices(const ir::Attention& attention) : out_(attention) {}
+
+  std::string run(ExprId id) && {
+    const auto integer = whole(id);
+    const ExprId written = integer ? *integer : restored(id);
+    return ir::to_source(out_, written);
+  }
+
+ private:
+  ExprId restored(ExprId id) {
+    if (const auto known = restored_.find(id); known != restored_.end()) return known->second;
+    const Node node = dag()[id];
+    std::vector<ExprId> operands;
+    bool all_whole = node.type == ir::Type::boolean && !node.operands.empty();
+    for (const ExprId operand : node.operands) {
+      const auto integer = all_whole ? whole(operand) : std::nullopt;
+      all_whole = integer.has_value();
+      if (integer) operands.push_back(*integer);
+    }
+    if (!all_whole) {
+      operands.clear();
+      for (const ExprId operand : node.operands) operands.push_back(restored(operand));
+    }
+    return restored_[id] = node.operands.empty() ? id : with_operands(node, operands);
+  }
+
+  ExprId with_operands(const Node& node, const std::vector<ExprId>& operands) {
+    if (ir::info(node.op).rule != ir::Rule::symbol_type)
+      return dag().add(node.op, operands, node.attribute, node.pos);
+    return dag().add_symbol(node.op, std::get<std::string>(node.attribute), node.type, operands,
+                            node.pos);
+  }
+
+  // The integer that a real expression of integers was.
+  std::optional<ExprId> whole(ExprId id) {
+    const Node node = dag()[id];
+    if (node.type == ir::Type::integer) return restored(id);
+    if (node.type != ir::Type::real) return std::nullopt;
+    if (node.is(Op::to_real_)) return whole(node.operands[0]);
+    if (const auto value = constant_of(id)) {
+      if (std::floor(*value) != *value || std::abs(*value) > kWholeInReals) return std::nullopt;
+      return dag().integer(static_cast<std::int64_t>(*value));
+    }
+    if (const auto quotient = quotient_of(id)) return divided(Op::floordiv_, *quotient);
+    if (const auto rest = rest_of(node)) return divided(Op::mod_, *rest);
+    if (ir::info(node.op).rule != ir::Rule::arithmetic) return std::nullopt;
+    std::vector<ExprId> operands;
+    for (const ExprId operand : node.operands) {
+      const auto integer = whole(operand);
+      if (!integer) return std::nullopt;
+      operands.push_back(*integer);
+    }
+    return dag().add(node.op, operands, {}, node.pos);
+  }
+
+  // Dividend and divisor.
+  using Division = std::pair<ExprId, std::int64_t>;
+
+  // floor((x + 0.5) * (1 / c)), or without 0.5
+  std::optional<Division> quotient_of(ExprId id) {
+    if (!dag()[id].is(Op::floor_)) return std::nullopt;
+    const Node product = dag()[dag()[id].operands[0]];
+    const auto factor = product.is(Op::mul_) ? constant_of(product.operands[1]) : std::nullopt;
+    if (!factor || *factor <= 0) return std::nullopt;
+    const double divisor = std::round(1 / *factor);
+    if (divisor < 2 || divisor > kWholeInReals || 1 / divisor != *factor) return std::nullopt;
+    const auto whole = static_cast<std::int64_t>(divisor);
+    if (std::has_single_bit(static_cast<std::uint64_t>(whole)))
+      return Division{product.operands[0], whole};
+    const Node shifted = dag()[product.operands[0]];
+    const bool is_shifted = shifted.is(Op::add_) && constant_of(shifted.operands[1]) == 0.5;
+    return is_shifted ? std::optional(Division{shifted.operands[0], whole}) : std::nullopt;
+  }
+
+  // x - (x // c) * c
+  std::optional<Division> rest_of(const Node& node) {
+    if (!node.is(Op::sub_)) return std::nullopt;
+    const Node product = dag()[node.operands[1]];
+    if (!product.is(Op::mul_)) return std::nullopt;
+    const auto quotient = quotient_of(product.operands[0]);
+    const bool is_rest = quotient && quotient->first == node.operands[0] &&
+                         constant_of(product.operands[1]) == static_cast<double>(quotient->second);
+    return is_rest ? quotient : std::nullopt;
+  }
+
+  std::optional<ExprId> divided(Op op, const Division& division) {
+    const auto dividend = whole(division.first);
+    if (!dividend) return std::nullopt;
+    return dag().add(op, {*dividend, dag().integer(division.second)});
+  }
+
+  std::optional<double> constant_of(ExprId id) {
+    return dag()[id].is(Op::const_real_) ? std::optional(dag().real_of(id)) : std::nullopt;
+  }
+
+  ir::Dag& dag() { return out_.dag; }
+
+  ir::Attention out_;
+  std::map<ExprId, ExprId> restored_;
+};
+
 }  // namespace
+
+std::string as_written(const ir::Attention& attention, ExprId id) {
+  return WrittenIndices(attention).run(id);
+}
 
 ir::Attention with_real_indices(const ir::Attention& attention) {
   return attention.dims.bound() ? RealIndices(attention).run() : attention;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "compiler/ir/attention.h"
 
@@ -21,5 +22,9 @@ namespace attn::passes {
 inline constexpr int kMostOperations = 40;
 inline constexpr std::int64_t kWholeInReals = std::int64_t{1} << 21;
 ir::Attention with_real_indices(const ir::Attention& attention);
+
+// ir::to_source of an expression, with `x // c` and `x % c` for what with_real_indices made of
+// them: for messages, which quote what the user wrote.
+std::string as_written(const ir::Attention& attention, ir::ExprId id);
 
 }  // namespace attn::passes

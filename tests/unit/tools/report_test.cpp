@@ -36,19 +36,19 @@ TEST(Report, ALongLineIsShownAroundTheCaret) {
   EXPECT_LT(text.size(), 400U);
 }
 
-TEST(Report, EngineConfigsAreATable) {
+// `--verbose` shows the table (tests/cli/unified_test.py).
+TEST(Report, EngineConfigsAreOneSentence) {
   const Error error{ErrorCode::unsupported,
                     "no plan",
-                    {},
+                    {"engine 5: NOT_SUPPORTED: why", "engines 1, 12: S: r", "engines are few"},
                     R"({"configs": [{"mode": "A", "engine": 5, "knobs": {"24": 3}, "status":
-                        "NOT_SUPPORTED", "reason": "why"}, {"mode": "FALLBACK", "engine": 12,
-                        "knobs": {}, "status": "S", "reason": "r"}]})"};
+                        "NOT_SUPPORTED", "reason": "why at: !desc.is_x"}, {"mode": "FALLBACK",
+                        "engine": 12, "knobs": {}, "status": "S", "reason": "r"}]})"};
   EXPECT_EQ(error_text(error, nullptr),
             "error[unsupported]: no plan\n"
-            "engine configs tried:\n"
-            "  heuristic  engine  knobs  status         reason\n"
-            "  A               5  24=3   NOT_SUPPORTED  why\n"
-            "  FALLBACK       12         S              r\n");
+            "  = note: engines are few\n"
+            "  = note: cuDNN: why\n"
+            "  = note: `--verbose` lists what cuDNN answers for each engine config\n");
 }
 
 TEST(Report, JsonHasTheSameContent) {

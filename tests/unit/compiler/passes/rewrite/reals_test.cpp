@@ -143,5 +143,24 @@ TEST(RealIndices, WhatIsNotExactOrReadsTensorsStays) {
   EXPECT_EQ(with_real_indices(attention).masks, attention.masks);  // divides nothing
 }
 
+TEST(RealIndices, AreQuotedAsWritten) {
+  ir::Attention attention = testing::example(4096, 4096);
+  ir::Dag& dag = attention.dag;
+  const auto divided = [&](Op op, Op index, std::int64_t divisor) {
+    return dag.add(op, {dag.leaf(index), dag.integer(divisor)});
+  };
+  const ExprId row = divided(Op::floordiv_, Op::row_, 512);
+  for (const ExprId other :
+       {divided(Op::floordiv_, Op::column_, 512), divided(Op::mod_, Op::column_, 512),
+        divided(Op::floordiv_, Op::column_, 7), divided(Op::mod_, Op::column_, 100),
+        dag.add(Op::sub_, {dag.integer(2), divided(Op::mod_, Op::column_, 3)})}) {
+    attention.masks = {dag.add(Op::le_, {row, other})};
+    const std::string written = ir::to_source(attention, attention.masks[0]);
+    const ir::Attention reals = with_real_indices(attention);
+    EXPECT_NE(ir::to_source(reals, reals.masks[0]), written);
+    EXPECT_EQ(as_written(reals, reals.masks[0]), written);
+  }
+}
+
 }  // namespace
 }  // namespace attn::passes
