@@ -57,6 +57,7 @@ Status Patience::begin(double seconds) {
   if (seconds > kLong) {
     tell_note(fmt::format("{}: about {} for {}; Ctrl-C ends it", work_.name, duration_text(seconds),
                           scores));
+    if (seconds > kShort) tell_note("smaller sizes: " + shorter(attention_, seconds));
   }
   return {};
 }

@@ -166,21 +166,22 @@ Json facts_view(const Report& report, const std::vector<Workload>& all, const Js
       facts.push_back({{"label", std::move(label)}, {"value", value}, {"note", note}});
     }
   };
+  const bool is_assumed = !all.empty() && all.front().is_assumed;
   for (const Json& program : programs) {
     const std::string of = program["heading"].is_null() ? "" : program.value("direction", "") + " ";
     const Json& engine = program["strategy_engine"];
     add(of + "strategy", program["strategy"],
         engine.is_string() && engine != program["strategy"] ? engine.get<std::string>() : "");
     if (program["predicted"].is_string()) {
-      add(of + "time", program["predicted"].get<std::string>() + " ms", "predicted");
+      add(of + "time", program["predicted"].get<std::string>() + " ms",
+          is_assumed ? "predicted, for assumed values" : "predicted");
     }
   }
   if (report.drawn.ok()) {
     const pictures::Share share = share_of(report.drawn->picture);
     add("visible scores", percent_text(share.part()), share.exact ? "" : "about");
   }
-  if (!all.empty() && all.front().predicted_ms > 0 && !all.front().is_assumed &&
-      report.explanation.target) {
+  if (!all.empty() && all.front().predicted_ms > 0 && !is_assumed && report.explanation.target) {
     const planning::Gpu gpu =
         for_products(planning::gpu_of(*report.explanation.target), report.spec.attention.dtype);
     const Workload& work = all.front();

@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Spec sized() {
   return spec_of("attention f { dims B = 4, Hq = 2, Sq = 8192, Skv = 4097, D = 64; }");
@@ -39,6 +40,18 @@ TEST(Patience, CountsWhatComesAfterTheReference) {
 
 TEST(Patience, ProposesOnlyWhatIsNeeded) {
   EXPECT_EQ(shorter(sized().attention, 200), "--bind B=1 takes about 50 s");
+}
+
+TEST(Patience, ProposesSmallerSizesForMinutes) {
+  const Spec spec = sized();
+  const auto notes = [&](double seconds) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(Patience(spec.attention, false).observer().begins(seconds).ok());
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(notes(200), HasSubstr("smaller sizes: --bind B=1 takes about 50 s"));
+  EXPECT_THAT(notes(30), HasSubstr("about 30 s"));
+  EXPECT_THAT(notes(30), Not(HasSubstr("--bind")));
 }
 
 TEST(Duration, InTheUnitThatIsRead) {
