@@ -24,7 +24,7 @@ NOOP = """attention noop {
 
 def run(*arguments, stdin="", folder=None):
     return subprocess.run([ATTNC, *map(str, arguments)], input=stdin, capture_output=True,
-                          text=True, timeout=600, check=False, cwd=folder)
+                          text=True, timeout=1800, check=False, cwd=folder)
 
 
 def beside(name):

@@ -114,7 +114,7 @@ class Ours:
 class Benchmark(attnc.Case):
     def python(self, script, *arguments, code=0):
         process = subprocess.run([sys.executable, "-B", BENCH / script, *map(str, arguments)],
-                                 capture_output=True, text=True, timeout=600, check=False)
+                                 capture_output=True, text=True, timeout=1800, check=False)
         self.assertEqual(process.returncode, code, process.stdout + process.stderr)
         return process
 

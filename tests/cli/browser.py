@@ -51,7 +51,7 @@ class Browser:
     def close(self):
         try:
             self.send("Browser.close")
-            self.process.wait(10)
+            self.process.wait(300)
         except (OSError, EOFError, subprocess.TimeoutExpired):
             self.process.kill()
             self.process.wait()

@@ -20,7 +20,7 @@ class Console(attnc.Case):
         environment.update({"TERM": "xterm", **variables})
         command = [attnc.ATTNC, *map(str, arguments)]
         if not terminal:
-            process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300,
+            process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800,
                                      check=False)
             return process.returncode, process.stdout, process.stderr
         ours, theirs = pty.openpty()

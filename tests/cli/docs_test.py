@@ -33,7 +33,7 @@ class Docs(attnc.Case):
                 with self.subTest(page.name, script=script):
                     process = subprocess.run(["bash", "-euo", "pipefail", "-c", script],
                                              cwd=self.folder, capture_output=True, text=True,
-                                             timeout=300, check=False)
+                                             timeout=1800, check=False)
                     self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
         self.assertGreaterEqual(count, 5, "too few commands in the pages")
 

@@ -13,7 +13,7 @@ class GpuNative(attnc.Case):
         process = subprocess.run(
             [sys.executable, GPU_TESTS / "verify_folder.py", attnc.ATTNC, GPU_TESTS / "native", self.folder,
              self.folder / "verified.json", "--engine", "native", "--shapes", "own"],
-            capture_output=True, text=True, timeout=600, check=False)
+            capture_output=True, text=True, timeout=1800, check=False)
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
 
 

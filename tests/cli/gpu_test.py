@@ -235,7 +235,7 @@ class Gpu(attnc.Case):
     def example(self, name, *arguments):
         """Runs an example. Returns its output."""
         process = subprocess.run([attnc.beside(name), *map(str, arguments)], capture_output=True, text=True,
-                                 timeout=300, check=False)
+                                 timeout=1800, check=False)
         self.assertEqual(process.returncode, 0, process.stderr)
         return process.stdout
 

@@ -45,7 +45,7 @@ class Attnc:
                 command += ["--in", f"{key}={value}"]
             for key in names:
                 command += ["--out", f"{key}={folder / key}_out.npy"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
             if done.returncode != 0:
                 words = f"{' '.join(command)}\nexit code {done.returncode}\n{done.stderr}"
                 raise SystemExit(words)

@@ -187,7 +187,7 @@ def shown_by_vim(text):
                  "ATTN_FOUND": folder / "found"}
         environment = {**os.environ, **{key: str(path) for key, path in names.items()}}
         subprocess.run([vim, "-u", "NONE", "-es", "-S", str(folder / "show.vim")], env=environment,
-                       timeout=60, stdin=subprocess.DEVNULL, check=False, capture_output=True)
+                       timeout=600, stdin=subprocess.DEVNULL, check=False, capture_output=True)
         lines = (folder / "found").read_text().splitlines()
         return [tuple(line.split(" ", 1)) for line in lines]
 

@@ -58,7 +58,7 @@ class Extension(unittest.TestCase):
         if node is None:
             self.skipTest("node is not installed")
         done = subprocess.run([node, CLIENT, self.extension, attnc], capture_output=True, text=True,
-                              timeout=60, check=True)
+                              timeout=600, check=True)
         return json.loads(done.stdout)
 
     def test_a_mistake_is_shown_and_mended(self):

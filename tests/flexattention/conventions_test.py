@@ -36,7 +36,7 @@ class Conventions(unittest.TestCase):
             numpy.save(folder / "v.npy", numpy.eye(SIZE)[None, None])
             command = [ATTNC, "run", "w.attn", "--backend", "reference", "--unrounded",
                        "--in", "v=@v.npy", "--out", "o=o.npy"]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300,
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1800,
                                   check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             weights = numpy.load(folder / "o.npy")[0, 0, ROW_IN_THE_MIDDLE]

@@ -59,7 +59,7 @@ class Variants(unittest.TestCase):
             command += ["--in", f"{name}=@{self.folder / name}.npy"]
         for name in ("o", "lse"):
             command += ["--out", f"{name}={self.folder / name}_out.npy"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return (numpy.load(self.folder / f"{name}_out.npy") for name in ("o", "lse"))
 

@@ -51,7 +51,7 @@ class Client:
         self.send({"id": self.count, "method": method, "params": params})
         return self.count
 
-    def next(self, timeout=20):
+    def next(self, timeout=300):
         message = self.messages.get(timeout=timeout)
         if message is None:
             raise EOFError("the server has ended")
@@ -61,12 +61,12 @@ class Client:
             self.answers[message["id"]] = message
         return message
 
-    def answer(self, number, timeout=20):
+    def answer(self, number, timeout=300):
         while number not in self.answers:
             self.next(timeout)
         return self.answers.pop(number)
 
-    def request(self, method, params, timeout=20):
+    def request(self, method, params, timeout=300):
         message = self.answer(self.ask(method, params), timeout)
         if "error" in message:
             raise RuntimeError(message["error"])
@@ -80,7 +80,7 @@ class Client:
         self.notify("textDocument/didChange", {
             "textDocument": {"uri": uri, "version": version}, "contentChanges": changes})
 
-    def diagnostics(self, uri, version, timeout=20):
+    def diagnostics(self, uri, version, timeout=300):
         """Those of this version that come first."""
         while True:
             for found in self.published:
@@ -101,4 +101,4 @@ class Client:
     def stop(self):
         self.request("shutdown", None)
         self.notify("exit", None)
-        return self.process.wait(20)
+        return self.process.wait(300)

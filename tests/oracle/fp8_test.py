@@ -80,7 +80,7 @@ class Fp8(unittest.TestCase):
                 command += ["--in", f"{name}=@{folder / name}.npy"]
             for name in names:
                 command += ["--out", f"{name}={folder / name}_out.npy"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600)
             self.assertEqual(done.returncode, 0, done.stderr)
             return {name: numpy.load(folder / f"{name}_out.npy") for name in names}
 

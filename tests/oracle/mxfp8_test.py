@@ -37,7 +37,7 @@ class Mxfp8(unittest.TestCase):
                 command += ["--in", f"{name}=@{folder / name}.npy"]
             for name in names:
                 command += ["--out", f"{name}={folder / name}_out.npy"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600)
             if error is not None:
                 self.assertIn(error, done.stderr)
                 return {}

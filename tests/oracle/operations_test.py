@@ -23,7 +23,7 @@ SIGN_OF_ZERO_IS_OPEN = ("min", "max", "mod")
 
 def rows():
     """The program's output: lists of words."""
-    done = subprocess.run([PROGRAM], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([PROGRAM], capture_output=True, text=True, timeout=600, check=True)
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 

@@ -15,7 +15,7 @@ PASSED = [f"-D{option}" for option in os.environ["OPTIONS"].split("|")]
 
 def output_of(*command):
     process = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                             check=False, timeout=300)
+                             check=False, timeout=1800)
     if process.returncode != 0:
         raise AssertionError(f"{command}: {process.returncode}\n{process.stdout}{process.stderr}")
     return process.stdout

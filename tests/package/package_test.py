@@ -30,7 +30,7 @@ EXAMPLES = {
 
 def output_of(*command, code=0, **how):
     process = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                             check=False, timeout=300, **how)
+                             check=False, timeout=1800, **how)
     if process.returncode != code:
         raise AssertionError(f"{command}: {process.returncode}\n{process.stdout}{process.stderr}")
     return process.stdout
@@ -93,7 +93,7 @@ class Package(unittest.TestCase):
     def expect_run(self, program, spec="causal"):
         """The program succeeds, or reports that there is no driver."""
         process = subprocess.run([program, self.plan(spec)], capture_output=True, text=True,
-                                 check=False, timeout=300, env=self.environment)
+                                 check=False, timeout=1800, env=self.environment)
         if attnc.has_gpu():
             self.assertEqual(process.returncode, 0, process.stderr)
             self.assertNotEqual(process.stdout, "")
@@ -146,7 +146,7 @@ class Package(unittest.TestCase):
                   f"-DPython3_EXECUTABLE={python}", cwd=self.folder)
         output_of(CMAKE, "--build", build)
         process = subprocess.run([build / "run", self.folder], capture_output=True, text=True,
-                                 check=False, timeout=300, env=self.environment)
+                                 check=False, timeout=1800, env=self.environment)
         self.assertEqual((process.returncode, process.stdout), (1, ""))
         self.assertEqual(process.stderr, f"{self.folder}/plans/plans.tsv cannot be read\n")
 

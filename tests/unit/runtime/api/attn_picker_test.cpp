@@ -345,11 +345,9 @@ TEST_F(AttnPicker, BuildsInTheBackground) {
 }
 
 TEST_F(AttnPicker, ItsEndEndsABuild) {
-  load({{4}}, script("sleep 300"));
+  load({{4}}, script("sleep 1000000"));
   EXPECT_EQ(pick(sizes(9), kInBackground), ATTN_STATUS_PLAN_PENDING);
-  const auto start = std::chrono::steady_clock::now();
-  attn_picker_destroy(std::exchange(picker_, nullptr));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  attn_picker_destroy(std::exchange(picker_, nullptr));  // does not wait for it
 }
 
 TEST_F(AttnPicker, WithoutAPlanTheSpecIsBuilt) {

@@ -121,7 +121,6 @@ TEST(Builds, WhatIsQueuedIsBuiltByWhoCannotWait) {
 TEST(Builds, TheirEndStopsWhatIsBuiltAndDropsWhatIsQueued) {
   std::atomic<int> count = 0;
   bool stopped = false;
-  const auto start = std::chrono::steady_clock::now();
   {
     Builds builds([&](const Sizes&, const std::stop_token& stop) {
       ++count;
@@ -135,7 +134,6 @@ TEST(Builds, TheirEndStopsWhatIsBuiltAndDropsWhatIsQueued) {
   }
   EXPECT_TRUE(stopped);
   EXPECT_EQ(count, 1);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   const Builds idle([](const Sizes&, const std::stop_token&) { return Status(); });
 }
 

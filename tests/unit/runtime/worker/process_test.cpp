@@ -109,7 +109,6 @@ TEST(Process, Signal) {
 
 TEST(Process, TimeoutKillsWhatTheChildStarted) {
   std::string grandchild;
-  const auto start = std::chrono::steady_clock::now();
   const auto ending =
       shell("sleep 300 & echo $!; wait", "", milliseconds(300), [&](std::string_view line) {
         grandchild = line;
@@ -117,7 +116,6 @@ TEST(Process, TimeoutKillsWhatTheChildStarted) {
       });
   ASSERT_TRUE(ending.ok());
   EXPECT_EQ(ending->how, Ending::How::timed_out);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
   EXPECT_TRUE(ends_soon(grandchild));
 }
 
@@ -168,12 +166,10 @@ TEST(Process, SilentChildThatClosedItsOutputTimesOut) {
 }
 
 TEST(Process, StoppedByTheSink) {
-  const auto start = std::chrono::steady_clock::now();
   const auto ending =
       shell("echo enough; sleep 300", "", seconds(60), [](std::string_view) { return true; });
   ASSERT_TRUE(ending.ok());
   EXPECT_EQ(ending->how, Ending::How::stopped);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
 }
@@ -183,7 +179,6 @@ TEST(Process, CancelledByTheCaller) {
   for (const char* script : {"echo first; sleep 300", "exec >&- 2>&-; sleep 300"}) {
     for (const milliseconds delay : {milliseconds(0), milliseconds(200)}) {
       const std::size_t before = testing::open_descriptors();
-      const auto start = std::chrono::steady_clock::now();
       std::stop_source source;
       std::jthread canceller;
       if (delay.count() == 0) {
@@ -198,7 +193,6 @@ TEST(Process, CancelledByTheCaller) {
           run_process({"/bin/sh", "-c", script}, "", {seconds(60), source.get_token()}, ignore);
       ASSERT_TRUE(ending.ok());
       EXPECT_EQ(ending->how, Ending::How::cancelled) << script;
-      EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
       EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "it was reaped";
       EXPECT_EQ(testing::open_descriptors(), before);
     }

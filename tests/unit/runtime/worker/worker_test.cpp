@@ -252,9 +252,7 @@ TEST_F(Worker, TimeoutIsReported) {
       "/bin/sh", "-c",
       R"(echo '{"progress":{"stage":"operation","node":3}}'; sleep 100 & sleep 100)"};
   options_.timeout = std::chrono::seconds(1);
-  const auto start = std::chrono::steady_clock::now();
   const auto compiled = compile({}, Mask::none);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   ASSERT_FALSE(compiled.ok());
   EXPECT_EQ(compiled.error().code, ErrorCode::worker);
   EXPECT_THAT(compiled.error().message, HasSubstr("longer than 1 s"));
@@ -288,11 +286,11 @@ TEST_F(Worker, DeathAtANodeThatTheWorkerNamed) {
 TEST_F(Worker, TimeoutCoversTheSearchForTheNode) {
   const std::string seen = (folder_.path() / "seen").string();
   options_.command = {"/bin/sh", "-c",
-                      "if [ -e " + seen + " ]; then sleep 100; fi; : > " + seen + "; kill -FPE $$"};
+                      "echo >> " + seen + "; if [ $(wc -l < " + seen +
+                          ") -gt 1 ]; then sleep 100; fi; kill -FPE $$"};
   options_.timeout = std::chrono::seconds(2);
-  const auto start = std::chrono::steady_clock::now();
   const auto compiled = compile({}, Mask::causal);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  EXPECT_EQ(std::filesystem::file_size(seen), 2U) << "there is no time left for a third request";
   ASSERT_FALSE(compiled.ok());
   EXPECT_EQ(compiled.error().message, "the compile worker was killed by SIGFPE");
   const Json payload = Json::parse(compiled.error().payload);
