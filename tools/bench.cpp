@@ -350,7 +350,8 @@ int run_all(const Options& options, const std::vector<std::string>& paths,
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const std::string& path = paths[i];
     progress.show(i, path);
-    const SubjectOutcome outcome = read_subject(path, options.bindings, Format::text);
+    const SubjectOutcome outcome =
+        read_subject(path, options.bindings, Format::text, options.inputs);
     worst = std::max(worst, outcome.exit_code);
     if (!outcome.subject) {
       rows.add(failed(path, *outcome.error));
