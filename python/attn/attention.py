@@ -16,6 +16,7 @@ from ._libattn import PlanFile, PlanInfo
 from .arguments import INPUTS, RANDOM, check_names, named, number, sizes_of
 from .errors import ArgumentError, BindingError, PlanError
 from .specs import Spec
+from .tracing.recipes import Captured
 
 if TYPE_CHECKING:
     from .picture import Picture
@@ -41,7 +42,8 @@ class Attention:
                  captured: Mapping[str, Any] | None = None, builds: bool = True, layout: str | None = None):
         self.source = source.standing_alone()
         self.bindings = dict(bindings)
-        self.captured = dict(captured or {})
+        self.captured = captured if isinstance(captured, Captured) else dict(captured or {})
+        self._computed = captured.computed if isinstance(captured, Captured) else ()
         self.target = target
         self.engine = engine
         self.builds = builds
@@ -187,6 +189,8 @@ class Attention:
         dtype, and for 8-bit attention all but those of float64. The scales of 8-bit attention are inputs
         too. Returns o, or a tuple of the outputs in the order of the spec's clause; o has q's dtype.
         Raises BindingError for what does not fit, also where the heads of q and k contradict the spec."""
+        if self._computed:
+            kwargs = {**{name: self.captured[name] for name in self._computed if name not in kwargs}, **kwargs}
         layout = layout or self.layout
         if layout is not None and layouts.checked(layout) != "bhsd":
             return layouts.call(self, self._expected or self._expect(), args, kwargs)
@@ -369,7 +373,7 @@ def _traced(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] |
             raise ArgumentError(f"`{name}` is no size, and no option of a trace",
                                 [*hints.of_argument(name), f"they are {', '.join(known)}"])
     traced = trace(score_mod, mask_mod, **sizes)
-    return Spec(traced.text, traced=True, origins=traced.origins), traced.tensors
+    return Spec(traced.text, traced=True, origins=traced.origins), Captured(traced.recipes)
 
 
 def _settle(future: Future[None], run: Callable[[], None]) -> None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from attn.errors import ArgumentError, TraceError
-from attn.tracing import functions, origins, writing
+from attn.tracing import functions, origins, tables, writing
 from attn.tracing.captures import Capture, Captures
 from attn.tracing.expressions import BOOL, INT, REAL, Graph, Node, is_minus_infinity, walk
 from attn.tracing.names import Names, identifier
+from attn.tracing.recipes import Recipe, element, sources
 from attn.tracing.places import is_library, of_exception, of_function, refusal, signature_error
-from attn.tracing.rebuilding import rebuilt
 from attn.tracing.values import Row, Tracer, Value, has_values, tensors_in
+from attn.tracing.watching import Watch
 
 _INDEXES = ("b", "h", "q_idx", "kv_idx")
 _MOST_VALUES_READ = 1_000_000  # of a tensor, for facts
@@ -29,14 +31,20 @@ class Traced:
     """What a trace gives.
 
     `text` is a spec, as `attnc fmt` formats it. `tensors` has the captured tensors by their names in the
-    spec, as the mod captured them; one without dimensions is there with one, of size 1. `learned` are the
-    names of those that get a gradient. `origins` are the lines of Python that index them.
+    spec, as the mod captured or computed them; one without dimensions is there with one, of size 1. `learned`
+    are the names of those that get a gradient. `origins` are the lines of Python that index them.
+
+    `recipes` say how to find the tensors again, and `steps` what the mods read, each with the key of what it
+    found (attn/tracing/reads.py); None if that is not all on which the trace depends, and `opaque` says why.
     """
 
     text: str
     tensors: Mapping[str, Any]
     learned: tuple[str, ...]
     origins: tuple[origins.Origin, ...] = ()
+    recipes: Mapping[str, Recipe] = field(repr=False, compare=False, default_factory=dict)
+    steps: tuple[Any, ...] | None = field(repr=False, compare=False, default=None)
+    opaque: str | None = field(repr=False, compare=False, default=None)
 
 
 def trace(score_mod: Callable | None = None, mask_mod: Callable | None = None, *, B: int, Hq: int, Hkv: int,
@@ -56,12 +64,16 @@ def trace(score_mod: Callable | None = None, mask_mod: Callable | None = None, *
     sizes = {"B": B, "Hq": Hq, "Hkv": Hkv, "Sq": Sq, "Skv": Skv}
     sizes |= {"D": Dqk} if Dqk == Dv else {"Dqk": Dqk, "Dv": Dv}
     names = Names()
-    tracer = Tracer(Graph(), Captures(names))
-    score = _traced_score(tracer, score_mod)
-    masks = _traced_mask(tracer, mask_mod)
+    tracer = Tracer(Graph(), Captures(names), sizes)
+    watch = Watch(unwrapped(score_mod, mask_mod), tracer.capture, tracer.array)
+    score = _traced_score(tracer, watch)
+    masks = _traced_mask(tracer, watch)
     score, masks = _without_hidden(tracer.graph, score, masks)
     reads = _Reads(score, masks)
     captures = reads.captures
+    if any(source.place is None for source in sources([capture.recipe for capture in captures])):
+        watch.is_opaque("it reads a tensor of unknown origin")
+    opaque = watch.opaque or tracer.opaque
     learned = _learned(captures, reads, learn)
 
     writer = writing.Writer()
@@ -85,13 +97,20 @@ def trace(score_mod: Callable | None = None, mask_mod: Callable | None = None, *
     text += writing.clause("outputs", ", ".join(outputs))
     if deterministic:
         text += writing.clause("deterministic")
-    tensors = {capture.name: capture.value.reshape(1) if capture.is_scalar else capture.value
-               for capture in captures}
     written = {id(node) for node in walk(roots)}
     indexed = [each for each in tracer.indexed if id(each.node) in written]
-    return Traced(f"attention {_title(name, score_mod, mask_mod)} {{\n{text}}}\n", tensors,
+    return Traced(f"attention {_title(name, score_mod, mask_mod)} {{\n{text}}}\n",
+                  {capture.name: element(capture.value) for capture in captures},
                   tuple(capture.name for capture in captures if capture.name in learned),
-                  origins.origins_of(indexed, writer.text, score_mod, mask_mod))
+                  origins.origins_of(indexed, writer.text, score_mod, mask_mod),
+                  {capture.name: capture.recipe for capture in captures},
+                  None if opaque else tuple(watch.steps), opaque)
+
+
+def unwrapped(*mods: Any) -> tuple[Any, ...]:
+    """The functions that torch.compile was given."""
+    return tuple(mod.__dict__.get("_torchdynamo_orig_callable", mod) if isinstance(mod, FunctionType) else mod
+                 for mod in mods)
 
 
 def _title(name: str | None, *mods: Callable | None) -> str:
@@ -109,11 +128,12 @@ def _title(name: str | None, *mods: Callable | None) -> str:
 # --- calling a mod
 
 
-def _traced_score(tracer: Tracer, mod: Callable | None) -> Node:
-    score = tracer.graph.var("score")
+def _traced_score(tracer: Tracer, watch: Watch) -> Node:
+    score, mod = tracer.graph.var("score"), watch.mods[0]
     if mod is None:
+        watch.mod(0)
         return score
-    node = _result(tracer, mod, "score_mod", ("score", *_INDEXES))
+    node = _result(tracer, watch, 0, "score_mod", ("score", *_INDEXES))
     if node.type == BOOL:
         raise refusal("a score_mod returns a number, this one returns a condition",
                       ["pass it as mask_mod, or write `torch.where(condition, score, -float('inf'))`"],
@@ -121,10 +141,12 @@ def _traced_score(tracer: Tracer, mod: Callable | None) -> Node:
     return node
 
 
-def _traced_mask(tracer: Tracer, mod: Callable | None) -> list[Node]:
+def _traced_mask(tracer: Tracer, watch: Watch) -> list[Node]:
+    mod = watch.mods[1]
     if mod is None:
+        watch.mod(1)
         return []
-    node = _result(tracer, mod, "mask_mod", _INDEXES)
+    node = _result(tracer, watch, 1, "mask_mod", _INDEXES)
     if node.type != BOOL:
         kind = "an integer" if node.type == INT else "a real number"
         raise refusal(f"a mask_mod returns a condition, this one returns {kind}",
@@ -132,19 +154,31 @@ def _traced_mask(tracer: Tracer, mod: Callable | None) -> list[Node]:
     return [] if node.op == "const" and node.value else [node]
 
 
-def _result(tracer: Tracer, mod: Callable, what: str, parameters: tuple[str, ...]) -> Node:
+def _result(tracer: Tracer, watch: Watch, place: int, what: str, parameters: tuple[str, ...]) -> Node:
     """What the mod returns for one score."""
+    mod = watch.mods[place]
     if not callable(mod):
         raise TraceError(f"a {what} is a function, not a `{type(mod).__name__}`")
-    mod = getattr(mod, "_torchdynamo_orig_callable", mod)  # of torch.compile
     wrong = signature_error(mod, parameters, what)
     if wrong:
         raise wrong
-    tracer.captures.find_names(mod)
     values = [tracer.wrap(tracer.graph.var(name)) for name in parameters]
-    with _watching_torch(tracer), _watching_names(tracer):
-        result = _called(rebuilt(mod, tracer.array), values)
-        return _returned(tracer, result, mod, what)
+
+    def run(copy: Callable[[], Callable]) -> Node:
+        with _watching_torch(tracer, watch), _watching_calls(tracer, watch):
+            return _returned(tracer, _called(copy(), values), mod, what)
+
+    try:
+        return run(lambda: watch.mod(place))
+    except TraceError:
+        try:
+            found = run(lambda: mod)
+        except TraceError:
+            found = None
+        if found is None:
+            raise
+        watch.is_opaque("it does not run with stand-ins of what it reads")
+        return found
 
 
 def _called(mod: Callable, values: list[Value]) -> Any:
@@ -180,17 +214,22 @@ def _returned(tracer: Tracer, result: Any, mod: Callable, what: str) -> Node:
 
 
 @contextlib.contextmanager
-def _watching_names(tracer: Tracer) -> Iterator[None]:
-    """Learns what the mod's variables are called, and sees Python's random numbers; not while a profiler
-    runs, because there can be only one."""
+def _watching_calls(tracer: Tracer, watch: Watch) -> Iterator[None]:
+    """Learns what the mod's variables are called, and sees what is called; not while a profiler runs, because
+    there can be only one."""
     if sys.getprofile() is not None:
+        watch.is_opaque("a profiler runs")
         yield
         return
 
     def at_event(frame: Any, event: str, arg: Any) -> None:
-        if event == "c_call" and isinstance(getattr(arg, "__self__", None), random.Random):
-            raise functions.random_error()
-        if event == "return" and not is_library(frame.f_code):
+        if event == "call":
+            watch.calls(frame)
+        elif event == "c_call":
+            if isinstance(getattr(arg, "__self__", None), random.Random):
+                raise functions.random_error()
+            watch.calls_builtin(frame, arg)
+        elif event == "return" and not is_library(frame.f_code):
             for name, value in frame.f_locals.items():
                 if type(value) is Value:
                     tracer.local_names[id(value.node)] = name
@@ -202,44 +241,61 @@ def _watching_names(tracer: Tracer) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def _watching_torch(tracer: Tracer) -> contextlib.AbstractContextManager:
+def _watching_torch(tracer: Tracer, watch: Watch) -> contextlib.AbstractContextManager:
     """Follows captured tensors through torch's functions. Needs torch only if the mod has it."""
-    if sys.modules.get("torch") is None:
+    torch = sys.modules.get("torch")
+    if torch is None:
         return contextlib.nullcontext()
     from torch.overrides import TorchFunctionMode
 
-    class Watch(TorchFunctionMode):
+    outside = torch.is_grad_enabled()
+
+    class Follow(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if has_values([*args, *kwargs.values()]):
                 return Value.__torch_function__(func, types, args, kwargs)
-            return _ordinary(tracer, func, args, kwargs)
+            return _ordinary(tracer, watch, func, args, kwargs, outside)
 
-    return Watch()
-
-
-_READS_VALUES = ("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__")
+    return Follow()
 
 
-def _ordinary(tracer: Tracer, func: Callable, args: Any, kwargs: Any) -> Any:
-    """A function of torch that takes no traced value, within a mod."""
+_METADATA = frozenset(
+    "shape dtype ndim device requires_grad is_cuda is_cpu itemsize size dim numel ndimension "
+    "__len__ nelement is_floating_point is_complex is_signed element_size get_device is_tensor "
+    "result_type promote_types can_cast".split())
+
+
+def _ordinary(tracer: Tracer, watch: Watch, func: Callable, args: Any, kwargs: Any, outside: bool) -> Any:
+    """A function of torch that takes no traced value, within a mod. `outside`: whether autograd records
+    around the mod, which makes no difference to what the mod means."""
+    import torch
+
     name = functions.name_of(func)
+    if name == "__get__":  # a property of tensors
+        name = getattr(getattr(func, "__self__", None), "__name__", name)
+        func = tables.property_of(name)
+    elif isinstance(func, (MethodDescriptorType, WrapperDescriptorType)):
+        func = tables.method(func.__name__)  # which torch.compile follows
     if functions.is_random(name):
         raise functions.random_error()
-    known = [tensor for tensor in tensors_in([*args, *kwargs.values()]) if tracer.captures.is_known(tensor)]
-    if not known:
+    given = tensors_in([*args, *kwargs.values()])
+    if any(tracer.known(tensor) is None for tensor in given):
+        watch.is_opaque("it reads a tensor of unknown origin")
+    if name in _METADATA:
         return func(*args, **kwargs)
-    if name in _READS_VALUES and not args[1:]:
-        raise refusal(f"the mod reads the value of the captured tensor `{tracer.captures.name_of(known[0])}`,"
-                      " which would be fixed in the spec", ["compute with the tensor, or capture a number"])
-    if functions.is_in_place(name):
+    given = [row for row in map(tracer.row, given) if row.is_captured]
+    if given and name in functions.READS_VALUES:
+        raise functions.reading_error(given[0].name)
+    if given and functions.is_in_place(name):
         raise functions.in_place_error(name)
-    result = func(*args, **kwargs)
-    for tensor in tensors_in([result]):
-        is_part = name == "__getitem__" and tracer.captures.note_indexed(tensor, *args)
-        if not is_part and all(tensor is not source for source in known):
-            tracer.captures.derive(tensor, known[0])
-    return result
+    records = torch.is_grad_enabled() == outside
+    with torch.set_grad_enabled(records):
+        result = func(*args, **kwargs)
+    if not tensors_in([result]):
+        watch.is_opaque(f"it asks for `{name}` of a tensor")
+        return result
+    return tracer.derive(func, name, args, kwargs, result, records)
 
 
 # --- from results to clauses

@@ -14,7 +14,8 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention 
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
-from attn.torch.meaning import meaning_of  # noqa: E402
+from attn.trace import trace  # noqa: E402
+from attn.tracing.recipes import sources  # noqa: E402
 from mods import MODS, B, H, S  # noqa: E402
 
 LAYOUTS = ("bhsd", "bshd")
@@ -96,8 +97,9 @@ def test_mods_agree_with_flex_attention_and_float64(name):
     """The mods of published examples, unchanged: o and the gradients of q, k, v and learned tensors."""
     with torch.device("cuda"):
         score_mod, mask_mod = MODS[name]()
-    _, captured = meaning_of(score_mod, mask_mod)
-    learned = list({id(t): t for t in captured if t.requires_grad}.values())
+    traced = trace(score_mod, mask_mod, B=B, Hq=H, Hkv=H // 2, Sq=S, Skv=S, Dqk=64, Dv=64)
+    captured = [source.value for name in traced.learned for source in sources(traced.recipes[name])]
+    learned = list({id(tensor): tensor for tensor in captured}.values())
     q, k, v = inputs(B, H, H // 2, S, S, 64)
     leaves = [q, k, v, *learned]
     o = attn.torch.flex_attention(q, k, v, score_mod, mask_mod=mask_mod, enable_gqa=True)

@@ -31,6 +31,7 @@ from attn.torch.ranked import Kernels, Reference, numbers, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
 from attn.torch.statistics import of_outputs
 from attn.torch.variant import with_choices
+from attn.tracing.recipes import identities
 
 _known: weakref.WeakValueDictionary[Any, Distributed] = weakref.WeakValueDictionary()
 
@@ -312,8 +313,7 @@ def distribute(
 
     where.agree("the attention to distribute", request)
     one = made[0]
-    # What was found keeps its captured tensors, so no others have their addresses.
-    captured = tuple((name, id(tensor)) for name, tensor in one.captured.items())
+    captured = identities(one.captured)  # what was found keeps its captured tensors
     key = (where.group, where.device, where.seconds, one.source.text, tuple(one.bindings.items()), captured,
            training, one.engine, one.target)
     known = None if values else _known.get(key)

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from attn import hints
 from attn.arguments import sizes_of
-from attn.errors import BindingError, TraceError
+from attn.errors import BindingError
+from attn.specs import Spec
 from attn.torch import blocks
-from attn.torch.meaning import meaning_of
+from attn.torch.meaning import Meanings
+from attn.torch.recall import Recalled, Texts
 from attn.torch.signature import DTYPES, HALF
+from attn.trace import trace, unwrapped
 
-MOST_KEPT = 256  # attentions, least recently used dropped first
+MOST_KEPT = 256  # traces, and attentions: least recently used dropped first
 
-
-class _Kept:
-    """Attentions by what their mods mean."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[Any, Any] = OrderedDict()
-
-    def find(self, key: Any) -> Any:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
-
-    def put(self, key: Any, value: Any) -> None:
-        with self._lock:
-            self._kept[key] = value
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-
-
-_kept = _Kept()
+_kept = Meanings(MOST_KEPT)
+_texts = Texts(MOST_KEPT)
 
 
 def flex_attention(
@@ -67,7 +48,8 @@ def flex_attention(
     `others` are arguments of other attentions, which are refused.
 
     A pair of mods is traced once: again only if what they read changes, other than the elements of tensors
-    and arrays. Raises TraceError for mods that cannot be traced, and what `attn.torch.call` raises.
+    and arrays; at each call if they read what cannot be compared (docs/flexattention.md). Raises TraceError for
+    mods that cannot be traced, and what `attn.torch.call` raises.
     """
     del kernel_options
     hints.refuse("flex_attention", others)
@@ -98,17 +80,42 @@ def _attend(
         raise BindingError(
             f"query has {sizes.Hq} heads and key {sizes.Hkv}: pass enable_gqa=True, if that is meant"
         )
-    meaning, captured = meaning_of(score_mod, mask_mod)
-    options = (query.dtype, query.device.type, scale, return_lse, float(dropout_p))
-    found = _kept.find((meaning, sizes, options))
-    if found is None:
-        found = _traced(query, score_mod, mask_mod, sizes, scale, return_lse, dropout_p, captured)
-        _kept.put((meaning, sizes, options), found)
-    attention, places = found
-    tensors = {name: _element(captured[place]) for name, place in places.items()}
+    attention, tensors = _attention_of(
+        query, unwrapped(score_mod, mask_mod), sizes, scale, return_lse, float(dropout_p)
+    )
     if block_mask is not None:
         blocks.check(block_mask, query, sizes, attention.source, tensors)
     return attention(query, key, value, **tensors)
+
+
+def _attention_of(
+    query: torch.Tensor,
+    mods: tuple[Any, ...],
+    sizes: Any,
+    scale: float | None,
+    return_lse: bool,
+    dropout_p: float,
+) -> tuple[Any, Mapping[str, Any]]:
+    """The attention of the mods, and the tensors that they capture."""
+    default = torch.get_default_dtype()  # of what the mods make
+    options = (sizes, query.dtype, query.device.type, scale, return_lse, dropout_p, default)
+    found, values = _kept.find(options, mods)
+    if found is not None:
+        return found.attention, found.tensors(values)
+    traced = trace(
+        *mods,
+        **sizes._asdict(),
+        dtype=DTYPES[query.dtype] if query.dtype in HALF else "bf16",
+        layout="bhsd",
+        scale=scale,
+        outputs=("o", "lse") if return_lse else ("o",),
+        dropout=dropout_p,
+        facts=False,  # the next call may capture other elements
+    )
+    attention = _texts.attention(Spec(traced.text, traced=True, origins=traced.origins), query)
+    if traced.steps is not None:
+        _kept.put(options, traced.steps, Recalled(attention, traced.recipes))
+    return attention, traced.tensors
 
 
 def _outside_of_the_graph(*arguments: Any) -> Any:
@@ -122,52 +129,3 @@ _outside_of_the_graph._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
     "attn.torch.flex_attention traces Python functions: call an attention of"
     " attn.compile(score_mod=.., mask_mod=.., B=.., ..) in programs without graph breaks"
 )
-
-
-def _traced(
-    query: torch.Tensor,
-    score_mod: Callable | None,
-    mask_mod: Callable | None,
-    sizes: Any,
-    scale: float | None,
-    return_lse: bool,
-    dropout_p: float,
-    captured: list[Any],
-) -> tuple[Any, dict[str, int]]:
-    from attn.attention import Attention
-    from attn.specs import Spec
-    from attn.trace import trace
-
-    traced = trace(
-        score_mod,
-        mask_mod,
-        **sizes._asdict(),
-        dtype=DTYPES[query.dtype] if query.dtype in HALF else "bf16",
-        layout="bhsd",
-        scale=scale,
-        outputs=("o", "lse") if return_lse else ("o",),
-        dropout=dropout_p,
-        facts=False,  # the next call may capture other elements
-    )
-    places = {name: _place(tensor, captured) for name, tensor in traced.tensors.items()}
-    return Attention(Spec(traced.text, traced=True, origins=traced.origins), {}), places
-
-
-def _place(tensor: Any, captured: list[Any]) -> int:
-    """Which of the captured tensors and arrays a spec's tensor is."""
-    for place, each in enumerate(captured):
-        if each is tensor or (each.ndim == 0 and _address(each) == _address(tensor)):
-            return place
-    raise TraceError(
-        "a mod reads a tensor that is found neither in its closure nor in its globals",
-        ["read it through a variable of the function around the mod"],
-    )
-
-
-def _address(tensor: Any) -> int:
-    return tensor.data_ptr() if isinstance(tensor, torch.Tensor) else tensor.ctypes.data
-
-
-def _element(tensor: Any) -> Any:
-    """Specs have no tensors without dimensions."""
-    return tensor.reshape(1) if tensor.ndim == 0 else tensor

@@ -1,121 +1,102 @@
-"""What mods mean: keys that are equal for functions that trace to the same spec."""
+"""What mods mean: which of the traces that are kept is theirs, known from what they read."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Hashable, Iterable
-from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
 from typing import Any
 
-import torch
-
-from attn.tracing.captures import global_names, is_array
-from attn.tracing.places import is_library
-
-_CONSTANTS = (bool, int, str, bytes, complex)
+from attn.tracing.reads import Read, key_of
 
 
-def meaning_of(*mods: Any) -> tuple[Hashable, list[Any]]:
-    """A key, and the tensors and arrays that the mods capture, in a fixed order.
+class _Node:
+    """A read that each of some traces did first, or next: what followed depends on what it found."""
 
-    Keys are equal if the same code reads equal values: constants, containers and attributes by value,
-    tensors by dtype, shape and whether they require a gradient, and everything else by identity. A key keeps
-    alive what it compares by identity.
-    """
-    reader = _Reader()
-    return tuple(reader.read(mod, ()) for mod in mods), reader.captured
+    __slots__ = ("read", "next", "end")
 
-
-class _Same:
-    """Equal for the same object only, which it keeps alive."""
-
-    def __init__(self, value: Any):
-        self._value = value
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, _Same) and self._value is other._value
-
-    def __hash__(self) -> int:
-        return id(self._value)
-
-
-class _Reader:
     def __init__(self) -> None:
-        self.captured: list[Any] = []
-        self._seen: dict[int, int] = {}
-        self._alive: list[Any] = []  # so that no id is used again
+        self.read: Read | None = None
+        self.next: dict[Any, _Node] = {}
+        self.end: Any = None  # what is kept, if nothing more was read
 
-    def read(self, value: Any, names: Iterable[str]) -> Hashable:
-        """`names`: those that the code around looks up, among them the attributes it reads."""
-        if isinstance(value, torch.Tensor) or is_array(value):
-            return self._tensor(value)
-        if value is None or isinstance(value, _CONSTANTS):
-            return (type(value), value)
-        if isinstance(value, float):
-            return (float, repr(value))  # -0.0 and nan too
-        if id(value) in self._seen:
-            return ("seen", self._seen[id(value)])
-        self._seen[id(value)] = len(self._seen)
-        self._alive.append(value)
-        if isinstance(value, (tuple, list)):
-            return (type(value), *(self.read(each, names) for each in value))
-        if isinstance(value, dict):
-            return (dict, *((key, self.read(each, names)) for key, each in value.items()))
-        if isinstance(value, (set, frozenset)):
-            return (set, frozenset(value))
-        if isinstance(value, FunctionType):
-            return self._function(value)
-        if isinstance(value, MethodType):
-            return (self.read(value.__func__, names), self.read(value.__self__, _names_in(value.__func__)))
-        if isinstance(value, functools.partial):
-            return tuple(self.read(each, names) for each in (value.func, value.args, value.keywords))
-        if isinstance(value, BuiltinMethodType) and not isinstance(value.__self__, (ModuleType, type(None))):
-            return (value.__name__, self.read(value.__self__, names))  # bound at each use
-        return self._object(value, names)
-
-    def _tensor(self, value: Any) -> Hashable:
-        self.captured.append(value)
-        return ("tensor", str(value.dtype), tuple(value.shape), getattr(value, "requires_grad", False))
-
-    def _function(self, function: FunctionType) -> Hashable:
-        names = global_names(function.__code__)
-        cells = tuple(self._cell(cell, names) for cell in function.__closure__ or ())
-        defaults = self.read(function.__defaults__, names)
-        named = self.read(function.__kwdefaults__, names)
-        known = [] if is_library(function.__code__) else [n for n in names if n in function.__globals__]
-        values = tuple((name, self.read(function.__globals__[name], names)) for name in known)
-        return (function.__code__, cells, defaults, named, values)
-
-    def _cell(self, cell: Any, names: Iterable[str]) -> Hashable:
-        try:
-            return self.read(cell.cell_contents, names)
-        except ValueError:  # not assigned yet
-            return "empty"
-
-    def _object(self, value: Any, names: Iterable[str]) -> Hashable:
-        """Its identity, and its attributes, which the code may read and somebody may change."""
-        attributes: dict[str, Any] = {}
-        if not isinstance(value, (ModuleType, type)):
-            names = [*names, *_names_in(_call_of(value))]
-            attributes.update(getattr(value, "__dict__", {}))
-        for name in names:
-            if name not in attributes and (found := _attribute(value, name)) is not None:
-                attributes[name] = found
-        return (_Same(value), *((name, self.read(each, names)) for name, each in attributes.items()))
+    def give_up(self) -> None:
+        """Two traces that agreed so far did not go on alike: they depend on something that was not seen."""
+        self.read, self.next, self.end = _UNKNOWN, {}, None
 
 
-def _call_of(value: Any) -> Any:
-    """The function that runs if an object is called."""
-    return getattr(type(value), "forward" if isinstance(value, torch.nn.Module) else "__call__", None)
+_UNKNOWN: Read = (-1, lambda value, name: None, None)
 
 
-def _names_in(function: Any) -> list[str]:
-    code = getattr(function, "__code__", None)
-    return global_names(code) if isinstance(code, CodeType) and not is_library(code) else []
+class Meanings:
+    """Keeps something for mods by what they read. A look-up does the reads of their trace, and no others, so
+    that its time depends neither on how many are kept nor on what else the mods could reach. Holds no object
+    of the user but constants and code. For any number of threads."""
 
+    def __init__(self, most: int):
+        self._most = most
+        self._lock = threading.Lock()
+        self._roots: dict[Hashable, _Node] = {}
+        self._paths: OrderedDict[int, list[tuple[dict[Any, _Node], Any]]] = OrderedDict()
+        self._kept: dict[int, Any] = {}  # so that no id is used again
 
-def _attribute(value: Any, name: str) -> Any:
-    try:
-        return getattr(value, name, None)
-    except Exception:  # of a property: the trace says it, if the mod reads it
-        return None
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, group: Hashable, mods: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:
+        """What is kept for mods that mean the same, or None; and the values that were read."""
+        values: list[Any] = [mods]
+        node = self._roots.get(group)
+        if node is None:
+            return None, values
+        places: dict[int, int] = {}
+        while node.read is not None:
+            of, how, name = node.read
+            if of < 0:
+                return None, values
+            try:
+                value = how(values[of], name)
+                node = node.next.get(key_of(value, places, len(values)))
+            except Exception:  # of the user's code: the trace will say it
+                return None, values
+            if node is None:
+                return None, values
+            values.append(value)
+        found = node.end
+        with self._lock:
+            if id(found) in self._paths:
+                self._paths.move_to_end(id(found))
+        return found, values
+
+    def put(self, group: Hashable, steps: Sequence[tuple[Read, Any]], kept: Any) -> None:
+        """Keeps something for mods of which a trace did these reads."""
+        with self._lock:
+            node = self._roots.setdefault(group, _Node())
+            path: list[tuple[dict[Any, _Node], Any]] = [(self._roots, group)]
+            for read, key in steps:
+                if node.read is None and node.end is None:
+                    node.read = read
+                if node.read != read:
+                    return node.give_up()
+                path.append((node.next, key))
+                node = node.next.setdefault(key, _Node())
+            if node.read is not None:
+                return node.give_up()
+            node.end = kept
+            self._paths[id(kept)], self._kept[id(kept)] = path, kept
+            while len(self._kept) > self._most:
+                self._drop()
+
+    def clear(self) -> None:
+        with self._lock:
+            for each in (self._roots, self._paths, self._kept):
+                each.clear()
+
+    def _drop(self) -> None:
+        """The one that was not used for the longest time."""
+        oldest, path = self._paths.popitem(last=False)
+        del self._kept[oldest]
+        for nodes, key in reversed(path):
+            nodes.pop(key, None)
+            if nodes:
+                break

@@ -3,9 +3,13 @@
     expressions   a mod's expressions: hash-consed, typed
     values        what a mod computes with instead of tensors
     functions     torch's and NumPy's functions, in terms of the language's
-    captures      captured tensors: their names, and how they are indexed
-    rebuilding    a copy of a mod in which NumPy arrays can be indexed
+    narrow        integers of less than 32 bits
+    tables        parts, views and functions of captured tensors, element by element
+    captures      captured tensors: their names and types
+    recipes       how captured tensors, and those computed of them, are found again
     origins       which line indexes a captured tensor, for errors about the spec
+    reads         what a trace read, and whether a later call reads the same
+    watching      a copy of a mod that tells what it reads
     places        where in the user's source something happened
     names         names of captured tensors and lets
     writing       expressions as text

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Mapping
 
 BOOL, INT, REAL = "bool", "int", "real"
 _RANK = {BOOL: 0, INT: 1, REAL: 2}
@@ -130,6 +130,42 @@ def _size(op: str, args: tuple[Node, ...], value: Any) -> int:
         raise Mismatch(f"vectors of {sizes[0]} and {sizes[1]} elements meet in one expression")
     closes = op in ("any", "all", "sum", "min", "max") and value is not None
     return 0 if closes or not sizes else sizes[0]
+
+
+_INDEXED = {"b": "B", "h": "Hq", "q_idx": "Sq", "kv_idx": "Skv"}
+
+
+def bounds_of(node: Node, sizes: Mapping[str, int]) -> tuple[int, int] | None:
+    """The least and the largest value of an integer made of indexes and constants; None if it is not seen."""
+    if node.op == "const" and node.type == INT:
+        return node.value, node.value
+    if node.op == "var" and node.value in _INDEXED:
+        return 0, sizes[_INDEXED[node.value]] - 1
+    if node.op not in ("+", "-", "*", "neg", "abs", "//", "%") or node.type != INT:
+        return None
+    given = [bounds_of(arg, sizes) for arg in node.args]
+    if None in given:
+        return None
+    if len(given) == 1:
+        low, high = given[0]  # type: ignore[misc]
+        return (-high, -low) if node.op == "neg" else (0, max(abs(low), abs(high)))
+    return _combined(node.op, *given)  # type: ignore[arg-type]
+
+
+def _combined(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int] | None:
+    if op == "+":
+        return left[0] + right[0], left[1] + right[1]
+    if op == "-":
+        return left[0] - right[1], left[1] - right[0]
+    if op == "*":
+        products = [x * y for x in left for y in right]
+        return min(products), max(products)
+    if right[0] <= 0:
+        return None
+    if op == "%":
+        return 0, right[1] - 1
+    quotients = [x // y for x in left for y in right]
+    return min(quotients), max(quotients)
 
 
 def is_minus_infinity(node: Node) -> bool:

@@ -20,13 +20,14 @@ MOST_ELEMENTS = 4096  # that a reduction may have
 
 _RANDOM = ("rand", "randn", "randint", "randperm", "bernoulli", "multinomial", "normal", "poisson",
            "rand_like", "randn_like", "randint_like", "dropout", "alpha_dropout", "feature_dropout")
+READS_VALUES = ("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__",
+                "__contains__", "equal", "allclose", "is_nonzero", "__array__")
 _OF_ROWS = ("softmax", "log_softmax", "logsumexp", "cumsum", "cumprod", "sort", "argsort", "topk",
-            "argmax", "argmin", "mean", "std", "var", "median", "norm", "prod")
+            "argmax", "argmin", "std", "var", "median", "norm", "prod")
 _INSTEAD = {
     "item": "the mod is traced for all scores at once: compute with the value itself",
     "tolist": "the mod is traced for all scores at once: compute with the value itself",
     "numpy": "the mod is traced for all scores at once: compute with the value itself",
-    "fmod": "write `x % y`, whose result has the sign of y",
     "stack": "scores are computed one by one, so write an expression for one score",
     "cat": "scores are computed one by one, so write an expression for one score",
     "nonzero": "write a condition",
@@ -90,6 +91,11 @@ def in_place_error(name: str) -> TraceError:
     if name.endswith("_") and not name.endswith("__"):
         notes = [f"write `x = x.{name[:-1]}(..)`"]
     return refusal(f"a mod cannot write to tensors (`{name}`)", notes)
+
+
+def reading_error(name: str) -> TraceError:
+    return refusal(f"the mod reads the value of the captured tensor `{name}`,"
+                   " which would be fixed in the spec", ["compute with the tensor, or capture a number"])
 
 
 def unknown(name: str) -> TraceError:
@@ -174,6 +180,22 @@ def _div(t: Tracer, x: Any, y: Any, rounding_mode: str | None = None) -> Node:
         return _arithmetic(t, "//", x, y)
     quotient = t.graph.call("int", _arithmetic(t, "/", x, y), type=INT)
     return quotient if wider(t.node(x), t.node(y)) != REAL else t.graph.real(quotient)
+
+
+@define("fmod")
+def _fmod(t: Tracer, x: Any, y: Any) -> Node:
+    """With the sign of x."""
+    whole = t.node(x).type != REAL and t.node(y).type != REAL
+    if whole:
+        sizes = t.call("remainder", t.call("abs", x), t.call("abs", y))
+        return _where(t, t.wrap(_compare(t, "<", x, 0)), t.call("neg", sizes), sizes)
+    return t.node(t.call("sub", x, t.call("mul", y, t.call("trunc", t.call("true_divide", x, y)))))
+
+
+@define("logaddexp")
+def _logaddexp(t: Tracer, x: Any, y: Any) -> Node:
+    far = t.call("neg", t.call("abs", t.call("sub", x, y)))
+    return t.node(t.call("add", t.call("maximum", x, y), t.call("log1p", t.call("exp", far))))
 
 
 @define("pow", "power", "float_power")
@@ -540,13 +562,14 @@ def _to(t: Tracer, x: Any, *targets: Any, dtype: Any = None, **options: Any) -> 
     for target in (dtype, *targets):
         kind = _kind_of(target)
         if kind:
-            return _convert(t, x, kind)
+            return _rounded(t, x, target) if kind == REAL else _convert(t, x, kind)
     return t.node(x)
 
 
 @define("type_as")
 def _type_as(t: Tracer, x: Any, other: Any) -> Node:
-    return _convert(t, x, t.node(other).type)
+    kind = t.node(other).type
+    return _rounded(t, x, other.dtype) if kind == REAL and hasattr(other, "dtype") else _convert(t, x, kind)
 
 
 def _kind_of(dtype: Any) -> str:
@@ -577,7 +600,30 @@ def _conversion(kind: str) -> Callable:
 
 define("bool")(_conversion(BOOL))
 define("int", "long", "short", "char", "byte")(_conversion(INT))
-define("float", "double", "half", "bfloat16")(_conversion(REAL))
+define("float", "double")(_conversion(REAL))
+
+
+_EXACT_INTEGERS = {"float16": 2048, "half": 2048, "bfloat16": 256}  # the largest of those without gaps
+_MOST_ROUNDED = 1 << 20
+
+
+def _rounded(t: Tracer, x: Any, target: Any) -> Node:
+    """A conversion to a type of reals, which rounds integers. Scores are computed with the precision of
+    kernels, whatever their type in the mod is."""
+    node, name = t.node(x), str(getattr(target, "__name__", target)).removeprefix("torch.")
+    if node.type != INT or name not in _EXACT_INTEGERS:
+        return _convert(t, x, REAL)
+    bounds = t.bounds(node)
+    if bounds is not None and max(map(abs, bounds)) <= _EXACT_INTEGERS[name]:
+        return _convert(t, x, REAL)
+    if bounds is None or bounds[1] - bounds[0] >= _MOST_ROUNDED:
+        raise refusal(f"`{name}` would round an integer of unknown size",
+                      ["write `.float()`, which is exact here"])
+    return t.rounded(node, bounds, "float16" if name == "half" else name)
+
+
+define("half")(lambda t, x, *ignored: _rounded(t, x, "half"))
+define("bfloat16")(lambda t, x, *ignored: _rounded(t, x, "bfloat16"))
 
 
 def _filled(t: Tracer, value: Any, size: Any, dtype: Any, like: Any) -> Node:
@@ -681,6 +727,28 @@ def _reduction(name: str) -> Callable:
 
 for _name in ("any", "all", "sum"):
     define(_name)(_reduction(_name))
+
+
+@define("mean")
+def _mean(t: Tracer, x: Any, dim: Any = None, axis: Any = None, **options: Any) -> Node:
+    node = t.node(x)
+    if not node.size:
+        raise refusal("`mean` of one number: a mod sees one score at a time",
+                      ["vectors are rows of captured tensors: `bias[h].mean()`"])
+    return _arithmetic(t, "/", t.wrap(_reduce(t, "sum", t.wrap(t.graph.real(node)))), node.size)
+
+
+@define("searchsorted")
+def _searchsorted(t: Tracer, bounds: Any, x: Any, right: bool = False, side: str | None = None,
+                  **options: Any) -> Node:
+    """How many of the bounds, which do not decrease, are below x."""
+    op = "<=" if right or side == "right" else "<"
+    return _reduce(t, "sum", t.wrap(_compare(t, op, bounds, x)))
+
+
+@define("bucketize", "digitize")
+def _bucketize(t: Tracer, x: Any, boundaries: Any, right: bool = False, **options: Any) -> Node:
+    return _searchsorted(t, boundaries, x, right)
 
 
 @define("count_nonzero")

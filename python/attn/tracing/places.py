@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import enum
 import functools
 import inspect
 import linecache
 import sys
+import types
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Sequence
@@ -14,7 +16,7 @@ from typing import Any, Callable, Sequence
 from attn.errors import TraceError
 
 _OURS = str(Path(__file__).parents[1]) + "/"
-_PYTHONS = tuple(module.__file__ for module in (ast, contextlib, functools, inspect))
+_PYTHONS = tuple(module.__file__ for module in (ast, contextlib, enum, functools, inspect, types))
 
 
 def is_library(code: CodeType) -> bool:
@@ -25,6 +27,42 @@ def is_library(code: CodeType) -> bool:
 @functools.lru_cache(maxsize=None)
 def _is_library_file(name: str) -> bool:
     return name.startswith((_OURS, "<frozen", *map(_folder, ("torch", "numpy")), *_PYTHONS))
+
+
+_LIBRARIES = frozenset("torch numpy attn math cmath operator _operator functools builtins typing".split())
+
+
+def is_library_module(name: str | None) -> bool:
+    """Whether a module's contents do not change while a program runs."""
+    return str(name).partition(".")[0] in _LIBRARIES
+
+
+def is_pure(code: CodeType) -> bool:
+    """Whether a library's function depends on its arguments alone, as far as a mod can call it."""
+    return _is_pure_file(code.co_filename)
+
+
+@functools.lru_cache(maxsize=None)
+def _is_standard_file(name: str) -> bool:
+    return name.startswith((_STANDARD, "<frozen")) and not name.startswith(_INSTALLED)
+
+
+def is_standard(code: CodeType) -> bool:
+    """Whether the code is of Python's standard library."""
+    return _is_standard_file(code.co_filename)
+
+
+_STANDARD = str(Path(ast.__file__).parent) + "/"
+_INSTALLED = (_STANDARD + "site-packages/", _STANDARD + "dist-packages/")
+_PURE = ("_tensor.py", "functional.py", "overrides.py", "_ops.py", "_VF.py", "nn/functional.py",
+         "nn/modules/", "nn/attention/flex_attention.py", "special/", "autograd/function.py",
+         "_jit_internal.py", "nn/parameter.py")
+
+
+@functools.lru_cache(maxsize=None)
+def _is_pure_file(name: str) -> bool:
+    return name.startswith((_OURS, enum.__file__, functools.__file__, types.__file__, _folder("numpy"),
+                            *(_folder("torch") + path for path in _PURE)))
 
 
 def _folder(package: str) -> str:

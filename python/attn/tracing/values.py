@@ -2,22 +2,28 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable
+import operator
+from typing import Any, Callable, Mapping
 
-from attn.tracing import functions, origins
-from attn.tracing.captures import Capture, Captures, is_array, is_tensor
-from attn.tracing.expressions import BOOL, INT, REAL, Graph, Mismatch, Node
+from attn.tracing import functions, narrow, origins, tables
+from attn.tracing.captures import Capture, Captures, is_array, is_readable, is_tensor
+from attn.tracing.expressions import BOOL, INT, REAL, Graph, Mismatch, Node, bounds_of
+from attn.tracing.recipes import Computed, Made, Part, Recipe, Source, mapped
 from attn.tracing.places import control_flow, refusal
 
 
 class Tracer:
     """The state of one trace: the expressions made so far and the tensors read."""
 
-    def __init__(self, graph: Graph, captures: Captures):
+    def __init__(self, graph: Graph, captures: Captures, sizes: Mapping[str, int]):
         self.graph = graph
+        self._sizes = sizes
         self.captures = captures
         self.local_names: dict[int, str] = {}  # of nodes, by the user's variables
         self.indexed: list[origins.Indexed] = []
+        self.opaque: str | None = None  # as a Watch has it
+        self._tables: dict[Any, Row] = {}
+        self._rows: dict[int, Row] = {}  # of tensors, by their ids; a row keeps its tensor
 
     def node(self, value: Any) -> Node:
         """The expression of anything that a mod may compute with."""
@@ -28,8 +34,8 @@ class Tracer:
         if isinstance(value, (bool, int, float)):
             return self.constant(value)
         if is_tensor(value):
-            return self.row(value).node if self._is_read(value) else self.constant(value.item())
-        raise refusal(f"a score cannot be computed with a value of type `{type(value).__name__}`",
+            return self.row(value).node
+        raise refusal(f"a score cannot be computed with a value of type `{value.__class__.__name__}`",
                       ["numbers, booleans, tensors and the mod's parameters can be used"])
 
     def constant(self, value: bool | int | float) -> Node:
@@ -39,25 +45,115 @@ class Tracer:
             raise refusal("the mod computes with NaN")
         return self.graph.const(value)
 
-    def _is_read(self, tensor: Any) -> bool:
-        """Whether it is read at run time; a number that the mod itself makes is a constant."""
-        return len(tensor.shape) > 0 or self.captures.is_known(tensor) or (
-            bool(getattr(tensor, "requires_grad", False)))
+    def capture(self, value: Any, name: str, place: int | None) -> Any:
+        """Notes that the mod read a tensor or array of the user."""
+        if id(value) not in self._rows and not (is_array(value) and value.dtype.kind in "OUSMm"):
+            self._add(value, name, Source(value, place))
+
+    def array(self, value: Any, name: str, place: int | None) -> Any:
+        """The stand-in of a captured NumPy array."""
+        self.capture(value, name, place)
+        return self._rows.get(id(value), value)
+
+    def known(self, value: Any) -> Row | None:
+        """What a tensor is for the mod, if it was captured or computed in the mod."""
+        return self._rows.get(id(value))
 
     def row(self, tensor: Any) -> Row:
-        whole, indexes = self.captures.whole(tensor)
-        capture = self.captures.of(whole)
-        if capture.is_scalar:
-            indexes = (0,)
-        const = self.graph.const
-        return Row(self, capture, tuple(None if index is None else const(index) for index in indexes))
+        self.capture(tensor, "values", None)
+        return self._rows[id(tensor)]
 
-    def array(self, array: Any) -> Any:
-        """The stand-in of a captured NumPy array."""
-        return array if array.dtype.kind in "OUSMm" else self.row(array)
+    def _add(self, value: Any, name: str, recipe: Recipe, element: Any = None) -> Row:
+        def load(indexes: tuple[Node, ...]) -> Node:
+            return self.graph.load(self.captures.of(recipe, value, name), indexes or (self.graph.const(0),))
+
+        def number(indexes: tuple[Node, ...]) -> Node:
+            return self.constant(value.item())
+
+        is_number = isinstance(recipe, Made) and len(value.shape) == 0
+        element = element or (number if is_number else load)
+        made = Row(self, tuple(map(int, value.shape)), element, name, value, recipe)
+        if element is load:
+            made.capture, made.axes = (lambda: self.captures.of(recipe, value, name)), tuple(range(value.ndim))
+        self._rows[id(value)] = made
+        return made
+
+    def derive(self, function: Callable, name: str, args: Any, kwargs: Any, result: Any,
+               records: bool) -> Any:
+        """Notes how the mod computed tensors from what it captured, and gives the rows of arrays."""
+        if any(result is each for each in (*args, *kwargs.values())):
+            return result
+        known = [row for row in map(self._row_of, _flat([*args, *kwargs.values()])) if row is not None]
+        if not any(row.is_captured for row in known):
+            for tensor in tensors_in([result]):
+                self._add(tensor, "values", Made(tensor))
+            return result
+        arguments = [mapped(each, self._recipe_of) for each in (args, *kwargs.values())]
+        recipe = Computed(function, arguments[0], dict(zip(kwargs, arguments[1:])), records)
+        return self._derived(recipe, name, args, kwargs, result, known)
+
+    def _derived(self, recipe: Any, name: str, args: Any, kwargs: Any, result: Any, known: list[Row]) -> Any:
+        if isinstance(result, (list, tuple)):
+            each = [self._derived(Part(recipe, i), name, args, kwargs, one, known)
+                    for i, one in enumerate(result)]
+            return result if any(is_tensor(one) and not is_array(one) for one in result) else tuple(each)
+        if not is_tensor(result) and not hasattr(result, "dtype"):
+            return result
+        element = tables.view(known[0], recipe, args, kwargs, self.graph)
+        if element is None and tables.is_elementwise(name, result.dtype, known, kwargs):
+            element = self._elementwise(name, args, kwargs, tuple(map(int, result.shape)))
+        row = self._add(result, known[0].name, recipe, element)
+        return result if is_tensor(result) and not is_array(result) else row
+
+    def _elementwise(self, name: str, args: Any, kwargs: Any, shape: tuple[int, ...]) -> Any:
+        def element(indexes: tuple[Node, ...]) -> Node:
+            def at(value: Any) -> Any:
+                row = self._row_of(value)
+                return value if row is None else row.element_at(indexes)
+
+            named = {key: at(each) for key, each in kwargs.items()}
+            return self.node(self.call(name, *map(at, args), **named))
+
+        return element
+
+    def _row_of(self, value: Any) -> Row | None:
+        return value if isinstance(value, Row) else self._rows.get(id(value)) if is_tensor(value) else None
+
+    def _recipe_of(self, value: Any) -> Any:
+        row = self._row_of(value)
+        return value if row is None else row.recipe
 
     def wrap(self, node: Node) -> Value:
         return Value(self, node)
+
+    def bounds(self, node: Node) -> tuple[int, int] | None:
+        """The least and the largest value of an integer, as far as that is easily seen."""
+        return bounds_of(node, self._sizes)
+
+    def rounded(self, node: Node, bounds: tuple[int, int], dtype: str) -> Node:
+        """A real number for each integer within bounds, rounded to a type: read from a table."""
+        table = _rounded_integers(*bounds, dtype)
+        key = ("rounded", bounds, dtype)
+        row = self._tables.get(key)
+        if row is None:
+            row = self._tables[key] = self._add(table, f"rounded_{dtype}", Made(table))
+        first = self.graph.const(bounds[0])
+        return row.element((self.graph.node("-", (node, first), INT) if bounds[0] else node,))
+
+    def apply(self, function: Callable, name: str, *args: Any, **kwargs: Any) -> Any:
+        """A function of values. One of captured arrays alone is computed with the arrays."""
+        values = [value for value in _flat([*args, *kwargs.values()]) if isinstance(value, Value)]
+        if any(not isinstance(value, Row) or not is_array(value.value) for value in values):
+            return self.call(name, *args, **kwargs)
+        if functions.is_random(name):
+            raise functions.random_error()
+        if name in functions.READS_VALUES and not args[1:]:
+            raise functions.reading_error(values[0].name)
+        if functions.is_in_place(name):
+            raise functions.in_place_error(name)
+        arrays = [mapped(each, _value_of) for each in (args, *kwargs.values())]
+        result = function(*arrays[0], **dict(zip(kwargs, arrays[1:])))
+        return self.derive(function, name, args, kwargs, result, True)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Applies a function of torch or NumPy by its name."""
@@ -72,24 +168,43 @@ class Tracer:
             if error.__traceback__ and error.__traceback__.tb_next is None:  # the arguments do not fit
                 raise refusal(f"`{name}` cannot be traced with these arguments: {error}") from None
             raise
-        return self.wrap(result) if isinstance(result, Node) else result
+        if not isinstance(result, Node):
+            return result
+        kind = narrow.of_result(name, args, kwargs, self)
+        return Value(self, narrow.wrapped(self.graph, name, result, kind), kind)
 
 
-def _binary(name: str) -> Callable:
+def _rounded_integers(first: int, last: int, dtype: str) -> Any:
+    """An array, which calls move to where they need it."""
+    import numpy
+
+    if dtype == "float16":
+        return numpy.arange(first, last + 1).astype(numpy.float16).astype(numpy.float32)
+    import torch
+
+    with torch._C.DisableTorchFunction():  # these are no operations of the mod
+        return torch.arange(first, last + 1, device="cpu").to(getattr(torch, dtype)).float().numpy()
+
+
+def _value_of(value: Any) -> Any:
+    return value.value if isinstance(value, Row) else value
+
+
+def _binary(name: str, function: Callable) -> Callable:
     def method(self: Value, other: Any) -> Any:
-        return self._tracer.call(name, self, other)
+        return self._tracer.apply(function, name, self, other)
     return method
 
 
-def _reflected(name: str) -> Callable:
+def _reflected(name: str, function: Callable) -> Callable:
     def method(self: Value, other: Any) -> Any:
-        return self._tracer.call(name, other, self)
+        return self._tracer.apply(function, name, other, self)
     return method
 
 
-def _unary(name: str) -> Callable:
+def _unary(name: str, function: Callable) -> Callable:
     def method(self: Value) -> Any:
-        return self._tracer.call(name, self)
+        return self._tracer.apply(function, name, self)
     return method
 
 
@@ -97,10 +212,12 @@ class Value:
     """A number, integer or boolean for each score. Operators and torch's functions make new ones."""
 
     __array_priority__ = 1000
+    recipe: Recipe | None = None  # of what does not depend on a score's indexes
 
-    def __init__(self, tracer: Tracer, node: Node):
+    def __init__(self, tracer: Tracer, node: Node, narrow: str | None = None):
         self._tracer = tracer
         self._node = node
+        self.narrow = narrow  # its type, if it is an integer of less than 32 bits: "int8"
 
     @property
     def node(self) -> Node:
@@ -115,10 +232,10 @@ class Value:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method != "__call__" or kwargs.get("out") is not None:
             raise refusal(f"`numpy.{ufunc.__name__}.{method}` cannot be traced")
-        return self._tracer.call(ufunc.__name__, *inputs)
+        return self._tracer.apply(ufunc, ufunc.__name__, *inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
-        return self._tracer.call(func.__name__, *args, **kwargs)
+        return self._tracer.apply(func, func.__name__, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -130,24 +247,38 @@ class Value:
             return self._tracer.call(name, self, *args, **kwargs)
         return method
 
-    __add__, __radd__ = _binary("add"), _reflected("add")
-    __sub__, __rsub__ = _binary("sub"), _reflected("sub")
-    __mul__, __rmul__ = _binary("mul"), _reflected("mul")
-    __truediv__, __rtruediv__ = _binary("true_divide"), _reflected("true_divide")
-    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
-    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
-    __pow__, __rpow__ = _binary("pow"), _reflected("pow")
-    __lshift__, __rlshift__ = _binary("bitwise_left_shift"), _reflected("bitwise_left_shift")
-    __rshift__, __rrshift__ = _binary("bitwise_right_shift"), _reflected("bitwise_right_shift")
-    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
-    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
-    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
-    __matmul__, __rmatmul__ = _binary("dot"), _reflected("dot")
-    __lt__, __le__ = _binary("lt"), _binary("le")
-    __gt__, __ge__ = _binary("gt"), _binary("ge")
-    __eq__, __ne__ = _binary("eq"), _binary("ne")  # type: ignore[assignment]
-    __neg__, __pos__, __invert__, __abs__ = (
-        _unary("neg"), _unary("positive"), _unary("bitwise_not"), _unary("abs"))
+    __add__ = _binary("add", operator.add)
+    __radd__ = _reflected("add", operator.add)
+    __sub__ = _binary("sub", operator.sub)
+    __rsub__ = _reflected("sub", operator.sub)
+    __mul__ = _binary("mul", operator.mul)
+    __rmul__ = _reflected("mul", operator.mul)
+    __truediv__ = _binary("true_divide", operator.truediv)
+    __rtruediv__ = _reflected("true_divide", operator.truediv)
+    __floordiv__ = _binary("floor_divide", operator.floordiv)
+    __rfloordiv__ = _reflected("floor_divide", operator.floordiv)
+    __mod__ = _binary("remainder", operator.mod)
+    __rmod__ = _reflected("remainder", operator.mod)
+    __pow__ = _binary("pow", operator.pow)
+    __rpow__ = _reflected("pow", operator.pow)
+    __lshift__ = _binary("bitwise_left_shift", operator.lshift)
+    __rlshift__ = _reflected("bitwise_left_shift", operator.lshift)
+    __rshift__ = _binary("bitwise_right_shift", operator.rshift)
+    __rrshift__ = _reflected("bitwise_right_shift", operator.rshift)
+    __and__ = _binary("bitwise_and", operator.and_)
+    __rand__ = _reflected("bitwise_and", operator.and_)
+    __or__ = _binary("bitwise_or", operator.or_)
+    __ror__ = _reflected("bitwise_or", operator.or_)
+    __xor__ = _binary("bitwise_xor", operator.xor)
+    __rxor__ = _reflected("bitwise_xor", operator.xor)
+    __matmul__ = _binary("dot", operator.matmul)
+    __rmatmul__ = _reflected("dot", operator.matmul)
+    __lt__, __le__ = _binary("lt", operator.lt), _binary("le", operator.le)
+    __gt__, __ge__ = _binary("gt", operator.gt), _binary("ge", operator.ge)
+    __eq__ = _binary("eq", operator.eq)  # type: ignore[assignment]
+    __ne__ = _binary("ne", operator.ne)  # type: ignore[assignment]
+    __neg__, __pos__ = _unary("neg", operator.neg), _unary("positive", operator.pos)
+    __invert__, __abs__ = _unary("bitwise_not", operator.invert), _unary("abs", operator.abs)
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
@@ -203,6 +334,8 @@ class Value:
     @property
     def dtype(self) -> Any:
         import torch
+        if self.narrow:
+            return getattr(torch, self.narrow)
         return {BOOL: torch.bool, INT: torch.int32, REAL: torch.float32}[self.node.type]
 
     @property
@@ -238,85 +371,87 @@ class Value:
 
 
 class Row(Value):
-    """A captured tensor, of which some dimensions are indexed. With all of them it is a number, with all
-    but one a vector, which `.sum()`, `.any()` or `torch.dot` reduce."""
+    """A tensor of captured values, element by element: `element` is the expression of one, for the indexes of
+    its dimensions. Without dimensions it is a number, with one a vector, which `.sum()`, `.any()` or
+    `torch.dot` reduce.
 
-    def __init__(self, tracer: Tracer, capture: Capture, indexes: tuple[Node | None, ...]):
+    `capture` and `axes`: what it is a part of, and which of its dimensions are those of the row, if they are.
+    `value` is the tensor, and `recipe` says how it is found again, if it does not depend on a score's
+    indexes. `given`: how many dimensions were indexed."""
+
+    def __init__(self, tracer: Tracer, shape: tuple[int, ...], element: Callable[[tuple[Node, ...]], Node],
+                 name: str, value: Any, recipe: Recipe | None = None, given: int = 0):
         self._tracer = tracer
-        self._capture = capture
-        self._indexes = indexes
+        self._shape = shape
+        self._given = given
+        self.element = element
+        self.name = name
+        self.value = value
+        self.recipe = recipe
+        self.narrow = narrow.of_dtype(value.dtype)
+        self.capture: Callable[[], Capture] | None = None
+        self.axes: tuple[int, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if self.recipe is None or not is_array(self.value):
+            return super().__getattr__(name)
+        return tables.method_of(self, self._tracer, name)
 
     @property
     def node(self) -> Node:
-        free = [axis for axis, index in enumerate(self._indexes) if index is None]
-        if len(free) > 1:
-            count = len(self._indexes)
-            raise refusal(f"`{self._capture.name}` has {count} dimensions, but {count - len(free)} "
-                          f"index{'es are' if count - len(free) != 1 else ' is'} given",
+        if len(self._shape) > 1:
+            count = self._given + len(self._shape)
+            raise refusal(f"`{self.name}` has {count} dimensions, but {self._given} "
+                          f"index{'es are' if self._given != 1 else ' is'} given",
                           ["index every dimension: `bias[b, h, q_idx, kv_idx]`"])
-        graph = self._tracer.graph
-        each = graph.each(self._capture.shape[free[0]]) if free else None
-        indexes = tuple(each if index is None else index for index in self._indexes)
-        return graph.load(self._capture, indexes)  # type: ignore[arg-type]
+        return self.element(tuple(map(self._tracer.graph.each, self._shape)))
+
+    def element_at(self, indexes: tuple[Node, ...]) -> Value:
+        """The element that meets one of a larger tensor, as dimensions are broadcast."""
+        own = indexes[len(indexes) - len(self._shape):]
+        zero = self._tracer.graph.const(0)
+        node = self.element(tuple(zero if size == 1 else index for size, index in zip(self._shape, own)))
+        return Value(self._tracer, node, self.narrow if node.type == INT else None)
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether it depends on a tensor of the user."""
+        return not isinstance(self.recipe, Made)
+
+    @property
+    def is_readable(self) -> bool:
+        return is_readable(self.value.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(size for size, index in zip(self._capture.shape, self._indexes) if index is None)
+        return self._shape
 
     @property
     def device(self) -> Any:
-        return getattr(self._capture.value, "device", "cpu")
+        return getattr(self.value, "device", "cpu")
 
     @property
     def dtype(self) -> Any:
-        return self._capture.value.dtype
+        return self.value.dtype
 
     def __len__(self) -> int:
-        return self.shape[0] if self.shape else super().__len__()
+        return self._shape[0] if self._shape else super().__len__()
 
     def __iter__(self) -> Any:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, index: Any) -> Any:
-        indexes = list(self._indexes)
-        given = list(index) if isinstance(index, tuple) else [index]
-        free = [axis for axis, old in enumerate(indexes) if old is None]
-        if any(one is Ellipsis for one in given):
-            at = next(i for i, one in enumerate(given) if one is Ellipsis)
-            given[at:at + 1] = [slice(None)] * (len(free) - len(given) + 1)
-        if len(given) > len(free):
-            count = len(indexes)
-            raise refusal(f"`{self._capture.name}` has {count} dimension{'s' if count > 1 else ''}, "
-                          f"but {count - len(free) + len(given)} indexes are given")
-        for axis, one in zip(free, given):
-            indexes[axis] = self._index(one, axis)
-        origins.note(self._tracer.indexed, self._capture, free, [indexes[axis] for axis, _ in zip(free, given)])
-        row = Row(self._tracer, self._capture, tuple(indexes))
-        return row if None in indexes else self._tracer.wrap(row.node)
-
-    def _index(self, given: Any, axis: int) -> Node | None:
-        size = self._capture.shape[axis]
-        if isinstance(given, slice):
-            if given in (slice(None), slice(0, None), slice(0, size), slice(None, size)):
-                return None
-            raise refusal(f"a part of `{self._capture.name}` by a slice cannot be traced",
-                          ["index with an expression, or slice the tensor before the mod"])
-        if given is None:
-            raise refusal("`None` as an index cannot be traced", ["leave it out: scores have no shape"])
-        node = self._tracer.node(given)
-        if node.type != INT:
-            instead = "torch.where" if node.type == BOOL else "`//` in place of `/`, or `.int()`"
-            raise refusal(f"an index of `{self._capture.name}` is a {node.type} number"
-                          if node.type == REAL else f"an index of `{self._capture.name}` is a boolean",
-                          [f"write {instead}"])
-        if node.op == "const":
-            if not -size <= node.value < size:
-                raise refusal(f"index {node.value} of `{self._capture.name}` is out of range; "
-                              f"the dimension has size {size}")
-            return self._tracer.graph.const(node.value % size)
-        if node.size:
-            raise refusal(f"a vector as an index of `{self._capture.name}` cannot be traced")
-        return node
+        if self.recipe is not None and is_array(self.value) and not has_other_values(index):
+            return self._tracer.apply(operator.getitem, "__getitem__", self, index)
+        found = tables.indexed(self, index, self._tracer)
+        if self.capture is not None:
+            origins.note(self._tracer.indexed, self.capture(), self.axes, found.nodes)
+        row = Row(self._tracer, found.shape, found.element, self.name, self.value, None,
+                  self._given + len(self._shape) - len(found.shape))
+        if self.capture is not None and found.whole:
+            row.capture = self.capture
+            row.axes = tuple(axis for axis, node in zip(self.axes, found.nodes) if node is None)
+        return row if found.shape else Value(self._tracer, found.element(()), row.narrow)
 
 
 def _flat(values: Any) -> list[Any]:
@@ -328,6 +463,11 @@ def _flat(values: Any) -> list[Any]:
 
 def has_values(values: Any) -> bool:
     return any(isinstance(value, Value) for value in _flat(values))
+
+
+def has_other_values(values: Any) -> bool:
+    """Whether something depends on a score's indexes."""
+    return any(isinstance(value, Value) and value.recipe is None for value in _flat([values]))
 
 
 def tensors_in(values: Any) -> list[Any]:

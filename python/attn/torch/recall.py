@@ -1,0 +1,57 @@
+"""What calls of traced functions find again: attentions by their texts, and the tensors that mods capture."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from attn.attention import Attention
+from attn.specs import Spec
+from attn.tracing.recipes import Evaluator, Recipe, Source, element, without_values
+
+
+class Texts:
+    """Attentions by the texts that traces gave: mods that are traced at each call find theirs here."""
+
+    def __init__(self, most: int):
+        self._most = most
+        self._lock = threading.Lock()
+        self._attentions: OrderedDict[Any, Attention] = OrderedDict()
+
+    def attention(self, spec: Spec, query: torch.Tensor) -> Attention:
+        key = (spec, query.dtype, query.device.type)
+        with self._lock:
+            found = self._attentions.get(key)
+            if found is None:
+                found = self._attentions[key] = Attention(spec, {})
+            self._attentions.move_to_end(key)
+            while len(self._attentions) > self._most:
+                self._attentions.popitem(last=False)
+        return found
+
+
+class Recalled:
+    """An attention, and where the tensors that it captures are among the values that a call reads."""
+
+    def __init__(self, attention: Attention, recipes: Mapping[str, Recipe]):
+        done: dict[int, Any] = {}
+        self.attention = attention
+        self._places: dict[str, int] = {}
+        self._computed: dict[str, Any] = {}
+        for name, recipe in recipes.items():
+            if isinstance(recipe, Source) and recipe.value.ndim > 0:
+                self._places[name] = recipe.place
+            else:
+                self._computed[name] = without_values(recipe, done)
+
+    def tensors(self, values: Sequence[Any]) -> dict[str, Any]:
+        found = {name: values[place] for name, place in self._places.items()}
+        if self._computed:
+            evaluator = Evaluator(lambda source: values[source.place])
+            for name, recipe in self._computed.items():
+                found[name] = element(evaluator.value(recipe))
+        return found

@@ -1,0 +1,80 @@
+"""Integers of less than 32 bits, which wrap at their own width as torch's do; a spec's integers have 32."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attn.tracing.expressions import INT, REAL, Graph, Node
+
+if TYPE_CHECKING:
+    from attn.tracing.values import Tracer
+
+_BITS = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16}
+_CONVERSIONS = {"to": "", "type": "", "astype": "", "_to_copy": "", "char": "int8", "byte": "uint8",
+                "short": "int16", "type_as": ""}
+_WRAPPING = frozenset(
+    "add sub subtract rsub mul multiply neg negative abs absolute pow power rpow square bitwise_left_shift "
+    "left_shift rlshift bitwise_not invert floor_divide rfloor_divide div divide lerp bitwise_xor bitwise_or "
+    "bitwise_and".split())
+_KEEPING = _WRAPPING | frozenset(
+    "remainder mod rremainder bitwise_right_shift right_shift rrshift minimum maximum min max amin amax fmin "
+    "fmax clamp clip clamp_min clamp_max where masked_fill positive clone contiguous squeeze unsqueeze alias "
+    "cpu cuda expand_as detach relu sign sgn floor ceil trunc fix round".split())
+
+
+def of_dtype(dtype: Any) -> str | None:
+    """The name of a narrow integer type, None of others."""
+    name = str(getattr(dtype, "__name__", dtype)).removeprefix("torch.")
+    return name if name in _BITS else None
+
+
+def of_result(name: str, args: Any, kwargs: Any, tracer: Tracer) -> str | None:
+    """The type of what a function gives, if it is a narrow one."""
+    if name in _CONVERSIONS:
+        targets = [kwargs.get("dtype"), *args[1:]]
+        return _CONVERSIONS[name] or next(filter(None, map(_type_of, targets)), None) or (
+            _type_of(args[0]) if not any(map(_is_dtype, targets)) else None)
+    if name not in _KEEPING:
+        return None
+    return _promoted([each for each in (*args, *kwargs.values())
+                      if hasattr(each, "narrow") or hasattr(each, "dtype")], tracer)
+
+
+def _is_dtype(value: Any) -> bool:
+    return type(value).__name__ in ("dtype", "type") or hasattr(value, "narrow")
+
+
+def _type_of(value: Any) -> str | None:
+    """Of a value, or a type that something is converted to."""
+    if hasattr(value, "narrow"):
+        return value.narrow
+    return of_dtype(value if isinstance(value, type) else getattr(value, "dtype", value))
+
+
+def _promoted(values: list[Any], tracer: Tracer) -> str | None:
+    found: set[str] = set()
+    for value in values:
+        kind = _type_of(value)
+        if kind is None:
+            if tracer.node(value).type in (INT, REAL):
+                return None
+            continue
+        found.add(kind)
+    if len(found) < 2:
+        return next(iter(found), None)
+    return "int16" if found <= {"int8", "uint8", "int16"} else None
+
+
+def wrapped(graph: Graph, name: str, node: Node, kind: str | None) -> Node:
+    """What is left of an integer in a narrow type."""
+    if kind is None or node.type != INT or name not in _WRAPPING and name not in _CONVERSIONS:
+        return node
+    bits = _BITS[kind]
+    if node.op == "const":
+        low = node.value & ((1 << bits) - 1)
+        return graph.const(low - (1 << bits) if kind.startswith("int") and low >> (bits - 1) else low)
+    mask = graph.const((1 << bits) - 1)
+    if kind.startswith("uint"):
+        return graph.node("&", (node, mask), INT)
+    half = graph.const(1 << (bits - 1))
+    moved = graph.node("+", (node, half), INT)
+    return graph.node("-", (graph.node("&", (moved, mask), INT), half), INT)
