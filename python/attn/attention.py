@@ -190,7 +190,8 @@ class Attention:
         too. Returns o, or a tuple of the outputs in the order of the spec's clause; o has q's dtype.
         Raises BindingError for what does not fit, also where the heads of q and k contradict the spec."""
         if self._computed:
-            kwargs = {**{name: self.captured[name] for name in self._computed if name not in kwargs}, **kwargs}
+            missing = [name for name in self._computed if name not in kwargs]
+            kwargs = {**{name: self.captured[name] for name in missing}, **kwargs}
         layout = layout or self.layout
         if layout is not None and layouts.checked(layout) != "bhsd":
             return layouts.call(self, self._expected or self._expect(), args, kwargs)

@@ -74,7 +74,8 @@ class Tracer:
         element = element or (number if is_number else load)
         made = Row(self, tuple(map(int, value.shape)), element, name, value, recipe)
         if element is load:
-            made.capture, made.axes = (lambda: self.captures.of(recipe, value, name)), tuple(range(value.ndim))
+            made.capture = lambda: self.captures.of(recipe, value, name)
+            made.axes = tuple(range(value.ndim))
         self._rows[id(value)] = made
         return made
 

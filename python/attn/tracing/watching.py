@@ -181,7 +181,8 @@ class Watch:
         if isinstance(kind, enum.EnumMeta) and name in kind.__members__:
             return self.read(place, reads.attribute, name, name)
         by_metaclass = type(kind) is not type and reads.find_in_class(type(kind), name) is not MISSING
-        if by_metaclass or static is MISSING or not _is_simple_descriptor(static) or not is_plain_metaclass(type(kind)):
+        known = static is not MISSING and _is_simple_descriptor(static) and is_plain_metaclass(type(kind))
+        if by_metaclass or not known:
             self.is_opaque(f"`{name}` of the class `{kind.__name__}` is found by code")
         return self.read(place, reads.attribute, name, name)
 
