@@ -295,7 +295,8 @@ def _ordinary(tracer: Tracer, watch: Watch, func: Callable, args: Any, kwargs: A
     if not tensors_in([result]):
         watch.is_opaque(f"it asks for `{name}` of a tensor")
         return result
-    return tracer.derive(func, name, args, kwargs, result, records)
+    with watch.pause():
+        return tracer.derive(func, name, args, kwargs, result, records)
 
 
 # --- from results to clauses

@@ -19,7 +19,7 @@ import operator
 import sys
 import types
 from collections import OrderedDict
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 from attn.tracing import reads
 from attn.tracing.functions import random_error
@@ -45,9 +45,19 @@ class Watch:
         self._done: dict[Read, Any] = {}
         self._stand_ins: dict[int, Any] = {}
         self._wishes: dict[int, str] = {}
+        self._is_paused = False
 
     def mod(self, place: int) -> Any:
         return self.read(0, reads.item, place, "")
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """While torch does what the mod did not ask for, such as to import its own parts."""
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
 
     def forget(self, place: int) -> None:
         """What was read of a value may have changed."""
@@ -267,7 +277,7 @@ class Watch:
     def calls(self, frame: types.FrameType) -> None:
         """A frame of Python begins."""
         code, caller = frame.f_code, frame.f_back
-        if type(frame.f_globals) is _Scope:
+        if self._is_paused or type(frame.f_globals) is _Scope:
             return
         if not is_library(code) and not is_standard(code) and not _is_generated(frame):
             self.is_opaque(f"it runs `{code.co_name}`, which is not watched")
