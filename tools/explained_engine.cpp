@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/console.h"
 #include "tools/explained_kernels.h"
 #include "tools/strategies.h"
 #include "tools/words.h"

@@ -124,13 +124,13 @@ bool has_short_offsets(const ir::Attention& attention, const ir::CapturedTensor&
 }
 
 // The bounds of what an operation takes in this place, where others have no value.
-struct Domain {
+struct OperandDomain {
   std::size_t operand;
   std::int64_t low, high;
 };
 
 // Of integer divisions, whose divisor is on one side of 0, and of shifts.
-std::vector<Domain> domains_of(const Node& node) {
+std::vector<OperandDomain> domains_of(const Node& node) {
   switch (node.op) {
     case Op::floordiv_:
     case Op::mod_:
@@ -156,8 +156,8 @@ bool may_fail(const ir::Attention& attention, passes::WholeRanges& ranges, ExprI
     }
     return false;
   }
-  const std::vector<Domain> domains = domains_of(node);
-  return !domains.empty() && std::ranges::none_of(domains, [&](const Domain& domain) {
+  const std::vector<OperandDomain> domains = domains_of(node);
+  return !domains.empty() && std::ranges::none_of(domains, [&](const OperandDomain& domain) {
     return is_within(ranges[node.operands[domain.operand]], domain.low, domain.high);
   });
 }

@@ -340,8 +340,8 @@ class Resolver {
 
   // Each combination of sizes requires another analysis of the text.
   void check_sets() {
-    constexpr std::size_t kMostText = std::size_t{1} << 22;
-    const std::size_t by_text = kMostText / std::max<std::size_t>(spec_.span.end, 1);
+    constexpr std::size_t kMostOfText = std::size_t{1} << 22;
+    const std::size_t by_text = kMostOfText / std::max<std::size_t>(spec_.span.end, 1);
     const std::size_t most = std::clamp<std::size_t>(by_text, 4, kMostCombinations);
     std::size_t count = 1;
     for (const auto& [name, sizes] : environment_.sets) {

@@ -90,6 +90,8 @@ Status check_ending(const Ending& ending, const std::string& output, const Attnc
           ending);
     case Ending::How::signalled:
       return failed("attnc was killed by " + worker::signal_name(ending.signal), ending);
+    case Ending::How::too_large:
+      return failed("attnc took more memory than it may and was killed", ending);
     case Ending::How::stopped:
     case Ending::How::unknown:  // check its output file
     case Ending::How::exited: break;

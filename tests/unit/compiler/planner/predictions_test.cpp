@@ -59,7 +59,8 @@ const std::vector<Shape>& shapes() {
       const Json row = Json::parse(line);
       if (!row.contains("measured_ms")) continue;
       const bool backward = row["direction"] == "bwd";
-      if (all.empty() || all.back().name != row["name"] || all.back().backward != backward) {
+      if (all.empty() || all.back().name != row["name"].get<std::string>() ||
+          all.back().backward != backward) {
         all.push_back({row["name"], row["group"], row["set"], row["spec"], backward, {}, {}});
       }
       all.back().measured[row["engine"]] = row["measured_ms"];

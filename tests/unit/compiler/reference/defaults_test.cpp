@@ -56,7 +56,7 @@ TEST(DefaultsTest, RowsThatDependOnTheSignOfZero) {
   const auto rows = rows_of("(i1 + 1.0) / where(i0 % 2 == 0, 0.0, -0.0)", 4);
   ASSERT_EQ(rows.size(), 4U);
   for (std::size_t row = 0; row < 4; ++row) {
-    EXPECT_THAT(rows[row], Each(row % 2 == 0 ? kInfinite : -kInfinity)) << row;
+    EXPECT_THAT(rows[row], Each(row % 2 == 0 ? kInfinite : -kInfinite)) << row;
   }
 }
 
