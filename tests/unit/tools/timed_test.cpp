@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kSpec = R"(attention t {
+constexpr const char* kTimedSpec = R"(attention t {
   dims B = 3, Hq = 1, Sq = 4, Skv = 30, D = 8;
   lengths q, kv = (i0 + 1) * Skv // B;
   param n: i32;
@@ -20,7 +20,7 @@ constexpr const char* kSpec = R"(attention t {
 })";
 
 TEST(Timed, LengthsAreThoseThatTheSpecDeclares) {
-  const Spec spec = spec_of(kSpec);
+  const Spec spec = spec_of(kTimedSpec);
   const reference::Inputs values = timed_values(spec.attention, {}).value();
   EXPECT_THAT(values.tensors.at("lengths_kv").values, ElementsAre(10, 20, 30));
   EXPECT_THAT(values.tensors.at("lengths_q").values, ElementsAre(4, 4, 4));  // none declared: all
@@ -28,7 +28,7 @@ TEST(Timed, LengthsAreThoseThatTheSpecDeclares) {
 }
 
 TEST(Timed, InputsThatAreGivenComeBeforeDefaults) {
-  const Spec spec = spec_of(kSpec);
+  const Spec spec = spec_of(kTimedSpec);
   const InputTexts texts = {{"lengths_kv", "const:7"}, {"n", "5"}};
   const reference::Inputs values = timed_values(spec.attention, texts).value();
   EXPECT_THAT(values.tensors.at("lengths_kv").values, ElementsAre(7, 7, 7));
@@ -36,7 +36,7 @@ TEST(Timed, InputsThatAreGivenComeBeforeDefaults) {
 }
 
 TEST(Timed, InputsThatCannotBeAreRefused) {
-  const Spec spec = spec_of(kSpec);
+  const Spec spec = spec_of(kTimedSpec);
   const auto unknown = timed_values(spec.attention, {{"m", "5"}});
   ASSERT_FALSE(unknown.ok());
   EXPECT_THAT(unknown.error().message, HasSubstr("no such tensor or param"));
