@@ -70,6 +70,13 @@ std::string stopped_words(const Checked& checked) {
          "are reported\n";
 }
 
+// Of a search that was stopped: where nothing is wrong so far, little speaks for more.
+bool finds_nothing(const Checked& checked) {
+  const driver::CheckedSizes& sizes = checked.sizes;
+  return checked.sink->is_stopped() && checked.sink->sorted().empty() &&
+         sizes.looked_at == sizes.plans;
+}
+
 // Checks a text, again after --fix.
 void check(support::Source source, const sema::Bindings& bindings, Checked& checked) {
   checked.source = std::make_unique<const support::Source>(std::move(source));
@@ -135,7 +142,10 @@ void print_text(const Checked& checked, bool prints_source) {
                     summary(checked.source->name(), *checked.sizes.first),
                     checked.sizes.plans > 1 ? fmt::format(", {} plans", checked.sizes.plans) : ""));
   }
-  put_summary(stopped_words(checked));
+  if (finds_nothing(checked))
+    tell_detail("the search for wrong values stopped at its work limit");
+  else
+    put_summary(stopped_words(checked));
   if (checked.functions) {
     put_summary(fmt::format("{}: {}: a library of {} function{}\n",
                             output_paint()(support::Style::good, "ok"), checked.source->name(),

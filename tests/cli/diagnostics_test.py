@@ -94,6 +94,13 @@ class Diagnostics(attnc.Case):
         entry, = json.loads(self.attnc("check", path, "--format", "json").stdout)["specs"]
         self.assertTrue(entry["ok"] and entry["stopped"])
 
+    def test_a_check_that_found_nothing_says_so_when_asked(self):
+        masks = "".join(f"mask q_idx * {i % 90 + 2} != {90001 + i}; " for i in range(3000))
+        path = self.write("many.attn", "attention many { dims B = 1, Hq = 1, Sq = 8192, D = 64; "
+                          + masks + "}")
+        self.assertNotIn("stopped", self.attnc("check", path).stdout)
+        self.assertIn("stopped at its work limit", self.attnc("check", path, "--verbose").stderr)
+
     def test_a_warning_of_all_sizes_is_said_once(self):
         path = self.write("sizes.attn", """attention sizes {
   dims B = 1, Hq = 1, Sq = {64, 128, 4096, 8192}, D = 64;
