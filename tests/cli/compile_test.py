@@ -286,8 +286,11 @@ class Compile(attnc.Case):
 
     def test_refused_by_cudnn(self):
         path, target = self.write("noop.attn", NOOP), self.refusing_target()
-        process = self.attnc("compile", path, "--target", target, "-o", self.folder / "x", code=3)
+        words = ("compile", path, "--target", target, "-o", self.folder / "x")
+        process = self.attnc(*words, code=3)
         self.assertIn("error[unsupported]: ", process.stderr)
+        self.assertNotIn("heuristic  engine", process.stderr)
+        process = self.attnc(*words, "--verbose", code=3)
         self.assertIn("heuristic  engine", process.stderr)
         process = self.attnc("compile", path, "--target", target, "-o", self.folder / "x",
                              "--format", "json", code=3)

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "compiler/derive/nvrtc.h"
 #include "runtime/worker/worker.h"
 #include "tests/gpu/gpu_test.h"
 
@@ -24,7 +25,8 @@ class SkipSummary : public ::testing::Environment {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "worker") return attn::worker::serve(0, 1);
+  if (argc > 1 && std::string_view(argv[1]) == "worker")
+    return attn::worker::serve(0, 1, attn::derive::compile_for_client);
   ::testing::InitGoogleTest(&argc, argv);
   ::testing::AddGlobalTestEnvironment(new SkipSummary);
   return RUN_ALL_TESTS();
