@@ -9,6 +9,7 @@ from attn.tracing.names import Names
 
 _LEAF = 100
 _COLUMNS = 99
+_LEAST_WIDTH = 24  # columns that a line within a parenthesis keeps
 _KEYWORD = 7
 _SHARED = 20  # characters from which an expression that is used twice gets a name
 _LONG = 60  # characters from which one gets the name of its variable
@@ -133,21 +134,32 @@ def clause(keyword: str, body: str = "") -> str:
 
 
 def wrap(text: str, indent: int) -> str:
-    """Breaks text after commas and before operators, at the least deeply nested ones, as fmt does."""
-    width = max(_COLUMNS - indent, 1)
-    if len(text) <= width:
-        return text
+    """Breaks text after commas and before operators, at the least deeply nested ones, as fmt does. Lines
+    begin behind the innermost parenthesis that is open."""
     places = _places(text)
-    out, start, after = "", 0, 0
-    while after < len(places) and len(text) - start > width:
+    out, start, after, column = "", 0, 0, indent
+    open_at: list[int] = []  # the column behind each open parenthesis
+    while after < len(places) and len(text) - start > max(_COLUMNS - column, 1):
         best = after  # even if it is beyond the width
-        while after < len(places) and places[after][0] <= start + width:
+        while after < len(places) and places[after][0] <= start + max(_COLUMNS - column, 1):
             if places[after][1] <= places[best][1]:
                 best = after
             after += 1
-        out += text[start:places[best][0]] + "\n" + " " * indent
+        line = text[start:places[best][0]]
+        column = _next_column(line, column, open_at, indent)
+        out += line + "\n" + " " * column
         start, after = places[best][0] + 1, best + 1
     return out + text[start:]
+
+
+def _next_column(line: str, column: int, open_at: list[int], indent: int) -> int:
+    """Where the line after `line`, which begins at `column`, begins. Updates `open_at`."""
+    for at, char in enumerate(line, column + 1):
+        if char in "([":
+            open_at.append(at)
+        elif char in ")]" and open_at:
+            open_at.pop()
+    return next((at for at in reversed(open_at) if at + _LEAST_WIDTH <= _COLUMNS + 1), indent)
 
 
 def _places(text: str) -> list[tuple[int, int]]:
