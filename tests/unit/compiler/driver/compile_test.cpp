@@ -144,12 +144,11 @@ TEST(Compile, WithoutKeysNothingIsAskedOfCuDnn) {
 
 CompileOptions options_for_native() {
   CompileOptions options = options_for("h200");
-  options.worker.command = {"/bin/false"};  // cuDNN is not asked
   options.lowering = "native";
   return options;
 }
 
-TEST(Compile, KernelsAloneNeedNoWorker) {
+TEST(Compile, KernelsAloneDoNotAskForCudnn) {
   const Read spec;
   CompileOptions options = options_for_native();
   options.cached = {std::make_shared<cache::PlanCache>(), []() -> Result<std::int64_t> {

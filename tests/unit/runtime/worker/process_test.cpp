@@ -60,7 +60,7 @@ TEST(Process, AWorkerIsMarkedOnceAndKeepsTheEnvironment) {
   ASSERT_EQ(setenv("ATTN_TEST_VARIABLE", "kept", 1), 0);
   const auto environment = [](bool of_a_worker) {
     std::vector<std::string> lines;
-    const auto ending = run_process({"/usr/bin/env"}, "", {seconds(20), {}, of_a_worker},
+    const auto ending = run_process({"/usr/bin/env"}, "", {seconds(20), {}, 0, of_a_worker},
                                     [&](std::string_view line) {
                                       if (line.starts_with("ATTN_")) lines.emplace_back(line);
                                       return false;

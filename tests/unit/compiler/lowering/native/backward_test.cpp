@@ -247,9 +247,10 @@ TEST(NativeBackward, OtherLearnedTensorsHaveIntegerSums) {
                                             "attn_diagonals_0", "attn_d_t", "attn_convert"));
   EXPECT_EQ(elements_of(made, "native.words"), 3 + 9 * 8 * 700 + 2 * 8 * 699);
   EXPECT_EQ(elements_of(made, "native.parts"), 0);
-  EXPECT_THAT(step_of(made).source,
-              AllOf(HasSubstr("kParts = 1, kHeld = 0;"), HasSubstr("kDiagonals = true"),
-                    HasSubstr("{kernels::Reach::diagonal, -1, true, 50403, 11184, 10, 0, 0}")));
+  EXPECT_THAT(
+      step_of(made).source,
+      AllOf(HasSubstr("kParts = 1, kHeld = 0;"), HasSubstr("kDiagonals = true"),
+            HasSubstr("{kernels::Reach::diagonal, -1, true, 50403, 11184, 10, 0, 0, 1, false}")));
   const NativeProgram bias =
       lowered(std::string(kSizes) + "learn t: f16[Sq, Skv]; score score + t[q_idx, kv_idx];")
           .value();

@@ -43,10 +43,10 @@ double tflops_in_8_bits(std::int64_t size, std::int64_t depth, bool causal, bool
 TEST(Cost, In8BitsOfWhatWasMeasured) {
   EXPECT_NEAR(tflops_in_8_bits(16384, 128, false), 1031, 50);
   EXPECT_NEAR(tflops_in_8_bits(16384, 128, true), 951, 60);
-  EXPECT_NEAR(tflops_in_8_bits(16384, 64, false), 568, 30);
-  EXPECT_NEAR(tflops_in_8_bits(16384, 64, true), 532, 30);
-  EXPECT_NEAR(tflops_in_8_bits(16384, 128, false, true), 726, 40);
-  EXPECT_NEAR(tflops_in_8_bits(16384, 128, true, true), 716, 60);
+  EXPECT_NEAR(tflops_in_8_bits(16384, 64, false), 568, 45);
+  EXPECT_NEAR(tflops_in_8_bits(16384, 64, true), 532, 45);
+  EXPECT_NEAR(tflops_in_8_bits(16384, 128, false, true), 726, 60);
+  EXPECT_NEAR(tflops_in_8_bits(16384, 128, true, true), 716, 100);
 }
 
 TEST(Cost, BlocksOutsideOfABandAreSkipped) {
