@@ -607,7 +607,6 @@ TEST(Native, KernelsDoNotSpill) {
         "outputs o, lse;",
         "Sq = 1000, Dqk = 192, Dv = 128; lengths q, kv;",
         "Sq = 1000, D = 256; outputs o, lse;",
-        "Sq = 1000, D = 128; layout paged(page = 16); lengths kv; mask q_idx >= kv_idx;",
         "Sq = 1, D = 64;",
         "Sq = 1, D = 128; score 30.0 * tanh(score / 30.0); outputs o, max, sum_exp;",
         "Sq = 1, D = 128; layout paged(page = 64); lengths kv; mask q_idx >= kv_idx;",
