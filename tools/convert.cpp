@@ -14,7 +14,7 @@ struct Options {
   std::string path;
   std::string output;
   Format format = Format::text;
-  std::string form;  // empty: by the output's name, else the form that the spec does not have
+  std::string form;      // empty: by the output's name, else the form that the spec does not have
   bool inlined = false;  // what the spec imports is written into it
 };
 

@@ -13,9 +13,9 @@ namespace attn::engines {
 inline constexpr double kWorthTable = 64;
 inline constexpr double kMostTableBytes = 0x1p30;
 
-// The attention with a mask that reads a tensor of conditions over the axes of the terms of its masks
-// that take so many operations together; the other terms stay. nullopt if there are none, or the
-// table would take too much memory. Dimensions must be bound.
+// The attention with a mask that reads a tensor of conditions over the axes of the terms of its
+// masks that take so many operations together; the other terms stay. nullopt if there are none, or
+// the table would take too much memory. Dimensions must be bound.
 std::optional<passes::Hoisted> with_mask_table(const ir::Attention& attention);
 
 }  // namespace attn::engines
