@@ -70,7 +70,7 @@ std::string stopped_words(const Checked& checked) {
          "are reported\n";
 }
 
-// Of a search that was stopped: where nothing is wrong so far, little speaks for more.
+// Whether a search was stopped before it found anything: little speaks for more then.
 bool finds_nothing(const Checked& checked) {
   const driver::CheckedSizes& sizes = checked.sizes;
   return checked.sink->is_stopped() && checked.sink->sorted().empty() &&

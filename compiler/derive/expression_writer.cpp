@@ -129,7 +129,7 @@ struct OperandDomain {
   std::int64_t low, high;
 };
 
-// Of integer divisions, whose divisor is on one side of 0, and of shifts.
+// The domains of integer divisions, whose divisor is on one side of 0, and of shifts.
 std::vector<OperandDomain> domains_of(const Node& node) {
   switch (node.op) {
     case Op::floordiv_:
@@ -316,7 +316,7 @@ std::string ExpressionWriter::value(const Family& family) {
   return scopes_[scope_of(own)].names.at(own);
 }
 
-// Of what has none yet.
+// Gives a name to what has none yet.
 void ExpressionWriter::name(const Family& family) {
   const std::size_t scope = scope_of(family);
   if (scopes_[scope].names.contains(family)) return;
@@ -422,7 +422,7 @@ std::string ExpressionWriter::varying_integer(const std::vector<std::int64_t>& v
   return table("int", texts);
 }
 
-// Of what grows by the same in each turn of a loop. The first loop is the outermost.
+// A number that grows by the same in each turn of a loop. The first loop is the outermost.
 std::optional<std::string> ExpressionWriter::as_linear(
     const std::vector<std::int64_t>& values) const {
   std::string text = values.front() == 0 ? "" : fmt::format("{}", values.front());

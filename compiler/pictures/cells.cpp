@@ -106,11 +106,11 @@ class Counter {
     }
     return visible;
   }
-  // Of the first visible score without a value.
+  // The place of the first visible score without a value.
   const std::optional<Error>& fault() const { return fault_; }
 
  private:
-  // Of one that intervals do not decide.
+  // A score that intervals do not decide.
   double share_of_score(const Box& score) {
     ++looked_;
     const Result<bool> visible = scores_.is_visible(score);

@@ -14,7 +14,7 @@ using ir::Dim;
 
 constexpr std::int64_t kFewRows = 16;
 
-// Of all rows of the table of this kind.
+// Checks all rows of the table of this kind.
 struct Measured {
   std::string_view kind;
   std::int64_t least_depth, most_depth;  // of Dqk and Dv

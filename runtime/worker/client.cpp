@@ -114,7 +114,7 @@ Result<std::vector<Compiled>> ask(const CompileRequest& request, const Options& 
   return report_death(death, fatal.graphs.front(), to_json(fatal), options.report_folder);
 }
 
-// Of a worker that was asked for nothing of a graph.
+// A worker that was asked for nothing of a graph.
 Death death_of(const Talk& talk, const Options& options) {
   return {talk.ending, talk.last, std::nullopt, options.timeout, options.most_bytes};
 }

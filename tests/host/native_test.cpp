@@ -162,7 +162,7 @@ ir::Attention attention_of(const std::string& text) {
   return *attention;
 }
 
-// Of rows with a score that is NaN, or that see none, beside others.
+// Checks rows with a score that is NaN, or that see none, beside others.
 void expect_nan_where_the_reference_has(const std::string& clauses) {
   SCOPED_TRACE(clauses);
   const ir::Attention attention =

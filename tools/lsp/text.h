@@ -57,7 +57,7 @@ class Text {
   std::string bytes_;
   Encoding encoding_;
   std::vector<std::uint32_t> line_starts_;
-  // Of each line its beginning, and more in long lines, so that no position is far from one.
+  // The beginning of each line, and more places in long lines, so that no position is far from one.
   std::vector<Mark> marks_;
 };
 

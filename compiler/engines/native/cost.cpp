@@ -58,7 +58,7 @@ double of_score(double width, bool in_8_bits, const planning::Figures& figures) 
   return in_8_bits ? of_score(width, kRatesOf8Bits) : of_score(width, rates);
 }
 
-// Of q and o.
+// Bytes of q and o.
 double bytes_of_rows(const ir::Attention& attention) {
   const ir::Dims& d = attention.dims;
   return static_cast<double>(size_of(attention.dtype) * d[Dim::B] * d[Dim::Hq]) *
@@ -135,7 +135,7 @@ double share_of_lists(Subject& subject, const NativeWork& work) {
   return std::min(1.0, listed * static_cast<double>(d[Dim::Skv]) * rows / work.scores);
 }
 
-// Of lengths that are written as masks of values: half, as cuDNN's strategy for them assumes.
+// Lengths that are written as masks of values are half, as cuDNN's strategy for them assumes.
 double share_of_padding(Subject& subject) {
   if (!subject.padding()) return 1;
   const ir::Attention& own = subject.attention();
@@ -208,7 +208,7 @@ struct Copies {
   double rate = 0, alone = 0, in_flight = 0;
 
   double alone_ms(double bytes) const { return std::max(0.0, bytes - in_flight) / alone; }
-  // Of equal items side by side.
+  // The time of equal items side by side.
   double turn_ms(double items, double bytes) const {
     return std::max(items * bytes / rate, alone_ms(bytes));
   }

@@ -51,7 +51,7 @@ class TableMaker {
 
   bool is_simple(ExprId term) { return operations_on({term}) < kSimple; }
 
-  // Of what depends on the column: the rest is computed once a row.
+  // Counts what depends on the column: the rest is computed once a row.
   double operations_on(const std::vector<ExprId>& terms) {
     double operations = 0;
     for (const ExprId id : ir::reachable(dag_, terms)) {

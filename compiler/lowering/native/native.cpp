@@ -252,7 +252,7 @@ class Native {
     return coverage;
   }
 
-  // Of one list of tiles that is computed so many times.
+  // The work of one list of tiles that is computed so many times.
   struct Listed {
     double blocks = 0, masked = 0, most = 0;
   };
@@ -271,7 +271,7 @@ class Native {
     return all;
   }
 
-  // Of batches of such lengths, whose lists are those of one batch without lengths.
+  // The work of batches of such lengths, whose lists are those of one batch without lengths.
   Listed listed(const passes::BatchesOfLength& length) const {
     if (length.rows == 0 || length.keys == 0) return {};
     const ir::Attention alone = passes::of_length(attention_, length);
@@ -324,7 +324,7 @@ class Native {
     return static_cast<double>(bytes);
   }
 
-  // Of so many blocks, of batches with so many keys.
+  // The work of so many blocks, of batches with so many keys.
   void add_bytes(double blocks, double keys, NativeWork& work) const {
     const Tile& tile = kernel_.tile;
     const double rows = blocks * static_cast<double>(tile.keys);

@@ -208,7 +208,7 @@ Linear LinearForms::rejoined(const Linear& sum) {
   return joined;
 }
 
-// Of 32 bits: sums whose value fits are right, whatever their parts do.
+// Arithmetic in 32 bits: sums whose value fits are right, whatever their parts do.
 ExprId LinearForms::constant(std::int64_t value) {
   return attention_.dag.integer(static_cast<std::int32_t>(value));
 }

@@ -341,7 +341,7 @@ double predicted_ms_of_row(const ir::Attention& attention, const planning::Conte
   return reads.start + before + std::max(all + figures.cudnn_last * (longest - mean), longest);
 }
 
-// Of 128 rows, which are read and written.
+// A tile of 128 rows, which are read and written.
 double rows_of(const ir::Attention& attention, const planning::Context& context) {
   const ir::Dims& d = attention.dims;
   const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);

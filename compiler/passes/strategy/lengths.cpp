@@ -19,7 +19,7 @@ const ir::CapturedTensor* declared(const ir::Attention& attention, std::string_v
   return tensor != nullptr && tensor->fallback ? tensor : nullptr;
 }
 
-// Of each batch.
+// Lengths of each batch.
 std::vector<double> lengths(const ir::Attention& attention, bool has, std::string_view name,
                             Dim dim) {
   const auto batches = static_cast<std::size_t>(attention.dims[Dim::B]);

@@ -127,7 +127,7 @@ TEST(Predictions, OfVariantsAreThoseOfTheTable) { expect("variants", 40); }
 
 TEST(Predictions, OfSequencesAreThoseOfTheTable) { expect("sequences", 40); }
 
-// Of all but a few, whose engines are predicted to take as long within the errors.
+// Holds for all but a few, whose engines are predicted to take as long within the errors.
 TEST(Predictions, TheEngineThatIsTakenIsHardlyBehindTheFaster) {
   constexpr double kHardly = 1.05, kMost = 1.15;
   std::size_t behind = 0;
