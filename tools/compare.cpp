@@ -195,7 +195,7 @@ double error_of_scores(const Outputs& reference, const Types& types) {
   return largest * (is_fp8(types.dtype) ? 0x1p-10 : 0x1p-21);
 }
 
-// Of what is the sum of exponentials of differences of scores. A sum is never 0, so that an error
+// The bound of a sum of exponentials of differences of scores. A sum is never 0, so that an error
 // of 1 says nothing.
 double bound_of_exponentials(double error) { return std::min(std::expm1(2 * error), 1.0); }
 

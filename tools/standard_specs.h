@@ -7,7 +7,8 @@
 
 namespace attn::tools {
 
-// Of the installation that the program belongs to, or of its source tree: sorted, without ".attn".
+// The specs of the installation that the program belongs to, or of its source tree: sorted, without
+// ".attn".
 std::vector<std::string> standard_spec_names();
 
 // The file of the standard spec that "causal" or "causal.attn" names.

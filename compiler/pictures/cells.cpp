@@ -155,7 +155,8 @@ class Watched : public passes::KnownInputs {
 };
 
 // Looks for a visible score that reads outside a tensor: the analysis of masks takes for granted
-// that there is none. Errors: as of scores_at, if it is found within so many operations.
+// that there is none. Errors: those of scores_at, where the search meets one before its limit of
+// operations.
 Status check_indexes(const ir::Attention& attention, const reference::Bindings& values,
                      const KnownValues& known, const Box& whole, std::int64_t operations) {
   const Watched watched(values, known);

@@ -3,7 +3,7 @@
 
 namespace attn::planning {
 
-// Of the H200, on which they were measured; predictions for other GPUs are scaled (gpu.h).
+// Figures of the H200, on which they were measured; predictions for other GPUs are scaled (gpu.h).
 struct Figures {
 #define ATTN_FIGURE(name, what) double name = 0;
 #include "compiler/planning/figures.def"

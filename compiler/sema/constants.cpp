@@ -81,7 +81,7 @@ std::optional<Number> apply(Operator op, const Number& x, const Number& y) {
 
 constexpr std::string_view kOfOne[] = {"abs", "floor", "ceil", "int", "float"};
 
-// Of one of kOfOne: of an integer, an integer, but for float.
+// The value of one of kOfOne: of an integer, an integer, but for float.
 std::optional<Number> of_one(std::string_view function, const Number& number) {
   const auto* integer = std::get_if<std::int64_t>(&number);
   const double x = real(number);

@@ -8,8 +8,8 @@
 
 namespace attn::ranks {
 
-// Of all that ranks exchange by: the programs, the values that they are for, the kernels that move
-// rows, and the plans of all ranks, in order. Not of division.family and division.only.
+// The hash of all that ranks exchange by: the programs, the values that they are for, the kernels
+// that move rows, and the plans of all ranks, in order. Not of division.family and division.only.
 std::string family_hash(const Division& division, const plan::Family& family);
 
 // Whether division.family is of the plans and kernels of the file. Not known of a file that has the

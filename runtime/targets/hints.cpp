@@ -55,7 +55,8 @@ std::string plain_name(std::string_view text) {
   return name;
 }
 
-// Of "sm_86", "sm86", "sm_90a", "compute_86", "8.6" and "86", or of a GPU; nullopt for others.
+// The capability of "sm_86", "sm86", "sm_90a", "compute_86", "8.6" and "86", or of a GPU; nullopt
+// for others.
 std::optional<std::int64_t> capability_of(std::string_view text) {
   const std::string name = plain_name(text);
   const auto* gpu = std::ranges::find(kGpus, name, &Gpu::name);

@@ -312,7 +312,7 @@ class Native {
     return work;
   }
 
-  // Of the lines of the L2 cache that copies of a row touch, a panel of 128 bytes after another:
+  // The lines of the L2 cache that copies of a row touch, a panel of 128 bytes after another:
   // rows that are no multiple of a line begin anywhere in one.
   static double line_bytes(std::int64_t row) {
     constexpr std::int64_t kLine = 128;

@@ -34,7 +34,7 @@ double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& wor
 // multiprocessor is idle.
 inline constexpr std::int64_t kMostKeyPieces = 32;
 
-// Of keys and values that a kernel reads once, at so many bytes a ms of the H200: without what
+// Keys and values that a kernel reads once, at so many bytes a ms of the H200: without what
 // begins and ends the kernel. What memory still has to store delays the first of them.
 double predicted_ms_of_reading(double bytes, double rate, const planning::Gpu& gpu);
 

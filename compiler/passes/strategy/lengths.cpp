@@ -39,7 +39,7 @@ std::int64_t mean(std::span<const double> values) {
   return std::llround(sum / static_cast<double>(values.size()));
 }
 
-// Of each batch in order of length, such that all groups have about as many keys, so that a batch
+// Batches in order of length, such that all groups have about as many keys, so that a batch
 // that is much longer than all others is one.
 std::vector<std::size_t> groups_of(std::span<const double> keys) {
   double all = 0, before = 0;
