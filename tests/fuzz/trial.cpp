@@ -10,6 +10,7 @@
 #include <array>
 #include <cctype>
 #include <csignal>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "compiler/derive/nvrtc.h"
@@ -84,6 +85,13 @@ std::optional<std::string> read_until(int fd, std::chrono::steady_clock::time_po
   }
 }
 
+// A graph that attnc knows cuDNN to compute wrongly (known_bad.def) is not given to cuDNN.
+Ending refuser_of(const Error& error) {
+  const auto payload = nlohmann::json::parse(error.payload, nullptr, false);
+  const bool known = payload.is_object() && payload.value("stage", "") == "known bad";
+  return known ? Ending::refused_by_rule : Ending::refused_by_cudnn;
+}
+
 Outcome outcome_of(std::string_view said, int status) {
   const bool asked = said.starts_with(kAsksCudnn);
   if (WIFSIGNALED(status)) {
@@ -150,7 +158,7 @@ Outcome Compiler::in_this_process(const std::string& spec, int report) const {
   if (!program.ok()) return outcome_of(program.error(), Ending::refused_by_rule);
   (void)write_all(report, std::string_view(&kAsksCudnn, 1));
   const Status compiled = compile_steps(*program);
-  if (!compiled.ok()) return outcome_of(compiled.error(), Ending::refused_by_cudnn);
+  if (!compiled.ok()) return outcome_of(compiled.error(), refuser_of(compiled.error()));
   return {};
 }
 
