@@ -73,9 +73,10 @@ def weights_of(errors, table):
     return numpy.where(table.fit, numpy.minimum(1, numpy.sqrt(LARGE / size)), 0)
 
 
-def fitted(predictions, table, steps):
-    """Levenberg and Marquardt's method on the logarithms of the figures."""
+def fitted(predictions, table, steps, only):
+    """Levenberg and Marquardt's method on the logarithms of the figures, or of some of them."""
     names = list(predictions.figures)
+    changing = [i for i, name in enumerate(names) if not only or name in only]
     start = numpy.log([predictions.figures[name] for name in names])
     at, damping = start.copy(), 1e-2
     errors = errors_of(predictions.of(numpy.exp(at)), table)
@@ -87,8 +88,8 @@ def fitted(predictions, table, steps):
 
     best = loss(errors, at)
     for step in range(steps):
-        slopes = numpy.empty((len(errors), len(names)))
-        for i in range(len(names)):
+        slopes = numpy.zeros((len(errors), len(names)))
+        for i in changing:
             moved = at.copy()
             moved[i] += STEP
             slopes[:, i] = (errors_of(predictions.of(numpy.exp(moved)), table) - errors) / STEP
@@ -187,12 +188,13 @@ def main():
     parser.add_argument("--check", action="store_true", help="compare alone")
     parser.add_argument("--rows", action="store_true", help="also print all rows, the worst first")
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--only", nargs="+", metavar="FIGURE", help="fit these figures, and keep the others")
     options = parser.parse_args()
     predictions = Predictions(options.predictions, options.table)
     table = Table(options.table, predictions)
     figures = predictions.figures
     if not options.check:
-        figures = fitted(predictions, table, options.steps)
+        figures = fitted(predictions, table, options.steps, options.only)
         rewrite(figures)
         rewrite_measured(table)
     predicted = predictions.of(list(figures.values()))

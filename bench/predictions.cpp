@@ -28,7 +28,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A row that is planned once, and predicted with other figures each time.
+// A row that is planned once, by the strategy that was measured, and predicted with other figures
+// each time.
 class Row {
  public:
   explicit Row(const Json& json) : json_(json) {}
@@ -44,7 +45,7 @@ class Row {
     const bool backward = json_["direction"] == "bwd";
     context_ = planning::in_direction(
         context_, backward ? plan::Direction::backward : plan::Direction::forward);
-    candidates_.emplace(attention_, json_["engine"].get<std::string>(), context_);
+    candidates_.emplace(attention_, json_["strategy"].get<std::string>(), context_);
     ATTN_ASSIGN(const planner::Candidate* best, candidates_->next());
     strategy_ = best->strategy;
     subject_.emplace(attention_, context_);

@@ -188,7 +188,10 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
   Computing all;
   // Tiles of one warp group that are for few rows have a rate of their own.
   const double few = work.groups == 1 && work.rate < 1 ? figures.native_few * work.rate : 1;
-  const double products = context.backward() ? figures.native_backward : 1;
+  const bool in_pages = attention.layouts.at("k").kind == ir::LayoutKind::paged;
+  const double products = context.backward() ? figures.native_backward
+                          : in_pages         ? figures.native_in_pages
+                                             : 1;
   all.products = of_score(work.width, attention.quantize.has_value(), figures) * few / work.rate *
                  products * scores * passes::matrix_slowdown(gpu);
   all.others =

@@ -19,8 +19,8 @@ namespace {
 using ir::Dim;
 
 constexpr std::int64_t kTile = 128;
-constexpr std::int64_t kTileOfBackward = 64;  // what short sequences take
-const planning::Gpu kH200;                    // where the constants were measured
+constexpr std::int64_t kSmallTile = 64;  // of a backward, and of wide heads
+const planning::Gpu kH200;               // where the constants were measured
 
 constexpr double kRandomOperations = 31;       // of random dropout, for a score
 constexpr double kRandomOperationsAgain = 12;  // the same, in the backward
@@ -41,6 +41,8 @@ constexpr double kPico = 1e-9 * kProcessors;
 constexpr Rates kForwardIn8Bits = {0.49 * kPico, 0.88, 0.03 * kPico, 13.6e-6 * kProcessors};
 constexpr Rates kBackwardIn8Bits = {1.76 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
 constexpr double kWideIn8Bits = 0.9 / 0.49;  // forward, with any head dimension above 128
+
+std::int64_t depth_of(const ir::Dims& dims) { return std::max(dims[Dim::Dqk], dims[Dim::Dv]); }
 
 // How many times as long an SM of the GPU takes as one of the H200.
 struct Scale {
@@ -177,9 +179,9 @@ double for_a_score(const ir::Attention& attention, const planning::Context& cont
   const double of_rates =
       rates.score *
       (wide_in_8_bits ? kWideIn8Bits : rates.fixed_part + (1 - rates.fixed_part) * width);
-  const bool is_wide = !backward && std::max(d[Dim::Dqk], d[Dim::Dv]) > kWide;
-  const double products = std::max(of_rates * (is_wide ? figures.cudnn_wide : 1),
-                                   least_for_a_score(attention, context));
+  const bool wide = !backward && depth_of(d) > kWide;
+  const double products =
+      std::max(of_rates * (wide ? figures.cudnn_wide : 1), least_for_a_score(attention, context));
   Operations operations(attention, backward ? kReadingBackward : kReadingForward,
                         backward ? figures.cudnn_backward_table : 1, !backward);
   const double random = !attention.is_random() ? 0
@@ -255,7 +257,8 @@ Work work_of(const ir::Attention& attention, const planning::Context& context) {
     if (has_lengths) own = of_length(attention, length);
     const ir::Attention& alone = own ? *own : attention;
     const Band band = skipping(alone, context);
-    const Tiles of_head = tiles(alone.dims, band, context.backward() ? kTileOfBackward : kTile);
+    const bool small = context.backward() || depth_of(alone.dims) > kWide;
+    const Tiles of_head = tiles(alone.dims, band, small ? kSmallTile : kTile);
     work.tiles.all += length.batches * of_head.all;
     work.tiles.rows += length.batches * of_head.rows;
     work.tiles.most = std::max(work.tiles.most, of_head.most);
@@ -292,6 +295,16 @@ double bytes_of_key(const ir::Attention& attention) {
          static_cast<double>(d[Dim::Dqk] + d[Dim::Dv]);
 }
 
+// With head dimensions above 128, a block of threads reads the keys of a window alone: the keys of
+// a head are not divided, and a last turn of few heads takes as long as a full one.
+double ms_of_wide_window(const ir::Attention& attention, double items, double keys,
+                         const planning::Gpu& gpu) {
+  const std::int64_t depth = depth_of(attention.dims);
+  if (depth <= kTile || depth > kWide) return 0;
+  const double alone = gpu.figures->cudnn_window_256 * gpu.bandwidth / kH200.bandwidth;
+  return std::ceil(items / gpu.multiprocessors) * keys * bytes_of_key(attention) / alone;
+}
+
 // What the kernel for a single row reads at. Heads that share keys take passes over them, each of
 // so many heads.
 struct Reads {
@@ -303,7 +316,7 @@ struct Reads {
 Reads reads_of_row(const ir::Attention& attention, const planning::Figures& figures) {
   constexpr std::int64_t kHeads = 32, kHeadsOfWide = 16;
   const ir::Dims& d = attention.dims;
-  const std::int64_t group = d[Dim::Hq] / d[Dim::Hkv], depth = std::max(d[Dim::Dqk], d[Dim::Dv]);
+  const std::int64_t group = d[Dim::Hq] / d[Dim::Hkv], depth = depth_of(d);
   if (depth > kWide) {
     const auto passes = static_cast<double>(ceil_div(group, kHeadsOfWide));
     const double of_byte = passes / figures.cudnn_row_wide + 1 / figures.cudnn_row_wide_once;
@@ -338,7 +351,10 @@ double predicted_ms_of_row(const ir::Attention& attention, const planning::Conte
                figures.cudnn_alone_keys);
   const double longest = work.most / keys_in_a_ms, mean = work.keys / batches / keys_in_a_ms;
   const double before = attention.lengths_kv || attention.lengths_q ? figures.cudnn_row_before : 0;
-  return reads.start + before + std::max(all + figures.cudnn_last * (longest - mean), longest);
+  const double window =
+      skipping(attention, context).left ? ms_of_wide_window(attention, items, work.most, gpu) : 0;
+  return reads.start + before +
+         std::max({all + figures.cudnn_last * (longest - mean), longest, window});
 }
 
 // A tile of 128 rows, which are read and written.
