@@ -17,6 +17,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/engines/native/cost.h"
+#include "compiler/engines/native/native.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/strategy/cost.h"
 #include "compiler/planner/candidates.h"
@@ -51,7 +52,8 @@ class Row {
     subject_.emplace(attention_, context_);
     planned_ms_ = best->lowered->predicted_ms;
     if (strategy_->name == "native") {
-      ATTN_ASSIGN(const lowering::NativeProgram program, subject_->native().make(0));
+      ATTN_ASSIGN(const lowering::NativeProgram program,
+                  engines::native_programs(*subject_).make(0));
       work_ = program.work;
     } else if (strategy_->name == "composite" || strategy_->name == "unified") {
       rest_ms_ = planned_ms_ - subject_->predicted_ms_of_form();

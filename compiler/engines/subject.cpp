@@ -1,7 +1,5 @@
 #include "compiler/engines/subject.h"
 
-#include "compiler/engines/native/mask_table.h"
-#include "compiler/lowering/native/native.h"
 #include "compiler/passes/rewrite/kernel_form.h"
 #include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/strategy/cost.h"
@@ -20,8 +18,6 @@ Value& once(std::optional<Value>& kept, const Compute& compute) {
 
 Subject::Subject(const ir::Attention& attention, const planning::Context& context)
     : attention_(attention), context_(context), mask_(passes::analyzed(attention, context)) {}
-
-Subject::~Subject() = default;
 
 const passes::Cancelled* Subject::cancelled() {
   const std::optional<passes::Cancelled>& found = once(cancelled_, [this] {
@@ -54,24 +50,6 @@ const std::optional<passes::Segments>& Subject::segments() {
 
 const std::optional<passes::Padding>& Subject::padding() {
   return once(padding_, [this] { return passes::padding(attention_, context_); });
-}
-
-lowering::NativePrograms& Subject::native() {
-  if (!native_) {
-    native_ = std::make_unique<lowering::NativePrograms>(
-        passes::run_pass("ranges", attention_, context_),
-        passes::varying(mask_->axes(), attention_.dims), context_);
-  }
-  return *native_;
-}
-
-Subject::Tabled* Subject::tabled() {
-  return once(tabled_,
-              [this]() -> std::unique_ptr<Tabled> {
-                std::optional<passes::Hoisted> made = with_mask_table(attention_);
-                return made ? std::make_unique<Tabled>(std::move(*made), context_) : nullptr;
-              })
-      .get();
 }
 
 }  // namespace attn::engines

@@ -1,22 +1,18 @@
 // The attention that is being planned, with what strategies ask of it several times, computed once.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
-#include <utility>
+#include <typeindex>
 
 #include "compiler/ir/attention.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/analysis/padding.h"
 #include "compiler/passes/analysis/segments.h"
 #include "compiler/passes/rewrite/cancelled.h"
-#include "compiler/passes/rewrite/hoist.h"
 #include "compiler/passes/strategy/partition.h"
 #include "compiler/planning/context.h"
-
-namespace attn::lowering {
-class NativePrograms;
-}
 
 namespace attn::engines {
 
@@ -25,7 +21,6 @@ class Subject {
  public:
   // Both must outlive it.
   Subject(const ir::Attention& attention, const planning::Context& context);
-  ~Subject();
   Subject(const Subject&) = delete;
   Subject& operator=(const Subject&) = delete;
 
@@ -44,12 +39,14 @@ class Subject {
   const std::optional<passes::Segments>& segments();
   const std::optional<passes::Padding>& padding();
 
-  // Those of the engine `native`.
-  lowering::NativePrograms& native();
-  // The attention with its large masks in a table (native/mask_table.h), and how the table is made;
-  // null if it has none.
-  struct Tabled;
-  Tabled* tabled();
+  // What an engine keeps of this attention: a value of a type that is the engine's own, which
+  // `make` gives as a std::unique_ptr at the first call. Null if that is null.
+  template <typename Value, typename Make>
+  Value* kept(const Make& make) {
+    const auto [found, first] = kept_.try_emplace(std::type_index(typeid(Value)));
+    if (first) found->second = std::shared_ptr<Value>(make());
+    return static_cast<Value*>(found->second.get());
+  }
 
  private:
   const ir::Attention& attention_;
@@ -61,16 +58,7 @@ class Subject {
   std::optional<std::optional<passes::Partition>> partition_;
   std::optional<std::optional<passes::Segments>> segments_;
   std::optional<std::optional<passes::Padding>> padding_;
-  std::unique_ptr<lowering::NativePrograms> native_;
-  std::optional<std::unique_ptr<Tabled>> tabled_;
-};
-
-struct Subject::Tabled {
-  Tabled(passes::Hoisted made, const planning::Context& context)
-      : hoisted(std::move(made)), subject(hoisted.attention, context) {}
-
-  const passes::Hoisted hoisted;
-  Subject subject;
+  std::map<std::type_index, std::shared_ptr<void>> kept_;
 };
 
 }  // namespace attn::engines

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "compiler/lowering/native/patches.h"
 #include "compiler/pictures/known_values.h"
 #include "runtime/base/ceil_div.h"
 
@@ -14,7 +13,7 @@ using ir::Dim;
 using ir::ExprId;
 using ir::Op;
 using lowering::Coverage;
-using lowering::native::KeyRun;
+using lowering::KeyRun;
 using passes::Block;
 using passes::Range;
 using passes::Stretch;
@@ -159,8 +158,7 @@ class Painter {
   }
 
   // Lists that the kernel has in its text.
-  void paint_lists(const Coverage& coverage, const lowering::native::KeyBlocks& lists,
-                   const Place& place) {
+  void paint_lists(const Coverage& coverage, const lowering::KeyBlocks& lists, const Place& place) {
     const std::int64_t heads = lists.axes.head ? coverage.attention.dims[Dim::Hq] : 1;
     const std::int64_t list =
         (lists.axes.batch ? place.batch : 0) * heads + (lists.axes.head ? place.head : 0);
@@ -177,12 +175,11 @@ class Painter {
                                                    : with_lengths_as_masks(coverage.attention);
     const passes::BlockMap found =
         block_map_at(attention, known_, place, coverage.rows, coverage.cell);
-    lowering::native::Tile tile{.keys = coverage.columns};
-    tile.cell = coverage.cell;
     for (std::int64_t row = 0; row < found.height; ++row) {
       const auto begin = found.blocks.begin() + row * found.width;
-      const auto stretches = lowering::native::stretches_of({begin, begin + found.width});
-      paint_tile(coverage, row, lowering::native::runs_of(stretches, found.width, tile));
+      const auto stretches = lowering::stretches_of({begin, begin + found.width});
+      paint_tile(coverage, row,
+                 lowering::runs_of(stretches, found.width, coverage.columns, coverage.cell));
     }
   }
 
@@ -218,7 +215,7 @@ class Painter {
   }
 
   std::int64_t mark_columns(const Coverage& coverage, const KeyRun& run, std::int64_t of_class) {
-    using lowering::native::kCell, lowering::native::kPatchHeight, lowering::native::kPatchWidth;
+    using lowering::kCell, lowering::kPatchHeight, lowering::kPatchWidth;
     const Stretch& columns = view_->columns;
     if (coverage.patch) {
       const std::int64_t across = coverage.patch->grid / kPatchWidth;

@@ -14,6 +14,7 @@
 #include "compiler/lowering/cudnn/lower_backward.h"
 #include "compiler/lowering/cudnn/unified.h"
 #include "compiler/passes/rewrite/pass.h"
+#include "compiler/passes/strategy/cost.h"
 #include "compiler/planning/capabilities.h"
 
 namespace attn::engines {
@@ -61,8 +62,9 @@ Result<Lowered> forward(Subject& subject, lowering::Core core, Hoist hoist) {
   if (const passes::Cancelled* cancelled = subject.cancelled()) {
     program = derive::with_cancelled(*cancelled, std::move(program));
   }
-  Lowered lowered{std::move(program), subject.predicted_ms_of_form() +
-                                          predicted_ms_of_deriving(parts, subject.context().gpu)};
+  Lowered lowered{std::move(program),
+                  subject.predicted_ms_of_form() +
+                      passes::predicted_ms_of_deriving(parts, subject.context().gpu)};
   lowered.kernels = {coverage(subject)};
   return lowered;
 }
@@ -92,7 +94,7 @@ Result<plan::Program> fused_backward(Subject& subject, Hoist hoist, double& pred
   }
   ATTN_ASSIGN(const passes::Hoisted parts,
               hoist(derivatives.attention, {derivatives.score}, subject.context()));
-  predicted_ms += predicted_ms_of_deriving(parts, subject.context().gpu);
+  predicted_ms += passes::predicted_ms_of_deriving(parts, subject.context().gpu);
   const lowering::BackwardParts backward{parts.attention, parts.extra.front(), wanted};
   ATTN_ASSIGN(plan::Program program,
               lowering::lower_backward(backward, gradients, std::move(learned), subject.context()));

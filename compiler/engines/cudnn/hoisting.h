@@ -14,8 +14,4 @@ namespace attn::engines {
 Result<passes::Hoisted> hoisted(const ir::Attention& attention, std::vector<ir::ExprId> extra,
                                 const planning::Context& context, bool vectors = true);
 
-// Milliseconds that the kernels which derive tensors take at every execute: a launch, what they
-// compute for each element, and what they write. Tensors that are materialized once cost nothing.
-double predicted_ms_of_deriving(const passes::Hoisted& hoisted, const planning::Gpu& gpu);
-
 }  // namespace attn::engines

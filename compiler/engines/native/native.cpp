@@ -1,11 +1,12 @@
-#include "compiler/lowering/native/native.h"
+#include "compiler/engines/native/native.h"
 
 #include "compiler/derive/scores.h"
 #include "compiler/derive/steps.h"
-#include "compiler/engines/cudnn/hoisting.h"
 #include "compiler/engines/engine.h"
 #include "compiler/engines/native/cost.h"
+#include "compiler/engines/native/mask_table.h"
 #include "compiler/lowering/native/kernel_names.h"
+#include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/strategy/cost.h"
 
 namespace attn::engines {
@@ -39,13 +40,13 @@ plan::Program with_table(const ir::Attention& attention, const passes::Hoisted& 
 
 Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
   ATTN_RETURN_IF_ERROR(bound_of_native(subject).status());
-  Subject::Tabled* const tabled = subject.tabled();
-  Subject& of_kernel = tabled != nullptr ? tabled->subject : subject;
-  ATTN_ASSIGN(lowering::NativeProgram made, of_kernel.native().make(refused));
+  Tabled* const table = tabled(subject);
+  Subject& of_kernel = table != nullptr ? table->subject : subject;
+  ATTN_ASSIGN(lowering::NativeProgram made, native_programs(of_kernel).make(refused));
   double predicted_ms = predicted_ms_of_native(of_kernel, made.work);
-  if (tabled != nullptr) {
-    predicted_ms += predicted_ms_of_deriving(tabled->hoisted, subject.context().gpu);
-    made.program = with_table(subject.attention(), tabled->hoisted, std::move(made.program));
+  if (table != nullptr) {
+    predicted_ms += passes::predicted_ms_of_deriving(table->hoisted, subject.context().gpu);
+    made.program = with_table(subject.attention(), table->hoisted, std::move(made.program));
     if (made.coverage) made.coverage->attention = subject.attention();
   }
   Lowered lowered{std::move(made.program), predicted_ms, std::move(made.parts), limits(subject)};
@@ -56,6 +57,22 @@ Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
 Result<Lowered> lower_to_native(Subject& subject) { return lower_again_to_native(subject, 0); }
 
 }  // namespace
+
+lowering::NativePrograms& native_programs(Subject& subject) {
+  const ir::Attention& attention = subject.attention();
+  return *subject.kept<lowering::NativePrograms>([&] {
+    return std::make_unique<lowering::NativePrograms>(
+        passes::run_pass("ranges", attention, subject.context()),
+        passes::varying(subject.mask().axes(), attention.dims), subject.context());
+  });
+}
+
+Tabled* tabled(Subject& subject) {
+  return subject.kept<Tabled>([&]() -> std::unique_ptr<Tabled> {
+    std::optional<passes::Hoisted> made = with_mask_table(subject.attention());
+    return made ? std::make_unique<Tabled>(std::move(*made), subject.context()) : nullptr;
+  });
+}
 
 std::span<const Strategy> engine::native() {
   static constexpr Strategy kStrategies[] = {

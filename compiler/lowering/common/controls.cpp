@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "compiler/kernels/kernel_text.h"
-#include "compiler/lowering/cudnn/dropout.h"
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "runtime/graph/extent.h"

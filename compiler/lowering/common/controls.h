@@ -21,6 +21,9 @@ namespace attn::lowering {
 
 inline constexpr const char* kRowStarts = "cu_seqlens_q";
 inline constexpr const char* kColumnStarts = "cu_seqlens_kv";
+// The state of dropout's random numbers.
+inline constexpr const char* kSeed = "seed";
+inline constexpr const char* kOffset = "offset";
 
 // The tensor that locates the rows of "q", "k", "v", "o" or the statistics ("lse", "max",
 // "sum_exp"): cu_seqlens for thd tensors, the page table for paged ones; else empty.

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "compiler/ir/attention.h"
-#include "compiler/lowering/native/key_blocks.h"
+#include "compiler/lowering/common/key_runs.h"
 #include "compiler/passes/analysis/band.h"
 #include "compiler/passes/strategy/view.h"
 
@@ -29,8 +29,8 @@ struct Coverage {
   // Blocks of rows x columns; of a row of them, each begins at a multiple of `cell` columns.
   std::int64_t rows = 0, columns = 0, cell = 0;
   // What each tile of rows computes, if it is known without values: else follows from masks.
-  std::optional<native::KeyBlocks> lists{};
-  std::optional<native::Patch> patch{};  // of rows; blocks of columns are patches too (patches.h)
+  std::optional<KeyBlocks> lists{};
+  std::optional<Patch> patch{};  // of rows; blocks of columns are patches too (native/patches.h)
   // Whether masks are evaluated in every block, and not only where they hide some scores.
   bool masks_all = false;
   // If not empty, the view is each segment of a batch by itself, of this tensor: [B, S] if

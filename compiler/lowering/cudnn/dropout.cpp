@@ -1,5 +1,6 @@
 #include "compiler/lowering/cudnn/dropout.h"
 
+#include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/cudnn/expression.h"
 
 namespace attn::lowering {

@@ -7,11 +7,7 @@
 
 namespace attn::lowering {
 
-// Device tensors i64 [1]: the state of dropout's random numbers.
-inline constexpr const char* kSeed = "seed";
-inline constexpr const char* kOffset = "offset";
-
-// Adds one of them to the graph.
+// Adds kSeed or kOffset (lowering/common/controls.h) to the graph.
 Uid add_random_control(GraphBuilder& builder, const char* name);
 
 // Which weights the attention's dropout clause (required) keeps: decided once, applied to the

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/dropout.h"
 #include "compiler/lowering/cudnn/expression.h"

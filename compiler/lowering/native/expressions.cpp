@@ -12,7 +12,7 @@
 #include "compiler/ir/real_function.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/kernel_text.h"
-#include "compiler/lowering/cudnn/dropout.h"
+#include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/native/intervals.h"
 #include "compiler/lowering/native/lines.h"
 #include "compiler/passes/analysis/axes.h"

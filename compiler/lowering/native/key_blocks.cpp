@@ -20,7 +20,7 @@ std::vector<Block> cells_of_patch(const Stretches& stretches, std::int64_t tile,
   std::vector<Block> seen(static_cast<std::size_t>(cells));
   std::vector<std::int64_t> full(seen.size());  // rows
   for (std::int64_t row = 0; row < patch.height; ++row) {
-    for (const Stretch& stretch : stretches[static_cast<std::size_t>(first + row * across)]) {
+    for (const CellRun& stretch : stretches[static_cast<std::size_t>(first + row * across)]) {
       for (auto i = static_cast<std::size_t>(stretch.first);
            i <= static_cast<std::size_t>(stretch.last); ++i) {
         full[i] += stretch.block == Block::full ? 1 : 0;
@@ -51,7 +51,8 @@ Result<KeyBlocks> key_blocks(const ir::Attention& attention, const passes::Axes&
         if (tile.patch) {
           return patches_of(cells_of_patch(stretches, t, cells, *tile.patch), tile.patch->grid);
         }
-        return runs_of(joined(std::move(stretches[static_cast<std::size_t>(t)])), cells, tile);
+        return runs_of(joined(std::move(stretches[static_cast<std::size_t>(t)])), cells, tile.keys,
+                       tile.cell);
       }));
   // Lengths may leave a tile without blocks: it computes one, whose scores masks may hide.
   made.masked |= attention.lengths_kv && !attention.masks.empty();

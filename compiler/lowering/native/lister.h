@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/lowering/common/key_runs.h"
 #include "compiler/lowering/native/key_blocks.h"
-#include "compiler/lowering/native/key_runs.h"
 #include "compiler/passes/analysis/axes.h"
 #include "runtime/base/status.h"
 
@@ -27,7 +27,7 @@ struct Listing {
 };
 
 // Of each row of cells (column, if Listing::by_keys) those that are not empty, in any order.
-using Stretches = std::vector<std::vector<Stretch>>;
+using Stretches = std::vector<std::vector<CellRun>>;
 // The runs of a tile of the list with these, which it may take. Called for the tiles of a list in
 // ascending order.
 using RunsOfTile = std::function<std::vector<KeyRun>(Stretches& stretches, std::int64_t tile)>;

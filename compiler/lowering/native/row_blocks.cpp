@@ -58,7 +58,8 @@ Result<KeyBlocks> row_blocks(const ir::Attention& attention, const passes::Axes&
                         .sorts = !ordered};
   std::optional<Ordering> ordering;
   return listed_blocks(attention, mask_axes, listing, [&](Stretches& stretches, std::int64_t t) {
-    auto runs = runs_of(joined(std::move(stretches[static_cast<std::size_t>(t)])), cells, as_keys);
+    auto runs = runs_of(joined(std::move(stretches[static_cast<std::size_t>(t)])), cells,
+                        as_keys.keys, as_keys.cell);
     if (!ordered) return runs;
     if (t == 0) ordering.emplace(cells, tile.rows);
     return ordering->divided(runs, t);

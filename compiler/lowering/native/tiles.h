@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/lowering/common/key_runs.h"
 #include "compiler/lowering/native/tables.h"
 #include "runtime/base/ceil_div.h"
 
@@ -14,7 +15,6 @@ namespace attn::lowering::native {
 // Columns of 16 bits that a swizzled copy moves: the most, of a head dimension (panel_of), or the
 // least.
 inline constexpr std::int64_t kPanel = 64, kSmallPanel = 32;
-inline constexpr std::int64_t kCell = 16;       // keys, of which blocks begin at multiples
 inline constexpr std::int64_t kGroup = 64;      // rows of a warp group
 inline constexpr std::int64_t kStepBytes = 32;  // of head dimensions, in products
 inline constexpr std::int64_t kMostDepth = 576, kMostWidth = 512;  // Dqk, Dv
@@ -22,15 +22,6 @@ inline constexpr std::int64_t kMostDepthOf8Bits = 256;             // both
 
 // As Tails of attn/tails.cuh: bytes in shared memory for as many stages.
 constexpr std::int64_t tail_bytes(std::int64_t stages) { return 32 * (stages + 1); }
-
-// A block's keys in tiles of patches. Adjacent x are adjacent columns of a thread's scores.
-inline constexpr std::int64_t kPatchWidth = 8, kPatchHeight = 16;
-
-// The queries of a tile that are a rectangle of a grid, row by row (patches.h).
-struct Patch {
-  std::int64_t grid = 0;  // the grid's width
-  std::int64_t width = 0, height = 0;
-};
 
 // The classes of attn/forward.cuh have these as constants.
 struct Tile {

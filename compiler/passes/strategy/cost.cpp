@@ -433,4 +433,22 @@ double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu) {
   return gpu.figures->launch + bytes / (gpu.figures->moving * (gpu.bandwidth / kH200.bandwidth));
 }
 
+double predicted_ms_of_deriving(const Hoisted& hoisted, const planning::Gpu& gpu) {
+  constexpr double kOperation = 0.035e-9;  // ms, on the whole H200
+  double operations = 0, bytes = 0;
+  for (const DerivedTensor& tensor : hoisted.derived) {
+    if (tensor.once) continue;
+    double elements = 1, for_each = 0;
+    for (const std::int64_t extent : tensor.dims) elements *= static_cast<double>(extent);
+    const ir::ExprId roots[] = {tensor.expression};
+    for (const ir::ExprId id : ir::reachable(hoisted.attention.dag, roots)) {
+      for_each += cost_for_each_score(hoisted.attention.dag[id]);
+    }
+    operations += elements * for_each;
+    bytes += elements * static_cast<double>(size_of(tensor.dtype));
+  }
+  if (bytes == 0) return 0;
+  return predicted_ms_of_moving(bytes, gpu) + operations * kOperation * scalar_slowdown(gpu);
+}
+
 }  // namespace attn::passes

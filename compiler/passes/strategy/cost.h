@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/rewrite/hoist.h"
 #include "compiler/planning/context.h"
 
 namespace attn::passes {
@@ -40,6 +41,10 @@ double predicted_ms_of_reading(double bytes, double rate, const planning::Gpu& g
 
 // Of a kernel that moves so many bytes, reads and writes together.
 double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu);
+
+// Milliseconds that the kernels which derive tensors take at every execute: a launch, what they
+// compute for each element, and what they write. Tensors that are materialized once cost nothing.
+double predicted_ms_of_deriving(const Hoisted& hoisted, const planning::Gpu& gpu);
 
 // How many times as long as the H200 the whole GPU takes for f32 and integer operations, and for
 // matrix products with what accompanies them.

@@ -1,4 +1,4 @@
-#include "compiler/lowering/native/key_runs.h"
+#include "compiler/lowering/common/key_runs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-namespace attn::lowering::native {
+namespace attn::lowering {
 namespace {
 
 using passes::Block;
@@ -21,9 +21,8 @@ std::vector<KeyRun> runs(const std::string& text, std::int64_t per_block) {
   for (const char c : text) {
     cells.push_back(c == '.' ? Block::empty : c == '#' ? Block::full : Block::partial);
   }
-  Tile tile;
-  tile.keys = per_block * tile.cell;
-  return runs_of(stretches_of(cells), static_cast<std::int64_t>(cells.size()), tile);
+  return runs_of(stretches_of(cells), static_cast<std::int64_t>(cells.size()), per_block * kCell,
+                 kCell);
 }
 
 TEST(RunsOf, AdjacentBlocksOfOneKindAreARun) {
@@ -43,8 +42,8 @@ TEST(RunsOf, TheLastBlockMayReachPastTheKeys) {
 }
 
 // One cell after another.
-std::vector<KeyRun> expected_runs(const std::vector<Block>& cells, const Tile& tile) {
-  const auto per_block = static_cast<std::size_t>(tile.keys / tile.cell);
+std::vector<KeyRun> expected_runs(const std::vector<Block>& cells, std::int64_t keys) {
+  const auto per_block = static_cast<std::size_t>(keys / kCell);
   std::vector<KeyRun> runs;
   for (std::size_t at = 0; at < cells.size();) {
     if (cells[at] == Block::empty) {
@@ -55,9 +54,9 @@ std::vector<KeyRun> expected_runs(const std::vector<Block>& cells, const Tile& t
     for (std::size_t i = at; i < std::min(cells.size(), at + per_block); ++i) {
       masked |= cells[i] != Block::full;
     }
-    const auto key = static_cast<std::int64_t>(at) * tile.cell;
+    const auto key = static_cast<std::int64_t>(at) * kCell;
     const bool adjacent = !runs.empty() && runs.back().masked == masked &&
-                          runs.back().key + runs.back().blocks * tile.keys == key;
+                          runs.back().key + runs.back().blocks * keys == key;
     if (!adjacent) runs.push_back({key, 0, masked});
     ++runs.back().blocks;
     at += per_block;
@@ -76,10 +75,9 @@ TEST(RunsOf, AreThoseOfEachCell) {
       cells.insert(cells.end(), static_cast<std::size_t>(1 + below(most)),
                    block[static_cast<std::size_t>(below(4))]);
     }
-    Tile tile;
-    tile.keys = (1 + below(12)) * tile.cell;
-    ASSERT_EQ(runs_of(stretches_of(cells), static_cast<std::int64_t>(cells.size()), tile),
-              expected_runs(cells, tile));
+    const std::int64_t keys = (1 + below(12)) * kCell;
+    ASSERT_EQ(runs_of(stretches_of(cells), static_cast<std::int64_t>(cells.size()), keys, kCell),
+              expected_runs(cells, keys));
   }
 }
 
@@ -87,8 +85,8 @@ TEST(Stretches, AreJoinedInAnyOrder) {
   const Block full = Block::full, partial = Block::partial;
   EXPECT_THAT(joined({}), IsEmpty());
   EXPECT_THAT(joined({{4, 5, full}, {0, 1, full}, {2, 3, full}, {6, 6, partial}, {8, 8, partial}}),
-              ElementsAre(Stretch{0, 5, full}, Stretch{6, 6, partial}, Stretch{8, 8, partial}));
+              ElementsAre(CellRun{0, 5, full}, CellRun{6, 6, partial}, CellRun{8, 8, partial}));
 }
 
 }  // namespace
-}  // namespace attn::lowering::native
+}  // namespace attn::lowering
