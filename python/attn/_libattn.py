@@ -82,7 +82,7 @@ class _Tensor(_Struct):
 
 class _BindOptions(_Struct):
     _fields_ = [("size", _SIZE), ("workspace", _I32), ("reserved", _I32),
-                ("workspace_memory", _POINTER), ("kept_addresses", _U64)]
+                ("workspace_memory", _POINTER), ("kept_addresses", _U64), ("stream", _POINTER)]
 
 
 # Functions that can fail: they return a status and take an error last.
@@ -306,15 +306,17 @@ class Executable:
 
     def bind(self, tensors: Mapping[str, tuple[int, str, Sequence[int], Sequence[int]]],
              params: Mapping[str, float], workspace: int | None,
-             kept_addresses: int = 8) -> Binding:
+             kept_addresses: int = 8, stream: int | None = None) -> Binding:
         """Checks everything that could make a kernel access wrong memory, and prepares executes.
 
         Each tensor is (device address, dtype, dims, strides in elements). `workspace` is the address of
         `workspace_bytes` of device memory, aligned to 256 bytes, that nothing else uses meanwhile; None:
-        the binding allocates its own. `kept_addresses` sets of addresses stay prepared.
+        the binding allocates its own. `kept_addresses` sets of addresses stay prepared. `stream` is needed
+        if it is being captured into a CUDA graph: nothing is waited for then, and values that scores are
+        indexed by must have been checked by a binding before.
         Raises BindingError, with one note for each further mistake."""
         arguments = arguments_of(tensors, params, {param.name: param.dtype for param in self.params})
-        return Binding(self, arguments, workspace, kept_addresses)
+        return Binding(self, arguments, workspace, kept_addresses, stream)
 
 
 def arguments_of(tensors: Mapping[str, tuple[int, str, Sequence[int], Sequence[int]]],
@@ -335,12 +337,12 @@ class Binding:
     """Checked tensors, params and a workspace: what `execute` runs with. For one thread at a time."""
 
     def __init__(self, executable: Executable, arguments: _Handle, workspace: int | None,
-                 kept_addresses: int):
+                 kept_addresses: int, stream: int | None = None):
         self.executable = executable
         self._handle = _Handle("attn_binding_destroy")
         options = _BindOptions(
             workspace=_WORKSPACE_OWNED if workspace is None else _WORKSPACE_CALLER,
-            workspace_memory=workspace, kept_addresses=kept_addresses)
+            workspace_memory=workspace, kept_addresses=kept_addresses, stream=stream)
         _call("attn_binding_create", executable._handle, arguments, ctypes.byref(options),
               self._handle.out)
         self._addresses = (ctypes.c_void_p * len(executable.tensors))()

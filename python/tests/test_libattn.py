@@ -70,6 +70,19 @@ def test_a_binding_executes(executable, tensors):
     executable.bind(tensors, {}, allocate(max(256, executable.workspace_bytes))).execute(0)
 
 
+def test_a_binding_made_while_its_stream_is_captured(executable, tensors):
+    driver = ctypes.CDLL("libcuda.so.1")
+    stream, graph, in_global_mode = ctypes.c_void_p(), ctypes.c_void_p(), 0
+    executable.bind(tensors, {}, None).execute(0)  # which makes the context current
+    assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
+    assert driver.cuStreamBeginCapture_v2(stream, in_global_mode) == 0
+    bindings = [executable.bind(tensors, {}, None, stream=stream.value) for _ in range(3)]
+    for binding in bindings:
+        binding.execute(stream.value)
+    assert driver.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
+    assert driver.cuGraphDestroy(graph) == driver.cuStreamDestroy_v2(stream) == 0
+
+
 @pytest.mark.parametrize("change, message", [
     ({"q": None}, "tensor 'q' (bf16 [1, 2, 4, 8]) is not given"),
     ({"q": {1: "f32"}}, "tensor 'q' is f32 but the plan needs bf16"),

@@ -469,6 +469,18 @@ def test_a_call_that_fails_keeps_tensors_whose_values_were_compared(group, monke
     assert binding.kept == [doc]
 
 
+def test_a_capture_takes_what_a_call_before_it_has_bound(monkeypatch):
+    kernels = object.__new__(Kernels)
+    kernels._captured, kernels._bound = {}, {}
+    kernels._rank = SimpleNamespace(bind=lambda *_: object())
+    tensors = {"q": torch.zeros(2, 3)}
+    with pytest.raises(attn.BindingError, match="call it once before the capture"):
+        kernels._binding("fwd", True, tensors, {})
+    bound = kernels._binding("fwd", False, tensors, {})
+    assert all(kernels._binding("fwd", True, tensors, {}) is bound for _ in range(2))
+    assert kernels._binding("fwd", False, tensors, {}) is not bound
+
+
 class Reasons:
     def __init__(self):
         self.all = []

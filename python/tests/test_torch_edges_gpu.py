@@ -66,6 +66,42 @@ def test_a_captured_backward_that_does_not_count_lse():
         torch.testing.assert_close(x, y, atol=1e-2, rtol=1e-2)
 
 
+def test_a_capture_that_only_warm_was_before():
+    """Each captured call makes a binding; the plans, and a handle of cuDNN's, are there."""
+    f = attn.compile(CAUSAL)
+    q, k, v = qkv()
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(attn.BindingError, match="call it once before the capture"):
+        with torch.cuda.graph(graph):
+            f(q, k, v)
+    f.warm(training=True, B=2, Hq=4, Hkv=2, Sq=256, Skv=256, D=64)
+    with torch.cuda.graph(graph):
+        found = [torch.autograd.grad(f(q, k, v)[0].float().sum(), (q, k, v)) for _ in range(3)]
+    graph.replay()
+    torch.cuda.synchronize()
+    expected = torch.autograd.grad(f(q, k, v)[0].float().sum(), (q, k, v))
+    for each in found:
+        for x, y in zip(each, expected):
+            torch.testing.assert_close(x, y, atol=1e-2, rtol=1e-2)
+
+
+def test_values_that_index_are_checked_before_a_capture():
+    f = attn.compile("""attention tables { dims B, Hq, Hkv, Sq, Skv, D; tensor ids: i32[Skv]; tensor table: f32[16];
+        score score + table[ids[kv_idx]]; outputs o; }""")
+    q, k, v = qkv(grad=False)
+    ids, table = torch.arange(256, device="cuda").int() % 16, torch.randn(16, device="cuda")
+    f.warm(B=2, Hq=4, Hkv=2, Sq=256, Skv=256, D=64)
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(attn.BindingError, match="call it once before the capture"):
+        with torch.cuda.graph(graph):
+            f(q, k, v, ids=ids, table=table)
+    expected = f(q, k, v, ids=ids, table=table)
+    with torch.cuda.graph(graph):
+        found = f(q, k, v, ids=ids, table=table)
+    graph.replay()
+    torch.testing.assert_close(found, expected, atol=0, rtol=0)
+
+
 def test_block_masks():
     q, k, v = qkv(grad=False)
     ids = torch.arange(256, device="cuda").int() // 100

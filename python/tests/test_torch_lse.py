@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
-from attn.torch import statistics  # noqa: E402
+from attn.torch import function, statistics  # noqa: E402
 
 SPEC = """attention small {
   dims B, Hq, Hkv, Sq, Skv, D;
@@ -201,6 +201,14 @@ def test_a_capture_asserts_on_the_device(monkeypatch):
 
     statistics.refuse(["lse"], [OfDevice()])
     assert [(bool(x), message) for x, message in asserted] == [(False, statistics._message("lse"))]
+
+
+def test_a_capture_loads_no_plan(monkeypatch):
+    monkeypatch.setattr(function, "is_capturing", lambda: True)
+    attention = attn.compile("attention x { dims B, Hq, Hkv, Sq, Skv, D; outputs o; }")
+    with pytest.raises(attn.BindingError, match="no plan yet") as raised:
+        function._pair(attention, None, False, torch.device("cuda", 0), True)
+    assert "f.warm(..)" in str(raised.value)
 
 
 def test_an_attention_that_was_copied_and_one_that_trains():

@@ -460,6 +460,11 @@ typedef struct attn_bind_options {
   /* Number of address sets kept prepared, least recently used evicted first: see
    * attn_binding_set_addresses. At most 4096; 0: 8. */
   uint64_t kept_addresses;
+  /* The stream of the executes, needed only if it may be being captured into a CUDA graph: then the
+   * call waits for nothing, executes share cuDNN handles with other bindings, and values are not
+   * checked, for which a binding of the executable must have been created before the capture (else
+   * error binding). The arguments are those of the graph's launches. NULL: not captured. */
+  void* stream;
 } attn_bind_options;
 
 /* Checks everything that could make a kernel access wrong memory, and prepares all that an execute

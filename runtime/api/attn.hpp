@@ -746,12 +746,14 @@ class Executable {
   const std::vector<TensorInfo>& tensors() const { return about().tensors; }
   const std::vector<ParamInfo>& params() const { return about().params; }
 
-  // `kept_addresses`: number of address sets kept prepared for set_addresses; 0: 8.
+  // `kept_addresses`: number of address sets kept prepared for set_addresses; 0: 8. `stream`: that
+  // of the executes, if it may be being captured.
   Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned(),
-                       std::uint64_t kept_addresses = 0) const {
+                       std::uint64_t kept_addresses = 0, void* stream = nullptr) const {
     if (arguments.error()) return *arguments.error();
     attn_bind_options options = workspace.options();
     options.kept_addresses = kept_addresses;
+    options.stream = stream;
     return detail::make<Binding, attn_binding>(attn_binding_create, handle(), arguments.handle(),
                                                &options);
   }

@@ -29,7 +29,7 @@ Result<execute::Binding> bind(const execute::Executable& executable,
   const std::uint64_t kept =
       read.kept_addresses != 0 ? read.kept_addresses : execute::kKeptAddresses;
   ATTN_RETURN_IF_ERROR(check_devices(arguments, executable.device().ordinal()));
-  return executable.bind(arguments.arguments, workspace, kept);
+  return executable.bind(arguments.arguments, workspace, kept, read.stream);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/cuda/capture.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/failure.h"
 
@@ -18,6 +19,7 @@ class ModuleHandle {
   ModuleHandle& operator=(const ModuleHandle&) = delete;
   ~ModuleHandle() {
     if (module == nullptr) return;
+    const RelaxedCapture relaxed(*context);
     Scope scope;
     if (scope.enter(*context).ok()) context->driver().module_unload(module);
   }
@@ -30,6 +32,7 @@ Result<Module> Module::load(const Device& device, std::string_view image) {
   auto handle = std::make_shared<ModuleHandle>(device.context());
   Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
+  const RelaxedCapture relaxed(device);
   const std::string copy(image);  // NUL-terminated, in case the driver takes it for PTX
   ATTN_RETURN_IF_ERROR(handle->context->check(
       handle->context->driver().module_load_data(&handle->module, copy.data()), "loading kernels"));

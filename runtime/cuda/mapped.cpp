@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/cuda/capture.h"
 #include "runtime/cuda/context.h"
 
 namespace attn::cuda {
@@ -15,6 +16,7 @@ Result<MappedBuffer> MappedBuffer::allocate(const Device& device, std::size_t by
   const Context& context = *buffer.context_;
   Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(context));
+  const RelaxedCapture relaxed(context);
   ATTN_RETURN_IF_ERROR(
       context.check(context.driver().host_allocate(
                         &buffer.host_, bytes, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE),
@@ -41,8 +43,10 @@ MappedBuffer& MappedBuffer::operator=(MappedBuffer&& other) noexcept {
 }
 
 MappedBuffer::~MappedBuffer() {
+  if (host_ == nullptr) return;
+  const RelaxedCapture relaxed(*context_);
   Scope scope;
-  if (host_ != nullptr && scope.enter(*context_).ok()) context_->driver().host_free(host_);
+  if (scope.enter(*context_).ok()) context_->driver().host_free(host_);
 }
 
 }  // namespace attn::cuda

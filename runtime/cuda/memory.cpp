@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "runtime/cuda/capture.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/failure.h"
 
@@ -62,6 +63,7 @@ Result<DeviceBuffer> DeviceBuffer::allocate(const Device& device, std::size_t by
     buffer.size_ = bytes;
     return buffer;
   }
+  const RelaxedCapture relaxed(device);
   CUdeviceptr address = 0;
   ATTN_RETURN_IF_ERROR(
       buffer.context_->check(buffer.context_->driver().memory_allocate(&address, bytes),
@@ -90,6 +92,7 @@ void DeviceBuffer::release() noexcept {
   if (data_ == nullptr) return;
   Scope scope;
   const bool entered = scope.enter(*context_).ok();
+  const RelaxedCapture relaxed(*context_);
   if (allocator_ != nullptr) {
     if (entered) context_->driver().context_synchronize();
     allocator_->free(data_, size_, nullptr);

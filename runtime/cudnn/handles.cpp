@@ -21,10 +21,10 @@ Handles::Seat::~Seat() {
   if (handles_ != nullptr) handles_->seats_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Result<Handles::Seat> Handles::take_seat() {
+Result<Handles::Seat> Handles::take_seat(Growth growth) {
   const int taken = seats_.fetch_add(1, std::memory_order_relaxed) + 1;
   Seat seat(*this, taken - 1);
-  ATTN_RETURN_IF_ERROR(reserve(taken));
+  ATTN_RETURN_IF_ERROR(reserve(growth == Growth::none ? 1 : taken));
   return seat;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 
@@ -59,9 +60,16 @@ class Handles {
     std::size_t number_;  // the handle to try first
   };
 
-  // Creates a handle if there are more seats than handles and the maximum is not reached. The
-  // device's context must be current. Errors: cudnn.
-  Result<Seat> take_seat();
+  // Creating a handle allocates device memory. A seat without one of its own shares those of
+  // others, which costs it the time that they are leased.
+  enum class Growth : std::uint8_t { with_seats, none };
+
+  // Creates a handle if there are more seats than handles and the maximum is not reached; without
+  // growth only if there is none at all. The device's context must be current. Errors: cudnn.
+  Result<Seat> take_seat(Growth growth = Growth::with_seats);
+  // Creates the first `count` handles, up to the maximum, if they are not there. The device's
+  // context must be current. Errors: cudnn.
+  Status reserve(int count);
 
  private:
   struct alignas(64) Slot {
@@ -69,7 +77,6 @@ class Handles {
     std::unique_ptr<Session> session;
   };
 
-  Status reserve(int count);
   Lease lease(std::size_t& number);
 
   std::shared_ptr<const Library> library_;

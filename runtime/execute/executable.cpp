@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/cuda/capture.h"
+#include "runtime/cuda/stream.h"
 #include "runtime/execute/binding_state.h"
 #include "runtime/execute/checks.h"
 #include "runtime/execute/executable_state.h"
@@ -89,6 +91,7 @@ Result<std::vector<LoadedStep>> load_with_cudnn(ExecutableState& state, const pl
   if (plan.compiled.empty()) return load_steps(plan, nullptr, device);
   ATTN_ASSIGN(state.cudnn, state.runtime->cudnn());
   ATTN_ASSIGN(cudnn::Handles::Seat seat, state.cudnn->loading.take_seat());
+  ATTN_RETURN_IF_ERROR(state.cudnn->executing.reserve(1));  // bind may not be able to
   return load_steps(plan, &seat.lease().session(), device);
 }
 
@@ -100,6 +103,7 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
   const cuda::Device& device = runtime->device();
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
+  const cuda::RelaxedCapture relaxed(device);
   auto state = std::make_shared<ExecutableState>();
   state->runtime = runtime;
   state->program = plan.program;
@@ -116,6 +120,17 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
   state->plan_bytes = plan_bytes(plan);
   log_load(*runtime, plan, state->workspace_bytes);
   return std::shared_ptr<const ExecutableState>(std::move(state));
+}
+
+Result<std::optional<cudnn::Handles::Seat>> take_seat(const ExecutableState& state,
+                                                      bool is_captured) {
+  using Growth = cudnn::Handles::Growth;
+  std::optional<cudnn::Handles::Seat> seat;
+  if (state.cudnn == nullptr) return seat;
+  ATTN_ASSIGN(cudnn::Handles::Seat taken,
+              state.cudnn->executing.take_seat(is_captured ? Growth::none : Growth::with_seats));
+  seat.emplace(std::move(taken));
+  return seat;
 }
 
 }  // namespace
@@ -161,7 +176,7 @@ std::int64_t Executable::device_bytes() const {
 }
 
 Result<Binding> Executable::bind(const Arguments& arguments, Workspace workspace,
-                                 std::size_t kept_addresses) const {
+                                 std::size_t kept_addresses, void* stream) const {
   if (kept_addresses < 1 || kept_addresses > kMostKeptAddresses) {
     return {ErrorCode::invalid_argument, fmt::format("kept_addresses must be 1 to {}, not {}",
                                                      kMostKeptAddresses, kept_addresses)};
@@ -171,17 +186,16 @@ Result<Binding> Executable::bind(const Arguments& arguments, Workspace workspace
   ATTN_RETURN_IF_ERROR(scope.enter(device));
   ATTN_RETURN_IF_ERROR(
       check_arguments(state_->program, arguments, device.ordinal(), cuda::classify));
-  std::optional<cudnn::Handles::Seat> seat;
-  if (state_->cudnn != nullptr) {
-    ATTN_ASSIGN(cudnn::Handles::Seat taken, state_->cudnn->executing.take_seat());
-    seat.emplace(std::move(taken));
-  }
+  ATTN_ASSIGN(const bool is_captured, cuda::is_capturing(device, stream));
+  const cuda::RelaxedCapture relaxed(device);
+  ATTN_ASSIGN(std::optional<cudnn::Handles::Seat> seat, take_seat(*state_, is_captured));
   ATTN_ASSIGN(RowCopies copies,
               RowCopies::make(state_->program, arguments, device, state_->runtime->allocator()));
   auto state = std::make_unique<Binding::State>(state_, std::move(seat), arguments,
                                                 std::move(copies), kept_addresses);
   if (state_->checker) {
-    ATTN_RETURN_IF_ERROR(state_->checker->run(state->memory(), {state->tensors}));
+    ATTN_RETURN_IF_ERROR(is_captured ? state_->checker->check_ran()
+                                     : state_->checker->run(state->memory(), {state->tensors}));
   }
   ATTN_RETURN_IF_ERROR(state->give_workspace(workspace));
   ATTN_RETURN_IF_ERROR(state->select_unless_pooled(state->tensors));

@@ -69,11 +69,16 @@ class Executable {
   // waits for the device. Takes one pass over the indexing tensors, and one over the scores if that
   // finds anything. Later changes of values are not checked.
   //
+  // `stream`: that of the executes, if it may be being captured into a CUDA graph, whose values are
+  // those of its launches. Then bind waits for nothing, shares cuDNN handles that exist, and does
+  // not check values, for which a bind before the capture must have done so (else error: binding).
+  // What it allocates is no part of the graph.
+  //
   // Managed memory is accepted; pinned host memory is not, although a device could read it.
   // `kept_addresses` (see Binding::set_addresses): 1 .. kMostKeptAddresses, else invalid_argument.
   // Each kept set takes some hundred bytes of host memory per step.
   Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned(),
-                       std::size_t kept_addresses = kKeptAddresses) const;
+                       std::size_t kept_addresses = kKeptAddresses, void* stream = nullptr) const;
 
  private:
   friend class ExecutableCache;

@@ -54,10 +54,22 @@ Status IndexChecker::run(const Memory& memory, const Bases& bases) const {
   const std::lock_guard lock(word_->mutex);
   ATTN_ASSIGN(const std::uint64_t anything,
               word_after(quick_, plan::quick_launch(check_), memory, bases));
-  if (anything == kNothing) return {};
-  ATTN_ASSIGN(const std::uint64_t found,
-              word_after(exact_, plan::exact_launch(check_), memory, bases));
-  return found == kNothing ? Status() : describe_fault(check_, found);
+  if (anything != kNothing) {
+    ATTN_ASSIGN(const std::uint64_t found,
+                word_after(exact_, plan::exact_launch(check_), memory, bases));
+    if (found != kNothing) return describe_fault(check_, found);
+  }
+  word_->was_right = true;
+  return {};
+}
+
+Status IndexChecker::check_ran() const {
+  if (word_->was_right) return {};
+  return Error{ErrorCode::binding,
+               "the values that scores are indexed by were not checked yet, which cannot be done "
+               "while a CUDA graph is captured",
+               {"bind or call it once before the capture"},
+               {}};
 }
 
 Error describe_fault(const plan::IndexCheck& check, std::uint64_t found) {

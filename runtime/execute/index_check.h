@@ -1,6 +1,7 @@
 // Checks that captured tensors and params give every score a value. Internal to runtime/execute.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -23,11 +24,14 @@ class IndexChecker {
 
   // Waits for the result. Errors: binding, naming the expression and the position; cuda.
   Status run(const Memory& memory, const Bases& bases) const;
+  // While a stream is captured nothing can be run. Errors: binding, unless a run found no fault.
+  Status check_ran() const;
 
  private:
   // The word that the kernels write.
   struct Word {
     std::mutex mutex;  // guards the word
+    std::atomic<bool> was_right = false;
     cuda::DeviceBuffer buffer;
   };
   IndexChecker(plan::IndexCheck check, cuda::Device device, LoadedLaunch quick, LoadedLaunch exact,

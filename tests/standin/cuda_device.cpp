@@ -107,7 +107,7 @@ ATTN_STANDIN_EXPORT const StandinCuda* standin_cuda() {
       &current_device,
       [](int device) { return devices()[static_cast<std::size_t>(device)].sm.load(); },
       &stream_device,
-      [] { return is_capturing() ? 1 : 0; },
+      [] { return refuses_waits() ? 1 : 0; },
       &enqueue_call};
   return &table;
 }
@@ -133,6 +133,9 @@ ATTN_STANDIN_EXPORT CUresult cuGetErrorName(CUresult error, const char** text) {
       break;
     case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
       *text = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+      break;
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+      *text = "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
       break;
     default: *text = nullptr; return CUDA_ERROR_INVALID_VALUE;
   }

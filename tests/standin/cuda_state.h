@@ -67,6 +67,7 @@ struct Stream {
   int device = 0;
   std::optional<Graph> captured;  // set during a capture that began on it
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  long refusals = 0;               // of its thread, when the capture began
   std::vector<CUstream> joined{};  // streams that are captured with it, because they waited for it
   CUstream origin = nullptr;       // of such a stream, that with which it is captured
   long nodes = 0, awaited = 0;     // of such a stream, how many nodes it has, and others wait for
@@ -102,9 +103,9 @@ Registry<GraphExec>& graph_execs();
 // Does the work, or adds it to the stream's captured graph.
 CUresult enqueue(CUstream stream, Node node);
 
-// Whether a stream of this thread is capturing. check_no_capture() refuses calls that would
-// invalidate the capture.
-bool is_capturing();
+// Whether this thread captures, and did not exchange its mode for the relaxed one: calls that may
+// wait are then refused by check_no_capture(), and the capture is lost.
+bool refuses_waits();
 CUresult check_no_capture();
 // Null if `stream` is not capturing.
 Graph* captured_by(CUstream stream);

@@ -1,14 +1,16 @@
 // Streams, which execute immediately in the calling thread; events; and graphs, which are lists of
 // stream operations.
 #include <algorithm>
+#include <utility>
 
 #include "tests/standin/cuda_state.h"
 
 namespace attn::standin {
 namespace {
 
-thread_local int captures = 0;         // captures begun by this thread
-thread_local int strict_captures = 0;  // those not in relaxed mode
+thread_local int strict_captures = 0;  // captures begun by this thread, but those in relaxed mode
+thread_local long refusals = 0;        // calls that would have waited; each spoils these captures
+thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 bool same_shape(const Graph& a, const Graph& b) {
   if (a.nodes.size() != b.nodes.size()) return false;
@@ -55,7 +57,6 @@ void end_capture(Stream& stream) {
   }
   stream.joined.clear();
   stream.captured.reset();
-  --captures;
   if (stream.mode != CU_STREAM_CAPTURE_MODE_RELAXED) --strict_captures;
 }
 
@@ -91,10 +92,14 @@ Registry<GraphExec>& graph_execs() {
   return all;
 }
 
-bool is_capturing() { return captures > 0; }
+bool refuses_waits() {
+  return strict_captures > 0 && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+}
 
 CUresult check_no_capture() {
-  return strict_captures > 0 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+  if (!refuses_waits()) return CUDA_SUCCESS;
+  ++refusals;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 Graph* captured_by(CUstream stream) {
@@ -218,7 +223,7 @@ ATTN_STANDIN_EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptu
   if (capturing(stream) != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   found->captured.emplace();
   found->mode = mode;
-  ++captures;
+  found->refusals = refusals;
   if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) ++strict_captures;
   return CUDA_SUCCESS;
 }
@@ -229,10 +234,18 @@ ATTN_STANDIN_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph)
   Stream* found = streams().find(stream);
   if (found == nullptr || !found->captured) return CUDA_ERROR_ILLEGAL_STATE;
   const bool joined = is_joined(*found);
+  const bool spoilt = found->mode != CU_STREAM_CAPTURE_MODE_RELAXED && found->refusals != refusals;
   auto made = std::make_unique<Graph>(std::move(*found->captured));
   end_capture(*found);
+  if (spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (!joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   *graph = static_cast<CUgraph>(graphs().add(std::move(made)));
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  ATTN_STANDIN_CUDA(cuThreadExchangeStreamCaptureMode, ignored)
+  *mode = std::exchange(thread_mode, *mode);
   return CUDA_SUCCESS;
 }
 

@@ -159,7 +159,7 @@ ATTN_STANDIN_EXPORT cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   if (cuda == nullptr || cuda->current_device() < 0) {
     return fail(CUDNN_STATUS_NOT_INITIALIZED, "no current context");
   }
-  if (cuda->is_capturing() != 0) violate("cudnnCreate", "while a stream captures");
+  if (cuda->refuses_waits() != 0) violate("cudnnCreate", "while a stream captures");
   auto made = std::make_unique<Handle>();
   made->device = cuda->current_device();
   *handle = static_cast<cudnnHandle_t>(handles().add(std::move(made)));

@@ -265,7 +265,7 @@ cudnnStatus_t finalize_config(Descriptor& config) {
 
 cudnnStatus_t finalize_plan(Descriptor& plan) {
   const StandinCuda* cuda = driver();
-  if (cuda != nullptr && cuda->is_capturing() != 0) {
+  if (cuda != nullptr && cuda->refuses_waits() != 0) {
     violate("cudnnBackendFinalize", "EXECUTION_PLAN while a stream captures");
   }
   if (const Elements* config = plan.find(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)) {

@@ -86,7 +86,7 @@ typedef struct StandinCuda {
   int (*current_device)(void);    /* of this thread's context; -1: no live context */
   int (*sm_of)(int device);       /* 90 */
   int (*device_of)(void* stream); /* -1: no such stream */
-  int (*is_capturing)(void);      /* whether a stream of this thread is capturing */
+  int (*refuses_waits)(void);     /* whether a capture of this thread forbids calls that may wait */
   /* Calls work(data) now, or at each launch of the graph that captures it; drop(data) at the end.
    * Returns a CUresult. */
   int (*enqueue)(void* stream, const char* what, void (*work)(void*), void (*drop)(void*),

@@ -27,6 +27,7 @@ from attn.torch.signature import (
     layout_of,
     usable,
 )
+from attn.torch.statistics import is_capturing
 from attn.torch.variant import (
     Form,
     Pair,
@@ -359,6 +360,11 @@ def _pair(
     key = key_of(form, device, training)
     pair = variants.find(key)
     if pair is None:
+        if is_capturing():
+            raise BindingError(
+                "these sizes have no plan yet, which cannot be loaded while a CUDA graph is captured",
+                ["call it once before the capture, with gradients if the graph has them, or f.warm(..)"],
+            )
         pair = variants.get(key, lambda: _make_pair(attention, form, training, device, builds))
     return pair
 

@@ -13,12 +13,11 @@ from attn.errors import BindingError
 from attn.outputs import value_of_nothing
 from attn.torch import direct
 from attn.torch.signature import DTYPES, TORCH_DTYPES, same_strides
+from attn.torch.statistics import is_capturing
 
 # A workspace up to this size is kept with its binding; a larger one is allocated for each call, so that
 # the layers of a model share it.
 KEPT_WORKSPACE = 1 << 16
-
-is_capturing = torch.cuda.is_current_stream_capturing
 
 
 class _Bound:
@@ -120,6 +119,7 @@ class Launch:
                 dict(zip(self.params, params)),
                 workspace=None if memory is None else memory.data_ptr(),
                 kept_addresses=64,
+                stream=stream if capturing else None,
             ),
             kept,
         )

@@ -180,12 +180,14 @@ class Kernels:
         """One for each set of strides. A capture takes the one that a call before it has left, because
         binding allocates memory."""
         key = (direction, *(tensor.stride() for tensor in tensors.values()))
-        if capturing:
-            if key not in self._captured and key in self._bound:
-                self._captured[key] = self._bound.pop(key)
-            kept = self._captured
-        else:
-            kept = self._bound
+        if capturing and key not in self._captured:
+            if key not in self._bound:
+                raise BindingError(
+                    "no call with such tensors was before this one, which a CUDA graph needs",
+                    ["call it once before the capture, with tensors of the same strides"],
+                )
+            self._captured[key] = self._bound.pop(key)
+        kept = self._captured if capturing else self._bound
         if key not in kept:
             given = {
                 name: (tensor.data_ptr(), DTYPES[tensor.dtype], tensor.shape, tensor.stride())

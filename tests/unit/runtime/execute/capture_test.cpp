@@ -1,9 +1,11 @@
-// Tests executes as child graphs, failing captures, and faults reported after other failures.
+// Tests executes as child graphs, bindings made during captures, failing captures, and faults
+// reported after other failures.
 #include <cuda.h>
 #include <cudnn_graph.h>
 
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/failure.h"
+#include "runtime/cuda/stream.h"
 #include "tests/unit/runtime/execute/on_standins.h"
 
 namespace attn::execute {
@@ -110,6 +112,87 @@ TEST_F(Captures, WhatThrowsWhileItIsRecordedLeavesNoGraph) {
   const auto throwing = [](void*) -> Status { throw std::runtime_error("of the callback"); };
   EXPECT_THROW((void)cuda::Recording::make(stream, throwing), std::runtime_error);
   EXPECT_EQ(standin::live().graphs, graphs);
+}
+
+// A stream that the application captures, in the mode of PyTorch's graphs.
+class Applications : public WithCase {
+ protected:
+  void begin() {
+    EXPECT_OK(on_->poison());
+    stream_.emplace(must(cuda::Stream::create(runtime_->device())));
+    cuda::Scope scope;
+    EXPECT_OK(scope.enter(runtime_->device()));
+    EXPECT_EQ(driver_.stream_begin_capture(static_cast<CUstream>(stream_->handle()),
+                                           CU_STREAM_CAPTURE_MODE_GLOBAL),
+              CUDA_SUCCESS);
+  }
+  // Ends the capture, and launches what it has recorded.
+  void launch() {
+    CUgraph graph = nullptr;
+    ASSERT_EQ(driver_.stream_end_capture(static_cast<CUstream>(stream_->handle()), &graph),
+              CUDA_SUCCESS);
+    ASSERT_TRUE(runtime_->device().make_current().ok());
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(driver_.graph_instantiate(&exec, graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.graph_launch(exec, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.graph_exec_destroy(exec), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.graph_destroy(graph), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    stream_.reset();
+    WithCase::TearDown();
+  }
+  Result<Binding> bind(void* stream) {
+    return executable_->bind(on_->arguments(), Workspace::owned(), kKeptAddresses, stream);
+  }
+
+  const cuda::Driver& driver_ = *must(cuda::driver());
+  std::optional<cuda::Stream> stream_;
+};
+
+TEST_F(Applications, BindDuringACaptureAndCreateNoHandle) {
+  load(make_plan({.steps = 2, .derives_each = true}));
+  const std::int64_t handles = standin::live().handles;
+  begin();
+  std::vector<Binding> bindings;
+  for (int i = 0; i < 3; ++i) bindings.push_back(must(bind(stream_->handle())));
+  for (Binding& binding : bindings) EXPECT_OK(binding.execute(stream_->handle()));
+  EXPECT_EQ(standin::live().handles, handles);
+  launch();
+  EXPECT_TRUE(must(on_->is_right()));
+  // Later bindings make up for it.
+  bindings.push_back(must(bind(stream_->handle())));
+  EXPECT_EQ(standin::live().handles, 1 + 4) << "one for loads, and one for each binding";
+}
+
+// They do not say which stream: then handles are created, in a mode that the capture survives.
+TEST_F(Applications, BindOrLoadDuringACaptureThatIsNotKnown) {
+  load(make_plan());
+  std::vector<Binding> before;
+  before.push_back(must(executable_->bind(on_->arguments())));
+  begin();
+  Binding binding = must(executable_->bind(on_->arguments()));
+  const Executable other = must(Executable::load(runtime_, make_plan({.derives_once = true})));
+  before.clear();
+  EXPECT_OK(binding.execute(stream_->handle()));
+  launch();
+  EXPECT_TRUE(must(on_->is_right()));
+}
+
+TEST_F(Applications, BindValuesThatWereCheckedBeforeTheCapture) {
+  load(make_plan({.checks = true}));
+  begin();
+  const auto refused = bind(stream_->handle());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::binding);
+  EXPECT_THAT(refused.error().to_text(), HasSubstr("bind or call it once before the capture"));
+  launch();
+  { const Binding eager = must(bind(stream_->handle())); }
+  begin();
+  Binding binding = must(bind(stream_->handle()));
+  EXPECT_OK(binding.execute(stream_->handle()));
+  launch();
+  EXPECT_TRUE(must(on_->is_right()));
 }
 
 TEST_F(Captures, AFaultOfTheDeviceIsBehindAFailureOfCudnn) {
