@@ -491,6 +491,17 @@ TEST_F(DistributedTest, TheFamilyIsThatOfThePlans) {
   EXPECT_THAT(message([](auto&, Division& it) { it.family = "00fe"; }), is_refused);
   EXPECT_THAT(message([](auto&, Division& it) { it.params.clear(); }), is_refused);
   EXPECT_THAT(message([](plan::Family& it, auto&) { it.kernels += " "; }), is_refused);
+  const auto is_of_other_sizes = [](plan::Family& it, auto&) {
+    it.parts.plans[0] = testing::plan_of_part("part0", 16, 24, false, 1);
+  };
+  EXPECT_THAT(message(is_of_other_sizes), is_refused);
+  // A file of one rank does not have what the hash is of.
+  const auto is_alone = [&](plan::Family& it, Division& division) {
+    is_of_other_sizes(it, division);
+    division.only = 0;
+  };
+  EXPECT_EQ(message(is_alone),
+            "tensor 'k' of the plan `part0` has other dims than part 0 of rank 0");
 }
 
 TEST_F(DistributedTest, FilesMustBeOfAsManyRanks) {
