@@ -65,7 +65,7 @@ class SpecError(Error):
 
 
 class SpecWarning(UserWarning):
-    """A valid spec that may not mean what was intended."""
+    """A valid spec, or a call, that may not mean what was intended."""
 
 
 class Unsupported(Error):

@@ -2,13 +2,17 @@
 memory, unless `layout="bshd"` says [B, S, H, D]."""
 from __future__ import annotations
 
+import warnings
 from math import gcd
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
+from ._attnc import outside
 from .arguments import INPUTS, ORDERS, Sizes, named, order_note, sizes_of
-from .errors import ArgumentError, BindingError
+from .errors import ArgumentError, BindingError, SpecWarning
 from .reference import as_array
 from .specs import Spec
+
+USUAL_HEADS = 256  # of k, at most; what has more, and fewer keys, is likely [B, S, H, D]
 
 
 class Expected(NamedTuple):
@@ -49,7 +53,7 @@ def expected(spec: Spec, bindings: Mapping[str, Any]) -> Expected:
 
 
 def _is_located(layout: Any) -> bool:
-    """Of the tree of a layout clause: whether it is `thd`, or has pages."""
+    """Whether the tree of a layout clause is `thd`, or has pages."""
     return layout == "thd" or (isinstance(layout, Mapping) and "'paged'" in str(layout))
 
 
@@ -73,7 +77,7 @@ def check(said: Expected, sizes: Sizes, layout: str | None) -> None:
     """Raises BindingError if the sizes, read from tensors in this order, contradict what the spec says.
 
     `layout`: None if nobody said the order; then also tensors are refused that fit the spec only in the other
-    one."""
+    one, and SpecWarning is issued where k has more heads than keys, and than any model."""
     order = layout or "bhsd"
     notes = [order_note(order)]
     heads, rows = said.query
@@ -89,6 +93,10 @@ def check(said: Expected, sizes: Sizes, layout: str | None) -> None:
         raise BindingError(
             f"q has {sizes.Sq} rows and k {sizes.Skv}, but in `{said.title}` Skv is Sq: are they [B, S, H, D]?",
             [*notes, f"for these numbers: attn.compile(.., Skv={sizes.Skv}), or layout=\"bhsd\""])
+    if layout is None and sizes.Hkv > max(USUAL_HEADS, sizes.Skv):
+        warnings.warn(f"k has {sizes.Hkv} heads and {sizes.Skv} keys, read as [B, H, S, D]: if it is [B, S, H, D], "
+                      "say layout=\"bshd\", to attn.compile or in the call; if not, layout=\"bhsd\"",
+                      SpecWarning, stacklevel=outside())
 
 
 def _sharing(heads: tuple[int, int]) -> str:

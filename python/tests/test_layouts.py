@@ -1,5 +1,7 @@
 """The order of dimensions in Python: [B, H, S, D], and [B, S, H, D] by layout="bshd"."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -120,6 +122,28 @@ def test_what_the_refusals_propose():
 def test_other_numbers_are_those_of_the_tensors(dims, sizes):
     q, k, v = arrays(**sizes)
     assert attn.compile(f"attention x {{ {SPECS[dims]} }}")(q, k, v).shape == q.shape
+
+
+OPEN = "attention x { dims B, Hq, Hkv, Sq, Skv, D; outputs o; }"
+
+
+@pytest.mark.parametrize("kind", ["arrays", "tensors"])
+def test_more_heads_than_any_model_has_are_warned_of(kind):
+    """[B, S, H, D] tensors whose sizes fit: 300 rows and 2 heads."""
+    f, inputs = attn.compile(OPEN), arrays(heads=300, key_heads=300, rows=2, keys=2)
+    if kind == "tensors":
+        torch = pytest.importorskip("torch")
+        inputs = [torch.tensor(x) for x in inputs]
+    with pytest.warns(attn.SpecWarning, match=r"k has 300 heads and 2 keys, read as \[B, H, S, D\].*\"bshd\"") as told:
+        f(*inputs)
+    assert told[0].filename == __file__
+    usual = arrays(heads=32, key_heads=8, rows=1, keys=4), arrays(heads=257, key_heads=257, rows=1, keys=257)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for order in ("bhsd", "bshd"):  # it was said
+            f(*inputs, layout=order)
+        for each in usual:
+            f(*each)
 
 
 def test_errors_about_sizes_say_the_order():
