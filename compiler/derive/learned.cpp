@@ -171,7 +171,11 @@ class Maker {
     walk.part_at += fmt::format("    element = {};\n    part = cotangent * {};\n",
                                 writer.element(gathers.loads), derivative);
     roots.insert(roots.end(), gathers.locals.begin(), gathers.locals.end());
-    roots.insert(roots.end(), gathers.loads.begin(), gathers.loads.end());
+    // Where an element is, and not its value.
+    for (const ExprId load : gathers.loads) {
+      const std::vector<ExprId>& indices = dag[load].operands;
+      roots.insert(roots.end(), indices.begin(), indices.end());
+    }
     walk.inputs = inputs_of(attention_, roots);
   }
 
