@@ -114,8 +114,7 @@ std::string text_of(const Error& error, const support::Source* source, Paint pai
     text += note_text(note, paint);
   }
   if (!is_short) return text + all_configs_text(payload);
-  return text + note_text("cuDNN: " + driver::reason_of(error), paint) +
-         note_text("`--verbose` lists what cuDNN answers for each engine config", paint);
+  return text + note_text("`--verbose` lists what cuDNN answers for each engine config", paint);
 }
 
 }  // namespace

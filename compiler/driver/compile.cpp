@@ -7,6 +7,7 @@
 #include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/imports.h"
+#include "compiler/driver/reasons.h"
 #include "compiler/driver/shape.h"
 #include "runtime/base/spec_form.h"
 #include "runtime/cache/plan_cache.h"
@@ -40,10 +41,11 @@ Status compile_graphs(plan::Plan& plan, const CompileOptions& options) {
     if (found == graphs.end()) graphs.push_back(step->graph);
   }
   if (graphs.empty()) return {};
-  ATTN_ASSIGN(const std::vector<worker::Compiled> compiled,
-              worker::compile(graphs, options.target.device_json, options.worker));
-  for (const std::size_t graph : graph_of_step) plan.compiled.push_back(compiled[graph].step);
-  plan.cudnn_version = compiled.front().cudnn_version;
+  const Result<std::vector<worker::Compiled>> compiled =
+      worker::compile(graphs, options.target.device_json, options.worker);
+  if (!compiled.ok()) return with_reason(compiled.error());
+  for (const std::size_t graph : graph_of_step) plan.compiled.push_back((*compiled)[graph].step);
+  plan.cudnn_version = compiled->front().cudnn_version;
   return {};
 }
 

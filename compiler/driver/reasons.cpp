@@ -1,6 +1,9 @@
+#include "compiler/driver/reasons.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "compiler/driver/support.h"
 
@@ -37,14 +40,29 @@ std::string first_reason(const Json& configs) {
   return first ? first->value("reason", "") : "";
 }
 
+// Empty if the error has no answers of cuDNN's.
+std::string reason_of_configs(const Error& error) {
+  const Json payload = Json::parse(error.payload, nullptr, false);
+  if (!payload.is_object() || !payload.contains("configs")) return "";
+  const std::string said = first_reason(payload["configs"]);
+  return said.empty() ? "" : translated(said);
+}
+
 }  // namespace
 
-std::string reason_of(const Error& error) {
-  const Json payload = Json::parse(error.payload, nullptr, false);
-  if (payload.is_object() && payload.contains("configs")) {
-    const std::string said = first_reason(payload["configs"]);
-    if (!said.empty()) return translated(said);
+Error with_reason(Error error) {
+  std::string reason = reason_of_configs(error);
+  if (reason.empty()) return error;
+  if (error.code == ErrorCode::unsupported) {
+    error.message = std::move(reason);
+  } else {
+    error.notes.insert(error.notes.begin(), std::move(reason));
   }
+  return error;
+}
+
+std::string reason_of(const Error& error) {
+  if (std::string reason = reason_of_configs(error); !reason.empty()) return reason;
   if (error.notes.empty()) return error.message;
   return fmt::format("{}; {}", error.message, error.notes.front());
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "compiler/driver/reasons.h"
 #include "compiler/driver/verdicts.h"
 #include "runtime/plan/memory.h"
 
@@ -21,10 +22,11 @@ Result<Verdict> by_heuristics(const ir::Attention& attention, const CompileOptio
       if (std::ranges::find(graphs, step->graph) == graphs.end()) graphs.push_back(step->graph);
     }
     if (graphs.empty()) return verdict;
-    ATTN_ASSIGN(const std::vector<worker::Compiled> offered,
-                worker::offer(graphs, options.target.device_json, options.worker));
-    verdict.cudnn_version = offered.front().cudnn_version;
-    verdict.engine = offered.front().step.engine;
+    const Result<std::vector<worker::Compiled>> offered =
+        worker::offer(graphs, options.target.device_json, options.worker);
+    if (!offered.ok()) return with_reason(offered.error());
+    verdict.cudnn_version = offered->front().cudnn_version;
+    verdict.engine = offered->front().step.engine;
     return verdict;
   });
 }

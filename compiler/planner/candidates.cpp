@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <tuple>
 
 #include "compiler/lowering/common/internal_o.h"
+#include "compiler/passes/rewrite/reals.h"
+#include "compiler/planning/capabilities.h"
 #include "runtime/base/check.h"
 
 namespace attn::planner {
@@ -17,6 +20,10 @@ using Json = nlohmann::ordered_json;
 Json payload_of(const Error& error) {
   Json payload = Json::parse(error.payload, nullptr, false);
   return payload.is_object() ? payload : Json::object();
+}
+
+std::string dumped(const Json& payload) {
+  return payload.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 Json to_json(const Refusal& refusal) {
@@ -57,7 +64,7 @@ Error error_of(const std::vector<Refusal>& refusals) {
         fmt::format("strategy `{}`: {}", refusal.lowering, refusal.error.message));
     for (const std::string& note : refusal.error.notes) error.notes.push_back("  " + note);
   }
-  error.payload = payload.dump(-1, ' ', false, Json::error_handler_t::replace);
+  error.payload = dumped(payload);
   return error;
 }
 
@@ -99,6 +106,55 @@ Error refused_draws() {
 bool is_told(const Strategy& strategy, const ir::Attention& attention) {
   return (attention.quantize || draws_elsewhere(attention)) &&
          engine_of(strategy.name)->name == "native";
+}
+
+bool is_native(const Refusal& refusal) { return engine_of(refusal.lowering)->name == "native"; }
+
+// Whether attnc's own kernels are for such attentions at all: not for every GPU, nor for gradients
+// of 8 bits.
+bool are_for(const ir::Attention& attention, const planning::Context& context) {
+  return can(planning::Capability::warp_group_products, context) &&
+         !(context.backward() && attention.quantize);
+}
+
+// What an error is of, in order. Attnc's own kernels compute most, so what they lack is of most
+// interest, and is told even where they are an alternative alone.
+std::vector<Refusal> with_native_first(std::vector<Refusal> refused,
+                                       const std::vector<Refusal>& all) {
+  const auto native = std::ranges::find_if(all, is_native);
+  if (native == all.end() || native->error.code != ErrorCode::unsupported) return refused;
+  std::erase_if(refused, is_native);
+  refused.insert(refused.begin(), *native);
+  return refused;
+}
+
+bool has_own_place(const Json& payload, const ir::Attention& attention) {
+  const std::uint32_t line = payload.value("line", 0U), column = payload.value("column", 0U);
+  return line != 0 && (line != attention.pos.line || column != attention.pos.column);
+}
+
+// As to_source writes it, but whole numbers without `.0`, as most are written.
+std::string text_of(const ir::Attention& attention, ir::ExprId id) {
+  constexpr std::size_t kMost = 80;
+  static const std::regex whole(R"(\b(\d+)\.0\b)");
+  std::string text = std::regex_replace(passes::as_written(attention, id), whole, "$1");
+  if (text.size() > kMost) text = text.substr(0, kMost - 2) + "..";
+  return text;
+}
+
+// The error with the score that it is about before its message, and its place, if there is a score
+// and it does not say or quote something else.
+Error quoting(const ir::Attention& attention, Error error) {
+  Json payload = payload_of(error);
+  const ir::Node& score = attention.dag[attention.score];
+  if (score.is(ir::Op::score_) || has_own_place(payload, attention)) return error;
+  if (error.message.find('`') != std::string::npos) return error;
+  error.message = fmt::format("`{}`: {}", text_of(attention, attention.score), error.message);
+  if (score.pos.line == 0) return error;
+  payload["line"] = score.pos.line;
+  payload["column"] = score.pos.column;
+  error.payload = dumped(payload);
+  return error;
 }
 
 bool takes_any(std::string_view name) { return name == kAnyLowering || name == kAnyOrSlow; }
@@ -158,19 +214,23 @@ bool Candidates::has_slow() const {
 
 Error Candidates::all_failed(std::vector<Refusal> failed) const {
   failed.insert(failed.begin(), refused_.begin(), refused_.end());
-  return with_slow_hint(with_native_reason(error_of(in_order(std::move(failed)))));
+  failed = in_order(std::move(failed));
+  if (are_for(attention_, context_)) failed = with_native_first(std::move(failed), all_refused_);
+  return with_slow_hint(with_native_reason(error_of(failed)));
 }
 
 // Why attnc's own kernels do not serve either, where the error does not tell.
 Error Candidates::with_native_reason(Error error) const {
-  const auto is_native = [](const Refusal& refusal) {
-    return engine_of(refusal.lowering)->name == "native";
-  };
   const auto native = std::ranges::find_if(all_refused_, is_native);
-  if (native == all_refused_.end() || std::ranges::any_of(refused_, is_native)) return error;
-  error.notes.insert(error.notes.begin(),
-                     fmt::format("strategy `{}`: {}", native->lowering, native->error.message));
-  return error;
+  const bool serves_others = native != all_refused_.end() && !are_for(attention_, context_);
+  if (serves_others && native->error.message == error.message)
+    return error;  // nothing of the score
+  const bool is_said = !serves_others || std::ranges::any_of(refused_, is_native);
+  if (!is_said) {
+    error.notes.push_back(
+        fmt::format("strategy `{}`: {}", native->lowering, native->error.message));
+  }
+  return error.code == ErrorCode::unsupported ? quoting(attention_, std::move(error)) : error;
 }
 
 Error Candidates::with_slow_hint(Error error) const {
@@ -207,7 +267,7 @@ Result<const Candidate*> Candidates::next() {
     refuse(strategy, lowered.error());
   }
   if (failure_) return *failure_;
-  if (!returned_) return with_slow_hint(with_native_reason(error_of(in_order(refused_))));
+  if (!returned_) return all_failed({});
   return nullptr;
 }
 

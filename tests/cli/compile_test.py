@@ -327,6 +327,17 @@ class Compile(attnc.Case):
         self.assertEqual(self.attnc(*compile_it, code=3).stderr.count(said), 1)
         self.assertNotIn(said, self.attnc(*compile_it, "--engine", "cudnn", code=3).stderr)
 
+    def test_a_refusal_begins_with_the_score_and_what_native_lacks(self):
+        wide = NOOP.replace("outputs", "score tanh(score / 50) * 50; outputs")
+        spec = self.write("wide.attn", wide)
+        process = self.attnc("compile", spec, "--target", "h200", "--direction", "both", "--bind", "D=512", "-o",
+                             self.folder / "x", code=3)
+        self.assertIn("`tanh(score / 50) * 50`: attnc's own engine has no backward above D 256 (this is 512)",
+                      process.stderr.splitlines()[0])
+        self.assertIn("= note: strategy `composite`: cuDNN's kernel supports head dimensions of at most 256 here",
+                      process.stderr)
+        self.assertIn(f"--> {spec}:", process.stderr)
+
     def test_refused_by_lowering_shows_the_place(self):
         spec = self.write("sum.attn", NOOP.replace(
             "outputs", "scale 0.5;\n  score score + int(score);\n  outputs"))
@@ -343,7 +354,7 @@ class Compile(attnc.Case):
         self.assertIn("; composite (cudnn), ", self.attnc(*compile).stdout)
         process = self.attnc("compile", spec, "--target", "a100", "-o", plan, "--engine", "native",
                              code=3)
-        self.assertIn("attnc's kernels are for compute capability 9.0, not 8.0", process.stderr)
+        self.assertIn("attnc's own engine is for compute capability 9.0, not 8.0", process.stderr)
         self.attnc(*compile, "--engine", "cutlass", code=2)
         for other in [["--strategy", "composite"], ["--allow-unfused"]]:
             self.attnc(*compile, "--engine", "cudnn", *other, code=2)

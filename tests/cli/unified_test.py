@@ -40,7 +40,7 @@ class Unified(attnc.Case):
         command = ["compile", SPECS / "noop.attn", "--target", target, "-o", self.folder / "x.attnplan"]
         process = self.attnc(*command, code=3)
         self.assertIn("strategy `unified`: ", process.stderr)
-        self.assertIn("strategy `native`: attnc's kernels are for compute capability 9.0", process.stderr)
+        self.assertIn("strategy `native`: attnc's own engine is for compute capability 9.0", process.stderr)
         self.assertIn("`--verbose` lists what cuDNN answers for each engine config", process.stderr)
         self.assertNotIn("NOT_SUPPORTED", process.stderr)
         verbose = self.attnc(*command, "--verbose", code=3).stderr

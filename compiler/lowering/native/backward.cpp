@@ -252,7 +252,7 @@ Status check_backward(const ir::Attention& attention) {
 
   ATTN_RETURN_IF_ERROR(check_learned(attention));
   for (const Dim dim : {Dim::Dqk, Dim::Dv}) {
-    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostColumns));
+    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostColumns, "backward"));
   }
 
   for (const char* name : {"q", "k", "v", "do"}) {

@@ -39,12 +39,20 @@ Status check_layout(const ir::Attention& attention, const std::string& name) {
       "the tensor memory accelerator needs both");
 }
 
-Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most) {
+Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most,
+                   std::string_view direction) {
   const std::int64_t depth = attention.dims[dim];
-  if (depth % vector_of(attention) == 0 && depth <= most) return {};
+  const bool is_one = attention.dims[Dim::Dqk] == attention.dims[Dim::Dv];
+  const std::string name = is_one ? "D" : std::string(to_string(dim));
+  if (depth > most) {
+    return unsupported(attention.pos,
+                       fmt::format("attnc's own engine has no {} above {} {} (this is {})",
+                                   direction, name, most, depth));
+  }
+  if (depth % vector_of(attention) == 0) return {};
   return unsupported(attention.pos,
-                     fmt::format("{} = {}, but attnc's kernel takes multiples of {} up to {}",
-                                 to_string(dim), depth, vector_of(attention), most));
+                     fmt::format("attnc's own engine takes {} in multiples of {} (this is {})",
+                                 name, vector_of(attention), depth));
 }
 
 Status check_clauses(const ir::Attention& attention) {

@@ -12,8 +12,9 @@ namespace attn::lowering::native {
 // Of "q", "k", "v" or "do": rows that the tensor memory accelerator can read.
 Status check_layout(const ir::Attention& attention, const std::string& name);
 
-// Dqk or Dv: a multiple of 8, of 16 for 8-bit floats, `most` at most.
-Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most);
+// Dqk or Dv: a multiple of 8, of 16 for 8-bit floats, `most` at most in this direction, in words.
+Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most,
+                   std::string_view direction);
 
 // Some rows and keys, and not too many.
 Status check_clauses(const ir::Attention& attention);

@@ -444,7 +444,7 @@ class Native {
 Status check_native(const ir::Attention& attention, const planning::Context& context) {
   if (!can(planning::Capability::warp_group_products, context)) {
     return unsupported(attention.pos,
-                       fmt::format("attnc's kernels are for compute capability 9.0, not {}.{}",
+                       fmt::format("attnc's own engine is for compute capability 9.0, not {}.{}",
                                    context.gpu.sm / 10, context.gpu.sm % 10));
   }
   if (context.backward()) {
@@ -455,10 +455,11 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
   using native::kMostDepthOf8Bits;
   const bool wide = !attention.quantize;
-  ATTN_RETURN_IF_ERROR(
-      native::check_depth(attention, ir::Dim::Dqk, wide ? native::kMostDepth : kMostDepthOf8Bits));
-  ATTN_RETURN_IF_ERROR(
-      native::check_depth(attention, ir::Dim::Dv, wide ? native::kMostWidth : kMostDepthOf8Bits));
+  const std::string_view direction = wide ? "forward" : "8-bit forward";
+  ATTN_RETURN_IF_ERROR(native::check_depth(
+      attention, ir::Dim::Dqk, wide ? native::kMostDepth : kMostDepthOf8Bits, direction));
+  ATTN_RETURN_IF_ERROR(native::check_depth(
+      attention, ir::Dim::Dv, wide ? native::kMostWidth : kMostDepthOf8Bits, direction));
   if (attention.quantize) ATTN_RETURN_IF_ERROR(native::check_quantized(attention));
   for (const char* name : {"q", "k", "v", "o"}) {
     ATTN_RETURN_IF_ERROR(native::check_layout(attention, name));

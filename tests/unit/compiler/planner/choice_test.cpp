@@ -229,7 +229,7 @@ TEST(Choice, RefusalsOfAlternativesAreKept) {
   const auto& all = candidates.all_refused();
   const auto native = std::ranges::find(all, "native", &Refusal::lowering);
   ASSERT_NE(native, all.end());
-  EXPECT_THAT(native->error.message, HasSubstr("Dqk = 100"));
+  EXPECT_THAT(native->error.message, HasSubstr("(this is 100)"));
 }
 
 // cuDNN refuses 8 bits that the own kernels compute elsewhere, so their refusal is told as well;

@@ -242,6 +242,40 @@ TEST(Strategies, SigmoidIsNotServedByCudnn) {
   }
 }
 
+// What is told when nothing serves.
+Error all_refused(const std::string& clauses, bool backward, std::int64_t sm = 90) {
+  planning::Context context;
+  context.direction = backward ? plan::Direction::backward : plan::Direction::forward;
+  context.gpu.sm = sm;
+  Candidates candidates(attention_of(clauses), kAnyLowering, context);
+  while (true) {
+    const auto next = candidates.next();
+    if (!next.ok()) return next.error();
+    if (*next == nullptr) break;
+  }
+  return candidates.all_failed({{"composite", {ErrorCode::unsupported, "too wide", {}, ""}}});
+}
+
+TEST(Strategies, ARefusalBeginsWithTheScoreAndWhatNativeLacks) {
+  const std::string wide = "dims B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 128, D = 512; ";
+  const std::string capped = wide + "score tanh(score / 50) * 50;";
+  const Error error = all_refused(capped, true);
+  EXPECT_EQ(
+      error.message,
+      "`tanh(score / 50) * 50`: attnc's own engine has no backward above D 256 (this is 512)");
+  EXPECT_THAT(error.notes, ::testing::Contains("strategy `composite`: too wide"));
+  EXPECT_THAT(error.payload, HasSubstr(R"("column":)"));
+  EXPECT_EQ(all_refused(wide, true).message,
+            "attnc's own engine has no backward above D 256 (this is 512)");
+  // It is for other GPUs: what cuDNN says is of more use.
+  const Error other = all_refused(capped, true, 100);
+  EXPECT_EQ(other.message, "`tanh(score / 50) * 50`: too wide");
+  EXPECT_THAT(other.notes,
+              ::testing::Contains(HasSubstr("is for compute capability 9.0, not 10.0")));
+  EXPECT_THAT(all_refused(wide + "quantize per_tensor; dtype e4m3;", true).message,
+              HasSubstr("8-bit attention has gradients only with a `grad` clause"));
+}
+
 TEST(Strategies, PartsBeginAtMultiplesOf16Bytes) {
   const std::string dims = "dims B = 1, Hq = 1, Sq = 512, Skv = 512, D = 64; ";
   const std::string window = "mask (q_idx >= kv_idx && q_idx - kv_idx < 64) || ";

@@ -413,8 +413,9 @@ TEST(Native, TransposesValuesOf8Bits) {
 TEST(Native, RefusesSome8BitAttention) {
   const std::string dims = std::string(kOf8Bits) + "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, ";
   EXPECT_EQ(refusal(dims + "D = 256;"), "");
-  EXPECT_THAT(refusal(dims + "D = 72;"), HasSubstr("Dqk = 72"));
-  EXPECT_THAT(refusal(dims + "Dqk = 576, Dv = 512;"), HasSubstr("Dqk = 576"));
+  EXPECT_THAT(refusal(dims + "D = 72;"), HasSubstr("(this is 72)"));
+  EXPECT_THAT(refusal(dims + "Dqk = 576, Dv = 512;"),
+              HasSubstr("no 8-bit forward above Dqk 256 (this is 576)"));
   EXPECT_THAT(refusal(dims + "D = 64; layout q: strides(Sq * D * Hq, D, Hq * D + 8, 1);"),
               HasSubstr("multiples of 16 bytes"));
   EXPECT_EQ(refusal(dims + "D = 64; layout k: paged(page = 48), v: paged(page = 7);"), "");
@@ -438,11 +439,12 @@ TEST(Native, DividesNoKeysBesideTheLargestWeightAfterDropout) {
 TEST(Native, RefusesWhatItCannotCompute) {
   const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
   EXPECT_EQ(refusal(dims + "D = 64;"), "");
-  EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("Dqk = 60"));
+  EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("takes D in multiples of 8 (this is 60)"));
   EXPECT_EQ(refusal(dims + "Dqk = 576, Dv = 512;"), "");
   EXPECT_THAT(refusal(dims + "Dqk = 584, Dv = 512;"),
-              HasSubstr("Dqk = 584, but attnc's kernel takes multiples of 8 up to 576"));
-  EXPECT_THAT(refusal(dims + "Dqk = 512, Dv = 520;"), HasSubstr("Dv = 520"));
+              HasSubstr("attnc's own engine has no forward above Dqk 576 (this is 584)"));
+  EXPECT_THAT(refusal(dims + "Dqk = 512, Dv = 520;"),
+              HasSubstr("no forward above Dv 512 (this is 520)"));
   EXPECT_THAT(refusal(dims + "D = 64; layout k: strides(Skv * D * Hkv, D, Hkv * D + 4, 1);"),
               HasSubstr("multiples of 16 bytes"));
   EXPECT_THAT(refusal("dims B = 2147483647, Hq = 2, Sq = 64, D = 64;"),
