@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <utility>
+#include <vector>
+
 #include "tests/unit/compiler/sema/analyzing.h"
 
 namespace attn::sema {
@@ -36,16 +39,21 @@ std::optional<std::int64_t> size(const Analyzed& analyzed, Dim dim) {
   return analyzed.attention ? analyzed.attention->dims.get(dim) : std::nullopt;
 }
 
+void expect_sizes(const Analyzed& analyzed, const std::vector<std::pair<Dim, std::int64_t>>& all) {
+  for (const auto& [dim, expected] : all)
+    EXPECT_EQ(size(analyzed, dim), expected) << to_string(dim);
+}
+
 TEST(Dims, AreNumbersAndExpressions) {
   const Analyzed analyzed = analyze_text(
       "attention f(s = 64) { dims B = 2, Hkv = 2, Hq = Hkv * 4, Sq = s * 2, Skv = Sq + max(1, 3), "
       "Dqk = 192, Dv = 2 ** 7; }");
-  EXPECT_EQ(size(analyzed, Dim::B), 2);
-  EXPECT_EQ(size(analyzed, Dim::Hq), 8);
-  EXPECT_EQ(size(analyzed, Dim::Sq), 128);
-  EXPECT_EQ(size(analyzed, Dim::Skv), 131);
-  EXPECT_EQ(size(analyzed, Dim::Dqk), 192);
-  EXPECT_EQ(size(analyzed, Dim::Dv), 128);
+  expect_sizes(analyzed, {{Dim::B, 2},
+                          {Dim::Hq, 8},
+                          {Dim::Sq, 128},
+                          {Dim::Skv, 131},
+                          {Dim::Dqk, 192},
+                          {Dim::Dv, 128}});
 }
 
 TEST(Dims, MayCallFunctionsOfNumbers) {
@@ -53,11 +61,8 @@ TEST(Dims, MayCallFunctionsOfNumbers) {
       "attention f(rate = log(10000) / 4, n = int(exp2(5)), low = clamp(-3, -2, 7.5)) {"
       " dims B = minimum(2, 3), Hq = int(sqrt(Sq)), Sq = n * 8, Skv = int(ceil(log2(1000))),"
       " D = 32 * floor(n // 16); let x = rate; let y = low; score score * x + y; }");
-  EXPECT_EQ(size(analyzed, Dim::B), 2);
-  EXPECT_EQ(size(analyzed, Dim::Hq), 16);
-  EXPECT_EQ(size(analyzed, Dim::Sq), 256);
-  EXPECT_EQ(size(analyzed, Dim::Skv), 10);
-  EXPECT_EQ(size(analyzed, Dim::Dqk), 64);
+  expect_sizes(analyzed,
+               {{Dim::B, 2}, {Dim::Hq, 16}, {Dim::Sq, 256}, {Dim::Skv, 10}, {Dim::Dqk, 64}});
   for (const char* bad : {"sqrt(-1)", "log(0)", "exp(1000)", "int(1e30)", "sqrt(1, 2)", "atan2(1)",
                           "foo(1)", "abs()", "clamp(1, 2)", "gelu(1)"}) {
     const Analyzed wrong = analyze_text(fmt::format("attention f(a = {}) {{ scale a; }}", bad));
