@@ -35,7 +35,7 @@ constexpr double kLastTurn = 0.5;          // of a turn, by which the last one d
 struct Rate {
   double width, score;
 };
-// Of 8-bit floats, on an H100.
+// Rates of 8-bit floats, on an H100.
 constexpr Rate kRatesOf8Bits[] = {{128, 0.395e-9}, {192, 0.455e-9}, {256, 0.469e-9},
                                   {320, 0.578e-9}, {384, 0.69e-9},  {512, 0.788e-9}};
 
@@ -205,8 +205,8 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
   return all;
 }
 
-// Of the whole GPU, and of one block of threads alone, what is copied in a ms; what of an item is
-// on its way at once comes with the first bytes.
+// Rates of copies in bytes a ms, of the whole GPU and of one block of threads alone; what of an
+// item is on its way at once comes with the first bytes.
 struct Copies {
   double rate = 0, alone = 0, in_flight = 0;
 

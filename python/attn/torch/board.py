@@ -185,7 +185,7 @@ def _own_connection(store: dist.Store) -> dist.Store | None:
 
 
 class _Signs:
-    """Of this rank, and what it makes of those of the next one that has not ended, which may not have come yet."""
+    """Signs of this rank, and what it makes of those of the next one that has not ended, which may not have come yet."""
 
     def __init__(self, board: Board):
         self._board = board

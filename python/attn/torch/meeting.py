@@ -18,7 +18,7 @@ _MORE = 2.0  # seconds that the others wait longer than rank 0: it knows best wh
 
 
 class Meetings:
-    """Of the ranks of a board, one after the other. Each rank asks rank 0, which hears all before it answers.
+    """Meetings of the ranks of a board, one after the other. Each rank asks rank 0, which hears all before it answers.
 
     Each question has a name of its own, which its answer repeats: so no rank hears the answer to another
     question, such as one that it gave up before. A question says what it is about: if ranks ask for different

@@ -49,7 +49,7 @@ def check_graphs() -> None:
 
 
 def numbers(intervals: Iterable[Sequence[int]]) -> torch.Tensor:
-    """Of [begin, end] each, ascending."""
+    """The numbers of intervals [begin, end], ascending."""
     return torch.cat([torch.arange(0), *(torch.arange(begin, end) for begin, end in intervals)])
 
 

@@ -72,7 +72,7 @@ class Steps:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """Of a new attention, which needs all ranks."""
+        """Opens a new attention, which needs all ranks."""
         self._opening = True
         try:
             yield

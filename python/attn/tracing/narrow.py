@@ -44,7 +44,7 @@ def _is_dtype(value: Any) -> bool:
 
 
 def _type_of(value: Any) -> str | None:
-    """Of a value, or a type that something is converted to."""
+    """The type of a value, or that something is converted to."""
     if hasattr(value, "narrow"):
         return value.narrow
     return of_dtype(value if isinstance(value, type) else getattr(value, "dtype", value))
