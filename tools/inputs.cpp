@@ -81,22 +81,17 @@ std::vector<double> filled(const Wanted& wanted, double value) {
   return std::vector<double>(static_cast<std::size_t>(io::element_count(wanted.dims)), value);
 }
 
-std::string_view in_32_bits(DType dtype) {
-  return dtype == DType::i64 ? " that fits in 32 bits" : "";
-}
-
-// Integer arithmetic is 32-bit, whatever the storage type.
 bool fits(const Wanted& wanted, double value) {
   if (wanted.dtype == DType::e8m0) return is_e8m0(value);
   if (is_seed(wanted)) return value >= 0 && value <= 0x1p53 && value == std::floor(value);
-  return io::fits(wanted.dtype, value) && (is_float(wanted.dtype) || io::fits(DType::i32, value));
+  return io::fits(wanted.dtype, value);
 }
 
 Result<std::vector<double>> constant(const Wanted& wanted, const std::string& text, double value) {
   if (!fits(wanted, value)) {
     return {ErrorCode::invalid_argument,
-            fmt::format("--in {}={}: {} is not a value of {}{}", wanted.name, text, value,
-                        to_string(wanted.dtype), in_32_bits(wanted.dtype))};
+            fmt::format("--in {}={}: {} is not a value of {}", wanted.name, text, value,
+                        to_string(wanted.dtype))};
   }
   return filled(wanted, value);
 }
@@ -147,24 +142,34 @@ Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std:
     return wrong(fmt::format("the file has floats ({}), {} needs {}", to_string(tensor.dtype),
                              wanted.name, to_string(wanted.dtype)));
   }
-  for (const double value : tensor.values) {
-    if (fits(wanted, value)) continue;
-    return wrong(fmt::format("the file holds {}, which is not a value of {}{}", value,
-                             to_string(wanted.dtype), in_32_bits(wanted.dtype)));
+  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+    if (wanted.dtype == DType::i64 && !wanted.is_param) break;  // which holds all integers
+    if (fits(wanted, tensor.values[i])) continue;
+    return wrong(fmt::format("the file holds {}, which is not a value of {}", tensor.integer(i),
+                             to_string(wanted.dtype)));
   }
   return {};
 }
 
-Result<std::vector<double>> read_file(const Wanted& wanted, const std::string& path) {
+// Values of a tensor, those of i64 exactly.
+struct Elements {
+  Elements(std::vector<double> all) : values(std::move(all)) {}
+  explicit Elements(io::HostTensor&& tensor)
+      : values(std::move(tensor.values)), wide(std::move(tensor.wide)) {}
+
+  std::vector<double> values;
+  std::vector<std::int64_t> wide{};  // as in io::HostTensor
+};
+
+Result<Elements> read_file(const Wanted& wanted, const std::string& path) {
   ATTN_ASSIGN(io::HostTensor tensor, io::read_npy(path));
   if (wanted.is_param && tensor.values.size() == 1) tensor.dims.clear();
   ATTN_RETURN_IF_ERROR(check_file(wanted, tensor, path));
-  return std::move(tensor.values);
+  return Elements(std::move(tensor));
 }
 
-Result<std::vector<double>> value_of(const Source& source, const Wanted& wanted,
-                                     const std::string& text) {
-  if (text.starts_with("@")) return read_file(wanted, text.substr(1));
+Result<std::vector<double>> number_of(const Source& source, const Wanted& wanted,
+                                      const std::string& text) {
   if (text == "zeros") return constant(wanted, text, 0);
   if (text == kRandom) return random(source, wanted, "0");
   if (text.starts_with("random:")) {
@@ -174,6 +179,12 @@ Result<std::vector<double>> value_of(const Source& source, const Wanted& wanted,
   const bool named = text.starts_with("const:");
   const auto number = parse_number<double>(std::string_view(text).substr(named ? 6 : 0));
   return number ? constant(wanted, text, *number) : bad_value(wanted, text);
+}
+
+Result<Elements> value_of(const Source& source, const Wanted& wanted, const std::string& text) {
+  if (text.starts_with("@")) return read_file(wanted, text.substr(1));
+  ATTN_ASSIGN(std::vector<double> values, number_of(source, wanted, text));
+  return Elements(std::move(values));
 }
 
 std::vector<double> pattern(const ir::Attention& attention, const Wanted& wanted) {
@@ -205,14 +216,9 @@ Error missing_error(const Wanted& wanted) {
           {}};
 }
 
-Result<std::vector<double>> default_of(const Source& source, const Wanted& wanted,
-                                       std::string& origin) {
+Result<std::vector<double>> without_default(const Source& source, const Wanted& wanted,
+                                            std::string& origin) {
   const auto& [attention, missing] = source;
-  if (wanted.captured && wanted.captured->fallback) {
-    origin = kDefault;
-    ATTN_ASSIGN(io::HostTensor values, reference::default_values(attention, *wanted.captured));
-    return std::move(values.values);
-  }
   if (is_seed(wanted)) {
     origin = "0";
     return std::vector<double>{0};
@@ -233,6 +239,16 @@ Result<std::vector<double>> default_of(const Source& source, const Wanted& wante
   if (!is_float(wanted.dtype) && missing != Missing::lifelike) return missing_error(wanted);
   origin = kRandom;
   return random(source, wanted, "0");
+}
+
+Result<Elements> default_of(const Source& source, const Wanted& wanted, std::string& origin) {
+  if (wanted.captured && wanted.captured->fallback) {
+    origin = kDefault;
+    ATTN_ASSIGN(io::HostTensor made, reference::default_values(source.attention, *wanted.captured));
+    return Elements(std::move(made));
+  }
+  ATTN_ASSIGN(std::vector<double> values, without_default(source, wanted, origin));
+  return Elements(std::move(values));
 }
 
 // A warning if rounding to the dtype turns finite values into infinity, or into the largest value
@@ -426,17 +442,17 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
   for (const Wanted& wanted : all) {
     const auto given = texts.find(wanted.name);
     std::string origin = given == texts.end() ? "" : given->second;
-    ATTN_ASSIGN(std::vector<double> values, given == texts.end()
-                                                ? default_of(source, wanted, origin)
-                                                : value_of(source, wanted, given->second));
-    if (std::string warning = overflow_warning(wanted, origin, values); !warning.empty()) {
+    ATTN_ASSIGN(Elements elements, given == texts.end() ? default_of(source, wanted, origin)
+                                                        : value_of(source, wanted, given->second));
+    if (std::string warning = overflow_warning(wanted, origin, elements.values); !warning.empty()) {
       inputs.warnings.push_back(std::move(warning));
     }
     inputs.origins.emplace_back(wanted.name, origin);
     if (wanted.is_param) {
-      inputs.values.params[wanted.name] = values[0];
+      inputs.values.params[wanted.name] = elements.values[0];
     } else {
-      inputs.values.tensors[wanted.name] = {wanted.dtype, wanted.dims, std::move(values)};
+      inputs.values.tensors[wanted.name] = {wanted.dtype, wanted.dims, std::move(elements.values),
+                                            std::move(elements.wide)};
     }
   }
   ATTN_RETURN_IF_ERROR(check_facts(attention, texts, inputs.values));
@@ -451,12 +467,12 @@ Result<reference::Inputs> given_inputs(const ir::Attention& attention, const Inp
     const auto wanted = std::ranges::find(all, name, &Wanted::name);
     if (wanted == all.end()) return unknown_name(name, all, Needs::gradients);
     ATTN_RETURN_IF_ERROR(check_memory(attention, {*wanted}, Needs::masks));
-    ATTN_ASSIGN(std::vector<double> values,
-                value_of({attention, Missing::lifelike}, *wanted, text));
+    ATTN_ASSIGN(Elements elements, value_of({attention, Missing::lifelike}, *wanted, text));
     if (wanted->is_param) {
-      inputs.params[name] = values[0];
+      inputs.params[name] = elements.values[0];
     } else {
-      inputs.tensors[name] = {wanted->dtype, wanted->dims, std::move(values)};
+      inputs.tensors[name] = {wanted->dtype, wanted->dims, std::move(elements.values),
+                              std::move(elements.wide)};
     }
   }
   ATTN_RETURN_IF_ERROR(check_facts(attention, texts, inputs));
@@ -468,8 +484,9 @@ Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std:
   const auto wanted = std::ranges::find(all, name, &Wanted::name);
   if (wanted == all.end()) return unknown_name(name, all, Needs::forward);
   std::string origin;
-  ATTN_ASSIGN(auto values, default_of({attention, Missing::pattern}, *wanted, origin));
-  return io::HostTensor{wanted->dtype, wanted->dims, std::move(values)};
+  ATTN_ASSIGN(Elements elements, default_of({attention, Missing::pattern}, *wanted, origin));
+  return io::HostTensor{wanted->dtype, wanted->dims, std::move(elements.values),
+                        std::move(elements.wide)};
 }
 
 }  // namespace attn::tools

@@ -162,7 +162,7 @@ Result<std::vector<std::byte>> Placement::bytes_of(const plan::TensorInfo& tenso
   }
   const io::HostTensor values = with_unused(tensor.name);
   if (tensor.addressed_by.empty()) {
-    return io::pack(values.values, tensor.dims, tensor.strides, tensor.dtype);
+    return io::pack(values, tensor.dims, tensor.strides, tensor.dtype);
   }
   const std::size_t size = size_of(tensor.dtype);
   std::vector<std::byte> bytes(elements_of(tensor) * size, unused_ == Unused::nan ? kNan : kUnused);

@@ -49,12 +49,13 @@ Domain domain_of(const ir::Attention& attention, const std::vector<ExprId>& expr
   return domain;
 }
 
-std::string_view what_of(Op op) {
-  switch (op) {
+std::string what_of(const ir::Node& node) {
+  switch (node.op) {
     case Op::load_: return "an index is outside the tensor";
     case Op::floordiv_:
     case Op::mod_: return "the divisor is 0";
-    default: return "a shift by less than 0 or more than 31";
+    default:
+      return fmt::format("a shift by less than 0 or more than {}", ir::most_shift(node.type));
   }
 }
 
@@ -92,7 +93,7 @@ class CheckEmitter {
                    kernels::kernel_text(plan::kQuickCheckKernel, parameters_, quick) +
                    kernels::kernel_text(plan::kExactCheckKernel, parameters_, exact_kernel(scores));
     for (const ExprId id : faults_) {
-      check.faults.push_back({ir::to_source(attention_, id), std::string(what_of(dag()[id].op))});
+      check.faults.push_back({ir::to_source(attention_, id), what_of(dag()[id])});
     }
     return check;
   }
@@ -151,7 +152,7 @@ class CheckEmitter {
     Repetitions shapes(dag(), [](ExprId) { return false; });
     for (const ExprId id : faults_) {
       const bool loads = dag()[id].is(Op::load_);
-      std::string what = loads ? dag().symbol_of(id) : std::string(what_of(dag()[id].op));
+      std::string what = loads ? dag().symbol_of(id) : what_of(dag()[id]);
       if (loads) what += fmt::format(" {}", fmt::join(places_at_fault(id), " "));
       if (!known.emplace(std::move(what), operands_at_fault(id)).second) continue;
       alike[{shapes.shape_of(id), places_at_fault(id)}].push_back(id);

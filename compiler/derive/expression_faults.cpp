@@ -25,10 +25,10 @@ std::vector<OperandDomain> domains_of(const Node& node) {
   switch (node.op) {
     case Op::floordiv_:
     case Op::mod_:
-      if (node.type != ir::Type::integer) return {};
-      return {{1, 1, INT32_MAX}, {1, INT32_MIN, -1}};
+      if (!ir::is_integral(node.type)) return {};
+      return {{1, 1, INT64_MAX}, {1, INT64_MIN, -1}};
     case Op::shift_left_:
-    case Op::shift_right_: return {{1, 0, 31}};
+    case Op::shift_right_: return {{1, 0, ir::most_shift(node.type)}};
     default: return {};
   }
 }
@@ -100,7 +100,7 @@ std::string ExpressionWriter::out_of_range(const Family& family, std::size_t i, 
 std::string ExpressionWriter::failure(const Family& family) {
   const Node& node = dag_[family.front()];
   if (node.is(Op::floordiv_) || node.is(Op::mod_)) return operand(family, 1) + " == 0";
-  if (!node.is(Op::load_)) return out_of_range(family, 1, 0, 31);
+  if (!node.is(Op::load_)) return out_of_range(family, 1, 0, ir::most_shift(node.type));
   const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(family.front()));
   std::string text;
   for (std::size_t i = 0; i < node.operands.size(); ++i) {

@@ -31,12 +31,17 @@ std::string converted(DType dtype, const std::string& element) {
     case DType::f32:
     case DType::f64: return fmt::format("(double){}", element);
     case DType::boolean: return fmt::format("{} != 0", element);
+    case DType::i64: return element;
     default: return fmt::format("(int){}", element);
   }
 }
 
 std::string integer_text(std::int64_t value) {
   return value == INT32_MIN ? "(-2147483647 - 1)" : fmt::format("{}", value);
+}
+
+std::string wide_text(std::int64_t value) {
+  return value == INT64_MIN ? "(-9223372036854775807ll - 1)" : fmt::format("{}ll", value);
 }
 
 std::string number_text(double value) {
@@ -67,6 +72,18 @@ std::string_view integer_pattern(Op op) {
     case Op::shift_left_: return "attn_shl({0}, {1})";
     case Op::shift_right_: return "attn_shr({0}, {1})";
     default: check_failed(__FILE__, __LINE__, "CUDA text", ir::info(op).name);
+  }
+}
+
+// The same of 64 bits.
+std::string_view wide_pattern(Op op) {
+  switch (op) {
+    case Op::add_: return "(long long)((unsigned long long){0} + (unsigned long long){1})";
+    case Op::sub_: return "(long long)((unsigned long long){0} - (unsigned long long){1})";
+    case Op::mul_: return "(long long)((unsigned long long){0} * (unsigned long long){1})";
+    case Op::neg_: return "(long long)(0ull - (unsigned long long){0})";
+    case Op::abs_: return "(long long)({0} < 0 ? 0ull - {0} : {0})";
+    default: return integer_pattern(op);  // overloaded
   }
 }
 
@@ -106,6 +123,8 @@ std::string_view other_pattern(Op op) {
     case Op::to_real_: return "(double){0}";
     case Op::to_int_: return "(int){0}";
     case Op::truncate_: return "attn_truncate({0})";
+    case Op::widen_: return "(long long){0}";
+    case Op::narrow_: return "attn_narrow({0})";
     default: return {};
   }
 }
@@ -134,8 +153,12 @@ std::string neutral(Op op, ir::Type type) {
   switch (op) {
     case Op::and_: return "true";
     case Op::or_: return "false";
-    case Op::min_: return real ? number_text(INFINITY) : integer_text(INT32_MAX);
-    case Op::max_: return real ? number_text(-INFINITY) : integer_text(INT32_MIN);
+    case Op::min_:
+      if (type == ir::Type::wide) return wide_text(INT64_MAX);
+      return real ? number_text(INFINITY) : integer_text(INT32_MAX);
+    case Op::max_:
+      if (type == ir::Type::wide) return wide_text(INT64_MIN);
+      return real ? number_text(-INFINITY) : integer_text(INT32_MIN);
     case Op::bit_and_: return "-1";
     default: return real ? "0.0" : "0";
   }
@@ -308,6 +331,8 @@ std::string ExpressionWriter::named(const Family& family) {
     case Op::const_bool_: return dag_.boolean_of(id) ? "true" : "false";
     case Op::const_int_:
       return family.size() > 1 ? varying(family) : integer_text(dag_.integer_of(id));
+    case Op::const_wide_:
+      return family.size() > 1 ? varying(family) : wide_text(dag_.integer_of(id));
     case Op::const_real_:
       return family.size() > 1 ? varying(family) : in_precision(number_text(dag_.real_of(id)));
     case Op::score_: return score_;
@@ -332,11 +357,11 @@ std::string ExpressionWriter::named(const Family& family) {
 
 // Numbers that differ from turn to turn.
 std::string ExpressionWriter::varying(const Family& constants) {
-  const bool real = dag_[constants.front()].type == ir::Type::real;
-  if (!real) {
+  const ir::Type of = dag_[constants.front()].type;
+  if (of != ir::Type::real) {
     std::vector<std::int64_t> values;
     for (const ExprId id : constants) values.push_back(dag_.integer_of(id));
-    return varying_integer(values);
+    return of == ir::Type::wide ? varying_wide(values) : varying_integer(values);
   }
   std::vector<std::int64_t> whole;
   std::vector<std::string> texts;
@@ -359,6 +384,13 @@ std::string ExpressionWriter::varying_integer(const std::vector<std::int64_t>& v
   return table("int", texts);
 }
 
+std::string ExpressionWriter::varying_wide(const std::vector<std::int64_t>& values) {
+  if (const auto linear = as_linear(values)) return fmt::format("((long long){})", *linear);
+  std::vector<std::string> texts;
+  for (const std::int64_t value : values) texts.push_back(wide_text(value));
+  return table("long long", texts);
+}
+
 // A number that grows by the same in each turn of a loop. The first loop is the outermost.
 std::optional<std::string> ExpressionWriter::as_linear(
     const std::vector<std::int64_t>& values) const {
@@ -367,8 +399,9 @@ std::optional<std::string> ExpressionWriter::as_linear(
   std::size_t inside = values.size();
   for (std::size_t i = 1; inside > 1; ++i) {
     inside /= scopes_[i].turns;
+    const auto is_small = [](std::int64_t x) { return x >= -kExact && x <= kExact; };
+    if (!is_small(values.front()) || !is_small(values[inside])) return std::nullopt;
     const std::int64_t step = values[inside] - values.front();
-    if (std::max(std::abs(values.front()), std::abs(step)) > kExact) return std::nullopt;
     steps.push_back(step);
     if (step == 0) continue;
     if (!text.empty()) text += " + ";
@@ -475,7 +508,9 @@ std::string ExpressionWriter::operation(const Family& family) {
 std::string ExpressionWriter::pattern_of(Op op, ir::Type operands) const {
   std::string_view pattern = other_pattern(op);
   if (pattern.empty()) {
-    pattern = operands == ir::Type::integer ? integer_pattern(op) : real_pattern(op);
+    pattern = operands == ir::Type::integer ? integer_pattern(op)
+              : operands == ir::Type::wide  ? wide_pattern(op)
+                                            : real_pattern(op);
   }
   return in_precision(std::string(pattern));
 }
@@ -509,6 +544,7 @@ std::string_view ExpressionWriter::c_type(ir::Type type) const {
   switch (type) {
     case ir::Type::boolean: return "bool";
     case ir::Type::integer: return "int";
+    case ir::Type::wide: return "long long";
     case ir::Type::real: return precision_ == Precision::in_single ? "float" : "double";
   }
   return {};

@@ -64,7 +64,8 @@ class ExpressionWriter {
   // Makes this the text of a value, which is then not computed.
   void set_value(ir::ExprId id, const std::string& text);
 
-  // The expression's value: a name or a literal, of type bool, int, or double (float in single).
+  // The expression's value: a name or a literal, of type bool, int, long long, or double
+  // (float in single).
   std::string value(ir::ExprId id) { return value(Family{id}); }
   // The same of a member of a family of the block's turns.
   std::string value(const Family& family);
@@ -120,6 +121,7 @@ class ExpressionWriter {
   static std::size_t names_of(const std::vector<Scope>& scopes);
   std::string varying(const Family& constants);
   std::string varying_integer(const std::vector<std::int64_t>& values);
+  std::string varying_wide(const std::vector<std::int64_t>& values);
   std::optional<std::string> as_linear(const std::vector<std::int64_t>& values) const;
   std::string table(std::string_view type, const std::vector<std::string>& values);
   std::string looped(const Family& family, const Repetition& repetition);

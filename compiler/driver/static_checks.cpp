@@ -162,8 +162,9 @@ class Checker {
         return;
       case Event::shift_outside:
         sink_.report(Code::bad_operand, span_of_operand(happening),
-                     fmt::format("{} {} {}, but a shift must be 0 to 31", operand_text(happening),
-                                 happening.value < 0 ? "falls to" : "reaches", happening.value));
+                     fmt::format("{} {} {}, but a shift must be 0 to {}", operand_text(happening),
+                                 happening.value < 0 ? "falls to" : "reaches", happening.value,
+                                 ir::most_shift(written_.dag[happening.at].type)));
         return;
       default: return;
     }

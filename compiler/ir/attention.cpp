@@ -161,6 +161,7 @@ std::vector<ExprId*> Attention::root_places() { return places_in(*this); }
 
 Type value_type(DType dtype) {
   if (dtype == DType::boolean) return Type::boolean;
+  if (dtype == DType::i64) return Type::wide;
   return is_float(dtype) ? Type::real : Type::integer;
 }
 

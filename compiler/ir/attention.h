@@ -261,8 +261,8 @@ inline constexpr Output kOutputs[] = {{"o", &Attention::wants_o},
 // f32[1]; other outputs have a value for each row, or are o.
 inline bool is_amax(std::string_view output) { return output.starts_with("amax_"); }
 
-// The type an element of this dtype has in expressions: bool -> boolean, integers -> integer,
-// floats -> real.
+// The type an element of this dtype has in expressions: bool -> boolean, i64 -> wide, other
+// integers -> integer, floats -> real.
 Type value_type(DType dtype);
 
 // The value of an expression of constants (dimension arithmetic after all dimensions are bound), or

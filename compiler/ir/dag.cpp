@@ -70,6 +70,8 @@ ExprId Dag::integer(std::int64_t value, SourcePos pos) {
   return add(Op::const_int_, {}, value, pos);
 }
 
+ExprId Dag::wide(std::int64_t value, SourcePos pos) { return add(Op::const_wide_, {}, value, pos); }
+
 ExprId Dag::real(double value, SourcePos pos) {
   // One canonical NaN, so that equal texts are equal nodes.
   if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
@@ -82,7 +84,8 @@ ExprId Dag::leaf(Op op, SourcePos pos) { return add(op, {}, {}, pos); }
 
 bool Dag::is_constant(ExprId id) const {
   const Op op = nodes_[id].op;
-  return op == Op::const_bool_ || op == Op::const_int_ || op == Op::const_real_;
+  return op == Op::const_bool_ || op == Op::const_int_ || op == Op::const_wide_ ||
+         op == Op::const_real_;
 }
 
 ExprId Dag::intern(Node node) {

@@ -51,6 +51,7 @@ class Dag {
 
   ExprId boolean(bool value, SourcePos pos = {});
   ExprId integer(std::int64_t value, SourcePos pos = {});
+  ExprId wide(std::int64_t value, SourcePos pos = {});
   ExprId real(double value, SourcePos pos = {});
   ExprId dim(std::string name, SourcePos pos = {});
   ExprId leaf(Op op, SourcePos pos = {});  // score, batch, head, row, column
@@ -58,7 +59,7 @@ class Dag {
   const Node& operator[](ExprId id) const { return nodes_[id]; }
   std::size_t size() const { return nodes_.size(); }
 
-  // Constant values; each requires the matching constant op.
+  // Constant values; each requires the matching constant op (integer_of also takes const_wide).
   std::int64_t integer_of(ExprId id) const { return std::get<std::int64_t>(nodes_[id].attribute); }
   double real_of(ExprId id) const { return std::get<double>(nodes_[id].attribute); }
   bool boolean_of(ExprId id) const { return std::get<bool>(nodes_[id].attribute); }

@@ -90,7 +90,9 @@ ExprId add_constant(Dag& dag, const Constant& value, SourcePos pos) {
 }
 
 std::optional<Constant> fold(Op op, std::span<const Constant> operands) {
-  if (operands.empty() || info(op).rule == Rule::symbol_type) return std::nullopt;
+  const Rule rule = info(op).rule;
+  // Constants of 64 bits are not folded.
+  if (operands.empty() || rule == Rule::symbol_type || rule == Rule::widen) return std::nullopt;
   if (op == Op::select_) return std::get<bool>(operands[0]) ? operands[1] : operands[2];
   const Constant& first = operands.front();
   const Constant& last = operands.back();

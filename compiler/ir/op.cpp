@@ -27,7 +27,7 @@ constexpr bool ids_ascend() {
 }
 static_assert(ids_ascend(), "ops.def: ids are unique and ascend");
 
-constexpr std::string_view kTypeNames[] = {"bool", "int", "real"};
+constexpr std::string_view kTypeNames[] = {"bool", "int", "wide", "real"};
 
 bool all_are(std::span<const Type> types, Type wanted) {
   return std::ranges::all_of(types, [&](Type type) { return type == wanted; });
@@ -60,7 +60,7 @@ std::optional<Op> parse_op(std::string_view name) {
 std::string_view to_string(Type type) { return kTypeNames[static_cast<std::size_t>(type)]; }
 
 std::optional<Type> parse_type(std::string_view text) {
-  for (Type type : {Type::boolean, Type::integer, Type::real}) {
+  for (Type type : {Type::boolean, Type::integer, Type::wide, Type::real}) {
     if (to_string(type) == text) return type;
   }
   return std::nullopt;
@@ -70,6 +70,7 @@ std::optional<Type> result_type(Rule rule, std::span<const Type> operands) {
   switch (rule) {
     case Rule::boolean_leaf: return type_if(operands.empty(), Type::boolean);
     case Rule::integer_leaf: return type_if(operands.empty(), Type::integer);
+    case Rule::wide_leaf: return type_if(operands.empty(), Type::wide);
     case Rule::real_leaf: return type_if(operands.empty(), Type::real);
     case Rule::symbol_type: return std::nullopt;
     case Rule::arithmetic: return common_number(operands);
@@ -80,11 +81,15 @@ std::optional<Type> result_type(Rule rule, std::span<const Type> operands) {
       return type_if(
           operands.size() == 3 && operands[0] == Type::boolean && operands[1] == operands[2],
           operands.size() == 3 ? operands[1] : Type::boolean);
-    case Rule::bits: return type_if(all_are(operands, Type::integer), Type::integer);
+    case Rule::bits:
+      if (all_are(operands, Type::wide)) return Type::wide;
+      return type_if(all_are(operands, Type::integer), Type::integer);
     case Rule::to_real:
       return type_if(operands.size() == 1 && operands[0] != Type::real, Type::real);
     case Rule::to_int: return type_if(all_are(operands, Type::boolean), Type::integer);
     case Rule::truncate: return type_if(all_are(operands, Type::real), Type::integer);
+    case Rule::widen: return type_if(all_are(operands, Type::integer), Type::wide);
+    case Rule::narrow: return type_if(all_are(operands, Type::wide), Type::integer);
   }
   return std::nullopt;
 }

@@ -10,17 +10,20 @@ std::string_view rule_text(Rule rule) {
   switch (rule) {
     case Rule::boolean_leaf: return "() -> bool";
     case Rule::integer_leaf: return "() -> int";
+    case Rule::wide_leaf: return "() -> wide";
     case Rule::real_leaf: return "() -> real";
     case Rule::symbol_type: return "(int ...) -> as declared";
-    case Rule::arithmetic: return "(t, ...) -> t; t int or real";
+    case Rule::arithmetic: return "(t, ...) -> t; t int, wide or real";
     case Rule::real_function: return "(real, ...) -> real";
-    case Rule::comparison: return "(t, t) -> bool; t int or real";
+    case Rule::comparison: return "(t, t) -> bool; t int, wide or real";
     case Rule::logic: return "(bool, ...) -> bool";
     case Rule::selection: return "(bool, t, t) -> t";
-    case Rule::bits: return "(int, ...) -> int";
-    case Rule::to_real: return "(int or bool) -> real";
+    case Rule::bits: return "(t, ...) -> t; t int or wide";
+    case Rule::to_real: return "(int, wide or bool) -> real";
     case Rule::to_int: return "(bool) -> int";
     case Rule::truncate: return "(real) -> int";
+    case Rule::widen: return "(int) -> wide";
+    case Rule::narrow: return "(wide) -> int";
   }
   return {};
 }

@@ -85,6 +85,7 @@ class SourceWriter {
       case Op::row_: return {std::string(row_name_)};
       case Op::column_: return {"kv_idx"};
       case Op::const_bool_: return {std::get<bool>(node.attribute) ? "true" : "false"};
+      case Op::const_wide_:
       case Op::const_int_: return number(std::to_string(std::get<std::int64_t>(node.attribute)));
       case Op::const_real_: return number(real_text(std::get<double>(node.attribute)));
       case Op::dim_:
@@ -123,6 +124,8 @@ class SourceWriter {
       case Op::load_: return {std::get<std::string>(node.attribute) + "[" + list(node) + "]"};
       case Op::to_int_: return {fmt::format("where({}, 1, 0)", piece(node.operands[0]).text)};
       case Op::truncate_: return {fmt::format("int({})", piece(node.operands[0]).text)};
+      case Op::widen_: return {fmt::format("long({})", piece(node.operands[0]).text)};
+      case Op::narrow_: return piece(node.operands[0]);  // which an index implies
       case Op::to_real_: return explicit_real(node);
       default: return call(info(node.op).name, node);
     }
@@ -148,9 +151,20 @@ class SourceWriter {
   // where it is not implied.
   Piece operand(const Node& user, std::size_t index) {
     const Node& node = dag_[user.operands[index]];
-    const bool converts = node.is(Op::to_real_) && dag_[node.operands[0]].type == Type::integer;
+    if (node.is(Op::widen_) && is_beside_wide(user, index)) return piece(node.operands[0]);
+    const bool converts = node.is(Op::to_real_) && is_integral(dag_[node.operands[0]].type);
     return converts && is_real_context(user, index) ? piece(node.operands[0])
                                                     : piece(user.operands[index]);
+  }
+
+  // Whether the integer need not say that it is wide.
+  bool is_beside_wide(const Node& user, std::size_t index) const {
+    for (std::size_t i = 0; i < user.operands.size(); ++i) {
+      const Node& other = dag_[user.operands[i]];
+      const bool is_made = other.is(Op::widen_) || other.is(Op::const_wide_);
+      if (i != index && other.type == Type::wide && !is_made) return true;
+    }
+    return false;
   }
 
   bool is_real_context(const Node& user, std::size_t index) const {

@@ -14,11 +14,18 @@ namespace attn::ir {
 // has one operand.
 std::optional<std::int64_t> value_of_integers(Op op, std::int64_t x, std::int64_t y);
 
+// The same for wide operands, of 64 bits: results wrap, and shifts are by 0..63.
+std::optional<std::int64_t> value_of_wide(Op op, std::int64_t x, std::int64_t y);
+
+// The integer of 32 bits that is nearest.
+std::int32_t narrowed(std::int64_t x);
+
 // Of rules arithmetic and real_function. min and max are NaN if either operand is.
 double value_of_reals(Op op, double x, double y);
 
 // Of rule comparison, for two reals or two integers (which are exact doubles).
 bool value_of_comparison(Op op, double x, double y);
+bool value_of_wide_comparison(Op op, std::int64_t x, std::int64_t y);
 
 // Rounded toward zero. nullopt for NaN and what 32 bits do not hold.
 std::optional<std::int64_t> truncated(double x);

@@ -11,19 +11,20 @@ namespace {
 using passes::Range;
 
 constexpr std::int64_t kFew = 32;  // elements that are faster to read than to look up
-constexpr Range kNothing{INT32_MAX, INT32_MIN};
+constexpr Range kNothing{INT64_MAX, INT64_MIN};
 
 Range both(const Range& x, const Range& y) {
   return {std::min(x.low, y.low), std::max(x.high, y.high)};
 }
 
-Range range_of(std::span<const double> elements) {
-  double low = kNothing.low, high = kNothing.high;
-  for (const double element : elements) {
-    low = std::min(low, element);
-    high = std::max(high, element);
+template <typename Element>
+Range range_of(std::span<const Element> elements) {
+  Range range = kNothing;
+  for (const Element element : elements) {
+    const auto value = static_cast<std::int64_t>(element);
+    range = {std::min(range.low, value), std::max(range.high, value)};
   }
-  return {static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)};
+  return range;
 }
 
 // Advances to the next row between the corners; false after the last. Axes but the last.
@@ -43,7 +44,8 @@ KnownValues::KnownValues(const reference::Bindings& values) : values_(values) {
   }
 }
 
-KnownValues::Row KnownValues::row_of(std::span<const double> elements) {
+template <typename Element>
+KnownValues::Row KnownValues::row_of(std::span<const Element> elements) {
   Row row{.is_known = true, .is_sorted = std::ranges::is_sorted(elements)};
   if (row.is_sorted) return row;
   const auto size = static_cast<std::int64_t>(elements.size());
@@ -62,7 +64,8 @@ KnownValues::Row KnownValues::row_of(std::span<const double> elements) {
   return row;
 }
 
-Range KnownValues::range_in(const Row& row, std::span<const double> elements, std::int64_t first,
+template <typename Element>
+Range KnownValues::range_in(const Row& row, std::span<const Element> elements, std::int64_t first,
                             std::int64_t end) {
   const auto of = [&](std::int64_t from, std::int64_t to) {
     return range_of(elements.subspan(static_cast<std::size_t>(from),
@@ -81,25 +84,32 @@ Range KnownValues::range_in(const Row& row, std::span<const double> elements, st
   return range;
 }
 
-Range KnownValues::range_along(Tensor& tensor, std::int64_t row, const Range& columns) {
+template <typename Element>
+Range KnownValues::range_along(Tensor& tensor, std::span<const Element> all, std::int64_t row,
+                               const Range& columns) {
   const auto size = static_cast<std::size_t>(tensor.of->dims.back());
-  const auto elements =
-      std::span(tensor.of->values).subspan(static_cast<std::size_t>(row) * size, size);
+  const auto elements = all.subspan(static_cast<std::size_t>(row) * size, size);
   if (columns.high - columns.low < kFew) {
     return range_of(elements.subspan(static_cast<std::size_t>(columns.low),
                                      static_cast<std::size_t>(columns.high - columns.low + 1)));
   }
-  if (tensor.rows.empty()) tensor.rows.resize(tensor.of->values.size() / size);
+  if (tensor.rows.empty()) tensor.rows.resize(all.size() / size);
   Row& known = tensor.rows[static_cast<std::size_t>(row)];
   if (!known.is_known) known = row_of(elements);
   return range_in(known, elements, columns.low, columns.high + 1);
+}
+
+Range KnownValues::range_along(Tensor& tensor, std::int64_t row, const Range& columns) {
+  if (!tensor.of->wide.empty())
+    return range_along(tensor, std::span<const std::int64_t>(tensor.of->wide), row, columns);
+  return range_along(tensor, std::span<const double>(tensor.of->values), row, columns);
 }
 
 std::optional<Range> KnownValues::elements(std::string_view tensor,
                                            std::span<const Range> indexes) const {
   const auto found = tensors_.find(tensor);
   if (found == tensors_.end()) return std::nullopt;
-  const auto& [dtype, dims, values] = *found->second.of;
+  const std::vector<std::int64_t>& dims = found->second.of->dims;
   corners_.clear();
   at_.clear();
   for (std::size_t axis = 0; axis < dims.size(); ++axis) {
@@ -110,7 +120,10 @@ std::optional<Range> KnownValues::elements(std::string_view tensor,
     corners_.push_back(within);
     at_.push_back(within.low);
   }
-  if (dims.empty()) return range_of(values);
+  if (dims.empty()) {
+    const std::int64_t value = found->second.of->integer(0);
+    return Range{value, value};
+  }
   at_.pop_back();
   Range range = kNothing;
   do {

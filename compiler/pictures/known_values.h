@@ -28,14 +28,20 @@ class KnownValues : public passes::KnownInputs {
     bool is_known = false, is_sorted = false;
     std::vector<std::vector<passes::Range>> levels{};
   };
-  static Row row_of(std::span<const double> elements);
-  static passes::Range range_in(const Row& row, std::span<const double> elements,
+  template <typename Element>
+  static Row row_of(std::span<const Element> elements);
+  template <typename Element>
+  static passes::Range range_in(const Row& row, std::span<const Element> elements,
                                 std::int64_t first, std::int64_t end);
   struct Tensor {  // of integers or booleans
     const io::HostTensor* of = nullptr;
     std::vector<Row> rows{};  // once one of them is looked at
   };
   static passes::Range range_along(Tensor& tensor, std::int64_t row, const passes::Range& columns);
+  // Of `all` its elements.
+  template <typename Element>
+  static passes::Range range_along(Tensor& tensor, std::span<const Element> all, std::int64_t row,
+                                   const passes::Range& columns);
 
   const reference::Bindings& values_;
   mutable std::map<std::string, Tensor, std::less<>> tensors_;

@@ -45,15 +45,10 @@ Result<Declarations> declarations(const ir::Attention& attention) {
   return list;
 }
 
-bool is_integer_of(DType dtype, double value) {
-  return io::fits(dtype, value) && io::fits(DType::i32, value);
-}
-
 Result<double> element(DType dtype, double value, bool unrounded) {
   if (is_float(dtype)) return unrounded ? value : round_to(dtype, value);
-  if (is_integer_of(dtype, value)) return value;
-  return misfit(fmt::format("{} is not a value of {}{}", value, to_string(dtype),
-                            dtype == DType::i64 ? " that fits in 32 bits" : ""));
+  if (io::fits(dtype, value)) return value;
+  return misfit(fmt::format("{} is not a value of {}", value, to_string(dtype)));
 }
 
 Result<io::HostTensor> checked(const std::string& name, const Declared& declared,
@@ -64,6 +59,7 @@ Result<io::HostTensor> checked(const std::string& name, const Declared& declared
     return misfit(fmt::format("{} has dims [{}], but the attention expects [{}]", name,
                               fmt::join(given.dims, ", "), fmt::join(declared.dims, ", ")));
   }
+  if (declared.dtype == DType::i64 && !given.wide.empty()) return given;
   io::HostTensor tensor = {declared.dtype, declared.dims, given.values};
   for (std::size_t i = 0; i < tensor.values.size(); ++i) {
     const Result<double> value = element(declared.dtype, tensor.values[i], unrounded);

@@ -73,6 +73,7 @@ class ElementEvaluator {
       }
       case Op::const_bool_: return std::get<bool>(node.attribute) ? 1 : 0;
       case Op::const_int_: return static_cast<double>(std::get<std::int64_t>(node.attribute));
+      case Op::const_wide_: return as_bits(std::get<std::int64_t>(node.attribute));
       case Op::const_real_: return std::get<double>(node.attribute);
       case Op::dim_:
         return static_cast<double>(
@@ -131,6 +132,20 @@ Result<std::vector<std::int64_t>> dims_of(const ir::Attention& attention,
   return dims;
 }
 
+// Whether the tensor can hold the value of its default.
+bool is_element(DType dtype, double value) {
+  return is_float(dtype) || dtype == DType::i64 || io::fits(dtype, value);
+}
+
+// Of values of a default, of which there may be too few.
+io::HostTensor tensor_of(DType dtype, const std::vector<std::int64_t>& dims,
+                         std::vector<double> values) {
+  if (dtype != DType::i64) return {dtype, dims, std::move(values)};
+  std::vector<std::int64_t> elements;
+  for (const double value : values) elements.push_back(wide_of(value));
+  return io::tensor_of_wide(dims, std::move(elements));
+}
+
 // Advances to the next row.
 void step(std::vector<std::int64_t>& indexes, const std::vector<std::int64_t>& dims) {
   indexes.back() = 0;
@@ -147,7 +162,7 @@ Result<EvaluatedDefault> evaluate_default(const ir::Attention& attention,
   constexpr std::int64_t kLong = 64;  // elements of a row that is worth remembering
   ATTN_ASSIGN(const std::vector<std::int64_t> dims, dims_of(attention, tensor));
   EvaluatedDefault result{{tensor.dtype, dims, {}}, {}};
-  std::vector<double>& values = result.values.values;
+  std::vector<double> values;
   const std::size_t count = std::min(most, static_cast<std::size_t>(io::element_count(dims)));
   values.reserve(count);
   // A tensor without axes is a row of one element.
@@ -171,15 +186,17 @@ Result<EvaluatedDefault> evaluate_default(const ir::Attention& attention,
     }
     for (indexes.back() = 0; indexes.back() < width; ++indexes.back()) {
       const std::optional<double> value = evaluator.element(indexes);
-      if (!value || (!is_float(tensor.dtype) && !io::fits(tensor.dtype, *value))) {
+      if (!value || !is_element(tensor.dtype, *value)) {
         result.bad = {value};
-        return result;
+        break;
       }
       values.push_back(*value);
     }
+    if (result.bad) break;
     if (shape.back() >= kLong) rows.emplace(row, begin);
     step(indexes, shape);
   }
+  result.values = tensor_of(tensor.dtype, dims, std::move(values));
   return result;
 }
 

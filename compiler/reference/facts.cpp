@@ -23,7 +23,9 @@ std::optional<BrokenFact> outside_dimension(const ir::Attention& attention,
   return std::nullopt;
 }
 
-std::optional<BrokenFact> decreases(const std::vector<double>& values, std::size_t width) {
+// Values of floats, or exact integers.
+template <typename Value>
+std::optional<BrokenFact> decreases(const std::vector<Value>& values, std::size_t width) {
   for (std::size_t i = 1; i < values.size(); ++i) {
     if (i % width == 0 || values[i] >= values[i - 1]) continue;
     return BrokenFact{i,
@@ -35,9 +37,10 @@ std::optional<BrokenFact> decreases(const std::vector<double>& values, std::size
 }
 
 // The number and length of runs of equal elements along the last axis.
+template <typename Value>
 std::optional<BrokenFact> has_other_runs(const ir::Attention& attention,
                                          const ir::CapturedTensor& tensor,
-                                         const std::vector<double>& values, std::size_t width) {
+                                         const std::vector<Value>& values, std::size_t width) {
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   const auto size = [&](const std::optional<ir::ExprId>& written) {
     if (!written) return kAny;
@@ -68,6 +71,16 @@ std::optional<BrokenFact> has_other_runs(const ir::Attention& attention,
   return std::nullopt;
 }
 
+template <typename Value>
+std::optional<BrokenFact> broken_order(const ir::Attention& attention,
+                                       const ir::CapturedTensor& tensor,
+                                       const std::vector<Value>& values, std::size_t width) {
+  std::optional<BrokenFact> broken;
+  if (tensor.monotone) broken = decreases(values, width);
+  if (!broken && tensor.runs) broken = has_other_runs(attention, tensor, values, width);
+  return broken;
+}
+
 }  // namespace
 
 std::optional<BrokenFact> broken_fact(const ir::Attention& attention,
@@ -78,9 +91,9 @@ std::optional<BrokenFact> broken_fact(const ir::Attention& attention,
   const std::size_t row = given.dims.empty() ? 1 : static_cast<std::size_t>(given.dims.back());
   if (tensor.name == ir::kLengthsQ || tensor.name == ir::kLengthsKv)
     broken = outside_dimension(attention, tensor, values);
-  if (!broken && tensor.monotone) broken = decreases(values, row);
-  if (!broken && tensor.runs) broken = has_other_runs(attention, tensor, values, row);
-  return broken;
+  if (broken) return broken;
+  return given.wide.empty() ? broken_order(attention, tensor, values, row)
+                            : broken_order(attention, tensor, given.wide, row);
 }
 
 }  // namespace attn::reference

@@ -57,6 +57,7 @@ Cell RowEvaluator::leaf(const Node& node, std::size_t column) const {
   switch (node.op) {
     case Op::const_bool_: return {std::get<bool>(node.attribute) ? 1.0 : 0.0, {}};
     case Op::const_int_: return {static_cast<double>(std::get<std::int64_t>(node.attribute)), {}};
+    case Op::const_wide_: return {as_bits(std::get<std::int64_t>(node.attribute)), {}};
     case Op::const_real_: return {std::get<double>(node.attribute), {}};
     case Op::score_: return {scores_[column], {}};
     case Op::batch_: return {static_cast<double>(place_.batch), {}};
@@ -93,7 +94,8 @@ Cell RowEvaluator::load(const Node& node, ExprId id, std::size_t column) const {
   const std::optional<std::int64_t> place = element(id, column);
   if (!place) return {0, id};
   const io::HostTensor& tensor = bindings_.tensors.find(symbol_of(node))->second;
-  return {tensor.values[static_cast<std::size_t>(*place)], {}};
+  const auto at = static_cast<std::size_t>(*place);
+  return {node.type == ir::Type::wide ? as_bits(tensor.integer(at)) : tensor.values[at], {}};
 }
 
 std::optional<std::int64_t> RowEvaluator::element(ExprId load, std::size_t column) const {
@@ -135,7 +137,10 @@ Error RowEvaluator::describe(ExprId fault, std::size_t column) const {
   } else if (node.is(Op::floordiv_) || node.is(Op::mod_)) {
     reason = "division by zero";
   } else if (node.is(Op::shift_left_) || node.is(Op::shift_right_)) {
-    reason = fmt::format("shift by {}", operand(node, 1, column).value);
+    const double count = operand(node, 1, column).value;
+    const bool is_wide = node.type == ir::Type::wide;
+    reason =
+        is_wide ? fmt::format("shift by {}", wide_of(count)) : fmt::format("shift by {}", count);
   } else if (node.is(Op::truncate_)) {
     reason = fmt::format("{} is not a 32-bit integer", operand(node, 0, column).value);
   }

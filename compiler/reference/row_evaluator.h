@@ -19,11 +19,11 @@ struct RowPlace {
   std::int64_t column = 0;  // that the first cell is of
 };
 
-// A value, or the node that has none: an out-of-range gather, an integer division by 0, a shift
-// outside 0..31. What is computed from it has no value either, unless the result does not depend on
-// it: the branch that a select does not take, the other side of `false && x` and `true || x`.
+// A value, or the node that has none: a gather out of range, a division of integers by 0, a shift
+// outside 0..31 (wide: 0..63). What is computed from it has none either, unless the result does not
+// depend on it: the branch a select does not take, the other side of `false && x` and `true || x`.
 struct Cell {
-  double value = 0;  // integers exactly, booleans as 1 and 0
+  double value = 0;  // integers exactly, wide ones as_bits, booleans as 1 and 0
   std::optional<ir::ExprId> fault;
 };
 

@@ -344,15 +344,17 @@ class Analyzer {
     return value->id;
   }
 
-  // Real elements may be given as integers.
+  // Real elements may be given as integers, and wide ones as those of 32 bits.
   void add_default(const ast::TensorClause& declared, Scope& scope, ir::CapturedTensor& tensor) {
     const Type type = ir::value_type(tensor.dtype);
     auto value = scope.check_default(*declared.fallback, kDefaultSite, tensor.extents,
                                      spec_.replaced.contains(tensor.name));
-    if (value && value->type == Type::integer && type == Type::real) {
-      value->id = attention_.dag.add(ir::Op::to_real_, {value->id}, tensor.pos);
-      value->type = Type::real;
-    }
+    const auto converted = [&](ir::Op op) {
+      value->id = attention_.dag.add(op, {value->id}, tensor.pos);
+      value->type = type;
+    };
+    if (value && ir::is_integral(value->type) && type == Type::real) converted(ir::Op::to_real_);
+    if (value && value->type == Type::integer && type == Type::wide) converted(ir::Op::widen_);
     if (value && scope.has_type(*declared.fallback, *value, type, kDefaultSite)) {
       tensor.fallback = value->id;
     }

@@ -72,6 +72,8 @@ std::optional<Value> Scope::element_of(const Expr& list, std::vector<Value> elem
   }
   if (std::ranges::find(elements, ir::Type::real, &Value::type) != elements.end()) {
     for (Value& value : elements) value = operations_.to_real(value);
+  } else if (std::ranges::find(elements, ir::Type::wide, &Value::type) != elements.end()) {
+    for (Value& value : elements) value = operations_.to_wide(value);
   }
   ir::Dag& dag = attention_.dag;
   const ir::SourcePos pos = operations_.place(list.span);

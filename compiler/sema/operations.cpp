@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "compiler/ast/print.h"
@@ -36,6 +37,7 @@ std::string_view in_words(Type type) {
   switch (type) {
     case Type::boolean: return "a boolean";
     case Type::integer: return "an integer";
+    case Type::wide: return "a 64-bit integer";
     case Type::real: return "a real";
   }
   return "";
@@ -179,19 +181,36 @@ Value Operations::to_number(const Value& value) {
   return value.type == Type::boolean ? build(Op::to_int_, {value}) : value;
 }
 
+Value Operations::to_wide(const Value& value) {
+  const Value number = to_number(value);
+  if (number.type == Type::wide) return number;
+  const ir::Node& node = dag_[number.id];
+  if (!node.is(Op::const_int_)) return build(Op::widen_, {number});
+  return leaf(dag_.wide(dag_.integer_of(number.id), node.pos), number.uses);
+}
+
+Value Operations::narrowed(const Value& value) {
+  return value.type == Type::wide ? build(Op::narrow_, {value}) : value;
+}
+
 Value Operations::to_real(const Value& value) {
   if (value.type == Type::real) return value;
   const ir::Node& node = dag_[value.id];
-  if (!node.is(Op::const_int_)) return build(Op::to_real_, {value});
+  if (!node.is(Op::const_int_) && !node.is(Op::const_wide_)) return build(Op::to_real_, {value});
   const ir::SourcePos pos = node.pos;
   return leaf(dag_.real(static_cast<double>(dag_.integer_of(value.id)), pos), value.uses);
 }
 
 std::vector<Value> Operations::unified(Operands operands) {
-  const bool any_real = std::ranges::find(operands, Type::real, &Value::type) != operands.end();
+  const auto has = [&](Type type) {
+    return std::ranges::find(operands, type, &Value::type) != operands.end();
+  };
+  const bool any_real = has(Type::real), any_wide = has(Type::wide);
   std::vector<Value> result;
   for (const Value& operand : operands) {
-    result.push_back(any_real ? to_real(operand) : to_number(operand));
+    result.push_back(any_real   ? to_real(operand)
+                     : any_wide ? to_wide(operand)
+                                : to_number(operand));
   }
   return result;
 }
@@ -301,12 +320,17 @@ std::optional<Value> Operations::arithmetic_function(Op op, Operands operands) {
 
 std::optional<Value> Operations::rounding(Op op, Operands operands) {
   const Value value = to_number(operands[0]);
-  return value.type == Type::integer ? value : build(op, {value});
+  return ir::is_integral(value.type) ? value : build(op, {value});
 }
 
 std::optional<Value> Operations::truncation(Op op, Operands operands) {
   const Value value = to_number(operands[0]);
-  return value.type == Type::integer ? value : build(op, {value});
+  return ir::is_integral(value.type) ? value : build(op, {value});
+}
+
+std::optional<Value> Operations::widening(Op op, Operands operands) {
+  const Value value = to_number(operands[0]);
+  return to_wide(value.type == Type::real ? build(op, {value}) : value);
 }
 
 std::optional<Value> Operations::conversion(Op, Operands operands) { return to_real(operands[0]); }
@@ -320,7 +344,7 @@ std::optional<Value> Operations::real_function(Op op, Operands operands) {
 std::optional<Value> Operations::power(Op op, Operands operands) {
   const Value base = to_number(operands[0]);
   const ir::Node& exponent = dag_[operands[1].id];
-  if (base.type == Type::integer && exponent.is(Op::const_int_)) {
+  if (ir::is_integral(base.type) && exponent.is(Op::const_int_)) {
     const std::int64_t value = dag_.integer_of(operands[1].id);
     if (value >= 0) return integer_power(base, value);
   }
@@ -352,7 +376,9 @@ std::optional<Value> Operations::integer_power(const Value& base, std::int64_t e
     if (rest % 2 == 1) result = result ? build(Op::mul_, {*result, square}) : square;
     if (rest > 1) square = build(Op::mul_, {square, square});
   }
-  return result ? result : leaf(dag_.integer(1, place(at_->head)), kConstants);
+  if (result) return result;
+  const Value one = leaf(dag_.integer(1, place(at_->head)), kConstants);
+  return base.type == Type::wide ? to_wide(one) : one;
 }
 
 // x/2 (1 + erf(x / sqrt 2)): the exact form, PyTorch's default.
@@ -370,9 +396,8 @@ std::optional<Value> Operations::silu(Op op, Operands operands) {
 
 std::optional<Value> Operations::relu(Op op, Operands operands) {
   const Value x = to_number(operands[0]);
-  const Value zero =
-      x.type == Type::real ? real(0) : leaf(dag_.integer(0, place(at_->head)), kConstants);
-  return build(op, {x, zero});
+  const Value zero = leaf(dag_.integer(0, place(at_->head)), kConstants);
+  return build(op, unified(std::array{x, zero}));
 }
 
 // max(x, 0) + log(1 + exp(-|x|)): no overflow for large x.
@@ -471,37 +496,42 @@ void Operations::mixed_bits(Operands operands) {
 // Logical on two booleans, bitwise on two integers.
 std::optional<Value> Operations::bits(Op op, Operands operands) {
   const Type type = operands[0].type;
+  if (are_integers(operands)) return build(op, unified(operands));
   if (type != operands[1].type || type == Type::real) {
     mixed_bits(operands);
     return std::nullopt;
   }
-  if (type == Type::integer) return build(op, operands);
   if (op == Op::bit_xor_) return build(Op::ne_, {to_number(operands[0]), to_number(operands[1])});
   return build(op == Op::bit_and_ ? Op::and_ : Op::or_, operands);
 }
 
 std::optional<Value> Operations::complement(Op op, Operands operands) {
   if (operands[0].type == Type::boolean) return build(Op::not_, operands);
-  if (operands[0].type == Type::integer) return build(op, operands);
+  if (are_integers(operands)) return build(op, operands);
   mixed_bits(operands);
   return std::nullopt;
 }
 
+bool Operations::are_integers(Operands operands) {
+  return std::ranges::all_of(operands, [](const Value& x) { return ir::is_integral(x.type); });
+}
+
 std::optional<Value> Operations::shift(Op op, Operands operands) {
-  if (operands[0].type != Type::integer || operands[1].type != Type::integer) {
+  if (!are_integers(operands)) {
     mixed_bits(operands);
     return std::nullopt;
   }
-  constexpr std::int64_t kBits = 32;
+  const std::vector<Value> values = unified(operands);
   if (dag_[operands[1].id].is(Op::const_int_)) {
     const std::int64_t count = dag_.integer_of(operands[1].id);
-    if (count < 0 || count >= kBits) {
+    const int most = ir::most_shift(values[0].type);
+    if (count < 0 || count > most) {
       report(Code::bad_operand, at_->operands[1].span,
-             fmt::format("shift by {}: integers have 32 bits", count));
+             fmt::format("shift by {}: integers have {} bits", count, most + 1));
       return std::nullopt;
     }
   }
-  return build(op, operands);
+  return build(op, values);
 }
 
 Value Operations::negate(const Value& value) {

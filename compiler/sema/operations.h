@@ -1,5 +1,6 @@
 // Converts the operators and functions of the language to IR. Promotion follows Python: booleans
-// count as 0 and 1, integers become real next to a real, `/` is real, `//` and `%` round down.
+// count as 0 and 1, integers become real next to a real and wide next to a wide integer, `/` is
+// real, `//` and `%` round down.
 // Checks operand types, and expands composite functions.
 #pragma once
 
@@ -76,6 +77,10 @@ class Operations {
   }
   Value build(ir::Op op, std::span<const Value> operands);
   Value to_real(const Value& value);
+  // A number that is not a real, in 64 bits.
+  Value to_wide(const Value& value);
+  // An index, which has 32 bits: one out of range stays out of range.
+  Value narrowed(const Value& value);
   // The position in the spec's own file; for a span in another file, that of the outermost call.
   ir::SourcePos place(support::Span span) const;
   void set_outermost_call(support::Span call) { outermost_call_ = call; }
@@ -112,6 +117,7 @@ class Operations {
   Outcome arithmetic_function(ir::Op op, Operands operands);
   Outcome rounding(ir::Op op, Operands operands);
   Outcome truncation(ir::Op op, Operands operands);
+  Outcome widening(ir::Op op, Operands operands);
   Outcome conversion(ir::Op op, Operands operands);
   Outcome real_function(ir::Op op, Operands operands);
   Outcome power(ir::Op op, Operands operands);
@@ -131,6 +137,7 @@ class Operations {
   std::vector<Value> unified(Operands operands);
   Value real(double value);
   bool is_zero(const Value& value) const;
+  static bool are_integers(Operands operands);
   bool need_booleans(Operands operands);
   void mixed_bits(Operands operands);
   bool explain_precedence(diag::Diagnostic& diagnostic);

@@ -97,7 +97,7 @@ std::optional<Value> Scope::check_as(const Expr& expr, const Site& site, Type ty
   wants_condition_ = type == Type::boolean;
   const std::optional<Value> value = check(expr, site);
   if (!value || value->type == type) return value;
-  if (type == Type::real && value->type == Type::integer) return operations_.to_real(*value);
+  if (type == Type::real && ir::is_integral(value->type)) return operations_.to_real(*value);
   has_type(expr, *value, type, site, help);
   return std::nullopt;
 }
@@ -360,7 +360,7 @@ std::optional<Value> Scope::load(const Expr& expr, const ir::CapturedTensor& ten
       fits = false;
       continue;
     }
-    ids.push_back(indexes[i]->id);
+    ids.push_back(operations_.narrowed(*indexes[i]).id);
     result.uses |= indexes[i]->uses;
     result.depth = std::max(result.depth, indexes[i]->depth + 1);
     result.size += indexes[i]->size;
@@ -374,7 +374,7 @@ std::optional<Value> Scope::load(const Expr& expr, const ir::CapturedTensor& ten
 }
 
 bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) {
-  if (index.type != Type::integer) {
+  if (!ir::is_integral(index.type)) {
     auto& diagnostic =
         report(Code::bad_index, expr.span,
                fmt::format("an index must be an integer, found {}", in_words(index.type)));

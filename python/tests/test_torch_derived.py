@@ -43,6 +43,7 @@ SCORES = {
     "array": lambda s, b, h, i, j: s + (array * 2)[i, j] + array.T[i, j] + array.max(),
     "array functions": lambda s, b, h, i, j: s + numpy.exp(array)[i, j] + array[1:, ::2][i // 2, j // 2],
     "fmod of values": lambda s, b, h, i, j: s + torch.fmod(i - j, 3) + torch.fmod(s, 0.5),
+    "64 bits": lambda s, b, h, i, j: s + (far[i] - far[j]) * 1e-11 + (far[j] >> 33) * 0.5,
     "logaddexp of values": lambda s, b, h, i, j: torch.logaddexp(s, s * 2),
 }
 MASKS = {
@@ -61,6 +62,14 @@ MASKS = {
         torch.searchsorted(bounds, i, right=True) == torch.searchsorted(bounds, j, right=True)),
     "bucketize": lambda b, h, i, j: torch.bucketize(i, bounds) == torch.bucketize(j, bounds),
     "where": lambda b, h, i, j: torch.where(pad, 0, lens[:, None])[b, j] > 0,
+    "ids beyond 32 bits": lambda b, h, i, j: far[i] == far[j],
+    "order beyond 32 bits": lambda b, h, i, j: far[i] >= far[j],
+    "bits of 64": lambda b, h, i, j: ((tree[i] >> (j + 58)) & 1).bool(),
+    "arithmetic of 64 bits": lambda b, h, i, j: (far[i] * 1000003 - far[j]) % 1000 < 600,
+    "exclusive or of 64 bits": lambda b, h, i, j: (far[i] ^ far[j]) // (1 << 30) % 8 < 5,
+    "sums of 64 bits": lambda b, h, i, j: (far + 5)[i] - 5 <= (far - 1)[j] + 1,
+    "64 bits as 32": lambda b, h, i, j: (far + j + 5).int()[i] > 6,
+    "index of 64 bits": lambda b, h, i, j: (j.long() * 1000003 * 4099 >> 10) % 3 != 1,
     "index as a byte": lambda b, h, i, j: (j * 60).to(torch.int8) >= 0,
     "index as an unsigned byte": lambda b, h, i, j: (j * 100).to(torch.uint8) < 120,
     "index as a half": lambda b, h, i, j: (j + 2049).half().float() - 2049 > j - 1,
@@ -70,7 +79,7 @@ MASKS = {
 
 def change():
     """Other elements in the same tensors, and other tensors."""
-    global order, lens
+    global order, lens, far
     with torch.no_grad():
         w.add_(0.15)
         table.mul_(-1)
@@ -79,10 +88,11 @@ def change():
     pos.add_(1)
     lens = lens.flip(0)
     order = order.flip(0)
+    far = far.roll(1)
 
 
 def reset():
-    global w, table, temperature, array, pos, lens, pad, small, signed, bounds, order, tables
+    global w, table, temperature, array, pos, lens, pad, small, signed, bounds, order, tables, far, tree
     torch.manual_seed(3)
     w = torch.nn.Parameter(torch.tensor([0.5, 0.3, -0.7, 1.2], dtype=torch.float64))
     table = torch.nn.Parameter(torch.randn(6, 6, dtype=torch.float64))
@@ -92,6 +102,8 @@ def reset():
     pad = torch.tensor([[0, 1, 0, 0, 1, 0], [1, 0, 0, 1, 0, 1]]).bool()
     small = torch.tensor([10, 60, 130, 200, 255, 70], dtype=torch.uint8)
     signed = torch.tensor([10, 60, 70, -100, -60, 127], dtype=torch.int8)
+    far = torch.tensor([0, 1, 0, 3, -2, 1]) << 32
+    tree = torch.tensor([1, 3, 5, -11, 17, -63]) << 58
     tables = [w, w.detach()]
     bounds, order = torch.tensor([1, 2, 5]), torch.tensor([3, 1, 0, 5, 4, 2])
 

@@ -43,8 +43,7 @@ Status DeviceTensors::upload(const std::string& name, const io::HostTensor& valu
                   fmt::format("values of dims [{}] given for tensor '{}' of dims [{}]",
                               fmt::join(values.dims, ", "), name, fmt::join(info.dims, ", ")));
   }
-  Result<std::vector<std::byte>> bytes =
-      io::pack(values.values, info.dims, info.strides, info.dtype);
+  Result<std::vector<std::byte>> bytes = io::pack(values, info.dims, info.strides, info.dtype);
   if (!bytes.ok()) {
     Error error = bytes.error();
     error.message = fmt::format("tensor '{}': {}", name, error.message);

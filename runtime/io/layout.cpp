@@ -62,6 +62,24 @@ Error does_not_fit(double value, std::int64_t index, const Dims& dims, DType typ
                {}};
 }
 
+// Bytes with `count` elements where `store(i, place)` writes them.
+template <typename Store>
+Result<std::vector<std::byte>> placed(std::size_t count, const Dims& dims, const Dims& strides,
+                                      DType type, std::byte gap, Store&& store) {
+  ATTN_ASSIGN(const std::int64_t elements, storage_elements(dims, strides));
+  if (element_count(dims) != static_cast<std::int64_t>(count)) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("{} values for a tensor [{}]", count, fmt::join(dims, ", "))};
+  }
+  ATTN_RETURN_IF_ERROR(check_disjoint(dims, strides, elements));
+  const std::size_t size = size_of(type);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * size, gap);
+  for_each_element(dims, strides, [&](std::int64_t index, std::int64_t offset) {
+    store(static_cast<std::size_t>(index), bytes.data() + static_cast<std::size_t>(offset) * size);
+  });
+  return bytes;
+}
+
 }  // namespace
 
 Result<std::int64_t> storage_elements(const Dims& dims, const Dims& strides) {
@@ -103,25 +121,36 @@ std::vector<std::int64_t> dense_strides(const Dims& dims) {
 
 Result<std::vector<std::byte>> pack(std::span<const double> values, const Dims& dims,
                                     const Dims& strides, DType type, std::byte gap) {
-  ATTN_ASSIGN(const std::int64_t elements, storage_elements(dims, strides));
-  if (element_count(dims) != static_cast<std::int64_t>(values.size())) {
-    return {ErrorCode::invalid_argument,
-            fmt::format("{} values for a tensor [{}]", values.size(), fmt::join(dims, ", "))};
-  }
-  ATTN_RETURN_IF_ERROR(check_disjoint(dims, strides, elements));
   for (std::size_t i = 0; i < values.size() && !is_float(type); ++i) {
     if (!fits(type, values[i])) {
       return does_not_fit(values[i], static_cast<std::int64_t>(i), dims, type);
     }
   }
-  const std::size_t size = size_of(type);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * size, gap);
-  for_each_element(dims, strides, [&](std::int64_t index, std::int64_t offset) {
-    store(type, values[static_cast<std::size_t>(index)],
-          bytes.data() + static_cast<std::size_t>(offset) * size);
-  });
-  return bytes;
+  return placed(values.size(), dims, strides, type, gap,
+                [&](std::size_t i, std::byte* place) { store(type, values[i], place); });
 }
+
+Result<std::vector<std::byte>> pack(const HostTensor& tensor, const Dims& dims, const Dims& strides,
+                                    DType type) {
+  if (tensor.wide.empty() || type != DType::i64) return pack(tensor.values, dims, strides, type);
+  return placed(tensor.wide.size(), dims, strides, type, {}, [&](std::size_t i, std::byte* place) {
+    std::memcpy(place, &tensor.wide[i], sizeof(std::int64_t));
+  });
+}
+
+namespace {
+
+HostTensor unpack_wide(std::span<const std::byte> bytes, const Dims& dims, const Dims& strides) {
+  std::vector<std::int64_t> elements(static_cast<std::size_t>(element_count(dims)));
+  for_each_element(dims, strides, [&](std::int64_t index, std::int64_t offset) {
+    std::memcpy(&elements[static_cast<std::size_t>(index)],
+                bytes.data() + static_cast<std::size_t>(offset) * sizeof(std::int64_t),
+                sizeof(std::int64_t));
+  });
+  return tensor_of_wide(dims, std::move(elements));
+}
+
+}  // namespace
 
 Result<HostTensor> unpack(std::span<const std::byte> bytes, const Dims& dims, const Dims& strides,
                           DType type) {
@@ -132,6 +161,7 @@ Result<HostTensor> unpack(std::span<const std::byte> bytes, const Dims& dims, co
             fmt::format("{} bytes are too few for a {} tensor [{}] with strides [{}]", bytes.size(),
                         to_string(type), fmt::join(dims, ", "), fmt::join(strides, ", "))};
   }
+  if (type == DType::i64) return unpack_wide(bytes, dims, strides);
   HostTensor tensor{type, dims, {}};
   tensor.values.resize(static_cast<std::size_t>(element_count(dims)));
   for_each_element(dims, strides, [&](std::int64_t index, std::int64_t offset) {

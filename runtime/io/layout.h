@@ -28,6 +28,9 @@ Result<std::vector<std::byte>> pack(std::span<const double> values,
                                     const std::vector<std::int64_t>& dims,
                                     const std::vector<std::int64_t>& strides, DType type,
                                     std::byte gap = std::byte{0});
+// The same of a tensor's values, those of i64 exactly.
+Result<std::vector<std::byte>> pack(const HostTensor& tensor, const std::vector<std::int64_t>& dims,
+                                    const std::vector<std::int64_t>& strides, DType type);
 
 // The reverse: row-major values of the tensor in `bytes`, with dtype `type`. Elements may overlap
 // (stride 0). Errors: invalid_argument if `bytes` is too short.

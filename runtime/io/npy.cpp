@@ -21,10 +21,9 @@ namespace attn::io {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kPrefix = 8;                     // magic and version
-constexpr std::size_t kMaxHeader = 1024 * 1024;        // far more than any rank needs
-constexpr std::size_t kAlign = 64;                     // of the data in written files
-constexpr double kExactInDouble = 9007199254740992.0;  // 2^53
+constexpr std::size_t kPrefix = 8;               // magic and version
+constexpr std::size_t kMaxHeader = 1024 * 1024;  // far more than any rank needs
+constexpr std::size_t kAlign = 64;               // of the data in written files
 
 // An element type of the format. i2 has no DType, so it is widened when read.
 struct Element {
@@ -128,14 +127,22 @@ std::vector<std::int64_t> fortran_strides(const std::vector<std::int64_t>& dims)
 }
 
 // Converts column-major to row-major values.
-std::vector<double> to_c_order(const std::vector<double>& values,
-                               const std::vector<std::int64_t>& dims) {
+template <typename Value>
+std::vector<Value> to_c_order(const std::vector<Value>& values,
+                              const std::vector<std::int64_t>& dims) {
   const std::vector<std::int64_t> strides = fortran_strides(dims);
-  std::vector<double> ordered(values.size());
+  std::vector<Value> ordered(values.size());
   for_each_element(dims, strides, [&](std::int64_t index, std::int64_t offset) {
     ordered[static_cast<std::size_t>(index)] = values[static_cast<std::size_t>(offset)];
   });
   return ordered;
+}
+
+HostTensor wide_elements(std::span<const std::byte> bytes, const NpyHeader& header) {
+  std::vector<std::int64_t> elements(bytes.size() / sizeof(std::int64_t));
+  if (!bytes.empty()) std::memcpy(elements.data(), bytes.data(), bytes.size());
+  if (header.fortran_order && !bytes.empty()) elements = to_c_order(elements, header.shape);
+  return tensor_of_wide(header.shape, std::move(elements));
 }
 
 }  // namespace
@@ -145,14 +152,11 @@ Result<HostTensor> parse_npy(std::span<const std::byte> bytes) {
   ATTN_ASSIGN(const NpyHeader header, parse_npy_header(text));
   ATTN_ASSIGN(const Element element, element_of(header.descr));
   ATTN_RETURN_IF_ERROR(check_size(header, element, bytes.size()));
+  if (element.dtype == DType::i64) return wide_elements(bytes, header);
   HostTensor tensor{element.dtype, header.shape, {}};
   tensor.values.resize(bytes.size() / element.bytes);
   for (std::size_t i = 0; i < tensor.values.size(); ++i) {
     tensor.values[i] = load_element(element, bytes.data() + i * element.bytes);
-    // 2^53 itself is rejected too: 2^53 + 1 reads as the same double.
-    if (element.dtype == DType::i64 && std::abs(tensor.values[i]) >= kExactInDouble) {
-      return bad(fmt::format("the integer at position {} is beyond 2^53", i));
-    }
   }
   if (header.fortran_order && !bytes.empty())
     tensor.values = to_c_order(tensor.values, tensor.dims);
@@ -176,7 +180,7 @@ Result<std::vector<std::byte>> format_npy(const HostTensor& tensor) {
   std::string head = std::string(kMagic) + std::string("\x01\x00", 2);
   head.append(reinterpret_cast<const char*>(&length), 2).append(header);
   ATTN_ASSIGN(const std::vector<std::byte> data,
-              pack(tensor.values, tensor.dims, dense_strides(tensor.dims), tensor.dtype));
+              pack(tensor, tensor.dims, dense_strides(tensor.dims), tensor.dtype));
   std::vector<std::byte> bytes(head.size() + data.size());
   std::memcpy(bytes.data(), head.data(), head.size());
   if (!data.empty()) std::memcpy(bytes.data() + head.size(), data.data(), data.size());

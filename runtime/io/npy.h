@@ -19,8 +19,7 @@ namespace attn::io {
 
 // Values are in logical row-major order, whatever the file's order. Errors: io, for bytes that are
 // not a .npy file, an unsupported version or element type, an invalid header, data too short or too
-// long for the shape, or an i64 beyond 2^53. Reads only `bytes`, and allocates no more than they
-// justify.
+// long for the shape. Reads only `bytes`, and allocates no more than they justify.
 Result<HostTensor> parse_npy(std::span<const std::byte> bytes);
 
 // The same for a file; error messages begin with its path.

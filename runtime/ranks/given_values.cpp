@@ -11,7 +11,7 @@ namespace attn::ranks {
 
 Result<std::string> hash_of(const io::HostTensor& values, DType type) {
   ATTN_ASSIGN(const std::vector<std::byte> bytes,
-              io::pack(values.values, values.dims, io::dense_strides(values.dims), type));
+              io::pack(values, values.dims, io::dense_strides(values.dims), type));
   return hash128({reinterpret_cast<const char*>(bytes.data()), bytes.size()}).to_hex();
 }
 

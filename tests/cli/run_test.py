@@ -175,9 +175,23 @@ class Run(attnc.Case):
             process = self.reference(spec, "--in", given, *([] if "doc" in given else
                                                             ["--in", "doc=zeros"]), code=2)
             self.assertIn(f"--in {given}", process.stderr)
-        wide = self.write("wide.attn", CAPTURED.replace("doc: i32", "doc: i64"))
-        process = self.reference(wide, "--in", "doc=3000000000", code=2)
-        self.assertIn("--in doc=", process.stderr)
+
+    def test_integers_of_64_bits(self):
+        """From a file, exactly: the ancestors of 64 tokens, as the bits of an integer."""
+        spec = self.write("tree.attn", """attention tree {
+  dims B = 1, Hq = 1, Sq = 64, D = 8;
+  tensor tree: i64[B, Sq];
+  mask (tree[b, q_idx] >> kv_idx & 1) != 0;
+  outputs o, lse;
+}
+""")
+        ancestors = numpy.array([[1 << i | 1 << i // 2 | 1 for i in range(64)]], dtype=numpy.uint64)
+        self.attnc("check", spec)
+        self.reference(spec, "--in", self.save("tree", ancestors.view(numpy.int64)), "--in", "q=zeros",
+                       "--out", f"lse={self.folder / 'lse.npy'}")
+        visible = [bin(int(bits)).count("1") for bits in ancestors[0]]
+        lse = numpy.load(self.folder / "lse.npy")
+        numpy.testing.assert_allclose(lse[0, 0], numpy.log(visible), atol=1e-6)
 
     def test_values_that_break_a_fact(self):
         """By every command that takes values."""

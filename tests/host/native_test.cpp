@@ -54,9 +54,11 @@ constexpr std::string_view kTrained[] = {"specs/bias_head.attn",
                                          "tests/gpu/native/backward_thd.attn",
                                          "tests/gpu/native/backward_thd_of_keys.attn",
                                          "tests/gpu/native/backward_vectors.attn",
+                                         "tests/gpu/native/backward_wide.attn",
                                          "tests/gpu/native/backward_widths.attn",
                                          "tests/gpu/native/backward_widths_24_200.attn",
-                                         "tests/gpu/native/deterministic.attn"};
+                                         "tests/gpu/native/deterministic.attn",
+                                         "tests/gpu/native/wide_tree.attn"};
 
 const char* text_of(gpu::Order order) {
   return order == gpu::Order::early_copies ? "early copies" : "late copies";

@@ -1,7 +1,7 @@
 // Prints what the compiler computes of each operation, for operations_test.py, a line each with
 // tabs:
 //
-//   value OP TYPE RESULT OPERANDS.. FOLDED EVALUATED       "-": no value
+//   value OP TYPE RESULT OPERANDS.. FOLDED EVALUATED       "-": no value; of wide, none is folded
 //   slope OP OPERAND OPERANDS.. SYMBOLIC REVERSE           by OPERAND, 0 or 1
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +11,7 @@
 
 #include "compiler/gradient/differentiate.h"
 #include "compiler/ir/fold.h"
+#include "compiler/reference/operation.h"
 #include "compiler/reference/reverse.h"
 #include "tests/unit/compiler/passes/example.h"
 
@@ -33,6 +34,17 @@ std::vector<Constant> samples(Type type) {
          {std::int64_t{0}, std::int64_t{1}, std::int64_t{-1}, std::int64_t{2}, std::int64_t{3},
           std::int64_t{-7}, std::int64_t{31}, std::int64_t{32}, std::int64_t{1} << 20, kMost,
           kMost - 1, -kMost, -kMost - 1}) {
+      all.emplace_back(each);
+    }
+    return all;
+  }
+  if (type == Type::wide) {
+    constexpr std::int64_t kMostWide = std::numeric_limits<std::int64_t>::max();
+    for (const std::int64_t each :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{-1}, std::int64_t{3}, std::int64_t{-7},
+          std::int64_t{32}, std::int64_t{63}, std::int64_t{64}, kMost + 1, -kMost - 2,
+          std::int64_t{1} << 40, (std::int64_t{1} << 53) + 1, kMostWide, kMostWide - 1, -kMostWide,
+          -kMostWide - 1}) {
       all.emplace_back(each);
     }
     return all;
@@ -72,13 +84,22 @@ std::string text(const Constant& value) {
 
 std::string text(const reference::Cell& cell, Type type) {
   if (cell.fault) return "-";
+  if (type == Type::wide) return fmt::format("{}", reference::wide_of(cell.value));
   return type == Type::real ? text(cell.value) : fmt::format("{:.0f}", cell.value);
 }
 
-reference::Cell evaluated(Op op, const std::vector<Constant>& operands) {
+ExprId constant(ir::Dag& dag, const Constant& value, Type type) {
+  return type == Type::wide ? dag.wide(std::get<std::int64_t>(value))
+                            : ir::add_constant(dag, value, {});
+}
+
+reference::Cell evaluated(Op op, const std::vector<Constant>& operands,
+                          const std::vector<Type>& types) {
   ir::Attention attention = passes::testing::example(1, 1);
   std::vector<ExprId> ids;
-  for (const Constant& each : operands) ids.push_back(ir::add_constant(attention.dag, each, {}));
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    ids.push_back(constant(attention.dag, operands[i], types[i]));
+  }
   const ExprId roots[] = {attention.dag.add(op, ids)};
   const reference::Bindings none;
   reference::RowEvaluator evaluator(attention, none, roots);
@@ -95,10 +116,10 @@ void print_values(Op op, Type type) {
   for (const std::vector<Constant>& operands : operands_of(types)) {
     std::vector<std::string> words;
     for (const Constant& each : operands) words.push_back(text(each));
-    const std::optional<Constant> folded = ir::fold(op, operands);
+    const auto folded = type == Type::wide ? std::nullopt : ir::fold(op, operands);
     fmt::print("value\t{}\t{}\t{}\t{}\t{}\t{}\n", ir::info(op).name, ir::to_string(type),
                ir::to_string(*result), fmt::join(words, "\t"), folded ? text(*folded) : "-",
-               text(evaluated(op, operands), *result));
+               text(evaluated(op, operands, types), *result));
   }
 }
 
@@ -152,7 +173,9 @@ void print_slopes(Op op) {
 void print_all() {
   for (const Op op : ir::all_ops()) {
     if (ir::info(op).operands <= 0) continue;
-    for (const Type type : {Type::boolean, Type::integer, Type::real}) print_values(op, type);
+    for (const Type type : {Type::boolean, Type::integer, Type::wide, Type::real}) {
+      print_values(op, type);
+    }
     if (ir::info(op).rule == ir::Rule::real_function) print_slopes(op);
   }
 }

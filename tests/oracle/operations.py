@@ -1,7 +1,8 @@
 """The value and the derivatives of every operation of expressions, in Python and numpy.
 
 Written from the descriptions in the language manual, independent of the compiler. Integers are exact: what
-happens where 32 bits do not hold the result is a matter of the comparison. None: there is no value.
+happens where 32 bits, or 64 of wide ones, do not hold the result is a matter of the comparison. None: there is
+no value.
 """
 
 import math
@@ -15,8 +16,8 @@ def divided(x, y, quotient):
     return None if y == 0 else quotient(x, y)
 
 
-def shifted(x, y, shift):
-    return shift(x, y) if 0 <= y < 32 else None
+def shifted(x, y, shift, bits=32):
+    return shift(x, y) if 0 <= y < bits else None
 
 
 def truncated(x):
@@ -35,6 +36,24 @@ COMPARISONS = {
     "ne": lambda x, y: x != y,
 }
 
+INTEGERS = COMPARISONS | {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "floordiv": lambda x, y: divided(x, y, lambda x, y: x // y),
+    "mod": lambda x, y: divided(x, y, lambda x, y: x % y),
+    "min": min,
+    "max": max,
+    "neg": lambda x: -x,
+    "abs": abs,
+    "select": lambda c, x, y: x if c else y,
+    "bit_and": lambda x, y: x & y,
+    "bit_or": lambda x, y: x | y,
+    "bit_xor": lambda x, y: x ^ y,
+    "bit_not": lambda x: ~x,
+    "to_real": float,
+}
+
 # {type of the operands: {operation: value}}; of a select, the type of what it selects.
 VALUES = {
     "bool": {
@@ -45,25 +64,17 @@ VALUES = {
         "to_real": lambda x: 1.0 if x else 0.0,
         "to_int": lambda x: 1 if x else 0,
     },
-    "int": COMPARISONS
+    "int": INTEGERS
     | {
-        "add": lambda x, y: x + y,
-        "sub": lambda x, y: x - y,
-        "mul": lambda x, y: x * y,
-        "floordiv": lambda x, y: divided(x, y, lambda x, y: x // y),
-        "mod": lambda x, y: divided(x, y, lambda x, y: x % y),
-        "min": min,
-        "max": max,
-        "neg": lambda x: -x,
-        "abs": abs,
-        "select": lambda c, x, y: x if c else y,
-        "bit_and": lambda x, y: x & y,
-        "bit_or": lambda x, y: x | y,
-        "bit_xor": lambda x, y: x ^ y,
-        "bit_not": lambda x: ~x,
         "shift_left": lambda x, y: shifted(x, y, lambda x, y: x << y),
         "shift_right": lambda x, y: shifted(x, y, lambda x, y: x >> y),
-        "to_real": float,
+        "widen": lambda x: x,
+    },
+    "wide": INTEGERS
+    | {
+        "shift_left": lambda x, y: shifted(x, y, lambda x, y: x << y, 64),
+        "shift_right": lambda x, y: shifted(x, y, lambda x, y: x >> y, 64),
+        "narrow": lambda x: max(-(2**31), min(x, 2**31 - 1)),
     },
     "real": COMPARISONS
     | {

@@ -18,6 +18,7 @@ from operations import REAL, SLOPES, VALUES
 PROGRAM = sys.argv.pop(1)
 VALUE_TOLERANCE = 1e-14  # relative: numpy and the C library round differently
 SLOPE_TOLERANCE = 1e-13
+BITS = {"int": 32, "wide": 64}
 SIGN_OF_ZERO_IS_OPEN = ("min", "max", "mod")
 
 
@@ -32,11 +33,11 @@ def number(word, kind):
         return None
     if kind == "bool":
         return word == "1"
-    return int(word) if kind == "int" else REAL(float.fromhex(word))
+    return int(word) if kind in BITS else REAL(float.fromhex(word))
 
 
-def wrapped(value):
-    return (value + 2**31) % 2**32 - 2**31
+def wrapped(value, bits):
+    return (value + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
 
 
 def in_32_bits(value):
@@ -71,12 +72,18 @@ class Values(unittest.TestCase):
             with numpy.errstate(all="ignore"):
                 expected = VALUES[kind][op](*map(number, operands, kinds))
             with self.subTest(op=op, operands=operands):
-                self.check(op, result, expected, number(folded, result), number(evaluated, result))
+                evaluated = number(evaluated, result)
+                is_wide = "wide" in (kind, result)
+                if is_wide:
+                    self.assertEqual(folded, "-")
+                elif result == "int":
+                    self.assertEqual(number(folded, result), expected if in_32_bits(expected) else None)
+                folded = evaluated if is_wide or result == "int" else number(folded, result)
+                self.check(op, result, expected, folded, evaluated)
 
     def check(self, op, result, expected, folded, evaluated):
-        if result == "int":
-            self.assertEqual(folded, expected if in_32_bits(expected) else None)
-            self.assertEqual(evaluated, None if expected is None else wrapped(expected))
+        if result in BITS:
+            self.assertEqual(evaluated, None if expected is None else wrapped(expected, BITS[result]))
         elif result == "bool":
             self.assertEqual((folded, evaluated), (bool(expected), bool(expected)))
         else:

@@ -42,6 +42,7 @@ std::string_view type_text(ir::Type type) {
   switch (type) {
     case ir::Type::boolean: return "boolean";
     case ir::Type::integer: return "integer";
+    case ir::Type::wide: return "wide";
     case ir::Type::real: return "real";
   }
   return "";
@@ -63,6 +64,9 @@ class NodeWriter {
     Json json = {{"op", ir::info(node.op).name}, {"type", type_text(node.type)}};
     switch (node.op) {
       case Op::const_bool_: json["value"] = std::get<bool>(node.attribute) ? 1 : 0; break;
+      case Op::const_wide_:
+        json["value"] = fmt::format("{}", std::get<std::int64_t>(node.attribute));
+        break;
       case Op::const_int_: json["value"] = std::get<std::int64_t>(node.attribute); break;
       case Op::const_real_: json["value"] = number_json(std::get<double>(node.attribute)); break;
       case Op::dim_: json["value"] = attention_.dims[*ir::parse_dim(symbol(node))]; break;
@@ -87,13 +91,19 @@ class NodeWriter {
 
 // Elements are equal if their bits are: 0 is not -0, and a NaN is itself. Stops early when there is
 // more than the limit.
-std::string runs_text(const std::vector<double>& values, std::size_t limit) {
+std::string runs_text(const io::HostTensor& tensor, std::size_t limit) {
+  const bool is_wide = tensor.dtype == DType::i64;
+  const auto bits_of = [&](std::size_t i) {
+    return is_wide ? static_cast<std::uint64_t>(tensor.integer(i))
+                   : std::bit_cast<std::uint64_t>(tensor.values[i]);
+  };
   std::string text;
-  for (std::size_t at = 0; at < values.size() && text.size() <= limit;) {
+  for (std::size_t at = 0; at < tensor.values.size() && text.size() <= limit;) {
     std::size_t end = at + 1;
-    const auto bits = std::bit_cast<std::uint64_t>(values[at]);
-    while (end < values.size() && std::bit_cast<std::uint64_t>(values[end]) == bits) ++end;
-    text += (at == 0 ? "" : ",") + number_text(values[at]);
+    const std::uint64_t bits = bits_of(at);
+    while (end < tensor.values.size() && bits_of(end) == bits) ++end;
+    text += at == 0 ? "" : ",";
+    text += is_wide ? fmt::format("{}", tensor.integer(at)) : number_text(tensor.values[at]);
     if (end > at + 1) text += fmt::format("*{}", end - at);
     at = end;
   }
@@ -131,11 +141,12 @@ Json tensors_json(const ir::Attention& attention, const std::vector<Condition>& 
     const auto& name = std::get<std::string>(node.attribute);
     if (json.contains(name)) continue;
     const io::HostTensor& tensor = values.tensors.find(name)->second;
-    std::string runs = runs_text(tensor.values, left);
+    std::string runs = runs_text(tensor, left);
     json[name] = nullptr;
     if (runs.size() > left) continue;
     left -= runs.size();
     json[name] = {{"dims", tensor.dims}, {"runs", std::move(runs)}};
+    if (tensor.dtype == DType::i64) json[name]["wide"] = true;
   }
   return json;
 }

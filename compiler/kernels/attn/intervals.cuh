@@ -17,6 +17,18 @@ static __device__ Interval in_range(Interval x) {
   return x.low < kLowestInt || x.high > kHighestInt ? any_integer() : x;
 }
 
+// Of integers of 64 bits, which are known by the nearest of 32 bits: where that is the first or the
+// last, the interval is open.
+constexpr long long kFar = 1ll << 62;
+static __device__ Interval any_wide() { return {-kFar, kFar}; }
+static __device__ Interval opened(Interval x) {
+  return {x.low == kLowestInt ? -kFar : x.low, x.high == kHighestInt ? kFar : x.high};
+}
+// And back.
+static __device__ Interval closed(Interval x) {
+  return {x.low < kLowestInt ? kLowestInt : x.low, x.high > kHighestInt ? kHighestInt : x.high};
+}
+
 static __device__ Interval sum(Interval x, Interval y) {
   return in_range({x.low + y.low, x.high + y.high});
 }

@@ -1,5 +1,5 @@
 // What every kernel has: the thread's number, and the operations of expressions. Integers are 32
-// bits and wrap, reals are computed in double. What has no value is 0.
+// or 64 bits and wrap, reals are computed in double. What has no value is 0.
 #pragma once
 
 static __device__ long long attn_thread() {
@@ -26,6 +26,33 @@ static __device__ int attn_shl(int x, int y) {
 }
 
 static __device__ int attn_shr(int x, int y) { return y < 0 || y > 31 ? 0 : x >> y; }
+
+// Of 64 bits.
+static __device__ long long attn_floordiv(long long x, long long y) {
+  if (y == 0) return 0;
+  if (y == -1) return (long long)(0ull - (unsigned long long)x);
+  const long long q = x / y;
+  return x % y != 0 && (x < 0) != (y < 0) ? q - 1 : q;
+}
+
+static __device__ long long attn_mod(long long x, long long y) {
+  if (y == 0 || y == -1) return 0;
+  const long long r = x % y;
+  return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
+static __device__ long long attn_shl(long long x, long long y) {
+  return y < 0 || y > 63 ? 0 : (long long)((unsigned long long)x << y);
+}
+
+static __device__ long long attn_shr(long long x, long long y) {
+  return y < 0 || y > 63 ? 0 : x >> y;
+}
+
+// The integer of 32 bits that is nearest.
+static __device__ int attn_narrow(long long x) {
+  return x < -2147483648ll ? -2147483647 - 1 : x > 2147483647ll ? 2147483647 : (int)x;
+}
 
 static __device__ int attn_truncate(double x) {
   const double whole = trunc(x);

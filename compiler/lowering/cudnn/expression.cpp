@@ -26,6 +26,7 @@ DType element_type(ir::Type type) {
   switch (type) {
     case ir::Type::boolean: return DType::boolean;
     case ir::Type::integer: return DType::i32;
+    case ir::Type::wide: return DType::i64;
     case ir::Type::real: return DType::f32;
   }
   return DType::f32;
@@ -110,7 +111,15 @@ Result<Value> ExpressionLowering::lower_real_element(ExprId id) {
 
 Result<Value> ExpressionLowering::lower_new(ExprId id) {
   const ir::Node& node = attention_.dag[id];
+  const auto is_wide = [this](ExprId each) { return attention_.dag[each].type == ir::Type::wide; };
+  if (is_wide(id) || std::ranges::any_of(node.operands, is_wide)) {
+    return unsupported(node.pos, "cuDNN has no integers of 64 bits",
+                       "declare the tensor as i32 if its elements fit");
+  }
   switch (ir::info(node.op).rule) {
+    case ir::Rule::wide_leaf:
+    case ir::Rule::widen:
+    case ir::Rule::narrow: break;  // of wide integers
     case ir::Rule::boolean_leaf:
     case ir::Rule::integer_leaf:
     case ir::Rule::real_leaf: return leaf(id);

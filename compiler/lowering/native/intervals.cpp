@@ -75,7 +75,8 @@ class IntervalWriter {
     writer.begin(axes);
     std::string stores;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      stores += fmt::format("    values[{}] = {};\n", i, writer.value(parts[i]));
+      const std::string value = narrowed(parts[i], writer.value(parts[i]));
+      stores += fmt::format("    values[{}] = {};\n", i, value);
     }
     return fmt::format(
         "  __device__ void {0}_values(int b, int h, int {0}, int* values) const {{\n{1}{2}  }}\n",
@@ -100,9 +101,22 @@ class IntervalWriter {
     if (dag_[id].type == Type::real) return std::nullopt;
     const passes::Axes axes = dependence_[id];
     if (axes.both_sides()) return named(of_both(id));
-    if (axes.row) return part(id, "rows", rows_);
-    if (axes.column) return part(id, "columns", columns_);
-    return fmt::format("kernels::point({})", writer_.value(id));
+    if (axes.row) return opened(id, part(id, "rows", rows_));
+    if (axes.column) return opened(id, part(id, "columns", columns_));
+    return point(id);
+  }
+
+  bool is_wide(ExprId id) const { return dag_[id].type == Type::wide; }
+
+  // Intervals are made of values of 32 bits.
+  std::string narrowed(ExprId id, const std::string& value) const {
+    return is_wide(id) ? fmt::format("attn_narrow({})", value) : value;
+  }
+  std::string opened(ExprId id, const std::string& interval) const {
+    return is_wide(id) ? fmt::format("kernels::opened({})", interval) : interval;
+  }
+  std::string point(ExprId id) {
+    return opened(id, fmt::format("kernels::point({})", narrowed(id, writer_.value(id))));
   }
 
   Interval named(const Interval& text) {
@@ -120,6 +134,7 @@ class IntervalWriter {
   Interval of_both(ExprId id) {
     const Node& node = dag_[id];
     const auto operand = [&](std::size_t i) { return interval(node.operands[i]); };
+    if (is_wide(id)) return of_wide(id);
     switch (node.op) {
       case Op::load_: return of_load(id);
       case Op::and_: return both(operand(0), operand(1));
@@ -129,6 +144,7 @@ class IntervalWriter {
       case Op::neg_: return call("opposite", {operand(0)});
       case Op::abs_: return call("magnitude", {operand(0)});
       case Op::to_int_: return operand(0);
+      case Op::narrow_: return call("closed", {operand(0)});
       case Op::add_: return call("sum", {operand(0), operand(1)});
       case Op::sub_: return call("difference", {operand(0), operand(1)});
       case Op::mul_: return call("product", {operand(0), operand(1)});
@@ -145,6 +161,20 @@ class IntervalWriter {
         const Interval equal = call("equal", {operand(0), operand(1)});
         return call("inverse", {equal});
       }
+      default: return std::nullopt;
+    }
+  }
+
+  // Of 64 bits: sums may wrap.
+  Interval of_wide(ExprId id) {
+    const Node& node = dag_[id];
+    const auto operand = [&](std::size_t i) { return interval(node.operands[i]); };
+    switch (node.op) {
+      case Op::load_: return of_load(id);
+      case Op::widen_: return operand(0);
+      case Op::select_: return call("chosen", {operand(0), operand(1), operand(2)});
+      case Op::min_: return call("smaller", {operand(0), operand(1)});
+      case Op::max_: return call("larger", {operand(0), operand(1)});
       default: return std::nullopt;
     }
   }
@@ -180,9 +210,10 @@ class IntervalWriter {
       one += fmt::format("{}kernels::is_point({})", one.empty() ? "" : " && ", values);
       writer_.set_value(index, fmt::format("(int){}.low", values));
     }
-    const std::string all =
-        dag_[id].type == Type::boolean ? "kernels::Interval{0, 1}" : "kernels::any_integer()";
-    return fmt::format("({} ? kernels::point({}) : {})", one, writer_.value(id), all);
+    const std::string all = dag_[id].type == Type::boolean ? "kernels::Interval{0, 1}"
+                            : is_wide(id)                  ? "kernels::any_wide()"
+                                                           : "kernels::any_integer()";
+    return fmt::format("({} ? {} : {})", one, point(id), all);
   }
 
   const ir::Attention& attention_;

@@ -75,6 +75,7 @@ void BoxValues::look_at(const Box& box, const Assumed& assumed) {
   integers_.look_at(box);
   for (const ExprId id : order_) {
     switch (dag_[id].type) {
+      case Type::wide:
       case Type::integer: values_[id] = integers_[id]; break;
       case Type::boolean: set_boolean(id); break;
       case Type::real: set_real(id, assumed); break;

@@ -44,7 +44,9 @@ Direction Directions::of(ExprId id) {
   if (reals || node.type == ir::Type::real) return Direction::unknown;
   switch (node.op) {
     case Op::column_: return Direction::rising;
-    case Op::to_int_: return operand(0);
+    case Op::to_int_:
+    case Op::widen_:
+    case Op::narrow_: return operand(0);
     case Op::not_: return opposite(operand(0));
     case Op::min_:
     case Op::max_:
@@ -67,7 +69,7 @@ Direction Directions::of(ExprId id) {
 }
 
 // An expression that may wrap has the full range (range.h).
-bool Directions::may_wrap(ExprId id) { return ranges_[id] == Range{}; }
+bool Directions::may_wrap(ExprId id) { return may_be_wrapped(ranges_[id]); }
 
 Direction Directions::of_sum(ExprId id) {
   const Node& node = attention_.dag[id];

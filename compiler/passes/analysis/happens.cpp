@@ -18,7 +18,6 @@ using ir::Op;
 using ir::Type;
 
 constexpr std::int64_t kSmallest32 = INT32_MIN, kLargest32 = INT32_MAX;
-constexpr int kMostShift = 31;
 constexpr std::int64_t kMostSearches = 16;   // searches that may use their full share
 constexpr std::int64_t kMostWidening = 256;  // boxes searched for a value further outside
 
@@ -41,8 +40,10 @@ struct Answer {
 };
 
 Answer outside(const Range& x, std::int64_t low, std::int64_t high) {
-  const Excess excess{std::max<std::int64_t>(low - x.low, 0),
-                      std::max<std::int64_t>(x.high - high, 0)};
+  // No further than 32 bits reach: wide values may be at the ends of 64.
+  const std::int64_t least = std::max(x.low, kSmallest32), most = std::min(x.high, kLargest32);
+  const Excess excess{std::max<std::int64_t>(low - least, 0),
+                      std::max<std::int64_t>(most - high, 0)};
   if (x.low >= low && x.high <= high) return {Sure::no};
   if (x.low > high) return {Sure::yes, x.high, excess};
   if (x.high < low) return {Sure::yes, x.low, excess};
@@ -80,7 +81,7 @@ std::optional<Range> exact(Op op, const Range& x, const Range& y) {
       return Range{low, high};
     }
     case Op::shift_left_: {
-      if (y.low < 0 || y.high > kMostShift || x.low < 0) return std::nullopt;
+      if (y.low < 0 || y.high > ir::most_shift(Type::integer) || x.low < 0) return std::nullopt;
       return Range{x.low << y.low, x.high << y.high};
     }
     default: return std::nullopt;
@@ -249,7 +250,7 @@ class HappensSearch {
     std::vector<Question> questions;
     for (const ExprId id : values_.order()) {
       const Node& node = dag_[id];
-      const bool integer = node.type == Type::integer;
+      const bool integer = ir::is_integral(node.type);
       if (node.is(Op::load_)) {
         for (std::size_t i = 0; i < node.operands.size(); ++i) {
           questions.push_back({Event::index_outside, id, i, along_diagonals(node.operands[i])});
@@ -301,7 +302,7 @@ class HappensSearch {
       case Event::zero_divisor:
         if (operand.low > 0 || operand.high < 0) return {Sure::no};
         return {operand == Range{0, 0} ? Sure::yes : Sure::maybe};
-      default: return outside(operand, 0, kMostShift);
+      default: return outside(operand, 0, ir::most_shift(dag_[question.at].type));
     }
   }
 

@@ -52,10 +52,18 @@ class IntervalAnalysis {
       default: break;
     }
     const bool compares = ir::info(node.op).rule == ir::Rule::comparison;
-    if (!compares || dag_[node.operands[0]].type != ir::Type::integer) {
-      return search(wanted ? id : builder().negate(id));
-    }
-    return comparison(node, wanted);
+    const ir::Type type = compares ? dag_[node.operands[0]].type : node.type;
+    if (compares && type == ir::Type::integer) return comparison(node, wanted);
+    const ExprId condition = wanted ? id : builder().negate(id);
+    return compares && type == ir::Type::wide ? wide_comparison(condition) : search(condition);
+  }
+
+  // Of 64 bits, which linear forms do not have.
+  Pieces wide_comparison(ExprId id) {
+    const Node node = dag_[id];
+    const auto part = [&](Op op) { return search(builder().make(op, node.operands, node.pos)); };
+    if (node.is(Op::eq_)) return intersect(part(Op::ge_), part(Op::le_));
+    return node.is(Op::ne_) ? unite(part(Op::gt_), part(Op::lt_)) : search(id);
   }
 
   Pieces where(ExprId condition) {

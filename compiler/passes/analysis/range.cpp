@@ -4,6 +4,7 @@
 #include <array>
 
 #include "compiler/ir/fold.h"
+#include "compiler/ir/value.h"
 #include "compiler/passes/analysis/floor_div.h"
 
 namespace attn::passes {
@@ -54,18 +55,59 @@ Range remainder(Range x, Range y) {
   return {0, y.high - 1};
 }
 
+// A result of 64 bits, or anything if it wraps.
+struct Wide {
+  std::int64_t value = 0;
+  bool wraps = false;
+};
+
+Wide sum(std::int64_t x, std::int64_t y) {
+  Wide result;
+  result.wraps = __builtin_add_overflow(x, y, &result.value);
+  return result;
+}
+
+Wide difference(std::int64_t x, std::int64_t y) {
+  Wide result;
+  result.wraps = __builtin_sub_overflow(x, y, &result.value);
+  return result;
+}
+
+Wide product(std::int64_t x, std::int64_t y) {
+  Wide result;
+  result.wraps = __builtin_mul_overflow(x, y, &result.value);
+  return result;
+}
+
+Range hull_of_wide(std::initializer_list<Wide> corners) {
+  Range range{INT64_MAX, INT64_MIN};
+  for (const auto& [value, wraps] : corners) {
+    if (wraps) return kAnyWide;
+    range = {std::min(range.low, value), std::max(range.high, value)};
+  }
+  return range;
+}
+
+Range wide_remainder(Range x, Range y) {
+  if (y.low <= 0) return kAnyWide;
+  return x.low >= 0 && x.high < y.low ? x : Range{0, y.high - 1};
+}
+
 Range unite(Range x, Range y) { return {std::min(x.low, y.low), std::max(x.high, y.high)}; }
 
 constexpr Range kEither{0, 1};
 
 bool is_boolean(const ir::Node& node) { return node.type == ir::Type::boolean; }
 
+Range unknown(const ir::Node& node) {
+  if (is_boolean(node)) return kEither;
+  return node.type == ir::Type::wide ? kAnyWide : kAny;
+}
+
 Range boolean(bool can_be_true, bool can_be_false) { return {can_be_false ? 0 : 1, can_be_true}; }
 
-// x < y if `slack` is 0, x <= y if it is 1.
-Range ordered(Range x, Range y, std::int64_t slack) {
-  return boolean(x.low < y.high + slack, x.high >= y.low + slack);
-}
+Range less(Range x, Range y) { return boolean(x.low < y.high, x.high >= y.low); }
+Range less_equal(Range x, Range y) { return boolean(x.low <= y.high, x.high > y.low); }
 
 Range equal(Range x, Range y) {
   const bool overlap = x.low <= y.high && y.low <= x.high;
@@ -90,10 +132,10 @@ Range bits(Op op, Range x, Range y) {
 
 Range comparison(Op op, Range x, Range y) {
   switch (op) {
-    case Op::lt_: return ordered(x, y, 0);
-    case Op::le_: return ordered(x, y, 1);
-    case Op::gt_: return ordered(y, x, 0);
-    case Op::ge_: return ordered(y, x, 1);
+    case Op::lt_: return less(x, y);
+    case Op::le_: return less_equal(x, y);
+    case Op::gt_: return less(y, x);
+    case Op::ge_: return less_equal(y, x);
     case Op::eq_: return equal(x, y);
     case Op::ne_: return opposite(equal(x, y));
     default: return kEither;
@@ -139,6 +181,10 @@ Range Ranges::leaf(const ir::Node& node, const Box& box) const {
       const std::int64_t value = std::get<std::int64_t>(node.attribute);
       return clip(value, value);
     }
+    case Op::const_wide_: {
+      const std::int64_t value = std::get<std::int64_t>(node.attribute);
+      return {value, value};
+    }
     case Op::batch_: return box.batch;
     case Op::head_: return box.head;
     case Op::row_: return box.row;
@@ -147,7 +193,7 @@ Range Ranges::leaf(const ir::Node& node, const Box& box) const {
     default: break;
   }
   if (const auto value = known(node)) return *value;
-  return is_boolean(node) ? kEither : kAny;
+  return unknown(node);
 }
 
 // Numbers are cut into pieces of 32 bits, which are all the same: those of two may be anything.
@@ -158,10 +204,32 @@ Range Ranges::wrapped(Range exact) const {
   return clip(exact.low - before, exact.high - before);
 }
 
+// What does not wrap; an element and a choice are those of other integers.
+Range Ranges::wide_operation(Op op, const Range& x, const Range& y) {
+  switch (op) {
+    case Op::widen_: return x;
+    case Op::add_: return hull_of_wide({sum(x.low, y.low), sum(x.high, y.high)});
+    case Op::sub_: return hull_of_wide({difference(x.low, y.high), difference(x.high, y.low)});
+    case Op::mul_:
+      return hull_of_wide({product(x.low, y.low), product(x.low, y.high), product(x.high, y.low),
+                           product(x.high, y.high)});
+    case Op::neg_: return hull_of_wide({difference(0, x.low), difference(0, x.high)});
+    case Op::abs_: return x.low >= 0 ? x : kAnyWide;
+    case Op::min_: return smaller(x, y);
+    case Op::max_: return larger(x, y);
+    case Op::mod_: return wide_remainder(x, y);
+    default: return kAnyWide;
+  }
+}
+
 Range Ranges::operation(const ir::Node& node) const {
   const Range x = operand(node, 0);
   const Range y = node.operands.size() > 1 ? operand(node, 1) : x;
+  if (node.type == ir::Type::wide && !node.is(Op::load_) && !node.is(Op::select_)) {
+    return wide_operation(node.op, x, y);
+  }
   switch (node.op) {
+    case Op::narrow_: return {ir::narrowed(x.low), ir::narrowed(x.high)};
     case Op::add_: return wrapped({x.low + y.low, x.high + y.high});
     case Op::sub_: return wrapped({x.low - y.high, x.high - y.low});
     case Op::mul_:
@@ -185,7 +253,7 @@ Range Ranges::operation(const ir::Node& node) const {
   }
   if (ir::info(node.op).rule == ir::Rule::bits) return bits(node.op, x, y);
   if (!is_boolean(node)) return kAny;
-  return dag_[node.operands[0]].type == ir::Type::integer ? comparison(node.op, x, y) : kEither;
+  return ir::is_integral(dag_[node.operands[0]].type) ? comparison(node.op, x, y) : kEither;
 }
 
 std::optional<Range> Ranges::known(const ir::Node& node) const {
@@ -205,7 +273,7 @@ Range Ranges::load(const ir::Node& node) const {
   };
   if (attention_.lengths_q && name == ir::kLengthsQ) return up_to(ir::Dim::Sq);
   if (attention_.lengths_kv && name == ir::kLengthsKv) return up_to(ir::Dim::Skv);
-  return is_boolean(node) ? kEither : kAny;
+  return unknown(node);
 }
 
 WholeRanges::WholeRanges(const ir::Attention& attention)

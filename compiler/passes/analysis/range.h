@@ -11,7 +11,8 @@
 
 namespace attn::passes {
 
-// Inclusive. The widest is all 32-bit integers. Booleans are within 0 .. 1.
+// Inclusive. The widest is all 32-bit integers, of wide expressions kAnyWide. Booleans are within
+// 0 .. 1.
 struct Range {
   std::int64_t low = INT32_MIN;
   std::int64_t high = INT32_MAX;
@@ -20,6 +21,13 @@ struct Range {
   bool is_true() const { return low == 1; }
   bool operator==(const Range&) const = default;
 };
+
+inline constexpr Range kAnyWide{INT64_MIN, INT64_MAX};
+
+// Whether it is that of an expression that may have wrapped, or of one that may be anything.
+inline bool may_be_wrapped(const Range& range) {
+  return range.low <= INT32_MIN && range.high >= INT32_MAX;
+}
 
 // A box of scores.
 struct Box {
@@ -49,8 +57,8 @@ class KnownInputs {
 enum class Wrapping : std::uint8_t { followed, unknown };
 
 // Sound, not tight: contains every value that an integer or boolean expression takes in the box.
-// Captured elements and params that are not known may be any 32-bit integer or boolean; a length
-// lies within 0 .. S. An undecided boolean is 0 .. 1.
+// Captured elements and params that are not known may be any integer of their type or boolean; a
+// length lies within 0 .. S. An undecided boolean is 0 .. 1.
 class Ranges {
  public:
   // Covers the nodes that the roots depend on. `known` may be null, and must outlive this.
@@ -65,6 +73,7 @@ class Ranges {
   friend class WholeRanges;
   Range of(ir::ExprId id, const Box& box) const;
   Range operation(const ir::Node& node) const;
+  static Range wide_operation(ir::Op op, const Range& x, const Range& y);
   Range leaf(const ir::Node& node, const Box& box) const;
   Range load(const ir::Node& node) const;
   std::optional<Range> known(const ir::Node& node) const;

@@ -60,7 +60,7 @@ double cost_for_each_score(const Node& node) {
     case Op::div_: return 6;
     case Op::pow_: return 16;
     case Op::floordiv_:
-    case Op::mod_: return node.type == ir::Type::integer ? 40 : 10;
+    case Op::mod_: return ir::is_integral(node.type) ? 40 : 10;
     default: break;
   }
   const ir::RealFunction* function = ir::find_real_function(node.op);
@@ -104,6 +104,15 @@ class HoistAnalysis {
     if (!facts.served) return true;
     const bool varies = !(facts.axes == Axes());
     return varies && facts.cost >= worth(facts.axes);
+  }
+
+  // Whether it compares wide integers of which each is of one side: it is computed of their halves.
+  bool compares_halves(ExprId id) const {
+    const Node& node = attention_.dag[id];
+    if (ir::info(node.op).rule != ir::Rule::comparison || !is_wide(node)) return false;
+    return std::ranges::none_of(node.operands, [this](ExprId operand) {
+      return facts_[operand].axes.both_sides() || facts_[operand].score;
+    });
   }
 
   // Whether a table over these axes is small enough.
@@ -198,7 +207,7 @@ class HoistAnalysis {
   }
 
   static double own_cost(const Node& node, const Axes& axes) {
-    const bool integers = node.is(Op::load_) && node.type == ir::Type::integer;
+    const bool integers = node.is(Op::load_) && ir::is_integral(node.type);
     return integers && axes.both_sides() ? kReadingIntegers : cost_for_each_score(node);
   }
 
@@ -209,13 +218,22 @@ class HoistAnalysis {
     return divides && node.type == ir::Type::integer && !facts.axes.batch && fits(facts.axes);
   }
 
+  // Whether it is of 64-bit integers, or has them as operands.
+  bool is_wide(const Node& node) const {
+    const auto wide = [this](ExprId id) { return attention_.dag[id].type == ir::Type::wide; };
+    return node.type == ir::Type::wide || std::ranges::any_of(node.operands, wide);
+  }
+
   // Whether the kernel can compute the operation itself (lowering/cudnn/expression.h).
   bool is_served(ExprId id) const {
     const Node& node = attention_.dag[id];
+    if (is_wide(node)) return compares_halves(id);
     switch (ir::info(node.op).rule) {
       case ir::Rule::bits:
       case ir::Rule::to_int:
-      case ir::Rule::truncate: return false;
+      case ir::Rule::truncate:
+      case ir::Rule::widen:
+      case ir::Rule::narrow: return false;
       case ir::Rule::selection: return node.type == ir::Type::real;
       case ir::Rule::symbol_type: return !node.is(Op::load_) || is_readable(id);
       case ir::Rule::arithmetic: return !divides_unevenly(node);
@@ -361,6 +379,7 @@ class Hoister {
     const Node node = original_.dag[id];
     // A plain load keeps its indices.
     if (node.is(Op::load_) && analysis_[id].served) return id;
+    if (analysis_.compares_halves(id)) return of_halves(node);
     std::vector<ExprId> operands;
     for (const ExprId operand : node.operands) operands.push_back(rewritten(operand));
     if (operands == node.operands) return id;
@@ -368,6 +387,49 @@ class Hoister {
       return dag().add_symbol(node.op, original_.dag.symbol_of(id), node.type, operands, node.pos);
     }
     return dag().add(node.op, operands, node.attribute, node.pos);
+  }
+
+  // A comparison of 64-bit integers as one of their upper and lower halves, which are derived.
+  ExprId of_halves(const Node& node) {
+    const ExprId x = node.operands[0], y = node.operands[1];
+    const auto compared = [&](Op op, ExprId (Hoister::*of)(ExprId)) {
+      return dag().add(op, {(this->*of)(x), (this->*of)(y)}, node.pos);
+    };
+    const bool differs = node.is(Op::ne_);
+    if (differs || node.is(Op::eq_)) {
+      return dag().add(differs ? Op::or_ : Op::and_,
+                       {compared(node.op, &Hoister::upper), compared(node.op, &Hoister::lower)},
+                       node.pos);
+    }
+    const bool greater = node.is(Op::gt_) || node.is(Op::ge_);
+    const ExprId decided = compared(greater ? Op::gt_ : Op::lt_, &Hoister::upper);
+    const ExprId same = compared(Op::eq_, &Hoister::upper);
+    const ExprId rest = compared(node.op, &Hoister::lower);
+    return dag().add(Op::or_, {decided, dag().add(Op::and_, {same, rest}, node.pos)}, node.pos);
+  }
+
+  ExprId upper(ExprId wide) {
+    const ir::SourcePos pos = dag()[wide].pos;
+    const ExprId shifted = dag().add(Op::shift_right_, {wide, dag().wide(32, pos)}, pos);
+    return half(wide, dag().add(Op::narrow_, {shifted}, pos));
+  }
+
+  // Has the order of numbers without a sign.
+  ExprId lower(ExprId wide) {
+    const ir::SourcePos pos = dag()[wide].pos;
+    const ExprId top = dag().add(Op::shift_left_, {wide, dag().wide(32, pos)}, pos);
+    const ExprId low = dag().add(Op::shift_right_, {top, dag().wide(32, pos)}, pos);
+    const ExprId narrow = dag().add(Op::narrow_, {low}, pos);
+    return half(wide, dag().add(Op::bit_xor_, {narrow, dag().integer(INT32_MIN, pos)}, pos));
+  }
+
+  ExprId half(ExprId wide, ExprId expression) {
+    if (const auto known = rewritten_.find(expression); known != rewritten_.end())
+      return known->second;
+    const Facts& facts = analysis_[wide];
+    const ExprId made = read_derived(expression, facts.axes, !facts.input);
+    rewritten_.emplace(expression, made);
+    return made;
   }
 
   // Declares a tensor for the expression and reads it at each score.
@@ -381,10 +443,9 @@ class Hoister {
     tensor.dims = analysis_.extents_of(tensor.axes);
     tensor.once = once;
     declare(tensor, node.pos);
-    const bool reals = tensor.dtype != DType::i32;
-    const ExprId load =
-        dag().add_symbol(Op::load_, tensor.name, reals ? ir::Type::real : ir::Type::integer,
-                         indices_of(tensor.axes), node.pos);
+    const bool reals = is_float(tensor.dtype);
+    const ExprId load = dag().add_symbol(Op::load_, tensor.name, ir::value_type(tensor.dtype),
+                                         indices_of(tensor.axes), node.pos);
     out_.derived.push_back(std::move(tensor));
     if (node.type != ir::Type::boolean) return load;
     if (reals) return dag().add(Op::gt_, {load, dag().real(0, node.pos)}, node.pos);
@@ -393,6 +454,7 @@ class Hoister {
 
   DType dtype_of(ir::Type type, const Axes& axes) const {
     if (type == ir::Type::real) return DType::f32;
+    if (type == ir::Type::wide) return DType::i64;  // which no kernel of cuDNN's reads
     return type == ir::Type::boolean && axes.both_sides() ? original_.dtype : DType::i32;
   }
 

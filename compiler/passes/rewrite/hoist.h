@@ -11,6 +11,8 @@
 //   modulo of integers that does not vary with the batch (its cost per score is ruinous, and one
 //   table serves the whole batch). The outermost expression that varies with no more than such
 //   parts do is derived. So is the outermost that costs more than reading a table.
+// - A comparison of 64-bit integers of the rows with such of the columns becomes one of their upper
+//   and lower halves, vectors in i32.
 // - Masks that become tensors of the same axes are merged. All that a table can hold become one if
 //   a table is needed anyway, or if that pays for all of them together.
 // - A sink that is not read plainly from an f32 tensor by head becomes such a tensor.

@@ -42,7 +42,7 @@ class Round {
     const Range range = ranges_[id];
     if (node.type == ir::Type::boolean) {
       if (range.low == range.high) return dag.boolean(range.low != 0, node.pos);
-      return {};
+      return is_decided_in_32_bits(node) ? narrowed(builder, node, operands) : Made();
     }
     if (node.type != ir::Type::integer) return {};
     if (range.low == range.high) return dag.integer(range.low, node.pos);
@@ -54,6 +54,22 @@ class Round {
       case Op::max_: return chosen(node, operands, false);
       default: return {};
     }
+  }
+
+  // Whether it compares wide integers of which one is certain to be between the limits of 32 bits:
+  // the other has its order with it after it was narrowed, too.
+  bool is_decided_in_32_bits(const Node& node) const {
+    if (ir::info(node.op).rule != ir::Rule::comparison) return false;
+    if (from_.dag[node.operands[0]].type != ir::Type::wide) return false;
+    return std::ranges::any_of(node.operands, [this](ExprId id) {
+      return ranges_[id].low > INT32_MIN && ranges_[id].high < INT32_MAX;
+    });
+  }
+
+  static Made narrowed(SimplifyingBuilder& builder, const Node& node,
+                       const std::vector<ExprId>& operands) {
+    const auto narrow = [&](ExprId id) { return builder.make(Op::narrow_, {id}, node.pos); };
+    return builder.make(node.op, {narrow(operands[0]), narrow(operands[1])}, node.pos);
   }
 
   std::int64_t divisor(const Node& node) const {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compiler/ir/real_function.h"
+#include "compiler/ir/value.h"
 #include "compiler/passes/analysis/real_range.h"
 
 namespace attn::passes {
@@ -119,8 +120,16 @@ SimplifyingBuilder::Rewritten SimplifyingBuilder::unary(Op op, ExprId x, SourceP
       if (node.is(Op::floor_) || node.is(Op::ceil_) || node.is(Op::to_real_)) return x;
       return std::nullopt;
     case Op::to_real_:
-      return node.is(Op::to_int_) ? Rewritten(make(Op::to_real_, node.operands, pos))
-                                  : std::nullopt;
+      return node.is(Op::to_int_) || node.is(Op::widen_)
+                 ? Rewritten(make(Op::to_real_, node.operands, pos))
+                 : std::nullopt;
+    case Op::widen_:
+      return node.is(Op::const_int_) ? Rewritten(dag_.wide(dag_.integer_of(x), pos)) : std::nullopt;
+    case Op::narrow_:
+      if (node.is(Op::widen_)) return node.operands[0];
+      return node.is(Op::const_wide_)
+                 ? Rewritten(dag_.integer(ir::narrowed(dag_.integer_of(x)), pos))
+                 : std::nullopt;
     default: return std::nullopt;
   }
 }

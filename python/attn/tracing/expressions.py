@@ -132,6 +132,17 @@ def _size(op: str, args: tuple[Node, ...], value: Any) -> int:
     return 0 if closes or not sizes else sizes[0]
 
 
+def is_wide(node: Node) -> bool:
+    """Whether it is an integer of 64 bits: an element of an int64 tensor, or computed of one."""
+    wide: set[int] = set()
+    for each in walk([node]):
+        integers = () if each.op == "load" else each.args
+        if each.type == INT and (each.op == "long" or each.op == "load" and each.value.dtype == "i64"
+                                 or any(arg.type == INT and id(arg) in wide for arg in integers)):
+            wide.add(id(each))
+    return id(node) in wide
+
+
 _INDEXED = {"b": "B", "h": "Hq", "q_idx": "Sq", "kv_idx": "Skv"}
 
 

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any, Callable
 
 from attn.errors import TraceError
-from attn.tracing.expressions import BOOL, INT, REAL, Node, wider
+from attn.tracing.expressions import BOOL, INT, REAL, Node, is_wide, wider
 from attn.tracing.places import refusal
 
 if TYPE_CHECKING:
@@ -561,6 +561,8 @@ def _isin(t: Tracer, x: Any, values: Any) -> Node:
 def _to(t: Tracer, x: Any, *targets: Any, dtype: Any = None, **options: Any) -> Node:
     for target in (dtype, *targets):
         kind = _kind_of(target)
+        if kind == INT:
+            return _integer(t, x, target)
         if kind:
             return _rounded(t, x, target) if kind == REAL else _convert(t, x, kind)
     return t.node(x)
@@ -569,6 +571,8 @@ def _to(t: Tracer, x: Any, *targets: Any, dtype: Any = None, **options: Any) -> 
 @define("type_as")
 def _type_as(t: Tracer, x: Any, other: Any) -> Node:
     kind = t.node(other).type
+    if kind == INT:
+        return _integer(t, x, "int64" if is_wide(t.node(other)) else "int32")
     return _rounded(t, x, other.dtype) if kind == REAL and hasattr(other, "dtype") else _convert(t, x, kind)
 
 
@@ -594,12 +598,27 @@ def _convert(t: Tracer, x: Any, kind: str) -> Node:
     return t.graph.real(node) if kind == REAL else t.graph.call("int", node, type=INT)
 
 
+def _integer(t: Tracer, x: Any, target: Any) -> Node:
+    """A conversion to integers of 64 bits, or of 32, which wraps; narrower ones wrap afterwards."""
+    node, name = _convert(t, x, INT), str(getattr(target, "__name__", target)).removeprefix("torch.")
+    if node.op == "const":
+        return node
+    if name in ("int64", "long"):
+        return node if is_wide(node) else t.graph.call("long", node, type=INT)
+    if name in ("int32", "int") and is_wide(node):
+        half = t.graph.const(32)
+        return t.graph.node(">>", (t.graph.node("<<", (node, half), INT), half), INT)
+    return node
+
+
 def _conversion(kind: str) -> Callable:
     return lambda t, x, *ignored: _convert(t, x, kind)
 
 
 define("bool")(_conversion(BOOL))
-define("int", "long", "short", "char", "byte")(_conversion(INT))
+define("int")(lambda t, x, *ignored: _integer(t, x, "int"))
+define("long")(lambda t, x, *ignored: _integer(t, x, "long"))
+define("short", "char", "byte")(_conversion(INT))
 define("float", "double")(_conversion(REAL))
 
 

@@ -1,4 +1,4 @@
-"""Integers of less than 32 bits, which wrap at their own width as torch's do; a spec's integers have 32."""
+"""Integers of less than 32 bits, which wrap at their own width as torch's do; a spec's integers have 32 or 64."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

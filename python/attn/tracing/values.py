@@ -7,7 +7,8 @@ from typing import Any, Callable, Mapping
 
 from attn.tracing import functions, narrow, origins, tables
 from attn.tracing.captures import Capture, Captures, is_array, is_readable, is_tensor
-from attn.tracing.expressions import BOOL, INT, REAL, Graph, Mismatch, Node, bounds_of
+from attn.tracing.expressions import (BOOL, INT, REAL, Graph, Mismatch, Node, bounds_of,
+                                      is_wide)
 from attn.tracing.recipes import Computed, Made, Part, Recipe, Source, mapped
 from attn.tracing.places import control_flow, refusal
 
@@ -337,6 +338,8 @@ class Value:
         import torch
         if self.narrow:
             return getattr(torch, self.narrow)
+        if is_wide(self.node):
+            return torch.int64
         return {BOOL: torch.bool, INT: torch.int32, REAL: torch.float32}[self.node.type]
 
     @property

@@ -1,26 +1,36 @@
 "use strict";
 
 // Evaluates the conditions of a mask for one score, as compiler/reference does: integers have 32
-// bits and wrap, and what has no value (an index outside of its tensor, a division by 0) has none
+// bits, or 64 (BigInt), and wrap, and what has no value (an index outside of its tensor, a division by 0) has none
 // here either: undefined. So has what needs a tensor that is too large for the page, or a function
 // whose last bit is not the same everywhere (exp, tanh, pow and others): those are not in the list.
+const wrapped = (x) => BigInt.asIntN(64, x);
+const rest = (x, y) => (x % y !== 0n && (x < 0n) !== (y < 0n) ? x % y + y : x % y);
+const smaller = (x, y) => (Number.isNaN(x) || x < y ? x : y);
+const larger = (x, y) => (Number.isNaN(x) || x > y ? x : y);
 const compare = (holds) => (x, y) => (holds(x, y) ? 1 : 0);
 const OPERATIONS = {
-  add: {integer: (x, y) => (x + y) | 0, real: (x, y) => x + y},
-  sub: {integer: (x, y) => (x - y) | 0, real: (x, y) => x - y},
-  mul: {integer: Math.imul, real: (x, y) => x * y},
+  add: {integer: (x, y) => (x + y) | 0, real: (x, y) => x + y, wide: (x, y) => wrapped(x + y)},
+  sub: {integer: (x, y) => (x - y) | 0, real: (x, y) => x - y, wide: (x, y) => wrapped(x - y)},
+  mul: {integer: Math.imul, real: (x, y) => x * y, wide: (x, y) => wrapped(x * y)},
   floordiv: {
     integer: (x, y) => (y === 0 ? undefined : Math.floor(x / y) | 0),
     real: (x, y) => Math.floor(x / y),
+    wide: (x, y) => (y === 0n ? undefined : wrapped((x - rest(x, y)) / y)),
   },
   mod: {
     integer: (x, y) => (y === 0 ? undefined : (x - y * Math.floor(x / y)) | 0),
     real: (x, y) => x - y * Math.floor(x / y),
+    wide: (x, y) => (y === 0n ? undefined : rest(x, y)),
   },
-  min: (x, y) => (Number.isNaN(x) || x < y ? x : y),
-  max: (x, y) => (Number.isNaN(x) || x > y ? x : y),
-  neg: {integer: (x) => -x | 0, real: (x) => -x},
-  abs: {integer: (x) => Math.abs(x) | 0, real: Math.abs},
+  min: {integer: smaller, real: smaller, wide: (x, y) => (x < y ? x : y)},
+  max: {integer: larger, real: larger, wide: (x, y) => (x > y ? x : y)},
+  neg: {integer: (x) => -x | 0, real: (x) => -x, wide: (x) => wrapped(-x)},
+  abs: {
+    integer: (x) => Math.abs(x) | 0,
+    real: Math.abs,
+    wide: (x) => wrapped(x < 0n ? -x : x),
+  },
   div: (x, y) => x / y,
   floor: Math.floor,
   ceil: Math.ceil,
@@ -37,9 +47,17 @@ const OPERATIONS = {
   bit_or: (x, y) => x | y,
   bit_xor: (x, y) => x ^ y,
   bit_not: (x) => ~x,
-  shift_left: (x, y) => (y < 0 || y > 31 ? undefined : x << y),
-  shift_right: (x, y) => (y < 0 || y > 31 ? undefined : x >> y),
-  to_real: (x) => x,
+  shift_left: {
+    integer: (x, y) => (y < 0 || y > 31 ? undefined : x << y),
+    wide: (x, y) => (y < 0n || y > 63n ? undefined : wrapped(x << y)),
+  },
+  shift_right: {
+    integer: (x, y) => (y < 0 || y > 31 ? undefined : x >> y),
+    wide: (x, y) => (y < 0n || y > 63n ? undefined : x >> y),
+  },
+  widen: BigInt,
+  narrow: (x) => Math.min(Math.max(Number(x), -(2 ** 31)), 2 ** 31 - 1),
+  to_real: Number,
   to_int: (x) => x,
   truncate: (x) => (Math.trunc(x) >= -(2 ** 31) && Math.trunc(x) < 2 ** 31 ? x | 0 : undefined),
 };
@@ -53,14 +71,14 @@ const INDEXES = {
 
 // "0*120,1" -> 120 times 0, then 1: the value of each run, and where it ends. The elements of a
 // short text can be more than memory holds.
-function parsedRuns(runs) {
+function parsedRuns(runs, parsed) {
   const values = [];
   const ends = [];
   let end = 0;
   for (const run of runs === "" ? [] : runs.split(",")) {
-    const [value, count = 1] = run.split("*").map(Number);
-    values.push(value);
-    ends.push(end += count);
+    const [value, count = 1] = run.split("*");
+    values.push(parsed(value));
+    ends.push(end += Number(count));
   }
   return {values, ends};
 }
@@ -82,7 +100,9 @@ class Conditions {
     this.values = new Array(nodes.length);
     this.tensors = {};
     for (const [name, tensor] of Object.entries(tensors)) {
-      if (tensor !== null) this.tensors[name] = {dims: tensor.dims, ...parsedRuns(tensor.runs)};
+      if (tensor === null) continue;
+      const parsed = tensor.wide ? BigInt : Number;
+      this.tensors[name] = {dims: tensor.dims, ...parsedRuns(tensor.runs, parsed)};
     }
     this.nodes = nodes.map((node) => this.compiled(node));
   }
@@ -97,7 +117,10 @@ class Conditions {
   compiled({op, type, of = [], value, name}) {
     const values = this.values;
     const [x, y, z] = of;
-    if (value !== undefined) return () => Number(value);
+    if (value !== undefined) {
+      const constant = type === "wide" ? BigInt(value) : Number(value);
+      return () => constant;
+    }
     if (op in INDEXES) return INDEXES[op];
     if (op === "load") return this.load(of, name);
     if (op === "select") {

@@ -301,6 +301,17 @@ TEST(StaticWarnings, OfIntegersThatWrap) {
   EXPECT_THAT(codes_of("mask q_idx < 4 && q_idx * 500000000 >= kv_idx;"), IsEmpty());
   EXPECT_THAT(codes_of("mask (q_idx + 2147483647 ^ kv_idx) < 250;"), IsEmpty()) << "a sum";
   EXPECT_THAT(codes_of("tensor t: i32[Skv]; mask t[kv_idx] * 1000 >= q_idx;"), IsEmpty());
+  EXPECT_THAT(codes_of("mask long(q_idx) * 500000000 >= kv_idx;"), IsEmpty());
+}
+
+TEST(StaticChecks, IntegersOf64BitsAreShiftedByUpTo63) {
+  const std::string tensor = "tensor t: i64[Sq]; mask (t[q_idx] >> ";
+  EXPECT_THAT(codes_of(tensor + "kv_idx & 1) == 1;"), IsEmpty());
+  EXPECT_THAT(codes_of(tensor + "kv_idx * 5 & 1) == 1;"), IsEmpty());
+  EXPECT_THAT(codes_of(tensor + "kv_idx * 6 & 1) == 1;"), ElementsAre("E0308"));
+  EXPECT_THAT(codes_of(tensor + "64 & 1) == 1;"), ElementsAre("E0308"));
+  EXPECT_THAT(codes_of("tensor t: i32[Sq]; mask (t[q_idx] >> kv_idx * 3 & 1) == 1;"),
+              ElementsAre("E0308"));
 }
 
 // Frameworks have 64 bits there.

@@ -58,7 +58,7 @@ TEST(Attention, SourceNamesTheRowByAlignment) {
 
 TEST(ValueType, FollowsTheDtype) {
   EXPECT_EQ(value_type(DType::boolean), Type::boolean);
-  EXPECT_EQ(value_type(DType::i64), Type::integer);
+  EXPECT_EQ(value_type(DType::i64), Type::wide);
   EXPECT_EQ(value_type(DType::u8), Type::integer);
   EXPECT_EQ(value_type(DType::bf16), Type::real);
 }

@@ -20,13 +20,14 @@ TEST(Op, IdsArePermanent) {
 }
 
 TEST(Type, NamesReadBack) {
-  for (Type type : {Type::boolean, Type::integer, Type::real}) {
+  for (Type type : {Type::boolean, Type::integer, Type::wide, Type::real}) {
     EXPECT_EQ(parse_type(to_string(type)), type);
   }
 }
 
 TEST(ResultType, FollowsTheRules) {
-  constexpr Type kBool = Type::boolean, kInt = Type::integer, kReal = Type::real;
+  constexpr Type kBool = Type::boolean, kInt = Type::integer, kWide = Type::wide,
+                 kReal = Type::real;
   const auto type = [](Rule rule, std::initializer_list<Type> types) {
     return result_type(rule, std::span(types.begin(), types.size()));
   };
@@ -43,7 +44,16 @@ TEST(ResultType, FollowsTheRules) {
   EXPECT_EQ(type(Rule::selection, {kBool, kInt, kReal}), std::nullopt);
   EXPECT_EQ(type(Rule::selection, {kInt, kInt, kInt}), std::nullopt);
   EXPECT_EQ(type(Rule::bits, {kInt}), kInt);
+  EXPECT_EQ(type(Rule::bits, {kWide, kWide}), kWide);
+  EXPECT_EQ(type(Rule::bits, {kWide, kInt}), std::nullopt);
   EXPECT_EQ(type(Rule::bits, {kReal}), std::nullopt);
+  EXPECT_EQ(type(Rule::arithmetic, {kWide, kWide}), kWide);
+  EXPECT_EQ(type(Rule::arithmetic, {kWide, kInt}), std::nullopt);
+  EXPECT_EQ(type(Rule::comparison, {kWide, kWide}), kBool);
+  EXPECT_EQ(type(Rule::to_real, {kWide}), kReal);
+  EXPECT_EQ(type(Rule::widen, {kInt}), kWide);
+  EXPECT_EQ(type(Rule::widen, {kWide}), std::nullopt);
+  EXPECT_EQ(type(Rule::narrow, {kWide}), kInt);
   EXPECT_EQ(type(Rule::to_real, {kBool}), kReal);
   EXPECT_EQ(type(Rule::to_real, {kReal}), std::nullopt);
   EXPECT_EQ(type(Rule::to_int, {kBool}), kInt);

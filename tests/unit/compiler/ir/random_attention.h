@@ -58,6 +58,8 @@ class RandomAttention {
     Dag& dag = attention_.dag;
     for (bool value : {false, true}) add(dag.boolean(value));
     for (std::int64_t value : {0, 1, 2, -3, 1 << 30}) add(dag.integer(value));
+    for (std::int64_t value : {std::int64_t{0}, std::int64_t{-3}, std::int64_t{1} << 40, INT64_MIN})
+      add(dag.wide(value));
     const double infinity = std::numeric_limits<double>::infinity();
     for (double value : {0.0, -0.0, 1.0, 2.0, 2.5, infinity, -infinity}) add(dag.real(value));
     for (Op op : {Op::score_, Op::batch_, Op::head_, Op::row_, Op::column_}) add(dag.leaf(op));
@@ -80,7 +82,8 @@ class RandomAttention {
   }
 
   std::vector<ExprId> operands(const OpInfo& row) {
-    const Type number = pick(2) == 0 ? Type::integer : Type::real;
+    const Type integer = pick(2) == 0 ? Type::integer : Type::wide;
+    const Type number = pick(2) == 0 ? integer : Type::real;
     const auto of = [&](Type type) {
       std::vector<ExprId> ids;
       for (int i = 0; i < row.operands; ++i) ids.push_back(any_of(type));
@@ -91,10 +94,12 @@ class RandomAttention {
       case Rule::truncate: return of(Type::real);
       case Rule::logic:
       case Rule::to_int: return of(Type::boolean);
-      case Rule::bits: return of(Type::integer);
-      case Rule::to_real: return of(pick(2) == 0 ? Type::integer : Type::boolean);
+      case Rule::bits: return of(integer);
+      case Rule::widen: return of(Type::integer);
+      case Rule::narrow: return of(Type::wide);
+      case Rule::to_real: return of(pick(2) == 0 ? integer : Type::boolean);
       case Rule::selection: {
-        const Type type = static_cast<Type>(pick(3));
+        const Type type = static_cast<Type>(pick(4));
         return {any_of(Type::boolean), any_of(type), any_of(type)};
       }
       default: return of(number);
@@ -104,7 +109,7 @@ class RandomAttention {
   // The last one half of the time.
   ExprId root() {
     const ExprId last = static_cast<ExprId>(attention_.dag.size() - 1);
-    const ExprId id = pick(2) == 0 ? last : any_of(static_cast<Type>(pick(3)));
+    const ExprId id = pick(2) == 0 ? last : any_of(static_cast<Type>(pick(4)));
     return attention_.dag[id].type == Type::real ? id : attention_.dag.add(Op::to_real_, {id});
   }
 
@@ -116,7 +121,7 @@ class RandomAttention {
 
   std::mt19937 random_;
   Attention attention_;
-  std::array<std::vector<ExprId>, 3> by_type_;
+  std::array<std::vector<ExprId>, 4> by_type_;
 };
 
 }  // namespace attn::ir::testing

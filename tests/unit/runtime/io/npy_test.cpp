@@ -167,12 +167,23 @@ TEST(Npy, ShapesThatNoMemoryHoldsAreRefused) {
               HasSubstr("do not fit in memory"));
 }
 
-TEST(Npy, IntegersBeyondDoublesAreRefused) {
-  const std::string header = "{'descr': '<i8', 'fortran_order': False, 'shape': (1,)}";
-  EXPECT_THAT(message_of(file(header, std::string_view("\x01\0\0\0\0\0\x20\0", 8))),
-              HasSubstr("position 0 is beyond 2^53"));
-  EXPECT_EQ(message_of(file(header, std::string_view("\xff\xff\xff\xff\xff\xff\x1f\0", 8))),
-            "accepted");
+TEST(Npy, IntegersBeyondDoublesAreExact) {
+  const std::vector<std::int64_t> elements = {(std::int64_t{1} << 53) + 1, -1, INT64_MIN, 7};
+  const HostTensor tensor = tensor_of_wide({2, 2}, elements);
+  const auto bytes = format_npy(tensor);
+  ASSERT_TRUE(bytes.ok()) << bytes.error().message;
+  const auto read = parse_npy(*bytes);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  for (std::size_t i = 0; i < elements.size(); ++i) EXPECT_EQ(read->integer(i), elements[i]);
+  EXPECT_TRUE(tensor_of_wide({2}, {5, -(std::int64_t{1} << 53) + 1}).wide.empty());
+}
+
+TEST(Npy, IntegersBeyondDoublesKeepTheirPlacesInFortranOrder) {
+  const std::string header = "{'descr': '<i8', 'fortran_order': True, 'shape': (1, 2)}";
+  const std::string_view elements("\x01\0\0\0\0\0\x20\0\x02\0\0\0\0\0\x20\0", 16);
+  const auto read = parse_npy(file(header, elements));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_THAT(read->wide, ElementsAre((std::int64_t{1} << 53) + 1, (std::int64_t{1} << 53) + 2));
 }
 
 TEST(Npy, FilesAndTheirErrors) {
