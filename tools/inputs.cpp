@@ -426,6 +426,47 @@ bool is_input(const ir::Attention& attention, const std::string& name) {
   return std::ranges::find(all, name, &Wanted::name) != all.end();
 }
 
+namespace {
+
+// The element that has the address of this one, the first of those: the same but for dimensions
+// with a stride of 0.
+std::size_t first_at(std::size_t element, const std::vector<std::int64_t>& dims,
+                     const ir::Layout& layout) {
+  std::size_t first = 0, step = 1;
+  for (std::size_t axis = dims.size(); axis-- > 0;) {
+    const auto size = static_cast<std::size_t>(dims[axis]);
+    if (layout.strides[axis] != 0) first += element % size * step;
+    element /= size;
+    step *= size;
+  }
+  return first;
+}
+
+// Makes elements equal that a stride of 0 gives one address. Those of a file must be.
+Status repeat_elements(const ir::Attention& attention, const InputTexts& texts,
+                       reference::Inputs& inputs) {
+  for (const auto& [name, layout] : attention.layouts) {
+    const auto found = inputs.tensors.find(name);
+    if (layout.kind != ir::LayoutKind::strided || found == inputs.tensors.end()) continue;
+    const auto given = texts.find(name);
+    const bool is_file = given != texts.end() && given->second.starts_with("@");
+    std::vector<double>& values = found->second.values;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double first = values[first_at(i, found->second.dims, layout)];
+      if (is_file && values[i] != first) {
+        return {ErrorCode::invalid_argument,
+                fmt::format(
+                    "--in {}={}: element {} is {}, but with the strides of {} it is that with {}",
+                    name, given->second, i, values[i], name, first)};
+      }
+      values[i] = first;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs) {
   std::vector<Wanted> all = wanted_by(attention, needs);
@@ -455,6 +496,7 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
                                             std::move(elements.wide)};
     }
   }
+  ATTN_RETURN_IF_ERROR(repeat_elements(attention, texts, inputs.values));
   ATTN_RETURN_IF_ERROR(check_facts(attention, texts, inputs.values));
   if (attention.is_mxfp8()) ATTN_RETURN_IF_ERROR(make_copies(attention, texts, inputs));
   return inputs;

@@ -66,10 +66,10 @@ class Verifier {
       const auto found = attention_.layouts.find(name);
       if (found == attention_.layouts.end()) return bug(fmt::format("no layout of {}", name));
       const Layout& layout = found->second;
-      const bool positive =
-          std::ranges::all_of(layout.strides, [](std::int64_t stride) { return stride > 0; });
-      if (layout.kind == LayoutKind::strided && !positive) {
-        return bug(fmt::format("a stride of {} is not positive", name));
+      const std::int64_t least = std::string_view(name) == "o" ? 1 : 0;
+      const auto is_valid = [least](std::int64_t stride) { return stride >= least; };
+      if (layout.kind == LayoutKind::strided && !std::ranges::all_of(layout.strides, is_valid)) {
+        return bug(fmt::format("a stride of {} is below {}", name, least));
       }
       if (layout.kind == LayoutKind::paged && (layout.page < 1 || layout.pages < 0)) {
         return bug(fmt::format("the pages of {} have no size", name));

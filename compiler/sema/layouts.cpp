@@ -90,9 +90,25 @@ class Layouts {
            const std::optional<ir::Layout>& layout) {
     if (!layout) return;
     result_[tensor] = *layout;
+    if (tensor == "o" && is_repeated(entry, *layout)) return;
     if (tensor == "o" && layout->kind == ir::LayoutKind::strided && is_overlapping(*layout)) {
       sink_.report(Code::bad_strides, entry.kind.span, "two elements of `o` have the same address");
     }
+  }
+
+  // Whether the layout stores elements once that an output has several times.
+  bool is_repeated(const ast::LayoutEntry& entry, const ir::Layout& layout) {
+    if (layout.kind != ir::LayoutKind::strided) return false;
+    const auto zero = std::ranges::find(layout.strides, 0);
+    if (zero == layout.strides.end()) return false;
+    const auto at = static_cast<std::size_t>(zero - layout.strides.begin());
+    sink_
+        .report(Code::bad_strides, entry.arguments[at].value.span,
+                "`o` is written, so none of its strides may be 0")
+        .help =
+        "only `q`, `k` and `v` may have a stride of 0, with which all of a dimension read "
+        "the same elements";
+    return true;
   }
 
   std::optional<ir::Layout> parse(const ast::LayoutEntry& entry) {
@@ -186,15 +202,16 @@ class Layouts {
     }
     bool whole = true;
     for (std::size_t i = 0; i < layout.strides.size(); ++i) {
-      const auto value = constant(entry.arguments[i].value, "stride", Code::bad_strides);
+      const auto value = constant(entry.arguments[i].value, "stride", Code::bad_strides, 0);
       layout.strides[i] = value.value_or(0);
       whole = whole && value.has_value();
     }
     return whole ? std::optional(layout) : std::nullopt;
   }
 
-  // The value of a positive constant.
-  std::optional<std::int64_t> constant(const ast::Expr& expr, std::string_view what, Code code) {
+  // The value of a constant from `least` on, 1 or 0.
+  std::optional<std::int64_t> constant(const ast::Expr& expr, std::string_view what, Code code,
+                                       std::int64_t least = 1) {
     const auto lookup = [&](const std::string& name, support::Span span) {
       return environment_.lookup(name, span, sink_);
     };
@@ -209,8 +226,10 @@ class Layouts {
       return std::nullopt;
     }
     const auto value = known.integer();
-    if (value && *value >= 1) return value;
-    sink_.report(code, expr.span, fmt::format("a {} must be a positive integer", what));
+    if (value && *value >= least) return value;
+    sink_.report(
+        code, expr.span,
+        fmt::format("a {} must be a positive integer{}", what, least == 0 ? ", or 0" : ""));
     return std::nullopt;
   }
 

@@ -38,17 +38,22 @@ bool plainly_disjoint(const Dims& dims, const Dims& strides) {
   return true;
 }
 
-Status check_disjoint(const Dims& dims, const Dims& strides, std::int64_t elements) {
+// Whether elements at one address are equal: those of `bytes`, where the last of them was written.
+template <typename Store>
+Status check_shared(const Dims& dims, const Dims& strides, std::size_t size,
+                    const std::vector<std::byte>& bytes, Store&& store) {
   if (plainly_disjoint(dims, strides)) return {};
-  std::vector<bool> taken(static_cast<std::size_t>(elements), false);
-  bool shared = false;
-  for_each_element(dims, strides, [&](std::int64_t, std::int64_t offset) {
-    shared = shared || taken[static_cast<std::size_t>(offset)];
-    taken[static_cast<std::size_t>(offset)] = true;
+  std::vector<std::byte> element(size);
+  bool equal = true;
+  for_each_element(dims, strides, [&](std::int64_t index, std::int64_t offset) {
+    store(static_cast<std::size_t>(index), element.data());
+    const std::byte* place = bytes.data() + static_cast<std::size_t>(offset) * size;
+    equal = equal && std::memcmp(element.data(), place, size) == 0;
   });
-  if (!shared) return {};
+  if (equal) return {};
   return Status(ErrorCode::invalid_argument,
-                fmt::format("strides [{}] map two elements of a tensor [{}] to one address",
+                fmt::format("strides [{}] map two elements of a tensor [{}] to one address, but "
+                            "they differ",
                             fmt::join(strides, ", "), fmt::join(dims, ", ")));
 }
 
@@ -71,12 +76,12 @@ Result<std::vector<std::byte>> placed(std::size_t count, const Dims& dims, const
     return {ErrorCode::invalid_argument,
             fmt::format("{} values for a tensor [{}]", count, fmt::join(dims, ", "))};
   }
-  ATTN_RETURN_IF_ERROR(check_disjoint(dims, strides, elements));
   const std::size_t size = size_of(type);
   std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * size, gap);
   for_each_element(dims, strides, [&](std::int64_t index, std::int64_t offset) {
     store(static_cast<std::size_t>(index), bytes.data() + static_cast<std::size_t>(offset) * size);
   });
+  ATTN_RETURN_IF_ERROR(check_shared(dims, strides, size, bytes, store));
   return bytes;
 }
 

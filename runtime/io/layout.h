@@ -23,7 +23,8 @@ std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& dims);
 
 // Converts row-major `values` of shape `dims` to `type` in the layout `strides`. Floats round to
 // nearest even. Bytes outside all elements are set to `gap`. Errors: invalid_argument for a value
-// that does not fit an integer type (with its index), or strides that overlap elements.
+// that does not fit an integer type (with its index), or strides by which two elements that differ
+// have one address.
 Result<std::vector<std::byte>> pack(std::span<const double> values,
                                     const std::vector<std::int64_t>& dims,
                                     const std::vector<std::int64_t>& strides, DType type,

@@ -41,7 +41,7 @@ Status check_gradient(const ir::Attention& attention, const std::string& name) {
                        fmt::format("`{}` is paged, and paged tensors have no gradient", name),
                        "use another layout for training: pages are for inference");
   }
-  if (!overlaps(logical_dims(attention, name), stored_strides(attention, name))) return {};
+  if (!overlaps(logical_dims(attention, name), stored_strides(attention, "d" + name))) return {};
   return unsupported(
       attention.pos,
       fmt::format("elements of `{0}` overlap in memory, and so would those of d{0}", name));

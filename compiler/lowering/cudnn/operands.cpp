@@ -60,7 +60,11 @@ std::string_view layout_owner(std::string_view name) {
 }
 
 const ir::Layout& layout_of(const ir::Attention& attention, std::string_view name) {
-  return attention.layouts.find(layout_owner(name))->second;
+  static const ir::Layout dense;
+  const std::string_view owner = layout_owner(name);
+  const ir::Layout& layout = attention.layouts.find(owner)->second;
+  const bool is_gradient = owner != name && !is_statistic(name);
+  return is_gradient && repeats(layout) ? dense : layout;
 }
 
 Dims4 logical_dims(const ir::Attention& attention, std::string_view name) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/common/place.h"
@@ -72,6 +74,11 @@ class StagingMaker {
 
 }  // namespace
 
+bool repeats(const ir::Layout& layout) {
+  return layout.kind == LayoutKind::strided &&
+         std::ranges::find(layout.strides, 0) != layout.strides.end();
+}
+
 bool is_staged(const ir::Attention& attention, std::string_view name) {
   const Dims4 dims = logical_dims(attention, name);
   const std::int64_t multiple = multiple_of(attention);
@@ -81,7 +88,8 @@ bool is_staged(const ir::Attention& attention, std::string_view name) {
     const std::string_view owner = layout_owner(name);
     if (owner == "o" || (owner == "q" && layout.kind == LayoutKind::thd)) return true;
   }
-  if (layout.strides[2] == 0) return false;
+  if (layout.kind != LayoutKind::strided && layout.strides[2] == 0) return false;
+  if (repeats(layout)) return true;
   for (std::size_t i = 0; i < 3; ++i) {
     if (dims[i] > 1 && layout.strides[i] % multiple != 0) return true;
   }

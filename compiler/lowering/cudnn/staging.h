@@ -3,7 +3,7 @@
 //   - head dimensions that are not multiples of 8, which cuDNN refuses: padded with zeros, which
 //     change no score
 //   - rows whose elements are not contiguous, which crash the process (SIGSEGV, 9.19), and other
-//     strides that are not multiples of 16 bytes
+//     strides that are not multiples of 16 bytes, or 0
 //   - q (if thd) and o where the engine ignores the lengths of q (lengths.h)
 // and do, dq, dk and dv where o, q, k and v do.
 #pragma once
@@ -17,6 +17,9 @@
 #include "runtime/plan/program.h"
 
 namespace attn::lowering {
+
+// Whether strides of 0 make several elements one.
+bool repeats(const ir::Layout& layout);
 
 // Whether "q", "k", "v", "o" or a gradient is read or written through a copy.
 bool is_staged(const ir::Attention& attention, std::string_view name);

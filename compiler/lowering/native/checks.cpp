@@ -7,6 +7,7 @@
 #include "compiler/ir/random_dropout.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/staging.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -33,6 +34,10 @@ Status check_layout(const ir::Attention& attention, const std::string& name) {
     fits &= !moves || (strides[i] > 0 && strides[i] % vector_of(attention) == 0);
   }
   if (fits) return {};
+  if (repeats(layout_of(attention, name))) {
+    return unsupported(attention.pos, fmt::format("a stride of `{}` is 0", name),
+                       "it is not known that the tensor memory accelerator takes that");
+  }
   return unsupported(
       attention.pos,
       fmt::format("the rows of `{}` are not contiguous, or not at multiples of 16 bytes", name),

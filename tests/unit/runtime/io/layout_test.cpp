@@ -85,7 +85,14 @@ TEST(Layout, StridesOfSizeOneDimsDoNotMatter) {
   EXPECT_THAT(as_bytes(*bytes), ElementsAre(1, 2, 3));
 }
 
-TEST(Layout, PackRefusesElementsThatShareAPlace) {
+TEST(Layout, PackTakesEqualElementsThatShareAPlace) {
+  const std::vector<double> values = {5, 6, 5, 6};
+  Result<std::vector<std::byte>> bytes = pack(values, {2, 2}, {0, 1}, DType::u8);
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_THAT(*bytes, ElementsAre(std::byte{5}, std::byte{6}));
+}
+
+TEST(Layout, PackRefusesElementsThatDifferAndShareAPlace) {
   Result<std::vector<std::byte>> shared = pack(counting(6), {2, 3}, {1, 1}, DType::u8);
   ASSERT_FALSE(shared.ok());
   EXPECT_THAT(shared.error().message, HasSubstr("two elements of a tensor [2, 3] to one address"));
