@@ -83,17 +83,19 @@ class Counter {
           const KnownValues& known, std::int64_t operations)
       : boxes_(attention, attention.masks, &known),
         scores_(attention, values),
-        most_(operations / std::max<std::int64_t>(1, boxes_.operations())) {}
+        score_(static_cast<std::int64_t>(boxes_.all()->steps.size())),
+        left_(operations) {}
 
   // nullopt if it takes too long. A score that has no value counts half.
   std::optional<double> count(const Box& box) {
     double visible = 0;
-    open_.assign(1, box);
+    open_.assign(1, {box, boxes_.all()});
     while (!open_.empty()) {
-      if (++looked_ > most_) return std::nullopt;
-      const Box next = open_.back();
+      const auto [next, within] = open_.back();
       open_.pop_back();
-      const Block block = boxes_.of(next);
+      left_ -= within->cost();
+      if (left_ < 0) return std::nullopt;
+      const Block block = boxes_.of(next, within);
       if (block == Block::full) visible += scores_in(next);
       if (block != Block::partial) continue;
       if (passes::is_single(next)) {
@@ -101,8 +103,9 @@ class Counter {
         continue;
       }
       const auto [first, second] = halved(next);
-      open_.push_back(first);
-      open_.push_back(second);
+      const passes::Unsettled left = boxes_.unsettled();
+      open_.push_back({first, left});
+      open_.push_back({second, left});
     }
     return visible;
   }
@@ -112,7 +115,7 @@ class Counter {
  private:
   // A score that intervals do not decide.
   double share_of_score(const Box& score) {
-    ++looked_;
+    left_ -= score_;
     const Result<bool> visible = scores_.is_visible(score);
     if (visible.ok()) return *visible ? 1 : 0;
     if (!fault_) fault_ = visible.error();
@@ -121,10 +124,10 @@ class Counter {
 
   passes::MaskBoxes boxes_;
   ScoreEvaluator scores_;
-  std::int64_t most_;
-  std::int64_t looked_ = 0;
+  std::int64_t score_;  // operations that one score takes
+  std::int64_t left_;   // operations
   std::optional<Error> fault_;
-  std::vector<Box> open_;
+  std::vector<passes::OpenBox> open_;
 };
 
 // What is known of inputs, and whether an index was asked for that a tensor does not have.
@@ -163,7 +166,7 @@ Status check_indexes(const ir::Attention& attention, const reference::Bindings& 
   passes::MaskBoxes boxes(attention, attention.masks, &watched);
   ScoreEvaluator scores(attention, values);
   std::vector<Box> open = {whole};
-  for (; !open.empty() && operations > 0; operations -= boxes.operations() + 1) {
+  for (; !open.empty() && operations > 0; operations -= boxes.all()->cost()) {
     const Box box = open.back();
     open.pop_back();
     const bool is_hidden = boxes.of(box) == Block::empty;

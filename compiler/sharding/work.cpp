@@ -65,10 +65,9 @@ WorkMap work_map(const ir::Attention& attention, int ranks, const passes::KnownI
   const std::vector<Range> batches =
       looked_at(axes.batch, dims[Dim::B], kMostMaps / static_cast<std::int64_t>(heads.size()));
   const auto maps = static_cast<std::int64_t>(heads.size() * batches.size());
-  const passes::MaskBoxes boxes(masked, masked.masks);
   const float share = 1.0F / static_cast<float>(maps);
   passes::BlockSearch search{passes::whole_box(masked), map.rows.unit, map.keys.unit};
-  search.most = passes::Effort::kMost / (maps * std::max<std::int64_t>(1, boxes.operations()));
+  search.most = passes::Effort::kMost / maps;
   search.halvings = 128;
   search.known = known;
   for (const Range& batch : batches) {

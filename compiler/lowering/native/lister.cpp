@@ -42,7 +42,7 @@ class Lister {
 
  private:
   static constexpr int kHalvings = 12;  // of a cell that its ranges do not decide
-  static constexpr std::int64_t kMostWork = passes::Effort::kMost / 4;
+  static constexpr std::int64_t kMostWork = passes::Effort::kMost / 4;  // operations
   static constexpr double kUneven = 1.3;  // times the mean: from here on, order matters
 
   std::int64_t lists() const { return batches_ * heads_; }
@@ -73,8 +73,7 @@ class Lister {
     passes::BlockSearch search{passes::whole_box(attention_), listing_.rows, listing_.columns};
     if (made_.axes.batch) search.box.batch = {b, b};
     if (made_.axes.head) search.box.head = {h * listing_.heads, (h + 1) * listing_.heads - 1};
-    const passes::MaskBoxes boxes(attention_, attention_.masks);
-    search.most = kMostWork / std::max<std::int64_t>(1, boxes.operations() * lists());
+    search.most = kMostWork / lists();
     search.halvings = kHalvings;
     search.tells_full = true;
     const std::int64_t count = listing_.by_keys

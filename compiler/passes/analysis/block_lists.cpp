@@ -23,7 +23,7 @@ using ir::Op;
 constexpr std::int64_t kSizes[] = {128, kSmallestBlock};  // of tiles and pages
 constexpr std::int64_t kKernelRows = 128;                 // smaller tiles take as long
 constexpr double kKernelColumns = 128;
-constexpr std::int64_t kMostLooked = std::int64_t{1} << 18;  // boxes
+constexpr std::int64_t kMostOperations = Effort::kMost / 8;  // for one size of blocks
 constexpr std::int64_t kMostLists = 128;  // batches and heads analyzed one by one
 constexpr int kHalvings = 4;              // of a block that is undecided as a whole
 constexpr double kOperation = 0.04;       // per score, relative to its dot products
@@ -120,7 +120,7 @@ Count count(const ir::Attention& attention, const std::vector<ExprId>& masks, st
             std::int64_t page) {
   Count count;
   const std::vector<Box> boxes = boxes_of(attention, masks);
-  const std::int64_t most = kMostLooked / static_cast<std::int64_t>(boxes.size());
+  const std::int64_t most = kMostOperations / static_cast<std::int64_t>(boxes.size());
   for (const Box& box : boxes) {
     std::vector<std::int64_t> counts(static_cast<std::size_t>(attention.dims[Dim::Sq] / tile));
     find_blocks(attention, masks, {box, tile, page, most, kHalvings},

@@ -26,7 +26,8 @@ class Halving {
 
   Exactness run() {
     rectangles_.push_back({{0, ceil_div(dims_[ir::Dim::Sq], search_.rows) - 1},
-                           {0, ceil_div(dims_[ir::Dim::Skv], search_.columns) - 1}});
+                           {0, ceil_div(dims_[ir::Dim::Skv], search_.columns) - 1},
+                           boxes_.all()});
     for (; !rectangles_.empty(); rectangles_.pop_front()) look(rectangles_.front());
     for (; !undecided_.empty(); undecided_.pop_front()) take_turn(undecided_.front());
     return exactness_;
@@ -35,10 +36,11 @@ class Halving {
  private:
   struct Rectangle {
     Range rows, columns;  // of blocks
+    Unsettled within;
   };
 
   struct Part {
-    Box box;
+    OpenBox open;
     int halvings = 0;  // left
   };
 
@@ -50,12 +52,16 @@ class Halving {
   };
 
   void look(const Rectangle& rectangle) {
-    const auto& [rows, columns] = rectangle;
+    const auto& [rows, columns, within] = rectangle;
     if (is_over()) return sink_(rows, columns, Block::partial);
-    const Block block = looked_at(scores_of(rectangle));
+    const Block block = looked_at({scores_of(rectangle), within});
     if (block != Block::partial) return sink_(rows, columns, block);
+    if (boxes_.is_settled()) {
+      exactness_ = std::max(exactness_, Exactness::bound);
+      return sink_(rows, columns, Block::partial);
+    }
     if (is_single(rows) && is_single(columns)) {
-      undecided_.push_back({rectangle});
+      undecided_.push_back({{rows, columns, boxes_.unsettled()}});
     } else {
       const bool by_rows = rows.high - rows.low >= columns.high - columns.low;
       halve(rectangle, by_rows ? &Rectangle::rows : &Rectangle::columns);
@@ -65,6 +71,7 @@ class Halving {
   void halve(Rectangle half, Range Rectangle::*axis) {
     const Range whole = half.*axis;
     const std::int64_t middle = (whole.low + whole.high) / 2;
+    half.within = boxes_.unsettled();
     half.*axis = {whole.low, middle};
     rectangles_.push_back(half);
     half.*axis = {middle + 1, whole.high};
@@ -72,9 +79,9 @@ class Halving {
   }
 
   void take_turn(Undecided& undecided) {
-    const auto& [rows, columns] = undecided.block;
+    const auto& [rows, columns, within] = undecided.block;
     if (undecided.parts.empty()) {
-      undecided.parts.push_back({scores_of(undecided.block), search_.halvings});
+      undecided.parts.push_back({{scores_of(undecided.block), within}, search_.halvings});
     }
     for (int i = 0; i < kTurn; ++i) {
       const std::optional<Block> block = look_at_part(undecided);
@@ -88,7 +95,7 @@ class Halving {
     if (is_over()) return Block::partial;
     const Part part = undecided.parts.back();
     undecided.parts.pop_back();
-    const Block found = looked_at(part.box);
+    const Block found = looked_at(part.open);
     if (found == Block::partial) return halve(part, undecided.parts);
     const bool is_mixed = undecided.known.value_or(found) != found;
     if (is_mixed || (found == Block::full && !search_.tells_full)) return Block::partial;
@@ -98,16 +105,18 @@ class Halving {
 
   // Returns the block if the part cannot be halved.
   std::optional<Block> halve(const Part& part, std::vector<Part>& parts) {
-    const auto& [box, halvings] = part;
+    const auto& [open, halvings] = part;
+    const Box& box = open.box;
     const bool is_row = is_single(box.row), is_column = is_single(box.column);
-    if (halvings == 0 || (is_row && is_column)) {
+    if (halvings == 0 || (is_row && is_column) || boxes_.is_settled()) {
       exactness_ = std::max(exactness_, Exactness::bound);
       return Block::partial;
     }
     const bool by_rows = is_column || (halvings % 2 == 0 && !is_row);
     const auto [first, second] = halves(box, by_rows ? &Box::row : &Box::column);
-    parts.push_back({second, halvings - 1});
-    parts.push_back({first, halvings - 1});
+    const Unsettled left = boxes_.unsettled();
+    parts.push_back({{second, left}, halvings - 1});
+    parts.push_back({{first, left}, halvings - 1});
     return std::nullopt;
   }
 
@@ -121,13 +130,13 @@ class Halving {
     return box;
   }
 
-  Block looked_at(const Box& box) {
-    ++looked_;
-    return boxes_.of(box);
+  Block looked_at(const OpenBox& open) {
+    spent_ += open.within->cost();
+    return boxes_.of(open.box, open.within);
   }
 
   bool is_over() {
-    if (looked_ < search_.most) return false;
+    if (spent_ < search_.most) return false;
     exactness_ = Exactness::stopped;
     return true;
   }
@@ -138,7 +147,7 @@ class Halving {
   const BlockSink& sink_;
   std::deque<Rectangle> rectangles_;
   std::deque<Undecided> undecided_;
-  std::int64_t looked_ = 0;
+  std::int64_t spent_ = 0;  // operations
   Exactness exactness_ = Exactness::exact;
 };
 
@@ -158,8 +167,7 @@ BlockMap block_map(const ir::Attention& attention, BlockSearch search, std::int6
                ceil_div(attention.dims[ir::Dim::Skv], search.columns),
                {}};
   map.blocks.resize(static_cast<std::size_t>(map.height * map.width));
-  const MaskBoxes boxes(attention, attention.masks);
-  search.most = operations / std::max<std::int64_t>(1, boxes.operations());
+  search.most = operations;
   search.halvings = kToScores;
   search.tells_full = true;
   map.exactness = find_blocks(attention, attention.masks, search,

@@ -36,7 +36,7 @@ inline constexpr std::int64_t kBlock = 128;
 struct BlockSearch {
   Box box;
   std::int64_t rows = kBlock, columns = kBlock;  // of a block
-  std::int64_t most = 0;                         // boxes; blocks that are left are partial
+  std::int64_t most = 0;    // operations (effort.h); blocks that are left are partial
   int halvings = 0;         // of a block that is undecided as a whole; then it is partial
   bool tells_full = false;  // otherwise, halves of a block that are full make it partial
   const KnownInputs* known = nullptr;

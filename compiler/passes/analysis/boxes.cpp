@@ -20,7 +20,7 @@ std::int64_t to_the_right(const Box& box) { return box.column.high - box.row.low
 std::int64_t to_the_left(const Box& box) { return box.row.high - box.column.low; }
 
 struct Candidate {
-  Box box;
+  OpenBox open;
   std::int64_t distance = 0;
   std::int64_t scores = 0;
 
@@ -56,12 +56,24 @@ std::pair<Box, Box> halves(const Box& box, Range Box::*axis) {
   return parts;
 }
 
-Block MaskBoxes::of(const Box& box) {
-  ranges_.look_at(box);
-  Block block = Block::full;
-  for (const ExprId mask : masks_) {
-    if (ranges_[mask].is_false()) return Block::empty;
-    if (!ranges_[mask].is_true()) block = Block::partial;
+MaskBoxes::MaskBoxes(const ir::Attention& attention, std::span<const ExprId> hold,
+                     std::span<const ExprId> fail, const KnownInputs* known)
+    : roots_(joined(hold, fail)), ranges_(attention, roots_, known) {
+  const std::size_t size = roots_.empty() ? 0 : *std::ranges::max_element(roots_) + 1;
+  holds_.resize(size);
+  fails_.resize(size);
+  for (const ExprId mask : hold) holds_[mask] = true;
+  for (const ExprId mask : fail) fails_[mask] = true;
+}
+
+Block MaskBoxes::of(const Box& box, const Unsettled& within) {
+  ranges_.look_at(box, within);
+  Block block = within->has_undecided_root ? Block::partial : Block::full;
+  for (const ExprId mask : within->roots) {
+    const Range range = ranges_[mask];
+    const bool is_true = range.is_true(), is_false = range.is_false();
+    if ((is_false && holds_[mask]) || (is_true && fails_[mask])) return Block::empty;
+    if (!is_true && !is_false) block = Block::partial;
   }
   return block;
 }
@@ -70,21 +82,19 @@ bool never(const ir::Attention& attention, std::span<const ExprId> hold,
            std::span<const ExprId> fail, Effort& effort) {
   if (is_empty(attention)) return true;
   if (!effort.spend(dag_size(attention))) return false;
-  Ranges ranges(attention, joined(hold, fail));
-  const auto is_false = [&](ExprId id) { return ranges[id].is_false(); };
-  const auto is_true = [&](ExprId id) { return ranges[id].is_true(); };
-  std::vector<Box> open = {whole_box(attention)};
+  MaskBoxes boxes(attention, hold, fail);
+  std::vector<OpenBox> open = {{whole_box(attention), boxes.all()}};
   for (int looked = 0; !open.empty(); ++looked) {
-    if (looked == kMostProofBoxes || !effort.spend(ranges.operations())) return false;
-    const Box box = open.back();
+    const auto [box, within] = open.back();
+    if (looked == kMostProofBoxes || !effort.spend(within->cost())) return false;
     open.pop_back();
-    ranges.look_at(box);
-    if (std::ranges::any_of(hold, is_false) || std::ranges::any_of(fail, is_true)) continue;
-    const bool is_found = std::ranges::all_of(hold, is_true) && std::ranges::all_of(fail, is_false);
-    if (is_found || scores(box) == 1) return false;
+    const Block block = boxes.of(box, within);
+    if (block == Block::empty) continue;
+    if (block == Block::full || scores(box) == 1 || boxes.is_settled()) return false;
     const auto [first, second] = halves(box);
-    open.push_back(first);
-    open.push_back(second);
+    const Unsettled left = boxes.unsettled();
+    open.push_back({first, left});
+    open.push_back({second, left});
   }
   return true;
 }
@@ -94,19 +104,23 @@ std::optional<std::int64_t> furthest(const ir::Attention& attention, Distance di
   if (is_empty(attention)) return std::nullopt;
   if (!effort.spend(dag_size(attention))) return distance(whole_box(attention));
   MaskBoxes boxes(attention, attention.masks);
-  const auto candidate = [&](const Box& box) { return Candidate{box, distance(box), scores(box)}; };
+  const auto candidate = [&](const Box& box, const Unsettled& within) {
+    return Candidate{{box, within}, distance(box), scores(box)};
+  };
   std::priority_queue<Candidate> queue;
-  queue.push(candidate(whole_box(attention)));
+  queue.push(candidate(whole_box(attention), boxes.all()));
   for (int looked = 0; !queue.empty(); ++looked) {
     const Candidate next = queue.top();
     queue.pop();
-    if (looked == kMostSearchedBoxes || !effort.spend(boxes.operations())) return next.distance;
-    const Block block = boxes.of(next.box);
+    const auto& [box, within] = next.open;
+    if (looked == kMostSearchedBoxes || !effort.spend(within->cost())) return next.distance;
+    const Block block = boxes.of(box, within);
     if (block == Block::empty) continue;
-    if (next.scores == 1 || block == Block::full) return next.distance;
-    const auto [first, second] = halves(next.box);
-    queue.push(candidate(first));
-    queue.push(candidate(second));
+    if (next.scores == 1 || block == Block::full || boxes.is_settled()) return next.distance;
+    const auto [first, second] = halves(box);
+    const Unsettled left = boxes.unsettled();
+    queue.push(candidate(first, left));
+    queue.push(candidate(second, left));
   }
   return std::nullopt;
 }

@@ -41,14 +41,30 @@ class MaskBoxes {
   // The attention and what is known of inputs (or null) must outlive this.
   MaskBoxes(const ir::Attention& attention, std::span<const ir::ExprId> masks,
             const KnownInputs* known = nullptr)
-      : masks_(masks.begin(), masks.end()), ranges_(attention, masks_, known) {}
+      : MaskBoxes(attention, masks, {}, known) {}
+  // Shows the scores where all masks of `hold` are true and all of `fail` are false.
+  MaskBoxes(const ir::Attention& attention, std::span<const ir::ExprId> hold,
+            std::span<const ir::ExprId> fail, const KnownInputs* known = nullptr);
 
-  Block of(const Box& box);
-  std::int64_t operations() const { return ranges_.operations(); }  // of one box
+  Block of(const Box& box) { return of(box, ranges_.all()); }
+  // The same, by what was unsettled in a box that holds this one, or all().
+  Block of(const Box& box, const Unsettled& within);
+  const Unsettled& all() const { return ranges_.all(); }
+  // What boxes within the last one evaluate.
+  Unsettled unsettled() { return ranges_.unsettled(); }
+  // Whether boxes within the last one, which is partial, are all partial too.
+  bool is_settled() const { return ranges_.are_settled(); }
 
  private:
-  std::vector<ir::ExprId> masks_;
+  std::vector<ir::ExprId> roots_;
+  std::vector<std::uint8_t> holds_, fails_;  // by id: bool, of the roots
   Ranges ranges_;
+};
+
+// A box that a search has to look at.
+struct OpenBox {
+  Box box;
+  Unsettled within;
 };
 
 // The box cut in two along an axis of more than one index.

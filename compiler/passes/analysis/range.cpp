@@ -157,20 +157,154 @@ Box whole_box(const ir::Attention& attention) {
 
 Ranges::Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots,
                const KnownInputs* known, Wrapping wrapping)
-    : attention_(attention),
-      dag_(attention.dag),
-      known_(known),
-      wrapping_(wrapping),
-      order_(ir::reachable(attention.dag, roots)),
-      ranges_(order_.empty() ? 0 : order_.back() + 1) {}
-
-void Ranges::look_at(const Box& box) {
-  for (const ir::ExprId id : order_) ranges_[id] = of(id, box);
+    : attention_(attention), dag_(attention.dag), known_(known), wrapping_(wrapping) {
+  Steps all;
+  for (const ir::ExprId id : ir::reachable(dag_, roots)) {
+    const ir::Node& node = dag_[id];
+    all.steps.push_back({id, static_cast<std::uint32_t>(all.operands.size()), &node});
+    all.operands.insert(all.operands.end(), node.operands.begin(), node.operands.end());
+  }
+  all.roots.assign(roots.begin(), roots.end());
+  const std::size_t size = all.steps.empty() ? 0 : all.steps.back().id + 1;
+  all_ = last_ = std::make_shared<const Steps>(std::move(all));
+  ranges_.resize(size);
+  settled_.resize(size);
+  needed_.resize(size);
+  is_root_.resize(size);
+  instead_.resize(size);
+  for (const ir::ExprId root : roots) is_root_[root] = true;
 }
 
-Range Ranges::of(ir::ExprId id, const Box& box) const {
-  const ir::Node& node = dag_[id];
-  return node.operands.empty() ? leaf(node, box) : operation(node);
+Ranges::Operands Ranges::operands_of(const Steps& steps, const Step& step) const {
+  return std::span(steps.operands).subspan(step.first, step.node->operands.size());
+}
+
+void Ranges::look_at(const Box& box, const Unsettled& within) {
+  last_ = within;
+  count_ = 0;
+  for (const auto& [id, range] : within->settled) {
+    ranges_[id] = range;
+    settled_[id] = true;
+  }
+  for (const Step& step : within->steps) {
+    const Operands operands = operands_of(*within, step);
+    const Range range = of(*step.node, operands, box);
+    const bool is_settled = settles(*step.node, operands, range);
+    ranges_[step.id] = range;
+    settled_[step.id] = is_settled;
+    count_ += is_settled ? 1 : 0;
+  }
+}
+
+bool Ranges::are_settled() const {
+  return std::ranges::all_of(last_->roots, [this](ir::ExprId id) { return is_settled(id); });
+}
+
+bool Ranges::settles(const ir::Node& node, Operands operands, const Range& range) const {
+  if (range.low == range.high || node.type == ir::Type::real) return true;
+  if (operands.empty()) {
+    return !node.is(Op::batch_) && !node.is(Op::head_) && !node.is(Op::row_) &&
+           !node.is(Op::column_);
+  }
+  if (node.is(Op::load_) && known_ == nullptr) return true;
+  const auto is_settled = [&](ir::ExprId id) -> bool { return settled_[id]; };
+  return std::ranges::all_of(operands, is_settled) || hides_other(node, operands);
+}
+
+// Whether an operand may be any number, and hides the range of the other one: x - y and x < y.
+bool Ranges::hides_other(const ir::Node& node, Operands operands) const {
+  if (operands.size() != 2) return false;
+  const bool compares = ir::info(node.op).rule == ir::Rule::comparison;
+  if (!compares && !node.is(Op::add_) && !node.is(Op::sub_)) return false;
+  for (const bool second : {false, true}) {
+    const ir::ExprId any = operands[second ? 1 : 0];
+    if (!settled_[any] || ranges_[any] != kAny) continue;
+    const Range& other = ranges_[operands[second ? 0 : 1]];
+    return !compares || (other.low > kAny.low && other.high < kAny.high);
+  }
+  return false;
+}
+
+// The operand with the same range in all boxes within the last one.
+std::optional<ir::ExprId> Ranges::forwarded(const ir::Node& node, Operands operands) const {
+  const auto range = [&](std::size_t i) { return ranges_[operands[i]]; };
+  switch (node.op) {
+    case Op::and_:
+    case Op::min_:
+      if (range(0).high <= range(1).low) return operands[0];
+      return range(1).high <= range(0).low ? std::optional(operands[1]) : std::nullopt;
+    case Op::or_:
+    case Op::max_:
+      if (range(0).low >= range(1).high) return operands[0];
+      return range(1).low >= range(0).high ? std::optional(operands[1]) : std::nullopt;
+    case Op::select_:
+      if (range(0).is_true()) return operands[1];
+      return range(0).is_false() ? std::optional(operands[2]) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+// A step is worth as much as it costs to leave it out only if its like are many.
+Unsettled Ranges::unsettled() {
+  constexpr std::size_t kFew = 8, kPart = 4;
+  const std::size_t steps = last_->steps.size();
+  if (steps <= kFew || count_ * kPart < steps) return last_;
+  mark_needed(*last_);
+  last_ = std::make_shared<const Steps>(remaining(*last_));
+  count_ = 0;
+  return last_;
+}
+
+// From the roots down, with what is evaluated instead of a step.
+void Ranges::mark_needed(const Steps& from) {
+  for (const ir::ExprId root : from.roots) needed_[root] = !settled_[root];
+  for (std::size_t i = from.steps.size(); i-- > 0;) {
+    const auto& [id, first, node] = from.steps[i];
+    instead_[id] = id;
+    if (!needed_[id] || settled_[id]) continue;
+    const Operands operands = operands_of(from, from.steps[i]);
+    const auto other = is_root_[id] ? std::nullopt : forwarded(*node, operands);
+    if (other) {
+      instead_[id] = *other;
+      needed_[*other] = true;
+      continue;
+    }
+    for (const ir::ExprId operand : operands) needed_[operand] = true;
+  }
+}
+
+// Those of the steps that are marked as needed, which ends the marks.
+Steps Ranges::remaining(const Steps& from) {
+  Steps left;
+  left.has_undecided_root = from.has_undecided_root;
+  for (const ir::ExprId root : from.roots) {
+    if (!settled_[root]) left.roots.push_back(root);
+    left.has_undecided_root |= settled_[root] && ranges_[root].low != ranges_[root].high;
+  }
+  for (const auto& [id, range] : from.settled) {
+    instead_[id] = id;
+    if (needed_[id]) left.settled.emplace_back(id, range);
+    needed_[id] = false;
+  }
+  for (const Step& step : from.steps) {
+    if (!needed_[step.id]) continue;
+    needed_[step.id] = false;
+    if (settled_[step.id]) {
+      left.settled.emplace_back(step.id, ranges_[step.id]);
+    } else if (instead_[step.id] != step.id) {
+      instead_[step.id] = instead_[instead_[step.id]];
+    } else {
+      left.steps.push_back({step.id, static_cast<std::uint32_t>(left.operands.size()), step.node});
+      for (const ir::ExprId operand : operands_of(from, step)) {
+        left.operands.push_back(instead_[operand]);
+      }
+    }
+  }
+  return left;
+}
+
+Range Ranges::of(const ir::Node& node, Operands operands, const Box& box) const {
+  return operands.empty() ? leaf(node, box) : operation(node, operands);
 }
 
 Range Ranges::leaf(const ir::Node& node, const Box& box) const {
@@ -192,7 +326,7 @@ Range Ranges::leaf(const ir::Node& node, const Box& box) const {
     case Op::dim_: return {1, kAny.high};
     default: break;
   }
-  if (const auto value = known(node)) return *value;
+  if (const auto value = known(node, {})) return *value;
   return unknown(node);
 }
 
@@ -222,9 +356,9 @@ Range Ranges::wide_operation(Op op, const Range& x, const Range& y) {
   }
 }
 
-Range Ranges::operation(const ir::Node& node) const {
-  const Range x = operand(node, 0);
-  const Range y = node.operands.size() > 1 ? operand(node, 1) : x;
+Range Ranges::operation(const ir::Node& node, Operands operands) const {
+  const Range x = ranges_[operands[0]];
+  const Range y = operands.size() > 1 ? ranges_[operands[1]] : x;
   if (node.type == ir::Type::wide && !node.is(Op::load_) && !node.is(Op::select_)) {
     return wide_operation(node.op, x, y);
   }
@@ -242,12 +376,13 @@ Range Ranges::operation(const ir::Node& node) const {
     case Op::or_: return larger(x, y);
     case Op::not_: return opposite(x);
     case Op::to_int_: return x;
-    case Op::load_: return load(node);
+    case Op::load_: return load(node, operands);
     case Op::floordiv_: return quotient(x, y);
     case Op::mod_: return remainder(x, y);
     case Op::select_: {
       if (x.is_true()) return y;
-      return x.is_false() ? operand(node, 2) : unite(y, operand(node, 2));
+      const Range z = ranges_[operands[2]];
+      return x.is_false() ? z : unite(y, z);
     }
     default: break;
   }
@@ -256,17 +391,17 @@ Range Ranges::operation(const ir::Node& node) const {
   return ir::is_integral(dag_[node.operands[0]].type) ? comparison(node.op, x, y) : kEither;
 }
 
-std::optional<Range> Ranges::known(const ir::Node& node) const {
+std::optional<Range> Ranges::known(const ir::Node& node, Operands operands) const {
   if (known_ == nullptr || node.type == ir::Type::real) return std::nullopt;
   if (node.is(Op::param_)) return known_->param(std::get<std::string>(node.attribute));
   if (!node.is(Op::load_)) return std::nullopt;
   indexes_.clear();
-  for (const ir::ExprId index : node.operands) indexes_.push_back(ranges_[index]);
+  for (const ir::ExprId index : operands) indexes_.push_back(ranges_[index]);
   return known_->elements(std::get<std::string>(node.attribute), indexes_);
 }
 
-Range Ranges::load(const ir::Node& node) const {
-  if (const auto value = known(node)) return *value;
+Range Ranges::load(const ir::Node& node, Operands operands) const {
+  if (const auto value = known(node, operands)) return *value;
   const std::string& name = std::get<std::string>(node.attribute);
   const auto up_to = [&](ir::Dim dim) {
     return Range{0, attention_.dims.get(dim).value_or(kAny.high)};
@@ -282,7 +417,8 @@ WholeRanges::WholeRanges(const ir::Attention& attention)
 Range WholeRanges::operator[](ir::ExprId id) {
   std::vector<Range>& known = ranges_.ranges_;
   while (known.size() <= id) {
-    known.push_back(ranges_.of(static_cast<ir::ExprId>(known.size()), box_));
+    const ir::Node& node = ranges_.dag_[static_cast<ir::ExprId>(known.size())];
+    known.push_back(ranges_.of(node, node.operands, box_));
   }
   return known[id];
 }

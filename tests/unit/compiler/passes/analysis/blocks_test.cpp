@@ -161,5 +161,31 @@ TEST(Blocks, OfRandomMasksAreWhatTheyShow) {
   EXPECT_GT(told, 5000);
 }
 
+// Operations are counted, not boxes: those of a box of 128 x 128 scores are few.
+TEST(Blocks, OfThousandsOfDisjuncts) {
+  constexpr std::int64_t kEnough = std::int64_t{1} << 20;
+  const BlockMap any =
+      map_of("dims Sq = 4096; mask any(j in 0..2000: q_idx == kv_idx + j * j);", kEnough);
+  EXPECT_EQ(any.exactness, Exactness::exact);
+  EXPECT_EQ(any.count(Block::full), 0);
+  EXPECT_EQ(any.at(0, 0), Block::partial);
+  EXPECT_EQ(any.at(0, 1), Block::empty);
+  const BlockMap all =
+      map_of("dims Sq = 4096; mask all(j in 0..2000: q_idx != kv_idx + j * j);", kEnough);
+  EXPECT_EQ(all.exactness, Exactness::exact);
+  EXPECT_EQ(all.count(Block::partial), any.count(Block::partial));
+  EXPECT_EQ(all.count(Block::full), any.count(Block::empty));
+}
+
+TEST(Blocks, AreNotHalvedWhereOnlyATensorDecides) {
+  const BlockMap map = map_of(
+      "dims Sq = 16384; tensor t: i32[64]; mask q_idx >= kv_idx; mask any(i in 0..64: q_idx == "
+      "t[i]);",
+      1 << 20);
+  EXPECT_EQ(map.exactness, Exactness::bound);
+  EXPECT_EQ(map.at(0, 1), Block::empty);
+  EXPECT_EQ(map.at(1, 0), Block::partial);
+}
+
 }  // namespace
 }  // namespace attn::passes
