@@ -25,14 +25,31 @@ using planner::Strategy;
 
 constexpr int kMostSpilling = 4;  // programs of a strategy
 
-// What the kernels of a program must not need, and what those of the last one spilled.
+// What the kernels of a program must not need, what those of the last one spilled, and when they
+// must be there.
 struct Limits {
   std::optional<derive::KernelLimits> limits{};
+  const planning::Deadline* deadline = nullptr;
   std::int64_t spilled_bytes = 0;
 };
 
+// Workers that end with the build.
+worker::Options in_time(worker::Options worker, const planning::Deadline& deadline) {
+  using std::chrono::seconds;
+  const auto left = std::chrono::ceil<seconds>(deadline.left());
+  worker.timeout = std::min(worker.timeout, std::max(left, seconds(1)));
+  return worker;
+}
+
+// The error of a worker that the end of the build killed says what took the time before.
+Error with_phases(Error error, const planning::Deadline& deadline) {
+  const Status late = deadline.check();
+  if (error.code == ErrorCode::worker && !late.ok()) error.notes.push_back(late.error().message);
+  return error;
+}
+
 // All cuDNN steps, in one worker; equal graphs once.
-Status compile_graphs(plan::Plan& plan, const CompileOptions& options) {
+Status compile_graphs(plan::Plan& plan, const CompileOptions& options, const Limits& limits) {
   std::vector<graph::BackendGraph> graphs;
   std::vector<std::size_t> graph_of_step;
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(plan.program)) {
@@ -41,8 +58,8 @@ Status compile_graphs(plan::Plan& plan, const CompileOptions& options) {
     if (found == graphs.end()) graphs.push_back(step->graph);
   }
   if (graphs.empty()) return {};
-  const Result<std::vector<worker::Compiled>> compiled =
-      worker::compile(graphs, options.target.device_json, options.worker);
+  const Result<std::vector<worker::Compiled>> compiled = worker::compile(
+      graphs, options.target.device_json, in_time(options.worker, *limits.deadline));
   if (!compiled.ok()) return with_reason(compiled.error());
   for (const std::size_t graph : graph_of_step) plan.compiled.push_back((*compiled)[graph].step);
   plan.cudnn_version = compiled->front().cudnn_version;
@@ -53,7 +70,8 @@ Status compile_graphs(plan::Plan& plan, const CompileOptions& options) {
 Status compile_kernels(plan::Plan& plan, const CompileOptions& options, Limits& limits) {
   for (const auto& [source, general] : plan::sources_of(plan.program)) {
     ATTN_ASSIGN(worker::CompiledKernel kernel,
-                worker::compile_kernel({*source, options.target.sm, general}, options.worker));
+                worker::compile_kernel({*source, options.target.sm, general},
+                                       in_time(options.worker, *limits.deadline)));
     if (general && limits.limits) {
       const derive::Assembly assembly = derive::read_assembly(kernel.log);
       limits.spilled_bytes = derive::most_spilled(assembly, *limits.limits);
@@ -71,7 +89,7 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options, Limits& li
   plan.compiled.clear();
   plan.kernels.clear();
   plan.cudnn_version = 0;
-  ATTN_RETURN_IF_ERROR(compile_graphs(plan, options));
+  ATTN_RETURN_IF_ERROR(compile_graphs(plan, options, limits));
   ATTN_RETURN_IF_ERROR(compile_kernels(plan, options, limits));  // seldom refused: last
   plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
   return {};
@@ -450,8 +468,10 @@ class Race {
       ATTN_ASSIGN(const Attempt attempt, tried.next());
       if (attempt.candidate == nullptr) break;
       const Candidate& candidate = *attempt.candidate;
+      candidates.deadline().restart();
       ATTN_RETURN_IF_ERROR(enter(candidate, *candidate.lowered));
       for (std::size_t program = 1;; ++program) {
+        candidates.deadline().restart();
         const Result<Lowered> other = candidates.lower_again(candidate, program);
         if (!other.ok()) break;
         ATTN_RETURN_IF_ERROR(enter(candidate, *other));
@@ -535,15 +555,18 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     const bool lasting = std::ranges::all_of(failed, [](const Failure& each) {
       return each.refusal.error.code == ErrorCode::unsupported;
     });
-    limits = {lowered.limits};
-    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, limits, lasting, tried));
+    limits = {lowered.limits, &candidates.deadline()};
+    const planning::Deadline::Phase phase(&candidates.deadline(), "compiling kernels");
+    const Status made = take_or_compile_steps(plan, options, limits, lasting, tried);
+    if (!made.ok()) return with_phases(made.error(), candidates.deadline());
     return plan;
   };
   // The first of its programs that is not refused. If one spills far too much, or several spill,
-  // those behind them would, too.
+  // those behind them would, too. All of them are one build.
   const auto build = [&](const Attempt& attempt) -> Result<plan::Plan> {
     const Candidate& candidate = *attempt.candidate;
     Result<Lowered> lowered = *candidate.lowered;
+    candidates.deadline().restart();
     if (attempt.program > 0) lowered = candidates.lower_again(candidate, attempt.program);
     int spilling = 0;
     for (std::size_t next = attempt.program + 1; lowered.ok(); ++next) {
@@ -556,6 +579,10 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
       spilling += limits.spilled_bytes > 0 ? 1 : 0;
       if (limits.spilled_bytes > derive::kHopelessBytes || spilling == kMostSpilling) break;
       lowered = candidates.lower_again(candidate, next);
+    }
+    if (!lowered.ok() && lowered.error().code == ErrorCode::worker) {  // it took too long
+      failed.push_back({{std::string(candidate.strategy->name), lowered.error()},
+                        candidate.lowered->predicted_ms});
     }
     return failed.back().refusal.error;
   };

@@ -18,7 +18,8 @@ planning::Context context_of(const CompileOptions& options) {
   return {.gpu = planning::gpu_of(options.target),
           .direction = options.direction,
           .rewrites = options.rewrites,
-          .analyses = options.analyses};
+          .analyses = options.analyses,
+          .timeout = options.worker.timeout};
 }
 
 Result<std::string> lowering_of(const ir::Attention& attention, const CompileOptions& options) {

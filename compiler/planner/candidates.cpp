@@ -44,8 +44,9 @@ bool lacks_o(const ir::Attention& attention, const planning::Context& context) {
   return !context.backward() && !attention.wants_o;
 }
 
-planning::Context with_analyses(planning::Context context, passes::MaskAnalyses& analyses) {
-  context.analyses = &analyses;
+planning::Context completed(planning::Context context, passes::MaskAnalyses& analyses) {
+  if (context.analyses == nullptr) context.analyses = &analyses;
+  context.deadline = std::make_shared<planning::Deadline>(context.timeout);
   return context;
 }
 
@@ -167,11 +168,13 @@ Candidates::Candidates(const ir::Attention& attention, std::string_view name,
       may_allow_slow_(name == kAnyLowering),
       makes_o_internal_(lacks_o(attention, context)),
       attention_(makes_o_internal_ ? lowering::with_o(attention) : attention),
-      context_(context.analyses == nullptr ? with_analyses(context, analyses_) : context),
+      context_(completed(context, analyses_)),
       subject_(std::make_unique<Subject>(attention_, context_)) {
   for (const Strategy& strategy : strategies(name)) {
-    const Result<double> bound =
-        draws_in(attention_, strategy) ? strategy.bound(*subject_) : refused_draws();
+    deadline().restart();
+    const Result<double> bound = in_time("planning", [&] {
+      return draws_in(attention_, strategy) ? strategy.bound(*subject_) : refused_draws();
+    });
     if (bound.ok()) {
       all_.push_back({&strategy, *bound});
     } else if (!refuse(strategy, bound.error())) {
@@ -184,14 +187,23 @@ Candidates::Candidates(const ir::Attention& attention, std::string_view name,
 Candidates::~Candidates() = default;
 
 bool Candidates::refuse(const Strategy& strategy, const Error& error) {
-  const bool holds_for_all = error.code != ErrorCode::unsupported;
+  const bool is_late = error.code == ErrorCode::worker;
+  const bool holds_for_all = error.code != ErrorCode::unsupported && !is_late;
   all_refused_.push_back({std::string(strategy.name), error});
-  if (holds_for_all || strategy.kind != Strategy::Kind::alternative || only_one_ ||
+  if (holds_for_all || is_late || strategy.kind != Strategy::Kind::alternative || only_one_ ||
       is_told(strategy, attention_)) {
     refused_.push_back({std::string(strategy.name), error});
   }
   if (holds_for_all) failure_ = error_of(in_order(refused_));
   return !holds_for_all;
+}
+
+template <typename Plan>
+auto Candidates::in_time(std::string_view phase, const Plan& plan) const -> decltype(plan()) {
+  const planning::Deadline::Phase counted(&deadline(), phase);
+  auto planned = plan();
+  ATTN_RETURN_IF_ERROR(deadline().check());
+  return planned;
 }
 
 Result<Lowered> Candidates::finished(Result<Lowered> lowered) const {
@@ -202,7 +214,7 @@ Result<Lowered> Candidates::finished(Result<Lowered> lowered) const {
 Result<Lowered> Candidates::lower_again(const Candidate& candidate, std::size_t refused) {
   const auto lower = candidate.strategy->lower_again;
   if (lower == nullptr) return {ErrorCode::unsupported, "there is no other program"};
-  return finished(lower(*subject_, refused));
+  return in_time("lowering", [&] { return finished(lower(*subject_, refused)); });
 }
 
 bool Candidates::has_slow() const {
@@ -256,7 +268,9 @@ Result<const Candidate*> Candidates::next() {
       returned_ = true;
       return &candidate;
     }
-    Result<Lowered> lowered = finished(candidate.strategy->lower(*subject_));
+    deadline().restart();
+    Result<Lowered> lowered =
+        in_time("lowering", [&] { return finished(candidate.strategy->lower(*subject_)); });
     if (lowered.ok()) {
       candidate.lowered = std::move(*lowered);
       continue;

@@ -59,7 +59,8 @@ class Candidates {
   ~Candidates();
 
   // The next best, lowered; it lives as long as this. Errors: error_of all refusals when there are
-  // none left, and no strategy was returned before; any error that holds for every strategy.
+  // none left, and no strategy was returned before; any error that holds for every strategy. A
+  // strategy that takes longer than context.timeout is refused, with the error of Deadline::check.
   // Null: none left.
   Result<const Candidate*> next();
 
@@ -76,6 +77,9 @@ class Candidates {
   // The same with all alternatives, in the order in which they were asked.
   const std::vector<Refusal>& all_refused() const { return all_refused_; }
 
+  // Of the build that goes on: bounds and lowering of a strategy restart it. Never null.
+  planning::Deadline& deadline() const { return *context_.deadline; }
+
   // error_of all refusals and `failed`. If a slow strategy that was not allowed would serve, a note
   // says so.
   Error all_failed(std::vector<Refusal> failed) const;
@@ -83,6 +87,9 @@ class Candidates {
  private:
   // False: an error that holds for every strategy.
   bool refuse(const Strategy& strategy, const Error& error);
+  // What `plan()` returns, unless it took too long.
+  template <typename Plan>
+  auto in_time(std::string_view phase, const Plan& plan) const -> decltype(plan());
   Result<Lowered> finished(Result<Lowered> lowered) const;
   bool has_slow() const;
   Error with_slow_hint(Error error) const;

@@ -1,10 +1,13 @@
 // What planning decides by. Every pass, strategy and lowering that decides something receives it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string_view>
 
+#include "compiler/planning/deadline.h"
 #include "compiler/planning/gpu.h"
 #include "compiler/planning/rewrites.h"
 #include "runtime/plan/program.h"
@@ -42,6 +45,8 @@ struct Context {
   // The analyses of masks made so far, shared by all who have the context; outlives it. Null: each
   // is made where it is needed.
   passes::MaskAnalyses* analyses = nullptr;
+  std::chrono::nanoseconds timeout{0};   // of each build (deadline.h); 0: none
+  std::shared_ptr<Deadline> deadline{};  // of the builds of planner::Candidates; null elsewhere
 
   bool backward() const { return direction == plan::Direction::backward; }
 };

@@ -51,6 +51,8 @@ std::string key_of(const ir::Attention& attention) {
   return key;
 }
 
+constexpr std::string_view kPhase = "analysing masks";
+
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 24;
 
 std::optional<BlockMap> blocks_of(const ir::Attention& attention) {
@@ -72,6 +74,7 @@ template <typename Value, typename Compute>
 const Value& MaskAnalysis::once(std::string_view part, std::optional<Value>& kept,
                                 const Compute& compute) const {
   if (kept) return *kept;
+  const planning::Deadline::Phase phase(deadline_.get(), kPhase);
   kept.emplace(compute());
   report(part);
   return *kept;
@@ -84,6 +87,7 @@ Value MaskAnalysis::within(std::string_view part, std::optional<Searched<Value>>
     effort.spend(kept->effort);
     return kept->value;
   }
+  const planning::Deadline::Phase phase(deadline_.get(), kPhase);
   const std::int64_t before = effort.left();
   Value value = compute();
   report(part);
@@ -140,8 +144,11 @@ Analyzed MaskAnalyses::of(const ir::Attention& attention) {
 }
 
 Analyzed analyzed(const ir::Attention& attention, const planning::Context& context) {
-  if (context.analyses != nullptr) return context.analyses->of(attention);
-  return std::make_shared<const MaskAnalysis>(attention, nullptr);
+  Analyzed analysis = context.analyses != nullptr
+                          ? context.analyses->of(attention)
+                          : std::make_shared<const MaskAnalysis>(attention, nullptr);
+  analysis->set_deadline(context.deadline);
+  return analysis;
 }
 
 }  // namespace attn::passes

@@ -35,6 +35,10 @@ class MaskAnalysis {
   // The observer, which may be null, must outlive this.
   MaskAnalysis(ir::Attention attention, const planning::AnalysisObserver* observer)
       : attention_(std::move(attention)), observer_(observer) {}
+  // From now on, what is computed takes time of this one (or null).
+  void set_deadline(std::shared_ptr<planning::Deadline> deadline) const {
+    deadline_ = std::move(deadline);
+  }
   MaskAnalysis(const MaskAnalysis&) = delete;
   MaskAnalysis& operator=(const MaskAnalysis&) = delete;
 
@@ -93,6 +97,7 @@ class MaskAnalysis {
 
   ir::Attention attention_;
   const planning::AnalysisObserver* observer_;
+  mutable std::shared_ptr<planning::Deadline> deadline_;
   mutable std::optional<MaskForm> form_;
   mutable std::optional<VisibleColumns> columns_;
   mutable std::optional<Searched<Band>> cover_;

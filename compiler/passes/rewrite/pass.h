@@ -49,6 +49,7 @@ void finish_pass(std::string_view name, const ir::Attention& after, double milli
 // `rewrite()`, which returns an attention or a result with a member `attention`.
 template <typename Rewrite>
 auto run_pass(std::string_view name, const planning::Context& context, const Rewrite& rewrite) {
+  const planning::Deadline::Phase phase(context.deadline.get(), "rewriting");
   const auto start = std::chrono::steady_clock::now();
   auto made = rewrite();
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;

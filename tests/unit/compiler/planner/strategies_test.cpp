@@ -172,6 +172,18 @@ TEST(Candidates, OnlyWhatMayWinIsLowered) {
   }
 }
 
+TEST(Candidates, TakeNoLongerThanTheTimeOfABuild) {
+  const ir::Attention attention = attention_of(std::string(kDims) + "mask q_idx >= kv_idx;");
+  Candidates candidates(attention, kAnyLowering, {.timeout = std::chrono::nanoseconds(1)});
+  const auto late = candidates.next();
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::worker);
+  EXPECT_THAT(late.error().message, ::testing::HasSubstr("the build took longer than 1e-09 s"));
+  EXPECT_THAT(late.error().message, ::testing::HasSubstr(" s planning"));
+  Candidates enough(attention, kAnyLowering, {.timeout = std::chrono::hours(1)});
+  EXPECT_TRUE(enough.next().ok());
+}
+
 TEST(FirstTaken, GoesOnAfterARefusalOrAFailureOfOneStrategy) {
   const ir::Attention attention = attention_of(std::string(kDims) + "mask q_idx >= kv_idx;");
   std::vector<std::string> tried;
