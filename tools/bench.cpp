@@ -34,7 +34,7 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
   planning::Rewrites rewrites;
-  int timeout = kBuildSeconds;
+  BuildLimits limits{};
   sema::Bindings bindings;
   InputTexts inputs;
   int iterations = 30;
@@ -307,7 +307,7 @@ Result<Plans> plans_for(const Subject& subject, const Directions& timed, const p
   if (!compiles) return plans_of(*subject.file, timed.backward);
   driver::CompileOptions how;
   how.target = target;
-  how.worker = worker_options(options.cudnn_folder, options.timeout);
+  how.worker = worker_options(options.cudnn_folder, options.limits);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   if (options.use_cache) {
@@ -401,7 +401,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--json", options->json_file, "Also write the results to this file")
       ->type_name("FILE");
   add_strategy(*command, options->lowering, options->rewrites);
-  add_timeout(*command, options->timeout);
+  add_build_limits(*command, options->limits);
   add_cache_option(*command, options->use_cache);
   add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);

@@ -32,7 +32,7 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
   planning::Rewrites rewrites;
-  int timeout = kBuildSeconds;
+  BuildLimits limits{};
   sema::Bindings bindings;
   bool keep_going = false;
   bool autotune = false;
@@ -82,7 +82,7 @@ int usage_error(const Options& options, const std::string& message) {
 Result<driver::CompileOptions> compile_options(const Options& options) {
   driver::CompileOptions result;
   ATTN_ASSIGN(result.target, find_target(options.target, options.cudnn_folder));
-  result.worker = worker_options(options.cudnn_folder, options.timeout);
+  result.worker = worker_options(options.cudnn_folder, options.limits);
   result.lowering = options.lowering;
   result.rewrites = options.rewrites;
   if (options.use_cache) {
@@ -442,7 +442,7 @@ void add_compile(CLI::App& app, Action& action) {
   command->add_flag("--split-files", options->split_files,
                     "With --ranks: a file for each rank, FILE.0 and so on, with its plans alone");
   add_strategy(*command, options->lowering, options->rewrites);
-  add_timeout(*command, options->timeout);
+  add_build_limits(*command, options->limits);
   add_cache_option(*command, options->use_cache);
   add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);

@@ -160,7 +160,7 @@ void add_explain(CLI::App& app, Action& action) {
   command->add_flag("--yes", options->yes, "Simulate even if it takes more than an hour");
   add_strategy(*command, options->how.lowering, options->how.rewrites);
   add_deny(*command);
-  add_timeout(*command, options->how.timeout);
+  add_build_limits(*command, options->how.limits);
   add_cudnn(*command, options->how.cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

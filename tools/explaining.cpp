@@ -56,14 +56,14 @@ Result<std::optional<driver::CompileOptions>> compile_options(const ExplainOptio
                                                               Explanation& explanation) {
   if (needs_cudnn && explanation.why_not_compiled.empty()) {
     const Result<std::int64_t> version =
-        worker::cudnn_version(worker_options(options.cudnn_folder, options.timeout));
+        worker::cudnn_version(worker_options(options.cudnn_folder, options.limits));
     if (!version.ok() && version.error().code != ErrorCode::cudnn) return version.error();
     if (!version.ok()) explanation.why_not_compiled = version.error().message;
   }
   if (!explanation.why_not_compiled.empty()) return std::optional<driver::CompileOptions>();
   driver::CompileOptions how;
   how.target = target;
-  how.worker = worker_options(options.cudnn_folder, options.timeout);
+  how.worker = worker_options(options.cudnn_folder, options.limits);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   how.analyses = spec.analyses.get();

@@ -16,7 +16,7 @@ struct ExplainOptions {
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
   planning::Rewrites rewrites;
-  int timeout = kBuildSeconds;
+  BuildLimits limits{};
   bool why_not = false;             // explain a refused spec too, with the reasons
   std::optional<bool> gradients{};  // absent: where the spec has a `grad` clause
 };

@@ -159,7 +159,7 @@ void add_report(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
   add_strategy(*command, options->how.lowering, options->how.rewrites);
   add_deny(*command);
-  add_timeout(*command, options->how.timeout);
+  add_build_limits(*command, options->how.limits);
   add_cudnn(*command, options->how.cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

@@ -35,7 +35,7 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
   planning::Rewrites rewrites;
-  int timeout = kBuildSeconds;
+  BuildLimits limits{};
   sema::Bindings bindings;
   InputTexts inputs;
   std::map<std::string, std::string> files;  // --out
@@ -142,7 +142,7 @@ Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
     return error;
   }
   how.target = std::move(*target);
-  how.worker = worker_options(options.cudnn_folder, options.timeout);
+  how.worker = worker_options(options.cudnn_folder, options.limits);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   if (options.use_cache) {
@@ -316,7 +316,7 @@ void add_run(CLI::App& app, Action& action) {
   command->add_flag("--yes", options->yes, "Run the reference even if it takes more than an hour");
   command->add_flag("--recompile", options->recompile, "Recompile the plan for the local GPU");
   add_strategy(*command, options->lowering, options->rewrites);
-  add_timeout(*command, options->timeout);
+  add_build_limits(*command, options->limits);
   add_cache_option(*command, options->use_cache);
   add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);

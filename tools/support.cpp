@@ -33,7 +33,7 @@ struct Options {
   std::string tier = "build";
   std::string lowering{planner::kAnyLowering};
   planning::Rewrites rewrites;
-  int timeout = kBuildSeconds;
+  BuildLimits limits{};
   unsigned jobs = 0;
   sema::Bindings bindings;
   bool gradients = false;
@@ -78,7 +78,7 @@ Result<std::vector<Place>> places_of(const Options& options) {
     std::string version;
     if (options.tier != "rules" && folders.size() > 1) {
       ATTN_ASSIGN(const std::int64_t number,
-                  worker::cudnn_version(worker_options(folder, options.timeout)));
+                  worker::cudnn_version(worker_options(folder, options.limits)));
       version = " cuDNN " + cudnn::version_text(number);
     }
     for (const plan::Target& target : targets) {
@@ -103,7 +103,7 @@ int add_rows(const std::vector<std::string>& paths, const Options& options, Form
 Verdict judge(const Spec& spec, const Place& place, const Options& options) {
   driver::CompileOptions how;
   how.target = place.target;
-  how.worker = worker_options(place.cudnn_folder, options.timeout);
+  how.worker = worker_options(place.cudnn_folder, options.limits);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   const auto ask = options.gradients ? driver::judge_pair : driver::judge;
@@ -396,7 +396,7 @@ void add_support(CLI::App& app, Action& action) {
       ->type_name("rules|heuristics|build")
       ->check(CLI::IsMember({"rules", "heuristics", "build"}));
   add_strategy(*command, options->lowering, options->rewrites);
-  add_timeout(*command, options->timeout);
+  add_build_limits(*command, options->limits);
   command
       ->add_option("--jobs", options->jobs,
                    "Number of parallel jobs; 0: as many as there are cores")

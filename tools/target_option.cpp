@@ -155,18 +155,24 @@ void add_strategy(CLI::App& command, std::string& strategy, planning::Rewrites& 
       ->check(CLI::Range(1.0, 0x1p36));
 }
 
-void add_timeout(CLI::App& command, int& seconds) {
+void add_build_limits(CLI::App& command, BuildLimits& limits) {
   command
-      .add_option("--timeout", seconds,
+      .add_option("--timeout", limits.seconds,
                   "Seconds that one build may take before the next strategy is tried")
       ->type_name("SECONDS")
       ->check(CLI::Range(1, 1000000));
+  command
+      .add_option("--memory-limit", limits.mebibytes,
+                  "MiB that cuDNN or NVRTC may take in one build before the next strategy is tried")
+      ->type_name("MIB")
+      ->check(CLI::Range(64, 1 << 24));
 }
 
-worker::Options worker_options(const std::string& cudnn_folder, int timeout) {
+worker::Options worker_options(const std::string& cudnn_folder, const BuildLimits& limits) {
   worker::Options options;
   options.cudnn_folder = cudnn_folder;
-  options.timeout = std::chrono::seconds(timeout);
+  options.timeout = std::chrono::seconds(limits.seconds);
+  options.most_bytes = std::int64_t{limits.mebibytes} << 20;
   const std::string folder = cache::default_folder();
   if (!folder.empty()) options.report_folder = folder + "/repro";
   return options;

@@ -33,15 +33,18 @@ Result<plan::Target> native_target(const std::string& cudnn_folder);
 // Of a command that cannot do without: says what it needs, and why native_target failed.
 Error needs_device(std::string_view command, const Error& why);
 
-// Default time limit of a worker for building a plan, in seconds.
-inline constexpr int kBuildSeconds = 300;
+// What one build may take: by default what worker::Options allow.
+struct BuildLimits {
+  int seconds = 300;
+  int mebibytes = 4096;  // of a worker
+};
 
-// --timeout SECONDS
-void add_timeout(CLI::App& command, int& seconds);
+// --timeout SECONDS and --memory-limit MIB
+void add_build_limits(CLI::App& command, BuildLimits& limits);
 
 // Options for compiling in a worker process. Repro files are written to the folder `repro` in the
 // cache folder, or to the current folder if there is no cache.
-worker::Options worker_options(const std::string& cudnn_folder, int timeout = kBuildSeconds);
+worker::Options worker_options(const std::string& cudnn_folder, const BuildLimits& limits = {});
 
 // A note if cuDNN may refuse to load a plan for the target, "" otherwise: cuDNN 9.28 compares the
 // properties that a plan was made for with the GPU's, and those of some targets come from data

@@ -35,7 +35,7 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
   planning::Rewrites rewrites;
-  int timeout = kBuildSeconds;
+  BuildLimits limits{};
   sema::Bindings bindings;
   InputTexts inputs;
   bool gradients = false;
@@ -246,7 +246,7 @@ class Verification {
   driver::CompileOptions compile_options() const {
     driver::CompileOptions how;
     how.target = target_;
-    how.worker = worker_options(options_.cudnn_folder, options_.timeout);
+    how.worker = worker_options(options_.cudnn_folder, options_.limits);
     how.lowering = options_.lowering;
     how.rewrites = options_.rewrites;
     return how;
@@ -343,7 +343,7 @@ void add_verify(CLI::App& app, Action& action) {
                     "NaN");
   add_strategy(*command, options->lowering, options->rewrites);
   add_deny(*command);
-  add_timeout(*command, options->timeout);
+  add_build_limits(*command, options->limits);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format, true);
   set_action(*command, action, options, run);

@@ -39,8 +39,8 @@ std::string what_happened(const Death& death) {
       return fmt::format("the compile worker took longer than {} s and was killed",
                          death.timeout.count());
     case Ending::How::too_large:
-      return fmt::format("the compile worker took more than {:.3g} GB of memory and was killed",
-                         static_cast<double>(death.most_bytes) / 1e9);
+      return fmt::format("the compile worker took more than {} MiB of memory and was killed",
+                         death.most_bytes >> 20);
     case Ending::How::exited:
       return fmt::format("the compile worker exited without an answer (exit code {})",
                          death.ending.code);

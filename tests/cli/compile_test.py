@@ -364,6 +364,14 @@ class Compile(attnc.Case):
         self.attnc("compile", spec, "--target", "h200", "-o", plan, "--timeout", "0", code=2)
         self.attnc("compile", spec, "--target", "h200", "-o", plan, "--timeout", "500")
 
+    def test_memory_limit(self):
+        spec, plan = self.write("noop.attn", NOOP), self.folder / "x.attnplan"
+        compile = ["compile", spec, "--target", "h200", "--engine", "native", "-o", plan]
+        self.attnc(*compile, "--memory-limit", "0", code=2)
+        process = self.attnc(*compile, "--memory-limit", "64", code=4, folder=self.folder)
+        self.assertIn("took more than 64 MiB of memory and was killed", process.stderr)
+        self.attnc(*compile, "--memory-limit", "5000")
+
     def test_a_worker_that_dies(self):
         spec = self.write("softcap.attn", SOFTCAP)
         plan = self.folder / "x.attnplan"
