@@ -165,7 +165,7 @@ def library() -> ctypes.CDLL:
 
 
 def version() -> str:
-    """The version of libattn: "0.1.0"."""
+    """The version of libattn, three numbers: "1.2.3"."""
     return library().attn_version().decode()
 
 

@@ -49,7 +49,7 @@ extern "C" {
 #define ATTN_API_VERSION 1
 
 ATTN_API int32_t attn_api_version(void); /* ATTN_API_VERSION of the library */
-ATTN_API const char* attn_version(void); /* library version: "0.1.0" */
+ATTN_API const char* attn_version(void); /* of the library, three numbers: "1.2.3" */
 
 /* ---- Status and errors ---- */
 
