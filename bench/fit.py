@@ -63,7 +63,7 @@ class Table:
 
 
 def errors_of(predicted, table):
-    """Of each row, and of the ratio of both engines, by which one of them is taken."""
+    """Errors of each row, and of the ratio of both engines, which decides which one is taken."""
     rows = numpy.log(predicted / table.ms)
     return numpy.concatenate([rows, [PAIR * (rows[native] - rows[cudnn]) for native, cudnn in table.pairs]])
 

@@ -205,7 +205,7 @@ def cudnn_folder():
 
 
 def batches_of(jobs):
-    """Of the same directions, in order."""
+    """Jobs by direction: those of the same directions are one batch, in order."""
     batches = []
     for job in jobs:
         if batches and len(batches[-1]) < MOST_AT_ONCE and batches[-1][0].asked == job.asked:

@@ -18,7 +18,7 @@ def load(contents, device):
 
 
 def merge(o, lse, o_part, lse_part):
-    """Of o in f32 and lse with those of other keys; -inf: a row sees none of them."""
+    """Merges o in f32 and lse with those of other keys; lse is -inf where a row sees none of them."""
     top = torch.maximum(lse, lse_part)
     top = torch.where(top == -torch.inf, 0.0, top)
     weight, weight_part = torch.exp(lse - top), torch.exp(lse_part - top)

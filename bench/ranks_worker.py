@@ -156,8 +156,8 @@ class Bench:
                                  for x, y in zip(tensors, self.expected[direction]))])[0]
 
     def of_ranks(self, call):
-        """Of each rank, milliseconds of kernels: of parts, of transport (which wait for other ranks), of the
-        rest; and its longest kernels, (name, when it begins, how long it takes)."""
+        """Milliseconds that the kernels of each rank take: of parts, of transport (which wait for other ranks), of
+        the rest; and its longest kernels, (name, when it begins, how long it takes)."""
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
             self.together()
             call()
@@ -194,7 +194,7 @@ def connect(device):
 
 
 def own_rows(tensor, own):
-    """Of [1, H, S, D], as bshd memory. Keys are at home where rows are."""
+    """The rank's rows of a tensor [1, H, S, D], as bshd memory. Keys are at home where rows are."""
     return tensor.transpose(1, 2).index_select(1, own).transpose(1, 2)
 
 

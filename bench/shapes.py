@@ -27,7 +27,7 @@ def attention(*clauses, outputs="o, lse"):
 
 
 def dims(batch, heads, rows, keys, depth):
-    """Of heads "32/8", and a depth "128", or "576/512" for one of q and k, and one of v."""
+    """Sizes for heads such as "32/8", and a depth "128", or "576/512" for one of q and k and one of v."""
     of_q, of_kv = heads.split("/")
     qk, *v = str(depth).split("/")
     depth = f"Dqk = {qk}, Dv = {v[0]}" if v else f"D = {qk}"

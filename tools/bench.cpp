@@ -140,7 +140,7 @@ void check_peak(const plan::Target& target, DType dtype, Row& row) {
   row.device.tflops = 0;
 }
 
-// Of the peak, by the GPU's data sheet; nothing if the count is not known.
+// Share of the peak of the GPU's data sheet; nothing if the FLOP count is not known.
 std::optional<double> share_of_peak(const Row& row) {
   if (!row.flops || row.peak <= 0) return std::nullopt;
   return row.device.tflops / row.peak;

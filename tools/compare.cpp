@@ -136,7 +136,7 @@ double unit(DType dtype) {
   return dtype == DType::e4m3 ? 0x1p-4 : 0x1p-3;
 }
 
-// Of 8-bit attention.
+// Largest error of o of an 8-bit attention.
 double bound_of_o(const Types& types) {
   return std::hypot(unit(types.dtype), unit(types.o)) * std::sqrt(0.5);
 }

@@ -20,7 +20,7 @@ using support::Style;
 
 enum class When : std::uint8_t { automatic, always, never };
 
-// Of the process.
+// The console of the process.
 struct Console {
   When color = When::automatic;
   bool progress = false;

@@ -28,7 +28,7 @@ std::string conflict();
 // --color as written, for errors of the command line itself, which stop the parsing.
 void take_color(const std::vector<std::string>& words);
 
-// Of standard output, and of standard error. --color decides; then NO_COLOR, CLICOLOR_FORCE and
+// Paints for standard output and standard error. --color decides; then NO_COLOR, CLICOLOR_FORCE and
 // TERM=dumb; then whether it is a terminal.
 support::Paint output_paint();
 support::Paint error_paint();

@@ -53,7 +53,7 @@ class Elf {
     if (header->e_shstrndx < sections_.size()) names_ = content(sections_[header->e_shstrndx]);
   }
 
-  // Of the first section of this name.
+  // Content of the first section of this name.
   std::string_view section(std::string_view name) const {
     for (const Elf64_Shdr& each : sections_) {
       if (text_at(names_, each.sh_name) == name) return content(each);

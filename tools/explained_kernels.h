@@ -20,14 +20,14 @@ struct ExplainedLaunch {
   std::optional<KernelResources> resources{};  // as the plan's cubin says
 };
 
-// Of a kernel step.
+// The launches of a kernel step.
 struct ExplainedKernels {
   std::size_t step = 0;
   std::vector<ExplainedLaunch> launches;
   std::optional<lowering::native::KernelFacts> facts{};  // of its attention kernel
 };
 
-// Of each kernel step of the plan.
+// Explains the kernels of each kernel step of the plan.
 std::vector<ExplainedKernels> explain_kernels(const plan::Plan& plan);
 
 // A table of the launches, and lines on the attention kernel; indented below a line of the step.

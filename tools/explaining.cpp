@@ -70,7 +70,8 @@ Result<std::optional<driver::CompileOptions>> compile_options(const ExplainOptio
   return std::optional(std::move(how));
 }
 
-// Of what nobody need have asked for: a refusal, whoever refuses, is part of the explanation.
+// Explains the backward, which nobody need have asked for: so a refusal, whoever refuses, is part
+// of the explanation.
 Result<ExplainedProgram> explain_backward(const ExplainOptions& options, const Spec& spec,
                                           const plan::Target& target, Explanation& explanation) {
   constexpr auto kBackward = plan::Direction::backward;

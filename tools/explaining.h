@@ -26,10 +26,10 @@ struct ExplainOptions {
 // driver::compile, but for a refusal with why_not.
 Result<Explanation> explain_attention(const ExplainOptions& options, const Spec& spec);
 
-// Of the plans of one shape, as compiled.
+// Explains the plans of one shape, as compiled.
 Explanation explain_plans(const Spec& spec, const plan::Bundle& bundle, bool gradients);
 
-// Of what is known: without cuDNN its own part is not.
+// Warns of what is known to need memory: without cuDNN its own part is not known.
 void warn_of_memory(const Spec& spec, const Explanation& explanation, diag::Sink& sink);
 
 }  // namespace attn::tools

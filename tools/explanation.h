@@ -69,7 +69,7 @@ struct Explanation {
   std::int64_t columns = 0;                    // of scores
   bool lengths = false;                        // whether batches have lengths of their own
   double share = 1;                            // of the scores that lie inside the band
-  // Of the first batch and head.
+  // Blocks of the first batch and head.
   std::optional<passes::BlockMap> blocks;
   bool stopped = false;  // the mask takes more work than is done (effort.h)
   std::vector<ExplainedCondition> residual;
@@ -86,7 +86,7 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made = 
 
 // All but the plan, of a program made from the spec.
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);
-// Of a spec that no strategy can express: its clauses, the work, and each strategy's reason.
+// Explains a spec that no strategy can express: its clauses, the work, and each strategy's reason.
 ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Error refusal);
 // As explain_program, and the plan with what it tells.
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);

@@ -27,7 +27,7 @@ struct Formatted {
   std::optional<Error> error{};       // not read, or not written
 };
 
-// Of a spec with errors, which are printed with its diagnostics.
+// Whether it is the error of an invalid spec, which is printed with its diagnostics.
 bool is_invalid(const Error& error) { return error.code == ErrorCode::invalid_spec; }
 
 // Prints, compares or replaces one text.

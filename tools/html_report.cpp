@@ -82,7 +82,7 @@ Result<Explanation> explanation_of(const Options& options, const Subject& subjec
   return explanation;
 }
 
-// Of the forward, else of the backward.
+// The refusal of the forward, else that of the backward.
 std::optional<Error> refusal_of(const Explanation& explanation) {
   const auto& forward = explanation.forward;
   const auto& backward = explanation.backward;

@@ -45,7 +45,7 @@ Status select(const sema::Bindings& bindings, plan::Bundle& parts) {
   return {};
 }
 
-// Of parts, and what ranks do with them.
+// Prints the plans of parts, and what ranks do with them.
 int inspect_family(const Options& options, plan::Family family) {
   const bool is_old = family.kernels.empty();
   const Result<ranks::Division> division =

@@ -24,7 +24,7 @@ class Patience {
   // say which sizes do not.
   reference::Observer observer();
 
-  // Of the work after the reference's own, a share from 0 to 1 is done. Thread-safe.
+  // Says that a share (0 to 1) of the work after the reference's own is done. Thread-safe.
   void advance(double share);
 
  private:

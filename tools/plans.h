@@ -21,7 +21,7 @@ Result<Plans> compile_plans(const Spec& spec, driver::CompileOptions how, bool g
 // The forward of a training pair, for the o and lse that its backward reads. The same.
 Result<plan::Plan> compile_training_forward(const Spec& spec, driver::CompileOptions how);
 
-// Of --bind with a plan. Errors: invalid_argument for a binding that is not a size.
+// Sizes that --bind gives for a plan. Errors: invalid_argument for a binding that is not a size.
 Result<plan::Sizes> sizes_of(const sema::Bindings& bindings);
 
 // The plans of a file for these sizes (--bind with a plan). Errors: those of plan::load_bundle,

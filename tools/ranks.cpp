@@ -46,7 +46,7 @@ Result<std::string> hash_of(const ir::Attention& attention, const reference::Bin
   return ranks::hash_of(tensor->second, declared->dtype);
 }
 
-// Of what --in gives, what masks read, and unknown names. Errors: invalid_argument for other inputs
+// What --in gives for masks to read, and unknown names. Errors: invalid_argument for other inputs
 // that nothing computes with.
 Result<InputTexts> given_to_masks(const ir::Attention& attention, const RankOptions& options) {
   const std::set<std::string> read = names_read(attention, Needs::masks);
@@ -116,8 +116,8 @@ Status check_sizes_of_rank(const ir::Attention& attention, int ranks) {
   return error;
 }
 
-// Of random dropout, the part of the first team with most work: attnc's own kernels draw the
-// numbers of parts, or none do. What they refuse of one part is so of the others.
+// Checks random dropout by the part of the first team that has most work: attnc's own kernels draw
+// the numbers of parts, or none do. What they refuse for one part holds for the others.
 Status check_kernels(const Sharded& sharded, const planning::Context& context) {
   const ir::Attention& whole = sharded.attention;
   const sharding::Sharding& dealt = sharded.choice.sharding;
@@ -217,7 +217,7 @@ Result<reference::Gradients> undivided(const ir::Attention& attention,
   return forward;
 }
 
-// Of the largest element, or of 1 if that is larger.
+// Largest difference, relative to the largest element, or to 1 if that is larger.
 double difference(const io::HostTensor& x, const io::HostTensor& y) {
   double largest = 1, most = 0;
   for (std::size_t i = 0; i < y.values.size(); ++i) {

@@ -26,7 +26,7 @@ struct Spec {
   std::shared_ptr<const support::Source> source;
   sema::Bindings bindings;
   ir::Attention attention;
-  // Of masks, made by the front end and kept for the compiler.
+  // Analyses of masks, made by the front end and kept for the compiler.
   std::shared_ptr<passes::MaskAnalyses> analyses{};
   std::shared_ptr<const diag::Sink> warnings{};  // of read_spec and spec_of_plan
 };

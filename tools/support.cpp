@@ -124,7 +124,7 @@ std::string others(const Verdict& verdict) {
   return text;
 }
 
-// Of a program without steps of cuDNN's: "native", or "kernels" of another engine.
+// What computes a program without cuDNN steps: "native", or "kernels" of another engine.
 std::string kernels_of(const Verdict& verdict) {
   const engines::Engine* engine = planner::engine_of(verdict.lowering);
   return engine != nullptr && engine->name == verdict.lowering ? verdict.lowering : "kernels";
@@ -214,7 +214,7 @@ class Printer {
     if (options_.format == "markdown") put_at_once(markdown_titles());
   }
 
-  // Of row `row`, one more cell is known.
+  // Notes that one more cell of row `row` is known.
   void cell_done(std::size_t row) {
     --left_[row];
     for (; next_ < rows_.size() && left_[next_] == 0; ++next_) print(rows_[next_]);
@@ -254,7 +254,7 @@ class Printer {
     return widths;
   }
 
-  // Of a cell that names one engine more.
+  // Width of a cell that names one engine more.
   static std::size_t width_of_rules() {
     std::size_t longest = 0;
     for (const engines::Engine& engine : engines::engines()) {

@@ -12,7 +12,7 @@
 
 namespace attn::tools {
 
-// Of commands that need no GPU, without --target where none is found.
+// Default target when no GPU is found.
 inline constexpr const char* kDefaultTarget = "h200";
 
 // --target NAME|FILE.json|native
@@ -30,7 +30,7 @@ Result<plan::Target> find_target(const std::string& text, const std::string& cud
 // attnc's own kernels run on it. Errors: cuda without a GPU; cudnn.
 Result<plan::Target> native_target(const std::string& cudnn_folder);
 
-// Of a command that cannot do without: says what it needs, and why native_target failed.
+// The error of a command that needs a GPU: says what it needs, and why native_target failed.
 Error needs_device(std::string_view command, const Error& why);
 
 // What one build may take: by default what worker::Options allow.

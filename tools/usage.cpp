@@ -208,7 +208,7 @@ std::string missing(const ::CLI::App& app) {
   return fmt::format("{} needs {}", support::quoted(command.full_name), fmt::join(words, " and "));
 }
 
-// Of an option that got no value, or several: CLI11's message begins with "NAME: ".
+// The message for an option that got no value, or several: CLI11's begins with "NAME: ".
 std::string wrong_count(const ::CLI::App& app, const std::string& message) {
   const std::string name = message.substr(0, message.find(':'));
   const DescribedCommand command = describe(app);

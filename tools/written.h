@@ -20,7 +20,7 @@ struct WrittenCondition {
 
 class WrittenConditions {
  public:
-  // Of a text that parses.
+  // Needs a text that parses.
   explicit WrittenConditions(const support::Source& source);
 
   // The term of a `mask` clause, between its &&, that a place lies in, or the `let` clause: the

@@ -17,7 +17,8 @@ using Grammar = attn_grammar::AttnSpecParser;
 Span span_of(const antlr4::Token* token);
 Span span_of(antlr4::ParserRuleContext* context);
 
-// Of a tree without syntax errors. What the grammar cannot say is reported; then there is no spec.
+// Builds the spec from a tree without syntax errors. What the grammar cannot say is reported; then
+// there is no spec.
 std::optional<Spec> spec_of(Grammar::FileContext* file, diag::Sink& sink);
 
 // The items and clauses without syntax errors, if the attention has a name.

@@ -19,7 +19,7 @@ std::size_t string_end(std::string_view text, std::size_t at) {
   return text.size();
 }
 
-// Of JSON a key is a keyword.
+// The next lexeme of a JSON text, in which a key is a keyword.
 Lexeme json_lexeme(std::string_view text, std::size_t at) {
   std::size_t end = at + 1;
   LexemeKind kind = LexemeKind::sign;

@@ -541,7 +541,7 @@ class SyntaxError {
                                                                 : head_help(at);
   }
 
-  // Of the line with `attention`.
+  // Help for the line with `attention`.
   std::string head_help(std::size_t at) const {
     if (expects("'attention'") && text(at) == "Attention") return "did you mean `attention`?";
     if (at == 0) return "";

@@ -22,7 +22,7 @@ struct Assembly {
   std::vector<std::string> losses;
 };
 
-// Of a log with ptxas -v. Lines that it does not know are skipped.
+// Reads a log that was made with ptxas -v. Lines that it does not know are skipped.
 Assembly read_assembly(std::string_view log);
 
 // What the kernels of an image must not need.

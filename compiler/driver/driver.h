@@ -79,7 +79,7 @@ Result<plan::Program> lower(const ir::Attention& attention,
 // Where compiled plans are looked for, and kept.
 struct CachedPlans {
   std::shared_ptr<cache::PlanCache> cache;  // null: nowhere
-  // Of the cuDNN that the worker uses; asked for a plan that has steps of its.
+  // The worker's cuDNN version; called only for plans with cuDNN steps.
   std::function<Result<std::int64_t>()> cudnn_version{};
 };
 

@@ -24,7 +24,7 @@ struct Lowered {
   plan::Program program;
   double predicted_ms = 0;
   std::vector<std::string> parts{};  // of the mask (passes/strategy/partition.h), to be printed
-  // Of the kernels of kernel steps; without a value, the assembler may do what it likes.
+  // Limits for kernels of kernel steps; without a value, the assembler may do what it likes.
   std::optional<derive::KernelLimits> limits{};
   // What the attention kernels of a forward compute; no two of them show the same score.
   std::vector<lowering::Coverage> kernels{};
@@ -65,9 +65,9 @@ std::span<const Engine> engines();
 inline constexpr std::string_view kAnyLowering = "auto";
 inline constexpr std::string_view kAnyOrSlow = "auto or slow";
 
-// Of all engines, in order: primary ones and alternatives for kAnyLowering, slow ones too for
-// kAnyOrSlow, all of the engine of this name, the one of this name, or none. Only an engine with a
-// single strategy has the name of one. They live as long as the program.
+// Strategies of all engines, in order: for kAnyLowering primary ones and alternatives, for
+// kAnyOrSlow slow ones too; else those of the engine of this name, the one of this name, or none.
+// Only an engine with a single strategy has the name of one. They live as long as the program.
 std::span<const Strategy> strategies(std::string_view name = kAnyLowering);
 
 // The engine that has the strategy of this name, or null.

@@ -53,7 +53,7 @@ ir::Attention by_bands(ir::Attention attention, const lowering::Bands& bands) {
   return attention;
 }
 
-// Of an axis of cells, those that some indices are in.
+// Marks the cells of an axis that contain some indices.
 class Marks {
  public:
   Marks(std::int64_t cell, std::int64_t count)

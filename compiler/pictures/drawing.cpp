@@ -175,7 +175,8 @@ class Layout {
     bool operator==(const Field&) const = default;
   };
 
-  // Of each owner, wherever it has room; then of those that have none; then on lower fields, too.
+  // Writes the number of each owner wherever it has room; then of owners that have none yet; then
+  // on lower fields, too.
   void numbers(const Panel& panel, double left, double top) {
     taken_.clear();
     using Numbered = std::pair<std::size_t, Field>;
@@ -330,7 +331,7 @@ Ink ink_of_computed(const Picture& picture, const ByKernel& by, passes::Block bl
   return by.masked ? Ink::partial : Ink::full;
 }
 
-// Of inks that the picture has.
+// Meanings of the inks that the picture has.
 std::vector<Meaning> legend_of_kernels(const Picture& picture) {
   std::set<Ink> used;
   std::set<std::size_t> drawn;

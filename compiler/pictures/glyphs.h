@@ -13,7 +13,8 @@ struct Glyph {
   std::vector<std::uint8_t> cover;
 };
 
-// Of a printable ASCII character; of any other, that of `?`. The size is 2 * kText or 2 * kTitle.
+// The glyph of a printable ASCII character; for any other, that of `?`. The size is 2 * kText or 2
+// * kTitle.
 const Glyph& glyph_of(char letter, bool is_title);
 
 }  // namespace attn::pictures

@@ -45,7 +45,7 @@ class KnownValues : public passes::KnownInputs {
 
   const reference::Bindings& values_;
   mutable std::map<std::string, Tensor, std::less<>> tensors_;
-  // Of one call: here so that memory is not asked for in each.
+  // Scratch of a call, kept to avoid allocation.
   mutable std::vector<passes::Range> corners_;
   mutable std::vector<std::int64_t> at_;
 };

@@ -71,7 +71,7 @@ class Owners {
   }
 
  private:
-  // Of all scores, or of the visible ones of cells that are looked at.
+  // Counts all scores, or the visible ones of the cells in `looked_at`.
   std::vector<Counting> counts(const std::vector<bool>* looked_at = nullptr) const {
     std::vector<Counting> counts(map_.blocks.size());
     for (const Owned* part : owned_) {

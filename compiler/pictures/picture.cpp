@@ -15,7 +15,7 @@ using ir::Dim;
 using passes::Block;
 
 constexpr std::size_t kMostPanels = 6;
-// Of all places: scores, and blocks, which take longer to find.
+// Limits for all places together: scores, and blocks, which take longer to find.
 constexpr std::int64_t kMostScores = std::int64_t{1} << 21, kMostBlocks = std::int64_t{1} << 18;
 
 passes::Axes axes_of(const ir::Attention& attention, const Options& options) {
@@ -36,7 +36,7 @@ Status check_index(std::string_view option, std::optional<std::int64_t> index, s
 
 std::int64_t cells_along(std::int64_t size, std::int64_t cell) { return (size - 1) / cell + 1; }
 
-// Of adjacent ones that an owner has.
+// Length of the shortest run of adjacent rows that an owner has.
 std::int64_t fewest_rows(const Options& options) {
   std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
   for (const Owned& part : options.owned) {

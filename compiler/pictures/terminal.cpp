@@ -14,7 +14,7 @@ constexpr const char* kUpper = "\u2580";
 constexpr const char* kLower = "\u2584";
 constexpr const char* kBoth = "\u2588";
 constexpr const char* kPlain = "\033[0m";
-// Of owners, a character each.
+// Characters that stand for owners.
 constexpr std::string_view kSymbols =
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@#";
 constexpr std::size_t kDigits = 10;
@@ -44,7 +44,7 @@ class TextWriter {
   bool are_halves(const Panel& panel) const {
     return !has_symbols() && (colour_ || panel.cells.are_scores());
   }
-  // Of owners, without colours or with too few.
+  // Whether owners need symbols: without colours, or with too few.
   bool has_symbols() const {
     return !picture_.division.empty() && (!colour_ || has_numbers(picture_));
   }

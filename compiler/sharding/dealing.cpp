@@ -9,7 +9,8 @@
 namespace attn::sharding {
 namespace {
 
-// Of the mean: work that is this even is not made more so. More exchanges need more keys.
+// Largest work, as a multiple of the mean, that is not made more even. More exchanges need more
+// keys.
 constexpr double kEven[] = {1.01, 1.06};
 constexpr int kMostSwaps = 4096;
 

@@ -32,7 +32,7 @@ std::vector<Dealing> dealings(const Blocks& blocks, const std::vector<double>& w
 // Each rank's blocks dealt again to so many: rank r to ranks r * parts .. r * parts + parts - 1.
 Dealing divided(const Dealing& dealing, int parts);
 
-// Of all keys (or rows), how much there is to do for each block of rows (or keys).
+// Work of each block of rows (or keys), with all keys (or rows).
 std::vector<double> weights_of_rows(const WorkMap& map);
 std::vector<double> weights_of_keys(const WorkMap& map);
 

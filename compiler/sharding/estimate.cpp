@@ -311,7 +311,7 @@ class Estimator {
   Estimate result_;
 };
 
-// Of the longest block of threads: by how much the last multiprocessor ends after the others.
+// Share of the longest block of threads by which the last multiprocessor ends after the others.
 constexpr double kShareAtEnd = 0.5;
 
 template <typename Get>
@@ -346,8 +346,8 @@ double Speed::milliseconds(const Load& load) const {
   return std::max({all + kShareAtEnd * longest, longest, moving(load.bytes)});
 }
 
-// Of few rows, kernels cut the keys; backward ones cut the rows of a block of keys that takes
-// longer than a fair share.
+// The longest piece that is not cut. For few rows, kernels cut the keys; backward ones cut the rows
+// of a block of keys that takes longer than a fair share.
 double Speed::undivided(const Load& load) const {
   constexpr auto kMost = static_cast<double>(passes::kMostKeyPieces);
   if (backward_) return std::min(load.most, load.tiles / gpu_.multiprocessors);

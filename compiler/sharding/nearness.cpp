@@ -40,7 +40,7 @@ class Tokens {
 
   std::size_t chunks() const { return chunks_; }
   double work(std::size_t chunk) const { return work_[chunk]; }
-  // Of each chunk, the blocks of keys that its rows see.
+  // How many blocks of keys of each chunk the rows of this one see.
   const float* seen_by(std::size_t chunk) const { return &seen_[chunk * chunks_]; }
   std::int64_t begin(std::size_t chunk) const {
     return static_cast<std::int64_t>(chunk) * map_.rows.count() /

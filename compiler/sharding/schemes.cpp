@@ -38,7 +38,7 @@ class Rows {
     return work > 0 ? speed.milliseconds(load(rank, work, longest_[index(rank, of)])) : 0;
   }
 
-  // Of merging what a step gives with what the steps before gave.
+  // Time to merge what a step gives with what the steps before gave.
   double merging_ms(int rank, const Speed& speed) const {
     const ir::Dims& dims = with_.attention.dims;
     return speed.moving(3 * kBytesOfPartial * tiles_[static_cast<std::size_t>(rank)] * kTile *

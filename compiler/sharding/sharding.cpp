@@ -21,8 +21,9 @@ constexpr std::size_t kMostRuns = 16;
 // which there are 2,048, has more keys then.
 constexpr std::size_t kMostCuts = 16;
 
-// Of the work with own keys, what is left for the end: what is sent then is often twice as large as
-// what arrives beside the rest. Less at the end of a run of rows, which then needs no cut.
+// Share of the work with own keys that is left for the end: what is sent then is often twice as
+// large as what arrives beside the rest. It is less at the end of a run of rows, which then needs
+// no cut.
 constexpr double kShareOfLast = 0.25, kLeastShareOfLast = 0.15;
 
 Intervals of_blocks(const Blocks& blocks, const Numbers& numbers) {
@@ -161,7 +162,7 @@ class Team {
            static_cast<std::int64_t>(numbers.size()) * blocks.unit * kFew > sharding_.most_seen;
   }
 
-  // Of which no key is seen by too many on average.
+  // Number of pieces of rows such that no key is seen by too many of a piece on average.
   std::size_t pieces_of_rows(const Numbers& rows, const Numbers& keys) const {
     const Numbers seen = seen_by(rows, keys);
     if (seen.empty()) return 1;

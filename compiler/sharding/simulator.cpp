@@ -358,7 +358,7 @@ class Rank {
     }
   }
 
-  // Of the whole rows: lse, and the sum of do * o.
+  // Values of whole rows: lse, and the sum of do * o.
   Result<reference::WholeRows> whole_rows(const Part& part, const Slice& d_o) const {
     Slice delta = zeros(batches(), d_o.heads, part.rows, 1);
     if (division_.sigmoid) return reference::WholeRows{delta.values, delta.values};

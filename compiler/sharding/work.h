@@ -30,8 +30,8 @@ struct WorkMap {
 // there are no more than a few thousand. Of at least `together`, unless ranks would have none.
 Blocks blocks_of(std::int64_t size, int ranks, std::int64_t together);
 
-// Of all batches and heads. `known`, which may be null, are the inputs that the mask reads.
-// Dimensions must be bound.
+// The work of all batches and heads. `known`, which may be null, are the inputs that the mask
+// reads. Dimensions must be bound.
 WorkMap work_map(const ir::Attention& attention, int ranks, const passes::KnownInputs* known);
 
 }  // namespace attn::sharding

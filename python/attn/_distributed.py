@@ -39,7 +39,7 @@ def close_all() -> None:
 
 
 def _later() -> _libattn.Later:
-    """Of this process: what threads of the library leave to another one."""
+    """What threads of the library leave to another one, in this process."""
     process = os.getpid()
     with _laters_lock:
         if process not in _laters:

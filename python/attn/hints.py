@@ -58,7 +58,7 @@ def of_engine(name: object) -> list[str]:
 
 
 def of_target(name: object) -> list[str]:
-    """Of what names a kind of device instead of a GPU."""
+    """Hints for a target that names a kind of device instead of a GPU."""
     kind = str(name).partition(":")[0].lower()
     if kind in ("cuda", "gpu", "nvidia", "native", "auto", "local"):
         return ["the local GPU is the default, and also called target=\"native\""]

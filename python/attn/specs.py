@@ -130,7 +130,7 @@ class Spec:
         """The spec with these clauses of the JSON form instead of those with the same `keywords` (by default,
         the keys of the new ones). As text, which diagnostics quote, if it was text."""
         removed = {key for clause in clauses for key in clause} if keywords is None else keywords
-        # Of a declaration, which has a dtype too, the name is first.
+        # A declaration also has a dtype; its name is first.
         kept = [clause for clause in self.tree["clauses"] if _keyword(clause) not in removed]
         made = replace(self, text=json.dumps({**self.tree, "clauses": [*kept, *clauses]}))
         return made if self.text.lstrip().startswith("{") else replace(made, text=made.dsl)

@@ -133,7 +133,7 @@ def check_cross():
 
 
 def check_errors():
-    """Of one rank, on all."""
+    """An error of one rank is raised on all."""
     rank = dist.get_rank()
 
     def refused(message, kind=attn.ArgumentError, **sizes):

@@ -297,7 +297,8 @@ def test_a_rank_that_fails_before_it_was_answered_is_missed_soon(group):
 
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_process_that_fails_does_not_hasten_the_loss_of_another_one(group, is_seen):
-    """Of the same rank, whose thread then stands still. `is_seen`: whether rank 0 looked at them before."""
+    """The other one is of the same rank, whose thread then stands still. `is_seen`: whether rank 0 looked at both
+    before."""
     store, board = group
     watching, failing = boards._Signs(board[0]), boards._Signs(board[1])
     living = boards._Signs(Board(store, 1, 3))

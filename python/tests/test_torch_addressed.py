@@ -30,7 +30,7 @@ LENGTHS = ((3, 3), (0, 2), (9, 12), (1, 7))
 
 
 def dense(q, k, v):
-    """Of one sequence, [S, H, D]: causal, the last row sees all keys."""
+    """Attention of one sequence, [S, H, D]: causal, the last row sees all keys."""
     group = q.shape[1] // k.shape[1]
     q, k, v = q.transpose(0, 1), *(x.transpose(0, 1).repeat_interleave(group, 0) for x in (k, v))
     rows, columns = q.shape[1], k.shape[1]

@@ -23,7 +23,8 @@ def made(mask_mod, B=None, H=None, rows=S, keys=S, size=SMALL):
 
 
 def listed(blocks, mask_mod=None, full=None, size=SMALL, lengths=(S, S)):
-    """Of a matrix of blocks that are computed, and one of those that are computed without the mask_mod."""
+    """A block mask of a matrix of blocks that are computed, and one of those that are computed without the
+    mask_mod."""
     def lists(matrix):
         counts = matrix.sum(-1).int()[None, None]
         return counts, torch.argsort(matrix.int(), dim=-1, descending=True, stable=True).int()[None, None]

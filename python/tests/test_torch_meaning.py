@@ -79,7 +79,7 @@ SIZES = {"B": 1, "Hq": 2, "Hkv": 2, "Sq": 12, "Skv": 12, "Dqk": 8, "Dv": 8}
 
 
 def traced(mod, *mask):
-    """Of a score_mod, unless a mask_mod is given or its parameters say that it is one."""
+    """Traces a score_mod, unless a mask_mod is given or its parameters say that it is one."""
     pair = (mod, *mask) if mask or "score" in _parameters(mod) else (None, mod)
     return trace(*pair, **SIZES, facts=False), unwrapped(*pair, None)[:2]
 

@@ -488,7 +488,7 @@ def draw_without_sizes(folder):
 
 @contextlib.contextmanager
 def group():
-    """Of this process alone."""
+    """A process group of this process alone."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         yield

@@ -24,8 +24,8 @@ const Row& row(DType type) { return kRows[static_cast<std::size_t>(type)]; }
 
 constexpr int kDoubleBias = 1023, kDoubleFractionBits = 52;
 
-// Of normal numbers; at most -1023 of others. (Every element is rounded: std::frexp and std::ldexp
-// take a tenth of the reference's time.)
+// The exponent of a normal number; at most -1023 for others. (Every element is rounded: std::frexp
+// and std::ldexp take a tenth of the reference's time.)
 int exponent_of(double value) {
   const auto bits = std::bit_cast<std::uint64_t>(std::abs(value));
   return static_cast<int>(bits >> kDoubleFractionBits) - kDoubleBias;

@@ -157,7 +157,7 @@ struct Condition {
   Uid selected;
   const Pointwise& node;
 
-  // Of an index of the selected tensor.
+  // The position of an index of the selected tensor.
   Position position_of(Uid uid) const {
     std::string moves;
     for (auto found = nodes.find(uid); found != nodes.end(); found = nodes.find(uid)) {

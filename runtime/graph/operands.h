@@ -49,7 +49,7 @@ DType compute_of(const Node& node);
 constexpr bool is_comparison(PointwiseMode mode) {
   return mode >= PointwiseMode::cmp_eq && mode <= PointwiseMode::cmp_le;
 }
-// Of two operands.
+// Whether the mode is logical, of two operands.
 constexpr bool is_logical(PointwiseMode mode) {
   return mode == PointwiseMode::logical_and || mode == PointwiseMode::logical_or;
 }

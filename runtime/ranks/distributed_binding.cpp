@@ -171,7 +171,7 @@ Status DistributedBinding::State::check_values(const execute::Arguments& argumen
   return check_values(home);
 }
 
-// Of tensors at an address at which they were not checked before.
+// Checks the values of tensors at an address at which they were not checked before.
 Status DistributedBinding::State::check_values(std::span<void* const> addresses) const {
   for (const GivenValue& given : owner->division.values) {
     const auto tensor = std::ranges::find(tensors, given.name, &plan::TensorInfo::name);

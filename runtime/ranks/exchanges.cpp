@@ -38,7 +38,7 @@ bool has(const Payloads& payloads, std::string_view name) {
   return std::ranges::find(payloads, name, &Payload::name) != payloads.end();
 }
 
-// Of the parts of a stage, or of all stages until it.
+// What the parts of a stage need, or those of all stages until it.
 struct Needs {
   Intervals rows, keys;
 };

@@ -26,14 +26,14 @@ struct Carried {
 };
 const Carried* find_carried(std::string_view name);  // null if there is none
 std::int64_t size_of(Width width, const Division& division);
-// Of rows: the query heads of these key heads.
+// The heads that belong to these key heads; for rows, the query heads.
 Interval heads_of(Divided of, Interval key_heads, const Division& division);
 
 // What a rank gives of rows: o and statistics, with the maxima that sums of exponentials are
 // relative to; as whole results.
 std::vector<Payload> results_of(const Division& division);
 
-// Of its tensors together, without what aligns them.
+// Bytes of its tensors together, without what aligns them.
 std::int64_t bytes_of(const Message& message, const Division& division);
 
 // Fills the exchanges of this rank, or of all of them. The rest of the division must be valid.

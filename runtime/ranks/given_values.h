@@ -14,7 +14,7 @@ namespace attn::ranks {
 // invalid_argument for a value that does not fit an integer type.
 Result<std::string> hash_of(const io::HostTensor& values, DType type);
 
-// Of a param: integers are exact, other numbers as f32.
+// The hash of a param: integers are exact, other numbers as f32.
 std::string hash_of(double param);
 
 }  // namespace attn::ranks

@@ -22,7 +22,7 @@ struct Bases {
   void* address(const Address& at) const;
 };
 
-// Of a launch: parameters, and how many blocks.
+// A launch: its parameters, and how many blocks.
 struct CopyLaunch {
   RanksCopies copies;
   std::int64_t blocks = 0;

@@ -66,7 +66,7 @@ class NcclTransport final : public Transport {
   cuda::Event event_;
   int rank_ = 0;
   int ranks_ = 0;
-  // Of all transports of the communicator.
+  // The gate of all transports of the communicator.
   const std::shared_ptr<Gate> gate_;
 };
 

@@ -51,7 +51,7 @@ struct Place {
 
 // The dense place of a message: [B, indices, heads, width].
 Place dense(Place place);
-// Of a tensor of a plan or of a caller, with logical dims.
+// The place of a tensor of a plan or of a caller, with logical dims.
 Place place_of(const plan::TensorInfo& tensor, Address at, Interval heads, Intervals indices);
 
 // How many of the set are below `number`.

@@ -21,7 +21,7 @@ class Planning {
   const plan::Program* plan(std::size_t part) const { return inputs_.parts[part]; }
   std::size_t parts() const { return program().parts.size(); }
 
-  // Of query heads for rows.
+  // The heads that belong to key heads; for rows, query heads.
   Interval heads(Divided of, Interval key_heads) const;
   Interval own_heads(Divided of) const { return heads(of, program().key_heads); }
   Interval all_heads(Divided of) const { return heads(of, {0, division().key_heads}); }

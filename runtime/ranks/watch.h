@@ -71,7 +71,7 @@ class Watch {
   Transport& transport_;
   const std::chrono::milliseconds timeout_;
   Lost lost_;
-  // Of the thread alone: the counters, and since when they have not changed.
+  // State of the thread alone: the counters, and since when they have not changed.
   Counters seen_;
   std::chrono::steady_clock::time_point since_;
 

@@ -22,7 +22,7 @@ attention f(w = 0x10, c = .5) {  # behind the brace
 
 EVERYTHING = """# Every clause there is.
 import "masks.attn";
-# Of the file.
+# A function of the file.
 fn near(w) = abs(q_idx - kv_idx) < w;
 fn capped(x, limit) {
   ratio = x / limit;
@@ -37,7 +37,7 @@ attention everything(w = 4) {
   learn   sinks: f32[Hq];
   param   cap: f32;
   let     scaled = 2 * score;
-  # Of the attention.
+  # A function of the attention.
   fn inside(j) = offsets[b, j] <= kv_idx;
   scale   1 / sqrt(D);
   score   capped(scaled, cap);

@@ -126,7 +126,7 @@ class Draw(attnc.Case):
         self.assertEqual(root.find(namespace + "desc").text, "136 of 256 scores are visible")
 
     def test_cells_are_the_scores(self):
-        """Of a batch and a head, with a captured tensor, as the picture has them."""
+        """Those of a batch and a head, with a captured tensor, as the picture has them."""
         size, ids = 24, [0] * 5 + [1] * 9 + [2] * 10
         header = f"{{'descr': '<i4', 'fortran_order': False, 'shape': (2, {size})}}".ljust(117) + "\n"
         (self.folder / "doc.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) +
@@ -150,7 +150,7 @@ class Draw(attnc.Case):
                                      if doc[q] == doc[kv] and q - kv >= head - 3})
 
     def test_parts(self):
-        """Of each strategy, also where pictures have blocks instead of scores."""
+        """Parts are drawn for each strategy, also where pictures have blocks instead of scores."""
         for strategy in ("composite", "native", "segments", "block_sparse", "unfused"):
             arguments = ("document_causal", "--parts", "--strategy", strategy)
             text = self.draw(*arguments, "--b", 0, "--bind", "Sq=128").stdout
@@ -202,7 +202,7 @@ class Draw(attnc.Case):
         self.assertEqual(self.draw("causal", "--bind", "Sq=64").stderr, "")
         drawn = self.attnc_json("draw", SPECS / "document.attn", "--bind", "Sq=64")
         self.assertEqual(drawn["inputs"], {"doc": "random"})
-        # Of params and tensors only those that are read.
+        # Only params and tensors that are read are listed.
         drawn = self.attnc_json("draw", SPECS / "alibi_slopes.attn", "--bind", "Sq=64")
         self.assertEqual(drawn["inputs"], {})
 

@@ -59,7 +59,7 @@ class Fix(attnc.Case):
         self.assertEqual((SPECS / "causal.attn").read_bytes(), before)
 
     def test_every_case(self):
-        """Of all diagnostics: what has just one fix is fixed, and the result is stable."""
+        """A diagnostic with just one fix is fixed, and the result is stable."""
         for path in sorted((attnc.SOURCE / "tests" / "golden" / "diagnostics" / "cases").glob("*.attn")):
             text = path.read_bytes()
             spec = self.write(path.name, text)

@@ -150,7 +150,7 @@ def bigbird(blocks=32, at_random=2):
 
 
 def tree(depth=5):
-    """Of each node of a binary tree, from the root down and from left to right, itself and its ancestors."""
+    """Each node of a binary tree, from the root down and from left to right, sees itself and its ancestors."""
     masks = []
 
     def add(above, levels):
@@ -179,7 +179,7 @@ def pictures():
 
 
 def table(shown):
-    """Of (name, spec, options)."""
+    """A table of pictures; `shown` has (name, spec, options)."""
     rows = ["|" + "   |" * ACROSS, "|" + "---|" * ACROSS]
     for begin in range(0, len(shown), ACROSS):
         cells = [f"![{name}](pictures/{name}.svg)<br>`{spec}.attn`<br>`{options or 'as it is'}`"

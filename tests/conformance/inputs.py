@@ -100,7 +100,7 @@ def tree(size, rng):
 
 
 def scales(*names):
-    """Of 8-bit tensors: near 1, since nothing is rounded, and all different."""
+    """Scales of 8-bit tensors: near 1, since nothing is rounded, and all different."""
     return {name: lambda size, rng: 0.5 + rng.random(1) for name in names}
 
 

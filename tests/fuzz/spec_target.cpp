@@ -29,7 +29,7 @@ void try_parse(const std::string& text, const char* name) {
   require(spec.has_value() != sink.has_errors());
   for (const support::Span comment : ast::lex(source).comments) require(comment.end <= text.size());
   if (!spec) {
-    // Of the clauses without errors, every part is there: they can be printed.
+    // Clauses without errors are complete, so they can be printed.
     if (const auto incomplete = ast::parse_incomplete(source)) (void)ast::to_dsl(*incomplete);
     return require(!diag::to_text(sink).empty());
   }

@@ -492,7 +492,7 @@ class TypedSpec : Decisions {
     }
   }
 
-  // Of numbers from 0.5 to 1, for which every function has values.
+  // A function of numbers from 0.5 to 1, for which every function has values.
   Real any_function(const Real& of) {
     const ir::RealFunction& function =
         ir::real_functions()[Decisions::index(ir::real_functions().size())];

@@ -204,7 +204,7 @@ class Rank {
     return {};
   }
 
-  // Of this rank, in logical order.
+  // Results of this rank, in logical order.
   const std::map<std::string, io::HostTensor>& results() const { return results_; }
   // Outputs whose bits were others in a later execute.
   const std::vector<std::string>& unsteady() const { return unsteady_; }

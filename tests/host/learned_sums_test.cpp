@@ -18,7 +18,7 @@
 namespace attn {
 namespace {
 
-// Of element 1 of two.
+// The sum of element 1 of two.
 double exact_sum(const std::vector<float>& numbers) {
   std::vector<unsigned long long> words(2 * kernels::ExactSums::kWords);
   const kernels::ExactSums sums{words.data(), 2};
@@ -57,7 +57,7 @@ TEST(LearnedSums, HaveTheSameBitsInAnyOrder) {
   }
 }
 
-// Of parts of `heads` heads, by the largest squares of rows.
+// Sums in parts of `heads` heads, scaled by the largest squares of rows.
 struct Fixed {
   kernels::Largest largest{};
   unsigned long long word = 0;

@@ -46,7 +46,7 @@ TEST(HostNativeSections, ForwardAndBackwardAreTheReference) {
   expect_reference({subject});
 }
 
-// Of lists that the GPU makes: 32 tiles, of which the longest of each unit is in the front.
+// Lists that the GPU makes: of 32 tiles, the longest of each unit is in the front.
 TEST(HostNativeSections, AFrontIsTheReference) {
   const std::string text = fmt::format(
       "attention front {{ dims {}, Sq = 500, Skv = 200, D = 16; dtype bf16; "

@@ -85,7 +85,7 @@ const double kNan = std::nan("");
 
 constexpr gpu::Order kOrders[] = {gpu::Order::early_copies, gpu::Order::late_copies};
 
-// Of the size of that number.
+// Orders for the size of that number.
 std::span<const gpu::Order> orders_of(const std::string& spec, std::size_t number) {
   if (spec.starts_with("tests/gpu/native")) return kOrders;
   return std::span(kOrders).subspan(number % std::size(kOrders), 1);

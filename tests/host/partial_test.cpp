@@ -104,7 +104,7 @@ class Divided {
     return std::move(*result);
   }
 
-  // Of the tensors that have them.
+  // Rows of the tensors that have them.
   static std::optional<Rows> rows_of(const One& part, std::string_view name) {
     for (const char* each : {"q", "o", "do", "lse", "dq"}) {
       if (name == each) return part.rows;
@@ -147,7 +147,7 @@ class Divided {
   std::vector<One> parts_;
 };
 
-// Of a learned tensor, each part reads some elements, and the others get 0 from it.
+// Each part reads some elements of a learned tensor; the others get 0 from it.
 TEST(HostPartial, LearnedTensors) {
   Divided divided(
       "attention partial { dims B = 1, Hq = 2, Sq = 70, Skv = 90, D = 16; dtype bf16; "
@@ -164,8 +164,8 @@ TEST(HostPartial, LearnedTensors) {
   divided.expect_reference("unfused", tiles);
 }
 
-// Of the weights of all rows and keys, wherever the part is; the number of a single key is a
-// constant.
+// Numbers are those of the weights of all rows and keys, wherever the part is; the number of a
+// single key is a constant.
 TEST(HostPartial, RandomDropout) {
   Divided divided(
       "attention partial { dims B = 2, Hq = 4, Hkv = 2, Sq = 96, Skv = 129, D = 16; dtype bf16; "

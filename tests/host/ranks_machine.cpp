@@ -314,7 +314,7 @@ class Rank {
   ranks::Bases bases_;
 };
 
-// Of f32, with exchanges, and a plan for every part.
+// A division in f32, with exchanges and a plan for every part.
 ranks::Division division_of(const sharding::RankPrograms& programs) {
   ranks::Division division = programs.division;
   division.dtype = DType::f32;

@@ -370,7 +370,7 @@ class Specs(Server):
         return [one for one in self.client.published if one["uri"] == uri][-1]["diagnostics"]
 
     def test_diagnostics_are_those_of_check(self):
-        """Of a case for every diagnostic, in every file."""
+        """Every file with a case of a diagnostic gets what check says of it."""
         paths = [path for path in CASES if self.is_utf8(path)]
         process = attnc.run("check", *paths, "--format", "json")
         for path, entry in zip(paths, json.loads(process.stdout)["specs"], strict=True):
@@ -414,7 +414,7 @@ class Specs(Server):
         process = subprocess.run(
             [sys.executable, "-B", pathlib.Path(__file__).with_name("typing_latency.py"), ATTNC, *paths,
              "--stride", "7", "--json"], capture_output=True, text=True, timeout=1200, check=True)
-        # Of a machine that does other things too: a hundredth of it alone.
+        # The machine does other things, too: alone it takes a hundredth of this.
         self.assertLess(json.loads(process.stdout)["p50_ms"], 20)
         self.assertEqual(self.client.stop(), 0)
 

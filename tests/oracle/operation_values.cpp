@@ -123,7 +123,7 @@ void print_values(Op op, Type type) {
   }
 }
 
-// Of op(score, u[0]) or op(score).
+// Slopes of op(score, u[0]) or op(score).
 class Slopes {
  public:
   explicit Slopes(Op op) : op_(op), dag_(attention_.dag) {

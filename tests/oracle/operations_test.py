@@ -100,7 +100,7 @@ class Slopes(unittest.TestCase):
         self.assertEqual({row[0] for row in self.rows}, set(SLOPES))
 
     def test_slopes(self):
-        """Of the symbolic derivative and of reverse mode."""
+        """Slopes by the symbolic derivative and by reverse mode."""
         compared = 0
         for op, operand, *words in self.rows:
             *operands, symbolic, reverse = (number(word, "real") for word in words)

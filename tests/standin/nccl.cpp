@@ -111,7 +111,7 @@ struct Batch {
   }
 };
 
-// Of the driver's stand-in, if it is loaded.
+// The driver's stand-in, if it is loaded.
 const StandinCuda* driver() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return nullptr;

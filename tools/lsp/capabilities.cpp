@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kIncremental = 2;
 
-// Of a JSON value that need not be there.
+// The flag at a place of a JSON value that need not exist; false without it.
 bool flag(const Json& json, const char* pointer) {
   const Json::json_pointer at(pointer);
   return json.contains(at) && json.at(at).is_boolean() && json.at(at).get<bool>();

@@ -188,7 +188,7 @@ class Completer {
     }
   }
 
-  // Of the text, and of the last that could be parsed.
+  // Analyses of the text, and of the last one that could be parsed.
   std::vector<const Analysis*> analyses() const {
     std::vector<const Analysis*> all = {&request_.analysis};
     const Analysis* last = request_.document.last_complete.get();

@@ -25,7 +25,7 @@ struct Request {
   const Analysis& analysis;  // of the document's text
   const Json& params;
 
-  // Of params.position.
+  // Offset of params.position in the document.
   std::uint32_t offset() const { return document.text.offset(position_of(params.at("position"))); }
 };
 

@@ -70,7 +70,7 @@ class Hints {
     return bracket == std::string_view::npos ? last : static_cast<std::uint32_t>(bracket + 1);
   }
 
-  // Of each mask; and after the attention's name that of all, if it says more.
+  // Adds the share of each mask, and after the attention's name that of all, if it says more.
   void shares(const ast::Spec& spec, const MaskFacts& masks) {
     for (const MaskFacts::Share& share : masks.clauses) hint(share.clause.end, share.text);
     const bool is_said = masks.clauses.size() == 1 && masks.clauses.front().text == masks.total;

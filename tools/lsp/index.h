@@ -40,7 +40,7 @@ enum class Meaning : std::uint8_t {
 struct Symbol {
   Meaning meaning = Meaning::word;
   std::string name;
-  // Of the defining name, numbered as by diag::Sink; absent for what the language defines.
+  // Span of the defining name, numbered as by diag::Sink; absent for what the language defines.
   std::optional<Span> definition{};
   const ast::Clause* clause = nullptr;            // that defines it
   const ast::FunctionClause* function = nullptr;  // it, or the one it belongs to

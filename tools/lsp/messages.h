@@ -61,7 +61,7 @@ class MessageReader {
   std::size_t at_ = 0;  // what of the buffer was taken
 };
 
-// Of one thread.
+// Writes messages, for one thread at a time.
 class MessageWriter {
  public:
   explicit MessageWriter(int descriptor) : descriptor_(descriptor) {}

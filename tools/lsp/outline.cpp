@@ -134,7 +134,7 @@ Json document_symbols(const Request& request) {
   return flat;
 }
 
-// Of the attention, and of clauses of several lines.
+// Folding ranges of the attention, and of clauses of several lines.
 Json folding_ranges(const Request& request) {
   Json list = Json::array();
   if (!request.analysis.spec) return list;

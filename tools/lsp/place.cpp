@@ -115,7 +115,7 @@ class Walker {
     if (left != Level::set) begin_clause(at + 1);
   }
 
-  // Of the tensor that the clause declares; lengths have one.
+  // Number of axes of the tensor that the clause declares; lengths have one.
   std::size_t axes() const {
     std::size_t count = 1;
     for (std::size_t at = clause_; at < count_ && kind(at) != "']'" && kind(at) != "'='"; ++at) {

@@ -22,7 +22,7 @@ struct Received {
   Message message;
 };
 struct Ended {};
-// Of the slow checks of an analysis; what is null was not made this time.
+// Results of the slow checks of an analysis; what is null was not made this time.
 struct Checked {
   std::shared_ptr<const Analysis> analysis;
   std::unique_ptr<diag::Sink> found;

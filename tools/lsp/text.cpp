@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kBetweenMarks = 256;  // bytes of a line, about
 
-// Of one code point, or of a byte that is not UTF-8.
+// Units of one code point, or of a byte that is not UTF-8.
 std::int64_t units(std::size_t bytes, Encoding encoding) {
   if (encoding == Encoding::utf8) return static_cast<std::int64_t>(bytes);
   return encoding == Encoding::utf16 && bytes == 4 ? 2 : 1;  // a surrogate pair

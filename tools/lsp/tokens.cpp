@@ -82,7 +82,8 @@ Kind kind_of(const std::string& kind) {
   return Kind::none;
 }
 
-// Of the document itself, in text order. A name is coloured by what it means, if that is known.
+// Coloured words of the document itself, in text order. A name is coloured by what it means, if
+// that is known.
 std::vector<Coloured> coloured(const Request& request) {
   const support::Source& source = *request.analysis.source;
   std::vector<Coloured> all;

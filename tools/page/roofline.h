@@ -29,7 +29,7 @@ double intensity_of(const Workload& work);
 double limit_of(const Workload& work, const planning::Gpu& gpu);
 // Whether the limit is that of memory, not of the matrix units.
 bool is_memory_bound(const Workload& work, const planning::Gpu& gpu);
-// Of a time, what of the limit it reaches, from 0 on; more than 1 if the model does not hold.
+// Share of the limit that this time reaches, from 0 on; more than 1 if the model does not hold.
 double share_of_limit(const Workload& work, double milliseconds, const planning::Gpu& gpu);
 
 // The GPU with the matrix rate of factors of this type, as the functions here take it.

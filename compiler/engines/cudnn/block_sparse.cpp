@@ -15,7 +15,7 @@
 namespace attn::engines {
 namespace {
 
-// Of the tensors that kernels derive, each written and read.
+// Bytes moved for derived tensors, each of which is written and read.
 double derived_bytes(const passes::Hoisted& hoisted) {
   double bytes = 0;
   for (const passes::DerivedTensor& tensor : hoisted.derived) {

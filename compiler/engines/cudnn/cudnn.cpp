@@ -51,7 +51,7 @@ Status check_scales(const Subject& subject) {
       "use `dtype bf16;` without `quantize`");
 }
 
-// Of the strategies, `composite` alone knows scales.
+// Refuses scales in all strategies but `composite`, the only one that knows them.
 Status check_quantize(Subject& subject, std::string_view strategy) {
   const ir::Attention& attention = subject.attention();
   if (!attention.quantize) return {};

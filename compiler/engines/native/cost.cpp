@@ -205,8 +205,8 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
   return all;
 }
 
-// Rates of copies in bytes a ms, of the whole GPU and of one block of threads alone; what of an
-// item is on its way at once comes with the first bytes.
+// Bytes copied in a ms by the whole GPU, and by one block of threads alone; the bytes of an item
+// that are on their way at once arrive with the first ones.
 struct Copies {
   double rate = 0, alone = 0, in_flight = 0;
 

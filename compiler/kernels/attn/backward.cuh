@@ -137,7 +137,7 @@ struct BackwardTensors {
   float* parts;  // [.., B, Hq, kKeyBlocks, kPartsOfBlock], 0 at first: of learned tensors of heads
   int* counter;  // 0 at first
   const TensorMap* table;
-  // Of other learned tensors: Largest, then ExactSums or FixedSums of each, 0 at first.
+  // Sums of other learned tensors: Largest, then ExactSums or FixedSums of each, 0 at first.
   unsigned long long* words = nullptr;
   void* own[kMostOwn] = {};  // gradients of learned tensors, 0 where no block of scores is
 };
@@ -147,7 +147,7 @@ template <class C>
 struct BackwardStages {
   static constexpr int kKeys = C::kKeys, kStages = 2;
   static constexpr bool kShared = kKeys == 64;  // both warp groups have the same keys
-  // Of steps whose words are kept: what adds dQ is some steps behind.
+  // Number of steps whose words are kept: what adds dQ is some steps behind.
   static constexpr int kStepWords = 8;
   static constexpr int kKeyBytes = kKeys * C::kDepth * 2, kValueBytes = kKeys * C::kWidth * 2;
   static constexpr int kQueryBytes = C::kBlockRows * C::kDepth * 2;
@@ -188,7 +188,7 @@ struct BackwardStages {
   __device__ unsigned gradient(int n) const { return base + kGradients + n * kGradientBytes; }
   __device__ unsigned slope(int n) const { return base + kSlopes + n * kSlopeBytes; }
   __device__ unsigned table(int n) const { return base + kTables + n * kTableBytes; }
-  // Of 16 columns.
+  // The sums of 16 columns.
   __device__ unsigned sums(int columns) const {
     return base + kSums + columns * (C::kBlockRows * 64);
   }
@@ -206,8 +206,8 @@ struct BackwardStages {
     return sums_full() + 16 * (1 + step % 4);
   }
   __device__ unsigned drawn(unsigned step) const { return base + kDraws + step % 4 * kDrawnBytes; }
-  // Of the item: its unit (see kOfPart), block of keys, and number of steps. Of a step: its rows
-  // and head, whose turn to wait for, and the next one.
+  // Words of the item: its unit (see kOfPart), block of keys, and number of steps. Words of a step:
+  // its rows and head, whose turn to wait for, and the next one.
   __device__ unsigned item_words() const { return base + kWords; }
   // Largest::power, if learned tensors share elements.
   __device__ unsigned power_word() const { return item_words() + 60; }
@@ -259,9 +259,9 @@ constexpr bool kPartsInOrder = kDivides<C> && C::kOrdered && C::kItems > 0;
 template <class C, class E, class L>
 struct RowProducer {
   using S = BackwardStages<C>;
-  // Of the item: its block of keys and the first one, its list, and where it is in that: the next
-  // run or the one before it, blocks of that which are left, and of all; the turn of the run; what
-  // item_words tell of the unit; and the first step. Of all items: tails so far.
+  // Words of the item: its block of keys and the first one, its list, and where it is in that: the
+  // next run or the one before it, blocks of that which are left, and of all; the turn of the run;
+  // what item_words tell of the unit; and the first step. Words of all items: tails so far.
   enum ListWord {
     kBlock,
     kFirstKey,
@@ -323,8 +323,8 @@ struct RowProducer {
     return 0;
   }
 
-  // Of those that are not parts. Units (heads of keys) of a batch follow each other, or those of a
-  // head (kBatchesFirst).
+  // The n-th item among those that are not parts. Units (heads of keys) of a batch follow each
+  // other, or those of a head (kBatchesFirst).
   static __device__ Part whole(int n) {
     constexpr int kUnits = C::kKeyHeads * C::kBatches;
     const auto [number, place] = tile_in_sections<kUnits, C::kKeyBlocks, C::kSection, 0>(n);
@@ -335,7 +335,7 @@ struct RowProducer {
     return {unit, list * C::kKeyBlocks + place, 0, 1};
   }
 
-  // Of the blocks of keys that are divided, those that begin with item n or before.
+  // Number of divided blocks of keys that begin with item n or before.
   __device__ int divided_until(int n) const {
     int low = 0, high = lists.divided_blocks();
 #pragma unroll 1
@@ -413,13 +413,13 @@ struct RowProducer {
     ++steps;
     steps ^= 1u << 31;
   }
-  // Of the item, its steps from the first on.
+  // Sets the steps of the item, from the first on.
   __device__ void set_steps(int blocks, int first, int steps) const {
     set(kBlocks, blocks), set(kStepsLeft, steps);
     if constexpr (kDivides<C>) set(kFirst, first);
   }
-  // Of a part. Where lengths leave few steps, the first part has all, and others take rows past the
-  // last one.
+  // Sets the steps of a part. Where lengths leave few steps, the first part has all, and others
+  // take rows past the last one.
   __device__ void set_steps(const Part& of, int blocks) const {
     const int all = blocks * C::kHeadsOfKey;
     if (all < 2 * of.parts) {
@@ -511,7 +511,7 @@ struct RowProducer {
     return before == 0 ? 0 : get(kBlock) - before + 1;
   }
 
-  // Of a head of all batches.
+  // Copies the queries of a head, which is counted over all batches.
   __device__ void copy_queries(int head, unsigned rows) const {
     const unsigned n = steps & 1;
     unsigned full = stages.query_full(n);
@@ -529,7 +529,7 @@ struct RowProducer {
     copy_row_values(stages.exponents(n), tensors.exponents, full, head, rows);
     if constexpr (C::kTable) copy_table(stages.table(n), full, head, rows);
   }
-  // Of the same.
+  // Copies the gradients of the same rows and head.
   __device__ void copy_gradients() const {
     const int head = last_head();
     const unsigned rows = load_shared(stages.step_words(steps)), n = steps & 1;
@@ -729,7 +729,7 @@ struct KeptDrawer {
     }
   }
 
-  // Of two rows: four bits of each of four threads, as Gradients::is_kept reads.
+  // Draws the bits of two rows: four bits for each of four threads, as Gradients::is_kept reads.
   __device__ __forceinline__ void draw_rows(unsigned counter, unsigned row, unsigned words,
                                             uint2 random_key, unsigned to) const {
     const unsigned head = load_shared(words + 4), h = head % C::kHeads, b = head / C::kHeads;
@@ -972,7 +972,7 @@ struct Gradients {
     for (int panel = 0; panel < kPanelsOfPart; ++panel) pin(dq[panel]);
   }
 
-  // Of dQ, after the part before.
+  // Begins a part of dQ, after the part before.
   template <int kPart>
   __device__ __forceinline__ void begin_part(unsigned step) {
     wait_for_products<0>();
@@ -1048,7 +1048,7 @@ struct Gradients {
     commit_products();
   }
 
-  // Of a step.
+  // The rows and head of a step.
   struct RowBlock {
     unsigned rows;            // the first, a multiple of 16, and kMasked
     int head;                 // of all batches
@@ -1063,8 +1063,8 @@ struct Gradients {
             (lane() & 3) * 2};
   }
 
-  // Of score i: register 4 j + 2 r + e is row 8 j + 2 (lane % 4) + e and key `key` + 8 r. The
-  // compiler sees the low bits of the row.
+  // The row of score i: register 4 j + 2 r + e is row 8 j + 2 (lane % 4) + e and key `key` + 8 r.
+  // The compiler sees the low bits of the row.
   __device__ __forceinline__ int row_of(const RowBlock& block, int i) const {
     const int first = block.first() + i / 8 * 16;
     return first | (i / 4 & 1) * 8 | block.first_row | (i & 1);
@@ -1298,7 +1298,7 @@ struct Gradients {
       if (units - units != 0) fixed_sums().lose();
     }
   }
-  // Of elements that no other score of the head reads: adds to them, or stores what it has.
+  // Adds to elements that no other score of the head reads, or stores what it has.
   template <int kPart>
   __device__ __forceinline__ void add_to_own(const RowBlock& block) const {
     constexpr LearnedPart kOf = E::kLearned[kPart];
@@ -1634,7 +1634,7 @@ ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expr
   }
 }
 
-// Of dK or dV: 8 columns of a key.
+// Columns of dK or dV: 8 of a key.
 struct KeyColumns {
   int b, h, key, first;
 

@@ -4,8 +4,8 @@
 
 namespace kernels {
 
-// Of the steps that the rows of one block of keys take, the `part`-th of `parts` equal parts. Those
-// of a block of keys follow each other in the list. If it is the only one, the block is not
+// A part of the steps that the rows of one block of keys take: the `part`-th of `parts` equal ones.
+// Parts of a block of keys follow each other in the list. If it is the only one, the block is not
 // divided.
 struct alignas(16) Part {
   int unit;  // head of keys, of all batches

@@ -38,7 +38,7 @@
 // the last one has few columns that are not used. Copies by TMA bring zeros for what the tensors do
 // not have.
 //
-// Of 8-bit floats, products take 32 columns, and panels have 128 or 64. They read values with the
+// Products of 8-bit floats take 32 columns, and panels have 128 or 64. They read values with the
 // keys of a column adjacent, as transposed_values.cuh stored them: its order of keys is that in
 // which a thread has weights. kWidthPanel counts keys then. Weights are 2^(x + log2(scale_s)) from
 // the start, so that none is multiplied, and the maximum may stay behind by what their type has
@@ -67,7 +67,7 @@ struct alignas(16) Tile {
   int tile, first, runs, blocks;
 };
 // Adjacent blocks from `key` on; it is a multiple of 16, and other bits are kMasked and kByIndices.
-// Of a patch it is 16 times the number of the first 8 keys, counted row by row.
+// For a patch it is 16 times the number of the first 8 keys, counted row by row.
 struct alignas(8) Run {
   int key, blocks;
 };
@@ -86,7 +86,7 @@ struct ForwardTensors {
   float* parts;           // what warps have of each, if there are parts
   // Keys and values that are read row by row (kGatherKeys, kGatherValues).
   const unsigned short *key_rows, *value_rows;
-  // Of 8-bit floats. scale_o may be null, and so may amax_s and amax_o, which are 0 before.
+  // Scales of 8-bit floats. scale_o may be null, and so may amax_s and amax_o, which are 0 before.
   const float *descale_v, *descale_s, *scale_s, *scale_o;
   unsigned *amax_s, *amax_o;  // bits of floats
 };
@@ -233,8 +233,8 @@ struct BlockRows {
 
   static __device__ int row_of(int i) { return (i * kLanes + (int)threadIdx.x) * kPiece; }
 
-  // Of the block at row `at` of batch `b` of a map, which has `keys` rows and whose pages `table`
-  // lists. TMA reads zeros from page -1: entries past the rows are not read.
+  // Finds the block at row `at` of batch `b` of a map, which has `keys` rows and whose pages
+  // `table` lists. TMA reads zeros from page -1: entries past the rows are not read.
   __device__ void find(const int* table, int b, int at, int keys) {
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
@@ -289,7 +289,7 @@ struct GatheredRows {
     page = of_block < kRows && row < keys ? table[row / kPage] : -1;
   }
 
-  // Of a tensor whose pages and rows are so far apart, in elements.
+  // Copies rows of a tensor; page_stride and row_stride are in elements.
   __device__ void copy(unsigned to, const unsigned short* rows, unsigned full, int at,
                        long long page_stride, long long row_stride) const {
     const int vector = threadIdx.x % 8, of_four = threadIdx.x % 32 / 8;
@@ -435,7 +435,7 @@ struct Producer {
           copy_box(to, *tensors.q, full, column, 0, first.x,
                    first.y + item.b * C::kRowsOfBatch, item.unit + item.b * C::kUnitsOfBatch);
         } else {
-          // Of a sequence without rows, which has a map of one, nothing is read.
+          // Reads nothing of a sequence without rows, whose map has one row.
           const bool none = C::kThdQ && expressions.queries(item.b) == 0;
           copy_box(to, tensors.q[C::kThdQ ? item.b : 0], full, column, 0,
                    none ? C::kRows : item.tile.tile * C::kRowsOfTile, item.unit,
@@ -659,7 +659,7 @@ struct TileRows {
     if (C::kSplits > 1) item = unit * (C::kTiles * C::kSplits) + tile, tile /= C::kSplits;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      // Of the first row, if the other's head is the same: what is computed of both stays in
+      // The first row, if the other's head is the same: what is computed of both stays in
       // registers.
       constexpr bool kShareHead = 8 % C::kPack == 0;
       const unsigned r = row + (kShareHead ? 0 : 8 * i);
@@ -783,7 +783,7 @@ struct Consumer {
     finish(finished_rows_of(tile_words), {maximum, sum, kept});
   }
 
-  // Of the second warp group: what the first hands over, block after block.
+  // Weighs, in the second warp group, what the first hands over, block after block.
   __device__ __forceinline__ void weigh() {
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) o[i] = 0;
@@ -809,7 +809,7 @@ struct Consumer {
   }
 
  private:
-  // Of a tile's rows: of two rows of the thread.
+  // Statistics of the two rows of a tile that the thread has.
   struct Statistics {
     const float (&maxima)[2], (&sums)[2], (&kept)[2];
   };
@@ -1096,7 +1096,8 @@ struct Consumer {
     pin(packed);
   }
 
-  // Of row r and the scores from `from` on: pairs of two columns of each of four groups of 8.
+  // Keeps halves of row r and the scores from `from` on: pairs of two columns of each of four
+  // groups of 8.
   template <int kCount>
   __device__ __forceinline__ void keep_halves(unsigned (&packed)[kCount], int from, int r,
                                               const unsigned (&halves)[4]) {
@@ -1381,8 +1382,8 @@ struct Consumer {
     }
   }
 
-  // Of the scores that a thread has of a row. Bits of floats compare as integers if the largest is
-  // positive.
+  // The largest of the scores that a thread has of a row. Bits of floats compare as integers if the
+  // largest is positive.
   __device__ __forceinline__ void largest_of_thread(float (&own)[2]) const {
     int most[4];
 #pragma unroll
@@ -1495,7 +1496,7 @@ struct Consumer {
     for (int away = 1; away < 32; away *= 2) bits = max(bits, __shfl_xor_sync(~0u, bits, away));
     if (lane == 0 && bits > __ldcg(to)) atomicMax(to, bits);
   }
-  // Of a magnitude; NaN is the largest.
+  // Bits of a magnitude; NaN is the largest.
   static __device__ __forceinline__ unsigned bits_of(float x) {
     return __float_as_uint(x) & 0x7fffffffu;
   }
@@ -1612,7 +1613,8 @@ struct Consumer {
     }
   }
 
-  // Of a row: the factors of the parts that a lane has, and the sum and the maximum of all.
+  // Merges the statistics of a row: gives the factors of the parts that a lane has, and the sum and
+  // the maximum of all.
   template <int kOfLane>
   __device__ __forceinline__ float merge_statistics(const TileRows<C>& at, int row,
                                                     float (&factors)[kOfLane], float& total) const {
@@ -1649,7 +1651,7 @@ struct Consumer {
   __device__ __forceinline__ float reference_of(float largest) const {
     return largest == nothing() ? 0.0f : fmaxf(power_of(largest), kLowest);
   }
-  // Of 2, which a maximum stands for.
+  // The power of 2 that a maximum stands for.
   __device__ __forceinline__ float power_of(float largest) const {
     return kFollows ? largest : largest * exponent;
   }
@@ -1676,8 +1678,8 @@ struct Consumer {
     }
   }
 
-  // Of a row: its largest score, the sum of its weights, and with kKeepsLargest the largest of
-  // them.
+  // Statistics of a row: its largest score, the sum of its weights, and with kKeepsLargest the
+  // largest of them.
   struct RowStatistics {
     float maximum, total, kept;
   };
@@ -1853,7 +1855,7 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   using Copies = Producer<C, E, L>;
   constexpr int kOthers = C::kGroups * C::kShares;
-  // Of a thread; those that copy rows take more than those that let TMA do it.
+  // Registers of a thread; threads that copy rows take more than those that let TMA do it.
   constexpr int kOfCopies = Copies::kGathers ? (kOthers == 2 ? 72 : 56) : kOthers == 2 ? 40 : 32;
   constexpr int kOfOthers = (512 - kOfCopies) / kOthers / 8 * 8;
   // No more than the block has from its launch: a group would wait for them for ever.

@@ -274,7 +274,7 @@ ATTN_INLINE unsigned halves_below(unsigned word, unsigned bound) {
   return result;
 }
 
-// Of two 16-bit floats.
+// A pair of 16-bit floats.
 ATTN_INLINE unsigned pair(BF16, float low, float high) {
   unsigned bits;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
@@ -286,7 +286,7 @@ ATTN_INLINE unsigned pair(F16, float low, float high) {
   return bits;
 }
 
-// Of two 8-bit floats, in the lower half. They saturate; NaN stays NaN.
+// A pair of 8-bit floats, in the lower half. They saturate; NaN stays NaN.
 ATTN_INLINE unsigned pair(E4M3, float low, float high) {
   unsigned short bits;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));

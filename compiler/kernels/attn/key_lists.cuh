@@ -139,7 +139,7 @@ struct ListMaker {
     return last;
   }
 
-  // Of lengths that count as the same when tiles are sorted, the longest.
+  // The longest of the lengths that count as the same when tiles are sorted.
   static __device__ int longest_like(int blocks) {
     return (blocks / kOfLength + 1) * kOfLength - 1;
   }
@@ -211,7 +211,7 @@ struct ListMaker {
     }
   }
 
-  // Of every kApart-th column of a cell, from this one on.
+  // Bounds of every kApart-th column of a cell, from this one on.
   template <int kApart>
   __device__ void some_columns(int column, Bounds* some) const {
     int values[kColumnValues + 1];

@@ -69,7 +69,7 @@ struct WarpScores {
     return (keeps_upper ? upper : lower) + of_other(keeps_upper ? lower : upper, lanes);
   }
 
-  // Of all scores; every lane has it.
+  // The sum over all scores; every lane has it.
   template <typename Part>
   __device__ __forceinline__ float sum(Part part) const {
     float sum = part(0);
@@ -111,9 +111,9 @@ struct WarpScores {
     }
   }
 
-  // Of equal row - key, which `add(distance, sum)` takes. A lane's own sums are of
-  // 8 m + 2 (lane % 4) + e - lane / 4; shared memory moves those of each of the eight keys to where
-  // they are added.
+  // Sums over equal row - key, which `add(distance, sum)` takes. A lane's own sums are of 8 m + 2
+  // (lane % 4) + e - lane / 4; shared memory moves those of each of the eight keys to where they
+  // are added.
   template <typename Part, typename Add>
   __device__ __forceinline__ void add_diagonals(float* scratch, Part part, Add add) const {
     float2* const to = reinterpret_cast<float2*>(scratch + lane / 4 * kSkewed) + (lane & 3);
@@ -145,8 +145,8 @@ struct WarpScores {
     __syncwarp();
   }
 
-  // Of equal elements that follow each other, where `element(row, key)` tells them. If all scores
-  // of the warp read one, of these.
+  // Sums over equal elements that follow each other, where `element(row, key)` tells them; over all
+  // scores of the warp if they read one element.
   template <typename Part, typename Element, typename Add>
   __device__ __forceinline__ void add_runs(Part part, Element element, Add add) const {
     long long held = element_of(0, element);

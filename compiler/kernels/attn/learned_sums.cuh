@@ -53,7 +53,7 @@ struct Largest {
   __device__ int power() const {
     return ((int)(squares[0] >> 23) + (int)(squares[1] >> 23) - 254 + 3) >> 1;
   }
-  // Of a unit, with a minus: sums are below 2^(power + bits), and 2^61 units.
+  // The exponent of a unit, negated: sums are below 2^(power + bits), and 2^61 units.
   static __device__ int exponent(int power, int bits) {
     const int exponent = 61 - bits - power;
     return exponent < -126 ? -126 : exponent > 126 ? 126 : exponent;

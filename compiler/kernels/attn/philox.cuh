@@ -8,7 +8,7 @@ namespace kernels {
 
 constexpr int kDropoutRounds = 10;
 
-// Of several counters, whose multiplications alternate.
+// Philox of several counters, whose multiplications alternate.
 template <int kRounds, int kCount>
 ATTN_INLINE void philox(uint4 (&counters)[kCount], uint2 key) {
 #pragma unroll

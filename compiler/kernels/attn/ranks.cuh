@@ -194,7 +194,7 @@ struct RanksRow {
     return most + logf(sum);
   }
 
-  // Of exponentials, relative to `most`.
+  // The sum of exponentials, relative to `most`.
   __device__ __forceinline__ float sum_exp(RanksTensor RanksPlace::*max,
                                            RanksTensor RanksPlace::*which, float most) const {
     float sum = 0;

@@ -29,8 +29,8 @@ struct Reals {
   ATTN_INLINE float attn_min(float x, float y) { return x != x || x < y ? x : y; }
   ATTN_INLINE float attn_max(float x, float y) { return x != x || x > y ? x : y; }
 
-  // Of few instructions; relative errors: tanh 2^-11, others about 2^-21. Sine and cosine have
-  // absolute errors of 2^-21, for |x| up to 2^15.
+  // Functions of few instructions; relative errors: tanh 2^-11, others about 2^-21. Sine and cosine
+  // have absolute errors of 2^-21, for |x| up to 2^15.
   ATTN_INLINE float exp2(float x) { return power_of_two(x); }
   ATTN_INLINE float exp(float x) { return power_of_two(x * kLog2E); }
   ATTN_INLINE float tanh(float x) { return fast_tanh(x); }

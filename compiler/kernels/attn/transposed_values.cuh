@@ -1,7 +1,7 @@
 // Values of 8-bit floats with the keys of a column adjacent, as their products read them: the
 // transposes [B, Hkv, Dv, keys] of v, where keys from the last one of a batch on are 0.
 //
-// Of each 16 keys, place 4 t + e has key 2 t + e, or 6 + 2 t + e for e from 2 on. So a thread has
+// In each 16 keys, place 4 t + e has key 2 t + e, or 6 + 2 t + e for e from 2 on. So a thread has
 // the weights of 4 adjacent places in adjacent registers: its columns of scores are 2 t, 2 t + 1 of
 // each 8 (wgmma.cuh).
 //
@@ -32,7 +32,7 @@ struct TransposedValues {
   const int* table;   // pages of each batch, [kBatches, kPages]
   const int* starts;  // of batches
 
-  // Of batch b(block), which has `keys`.
+  // The batch of the block, which has `keys`.
   static __device__ int batch() { return blockIdx.x / (kKeyTiles * kColumnTiles * V::kHeads); }
 
   __device__ void run(int keys) const {
@@ -77,7 +77,7 @@ struct TransposedValues {
     return first + head * V::kHeadStride + key * V::kRowStride;
   }
 
-  // Of a word of a row of the tile.
+  // The place of a word of a row of the tile.
   static __device__ int place(int key, int word) {
     return key * (kTile / 4) + (word + key / 16 * 4) % (kTile / 4);
   }

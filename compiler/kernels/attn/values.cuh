@@ -108,7 +108,8 @@ struct BF16 {
   }
 };
 
-// Of an 8-bit tensor (runtime/base/dtype.h), and the binary logarithm of the largest.
+// The type of an 8-bit tensor (runtime/base/dtype.h), with the binary logarithm of its largest
+// number.
 struct E4M3 {
   using Bits = unsigned char;
   static constexpr float kLog2OfMost = 8.807354f;

@@ -7,8 +7,8 @@
 
 namespace attn::lowering {
 
-// Of kernels that attnc generates: they read and write no floats of 8 bits. `whose` begins the
-// message.
+// Refuses 8-bit floats, which kernels that attnc generates neither read nor write. `whose` begins
+// the message.
 Status check_not_8_bits(const ir::Attention& attention, std::string_view whose);
 
 // Errors: unsupported if strides or offsets would overflow 64 bits. Requires bound dimensions.

@@ -39,11 +39,11 @@ struct Coverage {
   bool by_batch = false;
 };
 
-// Of a kernel of cuDNN's that computes `attention`, whose masks have this form. cuDNN chooses the
-// size of blocks; this is the one that predictions assume (passes/strategy/cost.h).
+// Coverage of cuDNN's kernel that computes `attention`, whose masks have this form. cuDNN chooses
+// the size of blocks; this is the one that predictions assume (passes/strategy/cost.h).
 Coverage coverage_of_fused(const ir::Attention& attention, const passes::MaskForm& form);
 
-// Of kernels that compute all scores.
+// Coverage of kernels that compute all scores.
 Coverage coverage_of_all(const ir::Attention& attention);
 
 }  // namespace attn::lowering

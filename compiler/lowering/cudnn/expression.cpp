@@ -70,7 +70,7 @@ PointwiseMode opposite(PointwiseMode mode) {
   }
 }
 
-// Of a function that is one node.
+// The mode of a function that is one node.
 PointwiseMode function_mode(Op op) {
   const ir::RealFunction* function = ir::find_real_function(op);
   const auto mode =

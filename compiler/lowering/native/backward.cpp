@@ -101,7 +101,7 @@ class NativeBackward {
     return {};
   }
 
-  // Of learned tensors that sinks read.
+  // Derivatives of learned tensors that only sinks read.
   gradient::Derivatives without_scores() const {
     gradient::Derivatives rest = kernel_.derivatives;
     std::erase_if(rest.tensors, [](const auto& tensor) { return !tensor.score.empty(); });
@@ -174,7 +174,7 @@ class NativeBackward {
     return bytes;
   }
 
-  // Of each score.
+  // Operations for each score.
   double operations_of_learned() const {
     double operations = 0;
     for (const LearnedPart& part : kernel_.expressions.parts)

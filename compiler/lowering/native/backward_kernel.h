@@ -23,7 +23,7 @@ namespace attn::lowering::native {
 // Columns of q or v, as panels of shared memory have them.
 std::int64_t panels(std::int64_t columns);
 
-// Of a block of threads. `diagonals`: sums of these.
+// Shared memory of a block of threads. `diagonals`: with sums of these.
 std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
                           bool diagonals);
 
@@ -70,7 +70,7 @@ struct BackwardKernel {
   bool lengths() const { return attention.lengths_q || attention.lengths_kv; }
   // Whether no block of rows has rows past the last one.
   bool rows_fit() const;
-  // Of heads of keys: items of how many are taken together, the longest first.
+  // Number of key heads whose items are taken together, the longest first.
   std::int64_t section() const;
   // Sums that batches share stay in the L2 cache while all add to them.
   bool batches_first() const;
@@ -89,14 +89,14 @@ struct BackwardKernel {
   bool divides() const { return parts() > 0; }
   std::int64_t parts() const;
   std::int64_t items() const;
-  // Of blocks of threads that add the sums of parts.
+  // Number of blocks of threads that add the sums of parts.
   std::int64_t mergers() const;
   // The words of kCounter, and where Division of attn/division.cuh is.
   std::int64_t counters() const;
   std::int64_t first_word_of_division() const;
   std::int64_t row_blocks_of_head() const;
   std::int64_t padded_rows() const { return past_all_rows(dims) + tile.rows; }
-  // Of all parts, if there are any.
+  // Number of sums of all parts, 0 if there are none.
   std::int64_t key_sums() const { return parts() * tile.keys * (depth() + width()); }
   std::int64_t depth() const { return panels(dims[ir::Dim::Dqk]); }
   std::int64_t width() const { return panels(dims[ir::Dim::Dv]); }
@@ -113,7 +113,8 @@ struct BackwardKernel {
   bool shares() const;
   // Whether not all elements of the gradient are stored.
   bool is_zeroed(const gradient::TensorGradient& tensor) const;
-  // Of each gradient of a tensor that is read at indices of heads, of all heads.
+  // Number of parts of each gradient of a tensor that is read at indices of heads: those of all
+  // heads.
   std::int64_t parts_of_learned() const;
   static std::string kernel_of(const gradient::TensorGradient& tensor);
   static std::string spreading_kernel(std::size_t part);

@@ -226,7 +226,7 @@ class BackwardProgram {
             .arguments = {plan::TensorOperand{gradient::gradient_name(tensor.tensor)}}};
   }
 
-  // Of the backward kernel, in the order of its parameters.
+  // Operands of the backward kernel, in the order of its parameters.
   std::vector<std::string> operands() const {
     std::vector<std::string> names = {BackwardKernel::kExponents, BackwardKernel::kDeltas};
     if (kernel_.wants("dq")) names.emplace_back(BackwardKernel::kSums);

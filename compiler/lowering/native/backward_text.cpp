@@ -42,7 +42,7 @@ class BackwardText {
   }
 
  private:
-  // Of a multiprocessor: as many as its threads allow.
+  // Blocks of threads of a multiprocessor: as many as its threads allow.
   static constexpr int kBlocksOfConversion = 2048 / BackwardKernel::kThreads;
 
   // What lists of ordered sums have besides.
@@ -172,7 +172,7 @@ class BackwardText {
     return text + places_text("Statistics", {}, of_rows, false, kernel_.is_packed("o")) + "};\n";
   }
 
-  // Of the table's elements.
+  // The type of the table's elements.
   DType entry_type() const {
     const std::optional<Table>& table = kernel_.expressions.table;
     return table ? kernel_.attention.find_tensor(table->tensor)->dtype : kernel_.attention.dtype;

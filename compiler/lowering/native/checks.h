@@ -9,7 +9,7 @@
 
 namespace attn::lowering::native {
 
-// Of "q", "k", "v" or "do": rows that the tensor memory accelerator can read.
+// Checks that the tensor memory accelerator can read the rows of "q", "k", "v" or "do".
 Status check_layout(const ir::Attention& attention, const std::string& name);
 
 // Dqk or Dv: a multiple of 8, of 16 for 8-bit floats, `most` at most in this direction, in words.

@@ -185,7 +185,7 @@ std::string keep_method(const ir::Attention& attention, const std::string& param
   return method("bool keep(" + parameters + ")", writer, value);
 }
 
-// Of random dropout.
+// The text of random dropout.
 std::string random_text(const ir::Attention& attention, ExpressionWriter& writer) {
   const auto& origin = attention.dropout->origin;
   std::string text = fmt::format(

@@ -25,8 +25,8 @@ struct Expressions {
   bool modifies = false;
   Scoring scoring{};     // if they are
   bool bounded = false;  // exponentials need no maximum to be relative to
-  // Of 16 exponentials, those without the special-function unit. Only scores that have a bound have
-  // some: others would need a check, and registers.
+  // How many of 16 exponentials do without the special-function unit. Only scores that have a bound
+  // have some: others would need a check, and registers.
   int polynomials = 0;
   std::optional<Table> table{};  // that is copied to shared memory
   std::optional<Grid> grid{};    // whose patches are tiles

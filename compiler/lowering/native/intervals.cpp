@@ -130,7 +130,7 @@ class IntervalWriter {
     return fmt::format("{}[{}]", side, parts.size() - 1);
   }
 
-  // Of what depends on the row and the column.
+  // The interval of what depends on the row and the column.
   Interval of_both(ExprId id) {
     const Node& node = dag_[id];
     const auto operand = [&](std::size_t i) { return interval(node.operands[i]); };

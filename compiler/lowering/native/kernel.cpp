@@ -218,7 +218,7 @@ class Source {
             {"kStatisticsRow", statistics.row}};
   }
 
-  // Of pages, heads and rows of keys and values that are copied by rows.
+  // Strides of pages, heads and rows of keys and values that are copied by rows.
   Integers gathered_strides() const {
     const auto [key_page, key_head, key_row, key_column] = stored_strides(attention_, "k");
     const auto [page, head, row, column] = stored_strides(attention_, "v");

@@ -47,7 +47,7 @@ struct Kernel {
   std::int64_t first_counter_of_lists(const ir::Dims& dims) const {
     return 1 + (parts > 1 ? items(dims) * tile.warps() : 0);
   }
-  // Of lists that the GPU makes.
+  // Sizes of the lists that the GPU makes.
   MadeLists made_lists(const ir::Dims& dims) const;
   // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many
   // as are of one page wherever a block begins.

@@ -10,7 +10,7 @@
 
 namespace attn::lowering::native {
 
-// Of all tiles of one head, or of every list where lists differ by batch or head.
+// Blocks of all tiles of one head, or of every list where lists differ by batch or head.
 struct BlockCounts {
   std::int64_t lists = 1;
   std::int64_t full = 0;     // no mask is evaluated
@@ -36,7 +36,7 @@ struct KernelFacts {
   std::int64_t table_stages = 0;  // of a captured table that scores read
   std::int64_t parts = 1;  // of a tile's keys, that different blocks of threads compute
   std::int64_t items = 0;  // tiles of all batches and heads, times parts
-  // Of a backward: parts of all tiles that are divided; if the GPU makes the lists, at most.
+  // Parts of all divided tiles of a backward; if the GPU makes the lists, at most.
   std::int64_t divided = 0;
   std::int64_t patch_width = 0, patch_height = 0;  // of a grid, if the tile is a rectangle of it
   bool has_lengths = false;                        // which cut the lists at run time

@@ -54,7 +54,7 @@ class Finder {
     for (const ExprId operand : operands) look(operand);
   }
 
-  // Of an expression of its type; nullopt if it is not linear.
+  // The slope of an expression, of the same type; nullopt if it is not linear.
   std::optional<ExprId> slope_of(ExprId id) {
     const Node node = dag_[id];  // a copy: nodes are added
     const auto constant = [&](int value) {

@@ -19,7 +19,7 @@ constexpr std::int64_t kListThreads = 512;
 constexpr const char* kTiles = "native.tiles";
 constexpr std::int64_t kTileWords = 4, kRunWords = 2;
 constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // words
-// Of a list: a block of threads sorts them in shared memory, 4 bytes each.
+// Most tiles of a list: a block of threads sorts them in shared memory, 4 bytes each.
 constexpr std::int64_t kMostSorted = std::int64_t{1} << 15;
 // Tiles that a block of threads lists, at most; and blocks for each multiprocessor.
 constexpr std::int64_t kMostTilesOfBlock = 8, kListBlocks = 2;

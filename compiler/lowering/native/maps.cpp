@@ -46,7 +46,7 @@ TensorMapArgument map_of_patches(const ir::Attention& attention, const Tile& til
              {tile.depth_panel(), tile.pack, tile.patch->width, tile.patch->height, 1});
 }
 
-// Of thd tensors the map is that of one sequence, which the GPU completes.
+// Batches of a tensor's map: for thd that of one sequence, which the GPU completes.
 std::int64_t batches_of(const ir::Attention& attention, const std::string& name) {
   const bool packed = layout_of(attention, name).kind == ir::LayoutKind::thd;
   return packed ? 1 : stored_dims(attention, name)[0];

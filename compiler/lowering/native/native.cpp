@@ -44,8 +44,8 @@ constexpr std::int64_t kMostGathered = 128;  // rows of a block, if each lane lo
 // heads, but for a section that would not take so many times as long as its longest tile.
 constexpr std::int64_t kBytesOfSection = std::int64_t{32} << 20, kHeadsOfSection = 32;
 constexpr double kLongestOfSection = 2;
-// Of tiles whose lists the GPU makes, some of which may be much longer than others: one in so many
-// comes before all sections, so that the last section does not end with a long one.
+// Where the GPU makes lists, some may be much longer than others: one in so many tiles comes before
+// all sections, so that the last section does not end with a long one.
 constexpr std::int64_t kTilesOfFront = 32;
 // Lists that the GPU makes are mostly short, such as those of documents, which tiles of two warp
 // groups compute faster: 0.258 ms instead of 0.309 for documents of 512 of 4096 keys.
@@ -183,7 +183,7 @@ class Native {
     while (units < all && static_cast<double>(units) * of_unit < least) units *= 2;
     return units;
   }
-  // Of its share of the keys and values that it reads.
+  // Bytes of a unit's share of the keys and values that it reads.
   std::int64_t bytes_of_unit() const {
     const std::int64_t row = (dims_[Dim::Dqk] + dims_[Dim::Dv]) * kernel_.tile.element;
     const std::int64_t units_of_key = ceil_div(dims_[Dim::Hq] / dims_[Dim::Hkv], kernel_.tile.pack);

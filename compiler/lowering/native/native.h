@@ -46,7 +46,7 @@ inline constexpr bool kWatched = true;
 // that are not multiples of 16 or are above 256.
 Status check_native(const ir::Attention& attention, const planning::Context& context);
 
-// Of the kernel that makes lists of key blocks at every execute.
+// Work of the kernel that makes lists of key blocks at every execute.
 struct ListWork {
   double scores = 0;  // whose masks it looks at, at most, where intervals decide nothing
   double cells = 0;   // of all tiles, where they do

@@ -8,7 +8,7 @@
 
 namespace attn::lowering::native {
 
-// Of attnc's backward kernel: what a block of threads holds, and streams by.
+// What a block of threads of attnc's backward kernel holds, and streams by.
 struct RowTile {
   std::int64_t rows = 64;  // of a block
   std::int64_t keys = 128;

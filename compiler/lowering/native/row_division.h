@@ -36,12 +36,12 @@ struct RowDivision {
   double longest = 0;  // steps of an item
 };
 
-// Of lists that are known: the fewest parts of those that take about the shortest time, less than 8
-// for each multiprocessor. `ordered`: see row_blocks.
+// The division of known lists: the fewest parts among those that take about the shortest time, less
+// than 8 for each multiprocessor. `ordered`: see row_blocks.
 RowDivision row_division(const ir::Dims& dims, const KeyBlocks& blocks, double multiprocessors,
                          bool ordered);
 
-// Of lists that the GPU makes, which it divides at every execute (attn/row_lists.cuh).
+// The division of lists that the GPU makes, and divides at every execute (attn/row_lists.cuh).
 struct MadeDivision {
   std::int64_t most_parts = 0;   // 0: it does not
   std::int64_t shares = 0;       // of all steps, a part has one

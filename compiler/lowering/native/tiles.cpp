@@ -70,7 +70,7 @@ constexpr Row kTable[] = {
     {576, 512, 1, 32, 2, 1, 1.0, false, 2},
 };
 
-// Of 8-bit floats; measured on an H100.
+// Tiles of 8-bit floats; measured on an H100.
 constexpr Row kTableOf8Bits[] = {
     {64, 64, 3, 160, 3, 2, 1.0},         {64, 64, 2, 256, 3, 2, 1.0},
     {64, 64, 3, 128, 3, 2, 0.99},        {64, 64, 2, 128, 4, 2, 0.88},

@@ -47,7 +47,7 @@ struct Tile {
   std::int64_t rows() const { return kGroup * groups; }
   std::int64_t rows_of_head() const { return rows() / pack; }
   std::int64_t table_bytes() const;  // of a stage
-  // Of a table of f32, that a copy moves: the distance of rows is that of other banks.
+  // Columns of a table of f32 that a copy moves: adjacent rows begin in other banks.
   std::int64_t table_columns() const { return keys + 8; }
   std::int64_t handed_bytes() const;  // of a block, between warp groups that divide o
   std::int64_t share() const;         // columns of o of a warp group, if not the last

@@ -360,7 +360,7 @@ class Joiner {
   plan::Program program_;
 };
 
-// Of parts that share rows, only the one that writes in place keeps the sink.
+// Leaves the sink to one of the parts that share rows: the one that writes in place.
 Status share_rows(const ir::Attention& whole, std::vector<Launch>& launches) {
   std::vector<View> views;
   for (const Launch& launch : launches) views.push_back(launch.view);

@@ -29,7 +29,8 @@ constexpr const char* kFirst = "scores.first";            // i64, the first row 
 constexpr const char* kLse = "rows.lse";                  // f32 [B,Hq,Sq]
 constexpr const char* kDeltas = "rows.deltas";            // f32 [B,Hq,Sq]
 
-// Of a loop, or twice as many (in_turns): every run of a step also takes host memory and time.
+// Most turns of a loop, or twice as many (in_turns): every run of a step also takes host memory and
+// time.
 constexpr std::int64_t kMostTurns = 1024;
 
 bool any_gathers(const gradient::Derivatives& derivatives,

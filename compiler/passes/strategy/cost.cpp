@@ -127,7 +127,7 @@ class Operations {
     return by_constant ? 1 : cost_for_each_score(node);
   }
 
-  // Of a tensor that holds it.
+  // Time to read a tensor that holds it.
   double reading(ir::ExprId id) {
     const Axes axes = varying(dependence_[id], attention_.dims);
     if (axes.both_sides()) return tables_ * (is_wide(id) ? reading_.table : reading_.narrow_table);
@@ -154,7 +154,7 @@ class Operations {
   std::set<ir::ExprId> seen_;
 };
 
-// Of one SM, at its matrix rate: two products forward, five backward.
+// Time of one SM for a score, at its matrix rate: two products forward, five backward.
 double least_for_a_score(const ir::Attention& attention, const planning::Context& context) {
   const ir::Dims& d = attention.dims;
   const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
@@ -203,7 +203,8 @@ Band skipping(const ir::Attention& attention, const planning::Context& context) 
   return {};
 }
 
-// Of an attention without lengths, in tiles of kTile: rows of tiles of one head, and the longest.
+// Work of an attention without lengths, in tiles of kTile: of rows of tiles of one head, and of the
+// longest.
 struct Tiles {
   double all = 0, most = 0, rows = 0;
 };

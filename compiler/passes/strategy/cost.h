@@ -21,7 +21,7 @@ namespace attn::passes {
 double predicted_ms(const ir::Attention& attention, const planning::Context& context,
                     std::int64_t classes = 1);
 
-// Of tiles of 128 rows and 128 columns.
+// Work in tiles of 128 rows and 128 columns.
 struct TileWork {
   double tiles = 0;
   double most = 0;  // of one row of them
@@ -39,7 +39,7 @@ inline constexpr std::int64_t kMostKeyPieces = 32;
 // begins and ends the kernel. What memory still has to store delays the first of them.
 double predicted_ms_of_reading(double bytes, double rate, const planning::Gpu& gpu);
 
-// Of a kernel that moves so many bytes, reads and writes together.
+// Time of a kernel that moves so many bytes, reads and writes together.
 double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu);
 
 // Milliseconds that the kernels which derive tensors take at every execute: a launch, what they

@@ -399,7 +399,7 @@ class PartitionSearch {
     return ms;
   }
 
-  // Of results with so many bytes a row.
+  // Time to merge results with so many bytes a row.
   double merging(const std::vector<Part>& parts, Stretch View::*stretch, std::int64_t size,
                  double bytes) const {
     std::vector<View> views;

@@ -32,8 +32,8 @@ struct Partition {
 // abs(..)", for people; the mask's q_idx and kv_idx are the part's own.
 std::string to_text(const Part& part);
 
-// Of the rows (or the columns), 0 .. size - 1: which parts may write where nobody else does, the
-// largest first, and whether these write all that there are.
+// The parts that may write rows (or columns), 0 .. size - 1, where nobody else does, the largest
+// first, and whether these write all that there are.
 struct Writers {
   std::vector<bool> alone;  // by part
   bool whole = false;

@@ -228,8 +228,8 @@ def _listed(block_mask: Any, grid: _Grid, device: torch.device) -> tuple[torch.T
 
 
 def _summaries(mask_mod: Callable, at: tuple[int, int], sizes: Sizes, grid: _Grid, device: torch.device) -> Any:
-    """Of some rows of blocks after the other: the first, and for each of their blocks whether the mask shows
-    something of it, and all of it."""
+    """Goes through the rows of blocks, some at a time. Yields the first row, and for each block whether the mask
+    shows some of it, and whether all of it."""
     from torch.nn.attention.flex_attention import create_mask
 
     together = max(1, MOST_ELEMENTS // (grid.rows * sizes.Skv))

@@ -62,7 +62,7 @@ class Board:
         self._naming = threading.Lock()  # what was read first must not replace a newer name
         self._settled = rank == 0
         self.rank, self.size = rank, size
-        # Of each Steps, by name, the last call that exchanges: when this rank ends, others are told.
+        # The last call of each Steps that exchanges, by name: when this rank ends, others are told.
         self.calls: dict[str, int] = {}
         # How many ends were noted, and which ranks had ended then: one object, since threads share it.
         self._ended: tuple[int, frozenset[int]] = 0, frozenset()
@@ -185,7 +185,8 @@ def _own_connection(store: dist.Store) -> dist.Store | None:
 
 
 class _Signs:
-    """Signs of this rank, and what it makes of those of the next one that has not ended, which may not have come yet."""
+    """Signs of life of this rank, and what it makes of those of the next rank that has not ended, which may not have
+    come yet."""
 
     def __init__(self, board: Board):
         self._board = board

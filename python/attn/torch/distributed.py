@@ -172,7 +172,7 @@ class Distributed:
             raise
 
     def refuse(self, error: BaseException) -> None:
-        """Of a call, or backward, that fails before anything else: the other ranks are told."""
+        """Tells the other ranks that a call, or backward, failed before anything else."""
         if self.device.type == "cpu" or not is_capturing():
             self._steps.refuse(error)
 

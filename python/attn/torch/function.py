@@ -90,7 +90,7 @@ class Facts:
         self.ways: dict[Any, Any] = {}  # of the operators
 
     def dtype_of(self, name: str, of_q: torch.dtype) -> torch.dtype:
-        """Of an output or the gradient of an input ("dq"), or of `do`, for q, k and v of a dtype."""
+        """The dtype of an output, of the gradient of an input ("dq") or of `do`, for q, k and v of dtype `of_q`."""
         if name in ("o", "do", *(f"d{each}" for each in INPUTS)):
             if self.quantized is None:
                 return of_q
@@ -99,7 +99,7 @@ class Facts:
         return torch.float32 if of_q in IN_KERNELS else of_q
 
     def gradient_dtype(self, name: str, tensor: torch.Tensor) -> torch.dtype:
-        """Of the gradient of a tensor that a call was given."""
+        """The dtype of the gradient of a tensor that a call was given."""
         return self.dtype_of(f"d{name}", tensor.dtype) if name in INPUTS else tensor.dtype
 
 
@@ -455,7 +455,7 @@ _HOW_TO_BUILD = (
 def _make_addressed_pair(
     attention: Attention, training: bool, sm: int, device: torch.device, builds: bool
 ) -> Pair:
-    """Of the sizes that the spec and the bindings give: those of q, k and v say less."""
+    """The pair of plans for the sizes that the spec and the bindings give: those of q, k and v say less."""
     spec, name = attention.source, attention.source.name
     if _wants_deterministic(None) and training and not spec.is_deterministic:
         raise Unsupported(

@@ -118,7 +118,7 @@ class Group:
         return self._meetings.hold("what all ranks have", holds, all, self.seconds)
 
     def steps(self) -> Steps:
-        """Of a new attention: those of all that the group has, unless a rank has others."""
+        """The steps of a new attention: those of all that the group has, unless a rank has others."""
         shared = self._shared
         name = self._meetings.hold(
             "a new attention", shared.steps and shared.steps.name,

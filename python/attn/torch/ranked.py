@@ -29,7 +29,7 @@ from attn.torch.signature import (
 from attn.torch.steps import Steps
 from attn.torch.variant import differentiated
 
-# Of tensors that ranks have parts of: they may have any strides, if rows are contiguous.
+# Roles of tensors that ranks have parts of: they may have any strides, if rows are contiguous.
 ROLES_AT_HOME = ("query", "key", "value", "output", "stats", "saved", "cotangent", "gradient")
 
 Homes = list[tuple[torch.Tensor, ...]]  # the numbers of rows and of keys of each rank, on the CPU
@@ -49,7 +49,7 @@ def check_graphs() -> None:
 
 
 def numbers(intervals: Iterable[Sequence[int]]) -> torch.Tensor:
-    """The numbers of intervals [begin, end], ascending."""
+    """The numbers in intervals [begin, end), ascending."""
     return torch.cat([torch.arange(0), *(torch.arange(begin, end) for begin, end in intervals)])
 
 

@@ -72,7 +72,7 @@ class Steps:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """Opens a new attention, which needs all ranks."""
+        """Marks the time in which a new attention is made, which needs all ranks."""
         self._opening = True
         try:
             yield
@@ -135,7 +135,7 @@ class Steps:
         return f"calls/{self.name}/{rank}"
 
     def _others(self) -> Iterator[tuple[int, dict[int, str], str]]:
-        """Of ranks that have news: calls that failed, and why the rank makes no others."""
+        """Yields each rank that has news: its calls that failed, and why it makes no others."""
         for rank in range(self._board.size):
             said = None if rank == self._board.rank else self._board.read(self._key(rank))
             if said:

@@ -37,7 +37,7 @@ class Capture:
 
 
 def spelling(dtype: Any) -> str:
-    """The name of a type of torch's or NumPy's: "int32"."""
+    """The name of one of torch's or NumPy's types: "int32"."""
     return str(dtype).removeprefix("torch.")
 
 

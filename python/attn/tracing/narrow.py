@@ -44,7 +44,7 @@ def _is_dtype(value: Any) -> bool:
 
 
 def _type_of(value: Any) -> str | None:
-    """The type of a value, or that something is converted to."""
+    """The narrow type of a value, or of a type that something is converted to."""
     if hasattr(value, "narrow"):
         return value.narrow
     return of_dtype(value if isinstance(value, type) else getattr(value, "dtype", value))

@@ -72,7 +72,7 @@ def note(noted: list[Indexed], capture: Any, axes: Sequence[int], nodes: Sequenc
 
 
 def _columns(code: CodeType, instruction: int, line: int) -> tuple[int, int] | None:
-    """Those of the running expression; None if it takes several lines, or before Python 3.11."""
+    """The columns of the running expression; None if it takes several lines, or before Python 3.11."""
     if not hasattr(code, "co_positions"):
         return None
     first, last, start, end = list(code.co_positions())[instruction // 2]

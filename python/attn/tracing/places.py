@@ -157,7 +157,7 @@ def _kinds(frame: FrameType) -> list[str]:
 
 
 def _last_line(node: Any) -> int:
-    """The last line of a node; in a statement with a body, only its condition counts."""
+    """The last line of a statement; for one with a body, that of its condition."""
     if isinstance(node, (ast.If, ast.While)):
         return node.test.end_lineno or node.lineno
     return getattr(node, "end_lineno", None) or node.lineno

@@ -79,7 +79,7 @@ inline void __threadfence_system() {}
 inline void __syncthreads() { attn::gpu::sync_block(); }
 inline void __trap() { attn::gpu::trap(); }
 
-// Of warps; all lanes take part.
+// Operations of a warp; all lanes take part.
 inline void __syncwarp() { attn::gpu::gather(0); }
 template <typename T>
 T of_lane(const unsigned long long* bits, int lane) {

@@ -23,7 +23,7 @@ constexpr unsigned kDepth = 16;     // of products of 16-bit floats
 constexpr unsigned kBytes = 32;     // of a row of a product's operand
 constexpr unsigned kVector = 16;    // bytes that a swizzle keeps together
 
-// Of which the threads that wait know how often it was complete.
+// A meeting of threads; those that wait know how often it was complete.
 struct Meeting {
   unsigned arrived = 0;
   std::uint64_t rounds = 0;

@@ -78,7 +78,7 @@ class RandomScore {
     }
   }
 
-  // Of numbers around 1, for which every function has derivatives.
+  // A function of numbers around 1, for which every function has derivatives.
   ExprId any_function(ExprId x, int depth) {
     const std::span<const ir::RealFunction> all = ir::real_functions();
     const Op op = all[static_cast<std::size_t>(pick(static_cast<int>(all.size())))].op;

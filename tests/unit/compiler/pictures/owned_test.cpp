@@ -31,7 +31,7 @@ TEST(Owned, CellsAreOfThoseWhoHaveAnyOfThem) {
   EXPECT_THAT(owners(owned_at(owned, {0, 0}, map, all)),
               ::testing::ElementsAre(kSeveral, kNone, 0, 0));
   EXPECT_THAT(owners(owned_at(owned, {5, 3}, map, all)), ::testing::ElementsAre(2, kNone, 2, 2));
-  // Of three rows, two.
+  // Two of three rows.
   map.rows = 3;
   map.columns = 8;
   map.height = 3;

@@ -94,7 +94,7 @@ void show_warp_group_products() {
 
 constexpr const char* kEight = "dtype e4m3; quantize per_tensor; ";
 
-// Of 8-bit attention with these clauses; empty where it serves.
+// Why 8-bit attention with these clauses is refused; empty where it is not.
 std::string refusal_of_8_bits(const std::string& clauses, std::int64_t sm) {
   planning::Context context = attn::testing::in(false);
   context.gpu.sm = sm;
@@ -136,7 +136,7 @@ void show_fp8_depth() {
   EXPECT_EQ(refusal_of_8_bits(sizes_of_depth(256, 256), 100), "");
   EXPECT_THAT(refusal_of_8_bits(sizes_of_depth(192, 128), 120), HasSubstr("at most 128"));
 }
-// Of the backward.
+// The same for the backward.
 std::string refusal_of_8_bits_backward(const std::string& clauses, std::int64_t sm) {
   planning::Context context = attn::testing::in(true);
   context.gpu.sm = sm;

@@ -60,7 +60,7 @@ TEST(Draws, TakeHiddenKeys) {
   const Numbers all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   EXPECT_THAT(drawn_keys({}, all, 32), ElementsAre());
   EXPECT_THAT(drawn_keys({1, 4, 5, 9, 11}, all, 64), ElementsAre(1, 4, 5, 9, 11));
-  // Of five pieces, the nearest two become one.
+  // The nearest two of five pieces become one.
   EXPECT_THAT(drawn_keys({0, 3, 6, 8, 11}, all, 32), ElementsAre(0, 3, 6, 7, 8, 11));
   // Two blocks are drawn at a time.
   EXPECT_THAT(drawn_keys({3, 10}, all, 16), ElementsAre(2, 3, 10, 11));

@@ -203,8 +203,8 @@ TEST(Parts, AreCutWhereTheySeeTooMuch) {
   EXPECT_THAT(shapes(1), ElementsAre(shape({32, 64}, {0, 64})));
 }
 
-// Of the work with own keys, about a quarter is left for the end: a run of rows where there is
-// one, else the first rows of one.
+// About a quarter of the work with own keys is left for the end: a run of rows where there is one,
+// else the first rows of one.
 TEST(Parts, MeetTheOwnKeysLast) {
   using Shape = std::tuple<int, Intervals, Intervals>;
   const auto shapes = [&](const std::string& mask, bool folds, int team) {

@@ -333,7 +333,7 @@ TEST_F(LikePaddingTest, NorAreColumnsBelowTheRow) {
   EXPECT_FALSE(holds());
 }
 
-// Of `column >= row`.
+// Compares `column >= row`.
 TEST_F(LikePaddingTest, OnlyOneOrderIsCausal) {
   const auto like_causal = [this] { return has(Feature::like_causal); };
   at(6).t = 5;
@@ -351,8 +351,8 @@ TEST_F(LikePaddingTest, OnlyOneOrderIsCausal) {
   EXPECT_FALSE(like_causal()) << "of two tensors";
 }
 
-// Of a row, or a column, that scalars move, and the other index as it is: cuDNN looks at neither
-// the order nor the type of the scalars.
+// Compares a row, or a column, that scalars move with the other index as it is: cuDNN looks at
+// neither the order nor the type of the scalars.
 class LikeCausalTest : public LikePaddingTest {
  protected:
   static constexpr graph::Uid kRow = 2, kColumn = 3;

@@ -106,7 +106,7 @@ class DistributedTest : public OnStandins {
     return standin::cuda().control.calls(function, STANDIN_ANY);
   }
 
-  // Of NCCL: what threads do together cannot be captured.
+  // Captures with NCCL: what threads do together cannot be captured.
   void expect_captured(const plan::Family& family) {
     const auto nccl = must(Nccl::load(standin::folder()));
     void* communicators[2] = {};
@@ -271,8 +271,8 @@ TEST_F(DistributedTest, AnExecuteNeitherAllocatesNorWaits) {
   EXPECT_EQ(calls("cuMemAlloc"), allocated);
   EXPECT_EQ(calls("cuStreamSynchronize"), waited);
   EXPECT_EQ(calls("cuEventSynchronize"), 0);
-  // Of both: two marks and a part; rank 1 also copies its own keys beside those that arrive. Rank 0
-  // sends from where its keys are, and results need no merge.
+  // Both launch two marks and a part; rank 1 also copies its own keys beside those that arrive.
+  // Rank 0 sends from where its keys are, and results need no merge.
   EXPECT_EQ(calls("cuLaunchKernelEx") - launched, 2 * 3 + 1);
   // Exchanges wait for tensors, the caller for what comes before the first one, for this one, also
   // on rank 0, which only sends, and for all. The transport waits twice for each piece: of k and of

@@ -24,7 +24,7 @@ using ::testing::Not;
 constexpr const char* kSizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 300, Skv = 400, D = 128; ";
 // Heads that share no keys are not divided.
 constexpr const char* kOwnKeys = "dims B = 2, Hq = 8, Hkv = 8, Sq = 300, Skv = 400, D = 128; ";
-// Of each head, one block of keys is divided.
+// One block of keys of each head is divided.
 constexpr const char* kWithGlobalKeys =
     "mask kv_idx < 64 || abs(q_idx - kv_idx) < 64; "
     "dims B = 1, Hq = 16, Hkv = 16, Sq = 16384, Skv = 16384, ";
@@ -137,7 +137,7 @@ TEST(NativeBackward, OrderedPartsAreAmongBlocksOfKeysInOrder) {
       << "parts are all items";
 }
 
-// Of 82,000 blocks of keys, 20 are divided.
+// 20 of 82,000 blocks of keys are divided.
 TEST(NativeBackward, SumsOfPartsDoNotGrowWithTheSequence) {
   const std::string sizes = "dims B = 1, Hq = 20, Hkv = 20, Sq = 524288, Skv = 524288, D = 128; ";
   const std::string mask = "mask kv_idx < 64 || abs(q_idx - kv_idx) <= 128; ";
@@ -206,7 +206,7 @@ TEST(NativeBackward, WideHeadsTakeFewerKeysAndRows) {
   EXPECT_FALSE(lowered(dims + "D = 256;", 2).ok());
 }
 
-// Of these, rows of q are not packed, and so neither are those of dq and o.
+// Rows of q are not packed here, and so neither are those of dq and o.
 TEST(NativeBackward, PackedSequencesHaveMapsOfTheirOwn) {
   const NativeProgram made = lowered(std::string(kSizes) + "layout k: thd, v: thd;").value();
   EXPECT_THAT(kernels_of(made),

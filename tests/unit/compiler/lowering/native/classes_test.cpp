@@ -29,7 +29,7 @@ std::optional<Form> form_of(const ir::Attention& attention) {
 
 using Place = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // batch, head, row
 
-// Of each row of a tensor, by its offset in memory.
+// Places of the rows of a tensor, by offset in memory.
 std::map<std::int64_t, Place> rows_of(const ir::Attention& attention, const char* name) {
   const Dims4 dims = logical_dims(attention, name), strides = stored_strides(attention, name);
   std::map<std::int64_t, Place> rows;

@@ -119,7 +119,7 @@ TEST(Intervals, WhatIsNotKnownMayBeAnything) {
   EXPECT_EQ(columns("kv_idx * 1.0 <= q_idx / 3"), "in [0, 128)");
 }
 
-// Of several parts that depend on the column, each is bounded by the range of the others.
+// Where several parts depend on the column, each is bounded by the range of the others.
 TEST(Intervals, PartsAreBoundedByOthers) {
   EXPECT_EQ(columns("kv_idx - kv_idx % 2 >= q_idx"), "in [q_idx, 128)");
   EXPECT_EQ(columns("kv_idx + kv_idx % 2 < 20"), "in [0, 20)");

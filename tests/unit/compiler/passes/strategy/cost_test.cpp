@@ -87,7 +87,7 @@ TEST(Cost, OfMoving) {
   EXPECT_NEAR(predicted_ms_of_moving(3e9, {}) - launch, 1, 0.5);  // of some 4.8e12 bytes a second
 }
 
-// Of head dimensions from 32 to 512, and what is moved, for each GPU.
+// Rates for head dimensions from 32 to 512, and of what is moved, on each GPU.
 TEST(Cost, NothingExceedsTheGpusOwnRates) {
   for (const std::string& name : targets::target_names()) {
     const planning::Gpu gpu = planning::gpu_of(targets::find_target(name).value());

@@ -75,7 +75,7 @@ TEST(View, WhatIsGatheredStandsAtItsPlaceInTheWhole) {
 
 class ChangeTest : public ::testing::Test {
  protected:
-  // Of the left side of a comparison, for rows and columns that are larger by 16 and 4.
+  // The change of a comparison's left side, for rows and columns that are larger by 16 and 4.
   std::optional<std::int64_t> change(const std::string& expression) {
     const ir::Attention attention =
         of_clauses(64, 64, "tensor t: i32[Sq]; mask " + expression + " != 1000000;");
