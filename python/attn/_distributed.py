@@ -247,6 +247,7 @@ class Binding:
             self.close()  # before the object that it belongs to
 
     def close(self) -> None:
+        """Releases the binding's memory, after its executes. Later calls of it fail; closing twice is harmless."""
         self._handle.destroy()
 
     def set_addresses(self, addresses: Sequence[int], checked: bool = False) -> None:

@@ -11,6 +11,9 @@ RANDOM = ("seed", "offset")
 
 
 class Sizes(NamedTuple):
+    """The sizes of an attention: batches, heads and numbers of q (Hq, Sq), heads and numbers of k and v (Hkv,
+    Skv), and elements of a row of q and k (Dqk) and of v and o (Dv)."""
+
     B: int
     Hq: int
     Hkv: int

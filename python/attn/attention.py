@@ -64,6 +64,7 @@ class Attention:
 
     @property
     def name(self) -> str:
+        """The name that the spec gives the attention."""
         return self.source.name
 
     @property

@@ -54,6 +54,7 @@ def refuse(function: str, arguments: Iterable[str]) -> None:
 
 
 def of_engine(name: object) -> list[str]:
+    """A note on what engines there are, if the value is a string."""
     return [_ENGINE] if isinstance(name, str) else []
 
 

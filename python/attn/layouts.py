@@ -43,6 +43,8 @@ def checked(layout: str | None) -> str | None:
 
 
 def expected(spec: Spec, bindings: Mapping[str, Any]) -> Expected:
+    """What tensors the attention takes with these bindings, for messages about tensors that do not fit. Sizes
+    that are open are None."""
     sizes, dims = spec.sizes(bindings), spec.dims
     given = {*bindings}
     of_query = tuple(sizes[dim] if isinstance(sizes[dim], int) else None for dim in ("Hq", "Sq"))

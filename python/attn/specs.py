@@ -103,6 +103,7 @@ class Spec:
 
     @property
     def has_scales_of_blocks(self) -> bool:
+        """Whether the spec has a scale for each block of 8-bit floats (MXFP8)."""
         return any(clause["quantize"] == "mxfp8" for clause in self._clauses("quantize"))
 
     @property
@@ -137,6 +138,7 @@ class Spec:
 
     @property
     def name(self) -> str:
+        """The name of the attention."""
         return self.tree["attention"]
 
     @property
@@ -272,6 +274,7 @@ def bind_arguments(bindings: Mapping[str, Any]) -> list[str]:
 
 
 def deny_arguments(deny_warnings: bool) -> list[str]:
+    """The arguments of attnc that make warnings errors, if `deny_warnings`."""
     return ["--deny", "warnings"] if deny_warnings else []
 
 

@@ -117,6 +117,7 @@ enum {
   ATTN_CUDA_FAULT = 3,
   ATTN_CUDA_NO_DRIVER = 4 /* no driver, an unusable one, or no device */
 };
+/* How the driver failed in the call; ATTN_CUDA_NONE if it did not, and for NULL. */
 ATTN_API attn_cuda_failure attn_error_cuda_failure(const attn_error* error);
 /* The driver's CUresult (the same number as cudaError_t); 0 if the driver reported none or is
  * missing. */
@@ -205,6 +206,7 @@ typedef struct attn_runtime_options {
  * `*runtime` has one reference, owned by the caller. Errors: cuda. */
 ATTN_API attn_status attn_runtime_open(const attn_runtime_options* options, attn_runtime** runtime,
                                        attn_error* error);
+/* Adds a reference, which the caller must release. Thread-safe. */
 ATTN_API void attn_runtime_retain(attn_runtime* runtime);
 /* Releasing the last reference closes the runtime; executables still held remain valid. */
 ATTN_API void attn_runtime_release(attn_runtime* runtime);
@@ -218,6 +220,8 @@ typedef struct attn_runtime_info {
   const char* cudnn_library; /* path of the library, or "" */
 } attn_runtime_info;
 
+/* Describes the device, and the cuDNN that is used, which this loads. Strings are valid as long as
+ * the runtime. Errors: invalid_argument. */
 ATTN_API attn_status attn_runtime_describe(const attn_runtime* runtime, attn_runtime_info* info,
                                            attn_error* error);
 
@@ -277,6 +281,7 @@ ATTN_API attn_status attn_executable_load_memory(attn_runtime* runtime, const vo
                                                  size_t byte_count,
                                                  const attn_load_options* options,
                                                  attn_executable** executable, attn_error* error);
+/* Adds a reference, which the caller must release. Thread-safe. */
 ATTN_API void attn_executable_retain(attn_executable* executable);
 /* May be called from any thread and while bindings are in use; they remain valid. */
 ATTN_API void attn_executable_release(attn_executable* executable);
@@ -296,6 +301,7 @@ typedef struct attn_executable_info {
   int64_t device_bytes;
 } attn_executable_info;
 
+/* Describes the plan. Strings are valid as long as the executable. Errors: invalid_argument. */
 ATTN_API attn_status attn_executable_describe(const attn_executable* executable,
                                               attn_executable_info* info, attn_error* error);
 
@@ -315,6 +321,7 @@ enum {
   ATTN_ROLE_GRADIENT = 10,
   ATTN_ROLE_AMAX = 11 /* one f32: the largest magnitude of what an 8-bit tensor holds */
 };
+/* For example "query"; "unknown" if `role` is not a role. */
 ATTN_API const char* attn_role_name(attn_role role);
 
 /* A tensor to bind. Dims are in logical order: q and o [B,Hq,Sq,D], k and v [B,Hkv,Skv,D], lse
@@ -350,6 +357,7 @@ typedef struct attn_param_info {
 /* `index` is less than tensor_count or param_count. `info` is valid as long as the executable. */
 ATTN_API attn_status attn_executable_tensor(const attn_executable* executable, size_t index,
                                             attn_tensor_info* info, attn_error* error);
+/* The same of a param. */
 ATTN_API attn_status attn_executable_param(const attn_executable* executable, size_t index,
                                            attn_param_info* info, attn_error* error);
 
@@ -368,6 +376,7 @@ ATTN_API attn_status attn_plan_open(const char* path, const attn_load_options* o
 ATTN_API attn_status attn_plan_open_memory(const void* bytes, size_t byte_count,
                                            const attn_load_options* options, attn_plan** plan,
                                            attn_error* error);
+/* Frees the plan and what describes it. Executables loaded from it remain valid. */
 ATTN_API void attn_plan_close(attn_plan* plan);
 
 typedef struct attn_plan_info {
@@ -396,6 +405,7 @@ ATTN_API attn_status attn_plan_describe(const attn_plan* plan, size_t index, att
 /* `tensor` is less than tensor_count, `param` less than param_count. */
 ATTN_API attn_status attn_plan_tensor(const attn_plan* plan, size_t index, size_t tensor,
                                       attn_tensor_info* info, attn_error* error);
+/* The same of a param. */
 ATTN_API attn_status attn_plan_param(const attn_plan* plan, size_t index, size_t param,
                                      attn_param_info* info, attn_error* error);
 /* Like attn_executable_load_file, for a plan of an open file, which was already verified. */
@@ -425,7 +435,9 @@ typedef struct attn_tensor {
  * The rows of a page table may have a larger first stride: each execute then copies them into
  * memory of the binding, so executes of that binding must not overlap. */
 ATTN_API attn_status attn_arguments_create(attn_arguments** arguments, attn_error* error);
+/* Frees the arguments. Bindings made from them remain valid. */
 ATTN_API void attn_arguments_destroy(attn_arguments* arguments);
+/* Sets a tensor, whose fields are copied. Errors: binding, for an invalid dtype or rank. */
 ATTN_API attn_status attn_arguments_tensor(attn_arguments* arguments, const attn_tensor* tensor,
                                            attn_error* error);
 /* `dl_tensor` is a DLTensor of dlpack.h (also the one inside a DLManagedTensor or
@@ -438,6 +450,8 @@ ATTN_API attn_status attn_arguments_dlpack(attn_arguments* arguments, const char
  */
 ATTN_API attn_status attn_arguments_address(attn_arguments* arguments, const char* name, void* data,
                                             attn_error* error);
+/* Sets a param; `dtype` is f32 or i32. Binding checks that it is the plan's and can hold the value.
+ * Errors: binding, for an invalid dtype. */
 ATTN_API attn_status attn_arguments_param(attn_arguments* arguments, const char* name,
                                           attn_dtype dtype, double value, attn_error* error);
 
@@ -478,6 +492,8 @@ ATTN_API attn_status attn_binding_create(const attn_executable* executable,
                                          const attn_arguments* arguments,
                                          const attn_bind_options* options, attn_binding** binding,
                                          attn_error* error);
+/* Destroys the binding. Frees its own workspace once the device is done with it. CUDA graphs that
+ * were captured from it must not be launched any more. */
 ATTN_API void attn_binding_destroy(attn_binding* binding);
 
 /* Sets a param for later executes. Errors: binding, for an unknown name or a value that its dtype
@@ -533,12 +549,15 @@ ATTN_API attn_status attn_graph_from_binding(attn_binding** binding, attn_graph*
  * afterwards. */
 ATTN_API attn_status attn_graph_capture(attn_binding* binding, attn_graph** graph,
                                         attn_error* error);
+/* Destroys the graph and the binding in it. */
 ATTN_API void attn_graph_destroy(attn_graph* graph);
 /* As for a binding. The next launch updates the graph. */
 ATTN_API attn_status attn_graph_set_param(attn_graph* graph, const char* name, double value,
                                           attn_error* error);
+/* As attn_binding_set_addresses. The next launch updates the graph. */
 ATTN_API attn_status attn_graph_set_addresses(attn_graph* graph, void* const* addresses,
                                               size_t count, attn_check check, attn_error* error);
+/* Enqueues the execute on `stream` and returns without waiting. Errors: cuda, cudnn. */
 ATTN_API attn_status attn_graph_launch(attn_graph* graph, void* stream, attn_error* error);
 
 /* ---- Picker: one attention at varying sizes ---- */
@@ -728,7 +747,7 @@ typedef struct attn_distributed_options {
   /* NULL: ncclCommAbort(communicator), after which the caller must not use or destroy it. */
   attn_abort_callback abort;
   void* abort_user;
-  /* Of the loaded file, as in attn_load_options. */
+  /* Checks of the loaded file, as in attn_load_options. */
   const char* sha256;
   attn_verify_callback verify;
   void* verify_user;
@@ -746,6 +765,7 @@ typedef struct attn_distributed_options {
 ATTN_API attn_status attn_distributed_open_file(attn_runtime* runtime, const char* path,
                                                 const attn_distributed_options* options,
                                                 attn_distributed** distributed, attn_error* error);
+/* The same from the contents of a plan file, which may be freed after the call. */
 ATTN_API attn_status attn_distributed_open_memory(attn_runtime* runtime, const void* bytes,
                                                   size_t byte_count,
                                                   const attn_distributed_options* options,
@@ -778,6 +798,8 @@ typedef struct attn_distributed_info {
   int32_t reserved;
 } attn_distributed_info;
 
+/* Describes the rank. Strings and intervals are valid as long as the object. Errors:
+ * invalid_argument. */
 ATTN_API attn_status attn_distributed_describe(const attn_distributed* distributed,
                                                attn_distributed_info* info, attn_error* error);
 /* Rows (`which` 0) or keys (1) at home on any rank. Writes the first `capacity` intervals, and
@@ -796,9 +818,11 @@ ATTN_API attn_status attn_distributed_tensor(const attn_distributed* distributed
 /* 0 for a direction that it cannot execute. */
 ATTN_API size_t attn_distributed_tensor_count(const attn_distributed* distributed,
                                               attn_direction direction);
+/* Params to bind, by direction, as attn_executable_param. */
 ATTN_API attn_status attn_distributed_param(const attn_distributed* distributed,
                                             attn_direction direction, size_t index,
                                             attn_param_info* info, attn_error* error);
+/* 0 for a direction that it cannot execute. */
 ATTN_API size_t attn_distributed_param_count(const attn_distributed* distributed,
                                              attn_direction direction);
 
@@ -809,6 +833,7 @@ ATTN_API size_t attn_distributed_param_count(const attn_distributed* distributed
 ATTN_API attn_status attn_distributed_bind(attn_distributed* distributed, attn_direction direction,
                                            const attn_arguments* arguments,
                                            attn_distributed_binding** binding, attn_error* error);
+/* Destroys the binding. Frees its own memory once the device is done with it. Not collective. */
 ATTN_API void attn_distributed_binding_destroy(attn_distributed_binding* binding);
 /* As attn_binding_set_addresses: in the order of the tensors above. ATTN_CHECK_ADDRESSES also
  * compares values, as attn_distributed_bind does, of such tensors at other addresses than before:
@@ -817,6 +842,7 @@ ATTN_API void attn_distributed_binding_destroy(attn_distributed_binding* binding
 ATTN_API attn_status attn_distributed_binding_set_addresses(attn_distributed_binding* binding,
                                                             void* const* addresses, size_t count,
                                                             attn_check check, attn_error* error);
+/* As attn_binding_set_param; the values of all ranks must be the same. Not collective. */
 ATTN_API attn_status attn_distributed_binding_set_param(attn_distributed_binding* binding,
                                                         const char* name, double value,
                                                         attn_error* error);
@@ -848,27 +874,32 @@ typedef struct attn_stream attn_stream;
 /* Allocates device memory, aligned to 256 bytes and uninitialized. Errors: cuda. */
 ATTN_API attn_status attn_memory_allocate(const attn_runtime* runtime, size_t bytes,
                                           attn_memory** memory, attn_error* error);
+/* Frees the memory, once work that may use it is done. */
 ATTN_API void attn_memory_free(attn_memory* memory);
 ATTN_API void* attn_memory_data(const attn_memory* memory); /* device address; NULL for NULL */
-/* Copy `bytes` between host memory and the device memory from byte `offset` on. Synchronous, but
- * they do not wait for kernels on streams of attn_stream_create. Errors: invalid_argument if out of
+/* Copies `bytes` of host memory to the device memory from byte `offset` on. Synchronous, but does
+ * not wait for kernels on streams of attn_stream_create. Errors: invalid_argument if out of
  * range, cuda. */
 ATTN_API attn_status attn_memory_upload(attn_memory* memory, size_t offset, const void* source,
                                         size_t bytes, attn_error* error);
+/* The same from the device to the host. */
 ATTN_API attn_status attn_memory_download(const attn_memory* memory, size_t offset, void* target,
                                           size_t bytes, attn_error* error);
 
 /* Creates a stream that does not synchronize with the default stream. */
 ATTN_API attn_status attn_stream_create(const attn_runtime* runtime, attn_stream** stream,
                                         attn_error* error);
+/* Destroys the stream. Work on it is done all the same. */
 ATTN_API void attn_stream_destroy(attn_stream* stream);
 ATTN_API void* attn_stream_handle(const attn_stream* stream); /* CUstream; NULL for NULL */
+/* Waits for all work on the stream. Errors: cuda, also of kernels that failed before. */
 ATTN_API attn_status attn_stream_synchronize(const attn_stream* stream, attn_error* error);
 
-/* Convert `count` contiguous host elements from and to f32. Floats round to nearest even. Errors:
+/* Converts `count` contiguous host elements from f32. Floats round to nearest even. Errors:
  * invalid_argument for a dtype or value that cannot be converted. */
 ATTN_API attn_status attn_elements_from_f32(attn_dtype dtype, const float* values, size_t count,
                                             void* elements, attn_error* error);
+/* The same from elements to f32. */
 ATTN_API attn_status attn_elements_to_f32(attn_dtype dtype, const void* elements, size_t count,
                                           float* values, attn_error* error);
 

@@ -40,6 +40,7 @@
 namespace attn {
 inline namespace v2 {
 
+// What went wrong, as attn_status.
 enum class Code : std::int32_t {
   ok = ATTN_STATUS_OK,
   invalid_argument = ATTN_STATUS_INVALID_ARGUMENT,
@@ -64,7 +65,9 @@ enum class Code : std::int32_t {
   plan_refused = ATTN_STATUS_PLAN_REFUSED,
   nccl = ATTN_STATUS_NCCL
 };
+// For example "plan_version".
 inline const char* to_string(Code code) { return attn_status_name(static_cast<attn_status>(code)); }
+// The exit code of attnc for it, see attn_status_exit_code.
 inline int exit_code(Code code) { return attn_status_exit_code(static_cast<attn_status>(code)); }
 
 // Classifies CUDA failures by what the application can do.
@@ -76,6 +79,7 @@ enum class CudaFailure : std::int32_t {
   no_driver = ATTN_CUDA_NO_DRIVER
 };
 
+// Why a call failed.
 struct Error {
   Code code = Code::internal;
   std::string message;             // one sentence, no period
@@ -84,6 +88,7 @@ struct Error {
   CudaFailure cuda_failure = CudaFailure::none;
   int cuda_code = 0;  // CUresult, cudaError_t
 
+  // The message, followed by a line "  note: .." for each note.
   std::string to_text() const {
     std::string text = message;
     for (const std::string& note : notes) text += "\n  note: " + note;
@@ -148,6 +153,7 @@ class [[nodiscard]] Result {
   if (!attn_tried_##id.ok()) return attn_tried_##id.error(); \
   target = std::move(attn_tried_##id).value()
 
+// Element types.
 enum class DType : std::int32_t {
   f16 = ATTN_DTYPE_F16,
   bf16 = ATTN_DTYPE_BF16,
@@ -162,13 +168,17 @@ enum class DType : std::int32_t {
   e5m2 = ATTN_DTYPE_E5M2,
   e8m0 = ATTN_DTYPE_E8M0
 };
+// For example "bf16".
 inline const char* to_string(DType type) { return attn_dtype_name(static_cast<attn_dtype>(type)); }
+// Bytes per element.
 inline std::size_t size_of(DType type) { return attn_dtype_bytes(static_cast<attn_dtype>(type)); }
+// Whether the type is one of floats; the scales of blocks (e8m0) are.
 inline bool is_float(DType type) {
   return type == DType::f16 || type == DType::bf16 || type == DType::f32 || type == DType::f64 ||
          type == DType::e4m3 || type == DType::e5m2 || type == DType::e8m0;
 }
 
+// What a tensor is for.
 enum class Role : std::int32_t {
   query = ATTN_ROLE_QUERY,
   key = ATTN_ROLE_KEY,
@@ -182,13 +192,16 @@ enum class Role : std::int32_t {
   gradient = ATTN_ROLE_GRADIENT,
   amax = ATTN_ROLE_AMAX
 };
+// For example "query".
 inline const char* to_string(Role role) { return attn_role_name(static_cast<attn_role>(role)); }
 
+// Which plan of a training pair.
 enum class Direction : std::int32_t {
   forward = ATTN_DIRECTION_FORWARD,
   backward = ATTN_DIRECTION_BACKWARD
 };
 
+// Levels of messages, the least important first.
 enum class LogLevel : std::int32_t {
   debug = ATTN_LOG_DEBUG,
   info = ATTN_LOG_INFO,
@@ -263,6 +276,7 @@ Result<Wrapped> make(const Function& function, Values... values) {
 
 }  // namespace detail
 
+// Receives messages; called on the thread where the event occurs, possibly several at once.
 using LogSink = std::function<void(LogLevel, std::string_view message)>;
 
 // Application allocator for device memory; see attn_allocate_callback and attn_free_callback. Set
@@ -272,6 +286,7 @@ struct Allocator {
   std::function<void(void* memory, std::size_t bytes, void* stream)> free = {};
 };
 
+// Options of Runtime::open; attn_runtime_options says more.
 struct RuntimeOptions {
   int device = 0;
   std::string cudnn_folder = {};                     // empty: $ATTN_CUDNN_DIR or default paths
@@ -282,6 +297,7 @@ struct RuntimeOptions {
   Allocator allocator = {};  // empty: the driver allocates
 };
 
+// The device, and the cuDNN that is used: version 0 and no library if none can be loaded.
 struct RuntimeInfo {
   std::string device_name;
   int device = 0;
@@ -290,9 +306,12 @@ struct RuntimeInfo {
   std::string cudnn_library;
 };
 
+// A device, its cuDNN, and a cache of executables. Any number of threads may use it.
 class Runtime {
  public:
   Runtime() = default;
+  // Opens a device with its primary context. Errors: cuda; invalid_argument if only half of the
+  // allocator is set.
   static Result<Runtime> open(const RuntimeOptions& options = {}) {
     attn_runtime_options plain = {};
     plain.size = sizeof plain;
@@ -316,6 +335,7 @@ class Runtime {
     return detail::make<Runtime, attn_runtime>(attn_runtime_open, &plain);
   }
 
+  // Loads cuDNN if no plan has done so.
   Result<RuntimeInfo> describe() const {
     attn_runtime_info info = {};
     info.size = sizeof info;
@@ -324,8 +344,11 @@ class Runtime {
                        info.cudnn_library};
   }
 
+  // Counts of requests since the runtime was opened, or since they were reset.
   Result<attn_cache_counters> cache_counters() const { return counters(0); }
+  // The same, and resets them to 0.
   Result<attn_cache_counters> reset_cache_counters() { return counters(1); }
+  // Empties the cache; executables still held remain valid.
   Status clear_cache() { return detail::Caller()(attn_runtime_cache_clear, handle()); }
 
   attn_runtime* handle() const { return handle_.get(); }
@@ -368,6 +391,7 @@ struct TensorInfo {
   std::int64_t bytes = 0;  // to allocate
 };
 
+// A scalar to bind: f32 or i32.
 struct ParamInfo {
   std::string name;
   DType dtype = DType::f32;
@@ -425,6 +449,7 @@ class Arguments {
     handle_.reset(made);
   }
 
+  // Sets a tensor. The view is copied; the memory stays the caller's.
   Arguments& tensor(const std::string& name, const TensorView& view) {
     attn_tensor plain = {};
     plain.size = sizeof plain;
@@ -457,6 +482,7 @@ class Arguments {
     return keep(call_(attn_arguments_address, handle(), name.c_str(), data));
   }
 
+  // Sets a param: an f32, an i32, or one of the given dtype.
   Arguments& param(const std::string& name, double value) { return param(name, DType::f32, value); }
   Arguments& param(const std::string& name, std::int32_t value) {
     return param(name, DType::i32, static_cast<double>(value));
@@ -481,12 +507,18 @@ class Arguments {
   std::optional<Error> error_;
 };
 
+// Where the workspace of a binding's executes is.
 class Workspace {
  public:
+  // The binding allocates and keeps it.
   static Workspace owned() { return Workspace(ATTN_WORKSPACE_OWNED, nullptr); }
+  // The caller's device memory, workspace_bytes() long and aligned to 256 bytes. Nothing else may
+  // use it meanwhile.
   static Workspace of(void* memory) { return Workspace(ATTN_WORKSPACE_CALLER, memory); }
+  // Each execute allocates and frees it on its stream.
   static Workspace stream_ordered() { return Workspace(ATTN_WORKSPACE_STREAM_ORDERED, nullptr); }
 
+  // The options of attn_binding_create that say this.
   attn_bind_options options() const {
     attn_bind_options plain = {};
     plain.size = sizeof plain;
@@ -501,19 +533,26 @@ class Workspace {
   void* memory_;
 };
 
-// For one thread at a time. Executes on several streams must not overlap: they share outputs,
-// workspace, and copies of page tables whose row stride is larger than the plan's.
+// Checked arguments and a workspace. For one thread at a time. Executes on several streams must not
+// overlap: they share outputs, workspace, and copies of page tables whose row stride is larger than
+// the plan's.
 class Binding {
  public:
   Binding() = default;
+  // Sets a param for later executes. Errors: binding.
   Status set_param(const std::string& name, double value) {
     return call_(attn_binding_set_param, handle(), name.c_str(), value);
   }
+  // Later executes use other memory of the same shapes, in the order of Executable::tensors().
+  // Errors: binding, cudnn.
   Status set_addresses(const std::vector<void*>& addresses, Check check = Check::addresses) {
     return call_(attn_binding_set_addresses, handle(), addresses.data(), addresses.size(),
                  static_cast<attn_check>(check));
   }
+  // Later executes use this workspace of the caller's. Errors: binding, cudnn.
   Status set_workspace(void* memory) { return call_(attn_binding_set_workspace, handle(), memory); }
+  // Enqueues on a stream (CUstream, cudaStream_t), and returns without waiting. Errors: cuda,
+  // cudnn.
   Status execute(void* stream) { return call_(attn_binding_execute, handle(), stream); }
   // A CUgraph for use as a child node; the binding owns it, and it is valid until the next call.
   Result<void*> cuda_graph() {
@@ -524,6 +563,7 @@ class Binding {
 
   attn_binding* handle() const { return handle_.get(); }
   explicit operator bool() const { return handle() != nullptr; }
+  // Gives up the handle, which the caller then owns.
   attn_binding* release() { return handle_.release(); }
   explicit Binding(attn_binding* handle) : handle_(handle) {}  // owns it
 
@@ -532,7 +572,7 @@ class Binding {
   detail::Owned<attn_binding, attn_binding_destroy> handle_;
 };
 
-// For one thread at a time.
+// An execute of a binding as a CUDA graph. For one thread at a time.
 class Graph {
  public:
   Graph() = default;
@@ -545,13 +585,16 @@ class Graph {
     return Graph(graph);
   }
 
+  // As of a binding; the next launch updates the graph.
   Status set_param(const std::string& name, double value) {
     return call_(attn_graph_set_param, handle(), name.c_str(), value);
   }
+  // As Binding::set_addresses; the next launch updates the graph.
   Status set_addresses(const std::vector<void*>& addresses, Check check = Check::addresses) {
     return call_(attn_graph_set_addresses, handle(), addresses.data(), addresses.size(),
                  static_cast<attn_check>(check));
   }
+  // Enqueues the execute on a stream, and returns without waiting. Errors: cuda, cudnn.
   Status launch(void* stream) { return call_(attn_graph_launch, handle(), stream); }
 
   attn_graph* handle() const { return handle_.get(); }
@@ -600,6 +643,7 @@ inline attn_load_options plain_options(const LoadOptions& options) {
 
 }  // namespace detail
 
+// Dimensions of an attention.
 enum class Dim : std::int32_t {
   B = ATTN_DIM_B,
   Hq = ATTN_DIM_HQ,
@@ -609,8 +653,10 @@ enum class Dim : std::int32_t {
   Dqk = ATTN_DIM_DQK,
   Dv = ATTN_DIM_DV
 };
+// For example "Hkv".
 inline const char* to_string(Dim dim) { return attn_dim_name(static_cast<attn_dim>(dim)); }
 
+// A dimension's size, in elements.
 struct Size {
   Dim dim;
   std::int64_t size;
@@ -657,6 +703,7 @@ class PlanFile {
     return detail::make<PlanFile, attn_plan>(attn_plan_open_memory, bytes, file.size(), &plain);
   }
 
+  // Number of plans.
   std::size_t size() const { return attn_plan_count(handle()); }
   // `index` below size().
   Result<PlanInfo> plan(std::size_t index) const {
@@ -701,6 +748,7 @@ class PlanFile {
   std::shared_ptr<attn_plan> handle_;
 };
 
+// A loaded plan. Any number of threads may use it.
 class Executable {
  public:
   Executable() = default;
@@ -737,6 +785,7 @@ class Executable {
     return executable;
   }
 
+  // What attn_executable_info and the functions of its tensors and params say.
   const std::string& name() const { return about().name; }
   const std::string& signature() const { return about().signature; }  // 32 hexadecimal digits
   const std::string& target() const { return about().target; }
@@ -801,24 +850,28 @@ class Executable {
   std::shared_ptr<const About> about_;
 };
 
+// What to do if no plan serves the sizes: see attn_pick_policy.
 enum class Build : std::int32_t {
   never = ATTN_BUILD_NEVER,
   now = ATTN_BUILD_NOW,
   in_background = ATTN_BUILD_IN_BACKGROUND
 };
 
+// How a picked plan fits: see attn_fit for what `bucket` asks of the tensors.
 enum class Fit : std::int32_t {
   exact = ATTN_FIT_EXACT,
   bucket = ATTN_FIT_BUCKET,
   built = ATTN_FIT_BUILT
 };
 
+// How Picker::pick chooses; `retry` repeats builds that failed before.
 struct Policy {
   bool buckets = true;  // plans of larger sizes may be used
   Build build = Build::never;
   bool retry = false;
 };
 
+// Options of a picker; attn_picker_options says more.
 struct PickerOptions {
   std::string attnc = {};                   // program that builds plans; empty: never build
   std::string target = {};                  // empty: see attn_picker_options.target
@@ -829,6 +882,7 @@ struct PickerOptions {
   Verify verify = {};
 };
 
+// A spec, as text or JSON, and values for its parameters and open sizes.
 struct Spec {
   std::string text;
   std::vector<std::pair<std::string, std::string>> bindings = {};
@@ -841,7 +895,9 @@ class Picked {
   explicit Picked(const attn_picked& plain)  // takes over the references
       : fit_(plain.fit), shape_(plain.shape), forward_(plain.forward), backward_(plain.backward) {}
 
+  // How the plan fits the sizes.
   Fit fit() const { return static_cast<Fit>(fit_); }
+  // The sizes of the plan, which are those to bind.
   const Shape& shape() const { return shape_; }
   // Null if there is no plan of that direction. The same plan has the same handle as long as the
   // picker keeps it, so the handle can serve as a key, for example of cached bindings.
@@ -863,10 +919,12 @@ class Picked {
   detail::Shared<attn_executable, attn_executable_retain, attn_executable_release> backward_;
 };
 
-// For any number of threads at once, except destruction.
+// The plans of one spec for several sizes. For any number of threads at once, except destruction.
 class Picker {
  public:
   Picker() = default;
+  // Makes a picker from a plan file; plans are loaded when first picked. Errors: those of
+  // attn_picker_load_file.
   static Result<Picker> load_file(const Runtime& runtime, const std::string& path,
                                   const PickerOptions& options = {}) {
     const PlainOptions plain(options);
@@ -881,6 +939,7 @@ class Picker {
     return detail::make<Picker, attn_picker>(attn_picker_load_memory, runtime.handle(), bytes,
                                              file.size(), plain.get());
   }
+  // Makes a picker without plans, which `options.attnc` builds. Errors: invalid_argument.
   static Result<Picker> create(const Runtime& runtime, const Spec& spec,
                                const PickerOptions& options) {
     const PlainOptions plain(options);
@@ -898,6 +957,9 @@ class Picker {
                                              plain.get());
   }
 
+  // Picks the plan for these sizes, as attn_picker_pick: exactly theirs, else the smallest that
+  // contains them, else a built one. Errors: plan_shape, plan_pending, those of building or
+  // loading.
   Result<Picked> pick(const std::vector<Size>& sizes, const Policy& policy = {}) const {
     std::vector<attn_dim_size> plain;
     plain.reserve(sizes.size());
@@ -957,17 +1019,21 @@ class Picker {
   detail::Owned<attn_picker, attn_picker_destroy> handle_;
 };
 
-// Conveniences, see attn.h. For one thread at a time.
+// Device memory: a convenience, see attn.h. For one thread at a time.
 class Memory {
  public:
   Memory() = default;
+  // Allocates device memory, aligned to 256 bytes and uninitialized. Errors: cuda.
   static Result<Memory> allocate(const Runtime& runtime, std::size_t bytes) {
     return detail::make<Memory, attn_memory>(attn_memory_allocate, runtime.handle(), bytes);
   }
   void* data() const { return attn_memory_data(handle_.get()); }
+  // Copies host memory to the device memory from byte `offset` on, without waiting for other
+  // streams. Errors: invalid_argument if out of range, cuda.
   Status upload(const void* source, std::size_t bytes, std::size_t offset = 0) {
     return detail::Caller()(attn_memory_upload, handle_.get(), offset, source, bytes);
   }
+  // The same from the device to the host.
   Status download(void* target, std::size_t bytes, std::size_t offset = 0) const {
     return detail::Caller()(attn_memory_download, handle_.get(), offset, target, bytes);
   }
@@ -978,13 +1044,16 @@ class Memory {
   detail::Owned<attn_memory, attn_memory_free> handle_;
 };
 
+// A stream that does not synchronize with the default stream. For one thread at a time.
 class Stream {
  public:
   Stream() = default;
+  // Creates a stream on the runtime's device. Errors: cuda.
   static Result<Stream> create(const Runtime& runtime) {
     return detail::make<Stream, attn_stream>(attn_stream_create, runtime.handle());
   }
   void* handle() const { return attn_stream_handle(handle_.get()); }  // CUstream
+  // Waits for all work on the stream. Errors: cuda.
   Status synchronize() const { return detail::Caller()(attn_stream_synchronize, handle_.get()); }
   explicit operator bool() const { return handle_ != nullptr; }
   explicit Stream(attn_stream* handle) : handle_(handle) {}  // owns it
@@ -993,10 +1062,13 @@ class Stream {
   detail::Owned<attn_stream, attn_stream_destroy> handle_;
 };
 
+// Converts `count` host elements from f32, rounding floats to nearest even. Errors:
+// invalid_argument for a dtype or value that cannot be converted.
 inline Status from_f32(DType dtype, const float* values, std::size_t count, void* elements) {
   const auto plain = static_cast<attn_dtype>(dtype);
   return detail::Caller()(attn_elements_from_f32, plain, values, count, elements);
 }
+// The same from elements to f32.
 inline Status to_f32(DType dtype, const void* elements, std::size_t count, float* values) {
   const auto plain = static_cast<attn_dtype>(dtype);
   return detail::Caller()(attn_elements_to_f32, plain, elements, count, values);

@@ -24,20 +24,21 @@
 namespace attn {
 inline namespace v2 {
 
-// begin .. end - 1.
+// The numbers begin .. end - 1.
 struct Interval {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
 
+// Options of Distributed; attn_distributed_options says more.
 struct DistributedOptions {
   void* communicator = nullptr;          // ncclComm_t; the caller keeps it until the object is gone
   std::string nccl_folder = {};          // empty: the loaded copy, $ATTN_NCCL_DIR or default paths
   int timeout_seconds = 0;               // from the first exchange of an execute to its last; 0: 30
   bool forward = true, backward = true;  // directions to load, if the file has them
   // Ends all communication; empty: ncclCommAbort(communicator), after which the caller must not use
-  // or destroy it. Called once at most, from a thread of the library
-  // or one that opens or executes. Must not throw.
+  // or destroy it. Called once at most, from a thread of the library or one that opens or executes.
+  // Must not throw.
   std::function<void()> abort = {};
   std::optional<std::string> sha256 = {};  // of the file, 64 hexadecimal digits
   Verify verify = {};
@@ -47,18 +48,22 @@ struct DistributedOptions {
   std::function<std::optional<std::string>()> lost = {};
 };
 
-// For one thread at a time, together with all others of the same object.
+// This rank's tensors of one direction. For one thread at a time, together with all others of the
+// same object.
 class DistributedBinding {
  public:
   DistributedBinding() = default;
+  // As Binding::set_param; the values of all ranks must be the same.
   Status set_param(const std::string& name, double value) {
     return call_(attn_distributed_binding_set_param, handle(), name.c_str(), value);
   }
+  // As Binding::set_addresses, in the order of Distributed::tensors(). Errors: binding, cuda.
   Status set_addresses(const std::vector<void*>& addresses, Check check = Check::addresses) {
     return call_(attn_distributed_binding_set_addresses, handle(), addresses.data(),
                  addresses.size(), static_cast<attn_check>(check));
   }
-  // Collective.
+  // Collective: enqueues on a stream, and returns without waiting. Errors: cuda, cudnn, nccl, and
+  // those of Distributed::status().
   Status execute(void* stream) { return call_(attn_distributed_execute, handle(), stream); }
 
   attn_distributed_binding* handle() const { return handle_.get(); }
@@ -80,7 +85,8 @@ class Distributed {
     abort_ = std::move(other.abort_);
     return *this;
   }
-  // Collective.
+  // Collective: loads this rank's plans, and fails on all ranks if one fails. Errors: those of
+  // attn_distributed_open_file.
   static Result<Distributed> open_file(const Runtime& runtime, const std::string& path,
                                        DistributedOptions options) {
     return open(std::move(options), [&](const attn_distributed_options& plain, Distributed& made,
@@ -99,6 +105,7 @@ class Distributed {
     });
   }
 
+  // What attn_distributed_info says.
   std::string name() const { return text(info().name); }
   std::string family() const { return text(info().family); }
   std::string sharding() const { return text(info().sharding); }
@@ -108,13 +115,13 @@ class Distributed {
   bool has(Direction direction) const {
     return (info().directions >> static_cast<std::int32_t>(direction) & 1) != 0;
   }
-  // At home on this rank or any other.
+  // Rows and keys that are at home on this rank, or on any other.
   std::vector<Interval> rows() const { return home(rank(), 0); }
   std::vector<Interval> keys() const { return home(rank(), 1); }
   std::vector<Interval> rows(int rank) const { return home(rank, 0); }
   std::vector<Interval> keys(int rank) const { return home(rank, 1); }
 
-  // To bind; none of a direction that it does not have.
+  // Tensors to bind; none of a direction that it does not have.
   Result<std::vector<TensorInfo>> tensors(Direction direction) const {
     const auto plain = static_cast<attn_direction>(direction);
     return detail::read_list<attn_tensor_info>(
@@ -125,6 +132,7 @@ class Distributed {
         },
         static_cast<const attn_distributed*>(handle()));
   }
+  // Params to bind; none of a direction that it does not have.
   Result<std::vector<ParamInfo>> params(Direction direction) const {
     const auto plain = static_cast<attn_direction>(direction);
     return detail::read_list<attn_param_info>(
@@ -134,6 +142,7 @@ class Distributed {
         static_cast<const attn_distributed*>(handle()));
   }
 
+  // Binds this rank's tensors. Not collective. Errors: binding, cuda, cudnn.
   Result<DistributedBinding> bind(Direction direction, const Arguments& arguments) const {
     if (arguments.error()) return *arguments.error();
     return detail::make<DistributedBinding, attn_distributed_binding>(
@@ -141,8 +150,10 @@ class Distributed {
         static_cast<const attn_arguments*>(arguments.handle()));
   }
 
+  // Whether all exchanges until now went well: after synchronizing with the stream, whether outputs
+  // are valid. Errors: nccl; the object can then only be destroyed.
   Status status() const { return call_(attn_distributed_status, handle()); }
-  // Not collective.
+  // Gives up what ranks exchange, with `why` as the error of later calls. Not collective.
   Status abort(const std::string& why) const {
     return call_(attn_distributed_abort, handle(), why.c_str());
   }

@@ -94,6 +94,8 @@ class Dense:
         return self._rows["q"].packed(tensor, value_of_nothing(name)) if self._rows else tensor
 
     def gradient_of_output(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The gradient of o, [B, Hq, Sq, Dv], with the rows of packed sequences padded. The same tensor if
+        nothing is packed."""
         return self._rows["q"].padded(tensor) if self._rows else tensor
 
     def gradient(self, name: str, tensor: torch.Tensor) -> torch.Tensor:

@@ -110,6 +110,7 @@ class Board:
     # Once `life` has found one:
 
     def write(self, key: str, value: bytes) -> None:
+        """Sets a key of the store. Raises NcclError if the store does not answer."""
         _tried(lambda: self._store.set(key, value))
 
     def read(self, key: str) -> bytes | None:
@@ -117,6 +118,7 @@ class Board:
         return _tried(lambda: _read(self._store, key))
 
     def remove(self, key: str) -> None:
+        """Removes a key of the store. Raises NcclError if the store does not answer."""
         _tried(lambda: self._store.delete_key(key))
 
     def add(self, key: str, count: int) -> int:

@@ -147,6 +147,7 @@ def _refuse(spec: Spec, tree: Any) -> None:
 
 
 def names_in(tree: Any) -> set[str]:
+    """All strings in a tree of JSON that are not keys of objects."""
     if isinstance(tree, str):
         return {tree}
     parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()

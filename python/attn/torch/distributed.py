@@ -139,6 +139,7 @@ class Distributed:
 
     @property
     def closed(self) -> bool:
+        """Whether `close` was called: every call then raises."""
         return self._how is None
 
     def _open(self) -> Kernels | Reference:

@@ -56,4 +56,5 @@ def run_forward(each: Call, facts: Facts, names: Sequence[str]) -> tuple[torch.T
 
 
 def run_backward(each: Call, facts: Facts) -> dict[str, torch.Tensor]:
+    """The gradients of a call without rows or keys, by name: zeros."""
     return {name: x.zero_() for name, x in zip(facts.of_backward, gradients(each, facts))}

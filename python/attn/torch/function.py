@@ -296,6 +296,8 @@ def _add_scales(facts: Facts, tensors: dict[str, torch.Tensor]) -> None:
 
 # Numbers of PyTorch's generator, so that torch.manual_seed repeats them and CUDA graphs draw new ones.
 def add_random(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
+    """Adds what random dropout draws by, where it is not given: a random `seed` in 0 .. 2^53 - 1, from
+    PyTorch's generator, and `offset` 0. Both are int64 tensors of one element on the device."""
     if "seed" not in tensors:
         tensors["seed"] = torch.randint(1 << 53, (1,), dtype=torch.int64, device=device)
     if "offset" not in tensors:
@@ -545,6 +547,7 @@ class _Once(torch.autograd.Function):
 
 
 def refuse_second_derivative() -> NoReturn:
+    """Raises Unsupported: a backward cannot be differentiated."""
     raise Unsupported(
         "second derivatives of an attention are not computed",
         ["call backward or torch.autograd.grad without create_graph=True"],

@@ -154,6 +154,7 @@ def check(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.device)
 
 
 def is_packed(info: _libattn.TensorInfo) -> bool:
+    """Whether the tensor is one of packed sequences, [T, H, D]. Otherwise it is a pool of pages."""
     return info.addressed_by.startswith("cu_seqlens")
 
 
@@ -165,6 +166,8 @@ def addressed_shape(info: _libattn.TensorInfo, count: int) -> tuple[int, ...]:
 
 
 def check_addressed(info: _libattn.TensorInfo, tensor: torch.Tensor) -> None:
+    """Raises BindingError unless the tensor has the shape of packed rows, or of a pool with no more pages than
+    the plan is for."""
     what = "T" if is_packed(info) else "pages"
     count = tensor.shape[0] if tensor.dim() > 0 else 0
     shape = addressed_shape(info, count)

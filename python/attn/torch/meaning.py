@@ -88,6 +88,7 @@ class Meanings:
                 self._drop()
 
     def clear(self) -> None:
+        """Forgets all meanings. Thread-safe."""
         with self._lock:
             for each in (self._roots, self._paths, self._kept):
                 each.clear()

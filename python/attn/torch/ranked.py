@@ -96,12 +96,15 @@ class Kernels:
         self._stream: torch.cuda.Stream | None = None  # of the last execute
 
     def homes(self, ranks: int) -> Homes:
+        """The rows and keys that are at home on each rank, (rows, keys) for each: int64 tensors, ascending."""
         which = (_distributed.ROWS, _distributed.KEYS)
         return [tuple(numbers(self._rank.home(rank, each)) for each in which) for rank in range(ranks)]
 
     def forward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
+        """Runs this rank's forward on the current stream. `tensors` are those of this rank, by name. Returns
+        its outputs by name. Collective."""
         return self._run("fwd", tensors, params)
 
     def backward(
@@ -112,10 +115,12 @@ class Kernels:
         return {differentiated(name): tensor for name, tensor in found.items()}
 
     def check(self) -> None:
+        """Waits for the current stream. Raises the error of an exchange that failed, if there is one."""
         torch.cuda.current_stream(self._device).synchronize()
         self._rank.check()
 
     def close(self) -> None:
+        """Releases the bindings and the loaded plans. Thread-safe."""
         with self._lock:
             self._bound.clear()
             self._captured.clear()
@@ -243,11 +248,13 @@ class Reference:
         self._rows = ("q", "do", *facts.all_outputs)
 
     def homes(self, ranks: int) -> Homes:
+        """The rows and keys that are at home on each rank, as Kernels.homes."""
         return self._homes
 
     def forward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
+        """This rank's outputs by name. Every rank computes the whole attention. Collective."""
         names = facts_of(self._attention).all_outputs
         with self.steps.call():
             self.steps.exchanges()
@@ -256,6 +263,7 @@ class Reference:
     def backward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
+        """This rank's gradients by name, of what the forward was given, its outputs and `do`. Collective."""
         facts = facts_of(self._attention)
         given = {name: tensors[name] for name in tensors if name not in self._rows[1:]}
         with self.steps.call():

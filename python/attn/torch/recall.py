@@ -23,6 +23,8 @@ class Texts:
         self._attentions: OrderedDict[Any, Attention] = OrderedDict()
 
     def attention(self, spec: Spec, query: torch.Tensor) -> Attention:
+        """The attention of a spec for the dtype and kind of device of `query`: one that was made before, if it
+        is among those used last. Thread-safe."""
         key = (spec, query.dtype, query.device.type)
         with self._lock:
             found = self._attentions.get(key)
@@ -49,6 +51,7 @@ class Recalled:
                 self._computed[name] = without_values(recipe, done)
 
     def tensors(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The captured tensors by name, found or computed again in the `values` that a read of the mod gave."""
         found = {name: values[place] for name, place in self._places.items()}
         if self._computed:
             evaluator = Evaluator(lambda source: values[source.place])

@@ -146,6 +146,7 @@ class Recent:
         return self._tensors(values), params
 
     def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
+        """Executes the forward with tensors and params in the order of the call that is repeated."""
         return self._way.forward(tensors, params)
 
     def backward(

@@ -32,6 +32,7 @@ def output_layout(form: Form) -> str:
 
 
 def output_strides(form: Form) -> tuple[int, ...]:
+    """The strides of o, [B, Hq, Sq, Dv], in elements."""
     sizes = form.sizes
     shape = (sizes.B, sizes.Hq, sizes.Sq, sizes.Dv)
     return dense_strides(shape, NAMED_LAYOUTS[output_layout(form)])
@@ -46,6 +47,7 @@ def input_strides(form: Form, name: str) -> tuple[int, ...]:
 
 
 def input_shape(form: Form, name: str) -> tuple[int, ...]:
+    """The shape of "q", "k" or "v": [B, heads, numbers, elements]."""
     sizes = form.sizes
     if name == "q":
         return (sizes.B, sizes.Hq, sizes.Sq, sizes.Dqk)
@@ -95,6 +97,7 @@ class Pair:
     def run_forward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
+        """Executes the forward on the current stream. Returns its outputs by name, newly allocated by PyTorch."""
         launch = self.forward
         outputs = launch.run(_picked(tensors, launch.inputs), [params[name] for name in launch.params])
         return dict(zip(launch.outputs, outputs))
@@ -152,9 +155,12 @@ class Variants:
         self._lock = threading.Lock()
 
     def find(self, key: Any) -> Pair | None:
+        """The pair of plans of a key, or None. Thread-safe."""
         return self._pairs.get(key)
 
     def get(self, key: Any, make: Any) -> Pair:
+        """The pair of plans of a key, which `make` makes if there is none. Thread-safe: one thread makes it,
+        and others wait."""
         with self._lock:
             if key not in self._pairs:
                 self._pairs[key] = make()

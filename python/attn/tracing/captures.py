@@ -33,6 +33,7 @@ class Capture:
 
     @property
     def needs_gradient(self) -> bool:
+        """Whether the captured tensor is learned: it is of reals and requires a gradient."""
         return bool(getattr(self.value, "requires_grad", False)) and self.kind == REAL
 
 
@@ -47,6 +48,8 @@ def is_readable(dtype: Any) -> bool:
 
 
 def spec_type(value: Any, name: str) -> str:
+    """The spec's type of a captured tensor's elements. Raises TraceError for a type that specs do not have;
+    `name` is for the message."""
     if is_readable(value.dtype):
         return _TYPES[spelling(value.dtype)]
     instead = "int32" if "int" in spelling(value.dtype) else "float32"
@@ -62,6 +65,7 @@ class Captures:
         self._by_recipe: dict[int, Capture] = {}
 
     def of(self, recipe: Recipe, value: Any, wish: str) -> Capture:
+        """The capture of what a recipe gives: one object for each recipe, with a unique name that is like `wish`."""
         found = self._by_recipe.get(id(recipe))
         if found is None:  # a capture keeps its recipe, so that no id is used again
             found = Capture(self._names.unique(wish, "values"), value, recipe)
@@ -76,4 +80,5 @@ def is_tensor(value: Any) -> bool:
 
 
 def is_array(value: Any) -> bool:
+    """Whether the value is a NumPy array, without importing NumPy."""
     return any(base.__module__ == "numpy" and base.__name__ == "ndarray" for base in type(value).__mro__)

@@ -43,9 +43,11 @@ class Node:
 
     @property
     def is_reduction(self) -> bool:
+        """Whether the node reduces over `each`, rather than combining two operands."""
         return self.op in ("any", "all", "sum", "min", "max") and self.value is not None
 
     def is_var(self, name: str) -> bool:
+        """Whether the node is the variable of this name."""
         return self.op == "var" and self.value == name
 
 
@@ -65,6 +67,7 @@ class Graph:
         self._nodes: dict[tuple, Node] = {}
 
     def node(self, op: str, args: tuple[Node, ...], type: str, value: Any = None) -> Node:
+        """The node with this operation, operands, type and value: the same object for equal ones."""
         identity = id(value) if op == "load" else repr(value)
         key = (op, tuple(map(id, args)), type, identity)
         found = self._nodes.get(key)
@@ -73,26 +76,34 @@ class Graph:
         return found
 
     def const(self, value: bool | int | float) -> Node:
+        """A constant, of the type of the Python value."""
         kind = BOOL if isinstance(value, bool) else INT if isinstance(value, int) else REAL
         return self.node("const", (), kind, value)
 
     def var(self, name: str) -> Node:
+        """A variable: "score", which is a real, or an index."""
         return self.node("var", (), REAL if name == "score" else INT, name)
 
     def each(self, size: int) -> Node:
+        """The index 0 .. size - 1 that a reduction goes over."""
         return self.node("each", (), INT, size)
 
     def load(self, capture: Any, indexes: tuple[Node, ...]) -> Node:
+        """The element of a captured tensor at these indexes, one for each dimension."""
         return self.node("load", indexes, capture.kind, capture)
 
     def reduce(self, op: str, body: Node) -> Node:
+        """The reduction "any", "all", "sum", "min" or "max" of `body` over the index that it depends on. Sums
+        of booleans are integers."""
         kind = BOOL if op in ("any", "all") else INT if body.type == BOOL else body.type
         return self.node(op, (body,), kind, body.size)
 
     def call(self, name: str, *args: Node, type: str = REAL) -> Node:
+        """A function of the language with these operands; `type` is that of its value."""
         return self.node(name, args, type)
 
     def real(self, node: Node) -> Node:
+        """The node as a real: itself, or converted."""
         if node.type == REAL:
             return node
         if node.op == "const":
@@ -110,9 +121,11 @@ class Graph:
         return self.node("!", (node,), BOOL)
 
     def both(self, left: Node, right: Node) -> Node:
+        """`left && right`, without operands that are constants."""
         return self._junction("&&", left, right, neutral=True)
 
     def either(self, left: Node, right: Node) -> Node:
+        """`left || right`, without operands that are constants."""
         return self._junction("||", left, right, neutral=False)
 
     def _junction(self, op: str, left: Node, right: Node, neutral: bool) -> Node:
@@ -180,6 +193,7 @@ def _combined(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[i
 
 
 def is_minus_infinity(node: Node) -> bool:
+    """Whether the node is the constant -inf, which hides a score."""
     return node.op == "const" and node.type == REAL and node.value == -math.inf
 
 

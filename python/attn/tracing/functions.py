@@ -37,6 +37,8 @@ _INSTEAD = {
 
 
 def define(*names: str) -> Callable:
+    """Decorates the function that traces operations of these names, as PyTorch and Python call them."""
+
     def register(function: Callable) -> Callable:
         for name in names:
             _TABLE[name] = function
@@ -45,6 +47,7 @@ def define(*names: str) -> Callable:
 
 
 def find(name: str) -> Callable | None:
+    """The function that traces the operation of this name, or None."""
     return _TABLE.get(name)
 
 
@@ -71,22 +74,26 @@ _DUNDER = {
 
 
 def is_random(name: str) -> bool:
+    """Whether the operation of this name draws random numbers."""
     return name in _RANDOM
 
 
 def is_in_place(name: str) -> bool:
+    """Whether the operation of this name writes to its operand."""
     return name.endswith("_") and not name.endswith("__") or name == "__setitem__" or (
         name.startswith("__i") and name.endswith("__") and name[3:-2] in (
             "add", "sub", "mul", "truediv", "and", "or", "xor", "div"))
 
 
 def random_error() -> TraceError:
+    """The error of a mod that draws random numbers."""
     return refusal("a mod cannot draw random numbers",
                    ["random dropout is an option: dropout=0.1, or dropout_p in attn.torch",
                     "or capture a tensor that holds the numbers"])
 
 
 def in_place_error(name: str) -> TraceError:
+    """The error of a mod that writes to a tensor by the operation of this name."""
     notes = ["write `torch.where(condition, new, old)`"]
     if name.endswith("_") and not name.endswith("__"):
         notes = [f"write `x = x.{name[:-1]}(..)`"]
@@ -94,11 +101,13 @@ def in_place_error(name: str) -> TraceError:
 
 
 def reading_error(name: str) -> TraceError:
+    """The error of a mod that reads the value of the captured tensor of this name."""
     return refusal(f"the mod reads the value of the captured tensor `{name}`,"
                    " which would be fixed in the spec", ["compute with the tensor, or capture a number"])
 
 
 def unknown(name: str) -> TraceError:
+    """The error of an operation that cannot be traced, with what to write instead if that is known."""
     if is_random(name):
         return random_error()
     if is_in_place(name):

@@ -28,6 +28,8 @@ class Names:
         self._taken: set[str] = set()
 
     def unique(self, wish: str, fallback: str) -> str:
+        """A name like `wish` that is no other name of the spec and no word of the language; like `fallback` if
+        `wish` has no letter."""
         name = identifier(wish, fallback)
         if name in _RESERVED or re.fullmatch(r"i\d+", name):
             name += "_"

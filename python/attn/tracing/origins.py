@@ -29,10 +29,12 @@ class Place(NamedTuple):
 
     @property
     def source(self) -> str:
+        """The line of source, "" if the file cannot be read."""
         return linecache.getline(self.filename, self.line).rstrip("\n")
 
     @property
     def expression(self) -> str | None:
+        """The expression on the line, None if its columns are not known."""
         if self.columns is None:
             return None
         return self.source.encode()[slice(*self.columns)].decode(errors="replace")

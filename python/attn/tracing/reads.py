@@ -44,6 +44,7 @@ Read = Tuple[int, Callable[[Any, Any], Any], Any]  # of, how, name: `how(value, 
 
 
 def item(value: Any, name: Any) -> Any:
+    """value[name], or MISSING."""
     try:
         return value[name]
     except LookupError:
@@ -51,18 +52,22 @@ def item(value: Any, name: Any) -> Any:
 
 
 def length(value: Any, name: Any) -> int:
+    """len(value). `name` is not used."""
     return len(value)
 
 
 def has(value: Any, name: Any) -> bool:
+    """Whether `name` is in the value."""
     return name in value
 
 
 def keys(value: Any, name: Any) -> Keys:
+    """The keys of a mapping, in order, to be compared. `name` is not used."""
     return Keys(value)
 
 
 def attribute(value: Any, name: str) -> Any:
+    """The attribute of this name, or MISSING."""
     return getattr(value, name, MISSING)
 
 
@@ -73,6 +78,7 @@ def of_class(value: Any, name: str) -> Any:
 
 
 def find_in_class(kind: type, name: str) -> Any:
+    """What the first class in `kind`'s order that has `name` has of it, or MISSING. No descriptor is called."""
     for base in kind.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
@@ -80,6 +86,7 @@ def find_in_class(kind: type, name: str) -> Any:
 
 
 def cell(function: Any, place: int) -> Any:
+    """What the function's closure holds at this place; MISSING if that is not assigned yet."""
     try:
         return function.__closure__[place].cell_contents
     except ValueError:
@@ -92,14 +99,17 @@ def variable(function: Any, name: str) -> Any:
 
 
 def default(function: Any, place: int) -> Any:
+    """The default of a parameter by place, among those that have one."""
     return function.__defaults__[place]
 
 
 def keyword(function: Any, name: str) -> Any:
+    """The default of a parameter that is given by name alone."""
     return function.__kwdefaults__[name]
 
 
 def class_of(value: Any, name: Any) -> Any:
+    """The class of the value. `name` is not used."""
     return type(value)
 
 

@@ -59,6 +59,7 @@ class Evaluator:
         self._done: dict[int, Any] = {}
 
     def value(self, recipe: Any) -> Any:
+        """The value of a recipe, computed once. A value that is no recipe is returned as it is."""
         if isinstance(recipe, Source):
             return self._source(recipe)
         if isinstance(recipe, Made):

@@ -29,6 +29,8 @@ class Indexed(NamedTuple):
 
 
 def indexed(row: Row, index: Any, tracer: Tracer) -> Indexed:
+    """What `row[index]` is: the element or elements of a captured tensor, as nodes. Raises TraceError for an
+    index that cannot be traced."""
     graph, given = tracer.graph, _filled(row, index)
     shape: list[int] = []
     nodes: list[Node | None] = []
@@ -260,6 +262,8 @@ def method_of(row: Row, tracer: Tracer, name: str) -> Any:
 
 
 def property_of(name: str) -> Callable:
+    """A function that reads the property `name` of a value."""
+
     def get(value: Any) -> Any:
         return getattr(value, name)
 
@@ -267,6 +271,8 @@ def property_of(name: str) -> Callable:
 
 
 def method(name: str) -> Callable:
+    """A function that calls the method `name` of its first argument."""
+
     def call(value: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(value, name)(*args, **kwargs)
 

@@ -40,6 +40,7 @@ class Tracer:
                       ["numbers, booleans, tensors and the mod's parameters can be used"])
 
     def constant(self, value: bool | int | float) -> Node:
+        """The node of a number. Raises TraceError for a complex number or NaN."""
         if isinstance(value, complex):
             raise refusal("complex numbers have no meaning in a score")
         if value != value:
@@ -61,6 +62,7 @@ class Tracer:
         return self._rows.get(id(value))
 
     def row(self, tensor: Any) -> Row:
+        """The captured tensor as what a mod indexes. It is captured if it was not."""
         self.capture(tensor, "values", None)
         return self._rows[id(tensor)]
 
@@ -126,6 +128,7 @@ class Tracer:
         return value if row is None else row.recipe
 
     def wrap(self, node: Node) -> Value:
+        """The node as what a mod computes with."""
         return Value(self, node)
 
     def bounds(self, node: Node) -> tuple[int, int] | None:
@@ -223,6 +226,7 @@ class Value:
 
     @property
     def node(self) -> Node:
+        """The expression that the value stands for."""
         return self._node
 
     @classmethod
@@ -335,6 +339,7 @@ class Value:
 
     @property
     def dtype(self) -> Any:
+        """The type that PyTorch gives such a value: a narrow integer's own, else bool, int32 or float32."""
         import torch
         if self.narrow:
             return getattr(torch, self.narrow)
@@ -344,33 +349,41 @@ class Value:
 
     @property
     def device(self) -> Any:
+        """The CPU, whatever device the call will run on."""
         import torch
         return torch.device("cpu")
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """(size,) of a value over an index that a reduction goes over, else ()."""
         size = self.node.size
         return (size,) if size else ()
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions: 0 or 1."""
         return len(self.shape)
 
     @property
     def requires_grad(self) -> bool:
+        """False: gradients are derived from the expression."""
         return False
 
     @property
     def is_cuda(self) -> bool:
+        """False, as `device` says."""
         return False
 
     def dim(self) -> int:
+        """The number of dimensions, as `ndim`."""
         return self.ndim
 
     def size(self, axis: int | None = None) -> Any:
+        """The shape, or the size of one axis."""
         return self.shape if axis is None else self.shape[axis]
 
     def numel(self) -> int:
+        """The number of elements."""
         return math.prod(self.shape)
 
 
@@ -403,6 +416,8 @@ class Row(Value):
 
     @property
     def node(self) -> Node:
+        """The element that a mod reads without a further index. Raises TraceError if more than one dimension is
+        left."""
         if len(self._shape) > 1:
             count = self._given + len(self._shape)
             raise refusal(f"`{self.name}` has {count} dimensions, but {self._given} "
@@ -424,18 +439,22 @@ class Row(Value):
 
     @property
     def is_readable(self) -> bool:
+        """Whether specs have the type of the tensor's elements."""
         return is_readable(self.value.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions that are not indexed yet."""
         return self._shape
 
     @property
     def device(self) -> Any:
+        """The device of the captured tensor."""
         return getattr(self.value, "device", "cpu")
 
     @property
     def dtype(self) -> Any:
+        """The type of the captured tensor's elements, as its library names it."""
         return self.value.dtype
 
     def __len__(self) -> int:
@@ -466,6 +485,7 @@ def _flat(values: Any) -> list[Any]:
 
 
 def has_values(values: Any) -> bool:
+    """Whether any of the arguments, which may be nested in lists, is traced."""
     return any(isinstance(value, Value) for value in _flat(values))
 
 
@@ -475,4 +495,5 @@ def has_other_values(values: Any) -> bool:
 
 
 def tensors_in(values: Any) -> list[Any]:
+    """The tensors among the arguments, which may be nested in lists; no arrays."""
     return [value for value in _flat(values) if is_tensor(value) and not is_array(value)]

@@ -48,6 +48,7 @@ class Watch:
         self._is_paused = False
 
     def mod(self, place: int) -> Any:
+        """The mod at this place of the traced arguments, as what is traced in its stead."""
         return self.read(0, reads.item, place, "")
 
     @contextlib.contextmanager
@@ -64,6 +65,7 @@ class Watch:
         self._done = {read: found for read, found in self._done.items() if read[0] != place}
 
     def is_opaque(self, reason: str) -> None:
+        """Notes that what the mod reads cannot be compared, and the first reason: it is traced at each call."""
         self.opaque = self.opaque or reason
 
     def read(self, of: int, how: Callable[[Any, Any], Any], name: Any, wish: str) -> Any:
@@ -117,6 +119,8 @@ class Watch:
     # --- functions
 
     def function(self, function: types.FunctionType, place: int, wish: str) -> Any:
+        """A copy of the function whose globals, closure and defaults are watched; the function itself, as
+        opaque, if it has side effects."""
         code, cells = function.__code__, tuple(types.CellType() for _ in function.__closure__ or ())
         reason = _side_effect(code)
         if reason:
@@ -139,6 +143,7 @@ class Watch:
         return new
 
     def method(self, method: types.MethodType, place: int, wish: str) -> Any:
+        """A method whose function and owner are watched."""
         owner = method.__self__
         if isinstance(owner, type) and is_autograd_function(owner) and method.__name__ == "apply":
             return self._forward(self.read(place, reads.attribute, "__self__", wish), wish)
@@ -146,6 +151,7 @@ class Watch:
         return types.MethodType(function, self.read(place, reads.attribute, "__self__", wish))
 
     def partial(self, partial: functools.partial, place: int, wish: str) -> Any:
+        """A functools.partial whose function and arguments are watched."""
         function = self.read(place, reads.attribute, "func", wish)
         args = self.read(place, reads.attribute, "args", wish)
         code = getattr(function, "__code__", None)
@@ -220,6 +226,7 @@ class Watch:
         return self.read(place, reads.attribute, name, wish or name)
 
     def set(self, place: int, name: str, value: Any) -> None:
+        """Sets an attribute of a watched object, which makes the mod opaque."""
         self.is_opaque(f"it writes to `{name}`")
         setattr(self.values[place], name, real(value))
         self.forget(place)
@@ -317,6 +324,7 @@ def _is_watched(value: Any) -> bool:
 
 
 def is_builtin(kind: type) -> bool:
+    """Whether the class is of Python or of a library, not of the user."""
     return is_library_module(kind.__module__)
 
 
@@ -328,10 +336,12 @@ class _Context:
 
 
 def is_autograd_function(kind: type) -> bool:
+    """Whether the class is a torch.autograd.Function, without importing PyTorch."""
     return _has_base(kind, "torch.autograd.function", "Function")
 
 
 def is_plain_metaclass(kind: type) -> bool:
+    """Whether attributes of a class of this metaclass are found as those of any class."""
     return kind.__getattribute__ is type.__getattribute__ and reads.find_in_class(
         kind, "__getattr__") is MISSING
 

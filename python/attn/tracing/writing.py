@@ -29,6 +29,7 @@ class Writer:
         self._lets[id(node)] = name
 
     def text(self, node: Node) -> str:
+        """The expression in the language. Indexes of reductions are named from `j` on."""
         return self._text(node, "j")[0]
 
     def _text(self, node: Node, each: str) -> tuple[str, int]:
@@ -194,10 +195,12 @@ def mask_clauses(mask: Node, writer: Writer) -> str:
 
 
 def dims(sizes: Mapping[str, int]) -> str:
+    """Sizes as a `dims` clause lists them: "B = 2, Sq = 8"."""
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())
 
 
 def tensor_clause(capture: Any, extents: list[str], learned: bool, facts: list[str]) -> str:
+    """The clause that declares a captured tensor, learned or not, with its facts, such as "monotone"."""
     keyword = "learn" if learned else "tensor"
     return clause(keyword, f"{capture.name}: {capture.dtype}[{', '.join(extents)}]" + "".join(
         f" {fact}" for fact in facts))

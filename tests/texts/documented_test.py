@@ -1,0 +1,80 @@
+"""What is exported is documented: C functions, the C++ wrappers and the Python package. That libattn exports
+exactly the functions of symbols.txt is tested by tests/package."""
+import ast
+import re
+import unittest
+
+from texts import files, read
+
+API = "runtime/api"
+# A public function of C++ that needs a comment: it can fail, or makes an object.
+FALLIBLE = re.compile(r"^(?:  )?(?:static |inline |template <typename Call> )?(?:Status|Result<.+>) \w+\(")
+TYPE = re.compile(r"^(?:class|struct|enum class) (?:\[\[nodiscard\]\] )?\w+ .*\{$|^using ")
+
+
+def has_comment(lines, at):
+    """Whether the declaration that begins on line `at` has a comment before it, or behind its first or last line."""
+    if re.match(r"\s*(//|\*|/\*)", lines[at - 1]) or lines[at - 1].endswith("*/"):
+        return True
+    if re.match(r"template <", lines[at - 1].strip()):
+        return has_comment(lines, at - 1)
+    end = at
+    while not re.search(r"[;{}]", lines[end]):
+        end += 1
+    return "//" in lines[end] or "/*" in lines[end]
+
+
+def public_lines(text):
+    """The numbers of lines that are public: outside `detail`, and not behind `private:`."""
+    in_detail = is_private = False
+    for at, line in enumerate(text.split("\n")):
+        if line.endswith("namespace detail {") or line == "}  // namespace detail":
+            in_detail = line.endswith("{")
+        elif line in (" private:", "};"):
+            is_private = line == " private:"
+        elif not (in_detail or is_private):
+            yield at
+
+
+def definitions(node, prefix=""):
+    """The public functions and classes of a Python file, nested classes included."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not child.name.startswith("_"):
+            yield f"{prefix}{child.name}", child
+            if isinstance(child, ast.ClassDef):
+                yield from definitions(child, f"{child.name}.")
+
+
+class Documented(unittest.TestCase):
+    def test_c(self):
+        lines = read(f"{API}/attn.h").split("\n")
+        starts = {match[1]: at for at, line in enumerate(lines)
+                  if (match := re.match(r"ATTN_API .*?\b(attn_\w+)\(", line))}
+        names = read(f"{API}/symbols.txt").split()
+        self.assertEqual(sorted(starts), names)
+        self.assertEqual([name for name in names if not has_comment(lines, starts[name])], [])
+
+    def test_cpp(self):
+        for header in ("attn.hpp", "attn_distributed.hpp"):
+            text = read(f"{API}/{header}")
+            lines = text.split("\n")
+            found = [at for at in public_lines(text) if FALLIBLE.match(lines[at]) or TYPE.match(lines[at])]
+            self.assertGreater(len(found), 5)
+            self.assertEqual([lines[at] for at in found if not has_comment(lines, at)], [], header)
+
+    def test_python(self):
+        missing = [f"{place}: {name}" for place in files(".py", under="python/attn")
+                   for name, each in definitions(ast.parse(read(place))) if not ast.get_docstring(each)]
+        self.assertEqual(missing, [])
+
+    def test_exported_names_of_python_are_on_its_page(self):
+        page = read("docs/python.md")
+        for place in ("python/attn/__init__.py", "python/attn/torch/__init__.py"):
+            listed = next(each.value for each in ast.parse(read(place)).body if isinstance(each, ast.Assign)
+                          and each.targets[0].id == "__all__")
+            missing = [name for name in ast.literal_eval(listed) if not re.search(rf"\b{name}\b", page)]
+            self.assertEqual(missing, [], place)
+
+
+if __name__ == "__main__":
+    unittest.main()
