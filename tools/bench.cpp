@@ -121,7 +121,7 @@ Result<reference::Shown> count_scores(const ir::Attention& attention, const Time
   return reference::shown_scores(attention, values);
 }
 
-// Without a count the plan is timed all the same.
+// Counts FLOP; without a count the plan is timed all the same.
 void count_flops(const ir::Attention& attention, const Result<reference::Shown>& shown, Row& row) {
   if (!shown.ok()) {
     row.unknown = shown.error().message;
@@ -255,7 +255,7 @@ class Rows {
   std::vector<Row> all_;
 };
 
-// With all rows: JSON, and the file of --json.
+// Writes JSON with all rows, and the file of --json.
 int finish(const Options& options, const plan::Target& target, const std::vector<Row>& rows) {
   Json json = {{"device", target.name}, {"rows", Json::array()}};
   for (const Row& row : rows) json["rows"].push_back(row_json(row));

@@ -28,7 +28,7 @@ Names bound_names(AllPlans plans, plan::Direction direction) {
   return names;
 }
 
-// By which plans know what callers bind as `name`.
+// Names by which plans know what callers bind as `name`.
 Names names_in_plans(const ranks::Division& division, const std::string& name) {
   Names names = {name};
   for (const ranks::Program& program : division.ranks) {

@@ -40,7 +40,7 @@ class Compiling {
     }
   }
 
-  // Before hours of compiling.
+  // Checks the room in the file before hours of compiling.
   Status check_room() const {
     const std::size_t each = both_ ? 4 : 2;  // sections, at least: a manifest, and a kernel
     const std::size_t most = (plan::kMaxSections - kSectionsOfRanks) / each;

@@ -119,7 +119,7 @@ void add_common_options(CLI::App& app) {
 void add_console_options(CLI::App& app) { app.visit(add_common_options); }
 
 std::string conflict() {
-  // Not CLI11's to find: each may be given before the command or after it.
+  // CLI11 cannot find this: each option may be given before the command or after it.
   return console().quiet && console().verbose ? "--quiet and --verbose cannot be given together"
                                               : "";
 }

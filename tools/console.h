@@ -37,7 +37,7 @@ bool is_quiet();
 
 // The width of the terminal that a descriptor is, if it is one and says it.
 std::optional<std::size_t> columns_of(int descriptor);
-// That of standard output; 100 if it is no terminal, or does not say it.
+// Width of a line of standard output; 100 if it is no terminal, or does not say it.
 std::size_t line_width();
 
 // Each clears a progress line first. tell() prints to standard error as it is.

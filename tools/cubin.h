@@ -13,8 +13,8 @@ struct KernelResources {
   std::int64_t stack_bytes = 0;  // of a thread: what spills, and arrays that are indexed
 };
 
-// By the kernel's name. Any bytes may be given: of what is no cubin, or a damaged one, kernels are
-// missing.
+// Resources by the kernel's name. Any bytes may be given: in what is no cubin, or a damaged one,
+// kernels are missing.
 std::map<std::string, KernelResources> resources_of(std::string_view cubin);
 
 }  // namespace attn::tools

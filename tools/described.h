@@ -40,7 +40,7 @@ struct DescribedCommand {
 DescribedCommand describe(const ::CLI::App& app);
 
 std::string syntax_of(const DescribedOption& option);  // "-o, --output FILE"
-// With the default: "Output format (default text)".
+// The meaning with the default: "Output format (default text)".
 std::string meaning_of(const DescribedOption& option);
 
 }  // namespace attn::tools

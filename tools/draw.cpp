@@ -97,7 +97,7 @@ struct Kernels {
   std::vector<lowering::Coverage> all;
 };
 
-// Those of the strategy that is asked for, or that `compile` tries first, without asking cuDNN.
+// Kernels of the strategy that is asked for, or that `compile` tries first, without asking cuDNN.
 Result<Kernels> kernels_of(const Options& options, const Spec& spec) {
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target,
@@ -111,7 +111,7 @@ Result<Kernels> kernels_of(const Options& options, const Spec& spec) {
   return Kernels{std::string(best->strategy->name), best->lowered->kernels};
 }
 
-// Those of the plan.
+// Kernels of the plan.
 Result<Kernels> kernels_of(const plan::Bundle& file, const Spec& spec) {
   ATTN_ASSIGN(const Plans plans, plans_of(file, false));
   ATTN_ASSIGN(planner::Lowered lowered, driver::lowered_again(spec.attention, plans.forward));

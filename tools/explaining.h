@@ -21,9 +21,9 @@ struct ExplainOptions {
   std::optional<bool> gradients{};  // absent: where the spec has a `grad` clause
 };
 
-// With gradients what `attnc compile --direction both` makes. Prints to standard error which target
-// is taken, if none is given and there is no local GPU. Errors: those of find_target and of
-// driver::compile, but for a refusal with why_not.
+// Explains an attention: with gradients what `attnc compile --direction both` makes. Prints to
+// standard error which target is taken, if none is given and there is no local GPU. Errors: those
+// of find_target and of driver::compile, but for a refusal with why_not.
 Result<Explanation> explain_attention(const ExplainOptions& options, const Spec& spec);
 
 // Explains the plans of one shape, as compiled.

@@ -206,7 +206,7 @@ bool is_compared(const ir::Attention& attention, std::string_view name) {
   });
 }
 
-// Without names, the forward alone.
+// Evaluates the undivided attention; without names, the forward alone.
 Result<reference::Gradients> undivided(const ir::Attention& attention,
                                        const reference::Inputs& inputs, const io::HostTensor& d_o,
                                        const std::vector<std::string>& names,

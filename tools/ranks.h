@@ -29,7 +29,7 @@ void add_ranks(CLI::App& command, RankOptions& options);
 // Without --ranks, none of the others may be given. Errors: invalid_argument, also for links.
 Result<sharding::Links> links_of(const RankOptions& options);
 
-// By result, "o" or "dq": the largest difference of an element, of the largest one.
+// For each result, "o" or "dq", the largest difference of an element, relative to the largest one.
 using Differences = std::map<std::string, double>;
 struct Simulated {
   Differences differences;
@@ -53,11 +53,11 @@ struct Sharded {
   bool trains() const { return !attention.gradients.empty(); }
 };
 
-// With --in, for the values of the tensors and params that masks read, which must all be given or
-// have a default; without, for any. Other inputs may be given if they are simulated. Errors: those
-// of sharding::check_shardable, make_inputs, find_target and links_of; invalid_argument;
-// unsupported for sizes of a rank that one GPU has not. `training`: for forward and backward, also
-// without a `grad` clause.
+// Divides the attention; with --in, for the values of the tensors and params that masks read, which
+// must all be given or have a default; without, for any. Other inputs may be given if they are
+// simulated. Errors: those of sharding::check_shardable, make_inputs, find_target and links_of;
+// invalid_argument; unsupported for sizes of a rank that one GPU has not. `training`: for forward
+// and backward, also without a `grad` clause.
 Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& options,
                                        const std::string& target, bool training = false);
 

@@ -85,7 +85,7 @@ std::string similar_file(const std::string& path) {
   return meant.empty() ? "" : (wanted.parent_path() / meant).string();
 }
 
-// That, or the standard spec whose name is most like it.
+// The file, or else the standard spec, whose name is most like the path.
 std::string similar_spec(const std::string& path) {
   const std::string file = similar_file(path);
   if (!file.empty()) return file;

@@ -10,7 +10,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".attn";
 
-// Beside the program: of an installation; of the Python package and of a build in the source tree.
+// Folders of specs, from the program's: in an installation; in the Python package and a build in
+// the source tree.
 constexpr const char* kFolders[] = {ATTN_SPECS_FROM_PROGRAM, "../specs"};
 
 std::optional<fs::path> folder() {

@@ -19,7 +19,7 @@ struct Considered {
   bool chosen = false;      // the first one
   double predicted_ms = 0;  // 0: unknown. Of what was not lowered, a lower bound.
   std::optional<double> measured_ms{};
-  // Beside its tensors. At least, if cuDNN's own is not known: `built` is false.
+  // Bytes without bound tensors; at least these, if cuDNN's own are not known: `built` is false.
   std::optional<std::int64_t> workspace_bytes{};
   bool built = false;
   std::string refused{};  // why it could not be used

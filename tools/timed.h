@@ -17,8 +17,8 @@ struct TimedPlan {
   execute::LoadOptions options;
   reference::Inputs values;  // timed_values
   execute::Executable executable;
-  // With these values. Other floats are random; other integers, which may decide what is visible,
-  // hold their defaults or block patterns.
+  // Tensors with the values that were given. Other floats are random; other integers, which may
+  // decide what is visible, hold their defaults or block patterns.
   execute::DeviceTensors tensors;
 
   execute::Arguments arguments() const;  // other params are 1

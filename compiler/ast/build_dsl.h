@@ -1,4 +1,5 @@
-// From ANTLR's parse tree of the DSL to the AST. Only build_dsl.cpp and parse_dsl.cpp use ANTLR.
+// Builds the AST from ANTLR's parse tree of the DSL. Only build_dsl.cpp and parse_dsl.cpp use
+// ANTLR.
 #pragma once
 
 #include <antlr4-runtime.h>

@@ -166,7 +166,7 @@ class SyntaxError {
     return diagnostic;
   }
 
-  // After the attention of the file.
+  // Reports a second attention after that of the file.
   bool report_second_attention() {
     if (!expects("EOF") || kind(at_) != "'attention'") return false;
     const auto first = std::ranges::find_if(

@@ -144,8 +144,8 @@ class CheckEmitter {
     return fmt::format("    const int turn = (int)(i / {0});\n    i %= {0};\n", elements);
   }
 
-  // Those that fail where another does once, and those of one shape, of which there are many, as
-  // turns of one.
+  // Families: loads that fail where another does once, and those of one shape, of which there are
+  // many, as turns of one.
   std::vector<Family> in_turns() {
     std::set<std::tuple<std::string, std::vector<ExprId>>> known;
     std::map<std::tuple<std::size_t, std::vector<std::size_t>>, Family> alike;

@@ -164,7 +164,7 @@ class Compilation {
   }
 
  private:
-  // With the files that it may include.
+  // Creates the program, with the files that it may include.
   Status create(const std::string& source) {
     std::vector<std::string> texts, names;
     for (const support::EmbeddedFile& file : kernels::sources()) {

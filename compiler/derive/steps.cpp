@@ -71,7 +71,7 @@ void bind_tensors(const ir::Attention& attention, const std::set<std::string>& n
       captured.push_back(captured_info(attention, tensor));
     }
   }
-  // After q, k and v, of which there may be only q.
+  // The place after q, k and v, of which there may be only q.
   const auto behind = std::ranges::find_if(tensors, [](const plan::TensorInfo& tensor) {
     return tensor.role > plan::TensorRole::value;
   });

@@ -70,7 +70,7 @@ struct Location {
 // that `add` returns.
 class Sink {
  public:
-  // After this many, and once there is an error, further diagnostics are dropped.
+  // Number of diagnostics after which further ones are dropped, once there is an error.
   static constexpr std::size_t kMost = 200;
 
   // `source` must outlive the sink.

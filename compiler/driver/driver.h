@@ -101,8 +101,7 @@ struct CompileOptions {
 // A strategy that was lowered beside the one that was taken.
 struct RunnerUp {
   std::string strategy;
-  // Beside its tensors; of what has steps of cuDNN's without their workspace, which is known only
-  // once they are built.
+  // Bytes without bound tensors; without cuDNN's workspace, unknown before the build.
   std::int64_t workspace_bytes = 0;
   bool has_cudnn = false;
 };
@@ -110,7 +109,7 @@ struct RunnerUp {
 struct Compiled {
   plan::Plan plan;
   std::vector<planner::Refusal> refused;  // those asked before it
-  // Not of a plan that was loaded. In the order of the engines:
+  // In the order of the engines; empty for a plan that was loaded:
   std::vector<planner::Refusal> inexpressible{};  // all strategies that cannot express it
   std::vector<RunnerUp> lowered{};
 };
@@ -126,9 +125,8 @@ Result<std::string> lowering_of(const ir::Attention& attention, const CompileOpt
 // IR -> programs -> plan, in worker processes: strategies are asked in their order, and the first
 // that can be built is the plan; one whose worker dies or takes too long is passed over as one that
 // is refused. It keeps the spec's text, with what it imports written into it.
-// What options.cached has is not asked of cuDNN again, and what was measured there decides which
-// way is asked first. Errors: unsupported, with every strategy's reason, when none is taken; others
-// of lowering and worker::compile.
+// Cached plans are reused; measured ones are tried first. Errors: unsupported, with every
+// strategy's reason, when none is taken; others of lowering and worker::compile.
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
                          const sema::Bindings& bindings, const CompileOptions& options);
 

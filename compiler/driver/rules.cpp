@@ -3,8 +3,7 @@
 namespace attn::driver {
 namespace {
 
-// Those of options.lowering of which a strategy gives a bound, except slow ones. Most 8-bit
-// attention is refused later, when it is lowered.
+// Engines with a strategy that gives a bound. 8-bit specs must also lower.
 std::vector<std::string> engines_of(const ir::Attention& attention, const CompileOptions& options) {
   std::vector<std::string> names;
   const Result<std::string> lowering = lowering_of(attention, options);

@@ -382,7 +382,7 @@ class Checker {
     return ir::to_source(copy, id);
   }
 
-  // Without those around the whole text.
+  // The text without parentheses around the whole of it.
   static std::string without_parentheses(std::string text) {
     for (std::size_t depth = 0, i = 0; i < text.size() && text.front() == '('; ++i) {
       depth += text[i] == '(' ? 1 : 0;

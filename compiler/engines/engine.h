@@ -47,9 +47,8 @@ struct Strategy {
   Result<double> (*bound)(Subject& subject) = nullptr;
   // Errors: the same. The predicted time is not below the bound.
   Result<Lowered> (*lower)(Subject& subject) = nullptr;
-  // What is lowered to where kernels of the `refused` programs before it broke the limits: that of
-  // `lower`, and those of calls with a smaller number. Null: nothing else. Errors: unsupported,
-  // when there is nothing else.
+  // The next program after `refused` ones broke the kernel limits: that of `lower`, and those of
+  // calls with a smaller number. Null: there is none. Errors: unsupported, when there is none.
   Result<Lowered> (*lower_again)(Subject& subject, std::size_t refused) = nullptr;
 };
 

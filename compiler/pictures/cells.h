@@ -64,8 +64,8 @@ using CountVisible =
 CountVisible count_visible_at(const ir::Attention& attention, const reference::Bindings& values,
                               const Place& place, std::int64_t places = 1);
 
-// By how much the score changes where it is `before`, for each visible score, row by row; NaN where
-// there is none. Errors: those of scores_at.
+// Change of the score where it is `before`, for each visible score, row by row; NaN where there is
+// none. Errors: those of scores_at.
 Result<std::vector<double>> changes_at(const ir::Attention& attention,
                                        const reference::Bindings& values, const Place& place,
                                        double before);

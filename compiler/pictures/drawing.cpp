@@ -221,8 +221,8 @@ class Layout {
     return field.width >= width_of(std::to_string(owner)) + 2;
   }
 
-  // On the middle of the field or beside that, where it covers no other number; it may be larger
-  // than the field.
+  // Writes a number on the middle of the field or beside that, where it covers no other number; it
+  // may be larger than the field.
   void squeeze(std::size_t owner, const Field& field) {
     if (field.height < kLeastField) return;
     const double width = width_of(std::to_string(owner));
@@ -261,7 +261,7 @@ class Layout {
     return longest;
   }
 
-  // On lines that are at most as wide as the panels, or in columns.
+  // Draws the legend on lines that are at most as wide as the panels, or in columns.
   void legend() {
     const double left = kMargin + gutter_;
     const std::vector<Meaning> meanings = legend_of(picture_);

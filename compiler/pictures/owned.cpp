@@ -9,7 +9,7 @@ struct Overlap {
   std::int64_t cell, numbers;
 };
 
-// With those that have any of the numbers, ascending.
+// Cells that have any of the numbers, ascending.
 std::vector<Overlap> cells_of(const ranks::Intervals& set, std::int64_t size) {
   std::vector<Overlap> cells;
   for (const ranks::Interval& each : set) {

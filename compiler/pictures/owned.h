@@ -16,9 +16,9 @@ struct Owned {
   ranks::Intervals rows, columns;
 };
 
-// By owner, in place of the kernel: of a head, and of cells that are not hidden. Of those who have
-// some of a cell, the one with more than half of what is visible; kSeveral if there is none. Parts
-// of an owner follow each other.
+// Owners, in place of kernels, of the cells of a head that are not hidden: the one that has more
+// than half of what is visible of a cell; kSeveral if there is none. Parts of an owner follow each
+// other.
 Computed owned_at(std::span<const Owned> owned, const Place& place, const passes::BlockMap& map,
                   const CountVisible& visible);
 

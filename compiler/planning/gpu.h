@@ -35,9 +35,9 @@ struct Gpu {
   }
 };
 
-// From the device properties, and from data_sheets.def for a GPU that is listed there by its target
-// or device name; a variant with another number of SMs than the listed one has its matrix rate
-// scaled. An empty target is the H200.
+// The figures of a GPU, from the device properties, and from data_sheets.def for a GPU that is
+// listed there by its target or device name; a variant with another number of SMs than the listed
+// one has its matrix rate scaled. An empty target is the H200.
 Gpu gpu_of(const plan::Target& target);
 
 }  // namespace attn::planning

@@ -248,7 +248,7 @@ class Choosing {
   std::vector<Found> all_;
 };
 
-// With more arrivals than all were considered with.
+// Shardings with more arrivals than those that were considered so far.
 std::vector<Sharding> refined(const Sharding& sharding) {
   std::vector<Sharding> all;
   for (const int arrivals : {2, 4}) {

@@ -82,8 +82,8 @@ Dealing balanced(const Chunks& chunks, const std::vector<double>& weights) {
   return make("balanced", chunks, owners);
 }
 
-// From a contiguous dealing: the rank that has most and the one that has least exchange the chunks
-// that bring both nearest to each other. What stays together needs the same keys.
+// Swaps chunks of a contiguous dealing: the rank that has most and the one that has least exchange
+// the chunks that bring both nearest to each other. What stays together needs the same keys.
 class Swapping {
  public:
   Swapping(const Chunks& chunks, const std::vector<double>& weights)

@@ -14,7 +14,7 @@ namespace attn::sharding {
 
 using Numbers = std::vector<std::int64_t>;  // of blocks, ascending
 
-// Those of `keys` that are seen, and as many others as it takes to be 32 by 32 in few pieces: they
+// Keys of `keys` that are seen, and as many others as it takes to be 32 by 32 in few pieces: they
 // are hidden. Not enough if `keys`, which are all that the part may have, are scattered themselves.
 Numbers drawn_keys(const Numbers& seen, const Numbers& keys, std::int64_t unit);
 

@@ -89,7 +89,7 @@ class Making {
     if (part_.keys.size() > kMostPieces) keys_name_ = attention.unused_name("key_numbers");
   }
 
-  // With the indices of the whole attention.
+  // The attention with the indices of the whole one.
   ir::Attention replaced(const ir::Attention& from) {
     return passes::rebuilt(from, [&](SimplifyingBuilder& builder, ir::Dag& dag, ExprId id,
                                      const std::vector<ExprId>& operands) {

@@ -10,7 +10,7 @@
 
 namespace attn::sharding {
 
-// Those of the attention; if it has none, "q", "k", "v" and all learned tensors.
+// Gradients that the attention has; if it has none, "q", "k", "v" and all learned tensors.
 std::vector<std::string> gradients_of(const ir::Attention& attention);
 
 // Tensors and sizes of the attention, as callers see them: a division without ranks. Its backward

@@ -33,7 +33,7 @@ struct Sharding {
   // everything arrives before the first part.
   int arrivals = 0;
   Dealing rows, keys;  // homes
-  // By block, or empty: rows that go to their keys though others do not. They see much more than
+  // Blocks of rows that go to their keys though others do not; empty: none. They see much more than
   // most, so that no rank could compute them alone.
   std::vector<bool> travels{};
   // Parts are cut whose rows see, or whose keys are seen by, more than this on average (0: none).
@@ -52,7 +52,7 @@ struct Sharding {
   int teams() const { return ranks / groups; }
   int team_of(int rank) const { return rank / groups; }
   int stages_of_arrivals() const { return teams() > 1 ? arrivals + 1 : 1; }
-  // With the one that computes what was left for the end.
+  // Number of stages, with the one that computes what was left for the end.
   int stages() const { return stages_of_arrivals() + (own_last ? 1 : 0); }
   // In which stage a team computes with what is at home in another, or in itself.
   int stage_of(int team, int home) const;
@@ -71,7 +71,7 @@ inline constexpr std::size_t kMostPieces = 4;
 // 400 where they see three times as much; backward, where keys are seen by as many rows.
 inline constexpr double kBytesInCache = 64 << 20;
 
-// With what only the compiler needs to know.
+// ranks::Part plus compiler-only data.
 struct Part : ranks::Part {
   bool sink = false;           // it has the sink of its rows: exactly one part of a row has it
   double work = 0;             // blocks of the work map, of all heads

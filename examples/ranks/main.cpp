@@ -21,7 +21,7 @@ namespace {
 constexpr int kExecutes = 20;
 constexpr int kSecondsToWait = 60;
 
-// From the launcher: torchrun's names, or those of Open MPI or Slurm.
+// A number that the launcher gives: by torchrun's names, or those of Open MPI or Slurm.
 int number(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names) {
     if (const char* value = std::getenv(name)) return std::atoi(value);

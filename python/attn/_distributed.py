@@ -220,7 +220,7 @@ def _losing(lost: Callable[[], str | None] | None, later: _libattn.Later) -> Any
 
 @contextlib.contextmanager
 def _leaving_to(later: _libattn.Later) -> Iterator[None]:
-    """In a thread of the library: to destroy what is garbage there might wait for what only this thread ends."""
+    """Runs on the watcher thread; must not run destructors, which might wait for what only this thread ends."""
     of_thread = _libattn.of_thread
     before, of_thread.later = of_thread.later, later
     try:

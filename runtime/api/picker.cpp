@@ -164,7 +164,7 @@ attn_shape plain(const plan::Shape& shape) {
   return result;
 }
 
-// With one reference, owned by the caller.
+// A handle with one reference, owned by the caller.
 attn_executable* given(const std::shared_ptr<const ExecutableReference>& executable) {
   if (executable == nullptr) return nullptr;
   (*executable)->retain();

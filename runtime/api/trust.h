@@ -9,7 +9,7 @@
 
 namespace attn::api {
 
-// From attn_load_options or attn_picker_options.
+// Checks of a file, from attn_load_options or attn_picker_options.
 class Trust {
  public:
   template <typename Options>

@@ -19,7 +19,8 @@ struct Allocator {
   // Returns memory aligned to 256 bytes, or null if out of memory. With a stream, only later work
   // on that stream uses the memory; without one, it may be used at once on any stream.
   std::function<void*(std::size_t bytes, void* stream)> allocate;
-  // With a stream, work enqueued there may still use the memory; without one, nothing does.
+  // Frees memory. With a stream, work enqueued there may still use the memory; without one, nothing
+  // does.
   std::function<void(void* address, std::size_t bytes, void* stream)> free;
 };
 using AllocatorPointer = std::shared_ptr<const Allocator>;  // null: the driver allocates

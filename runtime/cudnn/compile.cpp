@@ -170,7 +170,8 @@ Result<plan::CompiledStep> offer(const Library& library, const graph::BackendGra
 }
 
 Result<std::string> device_json_of_current_device(const Library& library) {
-  // Not owned: the session ends in this function, before the library can be released.
+  // The session does not own the library: it ends in this function, before the library can be
+  // released.
   ATTN_ASSIGN(const Session session,
               Session::create(std::shared_ptr<const Library>(&library, [](const Library*) {})));
   ATTN_ASSIGN(const Descriptor device,

@@ -53,7 +53,7 @@ class VariantPack {
 // A finalized execution plan.
 class LoadedPlan {
  public:
-  // From CompiledStep::cudnn_plan. Errors: cudnn, with cuDNN's reason.
+  // Loads CompiledStep::cudnn_plan. Errors: cudnn, with cuDNN's reason.
   static Result<LoadedPlan> load(const Session& session, std::string_view cudnn_plan);
   LoadedPlan(LoadedPlan&&) noexcept;
   LoadedPlan& operator=(LoadedPlan&&) noexcept;

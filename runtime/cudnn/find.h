@@ -31,9 +31,9 @@ struct Places {
   std::vector<std::filesystem::path> folders;  // folders with the library, or install prefixes
 };
 
-// Only `folder` if it is not empty; else only $ATTN_CUDNN_DIR if it is set; else the process, the
-// linker, $CUDNN_HOME, the default prefixes, the packages of the active Python (python_sites()) and
-// the project's wheels.
+// Places to search: only `folder` if it is not empty; else only $ATTN_CUDNN_DIR if it is set; else
+// the process, the linker, $CUDNN_HOME, the default prefixes, the packages of the active Python
+// (python_sites()) and the project's wheels.
 Places usual_places(const std::string& folder);
 
 struct Found {

@@ -141,7 +141,7 @@ std::set<Uid> made_of_columns(const BackendGraph& graph) {
   return made;
 }
 
-// By the tensor that they make.
+// Pointwise nodes by the tensor that they make.
 using Elementwise = std::map<Uid, const Pointwise*>;
 
 // An index, and how scalars move it: "+-" is index + scalar - scalar.

@@ -20,7 +20,7 @@ struct NpyHeader {
 // where Python allows them. Errors: io.
 Result<NpyHeader> parse_npy_header(std::string_view text);
 
-// Without padding and newline.
+// The header without padding and newline.
 std::string format_npy_header(const NpyHeader& header);
 
 }  // namespace attn::io

@@ -10,8 +10,8 @@ namespace attn::ranks {
 // Thread-safe.
 class Gate {
  public:
-  // Between both, the communicator may be used. False: it is closed, and leave() must not be
-  // called.
+  // Enters: until leave(), the communicator may be used. False: it is closed, and leave() must not
+  // be called.
   bool enter() {
     const std::lock_guard lock(mutex_);
     if (closed_) return false;

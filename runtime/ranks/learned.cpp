@@ -41,7 +41,7 @@ class Sum {
     merge_.home = place_at(at, dtype, merge_.width);
     return finished(kHome, merge_.places.size());
   }
-  // Into memory.
+  // Merges into memory.
   Merge to_memory(Address at) {
     const std::size_t sources = merge_.places.size();
     add(at, DType::f32);

@@ -10,7 +10,7 @@
 
 namespace attn::ranks {
 
-// Without exchanges, which follow from the rest (exchanges.h).
+// JSON without exchanges, which follow from the rest (exchanges.h).
 std::string to_json(const Division& division);
 
 // Checks everything that a runtime relies on: sizes, whose products do not overflow; tensors with

@@ -82,16 +82,16 @@ struct StageSchedule {
 
 struct Schedule {
   std::vector<StageSchedule> stages;
-  // By part, the addresses of its plan's tensors in their order; empty if the part has no plan of
-  // this direction.
+  // For each part, the addresses of its plan's tensors in their order; empty if the part has no
+  // plan of this direction.
   std::vector<std::vector<Address>> parts;
   // The last stage that something arrives for or leaves in, or whose parts give something to
   // messages. Then `outgoing` is merged and `results` are exchanged, beside the stages after it.
   std::size_t results_after = 0;
   std::vector<Merge> outgoing;  // results of parts into messages
   PlacedExchange results;
-  // Into the caller's tensors, when all parts are computed: statistics of rows that one part alone
-  // has, and merges of rows without messages; and merges with them.
+  // What goes into the caller's tensors when all parts are computed: statistics of rows that one
+  // part alone has, and merges of rows without messages; and merges with them.
   std::vector<Copy> statistics;
   std::vector<Merge> early, late;
   // Gradients of learned tensors: `sums` of this rank's parts as f32, which all ranks add up, and
@@ -108,7 +108,8 @@ struct ScheduleInputs {
   const Division& division;
   const Program& program;
   plan::Direction direction = plan::Direction::forward;
-  // That this rank's caller binds, in the order of the division, with the strides that it binds.
+  // Tensors that this rank's caller binds, in the order of the division, with the strides that it
+  // binds.
   const std::vector<plan::TensorInfo>& home;
   std::vector<const plan::Program*> parts;  // null: no plan of this direction
 };

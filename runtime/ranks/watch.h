@@ -62,7 +62,7 @@ class Watch {
   void look();
   Status check(const Counters& now);
   Counters read() const;
-  // Whether no execute is under way, of those that are announced. Both need the lock.
+  // True if every announced execute has finished. Both need the lock.
   bool has_ended(const Counters& now) const;
   bool is_idle(const Counters& now) const;
   std::chrono::milliseconds pause(const Counters& now) const;

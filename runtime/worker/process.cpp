@@ -128,7 +128,7 @@ std::vector<std::string> environment(const ProcessOptions& options) {
   return variables;
 }
 
-// That the process holds now; 0 if nobody knows.
+// Bytes that the process holds now; 0 if nobody knows.
 std::int64_t bytes_of(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/statm", pid));
   std::int64_t pages = 0, resident = 0;

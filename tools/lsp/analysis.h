@@ -27,7 +27,8 @@ struct Analysis {
   bool is_complete = false;  // whether that is all of the text
   sema::Library library;
   Index index;
-  // Without errors, within the limit (else found->is_stopped()), and not of a library:
+  // The attention of a spec without errors, within the limit (else found->is_stopped()), that is no
+  // library:
   std::optional<ir::Attention> attention;
   sema::Spans spans;  // of its expressions
   // Unless it is a library.

@@ -143,7 +143,7 @@ class Completer {
       word(WordKind::clause, name, kKeywordItem);
   }
 
-  // Without those that are there and may appear only once.
+  // Adds clauses, but those that are there and may appear only once.
   void clauses() {
     constexpr std::string_view kRepeated[] = {"dims", "tensor", "learn", "param",
                                               "let",  "fn",     "score", "mask"};
@@ -246,7 +246,7 @@ class Completer {
     standard_functions();
   }
 
-  // Not of an imported file.
+  // Whether the symbol is of this file, not of an imported one.
   static bool is_own(const Analysis& analysis, const Symbol& symbol) {
     return symbol.definition && analysis.locate(*symbol.definition).source == analysis.source.get();
   }
@@ -270,7 +270,7 @@ class Completer {
     }
   }
 
-  // Those of files that are not imported come with their import.
+  // Adds standard functions; those of files that are not imported come with their import.
   void standard_functions() {
     const auto at = import_place();
     if (!at) return;

@@ -63,7 +63,7 @@ class Hints {
     }
   }
 
-  // After the closing bracket.
+  // The place after the closing bracket.
   std::uint32_t end_of_shape(const ast::TensorClause& tensor) const {
     const std::uint32_t last = tensor.extents.back().span.end;
     const std::size_t bracket = analysis_.source->text().find(']', last);

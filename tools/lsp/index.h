@@ -15,7 +15,7 @@ namespace attn::tools::lsp {
 
 using support::Span;
 
-// By their beginning.
+// Orders spans by their beginning.
 struct SpanOrder {
   bool operator()(Span a, Span b) const {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;

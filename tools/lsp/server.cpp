@@ -410,7 +410,7 @@ class Server {
 }  // namespace
 
 Served serve(int input, int output) {
-  // Not destroyed while a thread uses it.
+  // The server must not be destroyed while a thread uses it.
   auto server = std::make_unique<Server>(input, output);
   const Served served = server->run();
   if (served.is_busy) (void)server.release();

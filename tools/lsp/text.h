@@ -14,7 +14,7 @@ namespace attn::tools::lsp {
 // What `character` counts in a position: code units of this encoding.
 enum class Encoding : std::uint8_t { utf8, utf16, utf32 };
 
-// Both from 0.
+// A place in a text; both numbers are from 0.
 struct Position {
   std::int64_t line = 0;
   std::int64_t character = 0;

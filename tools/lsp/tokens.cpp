@@ -69,7 +69,7 @@ Coloured colour_of(const Symbol& symbol) {
   return {};
 }
 
-// By the kind of a token alone.
+// The kind that a token has by its own kind alone.
 Kind kind_of(const std::string& kind) {
   if (kind == "NUMBER") return Kind::number;
   if (kind == "STRING" || kind == "DOCSTRING") return Kind::string;

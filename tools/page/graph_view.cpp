@@ -108,7 +108,7 @@ class Boxes {
     return path;
   }
 
-  // That of what the caller binds, or the value of a constant.
+  // The name of what the caller binds, or the value of a constant.
   std::string name_of(const graph::Tensor& tensor) const {
     const auto found = operands_.find(tensor.uid);
     if (found == operands_.end()) return tensor_name(tensor);

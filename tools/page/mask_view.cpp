@@ -70,7 +70,7 @@ std::string clauses_at(SourcePos pos, const std::vector<ExplainedClause>& clause
   return "";
 }
 
-// Those that masks are drawn with.
+// Inks that masks are drawn with.
 constexpr std::pair<pictures::Ink, const char*> kInks[] = {
     {pictures::Ink::paper, "paper"},    {pictures::Ink::edge, "edge"},
     {pictures::Ink::text, "text"},      {pictures::Ink::faint, "faint"},

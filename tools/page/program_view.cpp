@@ -69,7 +69,7 @@ Json tensors_view(const std::vector<plan::TensorInfo>& tensors) {
   return list;
 }
 
-// Without ones at the end.
+// Text of extents without ones at the end.
 std::string extents_text(const plan::Extents& extents) {
   std::string text = fmt::format("{}", extents[0]);
   if (extents[1] != 1 || extents[2] != 1) text += fmt::format(" \u00d7 {}", extents[1]);

@@ -29,7 +29,7 @@ Error without_vectors(const ir::Attention& attention) {
                                "no tensor over the rows is read: tables do not help");
 }
 
-// With tables instead of vectors over the rows. Errors: unsupported where there are no vectors.
+// Hoists tables instead of vectors over the rows. Errors: unsupported where there are no vectors.
 Result<passes::Hoisted> with_tables(const ir::Attention& attention, std::vector<ir::ExprId> extra,
                                     const planning::Context& context) {
   ATTN_ASSIGN(const passes::Hoisted vectors, hoisted(attention, extra, context, true));
@@ -69,7 +69,7 @@ Result<Lowered> forward(Subject& subject, lowering::Core core, Hoist hoist) {
   return lowered;
 }
 
-// Those of the fused kernel.
+// Gradients the fused kernel computes: dq, dk, dv.
 std::set<std::string> operand_gradients(const std::vector<std::string>& gradients) {
   std::set<std::string> names;
   for (const std::string& name : gradients) {

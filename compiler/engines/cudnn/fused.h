@@ -6,7 +6,7 @@
 
 namespace attn::engines {
 
-// By `composite`, in the subject's direction. Errors: those of Strategy::lower.
+// Lowers by `composite`, in the subject's direction. Errors: those of Strategy::lower.
 Result<Lowered> fused(Subject& subject);
 
 // The same for an attention that is part of another. Adds to `deriving_ms` what is predicted for

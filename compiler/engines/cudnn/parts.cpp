@@ -12,7 +12,7 @@
 namespace attn::engines {
 namespace {
 
-// Those of launches as one of each part, whose classes may have a launch each.
+// Merges the coverages of a part's launches into one: its classes may have a launch each.
 std::vector<lowering::Coverage> of_parts(const std::vector<passes::Part>& parts,
                                          const std::vector<lowering::Launch>& launches,
                                          std::vector<lowering::Coverage> kernels) {

@@ -39,7 +39,7 @@ struct Rate {
 constexpr Rate kRatesOf8Bits[] = {{128, 0.395e-9}, {192, 0.455e-9}, {256, 0.469e-9},
                                   {320, 0.578e-9}, {384, 0.69e-9},  {512, 0.788e-9}};
 
-// Between those that were measured.
+// Time of a score, between widths that were measured.
 double of_score(double width, std::span<const Rate> rates) {
   const auto above = std::ranges::lower_bound(rates, width, {}, &Rate::width);
   if (above == rates.begin()) return above->score;
@@ -144,7 +144,7 @@ double share_of_padding(Subject& subject) {
          (padded.lengths_kv && !own.lengths_kv ? 0.5 : 1);
 }
 
-// Those of each score that is computed, in ms.
+// Time that the operations on each computed score take, in ms.
 double of_modification(const ir::Attention& attention, const planning::Context& context,
                        Operations& operations) {
   const planning::Figures& figures = *context.gpu.figures;

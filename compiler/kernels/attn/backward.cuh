@@ -454,7 +454,7 @@ struct RowProducer {
     return (C::kLengths || C::kPadded) && first >= expressions.used_keys(b) ? C::kColumns : first;
   }
 
-  // Those within the lengths of the batch.
+  // Blocks of the tile within the lengths of the batch.
   __device__ int blocks_of(const Tile& tile, int b) const {
     if (!C::kLengths) return tile.blocks;
     if (tile.tile * S::kKeys >= expressions.keys(b)) return 0;
@@ -704,7 +704,7 @@ struct KeptDrawer {
  private:
   static __device__ unsigned lane() { return thread_read_again() % 32; }
 
-  // Those of a step, whose copies it waits for; `tails` are those before.
+  // Clears the tails of a step, whose copies it waits for; `tails` are those before.
   __device__ __forceinline__ void clear_tails(unsigned step, int& tails) const {
     const int end = tails + (int)((load_shared(stages.step_words(step)) & kTailBits) / kOneTail);
 #pragma unroll 1
@@ -1070,7 +1070,7 @@ struct Gradients {
     return first | (i / 4 & 1) * 8 | block.first_row | (i & 1);
   }
   __device__ __forceinline__ int key_of(int i) const { return key + (i / 2 & 1) * 8; }
-  // Those that tensors have.
+  // The row and the key within those that tensors have.
   __device__ __forceinline__ int held_row(const RowBlock& block, int i) const {
     return E::kReadsTensors ? min(row_of(block, i), C::kRows - 1) : row_of(block, i);
   }
@@ -1270,7 +1270,7 @@ struct Gradients {
       add_to_own<kPart>(block);
     }
   }
-  // That the score of `row` and `of_key` reads, or -1.
+  // The element that the score of `row` and `of_key` reads, or -1.
   template <int kPart>
   __device__ __forceinline__ long long element_of(const RowBlock& block, int row, int of_key,
                                                   int turn) const {
@@ -1428,7 +1428,7 @@ struct Gradients {
       __syncwarp();
     }
   }
-  // By one lane, what its warp stored: no warp waits for another.
+  // Adds, by one lane, what its warp stored: no warp waits for another.
   template <int kPart>
   __device__ __forceinline__ void add_columns(unsigned step, int columns, int first) const {
     const int row = (int)(load_shared(stages.step_words(step)) & kKeyBits);

@@ -822,8 +822,8 @@ struct Consumer {
   static __device__ __forceinline__ float weight_scale(const ForwardTensors& tensors) {
     return *tensors.scale_s * E::kKeptScale;
   }
-  // By how many powers of 2 they are smaller, so that maxima move seldom: a factor of 256 leaves
-  // e4m3 1.75. An integer, which changes no rounding of normal numbers. 0 where weights of 1
+  // Number of powers of 2 by which weights are smaller, so that maxima move seldom: a factor of 256
+  // leaves e4m3 1.75. An integer, which changes no rounding of normal numbers. 0 where weights of 1
   // saturate.
   static __device__ __forceinline__ float lowered_by(const ForwardTensors& tensors) {
     const float room = Float::kLog2OfMost - __log2f(weight_scale(tensors));
@@ -1147,7 +1147,7 @@ struct Consumer {
     if constexpr (C::kPatches || !E::kReadsColumns) return column(i);
     else return min(column(i), C::kColumns - 1);
   }
-  // From score 0 to score i.
+  // Columns from score 0 to score i.
   __device__ __forceinline__ static int columns_to(int i) {
     if constexpr (C::kPatches) return i / 4 * C::kGrid + (i & 1);
     else return i / 4 * 8 + (i & 1);
@@ -1315,7 +1315,7 @@ struct Consumer {
     }
   }
 
-  // By how much, as a power of 2, the maximum may stay behind. Weights of 8 bits must not overflow.
+  // Power of 2 by which the maximum may stay behind. Weights of 8 bits must not overflow.
   __device__ __forceinline__ float slack() const {
     if constexpr (!kOf8Bits) return 8;
     else return fminf(fmaxf(Float::kLog2OfMost - raised, 0), 8);

@@ -110,7 +110,7 @@ ATTN_INLINE void publish_maps() {
   asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
 }
 
-// Before copies through a map in memory that another kernel wrote.
+// Must come before copies through a map in memory that another kernel wrote.
 ATTN_INLINE void acquire_map(const TensorMap* map) {
   asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
 }

@@ -190,8 +190,8 @@ struct ListMaker {
     }
   }
 
-  // Those of this lane's cell of the 32 from `cell` on. Four lanes read the columns of a cell, so
-  // that a warp reads adjacent ones, and hand what they found to the cell's lane.
+  // Finds the columns of this lane's cell of the 32 from `cell` on. Four lanes read the columns of
+  // a cell, so that a warp reads adjacent ones, and hand what they found to the cell's lane.
   __device__ void find_columns(int cell, Interval* columns) const {
     constexpr int kOfCell = 4, kAtOnce = 32 / kOfCell, kTimes = 32 / kAtOnce;
     Bounds some[kTimes][kColumnValues + 1];
@@ -270,8 +270,8 @@ struct ListMaker {
     }
   }
 
-  // By those of all rows; if they do not tell, by those of each strip. A cell of which one strip is
-  // shown, and others may not be, counts as partial.
+  // Decides by the intervals of all rows; if they do not tell, by those of each strip. A cell of
+  // which one strip is shown, and others may not be, counts as partial.
   __device__ Shown shown_by_intervals(int t, const Interval* columns) const {
     Interval own[kRowValues + 1];
     rows_of(t, kStrips, own);
@@ -354,7 +354,7 @@ struct ListMaker {
   static constexpr int kOfLength = C::kMostRuns / kLengths + 1;
   static __device__ int length_of(int blocks) { return kLengths - 1 - blocks / kOfLength; }
 
-  // From how many tiles there are of each length. A lane has adjacent lengths.
+  // Finds the first place of each length from how many tiles have it. A lane has adjacent lengths.
   __device__ void find_firsts() const {
     constexpr int kOfLane = kLengths / 32;
     int* own = shared.firsts + lane * kOfLane;

@@ -48,7 +48,7 @@ struct Divider {
   Division& division;
   Shared& shared;
 
-  // After a list is sorted, by the block of threads that did so.
+  // Divides a list after it is sorted, by the block of threads that did so.
   __device__ void run(int list) const {
     if (threadIdx.x == 0) shared.blocks = shared.parts = 0;
     __syncthreads();

@@ -30,22 +30,22 @@ struct Tails {
     for (int n = 0; n < kSlots; ++n) init_barrier(barrier(n), 1);
   }
 
-  // That copies of tail `n` arrive at.
+  // The barrier at which copies of tail `n` arrive.
   __device__ unsigned barrier(int n) const { return base + n % kSlots * kSlotBytes; }
 
-  // By the thread that copies, before it does.
+  // Announces tail `n`: called by the thread that copies, before it does.
   __device__ void announce(int n, const Tail& tail, unsigned bytes_of_copies) const {
     const unsigned words[] = {tail.full, tail.first, tail.bytes, tail.panels, tail.panel_bytes};
     for (int i = 0; i < 5; ++i) store_shared(word(n, i), words[i]);
     arrive_expecting(barrier(n), bytes_of_copies);
   }
-  // That there is no further tail than the `n` before.
+  // Says that there is no further tail than the `n` before.
   __device__ void end(int n) const {
     store_shared(word(n, 0), kNone);
     arrive(barrier(n));
   }
 
-  // By a warp: waits for tail `n`, and clears it. False if there is none.
+  // Waits for tail `n`, and clears it; called by a warp. False if there is none.
   __device__ bool clear(int n) const {
     wait(barrier(n), n / kSlots & 1);
     const unsigned full = load_shared(word(n, 0));

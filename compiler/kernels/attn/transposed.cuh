@@ -113,7 +113,7 @@ ATTN_INLINE int turn_now(const int* turn) {
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(number) : "l"(turn) : "memory");
   return number;
 }
-// With ATTN_BARRIERS, for about a second, as wait() of a barrier.
+// Waits for a turn; with ATTN_BARRIERS for about a second, as wait() of a barrier.
 ATTN_INLINE void wait_for_turn(const int* turn, int number) {
 #ifdef ATTN_BARRIERS
   const long long start = clock64();

@@ -55,7 +55,8 @@ class Backward {
   }
 
  private:
-  // With scales of tensors; those of blocks are applied to the operands, and results have none.
+  // Whether tensors have scales; those of blocks are applied to the operands, and results have
+  // none.
   bool is_quantized() const { return attention_.quantize && !is_mxfp8(); }
   bool is_mxfp8() const { return attention_.is_mxfp8(); }
 

@@ -17,7 +17,8 @@ struct BackwardParts {
   std::set<std::string> wanted;    // of "dq", "dk", "dv"; others go to internal copies
 };
 
-// From q, k, v, o, lse and do to dq, dk and dv (gradient/differentiate.h has the formulas):
+// The step from q, k, v, o, lse and do to dq, dk and dv (gradient/differentiate.h has the
+// formulas):
 //
 //   delta = sum(do o)                            P  = exp(score - lse), 0 where masks hide
 //   dv = (dropped P)^T do                        dS = P (dropped (do v^T) - delta) derivative scale

@@ -475,8 +475,8 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
   return builder_.element(mode, compute, DType::boolean, element(x, node.pos), y, node.pos);
 }
 
-// By CMP_LE, unless they are to be equal or not: x < y is x + 1 <= y, or !(y <= x) if x + 1 may
-// wrap.
+// Compares by CMP_LE, unless they are to be equal or not: x < y is x + 1 <= y, or !(y <= x) if x +
+// 1 may wrap.
 Value ExpressionLowering::integers_compared(PointwiseMode mode, UpTo x, Value y, SourcePos pos) {
   const auto compared = [&](PointwiseMode by, Value a, Value b) {
     return builder_.element(by, DType::boolean, DType::boolean, a, b, pos);

@@ -66,7 +66,7 @@ class GraphBuilder {
                  const TensorTraits& traits = {});
   // The index along `axis` of the scores in device memory: an iota filled by the runtime.
   Value iota(std::size_t axis);
-  // By-value scalars; equal constants share a tensor.
+  // Scalars, passed by value; equal constants share a tensor.
   Value constant(DType dtype, double value);
   Value param(const std::string& name, DType dtype);
 

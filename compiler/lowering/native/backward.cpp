@@ -26,7 +26,7 @@ constexpr std::int64_t kMostColumns = 256;        // Dqk, Dv
 constexpr std::int64_t kMostShared = 227 * 1024;  // bytes of a block of threads
 constexpr double kMostWordBytes = 0x1p36;         // of sums of learned tensors
 
-// Those that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
+// Tiles that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
 // Up to 128 columns, registers hold the sums of 128 keys. Above, both warp groups share 64, and
 // there are six products rather than five. The rates of 48 and 32 rows are not measured.
 std::vector<RowTile> tiles_of(const ir::Attention& attention, bool diagonals) {
@@ -55,7 +55,7 @@ class NativeBackward {
     return kernel_.blocks.blocks;
   }
 
-  // After work().
+  // Makes the program; called after work().
   Result<NativeProgram> make() && {
     kernel_.expressions = gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, true);
     if (kernel_.shared_bytes() > kMostShared) {
@@ -87,7 +87,7 @@ class NativeBackward {
   // A backward has five products where a forward has two, and less that is computed meanwhile.
   static constexpr double kProducts = 3;
 
-  // With lists that the GPU makes where inputs decide what masks show, as far as it can.
+  // Lists blocks; where inputs decide what masks show the GPU makes the lists, as far as it can.
   Status list_blocks() {
     if (masks_read_inputs(kernel_.attention) && !kernel_.ordered()) {
       ATTN_ASSIGN(kernel_.blocks, row_blocks(kernel_.attention, {}, kernel_.tile, false));
@@ -108,8 +108,8 @@ class NativeBackward {
     return rest;
   }
 
-  // Not where a part of a learned tensor's gradient is of a head's block of keys, nor if dk and dv
-  // are not computed.
+  // Divides blocks of keys, unless a part of a learned tensor's gradient is of a head's block of
+  // keys, or dk and dv are not computed.
   void divide() {
     if (kernel_.count_of(Reach::heads) > 0 || (!kernel_.wants("dk") && !kernel_.wants("dv")))
       return;
@@ -149,7 +149,7 @@ class NativeBackward {
     return work;
   }
 
-  // By what comes before the products and after them: sums of dq are zeroed and read, dq is
+  // Bytes that are moved before the products and after them: sums of dq are zeroed and read, dq is
   // written, `o` and `do` are read, which a sigmoid does without. Lists that the GPU makes mostly
   // have few parts.
   double moved() const {

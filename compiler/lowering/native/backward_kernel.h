@@ -63,7 +63,7 @@ struct BackwardKernel {
   void place_parts();
 
   bool wants(const char* gradient) const;
-  // Those that the kernels make.
+  // Gradients that the kernels make.
   std::vector<std::string> own_gradients() const;
   // Whether sums of dq are added in a fixed order.
   bool ordered() const { return whole.deterministic && wants("dq"); }

@@ -24,7 +24,7 @@ class BackwardProgram {
  public:
   explicit BackwardProgram(const BackwardKernel& kernel) : kernel_(kernel) {}
 
-  // With the steps of learned sinks, which read nothing per score.
+  // The program with the steps of learned sinks, which read nothing per score.
   plan::Program program(const LearnedGradients& learned) const {
     std::set<std::string> used = names_read(learned.steps);
     used.insert({"q", "k", "v", "o", "do", "lse"});

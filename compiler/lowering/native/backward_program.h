@@ -7,7 +7,7 @@
 
 namespace attn::lowering::native {
 
-// With the steps of learned sinks, which read nothing per score.
+// The program with the steps of learned sinks, which read nothing per score.
 plan::Program program_of(const BackwardKernel& kernel, const LearnedGradients& learned);
 
 }  // namespace attn::lowering::native

@@ -38,7 +38,8 @@ struct Expressions {
   std::int64_t column_period = kCell;
   derive::KernelInputs inputs;  // tensors and params, lengths among them
 };
-// Without a grid. `masks`: they are evaluated; `table`: one is copied, if there is one.
+// The expressions of an attention without a grid. `masks`: they are evaluated; `table`: one is
+// copied, if there is one.
 Expressions expressions_of(const ir::Attention& attention, bool masks, bool table);
 
 // What the backward kernel computes.

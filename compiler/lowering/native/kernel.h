@@ -62,9 +62,10 @@ struct Kernel {
 std::int64_t page_of(const ir::Attention& attention, const std::string& name);
 // The same of those that the kernel reads: 8-bit values are in no pages (quantized.h).
 std::int64_t read_page_of(const ir::Attention& attention, const std::string& name);
-// Those of "q", "k", "v" that are thd as the kernel reads them.
+// Which of "q", "k", "v" are thd as the kernel reads them.
 std::vector<std::string> thd_inputs(const ir::Attention& attention);
-// By which the kernel reads "q", "k" or "v"; of a packed one, of all sequences as one.
+// The map by which the kernel reads "q", "k" or "v"; for a packed one, that of all sequences as
+// one.
 plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
                                const std::string& name);
 // The maps of packed ones.
@@ -73,8 +74,8 @@ std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attenti
 // Page tables that the kernel reads, without repetition.
 std::vector<std::string> page_tables(const ir::Attention& attention);
 
-// Before the text of a kernel: its waits end after about a second, with an error that names the
-// barrier (attn/hopper.cuh). In debug builds all kernels have it.
+// Text to come before that of a kernel: its waits end after about a second, with an error that
+// names the barrier (attn/hopper.cuh). In debug builds all kernels have it.
 std::string watch_text(const std::vector<std::string>& names);  // of pairs of barriers
 std::string watch_text(const Tile& tile);
 // Parts of the text of kernels: the arrays of lists, and a class `Lists` of them

@@ -111,8 +111,9 @@ std::optional<BlocksBefore> blocks_before(const std::vector<std::vector<std::int
   return before;
 }
 
-// By lists_text (kernel.h): a tile is {tile, first run, runs, blocks}, a run {first, blocks}, whose
-// lowest bit says that it is masked. `tiles` of a list, which `streamed` blocks cover.
+// Counts in a text of lists_text (kernel.h): a tile is {tile, first run, runs, blocks}, a run
+// {first, blocks}, whose lowest bit says that it is masked. `tiles` of a list, which `streamed`
+// blocks cover.
 std::optional<BlockCounts> counts_of(std::string_view source, std::int64_t tiles,
                                      std::int64_t streamed) {
   const auto of_tiles = elements_of(source, "kernels::Tile kTiles[] = {");
@@ -190,7 +191,7 @@ std::optional<KernelFacts> facts_of_backward(const plan::KernelStep& step, std::
       .blocks = counts_of(step.source, constants["kKeyBlocks"], constants["kRowBlocks"])};
 }
 
-// What a launch adds the sums of parts of blocks of keys for.
+// Gradients this launch reduces over key-block parts.
 std::vector<std::string> merged_gradients(const plan::Launch& launch) {
   std::vector<std::string> merged;
   for (const plan::KernelArgument& argument : launch.arguments) {

@@ -19,7 +19,7 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-// By how much expressions change from a score to the next one of its diagonal.
+// Finds how much expressions change from a score to the next one of its diagonal.
 class DiagonalSteps {
  public:
   explicit DiagonalSteps(const ir::Dag& dag) : dag_(dag) {}
@@ -166,8 +166,8 @@ class Reaches {
 
 bool is_of_heads(const LearnedPart& part) { return part.reach == Reach::heads; }
 
-// With those that are alike as one of several turns. A diagonal has sums of its own, which would be
-// as many as turns.
+// Joins parts that are alike into one of several turns. A diagonal has sums of its own, which would
+// be as many as turns.
 class Turns {
  public:
   explicit Turns(const ir::Dag& dag) : shapes_(dag, [](ExprId) { return false; }) {}

@@ -15,7 +15,7 @@ namespace attn::lowering::native {
 // As in attn/learned_parts.cuh.
 enum class Reach : std::uint8_t { heads, row, column, diagonal, unknown, shared, own };
 std::string_view name_of(Reach reach);
-// On each score, to sum what it adds.
+// Operations for each score, to sum what it adds.
 double operations_of(Reach reach);
 
 // A place where a score reads a learned tensor, or several that differ in constants alone, which a

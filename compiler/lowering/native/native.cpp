@@ -77,7 +77,7 @@ class Native {
     return choice->work;
   }
 
-  // With the tile that is best after the `refused` best ones.
+  // Makes the program of the tile that is best after the `refused` best ones.
   Result<NativeProgram> make(std::size_t refused) {
     ATTN_ASSIGN(const Choice* choice, chosen(refused));
     kernel_ = choice->kernel;
@@ -216,8 +216,8 @@ class Native {
     return read_page_of(attention_, "k") % kCell != 0 || read_page_of(attention_, "v") % kCell != 0;
   }
 
-  // With lists that the GPU makes where inputs decide what masks show, unless these take too much
-  // memory: then with those that are known now.
+  // The kernel of a tile, with lists that the GPU makes where inputs decide what masks show, unless
+  // these take too much memory: then with those that are known now.
   Result<Kernel> listed(const Tile& tile) const {
     Kernel kernel;
     kernel.tile = tile;

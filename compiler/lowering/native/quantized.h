@@ -18,7 +18,7 @@ namespace attn::lowering::native {
 // Errors: unsupported, for keys in pages that TMA cannot copy.
 Status check_quantized(const ir::Attention& attention);
 
-// By which the kernel reads the values.
+// The map by which the kernel reads the values.
 plan::TensorMapArgument map_of_values(const ir::Attention& attention, const Tile& tile);
 
 // The kernel that makes them. It has the parameters of expressions, for lengths, and `object`

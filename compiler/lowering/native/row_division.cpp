@@ -64,7 +64,7 @@ class Dividing {
     return none;
   }
 
-  // With parts of so many steps, at most.
+  // The division into parts of so many steps, at most.
   RowDivision with(std::int64_t steps) const {
     RowDivision made;
     made.most = steps / heads_of_key(dims_);

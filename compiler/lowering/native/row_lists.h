@@ -21,7 +21,8 @@ class RowLists {
   RowLists(const ir::Dims& dims, const KeyBlocks& blocks, const RowTile& tile,
            std::int64_t multiprocessors);
 
-  // Not if they take too much memory, nor if heads that share keys, and so a list, differ.
+  // Whether the GPU can make them: they take little memory, and heads that share keys, and so a
+  // list, do not differ.
   bool can_be_made() const;
 
   const MadeLists& sizes() const { return sizes_; }

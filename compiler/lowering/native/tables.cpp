@@ -46,7 +46,7 @@ std::optional<Table> read_by(const ir::Attention& attention, ExprId load) {
   return table.row_stride * table.element % kVectorBytes == 0 ? std::optional(table) : std::nullopt;
 }
 
-// That of one element does not matter.
+// The stride of an axis; that of one element does not matter.
 std::int64_t stride_of(const Table& table, std::int64_t size, std::int64_t elements) {
   return size == 1 ? kVectorBytes / table.element : elements;
 }

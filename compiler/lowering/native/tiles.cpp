@@ -119,7 +119,8 @@ std::int64_t pack_of(const Tile& tile, std::int64_t group, std::int64_t rows) {
 // it.
 constexpr double kRateOfPlainLoads = 0.6, kRateOfOneStage = 0.75, kRateOfThreeGroups = 0.9;
 
-// With as many stages of a table as fit, rather than queries of the next tile.
+// Whether the tile has room, for as many stages of a table as fit rather than queries of the next
+// tile.
 bool has_room(Tile& tile) {
   constexpr std::int64_t kStagesAndQueries[][2] = {{2, 2}, {2, 1}, {1, 2}, {1, 1}};
   const std::int64_t queries = tile.queries;

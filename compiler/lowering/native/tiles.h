@@ -41,7 +41,8 @@ struct Tile {
   double rate = 1;            // scores in the same time, compared with other tiles of this depth
   std::int64_t cell = kCell;  // the same of this tile, a multiple of it
   std::optional<Patch> patch{};
-  // Only for expressions that need so many registers that the other tiles' kernels spill.
+  // Whether the tile is only for expressions that need so many registers that the other tiles'
+  // kernels spill.
   bool spare = false;
 
   std::int64_t rows() const { return kGroup * groups; }
@@ -60,7 +61,7 @@ struct Tile {
   std::int64_t shared_bytes() const;
 };
 
-// Those that fit the attention's head dimensions, which are at most kMostDepth and kMostWidth.
+// Tiles that fit the attention's head dimensions, which are at most kMostDepth and kMostWidth.
 // `by_head`: masks differ by head, so that heads cannot share a tile. `table`: captured, to be
 // copied too; tiles without room for it have no stage of it.
 std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,

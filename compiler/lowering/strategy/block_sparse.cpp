@@ -317,7 +317,7 @@ class BlockSparseMaker {
   }
   void add(kernels::KernelText kernel) { add(std::move(kernel).finish(lists_.once)); }
 
-  // By row first, then by tile, if rows differ and the step runs at every execute.
+  // Looks by row first, then by tile, if rows differ and the step runs at every execute.
   void add_seen() {
     if (lists_.same_rows || lists_.once) return add_looks(kSeen, lists_.tile, lists_.tiles);
     add_looks(kRows, 1, whole_.dims[Dim::Sq]);

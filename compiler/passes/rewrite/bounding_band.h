@@ -17,7 +17,7 @@ namespace attn::passes {
 ir::Attention with_bounding_band(const ir::Attention& attention, const planning::Context& context,
                                  Effort& effort);
 
-// With a new Effort.
+// The same with a new Effort.
 inline ir::Attention with_bounding_band(const ir::Attention& attention,
                                         const planning::Context& context) {
   Effort effort;

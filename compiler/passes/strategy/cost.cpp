@@ -136,7 +136,8 @@ class Operations {
     return kReadingOne;
   }
 
-  // Not a condition, which would be, nor a tensor of 16 bits.
+  // Whether a value is wide: it is neither a condition, which takes a byte, nor a tensor of 16
+  // bits.
   bool is_wide(ir::ExprId id) const {
     const ir::Node& node = attention_.dag[id];
     if (!node.is(ir::Op::load_)) return node.type == ir::Type::real;

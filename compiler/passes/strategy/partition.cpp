@@ -46,7 +46,7 @@ Part cut_out(const Part& part, const Window& window) {
   return {view, *seen_through(local, part.attention)};  // a single class always is seen
 }
 
-// Without the rows and columns around what the part shows. Nothing when it shows nothing.
+// The part without the rows and columns around what it shows. Nothing when it shows nothing.
 std::optional<Part> narrowed(const Part& part, const planning::Context& context, Effort& effort) {
   if (part.attention.masks.empty()) return part;
   const std::optional<Bounds> bounds = analyzed(part.attention, context)->bounds(effort);

@@ -36,8 +36,8 @@ View whole_view(const ir::Attention& attention);
 // must be bound, and there must be no lengths.
 std::optional<ir::Attention> seen_through(const View& view, const ir::Attention& attention);
 
-// By how much an integer changes where rows and columns are larger by these; 0 of a boolean or real
-// that stays the same. Nothing when that is not known to be one number for all scores.
+// The change of an integer where rows and columns are larger by these; 0 for a boolean or real that
+// stays the same. Nothing when that is not known to be one number for all scores.
 std::optional<std::int64_t> change_of(const ir::Attention& attention, ir::ExprId id,
                                       std::int64_t rows, std::int64_t columns);
 

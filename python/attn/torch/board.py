@@ -100,8 +100,8 @@ class Board:
         return self._thread is not None
 
     def close(self, failed: bool = False) -> None:
-        """No other signs are given: whoever waits for this rank waits in vain. `failed`: because the process ends by
-        an exception."""
+        """Stops heartbeats and marks this rank ended, or failed: whoever waits for it waits in vain. `failed`: the
+        process ends by an exception."""
         self.failed = self.failed or failed
         self._over.set()
         if self._thread is not None and self._thread is not threading.current_thread():

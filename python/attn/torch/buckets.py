@@ -162,7 +162,7 @@ def _checked(name: str, lengths: Sequence[int]) -> list[int]:
 
 
 def _padded(tensor: torch.Tensor, lengths: Mapping[int, int]) -> torch.Tensor:
-    """With rows added to the end of each axis: floats with zeros, which have no gradient; integers and
+    """The tensor with rows added to the end of each axis: floats with zeros, which have no gradient; integers and
     booleans with the last element, which keeps what is sorted sorted."""
     for axis, length in lengths.items():
         size = tensor.shape[axis]

@@ -40,7 +40,7 @@ def gradients(each: Call, facts: Facts) -> list[torch.Tensor]:
 
 
 def _gradient(each: Call, facts: Facts, name: str) -> torch.Tensor:
-    """With the strides of what it is the gradient of, as a plan makes it."""
+    """A gradient with the strides of what it is the gradient of, as a plan makes it."""
     tensor = each.tensors[name]
     dtype = facts.gradient_dtype(name, tensor)
     if each.form is None or name not in INPUTS:

@@ -281,7 +281,7 @@ def _check_scales(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def _add_scales(facts: Facts, tensors: dict[str, torch.Tensor]) -> None:
-    """Those that were not given are the spec's."""
+    """Adds the scales that were not given, which are the spec's."""
     device = tensors["q"].device
     missing = [name for name in facts.scales if name not in tensors]
     if torch.compiler.is_compiling() or is_intercepted(tensors.values()):

@@ -29,7 +29,7 @@ _WITHOUT_SIGNS = 30  # where ranks that have ended look as if they were slow
 
 @dataclasses.dataclass
 class _Shared:
-    """By all attentions of a group."""
+    """What all attentions of a group share."""
 
     board: Board
     meetings: Meetings
@@ -192,7 +192,7 @@ def _same(answers: Sequence[tuple[Any, Error | None]]) -> None:
 
 
 def _timeout(group: dist.ProcessGroup, device: torch.device) -> float:
-    """That of PyTorch's own collectives."""
+    """The timeout of PyTorch's own collectives, in seconds."""
     options = getattr(_backend(group, device.type), "options", None)
     given = getattr(options, "_timeout", None)
     return _USUAL if given is None else min(max(1.0, given.total_seconds()), _LONGEST)

@@ -28,8 +28,8 @@ def quantize(tensor: torch.Tensor, descale: torch.Tensor, dtype: torch.dtype) ->
 
 
 def _converted(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Without a conversion that does nothing: it returns the same tensor, and Dynamo then takes one of the
-    two for a result that nobody uses, which loses gradients."""
+    """Converts, unless that does nothing: it would return the same tensor, and Dynamo then takes one of the two for a
+    result that nobody uses, which loses gradients."""
     return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 

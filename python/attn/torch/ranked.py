@@ -54,7 +54,7 @@ def numbers(intervals: Iterable[Sequence[int]]) -> torch.Tensor:
 
 
 class Kernels:
-    """On a GPU. For any number of threads, one after the other."""
+    """The execution on a GPU. For any number of threads, one after the other."""
 
     def __init__(self, group: Group, contents: bytes, steps: Steps):
         self._device = group.device
@@ -66,7 +66,7 @@ class Kernels:
             runtimes.append(_libattn.runtime(group.device.index))
             return {}
 
-        # Before any rank waits in a communicator for one that lacks a library.
+        # This comes before any rank waits in a communicator for one that lacks a library.
         group.agree("the libraries", prepare)
         self.steps = steps
 
@@ -225,7 +225,7 @@ def _readable(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.dev
 
 
 class Reference:
-    """On the CPU: every rank gathers all rows and keys, and computes everything. For small sizes."""
+    """The execution on the CPU: every rank gathers all rows and keys, and computes everything. For small sizes."""
 
     sharding = "the reference on the CPU: every rank computes everything"
     family = ""

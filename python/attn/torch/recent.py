@@ -195,5 +195,5 @@ class _Recorded(torch.autograd.Function):
         return (None, None, *differentiable_once(found, (*saved, d_o)))
 
 
-# Without what Function.apply does for setup_context and functorch, which calls here do not have.
+# Function.apply without what it does for setup_context and functorch, which calls here do not have.
 _record = super(torch.autograd.Function, _Recorded).apply

@@ -65,7 +65,7 @@ class Steps:
             raise
 
     def exchanges(self, counts: bool = True) -> None:
-        """From here on others may wait for what this call does, and it for them."""
+        """Notes that from here on others may wait for what this call does, and it for them."""
         if counts:
             with self._lock:
                 self._last = self._board.calls[self.name] = self._count

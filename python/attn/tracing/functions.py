@@ -193,7 +193,7 @@ def _div(t: Tracer, x: Any, y: Any, rounding_mode: str | None = None) -> Node:
 
 @define("fmod")
 def _fmod(t: Tracer, x: Any, y: Any) -> Node:
-    """With the sign of x."""
+    """The remainder of x by y, with the sign of x."""
     whole = t.node(x).type != REAL and t.node(y).type != REAL
     if whole:
         sizes = t.call("remainder", t.call("abs", x), t.call("abs", y))
