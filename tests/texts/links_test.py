@@ -1,4 +1,4 @@
-"""Links of the pages: files are there, and headings."""
+"""Links of the pages, and where they say that things go: files are there, and headings."""
 import collections
 import re
 import unittest
@@ -49,6 +49,19 @@ class Links(unittest.TestCase):
                     new.add(target)
         pages = {SOURCE / page for page in files(".md", under="docs")} | {SOURCE / "SECURITY.md"}
         self.assertEqual(pages - reached, set())
+
+    def test_where_things_go_exists(self):
+        table = read("docs/architecture.md").split("\n## Where does X go\n")[1]
+        count = 0
+        for row in table.split("\n"):
+            folder = SOURCE
+            for name in re.findall(r"`([\w/]+(?:\.\w+)?)`", row):  # a name without a folder is beside the one before
+                place = SOURCE / name if "/" in name else folder / name
+                if "/" in name or place.suffix in (".cpp", ".h", ".hpp", ".cuh", ".def", ".py", ".txt"):
+                    count, folder = count + 1, place.parent
+                    with self.subTest(row=row, name=name):
+                        self.assertTrue(place.exists())
+        self.assertGreater(count, 60)
 
 
 if __name__ == "__main__":
