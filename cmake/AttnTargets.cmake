@@ -31,8 +31,8 @@ foreach(warning restrict array-bounds stringop-overflow stringop-overread dangli
   list(APPEND ATTN_NO_FALSE_WARNINGS $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-${warning}>)
 endforeach()
 
-# For what computes little: -O1 takes three quarters of the time of -O3. Projects that include this one choose their
-# own optimization.
+# Optimizes little, for what computes little: -O1 takes three quarters of the time of -O3. Projects that include
+# this one choose their own optimization.
 function(attn_compile_quickly target)
   cmake_parse_arguments(ARG "" "WITH" "" ${ARGN})
   if(NOT ARG_WITH)

@@ -360,7 +360,7 @@ int recompile(const Options& options) {
   return finish(options, *compiled, {});
 }
 
-// As `run` does, takes a plan file that is given apart from --recompile.
+// Takes, as `run` does, a plan file that is given apart from --recompile.
 Options with_plan(const Options& given) {
   Options options = given;
   if (options.recompiles && options.plan.empty()) std::swap(options.plan, options.spec);

@@ -31,7 +31,7 @@ class Compiling {
   Compiling(const Spec& spec, const driver::CompileOptions& how, bool both)
       : spec_(spec), how_(how), both_(both) {}
 
-  // All parts, before any is compiled.
+  // Adds all parts, before any is compiled.
   void add(const sharding::RankPrograms& programs) {
     for (const ranks::Program& program : programs.division.ranks) {
       std::vector<std::size_t>& of_rank = of_ranks_.emplace_back();

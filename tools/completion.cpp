@@ -30,7 +30,7 @@ class Lines {
   std::string text_;
 };
 
-// Once there is a letter: files of the folder come first.
+// Offers standard specs once there is a letter: files of the folder come first.
 void offer_standard_specs(Lines& lines) {
   if (lines.begin().empty()) return;
   for (const std::string& name : standard_spec_names()) lines.add(name, "standard spec");

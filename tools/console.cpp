@@ -70,7 +70,7 @@ bool wants_color(int descriptor) {
 
 bool on_terminal() { return isatty(STDERR_FILENO) == 1 && !is_dumb(); }
 
-// Its first `columns` characters.
+// The first `columns` characters of the text.
 std::string cut(std::string_view text, std::size_t columns) {
   std::size_t bytes = 0;
   for (; columns > 0 && bytes < text.size(); --columns) {

@@ -14,11 +14,11 @@ namespace {
 constexpr std::uint8_t kSized = 0x04;
 constexpr std::uint8_t kFrameSize = 0x11, kRegisters = 0x2f;  // of {symbol, value}
 
-// More than any image has: the work for any bytes is bounded.
+// Limits that no image reaches: the work for any bytes is bounded.
 constexpr std::uint64_t kMostSections = 1024, kMostAttributes = 4096;
 constexpr std::size_t kMostName = 1024;
 
-// Nothing past the end.
+// The value at a place; nothing past the end.
 template <typename Value>
 std::optional<Value> read(std::string_view bytes, std::uint64_t at) {
   if (at > bytes.size() || bytes.size() - at < sizeof(Value)) return std::nullopt;
@@ -32,7 +32,7 @@ std::string_view part_of(std::string_view bytes, std::uint64_t at, std::uint64_t
   return bytes.substr(at, size);
 }
 
-// Up to the zero that ends it.
+// The text at a place, up to the zero that ends it.
 std::string_view text_at(std::string_view strings, std::uint64_t at) {
   const std::string_view text = part_of(strings, at, kMostName);
   return text.substr(0, text.find('\0'));

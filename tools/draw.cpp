@@ -123,7 +123,7 @@ Result<Kernels> kernels_of(const Options& options, const Subject& subject) {
   return subject.file ? kernels_of(*subject.file, subject.spec) : kernels_of(options, subject.spec);
 }
 
-// Which rank computes what, of the sharding that is chosen.
+// What each rank computes, of the sharding that is chosen.
 struct Shares {
   std::vector<pictures::Owned> owned;
   std::vector<std::string> owners;

@@ -48,7 +48,7 @@ bool needs_cudnn(const plan::Program& program) {
   return !plan::steps_of<plan::CudnnStep>(program).empty();
 }
 
-// Nothing, and why in the explanation, when there is no cuDNN but it is needed.
+// The options to compile by; nothing, and why in the explanation, when cuDNN is needed but missing.
 Result<std::optional<driver::CompileOptions>> compile_options(const ExplainOptions& options,
                                                               const Spec& spec,
                                                               const plan::Target& target,

@@ -81,14 +81,15 @@ struct Explanation {
   std::optional<plan::Target> target;  // that it was compiled for, or would be
 };
 
-// All but the programs; derivatives with `gradients`. The mask's band is found as `made` says.
+// Explains all but the programs; derivatives with `gradients`. The mask's band is found as `made`
+// says.
 Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made = {});
 
-// All but the plan, of a program made from the spec.
+// Explains all but the plan, of a program made from the spec.
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);
 // Explains a spec that no strategy can express: its clauses, the work, and each strategy's reason.
 ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Error refusal);
-// As explain_program, and the plan with what it tells.
+// The same of a compiled program, and of the plan with what it tells.
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);
 
 // "all visible" or "some visible"

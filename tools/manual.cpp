@@ -24,7 +24,7 @@ std::string roff(std::string_view text) {
   return out.starts_with('.') || out.starts_with('\'') ? "\\&" + out : out;
 }
 
-// In quotes, as the argument of a request.
+// The text in quotes, as the argument of a request.
 std::string argument(std::string_view text) {
   std::string out = roff(text);
   for (std::size_t at = 0; (at = out.find('"', at)) != std::string::npos; at += 4) {

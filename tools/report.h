@@ -60,7 +60,7 @@ Json choice_json(const plan::Plan& plan);
 void print_json(const Json& json);
 // The same in one line, which is written at once.
 void print_json_line(const Json& json);
-// In the one form or the other; nothing with Format::text.
+// Prints JSON in the one form or the other; nothing with Format::text.
 void print_data(const Json& json, Format format);
 
 }  // namespace attn::tools

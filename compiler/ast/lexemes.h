@@ -15,8 +15,8 @@ struct Lexeme {
   support::Span span;
 };
 
-// In ascending order; what is between them is white space. The text, DSL or JSON, may have errors.
-// Empty for a text of too many words.
+// The lexemes in ascending order; what is between them is white space. The text, DSL or JSON, may
+// have errors. Empty for a text of too many words.
 std::vector<Lexeme> lexemes(const support::Source& source);
 
 }  // namespace attn::ast

@@ -20,7 +20,7 @@ std::optional<Spec> parse(const support::Source& source, diag::Sink& sink);
 // Reports a source that is larger than support::kMaxSourceBytes or not text, and returns false.
 bool is_readable(const support::Source& source, diag::Sink& sink);
 
-// For a text with syntax errors that parse() has reported: the items and clauses without any, in
+// Parses a text with syntax errors that parse() has reported: the items and clauses without any, in
 // DSL. Nothing if not even the attention's opening line can be read, or in JSON. For editors, which
 // show texts that are being typed.
 std::optional<Spec> parse_incomplete(const support::Source& source);

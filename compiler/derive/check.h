@@ -15,8 +15,9 @@ namespace attn::derive {
 // needed only if the quick one finds something, covers the scores, by the rules of the reference
 // evaluator.
 //
-// Nothing if every element has a value whatever is bound, and beyond plan::kMostChecked scores.
-// (Programs with a step that computes lengths have no check either: derive/steps.h.)
+// The check of indexes; nothing if every element has a value whatever is bound, and beyond
+// plan::kMostChecked scores. (Programs with a step that computes lengths have no check either:
+// derive/steps.h.)
 std::optional<plan::IndexCheck> index_check(const ir::Attention& attention,
                                             const passes::Hoisted& hoisted);
 

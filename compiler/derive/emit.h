@@ -22,7 +22,7 @@ namespace attn::derive {
 plan::DeriveStep emit_step(const ir::Attention& attention,
                            const std::vector<passes::DerivedTensor>& outputs);
 
-// For KernelText::make: the writer's statements, then the last one.
+// Text for KernelText::make: the writer's statements, then the last one.
 std::string with_statements(const ExpressionWriter& writer, const std::string& last);
 
 // Adds the inputs to a kernel.

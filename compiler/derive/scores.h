@@ -31,8 +31,8 @@ plan::DeriveStep scores_step(const ir::Attention& attention, const ScoreTensors&
 void begin_scores(ExpressionWriter& writer, const ir::Attention& attention, std::int64_t extent,
                   std::int64_t columns, const std::string& row = "");
 
-// For KernelText::make: statements that compute the value of score i, of all or of a tile. `value`
-// is of the writer after begin_scores, with the row "local" if there is a tile.
+// Text for KernelText::make: statements that compute the value of score i, of all or of a tile.
+// `value` is of the writer after begin_scores, with the row "local" if there is a tile.
 std::string of_score(const ExpressionWriter& writer, const std::optional<RowTile>& tile,
                      std::int64_t columns, const std::string& value);
 

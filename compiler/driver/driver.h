@@ -70,7 +70,7 @@ std::string standing_alone(const support::Source& source);
 // that closes it).
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
                             const planning::Context& context);
-// For an H200.
+// The same for an H200.
 Result<plan::Program> lower(const ir::Attention& attention,
                             std::string_view lowering = planner::kAnyLowering,
                             plan::Direction direction = plan::Direction::forward,

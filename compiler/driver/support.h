@@ -27,7 +27,7 @@ struct Verdict {
   std::int64_t workspace_bytes = 0;          // besides the tensors; after a build
   std::int64_t cudnn_version = 0;            // from heuristics on
   std::optional<Error> error{};              // of a refusal (unsupported) or failure
-  // For a training pair: the direction of this verdict.
+  // The direction of this verdict, for a training pair.
   std::optional<plan::Direction> direction{};
 };
 

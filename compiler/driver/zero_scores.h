@@ -15,9 +15,9 @@ struct Shown {
   bool unchanged = false;  // whether the shown scores are those before the clause
 };
 
-// For a clause that makes `after` of the score `before`, as `where(q_idx >= kv_idx, score, 0)` and
-// `score * (q_idx >= kv_idx)` do. nullopt if it does no such thing; if the condition depends on the
-// score or not on the key; and if one key alone gets 0, which some attentions mean.
+// Scores that a clause shows which makes `after` of the score `before`, as `where(q_idx >= kv_idx,
+// score, 0)` and `score * (q_idx >= kv_idx)` do. nullopt if it does no such thing; if the condition
+// depends on the score or not on the key; and if one key alone gets 0, which some attentions mean.
 std::optional<Shown> shown_by_zeros(const ir::Attention& attention, ir::ExprId before,
                                     ir::ExprId after);
 

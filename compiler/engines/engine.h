@@ -58,7 +58,7 @@ struct Engine {
   std::span<const Strategy> strategies;  // first those to take where predicted times are equal
 };
 
-// In the order of engines.def; they live as long as the program.
+// Engines in the order of engines.def; they live as long as the program.
 std::span<const Engine> engines();
 
 inline constexpr std::string_view kAnyLowering = "auto";

@@ -51,8 +51,8 @@ struct TensorGradient {
 };
 
 struct Derivatives {
-  // As given, with more nodes in its DAG: existing ids keep their meaning, and the roots are the
-  // same. Later passes that renumber (simplify, hoist) lose the derivatives.
+  // The attention as given, with more nodes in its DAG: existing ids keep their meaning, and the
+  // roots are the same. Later passes that renumber (simplify, hoist) lose the derivatives.
   ir::Attention attention;
   ir::ExprId score = 0;                 // real: d s' / d s; the constant 0 when s' does not read s
   std::vector<TensorGradient> tensors;  // of the learned tensors of wanted_gradients, in order

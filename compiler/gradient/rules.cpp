@@ -50,7 +50,7 @@ class NodeRules {
   MaybeTangent times(const MaybeTangent& x, ExprId factor) { return build_.times(x, factor); }
   MaybeTangent negative(const MaybeTangent& x) { return build_.scaled(x, -1); }
 
-  // As real_functions.def says, of the operands x and y and the value f.
+  // The derivative that real_functions.def says, of the operands x and y and the value f.
   MaybeTangent real_function() {
     [[maybe_unused]] const Formula x = Formula::of(node_.operands.front());
     [[maybe_unused]] const Formula y = Formula::of(node_.operands.back()), f = Formula::of(y_);

@@ -317,7 +317,7 @@ Ink ink_of(passes::Block block) {
   return Ink::partial;
 }
 
-// Else one kernel computes everything.
+// Whether the picture has parts; else one kernel computes everything.
 bool has_parts(const Picture& picture) {
   return picture.kernels.size() > 1 || !picture.division.empty();
 }

@@ -45,7 +45,8 @@ std::int64_t fewest_rows(const Options& options) {
   return fewest;
 }
 
-// No larger than the scores; with larger blocks where several places are drawn, each smaller.
+// Size of a cell, no larger than the scores; with larger blocks where several places are drawn,
+// each smaller.
 std::pair<std::int64_t, std::int64_t> cell_of(const ir::Dims& dims, const Options& options,
                                               bool several) {
   const std::int64_t rows = dims[Dim::Sq], columns = dims[Dim::Skv];

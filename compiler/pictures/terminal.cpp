@@ -158,7 +158,7 @@ class TextWriter {
   // Whether some of the symbols are no numbers.
   bool has_letters() const { return has_symbols() && picture_.kernels.size() > kDigits; }
 
-  // In as many columns as the panels are wide, each read downwards.
+  // The legend in as many columns as the panels are wide, each read downwards.
   std::string legend_of_letters(const std::string& indent) const {
     constexpr std::size_t kApart = 3, kSign = 2;
     const std::vector<Meaning> all = legend_of(picture_);

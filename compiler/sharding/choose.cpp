@@ -47,7 +47,7 @@ std::int64_t most_in_cache(const ir::Attention& attention) {
   return static_cast<std::int64_t>(kBytesInCache / bytes);
 }
 
-// Nothing where they may not be.
+// The sharding with own keys last; nothing where they may not be.
 std::optional<Sharding> with_own_last(Sharding sharding) {
   if (sharding.rows_travel || sharding.arrivals == 0 || sharding.groups > 1) return std::nullopt;
   sharding.own_last = true;
@@ -179,8 +179,8 @@ class Choosing {
 
   bool is_empty() const { return all_.empty(); }
 
-  // As fast as the fastest, within what predictions tell, the least burden first. One of each
-  // dealing.
+  // Shardings that are as fast as the fastest, within what predictions tell, the least burden
+  // first. One of each dealing.
   std::vector<Found> best() const {
     double least = all_.front().ms;
     for (const Found& found : all_) least = std::min(least, found.ms);

@@ -14,7 +14,7 @@ namespace {
 constexpr double kEven[] = {1.01, 1.06};
 constexpr int kMostSwaps = 4096;
 
-// As many chunks of blocks for each rank, as equal as blocks allow.
+// Chunks of blocks, as many for each rank, as equal as blocks allow.
 struct Chunks {
   const Blocks& blocks;
   std::int64_t of_rank;

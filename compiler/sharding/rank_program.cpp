@@ -82,7 +82,7 @@ Tensors backward_of(const ir::Attention& attention, const ranks::Division& divis
   return tensors;
 }
 
-// As the runtime has it: what a part reads besides tensors of the whole.
+// The runtime's form of a part: what it reads besides tensors of the whole.
 ranks::Part runtime_part(const Part& part, const ir::Attention& attention,
                          const ranks::Interval& key_heads) {
   const PartAttention made = part_attention(attention, part, key_heads);

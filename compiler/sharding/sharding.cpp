@@ -140,7 +140,8 @@ class Team {
     return runs.size() > kMostRuns ? std::vector<Numbers>{rows} : runs;
   }
 
-  // As one part, or as several whose rows see less, and whose keys are seen by fewer.
+  // Adds rows and keys as one part, or as several whose rows see less, and whose keys are seen by
+  // fewer.
   void add_cut(int stage, const Numbers& rows, const Numbers& keys, bool at_home) {
     if (!may_be_cut(rows, map_.rows) || !may_be_cut(keys, map_.keys))
       return add(stage, rows, keys, at_home);

@@ -29,8 +29,8 @@ struct Sharding {
   int groups = 1;
   // Whether all rows go to where their keys are, instead of keys to where they are seen.
   bool rows_travel = false;
-  // In which what travels between teams arrives, after a first one of what is the team's own. 0:
-  // everything arrives before the first part.
+  // Stages in which what travels between teams arrives, after a first one of what is the team's
+  // own. 0: everything arrives before the first part.
   int arrivals = 0;
   Dealing rows, keys;  // homes
   // Blocks of rows that go to their keys though others do not; empty: none. They see much more than
@@ -54,7 +54,7 @@ struct Sharding {
   int stages_of_arrivals() const { return teams() > 1 ? arrivals + 1 : 1; }
   // Number of stages, with the one that computes what was left for the end.
   int stages() const { return stages_of_arrivals() + (own_last ? 1 : 0); }
-  // In which stage a team computes with what is at home in another, or in itself.
+  // The stage in which a team computes with what is at home in another, or in itself.
   int stage_of(int team, int home) const;
   bool is_own_last(int stage) const { return own_last && stage == stages() - 1; }
   Interval key_heads(int rank, const ir::Attention& attention) const;

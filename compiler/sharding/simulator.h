@@ -17,7 +17,7 @@ struct Simulated {
 
 struct Simulating {
   int threads = 1;  // of each part; 0: as many as the machine has
-  // As reference::Observer's: with the share of all work that is done, from 0 to 1.
+  // Called as reference::Observer's, with the share of all work that is done, from 0 to 1.
   std::function<void(double share)> advances{};
 };
 

@@ -11,7 +11,7 @@ struct Excess {
   std::string most;    // "68.7 GB"
 };
 
-// In GB, with just enough digits to differ: never "69 GB, at most 69 GB".
+// Both numbers in GB, with just enough digits to differ: never "69 GB, at most 69 GB".
 Excess excess(double bytes, double most);
 
 }  // namespace attn::support

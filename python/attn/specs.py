@@ -96,7 +96,8 @@ class Spec:
         self.answer("check", *bind_arguments(bindings), *deny_arguments(deny_warnings))
 
     def quantized(self, bindings: Mapping[str, Any]) -> Quantized | None:
-        """None if the spec is not of 8-bit floats. Do not change what it returns: it is shared."""
+        """How tensors are scaled; None if the spec is not of 8-bit floats. Do not change what it returns: it is
+        shared."""
         if not any(True for _ in self._clauses("quantize")):
             return None
         return _quantized(self.text, self.filename, tuple(bind_arguments(bindings)))

@@ -17,7 +17,7 @@ struct alignas(64) TensorMap {
   std::array<std::byte, 128> bytes{};
 };
 
-// In elements, innermost dimension first (plan::TensorMapArgument).
+// Sizes in elements, innermost dimension first (plan::TensorMapArgument).
 struct TensorMapShape {
   DType dtype = DType::f16;
   std::span<const std::int64_t> dims;     // 1 to 5

@@ -11,7 +11,7 @@ namespace attn::cudnn {
 // How far to go: until a config is offered, or until a plan is finalized.
 enum class Depth : std::uint8_t { offer, plan };
 
-// Like offer() or compile(), but without the note on NVRTC.
+// Does what offer() or compile() do, without the note on NVRTC.
 Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGraph& graph,
                                          const std::string& device_json,
                                          const ProgressSink& progress, Depth depth = Depth::plan);

@@ -8,7 +8,7 @@
 namespace attn::cudnn {
 namespace {
 
-// As numbers, under the names of knobs.def.
+// Knobs as numbers, under the names of knobs.def.
 namespace knobs {
 #define ATTN_KNOB(name) constexpr std::int64_t name = CUDNN_KNOB_TYPE_##name;
 #include "runtime/cudnn/knobs.def"

@@ -9,7 +9,7 @@
 
 namespace attn::cudnn {
 
-// In this namespace, so that they hide those of a newer header.
+// The names are in this namespace, so that they hide those of a newer header.
 #define ATTN_NEWER_ATTRIBUTE(name, number, since) \
   inline constexpr auto CUDNN_ATTR_##name = static_cast<cudnnBackendAttributeName_t>(number);
 #define ATTN_NEWER_DESCRIPTOR(name, number, since)          \

@@ -60,7 +60,7 @@ class Memory {
   // Places a caller's tensor at a fixed `address`, whatever is bound.
   void place_tensor(const std::string& name, void* address) { tensors_[name] = Place::at(address); }
 
-  // In iteration `turn` of the step's loop. The source must belong to the program.
+  // The place in iteration `turn` of the step's loop. The source must belong to the program.
   Place place_of(const plan::OperandSource& source, std::int64_t turn = 0) const;
   // The tensor must be the program's.
   const plan::TensorInfo& tensor(const std::string& name) const { return *infos_.at(name); }

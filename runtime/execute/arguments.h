@@ -24,7 +24,8 @@ struct TensorView {
   bool as_planned = false;  // use the plan's dtype, dims and strides
 };
 
-// In any order; setting a name again replaces its value. Names are checked at binding, not here.
+// Tensors and scalars in any order; setting a name again replaces its value. Names are checked at
+// binding, not here.
 class Arguments {
  public:
   struct Tensor {

@@ -20,7 +20,7 @@ class CudaGraph {
   // again, and updates the existing graph with the new arguments. Errors: cuda, cudnn.
   Status launch(void* stream);
 
-  // As for a Binding: later launches use the new values; earlier ones are not affected.
+  // Changes what later launches use, as for a Binding; earlier ones are not affected.
   Status set_param(const std::string& name, double value);
   Status set_addresses(std::span<void* const> addresses, Check check = Check::yes);
 

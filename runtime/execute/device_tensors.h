@@ -28,7 +28,8 @@ class DeviceTensors {
   Status upload(const std::string& name, const io::HostTensor& values);
   // Copies raw bytes to the start of the buffer. Errors: invalid_argument if it is smaller, cuda.
   Status upload_bytes(const std::string& name, std::span<const std::byte> bytes);
-  // In logical order, with the tensor's dtype. Does not wait: synchronize the stream first.
+  // Copies a tensor to the host, in logical order, with its dtype. Does not wait: synchronize the
+  // stream first.
   Result<io::HostTensor> download(const std::string& name) const;
   // The raw buffer, including bytes between elements.
   Result<std::vector<std::byte>> download_bytes(const std::string& name) const;

@@ -145,7 +145,7 @@ Result<Distributed> Distributed::open(execute::ExecutableCache& executables,
   auto state = std::make_shared<DistributedState>(executables.runtime(), std::move(transport));
   cuda::Scope scope;
   Status prepared = scope.enter(state->device);
-  // Whatever happens here, the others must hear of it.
+  // The others must hear of it, whatever happens here.
   try {
     if (prepared.ok()) prepared = state->prepare(executables, family, options);
   } catch (const std::bad_alloc&) {

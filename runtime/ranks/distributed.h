@@ -81,9 +81,9 @@ class DistributedBinding {
   // Executes of one object must not overlap. Errors: cuda, cudnn, nccl; those of status().
   Status execute(void* stream);
 
-  // As of execute::Binding, in the order of Distributed::tensors(). What is checked, too, are the
-  // values of tensors at other addresses that the file was made for: then it waits for the device,
-  // so it cannot be captured.
+  // Sets the addresses, as execute::Binding does, in the order of Distributed::tensors(). What is
+  // checked, too, are the values of tensors at other addresses that the file was made for: then it
+  // waits for the device, so it cannot be captured.
   Status set_addresses(std::span<void* const> addresses,
                        execute::Check check = execute::Check::yes);
   Status set_param(const std::string& name, double value);

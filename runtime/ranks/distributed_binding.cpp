@@ -64,7 +64,7 @@ struct DistributedBinding::State {
         direction(its_direction),
         communicates(owner->transport->ranks() > 1) {}
 
-  // In this order.
+  // Steps of binding, called in this order.
   Status check(const execute::Arguments& arguments);
   Status check_values(const execute::Arguments& arguments) const;
   Status check_tensor(const GivenValue& given, std::size_t tensor, const void* data) const;

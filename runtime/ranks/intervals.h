@@ -16,7 +16,7 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-// In order; neither empty nor adjacent.
+// Intervals in order; neither empty nor adjacent.
 using Intervals = std::vector<Interval>;
 
 std::int64_t count(const Intervals& set);

@@ -32,7 +32,7 @@ struct MergeLaunch {
   std::int64_t blocks = 0;
 };
 
-// As few launches as possible: copies of one list do not depend on each other.
+// Launches for the copies, as few as possible: copies of one list do not depend on each other.
 std::vector<CopyLaunch> launches_of(std::span<const Copy> copies, const Bases& bases);
 // `places` is where those of the merge are on the device.
 MergeLaunch launch_of(const Merge& merge, const Bases& bases, const RanksPlace* places);

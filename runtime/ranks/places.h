@@ -25,7 +25,7 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
-// In elements; the width is contiguous.
+// Strides in elements; the width is contiguous.
 struct Strides {
   std::int64_t batch = 0, head = 0, row = 0;
 

@@ -63,8 +63,8 @@ struct Message {
 };
 inline constexpr std::int64_t kMessageAlignment = 256;
 
-// In the order of peers; of one peer, rows first. No two of the same peer and kind. Both ends have
-// the message: what one sends, the other one receives.
+// Messages in the order of peers; of one peer, rows first. No two of the same peer and kind. Both
+// ends have the message: what one sends, the other one receives.
 struct Exchange {
   std::vector<Message> sends, receives;
 

@@ -89,8 +89,8 @@ struct SpawnAttributes {
   SpawnAttributes& operator=(const SpawnAttributes&) = delete;
 };
 
-// Its own process group, so that its children die with it; no signal blocked or ignored, whatever
-// the caller's settings.
+// Gives the child its own process group, so that its children die with it; no signal blocked or
+// ignored, whatever the caller's settings.
 void set_defaults(SpawnAttributes& attributes) {
   sigset_t none;
   sigset_t all;

@@ -76,7 +76,8 @@ struct CompiledKernel {
   std::string log;    // what the compiler says of it
 };
 
-// In a worker that serves kernels. Errors: those of its compiler, unchanged; `worker` as above.
+// Compiles a kernel in a worker that serves kernels. Errors: those of its compiler, unchanged;
+// `worker` as above.
 Result<CompiledKernel> compile_kernel(const KernelSource& source, const Options& options);
 
 // What a worker compiles kernels with, given the source and Options::cudnn_folder.

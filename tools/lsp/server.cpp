@@ -165,7 +165,7 @@ class Server {
     }
   }
 
-  // Nothing if it is answered later.
+  // The answer; nothing if it is given later.
   std::optional<Json> answer(const Json& id, const std::string& method, const Json& params) {
     if (method == "initialize") return initialize(params);
     if (!is_initialized_) throw RpcError{RpcCode::not_initialized, "the server is not initialized"};

@@ -61,7 +61,8 @@ class Text {
   std::vector<Mark> marks_;
 };
 
-// As in the protocol. Reading throws Json::exception if something is missing or of another type.
+// JSON as in the protocol. Reading throws Json::exception if something is missing or of another
+// type.
 Json to_json(const Position& position);
 Json to_json(const Range& range);
 Position position_of(const Json& json);

@@ -27,7 +27,7 @@ void add_conditions(const ir::Attention& attention, ExprId id, std::vector<Condi
   all.push_back({id, ir::to_source(attention, id), node.pos});
 }
 
-// As JavaScript's Number() reads it.
+// The number as JavaScript's Number() reads it.
 std::string number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";

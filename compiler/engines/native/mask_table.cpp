@@ -79,7 +79,7 @@ class TableMaker {
     return derived;
   }
 
-  // Its element at each score.
+  // The table's element at each score.
   ExprId declared(const passes::DerivedTensor& derived, ir::Attention& attention) {
     ir::Dag& dag = attention.dag;
     const ir::SourcePos pos = dag[derived.expression].pos;

@@ -78,7 +78,7 @@ namespace kernels {
 struct Scored {
   float score, slope;
 };
-// And those by kHeld elements of learned tensors.
+// Derivatives by kHeld elements of learned tensors, too.
 template <int kHeld>
 struct ScoredBy : Scored {
   float by[kHeld];
@@ -442,7 +442,7 @@ struct RowProducer {
   }
   __device__ int last_head() const { return (int)load_shared(stages.step_words(steps) + 4); }
 
-  // Past the end of a packed sequence, where no gradient is stored.
+  // Whether keys are past the end of a packed sequence, where no gradient is stored.
   __device__ bool has_no_keys(const Tile& tile, int b) const {
     constexpr bool kPacked = C::Keys::kPacked && C::Values::kPacked;
     return kPacked && tile.tile * S::kKeys >= expressions.keys(b);

@@ -103,7 +103,7 @@ constexpr unsigned kEndOfStream = ~0u;
 
 constexpr float kLowest = -3.402823466e38f;  // finite; scores near it count as -inf
 
-// In a grid of C::kGrid columns.
+// A place in a grid of C::kGrid columns.
 struct Place {
   int y, x, index;
 };
@@ -360,7 +360,7 @@ struct Producer {
       copy_queries(item);
       Blocks blocks = blocks_of(item);
       copy_block(item, blocks);
-      // Known by now, and so is the next item when it is needed.
+      // The item is known by now, and so is the next one when it is needed.
       n = gridDim.x + known_to_all(taken);
       const Item next = item_of(n);
       while (blocks.left > 0) copy_block(item, blocks);
@@ -1460,7 +1460,7 @@ struct Consumer {
     return power_of_two_by_polynomial(x);
   }
 
-  // No shift makes NaN of rows that are hidden.
+  // The largest of a row; no shift makes NaN of rows that are hidden.
   __device__ __forceinline__ float largest_of_row(int r, float& shift) const {
     float x = s[2 * r], y = s[2 * r + 1];
 #pragma unroll
@@ -1541,7 +1541,8 @@ struct Consumer {
   // Merges the parts of the warp's rows and stores them: four rows at a time, so that many loads
   // are on their way together.
   __device__ __forceinline__ void store_merged(const TileRows<C>& at, Largest& most) {
-    // In no register meanwhile; but ptxas has fewer for random dropout if they are cleared.
+    // They are in no register meanwhile; but ptxas has fewer for random dropout if they are
+    // cleared.
     if constexpr (!E::kRandom) {
 #pragma unroll
       for (int i = 0; i < kOutputs; ++i) o[i] = 0;
@@ -1858,7 +1859,8 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   // Registers of a thread; threads that copy rows take more than those that let TMA do it.
   constexpr int kOfCopies = Copies::kGathers ? (kOthers == 2 ? 72 : 56) : kOthers == 2 ? 40 : 32;
   constexpr int kOfOthers = (512 - kOfCopies) / kOthers / 8 * 8;
-  // No more than the block has from its launch: a group would wait for them for ever.
+  // Registers of all, no more than the block has from its launch: a group would wait for them for
+  // ever.
   constexpr int kOfAll = 65536 / (128 * (kOthers + 1)) / 8 * 8 * (kOthers + 1);
   static_assert(kOthers == 1 || kOfCopies + kOthers * kOfOthers <= kOfAll, "");
   if (group == 0) {

@@ -14,7 +14,7 @@ struct Softmax : Rows {
   double keep_scale = 1;          // 1 / (1 - probability)
   long long columns = 1;
   unsigned short* weights = nullptr;  // made: [rows,columns], 0 past Skv
-  // Made, if not null: the statistics of each row.
+  // The statistics of each row, which are made if not null.
   float *lse = nullptr, *max = nullptr, *sum_exp = nullptr;
   float *max_with_sink = nullptr, *sum_exp_with_sink = nullptr;
 

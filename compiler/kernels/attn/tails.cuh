@@ -20,7 +20,7 @@ struct Tail {
   unsigned first, bytes, panels, panel_bytes;
 };
 
-// In shared memory: for each slot a barrier, then the words of its Tail.
+// Tails in shared memory: for each slot a barrier, then the words of its Tail.
 template <int kOpen>
 struct Tails {
   static constexpr int kSlots = kOpen + 1, kSlotBytes = 32, kBytes = kSlots * kSlotBytes;

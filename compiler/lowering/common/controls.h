@@ -44,7 +44,7 @@ struct Controls {
   std::vector<plan::DeriveStep> steps;
 };
 
-// For a graph that reads the tensors `used`.
+// Controls for a graph that reads the tensors `used`.
 Controls controls(const ir::Attention& attention, const std::set<std::string>& used);
 
 }  // namespace attn::lowering

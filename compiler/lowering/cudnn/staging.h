@@ -34,8 +34,8 @@ struct Staging {
   std::vector<plan::DeriveStep> before, after;  // relative to the graph
 };
 
-// For a graph that reads `inputs` and writes `outputs`. Errors: unsupported if a paged tensor needs
-// a copy.
+// Staging for a graph that reads `inputs` and writes `outputs`. Errors: unsupported if a paged
+// tensor needs a copy.
 Result<Staging> staging(const ir::Attention& attention, const std::vector<std::string>& inputs,
                         const std::vector<std::string>& outputs);
 

@@ -22,7 +22,7 @@ constexpr double kUneven = 1.5, kVeryUneven = 3;  // the longest list: times the
 constexpr double kShort = 24;                     // blocks of rows, on average
 constexpr std::int64_t kMostMergers = 1024;       // about those that run at the same time
 constexpr std::int64_t kWordsOfPart = 4;
-// As in attn/backward.cuh.
+// Constants of attn/backward.cuh.
 constexpr std::int64_t kMergersOfPart = 8, kPartsOfBlock = 8, kWordsOfLargest = 3,
                        kWordsOfElement = 9;
 
@@ -30,7 +30,7 @@ bool is_packed(const ir::Attention& attention, const std::string& name) {
   return layout_of(attention, name).kind == ir::LayoutKind::thd;
 }
 
-// As kClears of BackwardStages.
+// Whether rows are cleared, as kClears of BackwardStages says.
 bool clears_rows(const ir::Attention& attention) {
   return (attention.lengths_q || attention.lengths_kv || has_padding(attention)) &&
          !std::ranges::all_of(BackwardKernel::kCopied,
@@ -41,7 +41,7 @@ bool clears_rows(const ir::Attention& attention) {
 
 std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
 
-// As BackwardStages of attn/backward.cuh, aligned to 1024 bytes.
+// Bytes of BackwardStages (attn/backward.cuh), aligned to 1024.
 std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
                           bool diagonals) {
   const ir::Dims& dims = attention.dims;

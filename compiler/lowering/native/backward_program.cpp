@@ -61,7 +61,7 @@ class BackwardProgram {
 
  private:
   static constexpr std::int64_t kThreads = BackwardKernel::kThreads;
-  // As in attn/backward.cuh.
+  // Constants of attn/backward.cuh.
   static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32;
 
   // What the kernels write beside gradients.

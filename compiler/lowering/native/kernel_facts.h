@@ -47,7 +47,7 @@ struct KernelFacts {
   std::optional<BlockCounts> blocks{};
 };
 
-// Nothing of a step that is not of this engine, or whose text does not say it.
+// The facts of a step; nothing for one that is not of this engine, or whose text does not say it.
 std::optional<KernelFacts> facts_of(const plan::KernelStep& step);
 
 // What a launch of the step does, in one line; empty if it is not of this engine.

@@ -12,7 +12,7 @@
 
 namespace attn::lowering::native {
 
-// As in attn/learned_parts.cuh.
+// The same as in attn/learned_parts.cuh.
 enum class Reach : std::uint8_t { heads, row, column, diagonal, unknown, shared, own };
 std::string_view name_of(Reach reach);
 // Operations for each score, to sum what it adds.

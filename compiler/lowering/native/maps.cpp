@@ -57,9 +57,9 @@ constexpr std::int64_t kMapsThreads = 128;
 bool of_rows(const TensorMapArgument& map) {
   return map.tensor.name == "q" || map.tensor.name == "do";
 }
-// Behind it are heads and batches.
+// The dimension of rows, after which come heads and batches.
 std::size_t row_dimension(const TensorMapArgument& map) { return map.dims.size() - 3; }
-// In the text of a kernel.
+// The map as a parameter in the text of a kernel.
 std::string parameter(const TensorMapArgument& map) {
   return map.tensor.name == "do" ? "d_o" : map.tensor.name;
 }

@@ -107,7 +107,7 @@ class Dividing {
     }
   }
 
-  // In steps, of blocks of threads that take items in turns.
+  // Time in steps, of blocks of threads that take items in turns.
   double time_of(const RowDivision& division) const {
     std::priority_queue<double, std::vector<double>, std::greater<>> ends;
     for (double i = 0; i < multiprocessors_; ++i) ends.push(0);

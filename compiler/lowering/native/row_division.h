@@ -12,12 +12,12 @@
 
 namespace attn::lowering::native {
 
-// As Part of attn/division.cuh. `tile`: in KeyBlocks::lists.
+// The host's form of Part (attn/division.cuh). `tile`: in KeyBlocks::lists.
 struct RowPart {
   std::int64_t unit = 0, tile = 0, part = 0, parts = 1;
 };
 
-// As DividedBlock of attn/division.cuh.
+// The host's form of DividedBlock (attn/division.cuh).
 struct DividedBlock {
   std::int64_t item = 0, part = 0;  // the first ones
 };

@@ -20,7 +20,7 @@ inline constexpr std::int64_t kStepBytes = 32;  // of head dimensions, in produc
 inline constexpr std::int64_t kMostDepth = 576, kMostWidth = 512;  // Dqk, Dv
 inline constexpr std::int64_t kMostDepthOf8Bits = 256;             // both
 
-// As Tails of attn/tails.cuh: bytes in shared memory for as many stages.
+// Bytes that Tails (attn/tails.cuh) takes in shared memory for as many stages.
 constexpr std::int64_t tail_bytes(std::int64_t stages) { return 32 * (stages + 1); }
 
 // The classes of attn/forward.cuh have these as constants.

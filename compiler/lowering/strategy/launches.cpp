@@ -57,7 +57,7 @@ class Placer {
     return true;
   }
 
-  // Nothing if the classes are not laid out as the fold requires.
+  // The strides of an operand; nothing if the classes are not laid out as the fold requires.
   std::optional<Dims4> strides(const passes::View& view, Fold fold, const char* operand) const {
     const Dims4 dims = stored_dims(whole_, operand);
     Dims4 strides = stored_strides(whole_, operand);

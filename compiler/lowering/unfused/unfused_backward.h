@@ -39,8 +39,8 @@ struct LearnedGradients {
   std::vector<plan::Step> steps;
 };
 
-// In tiles as above. Errors: unsupported for random dropout if a score reads a learned tensor, and
-// if this takes too much memory. Requires keys.
+// Gradients of learned tensors, in tiles as above. Errors: unsupported for random dropout if a
+// score reads a learned tensor, and if this takes too much memory. Requires keys.
 Result<LearnedGradients> learned_gradients(const gradient::Derivatives& derivatives,
                                            std::int64_t score_bytes = planning::kMostScoreBytes);
 

@@ -22,7 +22,7 @@ struct Pass {
                        Effort& effort);
 };
 
-// In the order of passes.def. They live as long as the program.
+// Passes in the order of passes.def. They live as long as the program.
 std::span<const Pass> all_passes();
 const Pass* find_pass(std::string_view name);  // null: there is none
 

@@ -25,8 +25,8 @@ const planning::Gpu kH200;               // where the constants were measured
 constexpr double kRandomOperations = 31;       // of random dropout, for a score
 constexpr double kRandomOperationsAgain = 12;  // the same, in the backward
 
-// In ms, of one SM: for a score with both head dimensions 128, of which a part does not depend on
-// them, for an operation (hoist.h) on a score, and for 128 rows.
+// Times in ms, of one SM: for a score with both head dimensions 128, of which a part does not
+// depend on them, for an operation (hoist.h) on a score, and for 128 rows.
 struct Rates {
   double score, fixed_part, operation, rows;
 };

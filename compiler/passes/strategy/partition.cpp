@@ -424,7 +424,7 @@ class PartitionSearch {
   std::vector<Partition> found_;
 };
 
-// Then the effort has ended.
+// Whether the mask takes too long: then the effort has ended.
 bool is_too_long(const ir::Attention& attention, Effort& effort) {
   if (std::max(attention.dims[Dim::Sq], attention.dims[Dim::Skv]) <= kMostPartitioned) return false;
   (void)effort.spend(Effort::kMost + 1);

@@ -40,7 +40,7 @@ NOT_ADDRESSED = Addressing(False, {})
 
 
 def addressing_of(spec: Spec) -> Addressing | None:
-    """None if all rows lie where strides say."""
+    """How rows are addressed; None if all lie where strides say."""
     packed, paged = False, {}
     for clause in spec.tree["clauses"]:
         layout = clause.get("layout")

@@ -114,7 +114,7 @@ class Board:
         _tried(lambda: self._store.set(key, value))
 
     def read(self, key: str) -> bytes | None:
-        """None if there is no such key."""
+        """The value of a key; None if there is no such key."""
         return _tried(lambda: _read(self._store, key))
 
     def remove(self, key: str) -> None:

@@ -69,7 +69,8 @@ class Direct:
 
 
 def make(executable: _libattn.Executable, device: torch.device, most_kept_workspace: int) -> Direct | None:
-    """None if the libraries at hand, or the executable, allow only the longer way."""
+    """The direct call of an executable; None if the libraries that are there, or the executable, allow only the
+    longer way."""
     if LIBRARY is None or EXCHANGE is None:
         return None
     handle = ctypes.c_void_p()

@@ -582,7 +582,7 @@ def _rounding_spec(each: Call) -> Spec:
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    """As f32 if it has 8 bits, which PyTorch can only copy and convert."""
+    """The tensor, as f32 if it has 8 bits, which PyTorch can only copy and convert."""
     return tensor.detach().float() if tensor.dtype in EIGHT_BITS else tensor
 
 

@@ -276,7 +276,7 @@ class Reference:
     def empty_like(
         name: str, shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype
     ) -> torch.Tensor:
-        """As `Kernels.empty_like`."""
+        """A new tensor on the same device, as `Kernels.empty_like`."""
         return torch.empty(shape, dtype=dtype, device=like.device)
 
     def check(self) -> None:

@@ -35,7 +35,8 @@ def refuse(reached: Sequence[str], gradients: Sequence[torch.Tensor]) -> None:
 
 
 def gradient_of_o(names: Sequence[str], gradients: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
-    """None if the backward reached no output, or no more than with zeros. Raises what `refuse` does."""
+    """The gradient of o; None if the backward reached no output, or no more than with zeros. Raises what `refuse`
+    does."""
     d_o, reached, others = of_outputs(names, gradients)
     refuse(reached, others)
     return d_o

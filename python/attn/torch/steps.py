@@ -86,7 +86,7 @@ class Steps:
             self._fail(error)
 
     def end(self, why: str) -> None:
-        """Nothing is exchanged any more: calls of all ranks are refused."""
+        """Ends all exchanges: calls of all ranks are refused."""
         with self._lock:
             self._end = self._end or why
         self._tell()

@@ -81,7 +81,7 @@ class Evaluator:
 
 @contextlib.contextmanager
 def _as_traced(records: bool) -> Any:
-    """In the tensors' own types, whatever torch.autocast says, as when it was traced."""
+    """Computes in the tensors' own types, whatever torch.autocast says, as when it was traced."""
     torch = sys.modules.get("torch")
     with contextlib.ExitStack() as stack:
         if torch is not None:
