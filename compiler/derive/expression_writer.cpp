@@ -515,8 +515,8 @@ std::string ExpressionWriter::pattern_of(Op op, ir::Type operands) const {
   return in_precision(std::string(pattern));
 }
 
-// Of operations that take long for each score. Quotients of reals are rounded correctly, because
-// masks compare them, or round them to integers.
+// A faster form of operations that take long for each score. Quotients of reals are rounded
+// correctly, because masks compare them, or round them to integers.
 std::optional<std::string> ExpressionWriter::faster_pattern(const Family& family) {
   const Node& node = dag_[family.front()];
   if (node.type == ir::Type::real) {

@@ -95,8 +95,8 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options, Limits& li
   return {};
 }
 
-// Whether more is known of it than what was predicted: times, or that some could not be built.
-// (What could not be expressed has no prediction.)
+// Measured, or failed to build; not merely predicted. (What could not be expressed has no
+// prediction.)
 bool was_tried(const plan::Alternative& way) {
   return way.measured_ms.has_value() || (!way.refused.empty() && way.predicted_ms > 0);
 }
@@ -104,8 +104,8 @@ bool any_was_tried(const std::vector<plan::Alternative>& choice) {
   return std::ranges::any_of(choice, was_tried);
 }
 
-// What a signature does not have is that of this spec: the words for people, what its other sizes
-// would mean, and what was considered.
+// Copies what the signature does not cover from this spec into a cached plan: the words for people,
+// what its other sizes would mean, and what was considered.
 plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.spec_name = words.spec_name;
   plan.spec_text = words.spec_text;
@@ -165,13 +165,13 @@ Result<plan::Program> with_compiler(plan::Program program, const CompileOptions&
   return program;
 }
 
-// Of the plan that the program becomes, with the compiler of its kernels.
+// The key of the plan that the program becomes, with the version of what compiles its kernels.
 Result<cache::Key> key_with_compiler(const plan::Program& program, const CompileOptions& options) {
   ATTN_ASSIGN(const plan::Program named, with_compiler(program, options));
   return key_of(named, options);
 }
 
-// Of a program that is tried, if the cache is to remember what becomes of it.
+// Signature of a program being tried; empty without a cache.
 std::string signature_of_try(const plan::Program& program, const CompileOptions& options) {
   if (cached_plans(options).cache == nullptr) return "";
   const Result<cache::Key> key = key_with_compiler(program, options);
@@ -191,8 +191,8 @@ std::vector<Refusal> refusals_of(const std::vector<Failure>& failed) {
   return refusals;
 }
 
-// Of a candidate that was not taken. Those with a lower bound were lowered; of the others the bound
-// counts, so that it does not matter whether they were.
+// Predicted time of a rejected candidate. One with a lower bound than the taken one's time was
+// lowered; for the others the bound counts, whether they were lowered or not.
 double predicted(const Candidate& candidate, const Candidate& taken) {
   const bool may_win = candidate.bound < taken.lowered->predicted_ms;
   return may_win && candidate.lowered ? candidate.lowered->predicted_ms : candidate.bound;
@@ -269,7 +269,7 @@ std::vector<plan::Alternative> choice(const Candidate& taken, double predicted_m
   return all;
 }
 
-// In the order of the engines.
+// The place of a strategy in the order of the engines.
 std::ptrdiff_t place_of(std::string_view strategy) {
   const std::span<const Strategy> all = planner::strategies(planner::kAnyOrSlow);
   return std::ranges::find(all, strategy, &Strategy::name) - all.begin();
@@ -308,9 +308,9 @@ struct Attempt {
   std::size_t program = 0;
 };
 
-// In the order in which they are tried. The one that the cache remembers as the fastest of all that
-// were measured, or as the first that could be built, is first: what was refused before it is not
-// compiled again.
+// Attempts in the order in which they are made. The one that the cache remembers as the fastest of
+// all that were measured, or as the first that could be built, is first: what was refused before it
+// is not compiled again.
 class Tried {
  public:
   Tried(Candidates& candidates, const CompileOptions& options)
@@ -328,8 +328,8 @@ class Tried {
     return Attempt{candidate};
   }
 
-  // Whether what was tried when a plan was made would be the same today: each program as it would
-  // be compiled now, and all engines that can serve, not only one that was named then.
+  // Whether the remembered search would run the same today: each program as it would be compiled
+  // now, and all engines that can serve, not only one that was named then.
   bool remembers(const std::vector<plan::Alternative>& choice) const {
     const bool same = std::ranges::all_of(choice, [this](const plan::Alternative& way) {
       return !was_tried(way) || signatures_.contains(way.signature);
@@ -551,7 +551,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     plan.lowering = candidate.strategy->name;
     plan.parts = lowered.parts;
     ATTN_ASSIGN(plan.program, with_compiler(lowered.program, options));
-    // What may not fail the next time, such as a worker that ran out of time, is tried again.
+    // Transient failures, such as a worker timeout, are retried.
     const bool lasting = std::ranges::all_of(failed, [](const Failure& each) {
       return each.refusal.error.code == ErrorCode::unsupported;
     });
@@ -594,7 +594,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
                   planner::in_order(candidates.all_refused()), lowered_of(candidates, strategy)};
 }
 
-// From the spec, not from the stored program: what is emitted may have changed since.
+// Compiles the spec again, not the stored program: what is emitted may have changed since.
 Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options) {
   const bool json = is_json_spec(plan.spec_text);
   const support::Source source(plan.spec_name + (json ? ".attn.json" : ".attn"), plan.spec_text);

@@ -227,9 +227,9 @@ struct Attention {
   bool wants_max_or_sum() const {
     return wants_max || wants_sum_exp || wants_max_with_sink || wants_sum_exp_with_sink;
   }
-  // Of "q", "k", "v", "o", "do", "dq", "dk" or "dv".
+  // The type of "q", "k", "v", "o", "do", "dq", "dk" or "dv".
   DType dtype_of(std::string_view tensor) const;
-  // Of kScales.
+  // Whether it has this one of kScales.
   bool has(const Scale& one) const;
   bool is_mxfp8() const { return quantize && quantize->by == Scaling::mxfp8; }
   const CapturedTensor* find_tensor(std::string_view tensor) const;

@@ -1,4 +1,4 @@
-// That every dimension has a size.
+// Checks that every dimension has a size.
 #pragma once
 
 #include "compiler/ir/attention.h"

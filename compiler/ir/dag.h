@@ -45,7 +45,7 @@ class Dag {
   ExprId add(Op op, std::initializer_list<ExprId> operands, SourcePos pos = {}) {
     return add(op, std::span(operands.begin(), operands.size()), {}, pos);
   }
-  // For rule symbol_type (param, load), whose type is the declared one.
+  // Adds a node with rule symbol_type (param, load), whose type is the declared one.
   ExprId add_symbol(Op op, std::string symbol, Type type, std::span<const ExprId> operands = {},
                     SourcePos pos = {});
 

@@ -262,7 +262,7 @@ class TextParser {
     return {};
   }
 
-  // After the '%': 12: real = mul %3, %4
+  // Parses a node, after the '%': 12: real = mul %3, %4
   Status node(Scanner& line) {
     const std::size_t count = out_.dag.size();
     ATTN_ASSIGN(const std::int64_t number, line.integer());

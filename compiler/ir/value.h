@@ -9,9 +9,9 @@
 
 namespace attn::ir {
 
-// Of rules arithmetic and bits, for operands within 32 bits: exact, so the result may need 64.
-// nullopt for a division or modulo by 0 and a shift outside 0..31. `y` is ignored if the operation
-// has one operand.
+// The value of an operation with rule arithmetic or bits, for operands within 32 bits: exact, so
+// the result may need 64. nullopt for a division or modulo by 0 and a shift outside 0..31. `y` is
+// ignored if the operation has one operand.
 std::optional<std::int64_t> value_of_integers(Op op, std::int64_t x, std::int64_t y);
 
 // The same for wide operands, of 64 bits: results wrap, and shifts are by 0..63.
@@ -23,7 +23,8 @@ std::int32_t narrowed(std::int64_t x);
 // Of rules arithmetic and real_function. min and max are NaN if either operand is.
 double value_of_reals(Op op, double x, double y);
 
-// Of rule comparison, for two reals or two integers (which are exact doubles).
+// The value of an operation with rule comparison, for two reals or two integers (which are exact
+// doubles).
 bool value_of_comparison(Op op, double x, double y);
 bool value_of_wide_comparison(Op op, std::int64_t x, std::int64_t y);
 

@@ -287,7 +287,7 @@ Result<const Candidate*> Candidates::next() {
 
 namespace {
 
-// Of the best strategy of an engine; nothing if it cannot serve.
+// Predicted time of an engine's best strategy; nothing if the engine cannot serve.
 Result<std::optional<double>> predicted_ms(const ir::Attention& attention, std::string_view engine,
                                            const planning::Context& context,
                                            plan::Direction direction) {

@@ -35,7 +35,7 @@ struct Refusal {
 //   "detail": {payload}}]
 Error error_of(const std::vector<Refusal>& refusals);
 
-// In the order of the engines.
+// Refusals in the order of the engines.
 std::vector<Refusal> in_order(std::vector<Refusal> refusals);
 
 // Whether another strategy may serve after this error: a refusal, an error of cuDNN's or NVRTC's,
@@ -71,8 +71,8 @@ class Candidates {
   // Each candidate, lowered or not, in the order of the engines.
   const std::list<Candidate>& all() const { return all_; }
 
-  // Those that cannot express the attention. An alternative is reported only when asked for by
-  // name.
+  // Refusals of strategies that cannot express the attention. An alternative is reported only when
+  // asked for by name.
   const std::vector<Refusal>& refused() const { return refused_; }
   // The same with all alternatives, in the order in which they were asked.
   const std::vector<Refusal>& all_refused() const { return all_refused_; }

@@ -57,7 +57,7 @@ class ElementEvaluator {
     return bits;
   }
 
-  // Of the row that was begun.
+  // An element of the row that was begun.
   std::optional<double> element(const std::vector<std::int64_t>& indexes) {
     for (const ExprId id : of_element_) values_[id] = evaluate(attention_.dag[id], indexes);
     return values_[root_];

@@ -20,8 +20,8 @@ struct EvaluatedDefault {
   std::optional<BadElement> bad;  // the element after `values`
 };
 
-// At most the first `most` elements. The tensor must have a fallback and belong to the attention.
-// Errors: invalid_argument (an open dimension in an extent).
+// Evaluates at most the first `most` elements. The tensor must have a fallback and belong to the
+// attention. Errors: invalid_argument (an open dimension in an extent).
 Result<EvaluatedDefault> evaluate_default(
     const ir::Attention& attention, const ir::CapturedTensor& tensor,
     std::size_t most = std::numeric_limits<std::size_t>::max());

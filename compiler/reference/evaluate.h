@@ -16,16 +16,16 @@ namespace attn::reference {
 struct Inputs {
   // q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv] and every captured tensor as declared.
   std::map<std::string, io::HostTensor> tensors;
-  // By name; with `seed` and `offset`, integers from 0 to 2^53, if dropout is random.
+  // Params by name; with `seed` and `offset`, integers from 0 to 2^53, if dropout is random.
   std::map<std::string, double> params;
 };
 
-// Who wants to know how far an evaluation is; either may be empty.
+// Callbacks that tell how far an evaluation is; either may be empty.
 struct Observer {
-  // Before the first row, with how many seconds all will take on this machine: measured on some
-  // rows, spread over all, in a fifth of a second or two rows. An error ends the evaluation.
+  // Called before the first row, with how many seconds all will take on this machine: measured on
+  // some rows, spread over all, in a fifth of a second or two rows. An error ends the evaluation.
   std::function<Status(double seconds)> begins{};
-  // A thousand times or less. Must be thread-safe.
+  // Called a thousand times or less. Must be thread-safe.
   std::function<void(std::int64_t done, std::int64_t rows)> advances{};
 };
 
@@ -51,10 +51,10 @@ struct Outputs {
   io::HostTensor lse;      // [B,Hq,Sq]
   io::HostTensor max;      // [B,Hq,Sq]
   io::HostTensor sum_exp;  // [B,Hq,Sq]
-  // With the sink; the same as max and sum_exp without one.
+  // Statistics with the sink; the same as max and sum_exp without one.
   io::HostTensor max_with_sink;      // [B,Hq,Sq]
   io::HostTensor sum_exp_with_sink;  // [B,Hq,Sq]
-  // With `quantize`.
+  // Largest magnitudes, with `quantize`.
   io::HostTensor amax_s;  // [1]
   io::HostTensor amax_o;  // [1]
 };

@@ -185,7 +185,7 @@ class RowGradients {
 
   double weight(std::size_t column) const { return row_.weights()[column] / row_.sum() * share_; }
 
-  // Of the weight of the whole row, that of the part's keys. A whole row may see nothing where its
+  // Share of the part's keys in the weight of the whole row. A whole row may see nothing where its
   // part does: it is past the lengths.
   double share_of_part(double lse) const {
     if (problem_.attention.is_sigmoid()) return 1;

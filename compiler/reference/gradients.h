@@ -6,14 +6,14 @@
 
 namespace attn::reference {
 
-// By input: "q", "k", "v" and learned tensors, each of its shape.
+// Sums by input: "q", "k", "v" and learned tensors, each of its shape.
 using GradientSums = std::map<std::string, io::HostTensor, std::less<>>;
 
 struct Gradients {
   Outputs outputs;  // of the forward, as evaluate() returns them
   GradientSums of;
-  // With `quantize`: amax_dp, amax_dq, amax_dk and amax_dv, each [1], of the real gradients before
-  // scale_dp, scale_dq .. are applied; `of` is with them.
+  // Largest magnitudes, with `quantize`: amax_dp, amax_dq, amax_dk and amax_dv, each [1], of the
+  // real gradients before scale_dp, scale_dq .. are applied; `of` is with them.
   GradientSums amax;
   // With Options::sizes, of the same dims: the root of the sum of squares of the terms of each
   // element. Rounding errors are relative to this, even where the terms cancel. A term is measured

@@ -14,7 +14,7 @@ constexpr std::int64_t kDocuments = 7;  // about as many, where nothing is decla
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : seed_(seed) {}
-  // From low to high.
+  // A number from low to high.
   std::int64_t between(std::int64_t low, std::int64_t high) {
     const auto choices = static_cast<std::uint64_t>(high - low + 1);
     return low + static_cast<std::int64_t>(io::random_word(seed_, next_++) % choices);

@@ -15,7 +15,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// With the sum of weights times v.
+// Computes a row, with the sum of weights times v.
 Status run_row(const Problem& problem, RowSoftmax& row, std::int64_t index,
                std::vector<double>& sums) {
   ATTN_RETURN_IF_ERROR(row.run(index));
@@ -30,7 +30,7 @@ Status run_row(const Problem& problem, RowSoftmax& row, std::int64_t index,
   return {};
 }
 
-// Of one row, in the mean. 0 if a row has no value: the evaluation will say why.
+// Mean time of one row. 0 if a row has no value: the evaluation will say why.
 double seconds_of_row(const Problem& problem) {
   constexpr double kBudget = 0.2;
   constexpr std::int64_t kMostRows = 1000;
@@ -42,7 +42,7 @@ double seconds_of_row(const Problem& problem) {
   const Clock::time_point begin = Clock::now();
   std::int64_t done = 0;
   while (done < samples && (done == 0 || seconds_since(begin) < kBudget)) {
-    // In steps of the golden section, so that any number of rows is spread over all.
+    // Rows are taken in steps of the golden section, so that any number of rows is spread over all.
     constexpr double kGoldenSection = 0.6180339887498949;
     const double place = kGoldenSection * static_cast<double>(++done);
     const auto index =

@@ -22,7 +22,7 @@ struct Problem {
   std::uint64_t param(std::string_view name) const {
     return static_cast<std::uint64_t>(bindings.params.find(name)->second);
   }
-  // Of kScales; 1 if the attention does not have it.
+  // The value of this one of kScales; 1 if the attention does not have it.
   double quantizer(std::string_view name) const {
     if (!attention.quantize || attention.is_mxfp8()) return 1;
     const auto found = bindings.tensors.find(name);

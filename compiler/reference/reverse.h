@@ -22,7 +22,7 @@ class ReverseMode {
   // value must exist.
   void run(std::size_t column, double cotangent);
 
-  // Of the last run; 0 for a node that the root does not depend on.
+  // The cotangent in the last run; 0 for a node that the root does not depend on.
   double cotangent(ir::ExprId id) const;
   // The loads of reals below the root.
   const std::vector<ir::ExprId>& loads() const { return loads_; }

@@ -38,7 +38,8 @@ void RowEvaluator::run(const RowPlace& place, std::span<const double> scores) {
     cells.resize(scores.size());
     for (std::size_t column = 0; column < scores.size(); ++column) {
       const Cell cell = evaluate(node, id, column);
-      // By halves: a processor waits long if it reads as one what it has just written as two.
+      // Copies by halves: a processor waits long if it reads as one what it has just written as
+      // two.
       cells[column].value = cell.value;
       cells[column].fault = cell.fault;
     }

@@ -37,7 +37,7 @@ class RowEvaluator {
   // from place.column on.
   void run(const RowPlace& place, std::span<const double> scores);
 
-  // Of the last run, a cell for each column. `id` must be below one of the roots.
+  // Values of the last run, a cell for each column. `id` must be below one of the roots.
   const std::vector<Cell>& cells(ir::ExprId id) const { return cells_[id]; }
 
   // Which element of its tensor, counted row-major, a load read in the last run; nullopt if it read

@@ -22,12 +22,12 @@ class RowSoftmax {
   // does not exist.
   Status run(std::int64_t index);
 
-  // Of the last run. Of a row that sees nothing, weights() is empty.
+  // Results of the last run. For a row that sees nothing, weights() is empty.
   bool is_empty() const { return weights_.empty(); }
   const RowPlace& place() const { return place_; }
   std::int64_t kv_head() const { return place_.head / problem_.group(); }
   bool is_visible(std::size_t column) const { return scores_[column] != kHidden; }
-  // Not divided by sum(), which is 1 without softmax.
+  // Weights before they are divided by sum(), which is 1 without softmax.
   const std::vector<double>& weights() const { return weights_; }
   // The factor that dropout gives a weight: 0 or 1 / (1 - exact_probability()); 1 without dropout.
   const std::vector<double>& kept() const { return kept_; }

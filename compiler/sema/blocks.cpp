@@ -88,7 +88,7 @@ class Declaring {
     attention_.tensors.push_back(std::move(tensor));
   }
 
-  // In the order of the layout of what it copies.
+  // Adds a copy, in the order of the layout of what it copies.
   void copy(const ir::Copy& copy) {
     const auto [heads, rows, depth] = dims_of(copy.of);
     const std::string_view owner = copy.of == "do" ? "o" : copy.of;
@@ -105,7 +105,7 @@ class Declaring {
   struct Axes {
     Dim heads, rows, depth;
   };
-  // Of q, k, v or do, or a copy of them.
+  // Dimensions of q, k, v or do, or of a copy of them.
   static Axes dims_of(std::string_view name) {
     if (name.starts_with('q')) return {Dim::Hq, Dim::Sq, Dim::Dqk};
     if (name.starts_with('k')) return {Dim::Hkv, Dim::Skv, Dim::Dqk};

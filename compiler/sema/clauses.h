@@ -21,7 +21,7 @@ void add_length_defaults(const ast::LengthsClause& clause,
                          ir::Attention& attention, Scope& scope);
 
 void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::Sink& sink);
-// Which clauses the spec has, before or after this one.
+// The clauses that the spec has, before or after this one.
 struct OutputsOf {
   bool sink = false;
   bool quantize = false;

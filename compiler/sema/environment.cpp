@@ -136,7 +136,7 @@ class Resolver {
     return Known::of(*number);
   }
 
-  // At the name's declaration.
+  // Reports a bad binding at the name's declaration.
   Known bad_binding(const ast::Name& name, const std::string& text, std::string_view why,
                     std::string_view help = "") {
     report(Code::bad_binding, name.span,

@@ -187,7 +187,7 @@ std::string lowered(std::string_view name) {
   return result;
 }
 
-// As it is written, else in small letters.
+// What a table says of a name as it is written, else in small letters.
 std::string_view elsewhere(std::span<const Elsewhere> table, std::string_view name) {
   for (const std::string& spelling : {std::string(name), lowered(name)}) {
     const auto found = std::ranges::find(table, spelling, &Elsewhere::name);

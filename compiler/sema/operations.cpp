@@ -162,7 +162,7 @@ std::optional<Value> Operations::reduce(const ast::Expr& expr, Operands values) 
            fmt::format("{} needs booleans, found {}", quoted(expr.text), in_words(values[0].type)));
     return std::nullopt;
   }
-  // In pairs, to keep the depth small.
+  // Terms are joined in pairs, to keep the depth small.
   const Op op = sums ? Op::add_ : expr.text == "any" ? Op::or_ : Op::and_;
   std::vector<Value> level =
       sums ? unified(values) : std::vector<Value>(values.begin(), values.end());

@@ -73,7 +73,7 @@ class Quantization {
     for (const ast::QuantizeEntry& entry : clause.entries) {
       if (entry.dtype && is_new(entry.name)) set_type(entry);
     }
-    // Of which tensors is checked later, once all are declared.
+    // Which tensors have gradients is checked later, once all are declared.
     if (clauses.grad != nullptr) attention_.gradients = {"q"};
     reserve_names();
     if (is_mxfp8()) {
@@ -331,13 +331,13 @@ void set_quantize(const ast::Spec& spec, ir::Attention& attention, Scope& scope,
 
 namespace {
 
-// To six digits.
+// The value, rounded down to six digits.
 double rounded_down(double value) {
   const double unit = std::pow(10, std::floor(std::log10(value)) - 5);
   return std::floor(value / unit) * unit;
 }
 
-// With what dropout multiplies the weights that it keeps.
+// Dropout's scale for kept weights.
 double kept_weight(const ir::Attention& attention) {
   return attention.dropout ? 1 / (1 - attention.dropout->probability) : 1;
 }

@@ -333,7 +333,7 @@ void Scope::unknown_function(const Expr& expr) {
   }
 }
 
-// Those of a mod in FlexAttention, or none.
+// Whether a function has the arguments of a mod in FlexAttention, or none.
 bool Scope::has_usual_arguments(const ast::FunctionClause& function) {
   const std::size_t count = function.parameters.size();
   const char first = count == 0 ? ' ' : function.parameters[0].text[0];

@@ -20,7 +20,7 @@ class Handles {
  public:
   static constexpr int kMost = 64;
 
-  // At most `most` handles, 1 .. kMost.
+  // Makes at most `most` handles, 1 .. kMost.
   Handles(std::shared_ptr<const Library> library, int most);
   // Destroys all handles. The device's context must be current; no seat or lease may exist.
   void clear();

@@ -33,8 +33,8 @@ Status check_one_shape(const Bundle& bundle);
 // "forward Sq=16, forward Sq=32": each plan's direction, and the sizes that differ between plans.
 std::string contents_text(const Bundle& bundle);
 
-// Like those of a single plan (plan.h): a bundle of one plan is serialized like that plan, byte for
-// byte. The format's limits apply to all plans together (fits_file): serialize() requires them,
+// The same as of a single plan (plan.h): a bundle of one plan is serialized like that plan, byte
+// for byte. The format's limits apply to all plans together (fits_file): serialize() requires them,
 // save() reports a violation (invalid_argument).
 Status fits_file(const Bundle& bundle);
 std::string serialize(const Bundle& bundle);
@@ -58,7 +58,7 @@ struct Family {
 };
 Status fits_file(const Family& family);
 Status save(const Family& family, const std::string& path);
-// Of any plan file.
+// Loads any plan file.
 Result<Family> load_family(const std::string& path, const CheckBytes& check = {});
 Result<Family> deserialize_family(std::string_view bytes, const CheckBytes& check = {});
 

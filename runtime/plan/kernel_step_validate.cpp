@@ -90,7 +90,7 @@ std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
       !all_within(map.strides, (kMostMapStride - 1) / width)) {
     return "has a tensor map of invalid size";
   }
-  // Without a product, which could overflow: every width divides the alignment.
+  // No product is computed, which could overflow: every width divides the alignment.
   const auto is_aligned = [width](std::int64_t elements) {
     return elements % (kMapAlignment / width) == 0;
   };

@@ -7,7 +7,7 @@
 
 namespace attn::plan {
 
-// In bytes.
+// Bytes of device memory.
 struct Memory {
   std::int64_t cudnn = 0;    // cuDNN workspace of the largest step
   std::int64_t between = 0;  // internal tensors that each execute recomputes
@@ -18,7 +18,7 @@ struct Memory {
 };
 
 Memory memory_of(const Plan& plan);
-// Without cuDNN's workspace, which is known only once the plan is built.
+// Memory without cuDNN's workspace, which is known only once the plan is built.
 Memory memory_of(const Program& program);
 
 }  // namespace attn::plan

@@ -163,7 +163,7 @@ class Validator {
     return {};
   }
 
-  // At least 1, also for invalid steps.
+  // Number of launches, at least 1, also for invalid steps.
   static std::int64_t launches_of(const Step& step) {
     const auto* kernel = std::get_if<KernelStep>(&step);
     if (kernel == nullptr || kernel->launches.size() > kMostLaunches) return 1;
@@ -460,7 +460,8 @@ class Validator {
     return fmt::format("writes {} a second time", quoted(info.name));
   }
 
-  // In elements. An internal tensor that is completely written may be written again.
+  // Elements that were written before. An internal tensor that is completely written may be written
+  // again.
   std::int64_t written_before(const TensorInfo& info) const {
     const auto found = written_.find(info.name);
     if (found == written_.end()) return 0;

@@ -50,9 +50,9 @@ std::vector<Dim> varying(std::span<const Sizes> sizes);
 
 struct Shape {
   Sizes sizes;  // all of them
-  // Those of B, Sq and Skv, in this order, for which the plan also serves smaller sizes: the spec
-  // does not depend on that size, and lengths mask the padding: rows by lengths of q, keys by
-  // lengths of kv, batches by lengths of 0.
+  // The dimensions of B, Sq and Skv, in this order, for which the plan also serves smaller sizes:
+  // the spec does not depend on that size, and lengths mask the padding: rows by lengths of q, keys
+  // by lengths of kv, batches by lengths of 0.
   std::vector<Dim> padded;
   bool operator==(const Shape&) const = default;
 };

@@ -47,7 +47,7 @@ InternalPlaces internal_places(const Program& program, bool once) {
   return places;
 }
 
-// Without internal tensors, exactly what the largest step needs.
+// Bytes of the workspace: without internal tensors, exactly what the largest step needs.
 std::int64_t Plan::workspace_bytes() const {
   std::int64_t largest = 0;
   for (const CompiledStep& step : compiled) largest = std::max(largest, step.workspace_bytes);

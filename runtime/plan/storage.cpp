@@ -16,7 +16,7 @@ Error at(const std::string& path, Error error) {
   return error;
 }
 
-// All of the file if there is a check, which may look at more than the plan.
+// Reads all of the file if there is a check, which may look at more than the plan.
 Result<std::string> read_checked(const FileDescriptor& file, const std::string& path,
                                  const CheckBytes& check) {
   if (!check) return read_plan_file(file, path);

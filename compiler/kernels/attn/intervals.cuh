@@ -54,7 +54,7 @@ static __device__ Interval opposite(Interval x) { return in_range({-x.high, -x.l
 static __device__ Interval magnitude(Interval x) {
   return in_range({larger(0, larger(x.low, -x.high)), larger(-x.low, x.high)});
 }
-// Of divisors that are one positive number.
+// The quotients where the divisor is one positive number.
 static __device__ Interval quotient(Interval x, Interval y) {
   if (!is_point(y) || y.low <= 0) return any_integer();
   const auto floor = [&y](long long n) { return n >= 0 ? n / y.low : -((y.low - 1 - n) / y.low); };

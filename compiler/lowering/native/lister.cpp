@@ -103,7 +103,7 @@ class Lister {
     made_.lists.push_back(list);
   }
 
-  // Of the runs in KeyBlocks::runs, where they are added unless they can be shared.
+  // The place of the runs in KeyBlocks::runs, where they are added unless they can be shared.
   std::int64_t place_of(const std::vector<KeyRun>& runs) {
     auto& all = made_.runs;
     const auto end = static_cast<std::int64_t>(all.size());

@@ -115,7 +115,7 @@ std::vector<Box> boxes_of(const ir::Attention& attention, const std::vector<Expr
   return boxes;
 }
 
-// By indices alone: tensors and params may hold anything.
+// Counts by indices alone: tensors and params may hold anything.
 Count count(const ir::Attention& attention, const std::vector<ExprId>& masks, std::int64_t tile,
             std::int64_t page) {
   Count count;
@@ -235,7 +235,7 @@ class BlockListFinder {
     return a.row != a.column && b.row != b.column && a.row == b.column;
   }
 
-  // In units of the dot products of one score. Operands that depend on one side are read from
+  // Work in units of the dot products of one score. Operands that depend on one side are read from
   // vectors.
   double work_of(const BlockLists& lists) {
     double operations = 0;

@@ -157,7 +157,8 @@ RealRange BoxValues::selected(const ir::Node& node) const {
 
 void BoxValues::count(ExprId id, Sure sure) { counts_[id] = std::max(counts_[id], sure); }
 
-// From the roots down: users come after their operands. Scale and sink count in hidden rows too.
+// Sets what counts, from the roots down: users come after their operands. Scale and sink count in
+// hidden rows too.
 void BoxValues::set_counts() {
   std::ranges::fill(counts_, Sure::no);
   const Sure shown = count_masks();

@@ -30,7 +30,7 @@ class BoxValues {
 
   void look_at(const Box& box, const Assumed& assumed);
 
-  // Of the last box.
+  // Values of the last box.
   const RealRange& real(ir::ExprId id) const { return reals_[id]; }  // of real nodes
   Range range(ir::ExprId id) const { return values_[id]; }           // of other nodes
   Sure counts(ir::ExprId id) const { return counts_[id]; }

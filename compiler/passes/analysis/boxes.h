@@ -87,7 +87,7 @@ struct Bounds {
 // nullopt if no score is visible.
 std::optional<Bounds> bounds_of(const ir::Attention& attention, Effort& effort);
 
-// With a new Effort.
+// The same with a new Effort.
 inline bool never(const ir::Attention& attention, std::span<const ir::ExprId> hold,
                   std::span<const ir::ExprId> fail) {
   Effort effort;

@@ -19,7 +19,7 @@ using ir::Op;
 constexpr std::size_t kMostSummands = 64;  // that are looked at, so that the work stays linear
 constexpr double kHides = 1e4;  // a summand from here on may be meant to hide a row, as -inf does
 
-// Of each expression of the dag, whether it depends on the product of q and k or on the column.
+// Whether each expression of the dag depends on the product of q and k or on the column.
 std::vector<bool> varying_along_rows(const ir::Dag& dag) {
   std::vector<bool> varies(dag.size());
   for (ExprId id = 0; id < varies.size(); ++id) {
@@ -48,8 +48,8 @@ bool is_huge(const ir::Constant& value) {
   return integer && !(std::abs(static_cast<double>(*integer)) < kHides);
 }
 
-// Of each expression of the dag, whether it may be chosen or made to hide a row: it has a constant
-// that is huge or not finite, not counting those of conditions and indexes, or a logarithm.
+// Whether each expression of the dag may be chosen or made to hide a row: it has a constant that is
+// huge or not finite, not counting those of conditions and indexes, or a logarithm.
 std::vector<bool> hiding(const ir::Dag& dag) {
   std::vector<Value> values(dag.size());
   std::vector<bool> hides(dag.size());

@@ -43,7 +43,7 @@ class FiniteAnalysis {
     return kind;
   }
 
-  // As f32, which kernels compute in.
+  // Whether the value is not zero as f32, which kernels compute in.
   static bool is_not_zero(double value) {
     const auto stored = static_cast<float>(value);
     return stored != 0 && std::isfinite(stored);

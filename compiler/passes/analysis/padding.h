@@ -9,7 +9,7 @@
 namespace attn::passes {
 
 struct Padding {
-  // With lengths_q or lengths_kv in place of the masks that they replace.
+  // The attention with lengths_q or lengths_kv in place of the masks that they replace.
   ir::Attention attention;
   // The lengths, 0 .. Sq and 0 .. Skv: integer expressions of the batch alone, in attention.dag.
   std::optional<ir::ExprId> rows{}, columns{};

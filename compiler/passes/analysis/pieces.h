@@ -9,7 +9,7 @@
 
 namespace attn::passes {
 
-// From the largest of the lows to the smallest of the highs. Every sum fits 32 bits.
+// A piece from the largest of the lows to the smallest of the highs. Every sum fits 32 bits.
 struct Piece {
   std::vector<Linear> lows;   // none is provably below another
   std::vector<Linear> highs;  // none is provably above another
@@ -35,7 +35,7 @@ class PieceAlgebra {
   Pieces from(const Linear& low);
   Pieces below(const Linear& high);
 
-  // More than kMostIntervals become one that contains them.
+  // The intersection; more than kMostIntervals become one that contains them.
   Pieces intersect(const Pieces& xs, const Pieces& ys);
   Pieces unite(Pieces xs, const Pieces& ys);
 

@@ -120,7 +120,7 @@ Range opposite(Range x) { return {1 - x.high, 1 - x.low}; }
 Range smaller(Range x, Range y) { return {std::min(x.low, y.low), std::min(x.high, y.high)}; }
 Range larger(Range x, Range y) { return {std::max(x.low, y.low), std::max(x.high, y.high)}; }
 
-// Only of single numbers.
+// The range of an operation on bits: exact for single numbers only.
 Range bits(Op op, Range x, Range y) {
   if (x.low != x.high || y.low != y.high) return kAny;
   const ir::Constant operands[] = {x.low, y.low};

@@ -94,7 +94,7 @@ RealRange monotone(Op op, const RealRange& x, const RealRange&) {
   return monotone(x, [op](double a) { return ir::value_of_reals(op, a, a); });
 }
 
-// Without values below `low`.
+// The range without values below `low`.
 template <int low>
 RealRange monotone_from(Op op, const RealRange& x, const RealRange& y) {
   if (x.is_none() || x.high < low) return RealRange::only_nan();

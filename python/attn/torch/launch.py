@@ -159,7 +159,7 @@ def is_packed(info: _libattn.TensorInfo) -> bool:
 
 
 def addressed_shape(info: _libattn.TensorInfo, count: int) -> tuple[int, ...]:
-    """The shape of packed rows, [T, H, D] or [T, H], or of a pool, [pages, Hkv, page, D]. `count`: T or pages."""
+    """The shape of packed rows [T, H, D] or [T, H], or of a pool [pages, Hkv, page, D]. `count`: T or pages."""
     if is_packed(info):
         return (count, info.dims[1], *info.dims[3:])
     return (count, *info.dims[1:])

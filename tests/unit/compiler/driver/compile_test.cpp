@@ -97,7 +97,7 @@ TEST(Compile, WhatIsCachedIsNotCompiledAgain) {
   EXPECT_FALSE(compile(other.attention, other.source, other.bindings, options).ok());
 }
 
-// Of one program, but what another Skv would mean is not the same.
+// Two specs with one program, for which another Skv would not mean the same.
 TEST(Compile, WhatIsCachedServesTheSizesOfItsSpec) {
   const auto text = [](const char* mask) {
     return fmt::format(

@@ -80,7 +80,8 @@ TEST_F(Captures, AGraphThatFailsLeavesTheOneBefore) {
   EXPECT_TRUE(must(on_->is_right()));
 }
 
-// Of a workspace from the pool: the graph has one of its own, which is the graph's still.
+// A graph of a binding with a workspace from the pool has a workspace of its own, which stays the
+// graph's.
 TEST_F(Captures, AGraphKeepsItsWorkspace) {
   Binding binding = must(executable_->bind(on_->arguments(), Workspace::stream_ordered()));
   void* graph = must(binding.graph());

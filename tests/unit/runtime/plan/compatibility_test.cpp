@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Kept{"v9", testing::quantized_plan}),
     [](const auto& file) { return std::string(file.param.name); });
 
-// Of the first version with ranks only the plans mean something yet.
+// In files of the first version with ranks only the plans still have a meaning.
 TEST(Compatibility, RanksOfVersion10StillLoad) {
   const Result<Family> family = load_family(ATTN_SOURCE_DIR "/tests/compat/v10_ranks.plan");
   ASSERT_TRUE(family.ok()) << family.error().to_text();
