@@ -28,9 +28,8 @@ class BareExecute {
     cudnn::VariantPack pack;
   };
 
-  BareExecute(cuda::DeviceBuffer workspace, cuda::DeviceBuffer iota,
-              cuda::DeviceBuffer internals, execute::Scalars scalars, cudnn::Session session,
-              std::vector<Step> steps);
+  BareExecute(cuda::DeviceBuffer workspace, cuda::DeviceBuffer iota, cuda::DeviceBuffer internals,
+              execute::Scalars scalars, cudnn::Session session, std::vector<Step> steps);
 
   cuda::DeviceBuffer workspace_;
   cuda::DeviceBuffer iota_;

@@ -50,7 +50,7 @@ class Kernels {
   Status run(const CopyLaunch& launch, void* stream) const;
   Status run(const MergeLaunch& launch, void* stream) const;
   Status mark(void* counter, void* stream) const;  // adds 1 to the u32
-  Status pause(void* stream) const;  // a launch that does nothing
+  Status pause(void* stream) const;                // a launch that does nothing
 
  private:
   Kernels(cuda::Kernel copy, cuda::Kernel merge, cuda::Kernel mark)

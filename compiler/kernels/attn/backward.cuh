@@ -121,8 +121,7 @@ struct Places {
 
 constexpr int kPartsOfBlock = 8;  // one for each warp
 template <class C>
-constexpr long long kPartsOfTurn =
-    (long long)C::kBatches * C::kHeads * C::kKeyBlocks * kPartsOfBlock;
+constexpr long long kPartsOfTurn = (long long)C::kBatches* C::kHeads* C::kKeyBlocks* kPartsOfBlock;
 constexpr int kMostOwn = 8;
 
 // What the kernel reads and writes; gradients that are not wanted are null.
@@ -175,8 +174,8 @@ struct BackwardStages {
   static constexpr int kTails = kScratch + (C::kDiagonals ? kKeys / 16 * kScratchBytes : 0);
   // Rows past the lengths, which maps of sequences leave out.
   static constexpr bool kClears =
-      (C::kLengths || C::kPadded) && !(C::Queries::kPacked && C::Keys::kPacked &&
-                                       C::Values::kPacked && C::Outputs::kPacked);
+      (C::kLengths || C::kPadded) &&
+      !(C::Queries::kPacked && C::Keys::kPacked && C::Values::kPacked && C::Outputs::kPacked);
   using RowTails = Tails<kClears ? 2 + 2 * kStages : 0>;
   static constexpr int kBytes = kTails + RowTails::kBytes;
 
@@ -202,9 +201,7 @@ struct BackwardStages {
   __device__ unsigned slope_full(int n) const { return gradient_full(kStages + n); }
   __device__ unsigned sums_full() const { return slope_full(kStages); }
   // "Empty" when the rows of the step are known.
-  __device__ unsigned drawn_full(unsigned step) const {
-    return sums_full() + 16 * (1 + step % 4);
-  }
+  __device__ unsigned drawn_full(unsigned step) const { return sums_full() + 16 * (1 + step % 4); }
   __device__ unsigned drawn(unsigned step) const { return base + kDraws + step % 4 * kDrawnBytes; }
   // Words of the item: its unit (see kOfPart), block of keys, and number of steps. Words of a step:
   // its rows and head, whose turn to wait for, and the next one.
@@ -252,7 +249,7 @@ template <class C>
 constexpr bool kDivides = C::kDivided > 0;
 // Whether parts are among other items, in the order of their blocks of keys.
 template <class C>
-constexpr bool kPartsInOrder = kDivides<C> && C::kOrdered && C::kItems > 0;
+constexpr bool kPartsInOrder = kDivides<C>&& C::kOrdered&& C::kItems > 0;
 
 // One thread. It has few registers, because the warp groups need them: what it has to remember is
 // in shared memory.
@@ -304,8 +301,10 @@ struct RowProducer {
     store_shared(stages.item_words(), kEndOfStream);
     store_shared(stages.step_words(steps), kEndOfStream);
     arrive(stages.keys_full());
-    if constexpr (C::kRandom) arrive(empty_of(stages.drawn_full(steps)));
-    else if constexpr (S::kClears) stages.tails().end(get(kTail));
+    if constexpr (C::kRandom)
+      arrive(empty_of(stages.drawn_full(steps)));
+    else if constexpr (S::kClears)
+      stages.tails().end(get(kTail));
   }
 
   __device__ void acquire_maps() const {
@@ -328,9 +327,8 @@ struct RowProducer {
   static __device__ Part whole(int n) {
     constexpr int kUnits = C::kKeyHeads * C::kBatches;
     const auto [number, place] = tile_in_sections<kUnits, C::kKeyBlocks, C::kSection, 0>(n);
-    const int unit = C::kBatchesFirst
-                         ? number % C::kBatches * C::kKeyHeads + number / C::kBatches
-                         : number;
+    const int unit =
+        C::kBatchesFirst ? number % C::kBatches * C::kKeyHeads + number / C::kBatches : number;
     const int list = unit / C::kKeyHeads * C::kListsOfBatch + unit % C::kKeyHeads * C::kListsOfHead;
     return {unit, list * C::kKeyBlocks + place, 0, 1};
   }
@@ -341,8 +339,10 @@ struct RowProducer {
 #pragma unroll 1
     while (low < high) {
       const int middle = (low + high) / 2;
-      if (lists.divided_block(middle).item <= n) low = middle + 1;
-      else high = middle;
+      if (lists.divided_block(middle).item <= n)
+        low = middle + 1;
+      else
+        high = middle;
     }
     return low;
   }
@@ -384,8 +384,10 @@ struct RowProducer {
     const int blocks = blocks_of(tile, b);
     set(kBlock, tile.tile), set(kFirstKey, first_key(tile, b));
     set(kFirstRun, tile.first + (C::kOrdered ? tile.runs : 0));
-    if (kDivides<C> && of.parts > 1) set_steps(of, blocks);
-    else set_steps(blocks, 0, (blocks < kLeastBlocks ? kLeastBlocks : blocks) * C::kHeadsOfKey);
+    if (kDivides<C> && of.parts > 1)
+      set_steps(of, blocks);
+    else
+      set_steps(blocks, 0, (blocks < kLeastBlocks ? kLeastBlocks : blocks) * C::kHeadsOfKey);
     int head = of.unit * C::kHeadsOfKey;
     begin_list();
     unsigned rows = kDivides<C> ? pass_to_first(head) : 0;
@@ -423,8 +425,10 @@ struct RowProducer {
   __device__ void set_steps(const Part& of, int blocks) const {
     const int all = blocks * C::kHeadsOfKey;
     if (all < 2 * of.parts) {
-      if (of.part > 0) set_steps(0, 0, 2);
-      else set_steps(blocks, 0, all < 2 ? 2 : all);
+      if (of.part > 0)
+        set_steps(0, 0, 2);
+      else
+        set_steps(blocks, 0, all < 2 ? 2 : all);
       return;
     }
     const int steps = all / of.parts, more = all % of.parts;  // parts that have a step more
@@ -507,9 +511,7 @@ struct RowProducer {
     return next.key + (C::kOrdered ? left * C::kBlockRows : -C::kBlockRows);
   }
   // What the block of keys waits for.
-  __device__ int turn_of(int before) const {
-    return before == 0 ? 0 : get(kBlock) - before + 1;
-  }
+  __device__ int turn_of(int before) const { return before == 0 ? 0 : get(kBlock) - before + 1; }
 
   // Copies the queries of a head, which is counted over all batches.
   __device__ void copy_queries(int head, unsigned rows) const {
@@ -582,7 +584,8 @@ struct RowProducer {
     return S::kClears && length < size ? length : kNone;
   }
 
-  // Whether a block of rows, from row `at` on, has some that are past the length, but in the tensor.
+  // Whether a block of rows, from row `at` on, has some that are past the length, but in the
+  // tensor.
   template <class P, int kRows, int kSize>
   static __device__ bool has_tail(int at, int length) {
     return S::kClears && !P::kPacked && at < kSize && length - at < kRows;
@@ -612,8 +615,8 @@ struct RowProducer {
     }
     const int b = unit / kHeads;
     for (int panel = 0; panel < kColumns / 64; ++panel) {
-      copy_box(to + panel * kPanel, maps[P::kPacked ? b : 0], full, panel * 64, at,
-               unit % kHeads, P::kPacked ? 0 : b);
+      copy_box(to + panel * kPanel, maps[P::kPacked ? b : 0], full, panel * 64, at, unit % kHeads,
+               P::kPacked ? 0 : b);
     }
     return full;
   }
@@ -660,8 +663,8 @@ struct QueryAdder {
   __device__ void add(unsigned step, int head, int first) const {
     int* const turn = tensors.turns + head * C::kRowBlocks + first / C::kBlockRows;
     wait_for_turn(turn, load_shared(stages.step_words(step) + 8));
-    float* to = tensors.query_sums +
-                ((long long)head * (C::kDepth / 16) * C::kPaddedRows + first) * 16;
+    float* to =
+        tensors.query_sums + ((long long)head * (C::kDepth / 16) * C::kPaddedRows + first) * 16;
 #pragma unroll 1
     for (int columns = 0; columns < C::kDepth / 16; ++columns) {
       add_floats(to, stages.sums(columns), C::kBlockRows * 64);
@@ -742,10 +745,9 @@ struct KeptDrawer {
   }
   static __device__ __forceinline__ void store_bits(unsigned to, unsigned x0, unsigned x1,
                                                     unsigned x2, unsigned x3) {
-    const unsigned bits = kept_halves<E::kDropped>(x0) & 0x10001 |
-                          kept_halves<E::kDropped>(x1) & 0x20002 |
-                          kept_halves<E::kDropped>(x2) & 0x40004 |
-                          kept_halves<E::kDropped>(x3) & 0x80008;
+    const unsigned bits =
+        kept_halves<E::kDropped>(x0) & 0x10001 | kept_halves<E::kDropped>(x1) & 0x20002 |
+        kept_halves<E::kDropped>(x2) & 0x40004 | kept_halves<E::kDropped>(x3) & 0x80008;
     store_byte(to, bits);
     store_byte(to + 32, bits >> 16);
   }
@@ -824,8 +826,10 @@ struct Gradients {
     if (tensors.query_sums == nullptr || kRole == Role::keys) return;
     wait_for_sums_to_be_empty(steps);
     if (lane() != 0) return;
-    if constexpr (C::kOrdered) arrive(stages.sums_full());
-    else wait_for_sums();
+    if constexpr (C::kOrdered)
+      arrive(stages.sums_full());
+    else
+      wait_for_sums();
   }
 
   // Read again each time: all registers are taken.
@@ -1050,9 +1054,9 @@ struct Gradients {
 
   // The rows and head of a step.
   struct RowBlock {
-    unsigned rows;            // the first, a multiple of 16, and kMasked
-    int head;                 // of all batches
-    unsigned first_row = 0;   // of this thread's scores, in the block
+    unsigned rows;           // the first, a multiple of 16, and kMasked
+    int head;                // of all batches
+    unsigned first_row = 0;  // of this thread's scores, in the block
 
     __device__ int b() const { return head / C::kHeads; }
     __device__ int h() const { return head % C::kHeads; }
@@ -1138,7 +1142,7 @@ struct Gradients {
       float weights[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const bool shown = kHides                   ? shows(own, 4 * j + i)
+        const bool shown = kHides                    ? shows(own, 4 * j + i)
                            : kHidesFirst && kMayHide ? s[4 * j + i] != nothing()
                                                      : true;
         const unsigned entry = entries[j % 2 * 2 + i / 2] >> (i & 1) * 16;
@@ -1303,8 +1307,7 @@ struct Gradients {
   __device__ __forceinline__ void add_to_own(const RowBlock& block) const {
     constexpr LearnedPart kOf = E::kLearned[kPart];
     const int row = row_of(block, 0);
-    const long long first =
-        expressions.template element<kPart>(block.b(), block.h(), row, key, 0);
+    const long long first = expressions.template element<kPart>(block.b(), block.h(), row, key, 0);
     unsigned long long* const words = tensors.words + kOf.place + first;
     const float units = kOf.reach == Reach::shared ? units_of<kPart>() : 1;
     bool lost = false;
@@ -1389,8 +1392,7 @@ struct Gradients {
       ds[2 * j] = pair(Float{}, slopes[0], slopes[1]);
       ds[2 * j + 1] = pair(Float{}, slopes[2], slopes[3]);
       if (j % 2 == 1) {
-        store_transposed(to + j / 2 * 2048, ds[2 * j - 2], ds[2 * j - 1], ds[2 * j],
-                         ds[2 * j + 1]);
+        store_transposed(to + j / 2 * 2048, ds[2 * j - 2], ds[2 * j - 1], ds[2 * j], ds[2 * j + 1]);
       }
     }
   }
@@ -1417,8 +1419,10 @@ struct Gradients {
     publish_writes();
     __syncwarp();
     if (lane() != 0) return;
-    if constexpr (C::kOrdered) arrive(stages.sums_full());
-    else add_columns<kPart>(step, columns, first);
+    if constexpr (C::kOrdered)
+      arrive(stages.sums_full());
+    else
+      add_columns<kPart>(step, columns, first);
   }
   __device__ __forceinline__ void wait_for_sums_to_be_empty(unsigned step) const {
     if constexpr (C::kOrdered) {
@@ -1455,8 +1459,7 @@ struct Gradients {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int k = key + 8 * r;
-      unsigned short* of_key =
-          to + P::place(tensors.column_starts, b, unit % C::kKeyHeads, k);
+      unsigned short* of_key = to + P::place(tensors.column_starts, b, unit % C::kKeyHeads, k);
 #pragma unroll
       for (int part = 0; part < kOutputs / 16; ++part) {
         unsigned pairs[4];
@@ -1527,11 +1530,11 @@ ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, con
   const int q = (int)(row % C::kPaddedRows), h = (int)(row / C::kPaddedRows % C::kHeads);
   const int b = (int)(row / C::kPaddedRows / C::kHeads), lane = (int)(i % 16);
   const bool exists = b < C::kBatches && q < expressions.queries(b);
-  const float of_row =
-      !exists ? nothing()
-      : E::kSigmoid ? 0.0f
-             : lse[C::Statistics::place(row_starts, b, h % C::kHeadsOfClass, q) +
-                   h / C::kHeadsOfClass * C::kStatisticsClass];
+  const float of_row = !exists ? nothing()
+                       : E::kSigmoid
+                           ? 0.0f
+                           : lse[C::Statistics::place(row_starts, b, h % C::kHeadsOfClass, q) +
+                                 h / C::kHeadsOfClass * C::kStatisticsClass];
   const bool empty = of_row == nothing();
   float sum = 0;
   for (int column = lane * 8; !E::kSigmoid && !empty && column < P::kColumns; column += 128) {
@@ -1573,8 +1576,8 @@ ATTN_INLINE float share_of_square(const unsigned short* row) {
 // Largest of rows of dO, then of v, 16 threads a row.
 template <class C, class E>
 ATTN_INLINE void find_largest(const unsigned short* d_o, const unsigned short* v,
-                              const int* row_starts, const int* column_starts,
-                              const E& expressions, unsigned long long* words) {
+                              const int* row_starts, const int* column_starts, const E& expressions,
+                              unsigned long long* words) {
   using Float = typename C::Float;
   const long long of_gradients = (long long)C::kBatches * C::kHeads * C::kRows;
   const long long n = attn_thread() / 16;
@@ -1696,8 +1699,10 @@ ATTN_INLINE void merge_parts(const float* sums, const int* column_starts, const 
       const KeyColumns at{of.unit / C::kKeyHeads, of.unit % C::kKeyHeads,
                           lists.tile(of.tile).tile * C::kKeys + key,
                           of_keys ? column : column - C::kDepth};
-      if (of_keys) at.store<C, typename C::Keys>(column_starts, expressions, dk, pairs);
-      else at.store<C, typename C::Values>(column_starts, expressions, dv, pairs);
+      if (of_keys)
+        at.store<C, typename C::Keys>(column_starts, expressions, dk, pairs);
+      else
+        at.store<C, typename C::Values>(column_starts, expressions, dv, pairs);
     }
   }
 }
@@ -1709,7 +1714,7 @@ ATTN_INLINE void spread_diagonals(unsigned long long* words, const ExactSums& su
   constexpr LearnedPart kOf = E::kLearned[kPart];
   const long long i = attn_thread();
   const int head = (int)(i / kDiagonalsOfHead<C>);
-  const int distance = (int)(i % kDiagonalsOfHead<C>) - (C::kColumns - 1);
+  const int distance = (int)(i % kDiagonalsOfHead<C>)-(C::kColumns - 1);
   const int row = distance < 0 ? 0 : distance;
   double sum = 0;
   long long element = -1;

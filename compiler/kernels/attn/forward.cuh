@@ -96,7 +96,7 @@ struct ForwardTensors {
 constexpr unsigned kMasked = 1;  // masks hide a part of it
 constexpr unsigned kFirstOfTile = 2;
 constexpr unsigned kLastOfTile = 4;
-constexpr unsigned kPastKeys = 8;  // it reaches past the last key
+constexpr unsigned kPastKeys = 8;          // it reaches past the last key
 constexpr unsigned kByIndices = 1u << 30;  // masks that read tensors show all of it
 constexpr unsigned kKeyBits = kByIndices - 16;
 constexpr unsigned kEndOfStream = ~0u;
@@ -176,9 +176,7 @@ struct Stages {
   unsigned base;
 
   __device__ unsigned query(int n) const { return base + n * kQueryBytes; }
-  __device__ unsigned key(int n) const {
-    return base + C::kQueries * kQueryBytes + n * kKeyBytes;
-  }
+  __device__ unsigned key(int n) const { return base + C::kQueries * kQueryBytes + n * kKeyBytes; }
   __device__ unsigned value(int n) const { return key(C::kStages) + n * kValueBytes; }
   __device__ unsigned table(int n) const { return value(C::kStages) + n * kTableBytes; }
   __device__ unsigned handed(int n) const { return table(C::kTables) + n * kHandedBytes; }
@@ -325,13 +323,14 @@ struct Producer {
   using S = Stages<C>;
   // Whether another warp clears values past the length: if none is left, the one that copies does.
   static constexpr bool kClearsLater = S::kClears && !kGathers;
-  using KeyRows = typename Which<
-      C::kGatherKeys, GatheredRows<C::kKeys, C::kKeyPage, C::kTaken, C::kDepth, C::kDepthPanel>,
-      BlockRows<C::kKeys, C::kKeyPage, C::kKeyPiece, kLanes>>::Type;
-  using ValueRows = typename Which<
-      C::kGatherValues,
-      GatheredRows<C::kKeys, C::kValuePage, C::kStored, C::kWidth, C::kWidthPanel>,
-      BlockRows<C::kKeys, C::kValuePage, C::kValuePiece, kLanes>>::Type;
+  using KeyRows =
+      typename Which<C::kGatherKeys,
+                     GatheredRows<C::kKeys, C::kKeyPage, C::kTaken, C::kDepth, C::kDepthPanel>,
+                     BlockRows<C::kKeys, C::kKeyPage, C::kKeyPiece, kLanes>>::Type;
+  using ValueRows =
+      typename Which<C::kGatherValues,
+                     GatheredRows<C::kKeys, C::kValuePage, C::kStored, C::kWidth, C::kWidthPanel>,
+                     BlockRows<C::kKeys, C::kValuePage, C::kValuePiece, kLanes>>::Type;
   const S stages;
   const ForwardTensors& tensors;
   const E& expressions;
@@ -432,8 +431,8 @@ struct Producer {
         const int column = panel * C::kDepthPanel;
         if constexpr (C::kPatches) {
           const Place first = patch_of_queries<C>(item.tile.tile);
-          copy_box(to, *tensors.q, full, column, 0, first.x,
-                   first.y + item.b * C::kRowsOfBatch, item.unit + item.b * C::kUnitsOfBatch);
+          copy_box(to, *tensors.q, full, column, 0, first.x, first.y + item.b * C::kRowsOfBatch,
+                   item.unit + item.b * C::kUnitsOfBatch);
         } else {
           // Reads nothing of a sequence without rows, whose map has one row.
           const bool none = C::kThdQ && expressions.queries(item.b) == 0;
@@ -470,14 +469,13 @@ struct Producer {
   __device__ Blocks blocks_of(const Item& item) const {
     const int keys = expressions.keys(item.b);
     const bool rows = item.tile.tile * C::kRowsOfTile < expressions.queries(item.b);
-    const int count = !rows         ? 0
-                      : C::kLengths ? blocks_below(keys, item.tile)
-                                    : item.tile.blocks;
-    Blocks blocks{count, keys, expressions.used_keys(item.b), item.tile.first, 0, 0,
-                  kFirstOfTile};
+    const int count = !rows ? 0 : C::kLengths ? blocks_below(keys, item.tile) : item.tile.blocks;
+    Blocks blocks{count, keys, expressions.used_keys(item.b), item.tile.first, 0, 0, kFirstOfTile};
     if (C::kSplits > 1) return part_of(blocks, item.part);
-    if (count > 0) begin_run(blocks);
-    else blocks = nothing_of(blocks);
+    if (count > 0)
+      begin_run(blocks);
+    else
+      blocks = nothing_of(blocks);
     return blocks;
   }
 
@@ -527,13 +525,17 @@ struct Producer {
   __device__ void copy_keys(int b, int at, int head, unsigned word, int keys) {
     const unsigned full = stages.key_full(key.stage);
     KeyRows rows;
-    if constexpr (C::kGatherKeys) rows.find(tensors.key_table + b * C::kKeyPages, at, keys);
-    else rows.find(tensors.key_table + b * C::kKeyPages, C::kThdK ? 0 : b, at, keys);
+    if constexpr (C::kGatherKeys)
+      rows.find(tensors.key_table + b * C::kKeyPages, at, keys);
+    else
+      rows.find(tensors.key_table + b * C::kKeyPages, C::kThdK ? 0 : b, at, keys);
     wait(empty_of(full), key.parity);
     if (is_first()) {
       store_shared(stages.key_word(key.stage), word);
-      if (C::kGatherKeys) arrive(full);
-      else arrive_expecting(full, S::kKeyBytes);
+      if (C::kGatherKeys)
+        arrive(full);
+      else
+        arrive_expecting(full, S::kKeyBytes);
     }
     if constexpr (C::kPatches) {
       copy_patch<S::kDepthPanels, C::kDepthPanel>(stages.key(key.stage), *tensors.k, full, at, head,
@@ -590,8 +592,10 @@ struct Producer {
   }
 
   __device__ void copy_values() {
-    if constexpr (S::kOf8Bits) copy_transposed_values();
-    else copy_plain_values();
+    if constexpr (S::kOf8Bits)
+      copy_transposed_values();
+    else
+      copy_plain_values();
   }
 
   __device__ void copy_plain_values() {
@@ -599,15 +603,19 @@ struct Producer {
     unsigned full = stages.value_full(value.stage);
     const int* pages = tensors.value_table + value_batch * C::kValuePages;
     ValueRows rows;
-    if constexpr (C::kGatherValues) rows.find(pages, value_key, value_keys);
-    else rows.find(pages, C::kThdV ? 0 : value_batch, value_key, value_keys);
+    if constexpr (C::kGatherValues)
+      rows.find(pages, value_key, value_keys);
+    else
+      rows.find(pages, C::kThdV ? 0 : value_batch, value_key, value_keys);
     wait(empty_of(full), value.parity);
     const bool tail = has_tail();
     if (tail) {
       full = announce_tail();
     } else if (is_first()) {
-      if (C::kGatherValues) arrive(full);
-      else arrive_expecting(full, S::kValueBytes);
+      if (C::kGatherValues)
+        arrive(full);
+      else
+        arrive_expecting(full, S::kValueBytes);
     }
     if constexpr (C::kPatches) {
       copy_patch<S::kWidthPanels, C::kWidthPanel>(stages.value(value.stage), *tensors.v, full,
@@ -632,7 +640,8 @@ struct Producer {
   }
   // Returns the barrier for the copies.
   __device__ unsigned announce_tail() const {
-    if constexpr (!S::kClears) return 0;
+    if constexpr (!S::kClears)
+      return 0;
     else {
       const unsigned before = max(value_keys - value_key, 0) * S::kValueRow;
       const Tail tail{stages.value_full(value.stage), stages.value(value.stage) + before,
@@ -695,14 +704,18 @@ ATTN_INLINE void exchange(unsigned (&pairs)[4], int lane) {
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
     const unsigned got = __shfl_xor_sync(~0u, odd ? pairs[i] : pairs[i + 1], 1);
-    if (odd) pairs[i] = got;
-    else pairs[i + 1] = got;
+    if (odd)
+      pairs[i] = got;
+    else
+      pairs[i + 1] = got;
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const unsigned got = __shfl_xor_sync(~0u, high ? pairs[i] : pairs[i + 2], 2);
-    if (high) pairs[i] = got;
-    else pairs[i + 2] = got;
+    if (high)
+      pairs[i] = got;
+    else
+      pairs[i + 2] = got;
   }
 }
 
@@ -746,9 +759,9 @@ struct Consumer {
   Turn<2> handed{};
   unsigned tile_words[2] = {0, 0};  // of the tile: its rows take more registers (rows_of)
   unsigned block = 0;
-  int adds = 0;  // whether o holds a sum
+  int adds = 0;              // whether o holds a sum
   float maximum[2], sum[2];  // with kFollows: the maximum as a power of 2
-  float kept[2] = {0, 0};  // with kKeepsLargest: weights, as sums are; with kFollows: scores
+  float kept[2] = {0, 0};    // with kKeepsLargest: weights, as sums are; with kFollows: scores
   float o[kOutputs], s[kScores];
   unsigned p[kWords];
 
@@ -938,9 +951,12 @@ struct Consumer {
     key.next();
     unsigned packed[kPacksEarly ? kWords : 1];
     if constexpr (kPacksEarly) pack(packed);
-    if constexpr (E::kRandom) drop_at_random(packed);
-    else if constexpr (kPacksEarly) pin(packed);
-    else pin(s);
+    if constexpr (E::kRandom)
+      drop_at_random(packed);
+    else if constexpr (kPacksEarly)
+      pin(packed);
+    else
+      pin(s);
     fetch(sum[0] + sum[1] < 0 ? 8 : 0);
     if (kWeighs) {
       take_products();
@@ -951,8 +967,10 @@ struct Consumer {
       }
     }
     adds = !first;
-    if constexpr (kPacksEarly) take(packed);
-    else pack(p);
+    if constexpr (kPacksEarly)
+      take(packed);
+    else
+      pack(p);
     if constexpr (C::kShares > 1) {
       hand_over(first ? kFirstOfTile : 0, maximum_before, sum_before, factor);
     }
@@ -1018,22 +1036,23 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void weigh_values() {
-    if constexpr (kOf8Bits) weigh_transposed_values();
-    else weigh_plain_values();
+    if constexpr (kOf8Bits)
+      weigh_transposed_values();
+    else
+      weigh_plain_values();
   }
 
   __device__ __forceinline__ void weigh_plain_values() {
     constexpr int kFirstPanel = kFirstOfWidth / C::kWidthPanel;
-    const auto b =
-        matrix<C::kWidthPanel>(stages.value(value.stage) + kFirstPanel * S::kValuePanel,
-                               8 * S::kValueRow, S::kValuePanel);
+    const auto b = matrix<C::kWidthPanel>(stages.value(value.stage) + kFirstPanel * S::kValuePanel,
+                                          8 * S::kValueRow, S::kValuePanel);
     pin(o);
     pin(p);
     begin_products();
 #pragma unroll
     for (int i = 0; i < C::kKeys / 16; ++i) {
       Weighted<kWidth>::add(Float{}, o, p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3],
-                               b + i * S::kValueRow, i > 0 ? 1 : adds);
+                            b + i * S::kValueRow, i > 0 ? 1 : adds);
     }
     commit_products();
   }
@@ -1061,8 +1080,8 @@ struct Consumer {
     for (int i = 0; i < kCount; ++i) {
       if constexpr (kOf8Bits) {
         const int from = i / 2 * 8 + i % 2 * 2;
-        words[i] = pair(Float{}, s[from], s[from + 1]) |
-                   pair(Float{}, s[from + 4], s[from + 5]) << 16;
+        words[i] = pair(Float{}, s[from], s[from + 1]) | pair(Float{}, s[from + 4], s[from + 5])
+                                                             << 16;
       } else {
         words[i] = pair(Float{}, s[2 * i], s[2 * i + 1]);
       }
@@ -1144,13 +1163,17 @@ struct Consumer {
   }
   // One that tensors have.
   __device__ __forceinline__ auto held_column(int i) const {
-    if constexpr (C::kPatches || !E::kReadsColumns) return column(i);
-    else return min(column(i), C::kColumns - 1);
+    if constexpr (C::kPatches || !E::kReadsColumns)
+      return column(i);
+    else
+      return min(column(i), C::kColumns - 1);
   }
   // Columns from score 0 to score i.
   __device__ __forceinline__ static int columns_to(int i) {
-    if constexpr (C::kPatches) return i / 4 * C::kGrid + (i & 1);
-    else return i / 4 * 8 + (i & 1);
+    if constexpr (C::kPatches)
+      return i / 4 * C::kGrid + (i & 1);
+    else
+      return i / 4 * 8 + (i & 1);
   }
 
   // `shift`: what is to be added to all scores of a row, besides.
@@ -1164,8 +1187,10 @@ struct Consumer {
 #pragma unroll
     for (int part = 0; part < kScores / 8; ++part) {
       float entries[8] = {};
-      if constexpr (S::kWideTable && C::kTables > 0) read_wide_table(part, entries);
-      else if constexpr (C::kTables > 0) read_table(part, entries);
+      if constexpr (S::kWideTable && C::kTables > 0)
+        read_wide_table(part, entries);
+      else if constexpr (C::kTables > 0)
+        read_table(part, entries);
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const int i = 8 * part + j, r = i / 2 & 1, offset = columns_to(i);
@@ -1190,8 +1215,8 @@ struct Consumer {
     const int row = of_tile / (C::kPack / C::kTablePack);
     const int vector = (lane >> 4 ^ row & 7) * 16 ^ part % 4 * 32;
     unsigned pairs[4];
-    load_matrices(pairs, stages.table(table.stage) + row * 128 + vector +
-                             part / 4 * S::kTablePanel);
+    load_matrices(pairs,
+                  stages.table(table.stage) + row * 128 + vector + part / 4 * S::kTablePanel);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       entries[j] = C::Entry::widen((unsigned short)(pairs[j / 2] >> (j & 1) * 16));
@@ -1268,8 +1293,10 @@ struct Consumer {
     if constexpr (E::kScore) modify(shift);
     if constexpr (!kHidesWeights) hide();
     bool moved = false;
-    if constexpr (E::kSigmoid) sigmoid(shift);
-    else moved = softmax(shift, factor);
+    if constexpr (E::kSigmoid)
+      sigmoid(shift);
+    else
+      moved = softmax(shift, factor);
     if constexpr (E::kKeep) drop();
     return moved;
   }
@@ -1317,8 +1344,10 @@ struct Consumer {
 
   // Power of 2 by which the maximum may stay behind. Weights of 8 bits must not overflow.
   __device__ __forceinline__ float slack() const {
-    if constexpr (!kOf8Bits) return 8;
-    else return fminf(fmaxf(Float::kLog2OfMost - raised, 0), 8);
+    if constexpr (!kOf8Bits)
+      return 8;
+    else
+      return fminf(fmaxf(Float::kLog2OfMost - raised, 0), 8);
   }
 
   static constexpr int kFirstWeights = kScores < 128 ? 16 : 32;
@@ -1338,8 +1367,10 @@ struct Consumer {
     fetch(unknown((int)(__float_as_uint(sum[0] + sum[1]) >> 28 & 8)));
     if (kWeighs) {
       take_products();
-      if (first) finish(finished_rows_of(words_before), before);
-      else if (moved) scale_outputs(factor);
+      if (first)
+        finish(finished_rows_of(words_before), before);
+      else if (moved)
+        scale_outputs(factor);
     }
     adds = !first;
     pin(p);
@@ -1692,8 +1723,10 @@ struct Consumer {
     if constexpr (kOf8Bits) {
       const float scale_of_weights = weight_scale(tensors) * power_of_two(-lowered_by(tensors));
       of.total /= scale_of_weights;
-      if constexpr (kFollows) of.kept = power_of_two(of.kept * exponent - of.maximum);
-      else of.kept /= scale_of_weights;
+      if constexpr (kFollows)
+        of.kept = power_of_two(of.kept * exponent - of.maximum);
+      else
+        of.kept /= scale_of_weights;
     }
     if constexpr (!E::kSigmoid) {
       factor = store_statistics(b, h, q, of.maximum, of.total, !kSecond && stores && exists(b, q),
@@ -1817,12 +1850,14 @@ struct Consumer {
       const int to = (4 * part + (lane & 3)) * 16;
       if (!exists) continue;
       if (to < C::kStored) {
-        store_columns(row, to, {__byte_perm(pairs[0], pairs[1], 0x5410),
-                                __byte_perm(pairs[2], pairs[3], 0x5410)});
+        store_columns(
+            row, to,
+            {__byte_perm(pairs[0], pairs[1], 0x5410), __byte_perm(pairs[2], pairs[3], 0x5410)});
       }
       if (to + 8 < C::kStored) {
-        store_columns(row, to + 8, {__byte_perm(pairs[0], pairs[1], 0x7632),
-                                    __byte_perm(pairs[2], pairs[3], 0x7632)});
+        store_columns(
+            row, to + 8,
+            {__byte_perm(pairs[0], pairs[1], 0x7632), __byte_perm(pairs[2], pairs[3], 0x7632)});
       }
     }
   }

@@ -57,8 +57,9 @@ struct RunWriter {
       at = ahead == 0 ? 32 : at + __ffsll((long long)ahead) - 1;
       if (at >= 32) break;
       const bool hides = (masked >> at & kBlock) != 0, reads = (by_tensors >> at & kBlock) != 0;
-      add_block(((i - 1) * 32 + at) * C::kCellKeys,
-                !hides ? 0 : reads ? kMasked : kMasked | kByIndices);
+      add_block(((i - 1) * 32 + at) * C::kCellKeys, !hides  ? 0
+                                                    : reads ? kMasked
+                                                            : kMasked | kByIndices);
       at += kPerBlock;
     }
     at -= 32, before = word;
@@ -146,9 +147,7 @@ struct ListMaker {
 
  private:
   __device__ int first_row(int t) const { return (first + t) * C::kRowsOfTile; }
-  __device__ int end_of_rows(int t) const {
-    return ::min(first_row(t) + C::kRowsOfTile, C::kRows);
-  }
+  __device__ int end_of_rows(int t) const { return ::min(first_row(t) + C::kRowsOfTile, C::kRows); }
   __device__ int index(int t) const { return list * C::kTiles + first + t; }
 
   // What `kLanes` adjacent lanes have together.

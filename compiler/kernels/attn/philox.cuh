@@ -41,8 +41,10 @@ ATTN_INLINE uint2 dropout_key(unsigned long long seed, unsigned long long offset
 // All ones in each half of a word whose lower 15 bits are at least kDropped.
 template <int kDropped>
 ATTN_INLINE unsigned kept_halves(unsigned word) {
-  if constexpr (kDropped <= 0x7c00) return halves_at_least(word, kDropped * 0x10001);
-  else return halves_below(~word, (0x8000 - kDropped) * 0x10001);
+  if constexpr (kDropped <= 0x7c00)
+    return halves_at_least(word, kDropped * 0x10001);
+  else
+    return halves_below(~word, (0x8000 - kDropped) * 0x10001);
 }
 
 // The counter of a call, which is of 8 of 32 keys: `keys` / 4 is which 32, `keys` % 4 which 8.

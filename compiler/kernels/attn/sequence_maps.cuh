@@ -10,8 +10,7 @@ namespace kernels {
 // `whole` with dimension kRowDim and the address those of one sequence: `count` rows from `rows`
 // on. A dimension has an element at least: that of a sequence without rows is never read.
 template <int kRowDim>
-ATTN_INLINE void map_sequence(const TensorMap& whole, const void* rows, int count,
-                              TensorMap* map) {
+ATTN_INLINE void map_sequence(const TensorMap& whole, const void* rows, int count, TensorMap* map) {
 #pragma unroll
   for (int i = 0; i < 16; ++i) map->words[i] = whole.words[i];
   if (count > 0) set_address(map, rows);

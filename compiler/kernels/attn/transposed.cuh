@@ -18,27 +18,26 @@ struct Products;
 #define ATTN_NEW_16 ATTN_NEW_8, ATTN_NEW(8)
 #define ATTN_NEW_24 ATTN_NEW_16, ATTN_NEW(16)
 #define ATTN_NEW_32 ATTN_NEW_24, ATTN_NEW(24)
-#define ATTN_PRODUCT(method, type, name, columns, registers, a, b, adds, operands, transposed) \
-  static __device__ __forceinline__ void method(name, float (&c)[registers],                   \
-                                                unsigned long long x, unsigned long long y) {  \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds                                      \
-                 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type   \
-                 " {" ATTN_TEXT_##registers "}, %" a ", %" b ", p, 1, 1, " transposed          \
-                 ", 0;\n}\n"                                                                   \
-                 : operands                                                                    \
-                 : "l"(x), "l"(y));                                                            \
+#define ATTN_PRODUCT(method, type, name, columns, registers, a, b, adds, operands, transposed)    \
+  static __device__ __forceinline__ void method(name, float(&c)[registers], unsigned long long x, \
+                                                unsigned long long y) {                           \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds                                         \
+                 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type      \
+                 " {" ATTN_TEXT_##registers "}, %" a ", %" b ", p, 1, 1, " transposed ", 0;\n}\n" \
+                 : operands                                                                       \
+                 : "l"(x), "l"(y));                                                               \
   }
-#define ATTN_PRODUCTS(columns, registers, a, b, is_transposed, transposed)                      \
-  template <>                                                                                   \
-  struct Products<columns, is_transposed> {                                                     \
-    ATTN_PRODUCT(first, "bf16", BF16, columns, registers, a, b, "0", ATTN_NEW_##registers,      \
-                 transposed)                                                                    \
-    ATTN_PRODUCT(add, "bf16", BF16, columns, registers, a, b, "1", ATTN_OPERANDS_##registers,   \
-                 transposed)                                                                    \
-    ATTN_PRODUCT(first, "f16", F16, columns, registers, a, b, "0", ATTN_NEW_##registers,        \
-                 transposed)                                                                    \
-    ATTN_PRODUCT(add, "f16", F16, columns, registers, a, b, "1", ATTN_OPERANDS_##registers,     \
-                 transposed)                                                                    \
+#define ATTN_PRODUCTS(columns, registers, a, b, is_transposed, transposed)                    \
+  template <>                                                                                 \
+  struct Products<columns, is_transposed> {                                                   \
+    ATTN_PRODUCT(first, "bf16", BF16, columns, registers, a, b, "0", ATTN_NEW_##registers,    \
+                 transposed)                                                                  \
+    ATTN_PRODUCT(add, "bf16", BF16, columns, registers, a, b, "1", ATTN_OPERANDS_##registers, \
+                 transposed)                                                                  \
+    ATTN_PRODUCT(first, "f16", F16, columns, registers, a, b, "0", ATTN_NEW_##registers,      \
+                 transposed)                                                                  \
+    ATTN_PRODUCT(add, "f16", F16, columns, registers, a, b, "1", ATTN_OPERANDS_##registers,   \
+                 transposed)                                                                  \
   };
 ATTN_PRODUCTS(32, 16, "16", "17", false, "0")
 ATTN_PRODUCTS(48, 24, "24", "25", false, "0")
@@ -66,10 +65,10 @@ ATTN_INLINE unsigned thread_read_again() {
 // and the next of row l / 4 of each, and gives the address of row l % 8 of transpose l / 8.
 ATTN_INLINE void store_transposed(unsigned address, unsigned m0, unsigned m1, unsigned m2,
                                   unsigned m3) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   address),
-               "r"(m0), "r"(m1), "r"(m2), "r"(m3)
-               : "memory");
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(m0), "r"(m1), "r"(m2), "r"(m3)
+      : "memory");
 }
 
 // Loads four matrices of 8 x 8 16-bit elements that are stored transposed, in the same way.

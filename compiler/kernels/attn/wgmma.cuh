@@ -73,7 +73,7 @@ struct WeightedOf8Bits;
 #define ATTN_TEXT_112 ATTN_TEXT_104 ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define ATTN_TEXT_120 ATTN_TEXT_112 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define ATTN_TEXT_128 ATTN_TEXT_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
-#define ATTN_8(i)                                                                   \
+#define ATTN_8(i)                                                                             \
   "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
       "+f"(c[i + 6]), "+f"(c[i + 7])
 #define ATTN_OPERANDS_8 ATTN_8(0)
@@ -95,47 +95,47 @@ struct WeightedOf8Bits;
 
 // One instruction: `r0` is the number of the first operand after the registers, and so on; `depth`
 // is that of the product, and `further` which operands are transposed, if their type has a choice.
-#define ATTN_SCORES(type, name, columns, registers, depth, further, r0, r1, r2)                  \
-  static __device__ __forceinline__ void add(name, float (&c)[registers], unsigned long long a,  \
-                                             unsigned long long b, int adds) {                   \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" r2                                         \
-                 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #columns depth ".f32." type "." type  \
-                 " {" ATTN_TEXT_##registers "}, %" r0 ", %" r1 ", p, 1, 1" further ";\n}\n"      \
-                 : ATTN_OPERANDS_##registers                                                     \
-                 : "l"(a), "l"(b), "r"(adds));                                                   \
+#define ATTN_SCORES(type, name, columns, registers, depth, further, r0, r1, r2)                 \
+  static __device__ __forceinline__ void add(name, float(&c)[registers], unsigned long long a,  \
+                                             unsigned long long b, int adds) {                  \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" r2                                        \
+                 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #columns depth ".f32." type "." type \
+                 " {" ATTN_TEXT_##registers "}, %" r0 ", %" r1 ", p, 1, 1" further ";\n}\n"     \
+                 : ATTN_OPERANDS_##registers                                                    \
+                 : "l"(a), "l"(b), "r"(adds));                                                  \
   }
-#define ATTN_WEIGHTED(type, name, columns, registers, depth, further, r0, r1, r2, r3, r4, r5)    \
-  static __device__ __forceinline__ void add(name, float (&c)[registers], unsigned a0,           \
-                                             unsigned a1, unsigned a2, unsigned a3,              \
-                                             unsigned long long b, int adds) {                   \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" r5                                         \
-                 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #columns depth ".f32." type "." type  \
-                 " {" ATTN_TEXT_##registers "}, {%" r0 ", %" r1 ", %" r2 ", %" r3 "}, %" r4      \
-                 ", p, 1, 1" further ";\n}\n"                                                    \
-                 : ATTN_OPERANDS_##registers                                                     \
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(adds));                       \
+#define ATTN_WEIGHTED(type, name, columns, registers, depth, further, r0, r1, r2, r3, r4, r5)      \
+  static __device__ __forceinline__ void add(name, float(&c)[registers], unsigned a0, unsigned a1, \
+                                             unsigned a2, unsigned a3, unsigned long long b,       \
+                                             int adds) {                                           \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" r5                                           \
+                 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #columns depth ".f32." type "." type    \
+                 " {" ATTN_TEXT_##registers "}, {%" r0 ", %" r1 ", %" r2 ", %" r3 "}, %" r4        \
+                                            ", p, 1, 1" further ";\n}\n"                           \
+                 : ATTN_OPERANDS_##registers                                                       \
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(adds));                         \
   }
-#define ATTN_PRODUCTS(columns, registers, r0, r1, r2, r3, r4, r5)                                \
-  template <>                                                                                    \
-  struct Scores<columns> {                                                                       \
-    ATTN_SCORES("bf16", BF16, columns, registers, "k16", ", 0, 0", r0, r1, r2)                   \
-    ATTN_SCORES("f16", F16, columns, registers, "k16", ", 0, 0", r0, r1, r2)                     \
-  };                                                                                             \
-  template <>                                                                                    \
-  struct Weighted<columns> {                                                                     \
-    ATTN_WEIGHTED("bf16", BF16, columns, registers, "k16", ", 1", r0, r1, r2, r3, r4, r5)        \
-    ATTN_WEIGHTED("f16", F16, columns, registers, "k16", ", 1", r0, r1, r2, r3, r4, r5)          \
+#define ATTN_PRODUCTS(columns, registers, r0, r1, r2, r3, r4, r5)                         \
+  template <>                                                                             \
+  struct Scores<columns> {                                                                \
+    ATTN_SCORES("bf16", BF16, columns, registers, "k16", ", 0, 0", r0, r1, r2)            \
+    ATTN_SCORES("f16", F16, columns, registers, "k16", ", 0, 0", r0, r1, r2)              \
+  };                                                                                      \
+  template <>                                                                             \
+  struct Weighted<columns> {                                                              \
+    ATTN_WEIGHTED("bf16", BF16, columns, registers, "k16", ", 1", r0, r1, r2, r3, r4, r5) \
+    ATTN_WEIGHTED("f16", F16, columns, registers, "k16", ", 1", r0, r1, r2, r3, r4, r5)   \
   };
-#define ATTN_PRODUCTS_OF_8_BITS(columns, registers, r0, r1, r2, r3, r4, r5)                      \
-  template <>                                                                                    \
-  struct ScoresOf8Bits<columns> {                                                                \
-    ATTN_SCORES("e4m3", E4M3, columns, registers, "k32", "", r0, r1, r2)                         \
-    ATTN_SCORES("e5m2", E5M2, columns, registers, "k32", "", r0, r1, r2)                         \
-  };                                                                                             \
-  template <>                                                                                    \
-  struct WeightedOf8Bits<columns> {                                                              \
-    ATTN_WEIGHTED("e4m3", E4M3, columns, registers, "k32", "", r0, r1, r2, r3, r4, r5)           \
-    ATTN_WEIGHTED("e5m2", E5M2, columns, registers, "k32", "", r0, r1, r2, r3, r4, r5)           \
+#define ATTN_PRODUCTS_OF_8_BITS(columns, registers, r0, r1, r2, r3, r4, r5)            \
+  template <>                                                                          \
+  struct ScoresOf8Bits<columns> {                                                      \
+    ATTN_SCORES("e4m3", E4M3, columns, registers, "k32", "", r0, r1, r2)               \
+    ATTN_SCORES("e5m2", E5M2, columns, registers, "k32", "", r0, r1, r2)               \
+  };                                                                                   \
+  template <>                                                                          \
+  struct WeightedOf8Bits<columns> {                                                    \
+    ATTN_WEIGHTED("e4m3", E4M3, columns, registers, "k32", "", r0, r1, r2, r3, r4, r5) \
+    ATTN_WEIGHTED("e5m2", E5M2, columns, registers, "k32", "", r0, r1, r2, r3, r4, r5) \
   };
 
 ATTN_PRODUCTS(16, 8, "8", "9", "10", "11", "12", "13")

@@ -34,8 +34,8 @@ struct KernelFacts {
   std::int64_t stages = 0;        // of what is streamed
   std::int64_t query_stages = 0;  // of a forward
   std::int64_t table_stages = 0;  // of a captured table that scores read
-  std::int64_t parts = 1;  // of a tile's keys, that different blocks of threads compute
-  std::int64_t items = 0;  // tiles of all batches and heads, times parts
+  std::int64_t parts = 1;         // of a tile's keys, that different blocks of threads compute
+  std::int64_t items = 0;         // tiles of all batches and heads, times parts
   // Parts of all divided tiles of a backward; if the GPU makes the lists, at most.
   std::int64_t divided = 0;
   std::int64_t patch_width = 0, patch_height = 0;  // of a grid, if the tile is a rectangle of it

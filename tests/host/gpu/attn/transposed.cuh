@@ -22,8 +22,13 @@ struct Products {
   template <typename Float>
   static void multiply(Float type, float* c, unsigned long long a, unsigned long long b,
                        bool adds) {
-    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds, .type = type_of(type),
-                         .transposes_a = kTransposed, .a = a, .b = b});
+    attn::gpu::multiply({.c = c,
+                         .columns = kColumns,
+                         .adds = adds,
+                         .type = type_of(type),
+                         .transposes_a = kTransposed,
+                         .a = a,
+                         .b = b});
   }
 };
 

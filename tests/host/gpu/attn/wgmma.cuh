@@ -31,8 +31,8 @@ struct Scores {
   template <typename Float>
   static void add(Float type, float (&c)[kColumns / 2], unsigned long long a, unsigned long long b,
                   int adds) {
-    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds != 0, .type = type_of(type),
-                         .a = a, .b = b});
+    attn::gpu::multiply(
+        {.c = c, .columns = kColumns, .adds = adds != 0, .type = type_of(type), .a = a, .b = b});
   }
 };
 template <int kColumns>
@@ -43,9 +43,14 @@ struct Weighted {
   template <typename Float>
   static void add(Float type, float (&c)[kColumns / 2], unsigned a0, unsigned a1, unsigned a2,
                   unsigned a3, unsigned long long b, int adds) {
-    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds != 0, .type = type_of(type),
-                         .has_fragments = true, .transposes_b = kTransposed,
-                         .fragments = {a0, a1, a2, a3}, .b = b});
+    attn::gpu::multiply({.c = c,
+                         .columns = kColumns,
+                         .adds = adds != 0,
+                         .type = type_of(type),
+                         .has_fragments = true,
+                         .transposes_b = kTransposed,
+                         .fragments = {a0, a1, a2, a3},
+                         .b = b});
   }
 };
 template <int kColumns>
