@@ -94,7 +94,7 @@ class Job:
 
 
 def inspected(attnc, plan):
-    """By direction: strategy, prediction and workspace."""
+    """Strategy, prediction and workspace of a plan, by direction."""
     said = attnc.json("inspect", plan, cudnn=False)
     known = {}
     for each in said.get("plans") or [said]:

@@ -177,7 +177,7 @@ def received(options, case):
                 for team in division["teams"]]
 
     def given(rank, name, heads, tensors, statistics):
-        """By other ranks, of what is at home; sums and merged results travel as f32."""
+        """Bytes that other ranks give of what is at home; sums and merged results travel as f32."""
         total = 0
         for other in set(range(len(homes))) - {rank}:
             of_message = computed[other // groups][name] & homes[rank][name]

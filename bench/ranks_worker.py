@@ -199,7 +199,7 @@ def own_rows(tensor, own):
 
 
 def distance(x, y):
-    """By parts, because f32 copies of everything would not fit."""
+    """Computes by parts, because f32 copies of everything would not fit."""
     error = norm = 0.0
     for a, b in zip(x.split(16384, 2), y.split(16384, 2)):
         a, b = a.float(), b.float()

@@ -212,7 +212,7 @@ def test_flex_attention_traces_equal_mods_once(monkeypatch):
 
 
 def test_flex_attention_uses_the_tensors_of_each_call():
-    """Those without dimensions, and documents that are no longer sorted, too."""
+    """Tensors without dimensions, and documents that are no longer sorted, too."""
     q, k, v = inputs(heads=2, rows=12, columns=12)
     lens = torch.tensor([5, 9])
     for factor, document in ((2.0, torch.arange(12) // 5), (3.0, torch.arange(12) % 5)):

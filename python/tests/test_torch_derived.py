@@ -109,7 +109,7 @@ def reset():
 
 
 def dense(q, k, v, score_mod, mask_mod):
-    """By the mods themselves, for one score at a time."""
+    """Attention by the mods themselves, for one score at a time."""
     scores, rows = q @ k.mT * 8**-0.5, []
     for place in numpy.ndindex(*scores.shape):
         at = [torch.tensor(index) if not score_mod or "array" not in score_mod.__code__.co_names else index

@@ -126,7 +126,7 @@ def test_gradients_of_8_bits_where_the_types_are_the_same():
 
 
 def test_compiled(training):
-    """With fake kernels, without a graph break; the backward writes amax."""
+    """Compiles with fake kernels, without a graph break; the backward writes amax."""
     q, k, v, do = tensors()
 
     def step(q, k, v, scales, amax):

@@ -6,7 +6,7 @@ import signal
 import attnc
 from attnc import NOOP, SOURCE, SPECS
 
-# With sizes that the fused backward supports.
+# A spec with sizes that the fused backward supports.
 TRAINED = NOOP.replace("Sq = 16, Skv = 24", "Sq = 128").replace("outputs o, lse", "grad q, v")
 SOFTCAP = NOOP.replace("outputs", "score 50 * tanh(score / 50);\n  outputs")
 

@@ -126,7 +126,7 @@ class Draw(attnc.Case):
         self.assertEqual(root.find(namespace + "desc").text, "136 of 256 scores are visible")
 
     def test_cells_are_the_scores(self):
-        """Those of a batch and a head, with a captured tensor, as the picture has them."""
+        """Cells are the scores of a batch and a head, with a captured tensor, as the picture has them."""
         size, ids = 24, [0] * 5 + [1] * 9 + [2] * 10
         header = f"{{'descr': '<i4', 'fortran_order': False, 'shape': (2, {size})}}".ljust(117) + "\n"
         (self.folder / "doc.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) +

@@ -194,7 +194,7 @@ class Run(attnc.Case):
         numpy.testing.assert_allclose(lse[0, 0], numpy.log(visible), atol=1e-6)
 
     def test_values_that_break_a_fact(self):
-        """By every command that takes values."""
+        """Every command that takes values refuses them."""
         declared = CAPTURED.replace("doc: i32[B, Skv]", "doc: i32[B, Skv] monotone runs(3)")
         spec = self.write("captured.attn", declared)
         for values, words in (([5, 4, 3, 2, 1, 0], "is declared monotone, but element 1 is 4, after 5"),

@@ -29,7 +29,7 @@ std::vector<std::string> seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   attn::fuzz::use_plan_file(bytes);
-  // With recomputed checksums, since mutations rarely get past them.
+  // Checksums are recomputed, since mutations rarely get past them.
   attn::fuzz::use_plan_file(attn::plan::testing::resealed(bytes));
   return 0;
 }

@@ -61,7 +61,7 @@ TEST(HostOutputs, StatisticsAlone) {
   expect_reference(subjects);
 }
 
-// Not run: the kernel that fills outputs without keys cannot run on the host.
+// The program is not run: the kernel that fills outputs without keys cannot run on the host.
 TEST(HostOutputs, StatisticsAloneWithoutKeys) {
   const auto program = driver::lower(
       attention_of("attention none { dims B = 2, Hq = 4, Sq = 5, Skv = 0, D = 8; outputs lse; }"));

@@ -81,7 +81,7 @@ class Client:
             "textDocument": {"uri": uri, "version": version}, "contentChanges": changes})
 
     def diagnostics(self, uri, version, timeout=300):
-        """Those of this version that come first."""
+        """The first diagnostics of this version."""
         while True:
             for found in self.published:
                 if found["uri"] == uri and found.get("version") == version:

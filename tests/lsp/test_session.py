@@ -48,7 +48,7 @@ class Editor:
         self.log.append(f"## {title}\n{text.replace(self.uri, 'URI')}\n")
 
     async def diagnostics(self):
-        """Those of this version, once the slow checks are done: the hints wait for them."""
+        """The diagnostics of this version, once the slow checks are done: the hints wait for them."""
         whole = types.Range(types.Position(0, 0), types.Position(99, 0))
         await self.client.text_document_inlay_hint_async(types.InlayHintParams(self.document, whole))
         for _ in range(1000):

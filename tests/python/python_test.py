@@ -19,7 +19,7 @@ def has(python, *modules):
 
 
 def find_python():
-    """With PyTorch if one has it: without, tests that use it are skipped."""
+    """A Python that has PyTorch if there is one: without, tests that use it are skipped."""
     candidates = [str(SOURCE / ".deps" / "python" / "bin" / "python"),
                   os.environ.get("PYTHON", "python3"), sys.executable, "/usr/bin/python3"]
     for modules in (("numpy", "pytest", "torch"), ("numpy", "pytest")):

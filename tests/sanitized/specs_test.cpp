@@ -61,7 +61,7 @@ sema::Bindings small(const ast::Spec& spec, const ir::Attention& attention, cons
 
 class Sanitized : public ::testing::TestWithParam<std::filesystem::path> {
  protected:
-  // With sizes up to the limits, or those of the spec if it refuses such sizes.
+  // The attention with sizes up to the limits, or those of the spec if it refuses such sizes.
   ir::Attention analyzed(const Limits& limits) const {
     diag::Sink sink(source_);
     const ir::Attention full = driver::front_end(source_, {}, sink).value();

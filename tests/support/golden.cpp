@@ -20,7 +20,7 @@ bool updating() {
   return update != nullptr && std::string(update) == "1";
 }
 
-// Without the hashes of kernel files, which change with these files.
+// The text without the hashes of kernel files, which change with these files.
 std::string without_hashes(const std::string& text) {
   static const std::regex hash("(#include \"attn/[a-z_]*\\.cuh\")  // [0-9a-f]{16}");
   return std::regex_replace(text, hash, "$1");

@@ -14,7 +14,7 @@ void append(std::string& bytes, const Value& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof(Value));
 }
 
-// With two kernels, as NVRTC writes them: .nv.info names them by their symbols.
+// A cubin with two kernels, as NVRTC writes them: .nv.info names them by their symbols.
 std::string cubin() {
   std::string bytes(sizeof(Elf64_Ehdr), '\0');
   std::array<Elf64_Shdr, 5> sections{};

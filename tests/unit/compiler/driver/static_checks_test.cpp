@@ -80,7 +80,7 @@ struct Fault {
   const char* code;  // or empty: served
 };
 
-// Without tensors whose values decide: check and the reference agree on every one.
+// Faults without tensors whose values decide: check and the reference agree on every one.
 constexpr Fault kFaults[] = {
     {"tensor t: f32[2]; score score + t[h];", "E0340"},
     {"tensor t: f32[4]; score score * t[h];", ""},

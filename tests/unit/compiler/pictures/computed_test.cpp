@@ -17,7 +17,8 @@ namespace {
 using lowering::Coverage;
 using passes::Block;
 
-// That each visible score is computed by one kernel, and with a mask where a block has others.
+// Expects that each visible score is computed by one kernel, and with a mask where a block has
+// others.
 void expect_all_computed(const Panel& panel, std::size_t kernels) {
   ASSERT_TRUE(panel.computed);
   double computed = 0;

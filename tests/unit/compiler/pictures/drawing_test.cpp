@@ -174,7 +174,7 @@ TEST(Terminal, HasLettersOfOwners) {
   const std::string text = to_terminal(of.made(), false);
   EXPECT_THAT(text, HasSubstr("      20  a a a a a a\n          a a a a a a\n          b b"));
   EXPECT_THAT(text, HasSubstr("\n         9 rank 9\n         a rank 10\n"));
-  // Those of 65 in two columns, which are read downwards.
+  // The legend of 65 owners is in two columns, which are read downwards.
   const std::string many = to_terminal(OfOwners(65).made(), false);
   EXPECT_THAT(many, HasSubstr(" Z Z Z"));
   EXPECT_THAT(many, HasSubstr(" ? ? ?"));

@@ -82,7 +82,7 @@ inline std::vector<std::string> names_of_gradients(const ir::Attention& attentio
   return names;
 }
 
-// With all outputs that the attention can have.
+// Asks for all outputs that the attention can have.
 inline void want_all(ir::Attention& attention) {
   if (attention.is_sigmoid()) return;
   attention.wants_lse = attention.wants_max = attention.wants_sum_exp = true;

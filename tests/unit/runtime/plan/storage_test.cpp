@@ -130,7 +130,7 @@ TEST_F(PlanStorage, WhatCouldNotBeReadIsNotWritten) {
   EXPECT_EQ(file_count(), 0U);
 }
 
-// Without waiting for a writer.
+// Refuses them without waiting for a writer.
 TEST_F(PlanStorage, FifosAndDevicesAreRefused) {
   ASSERT_EQ(::mkfifo(path("p").c_str(), 0600), 0);
   EXPECT_EQ(load(path("p")).error().code, ErrorCode::io);

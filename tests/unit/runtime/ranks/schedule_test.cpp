@@ -118,7 +118,7 @@ TEST(Schedule, CopiesStatisticsOfRowsThatOnePartHas) {
   EXPECT_EQ(launches[0].copies.copies[1].vectors, 2);
 }
 
-// Not before what arrives: exchanges follow each other.
+// Results do not leave before what arrives: exchanges follow each other.
 TEST(Schedule, LetsResultsLeaveAfterTheLastPartThatSendsSome) {
   const auto results_after = [](int rank, std::vector<Part> parts, Direction direction) {
     Division division = testing::window_division();

@@ -101,7 +101,7 @@ TEST(NativeBackward, BlocksOfKeysAreDividedWhereItemsAreFew) {
   EXPECT_THAT(source_of(few + "mask q_idx >= kv_idx;"), Not(HasSubstr("kDivided = 0;")));
 }
 
-// Those that are not stay items of their own.
+// Blocks that are not divided stay items of their own.
 TEST(NativeBackward, BlocksOfKeysThatMostRowsSeeAreDivided) {
   const NativeProgram known = lowered(std::string(kWithGlobalKeys) + "D = 64;").value();
   EXPECT_THAT(step_of(known).source,
@@ -122,7 +122,7 @@ TEST(NativeBackward, BlocksOfKeysThatMostRowsSeeAreDivided) {
       << "a sum of each block of keys of a head";
 }
 
-// Those that are not have no sums.
+// Blocks that are not divided have no sums.
 TEST(NativeBackward, OrderedPartsAreAmongBlocksOfKeysInOrder) {
   const NativeProgram made =
       lowered(std::string(kWithGlobalKeys) + "D = 64; deterministic;").value();
@@ -236,7 +236,7 @@ TEST(NativeBackward, LearnedTensorsOfHeadsHaveGradients) {
               AllOf(HasSubstr("kParts = 2, kHeld = 2;"), HasSubstr("ScoredBy<2>")));
 }
 
-// Those of other indices have words, after three that bounds are made of; diagonals of all heads
+// Tensors of other indices have words, after three that bounds are made of; diagonals of all heads
 // have one each. A bias that heads share has one for each element.
 TEST(NativeBackward, OtherLearnedTensorsHaveIntegerSums) {
   const NativeProgram made =

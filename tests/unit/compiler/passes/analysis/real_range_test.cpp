@@ -11,7 +11,7 @@ namespace {
 
 using ir::Op;
 
-// Those with a real value.
+// Operations with a real value.
 std::vector<Op> real_ops() {
   std::vector<Op> ops;
   for (const Op op : ir::all_ops()) {

@@ -129,8 +129,8 @@ TEST_F(CoverTest, AnExactBandIsLeftAsItIs) {
   EXPECT_EQ(with_bounding_band(attention_, {}).masks.size(), 1U);
 }
 
-// With 1 to 24 rows and columns. Values of all expressions are within their ranges, in random boxes
-// too.
+// Masks with 1 to 24 rows and columns. Values of all expressions are within their ranges, in random
+// boxes too.
 TEST(Cover, OfRandomMasksIsWhatIsCounted) {
   std::mt19937_64 random(7);
   const auto size = [&] { return static_cast<std::int64_t>(random() % 24 + 1); };
