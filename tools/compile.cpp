@@ -101,7 +101,6 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
 
 Json plan_json(const driver::Compiled& compiled) {
   return {{"strategy", compiled.plan.lowering},
-          {"lowering", compiled.plan.lowering},
           {"refused", refusals_json(compiled.refused)},
           {"manifest", manifest_of(compiled.plan)}};
 }

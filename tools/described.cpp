@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "tools/console.h"
-#include "tools/target_option.h"
 
 namespace attn::tools {
 namespace {
@@ -15,9 +14,7 @@ namespace {
 DescribedOption described_option(const ::CLI::Option& option) {
   DescribedOption described;
   for (const std::string& name : option.get_snames()) described.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) {
-    if (name != kOlderStrategyOption) described.names.push_back("--" + name);
-  }
+  for (const std::string& name : option.get_lnames()) described.names.push_back("--" + name);
   const std::string type = option.get_type_name();
   const std::size_t colon = std::min(type.find(':'), type.size());
   if (option.get_type_size() != 0) described.type = type.substr(0, colon);

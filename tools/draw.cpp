@@ -219,7 +219,6 @@ Json to_json(const Drawn& drawn) {
     json["ranks"] = picture.kernels;
   } else if (!picture.kernels.empty()) {
     json["strategy"] = picture.lowering;
-    json["lowering"] = picture.lowering;
     json["parts"] = picture.kernels;
   }
   json["inputs"] = Json::object();

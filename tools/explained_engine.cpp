@@ -130,7 +130,6 @@ Json engine_json(const Explanation& explanation, const ExplainedProgram& program
                {"steps", Json::array()}};
   if (const std::string lowering = lowering_of(plan); !lowering.empty()) {
     json["strategy"] = lowering;
-    json["lowering"] = lowering;
     json["refused"] = refusals_json(program.compiled->refused);
   }
   if (!plan.choice.empty()) json["choice"] = choice_json(plan);

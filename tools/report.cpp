@@ -77,11 +77,11 @@ std::string configs_text(const Json& payload, const std::string& by) {
 }
 
 std::string all_configs_text(const Json& payload) {
-  if (!payload.contains("lowerings")) return configs_text(payload, "");
+  if (!payload.contains("strategies")) return configs_text(payload, "");
   std::string text;
-  for (const Json& tried : payload["lowerings"]) {
+  for (const Json& tried : payload["strategies"]) {
     text += configs_text(tried.value("detail", Json::object()),
-                         fmt::format(" (strategy {})", tried.value("lowering", "")));
+                         fmt::format(" (strategy {})", tried.value("strategy", "")));
   }
   return text;
 }
@@ -168,9 +168,7 @@ void tell_refusals(const driver::Compiled& compiled) {
 Json refusals_json(const std::vector<planner::Refusal>& refusals) {
   Json list = Json::array();
   for (const planner::Refusal& refusal : refusals) {
-    list.push_back({{"strategy", refusal.lowering},
-                    {"lowering", refusal.lowering},
-                    {"error", error_json(refusal.error, nullptr)}});
+    list.push_back({{"strategy", refusal.lowering}, {"error", error_json(refusal.error, nullptr)}});
   }
   return list;
 }
@@ -227,7 +225,7 @@ Json decision_json(const plan::Plan& plan) {
 Json choice_json(const plan::Plan& plan) {
   Json list = Json::array();
   for (const plan::Alternative& way : plan.choice) {
-    Json json = {{"strategy", way.lowering}, {"lowering", way.lowering}, {"predicted_ms", nullptr}};
+    Json json = {{"strategy", way.lowering}, {"predicted_ms", nullptr}};
     if (way.predicted_ms > 0) json["predicted_ms"] = way.predicted_ms;
     const std::string engine = engine_name_of(way.lowering);
     if (!engine.empty()) json["engine"] = engine;

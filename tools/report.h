@@ -36,8 +36,7 @@ Json error_json(const Error& error, const support::Source* source);
 std::vector<std::string> refusal_lines(const driver::Compiled& compiled);
 // Prints them to standard error, prefixed with "SPEC: " or "SPEC backward: ".
 void tell_refusals(const driver::Compiled& compiled);
-// [{"strategy": "composite", "error": {..}}]; `lowering` is the older name of `strategy`, here and
-// below.
+// [{"strategy": "composite", "error": {..}}].
 Json refusals_json(const std::vector<planner::Refusal>& refusals);
 
 // Files before version 7 have it only if there was a choice.

@@ -183,10 +183,7 @@ Json to_json(const Row& row, const std::vector<Place>& places) {
             {"tier", to_string(verdict.tier)}};
     if (verdict.direction) json["direction"] = plan::to_string(*verdict.direction);
     if (verdict.cudnn_version != 0) json["cudnn"] = cudnn::version_text(verdict.cudnn_version);
-    if (!verdict.lowering.empty()) {
-      json["strategy"] = verdict.lowering;
-      json["lowering"] = verdict.lowering;
-    }
+    if (!verdict.lowering.empty()) json["strategy"] = verdict.lowering;
     if (!verdict.error) json["other_engines"] = verdict.other_engines;
     if (verdict.engine >= 0) json["engine"] = verdict.engine;
     if (verdict.tier == driver::Tier::build && !verdict.error) {

@@ -126,7 +126,7 @@ void add_strategy(CLI::App& command, std::string& strategy, planning::Rewrites& 
   const std::vector<std::string> names = planner::strategy_names();
   command
       .add_option(
-          "--strategy,--lowering", strategy,
+          "--strategy", strategy,
           fmt::format("Strategy to use ({}); auto takes the one predicted to be fastest that "
                       "can be built",
                       fmt::join(names, ", ")))

@@ -52,8 +52,7 @@ worker::Options worker_options(const std::string& cudnn_folder, const BuildLimit
 std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version);
 
 // --engine NAME, --strategy NAME or --allow-unfused, and --without NAME[,NAME]. `strategy` becomes
-// what planner::strategies() takes. --lowering, the older name of --strategy, is not described.
+// what planner::strategies() takes.
 void add_strategy(CLI::App& command, std::string& strategy, planning::Rewrites& rewrites);
-inline constexpr const char* kOlderStrategyOption = "lowering";
 
 }  // namespace attn::tools

@@ -28,7 +28,6 @@ std::string dumped(const Json& payload) {
 
 Json to_json(const Refusal& refusal) {
   return {{"strategy", refusal.lowering},
-          {"lowering", refusal.lowering},
           {"message", refusal.error.message},
           {"notes", refusal.error.notes},
           {"detail", payload_of(refusal.error)}};
@@ -58,7 +57,7 @@ Error error_of(const std::vector<Refusal>& refusals) {
   if (refusals.size() == 1) return error;
   Json payload = payload_of(error);
   for (const Refusal& refusal : refusals) {
-    payload["lowerings"].push_back(to_json(refusal));
+    payload["strategies"].push_back(to_json(refusal));
     if (refusal.error.code != ErrorCode::unsupported) error.code = refusal.error.code;
     if (refusal.error.to_text() == refusals.front().error.to_text()) continue;
     error.notes.push_back(

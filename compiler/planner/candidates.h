@@ -31,8 +31,7 @@ struct Refusal {
 // One error for all refusals (one or more): the first's, followed by a note for each of the others
 // that says something else, and their notes; `unsupported` unless one failed otherwise. Its payload
 // has all of them, when there are several:
-//   "lowerings": [{"strategy": "composite", "lowering": the same, "message": .., "notes": [..],
-//   "detail": {payload}}]
+//   "strategies": [{"strategy": "composite", "message": .., "notes": [..], "detail": {payload}}]
 Error error_of(const std::vector<Refusal>& refusals);
 
 // Refusals in the order of the engines.

@@ -240,7 +240,7 @@ class Compile(attnc.Case):
         result = self.attnc_json("compile", "-", "--target", "h200", "-o", plan, stdin=TRAINED)
         self.assertEqual(list(result), ["plan", "plans"])
         self.assertEqual([list(one) for one in result["plans"]],
-                         [["direction", "strategy", "lowering", "refused", "manifest"]] * 2)
+                         [["direction", "strategy", "refused", "manifest"]] * 2)
         inspected = self.attnc_json("inspect", plan)["plans"]
         self.assertEqual([one["manifest"] for one in result["plans"]],
                          [one["manifest"] for one in inspected])

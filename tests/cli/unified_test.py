@@ -48,19 +48,19 @@ class Unified(attnc.Case):
             self.assertIn(f"engine configs tried (strategy {name}):", verbose)
         error = self.attnc_json("explain", SPECS / "noop.attn", "--target", target, "--why-not",
                                 code=3)["engine"]["error"]
-        tried = error["detail"]["lowerings"]
+        tried = error["detail"]["strategies"]
         self.assertEqual([one["strategy"] for one in tried], ["composite", "unified"])
         for one in tried:
             self.assertGreater(len(one["detail"]["configs"]), 0, one["strategy"])
         only = self.attnc_json("compile", SPECS / "noop.attn", "--target", target, "--strategy",
                                "composite", "-o", self.folder / "x.attnplan", code=3)["error"]
-        self.assertNotIn("lowerings", only["detail"])
+        self.assertNotIn("strategies", only["detail"])
 
     def test_no_such_strategy(self):
-        for option in ("--strategy", "--lowering"):  # the older name
-            process = self.attnc("compile", SPECS / "noop.attn", "--target", "h200", option, "compound",
-                                 "-o", self.folder / "x.attnplan", code=2)
-            self.assertIn("--strategy: 'compound' is not ", process.stderr)
+        command = ["compile", SPECS / "noop.attn", "--target", "h200", "-o", self.folder / "x.attnplan"]
+        process = self.attnc(*command, "--strategy", "compound", code=2)
+        self.assertIn("--strategy: 'compound' is not ", process.stderr)
+        self.attnc(*command, "--lowering", "composite", code=2)
 
     def test_a_single_row_on_blackwell(self):
         process = self.attnc("compile", SPECS / "decode_gqa.attn", "--target", "b200", "-o",

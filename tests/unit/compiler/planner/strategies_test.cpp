@@ -119,10 +119,10 @@ TEST(ErrorOf, SeveralKeepTheFirstAndAddTheOthers) {
               ElementsAre("try yes", "strategy `unified`: nor this", "  engine 4: too large"));
   const auto payload = nlohmann::json::parse(error.payload);
   EXPECT_EQ(payload["line"], 3);
-  ASSERT_THAT(payload["lowerings"], SizeIs(2));
-  EXPECT_EQ(payload["lowerings"][0]["strategy"], "composite");
-  EXPECT_EQ(payload["lowerings"][0]["detail"]["column"], 7);
-  EXPECT_EQ(payload["lowerings"][1]["message"], "nor this");
+  ASSERT_THAT(payload["strategies"], SizeIs(2));
+  EXPECT_EQ(payload["strategies"][0]["strategy"], "composite");
+  EXPECT_EQ(payload["strategies"][0]["detail"]["column"], 7);
+  EXPECT_EQ(payload["strategies"][1]["message"], "nor this");
 }
 
 ir::Attention attention_of(const std::string& clauses) {
