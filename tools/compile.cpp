@@ -91,8 +91,8 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
   if (options.autotune) {
     const auto progress = std::make_shared<Progress>("autotune", 0);
     result.measure = [&options, progress](const ir::Attention& attention, const plan::Plan& plan) {
-      progress->show(0, fmt::format("{} of `{}`", plan.lowering, attention.name));
-      tell_detail(fmt::format("measure strategy {}", plan.lowering));
+      progress->show(0, fmt::format("{} of `{}`", plan.strategy, attention.name));
+      tell_detail(fmt::format("measure strategy {}", plan.strategy));
       return device_ms(attention, plan, options.cudnn_folder);
     };
   }
@@ -100,7 +100,7 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
 }
 
 Json plan_json(const driver::Compiled& compiled) {
-  return {{"strategy", compiled.plan.lowering},
+  return {{"strategy", compiled.plan.strategy},
           {"refused", refusals_json(compiled.refused)},
           {"manifest", manifest_of(compiled.plan)}};
 }
@@ -139,7 +139,7 @@ void print_plan(const driver::Compiled& compiled, const std::string& output,
                 std::span<const plan::Dim> dims) {
   const plan::Plan& plan = compiled.plan;
   const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
-  const std::string sizes = dims.empty() ? "" : " " + plan::to_text(plan.shape->sizes, dims);
+  const std::string sizes = dims.empty() ? "" : " " + plan::to_text(plan.shape.sizes, dims);
   for (const plan::CompiledStep& step : plan.compiled) {
     fmt::print("{}: {}`{}`{} for {} (sm_{}), cuDNN {}: engine {} of heuristic {}, workspace {}\n",
                output, backward ? "backward of " : "", plan.spec_name, sizes, plan.target.name,
@@ -163,7 +163,7 @@ void print_plan(const driver::Compiled& compiled, const std::string& output,
 
 std::vector<plan::Dim> varying_dims(const std::vector<driver::Compiled>& plans) {
   std::vector<plan::Sizes> sizes;
-  for (const driver::Compiled& compiled : plans) sizes.push_back(compiled.plan.shape->sizes);
+  for (const driver::Compiled& compiled : plans) sizes.push_back(compiled.plan.shape.sizes);
   return plan::varying(sizes);
 }
 

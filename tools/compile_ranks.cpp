@@ -232,7 +232,7 @@ std::string to_text(const CompiledFamily& family, const std::string& path, bool 
   for (const driver::Compiled& compiled : family.plans) {
     const plan::Plan& plan = compiled.plan;
     table.add({plan.spec_name, std::string(to_string(plan::direction_of(plan.program))),
-               plan.lowering,
+               plan.strategy,
                plan.choice.empty() ? "" : fmt::format("{:.3f}", plan.choice.front().predicted_ms),
                bytes_text(plan::memory_of(plan).total())});
   }

@@ -128,8 +128,8 @@ Json engine_json(const Explanation& explanation, const ExplainedProgram& program
                {"cudnn", cudnn_text(plan.cudnn_version)},
                {"workspace_bytes", plan::memory_of(plan).total()},
                {"steps", Json::array()}};
-  if (const std::string lowering = lowering_of(plan); !lowering.empty()) {
-    json["strategy"] = lowering;
+  if (!plan.strategy.empty()) {
+    json["strategy"] = plan.strategy;
     json["refused"] = refusals_json(program.compiled->refused);
   }
   if (!plan.choice.empty()) json["choice"] = choice_json(plan);

@@ -151,9 +151,8 @@ std::string columns_text(const Explanation& explanation) {
 bool is_of_one_kernel(const Explanation& explanation) {
   const auto& program = explanation.forward;
   if (!program || !program->compiled) return true;
-  const std::string lowering = lowering_of(program->compiled->plan);
   constexpr std::string_view kOthers[] = {"parts", "segments", "block_sparse", "seqlens"};
-  return std::ranges::find(kOthers, lowering) == std::end(kOthers);
+  return std::ranges::find(kOthers, program->compiled->plan.strategy) == std::end(kOthers);
 }
 
 bool has_band(const Explanation& explanation) {
@@ -165,7 +164,7 @@ bool has_band(const Explanation& explanation) {
 // Kernels of attnc's own walk lists of blocks, whatever the mask's band is.
 bool is_of_lists(const Explanation& explanation) {
   const auto& program = explanation.forward;
-  return program && program->compiled && lowering_of(program->compiled->plan) == "native";
+  return program && program->compiled && program->compiled->plan.strategy == "native";
 }
 
 std::string band_text(const Explanation& explanation) {

@@ -32,12 +32,6 @@ Json bundle_json(const plan::Bundle& bundle) {
   return {{"plans", std::move(plans)}};
 }
 
-// A version of which nothing but the plans is known any more.
-std::string old_ranks_text(const std::string& path) {
-  return fmt::format("{}: ranks of an older attnc, which cannot be executed: compile it again\n",
-                     path);
-}
-
 // The parts of these sizes.
 Status select(const sema::Bindings& bindings, plan::Bundle& parts) {
   ATTN_ASSIGN(const plan::Sizes sizes, sizes_of(bindings));
@@ -47,11 +41,9 @@ Status select(const sema::Bindings& bindings, plan::Bundle& parts) {
 
 // Prints the plans of parts, and what ranks do with them.
 int inspect_family(const Options& options, plan::Family family) {
-  const bool is_old = family.kernels.empty();
-  const Result<ranks::Division> division =
-      is_old ? ranks::Division() : ranks::parse(family.ranks, 0);
+  const Result<ranks::Division> division = ranks::parse(family.ranks, 0);
   if (!division.ok()) return report(division.error(), options.format);
-  if (const Status whole = is_old ? Status() : ranks::check_family(*division, family); !whole.ok())
+  if (const Status whole = ranks::check_family(*division, family); !whole.ok())
     return report(whole.error(), options.format);
   if (const Status selected = select(options.sizes, family.parts); !selected.ok())
     return report(selected.error(), options.format);
@@ -61,7 +53,7 @@ int inspect_family(const Options& options, plan::Family family) {
     print_json(json);
     return kOk;
   }
-  fmt::print("{}", is_old ? old_ranks_text(options.plan) : ranks_text(*division, options.plan));
+  fmt::print("{}", ranks_text(*division, options.plan));
   for (const plan::Plan& plan : family.parts.plans)
     fmt::print("\n{}", inspect_text(options.plan, family.parts, plan));
   return kOk;

@@ -18,20 +18,18 @@ std::string kind_text(const plan::Bundle& bundle, const plan::Plan& plan) {
 
 // The sizes, and the dimensions for which smaller sizes are also served.
 std::string shape_text(const plan::Plan& plan) {
-  if (!plan.shape) return "";
   std::string padded;
-  for (const plan::Dim dim : plan.shape->padded) {
+  for (const plan::Dim dim : plan.shape.padded) {
     padded += fmt::format("{}{}", padded.empty() ? "" : ", ", to_string(dim));
   }
-  return fmt::format("  sizes       {}{}\n", plan::to_text(plan.shape->sizes),
+  return fmt::format("  sizes       {}{}\n", plan::to_text(plan.shape.sizes),
                      padded.empty() ? "" : "; also serves smaller " + padded);
 }
 
 std::string decisions_text(const plan::Plan& plan) {
-  if (plan.lowering.empty()) return "";
   std::string without;
   for (const std::string& name : plan.without) without += fmt::format(" {}", shown(name));
-  return fmt::format("  strategy    {}{}{}\n", shown(plan.lowering),
+  return fmt::format("  strategy    {}{}{}\n", shown(plan.strategy),
                      without.empty() ? "" : ", without", without);
 }
 

@@ -151,7 +151,7 @@ std::vector<std::string> refusal_lines(const driver::Compiled& compiled) {
   std::vector<std::string> lines;
   for (const planner::Refusal& refusal : compiled.refused) {
     const bool failed = refusal.error.code != ErrorCode::unsupported;
-    lines.push_back(fmt::format("strategy {}, since {} {}: {}", compiled.plan.lowering,
+    lines.push_back(fmt::format("strategy {}, since {} {}: {}", compiled.plan.strategy,
                                 refusal.lowering, failed ? "failed" : "was refused",
                                 driver::reason_of(refusal.error)));
   }
@@ -194,7 +194,7 @@ std::vector<std::string> choice_lines(const plan::Plan& plan) {
   if (plan.choice.empty() || alone) return {};
   std::vector<std::string> ways;
   for (const plan::Alternative& way : plan.choice) {
-    std::string text = words_of(way.lowering);
+    std::string text = words_of(way.strategy);
     if (way.predicted_ms > 0) text += fmt::format(", {:.3f} ms predicted", way.predicted_ms);
     if (way.measured_ms) text += fmt::format(", {:.3f} ms measured", *way.measured_ms);
     if (!way.refused.empty()) text += fmt::format(", not taken ({})", shown(way.refused));
@@ -203,18 +203,12 @@ std::vector<std::string> choice_lines(const plan::Plan& plan) {
   return {fmt::format("chosen: {}", fmt::join(ways, "; "))};
 }
 
-std::string lowering_of(const plan::Plan& plan) {
-  if (!plan.lowering.empty() || plan.choice.empty()) return plan.lowering;
-  return plan.choice.front().lowering;
-}
-
 Json decision_json(const plan::Plan& plan) {
   const bool known = !plan.choice.empty();
-  const std::string strategy = lowering_of(plan);
-  Json json = {{"strategy", strategy.empty() ? Json(nullptr) : Json(strategy)},
+  Json json = {{"strategy", plan.strategy},
                {"predicted_ms", known ? Json(plan.choice.front().predicted_ms) : Json(nullptr)},
                {"steps", Json::array()}};
-  const bool native = engine_name_of(strategy) == "native";
+  const bool native = engine_name_of(plan.strategy) == "native";
   for (const plan::Step& step : plan.program.steps) {
     const bool cudnn = std::holds_alternative<plan::CudnnStep>(step);
     json["steps"].push_back({{"engine", cudnn ? "cudnn" : native ? "native" : "kernels"}});
@@ -225,9 +219,9 @@ Json decision_json(const plan::Plan& plan) {
 Json choice_json(const plan::Plan& plan) {
   Json list = Json::array();
   for (const plan::Alternative& way : plan.choice) {
-    Json json = {{"strategy", way.lowering}, {"predicted_ms", nullptr}};
+    Json json = {{"strategy", way.strategy}, {"predicted_ms", nullptr}};
     if (way.predicted_ms > 0) json["predicted_ms"] = way.predicted_ms;
-    const std::string engine = engine_name_of(way.lowering);
+    const std::string engine = engine_name_of(way.strategy);
     if (!engine.empty()) json["engine"] = engine;
     if (way.measured_ms) json["measured_ms"] = *way.measured_ms;
     if (!way.refused.empty()) json["refused"] = way.refused;

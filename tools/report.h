@@ -39,9 +39,6 @@ void tell_refusals(const driver::Compiled& compiled);
 // [{"strategy": "composite", "error": {..}}].
 Json refusals_json(const std::vector<planner::Refusal>& refusals);
 
-// Files before version 7 have it only if there was a choice.
-std::string lowering_of(const plan::Plan& plan);
-
 // What was taken, and what runs each step:
 // {"strategy": "native", "predicted_ms": 0.83, "steps": [{"engine": "native"}]}
 // Null where a plan of an older file does not say it. A step is of "cudnn", of "native", or

@@ -86,15 +86,15 @@ std::vector<Considered> considered(const driver::Compiled& compiled) {
   const plan::Plan& plan = compiled.plan;
   std::vector<Considered> all;
   for (const plan::Alternative& way : plan.choice) {
-    Considered each = named(way.lowering);
+    Considered each = named(way.strategy);
     each.chosen = all.empty();
     each.predicted_ms = way.predicted_ms;
     each.measured_ms = way.measured_ms;
     each.refused = way.refused;
     all.push_back(std::move(each));
   }
-  if (const std::string taken = lowering_of(plan); all.empty() && !taken.empty()) {
-    all.push_back(named(taken));
+  if (all.empty() && !plan.strategy.empty()) {
+    all.push_back(named(plan.strategy));
     all.back().chosen = true;
   }
   add(compiled.refused, all);

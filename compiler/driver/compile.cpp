@@ -111,7 +111,7 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.spec_text = words.spec_text;
   plan.bindings = words.bindings;
   plan.shape = words.shape;
-  plan.lowering = words.lowering;
+  plan.strategy = words.strategy;
   plan.without = words.without;
   plan.parts = words.parts;
   plan.choice = words.choice;
@@ -250,7 +250,7 @@ std::vector<plan::Alternative> choice(const Candidate& taken, double predicted_m
     const bool same = other.predicted_ms == taken.lowered->predicted_ms;
     differ |= !same;
     const auto failure = std::ranges::find(
-        failed, other.lowering, [](const Failure& each) { return each.refusal.lowering; });
+        failed, other.strategy, [](const Failure& each) { return each.refusal.lowering; });
     if (failure != failed.end()) {
       other.predicted_ms = failure->predicted_ms;
       other.refused = failure->refusal.error.message;
@@ -262,7 +262,7 @@ std::vector<plan::Alternative> choice(const Candidate& taken, double predicted_m
     if (!is_form || !other.refused.empty()) all.push_back(std::move(other));
   }
   const auto is_other = [&taken](const plan::Alternative& way) {
-    return way.lowering != taken.strategy->name;
+    return way.strategy != taken.strategy->name;
   };
   if (!differ) std::erase_if(all, is_other);
   add_refused_engines(candidates, all);
@@ -377,7 +377,7 @@ class Tried {
     signatures_.insert(key->hash().to_hex());
     const auto plan = cached_plans(options_).cache->files()->load(*key);
     if (!plan.ok() || !*plan || (*plan)->choice.empty()) return;
-    if ((*plan)->choice.front().lowering != candidate.strategy->name) return;
+    if ((*plan)->choice.front().strategy != candidate.strategy->name) return;
     known_.push_back({ahead_.size() - 1, number, (*plan)->choice});
   }
 
@@ -396,7 +396,7 @@ class Tried {
       const engines::Engine* const engine = planner::engine_of(candidate.strategy->name);
       return candidate.strategy->kind == Strategy::Kind::slow ||
              std::ranges::find(choice, engine, [](const plan::Alternative& way) {
-               return planner::engine_of(way.lowering);
+               return planner::engine_of(way.strategy);
              }) != choice.end();
     });
   }
@@ -494,7 +494,7 @@ class Race {
     Result<plan::Plan> plan = build_(candidate, lowered);
     if (!plan.ok()) {
       if (!may_try_another(plan.error())) return plan.error();
-      failed_.push_back({{each.lowering, plan.error()}, each.predicted_ms, each.signature});
+      failed_.push_back({{each.strategy, plan.error()}, each.predicted_ms, each.signature});
       each.refused = plan.error().message;
       all_.push_back(std::move(each));
       return {};
@@ -548,7 +548,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     plan.shape = shape_of(source, bindings, attention, lowered.program);
     plan.choice = choice(candidate, lowered.predicted_ms, candidates, failed);
     if (lowering != options.lowering) add_left_out_engines(lowering, plan.choice);
-    plan.lowering = candidate.strategy->name;
+    plan.strategy = candidate.strategy->name;
     plan.parts = lowered.parts;
     ATTN_ASSIGN(plan.program, with_compiler(lowered.program, options));
     // Transient failures, such as a worker timeout, are retried.
@@ -619,8 +619,7 @@ Result<Lowered> lowered_again(const ir::Attention& attention, const plan::Plan& 
   how.target = plan.target;
   how.rewrites = planning::all_but(plan.without);
   const ir::Attention planned = makes_o_and_lse(plan) ? training_forward(attention) : attention;
-  const std::string_view lowering = plan.lowering.empty() ? planner::kAnyOrSlow : plan.lowering;
-  Candidates candidates(planned, lowering, context_of(how));
+  Candidates candidates(planned, plan.strategy, context_of(how));
   ATTN_ASSIGN(const Candidate* candidate, candidates.next());
   const std::string wanted = plan::canonical_text(without_compiler(plan.program));
   Result<Lowered> lowered = *candidate->lowered;

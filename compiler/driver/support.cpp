@@ -35,7 +35,7 @@ Result<Verdict> by_build(const ir::Attention& attention, const support::Source& 
                          const sema::Bindings& bindings, const CompileOptions& options) {
   ATTN_ASSIGN(const Compiled compiled, compile(attention, source, bindings, options));
   Verdict verdict;
-  verdict.lowering = compiled.plan.lowering;
+  verdict.lowering = compiled.plan.strategy;
   verdict.steps = compiled.plan.program.steps.size();
   verdict.cudnn_version = compiled.plan.cudnn_version;
   for (const plan::CompiledStep& step : compiled.plan.compiled) {

@@ -196,8 +196,8 @@ class ParamInfo:
 @dataclass(frozen=True)
 class PlanInfo:
     """One plan of a file. `target` is the GPU it was compiled for, `sm` the compute capability times 10
-    that it needs, `cudnn_version` the version (91900 for 9.19.0; 0: none). `sizes` are None in files of an
-    older attnc; `padded` are the dimensions for which the plan serves smaller sizes too."""
+    that it needs, `cudnn_version` the version (91900 for 9.19.0; 0: none). `padded` are the dimensions for
+    which the plan serves smaller sizes too."""
 
     name: str
     signature: str
@@ -210,7 +210,7 @@ class PlanInfo:
     device_bytes: int
     tensors: tuple[TensorInfo, ...]
     params: tuple[ParamInfo, ...]
-    sizes: dict[str, int] | None
+    sizes: dict[str, int]
     padded: frozenset[str]
 
 
@@ -226,13 +226,13 @@ class PlanFile:
     def _describe(self, index: int) -> PlanInfo:
         info = _PlanInfo()
         _call("attn_plan_describe", self._handle, index, ctypes.byref(info))
-        sizes = dict(zip(_DIMS, info.sizes[:len(_DIMS)])) if info.sizes else None
         return PlanInfo(
             info.name.decode(), info.signature.decode(), info.target.decode(), info.spec.decode(),
             info.sm, _direction_name(info.direction), info.cudnn_version, info.workspace_bytes,
             info.device_bytes,
             _tensors(info.tensor_count, "attn_plan_tensor", self._handle, index),
-            _params(info.param_count, "attn_plan_param", self._handle, index), sizes,
+            _params(info.param_count, "attn_plan_param", self._handle, index),
+            dict(zip(_DIMS, info.sizes[:len(_DIMS)])),
             frozenset(dim for bit, dim in enumerate(_DIMS) if info.padded >> bit & 1))
 
     def find(self, direction: str, index: int | None = None) -> int:

@@ -75,7 +75,7 @@ class Attention:
     @property
     def sizes(self) -> dict[str, Any]:
         """The size of each dimension: those of the first plan, else the spec's, None for open ones."""
-        if self.plans and self.plans[0].sizes is not None:
+        if self.plans:
             return dict(self.plans[0].sizes)
         return self.source.sizes(self.bindings)
 

@@ -176,7 +176,7 @@ def test_damaged_and_foreign_files(compiled, tmp_path):
     damaged = good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1:]
     for contents, status in ((b"", "plan_truncated"), (good[:100], "plan_truncated"),
                              (good[:-1], "plan_truncated"), (b"text" * 100, "plan_foreign"),
-                             (damaged, "plan_damaged")):
+                             (b"\x89ATN" + good[4:], "plan_foreign"), (damaged, "plan_damaged")):
         path = tmp_path / f"{status}.attnplan"
         path.write_bytes(contents)
         with pytest.raises(attn.PlanError) as caught:

@@ -68,7 +68,7 @@ enum {
   ATTN_STATUS_MISMATCH = 9,         /* results differ */
   ATTN_STATUS_PLAN_TRUNCATED = 10,  /* the plan file ends too early */
   ATTN_STATUS_PLAN_DAMAGED = 11,    /* its checksums or contents are inconsistent */
-  ATTN_STATUS_PLAN_FOREIGN = 12,    /* it is not a plan file */
+  ATTN_STATUS_PLAN_FOREIGN = 12,    /* it is not a plan file, or of a development version */
   ATTN_STATUS_PLAN_NEWER = 13,      /* it was written in a newer format */
   ATTN_STATUS_PLAN_VERSION = 14,    /* it was compiled for another cuDNN version */
   ATTN_STATUS_PLAN_DEVICE = 15,     /* it was compiled for another GPU architecture */
@@ -392,7 +392,7 @@ typedef struct attn_plan_info {
   int64_t device_bytes;
   size_t tensor_count;
   size_t param_count;
-  const int64_t* sizes; /* ATTN_DIM_COUNT, by attn_dim; NULL in plans of an older attnc */
+  const int64_t* sizes; /* ATTN_DIM_COUNT, by attn_dim */
   uint32_t padded;      /* as in attn_shape */
   int32_t reserved;
 } attn_plan_info;

@@ -684,7 +684,7 @@ struct PlanInfo {
   std::int64_t workspace_bytes = 0, device_bytes = 0;
   std::vector<TensorInfo> tensors;
   std::vector<ParamInfo> params;
-  std::optional<Shape> shape;  // nullopt in files of an older attnc
+  Shape shape;
 };
 
 // The plans of a file. Needs neither CUDA nor cuDNN. Immutable; any number of threads may use it.
@@ -722,14 +722,13 @@ class PlanFile {
                   info.device_bytes,
                   {},
                   {},
-                  {}};
+                  shape_of(info)};
     ATTN_TRY_ASSIGN(plan.tensors,
                     detail::read_list<attn_tensor_info>(detail::tensor_info, info.tensor_count,
                                                         attn_plan_tensor, handle, index));
     ATTN_TRY_ASSIGN(plan.params,
                     detail::read_list<attn_param_info>(detail::param_info, info.param_count,
                                                        attn_plan_param, handle, index));
-    if (info.sizes != nullptr) plan.shape = shape_of(info);
     return plan;
   }
 

@@ -23,8 +23,8 @@ attn_plan::attn_plan(attn::plan::Bundle read) : bundle(std::move(read)) {
   for (const attn::plan::Plan& plan : bundle.plans) {
     signatures.push_back(plan.signature.hash.to_hex());
     auto& each = sizes.emplace_back();
-    for (std::size_t i = 0; plan.shape && i < each.size(); ++i) {
-      each[i] = plan.shape->sizes[attn::plan::kDims[i]];
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      each[i] = plan.shape.sizes[attn::plan::kDims[i]];
     }
   }
 }
@@ -58,8 +58,8 @@ attn_plan_info info_of(const attn_plan& all, std::size_t index) {
   info.device_bytes = device_bytes_of(plan.program);
   info.tensor_count = plan.program.tensors.size();
   info.param_count = plan.program.params.size();
-  if (plan.shape) info.sizes = all.sizes[index].data();
-  if (plan.shape) info.padded = padded_bits(*plan.shape);
+  info.sizes = all.sizes[index].data();
+  info.padded = padded_bits(plan.shape);
   return info;
 }
 

@@ -18,7 +18,7 @@ Error without_choice(const Bundle& bundle, Direction direction, std::size_t foun
 
 std::vector<Sizes> shapes_of(const Bundle& bundle) {
   std::vector<Sizes> shapes;
-  for (const Plan& plan : bundle.plans) shapes.push_back(plan.shape ? plan.shape->sizes : Sizes());
+  for (const Plan& plan : bundle.plans) shapes.push_back(plan.shape.sizes);
   return shapes;
 }
 
@@ -26,7 +26,7 @@ std::vector<Sizes> shapes_of(const Bundle& bundle) {
 std::string contents_text(const Bundle& bundle, std::span<const Dim> dims) {
   std::string text;
   for (const Plan& plan : bundle.plans) {
-    const std::string sizes = plan.shape ? to_text(plan.shape->sizes, dims) : "";
+    const std::string sizes = to_text(plan.shape.sizes, dims);
     text += fmt::format("{}{}{}{}", text.empty() ? "" : ", ", to_string(direction_of(plan.program)),
                         sizes.empty() ? "" : " ", sizes);
   }
@@ -63,9 +63,7 @@ Result<Plan> plan_of(Bundle bundle, Direction direction) {
 
 Result<Bundle> plans_for(Bundle bundle, const Sizes& sizes) {
   if (sizes == Sizes()) return bundle;
-  const auto is_other = [&](const Plan& plan) {
-    return !plan.shape || !agree(sizes, plan.shape->sizes);
-  };
+  const auto is_other = [&](const Plan& plan) { return !agree(sizes, plan.shape.sizes); };
   if (std::ranges::all_of(bundle.plans, is_other)) return without_shape(bundle, sizes);
   std::erase_if(bundle.plans, is_other);
   return bundle;

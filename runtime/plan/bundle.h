@@ -53,7 +53,7 @@ using CheckBytes = std::function<Status(std::string_view bytes)>;
 struct Family {
   Bundle parts;
   std::string ranks;    // empty: an ordinary file, whose plans are not parts
-  std::string kernels;  // empty: of version 10, whose ranks are not executed
+  std::string kernels;  // empty if `ranks` is, and only then
   bool operator==(const Family&) const = default;
 };
 Status fits_file(const Family& family);

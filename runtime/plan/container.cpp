@@ -14,6 +14,11 @@ namespace {
 // The first byte is not text; the last ones change if a transfer rewrites line endings.
 constexpr std::string_view kMagic(
     "\x89"
+    "ATP\r\n\x1a\n",
+    8);
+// The magic of all files from before the first release.
+constexpr std::string_view kDevelopmentMagic(
+    "\x89"
     "ATN\r\n\x1a\n",
     8);
 constexpr std::size_t kHeaderSummedBytes = 48;
@@ -61,14 +66,21 @@ Error newer(std::string message) {
 }
 
 struct Header {
-  std::uint32_t version = 0;
   std::uint32_t sections = 0;
   Hash128 table_hash;
 };
 
+Error of_development() {
+  return {ErrorCode::plan_foreign,
+          "the plan file is of a development version of attnc, from before the first release",
+          {"compile the spec again: no release reads such a file"},
+          {}};
+}
+
 Status check_magic(std::string_view bytes) {
   const std::string_view start = bytes.substr(0, kMagic.size());
   if (start != kMagic.substr(0, start.size())) {
+    if (start == kDevelopmentMagic.substr(0, start.size())) return of_development();
     return {ErrorCode::plan_foreign, "the file is not an attnc plan"};
   }
   if (bytes.size() < kHeaderBytes) {
@@ -91,7 +103,7 @@ Status check_length(std::string_view bytes, std::uint64_t expected) {
 }
 
 // Checks magic, checksum and version of the header.
-Result<std::uint32_t> read_version(std::string_view bytes) {
+Status check_version(std::string_view bytes) {
   ATTN_RETURN_IF_ERROR(check_magic(bytes));
   if (hash128(bytes.substr(0, kHeaderSummedBytes)) != get_hash(bytes, kHeaderSummedBytes)) {
     return damaged("the plan file's header does not match its checksum");
@@ -101,12 +113,11 @@ Result<std::uint32_t> read_version(std::string_view bytes) {
     return newer(fmt::format("the plan file has format version {}, but this attnc reads up to {}",
                              version, kFormatVersion));
   }
-  if (version == 0) return damaged("the plan file has format version 0");
-  return version;
+  return version == 0 ? damaged("the plan file has format version 0") : Status();
 }
 
 Result<Header> read_header(std::string_view bytes) {
-  ATTN_ASSIGN(const std::uint32_t version, read_version(bytes));
+  ATTN_RETURN_IF_ERROR(check_version(bytes));
   ATTN_RETURN_IF_ERROR(check_length(bytes, get<std::uint64_t>(bytes, 16)));
   if (get<std::uint64_t>(bytes, 24) != 0)
     return damaged("a reserved field of the plan file's header is not zero");
@@ -115,7 +126,7 @@ Result<Header> read_header(std::string_view bytes) {
     return damaged(
         fmt::format("the plan file's header gives {} sections, which is too many", sections));
   }
-  return Header{version, sections, get_hash(bytes, 32)};
+  return Header{sections, get_hash(bytes, 32)};
 }
 
 // `position` is where the section must start, and is advanced to where the next one must.
@@ -150,7 +161,7 @@ Result<Section> read_entry(std::string_view bytes, std::string_view entry, std::
 
 Error damaged(std::string message) { return {ErrorCode::plan_damaged, std::move(message), {}, {}}; }
 
-std::string write_container(std::uint32_t version, const std::vector<SectionSource>& sections) {
+std::string write_container(const std::vector<SectionSource>& sections) {
   std::string table;
   std::string body;
   const std::size_t start = kHeaderBytes + kEntryBytes * sections.size();
@@ -167,7 +178,7 @@ std::string write_container(std::uint32_t version, const std::vector<SectionSour
     body += stored;
   }
   std::string out(kMagic);
-  put(out, version);
+  put(out, kFormatVersion);
   put(out, static_cast<std::uint32_t>(sections.size()));
   put(out, std::uint64_t{start + body.size()});
   put(out, std::uint64_t{0});
@@ -176,10 +187,12 @@ std::string write_container(std::uint32_t version, const std::vector<SectionSour
   return out + table + body;
 }
 
-bool begins_plan(std::string_view bytes) { return bytes.starts_with(kMagic); }
+bool begins_plan(std::string_view bytes) {
+  return bytes.starts_with(kMagic) || bytes.starts_with(kDevelopmentMagic);
+}
 
 Result<std::uint64_t> announced_bytes(std::string_view header) {
-  ATTN_RETURN_IF_ERROR(read_version(header));
+  ATTN_RETURN_IF_ERROR(check_version(header));
   return get<std::uint64_t>(header, 16);
 }
 
@@ -188,21 +201,21 @@ std::size_t most_unpacked(std::size_t file_bytes) {
                     kMaxAllPlanBytes);
 }
 
-Result<Container> read_container(std::string_view bytes) {
+Result<std::vector<Section>> read_container(std::string_view bytes) {
   ATTN_ASSIGN(const Header header, read_header(bytes));
   const std::string_view table = bytes.substr(kHeaderBytes, kEntryBytes * header.sections);
   if (hash128(table) != header.table_hash) {
     return damaged("the plan file's section table does not match its checksum");
   }
-  Container container{header.version, {}};
+  std::vector<Section> sections;
   std::size_t position = kHeaderBytes + table.size();
   for (std::size_t i = 0; i < header.sections; ++i) {
     ATTN_ASSIGN(Section section,
                 read_entry(bytes, table.substr(i * kEntryBytes, kEntryBytes), position));
-    container.sections.push_back(section);
+    sections.push_back(section);
   }
   if (position != bytes.size()) return damaged("the plan file has bytes outside all sections");
-  return container;
+  return sections;
 }
 
 Result<std::string> unpack(const Section& section, std::size_t limit) {

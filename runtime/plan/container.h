@@ -11,7 +11,7 @@
 
 namespace attn::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 11;  // newest version read and written
+inline constexpr std::uint32_t kFormatVersion = 1;  // of the files that are written
 inline constexpr std::size_t kMaxSections = 1024;
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;  // all manifests
 inline constexpr std::size_t kMaxManifestValues = std::size_t{1}
@@ -34,11 +34,9 @@ inline constexpr std::uint32_t kCudnnPlanSection =
     2;  // one for each cuDNN step of each plan, in order
 inline constexpr std::uint32_t kKernelSection =
     3;  // one for each other step of each plan, in order, then the check's
-inline constexpr std::uint32_t kRanksSection =
-    4;  // JSON text: what ranks do with the plans; since version 10
+inline constexpr std::uint32_t kRanksSection = 4;  // JSON text: what ranks do with the plans
 inline constexpr std::uint32_t kRankKernelsSection =
-    5;  // the cubin of what moves rows between ranks; since version 11
-inline constexpr std::uint32_t kFirstRanksVersion = 10;  // whose ranks are not executed
+    5;  // the cubin of what moves rows between ranks, one if there is one of kind 4
 
 struct Section {
   std::uint32_t kind = 0;
@@ -56,24 +54,19 @@ struct SectionSource {
   std::string_view bytes;
 };
 
-std::string write_container(std::uint32_t version, const std::vector<SectionSource>& sections);
+std::string write_container(const std::vector<SectionSource>& sections);
 
-// Whether these bytes begin like a plan file of any version.
+// Whether these bytes begin like a plan file of any version, also one from before the first
+// release.
 bool begins_plan(std::string_view bytes);
 
 // The file length announced by this header of kHeaderBytes. Lets readers read no more than that,
-// and nothing of a file that is not a plan. Errors: plan_foreign, plan_newer, plan_truncated,
-// plan_damaged, as read_container().
+// and nothing of a file that is not a plan. Errors: those of read_container().
 Result<std::uint64_t> announced_bytes(std::string_view header);
 
-struct Container {
-  std::uint32_t version = 0;
-  std::vector<Section> sections;  // in file order; views into the file's bytes
-};
-
-// Reads sections and verifies checksums. Errors: plan_foreign, plan_newer, plan_truncated,
-// plan_damaged.
-Result<Container> read_container(std::string_view bytes);
+// Reads the sections, in file order, and verifies checksums. They are views into `bytes`. Errors:
+// plan_foreign, plan_newer, plan_truncated, plan_damaged.
+Result<std::vector<Section>> read_container(std::string_view bytes);
 
 // Unpacks a section of at most `limit` bytes. Errors: plan_damaged.
 Result<std::string> unpack(const Section& section, std::size_t limit);

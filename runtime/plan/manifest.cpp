@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "runtime/graph/json_value.h"
-#include "runtime/graph/operands.h"
 #include "runtime/plan/container.h"
 #include "runtime/plan/program_json.h"
 
@@ -120,7 +118,7 @@ PlanPart read_image(const json::Value& value) {
 }
 
 Json json_of(const Alternative& way) {
-  Json json = {{"lowering", json::of_text(way.lowering)}, {"predicted_ms", way.predicted_ms}};
+  Json json = {{"strategy", json::of_text(way.strategy)}, {"predicted_ms", way.predicted_ms}};
   if (way.measured_ms) json["measured_ms"] = *way.measured_ms;
   if (!way.refused.empty()) json["refused"] = json::of_text(way.refused);
   if (!way.signature.empty()) json["signature"] = json::of_text(way.signature);
@@ -128,9 +126,9 @@ Json json_of(const Alternative& way) {
 }
 
 Alternative read_alternative(const json::Value& value) {
-  value.only({"lowering", "predicted_ms", "measured_ms", "refused", "signature"});
+  value.only({"strategy", "predicted_ms", "measured_ms", "refused", "signature"});
   Alternative way;
-  way.lowering = value["lowering"].text();
+  way.strategy = value["strategy"].text();
   way.predicted_ms = value["predicted_ms"].number();
   if (value.has("measured_ms")) way.measured_ms = value["measured_ms"].number();
   if (value.has("refused")) way.refused = value["refused"].text();
@@ -140,12 +138,12 @@ Alternative read_alternative(const json::Value& value) {
 
 Json json_of(const Plan& plan) {
   Json json;
-  json["format"] = format_version_of(plan);
+  json["format"] = kFormatVersion;
   json["spec"] = {{"name", json::of_text(plan.spec_name)}, {"text", json::of_text(plan.spec_text)}};
   json["bindings"] = json_of(plan.bindings);
-  if (plan.shape) json["shape"] = json_of(*plan.shape);
+  json["shape"] = json_of(plan.shape);
   for (const Alternative& way : plan.choice) json["choice"].push_back(json_of(way));
-  if (!plan.lowering.empty()) json["lowering"] = json::of_text(plan.lowering);
+  json["strategy"] = json::of_text(plan.strategy);
   for (const std::string& name : plan.without) json["without"].push_back(json::of_text(name));
   for (const std::string& part : plan.parts) json["parts"].push_back(json::of_text(part));
   json["target"] = json_of(plan.target);
@@ -162,19 +160,20 @@ Json json_of(const Plan& plan) {
 
 // Checks only the form: nothing is looked up or computed until the program is known to be valid.
 Manifest read(const json::Value& value) {
-  value.only({"format", "spec", "bindings", "shape", "choice", "lowering", "without", "parts",
+  value.only({"format", "spec", "bindings", "shape", "choice", "strategy", "without", "parts",
               "target", "cudnn_version", "workspace_bytes", "program", "compiled", "kernels",
               "signature"});
+  (void)value["format"].integer(kFormatVersion, kFormatVersion);
   Manifest manifest;
   Plan& plan = manifest.plan;
   value["spec"].only({"name", "text"});
   plan.spec_name = value["spec"]["name"].text();
   plan.spec_text = value["spec"]["text"].text();
   plan.bindings = read_bindings(value["bindings"]);
-  if (value.has("shape")) plan.shape = read_shape(value["shape"]);
+  plan.shape = read_shape(value["shape"]);
   if (value.has("choice")) plan.choice = value["choice"].list(read_alternative);
   const auto text = [](const json::Value& line) { return line.text(); };
-  if (value.has("lowering")) plan.lowering = value["lowering"].text();
+  plan.strategy = value["strategy"].text();
   if (value.has("without")) plan.without = value["without"].list(text);
   if (value.has("parts")) plan.parts = value["parts"].list(text);
   plan.target = read_target(value["target"]);
@@ -190,9 +189,6 @@ Manifest read(const json::Value& value) {
 
 // Computes derived values from the valid program; the stored ones must agree.
 void check_computed(const json::Value& value, Plan& plan) {
-  if (value["format"].integer(1, kFormatVersion) != format_version_of(plan)) {
-    value["format"].fail("is not the lowest version that can hold the plan");
-  }
   if (value["workspace_bytes"].integer() != plan.workspace_bytes()) {
     value["workspace_bytes"].fail("is not what the steps need");
   }
@@ -207,59 +203,12 @@ void check_computed(const json::Value& value, Plan& plan) {
 // Checks the sizes against q, which is [B, Hq, Sq, Dqk].
 Status check_shape(const Plan& plan) {
   const auto q = std::ranges::find(plan.program.tensors, TensorRole::query, &TensorInfo::role);
-  if (!plan.shape || q == plan.program.tensors.end()) return {};
-  const Sizes& sizes = plan.shape->sizes;
+  if (q == plan.program.tensors.end()) return {};
+  const Sizes& sizes = plan.shape.sizes;
   const std::vector<std::int64_t> dims = {sizes[Dim::B], sizes[Dim::Hq], sizes[Dim::Sq],
                                           sizes[Dim::Dqk]};
   if (q->dims == dims) return {};
   return {ErrorCode::plan_damaged, "$.shape.sizes: do not match q"};
-}
-
-// Whether an operand has an offset, or several steps write one tensor.
-bool has_views(const Program& program) {
-  std::set<std::string> written;
-  for (const CudnnStep* step : steps_of<CudnnStep>(program)) {
-    const std::set<graph::Uid> writes = graph::written_by(step->graph);
-    for (const Operand& operand : step->operands) {
-      const auto* tensor = std::get_if<TensorOperand>(&operand.source);
-      if (tensor == nullptr) continue;
-      if (tensor->offset != 0) return true;
-      if (!writes.contains(operand.uid)) continue;
-      if (!written.insert(tensor->name).second) return true;
-    }
-  }
-  return false;
-}
-
-// Whether a tensor map has another promotion than the one that all had before version 8, or a
-// launch overlaps another, which none did.
-bool has_launches_of_version_8(const Program& program) {
-  const auto promotes = [](const KernelArgument& argument) {
-    const auto* map = std::get_if<TensorMapArgument>(&argument);
-    return map != nullptr && map->promotion != TensorMapArgument().promotion;
-  };
-  return std::ranges::any_of(steps_of<KernelStep>(program), [&](const KernelStep* step) {
-    return std::ranges::any_of(step->launches, [&](const Launch& launch) {
-      return launch.overlaps || std::ranges::any_of(launch.arguments, promotes);
-    });
-  });
-}
-
-// Whether a tensor or an operation is of those of 8-bit attention.
-bool has_8_bits(const Program& program) {
-  return std::ranges::any_of(program.tensors, [](const TensorInfo& tensor) {
-    return is_fp8(tensor.dtype) || tensor.role == TensorRole::amax;
-  });
-}
-
-// Whether a tensor is a scale of blocks; graphs have none that the program does not bind.
-bool has_block_scales(const Program& program) {
-  return std::ranges::any_of(program.tensors,
-                             [](const TensorInfo& tensor) { return tensor.dtype == DType::e8m0; });
-}
-
-bool has_loops(const Program& program) {
-  return std::ranges::any_of(program.steps, [](const Step& step) { return turns_of(step) != 1; });
 }
 
 Status check_compiled(const Manifest& manifest) {
@@ -287,46 +236,6 @@ Error manifest_damaged(const Error& error) {
 }
 
 }  // namespace
-
-std::uint32_t format_version_of(std::span<const Plan> plans) {
-  if (plans.size() == 1) return format_version_of(plans.front());
-  std::uint32_t version = 3;
-  for (const Plan& plan : plans) version = std::max(version, format_version_of(plan));
-  return version;
-}
-
-std::uint32_t format_version_of(const Plan& plan) {
-  if (has_block_scales(plan.program)) return 10;
-  if (has_8_bits(plan.program)) return 9;
-  const bool signed_ways = std::ranges::any_of(
-      plan.choice, [](const Alternative& way) { return !way.signature.empty(); });
-  if (signed_ways || has_launches_of_version_8(plan.program)) return 8;
-  const bool decisions = !plan.lowering.empty() || !plan.without.empty() || !plan.parts.empty();
-  if (decisions || !steps_of<KernelStep>(plan.program).empty()) return 7;
-  if (has_loops(plan.program)) return 6;
-  if (has_views(plan.program) || !plan.choice.empty()) return 5;
-  if (plan.shape) return 4;
-  const bool new_graphs =
-      std::ranges::any_of(steps_of<CudnnStep>(plan.program), [](const CudnnStep* step) {
-        return std::ranges::any_of(step->graph.nodes, [](const graph::Node& node) {
-          return std::holds_alternative<graph::Reshape>(node);
-        });
-      });
-  const bool trains = std::ranges::any_of(plan.program.tensors, [](const TensorInfo& tensor) {
-    return tensor.role == TensorRole::saved || tensor.role == TensorRole::cotangent ||
-           tensor.role == TensorRole::gradient;
-  });
-  if (new_graphs || trains) return 3;
-  const bool derives = !plan.kernels.empty() || !plan.program.internals.empty() ||
-                       sources_of(plan.program).size() > 0;
-  const bool controls = std::ranges::any_of(plan.program.tensors, [](const TensorInfo& tensor) {
-    return tensor.role == TensorRole::control || !tensor.addressed_by.empty();
-  });
-  const bool graphs = std::ranges::any_of(
-      steps_of<CudnnStep>(plan.program),
-      [](const CudnnStep* step) { return graph::has_batch_control(step->graph); });
-  return derives || controls || graphs ? 2 : 1;
-}
 
 std::string manifest_json(const Plan& plan) { return json_of(plan).dump(); }
 

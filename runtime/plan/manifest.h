@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,10 +12,6 @@
 #include "runtime/plan/plan.h"
 
 namespace attn::plan {
-
-// The lowest format version that can hold the plan, or all plans (one or more) of a file.
-std::uint32_t format_version_of(const Plan& plan);
-std::uint32_t format_version_of(std::span<const Plan> plans);
 
 // Expected size and hash of a step's cuDNN plan or kernel.
 struct PlanPart {

@@ -48,12 +48,12 @@ struct Signature {
 
 // A strategy that was considered, with its predicted or measured time on the target.
 struct Alternative {
-  std::string lowering;
+  std::string strategy;
   double predicted_ms = 0;
   std::optional<double> measured_ms{};  // on a device, when asked for (--autotune)
   std::string refused{};                // why it was not possible, if it was tried
-  // Signature::hash of what was measured or refused, in hexadecimal: it holds for nothing else.
-  // Empty where nothing remembers it, and in files before version 8.
+  // Of what was measured or refused, Signature::hash in hexadecimal: it holds for nothing else.
+  // Empty where nothing remembers it.
   std::string signature{};
   bool operator==(const Alternative&) const = default;
 };
@@ -69,13 +69,11 @@ struct Plan {
   std::string spec_name;                        // the attention's name
   std::string spec_text;                        // source text, informational
   std::map<std::string, std::string> bindings;  // --bind, sorted
-  // Follows from the spec and the bindings; nullopt in files before version 4.
-  std::optional<Shape> shape;
+  Shape shape;                                  // follows from the spec and the bindings
   // The strategies considered, the chosen one first. Informational, not part of the signature.
   std::vector<Alternative> choice;
-  // What was decided, to be printed; not part of the signature, and absent in files before
-  // version 7.
-  std::string lowering;              // the strategy that was taken
+  // What was decided, to be printed; not part of the signature.
+  std::string strategy;              // the one that was taken
   std::vector<std::string> without;  // the rewrites that were disabled
   std::vector<std::string> parts;    // of the mask, or lists of blocks, one line each
   Target target;
@@ -96,15 +94,15 @@ struct Plan {
 Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version);
 
 // The contents of an `.attnplan` file (docs/plan-format.md) that holds only this plan (several:
-// bundle.h), in the lowest version that can hold it. Deterministic. The plan must be one that
-// deserialize accepts: a valid program, a CompiledStep or kernel for each step, the signature of
-// signature_of, and parts within the format's limits.
+// bundle.h). Deterministic. The plan must be one that deserialize accepts: a valid program, a
+// CompiledStep or kernel for each step, the signature of signature_of, and parts within the
+// format's limits.
 std::string serialize(const Plan& plan);
 
 // The file's plan of that direction. Errors: plan_foreign, plan_newer, plan_truncated,
-// plan_damaged; invalid_argument if it has none of that direction or several (a note lists what it
-// has). Never reads past `bytes` or allocates more than a small multiple of the format's limits,
-// whatever the input.
+// plan_damaged; invalid_argument if it has none of that direction or several (a
+// note lists what it has). Never reads past `bytes` or allocates more than a small multiple of the
+// format's limits, whatever the input.
 Result<Plan> deserialize(std::string_view bytes, Direction direction = Direction::forward);
 
 // The manifest as JSON text (printed by `attnc inspect --format json`), without kernels.

@@ -35,9 +35,9 @@ struct Sections {
 };
 
 // Groups the sections by kind. Optional sections of unknown kinds are skipped.
-Result<Sections> sort_sections(const Container& container) {
+Result<Sections> sort_sections(const std::vector<Section>& sections) {
   Sections sorted;
-  for (const Section& section : container.sections) {
+  for (const Section& section : sections) {
     std::vector<Section>* const list = sorted.of_kind(section.kind);
     if (list == nullptr) {
       if (section.optional) continue;
@@ -53,11 +53,9 @@ Result<Sections> sort_sections(const Container& container) {
     list->push_back(section);
   }
   if (sorted.ranks.size() > 1) return damaged("the plan file has ranks twice");
-  if (sorted.rank_kernels.size() > sorted.ranks.size())
-    return damaged("the plan file has more kernels for ranks than ranks");
-  if (sorted.manifests.empty() || (container.version < 3 && sorted.manifests.size() > 1)) {
-    return damaged(fmt::format("the plan file has {} manifests", sorted.manifests.size()));
-  }
+  if (sorted.rank_kernels.size() != sorted.ranks.size())
+    return damaged("the plan file has ranks without their kernels, or such kernels without ranks");
+  if (sorted.manifests.empty()) return damaged("the plan file has no manifest");
   return sorted;
 }
 
@@ -114,7 +112,6 @@ Status read_ranks(const Sections& sections, std::size_t left, Family& family) {
   if (sections.ranks.empty()) return {};
   ATTN_ASSIGN(family.ranks, unpack(sections.ranks.front(), kMaxManifestBytes));
   ATTN_RETURN_IF_ERROR(check_ranks(family.ranks));
-  if (sections.rank_kernels.empty()) return {};
   const Section& kernels = sections.rank_kernels.front();
   if (kernels.unpacked_bytes == 0) return damaged("the kernels for ranks are empty");
   ATTN_ASSIGN(family.kernels, unpack(kernels, std::min(left, kMaxPlanBytes)));
@@ -137,17 +134,9 @@ bool are_distinct(std::span<const Plan> plans) {
   return texts.size() == plans.size();
 }
 
-std::uint32_t version_of(std::span<const Plan> plans, std::string_view ranks,
-                         std::string_view kernels) {
-  if (ranks.empty()) return format_version_of(plans);
-  return kernels.empty() ? kFirstRanksVersion : kFormatVersion;
-}
-
-Status take_plans(std::vector<Manifest> manifests, std::uint32_t version, Family& family) {
+Status take_plans(std::vector<Manifest> manifests, Family& family) {
   std::vector<Plan>& plans = family.parts.plans;
   for (Manifest& manifest : manifests) plans.push_back(std::move(manifest.plan));
-  if (version_of(plans, family.ranks, family.kernels) != version)
-    return damaged("the versions of the plan file's header and manifest differ");
   return are_distinct(plans) ? Status() : damaged("the plan file has the same plan twice");
 }
 
@@ -165,6 +154,7 @@ std::size_t part_bytes(const Plan& plan) {
 std::string serialize_all(std::span<const Plan> plans, std::string_view ranks,
                           std::string_view kernels) {
   ATTN_CHECK(!plans.empty() && are_distinct(plans), "a file needs plans, all different");
+  ATTN_CHECK(ranks.empty() == kernels.empty(), "ranks need kernels");
   std::vector<std::string> manifests;
   std::size_t manifest_bytes = 0;
   for (const Plan& plan : plans) {
@@ -184,10 +174,12 @@ std::string serialize_all(std::span<const Plan> plans, std::string_view ranks,
     for (const CompiledStep& step : plans[i].compiled) add(kCudnnPlanSection, step.cudnn_plan);
     for (const std::string& image : plans[i].kernels) add(kKernelSection, image);
   }
-  if (!ranks.empty()) add(kRanksSection, ranks);
-  if (!kernels.empty()) add(kRankKernelsSection, kernels);
+  if (!ranks.empty()) {
+    add(kRanksSection, ranks);
+    add(kRankKernelsSection, kernels);
+  }
   ATTN_CHECK(sections.size() <= kMaxSections, "the steps must be within the format's limit");
-  return write_container(version_of(plans, ranks, kernels), sections);
+  return write_container(sections);
 }
 
 bool can_be_unpacked(std::span<const Plan> plans, std::string_view kernels,
@@ -267,22 +259,20 @@ Status fits(const Bundle& bundle, std::size_t sections, std::size_t parts) {
 Status fits_file(const Bundle& bundle) { return fits(bundle, 0, 0); }
 
 Status fits_file(const Family& family) {
-  const std::size_t sections =
-      (family.ranks.empty() ? 0U : 1U) + (family.kernels.empty() ? 0U : 1U);
-  return fits(family.parts, sections, family.kernels.size());
+  return fits(family.parts, family.ranks.empty() ? 0 : 2, family.kernels.size());
 }
 
 Result<Family> deserialize_family(std::string_view bytes, const CheckBytes& check) {
   if (check) ATTN_RETURN_IF_ERROR(check(bytes));
-  ATTN_ASSIGN(const Container container, read_container(bytes));
-  ATTN_ASSIGN(const Sections sorted, sort_sections(container));
+  ATTN_ASSIGN(const std::vector<Section> sections, read_container(bytes));
+  ATTN_ASSIGN(const Sections sorted, sort_sections(sections));
   ATTN_ASSIGN(std::vector<Manifest> manifests, read_manifests(sorted.manifests));
   ATTN_RETURN_IF_ERROR(check_counts(sorted, manifests));
   std::size_t left = most_unpacked(bytes.size());
   ATTN_RETURN_IF_ERROR(read_parts(sorted, left, manifests));
   Family family;
   ATTN_RETURN_IF_ERROR(read_ranks(sorted, left, family));
-  ATTN_RETURN_IF_ERROR(take_plans(std::move(manifests), container.version, family));
+  ATTN_RETURN_IF_ERROR(take_plans(std::move(manifests), family));
   return family;
 }
 

@@ -25,7 +25,7 @@ Status add(ShapePlans& plans, Plan plan) {
                              plan::to_text(plans.shape.sizes)));
   }
   std::erase_if(plans.shape.padded, [&](Dim dim) {
-    return std::ranges::find(plan.shape->padded, dim) == plan.shape->padded.end();
+    return std::ranges::find(plan.shape.padded, dim) == plan.shape.padded.end();
   });
   place = std::move(plan);
   return {};
@@ -47,7 +47,7 @@ struct Half {
   bool operator==(const Half&) const = default;
 };
 
-Half half_of(const Plan& plan) { return {plan.shape->sizes, plan::direction_of(plan.program)}; }
+Half half_of(const Plan& plan) { return {plan.shape.sizes, plan::direction_of(plan.program)}; }
 
 bool has(const std::vector<Half>& halves, const Half& half) {
   return std::ranges::find(halves, half) != halves.end();
@@ -85,13 +85,9 @@ Status same_directions(const ShapePlans& one, const ShapePlans& other) {
 Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle) {
   std::vector<ShapePlans> all;
   for (Plan& plan : bundle.plans) {
-    if (!plan.shape) {
-      return unfit(fmt::format("a plan of `{}` has no sizes, because an older attnc compiled it",
-                               escaped(plan.spec_name)));
-    }
     auto place = std::ranges::find_if(
-        all, [&](const ShapePlans& plans) { return plans.shape.sizes == plan.shape->sizes; });
-    if (place == all.end()) place = all.insert(place, ShapePlans{*plan.shape});
+        all, [&](const ShapePlans& plans) { return plans.shape.sizes == plan.shape.sizes; });
+    if (place == all.end()) place = all.insert(place, ShapePlans{plan.shape});
     ATTN_RETURN_IF_ERROR(add(*place, std::move(plan)));
   }
   for (const ShapePlans& plans : all) ATTN_RETURN_IF_ERROR(same_directions(all.front(), plans));
@@ -104,19 +100,17 @@ std::vector<std::string> drop_unfit(plan::Bundle& bundle, const Fits& fits) {
   std::vector<Half> lost, there;
   for (Plan& plan : bundle.plans) {
     const Status status = fits(plan);
-    if (plan.shape) (status.ok() ? there : lost).push_back(half_of(plan));
+    (status.ok() ? there : lost).push_back(half_of(plan));
     if (status.ok()) {
       fitting.push_back(std::move(plan));
       continue;
     }
-    const std::string sizes =
-        plan.shape ? plan::to_text(plan.shape->sizes) : escaped(plan.spec_name);
-    reasons.push_back(
-        fmt::format("the plan for {} does not fit: {}", sizes, status.error().message));
+    reasons.push_back(fmt::format("the plan for {} does not fit: {}",
+                                  plan::to_text(plan.shape.sizes), status.error().message));
   }
   std::erase_if(lost, [&](const Half& half) { return has(there, half); });
   std::erase_if(fitting, [&](const Plan& plan) {
-    return plan.shape && has(lost, {plan.shape->sizes, other(plan::direction_of(plan.program))});
+    return has(lost, {plan.shape.sizes, other(plan::direction_of(plan.program))});
   });
   bundle.plans = std::move(fitting);
   return reasons;
@@ -131,7 +125,7 @@ Result<BuildRequest> origin_of(const plan::Bundle& bundle) {
     if (plan.spec_text != first.spec_text || parameters_of(plan) != parameters_of(first)) {
       return unfit("the plans are not of one spec with the same parameters");
     }
-    if (plan.shape) sizes.push_back(plan.shape->sizes);
+    sizes.push_back(plan.shape.sizes);
   }
   // Dimensions with several sizes must be given when picking.
   for (const Dim dim : plan::varying(sizes)) unbind(origin, dim);

@@ -95,6 +95,14 @@ class Cache(attnc.Case):
         self.assertEqual(removed["bad"][0]["error"]["code"], "plan_damaged")
         self.assertEqual(self.names(), [good.name])
 
+    def test_verify_removes_plans_of_development_versions(self):
+        old = self.keep()
+        old.write_bytes(old.read_bytes().replace(b"\x89ATP", b"\x89ATN", 1))
+        self.assertIn("of a development version", self.attnc("cache", "verify", code=6).stderr)
+        removed = self.attnc_json("cache", "verify", "--remove")
+        self.assertEqual(removed["bad"][0]["error"]["code"], "plan_foreign")
+        self.assertEqual(self.names(), [])
+
     def test_verify_knows_a_plan_under_the_name_of_another(self):
         first, second = self.keep(), self.keep("--bind", "B=2")
         first.replace(second)

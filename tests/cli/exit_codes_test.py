@@ -112,7 +112,8 @@ class ExitCodes(attnc.Case):
         whole = plan.read_bytes()
         damaged = bytearray(whole)
         damaged[len(whole) // 2] ^= 1
-        for content in (b"", b"no plan at all", whole[:100], whole[:-1], bytes(damaged)):
+        old = whole.replace(b"\x89ATP", b"\x89ATN", 1)
+        for content in (b"", b"no plan at all", whole[:100], whole[:-1], bytes(damaged), old):
             path = self.write("damaged.attnplan", content)
             for command in (["inspect", path], ["explain", path], ["run", path]):
                 self.assertIn("error[plan_", self.attnc(*command, code=6).stderr)

@@ -47,7 +47,7 @@ class Offline(attnc.Case):
         for spec in specs:
             with self.subTest(spec.name):
                 manifest = self.attnc_json("inspect", self.compile(spec, target=target))
-                self.assertEqual(manifest["format"], 7)
+                self.assertEqual(manifest["format"], 1)
                 kernels = [step for step in manifest["program"]["steps"]
                            if step["step"] == "derive"]
                 made = manifest.get("kernels", [])

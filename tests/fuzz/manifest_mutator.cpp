@@ -192,13 +192,7 @@ void fit(Json& json, plan::Plan plan) {
     const std::int64_t bytes = json["compiled"][i]["workspace_bytes"];
     plan.compiled[i].workspace_bytes = std::clamp<std::int64_t>(bytes, 0, std::int64_t{1} << 60);
   }
-  plan.shape.reset();
-  if (json.contains("shape")) plan.shape.emplace();
-  plan.choice.resize(json.contains("choice") ? json["choice"].size() : 0);
-  plan.parts.resize(json.contains("parts") ? json["parts"].size() : 0);
-  plan.kernels.resize(json.contains("kernels") ? json["kernels"].size() : 0);
   plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
-  json["format"] = plan::format_version_of(plan);
   json["workspace_bytes"] = plan.workspace_bytes();
   json["signature"] = {{"hash", plan.signature.hash.to_hex()}, {"text", plan.signature.text}};
 }
@@ -236,17 +230,6 @@ std::string changed_manifest(const plan::Plan& plan, Decisions& decisions) {
   return text_of(json, decisions);
 }
 
-// The format version of the modified manifests if they can be read, else that of the bundle.
-std::uint32_t version_of(const plan::Bundle& bundle, const std::vector<std::string>& manifests) {
-  std::vector<plan::Plan> plans;
-  for (const std::string& text : manifests) {
-    Result<plan::Manifest> manifest = plan::read_manifest(text);
-    if (!manifest.ok()) return plan::format_version_of(bundle.plans);
-    plans.push_back(std::move(manifest->plan));
-  }
-  return plan::format_version_of(plans);
-}
-
 }  // namespace
 
 std::string file_with_changed_manifest(const plan::Bundle& bundle, Decisions& decisions) {
@@ -267,7 +250,7 @@ std::string file_with_changed_manifest(const plan::Bundle& bundle, Decisions& de
       sections.push_back({plan::kKernelSection, true, false, image});
     }
   }
-  return plan::write_container(version_of(bundle, manifests), sections);
+  return plan::write_container(sections);
 }
 
 }  // namespace attn::fuzz

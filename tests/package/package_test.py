@@ -80,10 +80,15 @@ class Package(unittest.TestCase):
     def pkg_config(self, *options, module="attn"):
         return output_of("pkg-config", *options, module, env=self.environment).split()
 
+    def standin_plan(self):
+        plan = self.folder / "standin.attnplan"
+        output_of(STANDIN_PLAN, plan)
+        return plan
+
     def plan(self, spec):
         """A plan for the local GPU; any plan if there is none."""
         if not attnc.has_gpu():
-            return SOURCE / "tests" / "compat" / "v1.plan"
+            return self.standin_plan()
         plan = self.folder / f"{spec}.attnplan"
         both = ["--direction", "both"] if spec == "t5_bias" else []
         output_of(self.prefix / "bin" / "attnc", "compile", SOURCE / "specs" / f"{spec}.attn",
@@ -120,8 +125,7 @@ class Package(unittest.TestCase):
     def test_examples_find_the_shared_library(self):
         build = self.configure("shared")
         output_of(CMAKE, "--build", build)
-        plan = self.folder / "standin.attnplan"
-        output_of(STANDIN_PLAN, plan)
+        plan = self.standin_plan()
         for program, (spec, shows) in EXAMPLES.items():
             with self.subTest(program):
                 self.expect_run(build / program, spec)
@@ -231,7 +235,7 @@ class Package(unittest.TestCase):
                 self.assertNotIn(str(folder).encode() + b"/", content, path)
 
     def test_attnc_is_installed(self):
-        plan = SOURCE / "tests" / "compat" / "v1.plan"
+        plan = self.standin_plan()
         program = shutil.which("attnc", path=str(self.prefix / "bin"))
         self.assertIn("workspace", output_of(program, "inspect", plan))
 

@@ -12,6 +12,7 @@
 #include "runtime/graph/operands.h"
 #include "runtime/io/element.h"
 #include "tests/standin/work.h"
+#include "tests/support/program_shape.h"
 
 namespace attn::standin {
 namespace {
@@ -320,6 +321,7 @@ plan::Plan plan_of(const plan::Program& program, const PlanOptions& options) {
   plan.target = {"standin", options.sm, fmt::format(R"({{"deviceVer": {}}})", options.sm * 10)};
   plan.cudnn_version = options.version;
   plan.program = program;
+  plan.shape = attn::testing::shape_of(program);
   auto salt = static_cast<std::uint64_t>(options.number) << 8;
   for (const plan::Step& step : plan.program.steps) {
     if (const auto* cudnn = std::get_if<plan::CudnnStep>(&step)) {

@@ -267,8 +267,8 @@ Json program_view(const ExplainedProgram& program, const std::string& name,
         view["choice"], [](const Json& way) { return !way["reason"].is_null(); });
     view["has_measured"] = std::ranges::any_of(
         plan.choice, [](const plan::Alternative& way) { return way.measured_ms.has_value(); });
-    view["strategy"] = shown(lowering_of(plan));
-    view["strategy_engine"] = engine_of(lowering_of(plan));
+    view["strategy"] = shown(plan.strategy);
+    view["strategy_engine"] = engine_of(plan.strategy);
     if (!plan.choice.empty() && plan.choice.front().predicted_ms > 0) {
       view["predicted"] = milliseconds_text(plan.choice.front().predicted_ms);
     }

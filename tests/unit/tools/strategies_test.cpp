@@ -7,7 +7,7 @@ namespace {
 
 driver::Compiled example() {
   driver::Compiled compiled;
-  compiled.plan.lowering = "native";
+  compiled.plan.strategy = "native";
   compiled.plan.choice = {{"native", 0.5}, {"composite", 0.8}, {"parts", 0.6}, {"unified", 0.5}};
   compiled.lowered = {{"composite", 4096, true}, {"unified", 0, true}};
   const std::string said =
@@ -40,7 +40,7 @@ TEST(Strategies, OfAPlanFileAreThoseItHas) {
   driver::Compiled compiled;
   EXPECT_TRUE(considered(compiled).empty());
   EXPECT_EQ(strategies_text({}), "");
-  compiled.plan.lowering = "of another attnc";
+  compiled.plan.strategy = "of another attnc";
   ASSERT_EQ(considered(compiled).size(), 1U);
   EXPECT_TRUE(considered(compiled).front().chosen);
   EXPECT_EQ(considered(compiled).front().engine, "");

@@ -53,7 +53,7 @@ TEST(Compile, FillsThePlan) {
   const Read spec;
   const auto compiled = compile(spec.attention, spec.source, spec.bindings, options_for("h200"));
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
-  EXPECT_EQ(compiled->plan.lowering, "composite");
+  EXPECT_EQ(compiled->plan.strategy, "composite");
   EXPECT_TRUE(compiled->refused.empty());
   const plan::Plan* plan = &compiled->plan;
   EXPECT_EQ(plan->spec_name, "window");
@@ -87,7 +87,7 @@ TEST(Compile, WhatIsCachedIsNotCompiledAgain) {
   options.worker.report_folder = ::testing::TempDir();
   const auto second = compile(other.attention, other.source, other.bindings, options);
   ASSERT_TRUE(second.ok()) << second.error().to_text();
-  EXPECT_EQ(second->plan.lowering, "composite");
+  EXPECT_EQ(second->plan.strategy, "composite");
   EXPECT_EQ(second->plan.spec_name, "other");
   EXPECT_EQ(second->plan.spec_text, renamed);
   EXPECT_EQ(second->plan.compiled, first->plan.compiled);
@@ -118,8 +118,8 @@ TEST(Compile, WhatIsCachedServesTheSizesOfItsSpec) {
   EXPECT_EQ(plans[0].signature, plans[1].signature);
   EXPECT_EQ(options.cached.cache->counts()[cache::Counter::build], 1U);
   using plan::Dim;
-  EXPECT_EQ(plans[0].shape->padded, (std::vector{Dim::B, Dim::Sq, Dim::Skv}));
-  EXPECT_EQ(plans[1].shape->padded, (std::vector{Dim::B, Dim::Sq}));
+  EXPECT_EQ(plans[0].shape.padded, (std::vector{Dim::B, Dim::Sq, Dim::Skv}));
+  EXPECT_EQ(plans[1].shape.padded, (std::vector{Dim::B, Dim::Sq}));
 }
 
 TEST(Compile, WithoutKeysNothingIsAskedOfCuDnn) {
@@ -158,7 +158,7 @@ TEST(Compile, KernelsAloneDoNotAskForCudnn) {
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
   EXPECT_EQ(compiled->plan.cudnn_version, 0);
   ASSERT_EQ(compiled->plan.choice.size(), 1U);
-  EXPECT_EQ(compiled->plan.choice[0].lowering, "native");
+  EXPECT_EQ(compiled->plan.choice[0].strategy, "native");
   EXPECT_GT(compiled->plan.choice[0].predicted_ms, 0);
   const auto& step = std::get<plan::KernelStep>(compiled->plan.program.steps[0]);
   const std::string nvrtc = derive::nvrtc_version("").value();
@@ -197,7 +197,7 @@ TEST(Compile, KernelsThatSpillAreFollowedByTheNextTile) {
   const auto& choice = compiled->plan.choice;
   ASSERT_EQ(choice.size(), 2U);
   EXPECT_EQ(choice[0].refused, "");
-  EXPECT_EQ(choice[1].lowering, "native");
+  EXPECT_EQ(choice[1].strategy, "native");
   EXPECT_THAT(choice[1].refused, HasSubstr("are spilled to memory"));
   EXPECT_NE(choice[0].predicted_ms, choice[1].predicted_ms);
   // The cache remembers the first that could be built, also in another process.
@@ -268,7 +268,7 @@ TEST(Compile, BothEnginesAreInTheChoice) {
   std::set<std::string> engines;
   for (const plan::Alternative& way : compiled->plan.choice) {
     EXPECT_GT(way.predicted_ms, 0);
-    engines.emplace(planner::engine_of(way.lowering)->name);
+    engines.emplace(planner::engine_of(way.strategy)->name);
   }
   EXPECT_EQ(engines, (std::set<std::string>{"cudnn", "native"}));
   options.target = targets::find_target("a100").value();
@@ -276,7 +276,7 @@ TEST(Compile, BothEnginesAreInTheChoice) {
   ASSERT_TRUE(other.ok()) << other.error().to_text();
   EXPECT_TRUE(other->refused.empty());
   const plan::Alternative& refused = other->plan.choice.back();
-  EXPECT_EQ(refused.lowering, "native");
+  EXPECT_EQ(refused.strategy, "native");
   EXPECT_EQ(refused.predicted_ms, 0);
   EXPECT_THAT(refused.refused, HasSubstr("compute capability 9.0"));
 }
@@ -291,9 +291,9 @@ TEST(Compile, TheEngineThatRandomDropoutLeavesOutIsInTheChoice) {
   options.lowering = planner::kAnyLowering;
   const auto compiled = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
-  EXPECT_EQ(compiled->plan.lowering, "native");
+  EXPECT_EQ(compiled->plan.strategy, "native");
   const plan::Alternative& other = compiled->plan.choice.back();
-  EXPECT_EQ(planner::engine_of(other.lowering)->name, "cudnn");
+  EXPECT_EQ(planner::engine_of(other.strategy)->name, "cudnn");
   EXPECT_THAT(other.refused, HasSubstr("random numbers of the engine `native`"));
 }
 
@@ -466,12 +466,12 @@ TEST(Compile, GoesOnWhenAWorkerFails) {
   options.worker.report_folder = folder.string();
   const auto compiled = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
-  EXPECT_NE(compiled->plan.lowering, first);
+  EXPECT_NE(compiled->plan.strategy, first);
   const auto& choice = compiled->plan.choice;
-  const auto failed = std::ranges::find(choice, first, &plan::Alternative::lowering);
+  const auto failed = std::ranges::find(choice, first, &plan::Alternative::strategy);
   ASSERT_NE(failed, choice.end());
   EXPECT_THAT(failed->refused, HasSubstr("exited without an answer"));
-  EXPECT_EQ(choice.front().lowering, compiled->plan.lowering);
+  EXPECT_EQ(choice.front().strategy, compiled->plan.strategy);
   std::filesystem::remove_all(folder);
 }
 

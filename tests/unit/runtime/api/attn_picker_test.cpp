@@ -400,9 +400,8 @@ TEST_F(AttnPicker, InCppAPlanIsReadWhenItIsWanted) {
     ASSERT_EQ(file->size(), 2U);
     const auto second = file->plan(1);
     ASSERT_TRUE(second.ok()) << second.error().to_text();
-    ASSERT_TRUE(second->shape);
-    EXPECT_EQ((*second->shape)[Dim::Skv], 8);
-    EXPECT_TRUE(second->shape->pads(Dim::Skv));
+    EXPECT_EQ(second->shape[Dim::Skv], 8);
+    EXPECT_TRUE(second->shape.pads(Dim::Skv));
     const auto vague = picker->pick({{Dim::Sq, 4}});
     ASSERT_FALSE(vague.ok());
     EXPECT_EQ(vague.error().code, attn::Code::invalid_argument);

@@ -125,10 +125,25 @@ TEST_F(PlanCacheTest, EnginesKnownToBeWrongAreNotServed) {
   expect_not_served(plan);
 }
 
-TEST_F(PlanCacheTest, PlansOfOlderVersionsThatAreWrongAreNotServed) {
-  const auto plan = plan::load(ATTN_SOURCE_DIR "/tests/compat/like_padding.plan");
-  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
-  expect_not_served(*plan);
+TEST_F(PlanCacheTest, GraphsKnownToBeWrongAreNotServed) {
+  expect_not_served(plan::testing::like_padding_plan());
+}
+
+// A file from before the first release, under the name that the plan has now.
+TEST_F(PlanCacheTest, PlansOfDevelopmentVersionsAreReplaced) {
+  open(folder());
+  expect_plan(1);
+  std::string old = plan::serialize(numbered_plan(1));
+  old[3] = 'N';
+  std::ofstream(path_of(1), std::ios::binary) << old;
+  open(folder());
+  expect_plan(1);
+  EXPECT_EQ(count(Counter::damaged), 1U);
+  EXPECT_EQ(count(Counter::build), 1U);
+  open(folder());
+  expect_plan(1);
+  EXPECT_EQ(count(Counter::load), 1U);
+  EXPECT_TRUE(warnings_.empty());
 }
 
 TEST_F(PlanCacheTest, RefusalsAreNotWritten) {

@@ -79,23 +79,16 @@ void compare_rows_inclusively(plan::Plan& plan) {
   }
 }
 
-// Files of an older attnc: tests/compat/README.md.
-TEST_F(LoadTest, OldPlansOfMasksThatCudnnTakesForPaddingAreRefused) {
+TEST_F(LoadTest, PlansOfMasksThatCudnnTakesForPaddingAreRefused) {
   const auto runtime = must(standin::open_runtime());
-  for (const auto& [name, direction] :
-       {std::pair("like_padding", plan::Direction::forward),
-        std::pair("like_padding_backward", plan::Direction::backward)}) {
-    SCOPED_TRACE(name);
-    const std::string path = std::string(ATTN_SOURCE_DIR "/tests/compat/") + name + ".plan";
-    plan::Plan plan = must(plan::load(path, direction));
-    const auto loaded = Executable::load(runtime, plan);
-    ASSERT_FALSE(loaded.ok());
-    EXPECT_EQ(loaded.error().code, ErrorCode::plan_version);
-    EXPECT_THAT(loaded.error().message, HasSubstr("for those of padding"));
-    EXPECT_THAT(loaded.error().notes, Contains(HasSubstr("--recompile")));
-    compare_rows_inclusively(plan);
-    EXPECT_OK(Executable::check_fits(*runtime, plan));
-  }
+  plan::Plan plan = standin::plan_of(plan::testing::like_padding_program());
+  const auto loaded = Executable::load(runtime, plan);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().code, ErrorCode::plan_version);
+  EXPECT_THAT(loaded.error().message, HasSubstr("for those of padding"));
+  EXPECT_THAT(loaded.error().notes, Contains(HasSubstr("--recompile")));
+  compare_rows_inclusively(plan);
+  EXPECT_OK(Executable::check_fits(*runtime, plan));
 }
 
 TEST_F(LoadTest, ADamagedKernelIsAnError) {

@@ -39,7 +39,6 @@ TEST(Bundle, ComesBackWholeAndInOrder) {
   for (const Bundle& bundle : {pair, Bundle{{pair.plans[1], pair.plans[0]}},
                                Bundle{{pair.plans[0], pair.plans[1], testing::sample_plan()}}}) {
     const std::string bytes = serialize(bundle);
-    EXPECT_EQ(bytes[8], 3);
     const Result<Bundle> back = deserialize_bundle(bytes);
     ASSERT_TRUE(back.ok()) << back.error().to_text();
     EXPECT_EQ(*back, bundle);
@@ -47,7 +46,7 @@ TEST(Bundle, ComesBackWholeAndInOrder) {
   }
 }
 
-// A family has the newest format, comes back whole, and is refused where plans are read.
+// A family comes back whole, and is refused where plans are read.
 TEST(Family, IsNotABundle) {
   const std::string path = ::testing::TempDir() + "family.attnplan";
   const Family family{testing::sample_pair(), R"({"ranks": 2})", "a cubin"};
@@ -59,25 +58,12 @@ TEST(Family, IsNotABundle) {
   ASSERT_FALSE(bundle.ok());
   EXPECT_EQ(bundle.error().code, ErrorCode::invalid_argument);
   EXPECT_THAT(bundle.error().message, HasSubstr("divided among several GPUs"));
-  EXPECT_THAT(bundle.error().notes, ::testing::ElementsAre(AllOf(
-                                        HasSubstr("attn::Distributed::open_file"),
-                                        HasSubstr("attn.torch.load_distributed"))));
-  const std::string bytes =
-      *serialize_within_limits(family.parts.plans, family.ranks, family.kernels);
-  EXPECT_EQ(bytes[8], 11);
+  EXPECT_THAT(bundle.error().notes,
+              ::testing::ElementsAre(AllOf(HasSubstr("attn::Distributed::open_file"),
+                                           HasSubstr("attn.torch.load_distributed"))));
   ASSERT_TRUE(save(family.parts, path).ok());
   EXPECT_EQ(load_family(path)->ranks, "");
   std::filesystem::remove(path);
-}
-
-// Without kernels that move rows it has the version that had none.
-TEST(Family, OfVersion10HasNoKernels) {
-  const Family family{testing::sample_pair(), R"({"ranks": 2})", ""};
-  const std::string bytes = *serialize_within_limits(family.parts.plans, family.ranks);
-  EXPECT_EQ(bytes[8], 10);
-  const Result<Family> back = deserialize_family(bytes);
-  ASSERT_TRUE(back.ok()) << back.error().to_text();
-  EXPECT_EQ(*back, family);
 }
 
 TEST(Family, IsCheckedBeforeItIsParsed) {
@@ -94,43 +80,38 @@ TEST(Family, IsCheckedBeforeItIsParsed) {
   std::filesystem::remove(path);
 }
 
-// Kernels that move rows are at most one section, which only files of ranks have, of this version.
+// Kernels that move rows are one section, which only files of ranks have.
 TEST(Family, HasKernelsOnceAndWithRanks) {
   const std::string plan = serialize(testing::kernel_plan());
-  const Container whole = *read_container(plan);
-  const auto file = [&](std::uint32_t version, const std::vector<SectionSource>& more) {
+  const std::vector<Section> whole = *read_container(plan);
+  const auto file = [&](const std::vector<SectionSource>& more) {
     std::vector<SectionSource> sections;
     std::vector<std::string> bytes;
-    for (const Section& section : whole.sections) bytes.push_back(*unpack(section, 1 << 20));
+    for (const Section& section : whole) bytes.push_back(*unpack(section, 1 << 20));
     for (std::size_t i = 0; i < bytes.size(); ++i)
-      sections.push_back({whole.sections[i].kind, whole.sections[i].packed, false, bytes[i]});
+      sections.push_back({whole[i].kind, whole[i].packed, false, bytes[i]});
     sections.insert(sections.end(), more.begin(), more.end());
-    return write_container(version, sections);
+    return write_container(sections);
   };
   const SectionSource ranks{kRanksSection, true, false, "{}"};
   const SectionSource kernels{kRankKernelsSection, true, false, "a cubin"};
-  EXPECT_TRUE(deserialize_family(file(11, {ranks, kernels})).ok());
-  EXPECT_TRUE(deserialize_family(file(10, {ranks})).ok());
+  EXPECT_TRUE(deserialize_family(file({ranks, kernels})).ok());
   const auto expect = [&](const std::string& bytes, const char* message) {
     const Result<Family> family = deserialize_family(bytes);
     ASSERT_FALSE(family.ok()) << message;
     EXPECT_EQ(family.error().code, ErrorCode::plan_damaged);
     EXPECT_EQ(family.error().message, message);
   };
-  expect(file(11, {kernels}), "the plan file has more kernels for ranks than ranks");
-  expect(file(11, {ranks, kernels, kernels}),
-         "the plan file has more kernels for ranks than ranks");
-  expect(file(11, {ranks, {kRankKernelsSection, true, false, ""}}),
-         "the kernels for ranks are empty");
-  for (const std::string& other : {file(10, {ranks, kernels}), file(11, {ranks})})
-    expect(other, "the versions of the plan file's header and manifest differ");
-  expect(file(11, {ranks, {kRankKernelsSection, false, false, "a cubin"}}),
+  for (const std::string& other : {file({kernels}), file({ranks}), file({ranks, kernels, kernels})})
+    expect(other, "the plan file has ranks without their kernels, or such kernels without ranks");
+  expect(file({ranks, {kRankKernelsSection, true, false, ""}}), "the kernels for ranks are empty");
+  expect(file({ranks, {kRankKernelsSection, false, false, "a cubin"}}),
          "the plan file's section of kind 5 has the wrong flags");
 }
 
 // A file of kind 4 with these bytes; small, however many there are of them.
 std::string file_of_ranks(const std::string& ranks) {
-  return *serialize_within_limits(testing::sample_pair().plans, ranks);
+  return *serialize_within_limits(testing::sample_pair().plans, ranks, "a cubin");
 }
 
 TEST(Family, ReadsNoMoreThanBoundedJson) {
@@ -157,18 +138,6 @@ TEST(Family, ReadsNoMoreThanBoundedJson) {
     expect_damaged(file_of_ranks(ranks), message);
   }
   EXPECT_TRUE(deserialize_family(file_of_ranks(R"({"ranks": 2})")).ok());
-}
-
-TEST(Bundle, ABackwardAndReshapesNeedTheThirdFormat) {
-  EXPECT_EQ(format_version_of(testing::backward_plan()), 3U);
-  for (const TensorRole role : {TensorRole::saved, TensorRole::cotangent, TensorRole::gradient}) {
-    Plan plan = testing::sample_plan();
-    plan.program.tensors[0].role = role;
-    EXPECT_EQ(format_version_of(plan), 3U) << to_string(role);
-  }
-  Plan plan = testing::sample_plan();
-  std::get<CudnnStep>(plan.program.steps[0]).graph.nodes.emplace_back(graph::Reshape{});
-  EXPECT_EQ(format_version_of(plan), 3U);
 }
 
 TEST(Bundle, PlansAreFoundByDirection) {
@@ -199,19 +168,19 @@ TEST(Bundle, ADirectionThatIsNotThereOrTwiceIsAnError) {
   EXPECT_THAT(error.notes, ElementsAre("it has: forward, forward, backward"));
 }
 
-// The shaped plan for another length; only its shape differs.
+// The sample for another length; only its shape differs.
 Plan plan_of_length(std::int64_t length) {
-  Plan plan = testing::shaped_plan();
-  plan.shape->sizes.set(Dim::Sq, length);
+  Plan plan = testing::sample_plan();
+  plan.shape.sizes.set(Dim::Sq, length);
   plan.cudnn_version += length;  // for another signature
   return plan;
 }
 
 TEST(Bundle, PlansAreFoundByTheirSizes) {
-  const Bundle lengths{{plan_of_length(3), plan_of_length(8), testing::sample_plan()}};
+  const Bundle lengths{{plan_of_length(3), plan_of_length(8)}};
   EXPECT_EQ(*plans_for(lengths, {}), lengths);
   EXPECT_EQ(*plans_for(lengths, {{Dim::Sq, 8}}), Bundle{{lengths.plans[1]}});
-  EXPECT_EQ(plans_for(lengths, {{Dim::B, 2}})->plans.size(), 2U) << "one says no sizes";
+  EXPECT_EQ(plans_for(lengths, {{Dim::B, 2}})->plans.size(), 2U);
   const Result<Bundle> none = plans_for(lengths, {{Dim::B, 2}, {Dim::Sq, 9}});
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::invalid_argument);
@@ -245,8 +214,8 @@ TEST(Bundle, WhatDoesNotFitAFileIsNotWritten) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-// What the ranks do is a section too.
-TEST(Family, NeedsOneSectionMoreThanItsPlans) {
+// What the ranks do, and their kernels, are sections too.
+TEST(Family, NeedsTwoSectionsMoreThanItsPlans) {
   Bundle bundle;
   std::size_t sections = 0;
   for (std::int64_t i = 1; sections < kMaxSections; ++i) {
@@ -300,28 +269,17 @@ struct Parts {
 
 TEST(Bundle, PartsBelongToManifestsByTheirOrder) {
   const Parts p;
-  const Result<Bundle> bundle = deserialize_bundle(write_container(3, {p.f, p.b, p.of_f, p.of_b}));
+  const Result<Bundle> bundle = deserialize_bundle(write_container({p.f, p.b, p.of_f, p.of_b}));
   ASSERT_TRUE(bundle.ok()) << bundle.error().to_text();
   EXPECT_EQ(*bundle, (Bundle{{p.forward, p.backward}}));
-  expect_damaged(write_container(3, {p.f, p.b, p.of_b, p.of_f}), "does not match the manifest");
-  expect_damaged(write_container(3, {p.f, p.b, p.of_f}), "1 cuDNN plans for 2 steps");
-  expect_damaged(write_container(3, {p.f, p.b, p.of_f, p.of_b, p.of_b}),
-                 "3 cuDNN plans for 2 steps");
-}
-
-TEST(Bundle, TheVersionIsTheLowestThatHoldsTheFile) {
-  const Parts p;
-  expect_damaged(write_container(3, {}), "0 manifests");
-  expect_damaged(write_container(3, {p.f, p.of_f}),
-                 "versions of the plan file's header and manifest differ");
-  expect_damaged(write_container(2, {p.b, p.of_b}),
-                 "versions of the plan file's header and manifest differ");
-  expect_damaged(write_container(2, {p.f, p.b, p.of_f, p.of_b}), "2 manifests");
+  expect_damaged(write_container({p.f, p.b, p.of_b, p.of_f}), "does not match the manifest");
+  expect_damaged(write_container({p.f, p.b, p.of_f}), "1 cuDNN plans for 2 steps");
+  expect_damaged(write_container({p.f, p.b, p.of_f, p.of_b, p.of_b}), "3 cuDNN plans for 2 steps");
 }
 
 TEST(Bundle, NoPlanIsThereTwice) {
   const Parts p;
-  expect_damaged(write_container(3, {p.b, p.b, p.of_b, p.of_b}), "the same plan twice");
+  expect_damaged(write_container({p.b, p.b, p.of_b, p.of_b}), "the same plan twice");
 }
 
 TEST(Bundle, TheLimitOfManifestsIsThatOfAllTogether) {
@@ -332,11 +290,11 @@ TEST(Bundle, TheLimitOfManifestsIsThatOfAllTogether) {
   const std::string first = manifest_json(large), second = manifest_json(backward);
   const SectionSource part{kCudnnPlanSection, true, false, large.compiled[0].cudnn_plan};
   EXPECT_TRUE(
-      deserialize_bundle(write_container(1, {{kManifestSection, false, false, first}, part})).ok());
-  expect_damaged(write_container(3, {{kManifestSection, false, false, first},
-                                     {kManifestSection, false, false, second},
-                                     part,
-                                     part}),
+      deserialize_bundle(write_container({{kManifestSection, false, false, first}, part})).ok());
+  expect_damaged(write_container({{kManifestSection, false, false, first},
+                                  {kManifestSection, false, false, second},
+                                  part,
+                                  part}),
                  "more than the");
 }
 

@@ -1,35 +1,40 @@
-// Plan files of released format versions must still load. Those in tests/compat are never
-// rewritten.
+// The plan file that is kept (tests/compat): every later attnc reads it, and writes it the same.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "runtime/plan/container.h"
+#include "tests/support/golden.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::plan {
 namespace {
 
-struct Kept {
-  const char* name;  // of the file
-  Plan (*plan)();
-};
+using Json = nlohmann::ordered_json;
 
-class Compatibility : public ::testing::TestWithParam<Kept> {};
+constexpr const char* kPath = "tests/compat/format_1.txt";
+constexpr std::size_t kBlock = 64;  // bytes of the header, and of an entry of the section table
 
-TEST_P(Compatibility, StillLoads) {
-  const Kept& kept = GetParam();
-  const Result<Plan> plan =
-      load(std::string(ATTN_SOURCE_DIR "/tests/compat/") + kept.name + ".plan");
-  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
-  EXPECT_EQ(*plan, kept.plan());
+// All kinds of steps, a check, sizes, and what was decided.
+Bundle kept() {
+  Plan derived = testing::decided_plan();
+  derived.program = testing::derived_program();
+  derived.kernels = testing::derived_plan().kernels;
+  return {{testing::signed_again(derived), testing::promoting_plan()}};
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Files, Compatibility,
-    ::testing::Values(Kept{"v1", testing::sample_plan}, Kept{"v4", testing::shaped_plan},
-                      Kept{"v5", testing::chosen_plan}, Kept{"v6", testing::looping_plan},
-                      Kept{"v7", testing::divided_plan}, Kept{"v7_decided", testing::decided_plan},
-                      Kept{"v7_kernel", testing::kernel_plan}, Kept{"v8", testing::promoting_plan},
-                      Kept{"v9", testing::quantized_plan}),
-    [](const auto& file) { return std::string(file.param.name); });
+std::string hex_lines(std::string_view bytes) {
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    text += fmt::format("{:02x}{}", static_cast<unsigned char>(bytes[i]),
+                        i % 32 == 31 || i + 1 == bytes.size() ? '\n' : ' ');
+  }
+  return text;
+}
 
 // In files of the first version with ranks only the plans still have a meaning.
 TEST(Compatibility, RanksOfVersion10StillLoad) {

@@ -24,14 +24,14 @@ class FieldWalk {
 
  private:
   void visit(const std::string& at, Plan& plan) {
-    auto& [spec_name, spec_text, bindings, shape, choice, lowering, without, parts, target,
+    auto& [spec_name, spec_text, bindings, shape, choice, strategy, without, parts, target,
            cudnn_version, program, compiled, kernels, signature] = plan;
     visit(at + "spec_name", spec_name);
     visit(at + "spec_text", spec_text);
     change(at + "bindings", bindings, {{"changed", "1"}});
-    change(at + "shape", shape, {{{{Dim::B, 9}}, {Dim::Sq}}});
+    change(at + "shape", shape, {{{Dim::B, 9}}, {Dim::Sq}});
     change(at + "choice", choice, {{"parts", 0.5}});
-    visit(at + "lowering", lowering);
+    visit(at + "strategy", strategy);
     visit(at + "without.", without);
     visit(at + "parts.", parts);
     visit(at + "target.", target);

@@ -7,6 +7,7 @@
 
 #include "runtime/graph/extent.h"
 #include "runtime/graph/operands.h"
+#include "tests/support/program_shape.h"
 
 namespace attn::plan::testing {
 namespace {
@@ -119,39 +120,35 @@ Plan sample_plan() {
   plan.cudnn_version = 91900;
   plan.program = sample_program();
   plan.compiled = {{"A", 5, {{2, 3}, {24, -1}}, 4096, "{\"kernel\": \"0000000000000000\"}"}};
+  plan.shape = attn::testing::shape_of(plan.program);
+  plan.strategy = "composite";
   return signed_again(plan);
 }
 
-Plan shaped_plan() {
-  Plan plan = sample_plan();
-  plan.shape = Shape{{{Dim::B, 2},
-                      {Dim::Hq, 4},
-                      {Dim::Hkv, 2},
-                      {Dim::Sq, 3},
-                      {Dim::Skv, 5},
-                      {Dim::Dqk, 8},
-                      {Dim::Dv, 8}},
-                     {Dim::Sq}};
-  return plan;
-}
-
-Plan chosen_plan() {
-  Plan plan = shaped_plan();
-  plan.choice = {{"parts", 0.5, 0.4}, {"composite", 0.75, 0.9}, {"unified", 0.75, {}, "no engine"}};
-  return plan;
-}
-
-Plan divided_plan() {
-  Plan plan = chosen_plan();
-  plan.parts = {"rows [0, 2), columns [0, 5): everything", "rows [2, 3), columns [0, 4): \x1b"};
-  return plan;
-}
-
 Plan decided_plan() {
-  Plan plan = divided_plan();
-  plan.lowering = "parts";
+  Plan plan = sample_plan();
+  plan.shape.padded = {Dim::Sq};
+  plan.choice = {{"parts", 0.5, 0.4}, {"composite", 0.75, 0.9}, {"unified", 0.75, {}, "no engine"}};
+  plan.strategy = "parts";
+  plan.parts = {"rows [0, 2), columns [0, 5): everything", "rows [2, 3), columns [0, 4): \x1b"};
   plan.without = {"reals"};
   return plan;
+}
+
+Program like_padding_program() {
+  Program program = sample_program();
+  for (graph::Node& node : std::get<CudnnStep>(program.steps[0]).graph.nodes) {
+    auto* comparison = std::get_if<graph::Pointwise>(&node);
+    if (comparison != nullptr && comparison->mode == graph::PointwiseMode::cmp_ge)
+      comparison->mode = graph::PointwiseMode::cmp_lt;
+  }
+  return program;
+}
+
+Plan like_padding_plan() {
+  Plan plan = sample_plan();
+  plan.program = like_padding_program();
+  return signed_again(plan);
 }
 
 Program kernel_program() {
@@ -192,6 +189,7 @@ Plan promoting_plan() {
   Plan plan = kernel_plan();
   auto& step = std::get<KernelStep>(plan.program.steps[0]);
   std::get<TensorMapArgument>(step.launches[0].arguments[0]).promotion = 128;
+  step.launches[1].overlaps = true;
   plan.choice = {{"native", 0.5},
                  {"composite", 0.4, {}, "no engine", "0123456789abcdef0123456789abcdef"}};
   return signed_again(plan);
@@ -356,6 +354,7 @@ Program controlled_program() {
 Plan controlled_plan() {
   Plan plan = sample_plan();
   plan.program = controlled_program();
+  plan.shape = attn::testing::shape_of(plan.program);
   plan.kernels = {"cubin"};
   return signed_again(plan);
 }
@@ -393,6 +392,11 @@ Plan backward_plan() {
 
 Bundle sample_pair() { return {{derived_plan(), backward_plan()}}; }
 
+std::vector<Plan> sample_plans() {
+  return {sample_plan(), decided_plan(),   like_padding_plan(), derived_plan(),    looping_plan(),
+          kernel_plan(), promoting_plan(), quantized_plan(),    controlled_plan(), backward_plan()};
+}
+
 Program random_program(Random& random) {
   Program program;
   for (std::size_t i = 1 + random.below(3); i > 0; --i) {
@@ -413,6 +417,8 @@ Plan random_plan(Random& random) {
                  random_bytes(random, 60)};
   plan.cudnn_version = static_cast<std::int64_t>(random.bits());
   plan.program = random_program(random);
+  plan.shape = attn::testing::shape_of(plan.program);
+  plan.strategy = random_bytes(random, 8);
   for (const Step& step : plan.program.steps) {
     if (std::holds_alternative<CudnnStep>(step)) {
       plan.compiled.push_back(random_step(random));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/plan/bundle.h"
 #include "tests/unit/runtime/graph/sample_graphs.h"
@@ -13,17 +14,12 @@ using graph::testing::Random;
 // One step: the sample graph with its tensors, constants and a param.
 Program sample_program();
 
-// The plan in tests/compat/v1.plan. Plans in that folder must not change, or the files no longer
-// match them.
 Plan sample_plan();
-// The same with its sizes, of which Sq may be smaller.
-Plan shaped_plan();
-// The shaped plan with its alternatives.
-Plan chosen_plan();
-// The same with parts.
-Plan divided_plan();
-// The same with the lowering that was taken, and a rewrite that was disabled.
+// The same with its alternatives, parts, a rewrite that was disabled, and Sq may be smaller.
 Plan decided_plan();
+// The sample with a mask that cuDNN takes for that of padding (runtime/cudnn/known_bad.def).
+Program like_padding_program();
+Plan like_padding_plan();
 
 // The sample with two internal tensors: "places" i32[3], computed at load, and "bias" f32[2,5],
 // recomputed by each execute from "places", the captured tensor "table" f32[7] and the param "cap";
@@ -37,7 +33,8 @@ Plan looping_plan();
 // Two launches of a kernel step, with a tensor map, a cluster, shared memory and a counter.
 Program kernel_program();
 Plan kernel_plan();
-// The same with a promotion of its map, and with alternatives that have signatures.
+// The same with a promotion of its map, a second launch that overlaps the first, and alternatives
+// that have signatures.
 Plan promoting_plan();
 // The sample in 8 bits: q, k, v and o in e4m3, a scale, and the largest magnitude of what it
 // scales.
@@ -51,6 +48,8 @@ Program backward_program();
 Plan backward_plan();
 // The derived and the backward plan.
 Bundle sample_pair();
+// All plans above.
+std::vector<Plan> sample_plans();
 
 // A valid program with one to three steps that pass their outputs on unchanged.
 Program random_program(Random& random);

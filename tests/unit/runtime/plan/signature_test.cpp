@@ -69,7 +69,7 @@ const std::set<std::string> kUnseen = {
     "bindings",
     "shape",
     "choice",
-    "lowering",
+    "strategy",
     "without.",
     "without.size",
     "parts.",

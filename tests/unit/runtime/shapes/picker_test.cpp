@@ -54,7 +54,7 @@ class PickerTest : public ::testing::Test {
   Result<Loaded> load(const plan::Plan& plan) {
     ++loads_;
     if (load_fails_) return {ErrorCode::plan_device, "another GPU"};
-    return Loaded{plan::to_text(plan.shape->sizes), alive_};
+    return Loaded{plan::to_text(plan.shape.sizes), alive_};
   }
 
   Result<plan::Bundle> build(const BuildRequest& request, const std::stop_token& stop) {
