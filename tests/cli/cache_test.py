@@ -18,7 +18,7 @@ class Cache(attnc.Case):
     def keep(self, *binds, age=0):
         """Caches a plan of the noop spec, last used `age` seconds ago."""
         plan = self.compile(attnc.NOOP, *binds)
-        signature = self.attnc_json("inspect", plan)["signature"]["hash"]
+        signature = self.attnc_json("inspect", plan)["signature"]
         self.cache.mkdir(exist_ok=True)
         kept = plan.rename(self.cache / f"{signature}.attnplan")
         used = time.time() - age

@@ -79,9 +79,7 @@ TEST(Manifest, TheSignatureMustBelongToTheContent) {
   EXPECT_THAT(refusal([](auto& j) { j["cudnn_version"] = 92800; }), HasSubstr(message));
   EXPECT_THAT(refusal([](auto& j) { j["program"]["tensors"][0]["alignment"] = 32; }),
               HasSubstr(message));
-  EXPECT_THAT(refusal([](auto& j) { j["signature"]["text"] = "x"; }), HasSubstr(message));
-  EXPECT_THAT(refusal([](auto& j) { j["signature"]["hash"] = std::string(32, '0'); }),
-              HasSubstr(message));
+  EXPECT_THAT(refusal([](auto& j) { j["signature"] = std::string(32, '0'); }), HasSubstr(message));
 }
 
 TEST(Manifest, AnInvalidProgramIsRefusedWhateverItsSignature) {
