@@ -167,7 +167,7 @@ Value Value::operator[](std::string_view key) const {
 
 bool Value::has(std::string_view key) const { return node_->is_object() && node_->contains(key); }
 
-void Value::only(std::initializer_list<std::string_view> keys) const {
+void Value::only(std::span<const std::string_view> keys) const {
   if (!node_->is_object()) return fail("expected an object");
   for (const auto& [key, value] : node_->items()) {
     if (std::ranges::find(keys, key) == keys.end()) {

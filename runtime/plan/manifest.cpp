@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "runtime/graph/json_value.h"
 #include "runtime/plan/container.h"
-#include "runtime/plan/program_json.h"
+#include "runtime/plan/plan_members.h"
 
 namespace attn::plan {
 namespace {
@@ -63,31 +62,13 @@ Shape read_shape(const json::Value& value) {
   return shape;
 }
 
-Json json_of(const Target& target) {
-  return {{"name", json::of_text(target.name)},
-          {"sm", target.sm},
-          {"device", json::of_text(target.device_json)}};
-}
-
-Target read_target(const json::Value& value) {
-  value.only({"name", "sm", "device"});
-  return {value["name"].text(), value["sm"].integer(), value["device"].text()};
-}
-
 Json json_of(const CompiledStep& step) {
-  Json knobs = Json::array();
-  for (const Knob& knob : step.knobs) knobs.push_back({{"type", knob.type}, {"value", knob.value}});
   return {{"heuristic", json::of_text(step.heuristic)},
           {"engine", step.engine},
-          {"knobs", knobs},
+          {"knobs", json::json_of(step.knobs)},
           {"workspace_bytes", step.workspace_bytes},
           {"plan_bytes", step.cudnn_plan.size()},
           {"plan_hash", hash128(step.cudnn_plan).to_hex()}};
-}
-
-Knob read_knob(const json::Value& value) {
-  value.only({"type", "value"});
-  return {value["type"].integer(), value["value"].integer()};
 }
 
 CompiledStep read_compiled(const json::Value& value) {
@@ -95,7 +76,7 @@ CompiledStep read_compiled(const json::Value& value) {
   CompiledStep step;
   step.heuristic = value["heuristic"].text();
   step.engine = value["engine"].integer();
-  step.knobs = value["knobs"].list(read_knob);
+  json::Reader::read(value["knobs"], step.knobs);
   step.workspace_bytes = value["workspace_bytes"].integer(0, kMostWorkspace);
   return step;
 }
@@ -117,39 +98,20 @@ PlanPart read_image(const json::Value& value) {
           value["hash"].text()};
 }
 
-Json json_of(const Alternative& way) {
-  Json json = {{"strategy", json::of_text(way.strategy)}, {"predicted_ms", way.predicted_ms}};
-  if (way.measured_ms) json["measured_ms"] = *way.measured_ms;
-  if (!way.refused.empty()) json["refused"] = json::of_text(way.refused);
-  if (!way.signature.empty()) json["signature"] = json::of_text(way.signature);
-  return json;
-}
-
-Alternative read_alternative(const json::Value& value) {
-  value.only({"strategy", "predicted_ms", "measured_ms", "refused", "signature"});
-  Alternative way;
-  way.strategy = value["strategy"].text();
-  way.predicted_ms = value["predicted_ms"].number();
-  if (value.has("measured_ms")) way.measured_ms = value["measured_ms"].number();
-  if (value.has("refused")) way.refused = value["refused"].text();
-  if (value.has("signature")) way.signature = value["signature"].text();
-  return way;
-}
-
 Json json_of(const Plan& plan) {
   Json json;
   json["format"] = kFormatVersion;
   json["spec"] = {{"name", json::of_text(plan.spec_name)}, {"text", json::of_text(plan.spec_text)}};
   json["bindings"] = json_of(plan.bindings);
   json["shape"] = json_of(plan.shape);
-  for (const Alternative& way : plan.choice) json["choice"].push_back(json_of(way));
+  if (!plan.choice.empty()) json["choice"] = json::json_of(plan.choice);
   json["strategy"] = json::of_text(plan.strategy);
-  for (const std::string& name : plan.without) json["without"].push_back(json::of_text(name));
-  for (const std::string& part : plan.parts) json["parts"].push_back(json::of_text(part));
-  json["target"] = json_of(plan.target);
+  if (!plan.without.empty()) json["without"] = json::json_of(plan.without);
+  if (!plan.parts.empty()) json["parts"] = json::json_of(plan.parts);
+  json["target"] = json::json_of(plan.target);
   json["cudnn_version"] = plan.cudnn_version;
   json["workspace_bytes"] = plan.workspace_bytes();
-  json["program"] = json_of(plan.program);
+  json["program"] = json::json_of(plan.program);
   json["compiled"] = Json::array();
   for (const CompiledStep& step : plan.compiled) json["compiled"].push_back(json_of(step));
   for (const std::string& image : plan.kernels) json["kernels"].push_back(json_of_kernel(image));
@@ -170,14 +132,13 @@ Manifest read(const json::Value& value) {
   plan.spec_text = value["spec"]["text"].text();
   plan.bindings = read_bindings(value["bindings"]);
   plan.shape = read_shape(value["shape"]);
-  if (value.has("choice")) plan.choice = value["choice"].list(read_alternative);
-  const auto text = [](const json::Value& line) { return line.text(); };
+  if (value.has("choice")) json::Reader::read(value["choice"], plan.choice);
   plan.strategy = value["strategy"].text();
-  if (value.has("without")) plan.without = value["without"].list(text);
-  if (value.has("parts")) plan.parts = value["parts"].list(text);
-  plan.target = read_target(value["target"]);
+  if (value.has("without")) json::Reader::read(value["without"], plan.without);
+  if (value.has("parts")) json::Reader::read(value["parts"], plan.parts);
+  json::Reader::read(value["target"], plan.target);
   plan.cudnn_version = value["cudnn_version"].integer();
-  plan.program = read_program(value["program"]);
+  json::Reader::read(value["program"], plan.program);
   plan.compiled = value["compiled"].list(read_compiled);
   manifest.parts = value["compiled"].list(read_part);
   if (value.has("kernels")) manifest.kernels = value["kernels"].list(read_image);

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
-#include "runtime/graph/canonical.h"
 #include "runtime/graph/listing.h"
 #include "runtime/plan/program.h"
 
@@ -83,32 +81,6 @@ std::string text_of(const DeriveStep& step) {
   return text + indented(step.source);
 }
 
-std::string canonical(const CudnnStep& step) {
-  const graph::Canonical canonical = graph::canonicalize(step.graph);
-  std::vector<std::pair<std::size_t, std::string>> operands;
-  for (const Operand& operand : step.operands) {
-    const auto found = canonical.index.find(operand.uid);
-    // A uid missing in the graph (validate rejects it) sorts after all others.
-    operands.emplace_back(found == canonical.index.end() ? canonical.index.size() : found->second,
-                          std::visit(SourceText{}, operand.source));
-  }
-  std::ranges::sort(operands);
-  std::string text = head_of(step) + canonical.text;
-  for (const auto& [number, source] : operands) {
-    text += fmt::format("operand {} {}\n", number, source);
-  }
-  return text;
-}
-
-std::string canonical(const DeriveStep& step) {
-  std::string text = head_of(step);
-  for (const std::string& output : step.outputs) text += fmt::format("output {}\n", quoted(output));
-  for (const OperandSource& input : step.inputs) {
-    text += fmt::format("input {}\n", std::visit(SourceText{}, input));
-  }
-  return text + fmt::format("source {}\n", quoted(step.source));
-}
-
 struct ArgumentText {
   std::string operator()(const TensorMapArgument& map) const {
     const std::string promotion = map.promotion == TensorMapArgument().promotion
@@ -133,21 +105,14 @@ std::string text_of(const Launch& launch) {
   return text;
 }
 
-// All but the source.
-std::string lines_of(const KernelStep& step) {
+std::string text_of(const KernelStep& step) {
   std::string text = fmt::format("kernel{}\n", turns_text(step.turns));
   for (const std::string& output : step.outputs)
     text += fmt::format("  writes {}\n", quoted(output));
   for (const std::string& zeroed : step.zeroed)
     text += fmt::format("  zeroes {}\n", quoted(zeroed));
   for (const Launch& launch : step.launches) text += indented(text_of(launch));
-  return text;
-}
-
-std::string text_of(const KernelStep& step) { return lines_of(step) + indented(step.source); }
-
-std::string canonical(const KernelStep& step) {
-  return lines_of(step) + fmt::format("source {}\n", quoted(step.source));
+  return text + indented(step.source);
 }
 
 std::string text_of(const IndexCheck& check) {
@@ -162,25 +127,10 @@ std::string text_of(const IndexCheck& check) {
   return text + indented(check.source);
 }
 
-std::string canonical(const IndexCheck& check) {
-  std::string text = fmt::format("check {} [{}] of {}\n", check.quick, fmt::join(check.scores, ","),
-                                 check.faults.size());
-  for (const OperandSource& input : check.inputs) {
-    text += fmt::format("input {}\n", std::visit(SourceText{}, input));
-  }
-  return text + fmt::format("source {}\n", quoted(check.source));
-}
-
 std::string tensor_line(const TensorInfo& tensor) {
   return fmt::format("{} {} {} align {}{}\n", to_string(tensor.role), escaped(tensor.name),
                      type_text(tensor.dtype, tensor.dims, tensor.strides), tensor.alignment,
                      addressing(tensor));
-}
-
-std::string canonical_line(const TensorInfo& tensor) {
-  return fmt::format("{} {} {} [{}] strides [{}] align {}{}\n", to_string(tensor.role),
-                     quoted(tensor.name), to_string(tensor.dtype), fmt::join(tensor.dims, ","),
-                     fmt::join(tensor.strides, ","), tensor.alignment, addressing(tensor));
 }
 
 }  // namespace
@@ -216,21 +166,6 @@ std::string to_text(const Program& program) {
     text += std::visit([](const auto& step) { return text_of(step); }, program.steps[i]);
   }
   if (program.check) text += text_of(*program.check);
-  return text;
-}
-
-std::string canonical_text(const Program& program) {
-  std::string text;
-  for (const TensorInfo& tensor : program.tensors) text += canonical_line(tensor);
-  for (const ParamInfo& param : program.params) {
-    text += fmt::format("param {} {}\n", quoted(param.name), to_string(param.dtype));
-  }
-  for (const TensorInfo& tensor : program.internals) text += canonical_line(tensor);
-  for (const Step& step : program.steps) {
-    text +=
-        "step " + std::visit([](const auto& alternative) { return canonical(alternative); }, step);
-  }
-  if (program.check) text += canonical(*program.check);
   return text;
 }
 

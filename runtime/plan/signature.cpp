@@ -5,8 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "runtime/graph/listing.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_members.h"
 
 namespace attn::plan {
 namespace {
@@ -27,9 +26,9 @@ std::set<std::string_view> made_once(const Program& program) {
 
 Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version) {
   Signature signature;
-  signature.text = fmt::format("attnc signature 1\ncudnn {}\ntarget {} sm {} {}\n{}", cudnn_version,
-                               quoted(target.name), target.sm, quoted(target.device_json),
-                               canonical_text(program));
+  signature.text =
+      fmt::format("attnc signature 1\ncudnn {}\ntarget {}\nprogram {}\n", cudnn_version,
+                  json::canonical_text(target), canonical_text(program));
   signature.hash = hash128(signature.text);
   return signature;
 }

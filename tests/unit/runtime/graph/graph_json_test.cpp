@@ -1,10 +1,10 @@
-#include "runtime/graph/graph_json.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "runtime/graph/backend_graph.h"
 #include "tests/unit/runtime/graph/sample_graphs.h"
 
 namespace attn::graph {

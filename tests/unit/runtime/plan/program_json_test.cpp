@@ -1,10 +1,10 @@
-#include "runtime/plan/program_json.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <nlohmann/json.hpp>
 
+#include "runtime/plan/program.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::plan {
@@ -47,7 +47,7 @@ TEST(ProgramJson, ErrorsNameThePlace) {
   EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["operands"][2]["constant"] = nullptr; }),
             "$.steps[0].operands[2].constant: expected a number");
   EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["operands"][0]["param"] = "cap"; }),
-            "$.steps[0].operands[0]: \"tensor\" is not a known member");
+            "$.steps[0].operands[0]: \"param\" is not a known member");
   EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["graph"]["nodes"][1]["x"] = "q"; }),
             "$.steps[0].graph.nodes[1].x: expected an integer");
 }
@@ -68,15 +68,16 @@ TEST(ProgramJson, KernelStepsAreReadStrictly) {
   EXPECT_EQ(refused([](auto& j) {
               j["grid"] = {1, 2};
             }),
-            "$.steps[0].launches[0].grid: does not have three numbers");
+            "$.steps[0].launches[0].grid: does not have 3 numbers");
   EXPECT_EQ(refused([](auto& j) {
               j["arguments"][0]["map"] = {{"param", "cap"}};
             }),
-            "$.steps[0].launches[0].arguments[0].map: is not a tensor");
+            "$.steps[0].launches[0].arguments[0].map: \"tensor\" is missing");
   EXPECT_EQ(refused([](auto& j) {
               j["arguments"][1] = {{"counting", 4}};
             }),
-            "$.steps[0].launches[0].arguments[1]: is not an argument of a kernel");
+            "$.steps[0].launches[0].arguments[1]: has none of \"tensor\", \"param\", \"constant\", "
+            "\"map\"");
   EXPECT_EQ(refused([](auto& j) { j["x"] = 1; }),
             "$.steps[0].launches[0]: \"x\" is not a known member");
 }
@@ -95,7 +96,7 @@ TEST(ProgramJson, DeriveStepsAreReadStrictly) {
   EXPECT_EQ(refused([](auto& j) { j["steps"][0]["once"] = 1; }),
             "$.steps[0].once: expected true or false");
   EXPECT_EQ(refused([](auto& j) { j["steps"][1]["inputs"][0]["uid"] = 1; }),
-            "$.steps[1].inputs[0]: \"uid\" is not allowed here");
+            "$.steps[1].inputs[0]: \"uid\" is not a known member");
   EXPECT_EQ(refused([](auto& j) { j["steps"][1]["outputs"][0].erase("expression"); }),
             "$.steps[1].outputs[0]: \"expression\" is missing");
   EXPECT_EQ(refused([](auto& j) { j["steps"][1]["graph"] = 1; }),
@@ -103,7 +104,7 @@ TEST(ProgramJson, DeriveStepsAreReadStrictly) {
   EXPECT_EQ(refused([](auto& j) { j["check"]["faults"][0].erase("what"); }),
             "$.check.faults[0]: \"what\" is missing");
   EXPECT_EQ(refused([](auto& j) { j["check"]["inputs"][0]["uid"] = 1; }),
-            "$.check.inputs[0]: \"uid\" is not allowed here");
+            "$.check.inputs[0]: \"uid\" is not a known member");
   EXPECT_EQ(refused([](auto& j) { j["internals"][1]["role"] = "x"; }),
             "$.internals[1].role: is not a known name");
 }

@@ -1,0 +1,154 @@
+// The members of programs, as JSON has them (members.h): what to_json, program_from_json and
+// canonical_text know of them.
+#pragma once
+
+#include "runtime/graph/graph_members.h"
+#include "runtime/plan/program.h"
+
+namespace attn::json {
+
+template <>
+inline constexpr auto kParse<plan::TensorRole> = &plan::parse_tensor_role;
+
+}  // namespace attn::json
+
+namespace attn::plan {
+
+template <json::Like<TensorInfo> Self, typename Visit>
+void members(Self& tensor, Visit& visit) {
+  auto& [name, role, dtype, dims, strides, alignment, addressed_by] = tensor;
+  visit("name", name);
+  visit("role", role);
+  visit("dtype", dtype);
+  visit("dims", dims);
+  visit("strides", strides);
+  visit("alignment", alignment);
+  visit.optional("addressed_by", addressed_by);
+}
+
+template <json::Like<ParamInfo> Self, typename Visit>
+void members(Self& param, Visit& visit) {
+  auto& [name, dtype] = param;
+  visit("name", name);
+  visit("dtype", dtype);
+}
+
+template <json::Like<TensorOperand> Self, typename Visit>
+void members(Self& operand, Visit& visit) {
+  auto& [name, offset, advance] = operand;
+  visit("tensor", name);
+  visit.optional("offset", offset);
+  visit.optional("advance", advance);
+}
+
+template <json::Like<ConstantOperand> Self, typename Visit>
+void members(Self& operand, Visit& visit) {
+  auto& [dtype, value] = operand;
+  visit("constant", value);
+  visit("dtype", dtype);
+}
+
+template <json::Like<ParamOperand> Self, typename Visit>
+void members(Self& operand, Visit& visit) {
+  auto& [name] = operand;
+  visit("param", name);
+}
+
+template <json::Like<IotaOperand> Self, typename Visit>
+void members(Self& operand, Visit& visit) {
+  auto& [count] = operand;
+  visit("counting", count);
+}
+
+template <json::Like<Operand> Self, typename Visit>
+void members(Self& operand, Visit& visit) {
+  auto& [uid, source] = operand;
+  visit("uid", uid);
+  visit.spread(source);
+}
+
+template <json::Like<CudnnStep> Self, typename Visit>
+void members(Self& step, Visit& visit) {
+  auto& [graph, operands, turns] = step;
+  visit.kind("step", "cudnn");
+  visit("operands", operands);
+  visit("graph", graph);
+  visit.optional("turns", turns, 1);
+}
+
+void write_canonical(json::Writer& writer, const CudnnStep& step);
+
+template <json::Like<DeriveStep> Self, typename Visit>
+void members(Self& step, Visit& visit) {
+  auto& [once, outputs, expressions, inputs, source, amends, turns] = step;
+  visit.kind("step", "derive");
+  visit("once", once);
+  visit.paired("outputs", "tensor", outputs, "expression", expressions);
+  visit("inputs", inputs);
+  visit("source", source);
+  visit.optional("amends", amends);
+  visit.optional("turns", turns, 1);
+}
+
+template <json::Like<TensorMapArgument> Self, typename Visit>
+void members(Self& map, Visit& visit) {
+  auto& [tensor, dims, strides, box, swizzle, promotion] = map;
+  visit("map", tensor);
+  visit("dims", dims);
+  visit("strides", strides);
+  visit("box", box);
+  visit("swizzle", swizzle);
+  visit.optional("promotion", promotion, 256);
+}
+
+template <json::Like<Launch> Self, typename Visit>
+void members(Self& launch, Visit& visit) {
+  auto& [kernel, grid, block, cluster, shared_bytes, overlaps, arguments] = launch;
+  visit("kernel", kernel);
+  visit("grid", grid);
+  visit("block", block);
+  visit("cluster", cluster);
+  visit("shared_bytes", shared_bytes);
+  visit("arguments", arguments);
+  visit.optional("overlaps", overlaps);
+}
+
+template <json::Like<KernelStep> Self, typename Visit>
+void members(Self& step, Visit& visit) {
+  auto& [outputs, zeroed, launches, source, turns] = step;
+  visit.kind("step", "kernel");
+  visit("outputs", outputs);
+  visit("zeroed", zeroed);
+  visit("launches", launches);
+  visit("source", source);
+  visit.optional("turns", turns, 1);
+}
+
+template <json::Like<IndexCheck::Fault> Self, typename Visit>
+void members(Self& fault, Visit& visit) {
+  auto& [expression, what] = fault;
+  visit.told("expression", expression);
+  visit.told("what", what);
+}
+
+template <json::Like<IndexCheck> Self, typename Visit>
+void members(Self& check, Visit& visit) {
+  auto& [faults, inputs, quick, scores, source] = check;
+  visit("faults", faults);
+  visit("inputs", inputs);
+  visit("quick", quick);
+  visit("scores", scores);
+  visit("source", source);
+}
+
+template <json::Like<Program> Self, typename Visit>
+void members(Self& program, Visit& visit) {
+  auto& [tensors, params, internals, steps, check] = program;
+  visit("tensors", tensors);
+  visit("params", params);
+  visit("steps", steps);
+  visit.optional("internals", internals);
+  visit.optional("check", check);
+}
+
+}  // namespace attn::plan
