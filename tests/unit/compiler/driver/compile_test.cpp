@@ -8,8 +8,10 @@
 #include <functional>
 #include <set>
 
+#include "compiler/derive/assembly.h"
 #include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
+#include "compiler/lowering/native/native.h"
 #include "runtime/cache/plan_cache.h"
 #include "runtime/targets/targets.h"
 
@@ -207,6 +209,28 @@ TEST(Compile, KernelsThatSpillAreFollowedByTheNextTile) {
   EXPECT_EQ(again->plan, compiled->plan);
   EXPECT_EQ(builds(options), 0U);
   std::filesystem::remove_all(folder);
+}
+
+// How many programs of `native` are compiled if the kernels of each spill so many bytes.
+std::size_t tried_programs(std::int64_t spilled_bytes) {
+  const Read spec("attention a { dims B = 1, Hq = 2, Sq = 4096, D = 64; }", {});
+  CompileOptions options = options_for_native();
+  options.worker.command = {ATTN_WORKER_PROGRAM, "spilling", fmt::format("{}", spilled_bytes)};
+  const auto compiled = compile(spec.attention, spec.source, spec.bindings, options);
+  if (compiled.ok()) return compiled->plan.choice.size();
+  const std::string& all = compiled.error().payload;
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = all.find("\"strategy\":", at)) != all.npos; ++at) ++count;
+  return std::max<std::size_t>(count, 1);  // an error alone does not tell its strategy
+}
+
+// The tiles behind those that spill would spill, too.
+TEST(Compile, KernelsThatSpillAreNotFollowedByManyTiles) {
+  if (lowering::kWatched) GTEST_SKIP() << "kernels that watch themselves may spill";
+  EXPECT_EQ(tried_programs(0), 1U);
+  EXPECT_EQ(tried_programs(40), 4U);
+  EXPECT_EQ(tried_programs(derive::kHopelessBytes), 4U);
+  EXPECT_EQ(tried_programs(derive::kHopelessBytes + 1), 1U);
 }
 
 TEST(Compile, TheFastestTileThatWasMeasuredIsKept) {

@@ -1,9 +1,11 @@
 // A program that is only a compile worker, like `attnc worker`. Also `sleep`, a child that exits
-// with its caller, and `call`, an application that runs one and prints the child's process id.
+// with its caller; `spilling BYTES`, a worker that does not compile kernels, but says that they
+// spill so many; and `call`, an application that runs one and prints the child's process id.
 #include <unistd.h>
 
 #include <chrono>
 #include <iostream>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -18,6 +20,17 @@ int sleep_long() {
   std::cout << getpid() << std::endl;
   std::this_thread::sleep_for(std::chrono::minutes(5));
   return 0;
+}
+
+int serve_spilling(const std::string& bytes) {
+  const std::string log =
+      "ptxas info : Function properties for attn_forward\nptxas . 0 bytes stack frame, " + bytes +
+      " bytes spill stores, 0 bytes spill loads\n";
+  const auto compile = [&log](const attn::worker::KernelSource&,
+                              const std::string&) -> attn::Result<attn::worker::CompiledKernel> {
+    return attn::worker::CompiledKernel{"image", log};
+  };
+  return attn::worker::serve(STDIN_FILENO, STDOUT_FILENO, compile);
 }
 
 int call(const char* program) {
@@ -38,5 +51,6 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "worker") {
     return attn::worker::serve(STDIN_FILENO, STDOUT_FILENO, attn::derive::compile_for_client);
   }
+  if (argc == 3 && std::string_view(argv[1]) == "spilling") return serve_spilling(argv[2]);
   return 64;
 }
