@@ -211,11 +211,13 @@ bool Ranges::settles(const ir::Node& node, Operands operands, const Range& range
   return std::ranges::all_of(operands, is_settled) || hides_other(node, operands);
 }
 
-// Whether an operand may be any number, and hides the range of the other one: x - y and x < y.
+// Whether an operand may be any number of 32 bits, and hides the range of the other one: x - y and
+// x < y.
 bool Ranges::hides_other(const ir::Node& node, Operands operands) const {
   if (operands.size() != 2) return false;
   const bool compares = ir::info(node.op).rule == ir::Rule::comparison;
-  if (!compares && !node.is(Op::add_) && !node.is(Op::sub_)) return false;
+  const bool adds = node.type == ir::Type::integer && (node.is(Op::add_) || node.is(Op::sub_));
+  if (!compares && !adds) return false;
   for (const bool second : {false, true}) {
     const ir::ExprId any = operands[second ? 1 : 0];
     if (!settled_[any] || ranges_[any] != kAny) continue;
