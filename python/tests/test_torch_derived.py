@@ -68,7 +68,7 @@ MASKS = {
     "arithmetic of 64 bits": lambda b, h, i, j: (far[i] * 1000003 - far[j]) % 1000 < 600,
     "exclusive or of 64 bits": lambda b, h, i, j: (far[i] ^ far[j]) // (1 << 30) % 8 < 5,
     "sums of 64 bits": lambda b, h, i, j: (far + 5)[i] - 5 <= (far - 1)[j] + 1,
-    "64 bits as 32": lambda b, h, i, j: (far + j + 5).int()[i] > 6,
+    "64 bits as 32": lambda b, h, i, j: (far[i] + j + 5).int() > 6,
     "index of 64 bits": lambda b, h, i, j: (j.long() * 1000003 * 4099 >> 10) % 3 != 1,
     "index as a byte": lambda b, h, i, j: (j * 60).to(torch.int8) >= 0,
     "index as an unsigned byte": lambda b, h, i, j: (j * 100).to(torch.uint8) < 120,
@@ -79,7 +79,7 @@ MASKS = {
 
 def change():
     """Other elements in the same tensors, and other tensors."""
-    global order, lens, far
+    global order, lens
     with torch.no_grad():
         w.add_(0.15)
         table.mul_(-1)
@@ -88,7 +88,7 @@ def change():
     pos.add_(1)
     lens = lens.flip(0)
     order = order.flip(0)
-    far = far.roll(1)
+    far.copy_(far.roll(1))
 
 
 def reset():
