@@ -115,7 +115,7 @@ Result<Kernels> kernels_of(const Options& options, const Spec& spec) {
 Result<Kernels> kernels_of(const plan::Bundle& file, const Spec& spec) {
   ATTN_ASSIGN(const Plans plans, plans_of(file, false));
   ATTN_ASSIGN(planner::Lowered lowered, driver::lowered_again(spec.attention, plans.forward));
-  return Kernels{plans.forward.lowering, std::move(lowered.kernels)};
+  return Kernels{plans.forward.strategy, std::move(lowered.kernels)};
 }
 
 Result<Kernels> kernels_of(const Options& options, const Subject& subject) {
