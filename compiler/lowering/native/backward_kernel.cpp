@@ -17,7 +17,7 @@ using ir::Dim;
 
 // The rows of q and do of a section's heads of keys are to stay in the L2 cache, at most so many
 // bytes and heads, but for a section that would take less time than its longest item.
-constexpr std::int64_t kBytesOfSection = std::int64_t{32} << 20, kHeadsOfSection = 4;
+constexpr std::int64_t kBytesOfGroup = std::int64_t{32} << 20, kHeadsOfGroup = 4;
 constexpr double kUneven = 1.5, kVeryUneven = 3;  // the longest list: times the mean
 constexpr double kShort = 24;                     // blocks of rows, on average
 constexpr std::int64_t kMostMergers = 1024;       // about those that run at the same time
@@ -188,11 +188,11 @@ std::int64_t BackwardKernel::section() const {
   if (uneven) return dims[Dim::B] * dims[Dim::Hkv];
   const std::int64_t bytes = heads_of_key() * dims[Dim::Sq] * (dims[Dim::Dqk] + dims[Dim::Dv]) *
                              static_cast<std::int64_t>(size_of(attention.dtype));
-  std::int64_t units = std::clamp<std::int64_t>(kBytesOfSection / std::max<std::int64_t>(1, bytes),
-                                                1, kHeadsOfSection);
+  std::int64_t units =
+      std::clamp<std::int64_t>(kBytesOfGroup / std::max<std::int64_t>(1, bytes), 1, kHeadsOfGroup);
   const double least = longest_whole() * static_cast<double>(blocks_of_threads);
   const double of_unit = mean() * static_cast<double>(blocks.tiles);
-  while (units < kHeadsOfSection && static_cast<double>(units) * of_unit < least) units *= 2;
+  while (units < kHeadsOfGroup && static_cast<double>(units) * of_unit < least) units *= 2;
   return units;
 }
 
