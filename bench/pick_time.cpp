@@ -35,7 +35,7 @@ void fill(const benchmark::State& state) {
     options.plans.plans.push_back(std::move(plan));
   }
   auto picker = Picker::create(std::move(options), [](const plan::Plan& plan) -> Result<int> {
-    return static_cast<int>(plan.shape->sizes[Dim::B]);
+    return static_cast<int>(plan.shape.sizes[Dim::B]);
   });
   ATTN_CHECK(picker.ok(), "the plans fit together");
   g_picker = std::move(*picker);

@@ -16,7 +16,7 @@ std::int64_t floor_quotient(std::int64_t x, std::int64_t y) {
   return x % y != 0 && (x < 0) != (y < 0) ? quotient - 1 : quotient;
 }
 
-// Of 64 bits, where the quotient of the smallest by -1 wraps.
+// Divides integers of 64 bits; the quotient of the smallest by -1 wraps.
 std::int64_t wide_quotient(std::int64_t x, std::int64_t y) {
   return y == -1 ? static_cast<std::int64_t>(-static_cast<std::uint64_t>(x)) : floor_quotient(x, y);
 }

@@ -20,7 +20,8 @@ std::optional<std::int64_t> value_of_wide(Op op, std::int64_t x, std::int64_t y)
 // The integer of 32 bits that is nearest.
 std::int32_t narrowed(std::int64_t x);
 
-// Of rules arithmetic and real_function. min and max are NaN if either operand is.
+// The value of an operation with rule arithmetic or real_function. min and max are NaN if either
+// operand is.
 double value_of_reals(Op op, double x, double y);
 
 // The value of an operation with rule comparison, for two reals or two integers (which are exact

@@ -38,7 +38,7 @@ class KnownValues : public passes::KnownInputs {
     std::vector<Row> rows{};  // once one of them is looked at
   };
   static passes::Range range_along(Tensor& tensor, std::int64_t row, const passes::Range& columns);
-  // Of `all` its elements.
+  // The same; `all` are the tensor's elements.
   template <typename Element>
   static passes::Range range_along(Tensor& tensor, std::span<const Element> all, std::int64_t row,
                                    const passes::Range& columns);

@@ -76,7 +76,8 @@ class Candidates {
   // The same with all alternatives, in the order in which they were asked.
   const std::vector<Refusal>& all_refused() const { return all_refused_; }
 
-  // Of the build that goes on: bounds and lowering of a strategy restart it. Never null.
+  // The deadline of the build that goes on: bounds and lowering of a strategy restart it. Never
+  // null.
   planning::Deadline& deadline() const { return *context_.deadline; }
 
   // error_of all refusals and `failed`. If a slow strategy that was not allowed would serve, a note

@@ -137,7 +137,7 @@ bool is_element(DType dtype, double value) {
   return is_float(dtype) || dtype == DType::i64 || io::fits(dtype, value);
 }
 
-// Of values of a default, of which there may be too few.
+// Makes a tensor from the values of a default, of which there may be too few.
 io::HostTensor tensor_of(DType dtype, const std::vector<std::int64_t>& dims,
                          std::vector<double> values) {
   if (dtype != DType::i64) return {dtype, dims, std::move(values)};

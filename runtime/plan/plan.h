@@ -52,7 +52,7 @@ struct Alternative {
   double predicted_ms = 0;
   std::optional<double> measured_ms{};  // on a device, when asked for (--autotune)
   std::string refused{};                // why it was not possible, if it was tried
-  // Of what was measured or refused, Signature::hash in hexadecimal: it holds for nothing else.
+  // Signature::hash, in hexadecimal, of what was measured or refused, which holds for nothing else.
   // Empty where nothing remembers it.
   std::string signature{};
   bool operator==(const Alternative&) const = default;

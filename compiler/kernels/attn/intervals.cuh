@@ -17,8 +17,8 @@ static __device__ Interval in_range(Interval x) {
   return x.low < kLowestInt || x.high > kHighestInt ? any_integer() : x;
 }
 
-// Of integers of 64 bits, which are known by the nearest of 32 bits: where that is the first or the
-// last, the interval is open.
+// Integers of 64 bits are known by the nearest of 32 bits: where that is the first or the last, the
+// interval is open.
 constexpr long long kFar = 1ll << 62;
 static __device__ Interval any_wide() { return {-kFar, kFar}; }
 static __device__ Interval opened(Interval x) {

@@ -27,7 +27,7 @@ static __device__ int attn_shl(int x, int y) {
 
 static __device__ int attn_shr(int x, int y) { return y < 0 || y > 31 ? 0 : x >> y; }
 
-// Of 64 bits.
+// The same operations on 64 bits.
 static __device__ long long attn_floordiv(long long x, long long y) {
   if (y == 0) return 0;
   if (y == -1) return (long long)(0ull - (unsigned long long)x);

@@ -30,7 +30,7 @@ struct KeyRun {
   std::int64_t key = 0;
   std::int64_t blocks = 0;
   bool masked = false;  // masks hide a part of each, or may
-  // Of ordered lists of rows (row_blocks.h): how far before this tile the last one is that sees the
+  // In ordered lists of rows (native/row_blocks.h): how far before this tile the last one sees the
   // same rows; 0: there is none.
   std::int64_t before = 0;
   auto operator<=>(const KeyRun&) const = default;
@@ -43,7 +43,7 @@ struct CellRun {
   bool operator==(const CellRun&) const = default;
 };
 
-// Of a row of cells; in ascending order, as long as possible.
+// The stretches of a row of cells, in ascending order, as long as possible.
 std::vector<CellRun> stretches_of(std::span<const passes::Block> cells);
 // The same of stretches that do not overlap, in any order.
 std::vector<CellRun> joined(std::vector<CellRun> stretches);

@@ -165,7 +165,7 @@ class IntervalWriter {
     }
   }
 
-  // Of 64 bits: sums may wrap.
+  // Sums of 64 bits may wrap.
   Interval of_wide(ExprId id) {
     const Node& node = dag_[id];
     const auto operand = [&](std::size_t i) { return interval(node.operands[i]); };

@@ -26,7 +26,7 @@ struct Listing {
   bool sorts = true;   // the longest tiles first, where they are uneven
 };
 
-// Of each row of cells (column, if Listing::by_keys) those that are not empty, in any order.
+// The cells of each row (column, if Listing::by_keys) that are not empty, in any order.
 using Stretches = std::vector<std::vector<CellRun>>;
 // The runs of a tile of the list with these, which it may take. Called for the tiles of a list in
 // ascending order.

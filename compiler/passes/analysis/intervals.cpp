@@ -58,7 +58,7 @@ class IntervalAnalysis {
     return compares && type == ir::Type::wide ? wide_comparison(condition) : search(condition);
   }
 
-  // Of 64 bits, which linear forms do not have.
+  // Linear forms do not have 64 bits.
   Pieces wide_comparison(ExprId id) {
     const Node node = dag_[id];
     const auto part = [&](Op op) { return search(builder().make(op, node.operands, node.pos)); };

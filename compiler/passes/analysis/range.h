@@ -100,7 +100,7 @@ class Ranges {
   // holds this one.
   void look_at(const Box& box, const Unsettled& within);
   const Unsettled& all() const { return all_; }
-  // Of the last box.
+  // The range in the last box.
   Range operator[](ir::ExprId id) const { return ranges_[id]; }
   // Whether a range is the same in all boxes within, although it may not be a single value.
   bool is_settled(ir::ExprId id) const { return settled_[id]; }
