@@ -85,8 +85,8 @@ class SourceWriter {
       case Op::row_: return {std::string(row_name_)};
       case Op::column_: return {"kv_idx"};
       case Op::const_bool_: return {std::get<bool>(node.attribute) ? "true" : "false"};
-      case Op::const_wide_:
-      case Op::const_int_: return number(std::to_string(std::get<std::int64_t>(node.attribute)));
+      case Op::const_wide_: return wide_number(std::get<std::int64_t>(node.attribute));
+      case Op::const_int_: return integer(std::get<std::int64_t>(node.attribute));
       case Op::const_real_: return number(real_text(std::get<double>(node.attribute)));
       case Op::dim_:
       case Op::param_:
@@ -98,6 +98,25 @@ class SourceWriter {
   static Piece number(std::string text) {
     const bool negative = text.starts_with('-');
     return {std::move(text), negative ? Binding::prefix : Binding::primary};
+  }
+
+  static bool has_32_bits(std::int64_t value) { return value >= INT32_MIN && value <= INT32_MAX; }
+
+  // A sign is an operation, and the least integer has no positive counterpart.
+  static Piece integer(std::int64_t value) {
+    if (value != INT32_MIN) return number(std::to_string(value));
+    return {fmt::format("{} - 1", value + 1), Binding::sum};
+  }
+
+  // Numbers that are written have 32 bits, so a larger one is a sum of its halves.
+  static Piece wide_number(std::int64_t value) {
+    if (has_32_bits(value)) return {fmt::format("long({})", integer(value).text)};
+    const auto low = static_cast<std::int32_t>(value);
+    const auto rest = static_cast<std::uint64_t>(value) - static_cast<std::uint64_t>(low);
+    const auto high = static_cast<std::int32_t>(rest >> 32);
+    return {fmt::format("(long({}) << 32) + {}", integer(high).text,
+                        hold(integer(low), Binding::product)),
+            Binding::sum};
   }
 
   Piece infix_piece(const Node& node, const Infix& infix) {
@@ -152,6 +171,10 @@ class SourceWriter {
   Piece operand(const Node& user, std::size_t index) {
     const Node& node = dag_[user.operands[index]];
     if (node.is(Op::widen_) && is_beside_wide(user, index)) return piece(node.operands[0]);
+    if (node.is(Op::const_wide_) && is_beside_wide(user, index)) {
+      const auto value = std::get<std::int64_t>(node.attribute);
+      if (has_32_bits(value)) return integer(value);
+    }
     const bool converts = node.is(Op::to_real_) && is_integral(dag_[node.operands[0]].type);
     return converts && is_real_context(user, index) ? piece(node.operands[0])
                                                     : piece(user.operands[index]);

@@ -148,6 +148,7 @@ Error quoting(const ir::Attention& attention, Error error) {
   Json payload = payload_of(error);
   const ir::Node& score = attention.dag[attention.score];
   if (score.is(ir::Op::score_) || has_own_place(payload, attention)) return error;
+  if (payload.value("stage", "") == "known bad") return error;  // whatever the score is
   if (error.message.find('`') != std::string::npos) return error;
   error.message = fmt::format("`{}`: {}", text_of(attention, attention.score), error.message);
   if (score.pos.line == 0) return error;

@@ -340,7 +340,7 @@ class Explain(attnc.Case):
                          ("native", "native", None))
         self.assertIn("compute capability 9.0", last["refused"])
         self.assertRegex(self.attnc(*explain).stdout,
-                         r"  native  native +- +-  refused \(1\)\n(.|\n)*\n  \(1\) attnc's kernels are ")
+                         r"  native  native +- +-  refused \(1\)\n(.|\n)*\n  \(1\) attnc's own engine is ")
 
     def test_a_padded_head_dimension(self):
         path = self.write("d100.attn", NOOP.replace("D = 64", "D = 100"))

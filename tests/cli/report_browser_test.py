@@ -36,6 +36,7 @@ OPERATIONS = """attention every(window = 5) {
   layout  bshd;
   align   bottom_right;
   tensor  doc: i32[B, Skv] = i1 // 7 - i0;
+  tensor  id: i64[Skv] = i0 // 9;
   tensor  on: bool[Skv] = i0 % 3 != 1;
   tensor  level: f32[Hq] = 1.5 * (i0 + 1);
   param   shift: i32;
@@ -47,6 +48,7 @@ OPERATIONS = """attention every(window = 5) {
   mask    where(kv_idx > window, abs(kv_idx - shift), -kv_idx) != 4;
   mask    kv_idx * 65536 * 65536 == 0 && !(kv_idx == 11) && (b == 0 || h >= 0 || kv_idx != 3);
   mask    rsqrt(kv_idx + 1.0) < 0.95 || int(q_idx / 7.0) != int(on[kv_idx]) + 1;
+  mask    id[kv_idx] * 1000 + (long(q_idx) << 33) != 2000 && level[min(id[kv_idx], 1)] > 1.0;
   mask    !(on[kv_idx] && doc[b, kv_idx] < h) || q_idx // 2.0 == kv_idx // 2.0;
   outputs o;
 }
@@ -253,7 +255,7 @@ class Report(attnc.Case):
         operations = set(re.findall(r"^\| \d+ \| `(\w+)` \|", table.split("<!-- ops: end")[0], re.M))
         self.open(SPECS / "causal.attn")
         known = set(self.value("[...Object.keys(OPERATIONS), ...Object.keys(INDEXES)]"))
-        leaves = {"const_bool", "const_int", "const_real", "dim", "param", "load", "select", "and", "or"}
+        leaves = {"const_bool", "const_int", "const_wide", "const_real", "dim", "param", "load", "select", "and", "or"}
         inexact = {"pow", "exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "tan", "log1p",
                    "expm1", "atan2"}
         self.assertEqual(operations - known, leaves | inexact | {"score", "index"})

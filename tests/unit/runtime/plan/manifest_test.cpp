@@ -11,11 +11,10 @@
 namespace attn::plan {
 namespace {
 
-using nlohmann::json;
 using ::testing::HasSubstr;
 
-std::string refusal(const std::function<void(json&)>& change) {
-  json document = json::parse(manifest_json(testing::sample_plan()));
+std::string refusal(const std::function<void(nlohmann::json&)>& change) {
+  nlohmann::json document = nlohmann::json::parse(manifest_json(testing::sample_plan()));
   change(document);
   const Result<Manifest> manifest = read_manifest(document.dump());
   if (manifest.ok()) return "accepted";
@@ -60,9 +59,9 @@ TEST(Manifest, SaysWhatIsWrongAndWhere) {
 
 // This took 12 s when all nodes were searched for written operands before the program was checked.
 TEST(Manifest, ALargeOneIsRefusedQuickly) {
-  json document = json::parse(manifest_json(testing::sample_plan()));
-  json& step = document["program"]["steps"][0];
-  const json node = step["graph"]["nodes"][2], operand = step["operands"][0];
+  nlohmann::json document = nlohmann::json::parse(manifest_json(testing::sample_plan()));
+  nlohmann::json& step = document["program"]["steps"][0];
+  const nlohmann::json node = step["graph"]["nodes"][2], operand = step["operands"][0];
   for (int i = 0; i < 15000; ++i) {
     step["graph"]["nodes"].push_back(node);
     step["operands"].push_back(operand);
@@ -92,12 +91,13 @@ TEST(Manifest, AnInvalidProgramIsRefusedWhateverItsSignature) {
 }
 
 // Dropping any member of any object, at any depth, is detected.
-void expect_members_needed(const json& document, const json::json_pointer& place) {
-  const json& value = document.at(place);
+void expect_members_needed(const nlohmann::json& document,
+                           const nlohmann::json::json_pointer& place) {
+  const nlohmann::json& value = document.at(place);
   for (const auto& [key, member] : value.items()) {
     const auto inner = place / (value.is_array() ? std::to_string(std::stoul(key)) : key);
     if (value.is_object()) {
-      json without = document;
+      nlohmann::json without = document;
       without.at(place).erase(key);
       const bool position = key == "pos";  // for messages only
       EXPECT_EQ(read_manifest(without.dump()).ok(), position) << inner.to_string();
@@ -107,8 +107,10 @@ void expect_members_needed(const json& document, const json::json_pointer& place
 }
 
 TEST(Manifest, EveryMemberIsNeeded) {
-  expect_members_needed(json::parse(manifest_json(testing::sample_plan())), json::json_pointer());
-  expect_members_needed(json::parse(manifest_json(testing::derived_plan())), json::json_pointer());
+  expect_members_needed(nlohmann::json::parse(manifest_json(testing::sample_plan())),
+                        nlohmann::json::json_pointer());
+  expect_members_needed(nlohmann::json::parse(manifest_json(testing::derived_plan())),
+                        nlohmann::json::json_pointer());
 }
 
 TEST(Manifest, EveryStepIsCompiled) {

@@ -11,7 +11,6 @@
 namespace attn::plan {
 namespace {
 
-using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -42,8 +41,8 @@ TEST(Sizes, VaryWhereNotAllAreTheSame) {
   EXPECT_THAT(varying({}), IsEmpty());
 }
 
-std::string refusal(const std::function<void(json&)>& change) {
-  json document = json::parse(manifest_json(testing::decided_plan()));
+std::string refusal(const std::function<void(nlohmann::json&)>& change) {
+  nlohmann::json document = nlohmann::json::parse(manifest_json(testing::decided_plan()));
   change(document);
   const Result<Manifest> manifest = read_manifest(document.dump());
   if (manifest.ok()) return "accepted";

@@ -61,6 +61,21 @@ TEST(IntervalsText, IsEmptyWhereIntervalsDecideNothing) {
       decide("tensor t: i32[Sq + Skv]; mask t[q_idx + kv_idx] == 1; mask q_idx >= kv_idx;"));
 }
 
+// An end of the 32-bit integers stands for all beyond it.
+TEST(IntervalsOf64Bits, AreOpenWhereTheirNearestNumbersEnd) {
+  using kernels::closed, kernels::opened, kernels::kHighestInt, kernels::kLowestInt;
+  const Interval inside = opened({-3, 5});
+  EXPECT_EQ(inside.low, -3);
+  EXPECT_EQ(inside.high, 5);
+  const Interval open = opened({kLowestInt, kHighestInt}), any = kernels::any_wide();
+  EXPECT_LT(open.low, 4 * kLowestInt);
+  EXPECT_GT(open.high, 4 * kHighestInt);
+  EXPECT_EQ(open.low, any.low);
+  EXPECT_EQ(open.high, any.high);
+  EXPECT_EQ(closed(open).low, kLowestInt);
+  EXPECT_EQ(closed(open).high, kHighestInt);
+}
+
 // Intervals of random ends, and what functions of them give for values within.
 class Intervals : public ::testing::Test {
  protected:
