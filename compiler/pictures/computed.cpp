@@ -138,10 +138,13 @@ class Painter {
   void paint_segments(const Coverage& coverage) {
     const io::HostTensor& tensor = values_.tensors.find(coverage.segments)->second;
     const std::int64_t size = tensor.dims.back();
-    const auto* ids = tensor.values.data() + (coverage.by_batch ? place_.batch * size : 0);
+    const std::int64_t before = coverage.by_batch ? place_.batch * size : 0;
+    const auto id = [&](std::int64_t i) {
+      return tensor.integer(static_cast<std::size_t>(before + i));
+    };
     Coverage segment = coverage;
     for (std::int64_t begin = 0, end = 0; begin < size; begin = end) {
-      while (end < size && ids[end] == ids[begin]) ++end;
+      while (end < size && id(end) == id(begin)) ++end;
       segment.view = {{begin, 1, end - begin}, {begin, 1, end - begin}};
       segment.attention.dims.set(Dim::Sq, end - begin);
       segment.attention.dims.set(Dim::Skv, end - begin);

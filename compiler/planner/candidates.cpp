@@ -194,6 +194,8 @@ bool Candidates::refuse(const Strategy& strategy, const Error& error) {
       is_told(strategy, attention_)) {
     refused_.push_back({std::string(strategy.name), error});
   }
+  // What was planned in no time may be less than what others would have.
+  if (is_late) subject_ = std::make_unique<Subject>(attention_, context_);
   if (holds_for_all) failure_ = error_of(in_order(refused_));
   return !holds_for_all;
 }

@@ -221,7 +221,7 @@ class Quantization {
     const bool is_replaced = spec_.replaced.contains(tensor->name);
     const auto value = scope_.check_default(*entry.fallback, kDefaultSite, extents, is_replaced);
     if (!value) return;
-    const ir::ExprId id = value->type == ir::Type::integer
+    const ir::ExprId id = ir::is_integral(value->type)
                               ? attention_.dag.add(ir::Op::to_real_, {value->id}, quantize_pos())
                               : value->id;
     if (value->type == ir::Type::boolean &&

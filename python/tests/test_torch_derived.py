@@ -68,6 +68,7 @@ MASKS = {
     "arithmetic of 64 bits": lambda b, h, i, j: (far[i] * 1000003 - far[j]) % 1000 < 600,
     "exclusive or of 64 bits": lambda b, h, i, j: (far[i] ^ far[j]) // (1 << 30) % 8 < 5,
     "sums of 64 bits": lambda b, h, i, j: (far + 5)[i] - 5 <= (far - 1)[j] + 1,
+    "64 bits as Python's integers": lambda b, h, i, j: far[i].to(int) == far[j].type(torch.int64),
     "64 bits as 32": lambda b, h, i, j: (far[i] + j + 5).int() > 6,
     "index of 64 bits": lambda b, h, i, j: (j.long() * 1000003 * 4099 >> 10) % 3 != 1,
     "index as a byte": lambda b, h, i, j: (j * 60).to(torch.int8) >= 0,

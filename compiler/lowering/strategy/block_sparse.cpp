@@ -17,6 +17,7 @@
 #include "compiler/lowering/common/interface.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/staging.h"
 #include "compiler/lowering/cudnn/vectors.h"
 #include "compiler/lowering/unfused/unfused_parts.h"
 #include "compiler/passes/rewrite/pass.h"
@@ -99,6 +100,10 @@ Numbers numbers_of(const Place& place, const BlockLists& lists, bool by_head) {
 }
 
 Status check_layout(const ir::Attention& whole, const std::string& name) {
+  if (repeats(layout_of(whole, name))) {
+    return unsupported(whole.pos,
+                       fmt::format("`{}` has a stride of 0, which pages do not have", name));
+  }
   const LayoutKind kind = layout_of(whole, name).kind;
   if (kind == LayoutKind::paged || kind == LayoutKind::thd) {
     return unsupported(whole.pos, "the rows of paged and thd tensors are not contiguous");

@@ -17,6 +17,7 @@
 #include "compiler/lowering/common/place.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/staging.h"
 #include "compiler/lowering/unfused/unfused_parts.h"
 #include "runtime/plan/internal_tensor.h"
 #include "runtime/plan/step_tensors.h"
@@ -308,6 +309,11 @@ Result<ir::Attention> ragged(const ir::Attention& whole, const passes::Segments&
   ir::Attention ragged = segments.attention;
   if (backward) ATTN_RETURN_IF_ERROR(check_sums(ragged));
   for (auto& [name, layout] : ragged.layouts) {
+    if (repeats(layout)) {
+      return unsupported(
+          whole.pos,
+          fmt::format("`{}` has a stride of 0, which packed sequences do not have", name));
+    }
     const Dims4 strides = stored_strides(whole, name);
     const bool in_place = layout.kind != LayoutKind::paged && layout.kind != LayoutKind::thd;
     if (!in_place || (whole.dims[Dim::B] > 1 && strides[0] != whole.dims[Dim::Sq] * strides[2])) {

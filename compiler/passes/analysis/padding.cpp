@@ -67,6 +67,8 @@ class PaddingFinder {
 
   // smaller < larger + more
   std::optional<Bound> bound_of(ExprId smaller, ExprId larger, std::int64_t more) const {
+    // Beside an end of 64 bits.
+    if (from_.dag[smaller].is(Op::widen_)) smaller = from_.dag[smaller].operands[0];
     const std::optional<Affine> index = affine_of(from_, smaller);
     if (!index || !is_of_batch(larger)) return std::nullopt;
     const std::int64_t before = index->constant - more;
@@ -94,7 +96,9 @@ class PaddingFinder {
     ir::Dag& dag = found_.attention.dag;
     const ExprId low = dag.integer(bound.before, pos);
     const ExprId high = dag.integer(std::min<std::int64_t>(bound.before + size, INT32_MAX), pos);
-    const ExprId end = dag.add(Op::min_, {dag.add(Op::max_, {bound.end, low}, pos), high}, pos);
+    const bool is_wide = dag[bound.end].type == ir::Type::wide;
+    const ExprId given = is_wide ? dag.add(Op::narrow_, {bound.end}, pos) : bound.end;
+    const ExprId end = dag.add(Op::min_, {dag.add(Op::max_, {given, low}, pos), high}, pos);
     const ExprId length = bound.before == 0 ? end : dag.add(Op::sub_, {end, low}, pos);
     std::optional<ExprId>& into = is_row ? found_.rows : found_.columns;
     into = into ? dag.add(Op::min_, {*into, length}, pos) : length;

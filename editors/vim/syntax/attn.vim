@@ -29,7 +29,7 @@ syntax keyword attnFact contained monotone runs
 syntax keyword attnConstant contained true false True False inf
 
 syntax keyword attnFunction contained abs all any atan2 band bnot bor bxor ceil clamp cos erf exp
-syntax keyword attnFunction contained exp2 expm1 float floor gelu int isnan log log1p log2 max
+syntax keyword attnFunction contained exp2 expm1 float floor gelu int isnan log log1p log2 long max
 syntax keyword attnFunction contained maximum min minimum pow relu rsqrt shl shr sigmoid silu sin
 syntax keyword attnFunction contained softplus sqrt sum tan tanh where
 syntax keyword attnBound contained score b h q_idx kv_idx q_raw

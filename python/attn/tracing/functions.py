@@ -609,6 +609,8 @@ def _convert(t: Tracer, x: Any, kind: str) -> Node:
 
 def _integer(t: Tracer, x: Any, target: Any) -> Node:
     """A conversion to integers of 64 bits, or of 32, which wraps; narrower ones wrap afterwards."""
+    if target is int:  # Python's, which has 64 bits in NumPy and torch
+        target = "int64"
     node, name = _convert(t, x, INT), str(getattr(target, "__name__", target)).removeprefix("torch.")
     if node.op == "const":
         return node

@@ -204,5 +204,14 @@ TEST(Pages, AreTakenWhereTheyTakeLess) {
   EXPECT_EQ(first("mask abs(q_idx - kv_idx) < 256;"), "composite");
 }
 
+TEST(Pages, WithStridesOf0AreRefused) {
+  const auto refused = lower(attention_of("tensor m: bool[Sq // 64, Skv // 64];"
+                                          "mask m[q_idx // 64, kv_idx // 64];"
+                                          "layout k: strides(Skv * D, 0, D, 1);"),
+                             "block_sparse", plan::Direction::forward);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().to_text(), HasSubstr("`k` has a stride of 0"));
+}
+
 }  // namespace
 }  // namespace attn::driver

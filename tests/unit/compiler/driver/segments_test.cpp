@@ -134,5 +134,16 @@ TEST(Documents, AreTakenWhereTheyTakeLess) {
   EXPECT_EQ(first(""), "block_sparse");
 }
 
+// Packed sequences have one row after the other, so none can be read again.
+TEST(Documents, WithStridesOf0AreRefused) {
+  for (const char* layout :
+       {"layout k: strides(0, 0, 0, 1); ", "layout v: strides(Sq * D, 0, D, 1); "}) {
+    const auto refused = lower(attention_of(std::string(kOneBatch) + kDoc + kSame + layout),
+                               "segments", plan::Direction::forward);
+    ASSERT_FALSE(refused.ok()) << layout;
+    EXPECT_THAT(refused.error().to_text(), HasSubstr("has a stride of 0")) << layout;
+  }
+}
+
 }  // namespace
 }  // namespace attn::driver

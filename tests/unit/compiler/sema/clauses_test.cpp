@@ -190,7 +190,9 @@ TEST(Layout, IsChecked) {
   EXPECT_EQ(analyze_body("layout strides(1, 2, 3);").codes, Codes{"E0405"});
   EXPECT_EQ(analyze_body("layout strides;").codes, Codes{"E0405"});
   EXPECT_EQ(analyze_body("layout bshd(1, 2, 3, 4);").codes, Codes{"E0405"});
-  EXPECT_EQ(analyze_body("layout k: strides(0, 1, 1, 1);").codes, Codes{"E0405"});
+  EXPECT_EQ(analyze_body("layout k: strides(0, 1, 1, 1);").codes, Codes{});
+  EXPECT_EQ(analyze_body("layout o: strides(0, 1, 1, 1);").codes, Codes{"E0405"});
+  EXPECT_EQ(analyze_body("layout k: strides(-1, 1, 1, 1);").codes, Codes{"E0405"});
   EXPECT_EQ(analyze_body("layout k: strides(1.5, 1, 1, 1);").codes, Codes{"E0405"});
   EXPECT_EQ(analyze_body("layout k: strides(Sq, 1, 1, 1);").codes, Codes{"E0406"});
   EXPECT_EQ(analyze_body("layout k: strides(h, 1, 1, 1);").codes, Codes{"E0207"});

@@ -123,21 +123,25 @@ class Applications : public WithCase {
     stream_.emplace(must(cuda::Stream::create(runtime_->device())));
     cuda::Scope scope;
     EXPECT_OK(scope.enter(runtime_->device()));
-    EXPECT_EQ(driver_.stream_begin_capture(static_cast<CUstream>(stream_->handle()),
-                                           CU_STREAM_CAPTURE_MODE_GLOBAL),
+    EXPECT_EQ(driver_->stream_begin_capture(static_cast<CUstream>(stream_->handle()),
+                                            CU_STREAM_CAPTURE_MODE_GLOBAL),
               CUDA_SUCCESS);
   }
   // Ends the capture, and launches what it has recorded.
   void launch() {
     CUgraph graph = nullptr;
-    ASSERT_EQ(driver_.stream_end_capture(static_cast<CUstream>(stream_->handle()), &graph),
+    ASSERT_EQ(driver_->stream_end_capture(static_cast<CUstream>(stream_->handle()), &graph),
               CUDA_SUCCESS);
     ASSERT_TRUE(runtime_->device().make_current().ok());
     CUgraphExec exec = nullptr;
-    ASSERT_EQ(driver_.graph_instantiate(&exec, graph, 0), CUDA_SUCCESS);
-    EXPECT_EQ(driver_.graph_launch(exec, nullptr), CUDA_SUCCESS);
-    EXPECT_EQ(driver_.graph_exec_destroy(exec), CUDA_SUCCESS);
-    EXPECT_EQ(driver_.graph_destroy(graph), CUDA_SUCCESS);
+    ASSERT_EQ(driver_->graph_instantiate(&exec, graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver_->graph_launch(exec, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(driver_->graph_exec_destroy(exec), CUDA_SUCCESS);
+    EXPECT_EQ(driver_->graph_destroy(graph), CUDA_SUCCESS);
+  }
+  void SetUp() override {
+    WithCase::SetUp();
+    driver_ = &*must(cuda::driver());
   }
   void TearDown() override {
     stream_.reset();
@@ -147,7 +151,7 @@ class Applications : public WithCase {
     return executable_->bind(on_->arguments(), Workspace::owned(), kKeptAddresses, stream);
   }
 
-  const cuda::Driver& driver_ = *must(cuda::driver());
+  const cuda::Driver* driver_ = nullptr;
   std::optional<cuda::Stream> stream_;
 };
 

@@ -513,10 +513,6 @@ TEST_F(DistributedTest, FilesMustBeOfAsManyRanks) {
   plain.ranks.clear();
   EXPECT_EQ(open(std::make_shared<LocalGroup>(1), 0, plain).error().message,
             "the file is not of several ranks");
-  plan::Family old = testing::window_family();
-  old.kernels.clear();
-  EXPECT_THAT(open(std::make_shared<LocalGroup>(1), 0, old).error().message,
-              StartsWith("the file has no kernels to move rows"));
 }
 
 TEST_F(DistributedTest, MemoryThatRunsOutOnOneRankIsAnErrorOfAll) {

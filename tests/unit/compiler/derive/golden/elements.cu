@@ -24,7 +24,7 @@ extern "C" __global__ void attn_derive(float* out, const unsigned short* t_half,
   const int v17 = (int)t_word[(long long)row];
   const double v18 = (double)v17;
   const double v19 = v16 + v18;
-  const int v20 = (int)t_big[(long long)row];
+  const long long v20 = t_big[(long long)row];
   const double v21 = (double)v20;
   const double v22 = v19 + v21;
   const bool v25 = t_flag[((long long)b) * 4 + h] != 0;
