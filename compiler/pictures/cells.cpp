@@ -158,8 +158,8 @@ class Watched : public passes::KnownInputs {
 };
 
 // Looks for a visible score that reads outside a tensor: the analysis of masks takes for granted
-// that there is none. Errors: those of scores_at, where the search meets one before its limit of
-// operations.
+// that there is none. The search ends at its limit of operations. Errors: those of scores_at, for
+// the first score that it finds.
 Status check_indexes(const ir::Attention& attention, const reference::Bindings& values,
                      const KnownValues& known, const Box& whole, std::int64_t operations) {
   const Watched watched(values, known);

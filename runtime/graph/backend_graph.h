@@ -185,10 +185,6 @@ std::string_view to_string(Storage storage);
 std::optional<Storage> parse_storage(std::string_view text);
 SourcePos position_of(const Node& node);
 
-// Whether the graph uses features that plan format 1 lacks: ragged tensors, overrides of a
-// product's sizes, random numbers, paged loads, attention as one node, reshapes.
-bool has_batch_control(const BackendGraph& graph);
-
 // Checks that every uid is defined exactly once and before use, ranks are 4, dims are positive,
 // arities and broadcasts are right, virtual tensors are produced by a node, host scalars have one
 // element, every tensor is used, extents fit in 64 bits, and boolean operands are boolean. Errors:

@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "runtime/graph/backend_graph.h"
@@ -75,16 +73,6 @@ std::optional<Storage> parse_storage(std::string_view text) {
 
 SourcePos position_of(const Node& node) {
   return std::visit([](const auto& op) { return op.pos; }, node);
-}
-
-bool has_batch_control(const BackendGraph& graph) {
-  const auto is_new = [](const Node& node) {
-    if (const auto* matmul = std::get_if<Matmul>(&node)) return matmul->m || matmul->n || matmul->k;
-    return !std::holds_alternative<Pointwise>(node) && !std::holds_alternative<Reduction>(node);
-  };
-  return std::ranges::any_of(graph.nodes, is_new) ||
-         std::ranges::any_of(graph.tensors,
-                             [](const Tensor& tensor) { return tensor.ragged.has_value(); });
 }
 
 const Tensor* BackendGraph::find(Uid uid) const {
