@@ -70,11 +70,11 @@ def test_a_capture_that_only_warm_was_before():
     """Each captured call makes a binding; the plans, and a handle of cuDNN's, are there."""
     f = attn.compile(CAUSAL)
     q, k, v = qkv()
-    graph = torch.cuda.CUDAGraph()
     with pytest.raises(attn.BindingError, match="call it once before the capture"):
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
             f(q, k, v)
     f.warm(training=True, B=2, Hq=4, Hkv=2, Sq=256, Skv=256, D=64)
+    graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         found = [torch.autograd.grad(f(q, k, v)[0].float().sum(), (q, k, v)) for _ in range(3)]
     graph.replay()
@@ -91,11 +91,11 @@ def test_values_that_index_are_checked_before_a_capture():
     q, k, v = qkv(grad=False)
     ids, table = torch.arange(256, device="cuda").int() % 16, torch.randn(16, device="cuda")
     f.warm(B=2, Hq=4, Hkv=2, Sq=256, Skv=256, D=64)
-    graph = torch.cuda.CUDAGraph()
     with pytest.raises(attn.BindingError, match="call it once before the capture"):
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
             f(q, k, v, ids=ids, table=table)
     expected = f(q, k, v, ids=ids, table=table)
+    graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         found = f(q, k, v, ids=ids, table=table)
     graph.replay()
