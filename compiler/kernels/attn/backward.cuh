@@ -517,6 +517,7 @@ struct RowProducer {
   __device__ void copy_queries(int head, unsigned rows) const {
     const unsigned n = steps & 1;
     unsigned full = stages.query_full(n);
+    const int length = queries_of(head);  // read before the wait, after which nothing may take time
     store_shared(stages.step_words(steps), rows | tails_of_step(head, rows));
     store_shared(stages.step_words(steps) + 4, head);
     if constexpr (C::kOrdered) store_shared(stages.step_words(steps) + 8, get(kTurn));
@@ -527,7 +528,7 @@ struct RowProducer {
     wait(empty_of(full), (steps >> 1 & 1) ^ 1);
     full = copy_panels<typename C::Queries, C::kDepth, C::kBlockRows, C::kHeads, C::kRows>(
         stages.query(n), tensors.q, full, head, rows & kKeyBits, S::kRowBytes + S::kTableBytes,
-        queries_of(head));
+        length);
     copy_row_values(stages.exponents(n), tensors.exponents, full, head, rows);
     if constexpr (C::kTable) copy_table(stages.table(n), full, head, rows);
   }
@@ -536,10 +537,10 @@ struct RowProducer {
     const int head = last_head();
     const unsigned rows = load_shared(stages.step_words(steps)), n = steps & 1;
     unsigned full = stages.gradient_full(n);
+    const int length = queries_of(head);
     wait(empty_of(full), (steps >> 1 & 1) ^ 1);
     full = copy_panels<typename C::Outputs, C::kWidth, C::kBlockRows, C::kHeads, C::kRows>(
-        stages.gradient(n), tensors.d_o, full, head, rows & kKeyBits, S::kRowBytes,
-        queries_of(head));
+        stages.gradient(n), tensors.d_o, full, head, rows & kKeyBits, S::kRowBytes, length);
     copy_row_values(stages.deltas(n), tensors.deltas, full, head, rows);
   }
 
@@ -561,11 +562,11 @@ struct RowProducer {
   __device__ void copy_keys() {
     const int key_head = last_head() / C::kHeadsOfKey;  // of all batches
     steps &= ~kFirstStep;
+    const int at = get(kFirstKey), length = keys_of(last_head());
     wait(empty_of(stages.keys_full()), steps >> 31 ^ 1);
     store_shared(stages.item_words(), kDivides<C> ? get(kUnit) : key_head);
     store_shared(stages.item_words() + 4, get(kBlock));
     store_shared(stages.item_words() + 8, get(kStepsLeft));
-    const int at = get(kFirstKey), length = keys_of(last_head());
     copy_panels<typename C::Keys, C::kDepth, S::kKeys, C::kKeyHeads, C::kColumns>(
         stages.keys(), tensors.k, stages.keys_full(), key_head, at, 0, length);
     copy_panels<typename C::Values, C::kWidth, S::kKeys, C::kKeyHeads, C::kColumns>(
@@ -1499,18 +1500,21 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
     store_shared(stages.power_word(), reinterpret_cast<const Largest*>(tensors.words)->power());
   }
   __syncthreads();
-  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  // The compiler sees that all threads of a warp take the same way.
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
   if (group == 0) {
     give_registers<24>();
-    if (threadIdx.x == 0) RowProducer<C, E, L>{stages, tensors, expressions, lists}.run();
-    if constexpr (C::kOrdered) {
-      if (threadIdx.x == 32) QueryAdder<C>{stages, tensors}.run();
-    }
-    if constexpr (C::kRandom) {
-      const int drawer = __shfl_sync(~0u, threadIdx.x / 32, 0) - (4 - BackwardStages<C>::kDrawers);
-      if (drawer >= 0) KeptDrawer<C, E>{stages, expressions, drawer}.run();
+    if (warp == 0) {
+      if (elect()) RowProducer<C, E, L>{stages, tensors, expressions, lists}.run();
+    } else if (C::kOrdered && warp == 1) {
+      if constexpr (C::kOrdered) {
+        if (elect()) QueryAdder<C>{stages, tensors}.run();
+      }
+    } else if constexpr (C::kRandom) {
+      constexpr int kFirst = 4 - BackwardStages<C>::kDrawers;
+      KeptDrawer<C, E>{stages, expressions, warp - kFirst}.run();
     } else if constexpr (BackwardStages<C>::kClears) {
-      if (threadIdx.x / 32 == 3) stages.tails().clear_all();
+      if (warp == 3) stages.tails().clear_all();
     }
   } else {
     take_registers<240>();

@@ -229,7 +229,9 @@ struct BlockRows {
   static constexpr int kPieces = kRows / kPiece, kOfLane = (kPieces + kLanes - 1) / kLanes;
   int places[kOfLane];  // the batch, or the page of each piece
 
-  static __device__ int row_of(int i) { return (i * kLanes + (int)threadIdx.x) * kPiece; }
+  static __device__ int row_of(int i) {
+    return kLanes == 1 ? i * kPiece : (i * kLanes + (int)threadIdx.x) * kPiece;
+  }
 
   // Finds the block at row `at` of batch `b` of a map, which has `keys` rows and whose pages
   // `table` lists. TMA reads zeros from page -1: entries past the rows are not read.
@@ -607,8 +609,9 @@ struct Producer {
       rows.find(pages, value_key, value_keys);
     else
       rows.find(pages, C::kThdV ? 0 : value_batch, value_key, value_keys);
-    wait(empty_of(full), value.parity);
+    // Known before the wait, after which nothing may take time.
     const bool tail = has_tail();
+    wait(empty_of(full), value.parity);
     if (tail) {
       full = announce_tail();
     } else if (is_first()) {
@@ -1888,7 +1891,8 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   const Stages<C> stages{(shared_address(shared_memory()) + 1023) & ~1023u};
   if (threadIdx.x == 0) stages.init();
   __syncthreads();
-  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  // The compiler sees that all threads of a warp take the same way.
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
   using Copies = Producer<C, E, L>;
   constexpr int kOthers = C::kGroups * C::kShares;
   // Registers of a thread; threads that copy rows take more than those that let TMA do it.
@@ -1900,9 +1904,14 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   static_assert(kOthers == 1 || kOfCopies + kOthers * kOfOthers <= kOfAll, "");
   if (group == 0) {
     if constexpr (kOthers > 1) give_registers<kOfCopies>();
-    if (threadIdx.x < Copies::kThreads) Copies{stages, tensors, expressions, lists}.run();
     if constexpr (Copies::kClearsLater) {
-      if (threadIdx.x / 32 == 3) stages.tails().clear_all();
+      if (warp == 3) {
+        stages.tails().clear_all();
+        return;
+      }
+    }
+    if (Copies::kThreads == 1 ? warp == 0 && elect() : 32 * warp < Copies::kThreads) {
+      Copies{stages, tensors, expressions, lists}.run();
     }
   } else {
     if constexpr (kOthers > 1) take_registers<kOfOthers>();

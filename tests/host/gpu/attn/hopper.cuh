@@ -27,6 +27,7 @@ ATTN_INLINE unsigned shared_address(const void* pointer) {
 ATTN_INLINE void init_barrier(unsigned barrier, unsigned arrivals) {
   attn::gpu::init_barrier(barrier, arrivals);
 }
+ATTN_INLINE bool elect() { return threadIdx.x % 32 == 0; }
 ATTN_INLINE void publish_barriers() {}
 ATTN_INLINE void arrive(unsigned barrier) { attn::gpu::arrive(barrier); }
 ATTN_INLINE void arrive_expecting(unsigned barrier, unsigned bytes) {
