@@ -53,8 +53,11 @@ constexpr std::int64_t kGroupsOfLongLists = 3, kKeysOfLongLists = 32768;
 // The same of blocks of 8-bit keys: 0.210 ms instead of 0.255 with 192.
 constexpr std::int64_t kBlockOfShortLists = 128;
 // Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
-constexpr std::int64_t kLeastOfFew = 4, kLeastOfMany = 16;
+constexpr double kLeastOfFew = 4, kLeastOfMany = 16;
+constexpr double kBetweenFew = 4, kBetweenInPages = 9, kBetweenMany = 24;
 constexpr double kWorthwhile = 0.95;  // of the time with fewer parts
+constexpr double kLongItem = 2;       // times what a multiprocessor computes: divided even of many
+constexpr double kReaders = 0.8;      // of the multiprocessors, that read as fast as memory gives
 // Columns of o of a warp group; registers spill beyond, unless blocks have few keys.
 constexpr std::int64_t kWidestPart = 192, kKeysOfWiderParts = 48;
 
@@ -105,6 +108,11 @@ class Native {
   }
 
  private:
+  // Blocks of keys of tiles, those that masks hide a part of, and those of the longest tile, of all
+  // and of the last batch.
+  struct Listed {
+    double blocks = 0, masked = 0, most = 0, last = 0;
+  };
   struct Choice {
     bool spare;
     double work;
@@ -153,22 +161,50 @@ class Native {
   }
 
   // Blocks of threads take turns; with few items, the last turn leaves many multiprocessors idle,
-  // or the only one does.
+  // or the only one does, or the longest item ends long after the others. A part more that saves
+  // little is not worth its merging.
   std::int64_t parts() const {
-    const auto all = static_cast<std::int64_t>(context_.gpu.multiprocessors);
-    const std::int64_t items = kernel_.items(dims_);
-    if (items >= 2 * all || kernel_.tile.share() > widest_part() || kernel_.tile.patch) return 1;
+    if (kernel_.tile.share() > widest_part() || kernel_.tile.patch) return 1;
     if (attention_.wants_amax_s && attention_.dropout) return 1;  // no part knows what others keep
-    const std::int64_t least = kernel_.tile.warps() == 4 ? kLeastOfFew : kLeastOfMany;
-    const auto turns = [&](std::int64_t count) { return ceil_div(items * count, all); };
+    const Listed all = expected();
+    const auto items = static_cast<double>(kernel_.items(dims_));
+    const bool few = kernel_.tile.warps() == 4;
+    if (items >= 2 * multiprocessors() && all.most < kLongItem * all.blocks / multiprocessors()) {
+      return 1;
+    }
+    const double least = few ? kLeastOfFew : kLeastOfMany;
     std::int64_t best = 1;
     for (std::int64_t count = 2; count <= passes::kMostKeyPieces; ++count) {
-      if (kernel_.blocks.blocks < static_cast<double>(items * count * least)) break;
-      const double time = static_cast<double>(turns(count) * best) / static_cast<double>(count);
-      if (time < kWorthwhile * static_cast<double>(turns(best))) best = count;
+      const auto most = static_cast<double>(count) * least;
+      if (kernel_.blocks.blocks < items * most || all.most < most) break;
+      if (time_of(count, all) < kWorthwhile * time_of(best, all)) best = count;
     }
     return best;
   }
+
+  // The time of so many parts, in that of a block. More turns do not read keys faster than memory
+  // gives them, and batches of unequal lengths end with the last one.
+  double time_of(std::int64_t count, const Listed& all) const {
+    const auto items = static_cast<double>(kernel_.items(dims_));
+    const auto parts = static_cast<double>(count);
+    const double turns = std::ceil(items * parts / multiprocessors()), mean = all.blocks / items;
+    if (turns == 1) return (has_lengths() ? all.most : mean) / parts;
+    const auto units =
+        static_cast<double>(dims_[Dim::B] * dims_[Dim::Hkv]);  // with keys of their own
+    const double reading = mean * units / (kReaders * multiprocessors());
+    const double computing =
+        has_lengths() && all.most > mean
+            ? std::max(all.most, all.blocks * parts / multiprocessors() + all.last) / parts
+            : turns * mean / parts;
+    return std::max(computing + (turns - 1) * between(), reading);
+  }
+  // Blocks whose time passes between a part and the next one.
+  double between() const {
+    if (kernel_.tile.warps() > 4) return kBetweenMany;
+    return page_of(attention_, "k") > 0 ? kBetweenInPages : kBetweenFew;
+  }
+  bool has_lengths() const { return attention_.lengths_q || attention_.lengths_kv; }
+  double multiprocessors() const { return static_cast<double>(context_.gpu.multiprocessors); }
 
   // In the last section, other tiles are to take longer than its longest.
   std::int64_t section() const {
@@ -253,9 +289,6 @@ class Native {
   }
 
   // The work of one list of tiles that is computed so many times.
-  struct Listed {
-    double blocks = 0, masked = 0, most = 0;
-  };
   static Listed listed(const KeyBlocks& blocks) {
     Listed all;
     for (const TileList& list : blocks.lists) {
@@ -283,6 +316,20 @@ class Native {
     all.blocks *= length.batches, all.masked *= length.batches;
     return all;
   }
+  Listed expected(const passes::BatchesOfLength& length) const {
+    return has_lengths() ? listed(length) : listed(kernel_.blocks);
+  }
+  // The same of all batches.
+  Listed expected() const {
+    Listed all;
+    for (const passes::BatchesOfLength& length : passes::expected_lengths(attention_)) {
+      const Listed some = expected(length);
+      all.blocks += some.blocks, all.masked += some.masked;
+      all.most = std::max(all.most, some.most);
+    }
+    all.last = all.most * passes::share_of_last_batch(attention_);
+    return all;
+  }
 
   NativeWork work_of_kernel() const {
     const Tile& tile = kernel_.tile;
@@ -296,17 +343,17 @@ class Native {
     work.splits = static_cast<double>(kernel_.parts);
     work.groups = static_cast<double>(tile.groups);
     if (kernel_.parts > 1) {
-      work.merged = static_cast<double>(4 * kernel_.part_elements(dims_)) /
-                    (work.tiles * static_cast<double>(tile.warps()));
+      work.merging = work.tiles * static_cast<double>(tile.warps());
+      work.merged = static_cast<double>(4 * kernel_.part_elements(dims_)) / work.merging;
     }
-    const bool has_lengths = attention_.lengths_q || attention_.lengths_kv;
     for (const passes::BatchesOfLength& length : passes::expected_lengths(attention_)) {
-      const Listed all = has_lengths ? listed(length) : listed(kernel_.blocks);
+      const Listed all = expected(length);
       work.scores += all.blocks * of_block;
       work.masked += all.masked * of_block;
       work.most = std::max(work.most, all.most * of_block);
       add_bytes(all.blocks, length.batches * static_cast<double>(length.keys), work);
     }
+    work.last = work.most * passes::share_of_last_batch(attention_);
     if (kernel_.makes_lists) work.lists = work_of(kernel_.made_lists(dims_), attention_);
     if (attention_.quantize) work.moved = bytes_of_transposing(attention_);
     return work;

@@ -67,8 +67,10 @@ struct NativeWork {
   double width = 0;     // of q and v, in shared memory
   double tiles = 0;     // of queries, of all heads and batches
   double most = 0;      // scores of one tile
+  double last = 0;      // the same of those of the last batch
   double splits = 1;    // in which the keys of a tile are computed
   double merged = 0;    // bytes that a warp merges of all parts of its rows
+  double merging = 0;   // warps that merge
   double groups = 0;    // warp groups that compute the scores of a tile
   double copied = 0;    // bytes of keys and values that all tiles copy, as lines of the L2 cache
   double read = 0;      // of these, from memory: tiles that share keys copy them at a time

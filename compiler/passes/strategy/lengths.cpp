@@ -83,6 +83,14 @@ std::vector<BatchesOfLength> expected_lengths(const ir::Attention& attention) {
   return result;
 }
 
+double share_of_last_batch(const ir::Attention& attention) {
+  if (!attention.lengths_kv) return 1;
+  const std::vector<double> keys =
+      lengths(attention, attention.lengths_kv, ir::kLengthsKv, Dim::Skv);
+  const double longest = keys.empty() ? 0 : std::ranges::max(keys);
+  return longest > 0 ? keys.back() / longest : 1;
+}
+
 bool assumes_lengths(const ir::Attention& attention) {
   return (attention.lengths_q && !declared(attention, ir::kLengthsQ)) ||
          (attention.lengths_kv && !declared(attention, ir::kLengthsKv));

@@ -21,6 +21,9 @@ inline constexpr std::size_t kMostLengths = 4;
 // Without lengths, one group of full ones. Dimensions must be bound.
 std::vector<BatchesOfLength> expected_lengths(const ir::Attention& attention);
 
+// The keys of the last batch, which may end last, as a share of those of the longest one.
+double share_of_last_batch(const ir::Attention& attention);
+
 // Whether lengths are assumed that the spec does not declare.
 bool assumes_lengths(const ir::Attention& attention);
 
