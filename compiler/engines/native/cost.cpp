@@ -249,7 +249,8 @@ double memory_ms(const ir::Attention& attention, const NativeWork& work, double 
       (work.pieces * figures.native_piece + work.gathered * figures.native_gathered);
   const double mean = copied / items;
   const double longest = mean * work.most / (share * work.scores / work.tiles);
-  const double uneven = std::max(0.0, longest - mean) / alone;
+  const double last = work.most > 0 ? longest * work.last / work.most : 0;
+  const double uneven = std::max(0.0, last - mean) / alone;
   return std::max(std::max({memory, cached, pieces}) + figures.native_last * uneven,
                   of_memory.alone_ms(longest));
 }
@@ -258,7 +259,8 @@ double launches_ms(const NativeWork& work, bool backward, const planning::Figure
   if (backward) return work.launches * figures.native_backward_launch;
   return figures.native_launch + (work.launches - 1) * figures.native_before +
          work.merged *
-             (work.width > kWidestOfOneGroup ? figures.native_merge_wide : figures.native_merge);
+             (work.width > kWidestOfOneGroup ? figures.native_merge_wide : figures.native_merge) +
+         2 * work.merged * work.merging / figures.native_cached;
 }
 
 }  // namespace
@@ -276,7 +278,13 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double longest = ((of.products + of.others) * longest_share / work.splits +
                           of.rows / std::max(1.0, work.tiles * work.splits)) *
                          gpu.multiprocessors;
-  const double computed = std::max(all * last_turn(work, gpu), longest);
+  double computed = std::max(all * last_turn(work, gpu), longest);
+  const bool unequal = attention.lengths_q || attention.lengths_kv;
+  if (unequal && work.splits > 1 && work.most > 0) {  // a part that is longer may begin last
+    const double mean = all / std::max(1.0, work.tiles * work.splits) * gpu.multiprocessors;
+    const double last = longest * work.last / work.most;
+    computed += figures.native_last * std::max(0.0, last - mean);
+  }
   double moved =
       passes::predicted_ms_of_moving(work.moved, gpu) - passes::predicted_ms_of_moving(0, gpu);
   if (context.backward()) {
@@ -284,8 +292,9 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   }
   moved *= figures.moving / figures.native_moving;
   const double turns = std::max(1.0, work.tiles * work.splits / gpu.multiprocessors);
+  const double part = work.splits > 1 ? figures.native_part * work.width / kWidthOfRows : 0;
   return launches_ms(work, false, figures) +
-         (figures.native_item + (work.splits > 1 ? figures.native_part : 0)) * turns +
+         figures.native_item * turns + part * std::ceil(turns) +
          std::max(computed, memory_ms(attention, work, share, gpu)) + moved + lists_ms(work, gpu);
 }
 

@@ -297,14 +297,18 @@ double bytes_of_key(const ir::Attention& attention) {
          static_cast<double>(d[Dim::Dqk] + d[Dim::Dv]);
 }
 
-// With head dimensions above 128, a block of threads reads the keys of a window alone: the keys of
-// a head are not divided, and a last turn of few heads takes as long as a full one.
-double ms_of_wide_window(const ir::Attention& attention, double items, double keys,
-                         const planning::Gpu& gpu) {
+// In pages, and with head dimensions above 128, a block of threads reads the keys of a window
+// alone: the keys of a head are not divided, and a last turn of few heads takes as long as a full
+// one.
+double ms_of_undivided_window(const ir::Attention& attention, double items, double keys,
+                              const planning::Gpu& gpu) {
   const std::int64_t depth = depth_of(attention.dims);
-  if (depth <= kTile || depth > kWide) return 0;
-  const double alone = gpu.figures->cudnn_window_256 * gpu.bandwidth / kH200.bandwidth;
-  return std::ceil(items / gpu.multiprocessors) * keys * bytes_of_key(attention) / alone;
+  const bool wide = depth > kTile && depth <= kWide;
+  if (!wide && !in_pages(attention)) return 0;
+  const planning::Figures& figures = *gpu.figures;
+  const double alone =
+      wide ? figures.cudnn_window_256 / bytes_of_key(attention) : figures.cudnn_window_keys;
+  return std::ceil(items / gpu.multiprocessors) * keys / alone * kH200.bandwidth / gpu.bandwidth;
 }
 
 // What the kernel for a single row reads at. Heads that share keys take passes over them, each of
@@ -353,8 +357,9 @@ double predicted_ms_of_row(const ir::Attention& attention, const planning::Conte
                figures.cudnn_alone_keys);
   const double longest = work.most / keys_in_a_ms, mean = work.keys / batches / keys_in_a_ms;
   const double before = attention.lengths_kv || attention.lengths_q ? figures.cudnn_row_before : 0;
-  const double window =
-      skipping(attention, context).left ? ms_of_wide_window(attention, items, work.most, gpu) : 0;
+  const double window = skipping(attention, context).left
+                            ? ms_of_undivided_window(attention, items, work.most, gpu)
+                            : 0;
   return reads.start + before +
          std::max({all + figures.cudnn_last * (longest - mean), longest, window});
 }
