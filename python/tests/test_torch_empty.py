@@ -9,21 +9,11 @@ torch = pytest.importorskip("torch")
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from attentions import in_8_bits, learned, slopes, tensors, traced  # noqa: E402
 
-LEARNED = """attention learned {
-  dims B, Hq, Hkv, Sq, Skv, D;
-  learn slopes: f32[Hq];
-  score score + slopes[h] * (kv_idx - q_idx);
-  mask q_idx >= kv_idx;
-  outputs o, lse, max, sum_exp;
-}
-"""
+LEARNED = learned("o, lse, max, sum_exp")
 SHAPES = {"no batch": (0, 5, 6), "no row": (2, 0, 6), "no key": (2, 5, 0), "nothing": (0, 0, 0)}
 
-
-def tensors(batch, rows, keys, dtype=torch.float32):
-    return [torch.ones(batch, heads, length, 16, dtype=dtype, requires_grad=True)
-            for heads, length in ((4, rows), (2, keys), (2, keys))]
 
 
 @pytest.mark.parametrize("traces, dtype", [
@@ -33,17 +23,16 @@ def tensors(batch, rows, keys, dtype=torch.float32):
 def test_outputs_and_gradients(case, traces, dtype, monkeypatch):
     batch, rows, keys = SHAPES[case]
     f = attn.compile(LEARNED)
-    torch._dynamo.reset()  # tests before this one count for its limit of compilations
+    run = traced(f) if traces else f
     monkeypatch.setattr(attn._attnc, "_start", lambda *_: pytest.fail("attnc was started"))
     q, k, v = tensors(batch, rows, keys, dtype)
-    slopes = torch.ones(4, requires_grad=True)
-    run = torch.compile(f, backend="aot_eager", fullgraph=True) if traces else f
-    o, lse, most, total = run(q, k, v, slopes=slopes)
+    learns = slopes()
+    o, lse, most, total = run(q, k, v, slopes=learns)
     assert o.shape == q.shape and o.dtype == dtype and (o == 0).all()
     assert lse.shape == most.shape == total.shape == (batch, 4, rows)
     assert (lse == -math.inf).all() and (most == -math.inf).all() and (total == 0).all()
     o.sum().backward()
-    for x in (q, k, v, slopes):
+    for x in (q, k, v, learns):
         assert x.grad.shape == x.shape and x.grad.dtype == x.dtype and (x.grad == 0).all()
 
 
@@ -82,9 +71,8 @@ def test_strides_are_those_of_the_operator(layout):
 
 
 def test_8_bit_floats():
-    f = attn.compile("fp8_training", Hq=4, Hkv=2)
-    q, k, v = tensors(1, 3, 0)
-    scales = {f"descale_{name}": torch.ones(1) for name in ("q", "k", "v", "do")}
+    f, scales = in_8_bits()
+    q, k, v = tensors(1, 3, 0, torch.float32)
     o, lse, amax_s, amax_o = f(q, k, v, **scales)
     assert (o == 0).all() and (lse == -math.inf).all() and amax_s == amax_o == 0
     o.sum().backward()

@@ -9,45 +9,23 @@ torch = pytest.importorskip("torch")
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from attentions import in_8_bits, learned, slopes, tensors, traced  # noqa: E402
 from attn.torch import function, statistics  # noqa: E402
 
-SPEC = """attention small {
-  dims B, Hq, Hkv, Sq, Skv, D;
-  learn slopes: f32[Hq];
-  score score + slopes[h] * (kv_idx - q_idx);
-  mask q_idx >= kv_idx;
-  outputs o, lse;
-}
-"""
+SPEC = learned("o, lse")
 REFUSED = "lse has no gradient yet, and the backward reached it"
-
-
-def tensors(dtype=torch.float64, grad="qkv"):
-    generator = torch.Generator().manual_seed(2)
-    shapes = {"q": (2, 4, 5, 8), "k": (2, 2, 5, 8), "v": (2, 2, 5, 8)}
-    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(name in grad)
-            for name, shape in shapes.items()]
-
-
-def slopes():
-    return torch.tensor([0.5, 0.25, 0.125, 0.0], requires_grad=True)
 
 
 F = attn.compile(SPEC)
 
 
 def compiled(**options):
-    learned = slopes()
-    return lambda q, k, v: F(q, k, v, slopes=learned, **options)
+    learns = slopes()
+    return lambda q, k, v: F(q, k, v, slopes=learns, **options)
 
 
 def flex(q, k, v):
     return attn.torch.flex_attention(q, k, v, mask_mod=lambda b, h, i, j: i >= j, enable_gqa=True, return_lse=True)
-
-
-def traced(function):
-    torch._dynamo.reset()  # tests before this one count for its limit of compilations
-    return torch.compile(function, backend="aot_eager", fullgraph=function is not flex)
 
 
 WAYS = {
@@ -56,7 +34,7 @@ WAYS = {
         *(one.transpose(1, 2) for one in x))],
     "flex_attention": lambda: flex,
     "torch.compile": lambda: traced(compiled()),
-    "torch.compile of flex_attention": lambda: traced(flex),
+    "torch.compile of flex_attention": lambda: traced(flex, fullgraph=False),
 }
 
 
@@ -84,7 +62,7 @@ def chosen_nowhere(o, lse):
 @pytest.mark.parametrize("way, dtype", [*((way, torch.float64) for way in WAYS), *(
     ("compiled", dtype) for dtype in (torch.float32, torch.bfloat16, torch.float16))])
 def test_a_backward_that_reaches_lse_is_refused(way, dtype):
-    q, k, v = tensors(dtype)
+    q, k, v = tensors(dtype=dtype)
     o, lse = WAYS[way]()(q, k, v)
     with pytest.raises(attn.Unsupported, match=REFUSED) as caught:
         sinks(o, lse).backward()
@@ -156,9 +134,8 @@ def test_other_outputs_and_orders(outputs, traces):
 
 
 def test_what_is_largest_is_no_statistic():
-    f = attn.compile("fp8_training", Hq=4, Hkv=2)
-    q, k, v = tensors(torch.float32)
-    scales = {f"descale_{name}": torch.ones(1) for name in ("q", "k", "v", "do")}
+    f, scales = in_8_bits()
+    q, k, v = tensors(dtype=torch.float32)
     for run in (f, traced(f)):
         o, lse, amax_s, amax_o = run(q, k, v, **scales)
         assert not amax_s.requires_grad and not amax_o.requires_grad
@@ -171,16 +148,16 @@ def test_an_attention_of_several_gpus():
     dist = torch.distributed
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        sharded = attn.torch.distribute(SPEC, B=2, Hq=4, Hkv=2, Sq=5, Skv=5, D=8)
-        learned = slopes()
-        run = lambda q, k, v: sharded(q, k, v, slopes=learned)  # noqa: E731
+        sharded = attn.torch.distribute(SPEC, B=2, Hq=4, Hkv=2, Sq=5, Skv=5, D=16)
+        learns = slopes()
+        run = lambda q, k, v: sharded(q, k, v, slopes=learns)  # noqa: E731
         for function in (run, traced(run)):
             q, k, v = tensors()
             o, lse = function(q, k, v)
             with pytest.raises(attn.Unsupported, match=REFUSED):
                 sinks(o, lse).backward()
             o, lse = function(q, k, v)
-            expected = torch.autograd.grad(F(q, k, v, slopes=learned)[0].sum(), (q, k, v))
+            expected = torch.autograd.grad(F(q, k, v, slopes=learns)[0].sum(), (q, k, v))
             for x, y in zip(torch.autograd.grad(weighted_with_zero(o, lse), (q, k, v)), expected):
                 torch.testing.assert_close(x, y)
         sharded.close()
