@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import types
 import warnings
 
 import pytest
@@ -14,6 +15,8 @@ torch = pytest.importorskip("torch")
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from attn.torch.launch import check  # noqa: E402
+from attn.torch.signature import usable  # noqa: E402
 from mods import MODS, B, H, S  # noqa: E402
 
 CAUSAL = """attention causal {
@@ -255,6 +258,56 @@ def test_strides_do_not_matter():
     q, k, v = inputs()
     other = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
     torch.testing.assert_close(f(*other), f(q, k, v))
+
+
+EXPANDED = {  # one of q's batches, key head, ..; expand gives a stride of 0 to those that are one
+    "q over batches": ((1, 4, 7, 8), (2, 2, 7, 8)),
+    "k and v over batches": ((2, 4, 7, 8), (1, 2, 7, 8)),
+    "k and v over heads": ((2, 4, 7, 8), (2, 1, 7, 8)),
+    "all over batches and heads": ((1, 1, 7, 8), (1, 1, 7, 8)),
+    "rows": ((2, 4, 1, 8), (2, 2, 1, 8)),
+    "elements": ((2, 4, 7, 1), (2, 2, 7, 1)),
+}
+
+
+@pytest.mark.parametrize("name", EXPANDED)
+def test_expanded_tensors_are_what_they_show(name):
+    """With gradients, which are sums over what is one."""
+    f, (of_q, of_k) = attn.compile(CAUSAL), EXPANDED[name]
+    parts = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in (of_q, of_k, of_k)]
+    q, k, v = (x.expand(2, heads, 7, 8) for x, heads in zip(parts, (4, 2, 2)))
+    expected, _ = dense(q, k, v, mask_mod=causal)
+    arrays = [x.detach().numpy() for x in (q, k, v)]
+    assert any(0 in x.strides for x in arrays)
+    for o in (f(q, k, v), attn.torch.flex_attention(q, k, v, mask_mod=causal, enable_gqa=True)):
+        torch.testing.assert_close(o, expected)
+        found, wanted = (torch.autograd.grad(each.square().sum(), parts, retain_graph=True) for each in (o, expected))
+        for x, y in zip(found, wanted):
+            torch.testing.assert_close(x, y)
+    torch.testing.assert_close(torch.from_numpy(f(*arrays)), expected.detach())
+
+
+def test_which_tensors_kernels_read_in_place():
+    """By their strides; others are copied before a call."""
+    x = torch.randn(2, 4, 6, 16, dtype=torch.bfloat16)
+    whole = torch.randn(2, 6, 12, 16, dtype=torch.bfloat16)
+    in_place = [x, x.transpose(1, 2), whole[:, :, 4:8].transpose(1, 2), x[:1].transpose(0, 1), x[:, :1, :1]]
+    assert all(usable(each) is each for each in in_place)
+    one = x[:1, :1]
+    expanded = [one.expand(2, 1, 6, 16), one.expand(1, 4, 6, 16), one[:, :, :1].expand(1, 1, 6, 16),
+                x[..., :1].expand(-1, -1, -1, 8)]
+    copied = [*expanded, x.transpose(2, 3), x[..., ::2], torch.randn(2, 4, 6, 17).bfloat16()[..., :16]]
+    for each in copied:
+        found = usable(each)
+        assert found.is_contiguous() and torch.equal(found, each) and found.data_ptr() != each.data_ptr()
+
+
+def test_a_captured_tensor_with_other_strides_is_refused_with_advice():
+    info = types.SimpleNamespace(name="bias", dtype="f32", dims=(4, 8), strides=(8, 1), addressed_by="")
+    check(info, torch.zeros(4, 8), torch.device("cpu"))
+    with pytest.raises(attn.BindingError, match="bias has strides") as caught:
+        check(info, torch.zeros(8).expand(4, 8), torch.device("cpu"))
+    assert "bias.contiguous()" in str(caught.value)
 
 
 def test_autocast_casts_as_for_matmul():

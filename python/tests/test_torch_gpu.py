@@ -261,6 +261,20 @@ def test_misaligned_and_strange_strides_are_copied():
     assert torch.equal(attn.torch.flex_attention(columns, k, v), expected)
 
 
+def test_expanded_tensors_are_copied_and_share_the_plans_of_others():
+    """Their stride of 0 is none of a kernel's rows."""
+    q, k, v = (x.detach() for x in inputs(2, 4, 2, 64, 64, 64))
+    f = attn.compile("attention x { dims B, Hq, Hkv, Sq, Skv, D; mask q_idx >= kv_idx; }", builds=False)
+    f.warm(training=True, layout="bhsd", B=2, Hq=4, Hkv=2, Sq=64, Skv=64, D=64)
+    parts = [q[:1].clone().requires_grad_(), k[:, :1].clone().requires_grad_(), v[:1, :1].clone().requires_grad_()]
+    shown = [x.expand(shape.shape) for x, shape in zip(parts, (q, k, v))]
+    expected = dense(*shown, mask_mod=causal)
+    o = f(*shown)
+    assert difference(o, expected) < 1e-2
+    for x, y in zip(*(torch.autograd.grad(each.float().square().sum(), parts) for each in (o, expected))):
+        assert x.shape == y.shape and difference(x, y) < 2e-2
+
+
 def test_packed_sequences():
     """Forward and gradients, beside each sequence alone."""
     lengths = torch.tensor([300, 0, 129, 1, 77])

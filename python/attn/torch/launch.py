@@ -12,7 +12,7 @@ from attn.arguments import order_note
 from attn.errors import BindingError
 from attn.outputs import value_of_nothing
 from attn.torch import direct
-from attn.torch.signature import DTYPES, TORCH_DTYPES, same_strides
+from attn.torch.signature import DTYPES, TORCH_DTYPES, dense_strides, same_strides
 from attn.torch.statistics import is_capturing
 
 # A workspace up to this size is kept with its binding; a larger one is allocated for each call, so that
@@ -149,8 +149,14 @@ def check(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.device)
         )
     if not same_strides(info.dims, tensor.stride(), info.strides):
         raise BindingError(
-            f"{info.name} has strides {list(tensor.stride())}, but the plan expects {list(info.strides)}"
+            f"{info.name} has strides {list(tensor.stride())}, but the plan expects {list(info.strides)}",
+            [f"pass {info.name}.contiguous()"] if is_row_major(info) else [],
         )
+
+
+def is_row_major(info: _libattn.TensorInfo) -> bool:
+    """Whether the plan reads the tensor as PyTorch makes one, without gaps."""
+    return same_strides(info.dims, info.strides, dense_strides(info.dims, range(len(info.dims))))
 
 
 def is_packed(info: _libattn.TensorInfo) -> bool:
