@@ -108,15 +108,10 @@ class SourceWriter {
     return {fmt::format("{} - 1", value + 1), Binding::sum};
   }
 
-  // Numbers that are written have 32 bits, so a larger one is a sum of its halves.
   static Piece wide_number(std::int64_t value) {
     if (has_32_bits(value)) return {fmt::format("long({})", integer(value).text)};
-    const auto low = static_cast<std::int32_t>(value);
-    const auto rest = static_cast<std::uint64_t>(value) - static_cast<std::uint64_t>(low);
-    const auto high = static_cast<std::int32_t>(rest >> 32);
-    return {fmt::format("(long({}) << 32) + {}", integer(high).text,
-                        hold(integer(low), Binding::product)),
-            Binding::sum};
+    if (value != INT64_MIN) return {fmt::format("long({})", value)};
+    return {fmt::format("long({}) - 1", value + 1), Binding::sum};
   }
 
   Piece infix_piece(const Node& node, const Infix& infix) {
@@ -144,10 +139,30 @@ class SourceWriter {
       case Op::to_int_: return {fmt::format("where({}, 1, 0)", piece(node.operands[0]).text)};
       case Op::truncate_: return {fmt::format("int({})", piece(node.operands[0]).text)};
       case Op::widen_: return {fmt::format("long({})", piece(node.operands[0]).text)};
-      case Op::narrow_: return piece(node.operands[0]);  // which an index implies
+      case Op::narrow_: return narrowed(node);
       case Op::to_real_: return explicit_real(node);
       default: return call(info(node.op).name, node);
     }
+  }
+
+  // An index and a comparison imply it; of lower halves, `int` does.
+  Piece narrowed(const Node& node) {
+    const std::optional<ExprId> whole = whole_of_half(dag_[node.operands[0]]);
+    return whole ? Piece{fmt::format("int({})", piece(*whole).text)} : piece(node.operands[0]);
+  }
+
+  // x, if the node is `x << 32 >> 32`.
+  std::optional<ExprId> whole_of_half(const Node& node) const {
+    if (!is_shift_by_half(node, Op::shift_right_)) return std::nullopt;
+    const Node& upper = dag_[node.operands[0]];
+    return is_shift_by_half(upper, Op::shift_left_) ? std::optional(upper.operands[0])
+                                                    : std::nullopt;
+  }
+
+  bool is_shift_by_half(const Node& node, Op shift) const {
+    if (!node.is(shift) || node.type != Type::wide) return false;
+    const ExprId count = node.operands[1];
+    return dag_[count].is(Op::const_wide_) && dag_.integer_of(count) == 32;
   }
 
   Piece prefixed(std::string_view sign, const Node& node) {

@@ -325,7 +325,23 @@ std::optional<Value> Operations::rounding(Op op, Operands operands) {
 
 std::optional<Value> Operations::truncation(Op op, Operands operands) {
   const Value value = to_number(operands[0]);
+  if (value.type == Type::wide) return lower_half(value);
   return ir::is_integral(value.type) ? value : build(op, {value});
+}
+
+// Shifts leave what has 32 bits, so that the nearest integer of 32 bits is the same.
+Value Operations::lower_half(const Value& value) {
+  const ir::Node& node = dag_[value.id];
+  if (node.is(Op::widen_)) {
+    return {node.operands[0], Type::integer, value.uses, value.depth, value.size};
+  }
+  if (node.is(Op::const_wide_)) {
+    const auto half = static_cast<std::int32_t>(dag_.integer_of(value.id));
+    return leaf(dag_.integer(half, node.pos), value.uses);
+  }
+  const auto shift = [&] { return leaf(dag_.wide(32, place(at_->head)), kConstants); };
+  const Value upper = build(Op::shift_left_, {value, shift()});
+  return narrowed(build(Op::shift_right_, {upper, shift()}));
 }
 
 std::optional<Value> Operations::widening(Op op, Operands operands) {
@@ -367,7 +383,7 @@ std::optional<Value> Operations::integer_power(const Value& base, std::int64_t e
       return leaf(dag_.integer(result, place(at_->head)), kConstants);
     }
     report(Code::bad_operand, at_->span, "the power does not fit in 32 bits").help =
-        "use a real: `2.0 ** 40`";
+        "`long(2) ** 40` has 64 bits, `2.0 ** 40` is a real";
     return std::nullopt;
   }
   std::optional<Value> result;

@@ -81,6 +81,8 @@ class Operations {
   Value to_wide(const Value& value);
   // An index, which has 32 bits: one out of range stays out of range.
   Value narrowed(const Value& value);
+  // The lower 32 bits of a wide integer, as an integer.
+  Value lower_half(const Value& value);
   // The position in the spec's own file; for a span in another file, that of the outermost call.
   ir::SourcePos place(support::Span span) const;
   void set_outermost_call(support::Span call) { outermost_call_ = call; }

@@ -154,8 +154,22 @@ std::optional<Value> Scope::constant(const Expr& expr, const Known& known) {
     return operations_.leaf(attention_.dag.integer(value, pos), kConstants);
   }
   report(Code::bad_number, expr.span, fmt::format("{} does not fit in 32 bits", quoted(expr.text)))
-      .help = fmt::format("integers have 32 bits; `{}.0` is a real", value);
+      .help = fmt::format("`long({0})` has 64 bits, `{0}.0` is a real", value);
   return std::nullopt;
+}
+
+// A literal, with or without a sign, beyond 32 bits in `long(..)`.
+std::optional<Value> Scope::wide_literal(const Expr& expr) {
+  if (expr.kind != ExprKind::call || expr.text != "long" || expr.operands.size() != 1) return {};
+  const Expr& given = expr.operands[0];
+  const bool negates = given.kind == ExprKind::unary && given.operators[0] == ast::Operator::negate;
+  const Expr& literal = negates ? given.operands[0] : given;
+  if (literal.kind != ExprKind::number) return std::nullopt;
+  const auto number = ast::parse_number(literal.text);
+  const auto* value = number ? std::get_if<std::int64_t>(&*number) : nullptr;
+  if (!value || *value <= kLargest) return std::nullopt;
+  return operations_.leaf(
+      attention_.dag.wide(negates ? -*value : *value, operations_.place(expr.span)), kConstants);
 }
 
 std::optional<Value> Scope::name(const Expr& expr, const Site& site) {
@@ -400,6 +414,7 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
 std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   if (expr.kind == ExprKind::call) {
     if (const auto callee = find_function(expr.text)) return call(expr, *callee, site);
+    if (const auto literal = wide_literal(expr)) return literal;
   }
   const auto names = function_names();
   const bool known = expr.kind != ExprKind::call || contains(names, expr.text);

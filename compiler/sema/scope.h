@@ -169,6 +169,7 @@ class Scope {
   std::optional<Value> dimension(const ast::Expr& expr);
   std::optional<Value> symbol(const ast::Expr& expr, Symbol& symbol);
   std::optional<Value> constant(const ast::Expr& expr, const Known& known);
+  std::optional<Value> wide_literal(const ast::Expr& expr);
   std::optional<Value> index(const ast::Expr& expr, const Site& site);
   std::optional<Value> load(const ast::Expr& expr, const ir::CapturedTensor& tensor,
                             const std::vector<std::optional<Value>>& indexes);

@@ -193,6 +193,26 @@ class Run(attnc.Case):
         lse = numpy.load(self.folder / "lse.npy")
         numpy.testing.assert_allclose(lse[0, 0], numpy.log(visible), atol=1e-6)
 
+    def test_integers_of_64_bits_as_32(self):
+        """What is computed of them wraps at 32 bits, and numbers may have 64."""
+        spec = self.write("hash.attn", """attention hash {
+  dims B = 1, Hq = 1, Sq = 64, D = 8;
+  tensor hash: i64[Sq];
+  mask int(hash[q_idx]) * 65537 >= 0 && hash[kv_idx] < long(1099511627776) && hash[kv_idx] > long(-3000000000);
+  outputs o, lse;
+}
+""")
+        hashes = (numpy.arange(64, dtype=numpy.int64) - 20) * 1000003 * 77777
+        self.reference(spec, "--in", self.save("hash", hashes), "--in", "q=zeros",
+                       "--out", f"lse={self.folder / 'lse.npy'}")
+        with numpy.errstate(over="ignore"):
+            rows = hashes.astype(numpy.int32) * numpy.int32(65537) >= 0
+        count = ((hashes < 1 << 40) & (hashes > -3_000_000_000)).sum()
+        lse = numpy.load(self.folder / "lse.npy")[0, 0]
+        self.assertTrue(0 < rows.sum() < 64)
+        numpy.testing.assert_allclose(lse[rows], numpy.log(count), atol=1e-6)
+        self.assertTrue((lse[~rows] == -numpy.inf).all())
+
     def test_values_that_break_a_fact(self):
         """Every command that takes values refuses them."""
         declared = CAPTURED.replace("doc: i32[B, Skv]", "doc: i32[B, Skv] monotone runs(3)")

@@ -61,6 +61,15 @@ TEST(HostWide, BoundsIndexesAndArithmetic) {
   });
 }
 
+TEST(HostWide, ConversionsTo32BitsAndLargeNumbers) {
+  expect_reference_of({
+      "mask int(hash[q_idx]) * 65537 >= int(hash[kv_idx]);",
+      "mask int(id[b, q_idx] + kv_idx * 77777) ** 3 < 1000003;",
+      "mask hash[q_idx] + long(1099511627776) > hash[kv_idx] - long(-5000000000);",
+      "score score + 0.01 * (int(id[b, kv_idx] * 3 + q_idx) % 97); mask int(n[b]) >= kv_idx - 70;",
+  });
+}
+
 TEST(HostWide, IndexesBeyond32BitsAreOutOfRange) {
   const ir::Attention attention = attention_of(
       "attention f { dims B = 1, Hq = 1, Sq = 4, D = 8; tensor t: f32[4]; "

@@ -49,6 +49,23 @@ TEST(Powers, OfIntegersStayIntegers) {
   EXPECT_EQ(mask("q_idx < 0 ** 0"), "q_idx < 1");
 }
 
+TEST(Integers, BeyondThirtyTwoBitsAreWrittenInLong) {
+  EXPECT_EQ(mask("q_idx < long(1099511627776)"), "long(q_idx) < long(1099511627776)");
+  EXPECT_EQ(mask("long(-5_000_000_000) < kv_idx"), "long(-5000000000) < long(kv_idx)");
+  EXPECT_EQ(score("score * long(0x200000000)"), "score * 8589934592.0");
+  EXPECT_EQ(mask("q_idx < long(2) ** 2"), "q_idx < long(2) * long(2)");
+  EXPECT_EQ(mask("q_idx < 1099511627776"), "E0104");
+  EXPECT_EQ(mask("q_idx < long(99999999999999999999)"), "E0104");
+}
+
+TEST(Integers, OfSixtyFourBitsBecomeOnesOfThirtyTwo) {
+  EXPECT_EQ(mask("int(long(q_idx) * 3) < 9"), "int(long(q_idx) * long(3)) < 9");
+  EXPECT_EQ(mask("int(long(q_idx)) < 9"), "q_idx < 9");
+  EXPECT_EQ(mask("doc[b, int(long(kv_idx) * 5)] == 1"), "doc[b, int(long(kv_idx) * long(5))] == 1");
+  EXPECT_EQ(mask("int(q_idx) < 9"), "q_idx < 9");
+  EXPECT_EQ(mask("q_idx < int(long(4294967299))"), "q_idx < 3");
+}
+
 TEST(Powers, OtherwiseAreReal) {
   EXPECT_EQ(score("score ** 2"), "score ** 2.0");
   EXPECT_EQ(score("2 ** -1"), "2.0 ** (-1.0)");
