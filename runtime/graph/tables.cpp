@@ -1,3 +1,4 @@
+#include <array>
 #include <utility>
 
 #include "runtime/graph/backend_graph.h"
