@@ -103,8 +103,8 @@ def too_large(b, h, q_idx, kv_idx):
     return DOC[q_idx + kv_idx] == 0  # here
 
 
-def too_large_a_number(score, b, h, q_idx, kv_idx):  # here
-    return score + 3000000000 * q_idx
+def too_far_a_shift(score, b, h, q_idx, kv_idx):  # here
+    return score + (q_idx << 40)
 
 
 def too_low_by_value(score, b, h, q_idx, kv_idx):
@@ -113,7 +113,7 @@ def too_low_by_value(score, b, h, q_idx, kv_idx):
 
 @pytest.mark.parametrize("mod, error, words", [
     (too_large, attn.TraceError, "reaches 30, but `DOC` has size 16"),
-    (too_large_a_number, attn.TraceError, "does not fit in 32 bits"),
+    (too_far_a_shift, attn.TraceError, "shift by 40: integers have 32 bits"),
     (too_low_by_value, attn.BindingError, "index 0 is -3")], ids=lambda x: getattr(x, "__name__", ""))
 def test_other_errors(mod, error, words):
     q = torch.zeros(1, 2, 16, 8)

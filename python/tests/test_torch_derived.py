@@ -1,5 +1,8 @@
 """Operations on captured tensors: they follow the tensors from call to call, and have their gradients."""
 
+import math
+import sys
+
 import numpy
 import pytest
 
@@ -44,6 +47,7 @@ SCORES = {
     "array functions": lambda s, b, h, i, j: s + numpy.exp(array)[i, j] + array[1:, ::2][i // 2, j // 2],
     "fmod of values": lambda s, b, h, i, j: s + torch.fmod(i - j, 3) + torch.fmod(s, 0.5),
     "64 bits": lambda s, b, h, i, j: s + (far[i] - far[j]) * 1e-11 + (far[j] >> 33) * 0.5,
+    "a number beyond 32 bits": lambda s, b, h, i, j: s * (1 << 40) * 1e-12 + (far[j] + 10**12) * 1e-12,
     "logaddexp of values": lambda s, b, h, i, j: torch.logaddexp(s, s * 2),
 }
 MASKS = {
@@ -70,6 +74,27 @@ MASKS = {
     "sums of 64 bits": lambda b, h, i, j: (far + 5)[i] - 5 <= (far - 1)[j] + 1,
     "64 bits as Python's integers": lambda b, h, i, j: far[i].to(int) == far[j].type(torch.int64),
     "64 bits as 32": lambda b, h, i, j: (far[i] + j + 5).int() > 6,
+    "64 bits as 32 that overflow": lambda b, h, i, j: (far[i] + j * 1000003).int() * 65537 >= 0,
+    "64 bits as int32 that overflow": lambda b, h, i, j: (far[j] + i * 77777).to(torch.int32) ** 3 > 0,
+    "64 bits as int that overflow": lambda b, h, i, j: (far[j] + i * 3).to(torch.int) << 30 > 0,
+    "64 bits as another's type": lambda b, h, i, j: (far[j] + i * 3).type_as(huge) * 900000000 > 0,
+    "64 bits as bytes beside 32": lambda b, h, i, j: (far[j] + j * 60).to(torch.int8) + huge[0, i] + huge[0, j] > 0,
+    "64 bits as shorts beside 32": lambda b, h, i, j: (far[j] + j * 9000).short() + huge[0, i] * 2 > 0,
+    "64 bits as chars beside 32": lambda b, h, i, j: (far[j] + j * 60).char() * huge[1, i] > 0,
+    "elements of 64 bits as 32": lambda b, h, i, j: (far + 5).int()[i] * (2**30 + j.int()) > 0,
+    "a sum of 32 bits has 64": lambda b, h, i, j: huge[b].sum() > j * 400000000,
+    "a sum of 32 bits with a type": lambda b, h, i, j: huge[b].sum(dtype=torch.int32) > j * 1000000,
+    "64 bits, divided": lambda b, h, i, j: torch.div(far[j] - 7, -2, rounding_mode="trunc") == far[i] // -2 + 3,
+    "bytes and one of them": lambda b, h, i, j: torch.minimum(signed[0], signed[j]) + torch.fmax(byte, signed[i]) > 0,
+    "bytes, divided": lambda b, h, i, j: signed[j].div(3, rounding_mode="trunc") + torch.fmod(signed[j], -7) > i - 4,
+    "a number beyond 32 bits": lambda b, h, i, j: far[j] == 3 * 2**32,
+    "numbers beyond 32 bits": lambda b, h, i, j: (far[j] + (1 << 40) > far[i] + (1 << 40)) | (far[j] < -5_000_000_000),
+    "an index and a number beyond 32 bits": lambda b, h, i, j: (i - (1 << 40)) % 7 > (j + 3_000_000_000) * 2 % 5,
+    "no window": lambda b, h, i, j: (i - j < sys.maxsize) & (j - i > -sys.maxsize - 1),
+    "a chosen number beyond 32 bits": lambda b, h, i, j: (
+        torch.where(j > 2, far[j], 1 << 33) >= far[i].clamp(max=1 << 33)),
+    "a bit beyond 32": lambda b, h, i, j: (tree[i] & (1 << 62)) != (tree[j] & -(1 << 63)),
+    "the least of 32 bits": lambda b, h, i, j: huge[0, j] * 0 + i.int() > (huge[1, j] & -2**31),
     "index of 64 bits": lambda b, h, i, j: (j.long() * 1000003 * 4099 >> 10) % 3 != 1,
     "index as a byte": lambda b, h, i, j: (j * 60).to(torch.int8) >= 0,
     "index as an unsigned byte": lambda b, h, i, j: (j * 100).to(torch.uint8) < 120,
@@ -93,7 +118,8 @@ def change():
 
 
 def reset():
-    global w, table, temperature, array, pos, lens, pad, small, signed, bounds, order, tables, far, tree
+    global w, table, temperature, array, pos, lens, pad, small, signed, bounds, order, tables, far, tree, \
+        huge, byte
     torch.manual_seed(3)
     w = torch.nn.Parameter(torch.tensor([0.5, 0.3, -0.7, 1.2], dtype=torch.float64))
     table = torch.nn.Parameter(torch.randn(6, 6, dtype=torch.float64))
@@ -105,6 +131,8 @@ def reset():
     signed = torch.tensor([10, 60, 70, -100, -60, 127], dtype=torch.int8)
     far = torch.tensor([0, 1, 0, 3, -2, 1]) << 32
     tree = torch.tensor([1, 3, 5, -11, 17, -63]) << 58
+    huge = torch.tensor([[2, -1, 1, 2, 0, 2], [-2, 1, -1, 1, 1, -2]], dtype=torch.int32) * 1000000000
+    byte = torch.tensor(70, dtype=torch.int8)
     tables = [w, w.detach()]
     bounds, order = torch.tensor([1, 2, 5]), torch.tensor([3, 1, 0, 5, 4, 2])
 
@@ -181,6 +209,16 @@ def test_functions_of_elements_and_views_are_expressions():
     assert score_of(SCORES["slice"]) == "score + table[q_idx, kv_idx // 3 * 2 + 1]"
     assert score_of(SCORES["new dimensions"]) == "score + table[q_idx, kv_idx]"
     assert score_of(SCORES["inverse"]) == "score * (1 / temperature[0])"
+
+
+def test_a_number_beyond_32_bits_that_a_mod_makes():
+    mod = lambda b, h, i, j: j * torch.tensor(1 << 31) > torch.full((), 1 << 33)  # noqa: E731
+    check(attn.compile(mask_mod=mod, **SIZES), None, mod)
+
+
+def test_functions_of_math_leave_integers_of_64_bits():
+    rounded = lambda s, b, h, i, j: s + math.floor(far[j]) * math.trunc(far[i]) + math.ceil(s)  # noqa: E731
+    assert score_of(rounded) == "score + far[kv_idx] * far[q_idx] + int(ceil(score))"
 
 
 def test_a_part_beside_the_whole():

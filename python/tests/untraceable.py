@@ -229,3 +229,51 @@ def undefined_name(score, b, h, q_idx, kv_idx):
 @refused("vectors of 2 and 48 elements meet")
 def sizes(score, b, h, q_idx, kv_idx):
     return score + (lens * bias[h, q_idx]).sum()  # here
+
+
+ints = torch.zeros(4, dtype=torch.int32)
+
+
+@refused("1099511627776 does not fit in the 32 bits", "`x.long()`")
+def beyond_32_bits(score, b, h, q_idx, kv_idx):
+    return score + (ints[h] + (1 << 40))  # here
+
+
+@refused("does not fit in the 32 bits", "`x.long()`")
+def bits_beyond_32(b, h, q_idx, kv_idx):
+    return (ints[h] & 1 << 33) != 0  # here
+
+
+@refused("does not fit in the 32 bits", "`x.long()`")
+def clamped_beyond_32_bits(b, h, q_idx, kv_idx):
+    return lens[b].int().clamp(max=2**33) > kv_idx  # here
+
+
+@refused("-7 does not fit in the uint8 beside it", "`x.int()`")
+def divided_by_what_is_no_byte(b, h, q_idx, kv_idx):
+    return q_idx.to(torch.uint8) // -7 > 3  # here
+
+
+@refused("300 does not fit in the int8", "`x.int()`")
+def chosen_what_is_no_byte(b, h, q_idx, kv_idx):
+    return torch.where(q_idx > 3, kv_idx.to(torch.int8), 300) > 3  # here
+
+
+@refused("-1 does not fit in the uint8", "`x.int()`")
+def compared_with_what_is_no_byte(b, h, q_idx, kv_idx):
+    return q_idx.to(torch.uint8) > -1  # here
+
+
+@refused("8589934592 does not fit in the 32 bits", "`x.long()`")
+def compared_beyond_32_bits(b, h, q_idx, kv_idx):
+    return ints[h] < 2**33  # here
+
+
+@refused("the integer 100000000000000000000 does not fit in 64 bits", "real number")
+def beyond_64_bits(b, h, q_idx, kv_idx):
+    return lens[b] < 10**20  # here
+
+
+@refused("specs have no integers of type uint32", "`.long()`")
+def unsigned_integers(b, h, q_idx, kv_idx):
+    return q_idx.to(torch.uint32) > 3  # here

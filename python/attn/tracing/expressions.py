@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 BOOL, INT, REAL = "bool", "int", "real"
 _RANK = {BOOL: 0, INT: 1, REAL: 2}
@@ -145,15 +145,32 @@ def _size(op: str, args: tuple[Node, ...], value: Any) -> int:
     return 0 if closes or not sizes else sizes[0]
 
 
+def in_32_bits(value: int) -> int:
+    """What 32 bits leave of an integer."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 def is_wide(node: Node) -> bool:
-    """Whether it is an integer of 64 bits: an element of an int64 tensor, or computed of one."""
-    wide: set[int] = set()
+    """Whether it is an integer of 64 bits: an element of an int64 tensor, a larger constant than 32 bits hold, or
+    computed of one."""
+    return _has(node, lambda each: each.op == "long" or each.op == "load" and each.value.dtype == "i64"
+                or each.op == "const" and in_32_bits(each.value) != each.value)
+
+
+def is_of_32_bits(node: Node) -> bool:
+    """Whether it is an integer that torch computes in 32 bits or less, whatever indexes have: an element of a
+    tensor of such a type, a conversion to one, or computed of one."""
+    return not is_wide(node) and _has(node, lambda each: each.op in ("load", "int"))
+
+
+def _has(node: Node, is_origin: Callable[[Node], bool]) -> bool:
+    """Whether an integer is computed of such an integer, without a conversion to 32 bits in between."""
+    found: set[int] = set()
     for each in walk([node]):
-        integers = () if each.op == "load" else each.args
-        if each.type == INT and (each.op == "long" or each.op == "load" and each.value.dtype == "i64"
-                                 or any(arg.type == INT and id(arg) in wide for arg in integers)):
-            wide.add(id(each))
-    return id(node) in wide
+        integers = () if each.op in ("load", "int") else each.args
+        if each.type == INT and (is_origin(each) or any(id(arg) in found for arg in integers)):
+            found.add(id(each))
+    return id(node) in found
 
 
 _INDEXED = {"b": "B", "h": "Hq", "q_idx": "Sq", "kv_idx": "Skv"}

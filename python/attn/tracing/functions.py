@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any, Callable
 
 from attn.errors import TraceError
-from attn.tracing.expressions import BOOL, INT, REAL, Node, is_wide, wider
+from attn.tracing.expressions import BOOL, INT, REAL, Node, in_32_bits, is_of_32_bits, is_wide, wider
 from attn.tracing.places import refusal
 
 if TYPE_CHECKING:
@@ -187,8 +187,16 @@ def _div(t: Tracer, x: Any, y: Any, rounding_mode: str | None = None) -> Node:
         return _arithmetic(t, "/", x, y)
     if rounding_mode == "floor":
         return _arithmetic(t, "//", x, y)
-    quotient = t.graph.call("int", _arithmetic(t, "/", x, y), type=INT)
-    return quotient if wider(t.node(x), t.node(y)) != REAL else t.graph.real(quotient)
+    if wider(t.node(x), t.node(y)) == REAL:
+        return t.graph.real(t.graph.call("int", _arithmetic(t, "/", x, y), type=INT))
+    whole = t.call("floor_divide", x, y)
+    return _where(t, _is_below_zero_with_rest(t, x, y), t.call("add", whole, 1), whole)
+
+
+def _is_below_zero_with_rest(t: Tracer, x: Any, y: Any) -> Any:
+    """Whether the quotient of two integers is below 0 and not whole: to round it down and to 0 is not the same."""
+    signs = (t.wrap(_compare(t, "<", each, 0)) for each in (x, y))
+    return t.call("logical_and", t.call("ne", t.call("remainder", x, y), 0), t.wrap(_compare(t, "!=", *signs)))
 
 
 @define("fmod")
@@ -196,8 +204,8 @@ def _fmod(t: Tracer, x: Any, y: Any) -> Node:
     """The remainder of x by y, with the sign of x."""
     whole = t.node(x).type != REAL and t.node(y).type != REAL
     if whole:
-        sizes = t.call("remainder", t.call("abs", x), t.call("abs", y))
-        return _where(t, t.wrap(_compare(t, "<", x, 0)), t.call("neg", sizes), sizes)
+        rest = t.call("remainder", x, y)
+        return _where(t, _is_below_zero_with_rest(t, x, y), t.call("sub", rest, y), rest)
     return t.node(t.call("sub", x, t.call("mul", y, t.call("trunc", t.call("true_divide", x, y)))))
 
 
@@ -579,10 +587,7 @@ def _to(t: Tracer, x: Any, *targets: Any, dtype: Any = None, **options: Any) -> 
 
 @define("type_as")
 def _type_as(t: Tracer, x: Any, other: Any) -> Node:
-    kind = t.node(other).type
-    if kind == INT:
-        return _integer(t, x, "int64" if is_wide(t.node(other)) else "int32")
-    return _rounded(t, x, other.dtype) if kind == REAL and hasattr(other, "dtype") else _convert(t, x, kind)
+    return _to(t, x, other.dtype)
 
 
 def _kind_of(dtype: Any) -> str:
@@ -612,14 +617,13 @@ def _integer(t: Tracer, x: Any, target: Any) -> Node:
     if target is int:  # Python's, which has 64 bits in NumPy and torch
         target = "int64"
     node, name = _convert(t, x, INT), str(getattr(target, "__name__", target)).removeprefix("torch.")
+    if name in ("uint32", "uint64"):
+        raise refusal(f"specs have no integers of type {name}", ["write `.long()`, which has 64 bits"])
     if node.op == "const":
-        return node
+        return node if name in ("int64", "long") else t.constant(in_32_bits(node.value))
     if name in ("int64", "long"):
         return node if is_wide(node) else t.graph.call("long", node, type=INT)
-    if name in ("int32", "int") and is_wide(node):
-        half = t.graph.const(32)
-        return t.graph.node(">>", (t.graph.node("<<", (node, half), INT), half), INT)
-    return node
+    return t.graph.call("int", node, type=INT) if is_wide(node) else node
 
 
 def _conversion(kind: str) -> Callable:
@@ -627,9 +631,8 @@ def _conversion(kind: str) -> Callable:
 
 
 define("bool")(_conversion(BOOL))
-define("int")(lambda t, x, *ignored: _integer(t, x, "int"))
+define("int", "short", "char", "byte")(lambda t, x, *ignored: _integer(t, x, "int"))
 define("long")(lambda t, x, *ignored: _integer(t, x, "long"))
-define("short", "char", "byte")(_conversion(INT))
 define("float", "double")(_conversion(REAL))
 
 
@@ -755,8 +758,17 @@ def _reduction(name: str) -> Callable:
     return apply
 
 
-for _name in ("any", "all", "sum"):
+for _name in ("any", "all"):
     define(_name)(_reduction(_name))
+
+
+@define("sum")
+def _sum(t: Tracer, x: Any, dim: Any = None, axis: Any = None, dtype: Any = None, **options: Any) -> Node:
+    """The sum of a row; one of integers has 64 bits, as in torch, unless `dtype` says otherwise."""
+    if dtype is not None:
+        return t.node(t.call("to", t.wrap(_sum(t, t.call("to", x, dtype))), dtype))
+    node = t.node(x)
+    return _reduce(t, "sum", t.wrap(_integer(t, x, "int64")) if is_of_32_bits(node) else x)
 
 
 @define("mean")

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attn.tracing.expressions import INT, REAL, Graph, Node
+from attn.tracing.expressions import INT, REAL, Graph, Node, in_32_bits, is_of_32_bits, is_wide
+from attn.tracing.places import refusal
 
 if TYPE_CHECKING:
     from attn.tracing.values import Tracer
@@ -16,9 +17,14 @@ _WRAPPING = frozenset(
     "left_shift rlshift bitwise_not invert floor_divide rfloor_divide div divide lerp bitwise_xor bitwise_or "
     "bitwise_and".split())
 _KEEPING = _WRAPPING | frozenset(
-    "remainder mod rremainder bitwise_right_shift right_shift rrshift minimum maximum min max amin amax fmin "
+    "remainder mod rremainder fmod bitwise_right_shift right_shift rrshift minimum maximum min max amin amax fmin "
     "fmax clamp clip clamp_min clamp_max where masked_fill positive clone contiguous squeeze unsqueeze alias "
     "cpu cuda expand_as detach relu sign sgn floor ceil trunc fix round".split())
+_COMPARING = frozenset("lt less le less_equal gt greater ge greater_equal eq equal ne not_equal".split())
+_DIVISIONS = frozenset(("div", "divide"))
+_MODULAR = frozenset(  # of which the bits that are left do not depend on others, or which shift by a number
+    "add sub subtract rsub mul multiply bitwise_xor bitwise_or bitwise_and bitwise_left_shift left_shift pow power "
+    "bitwise_right_shift right_shift".split())
 
 
 def of_dtype(dtype: Any) -> str | None:
@@ -33,10 +39,45 @@ def of_result(name: str, args: Any, kwargs: Any, tracer: Tracer) -> str | None:
         targets = [kwargs.get("dtype"), *args[1:]]
         return _CONVERSIONS[name] or next(filter(None, map(_type_of, targets)), None) or (
             _type_of(args[0]) if not any(map(_is_dtype, targets)) else None)
-    if name not in _KEEPING:
-        return None
-    return _promoted([each for each in (*args, *kwargs.values())
-                      if hasattr(each, "narrow") or hasattr(each, "dtype")], tracer)
+    return _promoted(_typed(args, kwargs), tracer) if name in _KEEPING else None
+
+
+def _typed(args: Any, kwargs: Any) -> list[Any]:
+    """The arguments that have a type, unlike Python's numbers."""
+    return [each for each in (*args, *kwargs.values()) if hasattr(each, "narrow") or hasattr(each, "dtype")]
+
+
+def refuse_larger(name: str, args: Any, kwargs: Any, tracer: Tracer) -> None:
+    """Raises TraceError for a Python number that does not fit in the integers that it is combined or compared with:
+    torch converts it to their type, and wraps it, or refuses it."""
+    numbers = [each for each in (*args, *kwargs.values()) if type(each) is int and not 0 <= each < 128]
+    if not numbers or name not in _KEEPING | _COMPARING:
+        return
+    values = _typed(args, kwargs)
+    kind = _promoted(values, tracer)
+    if kind is not None and name not in _MODULAR and (name not in _DIVISIONS or kwargs.get("rounding_mode")):
+        low, high = _range(kind)
+        _refuse(next((each for each in numbers if not low <= each < high), None), f"the {kind}", ".int()")
+    large = next((each for each in numbers if in_32_bits(each) != each), None)
+    if large is not None and name not in _DIVISIONS and _are_of_32_bits(values, tracer):
+        _refuse(large, "the 32 bits of the integer", ".long()")
+
+
+def _refuse(number: int | None, what: str, conversion: str) -> None:
+    if number is not None:
+        raise refusal(f"{number} does not fit in {what} beside it", [f"write `x{conversion}` for that one"])
+
+
+def _range(kind: str) -> tuple[int, int]:
+    """The least integer of a narrow type, and the first above all."""
+    bits = _BITS[kind]
+    return (0, 1 << bits) if kind.startswith("uint") else (-1 << bits - 1, 1 << bits - 1)
+
+
+def _are_of_32_bits(values: list[Any], tracer: Tracer) -> bool:
+    nodes = [tracer.node(each) for each in values]
+    return not any(node.type == REAL or is_wide(node) for node in nodes) and any(
+        node.type == INT and is_of_32_bits(node) for node in nodes)
 
 
 def _is_dtype(value: Any) -> bool:
@@ -45,7 +86,7 @@ def _is_dtype(value: Any) -> bool:
 
 def _type_of(value: Any) -> str | None:
     """The narrow type of a value, or of a type that something is converted to."""
-    if hasattr(value, "narrow"):
+    if hasattr(value, "narrow") and not callable(value.narrow):  # tensors have a method of this name
         return value.narrow
     return of_dtype(value if isinstance(value, type) else getattr(value, "dtype", value))
 

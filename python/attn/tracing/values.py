@@ -40,11 +40,13 @@ class Tracer:
                       ["numbers, booleans, tensors and the mod's parameters can be used"])
 
     def constant(self, value: bool | int | float) -> Node:
-        """The node of a number. Raises TraceError for a complex number or NaN."""
+        """The node of a number. Raises TraceError for a complex number, NaN or an integer beyond 64 bits."""
         if isinstance(value, complex):
             raise refusal("complex numbers have no meaning in a score")
         if value != value:
             raise refusal("the mod computes with NaN")
+        if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
+            raise refusal(f"the integer {value} does not fit in 64 bits", ["write it as a real number: `1e20`"])
         return self.graph.const(value)
 
     def capture(self, value: Any, name: str, place: int | None) -> Any:
@@ -165,6 +167,7 @@ class Tracer:
         function = functions.find(name)
         if function is None:
             raise functions.unknown(name)
+        narrow.refuse_larger(name, args, kwargs, self)
         try:
             result = function(self, *args, **kwargs)
         except Mismatch as mismatch:
@@ -302,13 +305,17 @@ class Value:
                       ["write `x.float()`, and `torch.exp(x)` for `math.exp(x)`"])
 
     def __floor__(self) -> Any:
-        return self._tracer.call("int", self._tracer.call("floor", self))
+        return self._whole("floor")
 
     def __ceil__(self) -> Any:
-        return self._tracer.call("int", self._tracer.call("ceil", self))
+        return self._whole("ceil")
 
     def __trunc__(self) -> Any:
-        return self._tracer.call("int", self)
+        return self._whole("trunc")
+
+    def _whole(self, name: str) -> Any:
+        value = self._tracer.call(name, self)
+        return self._tracer.call("int", value) if value.node.type == REAL else value
 
     def __round__(self, digits: int | None = None) -> Any:
         return self._tracer.call("round", self)

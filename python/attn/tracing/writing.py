@@ -4,7 +4,8 @@ from __future__ import annotations
 import math
 from typing import Any, Mapping
 
-from attn.tracing.expressions import (COMPARISONS, OPPOSITE, PRECEDENCE, UNARY, UNARY_PRECEDENCE, Node, walk)
+from attn.tracing.expressions import (COMPARISONS, OPPOSITE, PRECEDENCE, UNARY, UNARY_PRECEDENCE, Node,
+                                      in_32_bits, walk)
 from attn.tracing.names import Names
 
 _LEAF = 100
@@ -92,6 +93,10 @@ def _number(value: bool | int | float) -> tuple[str, int]:
         return ("true" if value else "false"), _LEAF
     if isinstance(value, float) and math.isinf(value):
         return ("inf", _LEAF) if value > 0 else ("-inf", UNARY_PRECEDENCE)
+    if isinstance(value, int) and in_32_bits(value) != value:
+        return (f"long({value})", _LEAF) if value != -1 << 63 else (f"long({value + 1}) - 1", PRECEDENCE["-"])
+    if value == -1 << 31 and isinstance(value, int):  # a sign is an operation
+        return f"{value + 1} - 1", PRECEDENCE["-"]
     return repr(value), _LEAF if math.copysign(1, value) > 0 else UNARY_PRECEDENCE
 
 
