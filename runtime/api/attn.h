@@ -167,7 +167,8 @@ typedef void (*attn_log_callback)(void* user, attn_log_level level, const char* 
  * such an execute cannot be captured into a CUDA graph and then returns
  * ATTN_STATUS_INVALID_ARGUMENT. Free receives the `bytes` and `stream` of the allocation. With a
  * stream, work enqueued there may still use the memory; with NULL nothing uses it, because the
- * library has waited for the device. */
+ * library has waited for the device. If it cannot, because a stream is being captured, it keeps the
+ * memory, and frees it with the next or at the end of the runtime; still captured then: never. */
 typedef void* (*attn_allocate_callback)(void* user, size_t bytes, void* stream);
 typedef void (*attn_free_callback)(void* user, void* memory, size_t bytes, void* stream);
 

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
+#include "runtime/cuda/capture.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/failure.h"
 
 namespace attn::cuda {
 namespace {
@@ -44,7 +47,49 @@ Result<std::shared_ptr<const Context>> Context::retain(int ordinal) {
   return std::shared_ptr<const Context>(std::move(context));
 }
 
-Context::~Context() { driver_.primary_context_release(device_); }
+Context::~Context() {
+  if (!kept_.empty()) give_back({});
+  driver_.primary_context_release(device_);
+}
+
+namespace {
+
+// Whether the context has ended, or every call in it fails: nothing runs there any more.
+bool is_dead(const Failure& failure) {
+  return failure.kind == FailureKind::fault || failure.code == CUDA_ERROR_DEINITIALIZED ||
+         failure.code == CUDA_ERROR_INVALID_CONTEXT;
+}
+
+}  // namespace
+
+// A synchronization ends the captures that it meets. Those of blocking streams are asked for first,
+// which ends none.
+bool Context::wait_for_all() const {
+  Scope scope;
+  if (const Status entered = scope.enter(*this); !entered.ok()) {
+    return is_dead(failure_of(entered.error()).value_or(Failure{}));
+  }
+  const RelaxedCapture relaxed(*this);
+  CUstreamCaptureStatus status{};
+  CUresult result = driver_.stream_is_capturing(CU_STREAM_LEGACY, &status);
+  if (result == CUDA_SUCCESS) result = driver_.context_synchronize();
+  return result == CUDA_SUCCESS || is_dead(failure_for(result));
+}
+
+void Context::give_back(std::list<Lent> lent) const noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    lent.splice(lent.end(), kept_);
+  }
+  if (!wait_for_all()) {
+    const std::lock_guard lock(mutex_);
+    kept_.splice(kept_.end(), lent);
+    return;
+  }
+  Scope scope;
+  static_cast<void>(scope.enter(*this).ok());  // allocators are called with it current
+  for (const Lent& each : lent) each.allocator->free(each.address, each.bytes, nullptr);
+}
 
 Status Context::make_current() const {
   return check(driver_.context_set_current(handle_), "making the CUDA context current");

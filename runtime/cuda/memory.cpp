@@ -58,8 +58,9 @@ Result<DeviceBuffer> DeviceBuffer::allocate(const Device& device, std::size_t by
   Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(*buffer.context_));
   if (allocator != nullptr) {
+    buffer.lent_.emplace_back();  // before there is memory to lose, if the host's is exhausted
     ATTN_ASSIGN(buffer.data_, allocate_by(*allocator, device, bytes, nullptr));
-    buffer.allocator_ = std::move(allocator);
+    buffer.lent_.front() = {std::move(allocator), buffer.data_, bytes};
     buffer.size_ = bytes;
     return buffer;
   }
@@ -79,7 +80,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   if (this == &other) return *this;
   release();
   context_ = std::exchange(other.context_, nullptr);
-  allocator_ = std::exchange(other.allocator_, nullptr);
+  lent_ = std::exchange(other.lent_, {});
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
   return *this;
@@ -87,16 +88,12 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 
 DeviceBuffer::~DeviceBuffer() { release(); }
 
-// Before an allocator frees, waits for work that may use the memory, as the driver's free does.
 void DeviceBuffer::release() noexcept {
   if (data_ == nullptr) return;
-  Scope scope;
-  const bool entered = scope.enter(*context_).ok();
-  const RelaxedCapture relaxed(*context_);
-  if (allocator_ != nullptr) {
-    if (entered) context_->driver().context_synchronize();
-    allocator_->free(data_, size_, nullptr);
-  } else if (entered) {
+  if (!lent_.empty()) {
+    context_->give_back(std::move(lent_));
+  } else if (Scope scope; scope.enter(*context_).ok()) {
+    const RelaxedCapture relaxed(*context_);
     context_->driver().memory_free(to_address(data_));
   }
   data_ = nullptr;

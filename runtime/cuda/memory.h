@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -25,8 +26,17 @@ struct Allocator {
 };
 using AllocatorPointer = std::shared_ptr<const Allocator>;  // null: the driver allocates
 
-// Owned device memory, 256-byte aligned. Copies and fills are synchronous: when they return, the
-// bytes are visible to kernels on any stream. They do not wait for kernels on non-blocking streams:
+// Memory that an allocator gave for no stream.
+struct Lent {
+  AllocatorPointer allocator;
+  void* address = nullptr;
+  std::size_t bytes = 0;
+};
+
+// Owned device memory, 256-byte aligned. An allocator gets it back when the device has done all
+// that was enqueued; if that cannot be known, because a stream is being captured, by a later
+// buffer, or with the context. Copies and fills are synchronous: when they return, the bytes are
+// visible to kernels on any stream. They do not wait for kernels on non-blocking streams:
 // synchronize those first. For one thread at a time.
 class DeviceBuffer {
  public:
@@ -53,7 +63,7 @@ class DeviceBuffer {
   Status check_range(std::size_t offset, std::size_t bytes) const;
 
   std::shared_ptr<const Context> context_;
-  AllocatorPointer allocator_;
+  std::list<Lent> lent_;  // the memory, if it is an allocator's
   void* data_ = nullptr;
   std::size_t size_ = 0;
 };

@@ -230,5 +230,6 @@ ATTN_STANDIN_EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
 ATTN_STANDIN_EXPORT CUresult cuCtxSynchronize() {
   ATTN_STANDIN_CUDA(cuCtxSynchronize, checked)
   if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
-  return check_context();
+  if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
+  return check_device_wait();
 }

@@ -243,6 +243,7 @@ ATTN_STANDIN_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream
 ATTN_STANDIN_EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t bytes) {
   ATTN_STANDIN_CUDA(cuMemcpyHtoD, checked)
   if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check_default_stream(); result != CUDA_SUCCESS) return result;
   const CUresult result = check_range("cuMemcpyHtoD", to, bytes);
   if (result == CUDA_SUCCESS) std::memcpy(pointer(to), from, bytes);
   return result;
@@ -251,6 +252,7 @@ ATTN_STANDIN_EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, std:
 ATTN_STANDIN_EXPORT CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, std::size_t bytes) {
   ATTN_STANDIN_CUDA(cuMemcpyDtoH, checked)
   if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check_default_stream(); result != CUDA_SUCCESS) return result;
   const CUresult result = check_range("cuMemcpyDtoH", from, bytes);
   if (result == CUDA_SUCCESS) std::memcpy(to, pointer(from), bytes);
   return result;

@@ -65,7 +65,10 @@ struct GraphExec {
 
 struct Stream {
   int device = 0;
-  std::optional<Graph> captured;  // set during a capture that began on it
+  bool blocks = false;                   // waits for the default stream
+  std::atomic<bool> is_captured{false};  // as `captured`, for other threads
+  std::atomic<bool> is_spoilt{false};    // its capture is lost
+  std::optional<Graph> captured;         // set during a capture that began on it
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   long refusals = 0;               // of its thread, when the capture began
   std::vector<CUstream> joined{};  // streams that are captured with it, because they waited for it
@@ -107,6 +110,10 @@ CUresult enqueue(CUstream stream, Node node);
 // wait are then refused by check_no_capture(), and the capture is lost.
 bool refuses_waits();
 CUresult check_no_capture();
+// Waiting for the device ends the captures of its streams; using the default stream, those of
+// streams that wait for it. Either is refused then.
+CUresult check_device_wait();
+CUresult check_default_stream();
 // Null if `stream` is not capturing.
 Graph* captured_by(CUstream stream);
 

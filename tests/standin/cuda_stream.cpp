@@ -57,15 +57,31 @@ void end_capture(Stream& stream) {
   }
   stream.joined.clear();
   stream.captured.reset();
+  stream.is_captured = false;
   if (stream.mode != CU_STREAM_CAPTURE_MODE_RELAXED) --strict_captures;
 }
 
-CUresult create(CUstream* stream) {
+CUresult create(CUstream* stream, unsigned int flags) {
   if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
   auto made = std::make_unique<Stream>();
   made->device = current_device();
+  made->blocks = (flags & CU_STREAM_NON_BLOCKING) == 0;
   *stream = static_cast<CUstream>(streams().add(std::move(made)));
   return CUDA_SUCCESS;
+}
+
+bool is_default(CUstream stream) { return stream == nullptr || stream == CU_STREAM_LEGACY; }
+
+// Spoils the captures of this device's streams that `meets`; whether there are any.
+template <typename Meets>
+bool spoil(const Meets& meets) {
+  bool any = false;
+  streams().for_each([&](Stream& stream) {
+    if (stream.device != current_device() || !stream.is_captured || !meets(stream)) return;
+    stream.is_spoilt = true;
+    any = true;
+  });
+  return any;
 }
 
 CUresult no_such(const char* function, const char* what) {
@@ -102,6 +118,17 @@ CUresult check_no_capture() {
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+CUresult check_device_wait() {
+  return spoil([](const Stream&) { return true; }) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                                   : CUDA_SUCCESS;
+}
+
+CUresult check_default_stream() {
+  return spoil([](const Stream& stream) { return stream.blocks; })
+             ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+             : CUDA_SUCCESS;
+}
+
 Graph* captured_by(CUstream stream) {
   Stream* found = capturing(stream);
   return found == nullptr ? nullptr : &*found->captured;
@@ -117,7 +144,10 @@ void log_work(CUstream stream, const std::string& what) {
 
 CUresult enqueue(CUstream stream, Node node) {
   if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
-  if (stream == nullptr) {
+  if (is_default(stream)) {
+    if (const CUresult result = check_default_stream(); result != CUDA_SUCCESS) return result;
+  }
+  if (is_default(stream) || stream == CU_STREAM_PER_THREAD) {
     node.work();
     return CUDA_SUCCESS;
   }
@@ -137,14 +167,14 @@ CUresult enqueue(CUstream stream, Node node) {
 
 using namespace attn::standin;
 
-ATTN_STANDIN_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned int) {
+ATTN_STANDIN_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
   ATTN_STANDIN_CUDA(cuStreamCreate, checked)
-  return create(stream);
+  return create(stream, flags);
 }
 
-ATTN_STANDIN_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int, int) {
+ATTN_STANDIN_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int flags, int) {
   ATTN_STANDIN_CUDA(cuStreamCreateWithPriority, checked)
-  return create(stream);
+  return create(stream, flags);
 }
 
 ATTN_STANDIN_EXPORT CUresult cuStreamDestroy(CUstream stream) {
@@ -158,7 +188,11 @@ ATTN_STANDIN_EXPORT CUresult cuStreamDestroy(CUstream stream) {
 ATTN_STANDIN_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
   ATTN_STANDIN_CUDA(cuStreamSynchronize, checked)
   if (captured_by(stream) != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (stream == nullptr) return check_no_capture();
+  if (is_default(stream)) {
+    const CUresult result = check_no_capture();
+    return result != CUDA_SUCCESS ? result : check_default_stream();
+  }
+  if (stream == CU_STREAM_PER_THREAD) return check_context();
   return streams().find(stream) == nullptr ? no_such("cuStreamSynchronize", "stream")
                                            : CUDA_SUCCESS;
 }
@@ -222,6 +256,8 @@ ATTN_STANDIN_EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptu
   if (found == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the default stream
   if (capturing(stream) != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   found->captured.emplace();
+  found->is_captured = true;
+  found->is_spoilt = false;
   found->mode = mode;
   found->refusals = refusals;
   if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) ++strict_captures;
@@ -234,7 +270,8 @@ ATTN_STANDIN_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph)
   Stream* found = streams().find(stream);
   if (found == nullptr || !found->captured) return CUDA_ERROR_ILLEGAL_STATE;
   const bool joined = is_joined(*found);
-  const bool spoilt = found->mode != CU_STREAM_CAPTURE_MODE_RELAXED && found->refusals != refusals;
+  const bool refused = found->mode != CU_STREAM_CAPTURE_MODE_RELAXED && found->refusals != refusals;
+  const bool spoilt = refused || found->is_spoilt;
   auto made = std::make_unique<Graph>(std::move(*found->captured));
   end_capture(*found);
   if (spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -251,6 +288,9 @@ ATTN_STANDIN_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMo
 
 ATTN_STANDIN_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   ATTN_STANDIN_CUDA(cuStreamIsCapturing, checked)
+  const auto waits = [](const Stream& each) { return each.is_captured && each.blocks; };
+  if (is_default(stream) && streams().count_if(waits) > 0)
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   *status = captured_by(stream) != nullptr ? CU_STREAM_CAPTURE_STATUS_ACTIVE
                                            : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;

@@ -54,6 +54,12 @@ class Registry {
     return static_cast<std::int64_t>(values_.size());
   }
 
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    const std::shared_lock lock(mutex_);
+    for (const auto& [handle, value] : values_) visit(*value);
+  }
+
   template <typename Predicate>
   std::int64_t count_if(const Predicate& predicate) const {
     const std::shared_lock lock(mutex_);

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "runtime/cuda/driver.h"
 #include "runtime/cuda/failure.h"
 #include "runtime/cuda/graph.h"
 #include "tests/unit/runtime/execute/on_standins.h"
@@ -11,6 +12,7 @@ namespace attn::execute {
 namespace {
 
 using standin::Case;
+using standin::fail_nth;
 using standin::make_plan;
 using ::testing::HasSubstr;
 
@@ -51,6 +53,29 @@ struct Pool {
   }
 };
 
+// A stream that is being captured.
+class Captured {
+ public:
+  Captured(const cuda::Device& device, unsigned flags) : driver_(*must(cuda::driver())) {
+    EXPECT_OK(device.make_current());
+    EXPECT_EQ(driver_.stream_create(&stream_, flags), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.stream_begin_capture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  }
+  ~Captured() { driver_.stream_destroy(stream_); }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+  CUresult end() const {
+    CUgraph graph = nullptr;
+    const CUresult result = driver_.stream_end_capture(stream_, &graph);
+    if (graph != nullptr) driver_.graph_destroy(graph);
+    return result;
+  }
+
+ private:
+  const cuda::Driver& driver_;
+  CUstream stream_ = nullptr;
+};
+
 class Allocators : public OnStandins {
  protected:
   void SetUp() override {
@@ -58,6 +83,10 @@ class Allocators : public OnStandins {
     standin::cuda();
     pool_.device = must(cuda::Device::open(0));
     plan_ = make_plan({.derives_once = true, .checks = true});
+    runtime_ = with_pool();
+    on_ = must(Case::make(runtime_->device(), plan_, 1));
+  }
+  std::shared_ptr<Runtime> with_pool() {
     auto allocator = std::make_shared<cuda::Allocator>();
     allocator->allocate = [this](std::size_t bytes, void* stream) {
       asked_.push_back(stream);
@@ -69,8 +98,7 @@ class Allocators : public OnStandins {
     RuntimeOptions options;
     options.cudnn_folder = standin::folder();
     options.allocator = std::move(allocator);
-    runtime_ = must(Runtime::open(options));
-    on_ = must(Case::make(runtime_->device(), plan_, 1));
+    return must(Runtime::open(options));
   }
   void TearDown() override {
     on_.reset();
@@ -139,6 +167,50 @@ TEST_F(Allocators, MemoryForNoStreamIsGivenBackWhenTheDeviceIsDone) {
   const std::int64_t waited = cuda_calls("cuCtxSynchronize");
   owned.reset();
   EXPECT_EQ(cuda_calls("cuCtxSynchronize"), waited + 1);
+}
+
+// Work that was enqueued before may still use it: nothing may wait for the device.
+TEST_F(Allocators, MemoryForNoStreamIsKeptWhileAStreamIsCaptured) {
+  const Executable executable = must(Executable::load(runtime_, plan_));
+  const std::size_t before = pool_.bytes();
+  for (const unsigned flags : {unsigned{CU_STREAM_DEFAULT}, unsigned{CU_STREAM_NON_BLOCKING}}) {
+    const bool blocks = flags == CU_STREAM_DEFAULT;
+    std::optional<Binding> owned = must(executable.bind(on_->arguments()));
+    std::optional<Binding> later = must(executable.bind(on_->arguments()));
+    const std::size_t both = pool_.bytes();
+    const Captured captured(runtime_->device(), flags);
+    const std::int64_t waited = cuda_calls("cuCtxSynchronize");
+    owned.reset();
+    EXPECT_EQ(pool_.bytes(), both);
+    EXPECT_EQ(cuda_calls("cuCtxSynchronize") - waited, blocks ? 0 : 1);
+    EXPECT_EQ(captured.end(), blocks ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EXPECT_EQ(pool_.bytes(), both);
+    later.reset();
+    EXPECT_EQ(pool_.bytes(), before) << "both";
+  }
+}
+
+TEST_F(Allocators, WhatIsKeptIsGivenBackWithTheContextOrNotAtAll) {
+  for (const bool ends : {true, false}) {
+    const Captured captured(*pool_.device, CU_STREAM_NON_BLOCKING);
+    on_.reset();
+    runtime_ = with_pool();
+    { const Executable executable = must(Executable::load(runtime_, plan_)); }
+    EXPECT_GT(pool_.blocks.size(), 0U) << "what the executable held";
+    if (ends) captured.end();
+    runtime_.reset();
+    EXPECT_EQ(pool_.blocks.empty(), ends);
+    pool_.blocks.clear();
+    if (!ends) captured.end();
+  }
+}
+
+// After a fault of the device nothing runs any more, and no call would ever succeed.
+TEST_F(Allocators, AfterAFaultMemoryIsGivenBack) {
+  std::optional<Executable> executable = must(Executable::load(runtime_, plan_));
+  script_cuda(fail_nth("cuCtxSynchronize", 0, CUDA_ERROR_LAUNCH_FAILED));
+  executable.reset();
+  EXPECT_EQ(pool_.blocks.size(), 0U);
 }
 
 TEST_F(Allocators, NoMemoryIsSaidAsTheDriverWouldSayIt) {
