@@ -44,7 +44,8 @@ worker::Options in_time(worker::Options worker, const planning::Deadline& deadli
 // The error of a worker that the end of the build killed says what took the time before.
 Error with_phases(Error error, const planning::Deadline& deadline) {
   const Status late = deadline.check();
-  if (error.code == ErrorCode::worker && !late.ok()) error.notes.push_back(late.error().message);
+  if (error.code != ErrorCode::worker || late.ok()) return error;
+  if (error.message != late.error().message) error.notes.push_back(late.error().message);
   return error;
 }
 
@@ -69,6 +70,7 @@ Status compile_graphs(plan::Plan& plan, const CompileOptions& options, const Lim
 // Element-wise kernels have no limits.
 Status compile_kernels(plan::Plan& plan, const CompileOptions& options, Limits& limits) {
   for (const auto& [source, general] : plan::sources_of(plan.program)) {
+    ATTN_RETURN_IF_ERROR(limits.deadline->check());
     ATTN_ASSIGN(worker::CompiledKernel kernel,
                 worker::compile_kernel({*source, options.target.sm, general},
                                        in_time(options.worker, *limits.deadline)));

@@ -45,7 +45,8 @@ bool lacks_o(const ir::Attention& attention, const planning::Context& context) {
 
 planning::Context completed(planning::Context context, passes::MaskAnalyses& analyses) {
   if (context.analyses == nullptr) context.analyses = &analyses;
-  context.deadline = std::make_shared<planning::Deadline>(context.timeout);
+  context.deadline = std::make_shared<planning::Deadline>(
+      context.timeout, planning::Deadline::Clock::now, context.deadline);
   return context;
 }
 

@@ -45,8 +45,10 @@ struct Context {
   // The analyses of masks made so far, shared by all who have the context; outlives it. Null: each
   // is made where it is needed.
   passes::MaskAnalyses* analyses = nullptr;
-  std::chrono::nanoseconds timeout{0};   // of each build (deadline.h); 0: none
-  std::shared_ptr<Deadline> deadline{};  // of the builds of planner::Candidates; null elsewhere
+  std::chrono::nanoseconds timeout{0};  // of each build (deadline.h); 0: none
+  // Of the builds of planner::Candidates, which end with that of the context they get; null
+  // elsewhere.
+  std::shared_ptr<Deadline> deadline{};
 
   bool backward() const { return direction == plan::Direction::backward; }
 };

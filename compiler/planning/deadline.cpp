@@ -16,8 +16,17 @@ double in_seconds(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-Deadline::Deadline(std::chrono::nanoseconds limit, Now now)
-    : limit_(limit), now_(std::move(now)), start_(now_()), since_(start_) {}
+Deadline::Deadline(std::chrono::nanoseconds limit, Now now, std::shared_ptr<const Deadline> outer)
+    : limit_(limit),
+      now_(std::move(now)),
+      outer_(std::move(outer)),
+      start_(now_()),
+      since_(start_) {}
+
+std::chrono::nanoseconds Deadline::left() const {
+  const auto all = outer_ ? outer_->left() : std::chrono::nanoseconds::max();
+  return limit_.count() > 0 ? std::min(all, limit_ - (now_() - start_)) : all;
+}
 
 void Deadline::restart() {
   start_ = since_ = now_();
@@ -43,6 +52,7 @@ std::string_view Deadline::begin(std::string_view phase) {
 
 Status Deadline::check() const {
   if (!is_over()) return {};
+  if (outer_ && outer_->is_over()) return outer_->check();
   std::vector<Spent> all = all_spent();
   std::ranges::stable_sort(all, std::ranges::greater(), &Spent::second);
   std::string phases;

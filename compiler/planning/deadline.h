@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -12,20 +13,22 @@
 namespace attn::planning {
 
 // A build is what one strategy takes: its bound, its lowering, or the kernels of all programs that
-// are tried for it. Phases look at it where they can end: between strategies, programs and
-// rewrites. What they do in between is limited by numbers of operations. Not thread-safe.
+// are tried for it. Phases look at it where they can end: between strategies, programs, kernels,
+// tiles and rewrites, and searches (passes/analysis/effort.h) meanwhile. What is found when it is
+// over is less than there may be, and only for the build that is then given up. Not thread-safe.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
   using Now = std::function<Clock::time_point()>;
 
-  // A limit of 0 is none.
-  explicit Deadline(std::chrono::nanoseconds limit, Now now = Clock::now);
+  // A limit of 0 is none. Of a build within another: `outer` is that one's, which ends it, too.
+  explicit Deadline(std::chrono::nanoseconds limit, Now now = Clock::now,
+                    std::shared_ptr<const Deadline> outer = nullptr);
 
   // For the next build.
   void restart();
-  bool is_over() const { return limit_.count() > 0 && left().count() <= 0; }
-  std::chrono::nanoseconds left() const { return limit_ - (now_() - start_); }
+  bool is_over() const { return left().count() <= 0; }
+  std::chrono::nanoseconds left() const;  // the most that there is, without a limit
 
   // Errors: `worker` when it is over. The message says how long each phase took, the longest first.
   Status check() const;
@@ -53,6 +56,7 @@ class Deadline {
 
   std::chrono::nanoseconds limit_;
   Now now_;
+  std::shared_ptr<const Deadline> outer_;
   Clock::time_point start_, since_;  // of the build, of the phase
   std::string_view phase_ = "other";
   std::vector<Spent> spent_;

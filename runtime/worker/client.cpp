@@ -97,9 +97,9 @@ std::optional<int> node_of_death(const Talk& talk, const CompileRequest& request
 
 Result<std::vector<Compiled>> ask(const CompileRequest& request, const Options& options) {
   ATTN_RETURN_IF_ERROR(check_not_a_worker());
-  const std::chrono::seconds timeout = options.timeout * request.graphs.size();
-  const Clock::time_point deadline = Clock::now() + timeout;
-  ATTN_ASSIGN(Talk outcome, talk(to_json(request), options, timeout, request.graphs.size()));
+  const Clock::time_point deadline = Clock::now() + options.timeout;
+  ATTN_ASSIGN(Talk outcome,
+              talk(to_json(request), options, options.timeout, request.graphs.size()));
   if (outcome.answer) {
     ATTN_RETURN_IF_ERROR(unpack<Compiled>(*outcome.answer).status());
     return std::move(outcome.compiled);

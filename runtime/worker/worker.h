@@ -50,7 +50,7 @@ struct Compiled {
 Result<Compiled> compile(const graph::BackendGraph& graph, const std::string& device_json,
                          const Options& options);
 
-// Several graphs (one or more) in one worker, in order; the timeout is that of each. Errors: those
+// Several graphs (one or more) in one worker, in order; the timeout is that of all. Errors: those
 // of the first that fails.
 Result<std::vector<Compiled>> compile(std::span<const graph::BackendGraph> graphs,
                                       const std::string& device_json, const Options& options);

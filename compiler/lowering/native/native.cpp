@@ -144,7 +144,8 @@ class Native {
   }
 
   void add(const Tile& tile) {
-    Result<Kernel> kernel = listed(tile);
+    const Status late = context_.deadline ? context_.deadline->check() : Status();
+    Result<Kernel> kernel = late.ok() ? listed(tile) : late.error();
     if (!kernel.ok()) {
       refusal_ = kernel.error();
       return;

@@ -117,13 +117,13 @@ std::vector<Box> boxes_of(const ir::Attention& attention, const std::vector<Expr
 
 // Counts by indices alone: tensors and params may hold anything.
 Count count(const ir::Attention& attention, const std::vector<ExprId>& masks, std::int64_t tile,
-            std::int64_t page) {
+            std::int64_t page, const planning::Deadline* deadline) {
   Count count;
   const std::vector<Box> boxes = boxes_of(attention, masks);
   const std::int64_t most = kMostOperations / static_cast<std::int64_t>(boxes.size());
   for (const Box& box : boxes) {
     std::vector<std::int64_t> counts(static_cast<std::size_t>(attention.dims[Dim::Sq] / tile));
-    find_blocks(attention, masks, {box, tile, page, most, kHalvings},
+    find_blocks(attention, masks, {box, tile, page, most, kHalvings, false, nullptr, deadline},
                 [&](const Range& tiles, const Range& pages, Block block) {
                   if (block == Block::empty) return;
                   for (std::int64_t t = tiles.low; t <= tiles.high; ++t) {
@@ -156,9 +156,11 @@ ir::Attention without_flags(const ir::Attention& attention) {
 class BlockListFinder {
  public:
   // `axes`: those that the masks depend on.
-  BlockListFinder(const ir::Attention& attention, const Axes& axes)
+  BlockListFinder(const ir::Attention& attention, const Axes& axes,
+                  const planning::Deadline* deadline)
       : attention_(attention),
         axes_(axes),
+        deadline_(deadline),
         without_flags_(without_flags(attention)),
         dag_(attention.dag),
         dependence_(attention.dag) {
@@ -193,7 +195,7 @@ class BlockListFinder {
     BlockLists lists{.tile = tile, .page = page, .axes = {}, .residual = {}};
     lists.tiles = d[Dim::Sq] / tile;
     lists.pages = d[Dim::Skv] / page;
-    const Count seen = count(attention_, known_, tile, page);
+    const Count seen = count(attention_, known_, tile, page, deadline_);
     lists.longest = std::max<std::int64_t>(seen.longest, 1);
     lists.listed = seen.listed;
     const auto all = static_cast<double>(lists.tiles * lists.pages);
@@ -220,7 +222,8 @@ class BlockListFinder {
   }
 
   void assume_few_flags(BlockLists& lists) const {
-    const Count few = count(without_flags_, known_without_flags_, lists.tile, lists.page);
+    const Count few =
+        count(without_flags_, known_without_flags_, lists.tile, lists.page, deadline_);
     lists.listed = few.listed + kAssumedShare * (lists.listed - few.listed);
     lists.assumed = true;
   }
@@ -257,6 +260,7 @@ class BlockListFinder {
 
   const ir::Attention& attention_;
   Axes axes_;
+  const planning::Deadline* deadline_;
   const ir::Attention without_flags_;
   const ir::Dag& dag_;
   Dependence dependence_;
@@ -267,7 +271,7 @@ class BlockListFinder {
 
 std::optional<BlockLists> MaskAnalysis::find_block_lists() const {
   if (attention_.masks.empty()) return std::nullopt;
-  return BlockListFinder(attention_, axes()).run();
+  return BlockListFinder(attention_, axes(), deadline_.get()).run();
 }
 
 double predicted_ms(const BlockLists& lists, const ir::Attention& tiles,

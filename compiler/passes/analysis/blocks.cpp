@@ -22,7 +22,8 @@ class Halving {
       : dims_(attention.dims),
         boxes_(attention, masks, search.known),
         search_(search),
-        sink_(sink) {}
+        sink_(sink),
+        watch_(search.deadline) {}
 
   Exactness run() {
     rectangles_.push_back({{0, ceil_div(dims_[ir::Dim::Sq], search_.rows) - 1},
@@ -131,7 +132,8 @@ class Halving {
   }
 
   Block looked_at(const OpenBox& open) {
-    spent_ += open.within->cost();
+    const std::int64_t cost = open.within->cost();
+    spent_ = watch_.is_over(cost) ? search_.most : spent_ + cost;
     return boxes_.of(open.box, open.within);
   }
 
@@ -147,6 +149,7 @@ class Halving {
   const BlockSink& sink_;
   std::deque<Rectangle> rectangles_;
   std::deque<Undecided> undecided_;
+  Watch watch_;
   std::int64_t spent_ = 0;  // operations
   Exactness exactness_ = Exactness::exact;
 };
@@ -181,8 +184,9 @@ BlockMap block_map(const ir::Attention& attention, BlockSearch search, std::int6
 }
 
 BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64_t columns,
-                   std::int64_t operations) {
+                   std::int64_t operations, const planning::Deadline* deadline) {
   BlockSearch search{whole_box(attention), rows, columns};
+  search.deadline = deadline;
   search.box.batch = search.box.head = {0, 0};
   return block_map(attention, search, operations);
 }

@@ -40,6 +40,7 @@ struct BlockSearch {
   int halvings = 0;         // of a block that is undecided as a whole; then it is partial
   bool tells_full = false;  // otherwise, halves of a block that are full make it partial
   const KnownInputs* known = nullptr;
+  const planning::Deadline* deadline = nullptr;  // ends it, as `most` does
 };
 // Receives each block once, in rectangles of equal blocks: the ranges are of blocks.
 using BlockSink = std::function<void(const Range& rows, const Range& columns, Block block)>;
@@ -52,6 +53,7 @@ BlockMap block_map(const ir::Attention& attention, BlockSearch search, std::int6
 
 // The same of the first batch and head.
 BlockMap block_map(const ir::Attention& attention, std::int64_t rows = kBlock,
-                   std::int64_t columns = kBlock, std::int64_t operations = Effort::kMost);
+                   std::int64_t columns = kBlock, std::int64_t operations = Effort::kMost,
+                   const planning::Deadline* deadline = nullptr);
 
 }  // namespace attn::passes

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "compiler/planning/deadline.h"
+
 namespace attn::passes {
 
 enum class Exactness : std::uint8_t {
@@ -12,18 +14,45 @@ enum class Exactness : std::uint8_t {
   stopped  // more may be hidden, because the search reached its limit
 };
 
+// Looks at a deadline now and then. Not thread-safe.
+class Watch {
+ public:
+  // The deadline, which may be null, outlives this.
+  explicit Watch(const planning::Deadline* deadline) : deadline_(deadline) {}
+
+  // Whether it was over at the last look. So many operations were done since the last call.
+  bool is_over(std::int64_t operations) {
+    if (deadline_ == nullptr || is_over_) return is_over_;
+    done_ += operations;
+    if (done_ < kBetweenLooks) return false;
+    done_ = 0;
+    return is_over_ = deadline_->is_over();
+  }
+
+ private:
+  static constexpr std::int64_t kBetweenLooks = std::int64_t{1} << 18;  // some milliseconds
+
+  const planning::Deadline* deadline_;
+  std::int64_t done_ = kBetweenLooks;  // the first call looks
+  bool is_over_ = false;
+};
+
 // Operations that the searches of one analysis may still evaluate, about 10 ns each. Counted, not
 // timed, so that the same attention gives the same result on every machine. A search that runs out
-// gives a conservative answer: wider bounds, masks kept, parts not found. Not thread-safe.
+// gives a conservative answer: wider bounds, masks kept, parts not found. A deadline ends it, too:
+// that of a build which is then given up, so no plan depends on it. Not thread-safe.
 class Effort {
  public:
   static constexpr std::int64_t kMost = std::int64_t{1} << 26;
 
   explicit Effort(std::int64_t operations = kMost) : left_(operations) {}
+  // The deadline, which may be null, outlives this.
+  explicit Effort(const planning::Deadline* deadline, std::int64_t operations = kMost)
+      : left_(operations), watch_(deadline) {}
 
-  // Consumes `operations`; false if fewer were left.
+  // Consumes `operations`; false if fewer were left, or the deadline is over.
   bool spend(std::int64_t operations) {
-    left_ = operations <= left_ ? left_ - operations : -1;
+    left_ = operations <= left_ && !watch_.is_over(operations) ? left_ - operations : -1;
     return left_ >= 0;
   }
   std::int64_t left() const { return std::max<std::int64_t>(left_, 0); }
@@ -32,6 +61,7 @@ class Effort {
 
  private:
   std::int64_t left_;
+  Watch watch_{nullptr};
 };
 
 }  // namespace attn::passes

@@ -25,11 +25,12 @@ constexpr std::int64_t kFar = std::int64_t{1} << 40;  // from everything that fi
 
 class IntervalAnalysis {
  public:
-  explicit IntervalAnalysis(ir::Attention& attention)
+  IntervalAnalysis(ir::Attention& attention, const planning::Deadline* deadline)
       : attention_(attention),
         dag_(attention.dag),
         forms_(attention),
         directions_(attention),
+        effort_(deadline),
         pieces_(attention, forms_, effort_) {}
 
   bool was_stopped() const { return effort_.is_spent() || steps_ > kMostSteps; }
@@ -410,9 +411,9 @@ std::string edge_text(const VisibleColumns& columns, const Edge& edge, Op op) {
 
 }  // namespace
 
-VisibleColumns visible_columns(const ir::Attention& attention) {
+VisibleColumns visible_columns(const ir::Attention& attention, const planning::Deadline* deadline) {
   VisibleColumns columns{attention, {}};
-  IntervalAnalysis analysis(columns.attention);
+  IntervalAnalysis analysis(columns.attention, deadline);
   columns.intervals = analysis.conjunction(attention.masks);
   columns.stopped = analysis.was_stopped();
   if (!std::ranges::all_of(columns.intervals, &Interval::exact)) {

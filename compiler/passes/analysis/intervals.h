@@ -70,8 +70,10 @@ inline constexpr std::size_t kMostIntervals = 64;
 // Expressions in an interval never do. More than kMostIntervals are merged into one that contains
 // them, and so are those of a mask that exceeds the effort (effort.h). A bound or condition may
 // have no value (a gather out of range, a division by 0) where the mask itself does not depend on
-// it: there the interval says nothing, and all columns may be visible.
-VisibleColumns visible_columns(const ir::Attention& attention);
+// it: there the interval says nothing, and all columns may be visible. The deadline, which may be
+// null, ends the effort.
+VisibleColumns visible_columns(const ir::Attention& attention,
+                               const planning::Deadline* deadline = nullptr);
 
 // "[max(0, q_idx - 255), q_idx + 1)", "[0, q_idx + 1) where b < 2", in the syntax of the language.
 // A missing bound is 0 or Skv.

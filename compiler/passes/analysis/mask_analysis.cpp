@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <list>
+#include <utility>
 
 #include "compiler/passes/analysis/happens.h"
 
@@ -55,50 +57,85 @@ constexpr std::string_view kPhase = "analysing masks";
 
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 24;
 
-std::optional<BlockMap> blocks_of(const ir::Attention& attention) {
+std::optional<BlockMap> blocks_of(const ir::Attention& attention,
+                                  const planning::Deadline* deadline) {
   const auto blocks = [&](ir::Dim dim) { return *attention.dims.get(dim) / kBlock + 1; };
   if (attention.masks.empty() || !attention.dims.bound()) return std::nullopt;
   if (blocks(ir::Dim::Sq) > kMostBlocks / blocks(ir::Dim::Skv)) return std::nullopt;
-  return block_map(attention);
+  return block_map(attention, kBlock, kBlock, Effort::kMost, deadline);
 }
 
 bool is_empty(const Band& band) { return band.left && band.right && *band.right < -*band.left; }
 
 }  // namespace
 
+// Callers keep references to values, so one that is found again does not replace the first.
+template <typename Value>
+struct Found {
+  std::list<Value> values;
+  bool is_late = false;  // the last: it was found when the deadline was over
+};
+
+template <typename Value>
+struct Searched {
+  Value value;
+  std::int64_t effort = 0;  // that it took
+};
+
+struct MaskFacts {
+  ir::Attention attention;
+  const planning::AnalysisObserver* observer = nullptr;
+  Found<MaskForm> form{};
+  Found<VisibleColumns> columns{};
+  std::optional<Searched<Band>> cover{};
+  std::optional<Searched<std::optional<Bounds>>> bounds{};
+  std::optional<Searched<bool>> hides_all{};
+  Found<std::optional<BlockMap>> blocks{};
+  Found<std::optional<BlockLists>> block_lists{};
+};
+
+MaskAnalysis::MaskAnalysis(ir::Attention attention, const planning::AnalysisObserver* observer)
+    : MaskAnalysis(std::make_shared<MaskFacts>(MaskFacts{std::move(attention), observer}),
+                   nullptr) {}
+
+MaskAnalysis::MaskAnalysis(std::shared_ptr<MaskFacts> facts,
+                           std::shared_ptr<planning::Deadline> deadline)
+    : facts_(std::move(facts)), attention_(facts_->attention), deadline_(std::move(deadline)) {}
+
 void MaskAnalysis::report(std::string_view part) const {
-  if (observer_ != nullptr) (*observer_)({part, attention_});
+  if (facts_->observer != nullptr) (*facts_->observer)({part, attention_});
 }
 
-template <typename Value, typename Compute>
-const Value& MaskAnalysis::once(std::string_view part, std::optional<Value>& kept,
-                                const Compute& compute) const {
-  if (kept) return *kept;
+template <typename Kept, typename Compute>
+const auto& MaskAnalysis::once(std::string_view part, Kept& kept, const Compute& compute) const {
+  const auto is_over = [this] { return deadline_ != nullptr && deadline_->is_over(); };
+  if (!kept.values.empty() && (!kept.is_late || is_over())) return kept.values.back();
   const planning::Deadline::Phase phase(deadline_.get(), kPhase);
-  kept.emplace(compute());
+  kept.values.push_back(compute());
+  kept.is_late = is_over();
   report(part);
-  return *kept;
+  return kept.values.back();
 }
 
-template <typename Value, typename Compute>
-Value MaskAnalysis::within(std::string_view part, std::optional<Searched<Value>>& kept,
-                           Effort& effort, const Compute& compute) const {
+template <typename Kept, typename Compute>
+auto MaskAnalysis::within(std::string_view part, Kept& kept, Effort& effort,
+                          const Compute& compute) const {
   if (kept && effort.left() >= kept->effort) {
     effort.spend(kept->effort);
     return kept->value;
   }
   const planning::Deadline::Phase phase(deadline_.get(), kPhase);
   const std::int64_t before = effort.left();
-  Value value = compute();
+  auto value = compute();
   report(part);
-  if (!effort.is_spent()) kept = Searched<Value>{value, before - effort.left()};
+  if (!effort.is_spent()) kept = {value, before - effort.left()};
   return value;
 }
 
 const MaskForm& MaskAnalysis::form() const {
   static const MaskForm kWithoutMasks;
   if (attention_.masks.empty()) return kWithoutMasks;
-  return once("form", form_, [this] { return find_form(); });
+  return once("form", facts_->form, [this] { return find_form(); });
 }
 
 Axes MaskAnalysis::axes() const {
@@ -111,44 +148,44 @@ Axes MaskAnalysis::axes() const {
 }
 
 const VisibleColumns& MaskAnalysis::columns() const {
-  return once("columns", columns_, [this] { return visible_columns(attention_); });
+  return once("columns", facts_->columns,
+              [this] { return visible_columns(attention_, deadline_.get()); });
 }
 
 Band MaskAnalysis::cover(Effort& effort) const {
-  return within("cover", cover_, effort, [&] { return cover_of(attention_, effort); });
+  return within("cover", facts_->cover, effort, [&] { return cover_of(attention_, effort); });
 }
 
 std::optional<Bounds> MaskAnalysis::bounds(Effort& effort) const {
-  return within("bounds", bounds_, effort, [&] { return bounds_of(attention_, effort); });
+  return within("bounds", facts_->bounds, effort, [&] { return bounds_of(attention_, effort); });
 }
 
 bool MaskAnalysis::hides_all(Effort& effort) const {
-  return within("hides_all", hides_all_, effort, [&] {
+  return within("hides_all", facts_->hides_all, effort, [&] {
     return is_empty(form().band) || is_empty(form().from_end) ||
            passes::hides_all(attention_, effort);
   });
 }
 
 const std::optional<BlockMap>& MaskAnalysis::blocks() const {
-  return once("blocks", blocks_, [this] { return blocks_of(attention_); });
+  return once("blocks", facts_->blocks, [this] { return blocks_of(attention_, deadline_.get()); });
 }
 
 const std::optional<BlockLists>& MaskAnalysis::block_lists() const {
-  return once("block_lists", block_lists_, [this] { return find_block_lists(); });
+  return once("block_lists", facts_->block_lists, [this] { return find_block_lists(); });
 }
 
-Analyzed MaskAnalyses::of(const ir::Attention& attention) {
-  Analyzed& kept = kept_[key_of(attention)];
-  if (!kept) kept = std::make_shared<const MaskAnalysis>(attention, observer_);
-  return kept;
+Analyzed MaskAnalyses::of(const ir::Attention& attention,
+                          std::shared_ptr<planning::Deadline> deadline) {
+  std::shared_ptr<MaskFacts>& kept = kept_[key_of(attention)];
+  if (!kept) kept = std::make_shared<MaskFacts>(MaskFacts{attention, observer_});
+  return std::make_shared<const MaskAnalysis>(kept, std::move(deadline));
 }
 
 Analyzed analyzed(const ir::Attention& attention, const planning::Context& context) {
-  Analyzed analysis = context.analyses != nullptr
-                          ? context.analyses->of(attention)
-                          : std::make_shared<const MaskAnalysis>(attention, nullptr);
-  analysis->set_deadline(context.deadline);
-  return analysis;
+  if (context.analyses != nullptr) return context.analyses->of(attention, context.deadline);
+  return std::make_shared<const MaskAnalysis>(
+      std::make_shared<MaskFacts>(MaskFacts{attention, nullptr}), context.deadline);
 }
 
 }  // namespace attn::passes

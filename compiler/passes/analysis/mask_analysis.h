@@ -26,6 +26,9 @@
 
 namespace attn::passes {
 
+// What analyses of one attention have found.
+struct MaskFacts;
+
 // The analysis of the masks of one attention, of which it keeps a copy. Each part is computed at
 // the first call, reported to the observer, and kept; band() and axes(), which are cheap, are
 // computed at each call. It depends on the masks, the dimensions, the alignment, lengths, and the
@@ -33,12 +36,10 @@ namespace attn::passes {
 class MaskAnalysis {
  public:
   // The observer, which may be null, must outlive this.
-  MaskAnalysis(ir::Attention attention, const planning::AnalysisObserver* observer)
-      : attention_(std::move(attention)), observer_(observer) {}
-  // From now on, what is computed takes time of this one (or null).
-  void set_deadline(std::shared_ptr<planning::Deadline> deadline) const {
-    deadline_ = std::move(deadline);
-  }
+  MaskAnalysis(ir::Attention attention, const planning::AnalysisObserver* observer);
+  // Shares what others of the same facts found. What it computes takes time of the deadline, which
+  // may be null; what it computed when that was over is kept for those whose deadline is, too.
+  MaskAnalysis(std::shared_ptr<MaskFacts> facts, std::shared_ptr<planning::Deadline> deadline);
   MaskAnalysis(const MaskAnalysis&) = delete;
   MaskAnalysis& operator=(const MaskAnalysis&) = delete;
 
@@ -81,30 +82,15 @@ class MaskAnalysis {
   MaskForm find_form() const;                          // band.cpp
   std::optional<BlockLists> find_block_lists() const;  // block_lists.cpp
 
-  template <typename Value>
-  struct Searched {
-    Value value;
-    std::int64_t effort = 0;  // that it took
-  };
-
-  template <typename Value, typename Compute>
-  const Value& once(std::string_view part, std::optional<Value>& kept,
-                    const Compute& compute) const;
-  template <typename Value, typename Compute>
-  Value within(std::string_view part, std::optional<Searched<Value>>& kept, Effort& effort,
-               const Compute& compute) const;
+  template <typename Kept, typename Compute>
+  const auto& once(std::string_view part, Kept& kept, const Compute& compute) const;
+  template <typename Kept, typename Compute>
+  auto within(std::string_view part, Kept& kept, Effort& effort, const Compute& compute) const;
   void report(std::string_view part) const;
 
-  ir::Attention attention_;
-  const planning::AnalysisObserver* observer_;
-  mutable std::shared_ptr<planning::Deadline> deadline_;
-  mutable std::optional<MaskForm> form_;
-  mutable std::optional<VisibleColumns> columns_;
-  mutable std::optional<Searched<Band>> cover_;
-  mutable std::optional<Searched<std::optional<Bounds>>> bounds_;
-  mutable std::optional<Searched<bool>> hides_all_;
-  mutable std::optional<std::optional<BlockMap>> blocks_;
-  mutable std::optional<std::optional<BlockLists>> block_lists_;
+  std::shared_ptr<MaskFacts> facts_;
+  const ir::Attention& attention_;  // of the facts
+  std::shared_ptr<planning::Deadline> deadline_;
 };
 
 using Analyzed = std::shared_ptr<const MaskAnalysis>;
@@ -116,15 +102,16 @@ class MaskAnalyses {
   explicit MaskAnalyses(const planning::AnalysisObserver* observer = nullptr)
       : observer_(observer) {}
 
-  // Ids of expressions in the analysis are those of the attention.
-  Analyzed of(const ir::Attention& attention);
+  // Ids of expressions in the analysis are those of the attention. The deadline may be null.
+  Analyzed of(const ir::Attention& attention, std::shared_ptr<planning::Deadline> deadline);
 
  private:
   const planning::AnalysisObserver* observer_;
-  std::map<std::string, Analyzed> kept_;  // by all that it depends on, as text
+  // By all that they depend on, as text.
+  std::map<std::string, std::shared_ptr<MaskFacts>> kept_;
 };
 
-// The analysis kept in context.analyses, if that is not null.
+// The analysis kept in context.analyses, if that is not null, with the context's deadline.
 Analyzed analyzed(const ir::Attention& attention, const planning::Context& context);
 
 }  // namespace attn::passes

@@ -20,7 +20,7 @@ ir::Attention with_bounding_band(const ir::Attention& attention, const planning:
 // The same with a new Effort.
 inline ir::Attention with_bounding_band(const ir::Attention& attention,
                                         const planning::Context& context) {
-  Effort effort;
+  Effort effort(context.deadline.get());
   return with_bounding_band(attention, context, effort);
 }
 

@@ -13,7 +13,7 @@ namespace attn::passes {
 ir::Attention kernel_form(const ir::Attention& attention, const planning::Context& context,
                           Effort& effort);
 inline ir::Attention kernel_form(const ir::Attention& attention, const planning::Context& context) {
-  Effort effort;
+  Effort effort(context.deadline.get());
   return kernel_form(attention, context, effort);
 }
 

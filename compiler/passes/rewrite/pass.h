@@ -67,7 +67,7 @@ ir::Attention run_pass(std::string_view name, const ir::Attention& attention,
                        const planning::Context& context, Effort& effort);
 inline ir::Attention run_pass(std::string_view name, const ir::Attention& attention,
                               const planning::Context& context = {}) {
-  Effort effort;
+  Effort effort(context.deadline.get());
   return run_pass(name, attention, context, effort);
 }
 

@@ -23,7 +23,7 @@ ir::Attention without_redundant(const ir::Attention& attention, const planning::
                                 Effort& effort);
 inline ir::Attention without_redundant(const ir::Attention& attention,
                                        const planning::Context& context) {
-  Effort effort;
+  Effort effort(context.deadline.get());
   return without_redundant(attention, context, effort);
 }
 

@@ -54,7 +54,7 @@ std::optional<Partition> best_partition(const ir::Attention& attention,
                                         const planning::Context& context, Effort& effort);
 inline std::optional<Partition> best_partition(const ir::Attention& attention,
                                                const planning::Context& context) {
-  Effort effort;
+  Effort effort(context.deadline.get());
   return best_partition(attention, context, effort);
 }
 
@@ -64,7 +64,7 @@ std::optional<Part> residue_classes(const ir::Attention& attention,
                                     const planning::Context& context, Effort& effort);
 inline std::optional<Part> residue_classes(const ir::Attention& attention,
                                            const planning::Context& context) {
-  Effort effort;
+  Effort effort(context.deadline.get());
   return residue_classes(attention, context, effort);
 }
 

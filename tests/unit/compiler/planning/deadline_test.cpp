@@ -33,8 +33,26 @@ TEST_F(DeadlineTest, IsOverAfterItsLimit) {
   EXPECT_TRUE(deadline.check().ok());
 }
 
+TEST_F(DeadlineTest, TheOuterOneEndsThatOfANestedBuild) {
+  const auto outer = std::make_shared<Deadline>(within(seconds(10)));
+  Deadline nested(
+      seconds(8), [this] { return now_; }, outer);
+  const Deadline unlimited(
+      seconds(0), [this] { return now_; }, outer);
+  EXPECT_EQ(nested.left(), seconds(8));
+  EXPECT_EQ(unlimited.left(), seconds(10));
+  pass(7);
+  nested.restart();
+  EXPECT_EQ(nested.left(), seconds(3));
+  pass(3);
+  EXPECT_TRUE(nested.is_over());
+  EXPECT_THAT(nested.check().error().message, HasSubstr("longer than 10 s"));
+  EXPECT_THAT(unlimited.check().error().message, HasSubstr("longer than 10 s"));
+}
+
 TEST_F(DeadlineTest, WithoutALimitItIsNeverOver) {
   const Deadline deadline = within(seconds(0));
+  EXPECT_EQ(deadline.left(), std::chrono::nanoseconds::max());
   pass(1'000'000);
   EXPECT_TRUE(deadline.check().ok());
 }

@@ -247,6 +247,16 @@ TEST_F(Worker, EndWithoutAnswer) {
   EXPECT_THAT(compiled.error().notes, Contains(HasSubstr("out of luck")));
 }
 
+// Ten graphs have no more time than one.
+TEST_F(Worker, TheTimeoutIsThatOfAllGraphs) {
+  options_.command = {"/bin/sh", "-c", "sleep 5; exit 3"};
+  options_.timeout = std::chrono::seconds(1);
+  const std::vector<graph::BackendGraph> graphs(10, attention_graph({}, Mask::none));
+  const auto compiled = worker::compile(graphs, "", options_);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_THAT(compiled.error().message, HasSubstr("longer than 1 s"));
+}
+
 TEST_F(Worker, TimeoutIsReported) {
   options_.command = {
       "/bin/sh", "-c",

@@ -44,7 +44,7 @@ TEST(Never, GivesUpWhereThereIsTooMuchToLookAt) {
 TEST(Boxes, AreLookedAtAsLongAsTheEffortLasts) {
   const ir::Attention attention = of_clauses(64, 64, "mask q_idx // 8 == kv_idx // 8;");
   const Distance right = [](const Box& box) { return box.column.high - box.row.low; };
-  Effort enough(100'000), little(100), none(0);
+  Effort enough(100'000), little(100), none(std::int64_t{0});
   EXPECT_EQ(furthest(attention, right, enough), 7);
   EXPECT_FALSE(enough.is_spent());
   EXPECT_GT(furthest(attention, right, little),

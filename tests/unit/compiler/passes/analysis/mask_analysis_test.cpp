@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,19 +45,45 @@ TEST_F(MaskAnalysisTest, ComputesAPartAtItsFirstCallAndKeepsIt) {
                                                  "block_lists", "hides_all"}));
 }
 
+bool share(const Analyzed& x, const Analyzed& y) { return &x->form() == &y->form(); }
+
 TEST_F(MaskAnalysisTest, IsSharedByAttentionsWithTheSameMasks) {
   const ir::Attention causal = testing::of_clauses(64, 64, "mask q_idx >= kv_idx;");
   const Analyzed mask = analyzed(causal, context());
   ir::Attention other = causal;
   other.wants_max = true;
   other.score = other.dag.add(ir::Op::neg_, {other.score});
-  EXPECT_EQ(analyzed(other, context()), mask);
+  EXPECT_TRUE(share(analyzed(other, context()), mask));
   other.dims.set(ir::Dim::Sq, 32);
-  EXPECT_NE(analyzed(other, context()), mask);
+  EXPECT_FALSE(share(analyzed(other, context()), mask));
   other = causal;
   other.masks.clear();
-  EXPECT_NE(analyzed(other, context()), mask);
-  EXPECT_NE(analyzed(causal, {}), mask);
+  EXPECT_FALSE(share(analyzed(other, context()), mask));
+  EXPECT_FALSE(share(analyzed(causal, {}), mask));
+}
+
+// Another's deadline, which may be over, says nothing of this one's work.
+TEST_F(MaskAnalysisTest, EachUserHasItsOwnDeadline) {
+  planning::Deadline::Clock::time_point now{};
+  const auto within = [&now](int seconds) {
+    return std::make_shared<planning::Deadline>(std::chrono::seconds(seconds),
+                                                [&now] { return now; });
+  };
+  planning::Context early = context(), late = context();
+  early.deadline = within(1), late.deadline = within(10);
+  const ir::Attention blocks = testing::of_clauses(256, 256, "mask q_idx // 64 == kv_idx // 64;");
+  const Analyzed mask = analyzed(blocks, late), other = analyzed(blocks, early);
+  now += std::chrono::seconds(2);
+  EXPECT_EQ(other->blocks()->exactness, Exactness::stopped);
+  EXPECT_EQ(other->blocks()->count(Block::empty), 0);
+  Effort stopped(early.deadline.get()), effort(late.deadline.get());
+  EXPECT_EQ(other->cover(stopped), Band{});
+  EXPECT_TRUE(stopped.is_spent());
+  EXPECT_EQ(mask->blocks()->exactness, Exactness::exact);
+  EXPECT_EQ(mask->blocks()->count(Block::empty), 2);
+  EXPECT_EQ(mask->cover(effort).left, 63);
+  EXPECT_EQ(other->blocks()->count(Block::empty), 2) << "found meanwhile";
+  EXPECT_EQ(computed_, (std::vector<std::string>{"blocks", "cover", "blocks", "cover"}));
 }
 
 TEST_F(MaskAnalysisTest, DependsOnWhatIsDeclaredOfTheTensorsThatMasksRead) {
@@ -63,13 +91,13 @@ TEST_F(MaskAnalysisTest, DependsOnWhatIsDeclaredOfTheTensorsThatMasksRead) {
     return testing::of_clauses(
         64, 64, "tensor doc: i32[Skv] " + more + "; mask doc[q_idx] == doc[kv_idx];");
   };
-  EXPECT_NE(analyzed(doc("monotone"), context()), analyzed(doc(""), context()));
+  EXPECT_FALSE(share(analyzed(doc("monotone"), context()), analyzed(doc(""), context())));
 }
 
 TEST_F(MaskAnalysisTest, WhatTheEffortCutsShortIsNotKept) {
   const Analyzed mask =
       analyzed(testing::of_clauses(256, 256, "mask q_idx // 64 == kv_idx // 64;"), context());
-  Effort none(0), enough;
+  Effort none(std::int64_t{0}), enough;
   EXPECT_EQ(mask->cover(none), Band{});
   EXPECT_EQ(mask->cover(enough).right, 63);
 }
