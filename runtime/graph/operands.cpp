@@ -142,20 +142,6 @@ void replace_inputs(Node& node, Uid from, Uid to) {
   std::visit([&replace](auto& operation) { each_input(operation, replace); }, node);
 }
 
-void set_named_input(Node& node, std::string_view name, Uid uid) {
-  const auto set = [name, uid](const char* other, std::optional<Uid>& input) {
-    if (name == other) input = uid;
-  };
-  std::visit([&set](auto& operation) { each_named(operation, set); }, node);
-}
-
-std::vector<std::string_view> input_names_of(const Node& node) {
-  std::vector<std::string_view> names;
-  const auto add = [&names](const char* name, const auto&) { names.emplace_back(name); };
-  std::visit([&add](const auto& operation) { each_named(operation, add); }, node);
-  return names;
-}
-
 Uid output_of(const Node& node) { return std::visit(Output{}, node); }
 
 std::vector<Uid> outputs_of(const Node& node) {

@@ -23,9 +23,6 @@ struct NamedInput {
   Uid uid = 0;
 };
 std::vector<NamedInput> named_inputs_of(const Node& node);
-// All optional input names of the node's kind, and setting one.
-std::vector<std::string_view> input_names_of(const Node& node);
-void set_named_input(Node& node, std::string_view name, Uid uid);
 
 // All inputs: the fixed ones, then the named ones.
 std::vector<Uid> inputs_of(const Node& node);

@@ -54,20 +54,24 @@ TEST(Tables, OperandsComeInTheOrderOfTheNode) {
 }
 
 TEST(Tables, InputsThatMayBeAbsentHaveNames) {
-  Node node = SdpaForward{};
-  EXPECT_EQ(inputs_of(node), (std::vector<Uid>{0, 0, 0}));
-  EXPECT_EQ(outputs_of(node), (std::vector<Uid>{0}));
-  Uid uid = 10;
-  for (const std::string_view name : input_names_of(node)) set_named_input(node, name, uid++);
-  const auto named = named_inputs_of(node);
-  ASSERT_EQ(named.size(), input_names_of(node).size());
+  SdpaForward sdpa;
+  EXPECT_EQ(inputs_of(sdpa), (std::vector<Uid>{0, 0, 0}));
+  EXPECT_EQ(outputs_of(sdpa), (std::vector<Uid>{0}));
+  std::vector<std::string> names = {"modified", "sink"};
+  sdpa.modified = 10, sdpa.sink = 11, sdpa.stats = 9;
+#define ATTN_SDPA_INPUT(name, attribute)           \
+  sdpa.name = static_cast<Uid>(10 + names.size()); \
+  names.emplace_back(#name);
+#include "runtime/graph/sdpa_inputs.def"
+#undef ATTN_SDPA_INPUT
+  const auto named = named_inputs_of(sdpa);
+  ASSERT_EQ(named.size(), names.size());
   for (std::size_t i = 0; i < named.size(); ++i) {
-    EXPECT_EQ(named[i].name, input_names_of(node)[i]);
+    EXPECT_EQ(named[i].name, names[i]);
     EXPECT_EQ(named[i].uid, static_cast<Uid>(10 + i));
   }
-  std::get<SdpaForward>(node).stats = 9;
-  EXPECT_EQ(outputs_of(node), (std::vector<Uid>{0, 9}));
-  EXPECT_TRUE(input_names_of(Node(Reduction{})).empty());
+  EXPECT_EQ(outputs_of(sdpa), (std::vector<Uid>{0, 9}));
+  EXPECT_TRUE(named_inputs_of(Node(Reduction{})).empty());
 }
 
 TEST(Tables, WhatIsWritten) {
