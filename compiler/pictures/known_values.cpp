@@ -113,12 +113,11 @@ std::optional<Range> KnownValues::elements(std::string_view tensor,
   corners_.clear();
   at_.clear();
   for (std::size_t axis = 0; axis < dims.size(); ++axis) {
-    // An index outside has no value.
-    const Range within{std::max<std::int64_t>(indexes[axis].low, 0),
-                       std::min(indexes[axis].high, dims[axis] - 1)};
-    if (within.low > within.high) return std::nullopt;
-    corners_.push_back(within);
-    at_.push_back(within.low);
+    const Range& index = indexes[axis];
+    // A score with an index outside has no value, and those of others do not decide it.
+    if (index.low < 0 || index.high >= dims[axis]) return std::nullopt;
+    corners_.push_back(index);
+    at_.push_back(index.low);
   }
   if (dims.empty()) {
     const std::int64_t value = found->second.of->integer(0);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "compiler/pictures/known_values.h"
 #include "compiler/reference/evaluate.h"
 #include "compiler/reference/lifelike.h"
 #include "tests/support/random_spec.h"
@@ -225,6 +226,24 @@ TEST(Cells, BlocksWithAScoreThatReadsOutsideATensorAreAnError) {
   EXPECT_TRUE(blocks("t[u[q_idx // 200]] > 0 && q_idx // 200 != 1", 4).ok()) << "hidden";
   EXPECT_FALSE(blocks("t[u[q_idx // 200]] > 0 && kv_idx == 399", -1).ok());
   EXPECT_FALSE(blocks("8 % u[q_idx // 200] == 0 || kv_idx < 9", 4).ok()) << "divides by 0";
+}
+
+// Whatever those say whose indexes are inside.
+TEST(Cells, ABlockThatIsPartlyOutsideATensorIsNotDecided) {
+  const ir::Attention attention = attention_of(R"(attention f {
+    dims B = 1, Hq = 1, Sq = 256, Skv = 512, D = 8;
+    tensor t: bool[Skv];
+    param n: i32;
+    mask t[kv_idx + n];
+  })");
+  reference::Bindings values;
+  values.tensors["t"] = {DType::boolean, {512}, std::vector<double>(512, 1)};
+  values.params["n"] = 192;
+  const KnownValues known(values);
+  const passes::BlockMap map = block_map_at(attention, known, {0, 0}, 128, 128, 1);
+  EXPECT_THAT(map.blocks,
+              ::testing::ElementsAre(Block::full, Block::full, Block::partial, Block::partial,
+                                     Block::full, Block::full, Block::partial, Block::partial));
 }
 
 TEST(Cells, ChangesOfScores) {
