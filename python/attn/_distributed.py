@@ -71,7 +71,7 @@ _FALLIBLE = {
     "attn_distributed_home": [_POINTER, _I32, _I32, _POINTER, _SIZE, _POINTER],
     "attn_distributed_tensor": [_POINTER, _I32, _SIZE, _POINTER],
     "attn_distributed_param": [_POINTER, _I32, _SIZE, _POINTER],
-    "attn_distributed_bind": [_POINTER, _I32, _POINTER, _POINTER],
+    "attn_distributed_binding_create": [_POINTER, _I32, _POINTER, _POINTER, _POINTER],
     "attn_distributed_binding_set_addresses": [_POINTER, _POINTER, _SIZE, _I32],
     "attn_distributed_binding_set_param": [_POINTER, _TEXT, _REAL],
     "attn_distributed_execute": [_POINTER, _POINTER],
@@ -171,14 +171,16 @@ class Distributed:
         return tuple((each.begin, each.end) for each in intervals)
 
     def bind(self, direction: str, tensors: Mapping[str, tuple[int, str, Sequence[int], Sequence[int]]],
-             params: Mapping[str, float]) -> Binding:
-        """Checks this rank's tensors, each (device address, dtype, dims, strides in elements). Not
-        collective. Raises BindingError, with one note for each further mistake."""
+             params: Mapping[str, float], stream: int | None = None) -> Binding:
+        """Checks this rank's tensors, each (device address, dtype, dims, strides in elements). `stream` is
+        needed if it is being captured into a CUDA graph: values must then have been checked by a binding
+        before, of the same tensors and params. Not collective. Raises BindingError, with one note for each
+        further mistake."""
         if direction not in self.directions:
             has = " and ".join(self.directions)
             raise ArgumentError(f"`{self.name}` was not compiled or loaded for {direction}: it has {has}")
         dtypes = {param.name: param.dtype for param in self.params[direction]}
-        return Binding(self, direction, _libattn.arguments_of(tensors, params, dtypes))
+        return Binding(self, direction, _libattn.arguments_of(tensors, params, dtypes), stream)
 
     def check(self) -> None:
         """Raises NcclError if an exchange until now failed. After synchronizing with the stream, tells
@@ -232,13 +234,15 @@ def _leaving_to(later: _libattn.Later) -> Iterator[None]:
 class Binding:
     """Checked tensors and params of one direction, for one thread at a time."""
 
-    def __init__(self, distributed: Distributed, direction: str, arguments: _Handle):
+    def __init__(self, distributed: Distributed, direction: str, arguments: _Handle,
+                 stream: int | None = None):
         self.distributed = distributed
         self.kept: list[Any] = []  # what must live as long as the addresses are those of now
         # What the binding shares with its object may call `abort` and `lost` until both are destroyed.
         self._handle = _Handle("attn_distributed_binding_destroy", owner=distributed._handle)
-        _call("attn_distributed_bind", distributed._handle, _DIRECTIONS[direction], arguments,
-              self._handle.out)
+        options = _libattn._BindOptions(stream=stream)
+        _call("attn_distributed_binding_create", distributed._handle, _DIRECTIONS[direction], arguments,
+              ctypes.byref(options), self._handle.out)
         distributed._bindings.add(self)
         self._addresses = (ctypes.c_void_p * len(distributed.tensors[direction]))()
 

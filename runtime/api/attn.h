@@ -475,10 +475,11 @@ typedef struct attn_bind_options {
   /* Number of address sets kept prepared, least recently used evicted first: see
    * attn_binding_set_addresses. At most 4096; 0: 8. */
   uint64_t kept_addresses;
-  /* The stream of the executes, needed only if it may be being captured into a CUDA graph: then the
+  /* The stream of the executes. Values that are checked may be written by what it, or the default
+   * stream, was given before. It is needed if it may be being captured into a CUDA graph: then the
    * call waits for nothing, executes share cuDNN handles with other bindings, and values are not
    * checked, for which a binding of the executable must have been created before the capture (else
-   * error binding). The arguments are those of the graph's launches. NULL: not captured. */
+   * error binding). The arguments are those of the graph's launches. NULL: the default stream. */
   void* stream;
 } attn_bind_options;
 
@@ -486,7 +487,7 @@ typedef struct attn_bind_options {
  * needs. `options` may be NULL; `arguments` may be destroyed afterwards. The caller keeps ownership
  * of the tensors, which must outlive the executes that use them. The binding keeps what it needs of
  * the executable alive. If a score indexes by captured tensors or params, their values are checked
- * too, and the call waits for the device.
+ * too, and the call waits for what the default stream and options.stream were given before.
  * Errors: binding (one per mistake, each naming its tensor: the first is the message, the others
  * are notes), cuda, cudnn. */
 ATTN_API attn_status attn_binding_create(const attn_executable* executable,
@@ -827,10 +828,17 @@ ATTN_API attn_status attn_distributed_param(const attn_distributed* distributed,
 ATTN_API size_t attn_distributed_param_count(const attn_distributed* distributed,
                                              attn_direction direction);
 
-/* Binds this rank's tensors, as attn_binding_create. Not collective. If the attention was divided
- * for values (`attnc compile --ranks --in`), those bound are compared with these: it waits for the
- * device, and copies such tensors. What is written into them later is not seen, nor in graphs.
+/* Binds this rank's tensors, as attn_binding_create; of `options`, which may be NULL, only `stream`
+ * may be set (else error invalid_argument). Not collective. If the attention was divided for values
+ * (`attnc compile --ranks --in`), those bound are compared with these: it waits for what `stream`
+ * was given, without one for the device, and copies such tensors. What is written into them later
+ * is not seen, nor in graphs. While `stream` is captured nothing can be compared: it must have been
+ * by a bind before, of the same addresses and strides (else error binding).
  * Errors: binding, also for other values, cuda, cudnn. */
+ATTN_API attn_status attn_distributed_binding_create(
+    attn_distributed* distributed, attn_direction direction, const attn_arguments* arguments,
+    const attn_bind_options* options, attn_distributed_binding** binding, attn_error* error);
+/* The same without options. */
 ATTN_API attn_status attn_distributed_bind(attn_distributed* distributed, attn_direction direction,
                                            const attn_arguments* arguments,
                                            attn_distributed_binding** binding, attn_error* error);
@@ -878,9 +886,10 @@ ATTN_API attn_status attn_memory_allocate(const attn_runtime* runtime, size_t by
 /* Frees the memory, once work that may use it is done. */
 ATTN_API void attn_memory_free(attn_memory* memory);
 ATTN_API void* attn_memory_data(const attn_memory* memory); /* device address; NULL for NULL */
-/* Copies `bytes` of host memory to the device memory from byte `offset` on. Synchronous, but does
- * not wait for kernels on streams of attn_stream_create. Errors: invalid_argument if out of
- * range, cuda. */
+/* Copies `bytes` of host memory to the device memory from byte `offset` on. Synchronous, behind
+ * what the default stream was given before; it does not wait for kernels on other streams. Not
+ * while this thread captures its own default stream (cudaStreamPerThread). Errors: invalid_argument
+ * if out of range, cuda. */
 ATTN_API attn_status attn_memory_upload(attn_memory* memory, size_t offset, const void* source,
                                         size_t bytes, attn_error* error);
 /* The same from the device to the host. */

@@ -142,12 +142,18 @@ class Distributed {
         static_cast<const attn_distributed*>(handle()));
   }
 
-  // Binds this rank's tensors. Not collective. Errors: binding, cuda, cudnn.
-  Result<DistributedBinding> bind(Direction direction, const Arguments& arguments) const {
+  // Binds this rank's tensors. `stream`: that of the executes, needed if it is being captured. Not
+  // collective. Errors: binding, cuda, cudnn.
+  Result<DistributedBinding> bind(Direction direction, const Arguments& arguments,
+                                  void* stream = nullptr) const {
     if (arguments.error()) return *arguments.error();
+    attn_bind_options options = {};
+    options.size = sizeof options;
+    options.stream = stream;
     return detail::make<DistributedBinding, attn_distributed_binding>(
-        attn_distributed_bind, handle(), static_cast<attn_direction>(direction),
-        static_cast<const attn_arguments*>(arguments.handle()));
+        attn_distributed_binding_create, handle(), static_cast<attn_direction>(direction),
+        static_cast<const attn_arguments*>(arguments.handle()),
+        static_cast<const attn_bind_options*>(&options));
   }
 
   // Whether all exchanges until now went well: after synchronizing with the stream, whether outputs

@@ -96,6 +96,17 @@ Status open(attn_runtime& runtime, const attn_distributed_options* given, const 
   return {};
 }
 
+// The workspace is the object's, and there is no number of addresses to keep.
+Result<void*> stream_of(const attn_bind_options* options) {
+  ATTN_ASSIGN(const attn_bind_options read, read_sized(options));
+  if (read.workspace == ATTN_WORKSPACE_OWNED && read.workspace_memory == nullptr &&
+      read.kept_addresses == 0) {
+    return read.stream;
+  }
+  return {ErrorCode::invalid_argument,
+          "a binding of a distributed attention has `stream` as its only option"};
+}
+
 }  // namespace
 
 extern "C" {
@@ -215,6 +226,13 @@ ATTN_API size_t attn_distributed_param_count(const attn_distributed* distributed
 ATTN_API attn_status attn_distributed_bind(attn_distributed* distributed, attn_direction direction,
                                            const attn_arguments* arguments,
                                            attn_distributed_binding** binding, attn_error* error) {
+  return attn_distributed_binding_create(distributed, direction, arguments, nullptr, binding,
+                                         error);
+}
+
+ATTN_API attn_status attn_distributed_binding_create(
+    attn_distributed* distributed, attn_direction direction, const attn_arguments* arguments,
+    const attn_bind_options* options, attn_distributed_binding** binding, attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{distributed, "the distributed attention"},
                                       {arguments, "the arguments"},
@@ -222,7 +240,8 @@ ATTN_API attn_status attn_distributed_bind(attn_distributed* distributed, attn_d
     ATTN_ASSIGN(const plan::Direction which, direction_of(direction));
     const ranks::Distributed& its = distributed->distributed;
     ATTN_RETURN_IF_ERROR(check_devices(*arguments, its.device().ordinal()));
-    ATTN_ASSIGN(ranks::DistributedBinding bound, its.bind(which, arguments->arguments));
+    ATTN_ASSIGN(void* const stream, stream_of(options));
+    ATTN_ASSIGN(ranks::DistributedBinding bound, its.bind(which, arguments->arguments, stream));
     *binding = new attn_distributed_binding{std::move(bound)};
     return {};
   });

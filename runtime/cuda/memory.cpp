@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "runtime/cuda/capture.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/failure.h"
+#include "runtime/cuda/stream.h"
 
 namespace attn::cuda {
 namespace {
@@ -46,6 +48,18 @@ Status check_not_captured(const Context& context, void* stream) {
       "CUDA graph",
       {"bind with a workspace owned by the binding or the caller"},
       {}};
+}
+
+// Enqueues work on this thread's own default stream, and waits for it. That stream waits for what
+// the default stream was given before, as the driver's synchronous copies do, but may be used while
+// blocking streams are captured, which end if the default stream is.
+template <typename Enqueue>
+Status on_this_thread(const Context& context, std::string_view action, const Enqueue& enqueue) {
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(context));
+  const RelaxedCapture relaxed(context);
+  ATTN_RETURN_IF_ERROR(context.check(enqueue(CU_STREAM_PER_THREAD), action));
+  return context.check(context.driver().stream_synchronize(CU_STREAM_PER_THREAD), action);
 }
 
 }  // namespace
@@ -106,38 +120,29 @@ Status DeviceBuffer::check_range(std::size_t offset, std::size_t bytes) const {
                             offset + bytes, size_));
 }
 
-// The driver's synchronous copies and fills may return while the device still works on the default
-// stream, which kernels on non-blocking streams do not wait for. So synchronize.
 Status DeviceBuffer::fill(std::uint8_t byte) {
   if (size_ == 0) return {};
-  Scope scope;
-  ATTN_RETURN_IF_ERROR(scope.enter(*context_));
-  const Driver& driver = context_->driver();
-  ATTN_RETURN_IF_ERROR(
-      context_->check(driver.memset_bytes(to_address(data_), byte, size_), "filling a buffer"));
-  return context_->check(driver.stream_synchronize(nullptr), "filling a buffer");
+  return on_this_thread(*context_, "filling a buffer", [&](CUstream stream) {
+    return context_->driver().memset_bytes_async(to_address(data_), byte, size_, stream);
+  });
 }
 
 Status DeviceBuffer::upload(std::span<const std::byte> bytes, std::size_t offset) {
   ATTN_RETURN_IF_ERROR(check_range(offset, bytes.size()));
   if (bytes.empty()) return {};
-  Scope scope;
-  ATTN_RETURN_IF_ERROR(scope.enter(*context_));
-  const Driver& driver = context_->driver();
-  ATTN_RETURN_IF_ERROR(
-      context_->check(driver.copy_to_device(to_address(data_) + offset, bytes.data(), bytes.size()),
-                      "copying to the device"));
-  return context_->check(driver.stream_synchronize(nullptr), "copying to the device");
+  return on_this_thread(*context_, "copying to the device", [&](CUstream stream) {
+    return context_->driver().copy_to_device_async(to_address(data_) + offset, bytes.data(),
+                                                   bytes.size(), stream);
+  });
 }
 
 Status DeviceBuffer::download(std::span<std::byte> bytes, std::size_t offset) const {
   ATTN_RETURN_IF_ERROR(check_range(offset, bytes.size()));
   if (bytes.empty()) return {};
-  Scope scope;
-  ATTN_RETURN_IF_ERROR(scope.enter(*context_));
-  return context_->check(
-      context_->driver().copy_to_host(bytes.data(), to_address(data_) + offset, bytes.size()),
-      "copying from the device");
+  return on_this_thread(*context_, "copying from the device", [&](CUstream stream) {
+    return context_->driver().copy_to_host_async(bytes.data(), to_address(data_) + offset,
+                                                 bytes.size(), stream);
+  });
 }
 
 Result<StreamBuffer> StreamBuffer::allocate(const Device& device, void* stream, std::size_t bytes,
@@ -202,13 +207,21 @@ Status copy_rows(const Device& device, void* stream, void* to, const void* from,
                        "copying rows");
 }
 
-Status download(const Device& device, const void* from, std::span<std::byte> bytes) {
+Status download(const Device& device, const void* from, std::span<std::byte> bytes, void* stream) {
   if (bytes.empty()) return {};
   const Context& context = *device.context();
-  ATTN_RETURN_IF_ERROR(
-      context.check(context.driver().context_synchronize(), "waiting for the device"));
-  return context.check(context.driver().copy_to_host(bytes.data(), to_address(from), bytes.size()),
-                       "copying from the device");
+  std::optional<Event> before;
+  if (stream == nullptr) {
+    ATTN_RETURN_IF_ERROR(
+        context.check(context.driver().context_synchronize(), "waiting for the device"));
+  } else {
+    ATTN_ASSIGN(before, Event::create(device, Event::Timing::no));
+    ATTN_RETURN_IF_ERROR(before->record(stream));
+    ATTN_RETURN_IF_ERROR(before->wait(CU_STREAM_PER_THREAD));
+  }
+  return on_this_thread(context, "copying from the device", [&](CUstream own) {
+    return context.driver().copy_to_host_async(bytes.data(), to_address(from), bytes.size(), own);
+  });
 }
 
 Status zero(const Device& device, void* stream, void* address, std::size_t bytes) {

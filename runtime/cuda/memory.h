@@ -36,8 +36,10 @@ struct Lent {
 // Owned device memory, 256-byte aligned. An allocator gets it back when the device has done all
 // that was enqueued; if that cannot be known, because a stream is being captured, by a later
 // buffer, or with the context. Copies and fills are synchronous: when they return, the bytes are
-// visible to kernels on any stream. They do not wait for kernels on non-blocking streams:
-// synchronize those first. For one thread at a time.
+// visible to kernels on any stream. They wait for what the default stream was given before; for
+// kernels on other streams they do not: synchronize those first. They may be made while other
+// threads capture, but not while this one captures its own default stream (cudaStreamPerThread).
+// For one thread at a time.
 class DeviceBuffer {
  public:
   // Uninitialized. Zero bytes give a null buffer. Errors: cuda (out of memory, with the size);
@@ -112,9 +114,11 @@ struct PointerInfo {
 Status copy_rows(const Device& device, void* stream, void* to, const void* from,
                  std::size_t row_bytes, std::size_t pitch, std::size_t rows);
 
-// Copies from device memory of any owner, when the device has ended all that was enqueued. The
-// device's context must be current. Errors: cuda.
-Status download(const Device& device, const void* from, std::span<std::byte> bytes);
+// Copies from device memory of any owner, when the device has ended what was enqueued on `stream`;
+// without one, all that was enqueued, which ends captures. The device's context must be current.
+// Errors: cuda.
+Status download(const Device& device, const void* from, std::span<std::byte> bytes,
+                void* stream = nullptr);
 
 // Enqueues a fill with zero bytes. The device's context must be current. Errors: cuda.
 Status zero(const Device& device, void* stream, void* address, std::size_t bytes);

@@ -65,9 +65,10 @@ class Executable {
   // binding's executes. Errors: binding (every mistake, each naming its tensor), cuda, cudnn.
   //
   // If the program has a check (program().check), the values of captured tensors and params are
-  // checked, unless LoadOptions::check_values is false: they must be final by then, and the call
-  // waits for the device. Takes one pass over the indexing tensors, and one over the scores if that
-  // finds anything. Later changes of values are not checked.
+  // checked, unless LoadOptions::check_values is false: they must be final by then, or when what
+  // the default stream and `stream` were given is done, and the call waits for that. Takes one pass
+  // over the indexing tensors, and one over the scores if that finds anything. Later changes of
+  // values are not checked.
   //
   // `stream`: that of the executes, if it may be being captured into a CUDA graph, whose values are
   // those of its launches. Then bind waits for nothing, shares cuDNN handles that exist, and does

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/cuda/stream.h"
 #include "runtime/execute/plan_kernel.h"
 #include "runtime/graph/listing.h"
 
@@ -37,26 +36,31 @@ Result<IndexChecker> IndexChecker::load(const plan::IndexCheck& check, const std
 
 Result<std::uint64_t> IndexChecker::word_after(const LoadedLaunch& loaded,
                                                const plan::Launch& launch, const Memory& memory,
-                                               const Bases& bases) const {
+                                               const Bases& bases, const cuda::Stream& on) const {
   ATTN_RETURN_IF_ERROR(word_->buffer.fill(0xff));
   LaunchOperands operands(launch, memory);
   operands.operands.insert(operands.operands.begin(), {.place = Place::at(word_->buffer.data())});
   ATTN_ASSIGN(const LaunchArguments arguments, LaunchArguments::make(operands, bases, device_));
-  ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(device_));
-  ATTN_RETURN_IF_ERROR(loaded.kernel.launch(stream.handle(), loaded.shape, arguments.data()));
-  ATTN_RETURN_IF_ERROR(stream.synchronize());
+  ATTN_RETURN_IF_ERROR(loaded.kernel.launch(on.handle(), loaded.shape, arguments.data()));
+  ATTN_RETURN_IF_ERROR(on.synchronize());
   std::uint64_t word = 0;
   ATTN_RETURN_IF_ERROR(word_->buffer.download(std::as_writable_bytes(std::span(&word, 1))));
   return word;
 }
 
-Status IndexChecker::run(const Memory& memory, const Bases& bases) const {
+Status IndexChecker::run(const Memory& memory, const Bases& bases, void* stream) const {
   const std::lock_guard lock(word_->mutex);
+  ATTN_ASSIGN(const cuda::Stream on, cuda::Stream::create(device_));
+  if (stream != nullptr) {
+    ATTN_ASSIGN(cuda::Event before, cuda::Event::create(device_, cuda::Event::Timing::no));
+    ATTN_RETURN_IF_ERROR(before.record(stream));
+    ATTN_RETURN_IF_ERROR(before.wait(on.handle()));
+  }
   ATTN_ASSIGN(const std::uint64_t anything,
-              word_after(quick_, plan::quick_launch(check_), memory, bases));
+              word_after(quick_, plan::quick_launch(check_), memory, bases, on));
   if (anything != kNothing) {
     ATTN_ASSIGN(const std::uint64_t found,
-                word_after(exact_, plan::exact_launch(check_), memory, bases));
+                word_after(exact_, plan::exact_launch(check_), memory, bases, on));
     if (found != kNothing) return describe_fault(check_, found);
   }
   word_->was_right = true;

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "runtime/cuda/memory.h"
+#include "runtime/cuda/stream.h"
 #include "runtime/execute/addresses.h"
 #include "runtime/execute/plan_kernel.h"
 #include "runtime/plan/plan.h"
@@ -22,8 +23,9 @@ class IndexChecker {
   // Device memory that it holds.
   static constexpr std::size_t kBytes = sizeof(std::uint64_t);
 
-  // Waits for the result. Errors: binding, naming the expression and the position; cuda.
-  Status run(const Memory& memory, const Bases& bases) const;
+  // Runs behind what the default stream and `stream` (null: none more) were given before, and waits
+  // for the result. Errors: binding, naming the expression and the position; cuda.
+  Status run(const Memory& memory, const Bases& bases, void* stream) const;
   // While a stream is captured nothing can be run. Errors: binding, unless a run found no fault.
   Status check_ran() const;
 
@@ -38,7 +40,8 @@ class IndexChecker {
                std::unique_ptr<Word> word);
   // Runs the kernel on a word with all bits set, and returns the word.
   Result<std::uint64_t> word_after(const LoadedLaunch& loaded, const plan::Launch& launch,
-                                   const Memory& memory, const Bases& bases) const;
+                                   const Memory& memory, const Bases& bases,
+                                   const cuda::Stream& on) const;
 
   plan::IndexCheck check_;
   cuda::Device device_;

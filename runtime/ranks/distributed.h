@@ -53,10 +53,12 @@ class Distributed {
   // Not collective. Strides of divided tensors may be others than proposed if their last dimension
   // is contiguous; then the binding may need memory of its own. Tensors without elements need not
   // be given. Everything else is checked as by Executable::bind, and that tensors and params have
-  // the values that the file was made for, if it was: then it waits for the device. Errors:
+  // the values that the file was made for, if it was: then it waits for what `stream` was given,
+  // without one for the device. While `stream` is captured no values can be read: those of tensors
+  // must have been compared by a bind before, at the same addresses, with the same strides. Errors:
   // binding, cuda, cudnn, unsupported.
-  Result<DistributedBinding> bind(plan::Direction direction,
-                                  const execute::Arguments& arguments) const;
+  Result<DistributedBinding> bind(plan::Direction direction, const execute::Arguments& arguments,
+                                  void* stream = nullptr) const;
 
   // Whether all exchanges until now went well, or may still. Errors: nccl, and what else made an
   // execute fail after others may have begun theirs.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/cuda/capture.h"
 #include "runtime/execute/checks.h"
 #include "runtime/graph/extent.h"
 #include "runtime/graph/listing.h"
@@ -66,12 +67,15 @@ struct DistributedBinding::State {
 
   // Steps of binding, called in this order.
   Status check(const execute::Arguments& arguments);
-  Status check_values(const execute::Arguments& arguments) const;
-  Status check_tensor(const GivenValue& given, std::size_t tensor, const void* data) const;
-  Status check_values(std::span<void* const> addresses) const;
+  Status check_values(const execute::Arguments& arguments, void* stream) const;
+  Status check_tensor(const GivenValue& given, std::size_t tensor, const void* data,
+                      void* stream) const;
+  Status check_values(std::span<void* const> addresses, void* stream = nullptr) const;
+  Status compare(const GivenValue& given, const plan::TensorInfo& info, const void* data,
+                 void* stream) const;
   Status plan();
   Status place();
-  Status bind_parts(const execute::Arguments& arguments);
+  Status bind_parts(const execute::Arguments& arguments, void* stream);
   void fill_in();
   Status make_events();
 
@@ -161,34 +165,57 @@ Status DistributedBinding::State::check(const execute::Arguments& arguments) {
   return {};
 }
 
-Status DistributedBinding::State::check_values(const execute::Arguments& arguments) const {
+Status DistributedBinding::State::check_values(const execute::Arguments& arguments,
+                                               void* stream) const {
   for (const GivenValue& given : owner->division.values) {
     const auto scalar =
         std::ranges::find(arguments.scalars(), given.name, &execute::Arguments::Scalar::name);
     if (scalar != arguments.scalars().end())
       ATTN_RETURN_IF_ERROR(check_hash(given, hash_of(scalar->value)));
   }
-  return check_values(home);
+  return check_values(home, stream);
 }
 
 // Checks the values of tensors at an address at which they were not checked before.
-Status DistributedBinding::State::check_values(std::span<void* const> addresses) const {
+Status DistributedBinding::State::check_values(std::span<void* const> addresses,
+                                               void* stream) const {
   for (const GivenValue& given : owner->division.values) {
     const auto tensor = std::ranges::find(tensors, given.name, &plan::TensorInfo::name);
     if (tensor == tensors.end() || is_empty(*tensor)) continue;
     const auto index = static_cast<std::size_t>(tensor - tensors.begin());
     if (is_checked && addresses[index] == home[index]) continue;
-    ATTN_RETURN_IF_ERROR(check_tensor(given, index, addresses[index]));
+    ATTN_RETURN_IF_ERROR(check_tensor(given, index, addresses[index], stream));
   }
   return {};
 }
 
 Status DistributedBinding::State::check_tensor(const GivenValue& given, std::size_t tensor,
-                                               const void* data) const {
+                                               const void* data, void* stream) const {
   const plan::TensorInfo& info = tensors[tensor];
+  const DistributedState::Compared its{given.name, data, info.strides};
+  std::deque<DistributedState::Compared>& compared = owner->compared;
+  ATTN_ASSIGN(const bool is_captured, cuda::is_capturing(owner->device, stream));
+  if (is_captured) {
+    if (std::ranges::find(compared, its) != compared.end()) return {};
+    return Error{ErrorCode::binding,
+                 fmt::format("the values of {} were not compared yet with those that the attention "
+                             "was divided for, which cannot be done while a CUDA graph is captured",
+                             escaped(given.name)),
+                 {"bind or call it once before the capture, with the same tensors"},
+                 {}};
+  }
+  std::erase(compared, its);
+  ATTN_RETURN_IF_ERROR(compare(given, info, data, stream));
+  if (compared.size() == DistributedState::kMostCompared) compared.pop_back();
+  compared.push_front(its);
+  return {};
+}
+
+Status DistributedBinding::State::compare(const GivenValue& given, const plan::TensorInfo& info,
+                                          const void* data, void* stream) const {
   ATTN_ASSIGN(const std::int64_t elements, io::storage_elements(info.dims, info.strides));
   std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * size_of(info.dtype));
-  ATTN_RETURN_IF_ERROR(cuda::download(owner->device, data, bytes));
+  ATTN_RETURN_IF_ERROR(cuda::download(owner->device, data, bytes, stream));
   ATTN_ASSIGN(const io::HostTensor values, io::unpack(bytes, info.dims, info.strides, info.dtype));
   ATTN_ASSIGN(const std::string hash, hash_of(values, info.dtype));
   return check_hash(given, hash);
@@ -236,7 +263,7 @@ std::vector<void*> DistributedBinding::State::addresses_of_part(std::size_t part
   return addresses;
 }
 
-Status DistributedBinding::State::bind_parts(const execute::Arguments& arguments) {
+Status DistributedBinding::State::bind_parts(const execute::Arguments& arguments, void* stream) {
   const Side& side = owner->side(direction);
   parts.resize(side.parts.size());
   void* workspace = static_cast<std::byte*>(memory) + schedule.memory_bytes;
@@ -252,7 +279,8 @@ Status DistributedBinding::State::bind_parts(const execute::Arguments& arguments
         if (given.name == param.name) of_part.scalar(given.name, given.dtype, given.value);
       }
     }
-    ATTN_ASSIGN(parts[i], side.parts[i]->bind(of_part, execute::Workspace::of(workspace)));
+    ATTN_ASSIGN(parts[i], side.parts[i]->bind(of_part, execute::Workspace::of(workspace),
+                                              execute::kKeptAddresses, stream));
   }
   return {};
 }
@@ -309,20 +337,22 @@ Status DistributedBinding::State::make_events() {
 }
 
 Result<DistributedBinding> Distributed::bind(Direction direction,
-                                             const execute::Arguments& arguments) const {
+                                             const execute::Arguments& arguments,
+                                             void* stream) const {
   if (!has(direction)) {
     return {ErrorCode::invalid_argument,
             fmt::format("the {} is not in the file, or was not loaded", to_string(direction))};
   }
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(state_->device));
+  const cuda::RelaxedCapture relaxed(state_->device);
   auto state = std::make_unique<DistributedBinding::State>(state_, direction);
   ATTN_RETURN_IF_ERROR(state->check(arguments));
-  ATTN_RETURN_IF_ERROR(state->check_values(arguments));
+  ATTN_RETURN_IF_ERROR(state->check_values(arguments, stream));
   state->is_checked = true;
   ATTN_RETURN_IF_ERROR(state->plan());
   ATTN_RETURN_IF_ERROR(state->place());
-  ATTN_RETURN_IF_ERROR(state->bind_parts(arguments));
+  ATTN_RETURN_IF_ERROR(state->bind_parts(arguments, stream));
   ATTN_RETURN_IF_ERROR(state->make_events());
   state->fill_in();
   return DistributedBinding(std::move(state));

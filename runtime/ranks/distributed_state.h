@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -55,6 +56,15 @@ struct DistributedState {
   cuda::DeviceBuffer memory;  // of messages, parts and their workspace
   std::optional<cuda::Stream> exchanges;
   std::unique_ptr<Watch> watch;
+  // Tensors whose values were those that the file was made for, the last ones first.
+  struct Compared {
+    std::string name;
+    const void* data = nullptr;
+    std::vector<std::int64_t> strides;
+    bool operator==(const Compared&) const = default;
+  };
+  static constexpr std::size_t kMostCompared = 1024;
+  std::deque<Compared> compared;
 
  private:
   Status load(Side& side, plan::Direction direction, execute::ExecutableCache& executables,

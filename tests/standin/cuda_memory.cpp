@@ -240,22 +240,20 @@ ATTN_STANDIN_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream
   return CUDA_SUCCESS;
 }
 
-ATTN_STANDIN_EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t bytes) {
-  ATTN_STANDIN_CUDA(cuMemcpyHtoD, checked)
-  if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = check_default_stream(); result != CUDA_SUCCESS) return result;
-  const CUresult result = check_range("cuMemcpyHtoD", to, bytes);
-  if (result == CUDA_SUCCESS) std::memcpy(pointer(to), from, bytes);
-  return result;
+ATTN_STANDIN_EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes,
+                                               CUstream stream) {
+  ATTN_STANDIN_CUDA(cuMemcpyHtoDAsync, checked)
+  const CUresult result = check_range("cuMemcpyHtoDAsync", to, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  return enqueue(stream, {"copy to the device", [=] { std::memcpy(pointer(to), from, bytes); }});
 }
 
-ATTN_STANDIN_EXPORT CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, std::size_t bytes) {
-  ATTN_STANDIN_CUDA(cuMemcpyDtoH, checked)
-  if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = check_default_stream(); result != CUDA_SUCCESS) return result;
-  const CUresult result = check_range("cuMemcpyDtoH", from, bytes);
-  if (result == CUDA_SUCCESS) std::memcpy(to, pointer(from), bytes);
-  return result;
+ATTN_STANDIN_EXPORT CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes,
+                                               CUstream stream) {
+  ATTN_STANDIN_CUDA(cuMemcpyDtoHAsync, checked)
+  const CUresult result = check_range("cuMemcpyDtoHAsync", from, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  return enqueue(stream, {"copy to the host", [=] { std::memcpy(to, pointer(from), bytes); }});
 }
 
 // Supports only copies between device memory.
@@ -278,14 +276,6 @@ ATTN_STANDIN_EXPORT CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream
                                           rows.WidthInBytes);
                             }
                           }});
-}
-
-ATTN_STANDIN_EXPORT CUresult cuMemsetD8(CUdeviceptr to, unsigned char byte, std::size_t bytes) {
-  ATTN_STANDIN_CUDA(cuMemsetD8, checked)
-  if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
-  const CUresult result = check_range("cuMemsetD8", to, bytes);
-  if (result == CUDA_SUCCESS) std::memset(pointer(to), byte, bytes);
-  return result;
 }
 
 ATTN_STANDIN_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, std::size_t bytes,

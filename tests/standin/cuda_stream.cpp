@@ -30,7 +30,7 @@ Stream* capturing(CUstream stream) {
 // A stream that waits for captured work is captured too, and its work must be waited for in turn.
 void wait_for(const Event& event, CUstream stream) {
   Stream* const origin = capturing(event.captured_on);
-  if (origin == nullptr || stream == nullptr) return;
+  if (origin == nullptr || streams().find(stream) == nullptr) return;
   if (capturing(stream) == nullptr) {
     Stream& joining = *streams().find(stream);
     Stream& recorded = *streams().find(event.captured_on);

@@ -3,6 +3,8 @@
 #include <cuda.h>
 #include <cudnn_graph.h>
 
+#include <thread>
+
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/failure.h"
 #include "runtime/cuda/stream.h"
@@ -182,6 +184,26 @@ TEST_F(Applications, BindOrLoadDuringACaptureThatIsNotKnown) {
   EXPECT_OK(binding.execute(stream_->handle()));
   launch();
   EXPECT_TRUE(must(on_->is_right()));
+}
+
+// On a stream that waits for the default one, which copies must not use.
+TEST_F(Applications, ALoadOfAnotherThreadLeavesACaptureAsItIs) {
+  load(make_plan({.checks = true}));
+  cuda::Scope scope;
+  EXPECT_OK(scope.enter(runtime_->device()));
+  CUstream blocking = nullptr;
+  ASSERT_EQ(driver_->stream_create(&blocking, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(driver_->stream_begin_capture(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  std::jthread([&] {
+    const plan::Plan plan = make_plan({.derives_once = true, .checks = true});
+    const Executable other = must(Executable::load(runtime_, plan));
+    const Case on = must(Case::make(other.device(), plan, 2));
+    const Binding binding = must(other.bind(on.arguments()));
+  }).join();
+  CUgraph graph = nullptr;
+  EXPECT_EQ(driver_->stream_end_capture(blocking, &graph), CUDA_SUCCESS);
+  if (graph != nullptr) driver_->graph_destroy(graph);
+  EXPECT_EQ(driver_->stream_destroy(blocking), CUDA_SUCCESS);
 }
 
 TEST_F(Applications, BindValuesThatWereCheckedBeforeTheCapture) {

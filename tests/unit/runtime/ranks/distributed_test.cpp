@@ -444,6 +444,40 @@ TEST_F(DistributedTest, OtherValuesThanThoseOfTheDivisionAreRefused) {
   });
 }
 
+// A capture cannot read them. The device is not waited for, which would end the other rank's
+// capture.
+TEST_F(DistributedTest, ValuesMustBeComparedBeforeACapture) {
+  auto group = std::make_shared<LocalGroup>(2);
+  in_ranks(2, [&](int index) {
+    const std::vector<std::int64_t> dims = {1, 2, 16, 8}, strides = {256, 8, 16, 1};
+    const Bytes bytes = bytes_of("k", 0, 512);
+    const io::HostTensor values = must(io::unpack(bytes, dims, strides, DType::bf16));
+    plan::Family family = testing::window_family();
+    Division division = must(parse(family.ranks));
+    division.values = {{"k", "@k.npy", must(hash_of(values, DType::bf16))}};
+    testing::put(division, family);
+    Rank rank = must(open(group, index, family));
+    EXPECT_TRUE(rank.buffers.at("k").upload(bytes).ok());
+    const cuda::Stream stream = must(cuda::Stream::create(device()));
+    const auto captured = [&](const execute::Arguments& arguments) {
+      Status bound;
+      const auto recorded = cuda::Recording::make(stream, [&](void* on) {
+        bound = rank.opened->bind(Direction::forward, arguments, on).status();
+        return Status();
+      });
+      EXPECT_TRUE(recorded.ok()) << "the capture survives";
+      return bound;
+    };
+    execute::Arguments arguments = rank.arguments(Direction::forward);
+    EXPECT_THAT(captured(arguments).error().message, HasSubstr("k were not compared yet"));
+    EXPECT_TRUE(rank.opened->bind(Direction::forward, arguments, stream.handle()).ok());
+    EXPECT_TRUE(captured(arguments).ok());
+    cuda::DeviceBuffer other = must(cuda::DeviceBuffer::allocate(device(), bytes.size()));
+    arguments.address("k", other.data());
+    EXPECT_THAT(captured(arguments).error().message, HasSubstr("k were not compared yet"));
+  });
+}
+
 TEST_F(DistributedTest, OneRanksErrorIsThatOfAll) {
   auto group = std::make_shared<LocalGroup>(2);
   in_ranks(2, [&](int rank) {

@@ -168,8 +168,8 @@ TEST_F(NcclTransportTest, EveryFailureOfNcclIsAnErrorWithItsWords) {
 
 TEST_F(NcclTransportTest, FailuresOfTheDriverAreErrorsAndLeaveNothing) {
   make(1);
-  for (const char* function : {"cuStreamCreate", "cuEventCreate", "cuMemAlloc", "cuMemcpyHtoD",
-                               "cuEventRecord", "cuEventQuery", "cuMemcpyDtoH"}) {
+  for (const char* function : {"cuStreamCreate", "cuEventCreate", "cuMemAlloc", "cuMemcpyHtoDAsync",
+                               "cuEventRecord", "cuEventQuery", "cuMemcpyDtoHAsync"}) {
     SCOPED_TRACE(function);
     make(1);
     const StandinRule rule = standin::fail_nth(function, 1, CUDA_ERROR_LAUNCH_FAILED);
