@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <set>
 
@@ -442,7 +444,11 @@ std::size_t first_at(std::size_t element, const std::vector<std::int64_t>& dims,
   return first;
 }
 
-// Makes elements equal that a stride of 0 gives one address. Those of a file must be.
+bool same_bits(double x, double y) {
+  return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+}
+
+// Makes elements equal that a stride of 0 gives one address. Those of a file must be, bit by bit.
 Status repeat_elements(const ir::Attention& attention, const InputTexts& texts,
                        reference::Inputs& inputs) {
   for (const auto& [name, layout] : attention.layouts) {
@@ -453,7 +459,7 @@ Status repeat_elements(const ir::Attention& attention, const InputTexts& texts,
     std::vector<double>& values = found->second.values;
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double first = values[first_at(i, found->second.dims, layout)];
-      if (is_file && values[i] != first) {
+      if (is_file && !same_bits(values[i], first)) {
         return {ErrorCode::invalid_argument,
                 fmt::format(
                     "--in {}={}: element {} is {}, but with the strides of {} it is that with {}",

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "runtime/io/npy.h"
 #include "tests/unit/tools/spec_text.h"
 
 namespace attn::tools {
@@ -152,6 +154,29 @@ TEST(Inputs, AdviceOnUnknownNamesIsOfWhatTheCommandHas) {
   EXPECT_THAT(notes("slop", Needs::forward),
               ElementsAre(HasSubstr("it has q"), "did you mean `slope`?", bind));
   EXPECT_THAT(notes("window", Needs::forward), ElementsAre(HasSubstr("it has q"), bind));
+}
+
+// They have one address: bits are compared, since NaN is not equal to itself, but 0 to -0.
+TEST(Inputs, ElementsOfAFileWithOneAddressHaveTheSameBits) {
+  const Spec spec = spec_of(R"(attention t {
+    dims B = 1, Hq = 2, Hkv = 2, Sq = 8, Skv = 8, D = 8;
+    layout v: strides(64, 0, 8, 1);
+    outputs o;
+  })");
+  const std::string path = ::testing::TempDir() + "/attn_inputs_of_one_address.npy";
+  const auto given = [&](double first, double second) {
+    io::HostTensor v{DType::f32, {1, 2, 8, 8}, std::vector<double>(128)};
+    v.values[3] = first, v.values[64 + 3] = second;
+    EXPECT_TRUE(io::write_npy(path, v).ok());
+    return make_inputs(spec.attention, {{"v", "@" + path}}, Missing::refuse);
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(given(nan, nan).ok());
+  EXPECT_TRUE(given(-0.0, -0.0).ok());
+  EXPECT_THAT(given(0.0, -0.0).error().message,
+              HasSubstr("element 67 is -0, but with the strides"));
+  EXPECT_FALSE(given(nan, 0).ok());
+  EXPECT_FALSE(given(1, 2).ok());
 }
 
 TEST(Inputs, WhatHasNoMeaningIsRefused) {
