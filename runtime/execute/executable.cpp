@@ -194,9 +194,9 @@ Result<Binding> Executable::bind(const Arguments& arguments, Workspace workspace
   auto state = std::make_unique<Binding::State>(state_, std::move(seat), arguments,
                                                 std::move(copies), kept_addresses);
   if (state_->checker) {
-    ATTN_RETURN_IF_ERROR(
-        is_captured ? state_->checker->check_ran()
-                    : state_->checker->run(state->memory(), {state->tensors}, stream));
+    ATTN_RETURN_IF_ERROR(is_captured
+                             ? state_->checker->check_ran()
+                             : state_->checker->run(state->memory(), {state->tensors}, stream));
   }
   ATTN_RETURN_IF_ERROR(state->give_workspace(workspace));
   ATTN_RETURN_IF_ERROR(state->select_unless_pooled(state->tensors));

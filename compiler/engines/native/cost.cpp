@@ -293,8 +293,7 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   moved *= figures.moving / figures.native_moving;
   const double turns = std::max(1.0, work.tiles * work.splits / gpu.multiprocessors);
   const double part = work.splits > 1 ? figures.native_part * work.width / kWidthOfRows : 0;
-  return launches_ms(work, false, figures) +
-         figures.native_item * turns + part * std::ceil(turns) +
+  return launches_ms(work, false, figures) + figures.native_item * turns + part * std::ceil(turns) +
          std::max(computed, memory_ms(attention, work, share, gpu)) + moved + lists_ms(work, gpu);
 }
 
