@@ -108,8 +108,6 @@ bool skips_blocks(const Explanation& explanation) {
   return explanation.rows > 1 && (band.right || band.left);
 }
 
-constexpr std::size_t kMostColumns = 4;  // lines
-
 std::string blocks_text(const passes::BlockMap& map) {
   using passes::Block;
   return fmt::format("  blocks    of {} x {} scores: {} full, {} partial{}, {} empty\n", map.rows,
@@ -128,23 +126,10 @@ Json blocks_json(const passes::BlockMap& map) {
           {"empty", map.count(Block::empty)}};
 }
 
-std::string columns_text(const Explanation& explanation) {
-  const std::vector<ExplainedColumns>& visible = explanation.visible;
-  const std::size_t shown = std::min(visible.size(), kMostColumns);
-  std::string text;
-  for (std::size_t i = 0; i < shown; ++i) {
-    text += fmt::format("  keys      {}: {}\n", visible[i].text, share_of(visible[i]));
-  }
-  if (shown < visible.size()) {
-    text += fmt::format("  keys      of {} more intervals\n", visible.size() - shown);
-  }
-  const auto asks = [](const ExplainedColumns& each) {
-    return each.text.find("first(") != std::string::npos;
-  };
-  if (std::ranges::any_of(visible, asks)) {
-    text += "            first(c) is the first key for which c holds, or the number of keys\n";
-  }
-  return text;
+Json keys_json(const passes::RowCounts& keys) {
+  return {{"fewest", keys.fewest},
+          {"most", keys.most},
+          {"exact", keys.exactness == passes::Exactness::exact}};
 }
 
 // Whether the forward computes the mask as it is: not parts, documents, lists of pages or lengths.
@@ -205,7 +190,8 @@ std::string mask_text(const Explanation& explanation) {
     text += fmt::format("  band      {}: from the last diagonal of each batch\n",
                         explanation.band_from_end);
   }
-  text += columns_text(explanation);
+  const std::string keys = keys_text(explanation);
+  if (!keys.empty()) text += fmt::format("  keys      {}\n", keys);
   if (explanation.blocks) text += blocks_text(*explanation.blocks);
   if (explanation.stopped) {
     text +=
@@ -261,10 +247,7 @@ Json mask_json(const Explanation& explanation) {
     json["conditions"].back()["line"] = written.line;
   }
   if (explanation.blocks) json["blocks"] = blocks_json(*explanation.blocks);
-  json["columns"] = Json::array();
-  for (const ExplainedColumns& columns : explanation.visible) {
-    json["columns"].push_back({{"text", columns.text}, {"exact", columns.exact}});
-  }
+  if (explanation.keys) json["keys"] = keys_json(*explanation.keys);
   return json;
 }
 
@@ -349,17 +332,6 @@ std::vector<WrittenCondition> written_of(const passes::Band& band,
   return all;
 }
 
-void explain_columns(const passes::MaskAnalysis& mask, Explanation& explanation) {
-  const passes::VisibleColumns& columns = mask.columns();
-  for (const passes::Interval& interval : columns.intervals) {
-    explanation.visible.push_back({passes::to_source(columns, interval), interval.exact});
-  }
-  const std::optional<passes::BlockMap>& blocks = mask.blocks();
-  explanation.blocks = blocks;
-  explanation.stopped |= columns.stopped;
-  explanation.stopped |= blocks && blocks->exactness == passes::Exactness::stopped;
-}
-
 }  // namespace
 
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program) {
@@ -419,16 +391,28 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made) {
   for (const ir::ExprId id : explanation.mask.residual) {
     explanation.residual.push_back({written.at(covered.dag[id].pos), ir::to_source(covered, id)});
   }
-  if (!spec.attention.masks.empty()) {
-    explain_columns(*passes::analyzed(spec.attention, context), explanation);
+  explanation.blocks = passes::analyzed(spec.attention, context)->blocks();
+  if (!spec.attention.masks.empty() && explanation.rows > 0) {
+    explanation.keys = passes::row_counts(spec.attention);
   }
+  explanation.stopped |=
+      explanation.blocks && explanation.blocks->exactness == passes::Exactness::stopped;
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
   explanation.share = passes::band_share(covered.dims, mask->band());
   return explanation;
 }
 
-const char* share_of(const ExplainedColumns& columns) {
-  return columns.exact ? "all visible" : "some visible";
+std::string keys_text(const Explanation& explanation) {
+  if (!explanation.keys) return "";
+  const auto& [fewest, most, exactness] = *explanation.keys;
+  const std::int64_t all = explanation.columns;
+  if (exactness != passes::Exactness::exact) {
+    if (fewest == 0 && most == all) return "";
+    const std::string least = fewest > 0 ? fmt::format("at least {} and ", fewest) : "";
+    return fmt::format("a row sees {}at most {} of {}", least, most, all);
+  }
+  if (fewest == most) return fmt::format("each row sees {} of {}", most, all);
+  return fmt::format("a row sees {} to {} of {}", fewest, most, all);
 }
 
 std::string residual_text(const Explanation& explanation) {

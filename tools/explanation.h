@@ -28,12 +28,6 @@ struct ExplainedClause {
   std::vector<std::string> nodes;  // of the graph, in order, as graph::to_text lists them
 };
 
-// An interval of the columns that a row sees (passes/intervals.h).
-struct ExplainedColumns {
-  std::string text;    // in the language's own syntax
-  bool exact = false;  // the mask shows all of it
-};
-
 // The program of one direction.
 struct ExplainedProgram {
   std::vector<ExplainedClause> clauses;  // in text order, the attention itself last
@@ -69,11 +63,11 @@ struct Explanation {
   std::int64_t columns = 0;                    // of scores
   bool lengths = false;                        // whether batches have lengths of their own
   double share = 1;                            // of the scores that lie inside the band
-  // Blocks of the first batch and head.
+  // Blocks, and how many keys a row sees, of the first batch and head, if there are masks.
   std::optional<passes::BlockMap> blocks;
+  std::optional<passes::RowCounts> keys;
   bool stopped = false;  // the mask takes more work than is done (effort.h)
   std::vector<ExplainedCondition> residual;
-  std::vector<ExplainedColumns> visible;  // nothing outside of these
   std::optional<ExplainedDerivatives> derivatives;
   std::optional<ExplainedProgram> forward;
   std::optional<ExplainedProgram> backward;
@@ -92,8 +86,8 @@ ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Er
 // The same of a compiled program, and of the plan with what it tells.
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);
 
-// "all visible" or "some visible"
-const char* share_of(const ExplainedColumns& columns);
+// "a row sees 1 to 256 of 4096", or at least and at most so many; empty if nothing is known.
+std::string keys_text(const Explanation& explanation);
 // For which scores a residual condition is computed.
 std::string residual_text(const Explanation& explanation);
 

@@ -119,22 +119,26 @@ class Explain(attnc.Case):
         self.assertIn(condition["written"], (SPECS / "document.attn").read_text().splitlines()
                       [condition["line"] - 1])
         self.assertIsNone(result["mask"]["left"])
-        self.assertEqual(result["mask"]["columns"], [{"exact": True, "text":
-                         "[first(doc[b, kv_idx] >= doc[b, q_idx]), "
-                         "first(doc[b, kv_idx] > doc[b, q_idx]))"}])
-        result = self.explain("document_padded", "--bind", "Sq=256", *unbuilt)
-        self.assertEqual(result["mask"]["columns"], [{"text": "[0, 256)", "exact": False}])
+        self.assertEqual(result["mask"]["keys"], {"fewest": 0, "most": 256, "exact": False})
         result = self.explain("prefix_lm", "--bind", "Sq=256", "--bind", "prefix=64", *unbuilt)
-        self.assertEqual(result["mask"]["columns"],
-                         [{"text": "[0, max(64, q_idx + 1))", "exact": True}])
-        self.assertEqual(self.explain("noop", "--bind", "Sq=256", *unbuilt)["mask"]["columns"], [])
+        self.assertEqual(result["mask"]["keys"], {"fewest": 64, "most": 256, "exact": True})
+        self.assertNotIn("keys", self.explain("noop", "--bind", "Sq=256", *unbuilt)["mask"])
 
-    def test_columns(self):
+    def test_keys_of_a_row(self):
+        def keys(mask):
+            path = self.write("keys.attn", NOOP.replace("outputs", f"{mask} outputs"))
+            text = self.attnc("explain", path, *H200, *self.unbuilt(), "--bind", "Sq=16").stdout
+            return [line.strip() for line in text.splitlines() if line.startswith("  keys ")]
+
         several = " || ".join(f"kv_idx == {2 * i}" for i in range(6))
-        path = self.write("columns.attn", NOOP.replace("outputs", f"mask {several}; outputs"))
-        text = self.attnc("explain", path, *H200, *self.unbuilt(), "--bind", "Sq=16").stdout
-        self.assertIn("  keys      [0, 1): all visible\n  keys      [2, 3): all visible\n", text)
-        self.assertIn("  keys      of 2 more intervals\n", text)
+        self.assertEqual(keys(f"mask {several};"), ["keys      each row sees 6 of 24"])
+        self.assertEqual(keys("mask kv_idx <= q_idx;"), ["keys      a row sees 1 to 16 of 24"])
+        flags = "tensor t: bool[Skv]; mask "
+        self.assertEqual(keys(f"{flags} t[kv_idx];"), [])
+        self.assertEqual(keys(f"{flags} t[kv_idx] && kv_idx < 8;"),
+                         ["keys      a row sees at most 8 of 24"])
+        self.assertEqual(keys(f"{flags} t[kv_idx] && kv_idx < 8 || kv_idx < 3;"),
+                         ["keys      a row sees at least 3 and at most 8 of 24"])
 
     def test_a_block_map_that_is_cut_short(self):
         # A sum of two squares never leaves 3 of 4, which is found score by score.

@@ -14,8 +14,6 @@
 namespace attn::tools::page {
 namespace {
 
-constexpr std::size_t kMostLines = 6;  // of columns or conditions of a mask
-
 const std::vector<ExplainedClause>& clauses_of(const Explanation& explanation) {
   return explanation.forward ? explanation.forward->clauses : explanation.backward->clauses;
 }
@@ -54,15 +52,8 @@ Json findings_view(const Explanation& explanation) {
   if (end.left || end.right) {
     add("band", explanation.band_from_end, "from the last diagonal of each batch");
   }
-  const std::size_t columns = std::min(explanation.visible.size(), kMostLines);
-  for (std::size_t i = 0; i < columns; ++i) {
-    const ExplainedColumns& each = explanation.visible[i];
-    add("keys of a row", each.text, share_of(each));
-  }
-  if (columns < explanation.visible.size()) {
-    add("keys of a row", fmt::format("{} more intervals", explanation.visible.size() - columns),
-        "");
-  }
+  const std::string keys = keys_text(explanation);
+  if (!keys.empty()) add("keys", keys, "");
   for (const auto& [written, condition] : explanation.residual) {
     const bool known = !written.text.empty() && written.text != condition;
     add("condition", condition,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -154,6 +155,44 @@ class Halving {
   Exactness exactness_ = Exactness::exact;
 };
 
+// Adds up what rows see, in rectangles of scores that do not overlap.
+class RowSums {
+ public:
+  explicit RowSums(const ir::Attention& attention) : rows_(attention.dims[ir::Dim::Sq]) {
+    changes_[0];
+  }
+
+  void add(const Range& rows, const Range& columns, Block block) {
+    if (block == Block::empty) return;
+    const std::int64_t possible = columns.high - columns.low + 1;
+    const std::int64_t seen = block == Block::full ? possible : 0;
+    Sum& first = changes_[rows.low];
+    first = {first.seen + seen, first.possible + possible};
+    Sum& behind = changes_[rows.high + 1];
+    behind = {behind.seen - seen, behind.possible - possible};
+  }
+
+  RowCounts counts(Exactness exactness) const {
+    RowCounts counts{INT64_MAX, 0, exactness};
+    Sum row;
+    for (const auto& [first, change] : changes_) {
+      if (first == rows_) break;
+      row = {row.seen + change.seen, row.possible + change.possible};
+      counts.fewest = std::min(counts.fewest, row.seen);
+      counts.most = std::max(counts.most, row.possible);
+    }
+    return counts;
+  }
+
+ private:
+  struct Sum {
+    std::int64_t seen = 0, possible = 0;
+  };
+
+  std::int64_t rows_;
+  std::map<std::int64_t, Sum> changes_;  // from a row on, against the row before
+};
+
 }  // namespace
 
 std::int64_t BlockMap::count(Block block) const { return std::ranges::count(blocks, block); }
@@ -189,6 +228,16 @@ BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64
   search.deadline = deadline;
   search.box.batch = search.box.head = {0, 0};
   return block_map(attention, search, operations);
+}
+
+RowCounts row_counts(const ir::Attention& attention, std::int64_t operations) {
+  BlockSearch search{whole_box(attention), 1, 1, operations};
+  search.box.batch = search.box.head = {0, 0};
+  RowSums sums(attention);
+  const Exactness exactness = find_blocks(attention, attention.masks, search,
+                                          [&](const Range& rows, const Range& columns,
+                                              Block block) { sums.add(rows, columns, block); });
+  return sums.counts(exactness);
 }
 
 }  // namespace attn::passes

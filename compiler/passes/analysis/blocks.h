@@ -1,4 +1,5 @@
-// Which blocks of the score matrix a mask shows: what a block-skipping kernel has to compute.
+// Which blocks of the score matrix a mask shows: what a block-skipping kernel has to compute. And
+// how many columns of it a row sees.
 #pragma once
 
 #include <cstdint>
@@ -55,5 +56,17 @@ BlockMap block_map(const ir::Attention& attention, BlockSearch search, std::int6
 BlockMap block_map(const ir::Attention& attention, std::int64_t rows = kBlock,
                    std::int64_t columns = kBlock, std::int64_t operations = Effort::kMost,
                    const planning::Deadline* deadline = nullptr);
+
+// The fewest and the most columns that a row sees. Unless exact, they are bounds: every row sees at
+// least the fewest and at most the most.
+struct RowCounts {
+  std::int64_t fewest = 0, most = 0;
+  Exactness exactness = Exactness::exact;
+
+  bool operator==(const RowCounts&) const = default;
+};
+
+// Those of the first batch and head, by at most so many operations. There must be a row.
+RowCounts row_counts(const ir::Attention& attention, std::int64_t operations = Effort::kMost / 16);
 
 }  // namespace attn::passes

@@ -86,7 +86,6 @@ struct MaskFacts {
   ir::Attention attention;
   const planning::AnalysisObserver* observer = nullptr;
   Found<MaskForm> form{};
-  Found<VisibleColumns> columns{};
   std::optional<Searched<Band>> cover{};
   std::optional<Searched<std::optional<Bounds>>> bounds{};
   std::optional<Searched<bool>> hides_all{};
@@ -145,11 +144,6 @@ Axes MaskAnalysis::axes() const {
     axes = axes | varying(dependence[mask], attention_.dims);
   }
   return axes;
-}
-
-const VisibleColumns& MaskAnalysis::columns() const {
-  return once("columns", facts_->columns,
-              [this] { return visible_columns(attention_, deadline_.get()); });
 }
 
 Band MaskAnalysis::cover(Effort& effort) const {

@@ -2,13 +2,11 @@
 // `explain` share it. Other facts about masks are found beside it: segments.h, padding.h,
 // happens.h.
 //
-// It is found in three ways, one for each kind of question:
+// It is found in two ways, one for each kind of question:
 //   - bands (band.h): comparisons of row and column, split off exactly. What cuDNN skips by.
 //   - boxes of scores (range.h), halved until ranges decide: the band or the rows and columns that
 //     hold all visible scores, which blocks are empty, full or partial, and block lists. Numbers,
 //     for bound dimensions.
-//   - intervals (intervals.h): the columns of a row, as expressions. Also for open dimensions, and
-//     where tensors decide.
 #pragma once
 
 #include <map>
@@ -21,7 +19,6 @@
 #include "compiler/passes/analysis/block_lists.h"
 #include "compiler/passes/analysis/blocks.h"
 #include "compiler/passes/analysis/boxes.h"
-#include "compiler/passes/analysis/intervals.h"
 #include "compiler/planning/context.h"
 
 namespace attn::passes {
@@ -52,9 +49,6 @@ class MaskAnalysis {
 
   // The batch, head, row and column, if the masks depend on them. An upper bound.
   Axes axes() const;
-
-  // The columns of each row. Tells itself which of the intervals are exact.
-  const VisibleColumns& columns() const;
 
   // Three parts spend effort: the same amount at each call, so that what else an effort is enough
   // for does not depend on the calls before. What was cut short is not kept.

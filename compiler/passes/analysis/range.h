@@ -26,11 +26,6 @@ struct Range {
 
 inline constexpr Range kAnyWide{INT64_MIN, INT64_MAX};
 
-// Whether it is that of an expression that may have wrapped, or of one that may be anything.
-inline bool may_be_wrapped(const Range& range) {
-  return range.low <= INT32_MIN && range.high >= INT32_MAX;
-}
-
 // A box of scores.
 struct Box {
   Range batch, head, row, column;

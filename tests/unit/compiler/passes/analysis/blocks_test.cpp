@@ -28,11 +28,14 @@ std::string picture(const BlockMap& map) {
   return text;
 }
 
-BlockMap map_of(const std::string& clauses, std::int64_t operations = Effort::kMost) {
+ir::Attention of_clauses(const std::string& clauses) {
   const sema::Analyzed analyzed = sema::analyze_body("dims B = 1, Hq = 1, D = 8; " + clauses);
   EXPECT_TRUE(analyzed.attention.has_value()) << analyzed.text;
-  if (!analyzed.attention) return {};
-  return block_map(simplify(*analyzed.attention), kBlock, kBlock, operations);
+  return simplify(analyzed.attention.value());
+}
+
+BlockMap map_of(const std::string& clauses, std::int64_t operations = Effort::kMost) {
+  return block_map(of_clauses(clauses), kBlock, kBlock, operations);
 }
 
 std::string picture(const std::string& clauses) { return picture(map_of(clauses)); }
@@ -159,6 +162,44 @@ TEST(Blocks, OfRandomMasksAreWhatTheyShow) {
     }
   }
   EXPECT_GT(told, 5000);
+}
+
+TEST(RowCounts, OfRandomMasksAreWhatTheyShow) {
+  std::mt19937_64 random(4);
+  const auto upto = [&](std::uint64_t most) {
+    return static_cast<std::int64_t>(random() % most + 1);
+  };
+  for (int i = 0; i < 1000; ++i) {
+    ir::Attention attention = testing::example(upto(40), upto(40));
+    testing::RandomMask mask(attention, random);
+    attention.masks = {mask.boolean(2), mask.boolean(1)};
+    Counted rows(attention, 1, attention.dims[ir::Dim::Skv]);
+    RowCounts counts{INT64_MAX, 0};
+    for (std::int64_t row = 0; row < attention.dims[ir::Dim::Sq]; ++row) {
+      const std::int64_t visible = rows.of(row, 0).first;
+      counts.fewest = std::min(counts.fewest, visible);
+      counts.most = std::max(counts.most, visible);
+    }
+    ASSERT_EQ(row_counts(attention), counts);
+  }
+}
+
+TEST(RowCounts, AreBoundsWhereTensorsDecideOrTheSearchIsStopped) {
+  const auto counts = [](const std::string& clauses, std::int64_t operations) {
+    return row_counts(of_clauses(clauses), operations);
+  };
+  constexpr std::int64_t kEnough = 1 << 20;
+  const std::string tensor = "dims Sq = 64; tensor t: bool[Skv]; ";
+  EXPECT_EQ(counts(tensor + "mask t[kv_idx] && kv_idx < 8 || kv_idx < 3;", kEnough),
+            (RowCounts{3, 8, Exactness::bound}));
+  EXPECT_EQ(counts(tensor + "mask t[kv_idx];", kEnough), (RowCounts{0, 64, Exactness::bound}));
+  const std::string window = "dims Sq = 4096; mask q_idx >= kv_idx && q_idx - kv_idx < 100;";
+  EXPECT_EQ(counts(window, kEnough), (RowCounts{1, 100}));
+  const RowCounts stopped = counts(window, 1 << 12);
+  EXPECT_EQ(stopped.exactness, Exactness::stopped);
+  EXPECT_LE(stopped.fewest, 1);
+  EXPECT_GE(stopped.most, 100);
+  EXPECT_LT(stopped.most, 2048) << "large boxes are looked at first";
 }
 
 // Operations are counted, not boxes: those of a box of 128 x 128 scores are few.

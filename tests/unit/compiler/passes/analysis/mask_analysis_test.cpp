@@ -37,12 +37,11 @@ TEST_F(MaskAnalysisTest, ComputesAPartAtItsFirstCallAndKeepsIt) {
     EXPECT_EQ(mask->cover(effort).left, 63);
     EXPECT_EQ(mask->bounds(effort)->rows, (Range{0, 255}));
     EXPECT_EQ(mask->blocks()->count(Block::empty), 2);
-    EXPECT_EQ(mask->columns().intervals.size(), 1U);
     EXPECT_TRUE(mask->block_lists().has_value());
     EXPECT_FALSE(mask->hides_all(effort));
   }
-  EXPECT_EQ(computed_, (std::vector<std::string>{"form", "cover", "bounds", "blocks", "columns",
-                                                 "block_lists", "hides_all"}));
+  EXPECT_EQ(computed_, (std::vector<std::string>{"form", "cover", "bounds", "blocks", "block_lists",
+                                                 "hides_all"}));
 }
 
 bool share(const Analyzed& x, const Analyzed& y) { return &x->form() == &y->form(); }
