@@ -4,14 +4,15 @@
 
 #include <algorithm>
 
+#include "compiler/lowering/native/kernel_names.h"
 #include "tools/table.h"
 #include "tools/words.h"
 
 namespace attn::tools {
 namespace {
 
-using lowering::native::BlockCounts;
-using lowering::native::KernelFacts;
+using plan::BlockCounts;
+using plan::KernelFacts;
 
 std::string extents_text(const plan::Extents& extents) {
   std::string text = fmt::format("{}", extents[0]);
@@ -154,7 +155,7 @@ std::vector<ExplainedKernels> explain_kernels(const plan::Plan& plan) {
       if (found != resources.end()) each.resources = found->second;
       explained.launches.push_back(std::move(each));
     }
-    explained.facts = lowering::native::facts_of(*kernels);
+    explained.facts = kernels->facts;
     all.push_back(std::move(explained));
   }
   return all;
@@ -163,7 +164,8 @@ std::vector<ExplainedKernels> explain_kernels(const plan::Plan& plan) {
 std::string to_text(const ExplainedKernels& kernels) {
   std::string text = launches_text(kernels.launches);
   if (kernels.facts) {
-    text += facts_text(*kernels.facts, kernels.launches[kernels.facts->launch].launch);
+    const auto launch = static_cast<std::size_t>(kernels.facts->launch);
+    text += facts_text(*kernels.facts, kernels.launches[launch].launch);
   }
   return text;
 }

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "compiler/lowering/native/kernel_facts.h"
 #include "runtime/plan/plan.h"
 #include "tools/cubin.h"
 #include "tools/report.h"
@@ -24,7 +23,7 @@ struct ExplainedLaunch {
 struct ExplainedKernels {
   std::size_t step = 0;
   std::vector<ExplainedLaunch> launches;
-  std::optional<lowering::native::KernelFacts> facts{};  // of its attention kernel
+  std::optional<plan::KernelFacts> facts{};  // of its attention kernel
 };
 
 // Explains the kernels of each kernel step of the plan.

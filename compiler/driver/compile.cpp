@@ -118,6 +118,14 @@ bool any_was_tried(const std::vector<plan::Alternative>& choice) {
   return std::ranges::any_of(choice, was_tried);
 }
 
+// The steps are those of one signature.
+void copy_facts(const plan::Program& from, plan::Program& to) {
+  for (std::size_t i = 0; i < to.steps.size(); ++i) {
+    auto* const kernels = std::get_if<plan::KernelStep>(&to.steps[i]);
+    if (kernels != nullptr) kernels->facts = std::get<plan::KernelStep>(from.steps[i]).facts;
+  }
+}
+
 // Copies what the signature does not cover from this spec into a cached plan: the words for people,
 // what its other sizes would mean, and what was considered.
 plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
@@ -129,6 +137,7 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.without = words.without;
   plan.parts = words.parts;
   plan.choice = words.choice;
+  copy_facts(words.program, plan.program);
   return plan;
 }
 

@@ -14,6 +14,7 @@
 //   visit.optional(name, field, usual)  one that is left out where the field is `usual`, by default
 //                                       an empty or zero value, and reads as such
 //   visit.told(name, field)             for people: not part of canonical text
+//   visit.optionally_told(name, field)  the same, left out where the field is empty
 //   visit.position(field)               the same, a SourcePos, left out if there is none
 //   visit.kind(name, word)              first: a member with this word, which tells the struct from
 //                                       the other alternatives of a variant. Without one, the name
@@ -112,6 +113,9 @@ class Writer {
   void told(std::string_view name, const auto& field) {
     if (!canonical_) (*this)(name, field);
   }
+  void optionally_told(std::string_view name, const auto& field) {
+    if (!canonical_) optional(name, field);
+  }
   void position(const SourcePos& pos) {
     if (!canonical_ && (pos.line != 0 || pos.column != 0)) object_["pos"] = {pos.line, pos.column};
   }
@@ -147,6 +151,7 @@ struct Mark {
   void kind(std::string_view first, std::string_view its_word) { take(first, its_word); }
   void optional(std::string_view, const auto&...) {}
   void told(std::string_view first, const auto&) { take(first, ""); }
+  void optionally_told(std::string_view, const auto&) {}
   void position(const SourcePos&) {}
   void spread(const auto&) {}
   void paired(std::string_view first, const auto&...) { take(first, ""); }
@@ -216,6 +221,10 @@ class Reader {
   template <typename T>
   void told(std::string_view name, T& field) {
     (*this)(name, field);
+  }
+  template <typename T>
+  void optionally_told(std::string_view name, T& field) {
+    optional(name, field);
   }
   void position(SourcePos& pos);
   void kind(std::string_view name, std::string_view) { names_.push_back(name); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
 
 #include "runtime/graph/extent.h"
 
@@ -22,6 +23,9 @@ constexpr std::int64_t kMostMapDim = std::int64_t{1} << 32;
 constexpr std::int64_t kMostMapStride = std::int64_t{1} << 40;  // bytes
 constexpr std::int64_t kMostBox = 256;
 constexpr std::int64_t kMapAlignment = 16;  // of addresses, strides and the box's rows, in bytes
+
+// The largest number that facts may have: they are added and multiplied.
+constexpr std::int64_t kMostOfFacts = std::int64_t{1} << 40;
 
 bool is_identifier(const std::string& name) {
   const auto is_part = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
@@ -64,6 +68,21 @@ bool all_within(const std::vector<std::int64_t>& values, std::int64_t most) {
   return std::ranges::all_of(values, [most](std::int64_t v) { return v >= 1 && v <= most; });
 }
 
+bool are_valid(const KernelFacts& facts, const KernelStep& step) {
+  bool valid = facts.parts > 0 && facts.launch < static_cast<std::int64_t>(step.launches.size());
+  const auto look = [&valid](std::initializer_list<std::int64_t> numbers) {
+    for (const std::int64_t number : numbers)
+      valid = valid && number >= 0 && number <= kMostOfFacts;
+  };
+  look({facts.launch, facts.tile, facts.block, facts.heads, facts.depth, facts.width, facts.groups,
+        facts.stages, facts.query_stages, facts.table_stages, facts.parts, facts.items,
+        facts.divided, facts.patch_width, facts.patch_height});
+  if (const auto& blocks = facts.blocks) {
+    look({blocks->lists, blocks->full, blocks->partial, blocks->skipped});
+  }
+  return valid;
+}
+
 }  // namespace
 
 std::string check_launches(const KernelStep& step) {
@@ -77,6 +96,7 @@ std::string check_launches(const KernelStep& step) {
   for (const Launch& launch : step.launches) {
     if (std::string what = check_launch(launch); !what.empty()) return what;
   }
+  if (step.facts && !are_valid(*step.facts, step)) return "has invalid facts";
   return "";
 }
 

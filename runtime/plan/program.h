@@ -160,14 +160,55 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
+// Blocks of all tiles of one head, or of every list where lists differ by batch or head.
+struct BlockCounts {
+  std::int64_t lists = 1;
+  std::int64_t full = 0;     // no mask is evaluated
+  std::int64_t partial = 0;  // masks are evaluated
+  std::int64_t skipped = 0;  // of as many as cover all scores
+
+  std::int64_t all() const { return full + partial + skipped; }
+  bool operator==(const BlockCounts&) const = default;
+};
+
+// What an attention kernel is made of; informational. A block of threads holds a tile, and streams
+// blocks of the other side by: tiles of a forward are of queries, and blocks of keys; those of a
+// backward the other way around.
+struct KernelFacts {
+  bool backward = false;
+  std::int64_t launch = 0;        // of the step
+  std::int64_t tile = 0;          // rows of a head, or keys
+  std::int64_t block = 0;         // keys, or rows
+  std::int64_t heads = 1;         // that share a tile
+  std::int64_t depth = 0;         // of q and k, as in shared memory
+  std::int64_t width = 0;         // of v
+  std::int64_t groups = 0;        // warp groups that compute
+  std::int64_t stages = 0;        // of what is streamed
+  std::int64_t query_stages = 0;  // of a forward
+  std::int64_t table_stages = 0;  // of a captured table that scores read
+  std::int64_t parts = 1;         // of a tile's keys, that different blocks of threads compute
+  std::int64_t items = 0;         // tiles of all batches and heads, times parts
+  // Parts of all divided tiles of a backward; if the GPU makes the lists, at most.
+  std::int64_t divided = 0;
+  std::int64_t patch_width = 0, patch_height = 0;  // of a grid, if the tile is a rectangle of it
+  bool has_lengths = false;                        // which cut the lists at run time
+  bool gathers = false;      // keys or values in small pages are copied row by row
+  bool makes_lists = false;  // a kernel before does, at every execute
+  bool lists_of_batch = false, lists_of_head = false;  // which differ by these
+  std::optional<BlockCounts> blocks{};                 // absent if a kernel before makes the lists
+
+  bool operator==(const KernelFacts&) const = default;
+};
+
 // Launches of kernels of one image, in order. Each run of the step, also each iteration of a loop,
 // first fills `zeroed` with zero bytes.
 struct KernelStep {
   std::vector<std::string> outputs;  // internal tensors or outputs that it writes completely
   std::vector<std::string> zeroed;   // internal tensors: counters, sums
   std::vector<Launch> launches;
-  std::string source;      // CUDA C++
-  std::int64_t turns = 1;  // loop iterations; 1: not in a loop
+  std::string source;                  // CUDA C++
+  std::int64_t turns = 1;              // loop iterations; 1: not in a loop
+  std::optional<KernelFacts> facts{};  // of its attention kernel, if it has one
   bool operator==(const KernelStep&) const = default;
 };
 inline constexpr std::size_t kMostLaunches = 64;         // of one kernel step

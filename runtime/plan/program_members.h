@@ -113,15 +113,54 @@ void members(Self& launch, Visit& visit) {
   visit.optional("overlaps", overlaps);
 }
 
+template <json::Like<BlockCounts> Self, typename Visit>
+void members(Self& counts, Visit& visit) {
+  auto& [lists, full, partial, skipped] = counts;
+  visit("lists", lists);
+  visit("full", full);
+  visit("partial", partial);
+  visit("skipped", skipped);
+}
+
+template <json::Like<KernelFacts> Self, typename Visit>
+void members(Self& facts, Visit& visit) {
+  auto& [backward, launch, tile, block, heads, depth, width, groups, stages, query_stages,
+         table_stages, parts, items, divided, patch_width, patch_height, has_lengths, gathers,
+         makes_lists, lists_of_batch, lists_of_head, blocks] = facts;
+  visit("tile", tile);
+  visit("block", block);
+  visit("depth", depth);
+  visit("width", width);
+  visit("groups", groups);
+  visit("stages", stages);
+  visit("items", items);
+  visit.optional("backward", backward);
+  visit.optional("launch", launch);
+  visit.optional("heads", heads, 1);
+  visit.optional("query_stages", query_stages);
+  visit.optional("table_stages", table_stages);
+  visit.optional("parts", parts, 1);
+  visit.optional("divided", divided);
+  visit.optional("patch_width", patch_width);
+  visit.optional("patch_height", patch_height);
+  visit.optional("has_lengths", has_lengths);
+  visit.optional("gathers", gathers);
+  visit.optional("makes_lists", makes_lists);
+  visit.optional("lists_of_batch", lists_of_batch);
+  visit.optional("lists_of_head", lists_of_head);
+  visit.optional("blocks", blocks);
+}
+
 template <json::Like<KernelStep> Self, typename Visit>
 void members(Self& step, Visit& visit) {
-  auto& [outputs, zeroed, launches, source, turns] = step;
+  auto& [outputs, zeroed, launches, source, turns, facts] = step;
   visit.kind("step", "kernel");
   visit("outputs", outputs);
   visit("zeroed", zeroed);
   visit("launches", launches);
   visit("source", source);
   visit.optional("turns", turns, 1);
+  visit.optionally_told("facts", facts);
 }
 
 template <json::Like<IndexCheck::Fault> Self, typename Visit>

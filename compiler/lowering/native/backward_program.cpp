@@ -48,12 +48,15 @@ class BackwardProgram {
     plan::KernelStep step{.outputs = kernel_.own_gradients(),
                           .zeroed = {BackwardKernel::kCounter},
                           .launches = {},
-                          .source = source_of(kernel_)};
+                          .source = source_of(kernel_),
+                          .facts = facts()};
     if (!kernel_.packed_maps().empty())
       add_sequence_maps(kernel_.whole, kernel_.packed_maps(), program, step);
     if (kernel_.made_lists)
       kernel_.made_lists->add(program, step, BackwardKernel::kCounter, inputs());
     std::ranges::move(launches(), std::back_inserter(step.launches));
+    const auto main = std::ranges::find(step.launches, kBackwardKernel, &plan::Launch::kernel);
+    step.facts->launch = main - step.launches.begin();
     add_internals(program, step);
     program.steps.emplace_back(std::move(step));
     return program;
@@ -63,6 +66,27 @@ class BackwardProgram {
   static constexpr std::int64_t kThreads = BackwardKernel::kThreads;
   // Constants of attn/backward.cuh.
   static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32;
+
+  plan::KernelFacts facts() const {
+    plan::KernelFacts facts{.backward = true,
+                            .tile = kernel_.tile.keys,
+                            .block = kernel_.tile.rows,
+                            .depth = kernel_.depth(),
+                            .width = kernel_.width(),
+                            .groups = kGroupsOfBackward,
+                            .stages = kStagesOfBackward,
+                            .table_stages = kernel_.expressions.table ? kStagesOfBackward : 0,
+                            .items = kernel_.key_blocks(),
+                            .divided = kernel_.parts(),
+                            .has_lengths = kernel_.lengths(),
+                            .makes_lists = kernel_.made_lists.has_value(),
+                            .lists_of_batch = kernel_.blocks.axes.batch,
+                            .lists_of_head = kernel_.blocks.axes.head};
+    if (!kernel_.made_lists) {
+      facts.blocks = counts_of(kernel_.blocks, kernel_.row_blocks_of_head());
+    }
+    return facts;
+  }
 
   // What the kernels write beside gradients.
   void add_internals(plan::Program& program, plan::KernelStep& step) const {

@@ -15,6 +15,7 @@
 #include "compiler/lowering/native/maps.h"
 #include "compiler/lowering/native/native.h"
 #include "compiler/lowering/native/quantized.h"
+#include "runtime/base/ceil_div.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -454,6 +455,36 @@ std::string expressions_object(const ir::Attention& attention, const derive::Ker
 
 std::string source_of(const ir::Attention& attention, const Kernel& kernel) {
   return Source(attention, kernel).make();
+}
+
+plan::KernelFacts facts_of(const ir::Attention& attention, const Kernel& kernel) {
+  const Tile& tile = kernel.tile;
+  const Patch patch = tile.patch.value_or(Patch());
+  const auto gathers = [&](const char* name) {
+    return kernel.gathers(read_page_of(attention, name));
+  };
+  plan::KernelFacts facts{.tile = tile.rows_of_head(),
+                          .block = tile.keys,
+                          .heads = tile.pack,
+                          .depth = tile.depth,
+                          .width = tile.width,
+                          .groups = tile.groups * tile.shares,
+                          .stages = tile.stages,
+                          .query_stages = tile.queries,
+                          .table_stages = tile.tables,
+                          .parts = kernel.parts,
+                          .items = kernel.items(attention.dims) * kernel.parts,
+                          .patch_width = patch.width,
+                          .patch_height = patch.height,
+                          .has_lengths = attention.lengths_kv,
+                          .gathers = gathers("k") || gathers("v"),
+                          .makes_lists = kernel.makes_lists,
+                          .lists_of_batch = kernel.blocks.axes.batch,
+                          .lists_of_head = kernel.blocks.axes.head};
+  if (!kernel.makes_lists) {
+    facts.blocks = counts_of(kernel.blocks, ceil_div(attention.dims[Dim::Skv], tile.keys));
+  }
+  return facts;
 }
 
 }  // namespace attn::lowering::native

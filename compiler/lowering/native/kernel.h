@@ -92,4 +92,7 @@ std::string expressions_object(const ir::Attention& attention, const derive::Ker
 // CUDA C++.
 std::string source_of(const ir::Attention& attention, const Kernel& kernel);
 
+// What its step says of it; not in which launch it is.
+plan::KernelFacts facts_of(const ir::Attention& attention, const Kernel& kernel);
+
 }  // namespace attn::lowering::native

@@ -1,14 +1,16 @@
 // The names of kernels of attnc's own engine (kernel_names.def).
 #pragma once
 
-#include <string_view>
+#include <string>
+
+#include "runtime/plan/program.h"
 
 namespace attn::lowering::native {
 
 #define ATTN_KERNEL(constant, name, what) inline constexpr const char* constant = name;
 #include "compiler/lowering/native/kernel_names.def"
 
-// What the kernel of this name does, in one line; empty for others.
-std::string_view what_of_kernel(std::string_view name);
+// What a launch of the step does, in one line; empty if it is not of this engine.
+std::string what_of_launch(const plan::KernelStep& step, const plan::Launch& launch);
 
 }  // namespace attn::lowering::native

@@ -1,5 +1,6 @@
 #include "compiler/lowering/native/key_blocks.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "compiler/lowering/native/lister.h"
@@ -57,6 +58,20 @@ Result<KeyBlocks> key_blocks(const ir::Attention& attention, const passes::Axes&
   // Lengths may leave a tile without blocks: it computes one, whose scores masks may hide.
   made.masked |= attention.lengths_kv && !attention.masks.empty();
   return made;
+}
+
+std::optional<plan::BlockCounts> counts_of(const KeyBlocks& blocks, std::int64_t streamed) {
+  if (blocks.lists.empty()) return std::nullopt;
+  const auto tiles = static_cast<std::int64_t>(blocks.lists.size());
+  plan::BlockCounts counts{.lists = ceil_div(tiles, blocks.tiles)};
+  for (const TileList& list : blocks.lists) {
+    for (std::int64_t i = list.first; i < list.first + list.runs; ++i) {
+      const KeyRun& run = blocks.runs[static_cast<std::size_t>(i)];
+      (run.masked ? counts.partial : counts.full) += run.blocks;
+    }
+  }
+  counts.skipped = std::max<std::int64_t>(0, tiles * streamed - counts.full - counts.partial);
+  return counts;
 }
 
 }  // namespace attn::lowering::native

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "compiler/ir/attention.h"
@@ -9,6 +10,7 @@
 #include "compiler/lowering/native/tiles.h"
 #include "compiler/passes/analysis/axes.h"
 #include "runtime/base/status.h"
+#include "runtime/plan/program.h"
 
 namespace attn::lowering::native {
 
@@ -18,5 +20,8 @@ namespace attn::lowering::native {
 inline constexpr std::int64_t kMostEntries = std::int64_t{1} << 17;
 Result<KeyBlocks> key_blocks(const ir::Attention& attention, const passes::Axes& mask_axes,
                              const Tile& tile);
+
+// The blocks of such lists, where `streamed` blocks cover what a tile may see; nothing without any.
+std::optional<plan::BlockCounts> counts_of(const KeyBlocks& blocks, std::int64_t streamed);
 
 }  // namespace attn::lowering::native

@@ -410,7 +410,8 @@ class Native {
     plan::KernelStep step{.outputs = kernel_.outputs,
                           .zeroed = {kCounter},
                           .launches = {},
-                          .source = source_of(attention_, kernel_)};
+                          .source = source_of(attention_, kernel_),
+                          .facts = facts_of(attention_, kernel_)};
     if (kernel_.parts > 1) {
       program.internals.push_back(
           plan::internal_tensor(kParts, DType::f32, {kernel_.part_elements(dims_)}));
@@ -425,6 +426,7 @@ class Native {
     }
     // The last one before, which the forward waits for.
     if (attention_.quantize) add_transposed_values(attention_, inputs(), program, step);
+    step.facts->launch = static_cast<std::int64_t>(step.launches.size());
     step.launches.push_back(forward());
     for (const plan::DeriveStep& each : control.steps) program.steps.emplace_back(each);
     program.steps.emplace_back(std::move(step));

@@ -169,6 +169,24 @@ TEST(Compile, KernelsAloneDoNotAskForCudnn) {
   EXPECT_EQ(options.cached.cache->counts()[cache::Counter::hit], 1U);
 }
 
+// The signature does not cover facts: a cached plan may be of an attnc that stored fewer.
+TEST(Compile, CachedPlansSayWhatTheirKernelsAreMadeOf) {
+  const Read spec;
+  CompileOptions options = options_for_native();
+  const auto plain = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(plain.ok()) << plain.error().to_text();
+  EXPECT_TRUE(std::get<plan::KernelStep>(plain->plan.program.steps[0]).facts);
+  plan::Plan cached = plain->plan;
+  std::get<plan::KernelStep>(cached.program.steps[0]).facts.reset();
+  options.cached = {std::make_shared<cache::PlanCache>(), version(0)};
+  const cache::Key key(cached.signature);
+  ASSERT_TRUE(options.cached.cache->get(key, [&]() -> Result<plan::Plan> { return cached; }).ok());
+  const auto again = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(again.ok()) << again.error().to_text();
+  EXPECT_EQ(options.cached.cache->counts()[cache::Counter::hit], 1U);
+  EXPECT_EQ(again->plan.program, plain->plan.program);
+}
+
 // A cache in an empty folder.
 CachedPlans cached_in(const std::filesystem::path& folder) {
   cache::PlanCacheOptions options;

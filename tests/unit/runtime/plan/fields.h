@@ -45,6 +45,7 @@ class FieldWalk {
   }
   void optional(std::string_view name, auto& field, const auto&...) { (*this)(name, field); }
   void told(std::string_view name, auto& field) { (*this)(name, field); }
+  void optionally_told(std::string_view name, auto& field) { (*this)(name, field); }
   void position(SourcePos&) {}
   void kind(std::string_view, std::string_view) {}
   template <typename T>

@@ -214,6 +214,23 @@ std::string kernel_refusal(const std::function<void(KernelStep&)>& change) {
   return status.ok() ? "accepted" : status.error().message;
 }
 
+// Facts are computed with when they are printed.
+TEST(ValidateProgram, FactsOfAKernelAreNumbersOfThings) {
+  const std::function<void(KernelFacts&)> changes[] = {
+      [](KernelFacts& f) { f.launch = 2; },
+      [](KernelFacts& f) { f.launch = -1; },
+      [](KernelFacts& f) { f.parts = 0; },
+      [](KernelFacts& f) { f.tile = -1; },
+      [](KernelFacts& f) { f.items = (std::int64_t{1} << 40) + 1; },
+      [](KernelFacts& f) { f.blocks->skipped = -1; },
+      [](KernelFacts& f) { f.blocks->full = INT64_MAX; },
+  };
+  for (const auto& change : changes) {
+    EXPECT_EQ(kernel_refusal([&](auto& s) { change(*s.facts); }), "step 0: has invalid facts");
+  }
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.facts.reset(); }), "accepted");
+}
+
 TEST(ValidateProgram, LaunchesAreWithinTheLimitsOfAGpu) {
   EXPECT_EQ(kernel_refusal([](auto&) {}), "accepted");
   EXPECT_EQ(kernel_refusal([](auto& s) { s.launches[0].kernel = "f(int)"; }),

@@ -173,6 +173,17 @@ Program kernel_program() {
                     .grid = {1, 2, 3},
                     .arguments = {TensorOperand{"partial"}, TensorOperand{"o"},
                                   TensorOperand{"lse"}, ParamOperand{"cap"}}}};
+  step.facts = KernelFacts{.launch = 1,
+                           .tile = 128,
+                           .block = 64,
+                           .depth = 8,
+                           .width = 8,
+                           .groups = 2,
+                           .stages = 2,
+                           .parts = 3,
+                           .items = 24,
+                           .gathers = true,
+                           .blocks = BlockCounts{.full = 1, .partial = 2, .skipped = 5}};
   program.steps = {step};
   return program;
 }

@@ -1,7 +1,7 @@
-#include "compiler/lowering/native/kernel_facts.h"
-
+// What steps of attnc's own kernels say of them.
 #include <gtest/gtest.h>
 
+#include "compiler/lowering/native/kernel_names.h"
 #include "compiler/lowering/native/native.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "tests/support/contexts.h"
@@ -26,9 +26,10 @@ plan::KernelStep step_of(const std::string& clauses, bool backward, const char* 
 TEST(KernelFacts, CountTheBlocksOfMasks) {
   for (const bool backward : {false, true}) {
     const plan::KernelStep step = step_of("mask q_idx >= kv_idx;", backward);
-    const KernelFacts facts = facts_of(step).value();
+    const plan::KernelFacts facts = step.facts.value();
     EXPECT_EQ(facts.backward, backward);
-    EXPECT_EQ(step.launches[facts.launch].block[0], 128 * (facts.groups + 1));
+    const plan::Launch& launch = step.launches[static_cast<std::size_t>(facts.launch)];
+    EXPECT_EQ(launch.block[0], 128 * (facts.groups + 1));
     ASSERT_TRUE(facts.blocks);
     EXPECT_EQ(facts.blocks->lists, 1);
     const std::int64_t of_block = facts.tile * facts.block, shown = 1000 * 1001 / 2;
@@ -42,22 +43,23 @@ TEST(KernelFacts, CountTheBlocksOfMasks) {
 }
 
 TEST(KernelFacts, OfAllScores) {
-  const KernelFacts facts = facts_of(step_of("", false)).value();
+  const plan::KernelFacts facts = step_of("", false).facts.value();
   EXPECT_EQ(facts.depth, 64);
   ASSERT_TRUE(facts.blocks);
   EXPECT_EQ(facts.blocks->skipped, 0);
   EXPECT_FALSE(facts.has_lengths);
-  EXPECT_TRUE(facts_of(step_of("lengths kv;", false)).value().has_lengths);
+  EXPECT_TRUE(step_of("lengths kv;", false).facts.value().has_lengths);
 }
 
 TEST(KernelFacts, HeadsThatDifferHaveListsOfTheirOwn) {
-  const KernelFacts facts = facts_of(step_of("mask h % 2 == 0 || q_idx >= kv_idx;", false)).value();
+  const plan::KernelFacts facts =
+      step_of("mask h % 2 == 0 || q_idx >= kv_idx;", false).facts.value();
   ASSERT_TRUE(facts.blocks);
   EXPECT_EQ(facts.blocks->lists, 4);
   EXPECT_TRUE(facts.lists_of_head);
   EXPECT_FALSE(facts.lists_of_batch);
-  const KernelFacts batches =
-      facts_of(step_of("mask b % 2 == 0 || q_idx >= kv_idx;", true)).value();
+  const plan::KernelFacts batches =
+      step_of("mask b % 2 == 0 || q_idx >= kv_idx;", true).facts.value();
   EXPECT_TRUE(batches.lists_of_batch);
   EXPECT_FALSE(batches.lists_of_head);
 }
@@ -66,10 +68,10 @@ TEST(KernelFacts, ListsThatTheGpuMakesAreNotKnown) {
   for (const bool backward : {false, true}) {
     const plan::KernelStep step =
         step_of("tensor d: i32[B, Skv]; mask d[b, kv_idx] == d[b, q_idx];", backward);
-    const KernelFacts facts = facts_of(step).value();
+    const plan::KernelFacts facts = step.facts.value();
     EXPECT_FALSE(facts.blocks);
     EXPECT_TRUE(facts.makes_lists);
-    EXPECT_GT(facts.launch, 0U);
+    EXPECT_GT(facts.launch, 0);
     for (const plan::Launch& launch : step.launches) {
       EXPECT_NE(what_of_launch(step, launch), "") << launch.kernel;
     }
@@ -103,30 +105,6 @@ TEST(KernelFacts, TheLastLaunchIsSaidForThePlan) {
   EXPECT_EQ(what(listed), converts) << "lists are short";
   EXPECT_EQ(what(listed, "dims B = 2, Hq = 4, Hkv = 1, Sq = 4096, Skv = 4096, D = 64; "),
             converts + "; dk and dv: sums of parts, if any");
-}
-
-// A plan file may come from anybody.
-TEST(KernelFacts, AnyTextMayBeRead) {
-  plan::KernelStep step = step_of("mask q_idx >= kv_idx;", false);
-  const std::string text = step.source;
-  for (std::size_t size = 0; size < text.size(); size += 97) {
-    step.source = text.substr(0, size);
-    const auto facts = facts_of(step);
-    EXPECT_TRUE(!facts || facts->parts > 0);
-  }
-  for (const char* part : {"{", "{, ", "{1, ", "}"}) {  // in a moment
-    std::string many = text;
-    const std::string array = "kernels::Tile kTiles[] = {";
-    std::string elements;
-    for (int i = 0; i < 300'000; ++i) elements += part;
-    many.insert(many.find(array) + array.size(), elements);
-    step.source = many;
-    EXPECT_TRUE(facts_of(step)) << part;
-  }
-  step.source = "struct Constants {\n  static constexpr int kGroups = 1, kKeys = 0;\n};\n";
-  EXPECT_FALSE(facts_of(step));
-  step.launches.front().kernel = "another";
-  EXPECT_FALSE(facts_of(step));
 }
 
 }  // namespace
