@@ -7,6 +7,7 @@
 #include <iterator>
 #include <set>
 
+#include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/pictures/known_values.h"
 #include "compiler/planner/candidates.h"
@@ -282,7 +283,7 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   auto sharded = std::make_unique<Sharded>();
   sharded->attention = spec.attention;
   if (training && spec.attention.gradients.empty())
-    sharded->attention.gradients = sharding::gradients_of(spec.attention);
+    sharded->attention.gradients = gradient::wanted_gradients(spec.attention);
   sharded->target = target.name;
   sharded->links = links;
   sharded->known = known.has_value();
@@ -328,7 +329,7 @@ Result<Simulated> simulate(const Sharded& sharded, const InputTexts& texts, bool
   ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::gradients));
   io::HostTensor d_o = std::move(inputs.values.tensors.extract(kCotangent).mapped());
   std::vector<std::string> names;
-  if (sharded.trains()) names = sharding::gradients_of(attention);
+  if (sharded.trains()) names = gradient::wanted_gradients(attention);
   Patience patience(sharded.attention, yes, {"simulation", 2});
   ATTN_ASSIGN(const reference::Gradients whole,
               undivided(attention, inputs.values, d_o, names,

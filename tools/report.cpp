@@ -175,14 +175,9 @@ Json refusals_json(const std::vector<planner::Refusal>& refusals) {
 
 namespace {
 
-std::string engine_name_of(const std::string& lowering) {
-  const engines::Engine* engine = planner::engine_of(lowering);
-  return engine == nullptr ? "" : std::string(engine->name);
-}
-
 // "composite (cudnn)"; only the name where both are the same.
 std::string words_of(const std::string& lowering) {
-  const std::string engine = engine_name_of(lowering);
+  const std::string engine = planner::engine_name_of(lowering);
   return engine.empty() || engine == lowering ? shown(lowering)
                                               : fmt::format("{} ({})", shown(lowering), engine);
 }
@@ -208,7 +203,7 @@ Json decision_json(const plan::Plan& plan) {
   Json json = {{"strategy", plan.strategy},
                {"predicted_ms", known ? Json(plan.choice.front().predicted_ms) : Json(nullptr)},
                {"steps", Json::array()}};
-  const bool native = engine_name_of(plan.strategy) == "native";
+  const bool native = planner::engine_name_of(plan.strategy) == "native";
   for (const plan::Step& step : plan.program.steps) {
     const bool cudnn = std::holds_alternative<plan::CudnnStep>(step);
     json["steps"].push_back({{"engine", cudnn ? "cudnn" : native ? "native" : "kernels"}});
@@ -221,7 +216,7 @@ Json choice_json(const plan::Plan& plan) {
   for (const plan::Alternative& way : plan.choice) {
     Json json = {{"strategy", way.strategy}, {"predicted_ms", nullptr}};
     if (way.predicted_ms > 0) json["predicted_ms"] = way.predicted_ms;
-    const std::string engine = engine_name_of(way.strategy);
+    const std::string engine = planner::engine_name_of(way.strategy);
     if (!engine.empty()) json["engine"] = engine;
     if (way.measured_ms) json["measured_ms"] = *way.measured_ms;
     if (!way.refused.empty()) json["refused"] = way.refused;

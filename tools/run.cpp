@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "compiler/driver/driver.h"
-#include "compiler/gradient/differentiate.h"
 #include "compiler/ir/bound.h"
+#include "compiler/lowering/common/interface.h"
 #include "compiler/lowering/cudnn/quantized.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/npy.h"
@@ -196,9 +197,7 @@ std::vector<std::string> output_names(const ir::Attention& attention, const Opti
     if (attention.*output.wanted && options.wants_forward()) names.emplace_back(output.name);
   }
   if (!options.wants_gradients()) return names;
-  for (const std::string& of : gradient::wanted_gradients(attention)) {
-    names.push_back(gradient::gradient_name(of));
-  }
+  std::ranges::copy(lowering::gradient_names(attention), std::back_inserter(names));
   if (!attention.quantize) return names;
   for (const char* amax : lowering::amax_of_gradients(attention)) names.emplace_back(amax);
   return names;

@@ -24,8 +24,7 @@ std::string what_of(std::string_view strategy) {
 }
 
 Considered named(const std::string& strategy) {
-  const engines::Engine* engine = planner::engine_of(strategy);
-  return {strategy, engine == nullptr ? "" : std::string(engine->name), what_of(strategy)};
+  return {strategy, planner::engine_name_of(strategy), what_of(strategy)};
 }
 
 // Adds the refusals that `all` does not have yet; of those it has, the reason.

@@ -55,6 +55,11 @@ const Engine* engine_of(std::string_view strategy) {
   return found != engines().end() ? &*found : nullptr;
 }
 
+std::string engine_name_of(std::string_view strategy) {
+  const Engine* engine = engine_of(strategy);
+  return engine == nullptr ? "" : std::string(engine->name);
+}
+
 std::vector<std::string> engine_names() {
   std::vector<std::string> names = {std::string(kAnyLowering)};
   for (const Engine& engine : engines()) names.emplace_back(engine.name);

@@ -71,6 +71,8 @@ std::span<const Strategy> strategies(std::string_view name = kAnyLowering);
 
 // The engine that has the strategy of this name, or null.
 const Engine* engine_of(std::string_view strategy);
+// Its name; empty if there is none.
+std::string engine_name_of(std::string_view strategy);
 
 // What `strategies` takes: "auto", then the name of each strategy or of each engine.
 std::vector<std::string> strategy_names();

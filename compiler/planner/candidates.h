@@ -12,6 +12,7 @@
 
 namespace attn::planner {
 
+using engines::engine_name_of;
 using engines::engine_names;
 using engines::engine_of;
 using engines::kAnyLowering;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/gradient/differentiate.h"
 #include "compiler/sharding/part_attention.h"
 #include "runtime/ranks/tensors.h"
 
@@ -70,7 +71,7 @@ Tensors backward_of(const ir::Attention& attention, const ranks::Division& divis
   tensors.push_back(tensor("do", TensorRole::cotangent, dtype));
   const Tensors captured = captured_of(attention);
   tensors.insert(tensors.end(), captured.begin(), captured.end());
-  const std::vector<std::string> gradients = gradients_of(attention);
+  const std::vector<std::string> gradients = gradient::wanted_gradients(attention);
   for (const char* name : {"q", "k", "v"}) {
     if (std::ranges::find(gradients, name) != gradients.end())
       tensors.push_back(tensor(std::string("d") + name, TensorRole::gradient, dtype));
@@ -93,15 +94,6 @@ ranks::Part runtime_part(const Part& part, const ir::Attention& attention,
 }
 
 }  // namespace
-
-std::vector<std::string> gradients_of(const ir::Attention& attention) {
-  if (!attention.gradients.empty()) return attention.gradients;
-  std::vector<std::string> names = {"q", "k", "v"};
-  for (const ir::CapturedTensor& tensor : attention.tensors) {
-    if (tensor.learned) names.push_back(tensor.name);
-  }
-  return names;
-}
 
 ranks::Division frame_of(const ir::Attention& attention) {
   const ir::Dims& dims = attention.dims;

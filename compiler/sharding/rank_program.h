@@ -10,11 +10,8 @@
 
 namespace attn::sharding {
 
-// Gradients that the attention has; if it has none, "q", "k", "v" and all learned tensors.
-std::vector<std::string> gradients_of(const ir::Attention& attention);
-
 // Tensors and sizes of the attention, as callers see them: a division without ranks. Its backward
-// has gradients_of().
+// has gradient::wanted_gradients().
 ranks::Division frame_of(const ir::Attention& attention);
 
 struct RankPrograms {

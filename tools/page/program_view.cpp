@@ -20,11 +20,6 @@ std::string milliseconds_text(double time) {
   return time < 0.1 ? fmt::format("{:.4f}", time) : fmt::format("{:.3f}", time);
 }
 
-std::string engine_of(const std::string& lowering) {
-  const engines::Engine* engine = planner::engine_of(lowering);
-  return engine == nullptr ? "" : std::string(engine->name);
-}
-
 Json choice_view(const driver::Compiled& compiled) {
   const std::vector<Considered> all = considered(compiled);
   double longest = 0;
@@ -268,7 +263,7 @@ Json program_view(const ExplainedProgram& program, const std::string& name,
     view["has_measured"] = std::ranges::any_of(
         plan.choice, [](const plan::Alternative& way) { return way.measured_ms.has_value(); });
     view["strategy"] = shown(plan.strategy);
-    view["strategy_engine"] = engine_of(plan.strategy);
+    view["strategy_engine"] = planner::engine_name_of(plan.strategy);
     if (!plan.choice.empty() && plan.choice.front().predicted_ms > 0) {
       view["predicted"] = milliseconds_text(plan.choice.front().predicted_ms);
     }

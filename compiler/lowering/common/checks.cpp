@@ -108,6 +108,14 @@ Status check_gradients(const ir::Attention& attention) {
   return {};
 }
 
+Status check_no_learned(const ir::Attention& attention) {
+  for (const std::string& of : gradient::wanted_gradients(attention)) {
+    if (of == "q" || of == "k" || of == "v") continue;
+    return unsupported(attention.pos, "gradients of learned tensors need all scores at once");
+  }
+  return {};
+}
+
 Status check_program(const ir::Attention& attention, const plan::Program& program) {
   ATTN_RETURN_IF_ERROR(check_extents(attention, program));
   const Status status = plan::validate(program);

@@ -28,6 +28,10 @@ Status check_forward(const ir::Attention& attention);
 // overlapping strides. Requires bound dimensions.
 Status check_gradients(const ir::Attention& attention);
 
+// Refuses gradients of learned tensors, for a backward in several kernels that each see some of the
+// scores.
+Status check_no_learned(const ir::Attention& attention);
+
 // Errors: unsupported for tensors that are too large to address. An invalid program is a bug
 // (ATTN_CHECK).
 Status check_program(const ir::Attention& attention, const plan::Program& program);

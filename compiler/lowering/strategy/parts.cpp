@@ -8,7 +8,6 @@
 #include <set>
 #include <tuple>
 
-#include "compiler/gradient/differentiate.h"
 #include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/controls.h"
@@ -391,12 +390,7 @@ Status check_parts(const ir::Attention& whole, bool backward) {
         whole.statistics_pos,
         "parts are merged by lse, which does not give max and sum_exp of whole rows");
   }
-  if (!backward) return {};
-  for (const std::string& of : gradient::wanted_gradients(whole)) {
-    if (of == "q" || of == "k" || of == "v") continue;
-    return unsupported(whole.pos, "gradients of learned tensors need all scores at once");
-  }
-  return {};
+  return backward ? check_no_learned(whole) : Status();
 }
 
 Result<std::vector<Launch>> prepared(const ir::Attention& whole,

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <set>
 
-#include "compiler/gradient/differentiate.h"
 #include "compiler/kernels/kernel_text.h"
 #include "compiler/kernels/sources.h"
 #include "compiler/lowering/common/checks.h"
@@ -40,12 +39,7 @@ Status check_whole(const ir::Attention& whole, bool backward) {
   if (!backward && whole.wants_max_or_sum()) {
     return unsupported(whole.statistics_pos, "max and sum_exp are not supported with segments");
   }
-  if (!backward) return {};
-  for (const std::string& of : gradient::wanted_gradients(whole)) {
-    if (of == "q" || of == "k" || of == "v") continue;
-    return unsupported(whole.pos, "gradients of learned tensors need all scores at once");
-  }
-  return {};
+  return backward ? check_no_learned(whole) : Status();
 }
 
 // The kernel sums dq in f32 for sequences of full length.
