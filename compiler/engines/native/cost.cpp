@@ -244,15 +244,15 @@ double memory_ms(const ir::Attention& attention, const NativeWork& work, double 
                         passes::predicted_ms_of_reading(read, figures.bandwidth, gpu) -
                         read / figures.bandwidth / scale;
   const double cached = copying_ms(copied, items, of_cache, processors);
-  const double pieces =
-      share / active *
-      (work.pieces * figures.native_piece + work.gathered * figures.native_gathered);
+  const double all_pieces =
+      share * (work.pieces * figures.native_piece + work.gathered * figures.native_gathered);
+  const double pieces = all_pieces / active;
   const double mean = copied / items;
   const double longest = mean * work.most / (share * work.scores / work.tiles);
   const double last = work.most > 0 ? longest * work.last / work.most : 0;
   const double uneven = std::max(0.0, last - mean) / alone;
   return std::max(std::max({memory, cached, pieces}) + figures.native_last * uneven,
-                  of_memory.alone_ms(longest));
+                  std::max(of_memory.alone_ms(longest), all_pieces / copied * longest));
 }
 
 double launches_ms(const NativeWork& work, bool backward, const planning::Figures& figures) {

@@ -71,7 +71,7 @@ bool is_empty(const Band& band) { return band.left && band.right && *band.right 
 
 // Callers keep references to values, so one that is found again does not replace the first.
 template <typename Value>
-struct Found {
+struct FoundOnce {
   std::list<Value> values;
   bool is_late = false;  // the last: it was found when the deadline was over
 };
@@ -85,12 +85,12 @@ struct Searched {
 struct MaskFacts {
   ir::Attention attention;
   const planning::AnalysisObserver* observer = nullptr;
-  Found<MaskForm> form{};
+  FoundOnce<MaskForm> form{};
   std::optional<Searched<Band>> cover{};
   std::optional<Searched<std::optional<Bounds>>> bounds{};
   std::optional<Searched<bool>> hides_all{};
-  Found<std::optional<BlockMap>> blocks{};
-  Found<std::optional<BlockLists>> block_lists{};
+  FoundOnce<std::optional<BlockMap>> blocks{};
+  FoundOnce<std::optional<BlockLists>> block_lists{};
 };
 
 MaskAnalysis::MaskAnalysis(ir::Attention attention, const planning::AnalysisObserver* observer)
