@@ -517,7 +517,7 @@ struct RowProducer {
   __device__ void copy_queries(int head, unsigned rows) const {
     const unsigned n = steps & 1;
     unsigned full = stages.query_full(n);
-    const int length = queries_of(head);  // read before the wait, after which nothing may take time
+    const int length = queries_of(head);  // read before the wait: it would delay the copies
     store_shared(stages.step_words(steps), rows | tails_of_step(head, rows));
     store_shared(stages.step_words(steps) + 4, head);
     if constexpr (C::kOrdered) store_shared(stages.step_words(steps) + 8, get(kTurn));
@@ -1500,10 +1500,11 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
     store_shared(stages.power_word(), reinterpret_cast<const Largest*>(tensors.words)->power());
   }
   __syncthreads();
-  // The compiler sees that all threads of a warp take the same way.
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == 0) {
     give_registers<24>();
+    // The compiler sees that all threads of a warp take the same way.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
     if (warp == 0) {
       if (elect()) RowProducer<C, E, L>{stages, tensors, expressions, lists}.run();
     } else if (C::kOrdered && warp == 1) {

@@ -609,7 +609,7 @@ struct Producer {
       rows.find(pages, value_key, value_keys);
     else
       rows.find(pages, C::kThdV ? 0 : value_batch, value_key, value_keys);
-    // Known before the wait, after which nothing may take time.
+    // Read before the wait: it would delay the copies.
     const bool tail = has_tail();
     wait(empty_of(full), value.parity);
     if (tail) {
@@ -1891,8 +1891,7 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   const Stages<C> stages{(shared_address(shared_memory()) + 1023) & ~1023u};
   if (threadIdx.x == 0) stages.init();
   __syncthreads();
-  // The compiler sees that all threads of a warp take the same way.
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   using Copies = Producer<C, E, L>;
   constexpr int kOthers = C::kGroups * C::kShares;
   // Registers of a thread; threads that copy rows take more than those that let TMA do it.
@@ -1904,13 +1903,17 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   static_assert(kOthers == 1 || kOfCopies + kOthers * kOfOthers <= kOfAll, "");
   if (group == 0) {
     if constexpr (kOthers > 1) give_registers<kOfCopies>();
+    // The compiler sees that all threads of a warp take the same way.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
     if constexpr (Copies::kClearsLater) {
       if (warp == 3) {
         stages.tails().clear_all();
         return;
       }
     }
-    if (Copies::kThreads == 1 ? warp == 0 && elect() : 32 * warp < Copies::kThreads) {
+    if (warp == 0 && Copies::kThreads == 1) {
+      if (elect()) Copies{stages, tensors, expressions, lists}.run();
+    } else if (32 * warp < Copies::kThreads) {
       Copies{stages, tensors, expressions, lists}.run();
     }
   } else {
