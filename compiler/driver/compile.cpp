@@ -49,18 +49,6 @@ Error with_phases(Error error, const planning::Deadline& deadline) {
   return error;
 }
 
-// cuDNN answers with the tile of an engine, whatever the head dimensions, when it is the dropout
-// that its deterministic backward lacks (observed with 9.19.0).
-Error with_dropout(const ir::Attention& attention, const CompileOptions& options, Error error) {
-  const bool draws = options.direction == plan::Direction::backward && attention.deterministic &&
-                     attention.is_random() && options.target.sm / 10 == 10;
-  if (draws && error.code == ErrorCode::unsupported) {
-    error.message =
-        "cuDNN's deterministic backward has no random dropout on compute capability 10.x";
-  }
-  return error;
-}
-
 // All cuDNN steps, in one worker; equal graphs once.
 Status compile_graphs(plan::Plan& plan, const CompileOptions& options, const Limits& limits) {
   std::vector<graph::BackendGraph> graphs;
@@ -561,7 +549,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   words.bindings = bindings;
   words.without = planning::without(options.rewrites);
   ATTN_ASSIGN(const std::string lowering, lowering_of(attention, options));
-  Candidates candidates(attention, lowering, context_of(options), options.lowering);
+  Candidates candidates(attention, lowering, context_of(options));
   Tried tried(candidates, options);
   std::vector<Failure> failed;
   Limits limits;
@@ -581,9 +569,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     limits = {lowered.limits, &candidates.deadline()};
     const planning::Deadline::Phase phase(&candidates.deadline(), "compiling kernels");
     const Status made = take_or_compile_steps(plan, options, limits, lasting, tried);
-    if (!made.ok()) {
-      return with_phases(with_dropout(attention, options, made.error()), candidates.deadline());
-    }
+    if (!made.ok()) return with_phases(made.error(), candidates.deadline());
     return plan;
   };
   // The first of its programs that is not refused. If one spills far too much, or several spill,

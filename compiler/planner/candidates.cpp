@@ -102,15 +102,6 @@ Error refused_draws() {
           {}};
 }
 
-Error draws_other_numbers(std::string_view engine) {
-  return {ErrorCode::unsupported,
-          fmt::format("attnc's own engine was left out, since both directions draw the random "
-                      "numbers of `{}`",
-                      engine),
-          {"`--engine native` computes this direction with its own"},
-          {}};
-}
-
 // Whether the refusal of an alternative is told: cuDNN refuses much of 8 bits, and all random
 // dropout of parts, that attnc's own kernels compute, so why these do not is of interest.
 bool is_told(const Strategy& strategy, const ir::Attention& attention) {
@@ -152,23 +143,18 @@ std::string text_of(const ir::Attention& attention, ir::ExprId id) {
   return text;
 }
 
-// The error with the score that it is about before its message, or the dropout that few
-// deterministic backwards have, and its place, if it does not say or quote something else.
-Error quoting(const ir::Attention& attention, const planning::Context& context, Error error) {
+// The error with the score that it is about before its message, and its place, if there is a score
+// and it does not say or quote something else.
+Error quoting(const ir::Attention& attention, Error error) {
   Json payload = payload_of(error);
   const ir::Node& score = attention.dag[attention.score];
-  const bool draws = context.backward() && attention.deterministic && attention.is_random();
-  if ((score.is(ir::Op::score_) && !draws) || has_own_place(payload, attention)) return error;
+  if (score.is(ir::Op::score_) || has_own_place(payload, attention)) return error;
   if (payload.value("stage", "") == "known bad") return error;  // whatever the score is
   if (error.message.find('`') != std::string::npos) return error;
-  const std::string quoted =
-      draws ? fmt::format("`dropout {}` with `deterministic`", attention.dropout->probability)
-            : fmt::format("`{}`", text_of(attention, attention.score));
-  const SourcePos pos = draws ? attention.dropout->pos : score.pos;
-  error.message = fmt::format("{}: {}", quoted, error.message);
-  if (pos.line == 0) return error;
-  payload["line"] = pos.line;
-  payload["column"] = pos.column;
+  error.message = fmt::format("`{}`: {}", text_of(attention, attention.score), error.message);
+  if (score.pos.line == 0) return error;
+  payload["line"] = score.pos.line;
+  payload["column"] = score.pos.column;
   error.payload = dumped(payload);
   return error;
 }
@@ -178,10 +164,8 @@ bool takes_any(std::string_view name) { return name == kAnyLowering || name == k
 }  // namespace
 
 Candidates::Candidates(const ir::Attention& attention, std::string_view name,
-                       const planning::Context& context, std::string_view asked)
-    : name_(name),
-      asked_(asked.empty() ? name : asked),
-      only_one_(strategies(name).size() == 1),
+                       const planning::Context& context)
+    : only_one_(strategies(name).size() == 1),
       may_allow_slow_(name == kAnyLowering),
       makes_o_internal_(lacks_o(attention, context)),
       attention_(makes_o_internal_ ? lowering::with_o(attention) : attention),
@@ -237,7 +221,6 @@ Result<Lowered> Candidates::lower_again(const Candidate& candidate, std::size_t 
 }
 
 bool Candidates::has_slow() const {
-  deadline().restart();
   return std::ranges::any_of(strategies(kAnyOrSlow), [this](const Strategy& strategy) {
     return strategy.kind == Strategy::Kind::slow && draws_in(attention_, strategy) &&
            strategy.bound(*subject_).ok() && strategy.lower(*subject_).ok();
@@ -247,32 +230,14 @@ bool Candidates::has_slow() const {
 Error Candidates::all_failed(std::vector<Refusal> failed) const {
   failed.insert(failed.begin(), refused_.begin(), refused_.end());
   failed = in_order(std::move(failed));
-  std::vector<Refusal> refused = left_out();
-  refused.insert(refused.end(), all_refused_.begin(), all_refused_.end());
-  if (are_for(attention_, context_)) failed = with_native_first(std::move(failed), refused);
-  return with_slow_hint(with_native_reason(error_of(failed), refused));
-}
-
-// What attnc's own kernels lack, or that they draw other numbers, where `name` leaves them out.
-std::vector<Refusal> Candidates::left_out() const {
-  std::vector<Refusal> refused;
-  for (const Strategy& strategy : strategies(asked_)) {
-    const bool is_asked = engine_of(strategy.name)->name == "native" && name_ != asked_ &&
-                          engine_of(strategy.name)->name != name_;
-    if (!is_asked) continue;
-    deadline().restart();
-    Status served = strategy.bound(*subject_).status();
-    if (served.ok()) served = strategy.lower(*subject_).status();
-    if (served.ok()) served = draws_other_numbers(name_);
-    refused.push_back({std::string(strategy.name), served.error()});
-  }
-  return refused;
+  if (are_for(attention_, context_)) failed = with_native_first(std::move(failed), all_refused_);
+  return with_slow_hint(with_native_reason(error_of(failed)));
 }
 
 // Why attnc's own kernels do not serve either, where the error does not tell.
-Error Candidates::with_native_reason(Error error, const std::vector<Refusal>& refused) const {
-  const auto native = std::ranges::find_if(refused, is_native);
-  const bool serves_others = native != refused.end() && !are_for(attention_, context_);
+Error Candidates::with_native_reason(Error error) const {
+  const auto native = std::ranges::find_if(all_refused_, is_native);
+  const bool serves_others = native != all_refused_.end() && !are_for(attention_, context_);
   if (serves_others && native->error.message == error.message)
     return error;  // nothing of the score
   const bool is_said = !serves_others || std::ranges::any_of(refused_, is_native);
@@ -280,8 +245,7 @@ Error Candidates::with_native_reason(Error error, const std::vector<Refusal>& re
     error.notes.push_back(
         fmt::format("strategy `{}`: {}", native->lowering, native->error.message));
   }
-  return error.code == ErrorCode::unsupported ? quoting(attention_, context_, std::move(error))
-                                              : error;
+  return error.code == ErrorCode::unsupported ? quoting(attention_, std::move(error)) : error;
 }
 
 Error Candidates::with_slow_hint(Error error) const {

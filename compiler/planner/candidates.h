@@ -53,10 +53,9 @@ struct Candidate {
 // bound, so one that cannot win is never lowered. Not thread-safe.
 class Candidates {
  public:
-  // The attention is copied. `asked`: what `name` was chosen from, if it is of one engine because
-  // both directions draw its random numbers (lowering_of_pair); errors say why others do not serve.
+  // The attention is copied.
   Candidates(const ir::Attention& attention, std::string_view name,
-             const planning::Context& context, std::string_view asked = {});
+             const planning::Context& context);
   ~Candidates();
 
   // The next best, lowered; it lives as long as this. Errors: error_of all refusals when there are
@@ -94,11 +93,9 @@ class Candidates {
   auto in_time(std::string_view phase, const Plan& plan) const -> decltype(plan());
   Result<Lowered> finished(Result<Lowered> lowered) const;
   bool has_slow() const;
-  std::vector<Refusal> left_out() const;
   Error with_slow_hint(Error error) const;
-  Error with_native_reason(Error error, const std::vector<Refusal>& refused) const;
+  Error with_native_reason(Error error) const;
 
-  std::string name_, asked_;
   bool only_one_;
   bool may_allow_slow_;
   bool makes_o_internal_;  // kernels write o though the attention does not output it

@@ -288,30 +288,6 @@ TEST(Strategies, ARefusalBeginsWithTheScoreAndWhatNativeLacks) {
               HasSubstr("8-bit attention has gradients only with a `grad` clause"));
 }
 
-// lowering_of_pair leaves attnc's own engine out.
-TEST(Strategies, ARefusalOfOneEngineOfAPairSaysWhyTheOtherDoesNotServe) {
-  const auto refused = [](int depth, std::int64_t sm, std::string_view asked) {
-    planning::Context context = attn::testing::in(true);
-    context.gpu.sm = sm;
-    const ir::Attention attention = attention_of(fmt::format(
-        "dims B = 2, Hq = 4, Sq = 128, Skv = 128, D = {}; dropout 0.1; deterministic;", depth));
-    return Candidates(attention, "cudnn", context, asked)
-        .all_failed({{"composite", {ErrorCode::unsupported, "no kernel", {}, ""}}});
-  };
-  const Error wide = refused(320, 90, kAnyLowering);
-  EXPECT_EQ(wide.message,
-            "`dropout 0.1` with `deterministic`: attnc's own engine has no backward above D 256 "
-            "(this is 320)");
-  EXPECT_THAT(wide.notes, ::testing::Contains("strategy `composite`: no kernel"));
-  EXPECT_THAT(wide.payload, HasSubstr(R"("column":)"));
-  const Error elsewhere = refused(64, 100, kAnyLowering);
-  EXPECT_EQ(elsewhere.message, "`dropout 0.1` with `deterministic`: no kernel");
-  EXPECT_THAT(elsewhere.notes,
-              ::testing::Contains(HasSubstr("is for compute capability 9.0, not 10.0")));
-  EXPECT_THAT(refused(64, 90, kAnyLowering).to_text(), HasSubstr("`--engine native` computes"));
-  EXPECT_THAT(refused(64, 90, "cudnn").to_text(), ::testing::Not(HasSubstr("native")));
-}
-
 TEST(Strategies, PartsBeginAtMultiplesOf16Bytes) {
   const std::string dims = "dims B = 1, Hq = 1, Sq = 512, Skv = 512, D = 64; ";
   const std::string window = "mask (q_idx >= kv_idx && q_idx - kv_idx < 64) || ";
