@@ -183,8 +183,7 @@ class Attention:
         """Computes the attention of q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv], in this order or
         by name; captured tensors, lengths and params by name. Sizes are those of the tensors. With
         `layout="bshd"`, here or in `attn.compile`, q is [B,Sq,Hq,Dqk], k [B,Skv,Hkv,Dqk], v [B,Skv,Hkv,Dv] and
-        o [B,Sq,Hq,Dv]. Without it, tensors of the other order are refused where they contradict the spec; where
-        its sizes are open, sizes alone cannot tell, and they are computed as [B,H,S,D].
+        o [B,Sq,Hq,Dv].
 
         torch tensors: see `attn.torch.call`. NumPy arrays, and what has DLPack in the CPU's memory: the
         dense reference computes, in double precision; arrays of float16 are first rounded to the spec's

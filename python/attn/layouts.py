@@ -23,8 +23,7 @@ class Expected(NamedTuple):
     located    whether other tensors locate rows, so that their order is no choice
     heads      how many heads of q share how many of k, without a common divisor, or None if that is open
     aligned    whether Skv is Sq
-    query      Hq and Sq, None where they are open
-    key_heads  Hkv, None if it is open"""
+    query      Hq and Sq, None where they are open"""
 
     title: str
     outputs: tuple[str, ...]
@@ -32,7 +31,6 @@ class Expected(NamedTuple):
     heads: tuple[int, int] | None
     aligned: bool
     query: tuple[int | None, int | None]
-    key_heads: int | None
 
 
 def checked(layout: str | None) -> str | None:
@@ -49,10 +47,11 @@ def expected(spec: Spec, bindings: Mapping[str, Any]) -> Expected:
     that are open are None."""
     sizes, dims = spec.sizes(bindings), spec.dims
     given = {*bindings}
-    heads, rows, key_heads = (sizes[dim] if isinstance(sizes[dim], int) else None for dim in ("Hq", "Sq", "Hkv"))
+    of_query = tuple(sizes[dim] if isinstance(sizes[dim], int) else None for dim in ("Hq", "Sq"))
     aligned = "Skv" not in given and dims["Skv"] == "Sq"
     located = any(_is_located(clause.get("layout")) for clause in spec.tree["clauses"])
-    return Expected(spec.name, spec.outputs, located, _shared(sizes, dims, given), aligned, (heads, rows), key_heads)
+    return Expected(spec.name, spec.outputs, located, _shared(sizes, dims, given), aligned,
+                    of_query)  # type: ignore[arg-type]
 
 
 def _is_located(layout: Any) -> bool:
@@ -91,11 +90,6 @@ def check(said: Expected, sizes: Sizes, layout: str | None) -> None:
         raise BindingError(
             f"q has {sizes.Hq} heads and k {sizes.Hkv}, but in `{said.title}` {_sharing(said.heads)}",
             [*notes, f"for these numbers: attn.compile(.., Hq={sizes.Hq}, Hkv={sizes.Hkv})"])
-    if layout is None and _has_heads_for_rows(said, sizes):
-        raise BindingError(f"q has {sizes.Hq} heads and {sizes.Sq} rows, and `{said.title}` "
-                           f"{heads or said.key_heads} heads: are they [B, S, H, D]?",
-                           [*notes, f"for these numbers: attn.compile(.., Hq={sizes.Hq}, Hkv={sizes.Hkv}), or "
-                            "layout=\"bhsd\""])
     unlikely = said.heads is None or sizes.Hq > sizes.Sq
     if layout is None and said.aligned and unlikely and _fits_other(sizes):
         raise BindingError(
@@ -112,15 +106,6 @@ def _sharing(heads: tuple[int, int]) -> str:
     if of_query == of_keys:
         return "Hkv is Hq"
     return f"{of_query} heads share {'one' if of_keys == 1 else of_keys}"
-
-
-def _has_heads_for_rows(said: Expected, sizes: Sizes) -> bool:
-    """Whether there are as many rows as the spec has heads, for q and k, and more heads, of another number. What
-    has fewer heads is likely small in all."""
-    known = [one for one in ((said.query[0], sizes.Hq, sizes.Sq), (said.key_heads, sizes.Hkv, sizes.Skv))
-             if one[0] is not None]
-    return (sizes.Hq > sizes.Sq and all(said_heads == rows for said_heads, _, rows in known)
-            and any(said_heads != heads for said_heads, heads, _ in known))
 
 
 def _fits_other(sizes: Sizes) -> bool:
