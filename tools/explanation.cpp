@@ -394,6 +394,9 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made) {
   explanation.blocks = passes::analyzed(spec.attention, context)->blocks();
   if (!spec.attention.masks.empty() && explanation.rows > 0) {
     explanation.keys = passes::row_counts(spec.attention);
+    if (spec.attention.lengths_q || spec.attention.lengths_kv) {  // which end rows at run time
+      explanation.keys->fewest = 0, explanation.keys->exactness = passes::Exactness::bound;
+    }
   }
   explanation.stopped |=
       explanation.blocks && explanation.blocks->exactness == passes::Exactness::stopped;

@@ -146,7 +146,8 @@ struct attn_call {
   Memory allocate_bytes(std::uint64_t bytes) const;
   attn_status bind_to(void* stream, const double* values, const Memory& workspace,
                       attn_binding** binding, attn_error* error);
-  attn_status bind(const double* values, void* workspace, Bound& into, attn_error* error) const;
+  attn_status bind(void* stream, const double* values, void* workspace, Bound& into,
+                   attn_error* error) const;
   attn_status set_params(Bound& to, const double* values, attn_error* error) const;
   void* give();
 };
@@ -239,7 +240,7 @@ bool attn_call::allocate_outputs() {
   return true;
 }
 
-attn_status attn_call::bind(const double* values, void* workspace, Bound& into,
+attn_status attn_call::bind(void* stream, const double* values, void* workspace, Bound& into,
                             attn_error* error) const {
   attn_arguments* created = nullptr;
   attn_status status = attn_arguments_create(&created, error);
@@ -255,6 +256,7 @@ attn_status attn_call::bind(const double* values, void* workspace, Bound& into,
   options.workspace = workspace != nullptr ? ATTN_WORKSPACE_CALLER : ATTN_WORKSPACE_OWNED;
   options.workspace_memory = workspace;
   options.kept_addresses = kKeptAddresses;
+  options.stream = stream;
   attn_binding* binding = nullptr;
   status = attn_binding_create(executable, created, &options, &binding, error);
   if (status != ATTN_STATUS_OK) return status;
@@ -286,7 +288,7 @@ attn_status attn_call::bind_to(void* stream, const double* values, const Memory&
     }
     const Memory& memory = workspace != nullptr ? workspace : created.workspace;
     void* const address = memory != nullptr ? address_of(memory->tensor) : nullptr;
-    const attn_status status = bind(values, address, created, error);
+    const attn_status status = bind(stream, values, address, created, error);
     if (status != ATTN_STATUS_OK) return status;
     *binding = bound.emplace(stream, std::move(created)).first->second.binding.get();
     return ATTN_STATUS_OK;

@@ -268,13 +268,6 @@ TEST_F(StandinCudnnTest, NothingIsMadeWhileAStreamCaptures) {
       *device_, [&](void*) { return attn::cudnn::Session::create(library_).status(); });
   EXPECT_TRUE(creates.ok());
   expect_violation("cudnnCreate: while a stream captures");
-  const auto fills = attn::cuda::Graph::capture(*device_, [&](void*) -> Status {
-    auto buffer = attn::cuda::DeviceBuffer::allocate(*device_, 16);
-    EXPECT_FALSE(buffer->fill(1).ok());
-    return {};
-  });
-  ASSERT_FALSE(fills.ok()) << "what waits spoils the capture";
-  EXPECT_THAT(fills.error().message, HasSubstr("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"));
 }
 
 TEST_F(StandinCudnnTest, InRelaxedModeItIs) {

@@ -54,10 +54,13 @@ constexpr std::int64_t kGroupsOfLongLists = 3, kKeysOfLongLists = 32768;
 constexpr std::int64_t kBlockOfShortLists = 128;
 // Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
 constexpr double kLeastOfFew = 4, kLeastOfMany = 16;
+// Blocks whose time passes between a part and the next one of a block of threads, as measured: of
+// one warp group, of keys in pages, of more warp groups, whose parts are four times as wide.
 constexpr double kBetweenFew = 4, kBetweenInPages = 9, kBetweenMany = 24;
-constexpr double kWorthwhile = 0.95;  // of the time with fewer parts
-constexpr double kLongItem = 2;       // times what a multiprocessor computes: divided even of many
-constexpr double kReaders = 0.8;      // of the multiprocessors, that read as fast as memory gives
+constexpr std::int64_t kMostBytesOfParts = std::int64_t{128} << 20;  // of workspace
+constexpr double kWorthwhile = 0.95;                                 // of the time with fewer parts
+constexpr double kLongItem = 2;   // times what a multiprocessor computes: divided even of many
+constexpr double kReaders = 0.8;  // of the multiprocessors, that read as fast as memory gives
 // Columns of o of a warp group; registers spill beyond, unless blocks have few keys.
 constexpr std::int64_t kWidestPart = 192, kKeysOfWiderParts = 48;
 
@@ -178,6 +181,7 @@ class Native {
     for (std::int64_t count = 2; count <= passes::kMostKeyPieces; ++count) {
       const auto most = static_cast<double>(count) * least;
       if (kernel_.blocks.blocks < items * most || all.most < most) break;
+      if (4 * count * kernel_.part_elements(dims_) > kMostBytesOfParts) break;
       if (time_of(count, all) < kWorthwhile * time_of(best, all)) best = count;
     }
     return best;
@@ -197,7 +201,7 @@ class Native {
         has_lengths() && all.most > mean
             ? std::max(all.most, all.blocks * parts / multiprocessors() + all.last) / parts
             : turns * mean / parts;
-    return std::max(computing + (turns - 1) * between(), reading);
+    return std::max(computing + (count > 1 ? (turns - 1) * between() : 0), reading);
   }
   // Blocks whose time passes between a part and the next one.
   double between() const {

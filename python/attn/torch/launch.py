@@ -119,7 +119,7 @@ class Launch:
                 dict(zip(self.params, params)),
                 workspace=None if memory is None else memory.data_ptr(),
                 kept_addresses=64,
-                stream=stream if capturing else None,
+                stream=stream,
             ),
             kept,
         )

@@ -22,6 +22,7 @@ _KEEPING = _WRAPPING | frozenset(
     "cpu cuda expand_as detach relu sign sgn floor ceil trunc fix round".split())
 _COMPARING = frozenset("lt less le less_equal gt greater ge greater_equal eq equal ne not_equal".split())
 _DIVISIONS = frozenset(("div", "divide"))
+_OF_DIMENSIONS = frozenset("max min amax amin squeeze unsqueeze round".split())  # with numbers that are no operands
 _MODULAR = frozenset(  # of which the bits that are left do not depend on others, or which shift by a number
     "add sub subtract rsub mul multiply bitwise_xor bitwise_or bitwise_and bitwise_left_shift left_shift pow power "
     "bitwise_right_shift right_shift".split())
@@ -51,7 +52,7 @@ def refuse_larger(name: str, args: Any, kwargs: Any, tracer: Tracer) -> None:
     """Raises TraceError for a Python number that does not fit in the integers that it is combined or compared with:
     torch converts it to their type, and wraps it, or refuses it."""
     numbers = [each for each in (*args, *kwargs.values()) if type(each) is int and not 0 <= each < 128]
-    if not numbers or name not in _KEEPING | _COMPARING:
+    if not numbers or name in _OF_DIMENSIONS or name not in _KEEPING | _COMPARING:
         return
     values = _typed(args, kwargs)
     kind = _promoted(values, tracer)
