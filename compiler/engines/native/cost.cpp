@@ -22,7 +22,12 @@ using lowering::NativeWork;
 constexpr double kRandom = 0.56e-9;      // ms of the whole H200, a score, by random dropout
 constexpr double kRandomAgain = 1.2e-9;  // the same, in the backward
 
-constexpr double kNarrow = 128;            // of q and v together, as the next ones
+constexpr double kNarrow = 128;  // of q and v together, as the next ones
+// Operations on a score that products hide, and ms of each further one: of a score, of a mask, and
+// a tensor over columns that a mask reads besides the first. H200: sums of 4 to 250 terms, and
+// `any` of as many.
+constexpr double kHidden = 16, kOfMany = 1.4e-10;
+constexpr double kHiddenOfMask = 40, kOfLoop = 5e-10, kOfRead = 2e-9;
 constexpr double kWidthOfRows = 256;       // that rows were measured with
 constexpr double kWidestOfOneGroup = 512;  // where one warp group has all of o
 constexpr double kLookedAt = 5;            // operations on a score that lists are made from
@@ -84,9 +89,8 @@ class Operations {
     return sum;
   }
 
-  // Tensors over columns that it reads for each score.
-  double columns_read(ExprId root) {
-    const ExprId roots[] = {root};
+  // Tensors over columns that they read for each score.
+  double columns_read(const std::vector<ExprId>& roots) {
     const auto all = ir::reachable(dag_, roots);
     return static_cast<double>(std::ranges::count_if(all, [this](ExprId id) {
       return dag_[id].is(Op::load_) && dependence_[id].column && !dependence_[id].row;
@@ -144,14 +148,21 @@ double share_of_padding(Subject& subject) {
          (padded.lengths_kv && !own.lengths_kv ? 0.5 : 1);
 }
 
+// Few operations are done beside products, many take their own time; masks of many are loops.
+double of_many(double operations, double hidden, double ms) {
+  return std::max(0.0, operations - hidden) * ms;
+}
+
 // Time that the operations on each computed score take, in ms.
 double of_modification(const ir::Attention& attention, const planning::Context& context,
                        Operations& operations) {
   const planning::Figures& figures = *context.gpu.figures;
   double ms = !attention.is_random() ? 0 : context.backward() ? kRandomAgain : kRandom;
   if (attention.dag[attention.score].is(Op::score_)) return ms;
-  ms += figures.native_modified + figures.native_operation * operations.of({attention.score}) +
-        figures.native_column * operations.columns_read(attention.score);
+  const double count = operations.of({attention.score});
+  ms += figures.native_modified + figures.native_operation * count +
+        of_many(count, kHidden, kOfMany) +
+        figures.native_column * operations.columns_read({attention.score});
   return operations.reads_table(attention.score) ? ms + figures.native_table : ms;
 }
 
@@ -194,10 +205,13 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
                                              : 1;
   all.products = of_score(work.width, attention.quantize.has_value(), figures) * few / work.rate *
                  products * scores * passes::matrix_slowdown(gpu);
+  const double count = operations.of(attention.masks);
   all.others =
       ((of_modification(attention, context, operations) + figures.native_operation * work.learned) *
            scores +
-       figures.native_mask * operations.of(attention.masks) * masked) *
+       (figures.native_mask * count + of_many(count, kHiddenOfMask, kOfLoop) +
+        of_many(operations.columns_read(attention.masks), 1, kOfRead)) *
+           masked) *
       scalar;
   all.rows = (context.backward() ? figures.native_backward_row : figures.native_row) /
              planning::Gpu().multiprocessors * work.rows * work.tiles * work.splits *
