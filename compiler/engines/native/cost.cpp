@@ -24,15 +24,17 @@ constexpr double kRandomAgain = 1.2e-9;  // the same, in the backward
 
 constexpr double kNarrow = 128;  // of q and v together, as the next ones
 // Operations on a score that products hide, and ms of each further one: of a score, of a mask, and
-// a tensor over columns that a mask reads besides the first. H200: sums of 4 to 250 terms, and
+// a tensor over columns that a mask reads besides two. H200: sums of 4 to 250 terms, and
 // `any` of as many.
-constexpr double kHidden = 16, kOfMany = 1.4e-10;
-constexpr double kHiddenOfMask = 40, kOfLoop = 5e-10, kOfRead = 2e-9;
+constexpr double kHidden = 48, kOfMany = 6e-11;
+constexpr double kHiddenOfMask = 40, kOfLoop = 5e-10;
+constexpr double kHiddenReads = 2, kOfRead = 4e-9;
 constexpr double kWidthOfRows = 256;       // that rows were measured with
 constexpr double kWidestOfOneGroup = 512;  // where one warp group has all of o
 constexpr double kLookedAt = 5;            // operations on a score that lists are made from
 constexpr double kOfCell = 100;            // the same, of a cell whose intervals decide
 constexpr double kDivision = 2;            // operations of `//` and `%` by constants
+constexpr double kQuotient = 20;           // of reals, neither of which is constant
 constexpr double kMaskedOfLists = 0.25;    // of the blocks of lists that the GPU makes
 constexpr double kLastTurn = 0.5;          // of a turn, by which the last one delays
 
@@ -107,7 +109,10 @@ class Operations {
  private:
   double cost_of(const ir::Node& node) const {
     const bool divides = node.is(Op::floordiv_) || node.is(Op::mod_) || node.is(Op::div_);
-    if (!divides || !dag_.is_constant(node.operands[1])) return passes::cost_for_each_score(node);
+    if (!divides) return passes::cost_for_each_score(node);
+    if (!dag_.is_constant(node.operands[1])) {
+      return node.is(Op::div_) ? kQuotient : passes::cost_for_each_score(node);
+    }
     return node.is(Op::div_) ? 1 : kDivision;
   }
 
@@ -210,7 +215,7 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
       ((of_modification(attention, context, operations) + figures.native_operation * work.learned) *
            scores +
        (figures.native_mask * count + of_many(count, kHiddenOfMask, kOfLoop) +
-        of_many(operations.columns_read(attention.masks), 1, kOfRead)) *
+        of_many(operations.columns_read(attention.masks), kHiddenReads, kOfRead)) *
            masked) *
       scalar;
   all.rows = (context.backward() ? figures.native_backward_row : figures.native_row) /
