@@ -157,9 +157,9 @@ class Watched : public passes::KnownInputs {
   mutable bool is_outside_ = false;
 };
 
-// Looks for a visible score that reads outside a tensor: the analysis of masks takes for granted
-// that there is none. The search ends at its limit of operations. Errors: those of scores_at, for
-// the first score that it finds.
+// Looks for a visible score that reads outside a tensor. The analysis of masks assumes that no
+// score does. At most `operations` are spent on it. Errors: those of scores_at at the first such
+// score.
 Status check_indexes(const ir::Attention& attention, const reference::Bindings& values,
                      const KnownValues& known, const Box& whole, std::int64_t operations) {
   const Watched watched(values, known);

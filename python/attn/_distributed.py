@@ -174,7 +174,7 @@ class Distributed:
              params: Mapping[str, float], stream: int | None = None) -> Binding:
         """Checks this rank's tensors, each (device address, dtype, dims, strides in elements). `stream` is
         needed if it is being captured into a CUDA graph: values must then have been checked by a binding
-        before, of the same tensors and params. Not collective. Raises BindingError, with one note for each
+        before, of the same tensors. Not collective. Raises BindingError, with one note for each
         further mistake."""
         if direction not in self.directions:
             has = " and ".join(self.directions)

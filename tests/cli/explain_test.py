@@ -133,6 +133,7 @@ class Explain(attnc.Case):
         several = " || ".join(f"kv_idx == {2 * i}" for i in range(6))
         self.assertEqual(keys(f"mask {several};"), ["keys      each row sees 6 of 24"])
         self.assertEqual(keys("mask kv_idx <= q_idx;"), ["keys      a row sees 1 to 16 of 24"])
+        self.assertEqual(keys("lengths kv; mask kv_idx <= q_idx;"), ["keys      a row sees at most 16 of 24"])
         flags = "tensor t: bool[Skv]; mask "
         self.assertEqual(keys(f"{flags} t[kv_idx];"), [])
         self.assertEqual(keys(f"{flags} t[kv_idx] && kv_idx < 8;"),

@@ -22,13 +22,7 @@ using lowering::NativeWork;
 constexpr double kRandom = 0.56e-9;      // ms of the whole H200, a score, by random dropout
 constexpr double kRandomAgain = 1.2e-9;  // the same, in the backward
 
-constexpr double kNarrow = 128;  // of q and v together, as the next ones
-// Operations on a score that products hide, and ms of each further one: of a score, of a mask, and
-// a tensor over columns that a mask reads besides two. H200: sums of 4 to 250 terms, and
-// `any` of as many.
-constexpr double kHidden = 48, kOfMany = 6e-11;
-constexpr double kHiddenOfMask = 40, kOfLoop = 5e-10;
-constexpr double kHiddenReads = 2, kOfRead = 4e-9;
+constexpr double kNarrow = 128;            // of q and v together, as the next ones
 constexpr double kWidthOfRows = 256;       // that rows were measured with
 constexpr double kWidestOfOneGroup = 512;  // where one warp group has all of o
 constexpr double kLookedAt = 5;            // operations on a score that lists are made from
@@ -37,6 +31,13 @@ constexpr double kDivision = 2;            // operations of `//` and `%` by cons
 constexpr double kQuotient = 20;           // of reals, neither of which is constant
 constexpr double kMaskedOfLists = 0.25;    // of the blocks of lists that the GPU makes
 constexpr double kLastTurn = 0.5;          // of a turn, by which the last one delays
+
+// Operations on a score that products hide, and ms of each further one: of a score, of a mask, and
+// a tensor over columns that a mask reads besides two. H200: sums of 4 to 250 terms, and
+// `any` of as many.
+constexpr double kHidden = 48, kOfMany = 6e-11;
+constexpr double kHiddenOfMask = 40, kOfLoop = 5e-10;
+constexpr double kHiddenReads = 2, kOfRead = 4e-9;
 
 // A score with its products, in ms, by the widths of q and v together.
 struct Rate {

@@ -216,8 +216,7 @@ class Native {
     const std::int64_t all = kernel_.units(dims_) * dims_[Dim::B];
     std::int64_t longest = 0;
     for (const TileList& list : kernel_.blocks.lists) longest = std::max(longest, list.blocks);
-    const double least = kLongestOfSection * static_cast<double>(longest) *
-                         static_cast<double>(context_.gpu.multiprocessors);
+    const double least = kLongestOfSection * static_cast<double>(longest) * multiprocessors();
     const double of_unit = kernel_.blocks.blocks / static_cast<double>(all);
     std::int64_t units = std::max<std::int64_t>(
         1, std::min(kHeadsOfSection / kernel_.tile.pack, kBytesOfSection / bytes_of_unit()));
@@ -283,8 +282,7 @@ class Native {
                       .cell = tile.patch ? kPatchWidth : tile.cell,
                       .patch = tile.patch};
     // Lengths end lists, too.
-    const bool has_lengths = attention_.lengths_q || attention_.lengths_kv;
-    if (!kernel_.makes_lists && !has_lengths) coverage.lists = kernel_.blocks;
+    if (!kernel_.makes_lists && !has_lengths()) coverage.lists = kernel_.blocks;
     if (tile.patch) {
       coverage.what = fmt::format("tiles of {} x {} rows and blocks of {} x {} keys of the grid",
                                   tile.patch->width, tile.patch->height, kPatchWidth, kPatchHeight);

@@ -1,5 +1,6 @@
 #include "compiler/lowering/native/native.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -424,6 +425,18 @@ TEST(Native, RefusesSome8BitAttention) {
       refusal(
           "dtype e4m3; quantize mxfp8; layout bhsd; dims B = 2, Hq = 4, Hkv = 2, Sq = 64, D = 64;"),
       HasSubstr("no scales of blocks"));
+}
+
+// The lengths that a spec declares; what a part takes bounds the number of them.
+TEST(Native, LongBatchesAmongShortOnesAreDivided) {
+  const auto parts = [](std::string_view batches, std::string_view lengths) {
+    return lowered(fmt::format("dims {}, Hq = 32, Hkv = 8, Sq = 1, D = 128; lengths kv = {};",
+                               batches, lengths))
+        ->work.splits;
+  };
+  EXPECT_EQ(parts("B = 64, Skv = 32768", "Skv"), 1);
+  EXPECT_GT(parts("B = 64, Skv = 32768", "Skv // (i0 + 1)"), 1);
+  EXPECT_EQ(parts("B = 64, Skv = 1048576", "where(i0 == 0, Skv, 128)"), 7) << "128 MiB";
 }
 
 // Keys of all parts are known to none, and so is the largest weight that dropout keeps.
