@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/engines/engine.h"
+#include "compiler/engines/engines.h"
 
 namespace attn::planner {
 

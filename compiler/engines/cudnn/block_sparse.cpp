@@ -58,7 +58,7 @@ Result<double> block_sparse::bound(Subject& subject) {
     return lowering::unsupported(attention.pos, "cuDNN's backward cannot skip blocks by a list");
   }
   ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
-  const std::optional<passes::BlockLists>& lists = subject.mask().block_lists();
+  const std::optional<passes::BlockLists>& lists = passes::block_lists(subject.mask());
   if (!lists) return without_block_lists(attention);
   return passes::predicted_ms_of_making(*lists, attention.dims, context.gpu) +
          passes::predicted_ms(*lists, bare(attention, *lists), context) +
@@ -69,7 +69,7 @@ Result<Lowered> block_sparse::lower(Subject& subject) {
   ATTN_RETURN_IF_ERROR(bound(subject).status());
   const ir::Attention& attention = subject.attention();
   const planning::Context& context = subject.context();
-  const passes::BlockLists& lists = *subject.mask().block_lists();
+  const passes::BlockLists& lists = *passes::block_lists(subject.mask());
   ATTN_ASSIGN(const lowering::Tiled tiled, lowering::tiled(attention, lists, context));
   const ir::Attention form = passes::kernel_form(tiled.attention, context);
   ATTN_ASSIGN(const passes::Hoisted parts, hoisted(form, {}, context));

@@ -75,7 +75,9 @@ auto checked(Subject& subject) -> decltype(kOf(subject)) {
 
 }  // namespace
 
-std::span<const Strategy> engine::cudnn() {
+namespace engine {
+
+std::span<const Strategy> cudnn() {
   static constexpr Strategy kStrategies[] = {
 #define ATTN_STRATEGY(name, kind, what)                                         \
   {#name, what, Strategy::Kind::kind, checked<strategy::name::bound, k_##name>, \
@@ -84,5 +86,7 @@ std::span<const Strategy> engine::cudnn() {
   };
   return kStrategies;
 }
+
+}  // namespace engine
 
 }  // namespace attn::engines

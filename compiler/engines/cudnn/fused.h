@@ -2,7 +2,7 @@
 // strategies that divide an attention are made of.
 #pragma once
 
-#include "compiler/engines/engine.h"
+#include "compiler/engines/strategy.h"
 
 namespace attn::engines {
 

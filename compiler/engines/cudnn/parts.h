@@ -1,7 +1,7 @@
 // An attention as several fused kernels, for parts of its mask.
 #pragma once
 
-#include "compiler/engines/engine.h"
+#include "compiler/engines/strategy.h"
 
 namespace attn::engines {
 

@@ -139,7 +139,7 @@ double share_of_lists(Subject& subject, const NativeWork& work) {
     const double columns = length * share + work.queries + work.keys / 2;
     return std::min(1.0, rows * columns / work.scores);
   }
-  const auto& lists = subject.mask().block_lists();
+  const auto& lists = passes::block_lists(subject.mask());
   if (!lists || !lists->assumed) return 1;
   const double listed = lists->listed / static_cast<double>(lists->tiles * lists->pages);
   return std::min(1.0, listed * static_cast<double>(d[Dim::Skv]) * rows / work.scores);

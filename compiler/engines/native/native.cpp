@@ -2,9 +2,9 @@
 
 #include "compiler/derive/scores.h"
 #include "compiler/derive/steps.h"
-#include "compiler/engines/engine.h"
 #include "compiler/engines/native/cost.h"
 #include "compiler/engines/native/mask_table.h"
+#include "compiler/engines/strategy.h"
 #include "compiler/lowering/native/kernel_names.h"
 #include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/strategy/cost.h"
@@ -74,11 +74,15 @@ Tabled* tabled(Subject& subject) {
   });
 }
 
-std::span<const Strategy> engine::native() {
+namespace engine {
+
+std::span<const Strategy> native() {
   static constexpr Strategy kStrategies[] = {
       {"native", "attnc's own kernels over the blocks that masks show, on sm_90",
        Strategy::Kind::alternative, bound_of_native, lower_to_native, lower_again_to_native}};
   return kStrategies;
 }
+
+}  // namespace engine
 
 }  // namespace attn::engines

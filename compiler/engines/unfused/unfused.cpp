@@ -1,6 +1,6 @@
 #include "compiler/lowering/unfused/unfused.h"
 
-#include "compiler/engines/engine.h"
+#include "compiler/engines/strategy.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/unfused/unfused_backward.h"
 #include "compiler/passes/strategy/cost.h"
@@ -36,11 +36,15 @@ Result<Lowered> lower(Subject& subject) {
 
 }  // namespace
 
-std::span<const Strategy> engine::unfused() {
+namespace engine {
+
+std::span<const Strategy> unfused() {
   static constexpr Strategy kStrategies[] = {
       {"unfused", "two products; attnc's kernels compute scores, softmax and weights, in memory",
        Strategy::Kind::slow, bound, lower}};
   return kStrategies;
 }
+
+}  // namespace engine
 
 }  // namespace attn::engines

@@ -7,7 +7,6 @@
 
 #include "compiler/passes/analysis/affine.h"
 #include "compiler/passes/analysis/floor_div.h"
-#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/hoist.h"
 #include "compiler/passes/rewrite/rebuild.h"
 #include "compiler/passes/strategy/cost.h"
@@ -269,9 +268,12 @@ class BlockListFinder {
 
 }  // namespace
 
-std::optional<BlockLists> MaskAnalysis::find_block_lists() const {
-  if (attention_.masks.empty()) return std::nullopt;
-  return BlockListFinder(attention_, axes(), deadline_.get()).run();
+const std::optional<BlockLists>& block_lists(const MaskAnalysis& mask) {
+  using Found = std::optional<BlockLists>;
+  return mask.kept<Found>("block_lists", [](const MaskAnalysis& each) -> Found {
+    if (each.attention().masks.empty()) return std::nullopt;
+    return BlockListFinder(each.attention(), each.axes(), each.deadline()).run();
+  });
 }
 
 double predicted_ms(const BlockLists& lists, const ir::Attention& tiles,

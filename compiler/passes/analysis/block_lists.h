@@ -14,6 +14,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/passes/analysis/axes.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/planning/context.h"
 
 namespace attn::passes {
@@ -25,9 +26,7 @@ inline constexpr double kAssumedShare = 0.25;
 
 inline constexpr std::int64_t kSmallestBlock = 64;  // rows, and columns
 
-// The lists of tiles and pages of 64 and 128 that are predicted to be fastest
-// (MaskAnalysis::block_lists). There are none without a mask, if every tile is known to see some of
-// every page, if there would be only one page, or if Sq or Skv is not a multiple of kSmallestBlock.
+// Which blocks of columns each tile of rows sees, of all batches and heads.
 struct BlockLists {
   std::int64_t tile = 0;             // rows of a tile
   std::int64_t tiles = 0;            // Sq / tile
@@ -42,6 +41,12 @@ struct BlockLists {
   bool same_columns = false;         // masks are the same for all columns of a page
   std::vector<ir::ExprId> residual;  // masks that vary within a block
 };
+
+// The lists of tiles and pages of 64 and 128 that are predicted to be fastest, kept with the
+// analysis. There are none without a mask, if every tile is known to see some of every page, if
+// there would be only one page, or if Sq or Skv is not a multiple of kSmallestBlock. Dimensions
+// must be bound.
+const std::optional<BlockLists>& block_lists(const MaskAnalysis& mask);
 
 // Predicted milliseconds of the kernel that follows the lists. `tiles` is the attention of the
 // tiles (lowering/strategy/block_sparse.h) in the form that the kernel computes: score and masks

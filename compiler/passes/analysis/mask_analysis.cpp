@@ -90,7 +90,7 @@ struct MaskFacts {
   std::optional<Searched<std::optional<Bounds>>> bounds{};
   std::optional<Searched<bool>> hides_all{};
   FoundOnce<std::optional<BlockMap>> blocks{};
-  FoundOnce<std::optional<BlockLists>> block_lists{};
+  std::map<std::type_index, FoundOnce<std::shared_ptr<const void>>> kept{};
 };
 
 MaskAnalysis::MaskAnalysis(ir::Attention attention, const planning::AnalysisObserver* observer)
@@ -165,8 +165,9 @@ const std::optional<BlockMap>& MaskAnalysis::blocks() const {
   return once("blocks", facts_->blocks, [this] { return blocks_of(attention_, deadline_.get()); });
 }
 
-const std::optional<BlockLists>& MaskAnalysis::block_lists() const {
-  return once("block_lists", facts_->block_lists, [this] { return find_block_lists(); });
+const void* MaskAnalysis::kept(std::string_view part, std::type_index type,
+                               const std::function<std::shared_ptr<const void>()>& make) const {
+  return once(part, facts_->kept[type], make).get();
 }
 
 Analyzed MaskAnalyses::of(const ir::Attention& attention,

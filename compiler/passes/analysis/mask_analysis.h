@@ -1,22 +1,23 @@
 // What the masks of an attention show, as cost, rewrites, strategies, lowering, static checks and
-// `explain` share it. Other facts about masks are found beside it: segments.h, padding.h,
-// happens.h.
+// `explain` share it. Other facts about masks are found beside it: padding.h, happens.h.
 //
 // It is found in two ways, one for each kind of question:
 //   - bands (band.h): comparisons of row and column, split off exactly. What cuDNN skips by.
 //   - boxes of scores (range.h), halved until ranges decide: the band or the rows and columns that
-//     hold all visible scores, which blocks are empty, full or partial, and block lists. Numbers,
-//     for bound dimensions.
+//     hold all visible scores, and which blocks are empty, full or partial. Numbers, for bound
+//     dimensions.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeindex>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/analysis/axes.h"
 #include "compiler/passes/analysis/band.h"
-#include "compiler/passes/analysis/block_lists.h"
 #include "compiler/passes/analysis/blocks.h"
 #include "compiler/passes/analysis/boxes.h"
 #include "compiler/planning/context.h"
@@ -68,13 +69,21 @@ class MaskAnalysis {
   // are exact. nullopt without masks, for open dimensions, and for more than kMostBlocks.
   const std::optional<BlockMap>& blocks() const;
 
-  // Which blocks of columns each tile of rows sees, of all batches and heads. Dimensions must be
-  // bound.
-  const std::optional<BlockLists>& block_lists() const;
+  // What else follows from the masks, for a caller that has a type of its own for it: what `find`
+  // returns for attention(), within the time of deadline().
+  template <typename Value, typename Find>
+  const Value& kept(std::string_view part, const Find& find) const {
+    const auto make = [&] { return std::make_shared<const Value>(find(*this)); };
+    return *static_cast<const Value*>(kept(part, std::type_index(typeid(Value)), make));
+  }
+
+  const ir::Attention& attention() const { return attention_; }
+  const planning::Deadline* deadline() const { return deadline_.get(); }  // may be null
 
  private:
-  MaskForm find_form() const;                          // band.cpp
-  std::optional<BlockLists> find_block_lists() const;  // block_lists.cpp
+  MaskForm find_form() const;  // band.cpp
+  const void* kept(std::string_view part, std::type_index type,
+                   const std::function<std::shared_ptr<const void>()>& make) const;
 
   template <typename Kept, typename Compute>
   const auto& once(std::string_view part, Kept& kept, const Compute& compute) const;

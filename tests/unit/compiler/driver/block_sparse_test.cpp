@@ -29,7 +29,7 @@ ir::Attention attention_of(const std::string& clauses, const std::string& dims =
 
 std::optional<passes::BlockLists> lists_of(const std::string& clauses,
                                            const std::string& dims = kDims) {
-  return passes::analyzed(attention_of(clauses, dims), {})->block_lists();
+  return passes::block_lists(*passes::analyzed(attention_of(clauses, dims), {}));
 }
 
 TEST(Pages, OfAMapAreItsBlocksAndLeaveNoMask) {
@@ -122,7 +122,7 @@ struct Shape {
 
 Shape shape_of(const std::string& clauses) {
   const ir::Attention whole = attention_of(clauses);
-  const auto tiled = lowering::tiled(whole, *passes::analyzed(whole, {})->block_lists(), {});
+  const auto tiled = lowering::tiled(whole, *passes::block_lists(*passes::analyzed(whole, {})), {});
   ATTN_CHECK(tiled.ok(), tiled.error().message);
   Shape shape{{}, {}, {}, tiled->by_head, tiled->copies_q};
   for (const ir::Dim dim : {ir::Dim::B, ir::Dim::Hq, ir::Dim::Hkv, ir::Dim::Sq, ir::Dim::Skv}) {

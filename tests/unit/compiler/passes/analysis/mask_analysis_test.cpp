@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/passes/analysis/block_lists.h"
 #include "tests/unit/compiler/passes/spec_example.h"
 
 namespace attn::passes {
@@ -37,7 +38,7 @@ TEST_F(MaskAnalysisTest, ComputesAPartAtItsFirstCallAndKeepsIt) {
     EXPECT_EQ(mask->cover(effort).left, 63);
     EXPECT_EQ(mask->bounds(effort)->rows, (Range{0, 255}));
     EXPECT_EQ(mask->blocks()->count(Block::empty), 2);
-    EXPECT_TRUE(mask->block_lists().has_value());
+    EXPECT_TRUE(block_lists(*mask).has_value());
     EXPECT_FALSE(mask->hides_all(effort));
   }
   EXPECT_EQ(computed_, (std::vector<std::string>{"form", "cover", "bounds", "blocks", "block_lists",

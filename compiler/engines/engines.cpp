@@ -1,8 +1,14 @@
-#include "compiler/engines/engine.h"
+#include "compiler/engines/engines.h"
 
 #include <algorithm>
 
 namespace attn::engines {
+
+namespace engine {
+#define ATTN_ENGINE(name, what) std::span<const Strategy> name();
+#include "compiler/engines/engines.def"
+}  // namespace engine
+
 namespace {
 
 bool is_slow(const Strategy& strategy) { return strategy.kind == Strategy::Kind::slow; }
