@@ -4,7 +4,7 @@
     python3 bench/fit.py [--predictions build/bench/predictions] [--table FILE.jsonl] [--check] [--rows] [--steps 12]
 
 The table (bench/results/predictions) has what measure.py wrote; rows may be added to it. Rows of the set "fit" count
-for the fit, those of "held" are only compared. The figures are in compiler/planning: figures.def has their names and
+for the fit, those of "held" are only compared. The figures are in compiler/target: figures.def has their names and
 meaning, and figure_values.def, which this rewrites (not with --check), their values. The formulas are those of the
 compiler alone: `predictions` plans each row once, and predicts its time with each set of figures.
 """
@@ -19,7 +19,7 @@ import numpy
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 MEASURED = SOURCE / "compiler" / "planner" / "measured.def"
-VALUES = SOURCE / "compiler" / "planning" / "figure_values.def"
+VALUES = SOURCE / "compiler" / "target" / "figure_values.def"
 TABLE = SOURCE / "bench" / "results" / "predictions" / "NVIDIA_H200-cudnn9.19.0.jsonl"
 PULL = 0.05  # of a figure back to where it was, against an error of a row as large
 STEP = 0.02  # of a figure, by which slopes are found

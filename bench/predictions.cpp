@@ -18,11 +18,11 @@
 #include "compiler/driver/driver.h"
 #include "compiler/engines/native/cost.h"
 #include "compiler/engines/native/native.h"
-#include "compiler/passes/analysis/mask_analysis.h"
-#include "compiler/passes/strategy/cost.h"
+#include "compiler/engines/shared/cost.h"
+#include "compiler/masks/mask_analysis.h"
 #include "compiler/planner/candidates.h"
 #include "compiler/planner/measured.h"
-#include "compiler/planning/figures.h"
+#include "compiler/target/figures.h"
 
 namespace attn {
 namespace {
@@ -44,7 +44,7 @@ class Row {
     if (!attention) return {ErrorCode::invalid_spec, diag::to_text(sink)};
     attention_ = std::move(*attention);
     const bool backward = json_["direction"] == "bwd";
-    context_ = planning::in_direction(
+    context_ = target::in_direction(
         context_, backward ? plan::Direction::backward : plan::Direction::forward);
     candidates_.emplace(attention_, json_["strategy"].get<std::string>(), context_);
     ATTN_ASSIGN(const planner::Candidate* best, candidates_->next());
@@ -52,7 +52,7 @@ class Row {
     subject_.emplace(attention_, context_);
     planned_ms_ = best->lowered->predicted_ms;
     if (strategy_->name == "native") {
-      ATTN_ASSIGN(const lowering::NativeProgram program,
+      ATTN_ASSIGN(const engines::NativeProgram program,
                   engines::native_programs(*subject_).make(0));
       work_ = program.work;
     } else if (strategy_->name == "composite" || strategy_->name == "unified") {
@@ -61,10 +61,10 @@ class Row {
     return {};
   }
 
-  double predicted_ms(const planning::Figures& figures) {
+  double predicted_ms(const target::Figures& figures) {
     context_.gpu.figures = &figures;
     if (work_) return engines::predicted_ms_of_native(*subject_, *work_);
-    if (rest_ms_) return *rest_ms_ + passes::predicted_ms(subject_->form(), context_);
+    if (rest_ms_) return *rest_ms_ + engines::predicted_ms(subject_->form(), context_);
     return planned_ms_;  // of several kernels
   }
 
@@ -84,29 +84,29 @@ class Row {
 
  private:
   const Json json_;
-  passes::MaskAnalyses analyses_;
-  planning::Context context_;
+  masks::MaskAnalyses analyses_;
+  target::Context context_;
   ir::Attention attention_;
   std::optional<planner::Candidates> candidates_;
   std::optional<engines::Subject> subject_;
   const planner::Strategy* strategy_ = nullptr;
-  std::optional<lowering::NativeWork> work_;
+  std::optional<engines::NativeWork> work_;
   std::optional<double> rest_ms_;
   double planned_ms_ = 0;
 };
 
 Json figures_json() {
   Json json = Json::object();
-#define ATTN_FIGURE(name, what) json[#name] = planning::measured_figures().name;
-#include "compiler/planning/figures.def"
+#define ATTN_FIGURE(name, what) json[#name] = target::measured_figures().name;
+#include "compiler/target/figures.def"
   return json;
 }
 
-planning::Figures figures_of(const std::string& line) {
-  planning::Figures figures;
+target::Figures figures_of(const std::string& line) {
+  target::Figures figures;
   std::istringstream words(line);
 #define ATTN_FIGURE(name, what) words >> figures.name;
-#include "compiler/planning/figures.def"
+#include "compiler/target/figures.def"
   return figures;
 }
 
@@ -124,7 +124,7 @@ int run(const char* path) {
   }
   std::cout << first.dump() << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
-    const planning::Figures figures = figures_of(line);
+    const target::Figures figures = figures_of(line);
     Json predicted = Json::array();
     for (Row& row : rows) predicted.push_back(row.predicted_ms(figures));
     std::cout << predicted.dump() << std::endl;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "bench/timing.h"
-#include "compiler/planning/gpu.h"
+#include "compiler/target/gpu.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/file.h"
@@ -33,7 +33,7 @@ struct Options {
   std::string json_file;
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
-  planning::Rewrites rewrites;
+  target::Rewrites rewrites;
   BuildLimits limits{};
   sema::Bindings bindings;
   InputTexts inputs;
@@ -275,7 +275,7 @@ Status add_row(const std::string& path, const ir::Attention& attention,
   row.direction = plan::direction_of(loaded.plan.program);
   row.dims = dims_of(attention);
   row.decision = decision_json(loaded.plan);
-  row.peak = planning::gpu_of(target).rate(attention.dtype);
+  row.peak = target::gpu_of(target).rate(attention.dtype);
   count_flops(attention, scores, row);
   ATTN_RETURN_IF_ERROR(time_plan(loaded, options, row));
   check_peak(target, attention.dtype, row);

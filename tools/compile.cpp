@@ -31,7 +31,7 @@ struct Options {
   std::string direction;  // empty: both if the spec has a `grad` clause, else fwd
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
-  planning::Rewrites rewrites;
+  target::Rewrites rewrites;
   BuildLimits limits{};
   sema::Bindings bindings;
   bool keep_going = false;

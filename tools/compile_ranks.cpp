@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "compiler/derive/nvrtc.h"
-#include "compiler/kernels/sources.h"
+#include "compiler/codegen/sources.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "compiler/sharding/part_attention.h"
 #include "compiler/sharding/rank_program.h"
 #include "runtime/plan/container.h"
@@ -199,8 +199,8 @@ Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
   if (family.plans.empty()) {
     return {ErrorCode::unsupported, "the mask hides everything: no rank has anything to compute"};
   }
-  ATTN_ASSIGN(family.kernels, derive::compile_kernel(kernels::include_text("ranks.cuh"),
-                                                     how.target.sm, how.worker.cudnn_folder));
+  ATTN_ASSIGN(family.kernels, nvrtc::compile_kernel(codegen::include_text("ranks.cuh"),
+                                                    how.target.sm, how.worker.cudnn_folder));
   ATTN_RETURN_IF_ERROR(complete(sharded, both, how.direction, family));
   return family;
 }

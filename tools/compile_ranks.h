@@ -20,7 +20,7 @@ struct CompiledFamily {
 
 // Compiles each part that differs from the others, in both directions if `both`, else in that of
 // `how`. Errors: those of driver::compile, with the part before the message; those of
-// derive::compile_kernel; without `split`, invalid_argument if there are too many for one file.
+// nvrtc::compile_kernel; without `split`, invalid_argument if there are too many for one file.
 Result<CompiledFamily> compile_ranks(const Spec& spec, const Sharded& sharded,
                                      const driver::CompileOptions& how, bool both, bool split);
 

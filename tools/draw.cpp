@@ -49,7 +49,7 @@ struct Options {
   bool parts = false;
   std::string target;
   std::string lowering{planner::kAnyLowering};
-  planning::Rewrites rewrites;
+  target::Rewrites rewrites;
   Format format = Format::text;
 };
 
@@ -59,7 +59,7 @@ bool is_png(const std::string& path) { return path.ends_with(".png"); }
 Status check_options(const Options& options) {
   const auto wrong = [](const char* what) -> Status { return {ErrorCode::invalid_argument, what}; };
   const bool lowers = !options.target.empty() || options.lowering != planner::kAnyLowering ||
-                      !planning::without(options.rewrites).empty();
+                      !target::without(options.rewrites).empty();
   const bool divides = options.ranks.ranks > 0;
   if (lowers && !options.parts) {
     return wrong("--target, --strategy, --engine and --without need --parts");
@@ -94,7 +94,7 @@ std::optional<pictures::Theme> theme_of(const Options& options) {
 
 struct Kernels {
   std::string lowering;
-  std::vector<lowering::Coverage> all;
+  std::vector<engines::Coverage> all;
 };
 
 // Kernels of the strategy that is asked for, or that `compile` tries first, without asking cuDNN.
@@ -189,7 +189,7 @@ Json to_json(const Drawn& drawn) {
   const pictures::Picture& picture = drawn.picture;
   Json panels = Json::array();
   for (const pictures::Panel& panel : picture.panels) {
-    const passes::BlockMap& map = panel.cells.map;
+    const masks::BlockMap& map = panel.cells.map;
     Json places = Json::array();
     for (const auto& [batch, head] : panel.places) places.push_back({batch, head});
     panels.push_back({{"places", places},
@@ -198,10 +198,10 @@ Json to_json(const Drawn& drawn) {
                       {"visible", panel.cells.share.visible},
                       {"share", panel.cells.share.part()},
                       {"exact_share", panel.cells.share.exact},
-                      {"full", map.count(passes::Block::full)},
-                      {"partial", map.count(passes::Block::partial)},
-                      {"empty", map.count(passes::Block::empty)},
-                      {"exact", map.exactness == passes::Exactness::exact}});
+                      {"full", map.count(masks::Block::full)},
+                      {"partial", map.count(masks::Block::partial)},
+                      {"empty", map.count(masks::Block::empty)},
+                      {"exact", map.exactness == masks::Exactness::exact}});
     if (panel.computed && picture.division.empty())
       panels.back()["computed"] = panel.computed->scores;
   }

@@ -30,7 +30,7 @@ std::optional<Prediction> prediction_of(const Explanation& explanation,
                                         const ExplainedProgram& program) {
   if (!program.compiled || explanation.lengths || !explanation.residual.empty()) return {};
   const plan::Plan& plan = program.compiled->plan;
-  const planning::Gpu gpu = planning::gpu_of(plan.target);
+  const target::Gpu gpu = target::gpu_of(plan.target);
   if (plan.choice.empty() || plan.choice.front().predicted_ms <= 0 || gpu.matrix_rate <= 0)
     return {};
   const double flops = program.flops * explanation.share;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "compiler/lowering/native/kernel_names.h"
+#include "compiler/engines/engines.h"
 #include "tools/table.h"
 #include "tools/words.h"
 
@@ -150,7 +150,7 @@ std::vector<ExplainedKernels> explain_kernels(const plan::Plan& plan) {
         cubin == nullptr ? std::map<std::string, KernelResources>() : resources_of(*cubin);
     ExplainedKernels explained{.step = i, .launches = {}};
     for (const plan::Launch& launch : kernels->launches) {
-      ExplainedLaunch each{launch, lowering::native::what_of_launch(*kernels, launch)};
+      ExplainedLaunch each{launch, engines::what_of_launch(*kernels, launch)};
       const auto found = resources.find(launch.kernel);
       if (found != resources.end()) each.resources = found->second;
       explained.launches.push_back(std::move(each));

@@ -19,9 +19,9 @@ Result<plan::Target> target_of(const ExplainOptions& options) {
   return find_target(kDefaultTarget, options.cudnn_folder);
 }
 
-planning::Context context_of(const ExplainOptions& options, const Spec& spec,
-                             const plan::Target& target, plan::Direction direction) {
-  return {.gpu = planning::gpu_of(target),
+target::Context context_of(const ExplainOptions& options, const Spec& spec,
+                           const plan::Target& target, plan::Direction direction) {
+  return {.gpu = target::gpu_of(target),
           .direction = direction,
           .rewrites = options.rewrites,
           .analyses = spec.analyses.get()};
@@ -101,7 +101,7 @@ Result<Explanation> explain_attention(const ExplainOptions& options, const Spec&
     target = find_target(kDefaultTarget, options.cudnn_folder);
   }
   constexpr auto kForward = plan::Direction::forward;
-  const planning::Context context = context_of(options, spec, *target, kForward);
+  const target::Context context = context_of(options, spec, *target, kForward);
   Result<std::string> lowering = options.lowering;
   if (gradients) lowering = planner::lowering_of_pair(attention, options.lowering, context);
   ATTN_RETURN_IF_ERROR(lowering.status());
@@ -129,7 +129,7 @@ Result<Explanation> explain_attention(const ExplainOptions& options, const Spec&
 Explanation explain_plans(const Spec& spec, const plan::Bundle& bundle, bool gradients) {
   const bool both = gradients || !spec.attention.gradients.empty() ||
                     bundle.find(plan::Direction::backward) != nullptr;
-  Explanation explanation = explain(spec, both, planning::all_but(bundle.plans.front().without));
+  Explanation explanation = explain(spec, both, target::all_but(bundle.plans.front().without));
   explanation.target = bundle.plans.front().target;
   for (const plan::Plan& plan : bundle.plans) {
     const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;

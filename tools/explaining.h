@@ -15,7 +15,7 @@ struct ExplainOptions {
   std::string target;  // empty: the local GPU, or an H200 if there is none
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
-  planning::Rewrites rewrites;
+  target::Rewrites rewrites;
   BuildLimits limits{};
   bool why_not = false;             // explain a refused spec too, with the reasons
   std::optional<bool> gradients{};  // absent: where the spec has a `grad` clause

@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "compiler/ast/parse.h"
-#include "compiler/passes/analysis/mask_analysis.h"
-#include "compiler/passes/rewrite/bounding_band.h"
-#include "compiler/passes/rewrite/ranged.h"
+#include "compiler/masks/mask_analysis.h"
 #include "compiler/planner/measured.h"
+#include "compiler/rewrite/bounding_band.h"
+#include "compiler/rewrite/ranged.h"
 #include "runtime/base/check.h"
 #include "runtime/io/host_tensor.h"
 #include "tools/explained_engine.h"
@@ -104,32 +104,32 @@ std::string clauses_text(const std::vector<ExplainedClause>& clauses) {
 
 // Where it was measured (docs/cudnn.md, Masks): a bound on either side, in more than one row.
 bool skips_blocks(const Explanation& explanation) {
-  const passes::Band& band = explanation.mask.band;
+  const masks::Band& band = explanation.mask.band;
   return explanation.rows > 1 && (band.right || band.left);
 }
 
-std::string blocks_text(const passes::BlockMap& map) {
-  using passes::Block;
+std::string blocks_text(const masks::BlockMap& map) {
+  using masks::Block;
   return fmt::format("  blocks    of {} x {} scores: {} full, {} partial{}, {} empty\n", map.rows,
                      map.columns, map.count(Block::full), map.count(Block::partial),
-                     map.exactness == passes::Exactness::exact ? "" : " or unknown",
+                     map.exactness == masks::Exactness::exact ? "" : " or unknown",
                      map.count(Block::empty));
 }
 
-Json blocks_json(const passes::BlockMap& map) {
-  using passes::Block;
+Json blocks_json(const masks::BlockMap& map) {
+  using masks::Block;
   return {{"rows", map.rows},
           {"columns", map.columns},
           {"full", map.count(Block::full)},
           {"partial", map.count(Block::partial)},
-          {"exact", map.exactness == passes::Exactness::exact},
+          {"exact", map.exactness == masks::Exactness::exact},
           {"empty", map.count(Block::empty)}};
 }
 
-Json keys_json(const passes::RowCounts& keys) {
+Json keys_json(const masks::RowCounts& keys) {
   return {{"fewest", keys.fewest},
           {"most", keys.most},
-          {"exact", keys.exactness == passes::Exactness::exact}};
+          {"exact", keys.exactness == masks::Exactness::exact}};
 }
 
 // Whether the forward computes the mask as it is: not parts, documents, lists of pages or lengths.
@@ -141,15 +141,15 @@ bool is_of_one_kernel(const Explanation& explanation) {
 }
 
 bool has_band(const Explanation& explanation) {
-  const passes::Band& band = explanation.mask.band;
-  const passes::Band& end = explanation.mask.from_end;
+  const masks::Band& band = explanation.mask.band;
+  const masks::Band& end = explanation.mask.from_end;
   return band.left || band.right || end.left || end.right;
 }
 
 // Kernels of attnc's own walk lists of blocks, whatever the mask's band is.
 bool is_of_lists(const Explanation& explanation) {
   const auto& program = explanation.forward;
-  return program && program->compiled && program->compiled->plan.strategy == "native";
+  return program && program->compiled && planner::has_own_kernels(program->compiled->plan.strategy);
 }
 
 std::string band_text(const Explanation& explanation) {
@@ -178,7 +178,7 @@ std::string residuals_text(const Explanation& explanation) {
 }
 
 std::string mask_text(const Explanation& explanation) {
-  const passes::Band& from_end = explanation.mask.from_end;
+  const masks::Band& from_end = explanation.mask.from_end;
   std::string text;
   if (explanation.mask.band.left || explanation.mask.band.right) {
     text += fmt::format("  band      {}{}\n", explanation.band, band_text(explanation));
@@ -225,11 +225,11 @@ std::string work_text(const Explanation& explanation, const ExplainedProgram& pr
 }
 
 Json mask_json(const Explanation& explanation) {
-  const passes::Band& band = explanation.mask.band;
+  const masks::Band& band = explanation.mask.band;
   Json json = {{"text", explanation.band}, {"left", nullptr}, {"right", nullptr}};
   if (band.left) json["left"] = *band.left;
   if (band.right) json["right"] = *band.right;
-  const passes::Band& end = explanation.mask.from_end;
+  const masks::Band& end = explanation.mask.from_end;
   if (end.left || end.right) {
     json["from_end"] = {{"text", explanation.band_from_end},
                         {"left", end.left ? Json(*end.left) : Json(nullptr)},
@@ -320,7 +320,7 @@ Json backward_json(const Explanation& explanation, const ExplainedProgram& progr
 }
 
 // The terms that gave its bounds.
-std::vector<WrittenCondition> written_of(const passes::Band& band,
+std::vector<WrittenCondition> written_of(const masks::Band& band,
                                          const WrittenConditions& written) {
   std::vector<WrittenCondition> all;
   const auto add = [&](SourcePos pos) {
@@ -360,48 +360,48 @@ ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Er
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
   ExplainedProgram explained = explain_program(spec, compiled.plan.program);
   explained.parts = compiled.plan.parts;
-  planning::Context context;
-  context.gpu = planning::gpu_of(compiled.plan.target);
+  target::Context context;
+  context.gpu = target::gpu_of(compiled.plan.target);
   context.direction = plan::direction_of(compiled.plan.program);
   explained.doubts = planner::doubts_of(spec.attention, context);
   explained.compiled = std::move(compiled);
   return explained;
 }
 
-Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made) {
+Explanation explain(const Spec& spec, bool gradients, target::Rewrites made) {
   Explanation explanation;
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
-  passes::Effort effort;
-  const planning::Context context{.rewrites = made, .analyses = spec.analyses.get()};
+  masks::Effort effort;
+  const target::Context context{.rewrites = made, .analyses = spec.analyses.get()};
   const ir::Attention covered = made.bounding_band
-                                    ? passes::with_bounding_band(spec.attention, context, effort)
+                                    ? rewrite::with_bounding_band(spec.attention, context, effort)
                                     : spec.attention;
-  if (made.redundant) (void)passes::without_redundant(covered, context, effort);
+  if (made.redundant) (void)rewrite::without_redundant(covered, context, effort);
   explanation.stopped = effort.is_spent();
-  const passes::Analyzed mask = passes::analyzed(covered, context);
+  const masks::Analyzed mask = masks::analyzed(covered, context);
   explanation.mask = mask->form();
   explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
   explanation.rows = spec.attention.dims[ir::Dim::Sq];
   explanation.columns = spec.attention.dims[ir::Dim::Skv];
-  explanation.band = passes::band_text(mask->form(), covered);
-  explanation.band_from_end = passes::band_from_end_text(mask->form(), covered);
+  explanation.band = masks::band_text(mask->form(), covered);
+  explanation.band_from_end = masks::band_from_end_text(mask->form(), covered);
   const WrittenConditions written(*spec.source);
   explanation.band_written = written_of(explanation.mask.band, written);
   for (const ir::ExprId id : explanation.mask.residual) {
     explanation.residual.push_back({written.at(covered.dag[id].pos), ir::to_source(covered, id)});
   }
-  explanation.blocks = passes::analyzed(spec.attention, context)->blocks();
+  explanation.blocks = masks::analyzed(spec.attention, context)->blocks();
   if (!spec.attention.masks.empty() && explanation.rows > 0) {
-    explanation.keys = passes::row_counts(spec.attention);
+    explanation.keys = masks::row_counts(spec.attention);
     if (spec.attention.lengths_q || spec.attention.lengths_kv) {  // which end rows at run time
-      explanation.keys->fewest = 0, explanation.keys->exactness = passes::Exactness::bound;
+      explanation.keys->fewest = 0, explanation.keys->exactness = masks::Exactness::bound;
     }
   }
   explanation.stopped |=
-      explanation.blocks && explanation.blocks->exactness == passes::Exactness::stopped;
+      explanation.blocks && explanation.blocks->exactness == masks::Exactness::stopped;
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
-  explanation.share = passes::band_share(covered.dims, mask->band());
+  explanation.share = masks::band_share(covered.dims, mask->band());
   return explanation;
 }
 
@@ -409,7 +409,7 @@ std::string keys_text(const Explanation& explanation) {
   if (!explanation.keys) return "";
   const auto& [fewest, most, exactness] = *explanation.keys;
   const std::int64_t all = explanation.columns;
-  if (exactness != passes::Exactness::exact) {
+  if (exactness != masks::Exactness::exact) {
     if (fewest == 0 && most == all) return "";
     const std::string least = fewest > 0 ? fmt::format("at least {} and ", fewest) : "";
     return fmt::format("a row sees {}at most {} of {}", least, most, all);

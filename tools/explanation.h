@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "compiler/driver/driver.h"
-#include "compiler/passes/analysis/band.h"
-#include "compiler/passes/analysis/blocks.h"
+#include "compiler/masks/band.h"
+#include "compiler/masks/blocks.h"
 #include "runtime/plan/plan.h"
 #include "tools/derivatives.h"
 #include "tools/report.h"
@@ -55,17 +55,17 @@ struct ExplainedCondition {
 struct Explanation {
   std::string file;
   std::string name;
-  passes::MaskForm mask;
-  std::string band;                            // passes::band_text
+  masks::MaskForm mask;
+  std::string band;                            // masks::band_text
   std::vector<WrittenCondition> band_written;  // the terms that gave its bounds
-  std::string band_from_end;                   // passes::band_from_end_text
+  std::string band_from_end;                   // masks::band_from_end_text
   std::int64_t rows = 0;                       // of scores
   std::int64_t columns = 0;                    // of scores
   bool lengths = false;                        // whether batches have lengths of their own
   double share = 1;                            // of the scores that lie inside the band
   // Blocks, and how many keys a row sees, of the first batch and head, if there are masks.
-  std::optional<passes::BlockMap> blocks;
-  std::optional<passes::RowCounts> keys;
+  std::optional<masks::BlockMap> blocks;
+  std::optional<masks::RowCounts> keys;
   bool stopped = false;  // the mask takes more work than is done (effort.h)
   std::vector<ExplainedCondition> residual;
   std::optional<ExplainedDerivatives> derivatives;
@@ -77,7 +77,7 @@ struct Explanation {
 
 // Explains all but the programs; derivatives with `gradients`. The mask's band is found as `made`
 // says.
-Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made = {});
+Explanation explain(const Spec& spec, bool gradients, target::Rewrites made = {});
 
 // Explains all but the plan, of a program made from the spec.
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);

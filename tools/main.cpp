@@ -14,7 +14,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "compiler/derive/nvrtc.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "runtime/worker/process.h"
 #include "runtime/worker/worker.h"
 #include "tools/command.h"
@@ -141,7 +141,7 @@ int run_and_flush(int argc, char** argv) {
 int main(int argc, char** argv) {
   // Before any other initialization: the worker needs a minimal process.
   if (argc == 2 && std::string_view(argv[1]) == "worker") {
-    return attn::worker::serve(STDIN_FILENO, STDOUT_FILENO, attn::derive::compile_for_client);
+    return attn::worker::serve(STDIN_FILENO, STDOUT_FILENO, attn::nvrtc::compile_for_client);
   }
   attn::worker::end_with_caller();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails, and is reported

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "compiler/passes/rewrite/pass.h"
+#include "compiler/rewrite/pass.h"
 #include "runtime/targets/targets.h"
 #include "tools/command.h"
 #include "tools/console.h"
@@ -33,8 +33,8 @@ Result<ir::Attention> read_ir(const std::string& path) {
 }
 
 // Prints the IR after each pass, or how long each took; with JSON, adds them to `passes`.
-planning::PassObserver observer_of(const Options& options, Json& passes) {
-  return [&options, &passes](const planning::PassRun& run) {
+target::PassObserver observer_of(const Options& options, Json& passes) {
+  return [&options, &passes](const target::PassRun& run) {
     if (options.format == Format::json) {
       passes.push_back({{"pass", run.pass}, {"ms", run.milliseconds}});
       if (options.each) passes.back()["ir"] = ir::to_text(run.after);
@@ -49,13 +49,13 @@ int optimise(const Options& options, ir::Attention attention) {
   const auto target = targets::find_target(options.target);
   if (!target.ok()) return report(target.error(), options.format);
   Json passes = Json::array();
-  const planning::PassObserver observer = observer_of(options, passes);
-  planning::Context context{planning::gpu_of(*target)};
+  const target::PassObserver observer = observer_of(options, passes);
+  target::Context context{target::gpu_of(*target)};
   context.observer = &observer;
   if (options.backward) context.direction = plan::Direction::backward;
   for (const std::string& name : options.passes) {
-    passes::Effort effort;
-    attention = passes::run_pass(name, attention, context, effort);
+    masks::Effort effort;
+    attention = rewrite::run_pass(name, attention, context, effort);
   }
   if (options.format == Format::json) {
     print_json({{"passes", passes}, {"ir", ir::to_text(attention)}});
@@ -91,7 +91,7 @@ void add_opt(CLI::App& app, Action& action) {
       ->type_name("FILE.ir|SPEC")
       ->required();
   std::vector<std::string> names;
-  for (const passes::Pass& pass : passes::all_passes()) names.emplace_back(pass.name);
+  for (const rewrite::Pass& pass : rewrite::all_passes()) names.emplace_back(pass.name);
   command
       ->add_option("--pass", options->passes,
                    fmt::format("Passes to run, in this order ({})", fmt::join(names, ", ")))

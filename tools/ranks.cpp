@@ -7,14 +7,14 @@
 #include <iterator>
 #include <set>
 
+#include "compiler/engines/shared/checks.h"
 #include "compiler/gradient/differentiate.h"
-#include "compiler/lowering/common/checks.h"
-#include "compiler/pictures/known_values.h"
+#include "compiler/masks_of_values/known_values.h"
 #include "compiler/planner/candidates.h"
-#include "compiler/planning/gpu.h"
 #include "compiler/reference/gradients.h"
 #include "compiler/sharding/part_attention.h"
 #include "compiler/sharding/simulator.h"
+#include "compiler/target/gpu.h"
 #include "runtime/base/check.h"
 #include "runtime/ranks/given_values.h"
 #include "tools/console.h"
@@ -109,8 +109,8 @@ Status check_sizes_of_rank(const ir::Attention& attention, int ranks) {
   ir::Dims& dims = share.dims;
   const ir::Dim divided = dims[ir::Dim::Sq] < dims[ir::Dim::Skv] ? ir::Dim::Skv : ir::Dim::Sq;
   dims.set(divided, std::max<std::int64_t>(1, dims[divided] / ranks));
-  const Status status = lowering::check_sizes(share);
-  if (status.ok()) return lowering::check_tensors(attention);
+  const Status status = engines::check_sizes(share);
+  if (status.ok()) return engines::check_tensors(attention);
   if (ranks == 1) return status;
   Error error = status.error();
   error.message = fmt::format("on each of {} ranks, {}", ranks, error.message);
@@ -119,7 +119,7 @@ Status check_sizes_of_rank(const ir::Attention& attention, int ranks) {
 
 // Checks random dropout by the part of the first team that has most work: attnc's own kernels draw
 // the numbers of parts, or none do. What they refuse for one part holds for the others.
-Status check_kernels(const Sharded& sharded, const planning::Context& context) {
+Status check_kernels(const Sharded& sharded, const target::Context& context) {
   const ir::Attention& whole = sharded.attention;
   const sharding::Sharding& dealt = sharded.choice.sharding;
   if (!whole.is_random() || dealt.ranks == 1) return {};
@@ -132,7 +132,7 @@ Status check_kernels(const Sharded& sharded, const planning::Context& context) {
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
     if (direction == plan::Direction::backward && !sharded.trains()) continue;
     planner::Candidates candidates(attention, planner::kAnyLowering,
-                                   planning::in_direction(context, direction));
+                                   target::in_direction(context, direction));
     if (const auto best = candidates.next(); !best.ok()) return in_part(part, best.error());
   }
   return {};
@@ -278,7 +278,7 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   ATTN_RETURN_IF_ERROR(check_sizes_of_rank(spec.attention, options.ranks));
   ATTN_ASSIGN(const InputTexts texts, given_to_masks(spec.attention, options));
   ATTN_ASSIGN(std::optional<Known> known, known_of(spec.attention, texts));
-  std::optional<pictures::KnownValues> values;
+  std::optional<masks_of_values::KnownValues> values;
   if (known) values.emplace(known->values);
   auto sharded = std::make_unique<Sharded>();
   sharded->attention = spec.attention;
@@ -289,7 +289,7 @@ Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& opti
   sharded->known = known.has_value();
   if (known) sharded->inputs = known->inputs;
   sharded->map = sharding::work_map(spec.attention, options.ranks, values ? &*values : nullptr);
-  const planning::Context context{.gpu = planning::gpu_of(target), .analyses = spec.analyses.get()};
+  const target::Context context{.gpu = target::gpu_of(target), .analyses = spec.analyses.get()};
   const sharding::Estimating with =
       sharding::estimating(sharded->attention, sharded->map, context, links);
   ATTN_ASSIGN(sharded->choice, sharding::choose(sharded->attention, options.ranks, with));
@@ -373,7 +373,7 @@ Json to_json(const Sharded& sharded) {
                {"own_last", dealt.own_last},
                {"rows_wait", dealt.rows_wait},
                {"considered", sharded.choice.considered},
-               {"exact", sharded.map.exactness == passes::Exactness::exact},
+               {"exact", sharded.map.exactness == masks::Exactness::exact},
                {"link", link_json(sharded.links.inside)},
                {"network", link_json(sharded.links.between)},
                {"ranks_per_host", sharded.links.ranks_of_host},

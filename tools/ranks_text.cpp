@@ -40,7 +40,7 @@ std::string share_text(double part, double all) {
 }
 
 std::string masks_text(const Sharded& sharded) {
-  if (sharded.map.exactness == passes::Exactness::exact)
+  if (sharded.map.exactness == masks::Exactness::exact)
     return "known: blocks that they hide are not computed";
   const std::string text = "not all known: what they might show counts as visible";
   std::vector<std::string> names;

@@ -203,10 +203,11 @@ Json decision_json(const plan::Plan& plan) {
   Json json = {{"strategy", plan.strategy},
                {"predicted_ms", known ? Json(plan.choice.front().predicted_ms) : Json(nullptr)},
                {"steps", Json::array()}};
-  const bool native = planner::engine_name_of(plan.strategy) == "native";
+  const std::string kernels =
+      planner::has_own_kernels(plan.strategy) ? planner::engine_name_of(plan.strategy) : "kernels";
   for (const plan::Step& step : plan.program.steps) {
     const bool cudnn = std::holds_alternative<plan::CudnnStep>(step);
-    json["steps"].push_back({{"engine", cudnn ? "cudnn" : native ? "native" : "kernels"}});
+    json["steps"].push_back({{"engine", cudnn ? "cudnn" : kernels}});
   }
   return json;
 }

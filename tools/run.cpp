@@ -6,9 +6,9 @@
 #include <iterator>
 
 #include "compiler/driver/driver.h"
+#include "compiler/engines/shared/interface.h"
+#include "compiler/engines/shared/quantized.h"
 #include "compiler/ir/bound.h"
-#include "compiler/lowering/common/interface.h"
-#include "compiler/lowering/cudnn/quantized.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/npy.h"
 #include "runtime/plan/bundle.h"
@@ -35,7 +35,7 @@ struct Options {
   std::string direction = "fwd";
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
-  planning::Rewrites rewrites;
+  target::Rewrites rewrites;
   BuildLimits limits{};
   sema::Bindings bindings;
   InputTexts inputs;
@@ -197,9 +197,9 @@ std::vector<std::string> output_names(const ir::Attention& attention, const Opti
     if (attention.*output.wanted && options.wants_forward()) names.emplace_back(output.name);
   }
   if (!options.wants_gradients()) return names;
-  std::ranges::copy(lowering::gradient_names(attention), std::back_inserter(names));
+  std::ranges::copy(engines::gradient_names(attention), std::back_inserter(names));
   if (!attention.quantize) return names;
-  for (const char* amax : lowering::amax_of_gradients(attention)) names.emplace_back(amax);
+  for (const char* amax : engines::amax_of_gradients(attention)) names.emplace_back(amax);
   return names;
 }
 

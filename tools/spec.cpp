@@ -144,7 +144,7 @@ SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format,
                          const std::map<std::string, std::string>& inputs) {
   const auto sink = std::make_shared<diag::Sink>(*source);
-  auto analyses = std::make_shared<passes::MaskAnalyses>();
+  auto analyses = std::make_shared<masks::MaskAnalyses>();
   std::set<std::string, std::less<>> replaced;
   for (const auto& [name, text] : inputs) replaced.insert(name);
   std::optional<ir::Attention> attention =
@@ -159,7 +159,7 @@ SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
 std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>& source,
                                     const sema::Bindings& bindings, Format format) {
   diag::Sink sink(*source);
-  const auto analyses = std::make_shared<passes::MaskAnalyses>();
+  const auto analyses = std::make_shared<masks::MaskAnalyses>();
   std::vector<driver::Variant> variants =
       driver::front_end_of_all_sizes(*source, bindings, sink, analyses.get());
   print_diagnostics(diag::to_text(sink, error_paint()));

@@ -15,7 +15,7 @@
 #include "tools/command.h"
 #include "tools/report.h"
 
-namespace attn::passes {
+namespace attn::masks {
 class MaskAnalyses;
 }
 
@@ -27,7 +27,7 @@ struct Spec {
   sema::Bindings bindings;
   ir::Attention attention;
   // Analyses of masks, made by the front end and kept for the compiler.
-  std::shared_ptr<passes::MaskAnalyses> analyses{};
+  std::shared_ptr<masks::MaskAnalyses> analyses{};
   std::shared_ptr<const diag::Sink> warnings{};  // of read_spec and spec_of_plan
 };
 

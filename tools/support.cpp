@@ -32,7 +32,7 @@ struct Options {
   std::vector<std::string> cudnn_folders;
   std::string tier = "build";
   std::string lowering{planner::kAnyLowering};
-  planning::Rewrites rewrites;
+  target::Rewrites rewrites;
   BuildLimits limits{};
   unsigned jobs = 0;
   sema::Bindings bindings;
@@ -126,8 +126,8 @@ std::string others(const Verdict& verdict) {
 
 // What computes a program without cuDNN steps: "native", or "kernels" of another engine.
 std::string kernels_of(const Verdict& verdict) {
-  const engines::Engine* engine = planner::engine_of(verdict.lowering);
-  return engine != nullptr && engine->name == verdict.lowering ? verdict.lowering : "kernels";
+  return planner::has_own_kernels(verdict.lowering) ? planner::engine_name_of(verdict.lowering)
+                                                    : "kernels";
 }
 
 std::string cell(const Verdict& verdict) {

@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include "compiler/planner/candidates.h"
-#include "compiler/planning/capabilities.h"
 #include "compiler/support/text.h"
+#include "compiler/target/capabilities.h"
 #include "runtime/cache/folder.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cudnn/compile.h"
@@ -35,8 +35,8 @@ namespace {
 // attnc's own kernels run on every GPU of their compute capability.
 Result<plan::Target> target_without_cudnn(const cuda::Device& device, const Error& why) {
   Result<plan::Target> alike = targets::find_target(fmt::format("sm_{}", device.sm()));
-  const bool runs = alike.ok() && planning::can(planning::Capability::warp_group_products,
-                                                {.gpu = planning::gpu_of(*alike)});
+  const bool runs = alike.ok() && target::can(target::Capability::warp_group_products,
+                                              {.gpu = target::gpu_of(*alike)});
   return runs ? std::move(alike) : Result<plan::Target>(why);
 }
 
@@ -104,11 +104,11 @@ std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version) {
 
 namespace {
 
-void add_rewrites(CLI::App& command, planning::Rewrites& rewrites) {
+void add_rewrites(CLI::App& command, target::Rewrites& rewrites) {
   std::vector<std::string> names;
-  for (const planning::Rewrite& rewrite : planning::rewrites()) names.emplace_back(rewrite.name);
+  for (const target::Rewrite& rewrite : target::rewrites()) names.emplace_back(rewrite.name);
   const auto leave_out = [&rewrites](const std::vector<std::string>& given) {
-    for (const std::string& name : given) rewrites = planning::without(name, rewrites);
+    for (const std::string& name : given) rewrites = target::without(name, rewrites);
   };
   command
       .add_option_function<std::vector<std::string>>(
@@ -122,7 +122,7 @@ void add_rewrites(CLI::App& command, planning::Rewrites& rewrites) {
 
 }  // namespace
 
-void add_strategy(CLI::App& command, std::string& strategy, planning::Rewrites& rewrites) {
+void add_strategy(CLI::App& command, std::string& strategy, target::Rewrites& rewrites) {
   const std::vector<std::string> names = planner::strategy_names();
   command
       .add_option(
@@ -150,7 +150,7 @@ void add_strategy(CLI::App& command, std::string& strategy, planning::Rewrites& 
   command
       .add_option("--score-memory", rewrites.score_bytes,
                   "Bytes that the scores of a backward may take; larger ones are computed in tiles")
-      ->default_text(fmt::format("{}", planning::kMostScoreBytes))
+      ->default_text(fmt::format("{}", target::kMostScoreBytes))
       ->type_name("BYTES")
       ->check(CLI::Range(1.0, 0x1p36));
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/planning/rewrites.h"
+#include "compiler/target/rewrites.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/plan.h"
 #include "runtime/worker/worker.h"
@@ -53,6 +53,6 @@ std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version);
 
 // --engine NAME, --strategy NAME or --allow-unfused, and --without NAME[,NAME]. `strategy` becomes
 // what planner::strategies() takes.
-void add_strategy(CLI::App& command, std::string& strategy, planning::Rewrites& rewrites);
+void add_strategy(CLI::App& command, std::string& strategy, target::Rewrites& rewrites);
 
 }  // namespace attn::tools

@@ -34,7 +34,7 @@ struct Options {
   std::string shapes = "scaled";
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
-  planning::Rewrites rewrites;
+  target::Rewrites rewrites;
   BuildLimits limits{};
   sema::Bindings bindings;
   InputTexts inputs;

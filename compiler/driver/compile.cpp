@@ -4,11 +4,11 @@
 #include <iterator>
 #include <set>
 
-#include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/imports.h"
 #include "compiler/driver/reasons.h"
 #include "compiler/driver/shape.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "runtime/base/spec_form.h"
 #include "runtime/cache/plan_cache.h"
 #include "runtime/plan/memory.h"
@@ -28,13 +28,13 @@ constexpr int kMostSpilling = 4;  // programs of a strategy
 // What the kernels of a program must not need, what those of the last one spilled, and when they
 // must be there.
 struct Limits {
-  std::optional<derive::KernelLimits> limits{};
-  const planning::Deadline* deadline = nullptr;
+  std::optional<nvrtc::KernelLimits> limits{};
+  const target::Deadline* deadline = nullptr;
   std::int64_t spilled_bytes = 0;
 };
 
 // Workers that end with the build.
-worker::Options in_time(worker::Options worker, const planning::Deadline& deadline) {
+worker::Options in_time(worker::Options worker, const target::Deadline& deadline) {
   using std::chrono::seconds;
   const auto left = std::chrono::ceil<seconds>(deadline.left());
   worker.timeout = std::min(worker.timeout, std::max(left, seconds(1)));
@@ -42,7 +42,7 @@ worker::Options in_time(worker::Options worker, const planning::Deadline& deadli
 }
 
 // The error of a worker that the end of the build killed says what took the time before.
-Error with_phases(Error error, const planning::Deadline& deadline) {
+Error with_phases(Error error, const target::Deadline& deadline) {
   const Status late = deadline.check();
   if (error.code != ErrorCode::worker || late.ok()) return error;
   if (error.message != late.error().message) error.notes.push_back(late.error().message);
@@ -75,9 +75,9 @@ Status compile_kernels(plan::Plan& plan, const CompileOptions& options, Limits& 
                 worker::compile_kernel({*source, options.target.sm, general},
                                        in_time(options.worker, *limits.deadline)));
     if (general && limits.limits) {
-      const derive::Assembly assembly = derive::read_assembly(kernel.log);
-      limits.spilled_bytes = derive::most_spilled(assembly, *limits.limits);
-      ATTN_RETURN_IF_ERROR(derive::check_assembly(assembly, *limits.limits));
+      const nvrtc::Assembly assembly = nvrtc::read_assembly(kernel.log);
+      limits.spilled_bytes = nvrtc::most_spilled(assembly, *limits.limits);
+      ATTN_RETURN_IF_ERROR(nvrtc::check_assembly(assembly, *limits.limits));
     }
     plan.kernels.push_back(std::move(kernel.image));
   }
@@ -132,7 +132,7 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
 // Without a rewrite the same program may come of another choice, and what was measured is no longer
 // true of it.
 CachedPlans cached_plans(const CompileOptions& options) {
-  return options.rewrites == planning::Rewrites{} ? options.cached : CachedPlans{};
+  return options.rewrites == target::Rewrites{} ? options.cached : CachedPlans{};
 }
 
 // A plan without steps of cuDNN's is for every version.
@@ -171,7 +171,7 @@ plan::Program without_compiler(plan::Program program) {
 
 Result<plan::Program> with_compiler(plan::Program program, const CompileOptions& options) {
   if (plan::sources_of(program).empty()) return program;
-  ATTN_ASSIGN(const std::string version, derive::nvrtc_version(options.worker.cudnn_folder));
+  ATTN_ASSIGN(const std::string version, nvrtc::nvrtc_version(options.worker.cudnn_folder));
   name_compiler(program, version);
   return program;
 }
@@ -547,7 +547,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   words.spec_name = attention.name;
   words.spec_text = standing_alone(source);
   words.bindings = bindings;
-  words.without = planning::without(options.rewrites);
+  words.without = target::without(options.rewrites);
   ATTN_ASSIGN(const std::string lowering, lowering_of(attention, options));
   Candidates candidates(attention, lowering, context_of(options));
   Tried tried(candidates, options);
@@ -567,7 +567,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
       return each.refusal.error.code == ErrorCode::unsupported;
     });
     limits = {lowered.limits, &candidates.deadline()};
-    const planning::Deadline::Phase phase(&candidates.deadline(), "compiling kernels");
+    const target::Deadline::Phase phase(&candidates.deadline(), "compiling kernels");
     const Status made = take_or_compile_steps(plan, options, limits, lasting, tried);
     if (!made.ok()) return with_phases(made.error(), candidates.deadline());
     return plan;
@@ -588,7 +588,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
                         signature_of_try(lowered->program, options)});
       if (!is_refused(plan)) return plan;
       spilling += limits.spilled_bytes > 0 ? 1 : 0;
-      if (limits.spilled_bytes > derive::kHopelessBytes || spilling == kMostSpilling) break;
+      if (limits.spilled_bytes > nvrtc::kHopelessBytes || spilling == kMostSpilling) break;
       lowered = candidates.lower_again(candidate, next);
     }
     if (!lowered.ok() && lowered.error().code == ErrorCode::worker) {  // it took too long
@@ -620,7 +620,7 @@ Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options
   }
   CompileOptions how = options;
   how.direction = plan::direction_of(plan.program);
-  how.rewrites = planning::all_but(plan.without, options.rewrites);
+  how.rewrites = target::all_but(plan.without, options.rewrites);
   const bool pair = how.direction == plan::Direction::forward && makes_o_and_lse(plan);
   return compile(pair ? training_forward(*attention) : *attention, source, plan.bindings, how);
 }
@@ -628,7 +628,7 @@ Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options
 Result<Lowered> lowered_again(const ir::Attention& attention, const plan::Plan& plan) {
   CompileOptions how;
   how.target = plan.target;
-  how.rewrites = planning::all_but(plan.without);
+  how.rewrites = target::all_but(plan.without);
   const ir::Attention planned = makes_o_and_lse(plan) ? training_forward(attention) : attention;
   Candidates candidates(planned, plan.strategy, context_of(how));
   ATTN_ASSIGN(const Candidate* candidate, candidates.next());

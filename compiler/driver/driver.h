@@ -27,7 +27,7 @@ namespace attn::driver {
 // reported.
 std::optional<ir::Attention> front_end(const support::Source& source,
                                        const sema::Bindings& bindings, diag::Sink& sink,
-                                       passes::MaskAnalyses* analyses = nullptr,
+                                       masks::MaskAnalyses* analyses = nullptr,
                                        const std::set<std::string, std::less<>>& replaced = {});
 
 // The front end for every plan that a spec asks for (sema::variants), which is parsed once, up to
@@ -38,7 +38,7 @@ struct Variant {
 };
 std::vector<Variant> front_end_of_all_sizes(const support::Source& source,
                                             const sema::Bindings& bindings, diag::Sink& sink,
-                                            passes::MaskAnalyses* analyses = nullptr);
+                                            masks::MaskAnalyses* analyses = nullptr);
 
 // "Sq=1024 B=2": what a variant adds to the bindings; empty when it is the only one.
 std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindings);
@@ -69,12 +69,12 @@ std::string standing_alone(const support::Source& source);
 // would work), invalid_argument when a dimension is still open (the message names it and the --bind
 // that closes it).
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
-                            const planning::Context& context);
+                            const target::Context& context);
 // The same for an H200.
 Result<plan::Program> lower(const ir::Attention& attention,
                             std::string_view lowering = planner::kAnyLowering,
                             plan::Direction direction = plan::Direction::forward,
-                            planning::Rewrites made = {});
+                            target::Rewrites made = {});
 
 // Where compiled plans are looked for, and kept.
 struct CachedPlans {
@@ -89,9 +89,9 @@ struct CompileOptions {
   CachedPlans cached{};
   std::string lowering{planner::kAnyLowering};  // or the one that must do
   plan::Direction direction = plan::Direction::forward;
-  passes::MaskAnalyses* analyses = nullptr;  // made so far, as in planning::Context
-  planning::Rewrites rewrites{};  // those to make; when one is not, `cached` is left alone
-  bool paired = false;            // half of a training pair, whatever the spec's gradients say
+  masks::MaskAnalyses* analyses = nullptr;  // made so far, as in target::Context
+  target::Rewrites rewrites{};  // those to make; when one is not, `cached` is left alone
+  bool paired = false;          // half of a training pair, whatever the spec's gradients say
   // When there is one, every program of every strategy is compiled, and the one that takes least
   // becomes the plan, kept in `cached` too: the milliseconds of one execute on the device that the
   // target is. It is given the attention that the plan computes.
@@ -115,7 +115,7 @@ struct Compiled {
 };
 
 // What planning decides by with these options.
-planning::Context context_of(const CompileOptions& options);
+target::Context context_of(const CompileOptions& options);
 
 // options.lowering (a strategy or an engine), or the engine of both directions where they must draw
 // the same random numbers (planner::lowering_of_pair): of a backward, of a spec with gradients, and

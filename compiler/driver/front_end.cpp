@@ -1,10 +1,10 @@
 #include <limits>
 
 #include "compiler/ast/parse.h"
-#include "compiler/driver/default_checks.h"
+#include "compiler/check/default_checks.h"
+#include "compiler/check/static_checks.h"
 #include "compiler/driver/driver.h"
-#include "compiler/driver/static_checks.h"
-#include "compiler/passes/rewrite/pass.h"
+#include "compiler/rewrite/pass.h"
 #include "compiler/sema/library.h"
 #include "runtime/base/check.h"
 
@@ -33,17 +33,17 @@ std::optional<Parsed> parse(const support::Source& source, diag::Sink& sink) {
 }
 
 std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings& bindings,
-                                     diag::Sink& sink, passes::MaskAnalyses* analyses) {
+                                     diag::Sink& sink, masks::MaskAnalyses* analyses) {
   sema::Spans spans;
   const std::optional<ir::Attention> written =
       sema::analyze(parsed.spec, parsed.library, bindings, sink, &spans);
   if (!written || sink.has_errors()) return std::nullopt;
   check_verified(*written);
-  check_defaults(parsed.spec, *written, sink);
-  const planning::Context context{.analyses = analyses};
+  check::check_defaults(parsed.spec, *written, sink);
+  const target::Context context{.analyses = analyses};
   ir::Attention attention =
-      passes::run_pass("simplify", passes::run_pass("without_keys", *written, context), context);
-  check_statically({*written, attention, spans, parsed.spec.name.span}, context, sink);
+      rewrite::run_pass("simplify", rewrite::run_pass("without_keys", *written, context), context);
+  check::check_statically({*written, attention, spans, parsed.spec.name.span}, context, sink);
   if (sink.has_errors()) return std::nullopt;
   return attention;
 }
@@ -52,7 +52,7 @@ std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings&
 // the number of variants.
 template <class Take>
 std::size_t analyze_all(const support::Source& source, const sema::Bindings& bindings,
-                        std::uint64_t most_work, diag::Sink& sink, passes::MaskAnalyses* analyses,
+                        std::uint64_t most_work, diag::Sink& sink, masks::MaskAnalyses* analyses,
                         Take take) {
   const std::optional<Parsed> parsed = parse(source, sink);
   if (!parsed) return 1;
@@ -74,7 +74,7 @@ std::size_t analyze_all(const support::Source& source, const sema::Bindings& bin
 
 std::optional<ir::Attention> front_end(const support::Source& source,
                                        const sema::Bindings& bindings, diag::Sink& sink,
-                                       passes::MaskAnalyses* analyses,
+                                       masks::MaskAnalyses* analyses,
                                        const std::set<std::string, std::less<>>& replaced) {
   std::optional<Parsed> parsed = parse(source, sink);
   if (parsed) parsed->spec.replaced = replaced;
@@ -93,7 +93,7 @@ std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindin
 
 std::vector<Variant> front_end_of_all_sizes(const support::Source& source,
                                             const sema::Bindings& bindings, diag::Sink& sink,
-                                            passes::MaskAnalyses* analyses) {
+                                            masks::MaskAnalyses* analyses) {
   std::vector<Variant> variants;
   analyze_all(source, bindings, std::numeric_limits<std::uint64_t>::max(), sink, analyses,
               [&](const sema::Bindings& variant, ir::Attention attention) {

@@ -3,19 +3,19 @@
 namespace attn::driver {
 
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
-                            const planning::Context& context) {
+                            const target::Context& context) {
   planner::Candidates candidates(attention, lowering, context);
   ATTN_ASSIGN(const planner::Candidate* first, candidates.next());
   return first->lowered->program;
 }
 
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
-                            plan::Direction direction, planning::Rewrites made) {
-  return lower(attention, lowering, planning::Context{.direction = direction, .rewrites = made});
+                            plan::Direction direction, target::Rewrites made) {
+  return lower(attention, lowering, target::Context{.direction = direction, .rewrites = made});
 }
 
-planning::Context context_of(const CompileOptions& options) {
-  return {.gpu = planning::gpu_of(options.target),
+target::Context context_of(const CompileOptions& options) {
+  return {.gpu = target::gpu_of(options.target),
           .direction = options.direction,
           .rewrites = options.rewrites,
           .analyses = options.analyses,

@@ -19,7 +19,7 @@ Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
                                            const sema::Bindings& bindings,
                                            const CompileOptions& options) {
   const ir::Attention trained = training_forward(attention);
-  passes::MaskAnalyses analyses;
+  masks::MaskAnalyses analyses;
   CompileOptions how = options;
   if (how.analyses == nullptr) how.analyses = &analyses;
   how.paired = true;

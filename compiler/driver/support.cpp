@@ -68,7 +68,7 @@ Verdict judge(const ir::Attention& attention, const support::Source& source,
 Verdict judge_pair(const ir::Attention& attention, const support::Source& source,
                    const sema::Bindings& bindings, const CompileOptions& options, Tier tier) {
   const ir::Attention trained = training_forward(attention);
-  passes::MaskAnalyses analyses;
+  masks::MaskAnalyses analyses;
   Verdict verdict;
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
     CompileOptions how = options;

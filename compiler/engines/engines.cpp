@@ -66,6 +66,19 @@ std::string engine_name_of(std::string_view strategy) {
   return engine == nullptr ? "" : std::string(engine->name);
 }
 
+bool has_own_kernels(std::string_view strategy) {
+  const auto found = std::ranges::find(all_strategies(), strategy, &Strategy::name);
+  return found != all_strategies().end() && found->own_kernels;
+}
+
+std::string what_of_launch(const plan::KernelStep& step, const plan::Launch& launch) {
+  for (const Strategy& strategy : all_strategies()) {
+    if (strategy.what_of_launch == nullptr) continue;
+    if (std::string what = strategy.what_of_launch(step, launch); !what.empty()) return what;
+  }
+  return {};
+}
+
 std::vector<std::string> engine_names() {
   std::vector<std::string> names = {std::string(kAnyLowering)};
   for (const Engine& engine : engines()) names.emplace_back(engine.name);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/engines/strategy.h"
+#include "compiler/engines/shared/strategy.h"
 
 namespace attn::engines {
 
@@ -27,6 +27,11 @@ std::span<const Strategy> strategies(std::string_view name = kAnyLowering);
 const Engine* engine_of(std::string_view strategy);
 // Its name; empty if there is none.
 std::string engine_name_of(std::string_view strategy);
+
+// Whether the strategy of this name has Strategy::own_kernels.
+bool has_own_kernels(std::string_view strategy);
+// What a launch of a kernel does, as the strategy says that has it; empty if none does.
+std::string what_of_launch(const plan::KernelStep& step, const plan::Launch& launch);
 
 // What `strategies` takes: "auto", then the name of each strategy or of each engine.
 std::vector<std::string> strategy_names();

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "compiler/passes/rewrite/simplify_rules.h"
+#include "compiler/rewrite/simplify_rules.h"
 
 namespace attn::gradient {
 
@@ -52,7 +52,7 @@ class TangentBuilder {
   ir::ExprId product(double constant, ir::ExprId factor);
 
   ir::Dag& dag_;
-  passes::SimplifyingBuilder builder_;
+  rewrite::SimplifyingBuilder builder_;
   ir::SourcePos pos_{};
   std::map<ir::ExprId, bool> vanishes_;  // cached: shared parts have exponentially many paths
 };

@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <functional>
 
-#include "compiler/pictures/known_values.h"
+#include "compiler/masks_of_values/known_values.h"
 #include "runtime/base/ceil_div.h"
 
 namespace attn::pictures {
 namespace {
 
+using engines::Coverage;
+using engines::KeyRun;
+using engines::Stretch;
 using ir::Dim;
 using ir::ExprId;
 using ir::Op;
-using lowering::Coverage;
-using lowering::KeyRun;
-using passes::Block;
-using passes::Range;
-using passes::Stretch;
+using masks::Block;
+using masks::Range;
 
 ExprId length_of(ir::Attention& attention, const std::optional<ExprId>& given, bool has_lengths,
                  std::string_view name, Dim dim) {
@@ -28,14 +28,14 @@ ExprId length_of(ir::Attention& attention, const std::optional<ExprId>& given, b
 }
 
 // Shows the blocks that the bands and lengths leave: those have become masks, the only ones.
-ir::Attention by_bands(ir::Attention attention, const lowering::Bands& bands) {
+ir::Attention by_bands(ir::Attention attention, const engines::Bands& bands) {
   ir::Dag& dag = attention.dag;
   attention.masks.clear();
   const bool has_q = attention.lengths_q, has_kv = attention.lengths_kv;
   const ExprId row = dag.leaf(Op::row_), column = dag.leaf(Op::column_);
   const ExprId rows = length_of(attention, bands.rows, has_q, ir::kLengthsQ, Dim::Sq);
   const ExprId columns = length_of(attention, bands.columns, has_kv, ir::kLengthsKv, Dim::Skv);
-  const auto add = [&](const passes::Band& band, ExprId last) {  // its diagonal's column of row 0
+  const auto add = [&](const masks::Band& band, ExprId last) {  // its diagonal's column of row 0
     const ExprId right = dag.add(Op::sub_, {dag.add(Op::sub_, {column, row}), last});
     const ExprId left = dag.add(Op::add_, {dag.add(Op::sub_, {row, column}), last});
     if (band.right) {
@@ -94,7 +94,8 @@ class Marks {
 
 class Painter {
  public:
-  Painter(const reference::Bindings& values, const Place& place, const passes::BlockMap& map)
+  Painter(const reference::Bindings& values, const masks_of_values::Place& place,
+          const masks::BlockMap& map)
       : values_(values),
         known_(values),
         place_(place),
@@ -115,7 +116,8 @@ class Painter {
   // Several kernels may compute a score, but only one shows it: this one.
   Status show(const Coverage& coverage, std::uint8_t number) {
     if (!are_scores()) return {};
-    ATTN_ASSIGN(const Cells shown, scores_at(coverage.attention, values_, place_));
+    ATTN_ASSIGN(const masks_of_values::Cells shown,
+                masks_of_values::scores_at(coverage.attention, values_, place_));
     const auto& [rows, columns, classes] = coverage.view;
     for (std::int64_t c = 0; c < classes; ++c) {
       for (std::int64_t i = 0; i < rows.count; ++i) {
@@ -152,7 +154,8 @@ class Painter {
     }
   }
 
-  void paint(const Coverage& coverage, const passes::View& view, const Place& place) {
+  void paint(const Coverage& coverage, const engines::View& view,
+             const masks_of_values::Place& place) {
     view_ = &view;
     if (coverage.lists)
       paint_lists(coverage, *coverage.lists, place);
@@ -161,7 +164,8 @@ class Painter {
   }
 
   // Lists that the kernel has in its text.
-  void paint_lists(const Coverage& coverage, const lowering::KeyBlocks& lists, const Place& place) {
+  void paint_lists(const Coverage& coverage, const engines::KeyBlocks& lists,
+                   const masks_of_values::Place& place) {
     const std::int64_t heads = lists.axes.head ? coverage.attention.dims[Dim::Hq] : 1;
     const std::int64_t list =
         (lists.axes.batch ? place.batch : 0) * heads + (lists.axes.head ? place.head : 0);
@@ -173,16 +177,17 @@ class Painter {
   }
 
   // Blocks that the masks, or bands and lengths, leave for these values.
-  void paint_found(const Coverage& coverage, const Place& place) {
-    const ir::Attention attention = coverage.bands ? by_bands(coverage.attention, *coverage.bands)
-                                                   : with_lengths_as_masks(coverage.attention);
-    const passes::BlockMap found =
-        block_map_at(attention, known_, place, coverage.rows, coverage.cell);
+  void paint_found(const Coverage& coverage, const masks_of_values::Place& place) {
+    const ir::Attention attention =
+        coverage.bands ? by_bands(coverage.attention, *coverage.bands)
+                       : masks_of_values::with_lengths_as_masks(coverage.attention);
+    const masks::BlockMap found =
+        masks_of_values::block_map_at(attention, known_, place, coverage.rows, coverage.cell);
     for (std::int64_t row = 0; row < found.height; ++row) {
       const auto begin = found.blocks.begin() + row * found.width;
-      const auto stretches = lowering::stretches_of({begin, begin + found.width});
+      const auto stretches = engines::stretches_of({begin, begin + found.width});
       paint_tile(coverage, row,
-                 lowering::runs_of(stretches, found.width, coverage.columns, coverage.cell));
+                 engines::runs_of(stretches, found.width, coverage.columns, coverage.cell));
     }
   }
 
@@ -218,7 +223,7 @@ class Painter {
   }
 
   std::int64_t mark_columns(const Coverage& coverage, const KeyRun& run, std::int64_t of_class) {
-    using lowering::kCell, lowering::kPatchHeight, lowering::kPatchWidth;
+    using engines::kCell, engines::kPatchHeight, engines::kPatchWidth;
     const Stretch& columns = view_->columns;
     if (coverage.patch) {
       const std::int64_t across = coverage.patch->grid / kPatchWidth;
@@ -246,19 +251,19 @@ class Painter {
   }
 
   const reference::Bindings& values_;
-  const KnownValues known_;
-  const Place place_;
-  const passes::BlockMap& map_;
+  const masks_of_values::KnownValues known_;
+  const masks_of_values::Place place_;
+  const masks::BlockMap& map_;
   Computed made_;
   Marks down_, across_;  // cells of the block that is painted
   std::uint8_t number_ = 0;
-  const passes::View* view_ = nullptr;
+  const engines::View* view_ = nullptr;
 };
 
 }  // namespace
 
 Result<Computed> computed_at(std::span<const Coverage> kernels, const reference::Bindings& values,
-                             const Place& place, const passes::BlockMap& map) {
+                             const masks_of_values::Place& place, const masks::BlockMap& map) {
   Painter painter(values, place, map);
   std::uint8_t number = 0;
   for (const Coverage& coverage : kernels) painter.paint(coverage, number++);

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "compiler/lowering/common/coverage.h"
-#include "compiler/pictures/cells.h"
+#include "compiler/engines/shared/coverage.h"
+#include "compiler/masks_of_values/cells.h"
 
 namespace attn::pictures {
 
@@ -29,8 +29,8 @@ struct Computed {
 // The blocks of the kernels, at most kMostKernels, in a batch and head, by the values of what masks
 // read. Takes time in proportion to the blocks and cells. Requirements and errors: those of
 // cells.h.
-Result<Computed> computed_at(std::span<const lowering::Coverage> kernels,
-                             const reference::Bindings& values, const Place& place,
-                             const passes::BlockMap& map);
+Result<Computed> computed_at(std::span<const engines::Coverage> kernels,
+                             const reference::Bindings& values, const masks_of_values::Place& place,
+                             const masks::BlockMap& map);
 
 }  // namespace attn::pictures

@@ -45,7 +45,7 @@ double tile_size(std::int64_t cells, double longest) {
 class Layout {
  public:
   explicit Layout(const Picture& picture) : picture_(picture) {
-    const passes::BlockMap& map = picture.panels.front().cells.map;
+    const masks::BlockMap& map = picture.panels.front().cells.map;
     const double longest = picture.panels.size() == 1 ? kOne : kSeveral;
     const std::int64_t most = std::max(map.height, map.width);
     tile_width_ = tile_height_ = tile_size(most, longest);
@@ -132,7 +132,7 @@ class Layout {
     label(left - 8, y - kLine - 6, picture_.row_name, Ink::faint, Anchor::end);
     column_ticks(panel.cells.map, left, y);
     row_ticks(panel.cells.map, left, y);
-    const passes::BlockMap& map = panel.cells.map;
+    const masks::BlockMap& map = panel.cells.map;
     const bool ruled = std::min(tile_width_, tile_height_) >= kRuled;
     drawing_.shapes.push_back(Tiles{left, y, tile_width_, tile_height_, map.height, map.width,
                                     inks_of(picture_, panel), ruled});
@@ -148,7 +148,7 @@ class Layout {
     return tile * (static_cast<double>(index) / static_cast<double>(cell) + middle);
   }
 
-  void column_ticks(const passes::BlockMap& map, double left, double top) {
+  void column_ticks(const masks::BlockMap& map, double left, double top) {
     const std::int64_t step = column_step();
     for (std::int64_t index = 0; index < picture_.columns; index += step) {
       const double x = left + offset(index, map.columns, tile_width_);
@@ -157,7 +157,7 @@ class Layout {
     }
   }
 
-  void row_ticks(const passes::BlockMap& map, double left, double top) {
+  void row_ticks(const masks::BlockMap& map, double left, double top) {
     const std::int64_t step = row_step();
     for (std::int64_t index = 0; index < picture_.rows; index += step) {
       const double y = top + offset(index, map.rows, tile_height_);
@@ -308,11 +308,11 @@ class Layout {
   std::vector<Taken> taken_;  // by the numbers of a panel
 };
 
-Ink ink_of(passes::Block block) {
+Ink ink_of(masks::Block block) {
   switch (block) {
-    case passes::Block::empty: return Ink::empty;
-    case passes::Block::full: return Ink::full;
-    case passes::Block::partial: break;
+    case masks::Block::empty: return Ink::empty;
+    case masks::Block::full: return Ink::full;
+    case masks::Block::partial: break;
   }
   return Ink::partial;
 }
@@ -322,8 +322,8 @@ bool has_parts(const Picture& picture) {
   return picture.kernels.size() > 1 || !picture.division.empty();
 }
 
-Ink ink_of_computed(const Picture& picture, const ByKernel& by, passes::Block block) {
-  const bool in_vain = block == passes::Block::empty;
+Ink ink_of_computed(const Picture& picture, const ByKernel& by, masks::Block block) {
+  const bool in_vain = block == masks::Block::empty;
   if (by.kernel == ByKernel::kNone) return Ink::empty;
   if (by.kernel == ByKernel::kSeveral) return Ink::several;
   if (has_parts(picture)) return in_vain ? tint_of_part(by.kernel) : part_ink(by.kernel);
@@ -339,7 +339,7 @@ std::vector<Meaning> legend_of_kernels(const Picture& picture) {
     const std::vector<Ink> inks = inks_of(picture, panel);
     used.insert(inks.begin(), inks.end());
     for (std::size_t i = 0; i < inks.size(); ++i) {
-      if (panel.cells.map.blocks[i] != passes::Block::empty)
+      if (panel.cells.map.blocks[i] != masks::Block::empty)
         drawn.insert(panel.computed->cells[i].kernel);
     }
   }
@@ -384,12 +384,12 @@ bool has_numbers(const Picture& picture) {
 }
 
 std::vector<Ink> inks_of(const Picture& picture, const Panel& panel) {
-  const std::vector<passes::Block>& blocks = panel.cells.map.blocks;
+  const std::vector<masks::Block>& blocks = panel.cells.map.blocks;
   std::vector<Ink> inks(blocks.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     inks[i] = panel.computed ? ink_of_computed(picture, panel.computed->cells[i], blocks[i])
                              : ink_of(blocks[i]);
-    if (blocks[i] == passes::Block::empty) continue;
+    if (blocks[i] == masks::Block::empty) continue;
     if (!panel.changes.empty()) inks[i] = ink_of_change(picture, panel.changes[i]);
   }
   return inks;

@@ -46,8 +46,8 @@ class Counting {
 
 class Owners {
  public:
-  Owners(std::span<const Owned> owned, const Place& place, const passes::BlockMap& map,
-         const CountVisible& visible)
+  Owners(std::span<const Owned> owned, const masks_of_values::Place& place,
+         const masks::BlockMap& map, const masks_of_values::CountVisible& visible)
       : map_(map), visible_(visible) {
     for (const Owned& part : owned) {
       if (part.heads.begin <= place.head && place.head < part.heads.end) owned_.push_back(&part);
@@ -58,11 +58,11 @@ class Owners {
     const std::vector<Counting> all = counts();
     std::vector<bool> looked_at(all.size());
     for (std::size_t i = 0; i < all.size(); ++i)
-      looked_at[i] = all[i].is_shared() && map_.blocks[i] == passes::Block::partial;
+      looked_at[i] = all[i].is_shared() && map_.blocks[i] == masks::Block::partial;
     const std::vector<Counting> shared = counts(&looked_at);
     Computed made{std::vector<ByKernel>(all.size())};
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (map_.blocks[i] == passes::Block::empty) continue;
+      if (map_.blocks[i] == masks::Block::empty) continue;
       // A block that seems partial may show nothing.
       const std::uint8_t owner = shared[i].owner();
       made.cells[i].kernel = owner == ByKernel::kNone ? all[i].owner() : owner;
@@ -102,15 +102,15 @@ class Owners {
     return ranks::common(set, {{cell * size, (cell + 1) * size}});
   }
 
-  const passes::BlockMap& map_;
-  const CountVisible& visible_;
+  const masks::BlockMap& map_;
+  const masks_of_values::CountVisible& visible_;
   std::vector<const Owned*> owned_;
 };
 
 }  // namespace
 
-Computed owned_at(std::span<const Owned> owned, const Place& place, const passes::BlockMap& map,
-                  const CountVisible& visible) {
+Computed owned_at(std::span<const Owned> owned, const masks_of_values::Place& place,
+                  const masks::BlockMap& map, const masks_of_values::CountVisible& visible) {
   return Owners(owned, place, map, visible).run();
 }
 

@@ -19,7 +19,7 @@ struct Owned {
 // Owners, in place of kernels, of the cells of a head that are not hidden: the one that has more
 // than half of what is visible of a cell; kSeveral if there is none. Parts of an owner follow each
 // other.
-Computed owned_at(std::span<const Owned> owned, const Place& place, const passes::BlockMap& map,
-                  const CountVisible& visible);
+Computed owned_at(std::span<const Owned> owned, const masks_of_values::Place& place,
+                  const masks::BlockMap& map, const masks_of_values::CountVisible& visible);
 
 }  // namespace attn::pictures

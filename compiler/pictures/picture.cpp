@@ -6,26 +6,26 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/passes/analysis/axes.h"
+#include "compiler/masks/axes.h"
 
 namespace attn::pictures {
 namespace {
 
 using ir::Dim;
-using passes::Block;
+using masks::Block;
 
 constexpr std::size_t kMostPanels = 6;
 // Limits for all places together: scores, and blocks, which take longer to find.
 constexpr std::int64_t kMostScores = std::int64_t{1} << 21, kMostBlocks = std::int64_t{1} << 18;
 
-passes::Axes axes_of(const ir::Attention& attention, const Options& options) {
-  passes::Dependence dependence(attention.dag);
-  passes::Axes axes;
+masks::Axes axes_of(const ir::Attention& attention, const Options& options) {
+  masks::Dependence dependence(attention.dag);
+  masks::Axes axes;
   for (const ir::ExprId mask : attention.masks) axes = axes | dependence[mask];
   if (options.score) axes = axes | dependence[attention.score];
   axes.head |= std::ranges::any_of(
       options.owned, [&](const Owned& part) { return part.heads != options.owned.front().heads; });
-  return passes::varying(axes, attention.dims);
+  return masks::varying(axes, attention.dims);
 }
 
 Status check_index(std::string_view option, std::optional<std::int64_t> index, std::int64_t size) {
@@ -108,24 +108,26 @@ bool look_alike(const Panel& x, const Panel& y) {
 }
 
 Result<Panel> panel_at(const ir::Attention& attention, const reference::Bindings& values,
-                       const Place& place, const Options& options,
+                       const masks_of_values::Place& place, const Options& options,
                        std::pair<std::int64_t, std::int64_t> cell, std::int64_t places) {
   Panel panel;
   panel.places.push_back(place);
   if (cell.first == 1 && cell.second == 1) {
-    ATTN_ASSIGN(panel.cells, scores_at(attention, values, place));
+    ATTN_ASSIGN(panel.cells, masks_of_values::scores_at(attention, values, place));
   } else {
-    ATTN_ASSIGN(panel.cells, blocks_at(attention, values, place, cell.first, cell.second, places));
+    ATTN_ASSIGN(panel.cells, masks_of_values::blocks_at(attention, values, place, cell.first,
+                                                        cell.second, places));
   }
   if (options.score) {
-    ATTN_ASSIGN(panel.changes, changes_at(attention, values, place, *options.score));
+    ATTN_ASSIGN(panel.changes,
+                masks_of_values::changes_at(attention, values, place, *options.score));
   }
   if (!options.kernels.empty()) {
     ATTN_ASSIGN(panel.computed, computed_at(options.kernels, values, place, panel.cells.map));
   }
   if (!options.owners.empty()) {
     panel.computed = owned_at(options.owned, place, panel.cells.map,
-                              count_visible_at(attention, values, place, places));
+                              masks_of_values::count_visible_at(attention, values, place, places));
   }
   return panel;
 }
@@ -178,7 +180,7 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
   ATTN_RETURN_IF_ERROR(check_index("--b", options.batch, dims[Dim::B]));
   ATTN_RETURN_IF_ERROR(check_index("--h", options.head, dims[Dim::Hq]));
   ATTN_RETURN_IF_ERROR(check_not_empty(dims));
-  const passes::Axes axes = axes_of(with_lengths_as_masks(attention), options);
+  const masks::Axes axes = axes_of(masks_of_values::with_lengths_as_masks(attention), options);
   const auto batches = indexes(options.batch, axes.batch, dims[Dim::B]);
   const auto heads = indexes(options.head, axes.head, dims[Dim::Hq]);
   const auto all = static_cast<std::int64_t>(batches.size() * heads.size());
@@ -212,7 +214,7 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
     }
   }
   set_changes(picture);
-  for (const lowering::Coverage& kernel : options.kernels) picture.kernels.push_back(kernel.what);
+  for (const engines::Coverage& kernel : options.kernels) picture.kernels.push_back(kernel.what);
   return picture;
 }
 
@@ -233,7 +235,7 @@ std::string title_of(const Picture& picture, const Panel& panel) {
                      panel.places.front().head, panel.places.size() - 1);
 }
 
-std::string share_text(const Share& share) {
+std::string share_text(const masks_of_values::Share& share) {
   return fmt::format("{}{:.3g} % of scores", share.exact ? "" : "about ", 100 * share.part());
 }
 
@@ -249,10 +251,10 @@ std::string computed_text(const Picture& picture, const Panel& panel) {
   return fmt::format("{:.3g} % are computed", 100 * panel.computed->scores / panel.cells.share.all);
 }
 
-std::string blocks_text(const Cells& cells) {
+std::string blocks_text(const masks_of_values::Cells& cells) {
   if (cells.are_scores()) return "";
-  const passes::BlockMap& map = cells.map;
-  const bool is_exact = map.exactness == passes::Exactness::exact;
+  const masks::BlockMap& map = cells.map;
+  const bool is_exact = map.exactness == masks::Exactness::exact;
   return fmt::format("{} full and {} partial{} of {} blocks of {} x {}",
                      grouped(map.count(Block::full)), grouped(map.count(Block::partial)),
                      is_exact ? "" : " or unknown",

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/pictures/cells.h"
+#include "compiler/masks_of_values/cells.h"
 #include "compiler/pictures/owned.h"
 
 namespace attn::pictures {
@@ -21,12 +21,12 @@ struct Options {
   std::int64_t scores = 512;
   std::int64_t blocks = 1024;
   std::int64_t blocks_of_several = 256;
-  std::int64_t smallest = passes::kBlock;
+  std::int64_t smallest = masks::kBlock;
   // Blocks are halved along rows until each is of one owner, or there would be more than this.
   std::int64_t rows_of_owners = 0;
   std::optional<double> score{};  // the change of a score of this value, by colour
   // What these compute, by colour: of them there are 1 to kMostKernels.
-  std::span<const lowering::Coverage> kernels{};
+  std::span<const engines::Coverage> kernels{};
   std::string lowering{};  // the strategy that has them
   // Instead of kernels: who computes what, by colour.
   std::span<const Owned> owned{};
@@ -42,8 +42,8 @@ inline constexpr const char* kDrawLess =
     "draw larger blocks with --blocks, or smaller dimensions with --bind";
 
 struct Panel {
-  std::vector<Place> places;  // that look like this
-  Cells cells;
+  std::vector<masks_of_values::Place> places;  // that look like this
+  masks_of_values::Cells cells;
   std::vector<double> changes{};       // with Options::score: changes_at
   std::optional<Computed> computed{};  // with Options::kernels or owners
 };
@@ -71,14 +71,14 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
 // "head 0", "batches 0 to 3", "batch 1, head 2 and 5 others"; "" if all places look alike.
 std::string title_of(const Picture& picture, const Panel& panel);
 // "37.5 % of scores", "about 12.1 % of scores" if estimated.
-std::string share_text(const Share& share);
+std::string share_text(const masks_of_values::Share& share);
 // "strategy native: tiles of 128 rows and blocks of 128 keys", "strategy parts: 2 parts", or the
 // division.
 std::string lowering_text(const Picture& picture);
 // "38.3 % are computed"; "" unless a picture shows it.
 std::string computed_text(const Picture& picture, const Panel& panel);
 // "1,488 full and 96 partial of 4,096 blocks of 128 x 128"; "" if cells are scores.
-std::string blocks_text(const Cells& cells);
+std::string blocks_text(const masks_of_values::Cells& cells);
 // 131072 -> "131,072"
 std::string grouped(std::int64_t number);
 

@@ -54,7 +54,7 @@ class TextWriter {
     text_ += fmt::format("\n{:>{}}{}{}{}{}{}\n", "", kGutter, title, title.empty() ? "" : ": ",
                          caption_of(picture_, panel), blocks.empty() ? "" : ", ", blocks);
     const std::vector<Ink> inks = inks_of(picture_, panel);
-    const passes::BlockMap& map = panel.cells.map;
+    const masks::BlockMap& map = panel.cells.map;
     const std::int64_t step = are_halves(panel) ? 2 : 1;
     columns(map, are_halves(panel) ? 1 : 2);
     for (std::int64_t row = 0; row < map.height; row += step) {
@@ -78,7 +78,7 @@ class TextWriter {
   }
 
   // The first column of every eighth cell.
-  void columns(const passes::BlockMap& map, std::int64_t characters) {
+  void columns(const masks::BlockMap& map, std::int64_t characters) {
     std::string line = fmt::format("{:>{}} ", picture_.row_name, kGutter - 1);
     for (std::int64_t column = 0; column < map.width; column += 8) {
       const std::string number = grouped(column * map.columns);

@@ -7,9 +7,9 @@
 #include <regex>
 #include <tuple>
 
-#include "compiler/lowering/common/internal_o.h"
-#include "compiler/passes/rewrite/reals.h"
-#include "compiler/planning/capabilities.h"
+#include "compiler/engines/shared/internal_o.h"
+#include "compiler/rewrite/reals.h"
+#include "compiler/target/capabilities.h"
 #include "runtime/base/check.h"
 
 namespace attn::planner {
@@ -39,14 +39,14 @@ auto order_of(const Candidate* candidate) {
   return std::tuple(candidate->strategy->kind == Strategy::Kind::slow, ms, candidate->strategy);
 }
 
-bool lacks_o(const ir::Attention& attention, const planning::Context& context) {
+bool lacks_o(const ir::Attention& attention, const target::Context& context) {
   return !context.backward() && !attention.wants_o;
 }
 
-planning::Context completed(planning::Context context, passes::MaskAnalyses& analyses) {
+target::Context completed(target::Context context, masks::MaskAnalyses& analyses) {
   if (context.analyses == nullptr) context.analyses = &analyses;
-  context.deadline = std::make_shared<planning::Deadline>(
-      context.timeout, planning::Deadline::Clock::now, context.deadline);
+  context.deadline = std::make_shared<target::Deadline>(
+      context.timeout, target::Deadline::Clock::now, context.deadline);
   return context;
 }
 
@@ -90,7 +90,7 @@ bool draws_elsewhere(const ir::Attention& attention) {
 
 // Whether the strategy draws the numbers of a part as the whole attention does.
 bool draws_in(const ir::Attention& attention, const Strategy& strategy) {
-  return !draws_elsewhere(attention) || strategy.name == "native";
+  return !draws_elsewhere(attention) || strategy.own_kernels;
 }
 
 Error refused_draws() {
@@ -105,27 +105,25 @@ Error refused_draws() {
 // Whether the refusal of an alternative is told: cuDNN refuses much of 8 bits, and all random
 // dropout of parts, that attnc's own kernels compute, so why these do not is of interest.
 bool is_told(const Strategy& strategy, const ir::Attention& attention) {
-  return (attention.quantize || draws_elsewhere(attention)) &&
-         engine_of(strategy.name)->name == "native";
+  return (attention.quantize || draws_elsewhere(attention)) && strategy.own_kernels;
 }
 
-bool is_native(const Refusal& refusal) { return engine_of(refusal.lowering)->name == "native"; }
+bool is_of_own(const Refusal& refusal) { return has_own_kernels(refusal.lowering); }
 
 // Whether attnc's own kernels are for such attentions at all: not for every GPU, nor for gradients
 // of 8 bits.
-bool are_for(const ir::Attention& attention, const planning::Context& context) {
-  return can(planning::Capability::warp_group_products, context) &&
+bool are_for(const ir::Attention& attention, const target::Context& context) {
+  return can(target::Capability::warp_group_products, context) &&
          !(context.backward() && attention.quantize);
 }
 
 // What an error is of, in order. Attnc's own kernels compute most, so what they lack is of most
 // interest, and is told even where they are an alternative alone.
-std::vector<Refusal> with_native_first(std::vector<Refusal> refused,
-                                       const std::vector<Refusal>& all) {
-  const auto native = std::ranges::find_if(all, is_native);
-  if (native == all.end() || native->error.code != ErrorCode::unsupported) return refused;
-  std::erase_if(refused, is_native);
-  refused.insert(refused.begin(), *native);
+std::vector<Refusal> with_own_first(std::vector<Refusal> refused, const std::vector<Refusal>& all) {
+  const auto own = std::ranges::find_if(all, is_of_own);
+  if (own == all.end() || own->error.code != ErrorCode::unsupported) return refused;
+  std::erase_if(refused, is_of_own);
+  refused.insert(refused.begin(), *own);
   return refused;
 }
 
@@ -138,7 +136,7 @@ bool has_own_place(const Json& payload, const ir::Attention& attention) {
 std::string text_of(const ir::Attention& attention, ir::ExprId id) {
   constexpr std::size_t kMost = 80;
   static const std::regex whole(R"(\b(\d+)\.0\b)");
-  std::string text = std::regex_replace(passes::as_written(attention, id), whole, "$1");
+  std::string text = std::regex_replace(rewrite::as_written(attention, id), whole, "$1");
   if (text.size() > kMost) text = text.substr(0, kMost - 2) + "..";
   return text;
 }
@@ -164,11 +162,11 @@ bool takes_any(std::string_view name) { return name == kAnyLowering || name == k
 }  // namespace
 
 Candidates::Candidates(const ir::Attention& attention, std::string_view name,
-                       const planning::Context& context)
+                       const target::Context& context)
     : only_one_(strategies(name).size() == 1),
       may_allow_slow_(name == kAnyLowering),
       makes_o_internal_(lacks_o(attention, context)),
-      attention_(makes_o_internal_ ? lowering::with_o(attention) : attention),
+      attention_(makes_o_internal_ ? engines::with_o(attention) : attention),
       context_(completed(context, analyses_)),
       subject_(std::make_unique<Subject>(attention_, context_)) {
   for (const Strategy& strategy : strategies(name)) {
@@ -203,14 +201,14 @@ bool Candidates::refuse(const Strategy& strategy, const Error& error) {
 
 template <typename Plan>
 auto Candidates::in_time(std::string_view phase, const Plan& plan) const -> decltype(plan()) {
-  const planning::Deadline::Phase counted(&deadline(), phase);
+  const target::Deadline::Phase counted(&deadline(), phase);
   auto planned = plan();
   ATTN_RETURN_IF_ERROR(deadline().check());
   return planned;
 }
 
 Result<Lowered> Candidates::finished(Result<Lowered> lowered) const {
-  if (lowered.ok() && makes_o_internal_) lowering::make_o_internal(lowered->program);
+  if (lowered.ok() && makes_o_internal_) engines::make_o_internal(lowered->program);
   return lowered;
 }
 
@@ -230,20 +228,18 @@ bool Candidates::has_slow() const {
 Error Candidates::all_failed(std::vector<Refusal> failed) const {
   failed.insert(failed.begin(), refused_.begin(), refused_.end());
   failed = in_order(std::move(failed));
-  if (are_for(attention_, context_)) failed = with_native_first(std::move(failed), all_refused_);
+  if (are_for(attention_, context_)) failed = with_own_first(std::move(failed), all_refused_);
   return with_slow_hint(with_native_reason(error_of(failed)));
 }
 
 // Why attnc's own kernels do not serve either, where the error does not tell.
 Error Candidates::with_native_reason(Error error) const {
-  const auto native = std::ranges::find_if(all_refused_, is_native);
-  const bool serves_others = native != all_refused_.end() && !are_for(attention_, context_);
-  if (serves_others && native->error.message == error.message)
-    return error;  // nothing of the score
-  const bool is_said = !serves_others || std::ranges::any_of(refused_, is_native);
+  const auto own = std::ranges::find_if(all_refused_, is_of_own);
+  const bool serves_others = own != all_refused_.end() && !are_for(attention_, context_);
+  if (serves_others && own->error.message == error.message) return error;  // nothing of the score
+  const bool is_said = !serves_others || std::ranges::any_of(refused_, is_of_own);
   if (!is_said) {
-    error.notes.push_back(
-        fmt::format("strategy `{}`: {}", native->lowering, native->error.message));
+    error.notes.push_back(fmt::format("strategy `{}`: {}", own->lowering, own->error.message));
   }
   return error.code == ErrorCode::unsupported ? quoting(attention_, std::move(error)) : error;
 }
@@ -292,9 +288,9 @@ namespace {
 
 // Predicted time of an engine's best strategy; nothing if the engine cannot serve.
 Result<std::optional<double>> predicted_ms(const ir::Attention& attention, std::string_view engine,
-                                           const planning::Context& context,
+                                           const target::Context& context,
                                            plan::Direction direction) {
-  Candidates candidates(attention, engine, planning::in_direction(context, direction));
+  Candidates candidates(attention, engine, target::in_direction(context, direction));
   const Result<const Candidate*> best = candidates.next();
   if (best.ok()) return std::optional((*best)->lowered->predicted_ms);
   if (best.error().code == ErrorCode::unsupported) return std::optional<double>();
@@ -304,7 +300,7 @@ Result<std::optional<double>> predicted_ms(const ir::Attention& attention, std::
 }  // namespace
 
 Result<std::string> lowering_of_pair(const ir::Attention& attention, std::string_view name,
-                                     const planning::Context& context) {
+                                     const target::Context& context) {
   if (!attention.is_random() || !takes_any(name)) return std::string(name);
   std::string best, of_backward;
   double least = 0;

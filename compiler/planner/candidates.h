@@ -15,6 +15,7 @@ namespace attn::planner {
 using engines::engine_name_of;
 using engines::engine_names;
 using engines::engine_of;
+using engines::has_own_kernels;
 using engines::kAnyLowering;
 using engines::kAnyOrSlow;
 using engines::Lowered;
@@ -54,8 +55,7 @@ struct Candidate {
 class Candidates {
  public:
   // The attention is copied.
-  Candidates(const ir::Attention& attention, std::string_view name,
-             const planning::Context& context);
+  Candidates(const ir::Attention& attention, std::string_view name, const target::Context& context);
   ~Candidates();
 
   // The next best, lowered; it lives as long as this. Errors: error_of all refusals when there are
@@ -79,7 +79,7 @@ class Candidates {
 
   // The deadline of the build that goes on: bounds and lowering of a strategy restart it. Never
   // null.
-  planning::Deadline& deadline() const { return *context_.deadline; }
+  target::Deadline& deadline() const { return *context_.deadline; }
 
   // error_of all refusals and `failed`. If a slow strategy that was not allowed would serve, a note
   // says so.
@@ -100,8 +100,8 @@ class Candidates {
   bool may_allow_slow_;
   bool makes_o_internal_;  // kernels write o though the attention does not output it
   ir::Attention attention_;
-  passes::MaskAnalyses analyses_;  // when the context has none
-  planning::Context context_;
+  masks::MaskAnalyses analyses_;  // when the context has none
+  target::Context context_;
   std::unique_ptr<Subject> subject_;
   std::list<Candidate> all_;
   std::vector<const Candidate*> left_;  // not returned yet
@@ -115,7 +115,7 @@ class Candidates {
 // to take least for both; that of the backward, if none has both; `name` itself without random
 // dropout or a backward. Errors: those of Candidates::next, but for unsupported.
 Result<std::string> lowering_of_pair(const ir::Attention& attention, std::string_view name,
-                                     const planning::Context& context);
+                                     const target::Context& context);
 
 // The first value that `attempt(const Candidate&)`, which returns a Result, has. Errors: error_of
 // all refusals and failures when none serves, or of those up to the first error after which no

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "compiler/passes/strategy/lengths.h"
+#include "compiler/engines/shared/lengths_cost.h"
 
 namespace attn::planner {
 namespace {
@@ -61,7 +61,7 @@ void compare_sizes(const ir::Attention& attention, const Measured& measured,
 
 }  // namespace
 
-std::string kind_of(const ir::Attention& attention, const planning::Context& context) {
+std::string kind_of(const ir::Attention& attention, const target::Context& context) {
   const std::string kind = context.backward()                    ? "backward"
                            : attention.dims[Dim::Sq] <= kFewRows ? "few rows"
                                                                  : "forward";
@@ -95,8 +95,7 @@ std::vector<std::string_view> features_of(const ir::Attention& attention) {
   return features;
 }
 
-std::vector<std::string> doubts_of(const ir::Attention& attention,
-                                   const planning::Context& context) {
+std::vector<std::string> doubts_of(const ir::Attention& attention, const target::Context& context) {
   std::vector<std::string> doubts;
   if (!context.gpu.measured) {
     doubts.push_back(fmt::format("measured on an H200, and scaled by this GPU's figures ({})",
@@ -114,7 +113,7 @@ std::vector<std::string> doubts_of(const ir::Attention& attention,
       if (!known) doubts.push_back(fmt::format("not measured with {}", feature));
     }
   }
-  if (passes::assumes_lengths(attention)) {
+  if (engines::assumes_lengths(attention)) {
     doubts.push_back(
         "lengths are taken to be half of what they may be, since the spec declares none");
   }

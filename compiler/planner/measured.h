@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
-#include "compiler/planning/context.h"
+#include "compiler/target/context.h"
 
 namespace attn::planner {
 
 // "few rows", "forward" or "backward", and " of 8 bits".
-std::string kind_of(const ir::Attention& attention, const planning::Context& context);
+std::string kind_of(const ir::Attention& attention, const target::Context& context);
 
 // What times depend on besides sizes: "keys in pages", "random dropout", .. of a row of
 // measured.def.
@@ -22,7 +22,6 @@ std::vector<std::string_view> features_of(const ir::Attention& attention);
 // Why the predictions may be further from what is measured than those of the table: another GPU, a
 // kind, sizes or features that the table does not have, and values that are assumed. One line each;
 // empty: nothing. Dimensions must be bound.
-std::vector<std::string> doubts_of(const ir::Attention& attention,
-                                   const planning::Context& context);
+std::vector<std::string> doubts_of(const ir::Attention& attention, const target::Context& context);
 
 }  // namespace attn::planner

@@ -309,10 +309,9 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
 }
 
 Estimating estimating(const ir::Attention& attention, const WorkMap& map,
-                      const planning::Context& context, const Links& links) {
-  return {attention, map,
-          Speed(attention, planning::in_direction(context, plan::Direction::forward)),
-          Speed(attention, planning::in_direction(context, plan::Direction::backward)), links};
+                      const target::Context& context, const Links& links) {
+  return {attention, map, Speed(attention, target::in_direction(context, plan::Direction::forward)),
+          Speed(attention, target::in_direction(context, plan::Direction::backward)), links};
 }
 
 std::vector<Sharding> shardings(const ir::Attention& attention, int ranks, const WorkMap& map) {

@@ -1,9 +1,9 @@
 // Which sharding takes least.
 #pragma once
 
-#include "compiler/planning/context.h"
 #include "compiler/sharding/estimate.h"
 #include "compiler/sharding/sharding.h"
+#include "compiler/target/context.h"
 
 namespace attn::sharding {
 
@@ -27,7 +27,7 @@ Result<Choice> choose(const ir::Attention& attention, int ranks, const Estimatin
 
 // What is needed to estimate.
 Estimating estimating(const ir::Attention& attention, const WorkMap& map,
-                      const planning::Context& context, const Links& links);
+                      const target::Context& context, const Links& links);
 
 // All rows and keys of an attention of these ranks that may be tried, the estimates aside.
 std::vector<Sharding> shardings(const ir::Attention& attention, int ranks, const WorkMap& map);

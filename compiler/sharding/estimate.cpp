@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "compiler/passes/strategy/cost.h"
+#include "compiler/engines/shared/cost.h"
 #include "compiler/sharding/rank_program.h"
 #include "runtime/ranks/exchanges.h"
 
@@ -323,18 +323,18 @@ double most(const std::vector<RankEstimate>& ranks, const Get& get) {
 
 }  // namespace
 
-Speed::Speed(const ir::Attention& attention, const planning::Context& context)
+Speed::Speed(const ir::Attention& attention, const target::Context& context)
     : gpu_(context.gpu), backward_(context.backward()) {
   constexpr double kMany = 1e9;
   // attnc's kernels evaluate masks only in blocks that these hide in part: mostly few, and where
   // all are, engines/native/cost.h predicts about a tenth more.
   ir::Attention unmasked = attention;
   unmasked.masks.clear();
-  const auto predicted = [&](const passes::TileWork& work) {
-    return passes::predicted_ms_of_tiles(unmasked, work, context);
+  const auto predicted = [&](const engines::TileWork& work) {
+    return engines::predicted_ms_of_tiles(unmasked, work, context);
   };
   start_of_row_ = predicted({0, 0, 0});
-  launch_ = passes::predicted_ms_of_moving(0, gpu_);
+  launch_ = engines::predicted_ms_of_moving(0, gpu_);
   tile_ = predicted({kMany, 0, 0}) / kMany;
   row_ = predicted({0, 0, kMany}) / kMany;
   tile_of_row_ = (predicted({0, kMany, 0}) - start_of_row_) / kMany;
@@ -349,12 +349,12 @@ double Speed::milliseconds(const Load& load) const {
 // The longest piece that is not cut. For few rows, kernels cut the keys; backward ones cut the rows
 // of a block of keys that takes longer than a fair share.
 double Speed::undivided(const Load& load) const {
-  constexpr auto kMost = static_cast<double>(passes::kMostKeyPieces);
+  constexpr auto kMost = static_cast<double>(engines::kMostKeyPieces);
   if (backward_) return std::min(load.most, load.tiles / gpu_.multiprocessors);
   return load.most / std::clamp(std::floor(gpu_.multiprocessors / load.rows), 1.0, kMost);
 }
 
-double Speed::moving(double bytes) const { return passes::predicted_ms_of_moving(bytes, gpu_); }
+double Speed::moving(double bytes) const { return engines::predicted_ms_of_moving(bytes, gpu_); }
 
 double Estimate::balance() const {
   double all = 0;

@@ -4,19 +4,19 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
-#include "compiler/planning/context.h"
 #include "compiler/sharding/links.h"
 #include "compiler/sharding/sharding.h"
+#include "compiler/target/context.h"
 
 namespace attn::sharding {
 
 inline constexpr double kTile = 128;          // rows, and keys
 inline constexpr double kBytesOfPartial = 4;  // an element that is summed with others: f32
 
-// Predicted milliseconds of a kernel, by what it computes (passes/strategy/cost.h).
+// Predicted milliseconds of a kernel, by what it computes (engines/shared/cost.h).
 class Speed {
  public:
-  Speed(const ir::Attention& attention, const planning::Context& context);
+  Speed(const ir::Attention& attention, const target::Context& context);
 
   struct Load {
     double tiles = 0;  // of 128 rows and 128 keys, of one head of one batch each
@@ -31,7 +31,7 @@ class Speed {
   // Tiles that one block of threads computes, at most.
   double undivided(const Load& load) const;
 
-  planning::Gpu gpu_;
+  target::Gpu gpu_;
   bool backward_;
   double launch_, tile_, row_, tile_of_row_, start_of_row_;
 };

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <set>
 
-#include "compiler/passes/rewrite/pass.h"
-#include "compiler/passes/rewrite/rebuild.h"
-#include "compiler/pictures/cells.h"
+#include "compiler/masks_of_values/cells.h"
+#include "compiler/rewrite/pass.h"
+#include "compiler/rewrite/rebuild.h"
 
 namespace attn::sharding {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 using ir::Dim;
 using ir::ExprId;
 using ir::Op;
-using passes::SimplifyingBuilder;
+using rewrite::SimplifyingBuilder;
 
 bool is_whole(const Intervals& set, std::int64_t size) {
   return set.size() == 1 && set.front() == Interval{0, size};
@@ -64,14 +64,14 @@ class Making {
     made_.attention = replaced(start);
     set_form();
     drop_unused();
-    made_.attention = in_order_of_use(passes::run_pass("ranges", made_.attention));
+    made_.attention = in_order_of_use(rewrite::run_pass("ranges", made_.attention));
     return std::move(made_);
   }
 
  private:
   // Lengths as masks of tensors that no longer stand for lengths.
   void hide_by_masks(ir::Attention& attention) {
-    attention = pictures::with_lengths_as_masks(std::move(attention));
+    attention = masks_of_values::with_lengths_as_masks(std::move(attention));
     attention.lengths_q = attention.lengths_kv = false;
     for (ir::CapturedTensor& tensor : attention.tensors) {
       if (tensor.name != ir::kLengthsQ && tensor.name != ir::kLengthsKv) continue;
@@ -91,8 +91,8 @@ class Making {
 
   // The attention with the indices of the whole one.
   ir::Attention replaced(const ir::Attention& from) {
-    return passes::rebuilt(from, [&](SimplifyingBuilder& builder, ir::Dag& dag, ExprId id,
-                                     const std::vector<ExprId>& operands) {
+    return rewrite::rebuilt(from, [&](SimplifyingBuilder& builder, ir::Dag& dag, ExprId id,
+                                      const std::vector<ExprId>& operands) {
       const ir::Node& node = from.dag[id];
       std::optional<ExprId> made;
       if (node.is(Op::row_)) {

@@ -5,27 +5,27 @@
 #include <vector>
 
 #include "compiler/ir/random_dropout.h"
-#include "compiler/passes/analysis/axes.h"
-#include "compiler/passes/analysis/blocks.h"
-#include "compiler/pictures/cells.h"
+#include "compiler/masks/axes.h"
+#include "compiler/masks/blocks.h"
+#include "compiler/masks_of_values/cells.h"
 
 namespace attn::sharding {
 namespace {
 
 using ir::Dim;
-using passes::Block;
-using passes::Range;
+using masks::Block;
+using masks::Range;
 
 constexpr std::int64_t kUnit = 128;
 constexpr std::int64_t kMostBlocks = 2048;  // of rows or keys, unless ranks need more
 constexpr std::int64_t kBlocksOfRank = 8;   // at least, where there are as many rows
 constexpr std::int64_t kMostMaps = 64;      // batches times heads that are looked at one by one
 
-passes::Axes axes_of_masks(const ir::Attention& attention) {
-  passes::Dependence dependence(attention.dag);
-  passes::Axes axes;
+masks::Axes axes_of_masks(const ir::Attention& attention) {
+  masks::Dependence dependence(attention.dag);
+  masks::Axes axes;
   for (const ir::ExprId mask : attention.masks) axes = axes | dependence[mask];
-  return passes::varying(axes, attention.dims);
+  return masks::varying(axes, attention.dims);
 }
 
 // Each index of the axis by itself if the masks depend on it, unless they are too many.
@@ -52,22 +52,22 @@ Blocks blocks_of(std::int64_t size, int ranks, std::int64_t together) {
   return blocks;
 }
 
-WorkMap work_map(const ir::Attention& attention, int ranks, const passes::KnownInputs* known) {
-  const ir::Attention masked = pictures::with_lengths_as_masks(attention);
+WorkMap work_map(const ir::Attention& attention, int ranks, const masks::KnownInputs* known) {
+  const ir::Attention masked = masks_of_values::with_lengths_as_masks(attention);
   const ir::Dims& dims = attention.dims;
   const std::int64_t together = attention.is_random() ? ir::kDrawnKeys : 1;
   WorkMap map{
       blocks_of(dims[Dim::Sq], ranks, together), blocks_of(dims[Dim::Skv], ranks, together), {}};
   map.draws = attention.is_random();
   map.shares.assign(static_cast<std::size_t>(map.rows.count() * map.keys.count()), 0);
-  const passes::Axes axes = axes_of_masks(masked);
+  const masks::Axes axes = axes_of_masks(masked);
   const std::vector<Range> heads = looked_at(axes.head, dims[Dim::Hq], kMostMaps);
   const std::vector<Range> batches =
       looked_at(axes.batch, dims[Dim::B], kMostMaps / static_cast<std::int64_t>(heads.size()));
   const auto maps = static_cast<std::int64_t>(heads.size() * batches.size());
   const float share = 1.0F / static_cast<float>(maps);
-  passes::BlockSearch search{passes::whole_box(masked), map.rows.unit, map.keys.unit};
-  search.most = passes::Effort::kMost / maps;
+  masks::BlockSearch search{masks::whole_box(masked), map.rows.unit, map.keys.unit};
+  search.most = masks::Effort::kMost / maps;
   search.halvings = 128;
   search.known = known;
   for (const Range& batch : batches) {
@@ -81,7 +81,7 @@ WorkMap work_map(const ir::Attention& attention, int ranks, const passes::KnownI
         }
       };
       map.exactness =
-          std::max(map.exactness, passes::find_blocks(masked, masked.masks, search, sink));
+          std::max(map.exactness, masks::find_blocks(masked, masked.masks, search, sink));
     }
   }
   return map;

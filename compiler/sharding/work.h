@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
-#include "compiler/passes/analysis/effort.h"
-#include "compiler/passes/analysis/range.h"
+#include "compiler/masks/effort.h"
+#include "compiler/masks/range.h"
 #include "compiler/sharding/sets.h"
 
 namespace attn::sharding {
@@ -17,7 +17,7 @@ struct WorkMap {
   // computes the block. 0: no score of it is visible in any batch and head, which is proven. What
   // depends on inputs that are not known counts as visible.
   std::vector<float> shares;
-  passes::Exactness exactness = passes::Exactness::exact;  // of what is visible
+  masks::Exactness exactness = masks::Exactness::exact;  // of what is visible
   bool draws = false;  // random dropout, so that parts are as draws.h says
 
   float at(std::int64_t row, std::int64_t key) const {
@@ -32,6 +32,6 @@ Blocks blocks_of(std::int64_t size, int ranks, std::int64_t together);
 
 // The work of all batches and heads. `known`, which may be null, are the inputs that the mask
 // reads. Dimensions must be bound.
-WorkMap work_map(const ir::Attention& attention, int ranks, const passes::KnownInputs* known);
+WorkMap work_map(const ir::Attention& attention, int ranks, const masks::KnownInputs* known);
 
 }  // namespace attn::sharding

@@ -1,4 +1,4 @@
-// Launches of the kernels that move and merge rows (compiler/kernels/attn/ranks.cuh), whose image
+// Launches of the kernels that move and merge rows (compiler/device/attn/ranks.cuh), whose image
 // is in the file.
 #pragma once
 

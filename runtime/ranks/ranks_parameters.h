@@ -1,4 +1,4 @@
-// Parameters of the kernels that move and merge rows between ranks (compiler/kernels/attn/
+// Parameters of the kernels that move and merge rows between ranks (compiler/device/attn/
 // ranks.cuh). The runtime and the kernels include this same file, so it has no includes and only
 // types that both have. All are passed by value, except the places of RanksMerge.
 #pragma once

@@ -2,7 +2,7 @@
 // and round-trips as text, before and after simplification. The same holds for its derivative.
 #include "compiler/ast/parse.h"
 #include "compiler/gradient/differentiate.h"
-#include "compiler/passes/rewrite/simplify.h"
+#include "compiler/rewrite/simplify.h"
 #include "compiler/sema/analyze.h"
 #include "tests/fuzz/spec_generator.h"
 #include "tests/fuzz/target.h"
@@ -35,7 +35,7 @@ void try_meaning(const std::string& text) {
   require(diag::to_text(sink).empty() == sink.sorted().empty());
   if (!attention) return;
   try_attention(*attention);
-  const ir::Attention simplified = passes::simplify(*attention);
+  const ir::Attention simplified = rewrite::simplify(*attention);
   try_attention(simplified);
   try_derivative(simplified);
 }

@@ -13,9 +13,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/support.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "runtime/base/descriptors.h"
 #include "runtime/cudnn/compile.h"
 #include "runtime/worker/driver_image.h"
@@ -139,9 +139,9 @@ Status Compiler::compile_steps(const plan::Program& program) const {
   }
   if (options_.only_offer || options_.only_cudnn) return {};
   for (const auto& [source, general] : plan::sources_of(program)) {
-    const auto kind = general ? derive::KernelKind::general : derive::KernelKind::element_wise;
+    const auto kind = general ? codegen::KernelKind::general : codegen::KernelKind::element_wise;
     ATTN_RETURN_IF_ERROR(
-        derive::compile_kernel(*source, options_.target.sm, options_.cudnn_folder, kind).status());
+        nvrtc::compile_kernel(*source, options_.target.sm, options_.cudnn_folder, kind).status());
   }
   return {};
 }

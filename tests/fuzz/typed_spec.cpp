@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "compiler/passes/analysis/real_range.h"
+#include "compiler/masks/real_range.h"
 #include "tests/fuzz/decisions.h"
 #include "tests/fuzz/functions.h"
 #include "tests/unit/runtime/graph/sample_graphs.h"
@@ -497,8 +497,8 @@ class TypedSpec : Decisions {
     const ir::RealFunction& function =
         ir::real_functions()[Decisions::index(ir::real_functions().size())];
     const std::string x = fmt::format("0.5 + abs({})", of.text);
-    const passes::RealRange small{0.5, 1, false};
-    const passes::RealRange range = passes::real_range(function.op, small, small);
+    const masks::RealRange small{0.5, 1, false};
+    const masks::RealRange range = masks::real_range(function.op, small, small);
     const double most = std::max(std::abs(range.low), std::abs(range.high));
     return rounded(call_of(function, x, "0.75"), std::min(most, kLargest), of.scored);
   }

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "compiler/derive/nvrtc.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "runtime/worker/worker.h"
 #include "tests/gpu/gpu_test.h"
 
@@ -26,7 +26,7 @@ class SkipSummary : public ::testing::Environment {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "worker")
-    return attn::worker::serve(0, 1, attn::derive::compile_for_client);
+    return attn::worker::serve(0, 1, attn::nvrtc::compile_for_client);
   ::testing::InitGoogleTest(&argc, argv);
   ::testing::AddGlobalTestEnvironment(new SkipSummary);
   return RUN_ALL_TESTS();

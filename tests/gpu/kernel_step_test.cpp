@@ -2,7 +2,7 @@
 // a counter and scalars. For compute capability 9.0 and newer.
 #include <cmath>
 
-#include "compiler/derive/nvrtc.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "runtime/execute/cuda_graph.h"
 #include "runtime/plan/internal_tensor.h"
 #include "tests/gpu/gpu_test.h"
@@ -74,7 +74,7 @@ plan::Plan make_plan(const cuda::Device& device) {
                                   plan::ConstantOperand{DType::i32, kRows}}}};
   plan.program.steps = {step};
   plan.kernels = {
-      derive::compile_kernel(kSource, device.sm(), "", derive::KernelKind::general).value()};
+      nvrtc::compile_kernel(kSource, device.sm(), "", codegen::KernelKind::general).value()};
   plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
   return plan;
 }

@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
-#include "compiler/lowering/native/kernel.h"
+#include "compiler/engines/native/kernel.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "runtime/execute/cuda_graph.h"
 #include "tests/gpu/gpu_test.h"
 #include "tools/compare.h"
@@ -283,10 +283,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, NativeOnDevice, ::testing::ValuesIn(kCases),
   dup2(STDERR_FILENO, STDOUT_FILENO);  // the GPU prints to stdout
   const cuda::Device device = cuda::Device::open(0).value();
   plan::Plan plan = compiled_for(device, kCases[0].clauses);
-  const std::string source = lowering::native::watch_text(lowering::native::Tile{}) +
+  const std::string source = engines::native::watch_text(engines::native::Tile{}) +
                              "#include \"attn/hopper.cuh\"\n#define copy_box(...) ((void)0)\n" +
                              kernels_of(plan).source;
-  plan.kernels.back() = derive::compile_kernel(source, 90, "", derive::KernelKind::general).value();
+  plan.kernels.back() = nvrtc::compile_kernel(source, 90, "", codegen::KernelKind::general).value();
   const Executable executable = Executable::load(plan).value();
   DeviceTensors tensors = DeviceTensors::allocate(device, plan.program).value();
   const cuda::Stream stream = cuda::Stream::create(device).value();

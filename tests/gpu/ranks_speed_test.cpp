@@ -1,8 +1,8 @@
 // How fast the kernels of ranks move and merge rows: they must be limited by memory alone.
 #include <cstdio>
 
-#include "compiler/derive/nvrtc.h"
-#include "compiler/kernels/sources.h"
+#include "compiler/codegen/sources.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "runtime/ranks/kernels.h"
 #include "runtime/ranks/merge_rows.h"
 #include "tests/gpu/gpu_test.h"
@@ -23,8 +23,7 @@ class RanksSpeed : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    const auto image =
-        derive::compile_kernel(kernels::include_text("ranks.cuh"), device().sm(), "");
+    const auto image = nvrtc::compile_kernel(codegen::include_text("ranks.cuh"), device().sm(), "");
     ASSERT_TRUE(image.ok()) << image.error().to_text();
     scope_.emplace();
     ASSERT_TRUE(scope_->enter(device()).ok());

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/host/attention.h"
-#include "tests/unit/compiler/passes/spec_example.h"
+#include "tests/unit/compiler/masks/spec_example.h"
 
 namespace attn::host {
 namespace {
@@ -21,7 +21,7 @@ std::string in_sections_of_4(std::int64_t front) {
 }
 
 plan::Program on_small_gpu(const ir::Attention& attention, plan::Direction direction) {
-  planning::Context context;
+  target::Context context;
   context.gpu.multiprocessors = 2;
   context.direction = direction;
   return driver::lower(attention, "native", context).value();
@@ -37,7 +37,7 @@ TEST(HostNativeSections, ForwardAndBackwardAreTheReference) {
       "attention sections {{ dims {}, Sq = 160, Skv = Sq, D = 16; dtype bf16; "
       "mask q_idx >= kv_idx; outputs o, lse; grad q, k, v; }}",
       kHeads);
-  Subject subject{text, driver::training_forward(passes::testing::of_spec(text)), {}};
+  Subject subject{text, driver::training_forward(masks::testing::of_spec(text)), {}};
   const auto backward = on_small_gpu(subject.attention, plan::Direction::backward);
   EXPECT_THAT(text_of(backward), AllOf(HasSubstr("kSection = 4;"), HasSubstr("kDivided = 0;")));
   const auto forward = on_small_gpu(subject.attention, plan::Direction::forward);
@@ -53,7 +53,7 @@ TEST(HostNativeSections, AFrontIsTheReference) {
       "tensor n: i32[B, Sq] = (i0 + i1 // 16 * 37) % 7 * 40 - 40; mask kv_idx < n[b, q_idx]; "
       "outputs o, lse; }}",
       kHeads);
-  Subject subject{text, passes::testing::of_spec(text), {}};
+  Subject subject{text, masks::testing::of_spec(text), {}};
   const auto forward = on_small_gpu(subject.attention, plan::Direction::forward);
   EXPECT_THAT(text_of(forward), AllOf(HasSubstr(in_sections_of_4(1)), HasSubstr("kTiles = 32;")));
   subject.pairs.push_back({"native", forward, {}});

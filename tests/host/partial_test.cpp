@@ -70,7 +70,7 @@ class Divided {
          sharding::part_attention(attention_, part, {0, attention_.dims[Dim::Hkv]}).attention});
   }
 
-  void expect_reference(std::string_view lowering, planning::Rewrites rewrites = {}) const {
+  void expect_reference(std::string_view lowering, target::Rewrites rewrites = {}) const {
     SCOPED_TRACE(lowering);
     std::vector<plan::Program> programs;
     for (const One& part : parts_) {
@@ -159,7 +159,7 @@ TEST(HostPartial, LearnedTensors) {
   divided.add({30, 70}, {37, 90});
   for (const char* lowering : {"composite", "native", "unfused"})
     divided.expect_reference(lowering);
-  planning::Rewrites tiles;
+  target::Rewrites tiles;
   tiles.score_bytes = 4000;
   divided.expect_reference("unfused", tiles);
 }

@@ -70,7 +70,7 @@ TEST(HostLengths, AtTheEndsOf32Bits) {
   });
 }
 
-// Masks that cuDNN would mistake for padding (lowering/cudnn/expression.h).
+// Masks that cuDNN would mistake for padding (engines/cudnn/expression.h).
 TEST(HostLengths, ComparisonsLikePaddingInOneKernel) {
   expect_reference_of(
       {

@@ -45,7 +45,7 @@ std::set<std::string> not_run(std::string_view what) {
 }
 
 Result<plan::Program> lowered(const ir::Attention& attention, const char* lowering,
-                              plan::Direction direction, planning::Rewrites made = {}) {
+                              plan::Direction direction, target::Rewrites made = {}) {
   return driver::lower(attention, lowering, direction, made);
 }
 
@@ -56,7 +56,7 @@ class HostSpecs : public ::testing::TestWithParam<std::string> {
 
 // Adds the programs of a lowering. Composite always applies; the others only to some specs.
 void add_pair(Subject& subject, const char* lowering, bool expects_backward,
-              planning::Rewrites made = {}) {
+              target::Rewrites made = {}) {
   const bool required = std::string_view(lowering) == "composite";
   auto forward = lowered(subject.attention, lowering, plan::Direction::forward, made);
   auto backward = lowered(subject.attention, lowering, plan::Direction::backward, made);
@@ -84,7 +84,7 @@ std::string text_of(const Pair& pair) {
 void add_pair_without(Subject& subject, const char* lowering, std::string_view rewrite,
                       bool expects_backward) {
   const std::size_t before = subject.pairs.size();
-  add_pair(subject, lowering, expects_backward, planning::without(rewrite));
+  add_pair(subject, lowering, expects_backward, target::without(rewrite));
   if (subject.pairs.size() == before) return;
   Pair& last = subject.pairs.back();
   last.lowering += fmt::format(" without {}", rewrite);
@@ -113,7 +113,7 @@ TEST_P(HostSpecs, AreTheReference) {
     for (const char* lowering : kLowerings) {
       add_pair(subject, lowering, has_backward);
     }
-    for (const planning::Rewrite& rewrite : planning::rewrites()) {
+    for (const target::Rewrite& rewrite : target::rewrites()) {
       for (const char* lowering : kLowerings) {
         add_pair_without(subject, lowering, rewrite.name, has_backward);
       }
@@ -155,14 +155,14 @@ std::string forms_of(const std::string& name) {
 }
 
 // Lists the specs whose composite program a rewrite changes; only these test the rewrite.
-std::string changed_by(const planning::Rewrite& rewrite) {
+std::string changed_by(const target::Rewrite& rewrite) {
   std::string text = fmt::format("{}:", rewrite.name);
   for (const std::string& name : spec_names()) {
     const ir::Attention attention = scaled(name);
     for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
       const auto with = lowered(attention, "composite", direction);
       const auto without =
-          lowered(attention, "composite", direction, planning::without(rewrite.name));
+          lowered(attention, "composite", direction, target::without(rewrite.name));
       EXPECT_EQ(with.ok(), without.ok()) << name << " without " << rewrite.name;
       if (!with.ok() || plan::canonical_text(*with) == plan::canonical_text(*without)) continue;
       text += fmt::format("  {} {}", name, plan::to_string(direction));
@@ -179,7 +179,7 @@ TEST(HostSpecsList, FormsOfSpecs) {
 
 TEST(HostSpecsList, ChangedByRewrites) {
   std::string text;
-  for (const planning::Rewrite& rewrite : planning::rewrites()) text += changed_by(rewrite);
+  for (const target::Rewrite& rewrite : target::rewrites()) text += changed_by(rewrite);
   attn::testing::expect_golden("tests/host/rewrites.expected", text);
 }
 

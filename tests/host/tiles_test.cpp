@@ -37,7 +37,7 @@ bool has_loops(const plan::Program& program) {
 }
 
 void add_backward(Subject& subject, const char* lowering, std::int64_t score_bytes) {
-  planning::Rewrites made;
+  target::Rewrites made;
   made.score_bytes = score_bytes;
   auto forward = driver::lower(subject.attention, lowering, plan::Direction::forward);
   auto backward = driver::lower(subject.attention, lowering, plan::Direction::backward, made);

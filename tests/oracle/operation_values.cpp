@@ -13,7 +13,7 @@
 #include "compiler/ir/fold.h"
 #include "compiler/reference/operation.h"
 #include "compiler/reference/reverse.h"
-#include "tests/unit/compiler/passes/example.h"
+#include "tests/unit/compiler/masks/example.h"
 
 namespace attn {
 namespace {
@@ -95,7 +95,7 @@ ExprId constant(ir::Dag& dag, const Constant& value, Type type) {
 
 reference::Cell evaluated(Op op, const std::vector<Constant>& operands,
                           const std::vector<Type>& types) {
-  ir::Attention attention = passes::testing::example(1, 1);
+  ir::Attention attention = masks::testing::example(1, 1);
   std::vector<ExprId> ids;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     ids.push_back(constant(attention.dag, operands[i], types[i]));
@@ -154,7 +154,7 @@ class Slopes {
 
  private:
   Op op_;
-  ir::Attention attention_ = passes::testing::example(1, 1);
+  ir::Attention attention_ = masks::testing::example(1, 1);
   ir::Dag& dag_;
   std::vector<ExprId> leaves_, roots_;  // the value and its derivatives
 };

@@ -1,4 +1,4 @@
-// The kernels of ranks (compiler/kernels/attn/ranks.cuh) in the stand-in driver: it runs them as
+// The kernels of ranks (compiler/device/attn/ranks.cuh) in the stand-in driver: it runs them as
 // they are, because what ranks exchange depends on them.
 #pragma once
 

@@ -1,11 +1,11 @@
 // Planning contexts of an H200.
 #pragma once
 
-#include "compiler/planning/context.h"
+#include "compiler/target/context.h"
 
 namespace attn::testing {
 
-inline planning::Context in(bool backward, planning::Rewrites made = {}) {
+inline target::Context in(bool backward, target::Rewrites made = {}) {
   return {.direction = backward ? plan::Direction::backward : plan::Direction::forward,
           .rewrites = made};
 }

@@ -1,4 +1,4 @@
-// Text that compiles kernels for the host. The folder compiler/kernels must be an include folder.
+// Text that compiles kernels for the host. The folder compiler/device must be an include folder.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,16 +7,16 @@
 #include <string>
 #include <string_view>
 
-#include "compiler/kernels/sources.h"
+#include "compiler/codegen/sources.h"
 
 namespace attn::testing {
 
-// Whether the host can compile a file of compiler/kernels/attn as it is: hopper.cuh, and what
+// Whether the host can compile a file of compiler/device/attn as it is: hopper.cuh, and what
 // includes it, has instructions of one GPU (tests/host/gpu emulates them).
 inline bool is_for_host(std::string_view name) {
   if (name == "hopper.cuh") return false;
-  const std::string_view text = support::text_of(kernels::sources(), name);
-  return std::ranges::none_of(kernels::sources(), [&text](const auto& file) {
+  const std::string_view text = support::text_of(codegen::sources(), name);
+  return std::ranges::none_of(codegen::sources(), [&text](const auto& file) {
     const std::string include = fmt::format("#include \"attn/{}\"", file.name);
     return text.find(include) != text.npos && !is_for_host(file.name);
   });
@@ -29,7 +29,7 @@ inline std::string host_includes(bool gpu = false) {
       "#include \"tests/unit/compiler/programs/warps_on_host.h\"\n"
       "#define asm ATTN_ASM_ON_HOST\n";
   if (gpu) text += "#include \"tests/host/gpu/cuda.h\"\n";
-  for (const auto& file : kernels::sources()) {
+  for (const auto& file : codegen::sources()) {
     if (gpu || is_for_host(file.name)) text += fmt::format("#include \"attn/{}\"\n", file.name);
   }
   return text;

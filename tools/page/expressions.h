@@ -17,7 +17,7 @@ struct Condition {
   SourcePos pos{};   // line 0: of no place in the spec
 };
 
-// Conditions of an attention that has its lengths as masks (pictures/cells.h).
+// Conditions of an attention that has its lengths as masks (masks_of_values/cells.h).
 std::vector<Condition> conditions_of(const ir::Attention& attention);
 
 // {"nodes": [{"op", "type", "of": [index..]?, "value"?, "name"?}], "roots": [index..]}: operands

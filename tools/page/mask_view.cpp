@@ -23,11 +23,11 @@ std::string svg_of(const pictures::Picture& picture) {
 }
 
 // "120e3p1f": how many cells of each kind, row by row.
-std::string runs_of(const passes::BlockMap& map) {
+std::string runs_of(const masks::BlockMap& map) {
   constexpr char kLetters[] = {'e', 'p', 'f'};
-  const auto letter = [&](passes::Block block) {
-    if (block == passes::Block::empty) return kLetters[0];
-    return block == passes::Block::partial ? kLetters[1] : kLetters[2];
+  const auto letter = [&](masks::Block block) {
+    if (block == masks::Block::empty) return kLetters[0];
+    return block == masks::Block::partial ? kLetters[1] : kLetters[2];
   };
   std::string text;
   for (std::size_t at = 0; at < map.blocks.size();) {
@@ -90,7 +90,7 @@ Result<pictures::Picture> picture_for_page(const ir::Attention& attention,
   options.blocks = kMostBlocks;
   while (true) {
     ATTN_ASSIGN(pictures::Picture picture, pictures::picture_of(attention, values, options));
-    const passes::BlockMap& map = picture.panels.front().cells.map;
+    const masks::BlockMap& map = picture.panels.front().cells.map;
     if (std::max(map.height, map.width) <= kFewBlocks || svg_of(picture).size() <= kMostSvgBytes) {
       return picture;
     }
@@ -101,7 +101,7 @@ Result<pictures::Picture> picture_for_page(const ir::Attention& attention,
 Json mask_view(const ir::Attention& attention, const reference::Bindings& values,
                const pictures::Picture& picture, const std::vector<ExplainedClause>& clauses,
                const WrittenConditions& written) {
-  const ir::Attention masked = pictures::with_lengths_as_masks(attention);
+  const ir::Attention masked = masks_of_values::with_lengths_as_masks(attention);
   const std::vector<Condition> conditions = conditions_of(masked);
   Json list = Json::array();
   for (const Condition& condition : conditions) {
@@ -118,7 +118,7 @@ Json mask_view(const ir::Attention& attention, const reference::Bindings& values
   data["rows"] = picture.rows;
   data["columns"] = picture.columns;
   data["row_name"] = picture.row_name;
-  const passes::BlockMap& map = picture.panels.front().cells.map;
+  const masks::BlockMap& map = picture.panels.front().cells.map;
   data["cell"] = {map.rows, map.columns};
   data["panels"] = panels_json(picture);
   return {{"picture", svg_of(picture)}, {"conditions", list}, {"data", data}};
@@ -141,8 +141,8 @@ std::string colours_text() {
   return text;
 }
 
-pictures::Share share_of(const pictures::Picture& picture) {
-  pictures::Share all;
+masks_of_values::Share share_of(const pictures::Picture& picture) {
+  masks_of_values::Share all;
   all.exact = picture.left_out == 0;
   for (const pictures::Panel& panel : picture.panels) {
     const auto places = static_cast<double>(panel.places.size());

@@ -25,6 +25,6 @@ Json mask_view(const ir::Attention& attention, const reference::Bindings& values
 std::string colours_text();
 
 // The share of the scores that is visible, of the batches and heads that are drawn.
-pictures::Share share_of(const pictures::Picture& picture);
+masks_of_values::Share share_of(const pictures::Picture& picture);
 
 }  // namespace attn::tools::page

@@ -22,7 +22,7 @@ double rate_of(const Workload& work, double milliseconds) {
   return milliseconds > 0 ? work.flops / (milliseconds * 1e-3) / 1e12 : 0;
 }
 
-double least_ms(const Workload& work, const planning::Gpu& gpu) {
+double least_ms(const Workload& work, const target::Gpu& gpu) {
   const double limit = limit_of(work, gpu);
   return limit > 0 ? work.flops / (limit * 1e12) * 1e3 : 0;
 }
@@ -36,7 +36,7 @@ std::string time_text(double milliseconds) {
 // Both axes are logarithmic, of whole decades.
 class Chart {
  public:
-  Chart(const std::vector<Workload>& all, const planning::Gpu& gpu) : gpu_(gpu) {
+  Chart(const std::vector<Workload>& all, const target::Gpu& gpu) : gpu_(gpu) {
     const double ridge = gpu.matrix_rate * 1e3 / gpu.bandwidth;
     double low_x = ridge / 30, high_x = ridge * 30, low_y = gpu.matrix_rate / 300;
     for (const Workload& work : all) {
@@ -139,11 +139,11 @@ class Chart {
                       {"label", fmt::format("{}, {}", work.name, what)}});
   }
 
-  const planning::Gpu& gpu_;
+  const target::Gpu& gpu_;
   double x_from_ = 0, x_to_ = 0, y_from_ = 0, y_to_ = 0;  // powers of 10
 };
 
-Json row_view(const Workload& work, const planning::Gpu& gpu) {
+Json row_view(const Workload& work, const target::Gpu& gpu) {
   const char* about = work.is_about ? "about " : "";
   Json row = {{"name", work.name},
               {"work", about + flops_text(work.flops)},
@@ -171,25 +171,25 @@ double intensity_of(const Workload& work) {
   return work.bytes > 0 ? work.flops / static_cast<double>(work.bytes) : 0;
 }
 
-double limit_of(const Workload& work, const planning::Gpu& gpu) {
+double limit_of(const Workload& work, const target::Gpu& gpu) {
   return std::min(gpu.matrix_rate, intensity_of(work) * gpu.bandwidth / 1e3);
 }
 
-bool is_memory_bound(const Workload& work, const planning::Gpu& gpu) {
+bool is_memory_bound(const Workload& work, const target::Gpu& gpu) {
   return intensity_of(work) * gpu.bandwidth / 1e3 < gpu.matrix_rate;
 }
 
-double share_of_limit(const Workload& work, double milliseconds, const planning::Gpu& gpu) {
+double share_of_limit(const Workload& work, double milliseconds, const target::Gpu& gpu) {
   const double limit = limit_of(work, gpu);
   return limit > 0 ? rate_of(work, milliseconds) / limit : 0;
 }
 
-planning::Gpu for_products(planning::Gpu gpu, DType dtype) {
+target::Gpu for_products(target::Gpu gpu, DType dtype) {
   gpu.matrix_rate = gpu.rate(dtype);
   return gpu;
 }
 
-Json roofline_view(const std::vector<Workload>& all, const planning::Gpu& gpu,
+Json roofline_view(const std::vector<Workload>& all, const target::Gpu& gpu,
                    const std::string& name, DType dtype) {
   if (all.empty() || std::ranges::all_of(all, [](const Workload& work) { return work.flops <= 0; }))
     return nullptr;

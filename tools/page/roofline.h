@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/planning/gpu.h"
+#include "compiler/target/gpu.h"
 #include "tools/report.h"
 
 namespace attn::tools::page {
@@ -26,18 +26,18 @@ struct Workload {
 // FLOP per byte; 0 without bytes.
 double intensity_of(const Workload& work);
 // The TFLOP/s that the GPU reaches at most with this intensity.
-double limit_of(const Workload& work, const planning::Gpu& gpu);
+double limit_of(const Workload& work, const target::Gpu& gpu);
 // Whether the limit is that of memory, not of the matrix units.
-bool is_memory_bound(const Workload& work, const planning::Gpu& gpu);
+bool is_memory_bound(const Workload& work, const target::Gpu& gpu);
 // Share of the limit that this time reaches, from 0 on; more than 1 if the model does not hold.
-double share_of_limit(const Workload& work, double milliseconds, const planning::Gpu& gpu);
+double share_of_limit(const Workload& work, double milliseconds, const target::Gpu& gpu);
 
 // The GPU with the matrix rate of factors of this type, as the functions here take it.
-planning::Gpu for_products(planning::Gpu gpu, DType dtype);
+target::Gpu for_products(target::Gpu gpu, DType dtype);
 
 // {"gpu", "matrix_rate", "bits", "bandwidth", "source", "rows": a workload each, "chart": {"roof",
 // "points", ..}}. Null if there is no work. `dtype`: that of the GPU's matrix rate.
-Json roofline_view(const std::vector<Workload>& all, const planning::Gpu& gpu,
+Json roofline_view(const std::vector<Workload>& all, const target::Gpu& gpu,
                    const std::string& name, DType dtype = DType::bf16);
 
 }  // namespace attn::tools::page

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "compiler/planning/gpu.h"
+#include "compiler/target/gpu.h"
 #include "tools/inputs.h"
 #include "tools/page/mask_view.h"
 #include "tools/page/program_view.h"
@@ -46,8 +46,8 @@ Json findings_view(const Explanation& explanation) {
   const auto add = [&](const char* what, std::string text, const std::string& note) {
     list.push_back({{"what", what}, {"text", std::move(text)}, {"note", note}});
   };
-  const passes::Band& band = explanation.mask.band;
-  const passes::Band& end = explanation.mask.from_end;
+  const masks::Band& band = explanation.mask.band;
+  const masks::Band& end = explanation.mask.from_end;
   if (band.left || band.right) add("band", explanation.band, "");
   if (end.left || end.right) {
     add("band", explanation.band_from_end, "from the last diagonal of each batch");
@@ -89,7 +89,7 @@ void add_mask(const Report& report, Json& view) {
 }
 
 std::optional<Workload> workload_of(const ExplainedProgram& program, const char* name,
-                                    const pictures::Share& share, bool is_assumed) {
+                                    const masks_of_values::Share& share, bool is_assumed) {
   if (program.bytes == 0 || program.flops == 0) return std::nullopt;
   Workload work{name, program.flops * share.part(), !share.exact, is_assumed, program.bytes};
   if (program.compiled && !program.compiled->plan.choice.empty()) {
@@ -102,7 +102,7 @@ std::optional<Workload> workload_of(const ExplainedProgram& program, const char*
 
 std::vector<Workload> workloads_of(const Report& report) {
   const Explanation& explanation = report.explanation;
-  pictures::Share share{explanation.share, 1, false};
+  masks_of_values::Share share{explanation.share, 1, false};
   if (report.drawn.ok()) share = share_of(report.drawn->picture);
   const bool is_assumed = report.drawn.ok() && !report.drawn->origins.empty();
   std::vector<Workload> all;
@@ -121,7 +121,7 @@ void add_roofline(const Report& report, const std::vector<Workload>& all, Json& 
   const plan::Target& target = *report.explanation.target;
   const DType dtype = report.spec.attention.dtype;
   view["roofline"] =
-      roofline_view(all, for_products(planning::gpu_of(target), dtype), shown(target.name), dtype);
+      roofline_view(all, for_products(target::gpu_of(target), dtype), shown(target.name), dtype);
 }
 
 void add_programs(const Explanation& explanation, Json& view) {
@@ -169,12 +169,12 @@ Json facts_view(const Report& report, const std::vector<Workload>& all, const Js
     }
   }
   if (report.drawn.ok()) {
-    const pictures::Share share = share_of(report.drawn->picture);
+    const masks_of_values::Share share = share_of(report.drawn->picture);
     add("visible scores", percent_text(share.part()), share.exact ? "" : "about");
   }
   if (!all.empty() && all.front().predicted_ms > 0 && !is_assumed && report.explanation.target) {
-    const planning::Gpu gpu =
-        for_products(planning::gpu_of(*report.explanation.target), report.spec.attention.dtype);
+    const target::Gpu gpu =
+        for_products(target::gpu_of(*report.explanation.target), report.spec.attention.dtype);
     const Workload& work = all.front();
     add(fmt::format("of the {} limit", is_memory_bound(work, gpu) ? "memory" : "compute"),
         percent_text(share_of_limit(work, work.predicted_ms, gpu)), "predicted, " + work.name);

@@ -1,9 +1,9 @@
 #include <fmt/core.h>
 
 #include "compiler/engines/cudnn/strategies.h"
-#include "compiler/lowering/common/unsupported.h"
-#include "compiler/lowering/cudnn/blocks.h"
-#include "compiler/planning/capabilities.h"
+#include "compiler/engines/shared/blocks.h"
+#include "compiler/engines/shared/unsupported.h"
+#include "compiler/target/capabilities.h"
 
 namespace attn::engines {
 namespace {
@@ -11,30 +11,29 @@ namespace {
 Status check_softmax(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (!attention.is_sigmoid()) return {};
-  const bool own = planning::can(planning::Capability::warp_group_products, subject.context());
-  return lowering::unsupported(attention.normalize_pos,
-                               "cuDNN's fused kernels compute softmax, not sigmoid",
-                               own ? "`--engine native` computes both directions"
-                                   : "`--allow-unfused` computes both directions");
+  const bool own = target::can(target::Capability::warp_group_products, subject.context());
+  return unsupported(attention.normalize_pos, "cuDNN's fused kernels compute softmax, not sigmoid",
+                     own ? "`--engine native` computes both directions"
+                         : "`--allow-unfused` computes both directions");
 }
 
 Status check_quantized_gradients(const ir::Attention& attention) {
   if (attention.gradients.empty()) {
-    return lowering::unsupported(attention.quantize->pos,
-                                 "8-bit attention has gradients only with a `grad` clause, which "
-                                 "declares their scales",
-                                 "add `grad q, k, v;`");
+    return unsupported(attention.quantize->pos,
+                       "8-bit attention has gradients only with a `grad` clause, which "
+                       "declares their scales",
+                       "add `grad q, k, v;`");
   }
   if (attention.deterministic) {
-    return lowering::unsupported(attention.quantize->pos,
-                                 "8-bit gradients are not known to be the same in every run",
-                                 "remove `deterministic`");
+    return unsupported(attention.quantize->pos,
+                       "8-bit gradients are not known to be the same in every run",
+                       "remove `deterministic`");
   }
   for (const std::string& name : attention.gradients) {
     if (!attention.find_tensor(name)) continue;
-    return lowering::unsupported(attention.find_tensor(name)->pos,
-                                 fmt::format("8-bit kernels compute no gradient of `{}`", name),
-                                 "only those of q, k and v");
+    return unsupported(attention.find_tensor(name)->pos,
+                       fmt::format("8-bit kernels compute no gradient of `{}`", name),
+                       "only those of q, k and v");
   }
   return {};
 }
@@ -42,13 +41,12 @@ Status check_quantized_gradients(const ir::Attention& attention) {
 Status check_scales(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (subject.context().backward()) ATTN_RETURN_IF_ERROR(check_quantized_gradients(attention));
-  if (attention.is_mxfp8()) return lowering::check_blocks(attention, subject.context());
-  const bool can = planning::can(planning::Capability::fp8_attention, subject.context());
+  if (attention.is_mxfp8()) return check_blocks(attention, subject.context());
+  const bool can = target::can(target::Capability::fp8_attention, subject.context());
   if (can) return {};
-  return lowering::unsupported(
-      attention.quantize->pos,
-      "cuDNN computes 8-bit attention on compute capability 9.0 and from 10.0 on",
-      "use `dtype bf16;` without `quantize`");
+  return unsupported(attention.quantize->pos,
+                     "cuDNN computes 8-bit attention on compute capability 9.0 and from 10.0 on",
+                     "use `dtype bf16;` without `quantize`");
 }
 
 // Refuses scales in all strategies but `composite`, the only one that knows them.
@@ -57,9 +55,9 @@ Status check_quantize(Subject& subject, std::string_view strategy) {
   if (!attention.quantize) return {};
   if (strategy == "composite") return check_scales(subject);
   const bool is_served = check_scales(subject).ok() && strategy::composite::lower(subject).ok();
-  return lowering::unsupported(attention.quantize->pos,
-                               fmt::format("`{}` computes no 8-bit attention", strategy),
-                               is_served ? "`--strategy composite` does" : "");
+  return unsupported(attention.quantize->pos,
+                     fmt::format("`{}` computes no 8-bit attention", strategy),
+                     is_served ? "`--strategy composite` does" : "");
 }
 
 // `kOf`, a strategy's bound or lower, for attentions that cuDNN knows.

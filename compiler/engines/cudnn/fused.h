@@ -2,7 +2,7 @@
 // strategies that divide an attention are made of.
 #pragma once
 
-#include "compiler/engines/strategy.h"
+#include "compiler/engines/shared/strategy.h"
 
 namespace attn::engines {
 
@@ -11,7 +11,7 @@ Result<Lowered> fused(Subject& subject);
 
 // The same for an attention that is part of another. Adds to `deriving_ms` what is predicted for
 // the kernels that derive its tensors.
-Result<Lowered> fused(const ir::Attention& attention, const planning::Context& context,
+Result<Lowered> fused(const ir::Attention& attention, const target::Context& context,
                       double& deriving_ms);
 
 }  // namespace attn::engines

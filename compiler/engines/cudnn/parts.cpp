@@ -1,26 +1,25 @@
-#include "compiler/lowering/strategy/parts.h"
+#include "compiler/engines/cudnn/parts.h"
 
 #include <algorithm>
 #include <iterator>
 
 #include "compiler/engines/cudnn/fused.h"
-#include "compiler/engines/cudnn/parts.h"
+#include "compiler/engines/cudnn/lower_parts.h"
 #include "compiler/engines/cudnn/strategies.h"
-#include "compiler/lowering/common/checks.h"
-#include "compiler/lowering/common/unsupported.h"
+#include "compiler/engines/shared/checks.h"
+#include "compiler/engines/shared/unsupported.h"
 
 namespace attn::engines {
 namespace {
 
 // Merges the coverages of a part's launches into one: its classes may have a launch each.
-std::vector<lowering::Coverage> of_parts(const std::vector<passes::Part>& parts,
-                                         const std::vector<lowering::Launch>& launches,
-                                         std::vector<lowering::Coverage> kernels) {
-  std::vector<lowering::Coverage> all;
+std::vector<Coverage> of_parts(const std::vector<Part>& parts, const std::vector<Launch>& launches,
+                               std::vector<Coverage> kernels) {
+  std::vector<Coverage> all;
   std::size_t next = 0;
-  for (const passes::Part& part : parts) {
+  for (const Part& part : parts) {
     const bool folded = launches[next].view.classes == part.view.classes;
-    lowering::Coverage coverage = std::move(kernels[next]);
+    Coverage coverage = std::move(kernels[next]);
     coverage.what = to_text(part);
     coverage.view = part.view;
     coverage.attention = part.attention;
@@ -34,33 +33,31 @@ std::vector<lowering::Coverage> of_parts(const std::vector<passes::Part>& parts,
 
 Result<double> bound_of_parts(Subject& subject) {
   const ir::Attention& attention = subject.attention();
-  ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
-  ATTN_RETURN_IF_ERROR(lowering::check_parts(attention, subject.context().backward()));
+  ATTN_RETURN_IF_ERROR(check_attention(attention));
+  ATTN_RETURN_IF_ERROR(check_parts(attention, subject.context().backward()));
   if (subject.partition()) return subject.partition()->predicted_ms;
-  return lowering::unsupported(attention.pos, "the mask has no parts");
+  return unsupported(attention.pos, "the mask has no parts");
 }
 
 Result<Lowered> in_parts(Subject& subject) {
   ATTN_RETURN_IF_ERROR(bound_of_parts(subject).status());
   const ir::Attention& attention = subject.attention();
   const bool backward = subject.context().backward();
-  const passes::Partition& partition = *subject.partition();
-  ATTN_ASSIGN(const std::vector<lowering::Launch> launches,
-              lowering::prepared(attention, partition.parts, backward));
-  std::vector<lowering::PartProgram> programs;
-  std::vector<lowering::Coverage> kernels;  // of launches
+  const Partition& partition = *subject.partition();
+  ATTN_ASSIGN(const std::vector<Launch> launches, prepared(attention, partition.parts, backward));
+  std::vector<PartProgram> programs;
+  std::vector<Coverage> kernels;  // of launches
   double predicted_ms = partition.predicted_ms;
-  for (const lowering::Launch& launch : launches) {
+  for (const Launch& launch : launches) {
     ATTN_ASSIGN(Lowered lowered, fused(launch.attention, subject.context(), predicted_ms));
     programs.push_back({launch, std::move(lowered.program)});
     std::ranges::move(lowered.kernels, std::back_inserter(kernels));
   }
-  Result<plan::Program> joined = backward
-                                     ? lowering::joined_backward(attention, std::move(programs))
-                                     : lowering::joined_forward(attention, std::move(programs));
+  Result<plan::Program> joined = backward ? joined_backward(attention, std::move(programs))
+                                          : joined_forward(attention, std::move(programs));
   ATTN_RETURN_IF_ERROR(joined.status());
   Lowered lowered{std::move(*joined), predicted_ms};
-  for (const passes::Part& part : partition.parts) lowered.parts.push_back(to_text(part));
+  for (const Part& part : partition.parts) lowered.parts.push_back(to_text(part));
   if (!backward) lowered.kernels = of_parts(partition.parts, launches, std::move(kernels));
   return lowered;
 }
@@ -69,8 +66,8 @@ namespace strategy {
 
 Result<double> parts::bound(Subject& subject) {
   const ir::Attention& attention = subject.attention();
-  ATTN_RETURN_IF_ERROR(subject.context().backward() ? lowering::check_gradients(attention)
-                                                    : lowering::check_forward(attention));
+  ATTN_RETURN_IF_ERROR(subject.context().backward() ? check_gradients(attention)
+                                                    : check_forward(attention));
   return bound_of_parts(subject);
 }
 Result<Lowered> parts::lower(Subject& subject) {

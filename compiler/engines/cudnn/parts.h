@@ -1,7 +1,7 @@
 // An attention as several fused kernels, for parts of its mask.
 #pragma once
 
-#include "compiler/engines/strategy.h"
+#include "compiler/engines/shared/strategy.h"
 
 namespace attn::engines {
 

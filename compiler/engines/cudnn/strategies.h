@@ -1,7 +1,7 @@
 // The strategies of cuDNN's engine. Internal to compiler/engines/cudnn.
 #pragma once
 
-#include "compiler/engines/strategy.h"
+#include "compiler/engines/shared/strategy.h"
 
 namespace attn::engines::strategy {
 

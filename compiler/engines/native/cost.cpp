@@ -5,19 +5,19 @@
 #include <iterator>
 #include <span>
 
-#include "compiler/passes/analysis/axes.h"
-#include "compiler/passes/analysis/block_lists.h"
-#include "compiler/passes/rewrite/hoist.h"
-#include "compiler/passes/strategy/cost.h"
-#include "compiler/planning/figures.h"
+#include "compiler/engines/shared/block_lists.h"
+#include "compiler/engines/shared/cost.h"
+#include "compiler/masks/axes.h"
+#include "compiler/rewrite/hoist.h"
+#include "compiler/target/figures.h"
 
 namespace attn::engines {
 namespace {
 
+using engines::NativeWork;
 using ir::Dim;
 using ir::ExprId;
 using ir::Op;
-using lowering::NativeWork;
 
 constexpr double kRandom = 0.56e-9;      // ms of the whole H200, a score, by random dropout
 constexpr double kRandomAgain = 1.2e-9;  // the same, in the backward
@@ -57,7 +57,7 @@ double of_score(double width, std::span<const Rate> rates) {
   return below.score + part * (above->score - below.score);
 }
 
-double of_score(double width, bool in_8_bits, const planning::Figures& figures) {
+double of_score(double width, bool in_8_bits, const target::Figures& figures) {
   const Rate rates[] = {{128, figures.native_score_64},
                         {256, figures.native_score_128},
                         {320, figures.native_score_192},
@@ -110,15 +110,15 @@ class Operations {
  private:
   double cost_of(const ir::Node& node) const {
     const bool divides = node.is(Op::floordiv_) || node.is(Op::mod_) || node.is(Op::div_);
-    if (!divides) return passes::cost_for_each_score(node);
+    if (!divides) return rewrite::cost_for_each_score(node);
     if (!dag_.is_constant(node.operands[1])) {
-      return node.is(Op::div_) ? kQuotient : passes::cost_for_each_score(node);
+      return node.is(Op::div_) ? kQuotient : rewrite::cost_for_each_score(node);
     }
     return node.is(Op::div_) ? 1 : kDivision;
   }
 
   const ir::Dag& dag_;
-  passes::Dependence dependence_;
+  masks::Dependence dependence_;
 };
 
 // The share of the scores in lists whose visible part is known at an execute alone. Segments are
@@ -135,11 +135,11 @@ double share_of_lists(Subject& subject, const NativeWork& work) {
     each.set(Dim::Sq, std::llround(length));
     each.set(Dim::Skv, std::llround(length));
     const double share =
-        passes::band_share(each, passes::analyzed(segments->attention, subject.context())->band());
+        masks::band_share(each, masks::analyzed(segments->attention, subject.context())->band());
     const double columns = length * share + work.queries + work.keys / 2;
     return std::min(1.0, rows * columns / work.scores);
   }
-  const auto& lists = passes::block_lists(subject.mask());
+  const auto& lists = block_lists(subject.mask());
   if (!lists || !lists->assumed) return 1;
   const double listed = lists->listed / static_cast<double>(lists->tiles * lists->pages);
   return std::min(1.0, listed * static_cast<double>(d[Dim::Skv]) * rows / work.scores);
@@ -160,9 +160,9 @@ double of_many(double operations, double hidden, double ms) {
 }
 
 // Time that the operations on each computed score take, in ms.
-double of_modification(const ir::Attention& attention, const planning::Context& context,
+double of_modification(const ir::Attention& attention, const target::Context& context,
                        Operations& operations) {
-  const planning::Figures& figures = *context.gpu.figures;
+  const target::Figures& figures = *context.gpu.figures;
   double ms = !attention.is_random() ? 0 : context.backward() ? kRandomAgain : kRandom;
   if (attention.dag[attention.score].is(Op::score_)) return ms;
   const double count = operations.of({attention.score});
@@ -173,18 +173,18 @@ double of_modification(const ir::Attention& attention, const planning::Context& 
 }
 
 // The blocks of threads take equal tiles in turns; the last turn may leave some idle.
-double last_turn(const NativeWork& work, const planning::Gpu& gpu) {
+double last_turn(const NativeWork& work, const target::Gpu& gpu) {
   const double items = work.tiles * work.splits, turns = items / gpu.multiprocessors;
   const double mean = work.scores / work.tiles;
   const double even = work.most > 0 ? std::min(1.0, mean / work.most) : 1;
   return 1 + gpu.figures->native_turn * even * (std::ceil(turns) / turns - 1);
 }
 
-double lists_ms(const NativeWork& work, const planning::Gpu& gpu) {
+double lists_ms(const NativeWork& work, const target::Gpu& gpu) {
   if (!work.lists) return 0;
   const double operations_in_a_ms = gpu.multiprocessors * gpu.lanes * gpu.clock * 1e6;
-  return gpu.figures->native_listing + passes::predicted_ms_of_moving(work.lists->bytes, gpu) -
-         passes::predicted_ms_of_moving(0, gpu) +
+  return gpu.figures->native_listing + predicted_ms_of_moving(work.lists->bytes, gpu) -
+         predicted_ms_of_moving(0, gpu) +
          (kLookedAt * work.lists->scores + kOfCell * work.lists->cells) / operations_in_a_ms;
 }
 
@@ -195,13 +195,13 @@ struct Computing {
 
 Computing computing(Subject& subject, const NativeWork& work, double share) {
   const ir::Attention& attention = subject.attention();
-  const planning::Context& context = subject.context();
-  const planning::Gpu& gpu = context.gpu;
-  const planning::Figures& figures = *gpu.figures;
+  const target::Context& context = subject.context();
+  const target::Gpu& gpu = context.gpu;
+  const target::Figures& figures = *gpu.figures;
   Operations operations(attention);
   const double scores = share * work.scores;
   const double masked = work.lists ? kMaskedOfLists * scores : work.masked;
-  const double scalar = passes::scalar_slowdown(gpu);
+  const double scalar = scalar_slowdown(gpu);
   Computing all;
   // Tiles of one warp group that are for few rows have a rate of their own.
   const double few = work.groups == 1 && work.rate < 1 ? figures.native_few * work.rate : 1;
@@ -210,7 +210,7 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
                           : in_pages         ? figures.native_in_pages
                                              : 1;
   all.products = of_score(work.width, attention.quantize.has_value(), figures) * few / work.rate *
-                 products * scores * passes::matrix_slowdown(gpu);
+                 products * scores * matrix_slowdown(gpu);
   const double count = operations.of(attention.masks);
   all.others =
       ((of_modification(attention, context, operations) + figures.native_operation * work.learned) *
@@ -220,7 +220,7 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
            masked) *
       scalar;
   all.rows = (context.backward() ? figures.native_backward_row : figures.native_row) /
-             planning::Gpu().multiprocessors * work.rows * work.tiles * work.splits *
+             target::Gpu().multiprocessors * work.rows * work.tiles * work.splits *
              (work.width / kWidthOfRows) * scalar;
   return all;
 }
@@ -247,10 +247,10 @@ double copying_ms(double bytes, double items, const Copies& copies, double proce
 // What keys and values take to be read from memory, and to be copied from the L2 cache; if some
 // tiles have more of them than others, the longest end last.
 double memory_ms(const ir::Attention& attention, const NativeWork& work, double share,
-                 const planning::Gpu& gpu) {
+                 const target::Gpu& gpu) {
   if (work.tiles == 0 || work.copied == 0) return 0;
-  const planning::Figures& figures = *gpu.figures;
-  const double scale = gpu.bandwidth / planning::Gpu().bandwidth;
+  const target::Figures& figures = *gpu.figures;
+  const double scale = gpu.bandwidth / target::Gpu().bandwidth;
   const double items = work.tiles * work.splits, processors = gpu.multiprocessors;
   const double active = std::min(processors, items);
   const double read = share * work.read + bytes_of_rows(attention), copied = share * work.copied;
@@ -261,7 +261,7 @@ double memory_ms(const ir::Attention& attention, const NativeWork& work, double 
   const Copies of_memory{scale * figures.bandwidth / narrow, alone, figures.native_in_flight};
   const Copies of_cache{scale * figures.native_cached, alone, figures.native_in_flight};
   const double memory = copying_ms(read, items, of_memory, processors) +
-                        passes::predicted_ms_of_reading(read, figures.bandwidth, gpu) -
+                        predicted_ms_of_reading(read, figures.bandwidth, gpu) -
                         read / figures.bandwidth / scale;
   const double cached = copying_ms(copied, items, of_cache, processors);
   const double all_pieces =
@@ -275,7 +275,7 @@ double memory_ms(const ir::Attention& attention, const NativeWork& work, double 
                   std::max(of_memory.alone_ms(longest), all_pieces / copied * longest));
 }
 
-double launches_ms(const NativeWork& work, bool backward, const planning::Figures& figures) {
+double launches_ms(const NativeWork& work, bool backward, const target::Figures& figures) {
   if (backward) return work.launches * figures.native_backward_launch;
   return figures.native_launch + (work.launches - 1) * figures.native_before +
          work.merged *
@@ -287,9 +287,9 @@ double launches_ms(const NativeWork& work, bool backward, const planning::Figure
 
 double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const ir::Attention& attention = subject.attention();
-  const planning::Context& context = subject.context();
-  const planning::Gpu& gpu = context.gpu;
-  const planning::Figures& figures = *gpu.figures;
+  const target::Context& context = subject.context();
+  const target::Gpu& gpu = context.gpu;
+  const target::Figures& figures = *gpu.figures;
   const double share = share_of_padding(subject) * (work.lists ? share_of_lists(subject, work) : 1);
   const Computing of = computing(subject, work, share);
   const double all = of.products + of.others + of.rows;
@@ -305,8 +305,7 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
     const double last = longest * work.last / work.most;
     computed += figures.native_last * std::max(0.0, last - mean);
   }
-  double moved =
-      passes::predicted_ms_of_moving(work.moved, gpu) - passes::predicted_ms_of_moving(0, gpu);
+  double moved = predicted_ms_of_moving(work.moved, gpu) - predicted_ms_of_moving(0, gpu);
   if (context.backward()) {
     return launches_ms(work, true, figures) + computed + moved + lists_ms(work, gpu);
   }

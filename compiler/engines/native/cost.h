@@ -5,16 +5,16 @@
 // leaves multiprocessors idle. Where keys and values take longer to be read, their bytes count:
 // from memory, from the L2 cache where tiles share them, and those of the longest tile; where pages
 // are small, the copies; and where keys are divided, what merges the parts. Figures are those of
-// planning/figures.def, measured on an H200, and are scaled to other GPUs.
+// target/figures.def, measured on an H200, and are scaled to other GPUs.
 #pragma once
 
-#include "compiler/engines/subject.h"
-#include "compiler/lowering/native/native.h"
+#include "compiler/engines/native/programs.h"
+#include "compiler/engines/shared/subject.h"
 
 namespace attn::engines {
 
 // Milliseconds of one execute. Lists that the GPU makes are taken to show what cuDNN's strategies
 // assume of the same masks: segments of equal length, and kAssumedShare of blocks.
-double predicted_ms_of_native(Subject& subject, const lowering::NativeWork& work);
+double predicted_ms_of_native(Subject& subject, const NativeWork& work);
 
 }  // namespace attn::engines

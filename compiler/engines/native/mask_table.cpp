@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/lowering/native/expressions.h"
-#include "compiler/passes/analysis/axes.h"
+#include "compiler/engines/native/expressions.h"
+#include "compiler/masks/axes.h"
 
 namespace attn::engines {
 namespace {
@@ -15,25 +15,25 @@ namespace {
 using ir::Dim;
 using ir::ExprId;
 using ir::Op;
-using passes::Axes;
+using masks::Axes;
 
 class TableMaker {
  public:
   explicit TableMaker(const ir::Attention& attention)
       : attention_(attention), dag_(attention.dag), dependence_(attention.dag) {}
 
-  std::optional<passes::Hoisted> make() {
-    lowering::native::MaskTerms terms = lowering::native::terms_of_masks(attention_);
+  std::optional<rewrite::Hoisted> make() {
+    native::MaskTerms terms = native::terms_of_masks(attention_);
     std::vector<ExprId> table, others = std::move(terms.by_indices);
     for (const ExprId term : terms.by_tensors) {
       (is_simple(term) ? others : table).push_back(term);
     }
     if (operations_on(table) < kWorthTable) return std::nullopt;
-    passes::DerivedTensor derived = tensor_of(table);
+    rewrite::DerivedTensor derived = tensor_of(table);
     double bytes = 2;
     for (const std::int64_t extent : derived.dims) bytes *= static_cast<double>(extent);
     if (!derived.axes.both_sides() || bytes > kMostTableBytes) return std::nullopt;
-    passes::Hoisted made{attention_, {}, {}};
+    rewrite::Hoisted made{attention_, {}, {}};
     ir::Dag& dag = made.attention.dag;
     for (const ExprId term : table) {
       const bool first = term == table.front();
@@ -64,11 +64,11 @@ class TableMaker {
   double cost_of(const ir::Node& node) const {
     const bool divides = node.is(Op::floordiv_) || node.is(Op::mod_);
     const bool is_cheap = divides && dag_.is_constant(node.operands[1]);
-    return is_cheap ? 2 : passes::cost_for_each_score(node);
+    return is_cheap ? 2 : rewrite::cost_for_each_score(node);
   }
 
-  passes::DerivedTensor tensor_of(const std::vector<ExprId>& terms) {
-    passes::DerivedTensor derived;
+  rewrite::DerivedTensor tensor_of(const std::vector<ExprId>& terms) {
+    rewrite::DerivedTensor derived;
     for (const ExprId term : terms) derived.axes = derived.axes | dependence_[term];
     derived.name = attention_.unused_name("mask_table");
     derived.dtype = DType::bf16;
@@ -80,7 +80,7 @@ class TableMaker {
   }
 
   // The table's element at each score.
-  ExprId declared(const passes::DerivedTensor& derived, ir::Attention& attention) {
+  ExprId declared(const rewrite::DerivedTensor& derived, ir::Attention& attention) {
     ir::Dag& dag = attention.dag;
     const ir::SourcePos pos = dag[derived.expression].pos;
     ir::CapturedTensor tensor;
@@ -99,12 +99,12 @@ class TableMaker {
 
   const ir::Attention& attention_;
   const ir::Dag& dag_;
-  passes::Dependence dependence_;
+  masks::Dependence dependence_;
 };
 
 }  // namespace
 
-std::optional<passes::Hoisted> with_mask_table(const ir::Attention& attention) {
+std::optional<rewrite::Hoisted> with_mask_table(const ir::Attention& attention) {
   return TableMaker(attention).make();
 }
 

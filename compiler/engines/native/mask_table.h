@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "compiler/ir/attention.h"
-#include "compiler/passes/rewrite/hoist.h"
+#include "compiler/rewrite/hoist.h"
 
 namespace attn::engines {
 
@@ -16,6 +16,6 @@ inline constexpr double kMostTableBytes = 0x1p30;
 // The attention with a mask that reads a tensor of conditions over the axes of the terms of its
 // masks that take so many operations together; the other terms stay. nullopt if there are none, or
 // the table would take too much memory. Dimensions must be bound.
-std::optional<passes::Hoisted> with_mask_table(const ir::Attention& attention);
+std::optional<rewrite::Hoisted> with_mask_table(const ir::Attention& attention);
 
 }  // namespace attn::engines

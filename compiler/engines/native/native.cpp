@@ -1,40 +1,39 @@
 #include "compiler/engines/native/native.h"
 
-#include "compiler/derive/scores.h"
-#include "compiler/derive/steps.h"
+#include "compiler/codegen/scores.h"
+#include "compiler/codegen/steps.h"
 #include "compiler/engines/native/cost.h"
+#include "compiler/engines/native/kernel_names.h"
 #include "compiler/engines/native/mask_table.h"
-#include "compiler/engines/strategy.h"
-#include "compiler/lowering/native/kernel_names.h"
-#include "compiler/passes/rewrite/pass.h"
-#include "compiler/passes/strategy/cost.h"
+#include "compiler/engines/shared/cost.h"
+#include "compiler/engines/shared/strategy.h"
+#include "compiler/rewrite/pass.h"
 
 namespace attn::engines {
 namespace {
 
 Result<double> bound_of_native(Subject& subject) {
-  ATTN_RETURN_IF_ERROR(lowering::check_native(subject.attention(), subject.context()));
-  return passes::predicted_ms_of_moving(0, subject.context().gpu);
+  ATTN_RETURN_IF_ERROR(check_native(subject.attention(), subject.context()));
+  return predicted_ms_of_moving(0, subject.context().gpu);
 }
 
 // A kernel that spills is slower than the next tile's. But the last step of a backward, outside of
 // its loop, may save some registers, and so may values so wide that there is a single tile for
 // them, instead of which cuDNN takes five times as long; and lists are made once.
-std::optional<derive::KernelLimits> limits(const Subject& subject) {
+std::optional<nvrtc::KernelLimits> limits(const Subject& subject) {
   constexpr std::int64_t kFew = 32;         // bytes
   constexpr std::int64_t kOfOneTile = 256;  // Dv, above which there is one
-  if (lowering::kWatched) return std::nullopt;
+  if (kWatched) return std::nullopt;
   const bool may =
       subject.context().backward() || subject.attention().dims[ir::Dim::Dv] > kOfOneTile;
-  return derive::KernelLimits{.spilled_bytes = may ? kFew : 0,
-                              .may_spill = lowering::native::kListsKernel};
+  return nvrtc::KernelLimits{.spilled_bytes = may ? kFew : 0, .may_spill = native::kListsKernel};
 }
 
 // Bound values are checked for all expressions, not only those of the table.
-plan::Program with_table(const ir::Attention& attention, const passes::Hoisted& hoisted,
+plan::Program with_table(const ir::Attention& attention, const rewrite::Hoisted& hoisted,
                          plan::Program program) {
-  program = derive::with_derived(attention, hoisted, std::move(program));
-  derive::check_scores(attention, program);
+  program = codegen::with_derived(attention, hoisted, std::move(program));
+  codegen::check_scores(attention, program);
   return program;
 }
 
@@ -42,10 +41,10 @@ Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
   ATTN_RETURN_IF_ERROR(bound_of_native(subject).status());
   Tabled* const table = tabled(subject);
   Subject& of_kernel = table != nullptr ? table->subject : subject;
-  ATTN_ASSIGN(lowering::NativeProgram made, native_programs(of_kernel).make(refused));
+  ATTN_ASSIGN(NativeProgram made, native_programs(of_kernel).make(refused));
   double predicted_ms = predicted_ms_of_native(of_kernel, made.work);
   if (table != nullptr) {
-    predicted_ms += passes::predicted_ms_of_deriving(table->hoisted, subject.context().gpu);
+    predicted_ms += predicted_ms_of_deriving(table->hoisted, subject.context().gpu);
     made.program = with_table(subject.attention(), table->hoisted, std::move(made.program));
     if (made.coverage) made.coverage->attention = subject.attention();
   }
@@ -58,18 +57,18 @@ Result<Lowered> lower_to_native(Subject& subject) { return lower_again_to_native
 
 }  // namespace
 
-lowering::NativePrograms& native_programs(Subject& subject) {
+NativePrograms& native_programs(Subject& subject) {
   const ir::Attention& attention = subject.attention();
-  return *subject.kept<lowering::NativePrograms>([&] {
-    return std::make_unique<lowering::NativePrograms>(
-        passes::run_pass("ranges", attention, subject.context()),
-        passes::varying(subject.mask().axes(), attention.dims), subject.context());
+  return *subject.kept<NativePrograms>([&] {
+    return std::make_unique<NativePrograms>(
+        rewrite::run_pass("ranges", attention, subject.context()),
+        masks::varying(subject.mask().axes(), attention.dims), subject.context());
   });
 }
 
 Tabled* tabled(Subject& subject) {
   return subject.kept<Tabled>([&]() -> std::unique_ptr<Tabled> {
-    std::optional<passes::Hoisted> made = with_mask_table(subject.attention());
+    std::optional<rewrite::Hoisted> made = with_mask_table(subject.attention());
     return made ? std::make_unique<Tabled>(std::move(*made), subject.context()) : nullptr;
   });
 }
@@ -79,7 +78,8 @@ namespace engine {
 std::span<const Strategy> native() {
   static constexpr Strategy kStrategies[] = {
       {"native", "attnc's own kernels over the blocks that masks show, on sm_90",
-       Strategy::Kind::alternative, bound_of_native, lower_to_native, lower_again_to_native}};
+       Strategy::Kind::alternative, bound_of_native, lower_to_native, lower_again_to_native, true,
+       native::what_of_launch}};
   return kStrategies;
 }
 

@@ -3,21 +3,21 @@
 
 #include <utility>
 
-#include "compiler/engines/subject.h"
-#include "compiler/lowering/native/native.h"
-#include "compiler/passes/rewrite/hoist.h"
+#include "compiler/engines/native/programs.h"
+#include "compiler/engines/shared/subject.h"
+#include "compiler/rewrite/hoist.h"
 
 namespace attn::engines {
 
 // The attention's programs. They live as long as the subject.
-lowering::NativePrograms& native_programs(Subject& subject);
+NativePrograms& native_programs(Subject& subject);
 
 // The attention with its large masks in a table (mask_table.h), and how the table is made.
 struct Tabled {
-  Tabled(passes::Hoisted made, const planning::Context& context)
+  Tabled(rewrite::Hoisted made, const target::Context& context)
       : hoisted(std::move(made)), subject(hoisted.attention, context) {}
 
-  const passes::Hoisted hoisted;
+  const rewrite::Hoisted hoisted;
   Subject subject;
 };
 

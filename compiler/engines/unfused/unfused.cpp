@@ -1,20 +1,19 @@
-#include "compiler/lowering/unfused/unfused.h"
-
-#include "compiler/engines/strategy.h"
-#include "compiler/lowering/common/checks.h"
-#include "compiler/lowering/unfused/unfused_backward.h"
-#include "compiler/passes/strategy/cost.h"
+#include "compiler/engines/shared/checks.h"
+#include "compiler/engines/shared/cost.h"
+#include "compiler/engines/shared/products_backward.h"
+#include "compiler/engines/shared/strategy.h"
+#include "compiler/engines/unfused/lower_unfused.h"
 
 namespace attn::engines {
 namespace {
 
 // Everything that is computed for each score goes through memory.
 Result<double> bound(Subject& subject) {
-  ATTN_RETURN_IF_ERROR(lowering::check_not_8_bits(subject.attention(), "the unfused engine's"));
+  ATTN_RETURN_IF_ERROR(check_not_8_bits(subject.attention(), "the unfused engine's"));
   const ir::Dims& d = subject.attention().dims;
   if (!d.bound()) return 0.0;  // lowering says which is open
   const double bytes_a_score = subject.context().backward() ? 40 : 20;
-  return passes::predicted_ms_of_moving(
+  return predicted_ms_of_moving(
       bytes_a_score * static_cast<double>(d[ir::Dim::B] * d[ir::Dim::Hq]) *
           static_cast<double>(d[ir::Dim::Sq]) * static_cast<double>(d[ir::Dim::Skv]),
       subject.context().gpu);
@@ -22,15 +21,15 @@ Result<double> bound(Subject& subject) {
 
 Result<Lowered> lower(Subject& subject) {
   ATTN_RETURN_IF_ERROR(bound(subject).status());
-  const planning::Context& context = subject.context();
+  const target::Context& context = subject.context();
   Result<plan::Program> program =
       context.backward()
-          ? lowering::lower_unfused_backward(subject.attention(), context.rewrites.score_bytes)
-          : lowering::lower_unfused(subject.attention());
+          ? lower_backward_by_products(subject.attention(), context.rewrites.score_bytes)
+          : lower_unfused(subject.attention());
   ATTN_RETURN_IF_ERROR(program.status());
   ATTN_ASSIGN(const double predicted_ms, bound(subject));
   Lowered lowered{std::move(*program), predicted_ms};
-  lowered.kernels = {lowering::coverage_of_all(subject.attention())};
+  lowered.kernels = {coverage_of_all(subject.attention())};
   return lowered;
 }
 

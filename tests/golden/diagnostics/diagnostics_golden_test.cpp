@@ -13,7 +13,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/driver/memory.h"
-#include "compiler/passes/rewrite/simplify.h"
+#include "compiler/rewrite/simplify.h"
 
 namespace attn {
 namespace {
@@ -71,7 +71,7 @@ std::string diagnose(const fs::path& path) {
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, wrong.bindings, sink);
   EXPECT_EQ(attention.has_value(), !sink.has_errors());
-  if (attention) driver::warn_of_memory(passes::simplify(*attention), sink);
+  if (attention) driver::warn_of_memory(rewrite::simplify(*attention), sink);
   return diag::to_text(sink);
 }
 

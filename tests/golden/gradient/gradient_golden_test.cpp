@@ -7,7 +7,7 @@
 
 #include "compiler/ast/parse.h"
 #include "compiler/gradient/differentiate.h"
-#include "compiler/passes/rewrite/simplify.h"
+#include "compiler/rewrite/simplify.h"
 #include "compiler/sema/analyze.h"
 #include "tests/support/golden.h"
 
@@ -59,7 +59,7 @@ TEST_P(GradientGolden, Derivatives) {
   ASSERT_TRUE(spec.has_value()) << diag::to_text(sink);
   const auto attention = sema::analyze(*spec, {}, sink);
   ASSERT_TRUE(attention.has_value()) << diag::to_text(sink);
-  const Derivatives derivatives = differentiate(passes::simplify(*attention));
+  const Derivatives derivatives = differentiate(rewrite::simplify(*attention));
   ASSERT_TRUE(ir::verify(derivatives.attention).ok());
   attn::testing::expect_golden(path + ".expected", text_of(derivatives));
 }

@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "compiler/driver/driver.h"
-#include "compiler/lowering/cudnn/captured_view.h"
-#include "compiler/passes/rewrite/hoist.h"
+#include "compiler/engines/cudnn/captured_view.h"
+#include "compiler/rewrite/hoist.h"
 #include "tests/support/golden.h"
 
-namespace attn::passes {
+namespace attn::masks {
 namespace {
 
 constexpr char kFolder[] = "tests/golden/hoist/";
@@ -26,17 +26,17 @@ std::vector<std::string> case_names() {
   return names;
 }
 
-HoistOptions options() {
-  HoistOptions options;
+rewrite::HoistOptions options() {
+  rewrite::HoistOptions options;
   options.readable = [](const ir::Attention& attention, ir::ExprId load) {
-    return lowering::captured_view(attention, load).status();
+    return engines::captured_view(attention, load).status();
   };
   return options;
 }
 
-std::string derived_text(const Hoisted& hoisted) {
+std::string derived_text(const rewrite::Hoisted& hoisted) {
   std::string text;
-  for (const DerivedTensor& tensor : hoisted.derived) {
+  for (const rewrite::DerivedTensor& tensor : hoisted.derived) {
     text += fmt::format("{}: {}[{}] {}= {}\n", tensor.name, to_string(tensor.dtype),
                         fmt::join(tensor.dims, ","), tensor.once ? "once " : "",
                         ir::to_source(hoisted.attention, tensor.expression));
@@ -52,17 +52,17 @@ TEST_P(HoistGolden, DerivedAndLeft) {
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
   ASSERT_TRUE(attention.has_value()) << diag::to_text(sink);
-  const Result<Hoisted> hoisted = hoist(*attention, options(), {});
+  const Result<rewrite::Hoisted> hoisted = rewrite::hoist(*attention, options(), {});
   ASSERT_TRUE(hoisted.ok()) << hoisted.error().to_text();
   ASSERT_TRUE(ir::verify(hoisted->attention).ok());
   attn::testing::expect_golden(path + ".expected",
                                derived_text(*hoisted) + "\n" + ir::to_text(hoisted->attention));
   // Hoisting again derives nothing.
-  EXPECT_TRUE(hoist(hoisted->attention, options(), {})->derived.empty());
+  EXPECT_TRUE(rewrite::hoist(hoisted->attention, options(), {})->derived.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, HoistGolden, ::testing::ValuesIn(case_names()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace attn::passes
+}  // namespace attn::masks

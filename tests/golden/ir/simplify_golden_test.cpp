@@ -5,10 +5,10 @@
 #include <filesystem>
 
 #include "compiler/ir/attention.h"
-#include "compiler/passes/rewrite/simplify.h"
+#include "compiler/rewrite/simplify.h"
 #include "tests/support/golden.h"
 
-namespace attn::passes {
+namespace attn::masks {
 namespace {
 
 constexpr char kFolder[] = "tests/golden/ir/";
@@ -31,14 +31,14 @@ TEST_P(SimplifyGolden, BeforeAndAfter) {
   const Result<ir::Attention> before = ir::parse(text);
   ASSERT_TRUE(before.ok()) << before.error().message;
   ASSERT_TRUE(ir::verify(*before).ok()) << ir::verify(*before).error().message;
-  const ir::Attention after = simplify(*before);
+  const ir::Attention after = rewrite::simplify(*before);
   ASSERT_TRUE(ir::verify(after).ok()) << ir::verify(after).error().message;
   attn::testing::expect_golden(path + ".simplified", ir::to_text(after));
-  EXPECT_EQ(ir::to_text(simplify(after)), ir::to_text(after));
+  EXPECT_EQ(ir::to_text(rewrite::simplify(after)), ir::to_text(after));
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, SimplifyGolden, ::testing::ValuesIn(case_names()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace attn::passes
+}  // namespace attn::masks

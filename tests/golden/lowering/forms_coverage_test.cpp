@@ -4,15 +4,15 @@
 
 #include <set>
 
-#include "compiler/lowering/cudnn/forms.h"
+#include "compiler/engines/shared/forms.h"
 #include "compiler/planner/candidates.h"
 #include "tests/golden/lowering/specs.h"
 
 namespace attn::testing {
 namespace {
 
-std::set<lowering::Form> forms_of(const plan::Program& program) {
-  std::set<lowering::Form> forms;
+std::set<engines::Form> forms_of(const plan::Program& program) {
+  std::set<engines::Form> forms;
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
     for (const graph::Node& node : step->graph.nodes) {
       if (const auto* pointwise = std::get_if<graph::Pointwise>(&node)) {
@@ -24,14 +24,14 @@ std::set<lowering::Form> forms_of(const plan::Program& program) {
 }
 
 TEST(FormsCoverage, EveryFormHasASpecThatIsRunOnADevice) {
-  std::set<lowering::Form> covered;
+  std::set<engines::Form> covered;
   for (const auto& file : spec_files("tests/gpu/forms")) {
     covered.merge(forms_of(lowered_spec(file)));
     // Forms that a forward reads from tables instead.
     const auto backward = try_lower(file, "cudnn", plan::Direction::backward);
     if (backward.ok()) covered.merge(forms_of(*backward));
   }
-  for (const lowering::Form& form : lowering::proven_forms()) {
+  for (const engines::Form& form : engines::proven_forms()) {
     EXPECT_TRUE(covered.contains(form))
         << graph::to_string(form.mode) << " computed in " << to_string(form.compute) << " into "
         << to_string(form.result);

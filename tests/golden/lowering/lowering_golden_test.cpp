@@ -93,7 +93,7 @@ TEST_P(LoweringInBlocks, Programs) {
   ASSERT_TRUE(attention.has_value()) << diag::to_text(sink);
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
     if (direction == plan::Direction::backward && attention->gradients.empty()) continue;
-    planning::Context context = in(direction == plan::Direction::backward);
+    target::Context context = in(direction == plan::Direction::backward);
     context.gpu.sm = 100;
     const auto program = driver::lower(*attention, "composite", context);
     expect_golden(fmt::format("tests/golden/lowering/mxfp8/{}_{}.expected", GetParam(),
@@ -117,7 +117,7 @@ TEST(LoweredIn8Bits, ScalesOfBlocksAreNotThoseOfTensors) {
     diag::Sink sink(source);
     const auto attention = driver::front_end(source, {}, sink);
     EXPECT_TRUE(attention.has_value()) << diag::to_text(sink);
-    planning::Context context = in(false);
+    target::Context context = in(false);
     context.gpu.sm = 100;
     return plan::canonical_text(driver::lower(*attention, "composite", context).value());
   };

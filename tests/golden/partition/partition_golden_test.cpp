@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "compiler/driver/driver.h"
-#include "compiler/passes/rewrite/kernel_form.h"
-#include "compiler/passes/strategy/partition.h"
+#include "compiler/engines/shared/partition.h"
+#include "compiler/rewrite/kernel_form.h"
 #include "tests/support/contexts.h"
 #include "tests/support/golden.h"
 
-namespace attn::passes {
+namespace attn::masks {
 namespace {
 
 constexpr const char* kSpecs[] = {"specs/chunked.attn",
@@ -20,18 +20,18 @@ constexpr const char* kSpecs[] = {"specs/chunked.attn",
                                   "specs/symmetric_window.attn",
                                   "bench/variants/longformer.attn"};
 
-std::string text_of(const Stretch& stretch, std::int64_t classes) {
+std::string text_of(const engines::Stretch& stretch, std::int64_t classes) {
   std::string text = fmt::format("{} + {} i, i < {}", stretch.begin, stretch.step, stretch.count);
   if (classes > 1) text = fmt::format("{} c + {}", stretch.shift, text);
   return text;
 }
 
-std::string text_of(const Part& part, bool backward) {
-  const View& view = part.view;
+std::string text_of(const engines::Part& part, bool backward) {
+  const engines::View& view = part.view;
   std::string text = fmt::format("    rows {}; columns {}", text_of(view.rows, view.classes),
                                  text_of(view.columns, view.classes));
   text += view.classes > 1 ? fmt::format("; {} classes\n", view.classes) : "\n";
-  const ir::Attention form = kernel_form(part.attention, attn::testing::in(backward));
+  const ir::Attention form = rewrite::kernel_form(part.attention, attn::testing::in(backward));
   text += fmt::format("      score {}\n", ir::to_source(form, form.score));
   for (const ir::ExprId mask : form.masks) {
     text += fmt::format("      mask  {}\n", ir::to_source(form, mask));
@@ -41,10 +41,10 @@ std::string text_of(const Part& part, bool backward) {
 
 std::string text_of(const ir::Attention& attention, bool backward) {
   std::string text = backward ? "  backward: " : "  forward: ";
-  const auto partition = best_partition(attention, attn::testing::in(backward));
+  const auto partition = engines::best_partition(attention, attn::testing::in(backward));
   if (!partition) return text + "no parts\n";
   text += fmt::format("{}\n", partition->name);
-  for (const Part& part : partition->parts) text += text_of(part, backward);
+  for (const engines::Part& part : partition->parts) text += text_of(part, backward);
   return text;
 }
 
@@ -66,4 +66,4 @@ TEST(PartitionGolden, OfSomeSpecs) {
 }
 
 }  // namespace
-}  // namespace attn::passes
+}  // namespace attn::masks

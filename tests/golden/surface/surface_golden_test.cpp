@@ -11,8 +11,8 @@
 
 #include <set>
 
-#include "compiler/derive/nvrtc.h"
 #include "compiler/driver/support.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "runtime/targets/targets.h"
 #include "tests/golden/lowering/specs.h"
 #include "tests/support/combinations.h"
@@ -128,7 +128,7 @@ TEST(DerivedKernels, AreCompiledForEveryTarget) {
   EXPECT_GE(sources.size(), 16U);
   for (const std::string& source : sources) {
     for (const std::int64_t sm : sms) {
-      const Result<std::string> image = derive::compile_kernel(source, sm, "");
+      const Result<std::string> image = nvrtc::compile_kernel(source, sm, "");
       ASSERT_TRUE(image.ok()) << image.error().to_text() << source;
       EXPECT_GT(image->size(), 1000U) << "sm_" << sm << '\n' << source;
     }

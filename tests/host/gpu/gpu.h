@@ -1,5 +1,5 @@
 // Runs CUDA C++ kernels for compute capability 9.0 on the host. attn/hopper.cuh and attn/wgmma.cuh
-// beside this file take the place of those of compiler/kernels, whose instructions they emulate;
+// beside this file take the place of those of compiler/device, whose instructions they emulate;
 // all other text of a kernel is compiled as it is.
 //
 // Blocks run one after another. The threads of a block are fibers, which run until they wait for

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/passes/analysis/band.h"
+#include "compiler/masks/band.h"
 #include "tests/unit/tools/spec_text.h"
 
 namespace attn::tools {
@@ -37,10 +37,10 @@ TEST(Work, ShareOfABand) {
   for (const auto& [rows, columns] : {std::pair{10, 20}, {20, 10}, {1, 7}, {16, 16}}) {
     const Spec spec = spec_with("", rows, columns);
     for (const auto& [left, right] : {std::pair{3, 0}, {0, 0}, {100, 2}, {5, 5}}) {
-      passes::Band band;
+      masks::Band band;
       band.left = left;
       band.right = right;
-      EXPECT_DOUBLE_EQ(passes::band_share(spec.attention.dims, band),
+      EXPECT_DOUBLE_EQ(masks::band_share(spec.attention.dims, band),
                        counted_share(rows, columns, left, right));
     }
   }

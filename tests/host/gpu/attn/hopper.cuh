@@ -1,4 +1,4 @@
-// Takes the place of compiler/kernels/attn/hopper.cuh on the host; see tests/host/gpu/gpu.h.
+// Takes the place of compiler/device/attn/hopper.cuh on the host; see tests/host/gpu/gpu.h.
 #pragma once
 
 #include "attn/values.cuh"

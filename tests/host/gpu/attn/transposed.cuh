@@ -1,4 +1,4 @@
-// Takes the place of compiler/kernels/attn/transposed.cuh on the host; see tests/host/gpu/gpu.h.
+// Takes the place of compiler/device/attn/transposed.cuh on the host; see tests/host/gpu/gpu.h.
 #pragma once
 
 #include "attn/wgmma.cuh"

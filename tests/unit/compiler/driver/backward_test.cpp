@@ -87,7 +87,7 @@ constexpr const char* kSlopes =
     "learn slope: f32[Hq]; score score + slope[h] * (kv_idx - q_idx); grad q, k, v, slope;";
 
 plan::Program slopes(std::int64_t rows, const char* lowering = "composite",
-                     planning::Rewrites made = {}) {
+                     target::Rewrites made = {}) {
   const std::string sizes = fmt::format("B = 4, Hq = 32, Sq = {}, Skv = Sq, D = 128", rows);
   const Read spec(sizes.c_str(), kSlopes);
   auto program = lower(spec.attention, lowering, plan::Direction::backward, made);
@@ -95,8 +95,8 @@ plan::Program slopes(std::int64_t rows, const char* lowering = "composite",
   return program.ok() ? std::move(program).value() : plan::Program();
 }
 
-planning::Rewrites tiles_of(std::int64_t score_bytes) {
-  planning::Rewrites made;
+target::Rewrites tiles_of(std::int64_t score_bytes) {
+  target::Rewrites made;
   made.score_bytes = score_bytes;
   return made;
 }

@@ -8,10 +8,10 @@
 #include <functional>
 #include <set>
 
-#include "compiler/derive/assembly.h"
-#include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
-#include "compiler/lowering/native/native.h"
+#include "compiler/engines/native/programs.h"
+#include "compiler/nvrtc/assembly.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "runtime/cache/plan_cache.h"
 #include "runtime/targets/targets.h"
 
@@ -163,7 +163,7 @@ TEST(Compile, KernelsAloneDoNotAskForCudnn) {
   EXPECT_EQ(compiled->plan.choice[0].strategy, "native");
   EXPECT_GT(compiled->plan.choice[0].predicted_ms, 0);
   const auto& step = std::get<plan::KernelStep>(compiled->plan.program.steps[0]);
-  const std::string nvrtc = derive::nvrtc_version("").value();
+  const std::string nvrtc = nvrtc::nvrtc_version("").value();
   EXPECT_THAT(step.source, ::testing::StartsWith("// NVRTC " + nvrtc + "\n"));
   EXPECT_TRUE(compile(spec.attention, spec.source, spec.bindings, options).ok());
   EXPECT_EQ(options.cached.cache->counts()[cache::Counter::hit], 1U);
@@ -244,11 +244,11 @@ std::size_t tried_programs(std::int64_t spilled_bytes) {
 
 // The tiles behind those that spill would spill, too.
 TEST(Compile, KernelsThatSpillAreNotFollowedByManyTiles) {
-  if (lowering::kWatched) GTEST_SKIP() << "kernels that watch themselves may spill";
+  if (engines::kWatched) GTEST_SKIP() << "kernels that watch themselves may spill";
   EXPECT_EQ(tried_programs(0), 1U);
   EXPECT_EQ(tried_programs(40), 4U);
-  EXPECT_EQ(tried_programs(derive::kHopelessBytes), 4U);
-  EXPECT_EQ(tried_programs(derive::kHopelessBytes + 1), 1U);
+  EXPECT_EQ(tried_programs(nvrtc::kHopelessBytes), 4U);
+  EXPECT_EQ(tried_programs(nvrtc::kHopelessBytes + 1), 1U);
 }
 
 TEST(Compile, TheFastestTileThatWasMeasuredIsKept) {

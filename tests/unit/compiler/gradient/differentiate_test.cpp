@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/passes/rewrite/simplify.h"
 #include "compiler/reference/reverse.h"
+#include "compiler/rewrite/simplify.h"
 #include "tests/unit/compiler/sema/analyzing.h"
 
 namespace attn::gradient {
@@ -24,7 +24,7 @@ ir::Attention attention_of(const std::string& clauses) {
   const sema::Analyzed analyzed =
       sema::analyze_body("dims B = 1, Hq = 2, Sq = 4, D = 8; " + clauses);
   EXPECT_TRUE(analyzed.attention.has_value()) << analyzed.text;
-  return analyzed.attention ? passes::simplify(*analyzed.attention) : ir::Attention{};
+  return analyzed.attention ? rewrite::simplify(*analyzed.attention) : ir::Attention{};
 }
 
 // The derivative of a score by the product, where the product is `at`. Evaluates the expression and

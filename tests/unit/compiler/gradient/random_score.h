@@ -6,7 +6,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/ir/real_function.h"
-#include "tests/unit/compiler/passes/example.h"
+#include "tests/unit/compiler/masks/example.h"
 
 namespace attn::gradient::testing {
 
@@ -15,7 +15,7 @@ namespace attn::gradient::testing {
 class RandomScore {
  public:
   RandomScore(unsigned seed, std::int64_t columns)
-      : random_(seed), attention_(passes::testing::example(6, columns)), dag_(attention_.dag) {
+      : random_(seed), attention_(masks::testing::example(6, columns)), dag_(attention_.dag) {
     attention_.params = {{"p", DType::f32, {}}};
     attention_.tensors = {{"t", DType::f32, {dag_.dim("Hq")}, {}, true},
                           {"u", DType::f32, {dag_.dim("Skv")}, {}, true}};

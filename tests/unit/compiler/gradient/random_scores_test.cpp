@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "compiler/gradient/differentiate.h"
-#include "compiler/passes/rewrite/simplify.h"
 #include "compiler/reference/reverse.h"
+#include "compiler/rewrite/simplify.h"
 #include "tests/unit/compiler/gradient/random_score.h"
 #include "tests/unit/compiler/ir/random_attention.h"
 
@@ -156,7 +156,7 @@ TEST(RandomScores, DerivativesAgreeWithReverseModeAndDifferences) {
   for (unsigned seed = 0; seed < count; ++seed) {
     const ir::Attention attention = testing::RandomScore(seed, kColumns).make();
     ASSERT_TRUE(ir::verify(attention).ok()) << ir::verify(attention).error().message;
-    const Derivatives derivatives = differentiate(passes::simplify(attention));
+    const Derivatives derivatives = differentiate(rewrite::simplify(attention));
     ASSERT_TRUE(ir::verify(derivatives.attention).ok());
     compare_all(derivatives, tallies);
     ASSERT_LT(tallies.expressions.worst, 1e-6) << to_source(attention, attention.score);

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "compiler/driver/driver.h"
-#include "compiler/passes/rewrite/simplify.h"
 #include "compiler/reference/row_evaluator.h"
+#include "compiler/rewrite/simplify.h"
 #include "tests/unit/compiler/ir/random_attention.h"
 
 namespace attn::ir {

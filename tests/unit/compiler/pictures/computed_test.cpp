@@ -14,8 +14,8 @@
 namespace attn::pictures {
 namespace {
 
-using lowering::Coverage;
-using passes::Block;
+using engines::Coverage;
+using masks::Block;
 
 // Expects that each visible score is computed by one kernel, and with a mask where a block has
 // others.
@@ -40,7 +40,7 @@ void expect_all_computed(const Panel& panel, std::size_t kernels) {
 std::set<std::string> expect_all_computed(const ir::Attention& attention,
                                           const reference::Bindings& values = {}) {
   std::set<std::string> names;
-  const planning::Context context = attn::testing::in(false);
+  const target::Context context = attn::testing::in(false);
   for (const planner::Strategy& strategy : planner::strategies(planner::kAnyOrSlow)) {
     planner::Candidates candidates(attention, strategy.name, context);
     const auto candidate = candidates.next();
@@ -118,8 +118,8 @@ TEST(Computed, OfBlocksIsWhatScoresAre) {
       return picture_of(attention, {}, {.cell = {{cell, cell}}, .kernels = kernels}).value();
     };
     const Picture scores = drawn(1), blocks = drawn(8);
-    const passes::BlockMap& map = scores.panels[0].cells.map;
-    const passes::BlockMap& coarse = blocks.panels[0].cells.map;
+    const masks::BlockMap& map = scores.panels[0].cells.map;
+    const masks::BlockMap& coarse = blocks.panels[0].cells.map;
     std::vector<bool> computed(coarse.blocks.size());
     for (std::int64_t row = 0; row < map.height; ++row) {
       for (std::int64_t column = 0; column < map.width; ++column) {

@@ -5,7 +5,7 @@
 namespace attn::pictures {
 namespace {
 
-using passes::Block;
+using masks::Block;
 
 std::vector<int> owners(const Computed& made) {
   std::vector<int> owners;
@@ -23,7 +23,7 @@ TEST(Owned, CellsAreOfThoseWhoHaveAnyOfThem) {
                                     {1, {0, 2}, {{2, 4}}, {{0, 4}}},
                                     {1, {0, 2}, {{2, 4}}, {{4, 8}}},
                                     {2, {2, 4}, {{0, 8}}, {{0, 8}}}};
-  passes::BlockMap map;
+  masks::BlockMap map;
   map.rows = map.columns = 4;
   map.height = map.width = 2;
   map.blocks = {Block::full, Block::empty, Block::partial, Block::full};
@@ -51,7 +51,7 @@ TEST(Owned, CellsAreOfThoseWhoHaveAnyOfThem) {
 TEST(Owned, WhatIsHiddenDoesNotCountInPartialCells) {
   const std::vector<Owned> owned = {{0, {0, 1}, {{0, 3}, {4, 7}}, {{0, 4}}},
                                     {1, {0, 1}, {{3, 4}, {7, 8}}, {{0, 4}}}};
-  passes::BlockMap map;
+  masks::BlockMap map;
   map.rows = map.columns = 4;
   map.height = 2;
   map.width = 1;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "compiler/driver/driver.h"
-#include "compiler/passes/analysis/mask_analysis.h"
+#include "compiler/masks/mask_analysis.h"
 #include "runtime/base/check.h"
 #include "tests/support/contexts.h"
 
@@ -28,17 +28,17 @@ std::string text_of(const ir::Attention& attention) {
 enum class Tried { all, first };
 std::map<Computed, int> computed(const std::string& spec, Tried tried) {
   std::map<Computed, int> times;
-  const planning::AnalysisObserver observer = [&times](const planning::AnalysisRun& run) {
+  const target::AnalysisObserver observer = [&times](const target::AnalysisRun& run) {
     ++times[{text_of(run.of), std::string(run.part)}];
   };
-  passes::MaskAnalyses analyses(&observer);
+  masks::MaskAnalyses analyses(&observer);
   const auto source = support::Source::read(ATTN_SOURCE_DIR "/specs/" + spec + ".attn");
   ATTN_CHECK(source.ok(), spec);
   diag::Sink sink(*source);
   const auto attention = driver::front_end(*source, {}, sink, &analyses);
   ATTN_CHECK(attention.has_value(), diag::to_text(sink));
   for (const bool backward : {false, true}) {
-    planning::Context context = attn::testing::in(backward);
+    target::Context context = attn::testing::in(backward);
     context.analyses = &analyses;
     Candidates candidates(driver::training_forward(*attention), kAnyLowering, context);
     while (true) {

@@ -104,14 +104,14 @@ ir::Attention attention_of(const std::string& spec, const sema::Bindings& bindin
 
 // The engine's best.
 double predicted_ms(const ir::Attention& attention, std::string_view engine,
-                    const planning::Context& context = {}) {
+                    const target::Context& context = {}) {
   Candidates candidates(attention, engine, context);
   const auto best = candidates.next();
   ATTN_CHECK(best.ok(), best.error().to_text());
   return (*best)->lowered->predicted_ms;
 }
 
-std::string engine_taken(const ir::Attention& attention, const planning::Context& context) {
+std::string engine_taken(const ir::Attention& attention, const target::Context& context) {
   Candidates candidates(attention, kAnyLowering, context);
   const auto best = candidates.next();
   ATTN_CHECK(best.ok(), best.error().to_text());
@@ -180,8 +180,8 @@ const MeasuredIn8Bits kMeasuredIn8Bits[] = {
 TEST(Choice, In8BitsIsTheFasterOneOfWhatWasMeasured) {
   constexpr double kTokens = 32768;
   constexpr double kHeads = 16;
-  planning::Context context;
-  context.gpu = planning::gpu_of(targets::find_target("h100").value());
+  target::Context context;
+  context.gpu = target::gpu_of(targets::find_target("h100").value());
   for (const MeasuredIn8Bits& row : kMeasuredIn8Bits) {
     const ir::Attention attention = attention_of(
         fmt::format(ATTN_OF_8_BITS "dims B = {}, Hq = 16, Sq = {}, Skv = Sq, D = {}; {}",
@@ -228,7 +228,7 @@ const Measured kMeasuredBackwards[] = {
 };
 
 TEST(Choice, OfABackwardIsTheFasterOneOfWhatWasMeasured) {
-  const planning::Context context = attn::testing::in(true);
+  const target::Context context = attn::testing::in(true);
   for (const Measured& row : kMeasuredBackwards) {
     const ir::Attention attention = attention_of(row.spec, row.bindings);
     const double native = predicted_ms(attention, "native", context);
@@ -238,15 +238,15 @@ TEST(Choice, OfABackwardIsTheFasterOneOfWhatWasMeasured) {
 }
 
 TEST(Choice, IsCudnnWhereThereAreNoNativeKernels) {
-  planning::Context context;
-  context.gpu = planning::gpu_of(targets::find_target("a100").value());
+  target::Context context;
+  context.gpu = target::gpu_of(targets::find_target("a100").value());
   EXPECT_EQ(engine_taken(attention_of("causal"), context), "cudnn");
-  context.gpu = planning::gpu_of(targets::find_target("h100").value());
+  context.gpu = target::gpu_of(targets::find_target("h100").value());
   EXPECT_EQ(engine_taken(attention_of("causal"), context), "native");
 }
 
 TEST(Choice, RefusalsOfAlternativesAreKept) {
-  const planning::Context context;
+  const target::Context context;
   Candidates candidates(attention_of("dims B = 1, Hq = 4, Sq = 512, Skv = 512, D = 100;"),
                         kAnyLowering, context);
   EXPECT_TRUE(candidates.next().ok());
@@ -261,7 +261,7 @@ TEST(Choice, RefusalsOfAlternativesAreKept) {
 // cuDNN refuses 8 bits that the own kernels compute elsewhere, so their refusal is told as well;
 // and no lowering is recommended that does not serve.
 TEST(Choice, RefusalsOf8BitsAreThoseOfBothEngines) {
-  planning::Context context;
+  target::Context context;
   context.gpu.sm = 100;
   const ir::Attention attention = attention_of(
       "dims B = 1, Hq = 2, Skv = 128, Sq = 128, D = 128; score score - 0.1 * "

@@ -29,7 +29,7 @@ constexpr const char* kDecode = "dims B = 64, Hq = 32, Hkv = 8, Sq = 1, Skv = 81
 
 TEST(Measured, WhatTheTableHasRaisesNoDoubts) {
   for (const bool backward : {false, true}) {
-    const planning::Context context = attn::testing::in(backward);
+    const target::Context context = attn::testing::in(backward);
     EXPECT_THAT(doubts_of(attention_of(kDims), context), IsEmpty());
     EXPECT_THAT(doubts_of(attention_of(std::string(kDims) + "mask q_idx >= kv_idx;"), context),
                 IsEmpty());
@@ -39,8 +39,8 @@ TEST(Measured, WhatTheTableHasRaisesNoDoubts) {
 }
 
 TEST(Measured, OtherGpusAreSaidToBeScaled) {
-  planning::Context context;
-  context.gpu = planning::gpu_of(targets::find_target("a100").value());
+  target::Context context;
+  context.gpu = target::gpu_of(targets::find_target("a100").value());
   EXPECT_THAT(doubts_of(attention_of(kDims), context), Contains(HasSubstr("scaled")));
 }
 

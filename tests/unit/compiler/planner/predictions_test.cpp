@@ -32,7 +32,7 @@ struct Shape {
 };
 
 double predicted_ms(const ir::Attention& attention, const std::string& strategy,
-                    const planning::Context& context) {
+                    const target::Context& context) {
   Candidates candidates(attention, strategy, context);
   const auto best = candidates.next();
   ATTN_CHECK(best.ok(), best.error().to_text());
@@ -42,8 +42,8 @@ double predicted_ms(const ir::Attention& attention, const std::string& strategy,
 void predict(Shape& shape) {
   const support::Source source("row.attn", shape.spec);
   diag::Sink sink(source);
-  passes::MaskAnalyses analyses;
-  planning::Context context = attn::testing::in(shape.backward);
+  masks::MaskAnalyses analyses;
+  target::Context context = attn::testing::in(shape.backward);
   context.analyses = &analyses;
   const auto attention = driver::front_end(source, {}, sink, &analyses);
   ATTN_CHECK(attention.has_value(), diag::to_text(sink));

@@ -96,7 +96,7 @@ TEST(Rewrites, AreInTheManual) {
   std::ifstream file(ATTN_SOURCE_DIR "/docs/cli.md");
   std::stringstream text;
   text << file.rdbuf();
-  for (const planning::Rewrite& rewrite : planning::rewrites()) {
+  for (const target::Rewrite& rewrite : target::rewrites()) {
     EXPECT_THAT(text.str(),
                 HasSubstr(fmt::format("\n| `{}` | {} |\n", rewrite.name, rewrite.what)));
   }
@@ -213,7 +213,7 @@ TEST(FirstTaken, GoesOnAfterARefusalOrAFailureOfOneStrategy) {
 // What each lowering says of a spec of these dims; "" where it serves it.
 std::map<std::string, std::string> said(const std::string& clauses, bool backward) {
   const ir::Attention attention = attention_of(clauses);
-  const planning::Context context = attn::testing::in(backward);
+  const target::Context context = attn::testing::in(backward);
   std::map<std::string, std::string> said;
   for (const Strategy& strategy : strategies(kAnyOrSlow)) {
     Subject subject(attention, context);
@@ -256,7 +256,7 @@ TEST(Strategies, SigmoidIsNotServedByCudnn) {
 
 // What is told when nothing serves.
 Error all_refused(const std::string& clauses, bool backward, std::int64_t sm = 90) {
-  planning::Context context;
+  target::Context context;
   context.direction = backward ? plan::Direction::backward : plan::Direction::forward;
   context.gpu.sm = sm;
   Candidates candidates(attention_of(clauses), kAnyLowering, context);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "compiler/driver/driver.h"
-#include "compiler/lowering/strategy/segments.h"
-#include "compiler/passes/rewrite/simplify.h"
+#include "compiler/engines/cudnn/lower_segments.h"
+#include "compiler/rewrite/simplify.h"
 #include "runtime/base/check.h"
 #include "tests/unit/compiler/gradient/random_score.h"
 
@@ -115,7 +115,7 @@ inline ir::Attention attention_of(std::size_t number) {
     const auto seed = static_cast<unsigned>(number - std::size(kCases));
     ir::Attention attention = gradient::testing::RandomScore(seed, 11).make();
     attention.wants_lse = true;
-    return passes::simplify(attention);
+    return rewrite::simplify(attention);
   }
   const Case& one = kCases[number];
   std::string clauses = one.clauses;
@@ -132,12 +132,12 @@ inline ir::Attention attention_of(std::size_t number) {
 // Packed sequences as ragged ones, as the lowering of that name has them, but unfused.
 inline Result<plan::Program> lowered(const ir::Attention& attention, std::string_view name,
                                      plan::Direction direction) {
-  const std::optional<passes::Segments> documents = passes::segments(attention);
+  const std::optional<engines::Segments> documents = engines::segments(attention);
   if (!documents) return driver::lower(attention, std::string(name), direction);
   ATTN_ASSIGN(const ir::Attention ragged,
-              lowering::ragged(attention, *documents, direction == plan::Direction::backward));
+              engines::ragged(attention, *documents, direction == plan::Direction::backward));
   ATTN_ASSIGN(plan::Program program, driver::lower(ragged, std::string(name), direction));
-  return lowering::of_segments(attention, *documents, std::move(program));
+  return engines::of_segments(attention, *documents, std::move(program));
 }
 
 // The forward and the backward; their kernels are numbered consecutively.

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/base/dtype.h"
-#include "tests/unit/compiler/derive/cuda_on_host.h"
+#include "tests/unit/compiler/codegen/cuda_on_host.h"
 
 // Functions that kernels call besides those of cuda_on_host.h. Lanes of a warp run until they
 // shuffle, and continue when all have; no lane may end before another's last shuffle.

@@ -126,7 +126,7 @@ TEST(Choose, LetsRowsWaitWhereOthersCanBegin) {
 TEST(Speed, IsThatOfProductsWhateverTheMask) {
   const std::string sizes = "attention f { dims B = 1, Hq = 8, Sq = 4096, D = 128; ";
   const auto speed = [&](const std::string& clauses) {
-    return Speed(read(sizes + clauses + "}"), planning::Context()).milliseconds({1e5, 32, 256, 0});
+    return Speed(read(sizes + clauses + "}"), target::Context()).milliseconds({1e5, 32, 256, 0});
   };
   EXPECT_EQ(speed(""), speed("tensor doc: i32[B, Sq]; mask doc[b, q_idx] == doc[b, kv_idx];"));
   EXPECT_GT(speed("score tanh(score);"), speed(""));
@@ -135,7 +135,7 @@ TEST(Speed, IsThatOfProductsWhateverTheMask) {
 // A kernel more, of as much in all, takes half of its longest block of threads more.
 TEST(Speed, CountsWhatTheLastBlockOfThreadsTakes) {
   const Speed speed(read("attention f { dims B = 1, Hq = 8, Sq = 4096, D = 128; }"),
-                    planning::Context());
+                    target::Context());
   const double whole = speed.milliseconds({1e5, 32, 256, 0});
   const double halves = 2 * speed.milliseconds({5e4, 32, 128, 0});
   // Where it takes longer than all others together.

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <thread>
 
-#include "compiler/derive/nvrtc.h"
+#include "compiler/nvrtc/nvrtc.h"
 #include "runtime/worker/process.h"
 #include "runtime/worker/worker.h"
 
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "sleep") return sleep_long();
   if (argc == 2 && std::string_view(argv[1]) == "call") return call(argv[0]);
   if (argc == 2 && std::string_view(argv[1]) == "worker") {
-    return attn::worker::serve(STDIN_FILENO, STDOUT_FILENO, attn::derive::compile_for_client);
+    return attn::worker::serve(STDIN_FILENO, STDOUT_FILENO, attn::nvrtc::compile_for_client);
   }
   if (argc == 3 && std::string_view(argv[1]) == "spilling") return serve_spilling(argv[2]);
   return 64;

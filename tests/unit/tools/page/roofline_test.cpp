@@ -5,15 +5,15 @@
 namespace attn::tools::page {
 namespace {
 
-planning::Gpu gpu_with(double matrix_rate, double bandwidth) {
-  planning::Gpu gpu;
+target::Gpu gpu_with(double matrix_rate, double bandwidth) {
+  target::Gpu gpu;
   gpu.matrix_rate = matrix_rate;
   gpu.bandwidth = bandwidth;
   return gpu;
 }
 
 // 100 TFLOP/s and 1000 GB/s meet at 100 FLOP per byte.
-const planning::Gpu kGpu = gpu_with(100, 1000);
+const target::Gpu kGpu = gpu_with(100, 1000);
 
 TEST(Roofline, Compute) {
   const Workload work{.name = "forward", .flops = 1e12, .bytes = 1'000'000'000, .predicted_ms = 20};

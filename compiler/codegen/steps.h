@@ -1,0 +1,26 @@
+// Adds steps for derived tensors to programs.
+#pragma once
+
+#include "compiler/masks/padding.h"
+#include "compiler/rewrite/cancelled.h"
+#include "compiler/rewrite/hoist.h"
+#include "runtime/plan/program.h"
+
+namespace attn::codegen {
+
+// The program of `attention`. `program` is the lowered hoisted attention, with derived tensors as
+// captured ones. Steps before it compute these, their inputs are bound instead, and bound values
+// are checked. Returns `program` if nothing is derived.
+plan::Program with_derived(const ir::Attention& attention, const rewrite::Hoisted& hoisted,
+                           plan::Program program);
+
+// The program of `attention`, whose padding this is. `program` computes `padding.attention`, which
+// captures lengths, and has no check; a first step computes the lengths.
+plan::Program with_lengths(const ir::Attention& attention, const masks::Padding& padding,
+                           plan::Program program);
+
+// The program with the term that softmax cancelled: `program`, which computes
+// `cancelled.attention`, with the term added to its lse, if it has one.
+plan::Program with_cancelled(const rewrite::Cancelled& cancelled, plan::Program program);
+
+}  // namespace attn::codegen

@@ -1,0 +1,103 @@
+#include "compiler/engines/cudnn/lower.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "compiler/engines/cudnn/keyless.h"
+#include "compiler/engines/cudnn/statistics.h"
+#include "compiler/engines/shared/checks.h"
+#include "compiler/engines/shared/controls.h"
+#include "compiler/engines/shared/interface.h"
+#include "compiler/engines/shared/no_keys.h"
+#include "compiler/engines/shared/quantized.h"
+#include "compiler/engines/shared/staging.h"
+#include "compiler/engines/shared/unsupported.h"
+#include "compiler/masks/mask_analysis.h"
+#include "compiler/target/capabilities.h"
+
+namespace attn::engines {
+namespace {
+
+using ir::Dim;
+using target::Capability;
+
+// Outputs that no lowering here can express. (What some cuDNN versions compute wrong:
+// runtime/cudnn/known_bad.)
+Status check_statistics(const ir::Attention& attention, const target::Context& context) {
+  if (can(Capability::max_and_sum_beside_sink, context)) return {};
+  if (!attention.sink || !attention.wants_max_or_sum()) return {};
+  return unsupported(
+      attention.statistics_pos, "cuDNN's engines cannot output max or sum_exp beside a sink",
+      "`lse`, which includes the sink, is supported; --allow-unfused supports `max`, "
+      "`sum_exp`, `max_with_sink` and `sum_exp_with_sink`");
+}
+
+// The engine for a single row splits the keys and adds partial results in any order.
+Status check_determinism(const ir::Attention& attention, const target::Context& context) {
+  if (can(Capability::deterministic_lse_of_one_row, context)) return {};
+  if (!attention.deterministic || attention.dims[Dim::Sq] > 1 || !attention.wants_lse) return {};
+  return unsupported(attention.pos, "with a single row, the last bit of lse varies between runs",
+                     "o does not vary: remove `deterministic`, or lse, which training needs");
+}
+
+// cuDNN's own rule, reported when the operation is created.
+Status check_pages(const ir::Attention& attention, const target::Context& context) {
+  if (can(Capability::pages_of_any_size, context)) return {};
+  for (const char* name : {"k", "v"}) {
+    const ir::Layout& layout = attention.layouts.find(name)->second;
+    if (layout.kind != ir::LayoutKind::paged) continue;
+    if (std::has_single_bit(static_cast<std::uint64_t>(layout.page))) continue;
+    return unsupported(attention.pos,
+                       fmt::format("cuDNN requires a page size that is a power of two; pages of "
+                                   "`{}` have {} rows",
+                                   name, layout.page));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<plan::Program> lower(const ir::Attention& attention, const target::Context& context,
+                            Core core) {
+  ATTN_RETURN_IF_ERROR(check_forward(attention));
+  if (attention.dims[Dim::Skv] == 0 && attention.quantize) {
+    return unsupported(attention.quantize->pos, "8-bit attention needs keys, and Skv is 0");
+  }
+  if (attention.dims[Dim::Skv] == 0) return no_keys(attention);
+  ATTN_RETURN_IF_ERROR(check_statistics(attention, context));
+  ATTN_RETURN_IF_ERROR(check_pages(attention, context));
+  ATTN_RETURN_IF_ERROR(check_determinism(attention, context));
+  const masks::Analyzed mask = masks::analyzed(attention, context);
+  ATTN_RETURN_IF_ERROR(check_quantized(attention, mask->form(), context));
+  ATTN_ASSIGN(plan::CudnnStep step, core(attention, mask->form()));
+  const std::set<std::string> used = names_of(step);
+  plan::Program program;
+  Controls made = controls(attention, used);
+  program.tensors = bound_tensors(attention, used, made);
+  program.internals = std::move(made.internals);
+  for (plan::TensorInfo& amax : unwanted_amax(attention)) {
+    program.internals.push_back(std::move(amax));
+  }
+  for (const ir::Param& param : attention.params) {
+    if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
+  }
+  ATTN_ASSIGN(Staging staged, staging(attention, {"q", "k", "v"}, {"o"}));
+  for (plan::TensorInfo& copy : staged.internals) program.internals.push_back(std::move(copy));
+  for (plan::DeriveStep& derive : made.steps) program.steps.emplace_back(std::move(derive));
+  for (plan::DeriveStep& derive : staged.before) program.steps.emplace_back(std::move(derive));
+  program.steps.emplace_back(std::move(step));
+  for (plan::DeriveStep& derive : staged.after) program.steps.emplace_back(std::move(derive));
+  Statistics rows = statistics(attention);
+  for (plan::TensorInfo& row : rows.internals) program.internals.push_back(std::move(row));
+  for (plan::DeriveStep& derive : rows.steps) program.steps.emplace_back(std::move(derive));
+  if (std::optional<plan::DeriveStep> amends = keyless(attention)) {
+    program.steps.emplace_back(std::move(*amends));
+  }
+  ATTN_RETURN_IF_ERROR(check_program(attention, program));
+  return program;
+}
+
+}  // namespace attn::engines

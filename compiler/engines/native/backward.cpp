@@ -1,0 +1,296 @@
+#include "compiler/engines/native/backward.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "compiler/codegen/scores.h"
+#include "compiler/engines/native/backward_kernel.h"
+#include "compiler/engines/native/backward_program.h"
+#include "compiler/engines/native/checks.h"
+#include "compiler/engines/native/strength_reduction.h"
+#include "compiler/engines/shared/checks.h"
+#include "compiler/engines/shared/products_backward.h"
+#include "compiler/engines/shared/unsupported.h"
+#include "compiler/masks/mask_analysis.h"
+#include "compiler/support/gigabytes.h"
+
+namespace attn::engines::native {
+namespace {
+
+using ir::Dim;
+
+constexpr std::int64_t kMostColumns = 256;        // Dqk, Dv
+constexpr std::int64_t kMostShared = 227 * 1024;  // bytes of a block of threads
+constexpr double kMostWordBytes = 0x1p36;         // of sums of learned tensors
+
+// Tiles that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
+// Up to 128 columns, registers hold the sums of 128 keys. Above, both warp groups share 64, and
+// there are six products rather than five. The rates of 48 and 32 rows are not measured.
+std::vector<RowTile> tiles_of(const ir::Attention& attention, bool diagonals) {
+  const ir::Dims& dims = attention.dims;
+  const bool wide = std::max(dims[Dim::Dqk], dims[Dim::Dv]) > 128;
+  const std::int64_t keys = wide ? 64 : 128;
+  const double best = wide ? 0.72 : 1;
+  std::vector<RowTile> tiles = {{64, keys, best}, {48, keys, 0.9 * best}, {32, keys, 0.7 * best}};
+  // Warp groups that divide 64 columns of dq by rows need multiples of 32.
+  if (panels(dims[Dim::Dqk]) == 64 && !wide) tiles.erase(tiles.begin() + 1);
+  std::erase_if(tiles, [&](const RowTile& tile) {
+    return shared_bytes(attention, tile, false, diagonals) > kMostShared;
+  });
+  return tiles;
+}
+
+class NativeBackward {
+ public:
+  NativeBackward(const ir::Attention& whole, const Form& form, const masks::Axes& mask_axes,
+                 const RowTile& tile, const target::Gpu& gpu)
+      : kernel_(whole, form, tile), mask_axes_(mask_axes), gpu_(gpu) {}
+
+  // Blocks of scores.
+  Result<double> work() {
+    ATTN_RETURN_IF_ERROR(list_blocks());
+    return kernel_.blocks.blocks;
+  }
+
+  // Makes the program; called after work().
+  Result<NativeProgram> make() && {
+    kernel_.expressions = gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, true);
+    if (kernel_.shared_bytes() > kMostShared) {
+      kernel_.expressions =
+          gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, false);
+    }
+    kernel_.place_parts();
+    divide();
+    kernel_.blocks_of_threads = std::min(static_cast<std::int64_t>(gpu_.multiprocessors),
+                                         kernel_.items() + kernel_.parts());
+    LearnedGradients learned;
+    if (const gradient::Derivatives of_sinks = without_scores(); !of_sinks.tensors.empty()) {
+      ATTN_ASSIGN(learned, learned_gradients(of_sinks));
+    }
+    NativeProgram made{program_of(kernel_, learned), {}, {}};
+    if (kernel_.divides() && !check_outputs(made.program).ok()) {  // sums of parts are one more
+      kernel_.division = {}, kernel_.made_division = {};
+      made.program = program_of(kernel_, learned);
+    }
+    ATTN_RETURN_IF_ERROR(check_outputs(made.program));
+    ATTN_RETURN_IF_ERROR(check_words());
+    made.work = work_of_kernel(made.program);
+    codegen::check_scores(kernel_.whole, made.program);
+    ATTN_RETURN_IF_ERROR(check_program(kernel_.whole, made.program));
+    return made;
+  }
+
+ private:
+  // A backward has five products where a forward has two, and less that is computed meanwhile.
+  static constexpr double kProducts = 3;
+
+  // Lists blocks; where inputs decide what masks show the GPU makes the lists, as far as it can.
+  Status list_blocks() {
+    if (masks_read_inputs(kernel_.attention) && !kernel_.ordered()) {
+      ATTN_ASSIGN(kernel_.blocks, row_blocks(kernel_.attention, {}, kernel_.tile, false));
+      kernel_.blocks.axes = mask_axes_;
+      kernel_.made_lists.emplace(kernel_.dims, kernel_.blocks, kernel_.tile, gpu_.multiprocessors);
+      if (kernel_.blocks.masked && kernel_.made_lists->can_be_made()) return {};
+      kernel_.made_lists.reset();
+    }
+    ATTN_ASSIGN(kernel_.blocks,
+                row_blocks(kernel_.attention, mask_axes_, kernel_.tile, kernel_.ordered()));
+    return {};
+  }
+
+  // Derivatives of learned tensors that only sinks read.
+  gradient::Derivatives without_scores() const {
+    gradient::Derivatives rest = kernel_.derivatives;
+    std::erase_if(rest.tensors, [](const auto& tensor) { return !tensor.score.empty(); });
+    return rest;
+  }
+
+  // Divides blocks of keys, unless a part of a learned tensor's gradient is of a head's block of
+  // keys, or dk and dv are not computed.
+  void divide() {
+    if (kernel_.count_of(Reach::heads) > 0 || (!kernel_.wants("dk") && !kernel_.wants("dv")))
+      return;
+    if (kernel_.made_lists) {
+      kernel_.made_division = made_division(kernel_.dims, kernel_.blocks, gpu_.multiprocessors);
+    } else {
+      kernel_.division =
+          row_division(kernel_.dims, kernel_.blocks, gpu_.multiprocessors, kernel_.ordered());
+    }
+  }
+
+  // Steps of an item, at most.
+  double longest() const {
+    if (!kernel_.divides()) return kernel_.longest() * static_cast<double>(kernel_.heads_of_key());
+    if (!kernel_.made_lists) return kernel_.division.longest;
+    const double share = kernel_.blocks.blocks / static_cast<double>(kernel_.made_division.shares);
+    return std::max(share, static_cast<double>(kernel_.made_division.least_steps));
+  }
+
+  NativeWork work_of_kernel(const plan::Program& program) const {
+    NativeWork work;
+    work.scores =
+        kernel_.blocks.blocks * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
+    work.rate = kernel_.tile.rate;
+    work.rows = work.queries = static_cast<double>(kernel_.tile.keys);
+    work.keys = static_cast<double>(kernel_.tile.rows);
+    work.most = longest() * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
+    work.heads = static_cast<double>(kernel_.heads_of_key());
+    work.products = kProducts;
+    work.moved = moved();
+    work.learned = operations_of_learned();
+    work.width = static_cast<double>(kernel_.depth() + kernel_.width());
+    const bool made = kernel_.made_lists.has_value();
+    work.tiles = static_cast<double>(kernel_.items() + (made ? 0 : kernel_.parts()));
+    work.launches = launches_of(program);
+    if (kernel_.made_lists) work.lists = work_of(kernel_.made_lists->sizes(), kernel_.attention);
+    return work;
+  }
+
+  // Bytes that are moved before the products and after them: sums of dq are zeroed and read, dq is
+  // written, `o` and `do` are read, which a sigmoid does without. Lists that the GPU makes mostly
+  // have few parts.
+  double moved() const {
+    const std::int64_t sums =
+        kernel_.wants("dq") ? 8 * kernel_.depth() + 2 * kernel_.dims[Dim::Dqk] : 0;
+    const std::int64_t parts = kernel_.made_lists ? 0 : 8 * kernel_.key_sums();
+    return static_cast<double>(parts) +
+           static_cast<double>(kernel_.heads() * kernel_.dims[Dim::Sq]) *
+               static_cast<double>(
+                   sums + (kernel_.attention.is_sigmoid() ? 0 : 4 * kernel_.dims[Dim::Dv])) +
+           bytes_of_learned();
+  }
+
+  // Words are zeroed and read, gradients that the products write are zeroed.
+  double bytes_of_learned() const {
+    double bytes = 16 * static_cast<double>(kernel_.words);
+    for (const LearnedPart& part : kernel_.expressions.parts) {
+      const auto size = static_cast<std::int64_t>(
+          size_of(kernel_.whole.find_tensor(kernel_.tensor_of(part))->dtype));
+      bytes += static_cast<double>(size * kernel_.elements_of(kernel_.tensor_of(part)));
+    }
+    return bytes;
+  }
+
+  // Operations for each score.
+  double operations_of_learned() const {
+    double operations = 0;
+    for (const LearnedPart& part : kernel_.expressions.parts)
+      operations += operations_of(part.reach) * static_cast<double>(part.turns());
+    return operations;
+  }
+
+  // All gradients are of one step, which has a limit.
+  Status check_outputs(const plan::Program& program) const {
+    for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
+      const std::size_t written = step->outputs.size() + step->zeroed.size();
+      if (written <= plan::kMostOutputs) continue;
+      const auto learned = kernel_.by_scores();
+      const std::size_t most = learned.size() - (written - plan::kMostOutputs);
+      return unsupported(
+          kernel_.whole.find_tensor(learned[most]->tensor)->pos,
+          fmt::format("attnc's backward kernels compute the gradients of up to {} learned tensors "
+                      "that this score reads, not of {}",
+                      most, learned.size()),
+          "list fewer of them in `grad`, make several one tensor with an index more, or compute "
+          "them by `--engine cudnn`");
+    }
+    return {};
+  }
+
+  Status check_words() const {
+    const double bytes = 8 * static_cast<double>(kernel_.words);
+    if (bytes <= kMostWordBytes) return {};
+    const support::Excess text = support::excess(bytes, kMostWordBytes);
+    return unsupported(kernel_.attention.pos,
+                       fmt::format("the sums of the learned tensors of `{}` take {} of memory, and "
+                                   "the limit is {}",
+                                   kernel_.attention.name, text.amount, text.most));
+  }
+
+  static double launches_of(const plan::Program& program) {
+    std::size_t all = 0;
+    for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
+      all += step->launches.size();
+    }
+    return static_cast<double>(all);
+  }
+
+  BackwardKernel kernel_;
+  const masks::Axes mask_axes_;
+  const target::Gpu& gpu_;
+};
+
+Status check_learned(const ir::Attention& attention) {
+  const gradient::Derivatives derivatives = gradient::differentiate(attention);
+  for (const gradient::TensorGradient& learned : derivatives.tensors) {
+    if (learned.score.empty() || learned.sink.empty()) continue;
+    return unsupported(
+        attention.find_tensor(learned.tensor)->pos,
+        fmt::format("attnc's backward kernels do not compute the gradient of `{}`: the score and "
+                    "the sink both read it",
+                    learned.tensor),
+        "list other gradients alone, as in `grad q, k, v`, or compute it by `--engine cudnn`");
+  }
+
+  return {};
+}
+
+}  // namespace
+
+Status check_backward(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(check_attention(attention));
+  ATTN_RETURN_IF_ERROR(check_gradients(attention));
+  ATTN_RETURN_IF_ERROR(check_clauses(attention));
+  const ir::Dims& d = attention.dims;
+  if (static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq] + kCell + 64) >
+      0x1p31) {
+    return unsupported(attention.pos, "attnc's backward kernels number up to 2^31 rows of heads");
+  }
+
+  ATTN_RETURN_IF_ERROR(check_learned(attention));
+  for (const Dim dim : {Dim::Dqk, Dim::Dv}) {
+    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostColumns, "backward"));
+  }
+
+  for (const char* name : {"q", "k", "v", "do"}) {
+    ATTN_RETURN_IF_ERROR(check_layout(attention, name));
+  }
+
+  return {};
+}
+
+Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks::Axes& mask_axes,
+                                     const target::Context& context, std::size_t refused) {
+  const Form whole = whole_form(with_reduced_strength(attention));
+  const std::vector<LearnedPart> learned = learned_parts(gradient::differentiate(whole.attention));
+  const bool diagonals = std::ranges::count(learned, Reach::diagonal, &LearnedPart::reach) > 0;
+  const std::vector<RowTile> tiles = tiles_of(attention, diagonals);
+  if (refused >= tiles.size()) {
+    return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
+  }
+
+  NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context.gpu);
+  const Result<double> work = of_whole.work();
+  const bool learns = !gradient::differentiate(attention).tensors.empty();
+  const auto part = learns ? std::nullopt : classes_of(whole.attention, context);
+  const auto classes = readable_classes(whole.attention, part, {"q", "k", "v", "do"});
+  if (classes) {
+    const masks::Axes axes = masks::analyzed(classes->attention, context)->axes();
+    NativeBackward of_classes(attention, *classes, masks::varying(axes, classes->attention.dims),
+                              tiles[refused], context.gpu);
+    const Result<double> less = of_classes.work();
+    if (less.ok() && (!work.ok() || *less < *work)) {
+      Result<NativeProgram> made = std::move(of_classes).make();
+      if (made.ok()) made->parts = {to_text(*part)};
+      return made;
+    }
+  }
+
+  ATTN_RETURN_IF_ERROR(work.status());
+  return std::move(of_whole).make();
+}
+
+}  // namespace attn::engines::native

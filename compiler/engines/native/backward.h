@@ -1,0 +1,32 @@
+// The backward as attnc's own kernels, for compute capability 9.0 (attn/backward.cuh): text
+// generated from the IR and its derivative, with the lists of row blocks that masks show.
+//
+//   native.counter    i32: the number of items that were taken, then one for each list that the GPU
+//                     makes (row_lists.h), and the parts into which it divides blocks of keys
+//                     (attn/division.cuh), zeroed before each run
+//   native.exponents  f32 [B, Hq, rows]: -lse log2(e), -inf in empty rows; some rows more than Sq
+//   native.deltas     f32, the same: delta
+//   native.sums       f32: sums of dq, zeroed before each run (Gradients::add_queries)
+//   native.key_sums   f32: sums of dk and dv of parts of blocks of keys
+//                     (BackwardTensors::key_sums)
+//   native.turns      i32 [B, Hq, blocks of rows]: of sums in a fixed order, the block of keys that
+//                     adds next (QueryAdder), zeroed before each run
+//   native.parts      f32: parts of gradients of learned tensors (BackwardTensors::parts), zeroed
+//                     before each run
+//   native.maps       i32: tensor maps of packed sequences (maps.h)
+#pragma once
+
+#include "compiler/engines/native/programs.h"
+#include "compiler/ir/attention.h"
+
+namespace attn::engines::native {
+
+// Errors: unsupported, for what the kernels do not compute yet.
+Status check_backward(const ir::Attention& attention);
+
+// A kernel step. `refused`: how many of the best tiles not to take. The attention must have passed
+// check_native. Errors: unsupported for lists that are too long, and when no tile is left.
+Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks::Axes& mask_axes,
+                                     const target::Context& context, std::size_t refused);
+
+}  // namespace attn::engines::native

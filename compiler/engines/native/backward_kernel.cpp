@@ -1,0 +1,267 @@
+#include "compiler/engines/native/backward_kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/engines/native/maps.h"
+#include "compiler/engines/shared/interface.h"
+#include "compiler/engines/shared/operands.h"
+#include "compiler/engines/shared/products_backward.h"
+#include "runtime/base/ceil_div.h"
+
+namespace attn::engines::native {
+namespace {
+
+using ir::Dim;
+
+// The rows of q and do of a section's heads of keys are to stay in the L2 cache, at most so many
+// bytes and heads, but for a section that would take less time than its longest item.
+constexpr std::int64_t kBytesOfGroup = std::int64_t{32} << 20, kHeadsOfGroup = 4;
+constexpr double kUneven = 1.5, kVeryUneven = 3;  // the longest list: times the mean
+constexpr double kShort = 24;                     // blocks of rows, on average
+constexpr std::int64_t kMostMergers = 1024;       // about those that run at the same time
+constexpr std::int64_t kWordsOfPart = 4;
+// Constants of attn/backward.cuh.
+constexpr std::int64_t kMergersOfPart = 8, kPartsOfBlock = 8, kWordsOfLargest = 3,
+                       kWordsOfElement = 9;
+
+bool is_packed(const ir::Attention& attention, const std::string& name) {
+  return layout_of(attention, name).kind == ir::LayoutKind::thd;
+}
+
+// Whether rows are cleared, as kClears of BackwardStages says.
+bool clears_rows(const ir::Attention& attention) {
+  return (attention.lengths_q || attention.lengths_kv || has_padding(attention)) &&
+         !std::ranges::all_of(BackwardKernel::kCopied,
+                              [&](const char* name) { return is_packed(attention, name); });
+}
+
+}  // namespace
+
+std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
+
+// Bytes of BackwardStages (attn/backward.cuh), aligned to 1024.
+std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
+                          bool diagonals) {
+  const ir::Dims& dims = attention.dims;
+  const std::int64_t depth = panels(dims[Dim::Dqk]), width = panels(dims[Dim::Dv]);
+  const std::int64_t of_keys = 2 * tile.keys * (depth + width);
+  const std::int64_t of_scores = table ? 2 * tile.keys : tile.keys;
+  const std::int64_t of_rows = 2 * tile.rows * (depth + width + of_scores) + 8 * tile.rows;
+  const std::int64_t of_random = attention.is_random() ? 4 * (16 * tile.keys + 16) : 0;
+  const std::int64_t of_diagonals = diagonals ? tile.keys / 16 * 32 * (tile.rows + 8) : 0;
+  return 1024 + of_keys + kStagesOfBackward * of_rows + 4 * tile.rows * depth + of_random +
+         of_diagonals + (clears_rows(attention) ? tail_bytes(2 + 2 * kStagesOfBackward) : 0) +
+         16 * 9 + 64 + 16 * 8;
+}
+
+BackwardKernel::BackwardKernel(const ir::Attention& of_whole, const Form& form,
+                               const RowTile& of_tile)
+    : whole(of_whole),
+      derivatives(gradient::differentiate(form.attention)),
+      attention(derivatives.attention),
+      dims(attention.dims),
+      statistics(form.statistics),
+      tile(of_tile),
+      gradients(gradient_names(of_whole)) {}
+
+std::int64_t BackwardKernel::parts() const {
+  return made_lists ? made_division.most_parts : static_cast<std::int64_t>(division.parts.size());
+}
+
+std::int64_t BackwardKernel::items() const {
+  return division.all ? 0 : key_blocks() - static_cast<std::int64_t>(division.in_order.size());
+}
+
+std::int64_t BackwardKernel::mergers() const {
+  return std::min(kMergersOfPart * parts(), kMostMergers);
+}
+
+std::int64_t BackwardKernel::counters() const {
+  const bool made = made_lists && divides();
+  return first_word_of_division() + (made ? kWordsOfPart * (1 + parts()) : 0);
+}
+
+std::int64_t BackwardKernel::first_word_of_division() const {
+  const std::int64_t first = 1 + (made_lists ? made_lists->sizes().lists : 0);
+  return made_lists && divides() ? ceil_div(first, kWordsOfPart) * kWordsOfPart : first;
+}
+
+bool BackwardKernel::wants(const char* gradient) const {
+  return std::ranges::find(gradients, gradient) != gradients.end();
+}
+
+std::vector<const gradient::TensorGradient*> BackwardKernel::by_scores() const {
+  std::vector<const gradient::TensorGradient*> found;
+  for (const gradient::TensorGradient& tensor : derivatives.tensors) {
+    if (!tensor.score.empty()) found.push_back(&tensor);
+  }
+  return found;
+}
+
+std::int64_t BackwardKernel::elements_of(const std::string& tensor) const {
+  return native::elements_of(whole, tensor);
+}
+
+const std::string& BackwardKernel::tensor_of(const LearnedPart& part) const {
+  return derivatives.attention.dag.symbol_of(part.gather.load);
+}
+
+const LearnedPart& BackwardKernel::part_of(const gradient::TensorGradient& tensor) const {
+  return *std::ranges::find(expressions.parts, tensor.tensor,
+                            [this](const LearnedPart& part) { return tensor_of(part); });
+}
+
+std::int64_t BackwardKernel::count_of(Reach reach) const {
+  std::int64_t count = 0;
+  for (const LearnedPart& part : expressions.parts) count += part.reach == reach ? part.turns() : 0;
+  return count;
+}
+
+bool BackwardKernel::shares() const {
+  return std::ranges::any_of(expressions.parts, [](const LearnedPart& part) {
+    return part.bits > 0 && (part.reach == Reach::shared || part.reach == Reach::diagonal);
+  });
+}
+
+void BackwardKernel::place_parts() {
+  std::int64_t of_heads = 0, own = 0, sums = 0;
+  std::string last;
+  for (LearnedPart& part : expressions.parts) {
+    part.elements = elements_of(tensor_of(part));
+    if (part.reach == Reach::heads) {
+      part.place = of_heads, of_heads += part.turns() * parts_of_learned();
+    } else if (part.reach == Reach::own) {
+      part.place = own++;
+    } else if (part.reach == Reach::shared) {
+      part.place = add_words(part.elements);
+    } else {
+      if (last != tensor_of(part)) sums = add_words(kWordsOfElement * part.elements);
+      last = tensor_of(part);
+      part.place = part.sums = sums;
+    }
+    if (part.reach != Reach::diagonal) continue;
+    part.elements = heads() * (dims[Dim::Sq] + dims[Dim::Skv] - 1);
+    part.place = add_words(part.bits > 0 ? part.elements : kWordsOfElement * part.elements);
+  }
+}
+
+// Returns where they begin.
+std::int64_t BackwardKernel::add_words(std::int64_t more) {
+  words = std::max(words, kWordsOfLargest) + more;
+  return words - more;
+}
+
+std::int64_t BackwardKernel::parts_of_learned() const {
+  return heads() * blocks.tiles * kPartsOfBlock;
+}
+
+std::vector<std::string> BackwardKernel::own_gradients() const {
+  std::vector<std::string> own;
+  for (const char* gradient : {"dq", "dk", "dv"}) {
+    if (wants(gradient)) own.emplace_back(gradient);
+  }
+  for (const gradient::TensorGradient* tensor : by_scores()) {
+    own.push_back(gradient::gradient_name(tensor->tensor));
+  }
+  return own;
+}
+
+bool BackwardKernel::rows_fit() const {
+  if (made_lists || lengths()) return false;
+  const bool fit = std::ranges::all_of(blocks.runs, [this](const KeyRun& run) {
+    return run.key + run.blocks * tile.rows <= dims[Dim::Sq];
+  });
+  return fit && std::ranges::all_of(blocks.lists, [this](const TileList& list) {
+           return list.blocks >= (heads_of_key() == 1 ? 2 : 1);
+         });
+}
+
+// Much longer lists than others begin before all others, so that the last of them does not end
+// alone.
+std::int64_t BackwardKernel::section() const {
+  if (batches_first()) return dims[Dim::B];
+  if (!division.in_order.empty()) return kUnitsOfOrder;
+  if (!blocks.sorted && !made_lists) return 1;
+  const bool uneven = !made_lists && longest_whole() > kVeryUneven * mean();
+  if (uneven) return dims[Dim::B] * dims[Dim::Hkv];
+  const std::int64_t bytes = heads_of_key() * dims[Dim::Sq] * (dims[Dim::Dqk] + dims[Dim::Dv]) *
+                             static_cast<std::int64_t>(size_of(attention.dtype));
+  std::int64_t units =
+      std::clamp<std::int64_t>(kBytesOfGroup / std::max<std::int64_t>(1, bytes), 1, kHeadsOfGroup);
+  const double least = longest_whole() * static_cast<double>(blocks_of_threads);
+  const double of_unit = mean() * static_cast<double>(blocks.tiles);
+  while (units < kHeadsOfGroup && static_cast<double>(units) * of_unit < least) units *= 2;
+  return units;
+}
+
+bool BackwardKernel::batches_first() const {
+  return !ordered() && std::ranges::any_of(expressions.parts, [this](const LearnedPart& part) {
+    const auto& indices = attention.dag[part.gather.load].operands;
+    const auto is_read = [&](ir::Op op) {
+      return std::ranges::any_of(indices, [&](ir::ExprId i) { return attention.dag[i].is(op); });
+    };
+    return part.reach == Reach::shared && is_read(ir::Op::head_) && !is_read(ir::Op::batch_);
+  });
+}
+
+bool BackwardKernel::heads_outside() const {
+  if (ordered() || made_lists || heads_of_key() == 1) return false;
+  return mean() < kShort || longest() > kUneven * mean();
+}
+
+double BackwardKernel::longest() const {
+  std::int64_t most = 0;
+  for (const TileList& list : blocks.lists) most = std::max(most, list.blocks);
+  return static_cast<double>(most);
+}
+
+double BackwardKernel::longest_whole() const {
+  std::int64_t most = 0;
+  for (const TileList& list : blocks.lists) {
+    if (division.parts.empty() || list.blocks <= division.most) most = std::max(most, list.blocks);
+  }
+  return static_cast<double>(most);
+}
+
+std::int64_t BackwardKernel::row_blocks_of_head() const {
+  return ceil_div(dims[Dim::Sq], tile.rows);
+}
+
+std::int64_t BackwardKernel::shared_bytes() const {
+  return native::shared_bytes(attention, tile, expressions.table.has_value(), diagonals());
+}
+
+bool BackwardKernel::is_zeroed(const gradient::TensorGradient& tensor) const {
+  const std::int64_t scores = heads() * dims[Dim::Sq] * dims[Dim::Skv];
+  return part_of(tensor).reach == Reach::own &&
+         (!attention.masks.empty() || lengths() || elements_of(tensor.tensor) != scores);
+}
+
+std::string BackwardKernel::kernel_of(const gradient::TensorGradient& tensor) {
+  return kGradientKernel + tensor.tensor;
+}
+
+plan::TensorMapArgument BackwardKernel::map_of(const std::string& name) const {
+  const bool of_keys = name == "k" || name == "v";
+  return map_of_keys(attention, name, {}, of_keys ? tile.keys : tile.rows);
+}
+
+bool BackwardKernel::is_packed(const std::string& name) const {
+  return native::is_packed(whole, name);
+}
+
+std::vector<plan::TensorMapArgument> BackwardKernel::packed_maps() const {
+  std::vector<plan::TensorMapArgument> maps;
+  for (const char* name : kCopied) {
+    if (is_packed(name)) maps.push_back(map_of(name));
+  }
+  return maps;
+}
+
+std::string BackwardKernel::spreading_kernel(std::size_t part) {
+  return fmt::format("{}{}", kDiagonalsKernel, part);
+}
+
+}  // namespace attn::engines::native

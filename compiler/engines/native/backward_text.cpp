@@ -1,0 +1,391 @@
+#include "compiler/engines/native/backward_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <optional>
+
+#include "compiler/codegen/kernel_text.h"
+#include "compiler/codegen/sources.h"
+#include "compiler/engines/native/kernel.h"
+#include "compiler/engines/native/maps.h"
+#include "compiler/engines/shared/controls.h"
+#include "compiler/engines/shared/operands.h"
+#include "compiler/engines/shared/products_backward.h"
+#include "compiler/engines/shared/vectors.h"
+
+namespace attn::engines::native {
+namespace {
+
+using ir::Dim;
+
+class BackwardText {
+ public:
+  explicit BackwardText(const BackwardKernel& kernel) : kernel_(kernel) {}
+
+  std::string source() const {
+    return (kWatched ? watch_text({"keys", "values", "queries 0", "queries 1", "gradients 0",
+                                   "gradients 1", "slopes 0", "slopes 1", "sums", "draws 0",
+                                   "draws 1", "draws 2", "draws 3"})
+                     : "") +
+           codegen::include_text("backward.cuh") +
+           (kernel_.packed_maps().empty() ? "" : codegen::include_text("sequence_maps.cuh")) +
+           (kernel_.made_lists ? codegen::include_text("row_lists.cuh") + lists_in_memory_text()
+                               : lists_text(kernel_.blocks) + order_text()) +
+           division_text() + constants_text() +
+           gradient_expressions_text(kernel_.derivatives, kernel_.expressions,
+                                     kernel_.made_lists.has_value()) +
+           (kernel_.packed_maps().empty()
+                ? ""
+                : sequence_maps_text(kernel_.whole, kernel_.packed_maps())) +
+           kernels_text();
+  }
+
+ private:
+  // Blocks of threads of a multiprocessor: as many as its threads allow.
+  static constexpr int kBlocksOfConversion = 2048 / BackwardKernel::kThreads;
+
+  // What lists of ordered sums have besides.
+  std::string order_text() const {
+    if (!kernel_.ordered()) return "";
+    std::vector<std::int64_t> before;
+    for (const KeyRun& run : kernel_.blocks.runs) before.push_back(run.before);
+    if (before.empty()) before.push_back(0);
+    return fmt::format(
+        "static __device__ const int kBefore[] = {{{}}};\n"
+        "struct OrderedLists : Lists {{\n"
+        "  __device__ int before(int i) const {{ return kBefore[i]; }}\n}};\n",
+        fmt::join(before, ", "));
+  }
+
+  // What lists have besides where blocks of keys are divided.
+  std::string division_text() const {
+    if (!kernel_.divides()) return "";
+    const char* const base = kernel_.ordered() ? "OrderedLists" : "Lists";
+    if (kernel_.made_lists) {
+      return fmt::format(
+          "struct DividedLists : {} {{\n"
+          "  const kernels::Division* division;\n"
+          "  __device__ int parts() const {{ return division->parts; }}\n"
+          "  __device__ int most() const {{ return division->most; }}\n"
+          "  __device__ kernels::Part part(int i) const {{ return division->part(i); }}\n}};\n",
+          base);
+    }
+    std::string parts;
+    for (std::size_t i = 0; i < kernel_.division.parts.size(); ++i) {
+      const RowPart& of = kernel_.division.parts[i];
+      parts += fmt::format("{}{{{}, {}, {}, {}}},", i % 6 == 0 ? "\n    " : " ", of.unit, of.tile,
+                           of.part, of.parts);
+    }
+    const bool in_order = !kernel_.division.in_order.empty();
+    return fmt::format(
+        "static __device__ const kernels::Part kParts[] = {{{}\n}};\n{}"
+        "struct DividedLists : {} {{\n"
+        "  __device__ int parts() const {{ return {}; }}\n"
+        "  __device__ int most() const {{ return {}; }}\n"
+        "  __device__ kernels::Part part(int i) const {{ return kParts[i]; }}\n}};\n",
+        parts, in_order ? parts_in_order_text() : "", in_order ? "ListsOfItems" : base,
+        kernel_.parts(), kernel_.division.most);
+  }
+
+  // What ordered lists have besides where parts are among other items.
+  std::string parts_in_order_text() const {
+    std::vector<std::string> blocks;
+    for (const DividedBlock& block : kernel_.division.in_order) {
+      blocks.push_back(fmt::format("{{{}, {}}}", block.item, block.part));
+    }
+    return fmt::format(
+        "static __device__ const kernels::DividedBlock kDividedBlocks[] = {{{}}};\n"
+        "struct ListsOfItems : OrderedLists {{\n"
+        "  __device__ int divided_blocks() const {{ return {}; }}\n"
+        "  __device__ kernels::DividedBlock divided_block(int i) const {{\n"
+        "    return kDividedBlocks[i];\n  }}\n}};\n",
+        fmt::join(blocks, ", "), blocks.size());
+  }
+
+  // `runs`: if the GPU makes the lists, where they are.
+  std::string lists_object(const char* runs) const {
+    const std::string lists = kernel_.made_lists ? fmt::format("tiles, {}", runs) : "";
+    if (!kernel_.divides()) {
+      return fmt::format("{}{{{}}}", kernel_.ordered() ? "OrderedLists" : "Lists", lists);
+    }
+    if (!kernel_.made_lists) return "DividedLists{}";
+    return fmt::format(
+        "DividedLists{{{{{}}}, reinterpret_cast<const kernels::Division*>(counter + {})}}", lists,
+        kernel_.first_word_of_division());
+  }
+
+  std::string constants_text() const {
+    std::string text = fmt::format("struct Constants {{\n  using Float = {};\n",
+                                   codegen::float_class(kernel_.whole.dtype));
+    const bool by_batch = kernel_.blocks.axes.batch, by_head = kernel_.blocks.axes.head;
+    const std::pair<const char*, std::int64_t> integers[] = {
+        {"kBlockRows", kernel_.tile.rows},
+        {"kKeys", kernel_.tile.keys},
+        {"kDepth", kernel_.depth()},
+        {"kWidth", kernel_.width()},
+        {"kBatches", kernel_.dims[Dim::B]},
+        {"kHeads", kernel_.dims[Dim::Hq]},
+        {"kKeyHeads", kernel_.dims[Dim::Hkv]},
+        {"kHeadsOfKey", kernel_.heads_of_key()},
+        {"kHeadsOfClass", kernel_.statistics.heads},
+        {"kRows", kernel_.dims[Dim::Sq]},
+        {"kColumns", kernel_.dims[Dim::Skv]},
+        {"kPaddedRows", kernel_.padded_rows()},
+        {"kRowBlocks", kernel_.row_blocks_of_head()},
+        {"kKeyBlocks", kernel_.blocks.tiles},
+        {"kItems", kernel_.items()},
+        {"kDivided", kernel_.parts()},
+        {"kSection", kernel_.section()},
+        {"kListsOfBatch", !by_batch ? 0
+                          : by_head ? kernel_.dims[Dim::Hkv]
+                                    : 1},
+        {"kListsOfHead", by_head ? 1 : 0}};
+    for (const auto& [name, value] : integers) {
+      text += fmt::format("  static constexpr int {} = {};\n", name, value);
+    }
+    text += fmt::format(
+        "  static constexpr long long kStatisticsClass = {};\n"
+        "  static constexpr bool kLengths = {}, kOrdered = {}, kRandom = {}, kHeadsOutside = "
+        "{},\n                        kRowsFit = {};\n"
+        "  static constexpr bool kDiagonals = {}, kShares = {}, kBatchesFirst = {}, kPadded = "
+        "{};\n",
+        kernel_.statistics.of_class, kernel_.lengths(), kernel_.ordered(),
+        kernel_.attention.is_random(), kernel_.heads_outside(), kernel_.rows_fit(),
+        kernel_.diagonals(), kernel_.shares(), kernel_.batches_first(), kernel_.expressions.padded);
+    const Table table = kernel_.expressions.table.value_or(Table());
+    text += fmt::format(
+        "  using Entry = {};\n"
+        "  static constexpr bool kTable = {}, kTableOfBatch = {}, kTableOfHead = {};\n",
+        codegen::float_class(entry_type()), kernel_.expressions.table.has_value(),
+        table.batches > 1, table.heads > 1);
+    const std::pair<const char*, const char*> tensors[] = {
+        {"Queries", "q"}, {"Keys", "k"}, {"Values", "v"}, {"Outputs", "o"}};
+    for (const auto& [type, name] : tensors) {
+      const Dims4 dims = logical_dims(kernel_.attention, name),
+                  strides = stored_strides(kernel_.attention, name);
+      text += places_text(type, dims, strides, moves_in_vectors(dims, strides),
+                          kernel_.is_packed(name));
+    }
+    const Dims4 of_rows = {kernel_.statistics.batch, kernel_.statistics.head,
+                           kernel_.statistics.row, 0};
+    return text + places_text("Statistics", {}, of_rows, false, kernel_.is_packed("o")) + "};\n";
+  }
+
+  // The type of the table's elements.
+  DType entry_type() const {
+    const std::optional<Table>& table = kernel_.expressions.table;
+    return table ? kernel_.attention.find_tensor(table->tensor)->dtype : kernel_.attention.dtype;
+  }
+
+  // Gradients have the layouts of their tensors.
+  static std::string places_text(const char* type, const Dims4& dims, const Dims4& strides,
+                                 bool aligned, bool packed) {
+    return fmt::format("  using {} = kernels::Places<{}, {}, {}, {}, {}, {}, {}>;\n", type,
+                       strides[0], strides[1], strides[2], strides[3], dims[3], aligned, packed);
+  }
+
+  std::string kernels_text() const {
+    const std::string inputs = parameters_text(kernel_.expressions.inputs);
+    const std::string object = expressions_object(kernel_.whole, kernel_.expressions.inputs);
+    std::vector<std::string> parameters, fields;
+    const auto add = [&](bool there, const char* type, const char* name) {
+      if (there) parameters.push_back(fmt::format("{} {}", type, name));
+      fields.emplace_back(there ? name : "nullptr");
+    };
+    std::int64_t packed = 0;
+    for (const std::string name : BackwardKernel::kCopied) {
+      const std::string parameter = name == "do" ? "d_o" : name;
+      fields.push_back(kernel_.is_packed(name)
+                           ? fmt::format("maps + {}", kernel_.dims[Dim::B] * packed++)
+                           : "&" + parameter);
+      if (kernel_.is_packed(name)) continue;
+      parameters.push_back("const __grid_constant__ kernels::TensorMap " + parameter);
+    }
+    if (packed > 0) parameters.emplace_back("const kernels::TensorMap* maps");
+    add(kernel_.has_column_starts(), "const int*", kColumnStarts);
+    const char* row_starts = kernel_.has_row_starts() ? kRowStarts : "nullptr";
+    const std::string of_row_starts =
+        kernel_.has_row_starts() ? fmt::format(", const int* {}", kRowStarts) : "";
+    add(true, "const float*", "exponents");
+    add(true, "const float*", "deltas");
+    add(kernel_.wants("dq"), "float*", "sums");
+    add(kernel_.ordered(), "int*", "turns");
+    add(kernel_.wants("dk"), "unsigned short*", "dk");
+    add(kernel_.wants("dv"), "unsigned short*", "dv");
+    add(kernel_.divides(), "float*", "key_sums");
+    add(kernel_.count_of(Reach::heads) > 0, "float*", "parts");
+    if (kernel_.words > 0) parameters.emplace_back("unsigned long long* words");
+    std::vector<std::string> own;
+    for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
+      if (kernel_.part_of(*tensor).reach != Reach::own) continue;
+      own.push_back(gradient::gradient_name(tensor->tensor));
+      parameters.push_back("void* " + own.back());
+    }
+    add(true, "int*", "counter");
+    const bool table = kernel_.expressions.table.has_value(),
+               sigmoid = kernel_.attention.is_sigmoid();
+    if (kernel_.made_lists)
+      parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
+    if (table) parameters.emplace_back("const __grid_constant__ kernels::TensorMap table");
+    fields.emplace_back(table ? "&table" : "nullptr");
+    if (!kernel_.expressions.parts.empty()) {
+      fields.emplace_back(kernel_.words > 0 ? "words" : "nullptr");
+      fields.push_back(fmt::format("{{{}}}", fmt::join(own, ", ")));
+    }
+    std::string text = kernel_.made_lists
+                           ? kernel_.made_lists->text(inputs, object, kernel_.made_division,
+                                                      kernel_.first_word_of_division())
+                           : "";
+    text += fmt::format(
+        "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n"
+        "extern \"C\" __global__ void {}({}float* exponents,\n"
+        "                                        float* deltas{}{}) {{\n  {}\n"
+        "  kernels::prepare<Constants>({}, {}, expressions, exponents, deltas);\n}}\n"
+        "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
+        "  const kernels::BackwardTensors tensors{{{}}};\n"
+        "  kernels::backward<Constants>(tensors, expressions, {});\n}}\n",
+        kernel_.shared_bytes(), kPrepareKernel,
+        sigmoid ? ""
+                : "const unsigned short* o, const unsigned short* d_o,\n"
+                  "                                        const float* lse, ",
+        of_row_starts, inputs, object, sigmoid ? "nullptr, nullptr, nullptr" : "o, d_o, lse",
+        row_starts, kThreadsOfBackward, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs,
+        object, fmt::join(fields, ", "), lists_object("runs"));
+    if (kernel_.shares()) text += largest_text();
+    for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
+      if (kernel_.expressions.parts[i].reach == Reach::diagonal) text += spreading_text(i);
+    }
+    for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
+      if (kernel_.part_of(*tensor).reach != Reach::own || kernel_.is_zeroed(*tensor))
+        text += text_of(*tensor);
+    }
+    return text + ending_text();
+  }
+
+  // The kernel that makes dq of its sums, and adds those of parts of blocks of keys.
+  std::string ending_text() const {
+    const bool converts = kernel_.wants("dq");
+    if (!converts && !kernel_.divides()) return "";
+    std::vector<std::string> parameters;
+    if (converts) parameters = {"const float* sums", "unsigned short* dq"};
+    if (converts && kernel_.has_row_starts()) parameters.push_back(starts_text(kRowStarts));
+    if (kernel_.divides()) add_merged(parameters);
+    std::string body;
+    if (kernel_.divides()) {
+      body = fmt::format(
+          "  if (blockIdx.x < {0}) {{\n"
+          "    kernels::merge_parts<Constants>(key_sums, {1}, expressions, {2},\n"
+          "                                    {3}, {4}, blockIdx.x, {0});\n    return;\n  }}\n",
+          kernel_.mergers(), kernel_.has_column_starts() ? kColumnStarts : "nullptr",
+          lists_object("nullptr"), kernel_.wants("dk") ? "dk" : "nullptr",
+          kernel_.wants("dv") ? "dv" : "nullptr");
+    }
+    if (converts) {
+      body += fmt::format(
+          "  kernels::convert<Constants>(sums, {}, expressions, dq, blockIdx.x - {});\n",
+          kernel_.has_row_starts() ? kRowStarts : "nullptr", kernel_.mergers());
+    }
+    return fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(\n    {}{}) {{\n  {}\n{}}}\n",
+        BackwardKernel::kThreads, kBlocksOfConversion, converts ? kConvertKernel : kMergeKernel,
+        fmt::join(parameters, ",\n    "), parameters_text(kernel_.expressions.inputs),
+        expressions_object(kernel_.whole, kernel_.expressions.inputs), body);
+  }
+
+  static std::string starts_text(const char* name) { return fmt::format("const int* {}", name); }
+
+  void add_merged(std::vector<std::string>& parameters) const {
+    parameters.emplace_back("const float* key_sums");
+    if (kernel_.has_column_starts()) parameters.push_back(starts_text(kColumnStarts));
+    for (const char* gradient : {"dk", "dv"}) {
+      if (kernel_.wants(gradient))
+        parameters.push_back(fmt::format("unsigned short* {}", gradient));
+    }
+    if (!kernel_.made_lists) return;
+    parameters.emplace_back("const kernels::Tile* tiles");
+    parameters.emplace_back("const int* counter");
+  }
+
+  std::string largest_text() const {
+    const auto starts = [](bool has, const char* name) {
+      return has ? fmt::format(", const int* {}", name) : "";
+    };
+    return fmt::format(
+        "extern \"C\" __global__ void {}(const unsigned short* d_o, const unsigned short* v,\n"
+        "                                        unsigned long long* words{}{}{}) {{\n  {}\n"
+        "  kernels::find_largest<Constants>(d_o, v, {}, {}, expressions, words);\n}}\n",
+        kLargestKernel, starts(kernel_.has_row_starts(), kRowStarts),
+        starts(kernel_.has_column_starts(), kColumnStarts),
+        parameters_text(kernel_.expressions.inputs),
+        expressions_object(kernel_.whole, kernel_.expressions.inputs),
+        kernel_.has_row_starts() ? kRowStarts : "nullptr",
+        kernel_.has_column_starts() ? kColumnStarts : "nullptr");
+  }
+
+  std::string spreading_text(std::size_t part) const {
+    const LearnedPart& of = kernel_.expressions.parts[part];
+    return fmt::format(
+        "extern \"C\" __global__ void {}(unsigned long long* words{}) {{\n  {}\n"
+        "  const kernels::ExactSums sums{{words + {}, {}}};\n"
+        "  kernels::spread_diagonals<Constants, {}>(words, sums, expressions);\n}}\n",
+        kernel_.spreading_kernel(part), parameters_text(kernel_.expressions.inputs),
+        expressions_object(kernel_.whole, kernel_.expressions.inputs), of.sums,
+        kernel_.elements_of(kernel_.tensor_of(of)), part);
+  }
+
+  // The kernel of sum_of or zero_of.
+  std::string text_of(const gradient::TensorGradient& tensor) const {
+    const DType dtype = kernel_.whole.find_tensor(tensor.tensor)->dtype;
+    const std::int64_t elements = kernel_.elements_of(tensor.tensor);
+    const LearnedPart& first = kernel_.part_of(tensor);
+    const auto element = [&](const char* value) { return codegen::element_text(dtype, value); };
+    const std::string gradient = fmt::format("{}* gradient", codegen::element_type(dtype));
+    if (first.reach == Reach::heads) {
+      return fmt::format(
+          "extern \"C\" __global__ void {}(const float* parts, {}{}) {{\n  {}\n"
+          "  double share = 0;\n{}  const double sum = kernels::sum_of_shares(share);\n"
+          "  if (threadIdx.x == 0) gradient[blockIdx.x] = {};\n}}\n",
+          kernel_.kernel_of(tensor), gradient, parameters_text(kernel_.expressions.inputs),
+          expressions_object(kernel_.whole, kernel_.expressions.inputs), shares_text(tensor),
+          element("sum"));
+    }
+    const bool own = first.reach == Reach::own;
+    const std::string sum =
+        first.reach == Reach::shared
+            ? fmt::format(
+                  "    const auto largest = reinterpret_cast<kernels::Largest*>(words);\n"
+                  "    const double sum = kernels::FixedSums{{largest, words + {}}}.sum(i, {});\n",
+                  first.place, first.bits)
+            : fmt::format("    const double sum = kernels::ExactSums{{words + {}, {}}}.sum(i);\n",
+                          first.sums, elements);
+    return fmt::format(
+        "extern \"C\" __global__ void {}({}{}) {{\n  const long long i = attn_thread();\n"
+        "  if (i < {}) {{\n{}    gradient[i] = {};\n  }}\n}}\n",
+        kernel_.kernel_of(tensor), own ? "" : "unsigned long long* words, ", gradient, elements,
+        own ? "" : sum, own ? "0" : element("sum"));
+  }
+
+  std::string shares_text(const gradient::TensorGradient& tensor) const {
+    std::string shares;
+    for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
+      const LearnedPart& part = kernel_.expressions.parts[i];
+      if (kernel_.tensor_of(part) != tensor.tensor) continue;
+      shares += fmt::format(
+          "  for (int turn = 0; turn < {}; ++turn) {{\n"
+          "    const long long place = {}ll + turn * kernels::kPartsOfTurn<Constants>;\n"
+          "    share += kernels::share_of_parts<Constants>(parts + place, [&](int b, int h) {{\n"
+          "      return expressions.element<{}>(b, h, 0, 0, turn);\n    }});\n  }}\n",
+          part.turns(), part.place, i);
+    }
+    return shares;
+  }
+
+  const BackwardKernel& kernel_;
+};
+
+}  // namespace
+
+std::string source_of(const BackwardKernel& kernel) { return BackwardText(kernel).source(); }
+
+}  // namespace attn::engines::native

@@ -1,0 +1,491 @@
+#include "compiler/engines/native/kernel.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/codegen/kernel_text.h"
+#include "compiler/codegen/sources.h"
+#include "compiler/engines/native/maps.h"
+#include "compiler/engines/native/programs.h"
+#include "compiler/engines/native/quantized.h"
+#include "compiler/engines/shared/controls.h"
+#include "compiler/engines/shared/lengths.h"
+#include "compiler/engines/shared/operands.h"
+#include "compiler/engines/shared/vectors.h"
+#include "runtime/base/ceil_div.h"
+
+namespace attn::engines::native {
+namespace {
+
+using ir::Dim;
+
+// Bytes, of keys and values that only one tile reads. An H200 reads those of a decode at 4.45 TB/s
+// so, and at 4.07 with promotion to 256; where tiles find keys in the L2 cache, that is up to 3 %
+// faster.
+constexpr std::int64_t kPromotionOfOneTile = 128;
+
+constexpr const char* kListsInTheText =
+    "struct Lists {\n"
+    "  __device__ kernels::Tile tile(int i) const { return kTiles[i]; }\n"
+    "  __device__ kernels::Run run(int i) const { return kRuns[i]; }\n"
+    "};\n";
+constexpr const char* kListsInMemory =
+    "struct Lists {\n"
+    "  const kernels::Tile* tiles;\n"
+    "  const kernels::Run* runs;\n"
+    "  __device__ kernels::Tile tile(int i) const { return tiles[i]; }\n"
+    "  __device__ kernels::Run run(int i) const { return runs[i]; }\n"
+    "};\n";
+
+std::string array_text(const char* what, const std::vector<std::string>& elements) {
+  constexpr std::size_t kOfLine = 6;
+  std::string text = fmt::format("static __device__ const kernels::{}[] = {{", what);
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    text += i % kOfLine == 0 ? "\n    " : " ";
+    text += elements[i] + ",";
+  }
+  return text + "\n};\n";
+}
+
+class Source {
+ public:
+  Source(const ir::Attention& attention, const Kernel& kernel)
+      : attention_(attention), dims_(attention.dims), kernel_(kernel) {}
+
+  std::string make() const {
+    std::string text = kWatched ? watch_text(kernel_.tile) : "";
+    text += codegen::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
+    if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
+    if (!thd_inputs(attention_).empty()) text += codegen::include_text("sequence_maps.cuh");
+    text += kernel_.makes_lists ? kListsInMemory : lists_text(kernel_.blocks);
+    text +=
+        constants_text() + expressions_text(attention_, kernel_.expressions, kernel_.makes_lists);
+    if (kernel_.makes_lists) text += lister_text();
+    if (attention_.quantize) text += transposed_values_text(attention_, inputs(), expressions());
+    if (!thd_inputs(attention_).empty()) {
+      text += sequence_maps_text(attention_, maps_of_packed(attention_, kernel_));
+    }
+    return text + forward_text();
+  }
+
+ private:
+  std::string constants_text() const {
+    std::string text = fmt::format(
+        "struct Constants {{\n  using Float = {};\n  using Output = {};\n",
+        codegen::float_class(attention_.dtype), codegen::float_class(attention_.dtype_of("o")));
+    if (kernel_.tile.table_element == 2)
+      text += fmt::format("  using Entry = {};\n", codegen::float_class(entry_type()));
+    const auto add = [&text](const char* type, const auto& table) {
+      for (const auto& [name, value] : table) {
+        text += fmt::format("  static constexpr {} {} = {};\n", type, name, value);
+      }
+    };
+    add("int", tile_constants());
+    add("int", table_constants());
+    add("int", page_constants());
+    add("int", list_constants());
+    if (kernel_.tile.patch) add("int", patch_constants());
+    add("bool", flags());
+    add("long long", strides());
+    add("long long", gathered_strides());
+    return text + "};\n";
+  }
+
+  using Integers = std::vector<std::pair<const char*, std::int64_t>>;
+
+  Integers tile_constants() const {
+    const Tile& tile = kernel_.tile;
+    return {{"kGroups", tile.groups},
+            {"kKeys", tile.keys},
+            {"kDepth", tile.depth},
+            {"kWidth", tile.width},
+            {"kTaken", dims_[Dim::Dqk]},
+            {"kStored", dims_[Dim::Dv]},
+            {"kDepthPanel", tile.depth_panel()},
+            {"kWidthPanel", tile.width_panel()},
+            {"kShares", tile.shares},
+            {"kShare", tile.share()},
+            {"kStages", tile.stages},
+            {"kQueries", tile.queries},
+            {"kPack", tile.pack},
+            {"kRowsOfTile", tile.rows_of_head()},
+            {"kBatches", dims_[Dim::B]},
+            {"kUnits", kernel_.units(dims_)},
+            {"kHeadsOfClass", kernel_.statistics.heads},
+            {"kHeadsOfKey", dims_[Dim::Hq] / dims_[Dim::Hkv]},
+            {"kRows", dims_[Dim::Sq]},
+            {"kColumns", dims_[Dim::Skv]}};
+  }
+
+  // The type of the table's elements.
+  DType entry_type() const {
+    const std::optional<Table>& table = kernel_.expressions.table;
+    return table ? attention_.find_tensor(table->tensor)->dtype : attention_.dtype;
+  }
+
+  // A table that heads do not share is read from memory once for all batches.
+  bool batches_first() const {
+    const std::optional<Table>& table = kernel_.expressions.table;
+    return table && table->heads > 1 && table->batches == 1;
+  }
+
+  Integers table_constants() const {
+    const Table table = kernel_.expressions.table.value_or(Table());
+    return {{"kTables", kernel_.tile.tables},
+            {"kTablePack", kernel_.tile.table_pack},
+            {"kTableElement", kernel_.tile.table_element},
+            {"kTableOfBatch", table.batches > 1 ? 1 : 0},
+            {"kTableOfUnit", table.heads > 1 ? 1 : 0}};
+  }
+
+  Integers page_constants() const {
+    const std::int64_t k = read_page_of(attention_, "k"), v = read_page_of(attention_, "v");
+    const auto pages = [&](const char* name, std::int64_t page) {
+      return page == 0 ? 0 : page_table_dims(attention_, name)[2];
+    };
+    return {{"kKeyPage", k},   {"kKeyPiece", kernel_.piece(k)},   {"kKeyPages", pages("k", k)},
+            {"kValuePage", v}, {"kValuePiece", kernel_.piece(v)}, {"kValuePages", pages("v", v)}};
+  }
+
+  Integers list_constants() const {
+    const masks::Axes& axes = kernel_.blocks.axes;
+    const bool sorted = kernel_.blocks.sorted || kernel_.makes_lists;
+    Integers all = {{"kTiles", kernel_.blocks.tiles},
+                    {"kSplits", kernel_.parts},
+                    {"kItems", kernel_.items(dims_) * kernel_.parts},
+                    {"kSection", sorted            ? kernel_.section
+                                 : batches_first() ? dims_[Dim::B]
+                                                   : 1},
+                    {"kFront", kernel_.front},
+                    {"kListsOfBatch", !axes.batch ? 0
+                                      : axes.head ? dims_[Dim::Hq]
+                                                  : 1},
+                    {"kListsOfUnit", axes.head ? 1 : 0}};
+    if (!kernel_.makes_lists) return all;
+    const MadeLists lists = kernel_.made_lists(dims_);
+    all.emplace_back("kLists", lists.lists);
+    all.emplace_back("kCellKeys", kernel_.tile.cell);
+    all.emplace_back("kCells", lists.cells);
+    all.emplace_back("kMostRuns", lists.most_runs());
+    all.emplace_back("kTilesOfBlock", kernel_.tiles_of_block);
+    all.emplace_back("kListsDone", kernel_.first_counter_of_lists(dims_));
+    return all;
+  }
+
+  Integers patch_constants() const {
+    const Patch& patch = *kernel_.tile.patch;
+    const bool as_rows = batches_as(attention_, kernel_.tile) == BatchesAs::rows;
+    return {{"kGrid", patch.grid},
+            {"kPatchWidth", patch.width},
+            {"kPatchHeight", patch.height},
+            {"kRowsOfBatch", as_rows ? dims_[Dim::Sq] / patch.grid : 0},
+            {"kUnitsOfBatch", as_rows ? 0 : kernel_.units(dims_)}};
+  }
+
+  std::vector<std::pair<const char*, bool>> flags() const {
+    return {{"kTurns", kernel_.tile.groups > 1},
+            {"kPatches", kernel_.tile.patch.has_value()},
+            {"kBatchesFirst", batches_first()},
+            {"kLazy",
+             !attention_.wants_max_or_sum() && !(attention_.wants_amax_s && kernel_.parts > 1)},
+            {"kAmaxOfWeights", attention_.wants_amax_s},
+            {"kAmaxOfOutputs", attention_.wants_amax_o},
+            {"kLengths", attention_.lengths_kv},
+            {"kPadded", kernel_.expressions.padded},
+            {"kOverlaps", kernel_.overlaps(attention_)},
+            {"kThdQ", is_thd("q")},
+            {"kThdK", is_thd("k")},
+            {"kThdV", is_thd("v") && !attention_.quantize},
+            {"kThdO", is_thd("o")},
+            {"kGatherKeys", gathers("k")},
+            {"kGatherValues", gathers("v")},
+            {"kAligned",
+             moves_in_vectors(logical_dims(attention_, "o"), stored_strides(attention_, "o"))}};
+  }
+
+  Integers strides() const {
+    const auto [batch, head, row, column] = stored_strides(attention_, "o");
+    const StatisticsPlaces& statistics = kernel_.statistics;
+    return {{"kOutputBatch", batch},
+            {"kOutputHead", head},
+            {"kOutputRow", row},
+            {"kOutputColumn", column},
+            {"kStatisticsBatch", statistics.batch},
+            {"kStatisticsHead", statistics.head},
+            {"kStatisticsClass", statistics.of_class},
+            {"kStatisticsRow", statistics.row}};
+  }
+
+  // Strides of pages, heads and rows of keys and values that are copied by rows.
+  Integers gathered_strides() const {
+    const auto [key_page, key_head, key_row, key_column] = stored_strides(attention_, "k");
+    const auto [page, head, row, column] = stored_strides(attention_, "v");
+    return {{"kKeyPageStride", key_page}, {"kKeyHeadStride", key_head}, {"kKeyRowStride", key_row},
+            {"kValuePageStride", page},   {"kValueHeadStride", head},   {"kValueRowStride", row}};
+  }
+
+  std::string inputs() const { return parameters_text(kernel_.expressions.inputs); }
+  std::string expressions() const {
+    return expressions_object(attention_, kernel_.expressions.inputs);
+  }
+
+  std::string lister_text() const {
+    return lists_kernel_text(
+        inputs(), expressions(),
+        "kernels::list_keys<Constants>(\n"
+        "      expressions, {tiles, sorted, runs, counter + Constants::kListsDone});");
+  }
+
+  bool is_thd(const char* name) const {
+    return layout_of(attention_, name).kind == ir::LayoutKind::thd;
+  }
+
+  bool gathers(const char* name) const { return kernel_.gathers(read_page_of(attention_, name)); }
+
+  std::string forward_text() const {
+    std::vector<std::string> parameters, fields;
+    const auto add_map = [&](const char* name) {
+      parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", name));
+      fields.push_back(fmt::format("&{}", name));
+    };
+    const std::vector<std::string> thd = thd_inputs(attention_);
+    for (const char* name : {"q", "k", "v"}) {
+      const auto found = std::ranges::find(thd, name);
+      if (found != thd.end()) {
+        fields.push_back(fmt::format("maps + {}", dims_[Dim::B] * (found - thd.begin())));
+        continue;
+      }
+      if (gathers(name)) {
+        parameters.push_back(fmt::format("const unsigned short* {}", name));
+        fields.emplace_back("nullptr");
+        continue;
+      }
+      add_map(name);
+    }
+    if (!thd.empty()) parameters.emplace_back("const kernels::TensorMap* maps");
+    if (kernel_.expressions.table)
+      add_map("table");
+    else
+      fields.emplace_back("nullptr");
+    for (const std::string& name : kernel_.outputs) {
+      const std::string_view type = name == "o" ? codegen::element_type(attention_.dtype_of("o"))
+                                    : ir::is_amax(name) ? "unsigned"
+                                                        : "float";
+      parameters.push_back(fmt::format("{}* {}", type, name));
+    }
+    for (const ir::Output& output : ir::kOutputs) {
+      if (ir::is_amax(output.name)) continue;
+      fields.emplace_back(attention_.*output.wanted ? output.name : "nullptr");
+    }
+    parameters.emplace_back("int* counter");
+    fields.emplace_back("counter");
+    for (const std::string& table : page_tables(attention_)) {
+      parameters.push_back("const int* " + table);
+    }
+    for (const char* name : {"k", "v"}) {
+      fields.push_back(read_page_of(attention_, name) > 0 ? page_table_name(attention_, name)
+                                                          : "nullptr");
+    }
+    if (is_thd("o")) parameters.push_back(fmt::format("const int* {}", kRowStarts));
+    fields.emplace_back(is_thd("o") ? kRowStarts : "nullptr");
+    if (kernel_.parts > 1) parameters.emplace_back("float* parts");
+    fields.emplace_back(kernel_.parts > 1 ? "parts" : "nullptr");
+    for (const char* name : {"k", "v"}) fields.emplace_back(gathers(name) ? name : "nullptr");
+    if (attention_.quantize) add_scales(fields);
+    if (kernel_.makes_lists) {
+      parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
+    }
+    const std::string check =
+        fmt::format("static_assert(kernels::Stages<Constants>::kBytes + 1024 == {}, \"\");\n",
+                    kernel_.tile.shared_bytes());
+    return check +
+           fmt::format(
+               "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
+               "  const kernels::ForwardTensors tensors{{{}}};\n"
+               "  kernels::forward<Constants>(tensors, expressions, Lists{{{}}});\n}}\n",
+               kernel_.tile.threads(), kForwardKernel, fmt::join(parameters, ",\n    "), inputs(),
+               expressions(), fmt::join(fields, ", "), kernel_.makes_lists ? "tiles, runs" : "");
+  }
+
+  void add_scales(std::vector<std::string>& fields) const {
+    for (const char* name : {"descale_v", "descale_s", "scale_s", "scale_o"}) {
+      const bool has = attention_.find_tensor(name) != nullptr;
+      fields.push_back(has ? fmt::format("t_{}", name) : "nullptr");
+    }
+    fields.emplace_back(attention_.wants_amax_s ? "amax_s" : "nullptr");
+    fields.emplace_back(attention_.wants_amax_o ? "amax_o" : "nullptr");
+  }
+
+  const ir::Attention& attention_;
+  const ir::Dims& dims_;
+  const Kernel& kernel_;
+};
+
+}  // namespace
+
+MadeLists Kernel::made_lists(const ir::Dims& dims) const {
+  return {.lists = (blocks.axes.batch ? dims[Dim::B] : 1) * (blocks.axes.head ? dims[Dim::Hq] : 1),
+          .tiles = blocks.tiles,
+          .cells = tile.cells_of(dims[Dim::Skv]),
+          .cells_of_block = tile.keys / tile.cell};
+}
+
+std::int64_t Kernel::piece(std::int64_t page) const {
+  if (page == 0) return tile.keys;
+  std::int64_t rows = std::gcd(page, tile.keys);
+  if (makes_lists) return std::gcd(rows, tile.cell);
+  for (const KeyRun& run : blocks.runs) rows = std::gcd(rows, run.key);
+  return rows;
+}
+
+std::int64_t page_of(const ir::Attention& attention, const std::string& name) {
+  const ir::Layout& layout = layout_of(attention, name);
+  return layout.kind == ir::LayoutKind::paged ? layout.page : 0;
+}
+
+std::int64_t read_page_of(const ir::Attention& attention, const std::string& name) {
+  return name == "v" && attention.quantize ? 0 : page_of(attention, name);
+}
+
+bool Kernel::overlaps(const ir::Attention& attention) const {
+  return attention.quantize || (makes_lists && thd_inputs(attention).empty());
+}
+
+std::vector<std::string> thd_inputs(const ir::Attention& attention) {
+  std::vector<std::string> names;
+  for (const char* name : {"q", "k", "v"}) {
+    if (attention.quantize && name == std::string_view("v")) continue;
+    if (layout_of(attention, name).kind == ir::LayoutKind::thd) names.emplace_back(name);
+  }
+  return names;
+}
+
+plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
+                               const std::string& name) {
+  if (name == "q") return map_of_queries(attention, kernel.tile);
+  if (name == "v" && attention.quantize) return map_of_values(attention, kernel.tile);
+  plan::TensorMapArgument map =
+      map_of_keys(attention, name, kernel.tile, kernel.piece(page_of(attention, name)));
+  if (kernel.blocks.tiles == 1) map.promotion = kPromotionOfOneTile;
+  return map;
+}
+
+std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attention,
+                                                    const Kernel& kernel) {
+  std::vector<plan::TensorMapArgument> maps;
+  for (const std::string& name : thd_inputs(attention)) {
+    maps.push_back(map_of(attention, kernel, name));
+  }
+  return maps;
+}
+
+std::vector<std::string> page_tables(const ir::Attention& attention) {
+  std::vector<std::string> tables;
+  for (const char* name : {"k", "v"}) {
+    if (read_page_of(attention, name) == 0) continue;
+    std::string table = page_table_name(attention, name);
+    if (tables.empty() || tables.back() != table) tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+std::string watch_text(const std::vector<std::string>& names) {
+  return fmt::format("#define ATTN_BARRIERS \"{}\"\n", fmt::join(names, "\", \""));
+}
+
+std::string watch_text(const Tile& tile) {
+  std::vector<std::string> names;
+  const auto add = [&names](const char* what, std::int64_t stages) {
+    for (std::int64_t i = 0; i < stages; ++i) names.push_back(fmt::format("{} {}", what, i));
+  };
+  add("queries", tile.queries);
+  add("keys", tile.stages);
+  add("values", tile.stages);
+  add("table", tile.tables);
+  return watch_text(names);
+}
+
+std::string lists_text(const KeyBlocks& blocks) {
+  std::vector<std::string> tiles, runs;
+  for (const TileList& list : blocks.lists) {
+    tiles.push_back(
+        fmt::format("{{{}, {}, {}, {}}}", list.tile, list.first, list.runs, list.blocks));
+  }
+  for (const KeyRun& run : blocks.runs) {
+    runs.push_back(fmt::format("{{{}, {}}}", run.key | (run.masked ? 1 : 0), run.blocks));
+  }
+  if (runs.empty()) runs.emplace_back("{0, 0}");  // an array has an element
+  return array_text("Tile kTiles", tiles) + array_text("Run kRuns", runs) + kListsInTheText;
+}
+
+std::string lists_in_memory_text() { return kListsInMemory; }
+
+std::vector<plan::KernelArgument> arguments_of(const codegen::KernelInputs& inputs) {
+  std::vector<plan::KernelArgument> all;
+  for (const plan::OperandSource& source : inputs.operands) {
+    if (const auto* param = std::get_if<plan::ParamOperand>(&source))
+      all.emplace_back(*param);
+    else
+      all.emplace_back(std::get<plan::TensorOperand>(source));
+  }
+  return all;
+}
+
+std::string parameters_text(const codegen::KernelInputs& inputs) {
+  std::string text;
+  for (const std::string& input : inputs.parameters) text += ", " + input;
+  return text;
+}
+
+std::string expressions_object(const ir::Attention& attention,
+                               const codegen::KernelInputs& inputs) {
+  std::string fields;
+  for (std::size_t i = 0; i < inputs.operands.size(); ++i) {
+    const std::string& parameter = inputs.parameters[i];
+    const std::string name = parameter.substr(parameter.rfind(' ') + 1);
+    const auto* tensor = std::get_if<plan::TensorOperand>(&inputs.operands[i]);
+    const bool captured = tensor != nullptr && attention.find_tensor(tensor->name) != nullptr;
+    const bool aligned = captured && captured_alignment(tensor->name) == 16;
+    fields += ", " + (aligned ? fmt::format("kernels::aligned({})", name) : name);
+  }
+  return fmt::format("const Expressions expressions{{{{}}{}}};", fields);
+}
+
+std::string source_of(const ir::Attention& attention, const Kernel& kernel) {
+  return Source(attention, kernel).make();
+}
+
+plan::KernelFacts facts_of(const ir::Attention& attention, const Kernel& kernel) {
+  const Tile& tile = kernel.tile;
+  const Patch patch = tile.patch.value_or(Patch());
+  const auto gathers = [&](const char* name) {
+    return kernel.gathers(read_page_of(attention, name));
+  };
+  plan::KernelFacts facts{.tile = tile.rows_of_head(),
+                          .block = tile.keys,
+                          .heads = tile.pack,
+                          .depth = tile.depth,
+                          .width = tile.width,
+                          .groups = tile.groups * tile.shares,
+                          .stages = tile.stages,
+                          .query_stages = tile.queries,
+                          .table_stages = tile.tables,
+                          .parts = kernel.parts,
+                          .items = kernel.items(attention.dims) * kernel.parts,
+                          .patch_width = patch.width,
+                          .patch_height = patch.height,
+                          .has_lengths = attention.lengths_kv,
+                          .gathers = gathers("k") || gathers("v"),
+                          .makes_lists = kernel.makes_lists,
+                          .lists_of_batch = kernel.blocks.axes.batch,
+                          .lists_of_head = kernel.blocks.axes.head};
+  if (!kernel.makes_lists) {
+    facts.blocks = counts_of(kernel.blocks, ceil_div(attention.dims[Dim::Skv], tile.keys));
+  }
+  return facts;
+}
+
+}  // namespace attn::engines::native

@@ -1,0 +1,98 @@
+// What attnc's forward kernel is generated from, and its text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/engines/native/classes.h"
+#include "compiler/engines/native/expressions.h"
+#include "compiler/engines/native/kernel_names.h"
+#include "compiler/engines/native/key_blocks.h"
+#include "compiler/engines/native/made_lists.h"
+#include "compiler/engines/native/tiles.h"
+#include "compiler/ir/attention.h"
+
+namespace attn::engines::native {
+
+struct Kernel {
+  Tile tile;
+  KeyBlocks blocks;
+  Expressions expressions;
+  std::vector<std::string> outputs;  // names
+  StatisticsPlaces statistics;
+  // The GPU makes the lists, at every execute: masks read tensors or params. `blocks` is an upper
+  // bound then.
+  bool makes_lists = false;
+  std::int64_t tiles_of_block = 1;  // that a block of threads lists
+  std::int64_t section = 1;         // units of heads whose tiles are sorted together
+  std::int64_t front = 0;           // longest tiles of each unit, which come before all sections
+  // A tile's blocks of keys are divided among so many blocks of threads.
+  std::int64_t parts = 1;
+
+  std::int64_t units(const ir::Dims& dims) const { return dims[ir::Dim::Hq] / tile.pack; }
+  // Tiles of all units.
+  std::int64_t items(const ir::Dims& dims) const {
+    return blocks.tiles * units(dims) * dims[ir::Dim::B];
+  }
+  // What warps store of parts, in f32 elements.
+  std::int64_t part_elements(const ir::Dims& dims) const {
+    return items(dims) * parts * tile.warps() * (4 * 32 + 16 * tile.share());
+  }
+  // The counter of tiles, and with parts one for each warp of each tile; then one for each list
+  // that the GPU makes.
+  std::int64_t counters(const ir::Dims& dims) const {
+    return first_counter_of_lists(dims) + (makes_lists ? made_lists(dims).lists : 0);
+  }
+  std::int64_t first_counter_of_lists(const ir::Dims& dims) const {
+    return 1 + (parts > 1 ? items(dims) * tile.warps() : 0);
+  }
+  // Sizes of the lists that the GPU makes.
+  MadeLists made_lists(const ir::Dims& dims) const;
+  // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many
+  // as are of one page wherever a block begins.
+  std::int64_t piece(std::int64_t page) const;
+  // Whether its launch overlaps that before: one that makes lists, or values with adjacent keys.
+  bool overlaps(const ir::Attention& attention) const;
+  // Whether rows of such pages are copied one by one, by a warp group: pieces would be many.
+  bool gathers(std::int64_t page) const { return piece(page) < kCell; }
+};
+
+// Rows of a page of "k" or "v"; 0 if it is not paged.
+std::int64_t page_of(const ir::Attention& attention, const std::string& name);
+// The same of those that the kernel reads: 8-bit values are in no pages (quantized.h).
+std::int64_t read_page_of(const ir::Attention& attention, const std::string& name);
+// Which of "q", "k", "v" are thd as the kernel reads them.
+std::vector<std::string> thd_inputs(const ir::Attention& attention);
+// The map by which the kernel reads "q", "k" or "v"; for a packed one, that of all sequences as
+// one.
+plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
+                               const std::string& name);
+// The maps of packed ones.
+std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attention,
+                                                    const Kernel& kernel);
+// Page tables that the kernel reads, without repetition.
+std::vector<std::string> page_tables(const ir::Attention& attention);
+
+// Text to come before that of a kernel: its waits end after about a second, with an error that
+// names the barrier (attn/hopper.cuh). In debug builds all kernels have it.
+std::string watch_text(const std::vector<std::string>& names);  // of pairs of barriers
+std::string watch_text(const Tile& tile);
+// Parts of the text of kernels: the arrays of lists, and a class `Lists` of them
+// (attn/forward.cuh).
+std::string lists_text(const KeyBlocks& blocks);
+std::string lists_in_memory_text();  // of arrays that kernels made
+// Parameters of tensors and params, each after a comma; and a statement that makes the object
+// `expressions` of them.
+std::string parameters_text(const codegen::KernelInputs& inputs);
+// What a launch passes for these parameters.
+std::vector<plan::KernelArgument> arguments_of(const codegen::KernelInputs& inputs);
+std::string expressions_object(const ir::Attention& attention, const codegen::KernelInputs& inputs);
+
+// CUDA C++.
+std::string source_of(const ir::Attention& attention, const Kernel& kernel);
+
+// What its step says of it; not in which launch it is.
+plan::KernelFacts facts_of(const ir::Attention& attention, const Kernel& kernel);
+
+}  // namespace attn::engines::native

@@ -1,0 +1,27 @@
+// Which blocks of keys each tile of queries sees: what the kernel walks (attn/forward.cuh).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/engines/native/tiles.h"
+#include "compiler/engines/shared/key_runs.h"
+#include "compiler/ir/attention.h"
+#include "compiler/masks/axes.h"
+#include "runtime/base/status.h"
+#include "runtime/plan/program.h"
+
+namespace attn::engines::native {
+
+// Blocks of tile.keys keys for tiles of tile.rows_of_head() rows. Masks that read tensors may show
+// anything; lengths are not considered. Errors: unsupported if there are more than kMostEntries
+// lists and runs. Dimensions must be bound.
+inline constexpr std::int64_t kMostEntries = std::int64_t{1} << 17;
+Result<KeyBlocks> key_blocks(const ir::Attention& attention, const masks::Axes& mask_axes,
+                             const Tile& tile);
+
+// The blocks of such lists, where `streamed` blocks cover what a tile may see; nothing without any.
+std::optional<plan::BlockCounts> counts_of(const KeyBlocks& blocks, std::int64_t streamed);
+
+}  // namespace attn::engines::native

@@ -1,0 +1,574 @@
+#include "compiler/engines/native/programs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "compiler/codegen/scores.h"
+#include "compiler/engines/native/backward.h"
+#include "compiler/engines/native/checks.h"
+#include "compiler/engines/native/classes.h"
+#include "compiler/engines/native/kernel.h"
+#include "compiler/engines/native/maps.h"
+#include "compiler/engines/native/patches.h"
+#include "compiler/engines/native/quantized.h"
+#include "compiler/engines/native/strength_reduction.h"
+#include "compiler/engines/shared/checks.h"
+#include "compiler/engines/shared/controls.h"
+#include "compiler/engines/shared/cost.h"
+#include "compiler/engines/shared/interface.h"
+#include "compiler/engines/shared/lengths_cost.h"
+#include "compiler/engines/shared/operands.h"
+#include "compiler/engines/shared/unsupported.h"
+#include "compiler/engines/shared/vectors.h"
+#include "compiler/ir/random_dropout.h"
+#include "compiler/masks/mask_analysis.h"
+#include "compiler/target/capabilities.h"
+#include "runtime/base/ceil_div.h"
+#include "runtime/plan/internal_tensor.h"
+
+namespace attn::engines {
+namespace native {
+namespace {
+
+using ir::Dim;
+
+constexpr const char* kCounter = "native.counter";
+constexpr const char* kParts = "native.parts";
+constexpr std::int64_t kMostGathered = 128;  // rows of a block, if each lane looks up one
+// The keys and values of a section's units are to stay in the L2 cache, at most so many bytes and
+// heads, but for a section that would not take so many times as long as its longest tile.
+constexpr std::int64_t kBytesOfSection = std::int64_t{32} << 20, kHeadsOfSection = 32;
+constexpr double kLongestOfSection = 2;
+// Where the GPU makes lists, some may be much longer than others: one in so many tiles comes before
+// all sections, so that the last section does not end with a long one.
+constexpr std::int64_t kTilesOfFront = 32;
+// Lists that the GPU makes are mostly short, such as those of documents, which tiles of two warp
+// groups compute faster: 0.258 ms instead of 0.309 for documents of 512 of 4096 keys.
+constexpr std::int64_t kGroupsOfLongLists = 3, kKeysOfLongLists = 32768;
+// The same of blocks of 8-bit keys: 0.210 ms instead of 0.255 with 192.
+constexpr std::int64_t kBlockOfShortLists = 128;
+// Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
+constexpr double kLeastOfFew = 4, kLeastOfMany = 16;
+// Blocks whose time passes between a part and the next one of a block of threads, as measured: of
+// one warp group, of keys in pages, of more warp groups, whose parts are four times as wide.
+constexpr double kBetweenFew = 4, kBetweenInPages = 9, kBetweenMany = 24;
+constexpr std::int64_t kMostBytesOfParts = std::int64_t{128} << 20;  // of workspace
+constexpr double kWorthwhile = 0.95;                                 // of the time with fewer parts
+constexpr double kLongItem = 2;   // times what a multiprocessor computes: divided even of many
+constexpr double kReaders = 0.8;  // of the multiprocessors, that read as fast as memory gives
+// Columns of o of a warp group; registers spill beyond, unless blocks have few keys.
+constexpr std::int64_t kWidestPart = 192, kKeysOfWiderParts = 48;
+
+}  // namespace
+
+class Native {
+ public:
+  Native(const ir::Attention& whole, const Form& form, const masks::Axes& mask_axes,
+         const target::Context& context)
+      : whole_(whole),
+        form_(form),
+        attention_(form.attention),
+        dims_(attention_.dims),
+        mask_axes_(mask_axes),
+        context_(context) {}
+
+  // What the program of `make` computes: scores, by the rate of its tile. Errors: those of `make`.
+  Result<double> work(std::size_t refused) {
+    ATTN_ASSIGN(const Choice* choice, chosen(refused));
+    return choice->work;
+  }
+
+  // Makes the program of the tile that is best after the `refused` best ones.
+  Result<NativeProgram> make(std::size_t refused) {
+    ATTN_ASSIGN(const Choice* choice, chosen(refused));
+    kernel_ = choice->kernel;
+    kernel_.statistics = form_.statistics;
+    kernel_.parts = parts();
+    kernel_.tiles_of_block = kernel_.made_lists(dims_).tiles_of_block(
+        static_cast<std::int64_t>(context_.gpu.multiprocessors));
+    kernel_.section = section();
+    const bool one_section = kernel_.section >= kernel_.units(dims_) * dims_[Dim::B];
+    if (kernel_.makes_lists && !one_section) {
+      kernel_.front = kernel_.blocks.tiles / kTilesOfFront;
+    }
+    kernel_.expressions =
+        expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0);
+    if (kernel_.tile.patch) kernel_.expressions.grid = grid_of(attention_);
+    for (const ir::Output& output : ir::kOutputs) {
+      if (attention_.*output.wanted) kernel_.outputs.emplace_back(output.name);
+    }
+    NativeProgram made{program(), work_of_kernel(), {}, coverage()};
+    made.work.launches =
+        static_cast<double>(std::get<plan::KernelStep>(made.program.steps.back()).launches.size());
+    codegen::check_scores(whole_, made.program);
+    ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
+    return made;
+  }
+
+ private:
+  // Blocks of keys of tiles, those that masks hide a part of, and those of the longest tile, of all
+  // and of the last batch.
+  struct Listed {
+    double blocks = 0, masked = 0, most = 0, last = 0;
+  };
+  struct Choice {
+    bool spare;
+    double work;
+    Kernel kernel;
+  };
+
+  // The tile whose blocks take least, by the scores that it computes; not the `refused` best. The
+  // first is not a spare one, unless there is no other.
+  Result<const Choice*> chosen(std::size_t refused) {
+    if (choices_.empty()) add_tiles();
+    if (refused > 0 && !spares_.empty()) add_spares();
+    if (choices_.size() <= refused) return refusal_.error();
+    return &choices_[refused];
+  }
+
+  void add_tiles() {
+    for (const Tile& tile : tiles(expressions_of(attention_, true, true))) {
+      if (tile.spare && !choices_.empty())
+        spares_.push_back(tile);
+      else
+        add(tile);
+    }
+    sort_choices();
+  }
+
+  void add_spares() {
+    for (const Tile& tile : std::exchange(spares_, {})) add(tile);
+    sort_choices();
+  }
+
+  void add(const Tile& tile) {
+    const Status late = context_.deadline ? context_.deadline->check() : Status();
+    Result<Kernel> kernel = late.ok() ? listed(tile) : late.error();
+    if (!kernel.ok()) {
+      refusal_ = kernel.error();
+      return;
+    }
+    const double work =
+        kernel->blocks.blocks * static_cast<double>(tile.rows() * tile.keys) / tile.rate;
+    choices_.push_back({tile.spare, work, std::move(*kernel)});
+  }
+
+  void sort_choices() {
+    std::ranges::stable_sort(choices_, {}, &Choice::work);
+    const auto best = std::ranges::find(choices_, false, &Choice::spare);
+    if (best != choices_.end()) std::rotate(choices_.begin(), best, best + 1);
+  }
+
+  // Blocks of threads take turns; with few items, the last turn leaves many multiprocessors idle,
+  // or the only one does, or the longest item ends long after the others. A part more that saves
+  // little is not worth its merging.
+  std::int64_t parts() const {
+    if (kernel_.tile.share() > widest_part() || kernel_.tile.patch) return 1;
+    if (attention_.wants_amax_s && attention_.dropout) return 1;  // no part knows what others keep
+    const Listed all = expected();
+    const auto items = static_cast<double>(kernel_.items(dims_));
+    const bool few = kernel_.tile.warps() == 4;
+    if (items >= 2 * multiprocessors() && all.most < kLongItem * all.blocks / multiprocessors()) {
+      return 1;
+    }
+    const double least = few ? kLeastOfFew : kLeastOfMany;
+    std::int64_t best = 1;
+    for (std::int64_t count = 2; count <= kMostKeyPieces; ++count) {
+      const auto most = static_cast<double>(count) * least;
+      if (kernel_.blocks.blocks < items * most || all.most < most) break;
+      if (4 * count * kernel_.part_elements(dims_) > kMostBytesOfParts) break;
+      if (time_of(count, all) < kWorthwhile * time_of(best, all)) best = count;
+    }
+    return best;
+  }
+
+  // The time of so many parts, in that of a block. More turns do not read keys faster than memory
+  // gives them, and batches of unequal lengths end with the last one.
+  double time_of(std::int64_t count, const Listed& all) const {
+    const auto items = static_cast<double>(kernel_.items(dims_));
+    const auto parts = static_cast<double>(count);
+    const double turns = std::ceil(items * parts / multiprocessors()), mean = all.blocks / items;
+    if (turns == 1) return (has_lengths() ? all.most : mean) / parts;
+    const auto units =
+        static_cast<double>(dims_[Dim::B] * dims_[Dim::Hkv]);  // with keys of their own
+    const double reading = mean * units / (kReaders * multiprocessors());
+    const double computing =
+        has_lengths() && all.most > mean
+            ? std::max(all.most, all.blocks * parts / multiprocessors() + all.last) / parts
+            : turns * mean / parts;
+    return std::max(computing + (count > 1 ? (turns - 1) * between() : 0), reading);
+  }
+  // Blocks whose time passes between a part and the next one.
+  double between() const {
+    if (kernel_.tile.warps() > 4) return kBetweenMany;
+    return page_of(attention_, "k") > 0 ? kBetweenInPages : kBetweenFew;
+  }
+  bool has_lengths() const { return attention_.lengths_q || attention_.lengths_kv; }
+  double multiprocessors() const { return static_cast<double>(context_.gpu.multiprocessors); }
+
+  // In the last section, other tiles are to take longer than its longest.
+  std::int64_t section() const {
+    const std::int64_t all = kernel_.units(dims_) * dims_[Dim::B];
+    std::int64_t longest = 0;
+    for (const TileList& list : kernel_.blocks.lists) longest = std::max(longest, list.blocks);
+    const double least = kLongestOfSection * static_cast<double>(longest) * multiprocessors();
+    const double of_unit = kernel_.blocks.blocks / static_cast<double>(all);
+    std::int64_t units = std::max<std::int64_t>(
+        1, std::min(kHeadsOfSection / kernel_.tile.pack, kBytesOfSection / bytes_of_unit()));
+    while (units < all && static_cast<double>(units) * of_unit < least) units *= 2;
+    return units;
+  }
+  // Bytes of a unit's share of the keys and values that it reads.
+  std::int64_t bytes_of_unit() const {
+    const std::int64_t row = (dims_[Dim::Dqk] + dims_[Dim::Dv]) * kernel_.tile.element;
+    const std::int64_t units_of_key = ceil_div(dims_[Dim::Hq] / dims_[Dim::Hkv], kernel_.tile.pack);
+    return std::max<std::int64_t>(1, dims_[Dim::Skv] * row / units_of_key);
+  }
+
+  std::int64_t widest_part() const {
+    return kernel_.tile.keys <= kKeysOfWiderParts ? kMostWidth : kWidestPart;
+  }
+
+  std::vector<Tile> tiles(const Expressions& expressions) const {
+    std::vector<Tile> all = tiles_for(attention_, mask_axes_.head, expressions.table);
+    if (masks_read_inputs(attention_) && dims_[Dim::Skv] < kKeysOfLongLists) {
+      std::erase_if(all, [](const Tile& tile) {
+        const bool wide = tile.element == 1 && tile.keys > kBlockOfShortLists;
+        return tile.groups == kGroupsOfLongLists || wide;
+      });
+    }
+    std::erase_if(all, [this](const Tile& tile) { return tile.keys > kMostGathered && gathers(); });
+    const auto grid = grid_of(attention_);
+    if (!grid || expressions.table || attention_.quantize) return all;
+    for (std::size_t i = 0, plain = all.size(); i < plain; ++i) {
+      std::ranges::copy(patch_tiles(attention_, *grid, all[i]), std::back_inserter(all));
+    }
+    return all;
+  }
+
+  // Whether keys or values are copied row by row.
+  bool gathers() const {
+    return read_page_of(attention_, "k") % kCell != 0 || read_page_of(attention_, "v") % kCell != 0;
+  }
+
+  // The kernel of a tile, with lists that the GPU makes where inputs decide what masks show, unless
+  // these take too much memory: then with those that are known now.
+  Result<Kernel> listed(const Tile& tile) const {
+    Kernel kernel;
+    kernel.tile = tile;
+    if (masks_read_inputs(attention_)) {
+      ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, {}, tile));
+      kernel.blocks.axes = mask_axes_;
+      kernel.makes_lists = kernel.blocks.masked && kernel.made_lists(dims_).fit();
+      if (kernel.makes_lists) return kernel;
+    }
+    ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, mask_axes_, tile));
+    return kernel;
+  }
+
+  Coverage coverage() const {
+    const Tile& tile = kernel_.tile;
+    Coverage coverage{.what = fmt::format("tiles of {} rows and blocks of {} keys",
+                                          tile.rows_of_head(), tile.keys),
+                      .view = whole_view(attention_),
+                      .attention = attention_,
+                      .rows = tile.rows_of_head(),
+                      .columns = tile.keys,
+                      .cell = tile.patch ? kPatchWidth : tile.cell,
+                      .patch = tile.patch};
+    // Lengths end lists, too.
+    if (!kernel_.makes_lists && !has_lengths()) coverage.lists = kernel_.blocks;
+    if (tile.patch) {
+      coverage.what = fmt::format("tiles of {} x {} rows and blocks of {} x {} keys of the grid",
+                                  tile.patch->width, tile.patch->height, kPatchWidth, kPatchHeight);
+    }
+    if (kernel_.parts > 1) coverage.what += fmt::format(", in {} parts of the keys", kernel_.parts);
+    return coverage;
+  }
+
+  // The work of one list of tiles that is computed so many times.
+  static Listed listed(const KeyBlocks& blocks) {
+    Listed all;
+    for (const TileList& list : blocks.lists) {
+      all.blocks += static_cast<double>(list.blocks);
+      all.most = std::max(all.most, static_cast<double>(list.blocks));
+      for (std::int64_t i = list.first; i < list.first + list.runs; ++i) {
+        const KeyRun& run = blocks.runs[static_cast<std::size_t>(i)];
+        if (run.masked) all.masked += static_cast<double>(run.blocks);
+      }
+    }
+    const double times = all.blocks > 0 ? blocks.blocks / all.blocks : 0;
+    all.blocks *= times, all.masked *= times;
+    return all;
+  }
+
+  // The work of batches of such lengths, whose lists are those of one batch without lengths.
+  Listed listed(const BatchesOfLength& length) const {
+    if (length.rows == 0 || length.keys == 0) return {};
+    const ir::Attention alone = of_length(attention_, length);
+    const bool by_inputs = masks_read_inputs(alone);
+    const Result<KeyBlocks> blocks =
+        key_blocks(alone, by_inputs ? masks::Axes() : mask_axes_, kernel_.tile);
+    if (!blocks.ok()) return listed(kernel_.blocks);  // not reached: it has fewer than the whole
+    Listed all = listed(*blocks);
+    all.blocks *= length.batches, all.masked *= length.batches;
+    return all;
+  }
+  Listed expected(const BatchesOfLength& length) const {
+    return has_lengths() ? listed(length) : listed(kernel_.blocks);
+  }
+  // The same of all batches.
+  Listed expected() const {
+    Listed all;
+    for (const BatchesOfLength& length : expected_lengths(attention_)) {
+      const Listed some = expected(length);
+      all.blocks += some.blocks, all.masked += some.masked;
+      all.most = std::max(all.most, some.most);
+    }
+    all.last = all.most * share_of_last_batch(attention_);
+    return all;
+  }
+
+  NativeWork work_of_kernel() const {
+    const Tile& tile = kernel_.tile;
+    const auto of_block = static_cast<double>(tile.rows() * tile.keys);
+    NativeWork work{.rate = tile.rate};
+    work.rows = static_cast<double>(tile.rows());
+    work.queries = static_cast<double>(tile.rows_of_head());
+    work.keys = static_cast<double>(tile.keys);
+    work.width = static_cast<double>(tile.depth + tile.width);
+    work.tiles = static_cast<double>(kernel_.items(dims_));
+    work.splits = static_cast<double>(kernel_.parts);
+    work.groups = static_cast<double>(tile.groups);
+    if (kernel_.parts > 1) {
+      work.merging = work.tiles * static_cast<double>(tile.warps());
+      work.merged = static_cast<double>(4 * kernel_.part_elements(dims_)) / work.merging;
+    }
+    for (const BatchesOfLength& length : expected_lengths(attention_)) {
+      const Listed all = expected(length);
+      work.scores += all.blocks * of_block;
+      work.masked += all.masked * of_block;
+      work.most = std::max(work.most, all.most * of_block);
+      add_bytes(all.blocks, length.batches * static_cast<double>(length.keys), work);
+    }
+    work.last = work.most * share_of_last_batch(attention_);
+    if (kernel_.makes_lists) work.lists = work_of(kernel_.made_lists(dims_), attention_);
+    if (attention_.quantize) work.moved = bytes_of_transposing(attention_);
+    return work;
+  }
+
+  // The lines of the L2 cache that copies of a row touch, a panel of 128 bytes after another:
+  // rows that are no multiple of a line begin anywhere in one.
+  static double line_bytes(std::int64_t row) {
+    constexpr std::int64_t kLine = 128;
+    const std::int64_t begins = std::gcd(row, kLine);
+    std::int64_t bytes = 0;
+    for (std::int64_t left = row; left > 0; left -= kLine) {
+      bytes += std::min(left, kLine) + kLine - begins;
+    }
+    return static_cast<double>(bytes);
+  }
+
+  // The work of so many blocks, of batches with so many keys.
+  void add_bytes(double blocks, double keys, NativeWork& work) const {
+    const Tile& tile = kernel_.tile;
+    const double rows = blocks * static_cast<double>(tile.keys);
+    const auto of_row = static_cast<double>((dims_[Dim::Dqk] + dims_[Dim::Dv]) * tile.element);
+    const double of_lines =
+        line_bytes(dims_[Dim::Dqk] * tile.element) + line_bytes(dims_[Dim::Dv] * tile.element);
+    const auto sharing = static_cast<double>(ceil_div(dims_[Dim::Hq] / dims_[Dim::Hkv], tile.pack));
+    work.copied += rows * of_lines;
+    work.read += std::min(rows / sharing, keys * static_cast<double>(dims_[Dim::Hkv])) * of_row;
+    for (const char* name : {"k", "v"}) {
+      const std::int64_t page = read_page_of(attention_, name);
+      if (page == 0) continue;
+      const auto pieces = rows / static_cast<double>(kernel_.piece(page));
+      (kernel_.gathers(page) ? work.gathered : work.pieces) += pieces;
+    }
+  }
+
+  plan::Program program() const {
+    std::set<std::string> used = {"q", "k", "v"};
+    for (const plan::KernelArgument& input : inputs()) {
+      if (const auto* param = std::get_if<plan::ParamOperand>(&input))
+        used.insert(param->name);
+      else
+        used.insert(std::get<plan::TensorOperand>(input).name);
+    }
+    const Controls control = controls(attention_, used);
+    plan::Program program;
+    program.tensors = bound_tensors(whole_, used, control);
+    program.internals = control.internals;
+    program.internals.push_back(
+        plan::internal_tensor(kCounter, DType::i32, {kernel_.counters(dims_)}));
+    for (const ir::Param& param : whole_.params) {
+      if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
+    }
+    plan::KernelStep step{.outputs = kernel_.outputs,
+                          .zeroed = {kCounter},
+                          .launches = {},
+                          .source = source_of(attention_, kernel_),
+                          .facts = facts_of(attention_, kernel_)};
+    if (kernel_.parts > 1) {
+      program.internals.push_back(
+          plan::internal_tensor(kParts, DType::f32, {kernel_.part_elements(dims_)}));
+      step.outputs.emplace_back(kParts);
+    }
+    if (kernel_.makes_lists) {
+      add_lists(kernel_.made_lists(dims_), kernel_.tiles_of_block, kCounter, inputs(), program,
+                step);
+    }
+    if (!thd_inputs(attention_).empty()) {
+      add_sequence_maps(attention_, maps_of_packed(attention_, kernel_), program, step);
+    }
+    // The last one before, which the forward waits for.
+    if (attention_.quantize) add_transposed_values(attention_, inputs(), program, step);
+    step.facts->launch = static_cast<std::int64_t>(step.launches.size());
+    step.launches.push_back(forward());
+    for (const plan::DeriveStep& each : control.steps) program.steps.emplace_back(each);
+    program.steps.emplace_back(std::move(step));
+    return program;
+  }
+
+  std::vector<plan::KernelArgument> inputs() const {
+    return arguments_of(kernel_.expressions.inputs);
+  }
+
+  plan::Launch forward() const {
+    const auto blocks = std::min(static_cast<std::int64_t>(context_.gpu.multiprocessors),
+                                 kernel_.items(dims_) * kernel_.parts);
+    const std::vector<std::string> thd = thd_inputs(attention_);
+    std::vector<plan::KernelArgument> arguments;
+    for (const char* name : {"q", "k", "v"}) {
+      if (std::ranges::find(thd, name) != thd.end()) continue;
+      if (kernel_.gathers(read_page_of(attention_, name)))
+        arguments.emplace_back(plan::TensorOperand{name});
+      else
+        arguments.emplace_back(map_of(attention_, kernel_, name));
+    }
+    if (!thd.empty()) arguments.emplace_back(plan::TensorOperand{kMaps});
+    if (kernel_.expressions.table) {
+      arguments.emplace_back(map_of(*kernel_.expressions.table, kernel_.tile));
+    }
+    for (const std::string& output : kernel_.outputs) {
+      arguments.emplace_back(plan::TensorOperand{output});
+    }
+    arguments.emplace_back(plan::TensorOperand{kCounter});
+    for (std::string& table : page_tables(attention_)) {
+      arguments.emplace_back(plan::TensorOperand{std::move(table)});
+    }
+    if (layout_of(attention_, "o").kind == ir::LayoutKind::thd) {
+      arguments.emplace_back(plan::TensorOperand{kRowStarts});
+    }
+    if (kernel_.parts > 1) arguments.emplace_back(plan::TensorOperand{kParts});
+    if (kernel_.makes_lists) {
+      arguments.emplace_back(plan::TensorOperand{kSortedTiles});
+      arguments.emplace_back(plan::TensorOperand{kRunsOfTiles});
+    }
+    std::ranges::copy(inputs(), std::back_inserter(arguments));
+    return {.kernel = kForwardKernel,
+            .grid = {blocks, 1, 1},
+            .block = {kernel_.tile.threads(), 1, 1},
+            .shared_bytes = kernel_.tile.shared_bytes(),
+            .overlaps = kernel_.overlaps(attention_),
+            .arguments = std::move(arguments)};
+  }
+
+  const ir::Attention& whole_;  // whose tensors are bound
+  const Form& form_;
+  const ir::Attention& attention_;  // that the kernel computes
+  const ir::Dims& dims_;
+  const masks::Axes mask_axes_;
+  const target::Context& context_;
+  std::vector<Choice> choices_;  // the best first
+  std::vector<Tile> spares_;     // that were not listed
+  Status refusal_ = unsupported(attention_.pos, "no tile of attnc's kernel fits these sizes");
+  Kernel kernel_;
+};
+
+}  // namespace native
+
+Status check_native(const ir::Attention& attention, const target::Context& context) {
+  if (!can(target::Capability::warp_group_products, context)) {
+    return unsupported(attention.pos,
+                       fmt::format("attnc's own engine is for compute capability 9.0, not {}.{}",
+                                   context.gpu.sm / 10, context.gpu.sm % 10));
+  }
+  if (context.backward()) {
+    ATTN_RETURN_IF_ERROR(check_not_8_bits(attention, "attnc's backward"));
+    return native::check_backward(attention);
+  }
+  ATTN_RETURN_IF_ERROR(check_forward(attention));
+  ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
+  using native::kMostDepthOf8Bits;
+  const bool wide = !attention.quantize;
+  const std::string_view direction = wide ? "forward" : "8-bit forward";
+  ATTN_RETURN_IF_ERROR(native::check_depth(
+      attention, ir::Dim::Dqk, wide ? native::kMostDepth : kMostDepthOf8Bits, direction));
+  ATTN_RETURN_IF_ERROR(native::check_depth(
+      attention, ir::Dim::Dv, wide ? native::kMostWidth : kMostDepthOf8Bits, direction));
+  if (attention.quantize) ATTN_RETURN_IF_ERROR(native::check_quantized(attention));
+  for (const char* name : {"q", "k", "v", "o"}) {
+    ATTN_RETURN_IF_ERROR(native::check_layout(attention, name));
+  }
+  return {};
+}
+
+struct NativePrograms::Forms {
+  Forms(const ir::Attention& attention, const masks::Axes& mask_axes,
+        const target::Context& context)
+      : whole(native::whole_form(native::with_reduced_strength(attention))),
+        part(native::classes_of(whole.attention, context)),
+        classes(native::readable_classes(whole.attention, part, {"q", "k", "v"})),
+        of_whole(attention, whole, mask_axes, context) {
+    if (!classes) return;
+    const masks::Axes axes = masks::analyzed(classes->attention, context)->axes();
+    of_classes.emplace(whole.attention, *classes, masks::varying(axes, classes->attention.dims),
+                       context);
+  }
+
+  const native::Form whole;
+  const std::optional<Part> part;
+  const std::optional<native::Form> classes;
+  native::Native of_whole;
+  std::optional<native::Native> of_classes{};
+};
+
+NativePrograms::NativePrograms(ir::Attention attention, const masks::Axes& mask_axes,
+                               const target::Context& context)
+    : attention_(std::move(attention)), mask_axes_(mask_axes), context_(context) {}
+
+NativePrograms::~NativePrograms() = default;
+
+Result<NativeProgram> NativePrograms::make(std::size_t refused) {
+  ATTN_RETURN_IF_ERROR(check_native(attention_, context_));
+  if (context_.backward()) {
+    return native::lower_backward(attention_, mask_axes_, context_, refused);
+  }
+  if (!forms_) forms_ = std::make_unique<Forms>(attention_, mask_axes_, context_);
+  std::size_t of_whole = 0, of_classes = 0;  // refused
+  while (true) {
+    const Result<double> whole = forms_->of_whole.work(of_whole);
+    const auto classes = forms_->of_classes ? forms_->of_classes->work(of_classes) : whole;
+    const bool fewer = forms_->of_classes && classes.ok() && (!whole.ok() || *classes < *whole);
+    if (!fewer && !whole.ok()) return whole.error();
+    if (of_whole + of_classes < refused) {
+      ++(fewer ? of_classes : of_whole);
+      continue;
+    }
+    if (!fewer) return forms_->of_whole.make(of_whole);
+    Result<NativeProgram> made = forms_->of_classes->make(of_classes);
+    if (!made.ok()) return made;
+    made->parts = {to_text(*forms_->part)};
+    made->coverage->view = forms_->part->view;
+    made->coverage->attention = forms_->part->attention;
+    return made;
+  }
+}
+
+}  // namespace attn::engines

@@ -1,0 +1,140 @@
+#include "compiler/engines/native/quantized.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "compiler/engines/native/kernel.h"
+#include "compiler/engines/shared/controls.h"
+#include "compiler/engines/shared/operands.h"
+#include "compiler/engines/shared/unsupported.h"
+#include "runtime/base/ceil_div.h"
+#include "runtime/plan/internal_tensor.h"
+
+namespace attn::engines::native {
+namespace {
+
+using ir::Dim;
+
+constexpr const char* kValues = "native.values";
+constexpr std::int64_t kThreads = 256, kTile = 128;  // as in attn/transposed_values.cuh
+
+std::int64_t pitch(const ir::Attention& attention) {
+  return ceil_div(attention.dims[Dim::Skv], kCell) * kCell;
+}
+
+std::vector<std::int64_t> dims_of_values(const ir::Attention& attention) {
+  const ir::Dims& d = attention.dims;
+  return {d[Dim::B], d[Dim::Hkv], d[Dim::Dv], pitch(attention)};
+}
+
+bool is_packed(const ir::Attention& attention) {
+  return layout_of(attention, "v").kind == ir::LayoutKind::thd;
+}
+
+// Outputs of the program that the kernel sets to 0.
+std::vector<std::string> amax_outputs(const ir::Attention& attention) {
+  std::vector<std::string> names;
+  for (const ir::Output& output : ir::kOutputs) {
+    if (ir::is_amax(output.name) && attention.*output.wanted) names.emplace_back(output.name);
+  }
+  return names;
+}
+
+std::string constants_text(const ir::Attention& attention) {
+  const ir::Dims& d = attention.dims;
+  const auto [batch, head, row, column] = stored_strides(attention, "v");
+  const std::int64_t page = page_of(attention, "v");
+  std::string text = "struct Values {\n";
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::int64_t>>{
+           {"kBatches", d[Dim::B]},
+           {"kHeads", d[Dim::Hkv]},
+           {"kKeys", d[Dim::Skv]},
+           {"kStored", d[Dim::Dv]},
+           {"kPitch", pitch(attention)},
+           {"kPage", page},
+           {"kPages", page == 0 ? 0 : page_table_dims(attention, "v")[2]}}) {
+    text += fmt::format("  static constexpr int {} = {};\n", name, value);
+  }
+  text += fmt::format("  static constexpr bool kPacked = {};\n", is_packed(attention));
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::int64_t>>{
+           {"kBatchStride", batch}, {"kHeadStride", head}, {"kRowStride", row}}) {
+    text += fmt::format("  static constexpr long long {} = {};\n", name, value);
+  }
+  return text + "};\n";
+}
+
+}  // namespace
+
+Status check_quantized(const ir::Attention& attention) {
+  if (attention.is_mxfp8()) {
+    return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
+                       "`quantize per_tensor;` works");
+  }
+  const std::int64_t page = page_of(attention, "k");
+  if (page % kCell == 0) return {};
+  return unsupported(
+      attention.quantize->pos,
+      fmt::format("attnc's kernel of 8-bit attention takes no pages of {} keys", page),
+      fmt::format("multiples of {} work", kCell));
+}
+
+plan::TensorMapArgument map_of_values(const ir::Attention& attention, const Tile& tile) {
+  const std::vector<std::int64_t> dims = dims_of_values(attention);
+  const std::int64_t row = dims[3], head = dims[2] * row;
+  return {.tensor = {kValues},
+          .dims = {dims[3], dims[2], dims[1], dims[0]},
+          .strides = {row, head, dims[1] * head},
+          .box = {tile.width_panel(), tile.width, 1, 1},
+          .swizzle = tile.width_panel()};
+}
+
+std::string transposed_values_text(const ir::Attention& attention, const std::string& parameters,
+                                   const std::string& object) {
+  std::string further, zeros;
+  if (page_of(attention, "v") > 0) further += ", const int* table";
+  if (is_packed(attention)) further += ", const int* starts";
+  for (const std::string& name : amax_outputs(attention)) {
+    further += fmt::format(", unsigned* {}", name);
+    zeros += fmt::format("  if (attn_thread() == 0) *{} = 0;\n", name);
+  }
+  return constants_text(attention) +
+         fmt::format(
+             "extern \"C\" __global__ void __launch_bounds__({}) {}(\n"
+             "    const unsigned char* v, unsigned char* values{}{}) {{\n  {}\n"
+             "  kernels::begin_next_launch();\n{}"
+             "  const kernels::TransposedValues<Values> transposed{{v, values, {}, {}}};\n"
+             "  transposed.run(expressions.keys(transposed.batch()));\n}}\n",
+             kThreads, kValuesKernel, further, parameters, object, zeros,
+             page_of(attention, "v") > 0 ? "table" : "nullptr",
+             is_packed(attention) ? "starts" : "nullptr");
+}
+
+void add_transposed_values(const ir::Attention& attention,
+                           const std::vector<plan::KernelArgument>& inputs, plan::Program& program,
+                           plan::KernelStep& step) {
+  using Tensor = plan::TensorOperand;
+  const std::vector<std::int64_t> dims = dims_of_values(attention);
+  program.internals.push_back(plan::internal_tensor(kValues, attention.dtype, dims));
+  step.outputs.emplace_back(kValues);
+  std::vector<plan::KernelArgument> arguments = {Tensor{"v"}, Tensor{kValues}};
+  if (page_of(attention, "v") > 0) arguments.emplace_back(Tensor{page_table_name(attention, "v")});
+  if (is_packed(attention)) arguments.emplace_back(Tensor{kColumnStarts});
+  for (const std::string& name : amax_outputs(attention)) arguments.emplace_back(Tensor{name});
+  std::ranges::copy(inputs, std::back_inserter(arguments));
+  const std::int64_t tiles = ceil_div(dims[3], kTile) * ceil_div(dims[2], kTile);
+  step.launches.push_back({.kernel = kValuesKernel,
+                           .grid = {tiles * dims[0] * dims[1], 1, 1},
+                           .block = {kThreads, 1, 1},
+                           .arguments = std::move(arguments)});
+}
+
+double bytes_of_transposing(const ir::Attention& attention) {
+  double elements = 1;
+  for (const std::int64_t dim : dims_of_values(attention)) elements *= static_cast<double>(dim);
+  return 2 * elements;
+}
+
+}  // namespace attn::engines::native

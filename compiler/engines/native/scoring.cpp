@@ -1,0 +1,142 @@
+#include "compiler/engines/native/scoring.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "compiler/engines/native/lines.h"
+#include "compiler/masks/box_values.h"
+
+namespace attn::engines::native {
+namespace {
+
+using ir::ExprId;
+using ir::Node;
+using ir::Op;
+
+constexpr double kMostWeight = 1e30;
+constexpr double kLeastFactor = 1e-6;  // addends are divided by it
+constexpr int kMostDegree = 3;         // powers of unscaled products stay far from the ends of f32
+
+bool is_weight(double value) { return value > 1 / kMostWeight && value < kMostWeight; }
+
+// A number d for which f(c * score) = c^d f(score), for any c > 0; nullopt if there is none. Of an
+// expression without the score it is 0.
+class Degrees {
+ public:
+  explicit Degrees(const ir::Dag& dag) : dag_(dag) {}
+
+  std::optional<int> of(ExprId root) {
+    const ExprId roots[] = {root};
+    for (const ExprId id : ir::reachable(dag_, roots)) degrees_[id] = of_node(dag_[id]);
+    return degrees_[root];
+  }
+
+ private:
+  std::optional<int> of_node(const Node& node) const {
+    const auto operand = [&](std::size_t i) { return degrees_.find(node.operands[i])->second; };
+    const auto common = [&](std::size_t i, std::size_t j) {
+      return operand(i) == operand(j) ? operand(i) : std::nullopt;
+    };
+    switch (node.op) {
+      case Op::score_: return 1;
+      case Op::mul_: {
+        if (!operand(0) || !operand(1)) return std::nullopt;
+        return *operand(0) + *operand(1);
+      }
+      case Op::div_: return operand(1) == 0 ? operand(0) : std::nullopt;
+      case Op::neg_:
+      case Op::abs_: return operand(0);
+      case Op::add_:
+      case Op::sub_:
+      case Op::min_:
+      case Op::max_: return common(0, 1);
+      case Op::select_: return operand(0) == 0 ? common(1, 2) : std::nullopt;
+      default: break;
+    }
+    const bool scored =
+        std::ranges::any_of(node.operands, [this](ExprId id) { return degrees_.at(id) != 0; });
+    return scored ? std::nullopt : std::optional(0);
+  }
+
+  const ir::Dag& dag_;
+  std::map<ExprId, std::optional<int>> degrees_;
+};
+
+// Takes a constant factor off the root; false if it has none.
+bool take_factor(const ir::Dag& dag, Scoring& scoring) {
+  const Node& node = dag[scoring.root];
+  if (!node.is(Op::mul_)) return false;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const ExprId factor = node.operands[i];
+    if (!dag[factor].is(Op::const_real_)) continue;
+    const double weight = scoring.weight * dag.real_of(factor);
+    if (!is_weight(weight)) return false;
+    scoring.weight = weight;
+    scoring.root = node.operands[1 - i];
+    return true;
+  }
+  return false;
+}
+
+void take_factors(const ir::Dag& dag, Scoring& scoring) {
+  while (take_factor(dag, scoring)) {
+  }
+}
+
+// Takes addends off the root, which is a sum; it keeps the product.
+void take_addends(const ir::Attention& attention, Scoring& scoring) {
+  ir::Attention scratch = attention;  // slopes are added to its dag
+  const auto is_addend = [&](ExprId id) { return slope_of(scratch, id).has_value(); };
+  for (;;) {
+    const Node node = scratch.dag[scoring.root];
+    if (!node.is(Op::add_) && !node.is(Op::sub_)) return;
+    if (is_addend(node.operands[1])) {
+      scoring.addends.push_back({node.operands[1], node.is(Op::sub_)});
+      scoring.root = node.operands[0];
+    } else if (node.is(Op::add_) && is_addend(node.operands[0])) {
+      scoring.addends.push_back({node.operands[0]});
+      scoring.root = node.operands[1];
+    } else {
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<double> positive_scale(const ir::Attention& attention) {
+  const auto scale = ir::fold_real(attention.dag, attention.scale);
+  return scale && is_weight(*scale) ? scale : std::nullopt;
+}
+
+Scoring without_factors(const ir::Attention& attention) {
+  Scoring scoring{.root = attention.score};
+  take_factors(attention.dag, scoring);
+  return scoring;
+}
+
+Scoring scoring_of(const ir::Attention& attention) {
+  Scoring scoring{.root = attention.score};
+  masks::BoxValues values(attention);
+  values.look_at(masks::whole_box(attention), {});
+  const masks::RealRange& range = values.real(attention.score);
+  const double bound = std::max(std::abs(range.low), std::abs(range.high));
+  if (std::isfinite(bound)) scoring.bound = bound;
+  take_factors(attention.dag, scoring);
+  take_addends(attention, scoring);
+  if (attention.quantize) return scoring;  // scales of q and k are known at run time
+  const auto scale = positive_scale(attention);
+  const auto degree = Degrees(attention.dag).of(scoring.root);
+  if (!scale || !degree || *degree < 1 || *degree > kMostDegree) return scoring;
+  const double factor = std::pow(*scale, *degree), weight = scoring.weight * factor;
+  if (!is_weight(weight)) return scoring;
+  if (!scoring.addends.empty() && (factor < kLeastFactor || factor > 1 / kLeastFactor))
+    return scoring;
+  scoring.weight = weight;
+  scoring.addend_factor = 1 / factor;
+  scoring.scaled = false;
+  return scoring;
+}
+
+}  // namespace attn::engines::native

@@ -1,0 +1,70 @@
+// Tiles of attnc's forward kernel: how much of q, k and v a block of threads holds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/engines/native/tables.h"
+#include "compiler/engines/shared/key_runs.h"
+#include "compiler/ir/attention.h"
+#include "runtime/base/ceil_div.h"
+
+namespace attn::engines::native {
+
+// Columns of 16 bits that a swizzled copy moves: the most, of a head dimension (panel_of), or the
+// least.
+inline constexpr std::int64_t kPanel = 64, kSmallPanel = 32;
+inline constexpr std::int64_t kGroup = 64;      // rows of a warp group
+inline constexpr std::int64_t kStepBytes = 32;  // of head dimensions, in products
+inline constexpr std::int64_t kMostDepth = 576, kMostWidth = 512;  // Dqk, Dv
+inline constexpr std::int64_t kMostDepthOf8Bits = 256;             // both
+
+// Bytes that Tails (attn/tails.cuh) takes in shared memory for as many stages.
+constexpr std::int64_t tail_bytes(std::int64_t stages) { return 32 * (stages + 1); }
+
+// The classes of attn/forward.cuh have these as constants.
+struct Tile {
+  std::int64_t groups = 2;         // warp groups
+  std::int64_t keys = 128;         // of a block
+  std::int64_t stages = 2;         // of keys and values
+  std::int64_t queries = 1;        // stages of queries
+  std::int64_t depth = 128;        // of q and k, in steps of products
+  std::int64_t width = 128;        // of v, a multiple of kSmallPanel
+  std::int64_t element = 2;        // bytes, of q, k and v
+  std::int64_t shares = 1;         // warp groups that divide the columns of o among them
+  std::int64_t pack = 1;           // heads that share a tile
+  std::int64_t tables = 0;         // stages of a captured table
+  std::int64_t table_pack = 1;     // heads of a tile whose rows of the table differ
+  std::int64_t table_element = 2;  // bytes
+  bool clears_values = false;      // that are past a length (attn/tails.cuh)
+  double rate = 1;            // scores in the same time, compared with other tiles of this depth
+  std::int64_t cell = kCell;  // the same of this tile, a multiple of it
+  std::optional<Patch> patch{};
+  // Whether the tile is only for expressions that need so many registers that the other tiles'
+  // kernels spill.
+  bool spare = false;
+
+  std::int64_t rows() const { return kGroup * groups; }
+  std::int64_t rows_of_head() const { return rows() / pack; }
+  std::int64_t table_bytes() const;  // of a stage
+  // Columns of a table of f32 that a copy moves: adjacent rows begin in other banks.
+  std::int64_t table_columns() const { return keys + 8; }
+  std::int64_t handed_bytes() const;  // of a block, between warp groups that divide o
+  std::int64_t share() const;         // columns of o of a warp group, if not the last
+  std::int64_t threads() const { return 128 * (groups * shares + 1); }
+  std::int64_t warps() const { return 4 * groups * shares; }  // that compute
+  std::int64_t cells_of(std::int64_t columns) const { return ceil_div(columns, cell); }
+  // Columns of a panel of q and k, and of v; of 8 bits, keys of v.
+  std::int64_t depth_panel() const;
+  std::int64_t width_panel() const;
+  std::int64_t shared_bytes() const;
+};
+
+// Tiles that fit the attention's head dimensions, which are at most kMostDepth and kMostWidth.
+// `by_head`: masks differ by head, so that heads cannot share a tile. `table`: captured, to be
+// copied too; tiles without room for it have no stage of it.
+std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
+                            const std::optional<Table>& table);
+
+}  // namespace attn::engines::native

@@ -1,0 +1,157 @@
+#include "compiler/engines/shared/interface.h"
+
+#include <algorithm>
+
+#include "compiler/engines/shared/lengths.h"
+#include "compiler/engines/shared/operands.h"
+#include "compiler/engines/shared/quantized.h"
+#include "compiler/gradient/differentiate.h"
+#include "runtime/graph/extent.h"
+
+namespace attn::engines {
+namespace {
+
+using ir::Dim;
+using Role = plan::TensorRole;
+
+class Interface {
+ public:
+  Interface(const ir::Attention& attention, const std::set<std::string>& used,
+            const Controls& controls)
+      : attention_(attention), used_(used), controls_(controls) {}
+
+  std::vector<plan::TensorInfo> forward() && {
+    add_inputs(true);
+    add_io("o", Role::output);
+    for (const ir::Output& output : ir::kOutputs) {
+      if (output.name == "o" || !(attention_.*output.wanted)) continue;
+      if (ir::is_amax(output.name)) {
+        add_amax(std::string(output.name));
+      } else {
+        add_statistics(std::string(output.name), Role::stats);
+      }
+    }
+    return std::move(tensors_);
+  }
+
+  std::vector<plan::TensorInfo> backward(const std::vector<std::string>& gradients) && {
+    add_inputs(!attention_.is_mxfp8());  // which reads v_t
+    if (!attention_.is_sigmoid()) {
+      add_io("o", Role::saved);
+      add_statistics("lse", Role::saved);
+    }
+    add_io("do", Role::cotangent);
+    for (const std::string& name : gradients) add_gradient(name);
+    if (attention_.quantize) {
+      for (const char* name : amax_of_gradients(attention_)) add_amax(name);
+    }
+    return std::move(tensors_);
+  }
+
+ private:
+  void add_inputs(bool with_v) {
+    add_io("q", Role::query);
+    add_io("k", Role::key);
+    if (with_v) add_io("v", Role::value);
+    for (const ir::CapturedTensor& captured : attention_.tensors) {
+      if (used_.contains(captured.name) && !is_internal(captured.name)) {
+        add_captured(captured.name, Role::captured, captured);
+      }
+    }
+    tensors_.insert(tensors_.end(), controls_.given.begin(), controls_.given.end());
+  }
+
+  void add_gradient(const std::string& name) {
+    for (const ir::CapturedTensor& captured : attention_.tensors) {
+      if (gradient::gradient_name(captured.name) == name) {
+        return add_captured(name, Role::gradient, captured);
+      }
+    }
+    add_io(name, Role::gradient);
+  }
+
+  void add_io(const std::string& name, Role role) {
+    const Dims4 dims = stored_dims(attention_, name), strides = stored_strides(attention_, name);
+    tensors_.push_back({name,
+                        role,
+                        attention_.dtype_of(name),
+                        {dims.begin(), dims.end()},
+                        {strides.begin(), strides.end()},
+                        16,
+                        addressed_by(attention_, name)});
+  }
+
+  void add_captured(const std::string& name, Role role, const ir::CapturedTensor& captured) {
+    std::vector<std::int64_t> dims;
+    for (const ir::ExprId id : captured.extents) {
+      dims.push_back(*ir::fold_integer(attention_.dag, id));
+    }
+    std::vector<std::int64_t> strides = row_major_strides(dims);
+    tensors_.push_back({name, role, captured.dtype, std::move(dims), std::move(strides),
+                        captured_alignment(name, captured.dtype)});
+  }
+
+  void add_amax(const std::string& name) {
+    tensors_.push_back({name, Role::amax, DType::f32, {1}, {1}, captured_alignment(name)});
+  }
+
+  void add_statistics(const std::string& name, Role role) {
+    const ir::Dims& d = attention_.dims;
+    const Dims4 strides = statistics_strides(attention_);
+    tensors_.push_back({name,
+                        role,
+                        DType::f32,
+                        {d[Dim::B], d[Dim::Hq], d[Dim::Sq]},
+                        {strides[0], strides[1], strides[2]},
+                        16,
+                        addressed_by(attention_, name)});
+  }
+
+  // Lengths derived from other tensors are not bound.
+  bool is_internal(const std::string& name) const {
+    return std::ranges::find(controls_.internals, name, &plan::TensorInfo::name) !=
+           controls_.internals.end();
+  }
+
+  const ir::Attention& attention_;
+  const std::set<std::string>& used_;
+  const Controls& controls_;
+  std::vector<plan::TensorInfo> tensors_;
+};
+
+}  // namespace
+
+std::vector<plan::TensorInfo> bound_tensors(const ir::Attention& attention,
+                                            const std::set<std::string>& used,
+                                            const Controls& controls) {
+  return Interface(attention, used, controls).forward();
+}
+
+std::vector<plan::TensorInfo> backward_tensors(const ir::Attention& attention,
+                                               const std::set<std::string>& used,
+                                               const Controls& controls,
+                                               const std::vector<std::string>& gradients) {
+  return Interface(attention, used, controls).backward(gradients);
+}
+
+std::vector<std::string> gradient_names(const ir::Attention& attention) {
+  std::vector<std::string> names;
+  for (const std::string& of : gradient::wanted_gradients(attention)) {
+    names.push_back(gradient::gradient_name(of));
+  }
+  return names;
+}
+
+std::set<std::string> names_of(const plan::CudnnStep& step) {
+  std::set<std::string> names;
+  for (const plan::Operand& operand : step.operands) {
+    if (const auto* tensor = std::get_if<plan::TensorOperand>(&operand.source)) {
+      names.insert(tensor->name);
+    } else if (const auto* param = std::get_if<plan::ParamOperand>(&operand.source)) {
+      names.insert(param->name);
+    }
+  }
+  return names;
+}
+
+}  // namespace attn::engines

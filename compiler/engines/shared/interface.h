@@ -1,0 +1,33 @@
+// The tensors that the caller of a program binds.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/engines/shared/controls.h"
+#include "compiler/ir/attention.h"
+#include "runtime/plan/program.h"
+
+namespace attn::engines {
+
+// The tensors of a forward: q, k, v, then captured tensors that are `used`, in order of
+// declaration, then controls, then outputs.
+std::vector<plan::TensorInfo> bound_tensors(const ir::Attention& attention,
+                                            const std::set<std::string>& used,
+                                            const Controls& controls);
+
+// The tensors of a backward: q, k, v, captured tensors that are used, controls, the forward's o and
+// lse, do, then `gradients` in that order: "dq", "dk", "dv" or "d_" and a captured tensor's name.
+std::vector<plan::TensorInfo> backward_tensors(const ir::Attention& attention,
+                                               const std::set<std::string>& used,
+                                               const Controls& controls,
+                                               const std::vector<std::string>& gradients);
+
+// The names of the gradients of gradient::wanted_gradients, in its order.
+std::vector<std::string> gradient_names(const ir::Attention& attention);
+
+// The names of the tensors and params that a step is bound to.
+std::set<std::string> names_of(const plan::CudnnStep& step);
+
+}  // namespace attn::engines

@@ -1,0 +1,46 @@
+// q, k, v and o as graph tensors in any layout; do, dq, dk and dv have the layouts of o, q, k and
+// v.
+#pragma once
+
+#include <string>
+
+#include "compiler/engines/shared/graph_builder.h"
+#include "compiler/engines/shared/lengths.h"
+#include "compiler/ir/attention.h"
+
+namespace attn::engines {
+
+// The tensor whose layout `name` has: "q" for "dq", "o" for "do" and the statistics ("lse", "max",
+// "sum_exp"); q, k, v and o have their own. Other tensors have none.
+std::string_view layout_owner(std::string_view name);
+bool is_statistic(std::string_view name);
+const ir::Layout& layout_of(const ir::Attention& attention, std::string_view name);
+
+// [B,H,S,D] of "q", "k", "v" or "o", or of their gradients.
+Dims4 logical_dims(const ir::Attention& attention, std::string_view name);
+
+// The bound tensor: as above, but the pool [pages,H,page,D] for a paged one.
+Dims4 stored_dims(const ir::Attention& attention, std::string_view name);
+Dims4 stored_strides(const ir::Attention& attention, std::string_view name);
+
+// [B, 1, pages per batch, 1]
+Dims4 page_table_dims(const ir::Attention& attention, std::string_view name);
+
+// The tensor as stored (for a paged one the pool), or its copy; k is not transposed.
+Uid add_stored(const ir::Attention& attention, GraphBuilder& builder, const std::string& name);
+// The same, transposed: [B,H,D,S].
+Uid add_transposed(const ir::Attention& attention, GraphBuilder& builder, const std::string& name);
+// The page table of a paged "k" or "v".
+Uid add_page_table(const ir::Attention& attention, GraphBuilder& builder, const std::string& name);
+
+// The tensor that a product reads or writes; k transposed, [B,H,D,S].
+Uid add_operand(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
+                const Lengths& lengths);
+
+// Offsets of the batches of a thd tensor: q, k, v, o or the statistics.
+Uid add_offsets(const ir::Attention& attention, GraphBuilder& builder, const std::string& name);
+
+// Strides of [B,Hq,Sq,1]: row-major, or with the heads last where o is thd.
+Dims4 statistics_strides(const ir::Attention& attention);
+
+}  // namespace attn::engines

@@ -1,0 +1,79 @@
+#include "compiler/engines/shared/row_gradients.h"
+
+#include <fmt/format.h>
+
+#include "compiler/engines/shared/rows.h"
+
+namespace attn::engines {
+namespace {
+
+using codegen::Field;
+
+constexpr const char* kFile = "softmax_gradients.cuh";
+constexpr const char* kSigmoidFile = "sigmoid.cuh";
+
+std::string class_of(const char* name, const ir::Attention& attention) {
+  return fmt::format("{}<{}>", name, codegen::float_class(attention.dtype));
+}
+
+void add_whole(const BoundOutputs& whole, const ir::Attention& attention,
+               std::vector<Field>& fields, codegen::KernelText& kernel) {
+  fields.emplace_back("whole.o", kernel.read(whole.o, attention.dtype));
+  fields.emplace_back("whole.d_o", kernel.read(whole.d_o, attention.dtype));
+  fields.emplace_back("whole.Dv", attention.dims[ir::Dim::Dv]);
+  fields.emplace_back("whole.stride", whole.stride);
+}
+
+void add_statistics(const std::string& lse, const std::string& deltas, std::vector<Field>& fields,
+                    codegen::KernelText& kernel) {
+  if (!lse.empty()) {
+    fields.emplace_back("lse_of_rows", kernel.write(lse, DType::f32, "lse, packed"));
+  }
+  if (!deltas.empty()) {
+    fields.emplace_back("deltas", kernel.write(deltas, DType::f32, "the sum of do * o"));
+  }
+}
+
+}  // namespace
+
+plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradientTensors& tensors) {
+  codegen::KernelText kernel;
+  const std::int64_t lanes = lanes_of(tensors.columns);
+  std::vector<Field> fields = row_fields(attention, lanes, kernel, tensors.tile);
+  const auto add = [&](const char* field, std::string value) {
+    fields.emplace_back(field, std::move(value));
+  };
+  add("scores", kernel.read(tensors.scores, DType::f32));
+  if (!tensors.sinks.empty()) add("sinks", kernel.read(tensors.sinks, DType::f32));
+  for (Field& field : kept_fields(attention, tensors.kept, kernel)) fields.push_back(field);
+  add("cotangents", kernel.read(tensors.cotangents, DType::f32));
+  const bool sigmoid = attention.is_sigmoid();
+  if (!sigmoid) add("lse", kernel.read("lse", DType::f32));
+  if (tensors.whole) add_whole(*tensors.whole, attention, fields, kernel);
+  fields.emplace_back("columns", tensors.columns);
+  add("modified",
+      kernel.write(tensors.modified, DType::f32,
+                   sigmoid ? "weight * (1 - weight) * do v^T" : "weight * (do v^T - delta)"));
+  if (!tensors.weights.empty()) {
+    add("weights", kernel.write(tensors.weights, attention.dtype,
+                                sigmoid ? "sigmoid of the scores" : "exp(score - lse)"));
+  }
+  add_statistics(tensors.lse, tensors.deltas, fields, kernel);
+  kernel.run(sigmoid ? kSigmoidFile : kFile,
+             class_of(sigmoid ? "SigmoidGradients" : "SoftmaxGradients", attention), fields);
+  plan::DeriveStep step = std::move(kernel).finish(false);
+  if (tensors.tile && tensors.tile->again) step.amends = tensors.tile->all_rows() * lanes;
+  return step;
+}
+
+plan::DeriveStep row_deltas(const ir::Attention& attention, const RowDeltaTensors& tensors) {
+  codegen::KernelText kernel;
+  std::vector<Field> fields = row_fields(attention, 1, kernel);
+  add_whole(tensors.whole, attention, fields, kernel);
+  fields.emplace_back("lse", kernel.read("lse", DType::f32));
+  add_statistics(tensors.lse, tensors.deltas, fields, kernel);
+  kernel.run(kFile, class_of("RowDeltas", attention), fields);
+  return std::move(kernel).finish(false);
+}
+
+}  // namespace attn::engines

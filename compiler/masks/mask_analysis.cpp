@@ -1,0 +1,186 @@
+#include "compiler/masks/mask_analysis.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <list>
+#include <utility>
+
+#include "compiler/masks/happens.h"
+
+namespace attn::masks {
+namespace {
+
+using ir::ExprId;
+using ir::Op;
+
+std::string text_of(const ir::Attribute& attribute) {
+  if (const auto* value = std::get_if<bool>(&attribute)) return *value ? "true" : "false";
+  if (const auto* value = std::get_if<std::int64_t>(&attribute)) return fmt::format("{}", *value);
+  if (const auto* value = std::get_if<double>(&attribute)) return fmt::format("{}", *value);
+  if (const auto* value = std::get_if<std::string>(&attribute)) return *value;
+  return {};
+}
+
+// What an analysis reads of a tensor.
+std::string text_of(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
+  const auto size = [&](ExprId id) {
+    return ir::fold_integer(attention.dag, id, attention.dims).value_or(-1);
+  };
+  std::string text =
+      fmt::format(" {} {} {}", tensor.name, to_string(tensor.dtype), tensor.monotone);
+  for (const ExprId extent : tensor.extents) text += fmt::format(" {}", size(extent));
+  return text;
+}
+
+// All that the analysis depends on, with ids and positions.
+std::string key_of(const ir::Attention& attention) {
+  std::string key =
+      fmt::format("{} {} {} masks {}", to_string(attention.align), attention.lengths_q,
+                  attention.lengths_kv, fmt::join(attention.masks, " "));
+  for (const ir::Dim dim : ir::kDims) {
+    key += fmt::format(" {}", attention.dims.get(dim).value_or(-1));
+  }
+  for (const ExprId id : ir::reachable(attention.dag, attention.masks)) {
+    const ir::Node& node = attention.dag[id];
+    key +=
+        fmt::format("\n{} {} {} {} at {}:{}", id, ir::info(node.op).name, text_of(node.attribute),
+                    fmt::join(node.operands, " "), node.pos.line, node.pos.column);
+    if (!node.is(Op::load_)) continue;
+    key += text_of(attention, *attention.find_tensor(attention.dag.symbol_of(id)));
+  }
+  return key;
+}
+
+constexpr std::string_view kPhase = "analysing masks";
+
+constexpr std::int64_t kMostBlocks = std::int64_t{1} << 24;
+
+std::optional<BlockMap> blocks_of(const ir::Attention& attention,
+                                  const target::Deadline* deadline) {
+  const auto blocks = [&](ir::Dim dim) { return *attention.dims.get(dim) / kBlock + 1; };
+  if (attention.masks.empty() || !attention.dims.bound()) return std::nullopt;
+  if (blocks(ir::Dim::Sq) > kMostBlocks / blocks(ir::Dim::Skv)) return std::nullopt;
+  return block_map(attention, kBlock, kBlock, Effort::kMost, deadline);
+}
+
+bool is_empty(const Band& band) { return band.left && band.right && *band.right < -*band.left; }
+
+}  // namespace
+
+// Callers keep references to values, so one that is found again does not replace the first.
+template <typename Value>
+struct FoundOnce {
+  std::list<Value> values;
+  bool is_late = false;  // the last: it was found when the deadline was over
+};
+
+template <typename Value>
+struct Searched {
+  Value value;
+  std::int64_t effort = 0;  // that it took
+};
+
+struct MaskFacts {
+  ir::Attention attention;
+  const target::AnalysisObserver* observer = nullptr;
+  FoundOnce<MaskForm> form{};
+  std::optional<Searched<Band>> cover{};
+  std::optional<Searched<std::optional<Bounds>>> bounds{};
+  std::optional<Searched<bool>> hides_all{};
+  FoundOnce<std::optional<BlockMap>> blocks{};
+  std::map<std::type_index, FoundOnce<std::shared_ptr<const void>>> kept{};
+};
+
+MaskAnalysis::MaskAnalysis(ir::Attention attention, const target::AnalysisObserver* observer)
+    : MaskAnalysis(std::make_shared<MaskFacts>(MaskFacts{std::move(attention), observer}),
+                   nullptr) {}
+
+MaskAnalysis::MaskAnalysis(std::shared_ptr<MaskFacts> facts,
+                           std::shared_ptr<target::Deadline> deadline)
+    : facts_(std::move(facts)), attention_(facts_->attention), deadline_(std::move(deadline)) {}
+
+void MaskAnalysis::report(std::string_view part) const {
+  if (facts_->observer != nullptr) (*facts_->observer)({part, attention_});
+}
+
+template <typename Kept, typename Compute>
+const auto& MaskAnalysis::once(std::string_view part, Kept& kept, const Compute& compute) const {
+  const auto is_over = [this] { return deadline_ != nullptr && deadline_->is_over(); };
+  if (!kept.values.empty() && (!kept.is_late || is_over())) return kept.values.back();
+  const target::Deadline::Phase phase(deadline_.get(), kPhase);
+  kept.values.push_back(compute());
+  kept.is_late = is_over();
+  report(part);
+  return kept.values.back();
+}
+
+template <typename Kept, typename Compute>
+auto MaskAnalysis::within(std::string_view part, Kept& kept, Effort& effort,
+                          const Compute& compute) const {
+  if (kept && effort.left() >= kept->effort) {
+    effort.spend(kept->effort);
+    return kept->value;
+  }
+  const target::Deadline::Phase phase(deadline_.get(), kPhase);
+  const std::int64_t before = effort.left();
+  auto value = compute();
+  report(part);
+  if (!effort.is_spent()) kept = {value, before - effort.left()};
+  return value;
+}
+
+const MaskForm& MaskAnalysis::form() const {
+  static const MaskForm kWithoutMasks;
+  if (attention_.masks.empty()) return kWithoutMasks;
+  return once("form", facts_->form, [this] { return find_form(); });
+}
+
+Axes MaskAnalysis::axes() const {
+  Dependence dependence(attention_.dag);
+  Axes axes;
+  for (const ExprId mask : attention_.masks) {
+    axes = axes | varying(dependence[mask], attention_.dims);
+  }
+  return axes;
+}
+
+Band MaskAnalysis::cover(Effort& effort) const {
+  return within("cover", facts_->cover, effort, [&] { return cover_of(attention_, effort); });
+}
+
+std::optional<Bounds> MaskAnalysis::bounds(Effort& effort) const {
+  return within("bounds", facts_->bounds, effort, [&] { return bounds_of(attention_, effort); });
+}
+
+bool MaskAnalysis::hides_all(Effort& effort) const {
+  return within("hides_all", facts_->hides_all, effort, [&] {
+    return is_empty(form().band) || is_empty(form().from_end) ||
+           masks::hides_all(attention_, effort);
+  });
+}
+
+const std::optional<BlockMap>& MaskAnalysis::blocks() const {
+  return once("blocks", facts_->blocks, [this] { return blocks_of(attention_, deadline_.get()); });
+}
+
+const void* MaskAnalysis::kept(std::string_view part, std::type_index type,
+                               const std::function<std::shared_ptr<const void>()>& make) const {
+  return once(part, facts_->kept[type], make).get();
+}
+
+Analyzed MaskAnalyses::of(const ir::Attention& attention,
+                          std::shared_ptr<target::Deadline> deadline) {
+  std::shared_ptr<MaskFacts>& kept = kept_[key_of(attention)];
+  if (!kept) kept = std::make_shared<MaskFacts>(MaskFacts{attention, observer_});
+  return std::make_shared<const MaskAnalysis>(kept, std::move(deadline));
+}
+
+Analyzed analyzed(const ir::Attention& attention, const target::Context& context) {
+  if (context.analyses != nullptr) return context.analyses->of(attention, context.deadline);
+  return std::make_shared<const MaskAnalysis>(
+      std::make_shared<MaskFacts>(MaskFacts{attention, nullptr}), context.deadline);
+}
+
+}  // namespace attn::masks

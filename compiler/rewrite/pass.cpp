@@ -1,0 +1,84 @@
+#include "compiler/rewrite/pass.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/rewrite/bounding_band.h"
+#include "compiler/rewrite/cancelled.h"
+#include "compiler/rewrite/ranged.h"
+#include "compiler/rewrite/reals.h"
+#include "compiler/rewrite/simplify.h"
+#include "compiler/rewrite/without_keys.h"
+#include "runtime/base/check.h"
+
+namespace attn::rewrite {
+namespace {
+
+using target::Context;
+
+namespace run {
+
+ir::Attention without_keys(const ir::Attention& attention, const Context&, masks::Effort&) {
+  return rewrite::without_keys(attention);
+}
+ir::Attention simplify(const ir::Attention& attention, const Context&, masks::Effort&) {
+  return rewrite::simplify(attention);
+}
+ir::Attention ranges(const ir::Attention& attention, const Context&, masks::Effort&) {
+  return with_ranges(attention);
+}
+ir::Attention cancelled(const ir::Attention& attention, const Context&, masks::Effort&) {
+  if (!attention.dims.bound()) return attention;
+  std::optional<Cancelled> without = without_cancelled(attention);
+  return without ? std::move(without->attention) : attention;
+}
+ir::Attention bounding_band(const ir::Attention& attention, const Context& context,
+                            masks::Effort& effort) {
+  return with_bounding_band(attention, context, effort);
+}
+ir::Attention redundant(const ir::Attention& attention, const Context& context,
+                        masks::Effort& effort) {
+  return without_redundant(attention, context, effort);
+}
+ir::Attention reals(const ir::Attention& attention, const Context&, masks::Effort&) {
+  return with_real_indices(attention);
+}
+
+}  // namespace run
+
+constexpr Pass kPasses[] = {
+#define ATTN_PASS(name, what) {#name, what, run::name},
+#include "compiler/rewrite/passes.def"
+};
+
+}  // namespace
+
+std::span<const Pass> all_passes() { return kPasses; }
+
+const Pass* find_pass(std::string_view name) {
+  const auto* found = std::ranges::find(kPasses, name, &Pass::name);
+  return found == std::end(kPasses) ? nullptr : found;
+}
+
+void finish_pass(std::string_view name, const ir::Attention& after, double milliseconds,
+                 const target::Context& context) {
+  const Status verified = ir::verify(after);
+  ATTN_CHECK(verified.ok(), fmt::format("after {}: {}", name, verified.error().message));
+  if (context.observer != nullptr) (*context.observer)({name, milliseconds, after});
+}
+
+ir::Attention run_pass(const Pass& pass, const ir::Attention& attention,
+                       const target::Context& context, masks::Effort& effort) {
+  if (context.deadline && context.deadline->is_over()) return attention;  // for nothing
+  return run_pass(pass.name, context, [&] { return pass.run(attention, context, effort); });
+}
+
+ir::Attention run_pass(std::string_view name, const ir::Attention& attention,
+                       const target::Context& context, masks::Effort& effort) {
+  const Pass* pass = find_pass(name);
+  ATTN_CHECK(pass != nullptr, "a pass of passes.def");
+  return run_pass(*pass, attention, context, effort);
+}
+
+}  // namespace attn::rewrite

@@ -1,0 +1,43 @@
+// The rewrites (rewrites.def), and which of them are enabled.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attn::target {
+
+// Most bytes of scores that a backward keeps; beyond that, rows are done in tiles.
+inline constexpr std::int64_t kMostScoreBytes = std::int64_t{1} << 30;
+
+// All are enabled by default.
+struct Rewrites {
+#define ATTN_REWRITE(name, what) bool name = true;
+#include "compiler/target/rewrites.def"
+#undef ATTN_REWRITE
+
+  std::int64_t score_bytes = kMostScoreBytes;  // 1 or more; tests use a small one
+
+  bool operator==(const Rewrites&) const = default;
+};
+
+struct Rewrite {
+  std::string_view name;
+  std::string_view what;  // a description, on one line
+  bool Rewrites::*made;
+};
+
+// All rewrites, in order. Static lifetime.
+std::span<const Rewrite> rewrites();
+
+// The names of those that are disabled; and `rewrites` without those of these names (unknown names
+// are ignored).
+std::vector<std::string> without(const Rewrites& rewrites);
+Rewrites all_but(const std::vector<std::string>& names, Rewrites rewrites = {});
+
+// `others` without the rewrite of this name, which must exist.
+Rewrites without(std::string_view name, Rewrites others = {});
+
+}  // namespace attn::target

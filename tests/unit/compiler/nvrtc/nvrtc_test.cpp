@@ -1,0 +1,54 @@
+#include "compiler/nvrtc/nvrtc.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/codegen/emit.h"
+#include "tests/unit/compiler/codegen/random_cases.h"
+
+namespace attn::nvrtc {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kKernel = "extern \"C\" __global__ void attn_derive(int* o) { *o = 1; }\n";
+
+TEST(Nvrtc, CompilesForEveryTargetWithoutAGpu) {
+  for (const std::int64_t sm : {80, 89, 90, 100, 120}) {
+    const Result<std::string> image = compile_kernel(kKernel, sm, "");
+    ASSERT_TRUE(image.ok()) << image.error().to_text();
+    EXPECT_EQ(image->substr(0, 4),
+              "\x7f"
+              "ELF")
+        << sm;
+    EXPECT_THAT(*image, HasSubstr("attn_derive"));
+  }
+}
+
+TEST(Nvrtc, TheSameSourceGivesTheSameImage) {
+  EXPECT_EQ(*compile_kernel(kKernel, 90, ""), *compile_kernel(kKernel, 90, ""));
+}
+
+TEST(Nvrtc, SaysWhatItRefuses) {
+  const Result<std::string> wrong = compile_kernel("int x = y;\n", 90, "");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().code, ErrorCode::internal);
+  ASSERT_EQ(wrong.error().notes.size(), 1U);
+  EXPECT_THAT(wrong.error().notes[0], HasSubstr("identifier \"y\" is undefined"));
+  const Result<std::string> old = compile_kernel(kKernel, 10, "");
+  ASSERT_FALSE(old.ok());
+  EXPECT_EQ(old.error().code, ErrorCode::cuda);
+  EXPECT_THAT(old.error().message, HasSubstr("sm_10"));
+}
+
+TEST(Nvrtc, AcceptsWhatIsEmitted) {
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    const codegen::testing::Case what = codegen::testing::random_case(seed);
+    const std::string source = codegen::emit_step(what.attention, what.outputs).source;
+    const Result<std::string> image = compile_kernel(source, 90, "");
+    ASSERT_TRUE(image.ok()) << image.error().to_text() << source;
+  }
+}
+
+}  // namespace
+}  // namespace attn::nvrtc
