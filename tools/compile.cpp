@@ -12,6 +12,7 @@
 #include "tools/compile_ranks.h"
 #include "tools/console.h"
 #include "tools/manifest.h"
+#include "tools/ranks.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/target_option.h"
@@ -310,6 +311,18 @@ int compile_spec(const Options& options) {
   return finish(options, plans, failures);
 }
 
+// driver::compile_ranks, which tells how far it is.
+Result<CompiledFamily> family_of(const Spec& spec, const Sharded& sharded,
+                                 driver::RanksOptions options) {
+  std::optional<Progress> progress;
+  options.observer = [&](std::size_t part, std::size_t parts, const std::string& name) {
+    if (!progress) progress.emplace("compile", parts);
+    progress->show(part, fmt::format("part {}", part));
+    tell_detail(fmt::format("compile `{}`", name));
+  };
+  return driver::compile_ranks(spec.attention, *spec.source, spec.bindings, sharded, options);
+}
+
 int compile_family(const Options& options) {
   const SpecOutcome outcome = read_spec(options.spec, options.bindings, options.format);
   if (!outcome.spec) return outcome.exit_code;
@@ -323,9 +336,9 @@ int compile_family(const Options& options) {
   const auto sharded = shard(spec, options.ranks, options.target, both || backward);
   if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
   if (backward) how->direction = plan::Direction::backward;
-  const auto family = compile_ranks(spec, **sharded, *how, both, options.split_files);
+  const auto family = family_of(spec, **sharded, {*how, both, options.split_files});
   if (!family.ok()) return report(family.error(), options.format, spec.source.get());
-  const Status saved = save(*family, options.output, options.split_files);
+  const Status saved = driver::save(*family, options.output, options.split_files);
   if (!saved.ok()) return report(saved.error(), options.format);
   tell_doubt(family->plans.front().plan, options.output);
   if (options.format == Format::json) {

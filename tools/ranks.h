@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/sharding/choose.h"
-#include "compiler/sharding/schemes.h"
+#include "compiler/driver/ranks/shard.h"
 #include "runtime/base/status.h"
 #include "tools/inputs.h"
 #include "tools/report.h"
@@ -36,28 +35,11 @@ struct Simulated {
   bool equal = false;  // none is larger than rounding explains
 };
 
-struct Sharded {
-  ir::Attention attention;
-  std::string target;
-  sharding::WorkMap map;
-  sharding::Links links;
-  bool known = false;  // the inputs that masks read are
-  struct Input {
-    std::string name, origin, hash;  // of its values, in hexadecimal
-  };
-  std::vector<Input> inputs;  // these
-  sharding::Choice choice;
-  sharding::Estimate alone;  // one rank with everything
-  std::vector<sharding::Scheme> schemes;
+using driver::Sharded;
 
-  bool trains() const { return !attention.gradients.empty(); }
-};
-
-// Divides the attention; with --in, for the values of the tensors and params that masks read, which
-// must all be given or have a default; without, for any. Other inputs may be given if they are
-// simulated. Errors: those of sharding::check_shardable, make_inputs, find_target and links_of;
-// invalid_argument; unsupported for sizes of a rank that one GPU has not. `training`: for forward
-// and backward, also without a `grad` clause.
+// driver::shard; with --in, for the values of the tensors and params that masks read, which must
+// all be given or have a default; without, for any. Other inputs may be given if they are
+// simulated. Errors: the same, and those of make_inputs, find_target and links_of.
 Result<std::unique_ptr<Sharded>> shard(const Spec& spec, const RankOptions& options,
                                        const std::string& target, bool training = false);
 

@@ -1,5 +1,7 @@
 // Attentions of several ranks, which are threads that share one GPU: compiled for it, and compared
 // with the reference. The program needs no other files: it may be copied to a machine with a GPU.
+#include "tools/ranks.h"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -9,6 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "compiler/driver/ranks/compile_ranks.h"
 #include "runtime/execute/executable_cache.h"
 #include "runtime/graph/extent.h"
 #include "runtime/ranks/distributed.h"
@@ -17,7 +20,6 @@
 #include "tests/gpu/gpu_test.h"
 #include "tests/support/local_transport.h"
 #include "tools/compare.h"
-#include "tools/compile_ranks.h"
 #include "tools/inputs.h"
 #include "tools/target_option.h"
 
@@ -131,7 +133,7 @@ Result<tools::Spec> read(const Case& given) {
   return std::move(*outcome.spec);
 }
 
-sharding::Sharding any_sharding(const tools::Sharded& sharded, const Case& given) {
+sharding::Sharding any_sharding(const driver::Sharded& sharded, const Case& given) {
   const int ranks = sharded.choice.sharding.ranks;
   const auto all = sharding::shardings(sharded.attention, ranks, sharded.map);
   std::size_t turn = std::strlen(given.clauses) * 7;
@@ -156,11 +158,13 @@ Result<Compiled> compile(const Case& given, tools::Spec spec, int count) {
   ATTN_ASSIGN(const auto sharded, tools::shard(spec, options, tools::kDefaultTarget));
   // Small sizes would all be divided alike.
   if (count == 3 || count == 4) sharded->choice.sharding = any_sharding(*sharded, given);
-  driver::CompileOptions how;
+  driver::RanksOptions how_to_compile{.both = true, .split = true};
+  driver::CompileOptions& how = how_to_compile.how;
   how.lowering = given.lowering;
   ATTN_ASSIGN(how.target, tools::native_target(""));
   how.worker = tools::worker_options("");
-  ATTN_ASSIGN(const auto compiled, tools::compile_ranks(spec, *sharded, how, true, true));
+  ATTN_ASSIGN(const auto compiled, driver::compile_ranks(spec.attention, *spec.source,
+                                                         spec.bindings, *sharded, how_to_compile));
   plan::Family family{driver::bundle_of(compiled.plans), ranks::to_json(compiled.division),
                       compiled.kernels};
   return Compiled{std::move(spec), std::move(family)};

@@ -6,10 +6,10 @@
 #include "compiler/driver/driver.h"
 #include "runtime/ranks/program.h"
 
-namespace attn::tools {
+namespace attn::driver {
 
 // Leaves out captured tensors, params and other names that no plan reads. Errors: internal, if a
 // plan binds what nobody has.
-Status match_plans(std::span<const driver::Compiled> plans, ranks::Division& division);
+Status match_plans(std::span<const Compiled> plans, ranks::Division& division);
 
-}  // namespace attn::tools
+}  // namespace attn::driver

@@ -1,4 +1,4 @@
-#include "tools/bound_tensors.h"
+#include "compiler/driver/ranks/bound_tensors.h"
 
 #include <fmt/format.h>
 
@@ -10,16 +10,16 @@
 #include "runtime/ranks/exchanges.h"
 #include "runtime/ranks/tensors.h"
 
-namespace attn::tools {
+namespace attn::driver {
 namespace {
 
-using AllPlans = std::span<const driver::Compiled>;
+using AllPlans = std::span<const Compiled>;
 using Names = std::set<std::string, std::less<>>;
 
 // What the plans of the direction bind.
 Names bound_names(AllPlans plans, plan::Direction direction) {
   Names names;
-  for (const driver::Compiled& compiled : plans) {
+  for (const Compiled& compiled : plans) {
     const plan::Program& program = compiled.plan.program;
     if (plan::direction_of(program) != direction) continue;
     for (const plan::TensorInfo& tensor : program.tensors) names.insert(tensor.name);
@@ -96,4 +96,4 @@ Status match_plans(AllPlans plans, ranks::Division& division) {
   return {};
 }
 
-}  // namespace attn::tools
+}  // namespace attn::driver
