@@ -18,10 +18,11 @@ class Lost {
  public:
   explicit Lost(AskForLost ask) : ask_(std::move(ask)) {}
 
+  using Time = std::chrono::steady_clock::time_point;
+
   // Asks about every second, from a second after a wait began. An error: it is in vain.
-  Status check(std::chrono::steady_clock::time_point since) {
+  Status check(Time since, Time now = std::chrono::steady_clock::now()) {
     if (!ask_) return {};
-    const auto now = std::chrono::steady_clock::now();
     if (now - since < kPause || now - last_ < kPause) return {};
     last_ = now;
     const std::optional<std::string> why = ask_();
@@ -32,7 +33,7 @@ class Lost {
   static constexpr std::chrono::seconds kPause{1};
 
   const AskForLost ask_;
-  std::chrono::steady_clock::time_point last_{};
+  Time last_{};
 };
 
 }  // namespace attn::ranks

@@ -10,10 +10,9 @@
 namespace attn::ranks {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // How often the counters are looked at, while exchanges are under way or may be.
 constexpr std::chrono::milliseconds kOften{50}, kSeldom{200};
+constexpr std::chrono::hours kForever{24};  // that it sleeps, unless it is woken
 
 std::uint32_t* counter(const cuda::MappedBuffer& memory, int index) {
   return static_cast<std::uint32_t*>(memory.host()) + index;
@@ -25,20 +24,28 @@ std::uint64_t address(const cuda::MappedBuffer& memory, int index) {
 
 }  // namespace
 
+WatchTime& WatchTime::of_host() {
+  static WatchTime time;
+  return time;
+}
+
 Result<std::unique_ptr<Watch>> Watch::start(const cuda::Device& device, Transport& transport,
-                                            std::chrono::milliseconds timeout, AskForLost lost) {
+                                            std::chrono::milliseconds timeout, AskForLost lost,
+                                            WatchTime& time) {
   ATTN_ASSIGN(cuda::MappedBuffer memory,
               cuda::MappedBuffer::allocate(device, 2 * sizeof(std::uint32_t)));
-  return std::unique_ptr<Watch>(new Watch(std::move(memory), transport, timeout, std::move(lost)));
+  return std::unique_ptr<Watch>(
+      new Watch(std::move(memory), transport, timeout, std::move(lost), time));
 }
 
 Watch::Watch(cuda::MappedBuffer memory, Transport& transport, std::chrono::milliseconds timeout,
-             AskForLost lost)
+             AskForLost lost, WatchTime& time)
     : memory_(std::move(memory)),
       transport_(transport),
       timeout_(timeout),
+      time_(time),
       lost_(std::move(lost)),
-      since_(Clock::now()),
+      since_(time_.now()),
       thread_([this] { run(); }) {}
 
 Watch::~Watch() {
@@ -92,9 +99,9 @@ void Watch::run() {
     const auto is_done = [this] { return is_over_ || error_; };
     if (is_idle(now)) {
       is_asleep_ = true;
-      changed_.wait(lock, [&] { return is_done() || !is_asleep_; });
+      time_.wait(changed_, lock, kForever, [&] { return is_done() || !is_asleep_; });
     } else {
-      changed_.wait_for(lock, pause(now), is_done);
+      time_.wait(changed_, lock, pause(now), is_done);
     }
     if (is_done()) break;
     lock.unlock();
@@ -105,14 +112,14 @@ void Watch::run() {
 
 void Watch::look() {
   const Counters now = read();
-  if (now != std::exchange(seen_, now)) since_ = Clock::now();
-  if (now.begun == now.ended) since_ = Clock::now();
+  if (now != std::exchange(seen_, now)) since_ = time_.now();
+  if (now.begun == now.ended) since_ = time_.now();
   const Status checked = check(now);
   if (!checked.ok()) fail(checked.error());
 }
 
 Status Watch::check(const Counters& now) {
-  if (Clock::now() - since_ >= timeout_) {
+  if (time_.now() - since_ >= timeout_) {
     return Error{
         ErrorCode::nccl,
         fmt::format("another rank does not answer: exchanges have not ended for {}",
@@ -127,7 +134,7 @@ Status Watch::check(const Counters& now) {
     const std::lock_guard lock(mutex_);
     if (has_ended(now)) return {};
   }
-  ATTN_RETURN_IF_ERROR(lost_.check(since_));
+  ATTN_RETURN_IF_ERROR(lost_.check(since_, time_.now()));
   return transport_.failed();
 }
 

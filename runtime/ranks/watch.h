@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,14 +24,30 @@
 
 namespace attn::ranks {
 
+// The time of a watch: that of the host, but for tests. Thread-safe.
+class WatchTime {
+ public:
+  using Clock = std::chrono::steady_clock;
+  virtual ~WatchTime() = default;
+  virtual Clock::time_point now() const { return Clock::now(); }
+  // Waits until `changed` is notified and it is done, or for so long.
+  virtual void wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                    std::chrono::milliseconds most, const std::function<bool()>& is_done) {
+    changed.wait_for(lock, most, is_done);
+  }
+
+  static WatchTime& of_host();
+};
+
 // Thread-safe.
 class Watch {
  public:
-  // Watches until it is destroyed, which must be before `transport` is, and after the device's last
-  // access to the counters. Errors: cuda.
+  // Watches until it is destroyed, which must be before `transport` and `time` are, and after the
+  // device's last access to the counters. Errors: cuda.
   static Result<std::unique_ptr<Watch>> start(const cuda::Device& device, Transport& transport,
                                               std::chrono::milliseconds timeout,
-                                              AskForLost lost = {});
+                                              AskForLost lost = {},
+                                              WatchTime& time = WatchTime::of_host());
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -57,7 +74,7 @@ class Watch {
     bool operator==(const Counters&) const = default;
   };
   Watch(cuda::MappedBuffer memory, Transport& transport, std::chrono::milliseconds timeout,
-        AskForLost lost);
+        AskForLost lost, WatchTime& time);
   void run();
   void look();
   Status check(const Counters& now);
@@ -70,6 +87,7 @@ class Watch {
   cuda::MappedBuffer memory_;
   Transport& transport_;
   const std::chrono::milliseconds timeout_;
+  WatchTime& time_;
   Lost lost_;
   // State of the thread alone: the counters, and since when they have not changed.
   Counters seen_;

@@ -31,10 +31,51 @@ class Quiet final : public Transport {
   std::atomic<int> aborts{0};
 };
 
+// Goes on only when a test says so.
+class TestTime final : public WatchTime {
+ public:
+  Clock::time_point now() const override { return Clock::time_point(now_.load()); }
+
+  void wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+            std::chrono::milliseconds most, const std::function<bool()>& is_done) override {
+    until_ = now() + most, is_done_ = &is_done, changed_ = &changed, mutex_ = lock.mutex();
+    is_waiting_ = true;
+    changed.wait(lock, [&] { return is_over(); });
+    is_waiting_ = false;
+  }
+
+  // The thread of a watch that has not failed has looked at it when this returns.
+  void pass(std::chrono::milliseconds time, const Watch& watch) {
+    settle(watch);
+    if (!is_waiting_) return;
+    {
+      const std::lock_guard lock(*mutex_);
+      now_ = (now() + time).time_since_epoch();
+      if (is_waiting_ && is_over()) is_waiting_ = false;  // it will wake, and wait again
+    }
+    changed_->notify_all();
+    settle(watch);
+  }
+
+ private:
+  bool is_over() const { return (*is_done_)() || now() >= until_; }
+  void settle(const Watch& watch) const {
+    while (!is_waiting_ && watch.status().ok()) std::this_thread::yield();
+  }
+
+  std::atomic<Clock::duration> now_{Clock::duration(std::chrono::hours(1))};
+  std::atomic<bool> is_waiting_{false};
+  // Set before it waits.
+  Clock::time_point until_;
+  const std::function<bool()>* is_done_ = nullptr;
+  std::condition_variable* changed_ = nullptr;
+  std::mutex* mutex_ = nullptr;
+};
+
 class WatchTest : public OnStandins {
  protected:
   void start(std::chrono::milliseconds timeout, AskForLost lost = {}) {
-    watch_ = must(Watch::start(device(), transport_, timeout, std::move(lost)));
+    watch_ = must(Watch::start(device(), transport_, timeout, std::move(lost), time_));
   }
   void TearDown() override {
     watch_.reset();
@@ -47,18 +88,23 @@ class WatchTest : public OnStandins {
   void begin() const { mark(watch_->begun_address()); }
   void end() const { mark(watch_->ended_address()); }
 
-  Status failure() const {
-    for (int i = 0; i < 5000 && watch_->status().ok(); ++i) std::this_thread::sleep_for(1ms);
+  // In short steps, so that it looks often.
+  void pass(std::chrono::milliseconds time) {
+    for (; time > 0ms; time -= 10ms) time_.pass(10ms, *watch_);
+  }
+  Status failure() {
+    for (int i = 0; i < 500 && watch_->status().ok(); ++i) pass(10ms);
     return watch_->status();
   }
 
   Quiet transport_;
+  TestTime time_;
   std::unique_ptr<Watch> watch_;
 };
 
 TEST_F(WatchTest, AnExchangeThatDoesNotEndIsGivenUp) {
   start(200ms);
-  const auto begun = std::chrono::steady_clock::now();
+  const auto begun = time_.now();
   watch_->enqueued();
   begin();
   end();
@@ -66,7 +112,7 @@ TEST_F(WatchTest, AnExchangeThatDoesNotEndIsGivenUp) {
   begin();
   const Status status = failure();
   ASSERT_FALSE(status.ok());
-  EXPECT_GE(std::chrono::steady_clock::now() - begun, 200ms);
+  EXPECT_GE(time_.now() - begun, 200ms);
   EXPECT_EQ(status.error().code, ErrorCode::nccl);
   EXPECT_EQ(status.error().message,
             "another rank does not answer: exchanges have not ended for 0.2 s");
@@ -98,7 +144,7 @@ TEST_F(WatchTest, OneThatEndsIsNot) {
   watch_->enqueued();
   begin();
   end();
-  std::this_thread::sleep_for(400ms);
+  pass(400ms);
   EXPECT_TRUE(watch_->status().ok());
   EXPECT_EQ(transport_.aborts, 0);
 }
@@ -109,7 +155,7 @@ TEST_F(WatchTest, ManyMayTakeLongerThanOne) {
   for (int i = 0; i < 24; ++i) {  // there is always one under way
     watch_->enqueued();
     begin();
-    std::this_thread::sleep_for(50ms);
+    pass(50ms);
     end();
   }
   EXPECT_TRUE(watch_->status().ok());
@@ -118,7 +164,7 @@ TEST_F(WatchTest, ManyMayTakeLongerThanOne) {
 TEST_F(WatchTest, WorkThatWaitsForTheDeviceIsNotGivenUp) {
   start(50ms);
   watch_->enqueued();
-  std::this_thread::sleep_for(150ms);
+  pass(150ms);
   EXPECT_TRUE(watch_->status().ok()) << "its exchange has not begun";
   begin();
   EXPECT_FALSE(failure().ok());
@@ -129,7 +175,7 @@ TEST_F(WatchTest, LaunchesOfGraphsNeedNotBeAnnounced) {
   watch_->enqueued(true);
   begin();
   end();
-  std::this_thread::sleep_for(300ms);
+  pass(300ms);
   ASSERT_TRUE(watch_->status().ok());
   begin();
   EXPECT_FALSE(failure().ok());
@@ -140,12 +186,12 @@ TEST_F(WatchTest, BetweenGraphsTheTransportIsNotAsked) {
   start(160ms);  // looks every 20 ms
   watch_->enqueued(true);
   begin();
-  for (int i = 0; i < 5000 && transport_.asked == 0; ++i) std::this_thread::sleep_for(1ms);
+  pass(40ms);
   EXPECT_GT(transport_.asked, 0);
   end();
-  std::this_thread::sleep_for(60ms);
+  pass(60ms);
   const int before = transport_.asked;
-  std::this_thread::sleep_for(100ms);
+  pass(100ms);
   EXPECT_EQ(transport_.asked, before);
 }
 
@@ -153,7 +199,7 @@ TEST_F(WatchTest, ItSleepsWhileNothingIsUnderWay) {
   start(160ms);  // looks every 20 ms
   const auto looks_again = [&](std::chrono::milliseconds time) {
     const int before = transport_.asked;
-    std::this_thread::sleep_for(time);
+    pass(time);
     return transport_.asked != before;
   };
   for (int i = 0; i < 2; ++i) {
@@ -187,7 +233,7 @@ TEST_F(WatchTest, TheFirstErrorIsKeptAndTheTransportAbortedOnce) {
     EXPECT_FALSE(watch_->status().ok());
   });
   const std::string first = watch_->status().error().message;
-  std::this_thread::sleep_for(50ms);
+  pass(50ms);
   EXPECT_EQ(watch_->status().error().message, first);
   watch_.reset();
   EXPECT_EQ(transport_.aborts, 1);
