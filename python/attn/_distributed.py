@@ -72,7 +72,7 @@ _FALLIBLE = {
     "attn_distributed_tensor": [_POINTER, _I32, _SIZE, _POINTER],
     "attn_distributed_param": [_POINTER, _I32, _SIZE, _POINTER],
     "attn_distributed_binding_create": [_POINTER, _I32, _POINTER, _POINTER, _POINTER],
-    "attn_distributed_binding_set_addresses": [_POINTER, _POINTER, _SIZE, _I32],
+    "attn_distributed_binding_set_addresses": [_POINTER, _POINTER, _SIZE, _I32, _POINTER],
     "attn_distributed_binding_set_param": [_POINTER, _TEXT, _REAL],
     "attn_distributed_execute": [_POINTER, _POINTER],
     "attn_distributed_status": [_POINTER],
@@ -254,15 +254,17 @@ class Binding:
         """Releases the binding's memory, after its executes. Later calls of it fail; closing twice is harmless."""
         self._handle.destroy()
 
-    def set_addresses(self, addresses: Sequence[int], checked: bool = False) -> None:
+    def set_addresses(self, addresses: Sequence[int], checked: bool = False, stream: int | None = None) -> None:
         """Later executes use other memory of the same shapes and strides, in the order of `tensors`. `checked`:
         whether the caller has checked that they are valid and aligned, and have the values that the
-        attention was divided for, if it was; comparing these waits for the device."""
+        attention was divided for, if it was; comparing these waits for what `stream` was given, without one
+        for the device. While it is captured, they must have been compared before (else BindingError)."""
         count = len(addresses)
         if count != len(self._addresses):
             raise ArgumentError(f"{count} addresses are given for {len(self._addresses)} tensors")
         self._addresses[:] = addresses
-        _call("attn_distributed_binding_set_addresses", self._handle, self._addresses, count, int(checked))
+        _call("attn_distributed_binding_set_addresses", self._handle, self._addresses, count, int(checked),
+              stream)
 
     def set_param(self, name: str, value: float) -> None:
         """Later executes use this value of a param."""

@@ -833,7 +833,7 @@ ATTN_API size_t attn_distributed_param_count(const attn_distributed* distributed
  * (`attnc compile --ranks --in`), those bound are compared with these: it waits for what `stream`
  * was given, without one for the device, and copies such tensors. What is written into them later
  * is not seen, nor in graphs. While `stream` is captured nothing can be compared: it must have been
- * by a bind before, of the same addresses and strides (else error binding).
+ * before, at the same addresses with the same strides (else error binding).
  * Errors: binding, also for other values, cuda, cudnn. */
 ATTN_API attn_status attn_distributed_binding_create(
     attn_distributed* distributed, attn_direction direction, const attn_arguments* arguments,
@@ -845,12 +845,13 @@ ATTN_API attn_status attn_distributed_bind(attn_distributed* distributed, attn_d
 /* Destroys the binding. Frees its own memory once the device is done with it. Not collective. */
 ATTN_API void attn_distributed_binding_destroy(attn_distributed_binding* binding);
 /* As attn_binding_set_addresses: in the order of the tensors above. ATTN_CHECK_ADDRESSES also
- * compares values, as attn_distributed_bind does, of such tensors at other addresses than before:
- * that cannot be captured. With ATTN_CHECK_NOTHING the caller guarantees the values, too. Errors:
- * binding, cuda. */
+ * compares values of tensors at other addresses than now, as attn_distributed_binding_create does
+ * with this `stream` (NULL: none): while it is captured, they must have been compared before. With
+ * ATTN_CHECK_NOTHING the caller guarantees the values, too. Errors: binding, cuda. */
 ATTN_API attn_status attn_distributed_binding_set_addresses(attn_distributed_binding* binding,
                                                             void* const* addresses, size_t count,
-                                                            attn_check check, attn_error* error);
+                                                            attn_check check, void* stream,
+                                                            attn_error* error);
 /* As attn_binding_set_param; the values of all ranks must be the same. Not collective. */
 ATTN_API attn_status attn_distributed_binding_set_param(attn_distributed_binding* binding,
                                                         const char* name, double value,

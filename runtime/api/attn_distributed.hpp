@@ -57,10 +57,13 @@ class DistributedBinding {
   Status set_param(const std::string& name, double value) {
     return call_(attn_distributed_binding_set_param, handle(), name.c_str(), value);
   }
-  // As Binding::set_addresses, in the order of Distributed::tensors(). Errors: binding, cuda.
-  Status set_addresses(const std::vector<void*>& addresses, Check check = Check::addresses) {
+  // As Binding::set_addresses, in the order of Distributed::tensors(). Values that are compared are
+  // read behind what `stream` was given; while it is captured, they must have been compared before.
+  // Errors: binding, cuda.
+  Status set_addresses(const std::vector<void*>& addresses, Check check = Check::addresses,
+                       void* stream = nullptr) {
     return call_(attn_distributed_binding_set_addresses, handle(), addresses.data(),
-                 addresses.size(), static_cast<attn_check>(check));
+                 addresses.size(), static_cast<attn_check>(check), stream);
   }
   // Collective: enqueues on a stream, and returns without waiting. Errors: cuda, cudnn, nccl, and
   // those of Distributed::status().

@@ -28,12 +28,13 @@ inline Status check_devices(const attn_arguments& arguments, int device) {
   return {};
 }
 
-// For a binding of any kind, or a graph.
-template <typename Bound>
-Status set_addresses(Bound& bound, void* const* addresses, std::size_t count, attn_check check) {
+// For a binding of any kind, or a graph. `more`: what else its own set_addresses takes.
+template <typename Bound, typename... More>
+Status set_addresses(Bound& bound, void* const* addresses, std::size_t count, attn_check check,
+                     More... more) {
   if (count > 0) ATTN_RETURN_IF_ERROR(check_given({{addresses, "addresses"}}));
   ATTN_ASSIGN(const execute::Check how, check_of(check));
-  return bound.set_addresses(std::span(addresses, count), how);
+  return bound.set_addresses(std::span(addresses, count), how, more...);
 }
 
 template <typename Bound>

@@ -253,10 +253,11 @@ ATTN_API void attn_distributed_binding_destroy(attn_distributed_binding* binding
 
 ATTN_API attn_status attn_distributed_binding_set_addresses(attn_distributed_binding* binding,
                                                             void* const* addresses, size_t count,
-                                                            attn_check check, attn_error* error) {
+                                                            attn_check check, void* stream,
+                                                            attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
-    return set_addresses(binding->binding, addresses, count, check);
+    return set_addresses(binding->binding, addresses, count, check, stream);
   });
 }
 

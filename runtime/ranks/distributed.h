@@ -55,7 +55,7 @@ class Distributed {
   // be given. Everything else is checked as by Executable::bind, and that tensors and params have
   // the values that the file was made for, if it was: then it waits for what `stream` was given,
   // without one for the device. While `stream` is captured no values can be read: those of tensors
-  // must have been compared by a bind before, at the same addresses, with the same strides. Errors:
+  // must have been compared before, at the same addresses, with the same strides. Errors:
   // binding, cuda, cudnn, unsupported.
   Result<DistributedBinding> bind(plan::Direction direction, const execute::Arguments& arguments,
                                   void* stream = nullptr) const;
@@ -84,10 +84,11 @@ class DistributedBinding {
   Status execute(void* stream);
 
   // Sets the addresses, as execute::Binding does, in the order of Distributed::tensors(). What is
-  // checked, too, are the values of tensors at other addresses that the file was made for: then it
-  // waits for the device, so it cannot be captured.
-  Status set_addresses(std::span<void* const> addresses,
-                       execute::Check check = execute::Check::yes);
+  // checked, too, are the values of tensors at other addresses that the file was made for, as
+  // Distributed::bind does: it waits for what `stream` was given, without one for the device, and
+  // while `stream` is captured they must have been compared before.
+  Status set_addresses(std::span<void* const> addresses, execute::Check check = execute::Check::yes,
+                       void* stream = nullptr);
   Status set_param(const std::string& name, double value);
 
  private:

@@ -70,7 +70,7 @@ struct DistributedBinding::State {
   Status check_values(const execute::Arguments& arguments, void* stream) const;
   Status check_tensor(const GivenValue& given, std::size_t tensor, const void* data,
                       void* stream) const;
-  Status check_values(std::span<void* const> addresses, void* stream = nullptr) const;
+  Status check_values(std::span<void* const> addresses, void* stream) const;
   Status compare(const GivenValue& given, const plan::TensorInfo& info, const void* data,
                  void* stream) const;
   Status plan();
@@ -375,7 +375,8 @@ Status DistributedBinding::State::set_addresses_of_parts(std::span<void* const> 
   return {};
 }
 
-Status DistributedBinding::set_addresses(std::span<void* const> addresses, execute::Check check) {
+Status DistributedBinding::set_addresses(std::span<void* const> addresses, execute::Check check,
+                                         void* stream) {
   State& state = *state_;
   if (addresses.size() != state.tensors.size()) {
     return Status(ErrorCode::binding, fmt::format("{} addresses for {} tensors", addresses.size(),
@@ -387,7 +388,7 @@ Status DistributedBinding::set_addresses(std::span<void* const> addresses, execu
   ATTN_RETURN_IF_ERROR(scope.enter(state.owner->device));
   if (check == execute::Check::yes) {
     ATTN_RETURN_IF_ERROR(state.check(addresses));
-    ATTN_RETURN_IF_ERROR(state.check_values(addresses));
+    ATTN_RETURN_IF_ERROR(state.check_values(addresses, stream));
   }
   const Status status = state.set_addresses_of_parts(addresses);
   if (!status.ok()) {

@@ -167,7 +167,8 @@ class Kernels:
             self._stream = stream
         binding = self._binding(direction, capturing, tensors, params)
         # What a file was divided for is compared with tensors at other addresses, but not during a capture.
-        binding.set_addresses([tensor.data_ptr() for tensor in tensors.values()], checked=capturing)
+        binding.set_addresses(
+            [tensor.data_ptr() for tensor in tensors.values()], checked=capturing, stream=stream.cuda_stream)
         # So that no other tensor is at an address whose values were compared, also if this call fails.
         binding.kept = [tensors[info.name] for info in self._rank.tensors[direction] if info.role == "captured"]
         for name, value in params.items():

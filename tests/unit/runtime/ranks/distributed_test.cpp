@@ -478,6 +478,40 @@ TEST_F(DistributedTest, ValuesMustBeComparedBeforeACapture) {
   });
 }
 
+// A binding that goes back to memory whose values were compared may be captured.
+TEST_F(DistributedTest, AddressesOfComparedValuesAreSetInACapture) {
+  auto group = std::make_shared<LocalGroup>(2);
+  in_ranks(2, [&](int index) {
+    const std::vector<std::int64_t> dims = {1, 2, 16, 8}, strides = {256, 8, 16, 1};
+    const Bytes bytes = bytes_of("k", 0, 512);
+    plan::Family family = testing::window_family();
+    Division division = must(parse(family.ranks));
+    division.values = {
+        {"k", "@k.npy",
+         must(hash_of(must(io::unpack(bytes, dims, strides, DType::bf16)), DType::bf16))}};
+    testing::put(division, family);
+    Rank rank = must(open(group, index, family));
+    cuda::DeviceBuffer other = must(cuda::DeviceBuffer::allocate(device(), bytes.size()));
+    cuda::DeviceBuffer unknown = must(cuda::DeviceBuffer::allocate(device(), bytes.size()));
+    EXPECT_TRUE(rank.buffers.at("k").upload(bytes).ok() && other.upload(bytes).ok());
+    auto binding = must(rank.opened->bind(Direction::forward, rank.arguments(Direction::forward)));
+    const std::vector<void*> first = rank.addresses(Direction::forward);
+    std::vector<void*> second = first, third = first;
+    second[1] = other.data();
+    third[1] = unknown.data();
+    EXPECT_TRUE(binding.set_addresses(second).ok());
+    const cuda::Stream stream = must(cuda::Stream::create(device()));
+    const auto recorded = cuda::Recording::make(stream, [&](void* on) {
+      EXPECT_TRUE(binding.set_addresses(first, execute::Check::yes, on).ok());
+      EXPECT_TRUE(binding.set_addresses(second, execute::Check::yes, on).ok());
+      EXPECT_THAT(binding.set_addresses(third, execute::Check::yes, on).error().message,
+                  HasSubstr("k were not compared yet"));
+      return Status();
+    });
+    EXPECT_TRUE(recorded.ok()) << "the capture survives";
+  });
+}
+
 TEST_F(DistributedTest, OneRanksErrorIsThatOfAll) {
   auto group = std::make_shared<LocalGroup>(2);
   in_ranks(2, [&](int rank) {
