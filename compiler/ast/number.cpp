@@ -37,16 +37,17 @@ std::optional<Number> convert(std::string_view text, Format... format) {
 
 }  // namespace
 
-std::optional<Number> parse_number(std::string_view spelling) {
+std::optional<Number> parse_number(std::string_view spelling, bool negated) {
   const std::optional<std::string> text = without_underscores(spelling);
   if (!text || text->empty() || !(is_digit((*text)[0]) || (*text)[0] == '.')) return std::nullopt;
+  const std::string sign = negated ? "-" : "";
   if (is_hexadecimal(*text)) {
-    const std::string_view digits = std::string_view(*text).substr(2);
+    const std::string digits = text->substr(2);
     if (digits.starts_with('-')) return std::nullopt;
-    return convert<std::int64_t>(digits, 16);
+    return convert<std::int64_t>(sign + digits, 16);
   }
-  if (std::ranges::all_of(*text, is_digit)) return convert<std::int64_t>(*text);
-  return convert<double>(*text, std::chars_format::general);
+  if (std::ranges::all_of(*text, is_digit)) return convert<std::int64_t>(sign + *text);
+  return convert<double>(sign + *text, std::chars_format::general);
 }
 
 }  // namespace attn::ast

@@ -497,8 +497,9 @@ class JsonBuilder {
   }
 
   static bool is_quoted_number(std::string_view text) {
-    if (text.starts_with('-')) text.remove_prefix(1);
-    return parse_number(text).has_value();
+    const bool negated = text.starts_with('-');
+    if (negated) text.remove_prefix(1);
+    return parse_number(text, negated).has_value();
   }
 
   Expr quoted_number(const JsonValue& json) {
@@ -565,7 +566,7 @@ class JsonBuilder {
     only(json, {"number"});
     const JsonValue& value = member.value;
     if (!is(value, JsonKind::string, "`number`")) return {};
-    if (!parse_number(value.text))
+    if (!parse_number(value.text, true))  // a minus may stand before it
       fail(value.span, fmt::format("{} is not a number", quoted(value.text)));
     return leaf(ExprKind::number, value.text, value.span);
   }

@@ -110,8 +110,7 @@ class SourceWriter {
 
   static Piece wide_number(std::int64_t value) {
     if (has_32_bits(value)) return {fmt::format("long({})", integer(value).text)};
-    if (value != INT64_MIN) return {fmt::format("long({})", value)};
-    return {fmt::format("long({}) - 1", value + 1), Binding::sum};
+    return {fmt::format("long({})", value)};
   }
 
   Piece infix_piece(const Node& node, const Infix& infix) {

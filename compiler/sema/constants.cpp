@@ -118,17 +118,20 @@ class Evaluator {
     return Known::poisoned();
   }
 
-  Known number(const Expr& expr) {
-    if (const auto value = ast::parse_number(expr.text)) return Known::of(*value);
+  Known number(const Expr& expr, bool negated = false) {
+    if (const auto value = ast::parse_number(expr.text, negated)) return Known::of(*value);
     sink_.report(Code::bad_number, expr.span,
                  fmt::format("{} does not fit in 64 bits", support::quoted(expr.text)));
     return Known::poisoned();
   }
 
   Known unary(const Expr& expr) {
-    const Known value = run(expr.operands[0]);
+    const Expr& operand = expr.operands[0];
+    const bool negates = expr.operators[0] == Operator::negate;
+    if (negates && operand.kind == ast::ExprKind::number) return number(operand, true);
+    const Known value = run(operand);
     if (value.state != Known::State::value || expr.operators[0] == Operator::plus) return value;
-    if (expr.operators[0] != Operator::negate) return fail(expr, "this is not a constant");
+    if (!negates) return fail(expr, "this is not a constant");
     return combined(expr, apply(Operator::mul, value.number, Number(std::int64_t{-1})));
   }
 

@@ -34,9 +34,7 @@ bool fits_32_bits(const ast::Number& number) {
 
 std::optional<ast::Number> parse_binding(std::string_view text) {
   const bool negative = text.starts_with('-');
-  const auto number = ast::parse_number(negative ? text.substr(1) : text);
-  if (!number || !negative) return number;
-  return std::visit([](auto value) { return ast::Number(-value); }, *number);
+  return ast::parse_number(negative ? text.substr(1) : text, negative);
 }
 
 // The dimensions that a name sets.

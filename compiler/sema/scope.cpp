@@ -139,7 +139,11 @@ bool Scope::bounded(const Expr& expr, std::uint64_t size) {
 std::optional<Value> Scope::number(const Expr& expr) {
   const auto number = ast::parse_number(expr.text);
   if (number) return constant(expr, Known::of(*number));
-  report(Code::bad_number, expr.span, fmt::format("{} is out of range", quoted(expr.text)));
+  auto& diagnostic =
+      report(Code::bad_number, expr.span, fmt::format("{} is out of range", quoted(expr.text)));
+  if (ast::parse_number(expr.text, true)) {
+    diagnostic.help = fmt::format("`long(-{})` is the least integer of 64 bits", expr.text);
+  }
   return std::nullopt;
 }
 
@@ -165,11 +169,10 @@ std::optional<Value> Scope::wide_literal(const Expr& expr) {
   const bool negates = given.kind == ExprKind::unary && given.operators[0] == ast::Operator::negate;
   const Expr& literal = negates ? given.operands[0] : given;
   if (literal.kind != ExprKind::number) return std::nullopt;
-  const auto number = ast::parse_number(literal.text);
+  const auto number = ast::parse_number(literal.text, negates);
   const auto* value = number ? std::get_if<std::int64_t>(&*number) : nullptr;
-  if (!value || *value <= kLargest) return std::nullopt;
-  return operations_.leaf(
-      attention_.dag.wide(negates ? -*value : *value, operations_.place(expr.span)), kConstants);
+  if (!value || (*value >= -kLargest && *value <= kLargest)) return std::nullopt;
+  return operations_.leaf(attention_.dag.wide(*value, operations_.place(expr.span)), kConstants);
 }
 
 std::optional<Value> Scope::name(const Expr& expr, const Site& site) {

@@ -14,6 +14,15 @@ TEST(Numbers, IntegersHaveNoPoint) {
   EXPECT_EQ(parse_number("9223372036854775807"), Number(std::int64_t{INT64_MAX}));
 }
 
+TEST(Numbers, BehindAMinusTheLeastOf64BitsIsOne) {
+  EXPECT_EQ(parse_number("9223372036854775808", true), Number(std::int64_t{INT64_MIN}));
+  EXPECT_EQ(parse_number("0x8000_0000_0000_0000", true), Number(std::int64_t{INT64_MIN}));
+  EXPECT_EQ(parse_number("9223372036854775809", true), std::nullopt);
+  EXPECT_EQ(parse_number("0x-1", true), std::nullopt);
+  EXPECT_EQ(parse_number("-1", true), std::nullopt);
+  EXPECT_EQ(parse_number("0.5", true), Number(-0.5));
+}
+
 TEST(Numbers, RealsDo) {
   EXPECT_EQ(parse_number("0.5"), Number(0.5));
   EXPECT_EQ(parse_number(".5"), Number(0.5));

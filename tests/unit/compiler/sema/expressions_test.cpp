@@ -56,6 +56,11 @@ TEST(Integers, BeyondThirtyTwoBitsAreWrittenInLong) {
   EXPECT_EQ(mask("q_idx < long(2) ** 2"), "q_idx < long(2) * long(2)");
   EXPECT_EQ(mask("q_idx < 1099511627776"), "E0104");
   EXPECT_EQ(mask("q_idx < long(99999999999999999999)"), "E0104");
+  EXPECT_EQ(mask("q_idx < long(-9223372036854775808)"), "long(q_idx) < long(-9223372036854775808)");
+  EXPECT_EQ(mask("q_idx < long(-0x8000000000000000)"), "long(q_idx) < long(-9223372036854775808)");
+  EXPECT_EQ(mask("q_idx < long(-9223372036854775809)"), "E0104");
+  EXPECT_EQ(mask("q_idx < long(9223372036854775808)"), "E0104");
+  EXPECT_EQ(mask("q_idx < -9223372036854775808"), "E0104");
 }
 
 TEST(Integers, OfSixtyFourBitsBecomeOnesOfThirtyTwo) {
