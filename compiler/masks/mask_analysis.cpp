@@ -105,9 +105,10 @@ void MaskAnalysis::report(std::string_view part) const {
   if (facts_->observer != nullptr) (*facts_->observer)({part, attention_});
 }
 
+bool MaskAnalysis::is_over() const { return deadline_ != nullptr && deadline_->is_over(); }
+
 template <typename Kept, typename Compute>
 const auto& MaskAnalysis::once(std::string_view part, Kept& kept, const Compute& compute) const {
-  const auto is_over = [this] { return deadline_ != nullptr && deadline_->is_over(); };
   if (!kept.values.empty() && (!kept.is_late || is_over())) return kept.values.back();
   const target::Deadline::Phase phase(deadline_.get(), kPhase);
   kept.values.push_back(compute());
@@ -127,7 +128,7 @@ auto MaskAnalysis::within(std::string_view part, Kept& kept, Effort& effort,
   const std::int64_t before = effort.left();
   auto value = compute();
   report(part);
-  if (!effort.is_spent()) kept = {value, before - effort.left()};
+  if (!effort.is_spent() && !is_over()) kept = {value, before - effort.left()};
   return value;
 }
 

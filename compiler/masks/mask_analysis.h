@@ -52,7 +52,8 @@ class MaskAnalysis {
   Axes axes() const;
 
   // Three parts spend effort: the same amount at each call, so that what else an effort is enough
-  // for does not depend on the calls before. What was cut short is not kept.
+  // for does not depend on the calls before. What was cut short, or computed when the deadline was
+  // over, is not kept.
 
   // The narrowest band that holds all visible scores (boxes.h), whatever form() says. An upper
   // bound where tensors, params or reals decide, and if the effort ends.
@@ -90,6 +91,7 @@ class MaskAnalysis {
   template <typename Kept, typename Compute>
   auto within(std::string_view part, Kept& kept, Effort& effort, const Compute& compute) const;
   void report(std::string_view part) const;
+  bool is_over() const;  // the deadline
 
   std::shared_ptr<MaskFacts> facts_;
   const ir::Attention& attention_;  // of the facts

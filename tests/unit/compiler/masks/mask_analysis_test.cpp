@@ -86,6 +86,23 @@ TEST_F(MaskAnalysisTest, EachUserHasItsOwnDeadline) {
   EXPECT_EQ(computed_, (std::vector<std::string>{"blocks", "cover", "blocks", "cover"}));
 }
 
+// What rests on a form that was found too late is found again, too.
+TEST_F(MaskAnalysisTest, WhatIsFoundTooLateIsNotKept) {
+  target::Deadline::Clock::time_point now{};
+  target::Context late = context();
+  late.deadline =
+      std::make_shared<target::Deadline>(std::chrono::seconds(1), [&now] { return now; });
+  const ir::Attention nothing =
+      testing::of_clauses(64, 64, "mask q_idx >= kv_idx && q_idx < kv_idx - 8;");
+  const Analyzed over = analyzed(nothing, late), mask = analyzed(nothing, context());
+  now += std::chrono::seconds(2);
+  Effort first, second;
+  EXPECT_TRUE(over->hides_all(first));
+  EXPECT_TRUE(mask->hides_all(second));
+  EXPECT_TRUE(mask->hides_all(second));
+  EXPECT_EQ(computed_, (std::vector<std::string>{"form", "hides_all", "form", "hides_all"}));
+}
+
 TEST_F(MaskAnalysisTest, DependsOnWhatIsDeclaredOfTheTensorsThatMasksRead) {
   const auto doc = [](const std::string& more) {
     return testing::of_clauses(
