@@ -105,8 +105,8 @@ Result<Kernels> kernels_of(const Options& options, const Spec& spec) {
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   how.analyses = spec.analyses.get();
-  ATTN_ASSIGN(const std::string lowering, driver::lowering_of(spec.attention, how));
-  planner::Candidates candidates(spec.attention, lowering, driver::context_of(how));
+  ATTN_ASSIGN(const planner::OfPair pair, driver::lowering_of(spec.attention, how));
+  planner::Candidates candidates(spec.attention, pair, driver::context_of(how));
   ATTN_ASSIGN(const planner::Candidate* best, candidates.next());
   return Kernels{std::string(best->strategy->name), best->lowered->kernels};
 }

@@ -70,13 +70,25 @@ Result<std::optional<driver::CompileOptions>> compile_options(const ExplainOptio
   return std::optional(std::move(how));
 }
 
+// The program of a direction, of a training pair's engine if it has gradients.
+Result<plan::Program> lowered(const ExplainOptions& options, const ir::Attention& attention,
+                              bool gradients, const target::Context& context) {
+  planner::OfPair pair{options.lowering};
+  if (gradients) {
+    ATTN_ASSIGN(pair, planner::lowering_of_pair(attention, options.lowering, context));
+  }
+  planner::Candidates candidates(attention, pair, context);
+  ATTN_ASSIGN(const planner::Candidate* best, candidates.next());
+  return best->lowered->program;
+}
+
 // Explains the backward, which nobody need have asked for: so a refusal, whoever refuses, is part
 // of the explanation.
 Result<ExplainedProgram> explain_backward(const ExplainOptions& options, const Spec& spec,
                                           const plan::Target& target, Explanation& explanation) {
   constexpr auto kBackward = plan::Direction::backward;
   const auto program =
-      driver::lower(spec.attention, options.lowering, context_of(options, spec, target, kBackward));
+      lowered(options, spec.attention, true, context_of(options, spec, target, kBackward));
   if (!program.ok() && program.error().code != ErrorCode::unsupported) return program.error();
   if (!program.ok()) return explain_refused(spec, kBackward, program.error());
   ATTN_ASSIGN(auto how, compile_options(options, spec, target, needs_cudnn(*program), explanation));
@@ -102,10 +114,7 @@ Result<Explanation> explain_attention(const ExplainOptions& options, const Spec&
   }
   constexpr auto kForward = plan::Direction::forward;
   const target::Context context = context_of(options, spec, *target, kForward);
-  Result<std::string> lowering = options.lowering;
-  if (gradients) lowering = planner::lowering_of_pair(attention, options.lowering, context);
-  ATTN_RETURN_IF_ERROR(lowering.status());
-  const auto program = driver::lower(attention, *lowering, context);
+  const auto program = lowered(options, attention, gradients, context);
   const bool explains = options.why_not && !program.ok() && attention.dims.bound() &&
                         program.error().code == ErrorCode::unsupported;
   if (!program.ok() && !explains) return program.error();

@@ -228,20 +228,6 @@ void add_refused_engines(const Candidates& candidates, std::vector<plan::Alterna
   }
 }
 
-// One for each engine that lowering_of() leaves out: the halves of a training pair draw their
-// random numbers alike.
-void add_left_out_engines(std::string_view engine_of_pair, std::vector<plan::Alternative>& all) {
-  for (const engines::Engine& engine : engines::engines()) {
-    const Strategy& first = engine.strategies.front();
-    if (engine.name == engine_of_pair || first.kind == Strategy::Kind::slow) continue;
-    all.push_back({std::string(first.name),
-                   0,
-                   {},
-                   fmt::format("both directions draw the random numbers of the engine `{}`",
-                               engine_of_pair)});
-  }
-}
-
 // The one that was taken, and what else was considered: alone of its engine where all were
 // predicted to take as long and none failed. `failed`: those that were tried before it, other
 // programs of its strategy too; `predicted_ms`: of the program.
@@ -277,6 +263,9 @@ std::vector<plan::Alternative> choice(const Candidate& taken, double predicted_m
   };
   if (!differ) std::erase_if(all, is_other);
   add_refused_engines(candidates, all);
+  for (const Refusal& each : candidates.left_out()) {
+    all.push_back({each.lowering, 0, {}, each.error.message});
+  }
   return all;
 }
 
@@ -548,8 +537,8 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   words.spec_text = standing_alone(source);
   words.bindings = bindings;
   words.without = target::without(options.rewrites);
-  ATTN_ASSIGN(const std::string lowering, lowering_of(attention, options));
-  Candidates candidates(attention, lowering, context_of(options));
+  ATTN_ASSIGN(const planner::OfPair pair, lowering_of(attention, options));
+  Candidates candidates(attention, pair, context_of(options));
   Tried tried(candidates, options);
   std::vector<Failure> failed;
   Limits limits;
@@ -558,7 +547,6 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     plan::Plan plan = words;
     plan.shape = shape_of(source, bindings, attention, lowered.program);
     plan.choice = choice(candidate, lowered.predicted_ms, candidates, failed);
-    if (lowering != options.lowering) add_left_out_engines(lowering, plan.choice);
     plan.strategy = candidate.strategy->name;
     plan.parts = lowered.parts;
     ATTN_ASSIGN(plan.program, with_compiler(lowered.program, options));

@@ -120,7 +120,7 @@ target::Context context_of(const CompileOptions& options);
 // options.lowering (a strategy or an engine), or the engine of both directions where they must draw
 // the same random numbers (planner::lowering_of_pair): of a backward, of a spec with gradients, and
 // of what is `paired`.
-Result<std::string> lowering_of(const ir::Attention& attention, const CompileOptions& options);
+Result<planner::OfPair> lowering_of(const ir::Attention& attention, const CompileOptions& options);
 
 // IR -> programs -> plan, in worker processes: strategies are asked in their order, and the first
 // that can be built is the plan; one whose worker dies or takes too long is passed over as one that

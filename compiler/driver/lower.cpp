@@ -22,10 +22,10 @@ target::Context context_of(const CompileOptions& options) {
           .timeout = options.worker.timeout};
 }
 
-Result<std::string> lowering_of(const ir::Attention& attention, const CompileOptions& options) {
+Result<planner::OfPair> lowering_of(const ir::Attention& attention, const CompileOptions& options) {
   const bool trained = options.paired || options.direction == plan::Direction::backward ||
                        !attention.gradients.empty() || attention.wants_lse;
-  if (!trained) return options.lowering;
+  if (!trained) return planner::OfPair{options.lowering};
   return planner::lowering_of_pair(attention, options.lowering, context_of(options));
 }
 

@@ -6,8 +6,8 @@ namespace {
 // Engines with a strategy that gives a bound. 8-bit specs must also lower.
 std::vector<std::string> engines_of(const ir::Attention& attention, const CompileOptions& options) {
   std::vector<std::string> names;
-  const Result<std::string> lowering = lowering_of(attention, options);
-  if (!lowering.ok() || *lowering != planner::kAnyLowering) return names;
+  const Result<planner::OfPair> pair = lowering_of(attention, options);
+  if (!pair.ok() || pair->lowering != planner::kAnyLowering) return names;
   for (const engines::Engine& engine : engines::engines()) {
     if (engine.strategies.front().kind == planner::Strategy::Kind::slow) continue;
     planner::Candidates candidates(attention, engine.name, context_of(options));

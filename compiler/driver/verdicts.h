@@ -9,8 +9,8 @@ namespace attn::driver {
 template <typename Judgement>
 Result<Verdict> first_served(const ir::Attention& attention, const CompileOptions& options,
                              const Judgement& judgement) {
-  ATTN_ASSIGN(const std::string lowering, lowering_of(attention, options));
-  planner::Candidates candidates(attention, lowering, context_of(options));
+  ATTN_ASSIGN(const planner::OfPair pair, lowering_of(attention, options));
+  planner::Candidates candidates(attention, pair, context_of(options));
   return planner::first_taken(candidates, [&](const planner::Candidate& candidate) {
     Result<Verdict> verdict = judgement(candidate.lowered->program);
     if (verdict.ok()) verdict->lowering = candidate.strategy->name;

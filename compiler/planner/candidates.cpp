@@ -183,6 +183,15 @@ Candidates::Candidates(const ir::Attention& attention, std::string_view name,
   for (const Candidate& candidate : all_) left_.push_back(&candidate);
 }
 
+Candidates::Candidates(const ir::Attention& attention, const OfPair& pair,
+                       const target::Context& context)
+    : Candidates(attention, pair.lowering, context) {
+  left_out_ = pair.left_out;
+  for (std::vector<Refusal>* all : {&refused_, &all_refused_}) {
+    all->insert(all->end(), pair.refused.begin(), pair.refused.end());
+  }
+}
+
 Candidates::~Candidates() = default;
 
 bool Candidates::refuse(const Strategy& strategy, const Error& error) {
@@ -229,6 +238,7 @@ Error Candidates::all_failed(std::vector<Refusal> failed) const {
   failed.insert(failed.begin(), refused_.begin(), refused_.end());
   failed = in_order(std::move(failed));
   if (are_for(attention_, context_)) failed = with_own_first(std::move(failed), all_refused_);
+  failed.insert(failed.end(), left_out_.begin(), left_out_.end());
   return with_slow_hint(with_native_reason(error_of(failed)));
 }
 
@@ -286,38 +296,98 @@ Result<const Candidate*> Candidates::next() {
 
 namespace {
 
-// Predicted time of an engine's best strategy; nothing if the engine cannot serve.
-Result<std::optional<double>> predicted_ms(const ir::Attention& attention, std::string_view engine,
-                                           const target::Context& context,
-                                           plan::Direction direction) {
+using plan::Direction;
+
+// Predicted time of an engine's best strategy. Errors: unsupported, of its first strategy alone.
+Result<double> predicted_ms(const ir::Attention& attention, std::string_view engine,
+                            const target::Context& context, Direction direction) {
   Candidates candidates(attention, engine, target::in_direction(context, direction));
   const Result<const Candidate*> best = candidates.next();
-  if (best.ok()) return std::optional((*best)->lowered->predicted_ms);
-  if (best.error().code == ErrorCode::unsupported) return std::optional<double>();
-  return best.error();
+  if (best.ok()) return (*best)->lowered->predicted_ms;
+  if (best.error().code != ErrorCode::unsupported || candidates.refused().empty()) {
+    return best.error();
+  }
+  return in_order(candidates.refused()).front().error;
 }
+
+// Compares the engines that can compute a training pair.
+class PairSearch {
+ public:
+  PairSearch(const ir::Attention& attention, const target::Context& context)
+      : attention_(attention), context_(context) {}
+
+  Status add(const engines::Engine& engine) {
+    double both = 0;
+    for (const Direction direction : {Direction::backward, Direction::forward}) {
+      const Result<double> ms = predicted_ms(attention_, engine.name, context_, direction);
+      if (!ms.ok() && ms.error().code != ErrorCode::unsupported) return ms.error();
+      if (!ms.ok()) return refuse(engine, direction, ms.error());
+      both += *ms;
+      if (direction == Direction::backward) of_backward_ = &engine;
+    }
+    served_.push_back({&engine, both});
+    return {};
+  }
+
+  OfPair result(std::string_view name) && {
+    const auto best = std::ranges::min_element(served_, {}, &Served::ms);
+    if (best == served_.end() && of_backward_ == nullptr) return {std::string(name)};
+    const engines::Engine* const taken = best == served_.end() ? of_backward_ : best->engine;
+    for (const Served& each : served_) {
+      if (each.engine != taken) pair_.left_out.push_back(slower(each, *best));
+    }
+    for (std::vector<Refusal>* all : {&pair_.refused, &pair_.left_out}) {
+      std::erase_if(*all, [&](const Refusal& each) { return engine_of(each.lowering) == taken; });
+    }
+    pair_.lowering = taken->name;
+    return std::move(pair_);
+  }
+
+ private:
+  struct Served {
+    const engines::Engine* engine = nullptr;
+    double ms = 0;  // of both directions
+  };
+
+  Status refuse(const engines::Engine& engine, Direction direction, Error error) {
+    const bool is_this = (direction == Direction::backward) == context_.backward();
+    if (!is_this) {
+      error.message =
+          fmt::format("its {} is refused: {}", plan::to_string(direction), error.message);
+    }
+    auto& all = is_this ? pair_.refused : pair_.left_out;
+    all.push_back({std::string(engine.strategies.front().name), std::move(error)});
+    return {};
+  }
+
+  static Refusal slower(const Served& each, const Served& best) {
+    return {std::string(each.engine->strategies.front().name),
+            {ErrorCode::unsupported,
+             fmt::format("both directions must draw the same random numbers, and are predicted to "
+                         "take {:.3f} ms by `{}`, {:.3f} ms by `{}`",
+                         each.ms, each.engine->name, best.ms, best.engine->name),
+             {fmt::format("`--engine {}` takes it", each.engine->name)},
+             {}}};
+  }
+
+  const ir::Attention& attention_;
+  const target::Context& context_;
+  const engines::Engine* of_backward_ = nullptr;  // the last that has one
+  std::vector<Served> served_;
+  OfPair pair_;
+};
 
 }  // namespace
 
-Result<std::string> lowering_of_pair(const ir::Attention& attention, std::string_view name,
-                                     const target::Context& context) {
-  if (!attention.is_random() || !takes_any(name)) return std::string(name);
-  std::string best, of_backward;
-  double least = 0;
+Result<OfPair> lowering_of_pair(const ir::Attention& attention, std::string_view name,
+                                const target::Context& context) {
+  if (!attention.is_random() || !takes_any(name)) return OfPair{std::string(name)};
+  PairSearch search(attention, context);
   for (const engines::Engine& engine : engines::engines()) {
-    const Strategy& first = engine.strategies.front();
-    if (first.kind == Strategy::Kind::slow) continue;  // it draws no numbers
-    ATTN_ASSIGN(const std::optional<double> backward,
-                predicted_ms(attention, engine.name, context, plan::Direction::backward));
-    if (!backward) continue;
-    of_backward = engine.name;
-    ATTN_ASSIGN(const std::optional<double> forward,
-                predicted_ms(attention, engine.name, context, plan::Direction::forward));
-    if (!forward || (!best.empty() && *forward + *backward >= least)) continue;
-    best = engine.name, least = *forward + *backward;
+    if (engine.strategies.front().kind == Strategy::Kind::slow) continue;  // it draws no numbers
+    ATTN_RETURN_IF_ERROR(search.add(engine));
   }
-  if (!best.empty()) return best;
-  return of_backward.empty() ? std::string(name) : of_backward;
+  return std::move(search).result(name);
 }
 
 }  // namespace attn::planner

@@ -43,6 +43,14 @@ std::vector<Refusal> in_order(std::vector<Refusal> refusals);
 // or a worker that died or ran out of time. Any other error holds for every strategy.
 bool may_try_another(const Error& error);
 
+// What one direction of a training pair is to use: a strategy or an engine, and the engines that
+// are left out for it, each by its first strategy.
+struct OfPair {
+  std::string lowering;
+  std::vector<Refusal> refused{};   // that cannot compute this direction
+  std::vector<Refusal> left_out{};  // that could, and why they do not
+};
+
 struct Candidate {
   const Strategy* strategy = nullptr;
   double bound = 0;                  // ms, at least
@@ -56,6 +64,8 @@ class Candidates {
  public:
   // The attention is copied.
   Candidates(const ir::Attention& attention, std::string_view name, const target::Context& context);
+  // Errors name the engines that are left out, too.
+  Candidates(const ir::Attention& attention, const OfPair& pair, const target::Context& context);
   ~Candidates();
 
   // The next best, lowered; it lives as long as this. Errors: error_of all refusals when there are
@@ -76,6 +86,8 @@ class Candidates {
   const std::vector<Refusal>& refused() const { return refused_; }
   // The same with all alternatives, in the order in which they were asked.
   const std::vector<Refusal>& all_refused() const { return all_refused_; }
+  // OfPair::left_out.
+  const std::vector<Refusal>& left_out() const { return left_out_; }
 
   // The deadline of the build that goes on: bounds and lowering of a strategy restart it. Never
   // null.
@@ -105,17 +117,18 @@ class Candidates {
   std::unique_ptr<Subject> subject_;
   std::list<Candidate> all_;
   std::vector<const Candidate*> left_;  // not returned yet
-  std::vector<Refusal> refused_, all_refused_;
+  std::vector<Refusal> refused_, all_refused_, left_out_;
   std::optional<Error> failure_;
   bool returned_ = false;
 };
 
-// What is to be used of `name` for both directions of a training pair. Engines draw different
-// numbers for random dropout, so where `name` allows several, this is the engine that is predicted
-// to take least for both; that of the backward, if none has both; `name` itself without random
-// dropout or a backward. Errors: those of Candidates::next, but for unsupported.
-Result<std::string> lowering_of_pair(const ir::Attention& attention, std::string_view name,
-                                     const target::Context& context);
+// What is to be used of `name` for both directions of a training pair, as the context's direction
+// sees it. Engines draw different numbers for random dropout, so where `name` allows several, this
+// is the engine that is predicted to take least for both; that of the backward, if none has both;
+// `name` itself without random dropout or a backward. Errors: those of Candidates::next, but for
+// unsupported.
+Result<OfPair> lowering_of_pair(const ir::Attention& attention, std::string_view name,
+                                const target::Context& context);
 
 // The first value that `attempt(const Candidate&)`, which returns a Result, has. Errors: error_of
 // all refusals and failures when none serves, or of those up to the first error after which no

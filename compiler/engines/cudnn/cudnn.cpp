@@ -24,11 +24,6 @@ Status check_quantized_gradients(const ir::Attention& attention) {
                        "declares their scales",
                        "add `grad q, k, v;`");
   }
-  if (attention.deterministic) {
-    return unsupported(attention.quantize->pos,
-                       "8-bit gradients are not known to be the same in every run",
-                       "remove `deterministic`");
-  }
   for (const std::string& name : attention.gradients) {
     if (!attention.find_tensor(name)) continue;
     return unsupported(attention.find_tensor(name)->pos,

@@ -120,8 +120,12 @@ Status check_quantized_backward(const ir::Attention& attention, const masks::Mas
   if (!addressed_by(attention, "q").empty() && !can(Capability::fp8_backward_ragged, context)) {
     return without_backward(attention, "does not support `thd`", "use `layout bshd;`");
   }
-  if (!ends_within_tile(attention)) return {};
-  return without_backward(attention, "needs Sq and Skv that are multiples of 128");
+  if (ends_within_tile(attention)) {
+    return without_backward(attention, "needs Sq and Skv that are multiples of 128");
+  }
+  if (!attention.deterministic) return {};  // the last: without the clause, it is served
+  return without_backward(attention, "is not known to be the same in every run",
+                          "remove `deterministic`");
 }
 
 Status check_quantized(const ir::Attention& attention, const masks::MaskForm& form,

@@ -19,6 +19,7 @@ using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // Milliseconds on an H200 with cuDNN 9.19, of one run of `attnc bench --device-only` with each
 // engine (docs/engine.md); those of 8-bit floats on an H100. The spec is bench/variants/NAME.attn,
@@ -284,17 +285,83 @@ constexpr const char* kRandom =
 
 TEST(Choice, OfAPairWithRandomDropoutIsOneEngine) {
   const ir::Attention random = attention_of(kRandom);
-  const std::string one = lowering_of_pair(random, kAnyLowering, {}).value();
+  const std::string one = lowering_of_pair(random, kAnyLowering, {})->lowering;
   EXPECT_THAT(one, AnyOf("native", "cudnn"));  // both take nearly the same time
-  EXPECT_EQ(lowering_of_pair(random, kAnyOrSlow, {}).value(), one);
-  EXPECT_EQ(lowering_of_pair(random, "composite", {}).value(), "composite");
-  EXPECT_EQ(lowering_of_pair(attention_of("causal"), kAnyLowering, {}).value(), kAnyLowering);
+  EXPECT_EQ(lowering_of_pair(random, kAnyOrSlow, {})->lowering, one);
+  EXPECT_EQ(lowering_of_pair(random, "composite", {})->lowering, "composite");
+  EXPECT_EQ(lowering_of_pair(attention_of("causal"), kAnyLowering, {})->lowering, kAnyLowering);
   const ir::Attention paged = attention_of(std::string(kRandom) + "layout paged(page = 64);");
-  EXPECT_EQ(lowering_of_pair(paged, kAnyLowering, {}).value(), kAnyLowering);  // has no backward
+  EXPECT_EQ(lowering_of_pair(paged, kAnyLowering, {})->lowering, kAnyLowering);  // has no backward
   // cuDNN has no forward of this, but a backward, which would drop other weights.
   constexpr const char* kHalf = "tensor s: f32[Hq]; sink s[h]; outputs o, max; grad q, k, v;";
-  EXPECT_EQ(lowering_of_pair(attention_of(std::string(kRandom) + kHalf), kAnyLowering, {}).value(),
-            "native");
+  EXPECT_EQ(
+      lowering_of_pair(attention_of(std::string(kRandom) + kHalf), kAnyLowering, {})->lowering,
+      "native");
+}
+
+// The refusal when the engine that is taken for a pair of these clauses does not build it.
+Error refusal_of_pair(const std::string& clauses, plan::Direction direction) {
+  const ir::Attention attention = attention_of(clauses);
+  const target::Context context{.direction = direction};
+  const OfPair pair = lowering_of_pair(attention, kAnyLowering, context).value();
+  const std::string failed(strategies(pair.lowering).front().name);
+  return Candidates(attention, pair, context)
+      .all_failed({{failed, {ErrorCode::unsupported, "it does not build", {}, {}}}});
+}
+
+TEST(Choice, OfAPairSaysWhyOtherEnginesAreLeftOut) {
+  constexpr const char* kSmall = "dims B = 2, Hq = 4, Sq = 256, Skv = 256; dropout 0.1; ";
+  constexpr auto kBackward = plan::Direction::backward;
+  const Error deep = refusal_of_pair(
+      std::string(kSmall) + "dims D = 512; deterministic; grad q, k, v;", kBackward);
+  EXPECT_EQ(deep.message, "attnc's own engine has no backward above D 256 (this is 512)");
+  EXPECT_THAT(deep.notes, Contains(HasSubstr("`: it does not build")));
+  const Error forward = refusal_of_pair(
+      std::string(kSmall) + "dims D = 512; deterministic; grad q, k, v;", plan::Direction::forward);
+  EXPECT_EQ(forward.message, "it does not build");
+  EXPECT_THAT(forward.notes, Contains("strategy `native`: its backward is refused: attnc's own "
+                                      "engine has no backward above D 256 (this is 512)"));
+  const Error slower =
+      refusal_of_pair(std::string(kSmall) + "dims D = 64; deterministic; grad q, k, v;", kBackward);
+  EXPECT_EQ(slower.message, "it does not build");
+  // It may be of either engine: both take nearly the same time.
+  EXPECT_THAT(slower.notes,
+              Contains(HasSubstr("both directions must draw the same random numbers, and are "
+                                 "predicted to take")));
+  EXPECT_THAT(slower.notes,
+              Contains(AnyOf("  `--engine native` takes it", "  `--engine cudnn` takes it")));
+}
+
+TEST(Choice, OfAPairNamesWhatTheOtherEngineLacks) {
+  const ir::Attention learned = attention_of(
+      "dims B = 2, Hq = 4, Sq = 256, Skv = 256, D = 64; dropout 0.1; learn bias: bf16[Hq, Sq, Skv];"
+      " score score + bias[h, q_idx, kv_idx]; grad q, bias;");
+  const auto pair = [&](plan::Direction direction) {
+    return lowering_of_pair(learned, kAnyLowering, {.direction = direction}).value();
+  };
+  constexpr const char* kWhy = "the gradient of `bias` depends on what random dropout keeps";
+  const OfPair forward = pair(plan::Direction::forward);
+  EXPECT_EQ(forward.lowering, "native");
+  ASSERT_EQ(forward.left_out.size(), 1U);
+  EXPECT_THAT(forward.left_out[0].error.message, HasSubstr(kWhy));
+  EXPECT_THAT(forward.left_out[0].error.message, StartsWith("its backward is refused"));
+  const OfPair backward = pair(plan::Direction::backward);
+  ASSERT_EQ(backward.refused.size(), 1U);
+  EXPECT_THAT(backward.refused[0].error.message, StartsWith(kWhy));
+}
+
+// What a refusal proposes would serve, so `deterministic` is named where all else is served.
+TEST(Choice, OfEightBitsNamesDeterminismLast) {
+  constexpr const char* kEight =
+      "dtype e4m3; quantize per_tensor; deterministic; grad q, k, v; outputs o, lse;";
+  const target::Context context{.direction = plan::Direction::backward};
+  const auto message = [&](const std::string& clauses) {
+    return Candidates(attention_of(kEight + clauses), "composite", context).next().error().message;
+  };
+  constexpr const char* kDims = "dims B = 2, Hq = 4, Sq = 256, Skv = 256, D = ";
+  EXPECT_THAT(message(std::string(kDims) + "64;"), HasSubstr("needs head dimensions of 128"));
+  EXPECT_THAT(message(std::string(kDims) + "128; dropout 0.1;"), HasSubstr("with dropout"));
+  EXPECT_THAT(message(std::string(kDims) + "128;"), HasSubstr("the same in every run"));
 }
 
 // In every call that may compile a half of a pair.
@@ -305,12 +372,12 @@ TEST(Choice, OfHalfAPairIsThatOfThePair) {
     options.target = targets::find_target("h200").value();
     options.paired = paired;
     options.direction = direction;
-    return driver::lowering_of(attention, options).value();
+    return driver::lowering_of(attention, options)->lowering;
   };
   constexpr auto kForward = plan::Direction::forward;
   const ir::Attention alone = attention_of(std::string(kRandom) + "outputs o;");
   EXPECT_EQ(lowering(alone, false, kForward), kAnyLowering);
-  const std::string one = lowering_of_pair(random, kAnyLowering, {}).value();
+  const std::string one = lowering_of_pair(random, kAnyLowering, {})->lowering;
   EXPECT_EQ(lowering(random, false, kForward), one);  // a backward may take its lse
   EXPECT_EQ(lowering(random, true, kForward), one);
   EXPECT_EQ(lowering(random, false, plan::Direction::backward), one);
