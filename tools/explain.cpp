@@ -96,7 +96,8 @@ int explain_plan(const Options& options) {
   if (!bundle.ok()) return report(bundle.error(), options.format);
   SpecOutcome outcome = spec_of_plan(options.path, bundle->plans.front(), options.format);
   if (!outcome.spec) return outcome.exit_code;
-  return print(options, explain_plans(*outcome.spec, *bundle, options.gradients));
+  return print(options,
+               explain_plans(*outcome.spec, *bundle, options.gradients, options.how.limits));
 }
 
 int run(const Options& options) {

@@ -70,6 +70,10 @@ Result<std::optional<driver::CompileOptions>> compile_options(const ExplainOptio
   return std::optional(std::move(how));
 }
 
+std::shared_ptr<target::Deadline> deadline_of(const BuildLimits& limits) {
+  return std::make_shared<target::Deadline>(std::chrono::seconds(limits.seconds));
+}
+
 // The program of a direction, of a training pair's engine if it has gradients.
 Result<plan::Program> lowered(const ExplainOptions& options, const ir::Attention& attention,
                               bool gradients, const target::Context& context) {
@@ -118,7 +122,7 @@ Result<Explanation> explain_attention(const ExplainOptions& options, const Spec&
   const bool explains = options.why_not && !program.ok() && attention.dims.bound() &&
                         program.error().code == ErrorCode::unsupported;
   if (!program.ok() && !explains) return program.error();
-  Explanation explanation = explain(spec, gradients, options.rewrites);
+  Explanation explanation = explain(spec, gradients, options.rewrites, deadline_of(options.limits));
   explanation.target = *target;
   explanation.why_not_compiled = why_no_target;
   if (explains) {
@@ -135,10 +139,12 @@ Result<Explanation> explain_attention(const ExplainOptions& options, const Spec&
   return explanation;
 }
 
-Explanation explain_plans(const Spec& spec, const plan::Bundle& bundle, bool gradients) {
+Explanation explain_plans(const Spec& spec, const plan::Bundle& bundle, bool gradients,
+                          const BuildLimits& limits) {
   const bool both = gradients || !spec.attention.gradients.empty() ||
                     bundle.find(plan::Direction::backward) != nullptr;
-  Explanation explanation = explain(spec, both, target::all_but(bundle.plans.front().without));
+  Explanation explanation =
+      explain(spec, both, target::all_but(bundle.plans.front().without), deadline_of(limits));
   explanation.target = bundle.plans.front().target;
   for (const plan::Plan& plan : bundle.plans) {
     const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;

@@ -26,8 +26,9 @@ struct ExplainOptions {
 // of find_target and of driver::compile, but for a refusal with why_not.
 Result<Explanation> explain_attention(const ExplainOptions& options, const Spec& spec);
 
-// Explains the plans of one shape, as compiled.
-Explanation explain_plans(const Spec& spec, const plan::Bundle& bundle, bool gradients);
+// Explains the plans of one shape, as compiled. The mask may take the time of a build.
+Explanation explain_plans(const Spec& spec, const plan::Bundle& bundle, bool gradients,
+                          const BuildLimits& limits);
 
 // Warns of what is known to need memory: without cuDNN its own part is not known.
 void warn_of_memory(const Spec& spec, const Explanation& explanation, diag::Sink& sink);

@@ -368,12 +368,14 @@ ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
   return explained;
 }
 
-Explanation explain(const Spec& spec, bool gradients, target::Rewrites made) {
+Explanation explain(const Spec& spec, bool gradients, target::Rewrites made,
+                    std::shared_ptr<target::Deadline> deadline) {
   Explanation explanation;
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
-  masks::Effort effort;
-  const target::Context context{.rewrites = made, .analyses = spec.analyses.get()};
+  masks::Effort effort(deadline.get());
+  const target::Context context{
+      .rewrites = made, .analyses = spec.analyses.get(), .deadline = deadline};
   const ir::Attention covered = made.bounding_band
                                     ? rewrite::with_bounding_band(spec.attention, context, effort)
                                     : spec.attention;
@@ -393,13 +395,14 @@ Explanation explain(const Spec& spec, bool gradients, target::Rewrites made) {
   }
   explanation.blocks = masks::analyzed(spec.attention, context)->blocks();
   if (!spec.attention.masks.empty() && explanation.rows > 0) {
-    explanation.keys = masks::row_counts(spec.attention);
+    explanation.keys = masks::row_counts(spec.attention, deadline.get());
     if (spec.attention.lengths_q || spec.attention.lengths_kv) {  // which end rows at run time
       explanation.keys->fewest = 0, explanation.keys->exactness = masks::Exactness::bound;
     }
   }
   explanation.stopped |=
       explanation.blocks && explanation.blocks->exactness == masks::Exactness::stopped;
+  explanation.stopped |= deadline != nullptr && deadline->is_over();
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
   explanation.share = masks::band_share(covered.dims, mask->band());
   return explanation;

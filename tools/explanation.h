@@ -66,7 +66,7 @@ struct Explanation {
   // Blocks, and how many keys a row sees, of the first batch and head, if there are masks.
   std::optional<masks::BlockMap> blocks;
   std::optional<masks::RowCounts> keys;
-  bool stopped = false;  // the mask takes more work than is done (effort.h)
+  bool stopped = false;  // the mask takes more work (effort.h) or time than is given to it
   std::vector<ExplainedCondition> residual;
   std::optional<ExplainedDerivatives> derivatives;
   std::optional<ExplainedProgram> forward;
@@ -76,8 +76,9 @@ struct Explanation {
 };
 
 // Explains all but the programs; derivatives with `gradients`. The mask's band is found as `made`
-// says.
-Explanation explain(const Spec& spec, bool gradients, target::Rewrites made = {});
+// says. What takes longer than the deadline, which may be null, is Explanation::stopped.
+Explanation explain(const Spec& spec, bool gradients, target::Rewrites made = {},
+                    std::shared_ptr<target::Deadline> deadline = nullptr);
 
 // Explains all but the plan, of a program made from the spec.
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);

@@ -74,7 +74,8 @@ Result<Explanation> explanation_of(const Options& options, const Subject& subjec
   if (!options.direction.empty()) how.gradients = options.direction != "fwd";
   Explanation explanation;
   if (subject.file) {
-    explanation = explain_plans(subject.spec, *subject.file, how.gradients.value_or(false));
+    explanation =
+        explain_plans(subject.spec, *subject.file, how.gradients.value_or(false), how.limits);
   } else {
     ATTN_ASSIGN(explanation, explain_attention(how, subject.spec));
   }

@@ -230,8 +230,10 @@ BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64
   return block_map(attention, search, operations);
 }
 
-RowCounts row_counts(const ir::Attention& attention, std::int64_t operations) {
+RowCounts row_counts(const ir::Attention& attention, const target::Deadline* deadline,
+                     std::int64_t operations) {
   BlockSearch search{whole_box(attention), 1, 1, operations};
+  search.deadline = deadline;
   search.box.batch = search.box.head = {0, 0};
   RowSums sums(attention);
   const Exactness exactness = find_blocks(attention, attention.masks, search,

@@ -66,7 +66,9 @@ struct RowCounts {
   bool operator==(const RowCounts&) const = default;
 };
 
-// Those of the first batch and head, by at most so many operations. There must be a row.
-RowCounts row_counts(const ir::Attention& attention, std::int64_t operations = Effort::kMost / 16);
+// Those of the first batch and head, by at most so many operations, and until the deadline, which
+// may be null. There must be a row.
+RowCounts row_counts(const ir::Attention& attention, const target::Deadline* deadline,
+                     std::int64_t operations = Effort::kMost / 16);
 
 }  // namespace attn::masks

@@ -46,8 +46,11 @@ std::vector<RowTile> tiles_of(const ir::Attention& attention, bool diagonals) {
 class NativeBackward {
  public:
   NativeBackward(const ir::Attention& whole, const Form& form, const masks::Axes& mask_axes,
-                 const RowTile& tile, const target::Gpu& gpu)
-      : kernel_(whole, form, tile), mask_axes_(mask_axes), gpu_(gpu) {}
+                 const RowTile& tile, const target::Context& context)
+      : kernel_(whole, form, tile),
+        mask_axes_(mask_axes),
+        gpu_(context.gpu),
+        deadline_(context.deadline.get()) {}
 
   // Blocks of scores.
   Result<double> work() {
@@ -90,14 +93,15 @@ class NativeBackward {
   // Lists blocks; where inputs decide what masks show the GPU makes the lists, as far as it can.
   Status list_blocks() {
     if (masks_read_inputs(kernel_.attention) && !kernel_.ordered()) {
-      ATTN_ASSIGN(kernel_.blocks, row_blocks(kernel_.attention, {}, kernel_.tile, false));
+      ATTN_ASSIGN(kernel_.blocks,
+                  row_blocks(kernel_.attention, {}, kernel_.tile, false, deadline_));
       kernel_.blocks.axes = mask_axes_;
       kernel_.made_lists.emplace(kernel_.dims, kernel_.blocks, kernel_.tile, gpu_.multiprocessors);
       if (kernel_.blocks.masked && kernel_.made_lists->can_be_made()) return {};
       kernel_.made_lists.reset();
     }
-    ATTN_ASSIGN(kernel_.blocks,
-                row_blocks(kernel_.attention, mask_axes_, kernel_.tile, kernel_.ordered()));
+    ATTN_ASSIGN(kernel_.blocks, row_blocks(kernel_.attention, mask_axes_, kernel_.tile,
+                                           kernel_.ordered(), deadline_));
     return {};
   }
 
@@ -221,6 +225,7 @@ class NativeBackward {
   BackwardKernel kernel_;
   const masks::Axes mask_axes_;
   const target::Gpu& gpu_;
+  target::Deadline* const deadline_;  // may be null
 };
 
 Status check_learned(const ir::Attention& attention) {
@@ -272,7 +277,7 @@ Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks
     return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
   }
 
-  NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context.gpu);
+  NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context);
   const Result<double> work = of_whole.work();
   const bool learns = !gradient::differentiate(attention).tensors.empty();
   const auto part = learns ? std::nullopt : classes_of(whole.attention, context);
@@ -280,7 +285,7 @@ Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks
   if (classes) {
     const masks::Axes axes = masks::analyzed(classes->attention, context)->axes();
     NativeBackward of_classes(attention, *classes, masks::varying(axes, classes->attention.dims),
-                              tiles[refused], context.gpu);
+                              tiles[refused], context);
     const Result<double> less = of_classes.work();
     if (less.ok() && (!work.ok() || *less < *work)) {
       Result<NativeProgram> made = std::move(of_classes).make();

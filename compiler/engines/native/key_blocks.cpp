@@ -35,7 +35,7 @@ std::vector<Block> cells_of_patch(const Stretches& stretches, std::int64_t tile,
 }  // namespace
 
 Result<KeyBlocks> key_blocks(const ir::Attention& attention, const masks::Axes& mask_axes,
-                             const Tile& tile) {
+                             const Tile& tile, target::Deadline* deadline) {
   const ir::Dims& dims = attention.dims;
   // Patches have rows of queries next to each other and cells of keys next to each other in the
   // grid.
@@ -45,7 +45,8 @@ Result<KeyBlocks> key_blocks(const ir::Attention& attention, const masks::Axes& 
                         .rows = tile.patch ? tile.patch->width : tile.rows_of_head(),
                         .columns = cell,
                         .units = dims[Dim::B] * dims[Dim::Hq] / tile.pack,
-                        .least = 1};
+                        .least = 1,
+                        .deadline = deadline};
   ATTN_ASSIGN(
       KeyBlocks made,
       listed_blocks(attention, mask_axes, listing, [&](Stretches& stretches, std::int64_t t) {

@@ -9,6 +9,7 @@
 #include "compiler/engines/shared/key_runs.h"
 #include "compiler/ir/attention.h"
 #include "compiler/masks/axes.h"
+#include "compiler/target/deadline.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
@@ -16,10 +17,11 @@ namespace attn::engines::native {
 
 // Blocks of tile.keys keys for tiles of tile.rows_of_head() rows. Masks that read tensors may show
 // anything; lengths are not considered. Errors: unsupported if there are more than kMostEntries
-// lists and runs. Dimensions must be bound.
+// lists and runs; that of the deadline, which may be null, when it is over. Dimensions must be
+// bound.
 inline constexpr std::int64_t kMostEntries = std::int64_t{1} << 17;
 Result<KeyBlocks> key_blocks(const ir::Attention& attention, const masks::Axes& mask_axes,
-                             const Tile& tile);
+                             const Tile& tile, target::Deadline* deadline = nullptr);
 
 // The blocks of such lists, where `streamed` blocks cover what a tile may see; nothing without any.
 std::optional<plan::BlockCounts> counts_of(const KeyBlocks& blocks, std::int64_t streamed);

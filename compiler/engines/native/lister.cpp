@@ -32,8 +32,11 @@ class Lister {
 
   Result<KeyBlocks> run() && {
     if (made_.tiles * lists() > kMostEntries) return too_long();
-    for (std::int64_t b = 0; b < batches_; ++b) {
-      for (std::int64_t h = 0; h < heads_; ++h) add_list(b, h);
+    const target::Deadline::Phase phase(listing_.deadline, "listing blocks");
+    for (std::int64_t list = 0; list < lists() && entries() <= kMostEntries; ++list) {
+      add_list(list / heads_, list % heads_);
+      // What a search finds when the time is over is less than there is.
+      if (listing_.deadline != nullptr) ATTN_RETURN_IF_ERROR(listing_.deadline->check());
     }
     if (entries() > kMostEntries) return too_long();
     finish();
@@ -76,6 +79,7 @@ class Lister {
     search.most = kMostWork / lists();
     search.halvings = kHalvings;
     search.tells_full = true;
+    search.deadline = listing_.deadline;
     const std::int64_t count = listing_.by_keys
                                    ? ceil_div(attention_.dims[Dim::Skv], listing_.columns)
                                    : ceil_div(attention_.dims[Dim::Sq], listing_.rows);

@@ -10,6 +10,7 @@
 #include "compiler/engines/shared/key_runs.h"
 #include "compiler/ir/attention.h"
 #include "compiler/masks/axes.h"
+#include "compiler/target/deadline.h"
 #include "runtime/base/status.h"
 
 namespace attn::engines::native {
@@ -24,6 +25,7 @@ struct Listing {
   std::int64_t least = 0;              // blocks that are computed of a tile that shows none
   bool shares = true;  // tiles with the same runs share them; else only with the tile before
   bool sorts = true;   // the longest tiles first, where they are uneven
+  target::Deadline* deadline = nullptr;  // of the build; ends it
 };
 
 // The cells of each row (column, if Listing::by_keys) that are not empty, in any order.

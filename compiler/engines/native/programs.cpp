@@ -209,6 +209,7 @@ class Native {
     return page_of(attention_, "k") > 0 ? kBetweenInPages : kBetweenFew;
   }
   bool has_lengths() const { return attention_.lengths_q || attention_.lengths_kv; }
+  target::Deadline* deadline() const { return context_.deadline.get(); }
   double multiprocessors() const { return static_cast<double>(context_.gpu.multiprocessors); }
 
   // In the last section, other tiles are to take longer than its longest.
@@ -262,12 +263,12 @@ class Native {
     Kernel kernel;
     kernel.tile = tile;
     if (masks_read_inputs(attention_)) {
-      ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, {}, tile));
+      ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, {}, tile, deadline()));
       kernel.blocks.axes = mask_axes_;
       kernel.makes_lists = kernel.blocks.masked && kernel.made_lists(dims_).fit();
       if (kernel.makes_lists) return kernel;
     }
-    ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, mask_axes_, tile));
+    ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, mask_axes_, tile, deadline()));
     return kernel;
   }
 
@@ -313,8 +314,8 @@ class Native {
     const ir::Attention alone = of_length(attention_, length);
     const bool by_inputs = masks_read_inputs(alone);
     const Result<KeyBlocks> blocks =
-        key_blocks(alone, by_inputs ? masks::Axes() : mask_axes_, kernel_.tile);
-    if (!blocks.ok()) return listed(kernel_.blocks);  // not reached: it has fewer than the whole
+        key_blocks(alone, by_inputs ? masks::Axes() : mask_axes_, kernel_.tile, deadline());
+    if (!blocks.ok()) return listed(kernel_.blocks);  // of a build that is given up
     Listed all = listed(*blocks);
     all.blocks *= length.batches, all.masked *= length.batches;
     return all;

@@ -42,7 +42,7 @@ class Ordering {
 std::int64_t past_all_rows(const ir::Dims& dims) { return ceil_div(dims[Dim::Sq], kCell) * kCell; }
 
 Result<KeyBlocks> row_blocks(const ir::Attention& attention, const masks::Axes& mask_axes,
-                             const RowTile& tile, bool ordered) {
+                             const RowTile& tile, bool ordered, target::Deadline* deadline) {
   const ir::Dims& dims = attention.dims;
   Tile as_keys;  // whose keys are the rows of a block: runs of rows are found like those of keys
   as_keys.keys = tile.rows;
@@ -55,7 +55,8 @@ Result<KeyBlocks> row_blocks(const ir::Attention& attention, const masks::Axes& 
                         .heads = dims[Dim::Hq] / dims[Dim::Hkv],
                         .units = dims[Dim::B] * dims[Dim::Hq],
                         .shares = false,
-                        .sorts = !ordered};
+                        .sorts = !ordered,
+                        .deadline = deadline};
   std::optional<Ordering> ordering;
   return listed_blocks(attention, mask_axes, listing, [&](Stretches& stretches, std::int64_t t) {
     auto runs = runs_of(joined(std::move(stretches[static_cast<std::size_t>(t)])), cells,

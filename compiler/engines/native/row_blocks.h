@@ -26,6 +26,7 @@ std::int64_t past_all_rows(const ir::Dims& dims);
 // `ordered`: blocks begin at multiples of their rows, runs have KeyRun::before, and tiles are in
 // ascending order. Errors: as for key_blocks.
 Result<KeyBlocks> row_blocks(const ir::Attention& attention, const masks::Axes& mask_axes,
-                             const RowTile& tile, bool ordered);
+                             const RowTile& tile, bool ordered,
+                             target::Deadline* deadline = nullptr);
 
 }  // namespace attn::engines::native

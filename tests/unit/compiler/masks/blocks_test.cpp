@@ -180,13 +180,13 @@ TEST(RowCounts, OfRandomMasksAreWhatTheyShow) {
       counts.fewest = std::min(counts.fewest, visible);
       counts.most = std::max(counts.most, visible);
     }
-    ASSERT_EQ(row_counts(attention), counts);
+    ASSERT_EQ(row_counts(attention, nullptr), counts);
   }
 }
 
 TEST(RowCounts, AreBoundsWhereTensorsDecideOrTheSearchIsStopped) {
   const auto counts = [](const std::string& clauses, std::int64_t operations) {
-    return row_counts(of_clauses(clauses), operations);
+    return row_counts(of_clauses(clauses), nullptr, operations);
   };
   constexpr std::int64_t kEnough = 1 << 20;
   const std::string tensor = "dims Sq = 64; tensor t: bool[Skv]; ";
@@ -200,6 +200,12 @@ TEST(RowCounts, AreBoundsWhereTensorsDecideOrTheSearchIsStopped) {
   EXPECT_LE(stopped.fewest, 1);
   EXPECT_GE(stopped.most, 100);
   EXPECT_LT(stopped.most, 2048) << "large boxes are looked at first";
+  target::Deadline::Clock::time_point now{};
+  const target::Deadline over(std::chrono::seconds(1),
+                              [&now] { return now += std::chrono::seconds(1); });
+  const RowCounts late = row_counts(of_clauses(window), &over);
+  EXPECT_EQ(late.exactness, Exactness::stopped);
+  EXPECT_GE(late.most, 100);
 }
 
 // Operations are counted, not boxes: those of a box of 128 x 128 scores are few.

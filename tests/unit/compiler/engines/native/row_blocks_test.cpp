@@ -94,6 +94,21 @@ TEST(RowBlocks, HeadsThatShareKeysShareLists) {
   EXPECT_THAT(runs_of_tile(made, 1), ElementsAre(KeyRun{0, 4, false}));
 }
 
+// A list that lacks what was not looked at any more would hide it.
+TEST(RowBlocks, ADeadlineThatIsOverEndsTheSearch) {
+  target::Deadline::Clock::time_point now{};
+  target::Deadline deadline(std::chrono::seconds(1), [&now] {
+    return now += std::chrono::milliseconds(10);  // at each look
+  });
+  const auto made = row_blocks(of_spec("attention a { dims B = 512, Hq = 4, Sq = 128, Skv = 256, "
+                                       "D = 64; mask (q_idx + b) % 7 <= kv_idx % 5; }"),
+                               {.batch = true}, {}, false, &deadline);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, ErrorCode::worker);
+  EXPECT_THAT(made.error().message, HasSubstr("s listing blocks"));
+  EXPECT_LT(now.time_since_epoch(), 2 * std::chrono::seconds(1)) << "not all are looked at";
+}
+
 TEST(RowBlocks, LongListsAreRefused) {
   const auto made = row_blocks(
       of_spec(
