@@ -177,16 +177,25 @@ _INDEXED = {"b": "B", "h": "Hq", "q_idx": "Sq", "kv_idx": "Skv"}
 
 
 def bounds_of(node: Node, sizes: Mapping[str, int]) -> tuple[int, int] | None:
-    """The least and the largest value of an integer made of indexes and constants; None if it is not seen."""
+    """The least and the largest value of an integer made of indexes, booleans and constants; None if it is not
+    seen."""
     if node.op == "const" and node.type == INT:
         return node.value, node.value
+    if node.type == BOOL:
+        return 0, 1
     if node.op == "var" and node.value in _INDEXED:
         return 0, sizes[_INDEXED[node.value]] - 1
-    if node.op not in ("+", "-", "*", "neg", "abs", "//", "%") or node.type != INT:
+    if node.op == "sum" and node.type == INT and node.args[0].type == BOOL:
+        return 0, node.value
+    if node.op not in ("+", "-", "*", "neg", "abs", "//", "%", "where", "int", "long") or node.type != INT:
         return None
     given = [bounds_of(arg, sizes) for arg in node.args]
     if None in given:
         return None
+    if node.op in ("int", "long"):
+        return given[0]
+    if node.op == "where":
+        return min(low for low, high in given[1:]), max(high for low, high in given[1:])  # type: ignore[misc]
     if len(given) == 1:
         low, high = given[0]  # type: ignore[misc]
         return (-high, -low) if node.op == "neg" else (0, max(abs(low), abs(high)))

@@ -16,7 +16,7 @@ _WRAPPING = frozenset(
     "add sub subtract rsub mul multiply neg negative abs absolute pow power rpow square bitwise_left_shift "
     "left_shift rlshift bitwise_not invert floor_divide rfloor_divide div divide lerp bitwise_xor bitwise_or "
     "bitwise_and".split())
-_KEEPING = _WRAPPING | frozenset(
+KEEPING = _WRAPPING | frozenset(
     "remainder mod rremainder fmod bitwise_right_shift right_shift rrshift minimum maximum min max amin amax fmin "
     "fmax clamp clip clamp_min clamp_max where masked_fill positive clone contiguous squeeze unsqueeze alias "
     "cpu cuda expand_as detach relu sign sgn floor ceil trunc fix round".split())
@@ -40,7 +40,7 @@ def of_result(name: str, args: Any, kwargs: Any, tracer: Tracer) -> str | None:
         targets = [kwargs.get("dtype"), *args[1:]]
         return _CONVERSIONS[name] or next(filter(None, map(_type_of, targets)), None) or (
             _type_of(args[0]) if not any(map(_is_dtype, targets)) else None)
-    return _promoted(_typed(args, kwargs), tracer) if name in _KEEPING else None
+    return _promoted(_typed(args, kwargs), tracer) if name in KEEPING else None
 
 
 def _typed(args: Any, kwargs: Any) -> list[Any]:
@@ -52,7 +52,7 @@ def refuse_larger(name: str, args: Any, kwargs: Any, tracer: Tracer) -> None:
     """Raises TraceError for a Python number that does not fit in the integers that it is combined or compared with:
     torch converts it to their type, and wraps it, or refuses it."""
     numbers = [each for each in (*args, *kwargs.values()) if type(each) is int and not 0 <= each < 128]
-    if not numbers or name in _OF_DIMENSIONS or name not in _KEEPING | _COMPARING:
+    if not numbers or name in _OF_DIMENSIONS or name not in KEEPING | _COMPARING:
         return
     values = _typed(args, kwargs)
     kind = _promoted(values, tracer)

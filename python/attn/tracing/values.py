@@ -5,7 +5,7 @@ import math
 import operator
 from typing import Any, Callable, Mapping
 
-from attn.tracing import functions, narrow, origins, tables
+from attn.tracing import functions, narrow, origins, tables, wide
 from attn.tracing.captures import Capture, Captures, is_array, is_readable, is_tensor
 from attn.tracing.expressions import (BOOL, INT, REAL, Graph, Mismatch, Node, bounds_of,
                                       is_wide)
@@ -107,15 +107,15 @@ class Tracer:
             return result
         element = tables.view(known[0], recipe, args, kwargs, self.graph)
         if element is None and tables.is_elementwise(name, result.dtype, known, kwargs):
-            element = self._elementwise(name, args, kwargs, tuple(map(int, result.shape)))
+            element = self._elementwise(name, args, kwargs, wide.is_int64(result.dtype))
         row = self._add(result, known[0].name, recipe, element)
         return result if is_tensor(result) and not is_array(result) else row
 
-    def _elementwise(self, name: str, args: Any, kwargs: Any, shape: tuple[int, ...]) -> Any:
+    def _elementwise(self, name: str, args: Any, kwargs: Any, has_64: bool) -> Any:
         def element(indexes: tuple[Node, ...]) -> Node:
             def at(value: Any) -> Any:
                 row = self._row_of(value)
-                return value if row is None else row.element_at(indexes)
+                return value if row is None else row.element_at(indexes, has_64)
 
             named = {key: at(each) for key, each in kwargs.items()}
             return self.node(self.call(name, *map(at, args), **named))
@@ -179,7 +179,18 @@ class Tracer:
         if not isinstance(result, Node):
             return result
         kind = narrow.of_result(name, args, kwargs, self)
-        return Value(self, narrow.wrapped(self.graph, name, result, kind), kind)
+        has_64 = kind is None and result.type == INT and wide.of_result(name, args, kwargs, self)
+        if has_64 and wide.may_overflow(result, self):
+            result = function(self, *wide.widened(name, args, self), **kwargs)
+        return Value(self, narrow.wrapped(self.graph, name, result, kind), kind, has_64)
+
+    def is_typed(self, value: Any) -> bool:
+        """Whether it has a type of its own, unlike Python's numbers and NumPy's."""
+        return isinstance(value, Value) or is_tensor(value)
+
+    def has_64_bits(self, value: Any) -> bool:
+        """Whether it is an integer of 64 bits for torch."""
+        return self.is_typed(value) and (value if isinstance(value, Value) else self.row(value)).has_64_bits
 
 
 def _rounded_integers(first: int, last: int, dtype: str) -> Any:
@@ -222,15 +233,21 @@ class Value:
     __array_priority__ = 1000
     recipe: Recipe | None = None  # of what does not depend on a score's indexes
 
-    def __init__(self, tracer: Tracer, node: Node, narrow: str | None = None):
+    def __init__(self, tracer: Tracer, node: Node, narrow: str | None = None, has_64: bool = False):
         self._tracer = tracer
         self._node = node
         self.narrow = narrow  # its type, if it is an integer of less than 32 bits: "int8"
+        self._has_64 = has_64
 
     @property
     def node(self) -> Node:
         """The expression that the value stands for."""
         return self._node
+
+    @property
+    def has_64_bits(self) -> bool:
+        """Whether it is an integer of 64 bits in torch, which its expression may not be."""
+        return self._has_64 or is_wide(self.node)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -350,7 +367,7 @@ class Value:
         import torch
         if self.narrow:
             return getattr(torch, self.narrow)
-        if is_wide(self.node):
+        if self.has_64_bits:
             return torch.int64
         return {BOOL: torch.bool, INT: torch.int32, REAL: torch.float32}[self.node.type]
 
@@ -432,12 +449,19 @@ class Row(Value):
                           ["index every dimension: `bias[b, h, q_idx, kv_idx]`"])
         return self.element(tuple(map(self._tracer.graph.each, self._shape)))
 
-    def element_at(self, indexes: tuple[Node, ...]) -> Value:
-        """The element that meets one of a larger tensor, as dimensions are broadcast."""
+    @property
+    def has_64_bits(self) -> bool:
+        """Whether its elements are integers of 64 bits."""
+        return wide.is_int64(self.value.dtype)
+
+    def element_at(self, indexes: tuple[Node, ...], has_64: bool) -> Value:
+        """The element that meets one of a larger tensor, as dimensions are broadcast. `has_64`: whether what is
+        computed of it has 64 bits, as integers without dimensions do not decide."""
         own = indexes[len(indexes) - len(self._shape):]
         zero = self._tracer.graph.const(0)
         node = self.element(tuple(zero if size == 1 else index for size, index in zip(self._shape, own)))
-        return Value(self._tracer, node, self.narrow if node.type == INT else None)
+        return Value(self._tracer, node, self.narrow if node.type == INT else None,
+                     has_64 and self.has_64_bits)
 
     @property
     def is_captured(self) -> bool:

@@ -94,7 +94,7 @@ def _number(value: bool | int | float) -> tuple[str, int]:
     if isinstance(value, float) and math.isinf(value):
         return ("inf", _LEAF) if value > 0 else ("-inf", UNARY_PRECEDENCE)
     if isinstance(value, int) and in_32_bits(value) != value:
-        return (f"long({value})", _LEAF) if value != -1 << 63 else (f"long({value + 1}) - 1", PRECEDENCE["-"])
+        return f"long({value})", _LEAF
     if value == -1 << 31 and isinstance(value, int):  # a sign is an operation
         return f"{value + 1} - 1", PRECEDENCE["-"]
     return repr(value), _LEAF if math.copysign(1, value) > 0 else UNARY_PRECEDENCE
