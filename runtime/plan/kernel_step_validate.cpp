@@ -69,16 +69,19 @@ bool all_within(const std::vector<std::int64_t>& values, std::int64_t most) {
 }
 
 bool are_valid(const KernelFacts& facts, const KernelStep& step) {
-  bool valid = facts.parts > 0 && facts.launch < static_cast<std::int64_t>(step.launches.size());
-  const auto look = [&valid](std::initializer_list<std::int64_t> numbers) {
+  bool valid = facts.launch < static_cast<std::int64_t>(step.launches.size());
+  const auto look = [&valid](std::int64_t least, std::initializer_list<std::int64_t> numbers) {
     for (const std::int64_t number : numbers)
-      valid = valid && number >= 0 && number <= kMostOfFacts;
+      valid = valid && number >= least && number <= kMostOfFacts;
   };
-  look({facts.launch, facts.tile, facts.block, facts.heads, facts.depth, facts.width, facts.groups,
-        facts.stages, facts.query_stages, facts.table_stages, facts.parts, facts.items,
-        facts.divided, facts.patch_width, facts.patch_height});
+  look(1, {facts.tile, facts.block, facts.heads, facts.depth, facts.width, facts.groups,
+           facts.stages, facts.parts, facts.items});
+  look(0, {facts.launch, facts.query_stages, facts.table_stages, facts.divided, facts.patch_width,
+           facts.patch_height});
+  valid = valid && (facts.patch_width == 0) == (facts.patch_height == 0);
   if (const auto& blocks = facts.blocks) {
-    look({blocks->lists, blocks->full, blocks->partial, blocks->skipped});
+    look(1, {blocks->lists});
+    look(0, {blocks->full, blocks->partial, blocks->skipped});
   }
   return valid;
 }
