@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -271,13 +272,14 @@ std::string overflow_warning(const Wanted& wanted, const std::string& origin,
                      to_string(wanted.dtype));
 }
 
+double elements(const std::vector<std::int64_t>& dims) {
+  double count = 1;
+  for (const std::int64_t dim : dims) count *= static_cast<double>(dim);
+  return count;
+}
+
 // Memory for the inputs as given and as rounded, their gradients, and the outputs.
 double host_bytes(const ir::Attention& attention, const std::vector<Wanted>& all, Needs needs) {
-  const auto elements = [](const std::vector<std::int64_t>& dims) {
-    double count = 1;
-    for (const std::int64_t dim : dims) count *= static_cast<double>(dim);
-    return count;
-  };
   const double copies = needs == Needs::gradients ? 3 : 2;
   double doubles = 0;
   for (const Wanted& wanted : all) doubles += copies * elements(wanted.dims);
@@ -444,6 +446,17 @@ std::size_t first_at(std::size_t element, const std::vector<std::int64_t>& dims,
   return first;
 }
 
+// A captured tensor's dims at other sizes. What is as large as Sq or Skv is taken for it; nothing
+// for B, which heads may be as many as.
+std::vector<std::int64_t> resized(std::vector<std::int64_t> extents, const ir::Dims& from,
+                                  const ir::Dims& to) {
+  for (std::int64_t& extent : extents) {
+    const Dim dim = extent == from[Dim::Sq] ? Dim::Sq : Dim::Skv;
+    if (extent == from[dim]) extent = to[dim];
+  }
+  return extents;
+}
+
 bool same_bits(double x, double y) {
   return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
 }
@@ -506,6 +519,35 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
   ATTN_RETURN_IF_ERROR(check_facts(attention, texts, inputs.values));
   if (attention.is_mxfp8()) ATTN_RETURN_IF_ERROR(make_copies(attention, texts, inputs));
   return inputs;
+}
+
+double seconds_of_element() {
+  using Clock = std::chrono::steady_clock;
+  const Wanted sample{"q", DType::bf16, {1 << 16}};
+  const Clock::time_point begin = Clock::now();
+  const std::vector<double> values = io::normal_values(0, sample.dims.front());
+  static_cast<void>(overflow_warning(sample, "", values));
+  return std::chrono::duration<double>(Clock::now() - begin).count() / elements(sample.dims);
+}
+
+double elements_made(const ir::Attention& attention, const InputTexts& texts, Needs needs,
+                     const ir::Dims& dims) {
+  ir::Attention sized = attention;
+  sized.dims = dims;
+  double count = 0;
+  for (const Wanted& wanted : wanted_by(sized, needs)) {
+    const auto given = texts.find(wanted.name);
+    if (given != texts.end() && given->second.starts_with("@")) continue;
+    double of_one = 1;
+    if (given == texts.end() && wanted.captured && wanted.captured->fallback) {
+      const ir::ExprId roots[] = {*wanted.captured->fallback};
+      of_one = static_cast<double>(ir::reachable(attention.dag, roots).size());
+    }
+    const bool is_captured = wanted.captured != nullptr;
+    count +=
+        of_one * elements(is_captured ? resized(wanted.dims, attention.dims, dims) : wanted.dims);
+  }
+  return count;
 }
 
 Result<reference::Inputs> given_inputs(const ir::Attention& attention, const InputTexts& texts) {

@@ -55,6 +55,15 @@ enum class Needs : std::uint8_t { masks, masks_and_scores, forward, gradients };
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs = Needs::forward);
 
+// Seconds that make_inputs takes for a random element on this machine, measured in milliseconds.
+double seconds_of_element();
+
+// Elements that make_inputs makes for the attention at other sizes: those of a file are none, and
+// those of a default are as many as its expression has operations. A dimension of a captured tensor
+// that is as large as Sq or Skv follows it.
+double elements_made(const ir::Attention& attention, const InputTexts& texts, Needs needs,
+                     const ir::Dims& dims);
+
 // The values that are given alone. Errors: those of make_inputs.
 Result<reference::Inputs> given_inputs(const ir::Attention& attention, const InputTexts& texts);
 

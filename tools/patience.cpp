@@ -14,6 +14,8 @@ constexpr double kLong = 10;    // seconds that are announced
 constexpr double kMost = 3600;  // that need --yes
 constexpr double kShort = 60;   // of the sizes that are proposed
 
+}  // namespace
+
 double scores_of(const ir::Dims& dims) {
   double scores = 1;
   for (const Dim dim : {Dim::B, Dim::Hq, Dim::Sq, Dim::Skv}) {
@@ -22,15 +24,13 @@ double scores_of(const ir::Dims& dims) {
   return scores;
 }
 
-}  // namespace
-
 Patience::Patience(const ir::Attention& attention, bool yes, LongWork work)
     : attention_(attention), yes_(yes), work_(std::move(work)), progress_(work_.name, 100) {}
 
-std::string shorter(const ir::Attention& attention, double seconds) {
+std::string shorter(const ir::Attention& attention, double seconds, const LongWork& work) {
   ir::Dims dims = attention.dims;
-  const double each = seconds / scores_of(dims);
-  const auto time = [&] { return each * scores_of(dims); };
+  const double each = seconds / work.count(dims);
+  const auto time = [&] { return each * work.count(dims); };
   if (time() > kShort) dims.set(Dim::B, 1);
   while (time() > kShort && (dims[Dim::Sq] > 1 || dims[Dim::Skv] > 1)) {
     for (const Dim dim : {Dim::Sq, Dim::Skv}) dims.set(dim, (dims[dim] + 1) / 2);
@@ -46,18 +46,19 @@ std::string shorter(const ir::Attention& attention, double seconds) {
 Status Patience::begin(double seconds) {
   seconds *= work_.times;
   shows_ = seconds > kShows;
-  const std::string scores = fmt::format("{:.2g} scores on the CPU", scores_of(attention_.dims));
+  const std::string what =
+      fmt::format("{:.2g} {} on the CPU", work_.count(attention_.dims), work_.counted);
   if (seconds > kMost && !yes_) {
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("the {} would take about {} for {}", work_.name,
-                             duration_text(seconds), scores),
-                 {shorter(attention_, seconds), "--yes runs it all the same"},
-                 {}};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("the {} would take about {} for {}", work_.name, duration_text(seconds), what),
+        {shorter(attention_, seconds, work_), "--yes runs it all the same"},
+        {}};
   }
   if (seconds > kLong) {
     tell_note(fmt::format("{}: about {} for {}; Ctrl-C ends it", work_.name, duration_text(seconds),
-                          scores));
-    if (seconds > kShort) tell_note("smaller sizes: " + shorter(attention_, seconds));
+                          what));
+    if (seconds > kShort) tell_note("smaller sizes: " + shorter(attention_, seconds, work_));
   }
   return {};
 }
@@ -73,6 +74,14 @@ reference::Observer Patience::observer() {
 
 void Patience::advance(double share) {
   show((1 + share * (work_.times - 1)) / work_.times, "percent of the parts");
+}
+
+Status tell_inputs(const ir::Attention& attention, const InputTexts& texts, Needs needs, bool yes,
+                   double seconds_of_element) {
+  LongWork work{"inputs", 1, "elements",
+                [&](const ir::Dims& dims) { return elements_made(attention, texts, needs, dims); }};
+  const double seconds = seconds_of_element * work.count(attention.dims);
+  return Patience(attention, yes, std::move(work)).begin(seconds);
 }
 
 void Patience::show(double share, const char* of) {
