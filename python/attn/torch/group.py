@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
-import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,9 +12,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from attn.errors import ArgumentError, Error, NcclError
+from attn.errors import ArgumentError, CompilerError, CudaError, Error, NcclError
 from attn.torch.board import Board
-from attn.torch.meeting import Meetings, outcome
+from attn.torch.meeting import Meetings
 from attn.torch.steps import Steps
 
 _HOW_TO_BEGIN = "torchrun --nproc-per-node=8 train.py, and there torch.distributed.init_process_group(\"nccl\")"
@@ -27,16 +25,8 @@ _LONGEST = 10**9
 _WITHOUT_SIGNS = 30  # where ranks that have ended look as if they were slow
 
 
-@dataclasses.dataclass
-class _Shared:
-    """What all attentions of a group share."""
-
-    board: Board
-    meetings: Meetings
-    steps: Steps | None = None
-
-
-_known: weakref.WeakKeyDictionary[dist.ProcessGroup, _Shared] = weakref.WeakKeyDictionary()
+# What all attentions of a group share.
+_known: weakref.WeakKeyDictionary[dist.ProcessGroup, tuple[Meetings, Steps]] = weakref.WeakKeyDictionary()
 
 
 class Group:
@@ -56,13 +46,12 @@ class Group:
             raise ArgumentError("this process is not in the group", ["call it only in those that are"])
         if self.group not in _known:
             board = Board(self.group.get_group_store(), self.rank, self.size)
-            _known[self.group] = _Shared(board, Meetings(board))
+            _known[self.group] = Meetings(board), Steps(board)
             weakref.finalize(self.group, board.close).atexit = False  # a board does that itself
-        self._shared = _known[self.group]
-        self._meetings = self._shared.meetings
-        found, self._refused = outcome(lambda: self._device(device))  # why this rank cannot compute
+        self._meetings, self._steps = _known[self.group]
+        found, self._refused = _outcome(lambda: self._device(device))  # why this rank cannot compute
         self.device: torch.device = torch.device("cpu") if found is None else found
-        usual = _timeout(self.group, self.device) if self._shared.board.shows_life else _WITHOUT_SIGNS
+        usual = _timeout(self.group, self.device) if self._steps.board.shows_life else _WITHOUT_SIGNS
         self.seconds = usual if timeout_seconds is None else min(timeout_seconds, _LONGEST)
 
     def _device(self, given: Any) -> torch.device:
@@ -92,22 +81,18 @@ class Group:
     def of_rank_0(self, make: Callable[[], Any]) -> Any:
         """What rank 0 makes, on all, however long it takes. Raises its error on all. After another meeting, so
         that all are there."""
-        made = outcome(make) if self.rank == 0 else None
-
-        def of_first(words: Sequence[Any]) -> Any:
-            value, error = words[0]
-            if error is not None:
-                raise error
-            return value
-
-        return self._meetings.hold("what rank 0 makes", made, of_first, self.seconds, _LONG)
+        made = _outcome(make) if self.rank == 0 else None
+        value, error = self._meetings.hold("what rank 0 makes", made, self.seconds, _LONG)[0]
+        if error is not None:
+            raise error
+        return value
 
     def agree(self, about: str, make: Callable[[], Mapping[str, Any]]) -> None:
         """Raises ArgumentError on all ranks if `make` does not give the same on all; if it raises on one, that
         error on all; NcclError if a rank does not come."""
-        made = (None, self._refused) if self._refused is not None else outcome(lambda: dict(make()))
+        made = (None, self._refused) if self._refused is not None else _outcome(lambda: dict(make()))
         try:
-            self._meetings.hold(about, made, _same, self.seconds)
+            _same(self._meetings.hold(about, made, self.seconds))
         except Error:
             if made[1] is not None:
                 raise made[1] from None  # without the number of this rank
@@ -115,18 +100,12 @@ class Group:
 
     def holds_on_all(self, holds: bool) -> bool:
         """Whether it is true on every rank. Raises NcclError if a rank does not come."""
-        return self._meetings.hold("what all ranks have", holds, all, self.seconds)
+        return all(self._meetings.hold("what all ranks have", holds, self.seconds))
 
     def steps(self) -> Steps:
-        """The steps of a new attention: those of all that the group has, unless a rank has others."""
-        shared = self._shared
-        name = self._meetings.hold(
-            "a new attention", shared.steps and shared.steps.name,
-            lambda names: names[0] if names[0] and len(set(names)) == 1 else uuid.uuid4().hex, self.seconds)
-        if shared.steps is None or shared.steps.name != name:
-            shared.steps = Steps(shared.board, name, self.seconds)
-        shared.steps.seconds = self.seconds
-        return shared.steps
+        """The steps of all attentions of the group."""
+        self._steps.seconds = self.seconds
+        return self._steps
 
     def communicator(self) -> int:
         """NCCL's communicator of the group, which PyTorch makes for its first collective. Raises NcclError, and
@@ -174,10 +153,22 @@ class Group:
         return [each[:count].movedim(0, dim) for each, count in zip(found, counts)]
 
 
+def _outcome(make: Callable[[], Any]) -> tuple[Any, Error | None]:
+    """What it makes, or its error, for other processes: none may be left waiting."""
+    try:
+        return make(), None
+    except Error as error:
+        return None, error
+    except torch.OutOfMemoryError as error:
+        return None, CudaError(str(error), failure="out_of_memory")
+    except Exception as error:
+        return None, CompilerError(f"{type(error).__name__}: {error}")
+
+
 def _same(answers: Sequence[tuple[Any, Error | None]]) -> None:
     for rank, (_, error) in enumerate(answers):
         if error is not None:
-            named = copy.copy(error)  # rank 0 may raise its own, without a number
+            named = copy.copy(error)  # its rank raises its own, without a number
             named.args = (f"rank {rank}: {error}",)
             raise named
     first = answers[0][0]

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import pickle
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from attn.errors import CompilerError, CudaError, Error, NcclError
-from attn.torch.board import Board
+from attn.errors import NcclError
+from attn.torch.board import Board, question_of
 
 _PART = 4 << 20  # bytes that a store takes at once
 _MORE = 2.0  # seconds that the others wait longer than rank 0: it knows best who is missing
@@ -20,152 +18,98 @@ _MORE = 2.0  # seconds that the others wait longer than rank 0: it knows best wh
 class Meetings:
     """Meetings of the ranks of a board, one after the other. Each rank asks rank 0, which hears all before it answers.
 
-    Each question has a name of its own, which its answer repeats: so no rank hears the answer to another
-    question, such as one that it gave up before. A question says what it is about: if ranks ask for different
-    things, all of those that do get an error, and can meet again."""
+    Each question has a name of its own, and so has its answer: so no rank hears the answer to another question,
+    such as one that it gave up before. A question says what it is about: if ranks ask about different things, all
+    of those that do get an error, and can meet again."""
 
     def __init__(self, board: Board):
         self._board = board
-        self._heard: dict[int, str] = {}  # by rank, the last question
+        self._heard: dict[int, str] = {}  # by rank, the last question that was answered
+        self._said: list[str] = []  # keys of answers
 
-    def hold(
-        self,
-        about: str,
-        word: Any,
-        decide: Callable[[Sequence[Any]], Any],
-        seconds: float,
-        patience: float | None = None,
-    ) -> Any:
-        """What `decide` makes of all ranks' words, on rank 0: that, or its error, on all. Raises NcclError if a
-        rank does not come within `seconds`, or asks for something else. Others than rank 0 wait for it as long
-        as `patience`, if given."""
-        if self._board.rank == 0:
-            return self._answer(about, word, decide, seconds)
-        return self._ask(about, word, seconds + _MORE if patience is None else patience)
-
-    # ---- Rank 0 ----
-
-    def _answer(
-        self, about: str, word: Any, decide: Callable[[Sequence[Any]], Any], seconds: float
-    ) -> Any:
-        questions, failed = self._hear(seconds)
-        words = [word]
-        for rank, (_, other, its) in sorted(questions.items()):
-            words.append(its)
-            if other != about and failed is None:
-                failed = NcclError(
-                    f"ranks are not in step: rank 0 asks about {about}, but rank {rank} about {other}",
-                    ["all ranks of the group must make the same calls; now they can meet again"],
-                    "nccl",
-                )
-        # A rank that has given up meanwhile would not hear what the others do.
-        gone = [rank for rank, (name, _, _) in sorted(questions.items()) if not self._still_asks(rank, name)]
-        if gone and failed is None:
-            failed = _late(gone, seconds)
-        value, error = (None, failed) if failed is not None else outcome(lambda: decide(words))
-        if questions:
-            self._say(questions, (value, error))
+    def hold(self, about: str, word: Any, seconds: float, patience: float | None = None) -> list[Any]:
+        """The words of all ranks. Raises NcclError if a rank does not come within `seconds`, or asks about something
+        else. Others than rank 0 wait for it as long as `patience`, if given."""
+        if self._board.size == 1:
+            return [word]
+        if self._board.rank > 0:
+            return self._ask(about, word, seconds + _MORE if patience is None else patience)
+        asked, error = self._hear(seconds)
+        error = error or _out_of_step(about, asked)
+        words = [word, *(each for _, _, each in asked.values())]
+        self._say((words, error) if error is None else ([], error), asked)
         if error is not None:
             raise error
-        return value
+        return words
 
     def _hear(self, seconds: float) -> tuple[dict[int, Any], NcclError | None]:
         """The questions of all ranks, or of those that came in time."""
-        questions: dict[int, Any] = {}
-        missing = list(range(1, self._board.size))
+        board, others, asked = self._board, range(1, self._board.size), {}
 
         def look() -> bool | None:
-            for rank in list(missing):
-                found = self._question(rank)
-                if found is not None:
-                    questions[rank] = found
-                    missing.remove(rank)
-            return None if missing else True
+            """All at once: a rank that has given up meanwhile would not hear what the others do."""
+            asked.clear()
+            for rank, said in zip(others, board.read([question_of(rank) for rank in others])):
+                question = pickle.loads(said) if said else None
+                if question is not None and question[0] != self._heard.get(rank):
+                    asked[rank] = question
+            return len(asked) == len(others) or None
+
+        def missing() -> list[int]:
+            return [rank for rank in others if rank not in asked]
 
         try:
-            all_came = not missing or self._board.wait(look, seconds, missing)
+            board.wait(look, seconds, lambda: board.lost(board.states(), missing()))
         except NcclError as error:
-            return questions, error
-        return questions, None if all_came else _late(missing, seconds)
+            return asked, error
+        return asked, _late(missing(), seconds) if missing() else None
 
-    def _question(self, rank: int) -> Any:
-        said = self._board.read(_question(rank))
-        if not said:
-            return None
-        question = pickle.loads(said)
-        if question[0] == self._heard.get(rank):
-            return None
-        self._heard[rank] = question[0]
-        return question
+    def _say(self, answer: Any, asked: dict[int, Any]) -> None:
+        board, said, where = self._board, pickle.dumps(answer), uuid.uuid4().hex
+        parts = [said[at : at + _PART] for at in range(0, len(said), _PART)] if asked else []
+        keys = [f"said/{where}/{place}" for place in range(len(parts))]
+        for key, part in zip(keys, parts):
+            board.write(key, part)
+        for rank, (name, _, _) in asked.items():
+            board.write(f"hears/{name}", pickle.dumps(keys))
+            self._heard[rank] = name
+        if len(asked) == board.size - 1:  # they have heard what was said before
+            for key in self._said:
+                board.remove(key)
+            self._said = []
+        self._said += keys
 
-    def _still_asks(self, rank: int, name: str) -> bool:
-        said = self._board.read(_question(rank))
-        return bool(said) and pickle.loads(said)[0] == name
+    def _ask(self, about: str, word: Any, seconds: float) -> list[Any]:
+        board, name, asked_in = self._board, uuid.uuid4().hex, None
+        question, answer = question_of(board.rank), f"hears/{name}"
 
-    def _say(self, questions: dict[int, Any], value: Any) -> None:
-        said = pickle.dumps(value)
-        parts = [said[at : at + _PART] for at in range(0, len(said), _PART)] if len(said) > _PART else []
-        where = uuid.uuid4().hex
-        for place, part in enumerate(parts):
-            self._board.write(f"said/{where}/{place}", part)
-        for rank, (name, _, _) in questions.items():
-            answer = (name, (where, len(parts), len(questions)) if parts else said)
-            self._board.write(_answer(rank), pickle.dumps(answer))
-
-    # ---- The others ----
-
-    def _ask(self, about: str, word: Any, seconds: float) -> Any:
-        board, name = self._board, uuid.uuid4().hex
-        asked_in: str | None = None
-
-        def look() -> Any:
+        def look() -> bytes | None:
             nonlocal asked_in
-            life = board.life()
+            life = board.find_life()
             if life is None:
                 return None
             if life != asked_in:
-                board.write(_question(board.rank), pickle.dumps((name, about, word)))
+                board.tell()  # so that it is missed from now on
+                board.write(question, pickle.dumps((name, about, word)))
                 asked_in = life
-            said = board.read(_answer(board.rank))
-            answer = (None, None) if said is None else pickle.loads(said)
-            return answer[1] if answer[0] == name else None
+            return board.read([answer])[0] if board.has(answer) else None
 
         try:
-            answer = board.wait(look, seconds, [0])
-            if answer is None:
+            keys = board.wait(look, seconds, lambda: board.lost(board.states(), [0]))
+            if keys is None:
                 raise _late([0], seconds)
-            board.settle()
-            value, error = pickle.loads(answer if isinstance(answer, bytes) else self._read(*answer))
-            with contextlib.suppress(NcclError):  # the others have theirs, and the next one replaces it
-                board.remove(_answer(board.rank))
+            board.is_answered = True
+            words, error = pickle.loads(b"".join(board.read([key])[0] for key in pickle.loads(keys)))
+            with contextlib.suppress(NcclError):  # it counts even if it cannot be removed
+                board.remove(answer)
         finally:
             # Rank 0 may look at it just now, so it is not removed.
             if asked_in is not None:
                 with contextlib.suppress(NcclError):
-                    board.write(_question(board.rank), b"")
+                    board.write(question, b"")
         if error is not None:
             raise error
-        return value
-
-    def _read(self, where: str, parts: int, readers: int) -> bytes:
-        """The last one that reads it removes it."""
-        said = [self._board.read(f"said/{where}/{place}") for place in range(parts)]
-        if self._board.add(f"said/{where}", 1) == readers:
-            for key in (f"said/{where}", *(f"said/{where}/{place}" for place in range(parts))):
-                self._board.remove(key)
-        return b"".join(said)
-
-
-def outcome(make: Callable[[], Any]) -> tuple[Any, Error | None]:
-    """What it makes, or its error, for other processes: none may be left waiting."""
-    try:
-        return make(), None
-    except Error as error:
-        return None, error
-    except torch.OutOfMemoryError as error:
-        return None, CudaError(str(error), failure="out_of_memory")
-    except Exception as error:
-        return None, CompilerError(f"{type(error).__name__}: {error}")
+        return words
 
 
 def _late(ranks: Sequence[int], seconds: float) -> NcclError:
@@ -177,9 +121,12 @@ def _late(ranks: Sequence[int], seconds: float) -> NcclError:
     )
 
 
-def _question(rank: int) -> str:
-    return f"asks/{rank}"
-
-
-def _answer(rank: int) -> str:
-    return f"hears/{rank}"
+def _out_of_step(about: str, asked: dict[int, Any]) -> NcclError | None:
+    for rank, (_, other, _) in asked.items():
+        if other != about:
+            return NcclError(
+                f"ranks are not in step: rank 0 asks about {about}, but rank {rank} about {other}",
+                ["all ranks of the group must make the same calls; now they can meet again"],
+                "nccl",
+            )
+    return None
