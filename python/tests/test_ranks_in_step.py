@@ -1,6 +1,7 @@
 """What ranks tell each other through a store: no answer is stale, no key is left, and a call that fails on one
 rank is an error of all. Ranks are threads, and the time of lost ranks is told by the tests."""
 
+import pickle
 import sys
 import threading
 import time
@@ -148,9 +149,24 @@ def test_meetings_leave_no_keys_but_those_of_each_rank_and_the_last_answer(group
     assert store.num_keys() == kept
 
 
+def test_words_that_are_equal_are_sent_once(group):
+    store, board = group
+    meetings = [Meetings(each) for each in board]
+    word = {"the spec": "x" * 1000}
+    for same in (True, False):
+        assert in_ranks(range(3), lambda rank: meetings[rank].hold("x", [word, rank * (not same)], 5.0)) == [
+            [[word, rank * (not same)] for rank in range(3)]] * 3
+        (key,) = meetings[0]._said
+        assert (len(board[0].read([key])[0]) < 2000) == same
+
+
+def asking(name, word):
+    return pickle.dumps((name, "words", pickle.dumps(word)))
+
+
 def test_a_rank_that_gives_up_while_rank_0_hears_the_others_is_missed(group):
     board = answered(group[1])
-    board[1].write(boards.question_of(1), meeting.pickle.dumps(("name", "words", 1)))
+    board[1].write(boards.question_of(1), asking("name", 1))
     heard, read = [], board[0].read
 
     def read_and_lose(keys):
@@ -158,7 +174,7 @@ def test_a_rank_that_gives_up_while_rank_0_hears_the_others_is_missed(group):
         if any(found) and not heard:  # rank 1 has asked, and rank 2 will
             heard.append(found)
             board[1].write(boards.question_of(1), b"")
-            board[2].write(boards.question_of(2), meeting.pickle.dumps(("other", "words", 2)))
+            board[2].write(boards.question_of(2), asking("other", 2))
         return found
 
     board[0].read = read_and_lose
@@ -352,7 +368,7 @@ def test_nothing_of_an_earlier_life_counts(group):
     store, board = group
     end(answered(board)[1], failed=True)
     assert "rank 1 is lost" in lost(board[2])
-    board[2].write(boards.question_of(2), meeting.pickle.dumps(("old", "words", 10**6)))
+    board[2].write(boards.question_of(2), asking("old", 10**6))
     late = [Board(store, rank, 3) for rank in (1, 2)]  # before rank 0
     found = {}
 

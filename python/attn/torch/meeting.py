@@ -32,15 +32,23 @@ class Meetings:
         else. Others than rank 0 wait for it as long as `patience`, if given."""
         if self._board.size == 1:
             return [word]
-        if self._board.rank > 0:
-            return self._ask(about, word, seconds + _MORE if patience is None else patience)
-        asked, error = self._hear(seconds)
-        error = error or _out_of_step(about, asked)
-        words = [word, *(each for _, _, each in asked.values())]
-        self._say((words, error) if error is None else ([], error), asked)
+        said = pickle.dumps(word)
+        if self._board.rank == 0:
+            words, error = self._answer(about, said, seconds)
+        else:
+            words, error = self._ask(about, said, seconds + _MORE if patience is None else patience)
         if error is not None:
             raise error
-        return words
+        return [pickle.loads(each) for each in words]
+
+    def _answer(self, about: str, word: bytes, seconds: float) -> tuple[list[bytes], NcclError | None]:
+        asked, error = self._hear(seconds)
+        error = error or _out_of_step(about, asked)
+        found: dict[bytes, bytes] = {}  # words that are equal are sent once
+        words = [found.setdefault(each, each) for each in (word, *(each for _, _, each in asked.values()))]
+        answer = ([], error) if error is not None else (words, None)
+        self._say(answer, asked)
+        return answer
 
     def _hear(self, seconds: float) -> tuple[dict[int, Any], NcclError | None]:
         """The questions of all ranks, or of those that came in time."""
@@ -79,7 +87,7 @@ class Meetings:
             self._said = []
         self._said += keys
 
-    def _ask(self, about: str, word: Any, seconds: float) -> list[Any]:
+    def _ask(self, about: str, word: bytes, seconds: float) -> tuple[list[bytes], NcclError | None]:
         board, name, asked_in = self._board, uuid.uuid4().hex, None
         question, answer = question_of(board.rank), f"hears/{name}"
 
@@ -99,7 +107,7 @@ class Meetings:
             if keys is None:
                 raise _late([0], seconds)
             board.is_answered = True
-            words, error = pickle.loads(b"".join(board.read([key])[0] for key in pickle.loads(keys)))
+            said = b"".join(board.read([key])[0] for key in pickle.loads(keys))
             with contextlib.suppress(NcclError):  # it counts even if it cannot be removed
                 board.remove(answer)
         finally:
@@ -107,9 +115,7 @@ class Meetings:
             if asked_in is not None:
                 with contextlib.suppress(NcclError):
                     board.write(question, b"")
-        if error is not None:
-            raise error
-        return words
+        return pickle.loads(said)
 
 
 def _late(ranks: Sequence[int], seconds: float) -> NcclError:
