@@ -185,7 +185,19 @@ def check_steps():
     sharded.close()
 
 
-CHECKS = (check_gradients, check_captured, check_dropout, check_values, check_cross, check_steps, check_errors)
+def check_end():
+    """Rank 1 ends, which is told to the one that waits for it."""
+    if dist.get_rank() == 0:
+        try:
+            attn.torch.distribute(CROSS.replace("16", "32"))
+        except attn.NcclError as error:
+            assert error.message == "rank 1 is lost: it has ended", error
+        else:
+            raise AssertionError("nobody was missed")
+
+
+CHECKS = (check_gradients, check_captured, check_dropout, check_values, check_cross, check_steps, check_errors,
+          check_end)
 
 
 def run(rank, size, store):

@@ -7,10 +7,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -23,13 +24,13 @@ from attn.errors import ArgumentError, BindingError, Unsupported
 from attn.outputs import is_amax
 from attn.reference import as_array
 from attn.specs import Spec
-from attn.torch.distributed_operators import apply_operator, refuse_together, register
+from attn.torch.distributed_operators import apply_operator, register
 from attn.torch.function import Call, differentiable_once, facts_of, is_intercepted, sorted_call
 from attn.torch.group import Group
 from attn.torch.launch import is_capturing
 from attn.torch.ranked import Kernels, Reference, numbers, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
-from attn.torch.statistics import of_outputs
+from attn.torch.statistics import of_outputs, refuse
 from attn.torch.variant import with_choices
 from attn.tracing.recipes import identities
 
@@ -165,17 +166,19 @@ class Distributed:
     def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         if torch.compiler.is_compiling():
             return self._sorted(args, kwargs)
-        try:
+        with self.told():
             self._open()
             return self._sorted(args, kwargs)
-        except Exception as error:
-            self.refuse(error)
-            raise
 
-    def refuse(self, error: BaseException) -> None:
-        """Tells the other ranks that a call, or backward, failed before anything else."""
-        if self.device.type == "cpu" or not is_capturing():
-            self._steps.refuse(error)
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Tells the other ranks what fails within, before a call, or backward, does anything else."""
+        try:
+            yield
+        except Exception as error:
+            if self.device.type == "cpu" or not is_capturing():
+                self._steps.refuse(error)
+            raise
 
     def _sorted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         for name in kwargs:
@@ -252,12 +255,9 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, *d_outputs: torch.Tensor | None) -> tuple[Any, ...]:
         outputs = facts_of(ctx.sharded.attention).all_outputs
         d_o, reached, d_reached = of_outputs(outputs, d_outputs)
-        refuse_together(ctx.sharded, reached, d_reached)
-        try:
+        with ctx.sharded.told():
+            refuse(reached, d_reached)
             how, saved = ctx.sharded._open(), ctx.saved_tensors
-        except Exception as error:
-            ctx.sharded.refuse(error)
-            raise
         tensors = dict(zip((*ctx.names, *outputs), saved))
         if d_o is None:  # all ranks must compute, also one whose loss does not depend on o
             d_o = torch.zeros_like(tensors["o"])

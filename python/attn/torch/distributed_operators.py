@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -66,36 +65,23 @@ def _outputs_of(sharded: Distributed) -> tuple[str, ...]:
     return facts.all_outputs if sharded.training else facts.outputs
 
 
-def refuse_together(sharded: Distributed, reached: Sequence[str], gradients: Sequence[torch.Tensor]) -> None:
-    """`statistics.refuse`, of which the other ranks are told."""
-    try:
-        refuse(reached, gradients)
-    except Exception as error:
-        sharded.refuse(error)
-        raise
-
-
-def _computing(sharded: Distributed) -> Any:
-    try:
-        return sharded._open()
-    except Exception as error:
-        sharded.refuse(error)
-        raise
-
-
 @torch.library.impl(_library, "distributed_forward", "CompositeExplicitAutograd")
 def _forward(key, names, tensors, params):
     sharded = _find(key)
-    found = _computing(sharded).forward(dict(zip(names, tensors)), _params(sharded, params))
+    with sharded.told():
+        how = sharded._open()
+    found = how.forward(dict(zip(names, tensors)), _params(sharded, params))
     return [found[name] for name in _outputs_of(sharded)]
 
 
 @torch.library.impl(_library, "distributed_backward", "CompositeExplicitAutograd")
 def _backward(key, names, tensors, params, outputs, d_o, reached, d_reached):
     sharded = _find(key)
-    refuse_together(sharded, reached, d_reached)
+    with sharded.told():
+        refuse(reached, d_reached)
+        how = sharded._open()
     given = {**dict(zip(names, tensors)), **dict(zip(_outputs_of(sharded), outputs)), "do": d_o}
-    found = _computing(sharded).backward(given, _params(sharded, params))
+    found = how.backward(given, _params(sharded, params))
     return [found[name] for name in facts_of(sharded.attention).differentiated]
 
 
@@ -128,11 +114,8 @@ def _setup(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _differentiate(ctx: Any, d_outputs: Any) -> Any:
-    try:
+    with _find(ctx.key).told():
         saved = ctx.saved_tensors
-    except Exception as error:
-        _find(ctx.key).refuse(error)
-        raise
     tensors, outputs = saved[: ctx.count], saved[ctx.count :]
     shown = _outputs_of(_find(ctx.key))
     d_o, reached, d_reached = of_outputs(shown, d_outputs)
