@@ -56,9 +56,10 @@ class State:
 
 
 class Board:
-    """The store, for any number of threads. PyTorch's own collectives cannot do what is here: they leave a group
-    unusable when a rank does not come, and those of NCCL end the process. While a board is open, a thread of this
-    process shows that it lives: so others notice that it has died, or stopped, but not that it has nothing to say.
+    """The store, for any number of threads. PyTorch's own collectives cannot do what is here: when a rank does not
+    come, a gloo group is of no more use, and NCCL's timeout ends the process. While a board is open, a thread of
+    this process shows that it lives: so others notice that it has died, or stopped, but not that it has nothing to
+    say.
 
     A store may still have what was written in an earlier life of the group, by processes that are gone. So rank 0
     gives each life a name, below which everything is written. The name that another rank finds first may be that
