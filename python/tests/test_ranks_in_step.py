@@ -446,7 +446,7 @@ def test_a_call_that_fails_keeps_tensors_whose_values_were_compared(group, monke
     def refuse(name, value):
         raise attn.BindingError("other values than those that the attention was divided for")
 
-    binding = SimpleNamespace(set_addresses=lambda addresses, checked: None, set_param=refuse, kept=[])
+    binding = SimpleNamespace(set_addresses=lambda addresses, checked, stream: None, set_param=refuse, kept=[])
     doc = torch.zeros(4, dtype=torch.int32)
     kernels = object.__new__(Kernels)
     kernels._device = kernels._stream = None
