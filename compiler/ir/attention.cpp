@@ -159,6 +159,22 @@ std::vector<ExprId> Attention::roots() const {
 
 std::vector<ExprId*> Attention::root_places() { return places_in(*this); }
 
+Attention compact(const Attention& attention) {
+  Attention result = attention;
+  result.dag = {};
+  std::vector<ExprId> numbers(attention.dag.size());
+  for (const ExprId id : reachable(attention.dag, attention.roots())) {
+    const Node& node = attention.dag[id];
+    std::vector<ExprId> operands;
+    for (const ExprId operand : node.operands) operands.push_back(numbers[operand]);
+    numbers[id] = result.dag.add_like(node, operands);
+  }
+  for (ExprId* place : result.root_places()) *place = numbers[*place];
+  return result;
+}
+
+bool is_same(const Attention& a, const Attention& b) { return compact(a) == compact(b); }
+
 Type value_type(DType dtype) {
   if (dtype == DType::boolean) return Type::boolean;
   if (dtype == DType::i64) return Type::wide;

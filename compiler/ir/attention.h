@@ -59,6 +59,7 @@ class Dims {
     sizes_[static_cast<std::size_t>(dim)] = size;
   }
   bool bound() const;  // all of them
+  bool operator==(const Dims&) const = default;
 
  private:
   std::array<std::optional<std::int64_t>, kDims.size()> sizes_;
@@ -127,12 +128,14 @@ struct CapturedTensor {
   // length of a run. Expressions like extents.
   std::optional<ExprId> runs{};
   std::optional<ExprId> longest_run{};
+  bool operator==(const CapturedTensor&) const = default;
 };
 
 struct Param {
   std::string name;
   DType dtype = DType::f32;  // f32 or i32
   SourcePos pos;
+  bool operator==(const Param&) const = default;
 };
 
 // Keeps an element of p with probability 1 - `probability`, scaled by 1 / (1 - `probability`).
@@ -144,6 +147,7 @@ struct Dropout {
   // larger one (compiler/sharding); absent: its own. Kernels do not take it.
   struct Origin {
     ExprId head, row, column;
+    bool operator==(const Origin&) const = default;
   };
   std::optional<Origin> origin{};  // only without `keep`
 
@@ -151,6 +155,7 @@ struct Dropout {
   static constexpr std::int64_t kRandomNumbers = std::int64_t{1} << 15;
   std::int64_t dropped() const;      // below kRandomNumbers
   double exact_probability() const;  // with `keep`: probability; else what it is rounded to
+  bool operator==(const Dropout&) const = default;
 };
 
 // How 8-bit floats are scaled: by one number a tensor (kScales), or one for each block of 32
@@ -165,6 +170,7 @@ struct Quantize {
   DType gradients = DType::e4m3;  // of dq, dk and dv, or bf16, f16, as always with mxfp8
   SourcePos pos;
   Scaling by = Scaling::per_tensor;
+  bool operator==(const Quantize&) const = default;
 };
 
 // The f32[1] tensors in `tensors` of an attention with Scaling::per_tensor. One for a tensor that
@@ -243,6 +249,19 @@ struct Attention {
   std::vector<ExprId> roots() const;
   // The same roots in the same order, writable for a pass that builds a new dag.
   std::vector<ExprId*> root_places();
+  // Of the DAG also what no root reaches, in order; see is_same().
+  bool operator==(const Attention&) const = default;
+};
+
+// The attention with a DAG of what its roots reach alone, in the same order.
+Attention compact(const Attention& attention);
+
+// Whether two attentions, compact, are equal. What is equal but for the order of nodes is not.
+bool is_same(const Attention& a, const Attention& b);
+
+// For hash tables of attentions.
+struct AttentionHash {
+  std::size_t operator()(const Attention& attention) const { return attention.dag.hash(); }
 };
 
 // The outputs by name, in the order in which they are listed and bound.

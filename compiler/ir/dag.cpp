@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "runtime/base/check.h"
@@ -39,6 +40,11 @@ void check_operand_count(Op op, std::size_t count) {
 
 }  // namespace
 
+bool operator==(const Node& a, const Node& b) {
+  return a.op == b.op && a.type == b.type && a.operands == b.operands &&
+         identity_of(a.attribute) == identity_of(b.attribute);
+}
+
 ExprId Dag::add(Op op, std::span<const ExprId> operands, Attribute attribute, SourcePos pos) {
   check_operand_count(op, operands.size());
   ATTN_CHECK(kind_of(attribute) == info(op).attribute,
@@ -64,6 +70,12 @@ ExprId Dag::add_symbol(Op op, std::string symbol, Type type, std::span<const Exp
   return intern({op, type, {operands.begin(), operands.end()}, std::move(symbol), pos});
 }
 
+ExprId Dag::add_like(const Node& node, std::span<const ExprId> operands) {
+  if (info(node.op).rule != Rule::symbol_type)
+    return add(node.op, operands, node.attribute, node.pos);
+  return add_symbol(node.op, std::get<std::string>(node.attribute), node.type, operands, node.pos);
+}
+
 ExprId Dag::boolean(bool value, SourcePos pos) { return add(Op::const_bool_, {}, value, pos); }
 
 ExprId Dag::integer(std::int64_t value, SourcePos pos) {
@@ -86,6 +98,18 @@ bool Dag::is_constant(ExprId id) const {
   const Op op = nodes_[id].op;
   return op == Op::const_bool_ || op == Op::const_int_ || op == Op::const_wide_ ||
          op == Op::const_real_;
+}
+
+std::size_t Dag::hash() const {
+  constexpr std::size_t kFactor = 1099511628211U;
+  std::size_t hash = nodes_.size();
+  const auto add = [&hash](std::size_t value) { hash = (hash ^ value) * kFactor; };
+  for (const Node& node : nodes_) {
+    add(static_cast<std::size_t>(node.op));
+    add(std::hash<Attribute>{}(node.attribute));
+    for (const ExprId operand : node.operands) add(operand);
+  }
+  return hash;
 }
 
 ExprId Dag::intern(Node node) {

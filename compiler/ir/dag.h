@@ -31,6 +31,8 @@ struct Node {
   SourcePos pos;  // where it was first written; not part of identity
 
   bool is(Op other) const { return op == other; }
+  // Reals are compared by bit pattern, as in Dag.
+  friend bool operator==(const Node& a, const Node& b);
 };
 
 // Nodes never move and are never removed: references returned by operator[] and symbol_of stay
@@ -48,6 +50,8 @@ class Dag {
   // Adds a node with rule symbol_type (param, load), whose type is the declared one.
   ExprId add_symbol(Op op, std::string symbol, Type type, std::span<const ExprId> operands = {},
                     SourcePos pos = {});
+  // Adds a node that has these operands, and all else of `node`, which may be of another DAG.
+  ExprId add_like(const Node& node, std::span<const ExprId> operands);
 
   ExprId boolean(bool value, SourcePos pos = {});
   ExprId integer(std::int64_t value, SourcePos pos = {});
@@ -67,6 +71,10 @@ class Dag {
     return std::get<std::string>(nodes_[id].attribute);
   }
   bool is_constant(ExprId id) const;
+
+  // The same nodes in the same order, wherever they were written.
+  bool operator==(const Dag& other) const { return nodes_ == other.nodes_; }
+  std::size_t hash() const;  // equal for equal ones
 
  private:
   // Identity: op, type, operands, attribute (reals by bit pattern).

@@ -1,9 +1,7 @@
 #include "compiler/masks/mask_analysis.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
+#include <iterator>
 #include <list>
 #include <utility>
 
@@ -15,42 +13,26 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
-std::string text_of(const ir::Attribute& attribute) {
-  if (const auto* value = std::get_if<bool>(&attribute)) return *value ? "true" : "false";
-  if (const auto* value = std::get_if<std::int64_t>(&attribute)) return fmt::format("{}", *value);
-  if (const auto* value = std::get_if<double>(&attribute)) return fmt::format("{}", *value);
-  if (const auto* value = std::get_if<std::string>(&attribute)) return *value;
-  return {};
-}
-
-// What an analysis reads of a tensor.
-std::string text_of(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
-  const auto size = [&](ExprId id) {
-    return ir::fold_integer(attention.dag, id, attention.dims).value_or(-1);
+// Whether an analysis reads the same of two tensors.
+bool is_same(const ir::Attention& a, const ir::Attention& b, const std::string& name) {
+  const ir::CapturedTensor &x = *a.find_tensor(name), &y = *b.find_tensor(name);
+  const auto size_in = [](const ir::Attention& attention) {
+    return [&attention](ExprId id) { return ir::fold_integer(attention.dag, id, attention.dims); };
   };
-  std::string text =
-      fmt::format(" {} {} {}", tensor.name, to_string(tensor.dtype), tensor.monotone);
-  for (const ExprId extent : tensor.extents) text += fmt::format(" {}", size(extent));
-  return text;
+  return x.dtype == y.dtype && x.monotone == y.monotone &&
+         std::ranges::equal(x.extents, y.extents, {}, size_in(a), size_in(b));
 }
 
-// All that the analysis depends on, with ids and positions.
-std::string key_of(const ir::Attention& attention) {
-  std::string key =
-      fmt::format("{} {} {} masks {}", to_string(attention.align), attention.lengths_q,
-                  attention.lengths_kv, fmt::join(attention.masks, " "));
-  for (const ir::Dim dim : ir::kDims) {
-    key += fmt::format(" {}", attention.dims.get(dim).value_or(-1));
-  }
-  for (const ExprId id : ir::reachable(attention.dag, attention.masks)) {
-    const ir::Node& node = attention.dag[id];
-    key +=
-        fmt::format("\n{} {} {} {} at {}:{}", id, ir::info(node.op).name, text_of(node.attribute),
-                    fmt::join(node.operands, " "), node.pos.line, node.pos.column);
-    if (!node.is(Op::load_)) continue;
-    key += text_of(attention, *attention.find_tensor(attention.dag.symbol_of(id)));
-  }
-  return key;
+// Whether all is the same that an analysis depends on, ids and positions too.
+bool has_same_masks(const ir::Attention& a, const ir::Attention& b) {
+  if (a.align != b.align || a.lengths_q != b.lengths_q || a.lengths_kv != b.lengths_kv ||
+      a.dims != b.dims || a.masks != b.masks)
+    return false;
+  return std::ranges::all_of(ir::reachable(a.dag, a.masks), [&](ExprId id) {
+    const ir::Node &x = a.dag[id], &y = b.dag[id];
+    return x == y && x.pos.line == y.pos.line && x.pos.column == y.pos.column &&
+           (!x.is(Op::load_) || is_same(a, b, a.dag.symbol_of(id)));
+  });
 }
 
 constexpr std::string_view kPhase = "analysing masks";
@@ -173,9 +155,13 @@ const void* MaskAnalysis::kept(std::string_view part, std::type_index type,
 
 Analyzed MaskAnalyses::of(const ir::Attention& attention,
                           std::shared_ptr<target::Deadline> deadline) {
-  std::shared_ptr<MaskFacts>& kept = kept_[key_of(attention)];
-  if (!kept) kept = std::make_shared<MaskFacts>(MaskFacts{attention, observer_});
-  return std::make_shared<const MaskAnalysis>(kept, std::move(deadline));
+  const auto is_of = [&](const auto& facts) { return has_same_masks(attention, facts->attention); };
+  auto kept = std::ranges::find_if(kept_, is_of);
+  if (kept == kept_.end()) {
+    kept_.push_back(std::make_shared<MaskFacts>(MaskFacts{attention, observer_}));
+    kept = std::prev(kept_.end());
+  }
+  return std::make_shared<const MaskAnalysis>(*kept, std::move(deadline));
 }
 
 Analyzed analyzed(const ir::Attention& attention, const target::Context& context) {

@@ -12,8 +12,9 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <typeindex>
+#include <vector>
 
 #include "compiler/ir/attention.h"
 #include "compiler/masks/axes.h"
@@ -111,8 +112,7 @@ class MaskAnalyses {
 
  private:
   const target::AnalysisObserver* observer_;
-  // By all that they depend on, as text.
-  std::map<std::string, std::shared_ptr<MaskFacts>> kept_;
+  std::vector<std::shared_ptr<MaskFacts>> kept_;  // which differ in what they depend on
 };
 
 // The analysis kept in context.analyses, if that is not null, with the context's deadline.

@@ -383,10 +383,7 @@ class Hoister {
     std::vector<ExprId> operands;
     for (const ExprId operand : node.operands) operands.push_back(rewritten(operand));
     if (operands == node.operands) return id;
-    if (ir::info(node.op).rule == ir::Rule::symbol_type) {
-      return dag().add_symbol(node.op, original_.dag.symbol_of(id), node.type, operands, node.pos);
-    }
-    return dag().add(node.op, operands, node.attribute, node.pos);
+    return dag().add_like(node, operands);
   }
 
   // A comparison of 64-bit integers as one of their upper and lower halves, which are derived.

@@ -189,7 +189,7 @@ ir::Attention with_ranges(const ir::Attention& attention) {
   if (!attention.dims.bound()) return result;
   for (int round = 0; round < kMostRounds; ++round) {
     ir::Attention next = simplify(Round(result).run());
-    const bool same = ir::to_text(next) == ir::to_text(result);
+    const bool same = ir::is_same(next, result);
     result = std::move(next);
     if (same) break;
   }

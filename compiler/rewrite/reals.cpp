@@ -196,14 +196,7 @@ class WrittenIndices {
       operands.clear();
       for (const ExprId operand : node.operands) operands.push_back(restored(operand));
     }
-    return restored_[id] = node.operands.empty() ? id : with_operands(node, operands);
-  }
-
-  ExprId with_operands(const Node& node, const std::vector<ExprId>& operands) {
-    if (ir::info(node.op).rule != ir::Rule::symbol_type)
-      return dag().add(node.op, operands, node.attribute, node.pos);
-    return dag().add_symbol(node.op, std::get<std::string>(node.attribute), node.type, operands,
-                            node.pos);
+    return restored_[id] = node.operands.empty() ? id : dag().add_like(node, operands);
   }
 
   // The integer that a real expression of integers was.

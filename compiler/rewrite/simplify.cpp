@@ -35,12 +35,9 @@ class Simplifier {
   ExprId rebuilt(const Node& node) {
     std::vector<ExprId> operands;
     for (ExprId operand : node.operands) operands.push_back(ids_[operand]);
-    if (ir::info(node.op).rule == ir::Rule::symbol_type) {
-      return out_.dag.add_symbol(node.op, std::get<std::string>(node.attribute), node.type,
-                                 operands, node.pos);
-    }
     if (node.is(Op::dim_)) return size_of(node);
-    if (operands.empty()) return out_.dag.add(node.op, {}, node.attribute, node.pos);
+    const bool is_symbol = ir::info(node.op).rule == ir::Rule::symbol_type;
+    if (operands.empty() || is_symbol) return out_.dag.add_like(node, operands);
     return builder_.make(node.op, operands, node.pos);
   }
 

@@ -20,8 +20,8 @@ bool is_whole(const Intervals& set, std::int64_t size) {
   return set.size() == 1 && set.front() == Interval{0, size};
 }
 
-// Nodes in the order in which roots need them: equal attentions have equal texts, however they were
-// made.
+// Nodes in the order in which roots need them: attentions that mean the same are equal, however
+// they were made.
 ir::Attention in_order_of_use(const ir::Attention& from) {
   ir::Attention to = from;
   to.dag = {};
@@ -31,10 +31,7 @@ ir::Attention in_order_of_use(const ir::Attention& from) {
     const ir::Node& node = from.dag[id];
     std::vector<ExprId> operands;
     for (const ExprId operand : node.operands) operands.push_back(self(self, operand));
-    const bool is_symbol = ir::info(node.op).rule == ir::Rule::symbol_type;
-    return ids[id] = is_symbol ? to.dag.add_symbol(node.op, from.dag.symbol_of(id), node.type,
-                                                   operands, node.pos)
-                               : to.dag.add(node.op, operands, node.attribute, node.pos);
+    return ids[id] = to.dag.add_like(node, operands);
   };
   for (ExprId* place : to.root_places()) *place = copied(copied, *place);
   return to;

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
+#include <unordered_map>
 
 #include "compiler/codegen/sources.h"
 #include "compiler/driver/ranks/bound_tensors.h"
@@ -80,7 +80,7 @@ class Compiling {
 
   std::size_t index_of(const sharding::Part& part, sharding::Interval key_heads) {
     ir::Attention attention = sharding::part_attention(attention_, part, key_heads).attention;
-    const auto [found, is_new] = known_.emplace(to_text(attention), parts_.size());
+    const auto [found, is_new] = known_.emplace(attention, parts_.size());
     if (!is_new) return found->second;
     attention.name = fmt::format("{}_part{}", attention_.name, parts_.size());
     parts_.push_back({std::move(attention), part, "", ""});
@@ -120,7 +120,7 @@ class Compiling {
   const sema::Bindings& bindings_;
   const RanksOptions& options_;
   std::vector<Different> parts_;
-  std::map<std::string, std::size_t> known_;        // of parts_, by text
+  std::unordered_map<ir::Attention, std::size_t, ir::AttentionHash> known_;  // of parts_
   std::vector<std::vector<std::size_t>> of_ranks_;  // of parts_, by rank and part
   std::vector<Compiled> plans_;
 };

@@ -33,7 +33,7 @@ Result<rewrite::Hoisted> with_tables(const ir::Attention& attention, std::vector
                                      const target::Context& context) {
   ATTN_ASSIGN(const rewrite::Hoisted vectors, hoisted(attention, extra, context, true));
   ATTN_ASSIGN(rewrite::Hoisted tables, hoisted(attention, std::move(extra), context, false));
-  if (ir::to_text(tables.attention) != ir::to_text(vectors.attention)) return tables;
+  if (!ir::is_same(tables.attention, vectors.attention)) return tables;
   return without_vectors(attention);
 }
 

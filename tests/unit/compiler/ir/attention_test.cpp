@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <limits>
+#include <vector>
+
 #include "tests/unit/compiler/ir/sample.h"
 
 namespace attn::ir {
@@ -54,6 +58,75 @@ TEST(Attention, SourceNamesTheRowByAlignment) {
   parsed->align = Align::top_left;
   EXPECT_EQ(to_source(*parsed, parsed->score), "where(q_idx >= kv_idx, tanh(score / cap), -inf)");
   EXPECT_EQ(to_source(*parsed, parsed->masks[0]), "h == doc[b, kv_idx] || keep[kv_idx]");
+}
+
+TEST(Equality, IsOfWhatIsReachedWhereverItIsWritten) {
+  const Attention sample = parse(kSample).value();
+  Attention other = sample;
+  other.dag.real(7.5);  // nothing reaches it
+  other.masks[0] = other.dag.add(Op::or_, {15, 16}, {9, 9});
+  EXPECT_TRUE(is_same(sample, other));
+  EXPECT_EQ(AttentionHash()(compact(sample)), AttentionHash()(compact(other)));
+  EXPECT_EQ(to_text(compact(other)), to_text(other));
+  EXPECT_LT(compact(other).dag.size(), other.dag.size());
+}
+
+// Each would be another attention.
+TEST(Equality, SeesEveryDifference) {
+  const Attention sample = parse(kSample).value();
+  const std::vector<std::function<void(Attention&)>> changes = {
+      [](Attention& a) { a.name += "x"; },
+      [](Attention& a) { a.dims.set(Dim::Sq, 7); },
+      [](Attention& a) { a.dtype = DType::f16; },
+      [](Attention& a) { a.quantize = Quantize{}; },
+      [](Attention& a) { a.layouts["v"].strides[0] += 1; },
+      [](Attention& a) {
+        a.layouts["k"] = {LayoutKind::paged, {}, 16, 8};
+      },
+      [](Attention& a) { a.align = Align::top_left; },
+      [](Attention& a) { a.tensors[0].monotone = true; },
+      [](Attention& a) { a.tensors[0].runs = a.tensors[0].extents[0]; },
+      [](Attention& a) { a.tensors.pop_back(); },
+      [](Attention& a) { a.params[0].dtype = DType::i32; },
+      [](Attention& a) { a.scale = a.dag.real(0.125); },
+      [](Attention& a) { a.score = 8; },
+      [](Attention& a) { std::swap(a.masks[0], a.masks[1]); },
+      [](Attention& a) { a.sink = 7; },
+      [](Attention& a) {
+        a.dropout = Dropout{0.5, {}, {}};
+      },
+      [](Attention& a) { a.normalize = Normalize::sigmoid; },
+      [](Attention& a) { a.lengths_q = true; },
+      [](Attention& a) { a.wants_max = true; },
+      [](Attention& a) { a.gradients = {"q"}; },
+      [](Attention& a) { a.deterministic = true; },
+      [](Attention& a) { a.partial = true; },
+      [](Attention& a) { a.shard = Shard::heads; },
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    Attention other = sample;
+    changes[i](other);
+    EXPECT_FALSE(is_same(sample, other)) << i;
+  }
+}
+
+// The text does not tell these apart.
+TEST(Equality, SeesStridesOfPages) {
+  Attention one = parse(kSample).value();
+  one.layouts["k"] = {LayoutKind::paged, {4096, 1024, 64, 1}, 16, 8};
+  Attention other = one;
+  other.layouts["k"].strides[0] = 8192;
+  EXPECT_EQ(to_text(one), to_text(other));
+  EXPECT_FALSE(is_same(one, other));
+}
+
+TEST(Equality, IsOfBitsOfReals) {
+  Attention zero = parse(kSample).value(), negative = zero, nan = zero;
+  zero.scale = zero.dag.real(0.0);
+  negative.scale = negative.dag.real(-0.0);
+  nan.scale = nan.dag.real(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_FALSE(is_same(zero, negative));
+  EXPECT_TRUE(is_same(nan, nan));
 }
 
 TEST(ValueType, FollowsTheDtype) {
