@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "runtime/io/file.h"
+#include "runtime/plan/device_properties.h"
 #include "runtime/targets/targets.h"
 #include "tools/command.h"
 #include "tools/console.h"
@@ -43,7 +44,7 @@ int list(const Options& options) {
   for (const std::string& name : targets::target_names()) {
     const Result<plan::Target> target = targets::find_target(name);
     if (!target.ok()) return report(target.error(), options.format);
-    const std::string device = Json::parse(target->device_json).value("deviceName", "");
+    const std::string device = plan::DeviceProperties(target->device_json).text("deviceName");
     const std::string provenance(targets::provenance(name));
     table.add({name, fmt::format("{}", target->sm), device, provenance});
     targets.push_back(
@@ -63,7 +64,7 @@ int print_properties(const Options& options) {
                                           ? native_target(options.cudnn_folder)
                                           : find_target(options.name, options.cudnn_folder);
   if (!target.ok()) return report(target.error(), options.format);
-  const std::string json = Json::parse(target->device_json).dump(2) + "\n";
+  const std::string json = plan::DeviceProperties(target->device_json).indented();
   if (options.output.empty()) {
     fmt::print("{}", json);  // in every format: it is JSON
     return kOk;

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
+
+#include "runtime/plan/device_properties.h"
 
 namespace attn::tools {
 
@@ -41,10 +42,10 @@ std::optional<double> peak_flops(const plan::Target& target, DType dtype) {
   const auto* rate = std::ranges::find_if(kRates, [&](const Rate& each) {
     return each.first_sm <= target.sm && target.sm <= each.last_sm;
   });
-  const auto device = nlohmann::json::parse(target.device_json, nullptr, false);
-  if (rate == std::end(kRates) || !device.is_object()) return std::nullopt;
-  const double count = device.value("multiProcessorCount", 0.0);
-  const double clock = device.value("smClockRateKHz", 0.0) * 1e3;
+  const plan::DeviceProperties device(target.device_json);
+  if (rate == std::end(kRates)) return std::nullopt;
+  const double count = device.number("multiProcessorCount");
+  const double clock = device.number("smClockRateKHz") * 1e3;
   if (count <= 0 || clock <= 0) return std::nullopt;
   constexpr double kFasterIn8Bits = 2;  // on all that have them: 9.0 and later
   return count * clock * rate->flops * (is_fp8(dtype) ? kFasterIn8Bits : 1);

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string_view>
+
+#include "runtime/plan/device_properties.h"
 
 namespace attn::target {
 namespace {
@@ -58,13 +59,11 @@ void take_figures(Gpu& gpu, const DataSheet& sheet) {
 }  // namespace
 
 Gpu gpu_of(const plan::Target& target) {
-  const auto properties = nlohmann::json::parse(target.device_json, nullptr, false);
-  if (!properties.is_object()) return {};
+  const plan::DeviceProperties properties(target.device_json);
+  if (properties.empty()) return {};
   const auto number = [&properties](const char* name, double otherwise) {
-    const auto found = properties.find(name);
-    return found != properties.end() && found->is_number() && found->get<double>() > 0
-               ? found->get<double>()
-               : otherwise;
+    const double value = properties.number(name);
+    return value > 0 ? value : otherwise;
   };
   Gpu gpu;
   const Architecture& architecture = architecture_of(target.sm);
@@ -80,7 +79,7 @@ Gpu gpu_of(const plan::Target& target) {
       number("memClockRateKHz", 3201000) * 1e3 * 2 * number("memoryBusWidth", 6016) / 8 * 1e-9;
   gpu.measured = false;
   gpu.source = "device properties";
-  if (const DataSheet* sheet = data_sheet_of(target.name, properties.value("deviceName", ""))) {
+  if (const DataSheet* sheet = data_sheet_of(target.name, properties.text("deviceName"))) {
     take_figures(gpu, *sheet);
   }
   return gpu;

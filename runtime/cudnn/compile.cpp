@@ -13,6 +13,7 @@
 #include "runtime/cudnn/engine_configs.h"
 #include "runtime/cudnn/execution.h"
 #include "runtime/cudnn/known_bad.h"
+#include "runtime/plan/device_properties.h"
 
 namespace attn::cudnn {
 namespace {
@@ -126,11 +127,6 @@ class Compiler {
   bool passed_over_ = false;  // an offered config is known to be wrong
 };
 
-std::int64_t sm_of(const std::string& device_json) {
-  const auto json = nlohmann::json::parse(device_json, nullptr, false);
-  return json.is_object() ? json.value("deviceVer", std::int64_t{0}) / 10 : 0;
-}
-
 Error refusal(const KnownBad& bad, const graph::BackendGraph& graph) {
   const SourcePos pos = graph::position_of(graph.nodes.back());
   nlohmann::ordered_json payload = {{"stage", "known bad"}, {"row", bad.name}};
@@ -149,7 +145,7 @@ Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGra
   progress({"device properties", -1});
   ATTN_ASSIGN(const Descriptor device, make_device(api, device_json));
   const Circumstances circumstances{static_cast<std::int64_t>(api.cudnnGetVersion()),
-                                    sm_of(device_json), features_of(graph)};
+                                    plan::DeviceProperties(device_json).sm(), features_of(graph)};
   if (const KnownBad* bad = find_known_bad(circumstances)) return refusal(*bad, graph);
   ATTN_ASSIGN(const BuiltGraph built, build_graph(api, graph, progress));
   return Compiler(api, circumstances, built, device, depth, progress).compile();

@@ -9,6 +9,7 @@
 
 #include "runtime/base/regular_file.h"
 #include "runtime/graph/json_value.h"
+#include "runtime/plan/device_properties.h"
 
 // The bytes of <name>.json, between attn_target_<name>_begin and attn_target_<name>_end.
 #define ATTN_TARGET(name, from_card, provenance)      \
@@ -183,11 +184,14 @@ Result<plan::Target> make_target(const std::string& name, const std::string& dev
       return refused(fmt::format("the device properties lack \"{}\"", property));
     }
   }
-  const auto& version = parsed->at("deviceVer");
-  if (!version.is_number_integer()) {
-    return refused("the device property \"deviceVer\" is not an integer");
+  for (const char* property :
+       {"deviceVer", "multiProcessorCount", "smClockRateKHz", "memClockRateKHz"}) {
+    if (!parsed->at(property).is_number_integer())
+      return refused(fmt::format("the device property \"{}\" is not an integer", property));
   }
-  return plan::Target{name, version.get<std::int64_t>() / 10, device_json};
+  if (!parsed->at("deviceName").is_string())
+    return refused("the device property \"deviceName\" is not a text");
+  return plan::Target{name, plan::DeviceProperties(device_json).sm(), device_json};
 }
 
 }  // namespace attn::targets

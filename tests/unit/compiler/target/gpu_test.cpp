@@ -48,6 +48,16 @@ TEST(Gpu, FiguresOfAnUnknownGpuComeFromItsProperties) {
   }
 }
 
+// Those of a plan file are not checked.
+TEST(Gpu, PropertiesOfAnotherKindAreTakenAsAbsent) {
+  for (const char* json : {"", "[]", "7", "{}", "{\"deviceName\": 5}", "{\"smClockRateKHz\": -1}",
+                           "{\"multiProcessorCount\": \"132\", \"memClockRateKHz\": [1]}"}) {
+    const Gpu gpu = gpu_of({"x", 90, json});
+    EXPECT_EQ(gpu.multiprocessors, Gpu().multiprocessors) << json;
+    EXPECT_EQ(gpu.clock, Gpu().clock) << json;
+  }
+}
+
 TEST(Gpu, ACardWithFewerMultiprocessorsHasALowerRate) {
   plan::Target target = targets::find_target("h100").value();
   const std::string all = "\"multiProcessorCount\": 132";

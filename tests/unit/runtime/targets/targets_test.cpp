@@ -171,6 +171,26 @@ TEST(Targets, FileThatLacksAPropertyNamesIt) {
   }
 }
 
+// What is read of them, of the kind that is read: this ended the process.
+TEST(Targets, APropertyOfAnotherKindIsRefused) {
+  for (const char* key :
+       {"deviceVer", "multiProcessorCount", "smClockRateKHz", "memClockRateKHz"}) {
+    for (const Json& value : {Json("900"), Json(1.5), Json(nullptr), Json::array()}) {
+      Json device = h200();
+      device[key] = value;
+      const auto target = make_target("x", device.dump());
+      ASSERT_FALSE(target.ok()) << key << value;
+      EXPECT_EQ(target.error().code, ErrorCode::invalid_argument);
+      EXPECT_EQ(target.error().message,
+                fmt::format("the device property \"{}\" is not an integer", key));
+    }
+  }
+  Json device = h200();
+  device["deviceName"] = 200;
+  EXPECT_EQ(make_target("x", device.dump()).error().message,
+            "the device property \"deviceName\" is not a text");
+}
+
 TEST(Targets, KeysOfNewerCudnnAreNotRequired) {
   Json device = h200();
   for (const char* key : {"smCountOrigin", "oversizedSharedMemoryPerBlock", "memoryBusWidth"}) {
