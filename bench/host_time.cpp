@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "bench/api_execute.h"
@@ -111,7 +112,7 @@ Status run(const std::string& path, const execute::LoadOptions& load,
   ATTN_ASSIGN(auto subjects, Subjects::create(executable, arguments));
   ATTN_ASSIGN(const auto timing, bench::time_on_host(executable.device(),
                                                      ways_of(subjects, sets, bare, api), options));
-  fmt::print("{}\n", bench::to_json(timing));
+  fmt::print("{}\n", bench::json_of(timing).dump());
   return {};
 }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "bench/statistics.h"
 #include "runtime/cuda/quiet.h"
@@ -10,6 +12,11 @@
 
 namespace attn::bench {
 namespace {
+
+double rounded(double value, int digits) {
+  const double unit = std::pow(10.0, digits);
+  return std::round(value * unit) / unit;
+}
 
 // CUDA objects for taking samples.
 struct Instruments {
@@ -108,22 +115,20 @@ std::vector<Way> bare_and_ours(BareExecute& bare, execute::Binding& binding) {
           {"execute", [&](void* stream) { return binding.execute(stream); }}};
 }
 
-std::string to_json(const Timing& timing) {
-  return fmt::format(R"({{"median_ms": {:.6f}, "p10_ms": {:.6f}, "p90_ms": {:.6f}, )"
-                     R"("runs": {}, "tflops": {:.3f}}})",
-                     timing.median_ms, timing.p10_ms, timing.p90_ms, timing.samples_ms.size(),
-                     timing.tflops);
+nlohmann::ordered_json json_of(const Timing& timing) {
+  return {{"median_ms", rounded(timing.median_ms, 6)},
+          {"p10_ms", rounded(timing.p10_ms, 6)},
+          {"p90_ms", rounded(timing.p90_ms, 6)},
+          {"runs", timing.samples_ms.size()},
+          {"tflops", rounded(timing.tflops, 3)}};
 }
 
-std::string to_json(const std::vector<HostTiming>& timings) {
-  std::string text;
-  for (const HostTiming& timing : timings) {
-    text += fmt::format(R"({}"{}_us": {:.3f})", text.empty() ? "" : ", ", timing.name, timing.us);
-  }
-  for (std::size_t i = 1; i < timings.size(); ++i) {
-    text += fmt::format(R"(, "{}_ratio": {:.4f})", timings[i].name, timings[i].ratio);
-  }
-  return "{" + text + "}";
+nlohmann::ordered_json json_of(const std::vector<HostTiming>& timings) {
+  nlohmann::ordered_json json;
+  for (const HostTiming& timing : timings) json[timing.name + "_us"] = rounded(timing.us, 3);
+  for (std::size_t i = 1; i < timings.size(); ++i)
+    json[timings[i].name + "_ratio"] = rounded(timings[i].ratio, 4);
+  return json;
 }
 
 }  // namespace attn::bench

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -59,9 +60,9 @@ Result<std::vector<HostTiming>> time_on_host(const cuda::Device& device,
 // The ways "bare" (cudnnBackendExecute with cached variant packs) and "execute" (the binding).
 std::vector<Way> bare_and_ours(BareExecute& bare, execute::Binding& binding);
 
-// One JSON object: {"median_ms": .., "p10_ms": .., "p90_ms": .., "runs": .., "tflops": ..}, or
+// One object: {"median_ms": .., "p10_ms": .., "p90_ms": .., "runs": .., "tflops": ..}, or
 // {"NAME_us": .., .., "NAME_ratio": .., ..} of all ways; the first has no ratio.
-std::string to_json(const Timing& timing);
-std::string to_json(const std::vector<HostTiming>& timings);
+nlohmann::ordered_json json_of(const Timing& timing);
+nlohmann::ordered_json json_of(const std::vector<HostTiming>& timings);
 
 }  // namespace attn::bench

@@ -158,7 +158,7 @@ Json row_json(const Row& row) {
   }
   json["direction"] = word_of(row.direction);
   for (const char* key : {"strategy", "predicted_ms"}) json[key] = row.decision[key];
-  json["device"] = Json::parse(bench::to_json(row.device));
+  json["device"] = bench::json_of(row.device);
   if (row.flops) {
     json["flop"] = *row.flops;
     json["flop_counted_rows"] = row.counted_rows;
@@ -168,7 +168,7 @@ Json row_json(const Row& row) {
     json["device"]["tflops"] = nullptr;
   }
   json["device"]["peak_tflops"] = row.peak;
-  if (!row.host.empty()) json["host"] = Json::parse(bench::to_json(row.host));
+  if (!row.host.empty()) json["host"] = bench::json_of(row.host);
   return json;
 }
 

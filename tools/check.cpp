@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/diag/render_json.h"
 #include "compiler/driver/driver.h"
 #include "compiler/reference/defaults.h"
 #include "runtime/base/replace_file.h"
@@ -184,7 +185,7 @@ Json to_json(const Checked& checked, bool fixes) {
         {{"title", fix.title}, {"line", fix.place.line}, {"column", fix.place.column}});
   }
   if (fixes && checked.path == "-") entry["text"] = checked.source->text();
-  entry.update(Json::parse(diag::to_json(*checked.sink)));
+  entry.update(diag::json_of(*checked.sink));
   return entry;
 }
 

@@ -68,7 +68,7 @@ Json to_json(const CompiledFamily& family, const std::string& path, bool split) 
     files.push_back(path);
   }
   Json json = {{"plan", path}, {"files", std::move(files)}};
-  json["ranks"] = Json::parse(ranks::to_json(family.division));
+  json["ranks"] = ranks::json_of(family.division);
   json["plans"] = std::move(plans);
   return json;
 }

@@ -12,6 +12,7 @@
 #include "compiler/rewrite/ranged.h"
 #include "runtime/base/check.h"
 #include "runtime/io/host_tensor.h"
+#include "runtime/plan/program_members.h"
 #include "tools/explained_engine.h"
 #include "tools/words.h"
 #include "tools/work.h"
@@ -313,7 +314,7 @@ Json backward_json(const Explanation& explanation, const ExplainedProgram& progr
   Json json = {{"clauses", clauses_json(program)},
                {"flop", program.flops},
                {"bytes", program.bytes},
-               {"program", Json::parse(plan::to_json(program.program))},
+               {"program", json::json_of(program.program)},
                {"engine", engine_json(explanation, program)}};
   add_decision(json, program);
   return json;
@@ -446,7 +447,7 @@ Json to_json(const Explanation& explanation) {
   json["share_in_band"] = explanation.share;
   if (forward) {
     json["bytes"] = forward->bytes;
-    json["program"] = Json::parse(plan::to_json(forward->program));
+    json["program"] = json::json_of(forward->program);
     json["engine"] = engine_json(explanation, *forward);
     add_decision(json, *forward);
   }

@@ -48,7 +48,7 @@ int inspect_family(const Options& options, plan::Family family) {
   if (const Status selected = select(options.sizes, family.parts); !selected.ok())
     return report(selected.error(), options.format);
   if (options.format == Format::json) {
-    Json json = {{"ranks", Json::parse(family.ranks)}, {"plans", Json::array()}};
+    Json json = {{"ranks", ranks::json_of(*division)}, {"plans", Json::array()}};
     for (const plan::Plan& plan : family.parts.plans) json["plans"].push_back(manifest_of(plan));
     print_json(json);
     return kOk;

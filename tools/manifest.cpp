@@ -1,11 +1,12 @@
 #include "tools/manifest.h"
 
+#include "runtime/plan/manifest.h"
 #include "runtime/plan/memory.h"
 
 namespace attn::tools {
 
 Json manifest_of(const plan::Plan& plan) {
-  Json manifest = Json::parse(plan::manifest_json(plan));
+  Json manifest = plan::manifest_value(plan);
   const plan::Memory memory = plan::memory_of(plan);
   manifest["workspace_bytes"] = memory.total();
   manifest["memory"] = {{"cudnn", memory.cudnn},

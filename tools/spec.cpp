@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "compiler/diag/render_json.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/imports.h"
 #include "compiler/support/text.h"
@@ -118,9 +119,8 @@ Error plan_instead(const std::string& path, const support::Source& source) {
 // warnings.
 std::optional<Error> refusal(const diag::Sink& sink, Format format) {
   if (!sink.has_errors()) return report_denied(sink, format);
-  const std::string diagnostics = diag::to_json(sink);
-  print_data(Json::parse(diagnostics), format);
-  return Error{ErrorCode::invalid_spec, "the spec has errors", {}, diagnostics};
+  print_data(diag::json_of(sink), format);
+  return Error{ErrorCode::invalid_spec, "the spec has errors", {}, diag::to_json(sink)};
 }
 
 }  // namespace
@@ -174,9 +174,8 @@ std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>
 std::optional<Error> report_denied(const diag::Sink& sink, Format format) {
   if (!denies_warnings() || sink.sorted().empty()) return std::nullopt;
   tell_denied();
-  const std::string diagnostics = diag::to_json(sink);
-  print_data(Json::parse(diagnostics), format);
-  return Error{ErrorCode::invalid_spec, "the spec has warnings", {}, diagnostics};
+  print_data(diag::json_of(sink), format);
+  return Error{ErrorCode::invalid_spec, "the spec has warnings", {}, diag::to_json(sink)};
 }
 
 Status check_is_not_input(const std::string& output, const std::string& input,

@@ -1,6 +1,6 @@
-#include <nlohmann/json.hpp>
+#include "compiler/diag/render_json.h"
 
-#include "compiler/diag/diagnostics.h"
+#include <nlohmann/json.hpp>
 
 namespace attn::diag {
 namespace {
@@ -43,15 +43,18 @@ Json to_json(const Diagnostic& diagnostic, const Sink& sink) {
 
 }  // namespace
 
-std::string to_json(const Sink& sink) {
+Json json_of(const Sink& sink) {
   Json json;
   json["diagnostics"] = Json::array();
   for (const Diagnostic& diagnostic : sink.sorted()) {
     json["diagnostics"].push_back(to_json(diagnostic, sink));
   }
   json["errors"] = sink.error_count();
-  // A file name may not be UTF-8.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json;
+}
+
+std::string to_json(const Sink& sink) {
+  return json_of(sink).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace attn::diag

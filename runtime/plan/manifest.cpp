@@ -195,6 +195,8 @@ Error manifest_damaged(const Error& error) {
 
 }  // namespace
 
+Json manifest_value(const Plan& plan) { return json_of(plan); }
+
 std::string manifest_json(const Plan& plan) { return json_of(plan).dump(); }
 
 std::size_t manifest_values(const Plan& plan) { return count_values(json_of(plan)); }

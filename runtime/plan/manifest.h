@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,9 @@ struct Manifest {
   std::vector<PlanPart> parts;
   std::vector<PlanPart> kernels;
 };
+
+// The manifest, as manifest_json writes it.
+nlohmann::ordered_json manifest_value(const Plan& plan);
 
 // Number of JSON values (numbers, strings, arrays and objects), which kMaxManifestValues bounds.
 std::size_t manifest_values(const Plan& plan);

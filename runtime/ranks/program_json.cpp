@@ -349,7 +349,7 @@ Error damaged(const Error& error) {
 
 }  // namespace
 
-std::string to_json(const Division& division) {
+Json json_of(const Division& division) {
   Json json = {{"name", json::of_text(division.name)},
                {"dtype", to_string(division.dtype)},
                {"dims",
@@ -372,8 +372,10 @@ std::string to_json(const Division& division) {
                {"teams", json_of_teams(division)},
                {"family", json::of_text(division.family)}};
   if (division.only >= 0) json["rank"] = division.only;
-  return json.dump();
+  return json;
 }
+
+std::string to_json(const Division& division) { return json_of(division).dump(); }
 
 Result<Division> parse(std::string_view text, std::optional<int> rank) {
   const Result<nlohmann::json> parsed = json::parse(

@@ -1,6 +1,7 @@
 // A division as JSON: the section of plan files that says what ranks do (docs/plan-format.md).
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@ namespace attn::ranks {
 
 // JSON without exchanges, which follow from the rest (exchanges.h).
 std::string to_json(const Division& division);
+nlohmann::ordered_json json_of(const Division& division);
 
 // Checks everything that a runtime relies on: sizes, whose products do not overflow; tensors with
 // the names, roles and dims that they must have; that each row and key is at home on one rank;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error_code.h"
+#include "runtime/graph/graph_members.h"
 
 namespace attn::worker {
 namespace {
@@ -111,7 +112,7 @@ Message message_from(const Json& value) {
   return error_from(value.at("error"));
 }
 
-Result<Request> request_from(const Json& value) {
+Result<Request> request_from(const nlohmann::json& value) {
   const auto kind = value.at("request").get<std::string>();
   auto folder = value.at("cudnn_folder").get<std::string>();
   if (kind == "version") return Request(VersionRequest{std::move(folder)});
@@ -126,9 +127,10 @@ Result<Request> request_from(const Json& value) {
   }
   CompileRequest request{
       std::move(folder), value.at("device").get<std::string>(), {}, kind == "offer"};
-  for (const Json& each : value.at("graphs")) {
-    ATTN_ASSIGN(graph::BackendGraph graph, graph::from_json(each.dump()));
-    request.graphs.push_back(std::move(graph));
+  for (const nlohmann::json& each : value.at("graphs")) {
+    json::Failure failure;
+    request.graphs.push_back(json::read_members<graph::BackendGraph>({each, failure}));
+    ATTN_RETURN_IF_ERROR(failure.status());
   }
   if (!request.graphs.empty()) return Request(std::move(request));
   return Result<Request>(ErrorCode::invalid_argument, "the request has no graph");
@@ -144,7 +146,7 @@ std::string to_json(const Request& request) {
              {"device", compile->device_json},
              {"graphs", Json::array()}};
     for (const graph::BackendGraph& graph : compile->graphs) {
-      value["graphs"].push_back(Json::parse(graph::to_json(graph)));
+      value["graphs"].push_back(json::json_of(graph));
     }
   } else if (const auto* kernel = std::get_if<KernelRequest>(&request)) {
     value = {{"request", "kernel"},
@@ -161,7 +163,7 @@ std::string to_json(const Request& request) {
 
 Result<Request> request_from_json(std::string_view text) {
   try {
-    return request_from(Json::parse(text));
+    return request_from(nlohmann::json::parse(text));
   } catch (const Json::exception& error) {
     return Result<Request>(ErrorCode::invalid_argument,
                            fmt::format("cannot read the request: {}", error.what()));

@@ -19,14 +19,14 @@ TEST(Quantile, InterpolatesBetweenSortedSamples) {
 }
 
 TEST(TimingJson, IsJson) {
-  const auto device = nlohmann::json::parse(to_json(Timing{1.5, 1.25, 2, 700, {1, 2, 3}}));
+  const auto device = json_of(Timing{1.5, 1.25, 2, 700, {1, 2, 3}});
   EXPECT_EQ(device["median_ms"], 1.5);
   EXPECT_EQ(device["p10_ms"], 1.25);
   EXPECT_EQ(device["p90_ms"], 2.0);
   EXPECT_EQ(device["runs"], 3);
   EXPECT_EQ(device["tflops"], 700.0);
   const std::vector<HostTiming> timings = {{"bare", 7.25, 1}, {"execute", 7.5, 1.0345}};
-  const auto host = nlohmann::json::parse(to_json(timings));
+  const auto host = json_of(timings);
   EXPECT_EQ(host["execute_us"], 7.5);
   EXPECT_EQ(host["bare_us"], 7.25);
   EXPECT_EQ(host["execute_ratio"], 1.0345);
