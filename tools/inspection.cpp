@@ -33,6 +33,11 @@ std::string decisions_text(const plan::Plan& plan) {
                      without.empty() ? "" : ", without", without);
 }
 
+std::string nvrtc_text(const plan::Plan& plan) {
+  return plan.nvrtc_version.empty() ? ""
+                                    : fmt::format("  NVRTC       {}\n", shown(plan.nvrtc_version));
+}
+
 std::string header_text(const std::string& path, const std::string& kind, const plan::Plan& plan) {
   std::string bindings;
   for (const auto& [name, value] : plan.bindings)
@@ -44,12 +49,13 @@ std::string header_text(const std::string& path, const std::string& kind, const 
       "  target      {} (sm_{})\n"
       "  runs on     {}\n"
       "  cuDNN       {}\n"
+      "{}"
       "  workspace   {}\n"
       "  signature   {}\n"
       "{}",
       shown(path), kind, shown(plan.spec_name), bindings.empty() ? "none" : bindings.substr(1),
       shape_text(plan), shown(plan.target.name), plan.target.sm, runs_on_text(plan.target.sm),
-      cudnn_text(plan.cudnn_version), memory_text(plan::memory_of(plan)),
+      cudnn_text(plan.cudnn_version), nvrtc_text(plan), memory_text(plan::memory_of(plan)),
       plan.signature.hash.to_hex(), decisions_text(plan));
 }
 

@@ -93,7 +93,7 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options, Limits& li
   plan.cudnn_version = 0;
   ATTN_RETURN_IF_ERROR(compile_graphs(plan, options, limits));
   ATTN_RETURN_IF_ERROR(compile_kernels(plan, options, limits));  // seldom refused: last
-  plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
+  plan.signature = plan::signature_of(plan);
   return {};
 }
 
@@ -135,57 +135,26 @@ CachedPlans cached_plans(const CompileOptions& options) {
   return options.rewrites == target::Rewrites{} ? options.cached : CachedPlans{};
 }
 
-// A plan without steps of cuDNN's is for every version.
+// Empty without kernels.
+Result<std::string> nvrtc_version(const plan::Program& program, const CompileOptions& options) {
+  if (plan::sources_of(program).empty()) return std::string();
+  return nvrtc::nvrtc_version(options.worker.cudnn_folder);
+}
+
+// The key of the plan that the program becomes. One without steps of cuDNN's is for every version.
 Result<cache::Key> key_of(const plan::Program& program, const CompileOptions& options) {
   std::int64_t version = 0;
   if (!plan::steps_of<plan::CudnnStep>(program).empty() && options.cached.cudnn_version) {
     ATTN_ASSIGN(version, options.cached.cudnn_version());
   }
-  return cache::Key(plan::signature_of(program, options.target, version));
-}
-
-constexpr std::string_view kCompilerLine = "// NVRTC ";
-
-template <typename Change>
-void for_each_source(plan::Program& program, const Change& change) {
-  for (plan::Step& step : program.steps) {
-    if (auto* derive = std::get_if<plan::DeriveStep>(&step)) change(derive->source);
-    if (auto* kernel = std::get_if<plan::KernelStep>(&step)) change(kernel->source);
-  }
-  if (program.check) change(program.check->source);
-}
-
-// The text of each kernel names the NVRTC that compiles it, so that the signature does.
-void name_compiler(plan::Program& program, const std::string& version) {
-  const std::string line = fmt::format("{}{}\n", kCompilerLine, version);
-  for_each_source(program, [&line](std::string& source) { source.insert(0, line); });
-}
-
-plan::Program without_compiler(plan::Program program) {
-  const auto unname = [](std::string& source) {
-    if (source.starts_with(kCompilerLine)) source.erase(0, source.find('\n') + 1);
-  };
-  for_each_source(program, unname);
-  return program;
-}
-
-Result<plan::Program> with_compiler(plan::Program program, const CompileOptions& options) {
-  if (plan::sources_of(program).empty()) return program;
-  ATTN_ASSIGN(const std::string version, nvrtc::nvrtc_version(options.worker.cudnn_folder));
-  name_compiler(program, version);
-  return program;
-}
-
-// The key of the plan that the program becomes, with the version of what compiles its kernels.
-Result<cache::Key> key_with_compiler(const plan::Program& program, const CompileOptions& options) {
-  ATTN_ASSIGN(const plan::Program named, with_compiler(program, options));
-  return key_of(named, options);
+  ATTN_ASSIGN(const std::string nvrtc, nvrtc_version(program, options));
+  return cache::Key(plan::signature_of(program, options.target, version, nvrtc));
 }
 
 // Signature of a program being tried; empty without a cache.
 std::string signature_of_try(const plan::Program& program, const CompileOptions& options) {
   if (cached_plans(options).cache == nullptr) return "";
-  const Result<cache::Key> key = key_with_compiler(program, options);
+  const Result<cache::Key> key = key_of(program, options);
   return key.ok() ? key->hash().to_hex() : "";
 }
 
@@ -372,7 +341,7 @@ class Tried {
   }
 
   void look_at(const Candidate& candidate, const plan::Program& program, std::size_t number) {
-    const Result<cache::Key> key = key_with_compiler(program, options_);
+    const Result<cache::Key> key = key_of(program, options_);
     if (!key.ok()) return;
     signatures_.insert(key->hash().to_hex());
     const auto plan = cached_plans(options_).cache->files()->load(*key);
@@ -549,7 +518,8 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     plan.choice = choice(candidate, lowered.predicted_ms, candidates, failed);
     plan.strategy = candidate.strategy->name;
     plan.parts = lowered.parts;
-    ATTN_ASSIGN(plan.program, with_compiler(lowered.program, options));
+    plan.program = lowered.program;
+    ATTN_ASSIGN(plan.nvrtc_version, nvrtc_version(plan.program, options));
     // Transient failures, such as a worker timeout, are retried.
     const bool lasting = std::ranges::all_of(failed, [](const Failure& each) {
       return each.refusal.error.code == ErrorCode::unsupported;
@@ -620,7 +590,7 @@ Result<Lowered> lowered_again(const ir::Attention& attention, const plan::Plan& 
   const ir::Attention planned = makes_o_and_lse(plan) ? training_forward(attention) : attention;
   Candidates candidates(planned, plan.strategy, context_of(how));
   ATTN_ASSIGN(const Candidate* candidate, candidates.next());
-  const std::string wanted = plan::canonical_text(without_compiler(plan.program));
+  const std::string wanted = plan::canonical_text(plan.program);
   Result<Lowered> lowered = *candidate->lowered;
   for (std::size_t next = 1; lowered.ok(); ++next) {
     if (plan::canonical_text(lowered->program) == wanted) return lowered;

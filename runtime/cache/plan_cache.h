@@ -2,7 +2,7 @@
 // if many threads request it at once, and outside any lock.
 //
 //   cache::PlanCache cache;
-//   const cache::Key key(plan::signature_of(program, target, cudnn_version));
+//   const cache::Key key(plan::signature_of(plan));
 //   ATTN_ASSIGN(const auto plan, cache.get(key, [&] { return compile(..); }));
 #pragma once
 

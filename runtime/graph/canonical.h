@@ -10,7 +10,7 @@
 namespace attn::graph {
 
 struct Canonical {
-  std::string text;                  // see canonical_text
+  BackendGraph graph;                // with these numbers as uids, and its tensors in this order
   std::map<Uid, std::size_t> index;  // new number of each uid, for all tensors of the graph
 };
 

@@ -1,4 +1,5 @@
-// The members of graphs, as JSON has them (members.h).
+// The members of graphs, as JSON has them (members.h). Of a node they say which are tensors, too
+// (operands.h); the `score` of an sdpa is neither input nor output.
 #pragma once
 
 #include "runtime/graph/backend_graph.h"
@@ -39,13 +40,13 @@ template <json::Like<Matmul> Self, typename Visit>
 void members(Self& node, Visit& visit) {
   auto& [a, b, c, compute, pos, m, n, k] = node;
   visit.kind("op", "matmul");
-  visit("a", a);
-  visit("b", b);
-  visit("c", c);
+  visit.input("a", a);
+  visit.input("b", b);
+  visit.output("c", c);
   visit("compute", compute);
-  visit.optional("m", m);
-  visit.optional("n", n);
-  visit.optional("k", k);
+  visit.named_input("m", m);
+  visit.named_input("n", n);
+  visit.named_input("k", k);
   visit.position(pos);
 }
 
@@ -55,10 +56,10 @@ void members(Self& node, Visit& visit) {
   visit.kind("op", "pointwise");
   visit("mode", mode);
   visit("compute", compute);
-  visit("x", x);
-  visit.optional("b", b);
-  visit.optional("t", t);
-  visit("y", y);
+  visit.input("x", x);
+  visit.input("b", b);
+  visit.input("t", t);
+  visit.output("y", y);
   visit.optional("axis", axis);
   visit.position(pos);
 }
@@ -69,8 +70,8 @@ void members(Self& node, Visit& visit) {
   visit.kind("op", "reduction");
   visit("mode", op);
   visit("compute", compute);
-  visit("x", x);
-  visit("y", y);
+  visit.input("x", x);
+  visit.output("y", y);
   visit.position(pos);
 }
 
@@ -78,8 +79,8 @@ template <json::Like<Reshape> Self, typename Visit>
 void members(Self& node, Visit& visit) {
   auto& [x, y, pos] = node;
   visit.kind("op", "reshape");
-  visit("x", x);
-  visit("y", y);
+  visit.input("x", x);
+  visit.output("y", y);
   visit.position(pos);
 }
 
@@ -87,10 +88,10 @@ template <json::Like<BlockDequantize> Self, typename Visit>
 void members(Self& node, Visit& visit) {
   auto& [x, scale, y, size, pos] = node;
   visit.kind("op", "block_dequantize");
-  visit("x", x);
-  visit("scale", scale);
+  visit.input("x", x);
+  visit.input("scale", scale);
   visit("size", size);
-  visit("y", y);
+  visit.output("y", y);
   visit.position(pos);
 }
 
@@ -99,9 +100,9 @@ void members(Self& node, Visit& visit) {
   auto& [keep, seed, offset, y, pos] = node;
   visit.kind("op", "rng");
   visit("keep", keep);
-  visit("seed", seed);
-  visit("offset", offset);
-  visit("y", y);
+  visit.input("seed", seed);
+  visit.input("offset", offset);
+  visit.output("y", y);
   visit.position(pos);
 }
 
@@ -109,10 +110,10 @@ template <json::Like<PagedLoad> Self, typename Visit>
 void members(Self& node, Visit& visit) {
   auto& [container, table, lengths, y, pos] = node;
   visit.kind("op", "paged_load");
-  visit("container", container);
-  visit("table", table);
-  visit("lengths", lengths);
-  visit("y", y);
+  visit.input("container", container);
+  visit.input("table", table);
+  visit.input("lengths", lengths);
+  visit.output("y", y);
   visit.position(pos);
 }
 
@@ -121,28 +122,28 @@ void members(Self& node, Visit& visit) {
   auto& [side, x, fill, y, bound, lengths_q, lengths_kv, pos] = node;
   visit.kind("op", "band_mask");
   visit("side", side);
-  visit("x", x);
-  visit("fill", fill);
-  visit("y", y);
-  visit.optional("bound", bound);
-  visit.optional("lengths_q", lengths_q);
-  visit.optional("lengths_kv", lengths_kv);
+  visit.input("x", x);
+  visit.input("fill", fill);
+  visit.output("y", y);
+  visit.named_input("bound", bound);
+  visit.named_input("lengths_q", lengths_q);
+  visit.named_input("lengths_kv", lengths_kv);
   visit.position(pos);
 }
 
 template <json::Like<SdpaForward> Self, typename Visit>
 void members(Self& node, Visit& visit) {
   visit.kind("op", "sdpa_forward");
-  visit("q", node.q);
-  visit("k", node.k);
-  visit("v", node.v);
-  visit("o", node.o);
-  visit.optional("stats", node.stats);
+  visit.input("q", node.q);
+  visit.input("k", node.k);
+  visit.input("v", node.v);
+  visit.output("o", node.o);
+  visit.output("stats", node.stats);
   visit.optional("score", node.score);
   visit.optional("dropout", node.dropout);
-  visit.optional("modified", node.modified);
-  visit.optional("sink", node.sink);
-#define ATTN_SDPA_INPUT(name, attribute) visit.optional(#name, node.name);
+  visit.named_input("modified", node.modified);
+  visit.named_input("sink", node.sink);
+#define ATTN_SDPA_INPUT(name, attribute) visit.named_input(#name, node.name);
 #include "runtime/graph/sdpa_inputs.def"
 #undef ATTN_SDPA_INPUT
   visit.position(node.pos);

@@ -20,6 +20,9 @@
 //                                       the other alternatives of a variant. Without one, the name
 //                                       of the first member does
 //   visit.spread(variant)               the members of the alternative, as members of the object
+//   visit.input(name, uid), visit.named_input(..), visit.output(..)
+//                                       the tensors of a graph's node; left out where optional ones
+//                                       are absent
 //   visit.paired(name, a, list, b, told) two lists of one length, as a list of objects with members
 //                                       a and b, of which b is for people
 //
@@ -71,8 +74,28 @@ inline constexpr bool kIsVariant = false;
 template <typename... Alternatives>
 inline constexpr bool kIsVariant<std::variant<Alternatives...>> = true;
 
+// The tensors of a node are members like others, for visitors that are of this class.
+template <typename Visitor>
+class TensorsAsMembers {
+ public:
+  void input(std::string_view name, auto& uid) { member(name, uid); }
+  void named_input(std::string_view name, auto& uid) { member(name, uid); }
+  void output(std::string_view name, auto& uid) { member(name, uid); }
+
+ private:
+  template <typename T>
+  void member(std::string_view name, T& uid) {
+    auto& visit = static_cast<Visitor&>(*this);
+    if constexpr (kIsOptional<std::remove_const_t<T>>) {
+      visit.optional(name, uid);
+    } else {
+      visit(name, uid);
+    }
+  }
+};
+
 // Writes a struct as a JSON object.
-class Writer {
+class Writer : public TensorsAsMembers<Writer> {
  public:
   using Json = nlohmann::ordered_json;
 
@@ -141,8 +164,8 @@ class Writer {
 
 // What tells a struct from the other alternatives of a variant: the first member, and its word if
 // it is a kind.
-struct Mark {
-  std::string_view name, word;
+struct Mark : TensorsAsMembers<Mark> {
+  std::string_view name{}, word{};
 
   template <typename T>
   void operator()(std::string_view first, const T&) {
@@ -172,7 +195,7 @@ Mark mark_of() {
 
 // Reads a struct from a JSON object. Errors are recorded in the value's Failure: members that are
 // missing or unknown, and values of another form.
-class Reader {
+class Reader : public TensorsAsMembers<Reader> {
  public:
   explicit Reader(const Value& value) : value_(value) {}
 

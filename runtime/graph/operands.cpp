@@ -3,152 +3,91 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <type_traits>
+#include <utility>
+
+#include "runtime/graph/graph_members.h"
 
 namespace attn::graph {
 namespace {
 
-// Calls use(uid) for the fixed inputs, in order.
-template <typename Operation, typename Use>
-void each_fixed(Operation& operation, const Use& use) {
-  using Kind = std::remove_const_t<Operation>;
-  if constexpr (std::is_same_v<Kind, Matmul>) {
-    use(operation.a);
-    use(operation.b);
-  } else if constexpr (std::is_same_v<Kind, Rng>) {
-    use(operation.seed);
-    use(operation.offset);
-  } else if constexpr (std::is_same_v<Kind, PagedLoad>) {
-    use(operation.container);
-    use(operation.table);
-    use(operation.lengths);
-  } else if constexpr (std::is_same_v<Kind, BandMask>) {
-    use(operation.x);
-    use(operation.fill);
-  } else if constexpr (std::is_same_v<Kind, BlockDequantize>) {
-    use(operation.x);
-    use(operation.scale);
-  } else if constexpr (std::is_same_v<Kind, SdpaForward>) {
-    use(operation.q);
-    use(operation.k);
-    use(operation.v);
-  } else {
-    use(operation.x);
-  }
-  if constexpr (std::is_same_v<Kind, Pointwise>) {
-    if (operation.b) use(*operation.b);
-    if (operation.t) use(*operation.t);
-  }
-}
+// What the members of a node say of its tensors: a visitor (members.h). Id: Uid or const Uid.
+template <typename Id>
+class Operands {
+ public:
+  std::vector<Id*> fixed, outputs;
+  std::vector<std::pair<std::string_view, Id*>> named;
+  std::string_view word;  // of its kind
+  DType compute = DType::f32;
 
-// Calls use(name, std::optional<Uid>) for the optional inputs.
-template <typename Operation, typename Use>
-void each_named(Operation& operation, const Use& use) {
-  using Kind = std::remove_const_t<Operation>;
-  if constexpr (std::is_same_v<Kind, Matmul>) {
-    use("m", operation.m);
-    use("n", operation.n);
-    use("k", operation.k);
-  } else if constexpr (std::is_same_v<Kind, BandMask>) {
-    use("bound", operation.bound);
-    use("lengths_q", operation.lengths_q);
-    use("lengths_kv", operation.lengths_kv);
-  } else if constexpr (std::is_same_v<Kind, SdpaForward>) {
-    use("modified", operation.modified);
-    use("sink", operation.sink);
-#define ATTN_SDPA_INPUT(name, attribute) use(#name, operation.name);
-#include "runtime/graph/sdpa_inputs.def"
-#undef ATTN_SDPA_INPUT
+  void input(std::string_view, auto& uid) { add(fixed, uid); }
+  void output(std::string_view, auto& uid) { add(outputs, uid); }
+  void named_input(std::string_view name, auto& uid) {
+    if (uid) named.emplace_back(name, &*uid);
   }
-}
+  void operator()(std::string_view name, const DType& type) {
+    if (name == "compute") compute = type;
+  }
+  void operator()(std::string_view, const auto&) {}
+  void optional(std::string_view, const auto&) {}
+  void position(const SourcePos&) {}
+  void kind(std::string_view, std::string_view its_word) { word = its_word; }
 
-template <typename Operation, typename Use>
-void each_input(Operation& operation, const Use& use) {
-  each_fixed(operation, use);
-  each_named(operation, [&use](const char*, auto& uid) {
-    if (uid) use(*uid);
-  });
-}
-
-struct Output {
-  Uid operator()(const Matmul& node) const { return node.c; }
-  Uid operator()(const Pointwise& node) const { return node.y; }
-  Uid operator()(const Reduction& node) const { return node.y; }
-  Uid operator()(const Rng& node) const { return node.y; }
-  Uid operator()(const PagedLoad& node) const { return node.y; }
-  Uid operator()(const BandMask& node) const { return node.y; }
-  Uid operator()(const SdpaForward& node) const { return node.o; }
-  Uid operator()(const Reshape& node) const { return node.y; }
-  Uid operator()(const BlockDequantize& node) const { return node.y; }
+ private:
+  static void add(std::vector<Id*>& list, Id& uid) { list.push_back(&uid); }
+  static void add(std::vector<Id*>& list, auto& uid) {
+    if (uid) list.push_back(&*uid);
+  }
 };
 
-struct Mnemonic {
-  std::string operator()(const Matmul&) const { return "matmul"; }
-  std::string operator()(const Pointwise& node) const { return std::string(to_string(node.mode)); }
-  std::string operator()(const Reduction& node) const {
-    return fmt::format("reduce_{}", to_string(node.op));
-  }
-  std::string operator()(const Rng&) const { return "rng"; }
-  std::string operator()(const PagedLoad&) const { return "paged_load"; }
-  std::string operator()(const BandMask& node) const {
-    return fmt::format("band_mask_{}", to_string(node.side));
-  }
-  std::string operator()(const SdpaForward&) const { return "sdpa_forward"; }
-  std::string operator()(const Reshape&) const { return "reshape"; }
-  std::string operator()(const BlockDequantize&) const { return "block_dequantize"; }
-};
+Operands<const Uid> operands_of(const Node& node) {
+  Operands<const Uid> operands;
+  std::visit([&operands](const auto& operation) { members(operation, operands); }, node);
+  return operands;
+}
 
-struct Compute {
-  template <typename Operation>
-  DType operator()(const Operation& node) const {
-    return node.compute;
-  }
-  DType operator()(const Rng&) const { return DType::f32; }
-  DType operator()(const PagedLoad&) const { return DType::f32; }
-  DType operator()(const BandMask&) const { return DType::f32; }
-  DType operator()(const SdpaForward&) const { return DType::f32; }
-  DType operator()(const Reshape&) const { return DType::f32; }
-  DType operator()(const BlockDequantize&) const { return DType::f32; }
-};
+std::vector<Uid> values_of(const std::vector<const Uid*>& uids) {
+  std::vector<Uid> values;
+  for (const Uid* uid : uids) values.push_back(*uid);
+  return values;
+}
 
 }  // namespace
 
-std::vector<Uid> fixed_inputs_of(const Node& node) {
-  std::vector<Uid> uids;
-  const auto add = [&uids](Uid uid) { uids.push_back(uid); };
-  std::visit([&add](const auto& operation) { each_fixed(operation, add); }, node);
-  return uids;
-}
+std::vector<Uid> fixed_inputs_of(const Node& node) { return values_of(operands_of(node).fixed); }
 
 std::vector<NamedInput> named_inputs_of(const Node& node) {
   std::vector<NamedInput> inputs;
-  const auto add = [&inputs](const char* name, const std::optional<Uid>& uid) {
-    if (uid) inputs.push_back({name, *uid});
-  };
-  std::visit([&add](const auto& operation) { each_named(operation, add); }, node);
+  for (const auto& [name, uid] : operands_of(node).named) inputs.push_back({name, *uid});
   return inputs;
 }
 
 std::vector<Uid> inputs_of(const Node& node) {
-  std::vector<Uid> uids = fixed_inputs_of(node);
-  for (const NamedInput& input : named_inputs_of(node)) uids.push_back(input.uid);
+  const Operands<const Uid> operands = operands_of(node);
+  std::vector<Uid> uids = values_of(operands.fixed);
+  for (const auto& [name, uid] : operands.named) uids.push_back(*uid);
+  return uids;
+}
+
+Uid output_of(const Node& node) { return *operands_of(node).outputs.front(); }
+
+std::vector<Uid> outputs_of(const Node& node) { return values_of(operands_of(node).outputs); }
+
+std::vector<Uid*> uids_of(Node& node) {
+  Operands<Uid> operands;
+  std::visit([&operands](auto& operation) { members(operation, operands); }, node);
+  std::vector<Uid*> uids = operands.fixed;
+  for (const auto& [name, uid] : operands.named) uids.push_back(uid);
+  uids.insert(uids.end(), operands.outputs.begin(), operands.outputs.end());
+  auto* const sdpa = std::get_if<SdpaForward>(&node);
+  if (sdpa != nullptr && sdpa->score) uids.push_back(&*sdpa->score);
   return uids;
 }
 
 void replace_inputs(Node& node, Uid from, Uid to) {
-  const auto replace = [from, to](Uid& uid) {
-    if (uid == from) uid = to;
-  };
-  std::visit([&replace](auto& operation) { each_input(operation, replace); }, node);
-}
-
-Uid output_of(const Node& node) { return std::visit(Output{}, node); }
-
-std::vector<Uid> outputs_of(const Node& node) {
-  std::vector<Uid> uids = {output_of(node)};
-  const auto* sdpa = std::get_if<SdpaForward>(&node);
-  if (sdpa != nullptr && sdpa->stats) uids.push_back(*sdpa->stats);
-  return uids;
+  Operands<Uid> operands;
+  std::visit([&operands](auto& operation) { members(operation, operands); }, node);
+  for (Uid* uid : operands.fixed) *uid = *uid == from ? to : *uid;
+  for (const auto& [name, uid] : operands.named) *uid = *uid == from ? to : *uid;
 }
 
 bool is_written(const BackendGraph& graph, Uid uid) {
@@ -166,9 +105,18 @@ std::set<Uid> written_by(const BackendGraph& graph) {
   return uids;
 }
 
-std::string mnemonic_of(const Node& node) { return std::visit(Mnemonic{}, node); }
+std::string mnemonic_of(const Node& node) {
+  if (const auto* pointwise = std::get_if<Pointwise>(&node))
+    return std::string(to_string(pointwise->mode));
+  std::string kind(operands_of(node).word);
+  if (const auto* reduction = std::get_if<Reduction>(&node))
+    return fmt::format("reduce_{}", to_string(reduction->op));
+  if (const auto* mask = std::get_if<BandMask>(&node))
+    return fmt::format("{}_{}", kind, to_string(mask->side));
+  return kind;
+}
 
-DType compute_of(const Node& node) { return std::visit(Compute{}, node); }
+DType compute_of(const Node& node) { return operands_of(node).compute; }
 
 const SdpaForward* sdpa_of(const BackendGraph& graph) {
   return graph.nodes.empty() ? nullptr : std::get_if<SdpaForward>(&graph.nodes.back());

@@ -31,6 +31,9 @@ Uid output_of(const Node& node);
 // The output, and for an sdpa its statistics.
 std::vector<Uid> outputs_of(const Node& node);
 
+// Where the node names tensors: inputs, outputs, and the `score` of an sdpa.
+std::vector<Uid*> uids_of(Node& node);
+
 // Whether a node writes `uid`. Visits every node: for many tensors call written_by() once.
 bool is_written(const BackendGraph& graph, Uid uid);
 std::set<Uid> written_by(const BackendGraph& graph);

@@ -18,7 +18,7 @@ void write_canonical(json::Writer& writer, const CudnnStep& step) {
   }
   std::ranges::stable_sort(operands, {}, &Operand::uid);
   writer.kind("step", "cudnn");
-  writer("graph", canonical.text);
+  writer("graph", canonical.graph);
   writer("operands", operands);
   writer.optional("turns", step.turns, 1);
 }

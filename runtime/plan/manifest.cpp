@@ -110,6 +110,7 @@ Json json_of(const Plan& plan) {
   if (!plan.parts.empty()) json["parts"] = json::json_of(plan.parts);
   json["target"] = json::json_of(plan.target);
   json["cudnn_version"] = plan.cudnn_version;
+  if (!plan.nvrtc_version.empty()) json["nvrtc_version"] = json::of_text(plan.nvrtc_version);
   json["workspace_bytes"] = plan.workspace_bytes();
   json["program"] = json::json_of(plan.program);
   json["compiled"] = Json::array();
@@ -122,8 +123,8 @@ Json json_of(const Plan& plan) {
 // Checks only the form: nothing is looked up or computed until the program is known to be valid.
 Manifest read(const json::Value& value) {
   value.only({"format", "spec", "bindings", "shape", "choice", "strategy", "without", "parts",
-              "target", "cudnn_version", "workspace_bytes", "program", "compiled", "kernels",
-              "signature"});
+              "target", "cudnn_version", "nvrtc_version", "workspace_bytes", "program", "compiled",
+              "kernels", "signature"});
   (void)value["format"].integer(kFormatVersion, kFormatVersion);
   Manifest manifest;
   Plan& plan = manifest.plan;
@@ -138,6 +139,7 @@ Manifest read(const json::Value& value) {
   if (value.has("parts")) json::Reader::read(value["parts"], plan.parts);
   json::Reader::read(value["target"], plan.target);
   plan.cudnn_version = value["cudnn_version"].integer();
+  if (value.has("nvrtc_version")) plan.nvrtc_version = value["nvrtc_version"].text();
   json::Reader::read(value["program"], plan.program);
   plan.compiled = value["compiled"].list(read_compiled);
   manifest.parts = value["compiled"].list(read_part);
@@ -152,7 +154,7 @@ void check_computed(const json::Value& value, Plan& plan) {
   if (value["workspace_bytes"].integer() != plan.workspace_bytes()) {
     value["workspace_bytes"].fail("is not what the steps need");
   }
-  plan.signature = signature_of(plan.program, plan.target, plan.cudnn_version);
+  plan.signature = signature_of(plan);
   if (value["signature"].text() != plan.signature.hash.to_hex()) {
     value["signature"].fail("does not match the content");
   }

@@ -78,6 +78,7 @@ struct Plan {
   std::vector<std::string> parts;    // of the mask, or lists of blocks, one line each
   Target target;
   std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900
+  std::string nvrtc_version{};  // "13.0", of the one that made the kernels; empty without kernels
   Program program;
   std::vector<CompiledStep> compiled;  // one for each cuDNN step of the program, in order
   std::vector<std::string>
@@ -90,8 +91,10 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// Canonical text of program + target device + cuDNN version, and its hash.
-Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version);
+// Canonical text of program + target device + versions of what compiled it, and its hash.
+Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version,
+                       const std::string& nvrtc_version);
+Signature signature_of(const Plan& plan);
 
 // The contents of an `.attnplan` file (docs/plan-format.md) that holds only this plan (several:
 // bundle.h). Deterministic. The plan must be one that deserialize accepts: a valid program, a

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "runtime/graph/listing.h"
 #include "runtime/plan/plan_members.h"
 
 namespace attn::plan {
@@ -24,13 +25,18 @@ std::set<std::string_view> made_once(const Program& program) {
 
 }  // namespace
 
-Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version) {
+Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version,
+                       const std::string& nvrtc_version) {
   Signature signature;
-  signature.text =
-      fmt::format("attnc signature 1\ncudnn {}\ntarget {}\nprogram {}\n", cudnn_version,
-                  json::canonical_text(target), canonical_text(program));
+  signature.text = fmt::format("attnc signature 1\ncudnn {}\nnvrtc {}\ntarget {}\nprogram {}\n",
+                               cudnn_version, attn::quoted(nvrtc_version),
+                               json::canonical_text(target), canonical_text(program));
   signature.hash = hash128(signature.text);
   return signature;
+}
+
+Signature signature_of(const Plan& plan) {
+  return signature_of(plan.program, plan.target, plan.cudnn_version, plan.nvrtc_version);
 }
 
 InternalPlaces internal_places(const Program& program, bool once) {

@@ -188,11 +188,12 @@ void fit(Json& json, plan::Plan plan) {
   const Json& target = json["target"];
   plan.target = {target["name"], target["sm"], target["device"]};
   plan.cudnn_version = json["cudnn_version"];
+  plan.nvrtc_version = json.value("nvrtc_version", "");
   for (std::size_t i = 0; i < plan.compiled.size() && i < json["compiled"].size(); ++i) {
     const std::int64_t bytes = json["compiled"][i]["workspace_bytes"];
     plan.compiled[i].workspace_bytes = std::clamp<std::int64_t>(bytes, 0, std::int64_t{1} << 60);
   }
-  plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
+  plan.signature = plan::signature_of(plan);
   json["workspace_bytes"] = plan.workspace_bytes();
   json["signature"] = plan.signature.hash.to_hex();
 }

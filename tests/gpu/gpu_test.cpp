@@ -36,7 +36,7 @@ plan::Plan compile_causal() {
       must(worker::compile(step.graph, plan.target.device_json, worker::Options{}));
   plan.cudnn_version = compiled.cudnn_version;
   plan.compiled.push_back(compiled.step);
-  plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
+  plan.signature = plan::signature_of(plan);
   return plan;
 }
 

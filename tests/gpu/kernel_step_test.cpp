@@ -75,7 +75,7 @@ plan::Plan make_plan(const cuda::Device& device) {
   plan.program.steps = {step};
   plan.kernels = {
       nvrtc::compile_kernel(kSource, device.sm(), "", codegen::KernelKind::general).value()};
-  plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
+  plan.signature = plan::signature_of(plan);
   return plan;
 }
 

@@ -340,7 +340,7 @@ plan::Plan plan_of(const plan::Program& program, const PlanOptions& options) {
   if (plan.program.check) {
     plan.kernels.push_back(check_image(plan.program, *plan.program.check));
   }
-  plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
+  plan.signature = plan::signature_of(plan);
   return plan;
 }
 

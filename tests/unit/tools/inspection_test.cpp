@@ -41,11 +41,19 @@ TEST(Inspection, NamesOfThePlanAreEscaped) {
       [&](auto& p) { p.program.params[0].name = kEvil; },
       [&](auto& p) { std::get<plan::DeriveStep>(p.program.steps[0]).expressions[0] = kEvil; },
       [&](auto& p) { p.program.check->faults[0].what = kEvil; },
+      [&](auto& p) { p.nvrtc_version = kEvil; },
       [&](auto& p) { p.compiled[0].heuristic = kEvil; }};
   for (const auto& change : changes) {
     EXPECT_THAT(shows(change), HasSubstr("\\x1b[2J\\x0a  cuDNN  1.2.3"));
     EXPECT_THAT(shows(change), Not(HasSubstr("\x1b")));
   }
+}
+
+TEST(Inspection, NamesWhatMadeTheKernels) {
+  plan::Plan plan = plan::testing::derived_plan();
+  EXPECT_THAT(inspect_text("x.attnplan", {{plan}}, plan), HasSubstr("\n  NVRTC       13.0\n"));
+  plan = plan::testing::sample_plan();  // without kernels
+  EXPECT_THAT(inspect_text("x.attnplan", {{plan}}, plan), Not(HasSubstr("NVRTC")));
 }
 
 }  // namespace

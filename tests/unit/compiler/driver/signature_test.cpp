@@ -55,7 +55,7 @@ std::string signature(const std::string& text, plan::Direction direction = plan:
   const auto program = lower(*attention, lowering, direction);
   EXPECT_TRUE(program.ok()) << program.error().to_text() << text;
   if (!program.ok()) return text;
-  return plan::signature_of(*program, targets::find_target("h200").value(), 91900).text;
+  return plan::signature_of(*program, targets::find_target("h200").value(), 91900, "").text;
 }
 
 std::string with(const std::string& clause, const std::string& value) {

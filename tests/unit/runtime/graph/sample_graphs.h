@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "runtime/graph/backend_graph.h"
@@ -49,5 +50,12 @@ BackendGraph disguised(const BackendGraph& graph, Random& random);
 
 // The uid of `other` that corresponds to `uid` in `graph`, for graphs renumbered by disguised().
 Uid counterpart(const BackendGraph& graph, const BackendGraph& other, Uid uid);
+
+// Canonical text with a line for each object in a list.
+inline std::string in_lines(std::string json) {
+  for (std::size_t at = 0; (at = json.find("},{", at)) != std::string::npos;)
+    json.insert(at += 2, "\n");
+  return json + "\n";
+}
 
 }  // namespace attn::graph::testing

@@ -23,6 +23,7 @@ constexpr std::size_t kBlock = 64;  // bytes of the header, and of an entry of t
 Bundle kept() {
   Plan derived = testing::decided_plan();
   derived.program = testing::derived_program();
+  derived.nvrtc_version = testing::derived_plan().nvrtc_version;
   derived.kernels = testing::derived_plan().kernels;
   return {{testing::signed_again(derived), testing::promoting_plan()}};
 }

@@ -13,12 +13,12 @@ namespace attn::plan::testing {
 // Changes each field of `plan` in turn, calls `look` with its path ("program.tensors.name", the
 // same for every tensor), and restores it. Lists also lose their last element. Graphs are not
 // changed: see Canonical.SeesEveryField.
-class FieldWalk {
+class FieldWalk : public json::TensorsAsMembers<FieldWalk> {
  public:
   FieldWalk(Plan& plan, std::function<void(const std::string& path)> look)
       : look_(std::move(look)) {
     auto& [spec_name, spec_text, bindings, shape, choice, strategy, without, parts, target,
-           cudnn_version, program, compiled, kernels, signature] = plan;
+           cudnn_version, nvrtc_version, program, compiled, kernels, signature] = plan;
     (*this)("spec_name", spec_name);
     (*this)("spec_text", spec_text);
     change("bindings", bindings, {{"changed", "1"}});
@@ -29,6 +29,7 @@ class FieldWalk {
     (*this)("parts", parts);
     (*this)("target", target);
     (*this)("cudnn_version", cudnn_version);
+    (*this)("nvrtc_version", nvrtc_version);
     (*this)("program", program);
     change("compiled", compiled, {});
     (*this)("kernels", kernels);
