@@ -23,6 +23,13 @@
 //   visit.input(name, uid), visit.named_input(..), visit.output(..)
 //                                       the tensors of a graph's node; left out where optional ones
 //                                       are absent
+//   visit.within(name, field, low, high) a number; a reader refuses others
+//   visit.constant(name, number)        always this number
+//   visit.map(name, map, a, b)          as a list of objects with members a, the key, and b
+//   visit.object(name, inner)           an object of its own; inner(visit) gives its members
+//   visit.derived(name, make)           follows from other members: make() is written, unless it is
+//                                       null, and what was stored is compared by those who read
+//   visit.must(name, holds, what)       what else a reader demands of a member, after it
 //   visit.paired(name, a, list, b, told) two lists of one length, as a list of objects with members
 //                                       a and b, of which b is for people
 //
@@ -33,6 +40,8 @@
 #include <algorithm>
 #include <array>
 #include <concepts>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -61,6 +70,9 @@ template <typename T>
 inline constexpr bool kIsList = false;
 template <typename T>
 inline constexpr bool kIsList<std::vector<T>> = true;
+// Of pairs of numbers, as one list: [begin, end, begin, end, ..].
+template <typename T>
+inline constexpr bool kIsListOfIntervals = false;
 template <typename T>
 inline constexpr bool kIsArray = false;
 template <typename T, std::size_t kSize>
@@ -112,6 +124,10 @@ class Writer : public TensorsAsMembers<Writer> {
       return to_string(field);
     } else if constexpr (kIsOptional<T>) {
       return json_of(*field);
+    } else if constexpr (kIsListOfIntervals<T>) {
+      Json ends = Json::array();
+      for (const auto& [begin, end] : field) ends.push_back(begin), ends.push_back(end);
+      return ends;
     } else if constexpr (kIsList<T>) {
       Json list = Json::array();
       for (const auto& each : field) list.push_back(json_of(each));
@@ -143,6 +159,28 @@ class Writer : public TensorsAsMembers<Writer> {
     if (!canonical_ && (pos.line != 0 || pos.column != 0)) object_["pos"] = {pos.line, pos.column};
   }
   void kind(std::string_view name, std::string_view word) { object_[std::string(name)] = word; }
+  void within(std::string_view name, std::int64_t field, std::int64_t, std::int64_t) {
+    (*this)(name, field);
+  }
+  void constant(std::string_view name, std::int64_t number) { (*this)(name, number); }
+  template <typename T>
+  void map(std::string_view name, const std::map<std::string, T>& map, std::string_view key,
+           std::string_view value) {
+    Json& list = object_[std::string(name)] = Json::array();
+    for (const auto& [its_key, its_value] : map) {
+      list.push_back(
+          {{std::string(key), of_text(its_key)}, {std::string(value), json_of(its_value)}});
+    }
+  }
+  void object(std::string_view name, const auto& inner) {
+    Writer writer(canonical_);
+    inner(writer);
+    object_[std::string(name)] = std::move(writer.object_);
+  }
+  void derived(std::string_view name, const auto& make) {
+    if (Json made = make(); !made.is_null()) object_[std::string(name)] = std::move(made);
+  }
+  void must(std::string_view, bool, std::string_view) {}
   template <typename T>
   void spread(const T& field) {
     if constexpr (kIsVariant<T>) {
@@ -176,6 +214,9 @@ struct Mark : TensorsAsMembers<Mark> {
   void told(std::string_view first, const auto&) { take(first, ""); }
   void optionally_told(std::string_view, const auto&) {}
   void position(const SourcePos&) {}
+  void within(std::string_view first, const auto&...) { take(first, ""); }
+  void object(std::string_view first, const auto&) { take(first, ""); }
+  void must(std::string_view, bool, std::string_view) {}
   void spread(const auto&) {}
   void paired(std::string_view first, const auto&...) { take(first, ""); }
 
@@ -208,11 +249,14 @@ class Reader : public TensorsAsMembers<Reader> {
     } else if constexpr (std::same_as<T, double>) {
       field = value.number();
     } else if constexpr (std::is_integral_v<T>) {
-      field = value.integer();
+      using Range = std::numeric_limits<T>;
+      field = static_cast<T>(value.integer(Range::min(), Range::max()));
     } else if constexpr (std::is_enum_v<T>) {
       field = value.named(kParse<T>);
     } else if constexpr (kIsOptional<T>) {
       read(value, field.emplace());
+    } else if constexpr (kIsListOfIntervals<T>) {
+      read_intervals(value, field);
     } else if constexpr (kIsList<T>) {
       field = value.list(&read_one<typename T::value_type>);
     } else if constexpr (kIsArray<T>) {
@@ -252,6 +296,36 @@ class Reader : public TensorsAsMembers<Reader> {
   void position(SourcePos& pos);
   void kind(std::string_view name, std::string_view) { names_.push_back(name); }
   template <typename T>
+  void within(std::string_view name, T& field, std::int64_t low, std::int64_t high) {
+    names_.push_back(name);
+    field = static_cast<T>(value_[name].integer(low, high));
+  }
+  void constant(std::string_view name, std::int64_t number) {
+    names_.push_back(name);
+    (void)value_[name].integer(number, number);
+  }
+  template <typename T>
+  void map(std::string_view name, std::map<std::string, T>& map, std::string_view key,
+           std::string_view value) {
+    names_.push_back(name);
+    (void)value_[name].list([&](const Value& entry) {
+      entry.only({key, value});
+      if (!map.emplace(entry[key].text(), read_one<T>(entry[value])).second)
+        entry[key].fail("occurs twice");
+      return 0;
+    });
+  }
+  void object(std::string_view name, const auto& inner) {
+    names_.push_back(name);
+    Reader reader(value_[name]);
+    inner(reader);
+    reader.value_.only(reader.names_);
+  }
+  void derived(std::string_view name, const auto&) { names_.push_back(name); }
+  void must(std::string_view name, bool holds, std::string_view what) {
+    if (!holds) value_[name].fail(what);
+  }
+  template <typename T>
   void spread(T& field) {
     if constexpr (kIsVariant<T>) {
       read_alternative(field);
@@ -263,6 +337,12 @@ class Reader : public TensorsAsMembers<Reader> {
               std::string_view second, std::vector<std::string>& told);
 
  private:
+  template <typename Interval>
+  static void read_intervals(const Value& value, std::vector<Interval>& field) {
+    const std::vector<std::int64_t> ends = value.integers();
+    if (ends.size() % 2 != 0) return value.fail("is not an ascending set of intervals");
+    for (std::size_t i = 0; i < ends.size(); i += 2) field.push_back({ends[i], ends[i + 1]});
+  }
   template <std::size_t kSize>
   static void read_array(const Value& value, std::array<std::int64_t, kSize>& field) {
     const std::vector<std::int64_t> numbers = value.integers();

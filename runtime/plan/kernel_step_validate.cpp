@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <initializer_list>
 
 #include "runtime/graph/extent.h"
+#include "runtime/plan/program_members.h"
 
 namespace attn::plan {
 namespace {
@@ -68,22 +68,31 @@ bool all_within(const std::vector<std::int64_t>& values, std::int64_t most) {
   return std::ranges::all_of(values, [most](std::int64_t v) { return v >= 1 && v <= most; });
 }
 
-bool are_valid(const KernelFacts& facts, const KernelStep& step) {
-  bool valid = facts.launch < static_cast<std::int64_t>(step.launches.size());
-  const auto look = [&valid](std::int64_t least, std::initializer_list<std::int64_t> numbers) {
-    for (const std::int64_t number : numbers)
-      valid = valid && number >= least && number <= kMostOfFacts;
-  };
-  look(1, {facts.tile, facts.block, facts.heads, facts.depth, facts.width, facts.groups,
-           facts.stages, facts.parts, facts.items});
-  look(0, {facts.launch, facts.query_stages, facts.table_stages, facts.divided, facts.patch_width,
-           facts.patch_height});
-  valid = valid && (facts.patch_width == 0) == (facts.patch_height == 0);
-  if (const auto& blocks = facts.blocks) {
-    look(1, {blocks->lists});
-    look(0, {blocks->full, blocks->partial, blocks->skipped});
+// Whether all numbers among the members are within the limit (runtime/graph/members.h).
+class FactsWithin {
+ public:
+  bool holds = true;
+
+  void operator()(std::string_view, const auto& fact) { look_at(fact); }
+  void optional(std::string_view, const auto& fact, const auto&...) { look_at(fact); }
+
+ private:
+  void look_at(bool) {}
+  void look_at(std::int64_t number) { holds = holds && number >= 0 && number <= kMostOfFacts; }
+  void look_at(const auto& blocks) {
+    if (blocks) members(*blocks, *this);
   }
-  return valid;
+};
+
+bool are_valid(const KernelFacts& facts, const KernelStep& step) {
+  FactsWithin within;
+  members(facts, within);
+  const std::int64_t fewest =
+      std::min({facts.tile, facts.block, facts.heads, facts.depth, facts.width, facts.groups,
+                facts.stages, facts.parts, facts.items, facts.blocks ? facts.blocks->lists : 1});
+  return within.holds && fewest >= 1 &&
+         facts.launch < static_cast<std::int64_t>(step.launches.size()) &&
+         (facts.patch_width == 0) == (facts.patch_height == 0);
 }
 
 }  // namespace

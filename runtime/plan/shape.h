@@ -30,6 +30,7 @@ class Sizes {
 
   bool has(Dim dim) const { return (*this)[dim] != kNone; }
   std::int64_t operator[](Dim dim) const { return sizes_[static_cast<std::size_t>(dim)]; }
+  std::int64_t& operator[](Dim dim) { return sizes_[static_cast<std::size_t>(dim)]; }
   void set(Dim dim, std::int64_t size) { sizes_[static_cast<std::size_t>(dim)] = size; }
 
   static constexpr std::int64_t kNone = -1;  // value of [] for dimensions without a size

@@ -17,36 +17,27 @@ class FieldWalk : public json::TensorsAsMembers<FieldWalk> {
  public:
   FieldWalk(Plan& plan, std::function<void(const std::string& path)> look)
       : look_(std::move(look)) {
-    auto& [spec_name, spec_text, bindings, shape, choice, strategy, without, parts, target,
-           cudnn_version, nvrtc_version, program, compiled, kernels, signature] = plan;
-    (*this)("spec_name", spec_name);
-    (*this)("spec_text", spec_text);
-    change("bindings", bindings, {{"changed", "1"}});
-    change("shape", shape, {{{Dim::B, 9}}, {Dim::Sq}});
-    change("choice", choice, {{"parts", 0.5}});
-    (*this)("strategy", strategy);
-    (*this)("without", without);
-    (*this)("parts", parts);
-    (*this)("target", target);
-    (*this)("cudnn_version", cudnn_version);
-    (*this)("nvrtc_version", nvrtc_version);
-    (*this)("program", program);
-    change("compiled", compiled, {});
-    (*this)("kernels", kernels);
-    change("signature", signature, {});
+    members(plan, *this);
   }
 
   // The visitor of members (runtime/graph/members.h).
   template <typename T>
   void operator()(std::string_view name, T& field) {
-    const std::string outer = path_;
-    path_ += (path_.empty() ? "" : ".") + std::string(name);
-    visit(field);
-    path_ = outer;
+    in(name, [&] { visit(field); });
   }
   void optional(std::string_view name, auto& field, const auto&...) { (*this)(name, field); }
   void told(std::string_view name, auto& field) { (*this)(name, field); }
   void optionally_told(std::string_view name, auto& field) { (*this)(name, field); }
+  void within(std::string_view name, auto& field, const auto&...) { (*this)(name, field); }
+  void constant(std::string_view, std::int64_t) {}
+  void map(std::string_view name, auto& map, const auto&...) {
+    in(name, [&] { change(path_, map, {{"changed", {}}}); });
+  }
+  void object(std::string_view name, const auto& inner) {
+    in(name, [&] { inner(*this); });
+  }
+  void derived(std::string_view, const auto&) {}
+  void must(std::string_view, bool, std::string_view) {}
   void position(SourcePos&) {}
   void kind(std::string_view, std::string_view) {}
   template <typename T>
@@ -62,13 +53,19 @@ class FieldWalk : public json::TensorsAsMembers<FieldWalk> {
   void paired(std::string_view name, std::string_view, std::vector<std::string>& list,
               std::string_view second, std::vector<std::string>& told) {
     (*this)(name, list);
-    const std::string outer = path_;
-    path_ += "." + std::string(name);
-    for (std::string& each : told) (*this)(second, each);
-    path_ = outer;
+    in(name, [&] {
+      for (std::string& each : told) (*this)(second, each);
+    });
   }
 
  private:
+  void in(std::string_view name, const auto& walk) {
+    const std::string outer = path_;
+    path_ += (path_.empty() ? "" : ".") + std::string(name);
+    walk();
+    path_ = outer;
+  }
+
   template <typename T>
   void visit(T& field) {
     if constexpr (std::same_as<T, std::string>) {

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "tests/unit/runtime/plan/fields.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::plan {
@@ -111,6 +112,29 @@ TEST(Manifest, EveryMemberIsNeeded) {
                         nlohmann::json::json_pointer());
   expect_members_needed(nlohmann::json::parse(manifest_json(testing::derived_plan())),
                         nlohmann::json::json_pointer());
+}
+
+// A field that has another value comes back with it, unless that value is refused.
+TEST(Manifest, EveryFieldIsStored) {
+  std::size_t stored = 0;
+  for (Plan plan : {testing::decided_plan(), testing::derived_plan(), testing::kernel_plan(),
+                    testing::controlled_plan()}) {
+    testing::FieldWalk(plan, [&](const std::string& path) {
+      if (path == "program.steps.outputs.size") return;  // a list of one length with another
+      const Result<Plan> back = json::parse_members<Plan>(manifest_json(plan));
+      if (!back.ok()) {
+        EXPECT_THAT(back.error().message, HasSubstr("$."));
+        return;
+      }
+      ++stored;
+      Plan wanted = plan;  // but for what sections of the file hold, and the hash of it all
+      for (CompiledStep& step : wanted.compiled) step.cudnn_plan.clear();
+      wanted.kernels.clear();
+      wanted.signature = {};
+      EXPECT_EQ(*back, wanted) << path;
+    });
+  }
+  EXPECT_GT(stored, 500U);
 }
 
 TEST(Manifest, EveryStepIsCompiled) {
