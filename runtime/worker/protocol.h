@@ -1,16 +1,15 @@
-// The messages between client and worker, as JSON text.
+// The messages between client and worker, as JSON text. Texts that are not UTF-8 are {"hex": ".."}.
 //
 // Request (one document, then end of file):
 //   {"request": "compile", "cudnn_folder": "", "device": "{..}", "graphs": [{..}, ..]}
-//   {"request": "offer", ..}  the same, but only for the engine config that would be tried first
+//   {.., "only_offer": true, ..}  only for the engine config that would be tried first
 //   {"request": "version", "cudnn_folder": ""}
 //   {"request": "kernel", "cudnn_folder": "", "sm": 90, "general": true, "text": ".."}
 // Answer: lines. For each graph, in order, any number of {"progress": {"stage": "plan", "node":
 // -1}} and one of the lines below; an error ends the answer.
-//   {"compiled": {"cudnn_version": 91900, "heuristic": "A", "engine": 2, "knobs": [[24, 7]],
-//                 "workspace_bytes": 256, "cudnn_plan": ".."}}
+//   {"compiled": {"cudnn_version": 91900, .., "cudnn_plan": ".."}}  as in a manifest's `compiled`
 //   {"version": 91900}
-//   {"kernel": {"image": "7f454c46..", "log": ".."}}
+//   {"kernel": {"image": {"hex": "7f454c46.."}, "log": ".."}}
 //   {"error": {"code": "unsupported", "message": "..", "notes": [".."], "payload": ".."}}
 #pragma once
 
