@@ -109,7 +109,7 @@ struct RunnerUp {
 struct Compiled {
   plan::Plan plan;
   std::vector<planner::Refusal> refused;  // those asked before it
-  // In the order of the engines; empty for a plan that was loaded:
+  // What was not taken, in the order of the engines; empty for a plan that was loaded:
   std::vector<planner::Refusal> inexpressible{};  // all strategies that cannot express it
   std::vector<RunnerUp> lowered{};
 };

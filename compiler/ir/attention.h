@@ -291,7 +291,7 @@ std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id);
 std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id, const Dims& dims);
 std::optional<double> fold_real(const Dag& dag, ExprId id);
 
-// As to_source(dag, id), but prints the row as `q_idx` if the attention is aligned top left.
+// Like to_source(dag, id), but prints the row as `q_idx` if the attention is aligned top left.
 std::string to_source(const Attention& attention, ExprId id);
 
 // Checks types, operand counts, symbols, extents, leaves (no score in a mask or in the scale, no

@@ -57,7 +57,7 @@ std::optional<Op> parse_op(std::string_view name);
 std::string_view to_string(Type type);  // "bool", "int", "wide", "real"
 std::optional<Type> parse_type(std::string_view text);
 
-// By how much integers of the type may be shifted.
+// Most bits that integers of the type may be shifted by.
 inline int most_shift(Type type) { return type == Type::wide ? 63 : 31; }
 inline bool is_integral(Type type) { return type == Type::integer || type == Type::wide; }
 

@@ -257,7 +257,7 @@ Unsettled Ranges::unsettled() {
   return last_;
 }
 
-// From the roots down, with what is evaluated instead of a step.
+// Visits from the roots down, with what is evaluated instead of a step.
 void Ranges::mark_needed(const Steps& from) {
   for (const ir::ExprId root : from.roots) needed_[root] = !settled_[root];
   for (std::size_t i = from.steps.size(); i-- > 0;) {

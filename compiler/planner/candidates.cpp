@@ -132,7 +132,7 @@ bool has_own_place(const Json& payload, const ir::Attention& attention) {
   return line != 0 && (line != attention.pos.line || column != attention.pos.column);
 }
 
-// As to_source writes it, but whole numbers without `.0`, as most are written.
+// Text of to_source, but with whole numbers without `.0`, as most are written.
 std::string text_of(const ir::Attention& attention, ir::ExprId id) {
   constexpr std::size_t kMost = 80;
   static const std::regex whole(R"(\b(\d+)\.0\b)");

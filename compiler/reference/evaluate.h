@@ -41,7 +41,7 @@ struct Options {
   int threads = 0;     // 0: as many as the machine has
   bool sizes = false;  // gradients() also returns Gradients::sizes, in twice the time
   Observer observer{};
-  // For gradients() without `quantize`: of the whole rows, if the attention is a part of a larger
+  // Whole rows, for gradients() without `quantize`, if the attention is a part of a larger
   // one, whose gradients are the sums of those of its parts. Outputs are still the part's own.
   const WholeRows* whole = nullptr;
 };

@@ -41,8 +41,8 @@ Suggestion did_you_mean(std::string_view close);
 void expect_one_of(std::span<const std::string_view> words, std::string_view written,
                    diag::Diagnostic& diagnostic, support::Span name);
 
-// For an unknown name: a close one, or the equivalent of a name from another system ("the query
-// index is `q_idx`").
+// Suggests for an unknown name a close one, or the equivalent of one from another system ("the
+// query index is `q_idx`").
 Suggestion suggestion(std::string_view name, std::span<const std::string_view> candidates);
 // The same for names of outputs, dimensions and functions.
 Suggestion output_suggestion(std::string_view name, std::span<const std::string_view> candidates);

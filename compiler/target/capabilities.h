@@ -15,7 +15,7 @@ enum class Capability : std::uint8_t {
 // The value for the context's GPU and cuDNN version; for an unknown version, that of the newest.
 std::int64_t limit(Capability capability, const Context& context);
 
-// For those that are 0 or 1.
+// Whether the GPU has a capability whose limit is 0 or 1.
 inline bool can(Capability capability, const Context& context) {
   return limit(capability, context) != 0;
 }

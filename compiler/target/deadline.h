@@ -25,7 +25,7 @@ class Deadline {
   explicit Deadline(std::chrono::nanoseconds limit, Now now = Clock::now,
                     std::shared_ptr<const Deadline> outer = nullptr);
 
-  // For the next build.
+  // Gives the next build the whole time again.
   void restart();
   bool is_over() const { return left().count() <= 0; }
   std::chrono::nanoseconds left() const;  // the most that there is, without a limit

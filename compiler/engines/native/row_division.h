@@ -30,7 +30,7 @@ struct RowDivision {
   std::vector<RowPart> parts;  // of blocks of keys that are divided; none: nothing is
   std::int64_t most = 0;       // blocks of rows of a block of keys that is not divided
   bool all = false;            // all blocks of keys are: parts are all items
-  // Where the parts are among all items, if sums of dq are ordered and not all are divided; in
+  // Places of the parts among all items, if sums of dq are ordered and not all are divided; in
   // ascending order. Otherwise they come first.
   std::vector<DividedBlock> in_order;
   double longest = 0;  // steps of an item

@@ -18,7 +18,7 @@ inline constexpr std::size_t kMostLengths = 4;
 
 // All batches, in at most kMostLengths groups of similar length, the shortest first: by the lengths
 // that the spec declares (`lengths kv = ..`), and without a declaration half of all rows or keys.
-// Without lengths, one group of full ones. Dimensions must be bound.
+// Groups of batches by length; without lengths, one group of full ones. Dimensions must be bound.
 std::vector<BatchesOfLength> expected_lengths(const ir::Attention& attention);
 
 // The keys of the last batch, which may end last, as a share of those of the longest one.

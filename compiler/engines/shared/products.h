@@ -50,7 +50,7 @@ class Products {
 
   void add_internal(std::string name, DType dtype, const std::vector<std::int64_t>& dims);
   void add_step(plan::Step step);
-  // For the steps added from now on.
+  // Sets the turns of the steps added from now on.
   void set_turns(std::int64_t turns) { turns_ = turns; }
 
   // Adds one step that fills the copies. Elements that a tensor does not have, and rows and keys

@@ -21,7 +21,7 @@ namespace {
 
 using ir::Dim;
 
-// With tiles, [n,T] of codegen::RowTile replaces [B,Hq,Sq].
+// Internal tensors. With tiles, [n,T] of codegen::RowTile replaces [B,Hq,Sq].
 constexpr const char* kCotangents = "scores.cotangents";  // do v^T, f32 [B,Hq,Sq,columns]
 constexpr const char* kModified = "scores.d_modified";    // dS', f32 [B,Hq,Sq,columns]
 constexpr const char* kGradients = "scores.d_products";   // dS scale, [B,Hq,Sq,columns]
