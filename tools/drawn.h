@@ -18,8 +18,9 @@ struct Drawn {
   std::vector<std::pair<std::string, std::string>> origins;  // Inputs::origins
 };
 
-// For a picture of these needs alone, without kernels and ranks. Head dimensions without a size get
-// one, unless it would matter: what is drawn, or the shape or default of a tensor, reads them.
+// The attention for a picture of these needs alone, without kernels and ranks. Head dimensions
+// without a size get one, unless it would matter: what is drawn, or the shape or default of a
+// tensor, reads them.
 ir::Attention for_picture(const ir::Attention& attention, Needs needs);
 
 // Draws with `picture_of`. Errors: those of picture_of.

@@ -89,7 +89,7 @@ ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);
 
 // "a row sees 1 to 256 of 4096", or at least and at most so many; empty if nothing is known.
 std::string keys_text(const Explanation& explanation);
-// For which scores a residual condition is computed.
+// Says for which scores a residual condition is computed.
 std::string residual_text(const Explanation& explanation);
 
 std::string to_text(const Explanation& explanation);

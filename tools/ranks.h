@@ -28,7 +28,7 @@ void add_ranks(CLI::App& command, RankOptions& options);
 // Without --ranks, none of the others may be given. Errors: invalid_argument, also for links.
 Result<sharding::Links> links_of(const RankOptions& options);
 
-// For each result, "o" or "dq", the largest difference of an element, relative to the largest one.
+// Largest difference of an element, relative to the largest one, for each result ("o", "dq").
 using Differences = std::map<std::string, double>;
 struct Simulated {
   Differences differences;

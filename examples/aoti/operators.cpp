@@ -160,7 +160,7 @@ class Plan {
   std::map<void*, Binding> bindings_;
 };
 
-// By the operator's name of the attention: one plan for each set of shapes.
+// Plans by the operator's name of the attention, one for each set of shapes.
 std::map<std::string, std::vector<std::unique_ptr<Plan>>>& plans() {
   static std::map<std::string, std::vector<std::unique_ptr<Plan>>> loaded;
   return loaded;

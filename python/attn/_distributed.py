@@ -194,7 +194,7 @@ class Distributed:
 
 
 def _aborting(abort: Callable[[], None] | None, later: _libattn.Later) -> Any:
-    """For the library."""
+    """The callback that the library calls to give up, or an empty one."""
     if abort is None:
         return _ABORT()
 

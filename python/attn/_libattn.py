@@ -401,7 +401,8 @@ class Later:
         self._thread.start()
 
     def add(self, call: Callable[[], object]) -> None:
-        """From any thread, also while garbage is collected: it takes no lock that a thread may have there."""
+        """Adds a call, from any thread, also while garbage is collected: it takes no lock that a thread may have
+        there."""
         self._calls.put(call)
 
     def finish(self) -> None:
@@ -430,8 +431,8 @@ class _Ignored:
 
 
 class _OfThread(threading.local):
-    """Where a thread leaves it to destroy handles, if it must not wait for that itself: garbage of anything is
-    collected in any thread."""
+    """The queue to which a thread leaves handles to destroy, if it must not wait for that itself: garbage of
+    anything is collected in any thread."""
 
     later: Later | None = None
 

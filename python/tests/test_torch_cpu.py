@@ -288,7 +288,7 @@ def test_expanded_tensors_are_what_they_show(name):
 
 
 def test_which_tensors_kernels_read_in_place():
-    """By their strides; others are copied before a call."""
+    """Strides decide; other tensors are copied before a call."""
     x = torch.randn(2, 4, 6, 16, dtype=torch.bfloat16)
     whole = torch.randn(2, 6, 12, 16, dtype=torch.bfloat16)
     in_place = [x, x.transpose(1, 2), whole[:, :, 4:8].transpose(1, 2), x[:1].transpose(0, 1), x[:, :1, :1]]

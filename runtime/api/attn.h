@@ -80,7 +80,8 @@ enum {
   ATTN_STATUS_NCCL = 21             /* NCCL failed or is missing, or a rank does not answer */
 };
 
-/* For example "plan_version"; "unknown" if `status` is not a status. */
+/* Its name, such as "plan_version"; "unknown" if `status` is not a status. Static text: nobody
+ * frees it. */
 ATTN_API const char* attn_status_name(attn_status status);
 /* The exit code of attnc for this status: 0 ok, 1 a spec with errors, 2 usage, or arguments that do
  * not fit, 3 unsupported, 4 CUDA, cuDNN, NCCL, or the system, 5 results that differ, 6 an
@@ -322,7 +323,7 @@ enum {
   ATTN_ROLE_GRADIENT = 10,
   ATTN_ROLE_AMAX = 11 /* one f32: the largest magnitude of what an 8-bit tensor holds */
 };
-/* For example "query"; "unknown" if `role` is not a role. */
+/* Its name, such as "query"; "unknown" if `role` is not a role. Static text: nobody frees it. */
 ATTN_API const char* attn_role_name(attn_role role);
 
 /* A tensor to bind. Dims are in logical order: q and o [B,Hq,Sq,D], k and v [B,Hkv,Skv,D], lse

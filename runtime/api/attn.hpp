@@ -65,7 +65,7 @@ enum class Code : std::int32_t {
   plan_refused = ATTN_STATUS_PLAN_REFUSED,
   nccl = ATTN_STATUS_NCCL
 };
-// For example "plan_version".
+// Its name, such as "plan_version".
 inline const char* to_string(Code code) { return attn_status_name(static_cast<attn_status>(code)); }
 // The exit code of attnc for it, see attn_status_exit_code.
 inline int exit_code(Code code) { return attn_status_exit_code(static_cast<attn_status>(code)); }
@@ -168,7 +168,7 @@ enum class DType : std::int32_t {
   e5m2 = ATTN_DTYPE_E5M2,
   e8m0 = ATTN_DTYPE_E8M0
 };
-// For example "bf16".
+// Its name, such as "bf16".
 inline const char* to_string(DType type) { return attn_dtype_name(static_cast<attn_dtype>(type)); }
 // Bytes per element.
 inline std::size_t size_of(DType type) { return attn_dtype_bytes(static_cast<attn_dtype>(type)); }
@@ -192,7 +192,7 @@ enum class Role : std::int32_t {
   gradient = ATTN_ROLE_GRADIENT,
   amax = ATTN_ROLE_AMAX
 };
-// For example "query".
+// Its name, such as "query".
 inline const char* to_string(Role role) { return attn_role_name(static_cast<attn_role>(role)); }
 
 // Which plan of a training pair.
@@ -585,11 +585,11 @@ class Graph {
     return Graph(graph);
   }
 
-  // As of a binding; the next launch updates the graph.
+  // Like Binding::set_param; the next launch updates the graph.
   Status set_param(const std::string& name, double value) {
     return call_(attn_graph_set_param, handle(), name.c_str(), value);
   }
-  // As Binding::set_addresses; the next launch updates the graph.
+  // Like Binding::set_addresses; the next launch updates the graph.
   Status set_addresses(const std::vector<void*>& addresses, Check check = Check::addresses) {
     return call_(attn_graph_set_addresses, handle(), addresses.data(), addresses.size(),
                  static_cast<attn_check>(check));
@@ -653,7 +653,7 @@ enum class Dim : std::int32_t {
   Dqk = ATTN_DIM_DQK,
   Dv = ATTN_DIM_DV
 };
-// For example "Hkv".
+// Its name, such as "Hkv".
 inline const char* to_string(Dim dim) { return attn_dim_name(static_cast<attn_dim>(dim)); }
 
 // A dimension's size, in elements.

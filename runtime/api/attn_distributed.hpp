@@ -53,7 +53,7 @@ struct DistributedOptions {
 class DistributedBinding {
  public:
   DistributedBinding() = default;
-  // As Binding::set_param; the values of all ranks must be the same.
+  // Like Binding::set_param; the values of all ranks must be the same.
   Status set_param(const std::string& name, double value) {
     return call_(attn_distributed_binding_set_param, handle(), name.c_str(), value);
   }

@@ -36,7 +36,7 @@ std::optional<std::string> read_all(int fd);
 // read(), retried when a signal interrupts it.
 std::ptrdiff_t read_some(int fd, char* buffer, std::size_t size);
 
-// For example "memfd_create: Permission denied".
+// Text of errno, such as "memfd_create: Permission denied".
 std::string errno_text(std::string_view what);
 
 }  // namespace attn

@@ -30,7 +30,7 @@ bool is_pinned(const std::shared_ptr<T>& value) {
   return value.use_count() > 1;
 }
 
-// For one thread at a time. Pinned values stay and count, so the limits may be exceeded while
+// Serves one thread at a time. Pinned values stay and count, so the limits may be exceeded while
 // values are pinned. Evicted values are returned to the caller, which destroys them without holding
 // a lock.
 //

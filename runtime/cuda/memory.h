@@ -39,7 +39,7 @@ struct Lent {
 // visible to kernels on any stream. They wait for what the default stream was given before; for
 // kernels on other streams they do not: synchronize those first. They may be made while other
 // threads capture, but not while this one captures its own default stream (cudaStreamPerThread).
-// For one thread at a time.
+// Serves one thread at a time.
 class DeviceBuffer {
  public:
   // Uninitialized. Zero bytes give a null buffer. Errors: cuda (out of memory, with the size);

@@ -41,7 +41,7 @@ class Handles {
     Session& session_;
   };
 
-  // For one thread at a time. The pool must outlive it.
+  // Serves one thread at a time. The pool must outlive it.
   class Seat {
    public:
     Seat(Seat&& other) noexcept;

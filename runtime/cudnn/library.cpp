@@ -87,7 +87,7 @@ Result<std::shared_ptr<const Library>> Library::load(const std::string& folder) 
 }
 
 std::string version_text(std::int64_t version) {
-  // Since 9.0: major * 10000 + minor * 100 + patch.
+  // cuDNN 9.0 and later: major * 10000 + minor * 100 + patch.
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 

@@ -43,7 +43,7 @@ inline constexpr std::size_t kMostKeptAddresses = 4096;
 // driver is queried (about 0.3 microseconds each).
 enum class Check : std::uint8_t { no, yes };
 
-// For one thread at a time; concurrent threads need a binding each. Keeps what it needs of its
+// Serves one thread at a time; concurrent threads need a binding each. Keeps what it needs of its
 // executable alive.
 //
 // Executes of one binding may go to several streams, but the caller must keep them from

@@ -9,7 +9,7 @@
 
 namespace attn::execute {
 
-// For one thread at a time. Launches run one after another, on any streams.
+// Serves one thread at a time. Launches run one after another, on any streams.
 class CudaGraph {
  public:
   // Takes ownership of the binding. A binding with a stream_ordered workspace gets a workspace of

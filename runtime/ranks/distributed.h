@@ -28,7 +28,7 @@ struct DistributedOptions {
 struct DistributedState;  // distributed_state.h
 class DistributedBinding;
 
-// For one thread at a time. Copies share the object.
+// Serves one thread at a time. Copies share the object.
 class Distributed {
  public:
   // Collective: every rank must call it, and all get an error if one fails. Loads the plans of this
@@ -71,7 +71,7 @@ class Distributed {
   std::shared_ptr<DistributedState> state_;
 };
 
-// For one thread at a time, together with all others of the same object.
+// Serves one thread at a time, together with all others of the same object.
 class DistributedBinding {
  public:
   DistributedBinding(DistributedBinding&&) noexcept;

@@ -13,7 +13,7 @@ namespace attn::ranks {
 // Why other ranks will not answer; nothing as far as is known.
 using AskForLost = std::function<std::optional<std::string>()>;
 
-// For one thread.
+// Serves one thread.
 class Lost {
  public:
   explicit Lost(AskForLost ask) : ask_(std::move(ask)) {}

@@ -89,7 +89,7 @@ Status Nccl::check(int result, std::string_view action) const {
 }
 
 std::string nccl_version_text(int version) {
-  // Since 2.9: major * 10000 + minor * 100 + patch; before: major * 1000 + ..
+  // NCCL 2.9 and later: major * 10000 + minor * 100 + patch; before: major * 1000 + ..
   const int major = version < 10000 ? version / 1000 : version / 10000;
   const int rest = version < 10000 ? version % 1000 : version % 10000;
   return fmt::format("{}.{}.{}", major, rest / 100, rest % 100);

@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// For calls that do not wait for other ranks: they take far less.
+// Limit of calls that do not wait for other ranks: they take far less.
 constexpr std::chrono::milliseconds kMoment{200};
 
 constexpr const char* kHow =

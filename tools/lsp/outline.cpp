@@ -110,7 +110,7 @@ class Outline {
   const Text& text_;
 };
 
-// For clients without nested symbols.
+// Lists nested symbols one after another, for clients that do not know nested ones.
 void flatten(const Json& symbols, const std::string& uri, const std::string& container,
              Json& list) {
   for (const Json& one : symbols) {

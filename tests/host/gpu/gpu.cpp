@@ -96,7 +96,7 @@ void widen(const LineBits& bits, DType type, Line& values) {
   }
 }
 
-// In a tree, as vector instructions do it.
+// Sums in a tree, as vector instructions do it.
 template <bool kOf8Bits>
 float dot(const Line& x, const Line& y) {
   float sums[kDepth];

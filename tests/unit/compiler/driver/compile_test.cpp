@@ -38,7 +38,7 @@ struct Read {
   }
 };
 
-// By cuDNN.
+// Options for cuDNN's engine alone.
 CompileOptions options_for(const std::string& target) {
   CompileOptions options;
   options.lowering = "cudnn";

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 class DeadlineTest : public ::testing::Test {
  protected:
-  // By a clock that a test moves.
+  // A deadline by a clock that the test moves.
   Deadline within(seconds limit) {
     return Deadline(limit, [this] { return now_; });
   }
