@@ -1,8 +1,10 @@
 """report: what is on the page, escaping, sizes, what is refused."""
+import os
 import re
 
 import attnc
-from attnc import NOOP, SPECS
+import screenshot
+from attnc import NOOP, SOURCE, SPECS
 from page import Page
 
 LARGEST = 2_000_000  # bytes of a page
@@ -193,6 +195,23 @@ class Report(attnc.Case):
         page = self.report(SPECS / "sigmoid.attn", code=3)
         self.assertIn("cuDNN's fused kernels compute softmax, not sigmoid", page.text)
         self.assertIn("compute softmax, not sigmoid", self.process.stderr)
+
+    def test_the_picture_in_the_readme_is_of_this_page(self):
+        """`ATTN_UPDATE_GOLDEN=1 tests/cli/report_test.py Report.test_the_picture_in_the_readme_is_of_this_page`
+        draws it, in a Chromium. Predicted figures may differ a little."""
+        picture, path = SOURCE / "docs" / "report.png", self.folder / "report.html"
+        self.attnc("report", "specs/gemma2_local.attn", "-o", path, "--target", "h200", "--engine", "native",
+                   folder=SOURCE)
+        text = " ".join(Page(path).text.split())
+        text = text[:text.index(" Strategies ")]
+        if os.environ.get("ATTN_UPDATE_GOLDEN") == "1":
+            screenshot.write(picture, path, text, size=(1000, 1008), scale=0.762)
+        words, figures = screenshot.predictions(text)
+        drawn_words, drawn_figures = screenshot.predictions(screenshot.text_of(picture))
+        self.assertEqual(drawn_words, words, "docs/report.png is stale")
+        self.assertEqual(len(figures), 2)
+        for drawn, now in zip(drawn_figures, figures):
+            self.assertLess(abs(drawn / now - 1), 0.1, "docs/report.png is stale")
 
 
 if __name__ == "__main__":
