@@ -13,7 +13,9 @@
 // attn.h documents semantics, errors and thread-safety. Runtime, Executable, PlanFile and Picked
 // are reference-counted: copies share the object. The other handles are move-only. A
 // default-constructed or moved-from handle is empty: it converts to false, its names, sizes and
-// addresses are empty, and calls that can fail return invalid_argument.
+// addresses are empty, and calls that can fail return invalid_argument. handle() is the object of
+// attn.h, which the wrapper goes on owning; null if it is empty. A constructor with such an object
+// takes it over.
 //
 // All names are in the inline namespace attn::v2, so that code built with different versions of
 // this header, and the library itself, can be linked into one program.
@@ -102,6 +104,7 @@ class [[nodiscard]] Status {
   Status() = default;
   Status(Error error) : error_(std::make_unique<Error>(std::move(error))) {}
 
+  // Whether it is success.
   bool ok() const { return error_ == nullptr; }
   explicit operator bool() const { return ok(); }
   const Error& error() const { return *error_; }  // requires !ok()
@@ -117,6 +120,7 @@ class [[nodiscard]] Result {
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
 
+  // Whether there is a T.
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
@@ -482,11 +486,12 @@ class Arguments {
     return keep(call_(attn_arguments_address, handle(), name.c_str(), data));
   }
 
-  // Sets a param: an f32, an i32, or one of the given dtype.
+  // Sets a param: an f32, or an i32.
   Arguments& param(const std::string& name, double value) { return param(name, DType::f32, value); }
   Arguments& param(const std::string& name, std::int32_t value) {
     return param(name, DType::i32, static_cast<double>(value));
   }
+  // Sets a param; `dtype` is f32 or i32.
   Arguments& param(const std::string& name, DType dtype, double value) {
     const auto plain = static_cast<attn_dtype>(dtype);
     return keep(call_(attn_arguments_param, handle(), name.c_str(), plain, value));
@@ -784,18 +789,20 @@ class Executable {
     return executable;
   }
 
-  // What attn_executable_info and the functions of its tensors and params say.
+  // What attn_executable_info and the functions of its tensors and params say. References are valid
+  // while a copy of this object lives.
   const std::string& name() const { return about().name; }
   const std::string& signature() const { return about().signature; }  // 32 hexadecimal digits
   const std::string& target() const { return about().target; }
   Direction direction() const { return about().direction; }
-  std::int64_t workspace_bytes() const { return about().workspace_bytes; }
-  std::int64_t device_bytes() const { return about().device_bytes; }
+  std::int64_t workspace_bytes() const { return about().workspace_bytes; }  // of an execute
+  std::int64_t device_bytes() const { return about().device_bytes; }        // while it is loaded
   const std::vector<TensorInfo>& tensors() const { return about().tensors; }
   const std::vector<ParamInfo>& params() const { return about().params; }
 
   // `kept_addresses`: number of address sets kept prepared for set_addresses; 0: 8. `stream`: that
-  // of the executes, if it may be being captured.
+  // of the executes, if it may be being captured. Errors: arguments.error(), and those of
+  // attn_binding_create.
   Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned(),
                        std::uint64_t kept_addresses = 0, void* stream = nullptr) const {
     if (arguments.error()) return *arguments.error();
@@ -903,6 +910,7 @@ class Picked {
   attn_executable* handle(Direction direction = Direction::forward) const {
     return direction == Direction::backward ? backward_.get() : forward_.get();
   }
+  // Whether there is a plan of either direction.
   explicit operator bool() const { return forward_.get() != nullptr || backward_.get() != nullptr; }
   // Also reads the plan's tensors and params, which handle() does not. Errors: invalid_argument if
   // there is no plan of that direction.
@@ -1026,6 +1034,7 @@ class Memory {
   static Result<Memory> allocate(const Runtime& runtime, std::size_t bytes) {
     return detail::make<Memory, attn_memory>(attn_memory_allocate, runtime.handle(), bytes);
   }
+  // The device address, as long as this object lives; null if it is empty.
   void* data() const { return attn_memory_data(handle_.get()); }
   // Copies host memory to the device memory from byte `offset` on, without waiting for other
   // streams. Errors: invalid_argument if out of range, cuda.

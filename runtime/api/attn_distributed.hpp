@@ -115,6 +115,7 @@ class Distributed {
   int rank() const { return info().rank; }
   int ranks() const { return info().ranks; }
   std::int64_t device_bytes() const { return info().device_bytes; }
+  // Whether the file has plans of the direction.
   bool has(Direction direction) const {
     return (info().directions >> static_cast<std::int32_t>(direction) & 1) != 0;
   }

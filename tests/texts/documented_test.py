@@ -7,14 +7,19 @@ import unittest
 from texts import files, read
 
 API = "runtime/api"
-# A public function of C++ that needs a comment: it can fail, or makes an object.
-FALLIBLE = re.compile(r"^(?:  )?(?:static |inline |template <typename Call> )?(?:Status|Result<.+>) \w+\(")
+# The first line of a public function of C++, but no operator, constructor or destructor.
+FUNCTION = re.compile(r"^(?:  )?(?:static |inline |constexpr )*(?:const )?[\w:]+(?:<.+>)?[*&]* [*&]*(?!handle\(|ATTN_)\w+\(")
+NO_TYPE = re.compile(r"^ *(?:return|else|explicit|throw|new) ")
 TYPE = re.compile(r"^(?:class|struct|enum class) (?:\[\[nodiscard\]\] )?\w+ .*\{$|^using ")
+
+
+def begins_comment(line):
+    return re.match(r"\s*(//|\*|/\*)", line) or line.endswith("*/")
 
 
 def has_comment(lines, at):
     """Whether the declaration that begins on line `at` has a comment before it, or behind its first or last line."""
-    if re.match(r"\s*(//|\*|/\*)", lines[at - 1]) or lines[at - 1].endswith("*/"):
+    if begins_comment(lines[at - 1]):
         return True
     if re.match(r"template <", lines[at - 1].strip()):
         return has_comment(lines, at - 1)
@@ -22,6 +27,13 @@ def has_comment(lines, at):
     while not re.search(r"[;{}]", lines[end]):
         end += 1
     return "//" in lines[end] or "/*" in lines[end]
+
+
+def is_in_group_with_comment(lines, at):
+    """Whether a comment comes before it and before declarations of one line above it."""
+    while re.search(r"(;|\S.*\})( +// .*)?$", lines[at - 1]):
+        at -= 1
+    return bool(begins_comment(lines[at - 1]))
 
 
 def public_lines(text):
@@ -58,9 +70,13 @@ class Documented(unittest.TestCase):
         for header in ("attn.hpp", "attn_distributed.hpp"):
             text = read(f"{API}/{header}")
             lines = text.split("\n")
-            found = [at for at in public_lines(text) if FALLIBLE.match(lines[at]) or TYPE.match(lines[at])]
-            self.assertGreater(len(found), 5)
-            self.assertEqual([lines[at] for at in found if not has_comment(lines, at)], [], header)
+            public = list(public_lines(text))
+            types = [at for at in public if TYPE.match(lines[at])]
+            functions = [at for at in public if FUNCTION.match(lines[at]) and not NO_TYPE.match(lines[at])]
+            self.assertGreater(len(functions), 15)
+            missing = [at for at in types if not has_comment(lines, at)]
+            missing += [at for at in functions if not (has_comment(lines, at) or is_in_group_with_comment(lines, at))]
+            self.assertEqual([lines[at] for at in missing], [], header)
 
     def test_python(self):
         missing = [f"{place}: {name}" for place in files(".py", under="python/attn")
