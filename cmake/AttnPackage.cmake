@@ -8,6 +8,7 @@ if(ATTN_BUILD_COMPILER)
   attn_installed(attnc_installed)
   attn_house_rules(attnc_installed)
   target_link_libraries(attnc_installed PRIVATE attn_tools)
+  attn_for_older_systems(attnc_installed)
   set_target_properties(attnc_installed PROPERTIES
     EXPORT_NAME attnc
     OUTPUT_NAME attnc
