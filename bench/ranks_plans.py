@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 
 
 def spec(case, name, mask, rows=None, keys=None, groups=1):
-    """A training pair of some rows and keys, or of all, and of the heads of one of so many groups."""
+    """The spec of a training pair, of some rows and keys or of all, and of one of `groups` groups of heads."""
     tensor = TENSORS.get(case.mask, "") if mask else ""
     text = f"mask {mask.format(**{'q': 'q_idx', 'k': 'kv_idx', **case.places()})};" if mask else ""
     return (f"attention {name} {{\n  dims B = 1, Hq = {case.heads // groups}, Hkv = {case.key_heads // groups}, "

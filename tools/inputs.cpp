@@ -325,8 +325,8 @@ Status keep_what_is_read(const ir::Attention& attention, const InputTexts& texts
   return {};
 }
 
-// Makes the copies that the backward reads beside scales of blocks of what they copy, unless they
-// or their scales are given.
+// Makes the copies of 8-bit tensors that a backward with scales of blocks reads, unless they or
+// their scales are given.
 Status make_copies(const ir::Attention& attention, const InputTexts& texts, Inputs& inputs) {
   const auto given = [&](std::string_view name) { return texts.contains(std::string(name)); };
   const auto origin = [&](std::string_view name) -> std::string& {

@@ -144,8 +144,8 @@ class CheckEmitter {
     return fmt::format("    const int turn = (int)(i / {0});\n    i %= {0};\n", elements);
   }
 
-  // Families: loads that fail where another does once, and those of one shape, of which there are
-  // many, as turns of one.
+  // Families of loads. A load that fails only where another one does is left out, and many loads of
+  // one shape become turns of one.
   std::vector<Family> in_turns() {
     std::set<std::tuple<std::string, std::vector<ExprId>>> known;
     std::map<std::tuple<std::size_t, std::vector<std::size_t>>, Family> alike;

@@ -12,9 +12,9 @@ namespace attn::codegen {
 // All of them; NVRTC receives each as "attn/NAME".
 std::span<const support::EmbeddedFile> sources();
 
-// A line that includes a file ("softmax.cuh"), with a hash of its text, of those that it includes,
-// and of the options of compilation: a kernel's text determines all that is compiled, and so does a
-// plan's signature.
+// The line that includes a file ("softmax.cuh"). It has a hash of the file, of the files that this
+// includes, and of the options of compilation, so that a kernel's text, and with it a plan's
+// signature, determines all that is compiled.
 std::string include_text(std::string_view name);
 
 }  // namespace attn::codegen

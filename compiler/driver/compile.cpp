@@ -25,8 +25,8 @@ using planner::Strategy;
 
 constexpr int kMostSpilling = 4;  // programs of a strategy
 
-// What the kernels of a program must not need, what those of the last one spilled, and when they
-// must be there.
+// Limits of the search for a program: what its kernels may need, what those of the last one
+// spilled, and when they must be there.
 struct Limits {
   std::optional<nvrtc::KernelLimits> limits{};
   const target::Deadline* deadline = nullptr;

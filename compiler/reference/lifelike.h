@@ -8,8 +8,8 @@
 
 namespace attn::reference {
 
-// Elements of an integer or boolean tensor of these dims, row-major, by what its shape says that it
-// is; the same for the same seed.
+// Elements of an integer or boolean tensor of these dims, row-major; the same for the same seed.
+// What they are follows from the shape:
 //   last extent Sq or Skv, integers   ids of documents of various lengths, sorted; at most the
 //                                     declared `runs`, none longer than the declared `longest_run`
 //   other integers, monotone          offsets: 0, .., Skv

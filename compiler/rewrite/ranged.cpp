@@ -56,8 +56,8 @@ class Round {
     }
   }
 
-  // Whether it compares wide integers of which one is certain to be between the limits of 32 bits:
-  // the other has its order with it after it was narrowed, too.
+  // Whether it compares wide integers, one of which certainly fits 32 bits: then the comparison has
+  // the same result after the other one was narrowed.
   bool is_decided_in_32_bits(const Node& node) const {
     if (ir::info(node.op).rule != ir::Rule::comparison) return false;
     if (from_.dag[node.operands[0]].type != ir::Type::wide) return false;

@@ -29,8 +29,8 @@ struct Sharding {
   int groups = 1;
   // Whether all rows go to where their keys are, instead of keys to where they are seen.
   bool rows_travel = false;
-  // Stages in which what travels between teams arrives, after a first one of what is the team's
-  // own. 0: everything arrives before the first part.
+  // Stages in which rows or keys of other teams arrive, after a first stage with the team's own.
+  // 0: everything arrives before the first part.
   int arrivals = 0;
   Dealing rows, keys;  // homes
   // Blocks of rows that go to their keys though others do not; empty: none. They see much more than

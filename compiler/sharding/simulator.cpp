@@ -138,8 +138,8 @@ class Rank {
     return {};
   }
 
-  // Afterwards, what the rank has computed for rows is what it sends, and what it has at home of
-  // them is merged from what arrives.
+  // Makes what was computed what the rank sends, and begins the merge of the rows that are at home
+  // here with what it computed for them itself.
   void publish() {
     for (auto& [name, slice] : merged_) tensors_[name] = {slice};
     Results own;

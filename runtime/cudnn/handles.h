@@ -60,8 +60,8 @@ class Handles {
     std::size_t number_;  // the handle to try first
   };
 
-  // Creating a handle allocates device memory. A seat without one of its own shares those of
-  // others, which costs it the time that they are leased.
+  // Creating a handle allocates device memory. A seat without a handle of its own shares those of
+  // other seats, and waits while they are leased.
   enum class Growth : std::uint8_t { with_seats, none };
 
   // Creates a handle if there are more seats than handles and the maximum is not reached; without

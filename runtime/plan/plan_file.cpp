@@ -233,8 +233,8 @@ std::string serialize(const Bundle& bundle) {
 
 namespace {
 
-// Checks that the file fits its limits, with so many sections and bytes of kernels besides those of
-// the plans.
+// Checks that the file is within its limits. `sections` and `parts` count what it has besides the
+// plans: sections, and bytes of kernels.
 Status fits(const Bundle& bundle, std::size_t sections, std::size_t parts) {
   std::size_t manifests = 0;
   for (const Plan& plan : bundle.plans) {

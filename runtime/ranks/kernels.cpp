@@ -25,8 +25,8 @@ std::int64_t vector_of(std::initializer_list<std::int64_t> multiples) {
   return vector;
 }
 
-// Rows of one element that follow each other in both tensors are fewer rows of several, and heads
-// that do are one.
+// Joins what follows each other in both tensors: rows of one element to fewer rows of several, and
+// heads to one.
 Copy simplified(Copy copy) {
   constexpr std::int64_t kMostTogether = 64;
   if (copy.width == 1 && !copy.pairs && copy.from_strides.row == 1 && copy.to_strides.row == 1) {

@@ -23,9 +23,9 @@ struct Layers {
   Size size;
 };
 
-// Edges are pairs of nodes; the first of a pair has the smaller number. A node without edges into
-// it is one layer above the first that it leads to, others are below all that lead to them. Nodes
-// of one layer do not overlap, and are near what they are connected to.
+// Edges are pairs of nodes; the first of a pair has the smaller number. A node that no edge leads
+// to is one layer above the first node that it leads to; any other one is below all that lead to
+// it. Nodes of one layer do not overlap, and are near what they are connected to.
 Layers layers_of(const std::vector<Size>& nodes,
                  const std::vector<std::pair<std::size_t, std::size_t>>& edges);
 

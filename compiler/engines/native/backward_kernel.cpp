@@ -178,8 +178,7 @@ bool BackwardKernel::rows_fit() const {
          });
 }
 
-// Much longer lists than others begin before all others, so that the last of them does not end
-// alone.
+// Lists that are much longer than others begin first, so that none of them runs alone in the end.
 std::int64_t BackwardKernel::section() const {
   if (batches_first()) return dims[Dim::B];
   if (!division.in_order.empty()) return kUnitsOfOrder;

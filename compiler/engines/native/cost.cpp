@@ -122,8 +122,8 @@ class Operations {
 };
 
 // The share of the scores in lists whose visible part is known at an execute alone. Segments are
-// taken to have equal lengths; a tile sees its own, whole blocks of it, and one whose rows are of
-// two sees both.
+// taken to have equal lengths. A tile sees whole blocks of its own segment, or of both if its rows
+// are of two segments.
 double share_of_lists(Subject& subject, const NativeWork& work) {
   const ir::Dims& d = subject.attention().dims;
   const double rows = work.tiles * work.rows * work.heads;

@@ -462,7 +462,7 @@ class GradientText {
                   writer_, fmt::format("{}{{{}}}", type, values));
   }
 
-  // kLearned, and of each part which element a score reads, and what dS' is times that of dS.
+  // Text of kLearned, and for each part which element a score reads, and the factor of its dS'.
   std::string learned() {
     std::vector<std::string> parts;
     std::string element, local, store;

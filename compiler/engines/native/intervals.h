@@ -1,5 +1,5 @@
-// What masks show of a block of scores, from the intervals of what its rows and its columns have:
-// text for a kernel that lists blocks (attn/key_lists.cuh).
+// Text for a kernel that lists blocks (attn/key_lists.cuh): what masks show of a block of scores,
+// by the least and largest values that its rows and its columns have.
 #pragma once
 
 #include <string>

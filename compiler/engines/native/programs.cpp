@@ -111,8 +111,8 @@ class Native {
   }
 
  private:
-  // Blocks of keys of tiles, those that masks hide a part of, and those of the longest tile, of all
-  // and of the last batch.
+  // Blocks of keys: of all tiles; those of them that a mask hides in part; of the longest tile of
+  // all batches; and of the longest one of the last batch.
   struct Listed {
     double blocks = 0, masked = 0, most = 0, last = 0;
   };

@@ -1,5 +1,5 @@
 """The operators `attn::distributed_forward` and `attn::distributed_backward`: what `torch.compile` sees of a
-`Distributed`, which they know by a text that means it in this process only."""
+`Distributed`. They are given its name, a text that is valid in this process only."""
 
 from __future__ import annotations
 

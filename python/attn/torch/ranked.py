@@ -145,8 +145,8 @@ class Kernels:
     def empty_like(
         self, name: str, shape: Sequence[int], like: torch.Tensor | None, dtype: torch.dtype
     ) -> torch.Tensor:
-        """An output that was not written yet: o in the order of q's memory, gradients in that of what they are
-        of, if it has no gaps. `like`: q, or what it is the gradient of."""
+        """An output that was not written yet. `like`: q for o, and for a gradient the tensor that it is of; the output
+        has the order of its memory, if that has no gaps."""
         device = self._device if like is None else like.device
         if name not in ("o", "dq", "dk", "dv"):
             return torch.empty(shape, dtype=dtype, device=device)

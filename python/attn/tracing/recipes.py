@@ -129,8 +129,8 @@ def element(value: Any) -> Any:
 
 
 class Captured(Mapping):
-    """The tensors that an attention captures, by name. Those that its functions compute of others, named in
-    `computed`, are computed each time they are asked for."""
+    """The tensors that an attention captures, by name. Those named in `computed`, which its functions compute of other
+    tensors, are computed each time they are asked for."""
 
     def __init__(self, recipes: Mapping[str, Recipe]):
         self._recipes = dict(recipes)
