@@ -59,8 +59,8 @@ struct RanksEntry {
   int place, row;
 };
 
-// Item i of `rows` has entries first[i] .. first[i + 1] - 1: the row that is written, then those
-// that it is merged from, of which each has some of the heads.
+// Item i of `rows` has entries first[i] .. first[i + 1] - 1: the row that is written, then the
+// rows that are merged to it. Each of these has some of the heads.
 //
 //   weighted   L = log(sum of exp(lse)), o = sum of o exp(lse - L), and statistics likewise; where
 //              lse is -inf, the values are not read. Of nothing: 0, and -inf.

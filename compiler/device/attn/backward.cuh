@@ -239,11 +239,11 @@ struct BackwardStages {
   }
 };
 
-// In the word of a step's rows, besides kMasked: how many tails the step has, if a warp that draws
-// clears them.
+// Bits in the word of a step's rows, besides kMasked: how many tails the step has, if a warp that
+// draws clears them.
 constexpr unsigned kOneTail = 2, kTailBits = 7 * kOneTail;
 
-// In the place of an item's unit: the number of the part that it is.
+// Marks an item whose unit is instead the number of the part that it is.
 constexpr int kOfPart = 1 << 30;
 template <class C>
 constexpr bool kDivides = C::kDivided > 0;
@@ -1605,8 +1605,8 @@ ATTN_INLINE void find_largest(const unsigned short* d_o, const unsigned short* v
 // Rows that a block of threads converts, through shared memory: kConvertedRows (kDepth + 1) floats.
 constexpr int kConvertedRows = 32;
 
-// Makes dq of its sums, which are in the order of registers (Gradients::add_queries), by this block
-// of all blocks of threads that do so.
+// Makes dq of its sums, which are in the order of registers (Gradients::add_queries): the share of
+// this block of threads.
 template <class C, class E>
 ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expressions,
                          unsigned short* dq, int block) {
@@ -1673,8 +1673,8 @@ ATTN_INLINE float4 sum_of_parts(const float* first, int part, int parts) {
   return sum;
 }
 
-// Adds dK and dV of the parts of blocks of keys, by this one of so many blocks of threads, of which
-// kMergersOfPart do a part's equal share of its block of keys. Eight threads add 8 columns of a
+// Adds dK and dV of the parts of blocks of keys. Many blocks of threads do so, kMergersOfPart of
+// them for each part: each adds an equal share of the part's keys. Eight threads add 8 columns of a
 // key, four parts of either half at a time.
 constexpr int kMergersOfPart = 8;
 template <class C, class E, class L>

@@ -700,8 +700,8 @@ struct TileRows {
   }
 };
 
-// Exchanges pairs of columns among four lanes that have 4 pairs of 2 columns of 4 groups of 8, so
-// that each has the 8 columns of one group.
+// Exchanges columns among four lanes. Before it, each lane has two columns of each of 4 groups of
+// 8; after it, all 8 columns of one group.
 ATTN_INLINE void exchange(unsigned (&pairs)[4], int lane) {
   const bool odd = lane & 1, high = lane & 2;
 #pragma unroll

@@ -141,7 +141,7 @@ ATTN_INLINE long long ranks_offset(const RanksTensor& tensor, int batch, int row
 
 ATTN_INLINE bool is_nothing(float x) { return x == nothing(); }
 
-// A row of one head that is merged, by a few adjacent threads, of which all do the sums of
+// A row of one head that a few adjacent threads merge. Each of them computes the sums of the
 // statistics.
 struct RanksRow {
   const RanksMerge& merge;
