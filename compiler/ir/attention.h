@@ -249,7 +249,7 @@ struct Attention {
   std::vector<ExprId> roots() const;
   // The same roots in the same order, writable for a pass that builds a new dag.
   std::vector<ExprId*> root_places();
-  // Of the DAG also what no root reaches, in order; see is_same().
+  // Compares also what no root reaches in the DAG, in order; see is_same().
   bool operator==(const Attention&) const = default;
 };
 

@@ -394,10 +394,9 @@ class Hoister {
     };
     const bool differs = node.is(Op::ne_);
     if (differs || node.is(Op::eq_)) {
-      return dag().add(
-          differs ? Op::or_ : Op::and_,
-          {compared(node.op, &Hoister::upper), compared(node.op, &Hoister::lower)},
-          node.pos);
+      return dag().add(differs ? Op::or_ : Op::and_,
+                       {compared(node.op, &Hoister::upper), compared(node.op, &Hoister::lower)},
+                       node.pos);
     }
     const bool greater = node.is(Op::gt_) || node.is(Op::ge_);
     const ExprId decided = compared(greater ? Op::gt_ : Op::lt_, &Hoister::upper);

@@ -70,7 +70,7 @@ template <typename T>
 inline constexpr bool kIsList = false;
 template <typename T>
 inline constexpr bool kIsList<std::vector<T>> = true;
-// Of pairs of numbers, as one list: [begin, end, begin, end, ..].
+// Lists of pairs of numbers, written as one list: [begin, end, begin, end, ..].
 template <typename T>
 inline constexpr bool kIsListOfIntervals = false;
 template <typename T>

@@ -94,7 +94,7 @@ namespace {
 
 constexpr std::size_t kQuotedBytes = 200;
 
-// Of the alternatives of a message.
+// Names of the alternatives of a message.
 constexpr const char* kMessages[] = {"progress", "compiled", "version", "kernel", "error"};
 static_assert(std::size(kMessages) == std::variant_size_v<Message>);
 

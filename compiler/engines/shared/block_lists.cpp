@@ -22,8 +22,7 @@ using ir::Op;
 constexpr std::int64_t kSizes[] = {128, kSmallestBlock};  // of tiles and pages
 constexpr std::int64_t kKernelRows = 128;                 // smaller tiles take as long
 constexpr double kKernelColumns = 128;
-constexpr std::int64_t kMostOperations =
-    masks::Effort::kMost / 8;             // for one size of blocks
+constexpr std::int64_t kMostOperations = masks::Effort::kMost / 8;  // for one size of blocks
 constexpr std::int64_t kMostLists = 128;  // batches and heads analyzed one by one
 constexpr int kHalvings = 4;              // of a block that is undecided as a whole
 constexpr double kOperation = 0.04;       // per score, relative to its dot products
@@ -143,15 +142,16 @@ Count count(const ir::Attention& attention, const std::vector<ExprId>& masks, st
 // The attention with captured booleans of a row or a column taken to be false.
 ir::Attention without_flags(const ir::Attention& attention) {
   masks::Dependence dependence(attention.dag);
-  return rewrite::rebuilt(attention,
-                 [&](rewrite::SimplifyingBuilder&, ir::Dag& dag, ExprId id,
-                     const std::vector<ExprId>&) -> std::optional<ExprId> {
-                   const Node& node = attention.dag[id];
-                   const masks::Axes axes = dependence[id];
-                   const bool flag = node.is(Op::load_) && node.type == ir::Type::boolean &&
-                                     axes.row != axes.column;
-                   return flag ? std::optional(dag.boolean(false, node.pos)) : std::nullopt;
-                 });
+  return rewrite::rebuilt(
+      attention,
+      [&](rewrite::SimplifyingBuilder&, ir::Dag& dag, ExprId id,
+          const std::vector<ExprId>&) -> std::optional<ExprId> {
+        const Node& node = attention.dag[id];
+        const masks::Axes axes = dependence[id];
+        const bool flag =
+            node.is(Op::load_) && node.type == ir::Type::boolean && axes.row != axes.column;
+        return flag ? std::optional(dag.boolean(false, node.pos)) : std::nullopt;
+      });
 }
 
 class BlockListFinder {
