@@ -32,6 +32,7 @@ inline constexpr int kMismatch = 5;
 // Each registers one subcommand (tools/<name>.cpp).
 void add_check(CLI::App& app, Action& action);
 void add_compile(CLI::App& app, Action& action);
+void add_describe(CLI::App& app, Action& action);
 void add_draw(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);

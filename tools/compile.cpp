@@ -35,6 +35,7 @@ struct Options {
   target::Rewrites rewrites;
   BuildLimits limits{};
   sema::Bindings bindings;
+  Edits edits;
   bool keep_going = false;
   bool autotune = false;
   bool use_cache = false;
@@ -273,7 +274,7 @@ std::optional<Error> warn_of_memory(const Options& options, const Spec& spec,
 }
 
 int compile_spec(const Options& options) {
-  Result<support::Source> read = read_source(options.spec);
+  Result<support::Source> read = read_source(options.spec, options.edits);
   if (!read.ok()) return report(read.error(), options.format);
   const auto source = std::make_shared<const support::Source>(std::move(*read));
   std::vector<Failure> failures;
@@ -324,7 +325,8 @@ Result<CompiledFamily> family_of(const Spec& spec, const Sharded& sharded,
 }
 
 int compile_family(const Options& options) {
-  const SpecOutcome outcome = read_spec(options.spec, options.bindings, options.format);
+  const SpecOutcome outcome =
+      read_spec(options.spec, options.bindings, options.format, {}, options.edits);
   if (!outcome.spec) return outcome.exit_code;
   const Spec& spec = *outcome.spec;
   Result<driver::CompileOptions> how = compile_options(options);
@@ -390,6 +392,9 @@ int run(const Options& given) {
   if (!options.plan.empty() && !options.bindings.empty()) {
     return usage_error(options, "--bind cannot be used with --recompile: sizes come from the plan");
   }
+  if (!options.plan.empty() && !options.edits.empty()) {
+    return report(refused_of_plan(options.edits), options.format);
+  }
   if (!options.plan.empty() && options.keep_going) {
     return usage_error(options, "--keep-going cannot be used with --recompile");
   }
@@ -430,6 +435,7 @@ void add_compile(CLI::App& app, Action& action) {
   add_bindings(*command, "NAME=VALUE", options->bindings,
                "Set a dimension or parameter of the spec (repeatable); several sizes, "
                "as in Sq=1024,2048, give one plan each");
+  add_edits(*command, options->edits);
   command->add_flag("--keep-going", options->keep_going,
                     "With several sizes, write the plans that compile even if others fail");
   command

@@ -14,6 +14,7 @@ struct Options {
   std::string path;
   std::string output;
   Format format = Format::text;
+  Edits edits;
   std::string form;      // empty: by the output's name, else the form that the spec does not have
   bool inlined = false;  // what the spec imports is written into it
 };
@@ -32,7 +33,7 @@ int spec_has_errors(const Error& error, Format format) {
 }
 
 int run(const Options& options) {
-  const Result<support::Source> source = read_source(options.path);
+  const Result<support::Source> source = read_source(options.path, options.edits);
   if (!source.ok()) return report(source.error(), options.format);
   Result<ast::Spec> spec = read_tree(*source);
   if (spec.ok() && options.inlined) spec = with_imports(std::move(*spec), *source);
@@ -70,6 +71,7 @@ void add_convert(CLI::App& app, Action& action) {
                    "Form to write (default: by the name of the output file, else the other form)")
       ->type_name("dsl|json")
       ->check(CLI::IsMember({"dsl", "json"}));
+  add_edits(*command, options->edits);
   command->add_flag("--inline-imports", options->inlined,
                     "Write the functions that the spec imports and calls into it");
   add_format(*command, options->format);

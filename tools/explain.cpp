@@ -16,6 +16,7 @@ namespace {
 struct Options {
   std::string path;
   sema::Bindings bindings;
+  Edits edits;
   ExplainOptions how;
   RankOptions ranks;
   bool yes = false;
@@ -48,7 +49,8 @@ ExplainOptions how_of(const Options& options) {
 }
 
 int explain_spec(const Options& options) {
-  SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
+  SpecOutcome outcome =
+      read_spec(options.path, options.bindings, options.format, {}, options.edits);
   if (!outcome.spec) return outcome.exit_code;
   const auto explanation = explain_attention(how_of(options), *outcome.spec);
   if (explanation.ok()) {
@@ -59,8 +61,8 @@ int explain_spec(const Options& options) {
 }
 
 int explain_ranks(const Options& options) {
-  SpecOutcome outcome =
-      read_spec(options.path, options.bindings, options.format, options.ranks.inputs);
+  SpecOutcome outcome = read_spec(options.path, options.bindings, options.format,
+                                  options.ranks.inputs, options.edits);
   if (!outcome.spec) return outcome.exit_code;
   const Spec& spec = *outcome.spec;
   const auto sharded = shard(spec, options.ranks, options.how.target, options.gradients);
@@ -125,6 +127,7 @@ int run(const Options& options) {
   }
   if (options.ranks.ranks > 0) return explain_ranks(options);
   if (!is_plan(options.path)) return explain_spec(options);
+  if (!options.edits.empty()) return report(refused_of_plan(options.edits), options.format);
   if (!options.how.target.empty()) {
     return report(
         {ErrorCode::invalid_argument, "--target has no meaning for a plan: it has its own", {}, {}},
@@ -148,6 +151,7 @@ void add_explain(CLI::App& app, Action& action) {
       ->required();
   add_target_option(*command, options->how.target);
   add_bind(*command, options->bindings);
+  add_edits(*command, options->edits);
   command->add_flag("--grad", options->gradients,
                     "Derivatives and the backward too, also where the spec has no `grad` clause");
   command->add_flag(

@@ -30,6 +30,7 @@ namespace {
 void add_commands(CLI::App& app, Action& action) {
   add_check(app, action);
   add_compile(app, action);
+  add_describe(app, action);
   add_explain(app, action);
   add_draw(app, action);
   add_report(app, action);

@@ -38,6 +38,7 @@ struct Options {
   target::Rewrites rewrites;
   BuildLimits limits{};
   sema::Bindings bindings;
+  Edits edits;
   InputTexts inputs;
   std::map<std::string, std::string> files;  // --out
   bool gradients = false;                    // --grad
@@ -276,7 +277,7 @@ int run(const Options& options) {
     return report(status.error(), options.format);
   }
   const SubjectOutcome outcome =
-      read_subject(options.path, options.bindings, options.format, options.inputs);
+      read_subject(options.path, options.bindings, options.format, options.inputs, options.edits);
   if (!outcome.subject) return outcome.exit_code;
   const Status status = run_subject(*outcome.subject, options);
   if (status.ok()) return kOk;
@@ -304,6 +305,7 @@ void add_run(CLI::App& app, Action& action) {
       ->type_name("auto|cudnn|reference")
       ->check(CLI::IsMember({"auto", "cudnn", "reference"}));
   add_bind(*command, options->bindings);
+  add_edits(*command, options->edits);
   command->add_option("--direction", options->direction, "What to run: forward, gradients, or both")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));

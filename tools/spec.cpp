@@ -254,8 +254,9 @@ Result<support::Source> read_file(const std::string& path) {
 
 }  // namespace
 
-Result<support::Source> read_source(const std::string& path) {
-  return read_file(path == "-" ? path : resolved_spec(path));
+Result<support::Source> read_source(const std::string& path, const Edits& edits) {
+  ATTN_ASSIGN(support::Source source, read_file(path == "-" ? path : resolved_spec(path)));
+  return edited(std::move(source), edits);
 }
 
 Result<support::Source> read_own_source(const std::string& path) {
@@ -270,8 +271,8 @@ Result<support::Source> read_own_source(const std::string& path) {
 }
 
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format,
-                      const std::map<std::string, std::string>& inputs) {
-  Result<support::Source> source = read_source(path);
+                      const std::map<std::string, std::string>& inputs, const Edits& edits) {
+  Result<support::Source> source = read_source(path, edits);
   if (!source.ok()) return {std::nullopt, report(source.error(), format), source.error()};
   return analyze_spec(std::make_shared<const support::Source>(std::move(*source)), bindings, format,
                       inputs);

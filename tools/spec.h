@@ -13,6 +13,7 @@
 #include "compiler/support/source.h"
 #include "runtime/plan/plan.h"
 #include "tools/command.h"
+#include "tools/edits.h"
 #include "tools/report.h"
 
 namespace attn::masks {
@@ -48,8 +49,8 @@ Status check_is_not_input(const std::string& output, const std::string& input,
 
 // Source::read of a file, of a standard spec by its name, or of standard input ("-"); the error of
 // a file that does not exist names one that may be meant. Errors also: invalid_argument for a plan
-// file.
-Result<support::Source> read_source(const std::string& path);
+// file; those of edited().
+Result<support::Source> read_source(const std::string& path, const Edits& edits = {});
 // The same of a file that will be replaced, which names nothing else.
 Result<support::Source> read_own_source(const std::string& path);
 
@@ -57,7 +58,8 @@ Result<support::Source> read_own_source(const std::string& path);
 // standard error, and unless the format is text errors also to standard output. Defaults of tensors
 // that --in gives a value (`inputs`) may be wrong.
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format,
-                      const std::map<std::string, std::string>& inputs = {});
+                      const std::map<std::string, std::string>& inputs = {},
+                      const Edits& edits = {});
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format,
                          const std::map<std::string, std::string>& inputs = {});

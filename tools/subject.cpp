@@ -10,12 +10,20 @@ SubjectOutcome outcome_of(SpecOutcome outcome, std::optional<plan::Bundle> file)
   return {Subject{std::move(*outcome.spec), std::move(file)}, kOk};
 }
 
+Result<plan::Bundle> read_plan(const std::string& path, const sema::Bindings& bindings,
+                               const Edits& edits) {
+  if (edits.empty()) return read_shape(path, bindings);
+  return refused_of_plan(edits);
+}
+
 }  // namespace
 
 SubjectOutcome read_subject(const std::string& path, const sema::Bindings& bindings, Format format,
-                            const std::map<std::string, std::string>& inputs) {
-  if (!is_plan(path)) return outcome_of(read_spec(path, bindings, format, inputs), std::nullopt);
-  Result<plan::Bundle> file = read_shape(path, bindings);
+                            const std::map<std::string, std::string>& inputs, const Edits& edits) {
+  if (!is_plan(path)) {
+    return outcome_of(read_spec(path, bindings, format, inputs, edits), std::nullopt);
+  }
+  Result<plan::Bundle> file = read_plan(path, bindings, edits);
   if (!file.ok()) return {std::nullopt, report(file.error(), format), file.error()};
   SpecOutcome outcome = spec_of_plan(path, file->plans.front(), format, inputs);
   return outcome_of(std::move(outcome), std::move(*file));

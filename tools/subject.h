@@ -24,9 +24,11 @@ struct SubjectOutcome {
   std::optional<Error> error{};
 };
 
-// Defaults of tensors that --in gives a value (`inputs`) may be wrong.
+// Defaults of tensors that --in gives a value (`inputs`) may be wrong. Edits are of a spec alone:
+// with a plan they are an error.
 SubjectOutcome read_subject(const std::string& path, const sema::Bindings& bindings, Format format,
-                            const std::map<std::string, std::string>& inputs = {});
+                            const std::map<std::string, std::string>& inputs = {},
+                            const Edits& edits = {});
 
 // The forward plan of a file, and with `gradients` also the backward. Errors: those of
 // plan::plan_of.

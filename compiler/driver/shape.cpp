@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler/ast/parse.h"
+#include "compiler/sema/environment.h"
 
 namespace attn::driver {
 namespace {
@@ -12,33 +13,9 @@ using ir::ExprId;
 using ir::Op;
 using plan::Dim;
 
-constexpr std::array kPaddable = {Dim::B, Dim::Sq, Dim::Skv};
+constexpr std::array kPaddable = {ir::Dim::B, ir::Dim::Sq, ir::Dim::Skv};
 
 ir::Dim ir_dim(Dim dim) { return *ir::parse_dim(plan::to_string(dim)); }
-
-bool is_paddable(std::string_view name) {
-  const auto dim = plan::parse_dim(name);
-  return dim && std::ranges::find(kPaddable, *dim) != kPaddable.end();
-}
-
-// The attention with B, Sq and Skv left open, whatever the spec and the bindings say.
-std::optional<ir::Attention> opened(const support::Source& source, sema::Bindings bindings) {
-  diag::Sink unheard(source);
-  std::optional<ast::Spec> spec = ast::parse(source, unheard);
-  if (!spec) return std::nullopt;
-  for (ast::Clause& clause : spec->clauses) {
-    auto* dims = std::get_if<ast::DimsClause>(&clause.body);
-    if (!dims) continue;
-    for (ast::DimEntry& entry : dims->entries) {
-      if (!is_paddable(entry.name.text)) continue;
-      entry.size.reset();
-      entry.set.clear();
-    }
-  }
-  std::erase_if(bindings, [](const auto& binding) { return is_paddable(binding.first); });
-  std::optional<ir::Attention> attention = sema::analyze(*spec, bindings, unheard);
-  return unheard.has_errors() ? std::nullopt : std::move(attention);
-}
 
 bool reads_dims(const ir::Dag& dag, ExprId id) {
   const ExprId roots[] = {id};
@@ -74,10 +51,11 @@ bool tensors_never_shrink(const ir::Attention& attention) {
   });
 }
 
-// Whether all dimensions other than B, Sq and Skv are still bound.
-bool others_are_bound(const ir::Attention& attention) {
-  return std::ranges::all_of(plan::kDims, [&](Dim dim) {
-    return is_paddable(plan::to_string(dim)) || attention.dims.get(ir_dim(dim));
+// Whether all other dimensions that the attention knows are known with B, Sq and Skv open.
+bool others_are_known(const ir::Attention& open, const ir::Attention& attention) {
+  return std::ranges::all_of(ir::kDims, [&](ir::Dim dim) {
+    return std::ranges::find(kPaddable, dim) != kPaddable.end() || open.dims.get(dim) ||
+           !attention.dims.get(dim);
   });
 }
 
@@ -106,18 +84,117 @@ bool is_controlled(const plan::Program& program, Dim dim) {
   return dim == Dim::Skv ? keys : rows || keys;
 }
 
+// The size of a dimension, if another one has this size.
+std::optional<std::int64_t> size_with(const ast::Spec& spec, sema::Bindings bindings,
+                                      ir::Dim wanted, ir::Dim given, std::int64_t size,
+                                      diag::Sink& unheard) {
+  bindings[std::string(to_string(given))] = std::to_string(size);
+  return sema::make_environment(spec, bindings, unheard).dims.get(wanted);
+}
+
+constexpr std::int64_t kHeads = 720'720;  // has every divisor that a spec may have
+
+// The dimensions that neither have a size nor follow from those before them.
+std::vector<std::string> open_dims(const ast::Spec& spec, sema::Bindings bindings,
+                                   diag::Sink& unheard) {
+  const auto is_open = [&](ir::Dim dim) {
+    return !sema::make_environment(spec, bindings, unheard).dims.get(dim);
+  };
+  const bool both = is_open(ir::Dim::Dqk) && is_open(ir::Dim::Dv);
+  std::vector<std::string> names;
+  for (const ir::Dim dim : ir::kDims) {
+    if (!is_open(dim)) continue;
+    names.emplace_back(both && dim == ir::Dim::Dqk ? "D" : to_string(dim));
+    bindings[names.back()] = std::to_string(kHeads);
+  }
+  return names;
+}
+
+// How many heads of q share one of k and v, if that is so for any number of heads.
+std::optional<std::int64_t> group_of(const ast::Spec& spec, const sema::Bindings& bindings,
+                                     diag::Sink& unheard) {
+  const auto one = size_with(spec, bindings, ir::Dim::Hkv, ir::Dim::Hq, kHeads, unheard);
+  const auto two = size_with(spec, bindings, ir::Dim::Hkv, ir::Dim::Hq, 2 * kHeads, unheard);
+  if (!one || !two || *one <= 0 || *two != 2 * *one || kHeads % *one != 0) return std::nullopt;
+  return kHeads / *one;
+}
+
+// Whether Skv is Sq, for any Sq.
+bool is_aligned(const ast::Spec& spec, const sema::Bindings& bindings, diag::Sink& unheard) {
+  return std::ranges::all_of(std::array<std::int64_t, 2>{1009, 2003}, [&](std::int64_t size) {
+    return size_with(spec, bindings, ir::Dim::Skv, ir::Dim::Sq, size, unheard) == size;
+  });
+}
+
 }  // namespace
+
+std::optional<ir::Attention> opened(const support::Source& source, sema::Bindings bindings,
+                                    std::span<const ir::Dim> dims) {
+  const auto is_opened = [&](std::string_view name) {
+    const auto named = name == "D" ? ir::Dim::Dqk : ir::parse_dim(name);
+    return named && std::ranges::find(dims, *named) != dims.end();
+  };
+  diag::Sink unheard(source);
+  std::optional<ast::Spec> spec = ast::parse(source, unheard);
+  if (!spec) return std::nullopt;
+  for (ast::Clause& clause : spec->clauses) {
+    auto* written = std::get_if<ast::DimsClause>(&clause.body);
+    if (!written) continue;
+    for (ast::DimEntry& entry : written->entries) {
+      if (!is_opened(entry.name.text)) continue;
+      entry.size.reset();
+      entry.set.clear();
+    }
+  }
+  std::erase_if(bindings, [&](const auto& binding) { return is_opened(binding.first); });
+  std::optional<ir::Attention> attention = sema::analyze(*spec, bindings, unheard);
+  return unheard.has_errors() ? std::nullopt : std::move(attention);
+}
+
+std::vector<plan::Dim> paddable_dims(const support::Source& source, const sema::Bindings& bindings,
+                                     const ir::Attention& attention) {
+  const std::optional<ir::Attention> open = opened(source, bindings, kPaddable);
+  if (!open || !others_are_known(*open, attention) || !tensors_never_shrink(*open)) return {};
+  std::vector<plan::Dim> dims;
+  const std::set<std::string> read = dims_read(*open);
+  for (const ir::Dim dim : kPaddable) {
+    const std::string name(to_string(dim));
+    if (!read.contains(name)) dims.push_back(*plan::parse_dim(name));
+  }
+  return dims;
+}
+
+KnownSizes known_sizes(const support::Source& source, const sema::Bindings& bindings) {
+  KnownSizes known;
+  diag::Sink unheard(source);
+  const std::optional<ast::Spec> spec = ast::parse(source, unheard);
+  if (!spec) return known;
+  const std::vector<sema::Bindings> variants = sema::variants(*spec, bindings);
+  for (const sema::Bindings& variant : variants) {
+    const ir::Dims dims = sema::make_environment(*spec, variant, unheard).dims;
+    for (const ir::Dim dim : ir::kDims) {
+      auto& sizes = known.of[static_cast<std::size_t>(dim)];
+      const auto size = dims.get(dim);
+      if (size && std::ranges::find(sizes, *size) == sizes.end()) sizes.push_back(*size);
+    }
+  }
+  known.open = open_dims(*spec, variants.front(), unheard);
+  known.aligned = is_aligned(*spec, variants.front(), unheard);
+  known.group = group_of(*spec, variants.front(), unheard);
+  const auto& heads = known.of[static_cast<std::size_t>(ir::Dim::Hq)];
+  const auto& shared = known.of[static_cast<std::size_t>(ir::Dim::Hkv)];
+  if (!known.group && heads.size() == 1 && shared.size() == 1 && shared.front() > 0) {
+    known.group = heads.front() / shared.front();
+  }
+  return known;
+}
 
 plan::Shape shape_of(const support::Source& source, const sema::Bindings& bindings,
                      const ir::Attention& attention, const plan::Program& program) {
   plan::Shape shape;
   for (const Dim dim : plan::kDims) shape.sizes.set(dim, attention.dims[ir_dim(dim)]);
-  const std::optional<ir::Attention> open = opened(source, bindings);
-  if (!open || !others_are_bound(*open) || !tensors_never_shrink(*open)) return shape;
-  const std::set<std::string> read = dims_read(*open);
-  for (const Dim dim : kPaddable) {
-    const bool is_read = read.contains(std::string(plan::to_string(dim)));
-    if (!is_read && is_controlled(program, dim)) shape.padded.push_back(dim);
+  for (const Dim dim : paddable_dims(source, bindings, attention)) {
+    if (is_controlled(program, dim)) shape.padded.push_back(dim);
   }
   return shape;
 }

@@ -67,7 +67,29 @@ std::vector<Gather> gathers(ir::Dag& dag, ExprId root, std::string_view tensor) 
   return found;
 }
 
+// The masks, conditions and indexes that depend on nothing learned.
+std::vector<ExprId> undifferentiated(const ir::Attention& attention) {
+  std::vector<ExprId> roots = attention.masks;
+  if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
+  for (const ExprId id : ir::reachable(attention.dag, attention.roots())) {
+    const ir::Node& node = attention.dag[id];
+    if (node.is(Op::load_)) roots.insert(roots.end(), node.operands.begin(), node.operands.end());
+  }
+  return roots;
+}
+
 }  // namespace
+
+bool can_learn(const ir::Attention& attention, std::string_view tensor) {
+  const ir::CapturedTensor* declared = attention.find_tensor(tensor);
+  if (declared == nullptr || ir::value_type(declared->dtype) != ir::Type::real) return false;
+  ir::Dag dag = attention.dag;
+  for (const ExprId id : ir::reachable(dag, undifferentiated(attention))) {
+    if (dag[id].is(Op::load_) && dag.symbol_of(id) == tensor) return false;
+  }
+  return !gathers(dag, attention.score, tensor).empty() ||
+         (attention.sink && !gathers(dag, *attention.sink, tensor).empty());
+}
 
 std::vector<std::string> wanted_gradients(const ir::Attention& attention) {
   if (!attention.gradients.empty()) return attention.gradients;

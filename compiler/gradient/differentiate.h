@@ -31,6 +31,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/ir/attention.h"
@@ -61,6 +62,10 @@ struct Derivatives {
 // The inputs with a gradient: those of the spec's `grad` clause; without it q, k, v and every
 // learned tensor.
 std::vector<std::string> wanted_gradients(const ir::Attention& attention);
+
+// Whether the tensor of reals, learned or not, would have a gradient if it were learned: the score or the
+// sink depends on its elements, and no mask, index or condition of dropout does.
+bool can_learn(const ir::Attention& attention, std::string_view tensor);
 
 // The name of the gradient: "dq" for "q", "d_bias" for "bias".
 std::string gradient_name(std::string_view of);

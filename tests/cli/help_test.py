@@ -5,7 +5,7 @@ import shlex
 import attnc
 from attnc import SOURCE, SPECS
 
-COMMANDS = ["check", "compile", "explain", "draw", "report", "run", "verify", "bench", "inspect", "fmt", "lsp", "opt",
+COMMANDS = ["check", "compile", "describe", "explain", "draw", "report", "run", "verify", "bench", "inspect", "fmt", "lsp", "opt",
             "convert", "explain-code", "support", "target", "cache", "version", "completion", "help"]
 PRINT_NO_DATA = ["lsp", "cache", "completion"]  # cache has commands of its own
 CACHE_COMMANDS = ["path", "list", "info", "verify", "prune", "clear"]

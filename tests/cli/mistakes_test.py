@@ -59,7 +59,7 @@ MISTAKES = [
     "compile noop.attn -O3 -o x.attnplan",
     "compile noop.attn --heads 4 -o x.attnplan",
     "compile noop.attn --json -o x.attnplan",
-    "compile noop.attn --dtype f16 -o x.attnplan",
+    "compile noop.attn --half -o x.attnplan",
     "compile noop.attn --backward -o x.attnplan",
     "compile noop.attn h200 -o x.attnplan",
     "compile noop.attn Sq=64 -o x.attnplan",
