@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "compiler/nvrtc/nvrtc.h"
 #include "runtime/worker/process.h"
@@ -22,6 +24,7 @@
 #include "tools/console.h"
 #include "tools/help.h"
 #include "tools/report.h"
+#include "tools/serve.h"
 #include "tools/usage.h"
 
 namespace attn::tools {
@@ -82,7 +85,7 @@ int parse_and_run(::CLI::App& app, const Action& action, std::vector<std::string
   return action();
 }
 
-int run_command_line(int argc, char** argv) {
+int run_command_line(std::vector<std::string> words) {
   ::CLI::App app("Compiles attention specifications into fused GPU kernels", "attnc");
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
@@ -90,7 +93,6 @@ int run_command_line(int argc, char** argv) {
   Action action;
   CLI::App commands(app);
   add_commands(commands, action);
-  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words.front() == "complete") {
     fmt::print("{}", completions(describe(app), std::span(words).subspan(1)));
     return kOk;
@@ -121,9 +123,9 @@ int no_memory() {
 }
 
 // Only printing and memory allocation throw; all other errors are a Status.
-int run_and_flush(int argc, char** argv) {
+int run_and_flush(std::vector<std::string> words) {
   try {
-    const int code = run_command_line(argc, argv);
+    const int code = run_command_line(std::move(words));
     const bool failed = std::ferror(stdout) != 0;
     if (std::fflush(stdout) == 0 && !failed) return code;
     return code == kOk ? output_failed(errno) : code;
@@ -147,5 +149,8 @@ int main(int argc, char** argv) {
   attn::worker::end_with_caller();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails, and is reported
   attn::tools::keep_standard_descriptors();
-  return attn::tools::run_and_flush(argc, argv);
+  if (argc == 2 && std::string_view(argv[1]) == "serve") {
+    return attn::tools::serve_command_lines(STDIN_FILENO, attn::tools::run_and_flush);
+  }
+  return attn::tools::run_and_flush({argv + std::min(argc, 1), argv + argc});
 }
