@@ -5,7 +5,6 @@
 
 #include "compiler/diag/render_json.h"
 #include "compiler/driver/driver.h"
-#include "compiler/reference/defaults.h"
 #include "runtime/base/replace_file.h"
 #include "tools/command.h"
 #include "tools/console.h"
@@ -154,20 +153,6 @@ void print_text(const Checked& checked, bool prints_source) {
   }
 }
 
-// Types, and the scales with their defaults: null for one that is not known at these sizes.
-Json quantize_json(const ir::Attention& attention) {
-  Json json = {{"scales", Json::object()}};
-  json["o"] = to_string(attention.quantize->o);
-  json["do"] = to_string(attention.quantize->d_o);
-  json["gradients"] = to_string(attention.quantize->gradients);
-  for (const ir::CapturedTensor& tensor : attention.tensors) {
-    if (!ir::is_scale(tensor.name)) continue;
-    const auto known = reference::default_values(attention, tensor);
-    json["scales"][tensor.name] = known.ok() ? Json(known->values.at(0)) : Json(nullptr);
-  }
-  return json;
-}
-
 Json to_json(const Checked& checked, bool fixes) {
   if (checked.error) {
     return {{"file", checked.path}, {"ok", false}, {"error", error_json(*checked.error, nullptr)}};
@@ -176,9 +161,6 @@ Json to_json(const Checked& checked, bool fixes) {
   if (checked.sizes.first) entry["name"] = checked.sizes.first->name;
   if (checked.sizes.plans > 1) entry["plans"] = checked.sizes.plans;
   if (checked.functions) entry["functions"] = *checked.functions;
-  if (checked.sizes.first && checked.sizes.first->quantize) {
-    entry["quantize"] = quantize_json(*checked.sizes.first);
-  }
   if (checked.sink->is_stopped()) entry["stopped"] = true;
   for (const AppliedFix& fix : checked.fixed) {
     entry["fixed"].push_back(

@@ -1,16 +1,20 @@
-"""Runs attnc, the compiler, as a separate process, and turns its answers into values and errors."""
+"""Runs attnc, the compiler, as one separate process, and turns its answers into values and errors."""
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import warnings
 from types import FrameType
-from typing import Any, Mapping, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from . import _find
 from .errors import CompilerError, Diagnostic, Error, SpecError, SpecWarning, error_of
@@ -39,20 +43,29 @@ def run(arguments: Sequence[str], *, text: str = "", name: str = "<spec>",
     `text` is standard input, for the argument "-": a spec, which diagnostics call `name`, and whose
     imports are searched for in `folder`. Warnings about the spec are issued as SpecWarning. Any number of
     threads may call this. Raises the error that fits attnc's answer."""
+    answer, printed = ask(arguments, text=text, name=name, folder=folder)
+    warn(printed)
+    return answer
+
+
+def ask(arguments: Sequence[str], *, text: str = "", name: str = "<spec>",
+        folder: str | os.PathLike[str] | None = None) -> tuple[Any, str]:
+    """The same without warnings: they are in the text that is returned beside the answer, for `warn`."""
     process = _start([*arguments, "--format", "json"], text, folder)
     printed = process.stderr.replace(_STDIN, name)
     if process.returncode not in (0, _SPEC_ERRORS):
         raise _error(process, printed, name)
     answer = _parse(process.stdout) if process.stdout.strip() else {}
-    found = _diagnostics(answer)
-    if found and not printed:  # `check` prints either form alone
-        printed = _start(arguments, text, folder).stderr.replace(_STDIN, name)
     if process.returncode == _SPEC_ERRORS:
-        raise _spec_error(found, printed, name)
+        raise _spec_error(answer.get("diagnostics", []), printed, name)
+    return answer, printed
+
+
+def warn(printed: str) -> None:
+    """Issues the warnings about a spec in what attnc printed as SpecWarning."""
     for finding in _findings(printed):
         if finding.startswith("warning["):
             warnings.warn(finding, SpecWarning, stacklevel=outside())
-    return answer
 
 
 def run_text(arguments: Sequence[str], *, text: str = "", name: str = "<spec>",
@@ -67,14 +80,95 @@ def run_text(arguments: Sequence[str], *, text: str = "", name: str = "<spec>",
     return process.stdout
 
 
-def _start(arguments: Sequence[str], text: str,
-           folder: str | os.PathLike[str] | None) -> subprocess.CompletedProcess[str]:
+class _Ended(NamedTuple):
+    """What a command of attnc did: its exit code, or the negative number of the signal that ended it."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class _Server:
+    """The process of attnc that runs the commands of this one (tools/serve.h), until this one ends."""
+
+    def __init__(self, program: pathlib.Path):
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen([str(program), "serve"], stdin=theirs, stdout=subprocess.DEVNULL,
+                                             stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def connect(self) -> socket.socket:
+        """A connection for one command. Raises OSError if the process has ended."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self._control, [b"."], [theirs.fileno()])
+            except OSError:
+                ours.close()
+                raise
+        return ours
+
+    def close(self) -> int:
+        """Ends the process. Returns its exit code."""
+        self._control.close()
+        return self._process.wait()
+
+
+_server: _Server | None = None
+_program: Any = None  # the file that the server runs, of a time
+_lock = threading.Lock()
+
+
+def _close() -> None:
+    if _server is not None:
+        _server.close()
+
+
+atexit.register(_close)
+
+
+def _connection() -> tuple[_Server, socket.socket]:
+    """A connection to the server, which is started first if there is none, or another attnc is used now."""
+    global _server, _program
+    program = path()
+    status = program.stat()
+    wanted = (program, status.st_ino, status.st_mtime_ns)
+    with _lock:
+        if _server is not None and _program == wanted:
+            try:
+                return _server, _server.connect()
+            except OSError:  # somebody ended it
+                pass
+        if _server is not None:
+            _server.close()
+        _server, _program = _Server(program), wanted
+        return _server, _server.connect()
+
+
+def _start(arguments: Sequence[str], text: str, folder: str | os.PathLike[str] | None) -> _Ended:
+    request = {"arguments": [*arguments], "input": text, "folder": os.fspath(folder or os.getcwd()),
+               "environment": _environment()}
     try:
-        return subprocess.run([str(path()), *arguments], input=text, cwd=folder,
-                              env=_environment(), capture_output=True, text=True,
-                              encoding="utf-8", errors="replace", check=False)
+        server, connection = _connection()
+    except ConnectionError:
+        return _lost(_server)
     except OSError as error:
         raise CompilerError(f"attnc could not be started: {error}") from error
+    answer = b""
+    with connection, contextlib.suppress(ConnectionError):
+        connection.sendall(json.dumps(request).encode())
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(1 << 20), b""))
+    if not answer:
+        return _lost(server)
+    said = json.loads(answer)
+    return _Ended(said.get("code", -said.get("signal", 0)), said["output"], said["errors"])
+
+
+def _lost(server: _Server) -> _Ended:
+    """What is said for a command whose server ended before it."""
+    code = server.close()
+    return _Ended(code, "", "" if code < 0 else f"attnc serve ended with exit code {code}")
 
 
 def _is_inside(frame: FrameType) -> bool:
@@ -93,7 +187,8 @@ def outside() -> int:
 def _environment() -> dict[str, str]:
     """attnc looks for NVIDIA's wheels in the Python that these variables name: this one. What it prints is
     parsed, so it must not be coloured."""
-    environment = dict(os.environ)
+    environment = {name: value.encode(errors="surrogateescape").decode(errors="replace")
+                   for name, value in os.environ.items()}
     environment["VIRTUAL_ENV"] = sys.prefix
     environment["NO_COLOR"] = "1"
     return environment
@@ -111,12 +206,6 @@ def _findings(printed: str) -> list[str]:
             if part.startswith(("error[", "warning["))]
 
 
-def _diagnostics(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    if "specs" in answer:  # of `check`
-        return [one for spec in answer["specs"] for one in spec["diagnostics"]]
-    return answer.get("diagnostics", [])
-
-
 def _spec_error(found: Sequence[dict[str, Any]], printed: str, name: str) -> SpecError:
     texts = _findings(printed)
     if len(texts) != len(found):
@@ -127,7 +216,7 @@ def _spec_error(found: Sequence[dict[str, Any]], printed: str, name: str) -> Spe
         for one, text in zip(found, texts)])
 
 
-def _error(process: subprocess.CompletedProcess[str], printed: str, name: str) -> Error:
+def _error(process: _Ended, printed: str, name: str) -> Error:
     """The error of an attnc that failed for another reason than a spec with errors."""
     if process.returncode < 0:
         return CompilerError(f"attnc was ended by signal {-process.returncode}", [printed.strip()])

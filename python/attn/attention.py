@@ -1,6 +1,7 @@
 """Compiled attentions: `compile`, `load`, and what they return."""
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import pathlib
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from . import _attnc, _find, hints, layouts, plan as plans
 from ._libattn import PlanFile, PlanInfo
-from .arguments import INPUTS, RANDOM, check_names, named, number, sizes_of
+from .arguments import INPUTS, check_names, named, number, sizes_of
 from .errors import ArgumentError, BindingError, PlanError
-from .specs import Spec
+from .specs import Description, Spec
 from .tracing.recipes import Captured
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Attention:
 
     def __init__(self, source: Spec, bindings: Mapping[str, Any], contents: bytes | None = None, *,
                  target: str | None = None, engine: str | None = None, cache: bool = True,
-                 captured: Mapping[str, Any] | None = None, builds: bool = True, layout: str | None = None):
+                 captured: Mapping[str, Any] | None = None, builds: bool = True, layout: str | None = None,
+                 later: Callable[[], bytes | None] | None = None):
         self.source = source.standing_alone()
         self.bindings = dict(bindings)
         self.captured = captured if isinstance(captured, Captured) else dict(captured or {})
@@ -50,9 +52,9 @@ class Attention:
         self.layout = layout
         self._cache = cache
         self._contents = contents
-        self.plans: tuple[PlanInfo, ...] = PlanFile(contents).plans if contents else ()
+        self._later = later  # gives the contents when somebody asks for them
+        self._lock = threading.Lock()
         self._torch_facts: Any = None
-        self._expected: layouts.Expected | None = None
         self._recent: Any = None  # a short way for torch calls like the last one
         if "torch" in sys.modules:  # programs that torch.compile traces only read what this finds
             self._prepare_torch()
@@ -65,53 +67,70 @@ class Attention:
     @property
     def name(self) -> str:
         """The name that the spec gives the attention."""
-        return self.source.name
+        return self.described.name
+
+    @functools.cached_property
+    def described(self) -> Description:
+        """What the compiler says of the spec with the bindings. Do not change it."""
+        return self.source.described(self.bindings)
 
     @property
     def bytes(self) -> bytes | None:
-        """The contents of a plan file, or None if no plan was compiled."""
-        return self._contents
+        """The contents of a plan file, or None if there is no plan. If `compile` was not told a target, the plan
+        for the local GPU and the spec's sizes is compiled when it is first asked for; calls have their own."""
+        with self._lock:
+            if self._later is not None:
+                self._contents = self._later()
+                self._later = None
+            return self._contents
+
+    @property
+    def plans(self) -> tuple[PlanInfo, ...]:
+        """The plans in `bytes`."""
+        contents = self.bytes
+        return PlanFile(contents).plans if contents else ()
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """The size of each dimension: those of the first plan, else the spec's, None for open ones."""
-        if self.plans:
+        """The size of each dimension: those of the first plan, if it was compiled, else the spec's, None for open
+        ones."""
+        if self._contents is not None:
             return dict(self.plans[0].sizes)
-        return self.source.sizes(self.bindings)
+        return dict(self.described.sizes)
 
     @property
     def scales(self) -> dict[str, float | None]:
         """The scales that calls of 8-bit attention take, with the spec's defaults (None: it depends on
         sizes, and must be given); empty for other attentions."""
-        quantized = self.source.quantized(self.bindings)
-        return {} if quantized is None else dict(quantized.scales)
+        return dict(self.described.scales)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes.items() if size is not None)
-        count = len(self.plans)
+        count = len(self.plans) if self._contents is not None else 0
         kind = f"{count} plan{'s' * (count > 1)} for {self.plans[0].target}" if count else "no plan"
         return f"<attn.Attention {self.name}({sizes}): {kind}>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan file, which `attn.load`, attnc and the C API read. Raises ArgumentError if no
         plan was compiled, CompilerError if the file cannot be written."""
-        if self._contents is None:
+        contents = self.bytes
+        if contents is None:
             raise ArgumentError(f"`{self.name}` has no plan to save",
                                 ["compile it for a GPU: attn.compile(.., target=\"h200\"); attn.targets() "
                                  "lists all, and none of them needs to be here"])
-        plans.write(path, self._contents)
+        plans.write(path, contents)
 
-    def build(self, source: Spec | None = None, sizes: Mapping[str, Any] | None = None, *,
+    def build(self, sizes: Mapping[str, Any] | None = None, *, edits: Sequence[str] = (),
               direction: str | None = None, target: str | None = None) -> bytes:
-        """Compiles a plan with other sizes, or of another form of the spec, and returns the contents of
-        its plan file. What is not given is as in this attention; the target is the local GPU then, if
-        there was none. Raises what `attn.compile` does."""
+        """Compiles a plan with other sizes, or other clauses (`edits`: options of attnc compile, such as "--dtype",
+        "f16"), and returns the contents of its plan file. What is not given is as in this attention; the target
+        is the local GPU then, if there was none. Raises what `attn.compile` does."""
         bindings = dict(self.bindings)
         if sizes:
             bindings.pop("D", None)
             bindings.update(sizes)
-        return plans.build(source or self.source, bindings, target or self.target or "native",
-                           engine=self.engine, direction=direction, cache=self._cache)
+        return plans.build(self.source, bindings, target or self.target or "native", engine=self.engine,
+                           direction=direction, cache=self._cache, edits=edits)
 
     def warm(self, *, training: bool = False, dtype: str | None = None, layout: str = "bhsd",
              device: Any = None, background: bool = False, **sizes: int) -> Future[None]:
@@ -153,7 +172,7 @@ class Attention:
                 path = pathlib.Path(folder) / f"{self.name}.attnplan"
                 path.write_bytes(self._contents)
                 return _attnc.run_text(["explain", str(path)])
-        plans.check_sizes(self.source, self.bindings, "an explanation")
+        plans.check_sizes(self.described, "an explanation")
         options = ["--target", target] if target else []
         return self.source.print("explain", self.bindings, *options)
 
@@ -171,10 +190,10 @@ class Attention:
         from .picture import draw
 
         inputs, sizes = {}, dict(self.bindings)
-        names = {*self.source.params, *(tensor.name for tensor in self.source.tensors), *self.source.lengths}
+        names = {*self.described.params, *self.described.inputs}
         for name, value in inputs_and_sizes.items():
             (inputs if name in names else sizes)[name] = value
-        plans.check_names(self.source, sizes)
+        self.source.described(sizes)
         options = {"b": b, "h": h, "blocks": blocks, "score": score, "score_at": score_at, "parts": parts,
                    "theme": theme}
         return draw(self.source, sizes, inputs, self.captured, path, options)
@@ -195,7 +214,7 @@ class Attention:
             kwargs = {**{name: self.captured[name] for name in missing}, **kwargs}
         layout = layout or self.layout
         if layout is not None and layouts.checked(layout) != "bhsd":
-            return layouts.call(self, self._expected or self._expect(), args, kwargs)
+            return layouts.call(self, self.described, args, kwargs)
         torch = sys.modules.get("torch")
         if torch is not None and not torch.compiler.is_compiling() and self._recent is not None:
             result = self._recent.call(args, kwargs)
@@ -220,25 +239,19 @@ class Attention:
             return layouts.gradients(self, args, do, kwargs)
         inputs = self._inputs(args, kwargs, layout)
         found = reference(self.source, self._sizes_of(inputs), inputs, (),
-                          {"do": do, "of": self.source.gradients}, unrounded=self._is_exact(inputs["q"]))
+                          {"do": do, "of": self.described.gradients}, unrounded=self._is_exact(inputs["q"]))
         return {name: _as_float(value, inputs["q"]) for name, value in found.items()}
 
     def _prepare_torch(self) -> None:
         from .torch import prepare
 
-        self._expect()
         prepare(self)
-
-    def _expect(self) -> layouts.Expected:
-        if self._expected is None:
-            self._expected = layouts.expected(self.source, self.bindings)
-        return self._expected
 
     def _outputs(self, inputs: dict[str, Any]) -> Any:
         from .reference import reference
 
         q = inputs["q"]
-        names = self.source.outputs
+        names = self.described.outputs
         found = reference(self.source, self._sizes_of(inputs), inputs, names, unrounded=self._is_exact(q))
         outputs = tuple(found[name].astype(q.dtype) if name == "o" and q.dtype.kind == "f"
                         else _as_float(found[name], q) for name in names)
@@ -247,22 +260,20 @@ class Attention:
     def _inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], layout: str | None) -> dict[str, Any]:
         from .reference import as_array
 
-        spec = self.source
+        said = self.described
         given = named(self.captured, args, kwargs)
-        wanted = [*INPUTS, *(tensor.name for tensor in spec.tensors), *spec.lengths, *spec.params]
-        quantized = spec.quantized(self.bindings)
-        scales = quantized.scales if quantized is not None else ()
-        check_names(spec.name, given, wanted, (*scales, *(RANDOM if spec.has_random_dropout else ())))
-        inputs = {name: number(name, value) if name in spec.params else as_array(name, value)
+        wanted = [*INPUTS, *(name for name, one in said.inputs.items() if not one.optional), *said.params]
+        check_names(said.name, given, wanted, [name for name, one in said.inputs.items() if one.optional])
+        inputs = {name: number(name, value) if name in said.params else as_array(name, value)
                   for name, value in given.items()}
-        layouts.check(self._expect(), sizes_of(*(inputs[name] for name in INPUTS)), layout)
+        layouts.check(said, sizes_of(*(inputs[name] for name in INPUTS)), layout)
         return inputs
 
     def _is_exact(self, q: Any) -> bool:
         """Whether inputs are of more precision than kernels have, so that nothing is rounded."""
         if q.dtype.name == "float64":
             return True
-        return q.dtype.name != "float16" and self.source.quantized(self.bindings) is None
+        return q.dtype.name != "float16" and self.described.quantized is None
 
     def _sizes_of(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         sizes = sizes_of(*(inputs[name] for name in INPUTS))._asdict()
@@ -280,8 +291,9 @@ def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
     `score_mod` and `mask_mod`: FlexAttention's functions, traced (`attn.trace`) with the sizes B, Hq, Sq and
     D (Hkv and Skv equal Hq and Sq if they are not given), and the tracer's dtype, scale, outputs, learn,
     dropout, name, deterministic and facts (False here: calls may give other elements than those captured).
-    `target`: the GPU to compile for, one of `attn.targets()`, which need not be here. None: the local one
-    if there is one and all sizes are known; else no plan is compiled before it is needed.
+    `target`: the GPU to compile for, one of `attn.targets()`, which need not be here. None: plans are compiled
+    when they are needed, for the local one: by calls, each for its own sizes, and by `bytes`, `plans` and `save`,
+    if all sizes are known.
     `engine`: "auto", "cudnn", "native" or "unfused". `direction`: "fwd", "bwd" or "both".
     `cache`: whether plans are looked up and kept in the folder that `attnc cache path` prints.
     `builds`: False for calls of torch tensors that never wait for a compiler: those for which there is no
@@ -307,19 +319,27 @@ def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
                             ["give a spec, or score_mod, mask_mod or both"])
     else:
         source = Spec.of(spec)
-    plans.check_names(source, bindings)
     plans.check_choices(engine, direction)
     layouts.checked(layout)
-    if target is None and not source.open_dims(bindings) and plans.local_gpu() is not None:
-        target = "native"
+    # Compiling issues the same warnings.
+    said = source.check(bindings, deny_warnings) if target is None else source.described(bindings)
+
+    def build(target: str) -> bytes:
+        return plans.build(source, bindings, target, engine=engine, direction=direction, cache=cache,
+                           deny_warnings=deny_warnings)
+
+    def local() -> bytes | None:
+        return build("native") if not said.open and plans.local_gpu() is not None else None
+
     contents = None
-    if target is None:
-        source.check(bindings, deny_warnings)
-    else:
-        contents = plans.build(source, bindings, target, engine=engine, direction=direction, cache=cache,
-                               deny_warnings=deny_warnings)
+    if target is not None:
+        plans.check_sizes(said, f"a plan for {target}")
+        contents = build(target)
+    elif not builds:
+        contents = local()
     return Attention(source, bindings, contents, target=target, engine=engine, cache=cache,
-                     captured=captured, builds=builds, layout=layout)
+                     captured=captured, builds=builds, layout=layout,
+                     later=local if target is None and builds else None)
 
 
 def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Attention:

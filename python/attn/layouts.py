@@ -3,34 +3,15 @@ memory, unless `layout="bshd"` says [B, S, H, D]."""
 from __future__ import annotations
 
 import warnings
-from math import gcd
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from ._attnc import outside
 from .arguments import INPUTS, ORDERS, Sizes, named, order_note, sizes_of
 from .errors import ArgumentError, BindingError, SpecWarning
 from .reference import as_array
-from .specs import Spec
+from .specs import Description
 
 USUAL_HEADS = 256  # of k, at most; what has more, and fewer keys, is likely [B, S, H, D]
-
-
-class Expected(NamedTuple):
-    """What a spec and the sizes given to `attn.compile` say of q, k, v and o.
-
-    title      the name of the attention
-    outputs    names of what a call returns
-    located    whether other tensors locate rows, so that their order is no choice
-    heads      how many heads of q share how many of k, without a common divisor, or None if that is open
-    aligned    whether Skv is Sq
-    query      Hq and Sq, None where they are open"""
-
-    title: str
-    outputs: tuple[str, ...]
-    located: bool
-    heads: tuple[int, int] | None
-    aligned: bool
-    query: tuple[int | None, int | None]
 
 
 def checked(layout: str | None) -> str | None:
@@ -42,70 +23,31 @@ def checked(layout: str | None) -> str | None:
     return layout
 
 
-def expected(spec: Spec, bindings: Mapping[str, Any]) -> Expected:
-    """What tensors the attention takes with these bindings, for messages about tensors that do not fit. Sizes
-    that are open are None."""
-    sizes, dims = spec.sizes(bindings), spec.dims
-    given = {*bindings}
-    of_query = tuple(sizes[dim] if isinstance(sizes[dim], int) else None for dim in ("Hq", "Sq"))
-    aligned = "Skv" not in given and dims["Skv"] == "Sq"
-    located = any(_is_located(clause.get("layout")) for clause in spec.tree["clauses"])
-    return Expected(spec.name, spec.outputs, located, _shared(sizes, dims, given), aligned,
-                    of_query)  # type: ignore[arg-type]
-
-
-def _is_located(layout: Any) -> bool:
-    """Whether the tree of a layout clause is `thd`, or has pages."""
-    return layout == "thd" or (isinstance(layout, Mapping) and "'paged'" in str(layout))
-
-
-def _shared(sizes: Mapping[str, Any], dims: Mapping[str, Any], given: set[str]) -> tuple[int, int] | None:
-    written = dims["Hkv"]
-    if "Hkv" not in given:
-        if written == "Hq":
-            return 1, 1
-        if isinstance(written, Mapping) and written.get("op") in ("/", "//"):
-            whole, part = written["args"]
-            if whole == "Hq" and isinstance(part, int) and part > 0:
-                return part, 1
-    heads, key_heads = sizes["Hq"], sizes["Hkv"]
-    if not isinstance(heads, int) or not isinstance(key_heads, int) or key_heads <= 0:
-        return None
-    common = gcd(heads, key_heads)
-    return heads // common, key_heads // common
-
-
-def check(said: Expected, sizes: Sizes, layout: str | None) -> None:
+def check(said: Description, sizes: Sizes, layout: str | None) -> None:
     """Raises BindingError if the sizes, read from tensors in this order, contradict what the spec says.
 
     `layout`: None if nobody said the order; then also tensors are refused that fit the spec only in the other
     one, and SpecWarning is issued where k has more heads than keys, and than any model."""
     order = layout or "bhsd"
     notes = [order_note(order)]
-    heads, rows = said.query
+    heads, rows, group = said.sizes["Hq"], said.sizes["Sq"], said.facts["group"]
     if heads != rows and (sizes.Sq, sizes.Hq) == (heads, rows):
-        raise BindingError(f"q has {sizes.Hq} heads and {sizes.Sq} rows, and `{said.title}` {heads} heads and "
+        raise BindingError(f"q has {sizes.Hq} heads and {sizes.Sq} rows, and `{said.name}` {heads} heads and "
                            f"{rows} rows: are its dimensions in another order?", notes)
-    if said.heads is not None and sizes.Hq * said.heads[1] != sizes.Hkv * said.heads[0]:
+    if group is not None and sizes.Hq != sizes.Hkv * group:
         raise BindingError(
-            f"q has {sizes.Hq} heads and k {sizes.Hkv}, but in `{said.title}` {_sharing(said.heads)}",
+            f"q has {sizes.Hq} heads and k {sizes.Hkv}, but in `{said.name}` "
+            + ("Hkv is Hq" if group == 1 else f"{group} heads share one"),
             [*notes, f"for these numbers: attn.compile(.., Hq={sizes.Hq}, Hkv={sizes.Hkv})"])
-    unlikely = said.heads is None or sizes.Hq > sizes.Sq
-    if layout is None and said.aligned and unlikely and _fits_other(sizes):
+    unlikely = group is None or sizes.Hq > sizes.Sq
+    if layout is None and said.facts["aligned"] and unlikely and _fits_other(sizes):
         raise BindingError(
-            f"q has {sizes.Sq} rows and k {sizes.Skv}, but in `{said.title}` Skv is Sq: are they [B, S, H, D]?",
+            f"q has {sizes.Sq} rows and k {sizes.Skv}, but in `{said.name}` Skv is Sq: are they [B, S, H, D]?",
             [*notes, f"for these numbers: attn.compile(.., Skv={sizes.Skv}), or layout=\"bhsd\""])
     if layout is None and sizes.Hkv > max(USUAL_HEADS, sizes.Skv):
         warnings.warn(f"k has {sizes.Hkv} heads and {sizes.Skv} keys, read as [B, H, S, D]: if it is [B, S, H, D], "
                       "say layout=\"bshd\", to attn.compile or in the call; if not, layout=\"bhsd\"",
                       SpecWarning, stacklevel=outside())
-
-
-def _sharing(heads: tuple[int, int]) -> str:
-    of_query, of_keys = heads
-    if of_query == of_keys:
-        return "Hkv is Hq"
-    return f"{of_query} heads share {'one' if of_keys == 1 else of_keys}"
 
 
 def _fits_other(sizes: Sizes) -> bool:
@@ -114,11 +56,11 @@ def _fits_other(sizes: Sizes) -> bool:
     return sizes.Hq == sizes.Hkv and sizes.Sq != sizes.Skv and sizes.Skv > 0 and sizes.Sq % sizes.Skv == 0
 
 
-def call(function: Callable[..., Any], said: Expected, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def call(function: Callable[..., Any], said: Description, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """`function` of q, k and v [B, H, S, D], for tensors [B, S, H, D]: o is [B, Sq, Hq, Dv] then, and what has
     one number for each row stays [B, Hq, Sq]."""
     if said.located:
-        raise ArgumentError(f"`{said.title}` has packed sequences or pages, to which layout= does not apply",
+        raise ArgumentError(f"`{said.name}` has packed sequences or pages, to which layout= does not apply",
                             ["packed tensors are [T, H, D], a pool of pages is [pages, Hkv, page, D]"])
     given = named({}, args, kwargs)
     tensors = {name: _with_shape(name, given.pop(name)) for name in INPUTS if name in given}

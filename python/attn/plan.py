@@ -6,12 +6,12 @@ import functools
 import os
 import pathlib
 import tempfile
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 from . import _attnc, _find, hints
 from .errors import ArgumentError, CompilerError
 from .reference import input_argument
-from .specs import Spec, bind_arguments, deny_arguments
+from .specs import Description, Spec, bind_arguments, deny_arguments
 
 ENGINES = ("auto", "cudnn", "native", "unfused")
 DIRECTIONS = ("fwd", "bwd", "both")
@@ -30,15 +30,16 @@ def local_gpu() -> dict[str, Any] | None:
 
 
 def build(spec: Spec, bindings: Mapping[str, Any], target: str = "native", *, engine: str | None = None,
-          direction: str | None = None, cache: bool = True, deny_warnings: bool = False) -> bytes:
+          direction: str | None = None, cache: bool = True, deny_warnings: bool = False,
+          edits: Sequence[str] = ()) -> bytes:
     """Compiles a spec and returns the contents of a plan file.
 
-    `bindings` are sizes and spec parameters, `target` a name of `targets()`, "native" for the local GPU,
-    or a path of a JSON file. With `cache`, plans come from and go to the folder of `attnc cache`, which
-    processes share. Raises SpecError, Unsupported, or what attnc reports."""
+    `edits` are options that replace clauses of the spec, such as "--dtype", "f16"; `bindings` are sizes and
+    spec parameters, `target` a name of `targets()`, "native" for the local GPU, or a path of a JSON file. With
+    `cache`, plans come from and go to the folder of `attnc cache`, which processes share. Raises SpecError,
+    Unsupported, or what attnc reports."""
     check_choices(engine, direction)
-    check_sizes(spec, bindings, f"a plan for {target}")
-    options = [*bind_arguments(bindings), *deny_arguments(deny_warnings), "--target", _target(target)]
+    options = [*bind_arguments(bindings), *edits, *deny_arguments(deny_warnings), "--target", _target(target)]
     if engine is not None:
         options += ["--engine", engine]
     if direction is not None:
@@ -52,7 +53,6 @@ def build_ranks(spec: Spec, bindings: Mapping[str, Any], ranks: int, target: str
     """The same for an attention that is divided among GPUs: the contents of the file of `attnc compile
     --ranks`. `values` are arrays of captured tensors by name, for which alone the file is then right."""
     check_choices(engine, direction)
-    check_sizes(spec, bindings, f"a plan for {target}")
     options = [*bind_arguments(bindings), "--ranks", str(ranks), "--target", _target(target)]
     options += ["--engine", engine] if engine is not None else []
     options += ["--direction", direction] if direction is not None else []
@@ -64,7 +64,6 @@ def homes(spec: Spec, bindings: Mapping[str, Any], ranks: int,
           values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """Where rows and keys would be, without compiling anything: of each rank, "rows" and "keys" as lists of
     [begin, end]."""
-    check_sizes(spec, bindings, "a plan for several GPUs")
     with _inputs(values) as given:
         answer = spec.answer("explain", *bind_arguments(bindings), "--ranks", str(ranks), *given)
     return answer["of_ranks"]
@@ -120,19 +119,6 @@ def number(text: str) -> int | float:
         return float(text)
 
 
-def check_names(spec: Spec, bindings: Mapping[str, Any]) -> None:
-    """Raises ArgumentError if the spec has no dimension or parameter of such a name."""
-    known = ["B", "Hq", "Hkv", "Sq", "Skv", "D", "Dqk", "Dv", *spec.parameters]
-    for name in bindings:
-        if name in known:
-            continue
-        notes = [f"it has {', '.join(known)}"]
-        if name in spec.params or name in (tensor.name for tensor in spec.tensors):
-            notes = [f"`{name}` is an input: give it at each call"]
-        raise ArgumentError(f"`{spec.name}` has no dimension or parameter `{name}`",
-                            [*hints.of_argument(name), *notes])
-
-
 def check_choices(engine: str | None, direction: str | None) -> None:
     """Raises ArgumentError if there is no such engine or direction."""
     for name, value, choices in (("engine", engine, ENGINES), ("direction", direction, DIRECTIONS)):
@@ -162,11 +148,9 @@ def _target(target: str | os.PathLike[str]) -> str:
     return os.path.abspath(name) if name.endswith(".json") else name
 
 
-def check_sizes(spec: Spec, bindings: Mapping[str, Any], what: str) -> None:
+def check_sizes(said: Description, what: str) -> None:
     """Raises ArgumentError if a dimension has no size, which `what` needs."""
-    check_names(spec, bindings)
-    missing = spec.open_dims(bindings)
-    if missing:
-        example = ", ".join(f"{dim}=.." for dim in missing)
-        raise ArgumentError(f"`{spec.name}` has no size for {', '.join(missing)}, and {what} needs "
+    if said.open:
+        example = ", ".join(f"{dim}=.." for dim in said.open)
+        raise ArgumentError(f"`{said.name}` has no size for {', '.join(said.open)}, and {what} needs "
                             "all sizes", [f"give them: attn.compile(.., {example})"])

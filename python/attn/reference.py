@@ -17,7 +17,8 @@ _HOST_DEVICES = (1, 3)  # DLPack: the CPU, and memory of the CPU that a GPU may 
 
 
 def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Sequence[str],
-              gradients: Mapping[str, Any] | None = None, unrounded: bool = False) -> dict[str, np.ndarray]:
+              gradients: Mapping[str, Any] | None = None, unrounded: bool = False,
+              dtype: str | None = None) -> dict[str, np.ndarray]:
     """Computes outputs and gradients of an attention.
 
     `bind` are sizes and spec parameters. `inputs` are arrays by name, in logical order whatever the layout
@@ -27,22 +28,27 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
     names of the outputs of an 8-bit backward, those too.
 
     Returns arrays by name: outputs, and each gradient by the name of its input. They are f32, rounded as
-    kernels round inputs and outputs; with `unrounded`, f64 without any rounding. Every score is computed,
-    in memory: for small sizes. Raises BindingError for arrays that do not fit, SpecError."""
+    kernels of `dtype`, by default the spec's, round inputs and outputs; with `unrounded`, f64 without any
+    rounding. Every score is computed, in memory: for small sizes. Raises BindingError for arrays that do not
+    fit, SpecError."""
     import numpy as np
 
     wanted = tuple(gradients["of"]) if gradients is not None else ()
-    asked = _asking(spec, outputs, wanted)
     values = dict(inputs)
     if gradients is not None:
         values["do"] = gradients["do"]
     if _sees_nothing(inputs):
-        return _of_nothing(spec, inputs, outputs, wanted, np.float64 if unrounded else np.float32)
+        parameters = {name: value for name, value in bind.items() if name not in Sizes._fields}
+        has_sink = spec.described(parameters).facts["sink"]
+        return _of_nothing(has_sink, inputs, outputs, wanted, np.float64 if unrounded else np.float32)
     files = {name: name for name in outputs}
     files.update({name: _gradient(name) for name in wanted})
     files.update({name: name for name in (gradients or {}).get("amax", ())})
     with tempfile.TemporaryDirectory(prefix="attn-") as folder:
         arguments = ["--backend", "reference", "--yes", *bind_arguments(bind)]  # also if it takes hours
+        edits = {"--outputs": outputs, "--gradients": wanted, "--dtype": [dtype] if dtype else []}
+        for option, names in edits.items():
+            arguments += [option, ",".join(names)] if names else []
         if gradients is not None:
             arguments += ["--direction", "both" if outputs else "bwd"]
         if unrounded:
@@ -52,7 +58,7 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
         for name in files.values():
             arguments += ["--out", f"{name}={folder}/out_{name}.npy"]
         try:
-            asked.answer("run", *arguments)
+            spec.answer("run", *arguments)
         except (ArgumentError, CompilerError) as error:
             raise about_arrays(error, folder, spec, bind) from None
         return {name: np.load(os.path.join(folder, f"out_{file}.npy")) for name, file in files.items()}
@@ -63,13 +69,12 @@ def _sees_nothing(inputs: Mapping[str, Any]) -> bool:
     return any(0 in inputs[name].shape[:3] for name in INPUTS)
 
 
-def _of_nothing(spec: Spec, inputs: Mapping[str, Any], outputs: Sequence[str], gradients: Sequence[str],
+def _of_nothing(has_sink: bool, inputs: Mapping[str, Any], outputs: Sequence[str], gradients: Sequence[str],
                 dtype: Any) -> dict[str, np.ndarray]:
     import numpy as np
 
     q, v = inputs["q"], inputs["v"]
     rows = q.shape[:3]
-    has_sink = any("sink" in clause for clause in spec.tree["clauses"])
     if has_sink and 0 not in rows and any(map(is_statistic, outputs)):
         raise Unsupported(NO_KEY_BUT_A_SINK, NO_KEY_NOTES)
     shapes = {name: (1,) if is_amax(name) else rows for name in outputs}
@@ -113,16 +118,6 @@ def _signed(name: str, array: np.ndarray) -> np.ndarray:
     if array.dtype.itemsize == 8 and array.size > 0 and array.max() > np.iinfo(np.int64).max:
         raise BindingError(f"{name} has the element {array.max()}, which does not fit in 64 bits with a sign")
     return array.astype(np.int32 if array.dtype.itemsize == 2 else np.int64)
-
-
-def _asking(spec: Spec, outputs: Sequence[str], gradients: Sequence[str]) -> Spec:
-    """The spec with `outputs` and `grad` clauses that have these, if they lack some."""
-    replaced = {}
-    if not set(outputs) <= set(spec.outputs):
-        replaced["outputs"] = list(dict.fromkeys([*spec.outputs, *outputs]))
-    if not set(gradients) <= set(spec.gradients):
-        replaced["grad"] = list(gradients)
-    return spec.with_clauses([{keyword: names} for keyword, names in replaced.items()]) if replaced else spec
 
 
 def _gradient(name: str) -> str:

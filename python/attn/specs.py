@@ -1,41 +1,91 @@
 """Specifications of attentions, from text, files, JSON trees and the standard specs."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import pathlib
+import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, AbstractSet, Any, Collection, Iterator, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple
 
-from . import _attnc, _find
+from . import _attnc, _find, hints
 from .errors import ArgumentError, CompilerError, SpecError
 
 if TYPE_CHECKING:
     from .tracing.origins import Origin
 
-_DIMS = ("B", "Hq", "Hkv", "Sq", "Skv", "Dqk", "Dv")
 
-
-@dataclass(frozen=True)
-class TensorDeclaration:
-    """A captured tensor that a spec declares. `shape` has sizes, names of dimensions, and expressions as
-    trees of the JSON form."""
+class Input(NamedTuple):
+    """A tensor that calls take beside q, k and v: captured, of lengths, or what locates rows. `dims` are names of
+    dimensions, numbers and expressions, as texts. `differentiable`: whether it would have a gradient if `learn`
+    declared it. `optional`: whether calls may leave it out. `limited`: whether it has declared how long a run of
+    equal elements may be."""
 
     name: str
     dtype: str
-    shape: tuple[Any, ...]
+    dims: tuple[str, ...]
     learned: bool
+    differentiable: bool
+    optional: bool
+    limited: bool
 
 
 class Quantized(NamedTuple):
-    """What a `quantize` clause says: the types of o, of do, and of dq, dk and dv ("e4m3"), and the scales
-    that are inputs, with their defaults (None: it depends on sizes, which calls may change)."""
+    """What a `quantize` clause says: how scales are given ("per_tensor", "mxfp8"); the types of o, of do, and of dq,
+    dk and dv ("e4m3"); and the scales that are inputs, with their defaults (None: it depends on sizes, which calls
+    may change)."""
 
+    by: str
     o: str
     do: str
     gradients: str
     scales: dict[str, float | None]
+
+
+class Description:
+    """What `attnc describe` says of a spec with sizes and parameters (docs/cli.md). Do not change it: it is shared.
+
+    sizes      of each dimension: a number, a list of those of several plans, or None
+    open       the dimensions that need a size
+    inputs     by name, what calls take beside q, k and v
+    outputs    in the order of the spec; `saved`: those that a backward reads
+    gradients  of what a training pair has gradients; `amax`: what its backward has besides, f32 [1]
+    tables     of k and v, if they have pages: the names of their page tables
+    facts      the rest: "packed", "sink", "group", ..
+    quantized  None for other than 8-bit attention"""
+
+    def __init__(self, said: Mapping[str, Any]):
+        self.name: str = said["name"]
+        self.dtype: str = said["dtype"]
+        self.parameters = tuple(said["parameters"])
+        self.params = tuple(param["name"] for param in said["params"])
+        self.sizes: dict[str, Any] = said["dims"]
+        self.open: list[str] = said["open"]
+        self.outputs, self.saved = tuple(said["outputs"]), tuple(said["saved"])
+        self.gradients = tuple(said["gradients"])
+        self.facts: dict[str, Any] = said["facts"]
+        self.quantized = Quantized(**said["quantize"]) if "quantize" in said else None
+        self.inputs = {one["name"]: _input(one) for one in said["tensors"] if one["role"] in ("captured", "control")}
+        self.learned = tuple(name for name, one in self.inputs.items() if one.learned)
+        self.amax = tuple(one["name"] for one in said["tensors"] if one.get("of_backward"))
+        self.tables = {name: layout["table"] for name, layout in said["layouts"].items() if "table" in layout}
+
+    @property
+    def scales(self) -> dict[str, float | None]:
+        """The scales that calls of 8-bit attention take, with their defaults."""
+        return {} if self.quantized is None else self.quantized.scales
+
+    @property
+    def located(self) -> bool:
+        """Whether other tensors say where rows are: packed sequences, or pages."""
+        return self.facts["packed"] or bool(self.tables)
+
+
+def _input(said: Mapping[str, Any]) -> Input:
+    return Input(said["name"], said["dtype"], tuple(said["dims"]), said.get("learned", False),
+                 said.get("differentiable", False), said.get("optional", False), "longest_run" in said)
 
 
 @dataclass(frozen=True)
@@ -73,191 +123,95 @@ class Spec:
 
     def answer(self, command: str, *arguments: str) -> Any:
         """What `attnc COMMAND - ARGUMENTS --format json` says about this spec. Errors of a spec that functions
-        were traced to are TraceErrors, which name a line of the functions."""
+        were traced to are of their lines of Python."""
+        with self._at_python():
+            return _attnc.run([command, "-", *arguments], **self._input)
+
+    def print(self, command: str, bindings: Mapping[str, Any], *arguments: str) -> str:
+        """What `attnc COMMAND - ARGUMENTS` prints about this spec."""
+        return _attnc.run_text([command, "-", *bind_arguments(bindings), *arguments], **self._input)
+
+    @property
+    def _input(self) -> dict[str, Any]:
         folder = str(pathlib.Path(self.filename).resolve().parent) if self.filename else None
+        return {"text": self.text, "name": self.filename or "<spec>", "folder": folder}
+
+    @contextlib.contextmanager
+    def _at_python(self) -> Iterator[None]:
         try:
-            return _attnc.run([command, "-", *arguments], text=self.text,
-                              name=self.filename or "<spec>", folder=folder)
+            yield
         except SpecError as error:
-            if not self.traced:
+            if not self.origins:
                 raise
             from .tracing.origins import at_python
 
             raise at_python(error, self.text, self.origins) from None
 
-    def print(self, command: str, bindings: Mapping[str, Any], *arguments: str) -> str:
-        """What `attnc COMMAND - ARGUMENTS` prints about this spec."""
-        folder = str(pathlib.Path(self.filename).resolve().parent) if self.filename else None
-        return _attnc.run_text([command, "-", *bind_arguments(bindings), *arguments], text=self.text,
-                               name=self.filename or "<spec>", folder=folder)
+    def check(self, bindings: Mapping[str, Any], deny_warnings: bool = False) -> Description:
+        """What the spec is with these sizes and parameters. Raises SpecError if it has errors, ArgumentError if
+        it has no dimension or parameter of such a name; issues its warnings as SpecWarning."""
+        said, printed = self._ask(bindings, *deny_arguments(deny_warnings))
+        _attnc.warn(printed)
+        return said
 
-    def check(self, bindings: Mapping[str, Any], deny_warnings: bool = False) -> None:
-        """Raises SpecError if the spec has errors with these sizes and parameters."""
-        self.answer("check", *bind_arguments(bindings), *deny_arguments(deny_warnings))
+    def described(self, bindings: Mapping[str, Any] | None = None) -> Description:
+        """The same without warnings."""
+        return self._ask(bindings or {})[0]
 
-    def quantized(self, bindings: Mapping[str, Any]) -> Quantized | None:
-        """How tensors are scaled; None if the spec is not of 8-bit floats. Do not change what it returns: it is
-        shared."""
-        if not any(True for _ in self._clauses("quantize")):
-            return None
-        return _quantized(self.text, self.filename, tuple(bind_arguments(bindings)))
+    def _ask(self, bindings: Mapping[str, Any], *options: str) -> tuple[Description, str]:
+        # What is imported may change.
+        ask = _described.__wrapped__ if _IMPORTS.search(self.text) else _described
+        try:
+            with self._at_python():
+                return ask(self, (*bind_arguments(bindings), *options))
+        except SpecError as error:
+            if not any(found.code == _UNKNOWN_BINDING for found in error.diagnostics):
+                raise
+            raise self._unknown_name(bindings) or error from None
 
-    @property
-    def has_scales_of_blocks(self) -> bool:
-        """Whether the spec has a scale for each block of 8-bit floats (MXFP8)."""
-        return any(clause["quantize"] == "mxfp8" for clause in self._clauses("quantize"))
+    def _unknown_name(self, bindings: Mapping[str, Any]) -> ArgumentError | None:
+        said = self.described()
+        known = [*_SIZES, *said.parameters]
+        for name in bindings:
+            if name in known:
+                continue
+            notes = [f"it has {', '.join(known)}"]
+            if name in said.params or name in said.inputs:
+                notes = [f"`{name}` is an input: give it at each call"]
+            return ArgumentError(f"`{said.name}` has no dimension or parameter `{name}`",
+                                 [*hints.of_argument(name), *notes])
+        return None
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The JSON form. Do not change it: it is shared."""
-        return _tree(self.text, self.filename)
+        """The JSON form."""
+        return json.loads(_converted(self, "--to", "json"))
 
     @property
     def dsl(self) -> str:
         """The text of the spec in the DSL, whatever it was made of."""
-        return _dsl(self.text, self.filename) if self.text.lstrip().startswith("{") else self.text
+        return _converted(self, "--to", "dsl") if self.text.lstrip().startswith("{") else self.text
 
     def standing_alone(self) -> Spec:
         """The spec with the functions that it imports and calls written into it, as the files say them now:
         later changes of them change nothing. Raises SpecError if they cannot be read."""
-        if "import" not in self.text or not any("import" in item for item in self.tree.get("preamble", ())):
+        if not _IMPORTS.search(self.text):
             return self
-        form = "json" if self.text.lstrip().startswith("{") else "dsl"
-        folder = str(pathlib.Path(self.filename).resolve().parent) if self.filename else None
-        text = _attnc.run_text(["convert", "-", "--to", form, "--inline-imports"], text=self.text,
-                               name=self.filename or "<spec>", folder=folder)
-        return Spec(text)  # lines of the text are not those of the file
+        # Lines of the text are not those of the file.
+        return Spec(self.print("convert", {}, "--to", self._form, "--inline-imports"))
 
-    def with_clauses(self, clauses: Sequence[dict[str, Any]], keywords: Collection[str] | None = None) -> Spec:
-        """The spec with these clauses of the JSON form instead of those with the same `keywords` (by default,
-        the keys of the new ones). As text, which diagnostics quote, if it was text."""
-        removed = {key for clause in clauses for key in clause} if keywords is None else keywords
-        # A declaration also has a dtype; its name is first.
-        kept = [clause for clause in self.tree["clauses"] if _keyword(clause) not in removed]
-        made = replace(self, text=json.dumps({**self.tree, "clauses": [*kept, *clauses]}))
-        return made if self.text.lstrip().startswith("{") else replace(made, text=made.dsl)
+    def edited(self, *options: str) -> Spec:
+        """The spec with the clauses that these options of attnc give, such as "--dtype", "f16"."""
+        return replace(self, text=_converted(self, "--to", self._form, *options)) if options else self
 
     @property
-    def name(self) -> str:
-        """The name of the attention."""
-        return self.tree["attention"]
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The spec's parameters, constants of a plan, with their defaults as trees of the JSON form."""
-        return dict(self.tree.get("parameters", {}))
-
-    @property
-    def params(self) -> tuple[str, ...]:
-        """Names of the numbers that are bound at a call."""
-        return tuple(clause["param"] for clause in self._clauses("param"))
-
-    @property
-    def dims(self) -> dict[str, Any]:
-        """The size of each dimension: a number, a list of sizes, another dimension's name, an expression
-        as a tree, or None if it is open. Dimensions have the names B, Hq, Hkv, Sq, Skv, Dqk and Dv: `D` is
-        both of the last, and Hkv, Skv and Dv that are not declared equal Hq, Sq and Dqk."""
-        written: dict[str, Any] = {}
-        for clause in self._clauses("dims"):
-            written.update(clause["dims"])
-        dims = dict.fromkeys(_DIMS)
-        dims.update({"Hkv": "Hq", "Skv": "Sq", "Dv": "Dqk"})
-        if "D" in written:
-            both = written.pop("D")
-            dims.update({"Dqk": both, "Dv": both})
-        dims.update(written)
-        return dims
-
-    def sizes(self, bindings: Mapping[str, Any]) -> dict[str, Any]:
-        """`dims` with sizes that replace the spec's, where names of other dimensions are followed: numbers,
-        lists of sizes, trees of expressions, or None for what is open."""
-        dims = {**self.dims, **{dim: size for dim, size in bindings.items() if dim in _DIMS}}
-        if "D" in bindings:
-            dims.update({"Dqk": bindings["D"], "Dv": bindings["D"]})
-
-        def followed(size: Any, steps: int) -> Any:
-            named = isinstance(size, str) and size in dims and steps > 0
-            return followed(dims[size], steps - 1) if named else size
-
-        return {dim: followed(size, len(_DIMS)) for dim, size in dims.items()}
-
-    def open_dims(self, bindings: Mapping[str, Any]) -> list[str]:
-        """The dimensions without a size, of those that do not follow from another: D for both Dqk and Dv."""
-        sizes, dims = self.sizes(bindings), self.dims
-        found = [dim for dim in _DIMS if sizes[dim] is None and not isinstance(dims[dim], str)]
-        if "Dqk" in found and sizes["Dv"] is None:
-            found = ["D" if dim == "Dqk" else dim for dim in found if dim != "Dv"]
-        return found
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of q, k, v and o."""
-        return next((clause["dtype"] for clause in self._clauses("dtype")), "bf16")
-
-    @property
-    def tensors(self) -> tuple[TensorDeclaration, ...]:
-        """The captured tensors, in the order of their declarations."""
-        return tuple(
-            TensorDeclaration(clause.get("tensor") or clause["learn"], clause["dtype"],
-                              tuple(clause.get("shape", ())), "learn" in clause)
-            for clause in self.tree["clauses"] if _keyword(clause) in ("tensor", "learn"))
-
-    @property
-    def learned(self) -> tuple[str, ...]:
-        """Names of the tensors that have a gradient."""
-        return tuple(tensor.name for tensor in self.tensors if tensor.learned)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The outputs in the order of the spec: "o" and "lse"."""
-        return tuple(next((clause["outputs"] for clause in self._clauses("outputs")), ["o"]))
-
-    def could_learn(self, name: str) -> bool:
-        """Whether a tensor would have a gradient if `learn` declared it: the score or the sink reads it other
-        than in conditions and integers, and no mask does."""
-        return _could_learn(self.text, self.filename, name)
-
-    @property
-    def gradients(self) -> tuple[str, ...]:
-        """What has a gradient in a training pair: those of the `grad` clause, else q, k, v and all
-        learned tensors."""
-        for clause in self._clauses("grad"):
-            return tuple(clause["grad"])
-        return ("q", "k", "v", *self.learned)
-
-    @property
-    def lengths(self) -> tuple[str, ...]:
-        """The inputs of the `lengths` clause, in this order: "lengths_q", "lengths_kv"."""
-        axes = {axis for clause in self._clauses("lengths") for axis in clause["lengths"]}
-        if any(clause["layout"] == "thd" for clause in self._clauses("layout")):
-            axes = {"q", "kv"}
-        return tuple(f"lengths_{axis}" for axis in ("q", "kv") if axis in axes)
-
-    @property
-    def has_random_dropout(self) -> bool:
-        """Whether `seed` and `offset` are inputs."""
-        return any("keep" not in clause for clause in self._clauses("dropout"))
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether the spec asks for gradients that are bitwise the same in every run."""
-        return any(True for _ in self._clauses("deterministic"))
-
-    @property
-    def has_grad(self) -> bool:
-        """Whether the spec has a `grad` clause, so that it is compiled as a training pair."""
-        return any(True for _ in self._clauses("grad"))
-
-    def _clauses(self, keyword: str) -> Iterator[dict[str, Any]]:
-        return (clause for clause in self.tree["clauses"] if _keyword(clause) == keyword)
+    def _form(self) -> str:
+        return "json" if self.text.lstrip().startswith("{") else "dsl"
 
 
-def _keyword(clause: Mapping[str, Any]) -> str:
-    """What a clause of the JSON form is: declarations have their dtype beside the name."""
-    for keyword in ("tensor", "learn", "param"):
-        if keyword in clause:
-            return keyword
-    return next(key for key in clause if key != "above")
+_SIZES = ("B", "Hq", "Hkv", "Sq", "Skv", "D", "Dqk", "Dv")
+_IMPORTS = re.compile(r'\bimport\s*"|"import"\s*:')
+_UNKNOWN_BINDING = "E0601"
 
 
 def names() -> list[str]:
@@ -321,85 +275,15 @@ def _read(path: str) -> Spec:
 
 
 @functools.lru_cache(maxsize=256)
-def _quantized(text: str, filename: str | None, bindings: tuple[str, ...]) -> Quantized:
-    spec = Spec(text, filename)
-    found = Quantized(**spec.answer("check", *bindings)["specs"][0]["quantize"])
-    written = next(spec._clauses("quantize")).get("with", {})
-    vary = {name for name, value in written.items() if name in found.scales and not _is_constant(value)}
-    return found._replace(scales={**found.scales, **dict.fromkeys(vary)})
-
-
-def _is_constant(tree: Any) -> bool:
-    """Whether an expression of the JSON form reads no name."""
-    if isinstance(tree, Mapping):
-        return all(_is_constant(operand) for operand in tree.get("args", (None,)))
-    return isinstance(tree, (int, float))
+def _described(spec: Spec, arguments: tuple[str, ...]) -> tuple[Description, str]:
+    said, printed = _attnc.ask(["describe", "-", *arguments], **spec._input)
+    return Description(said), printed
 
 
 @functools.lru_cache(maxsize=256)
-def _could_learn(text: str, filename: str | None, name: str) -> bool:
-    tree = Spec(text, filename).tree
-    values = [clause.get(keyword) for clause in tree["clauses"] for keyword in ("score", "sink")]
-    if not _reads(values, _readers(tree["clauses"], {name})):
-        return False
-    clauses = [{"learn" if keyword == "tensor" else keyword: value for keyword, value in clause.items()}
-               if clause.get("tensor") == name else clause for clause in tree["clauses"]]
+def _converted(spec: Spec, *options: str) -> str:
     try:
-        Spec(json.dumps({**tree, "clauses": clauses}), filename).print("check", {})
-    except (SpecError, CompilerError):
-        return False
-    return True
-
-
-_STEPS = frozenset(("<", "<=", ">", ">=", "==", "!=", "&&", "||", "!", "//", "int", "floor", "ceil"))
-
-
-def _readers(clauses: Collection[Mapping[str, Any]], names: AbstractSet[str]) -> AbstractSet[str]:
-    """These names, and those of the lets and functions of a spec whose values read them."""
-    found, count = set(names), -1
-    while len(found) > count:  # a function may call one below it
-        count = len(found)
-        for clause in clauses:
-            if ("let" in clause or "fn" in clause) and _defines_reader(clause, found):
-                found.add(clause.get("let") or clause["fn"])
-    return found
-
-
-def _defines_reader(clause: Mapping[str, Any], names: AbstractSet[str]) -> bool:
-    lets = clause.get("lets", ())
-    hidden = {*clause.get("parameters", ()), *(let["let"] for let in lets)}
-    return _reads(clause["value"], _readers(lets, names - hidden))
-
-
-def _reads(tree: Any, names: AbstractSet[str]) -> bool:
-    """Whether an expression reads one of these outside of indexes, conditions and other step functions."""
-    if isinstance(tree, list):
-        return any(_reads(each, names) for each in tree)
-    if not isinstance(tree, Mapping):
-        return tree in names
-    if "index" in tree:
-        return tree["index"] in names
-    if "compare" in tree or tree.get("op") in _STEPS or tree.get("call") in _STEPS:
-        return False
-    args = tree.get("args", [])
-    return tree.get("call") in names or _reads(
-        [tree.get("value"), *(args[1:] if tree.get("call") == "where" else args)], names)
-
-
-@functools.lru_cache(maxsize=256)
-def _tree(text: str, filename: str | None) -> dict[str, Any]:
-    return json.loads(_converted(Spec(text, filename), "json"))
-
-
-@functools.lru_cache(maxsize=256)
-def _dsl(text: str, filename: str | None) -> str:
-    return _converted(Spec(text, filename), "dsl")
-
-
-def _converted(spec: Spec, form: str) -> str:
-    try:
-        return _attnc.run_text(["convert", "-", "--to", form], text=spec.text,
-                               name=spec.filename or "<spec>")
+        return spec.print("convert", {}, *options)
     except SpecError:
         spec.check({})  # raises the same errors with their places
         raise

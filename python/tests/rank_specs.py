@@ -82,7 +82,7 @@ def inputs_of(name):
     """q, k, v, do and the others, on the CPU, of bf16 values."""
     spec, sizes, others = SPECS[name]
     random = torch.Generator().manual_seed(len(name))
-    known = Spec.of(spec).sizes(sizes)
+    known = Spec.of(spec).described(sizes).sizes
 
     def tensor(heads, rows, depth):
         return torch.randn(known["B"], known[heads], known[rows], known[depth], generator=random).bfloat16()

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -226,6 +227,55 @@ def test_attnc_that_crashes_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTN_ATTNC", str(program))
     with pytest.raises(attn.CompilerError, match="attnc was ended by signal 11"):
         attn.targets()
+
+
+def test_one_process_runs_all_commands(tmp_path):
+    program, calls = tmp_path / "attnc", tmp_path / "calls"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec {_attnc.path()} "$@"\n')
+    program.chmod(0o755)
+    text = """
+import numpy as np
+import attn
+
+f = attn.compile("gemma2_local", window=8)
+q, k, v = (np.ones((1, heads, 16, 128), "float32") for heads in (8, 4, 4))
+o, lse = f(q, k, v)
+f.gradients(q, k, v, do=o)
+attn.compile("causal", Sq=64, target="h200", engine="native", cache=False).explain()
+attn.compile(mask_mod=lambda b, h, q_idx, kv_idx: q_idx >= kv_idx, B=1, Hq=8, Sq=16, D=64)(q[..., :64], *[q[..., :64]] * 2)
+"""
+    package = str(pathlib.Path(attn.__file__).parents[1])
+    subprocess.run([sys.executable, "-c", text], check=True,
+                   env={**os.environ, "ATTN_ATTNC": str(program), "PYTHONPATH": package})
+    assert calls.read_text() == "serve\n"
+
+
+def test_a_process_that_was_ended_is_started_again():
+    before = attn.targets()
+    _attnc._server._process.kill()
+    _attnc._server._process.wait()
+    assert attn.targets() == before
+
+
+def test_a_forked_process_may_ask_too():
+    targets = attn.targets()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if attn.targets() == targets else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert attn.targets() == targets
+
+
+def test_nothing_is_compiled_before_it_is_needed(monkeypatch, compiled):
+    asked = []
+    monkeypatch.setattr(attn.plan, "local_gpu", lambda: {"name": "H200", "sm": 90})
+    monkeypatch.setattr(attn.plan, "build", lambda spec, bindings, *_, **__: asked.append(bindings) or compiled.bytes)
+    f = attn.compile("gemma2_local", Sq=128)
+    assert repr(f).endswith("Dv=256): no plan>") and asked == []
+    assert len(f.plans) == 1 and f.bytes == compiled.bytes and asked == [{"Sq": 128}]
+    attn.compile("gemma2_local", Sq=256, builds=False)  # calls may not compile
+    assert asked[1:] == [{"Sq": 256}]
+    assert attn.compile("attention open { dims B, Hq, Sq, D; }").bytes is None and len(asked) == 2
 
 
 def test_versions_agree():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import attn
-from attn import layouts
 
 GROUPED = "attention grouped { dims B, Hq, Hkv, Sq, Skv, D; mask q_idx >= kv_idx; outputs lse, o; }"
 B, HQ, HKV, S, D = 2, 4, 2, 7, 8
@@ -186,11 +185,11 @@ def test_several_gpus_take_one_order():
 
 
 def test_what_a_spec_says_of_heads():
-    def heads(dims, **bindings):
-        return layouts.expected(attn.Spec(f"attention x {{ {dims} }}"), bindings).heads
+    def group(dims, **bindings):
+        return attn.Spec(f"attention x {{ {dims} }}").described(bindings).facts["group"]
 
-    assert heads("dims B, Hq = 32, Hkv = 8, Sq, D;") == (4, 1) == heads("dims B, Hq = 8, Hkv = 2, Sq, D;")
-    assert heads("dims B, Hq = 6, Hkv = 4, Sq, D;") == (3, 2)
-    assert heads("dims B, Hq, Sq, D;") == (1, 1) and heads("dims B, Hq, Sq, D;", Hq=8, Hkv=4) == (2, 1)
-    assert heads("dims B, Hq, Hkv, Sq, D;") is None and heads("dims B, Hq, Hkv, Sq, D;", Hq=[4, 8], Hkv=4) is None
-    assert heads("dims B, Hq, Hkv, Sq, D;", Hq=8, Hkv=4) == (2, 1)
+    assert group("dims B, Hq = 32, Hkv = 8, Sq, D;") == 4 == group("dims B, Hq = 8, Hkv = 2, Sq, D;")
+    assert group("dims B, Hq, Sq, D;") == 1 and group("dims B, Hq, Sq, D;", Hq=8, Hkv=4) == 2
+    assert group("dims B, Hq, Hkv, Sq, D;") is None and group("dims B, Hq, Hkv = 2, Sq, D;") is None
+    assert group("dims B, Hq = 8, Hkv, Sq, D;", Hkv=[4, 8]) is None
+    assert group("dims B, Hq, Hkv, Sq, D;", Hq=8, Hkv=4) == 2

@@ -21,40 +21,41 @@ def test_a_spec_is_made_of_text_file_dict_and_name(tmp_path):
     file.write_text(CAUSAL)
     tree = Spec(CAUSAL).tree
     for source in (CAUSAL, str(file), file, tree, Spec(CAUSAL)):
-        spec = Spec.of(source)
-        assert spec.name == "causal"
-        assert spec.outputs == ("lse", "o")
-        assert spec.dsl == CAUSAL
-    assert Spec.of("gemma2_local").name == "gemma2_local"
-    assert Spec.of("gemma2_local.attn").parameters == {"window": 4096}
+        said = Spec.of(source).described()
+        assert said.name == "causal"
+        assert said.outputs == ("lse", "o")
+        assert Spec.of(source).dsl == CAUSAL
+    assert Spec.of("gemma2_local").described().name == "gemma2_local"
+    assert Spec.of("gemma2_local.attn").described().parameters == ("window",)
 
 
 def test_every_standard_spec_is_read():
     assert len(attn.specs.names()) > 70
     for name in ("thd", "dropout", "t5_bias", "paged_decode"):
-        spec = Spec.of(name)
-        assert spec.dims["B"] and spec.dtype == "bf16"
-    assert Spec.of("thd").lengths == ("lengths_q", "lengths_kv")
-    assert Spec.of("padding").lengths == ("lengths_q", "lengths_kv")
-    assert Spec.of("dropout").has_random_dropout
-    assert Spec.of("t5_bias").learned == ("table",)
-    assert Spec.of("t5_bias").gradients == ("q", "k", "v", "table")
-    assert Spec.of("temperature").params == ("temperature",)
+        said = Spec.of(name).described()
+        assert said.sizes["B"] and said.dtype == "bf16"
+    assert [*Spec.of("thd").described().inputs] == ["cu_seqlens_q", "cu_seqlens_kv"]
+    assert [*Spec.of("padding").described().inputs] == ["lengths_q", "lengths_kv"]
+    assert [one.optional for one in Spec.of("dropout").described().inputs.values()] == [True, True]
+    assert Spec.of("t5_bias").described().learned == ("table",)
+    assert Spec.of("t5_bias").described().gradients == ("q", "k", "v", "table")
+    assert Spec.of("temperature").described().params == ("temperature",)
 
 
 def test_declarations_are_found():
     spec = Spec("attention x { dims B, Hq, Sq, D; tensor doc: i32[B, Skv] monotone; "
                 "learn bias: f32[Hq]; score score + bias[h]; mask doc[b, q_idx] == doc[b, kv_idx]; }")
-    assert [(one.name, one.dtype, one.shape, one.learned) for one in spec.tensors] == [
+    assert [(one.name, one.dtype, one.dims, one.learned) for one in spec.described().inputs.values()] == [
         ("doc", "i32", ("B", "Skv"), False), ("bias", "f32", ("Hq",), True)]
-    assert spec.gradients == ("q", "k", "v", "bias")
+    assert spec.described().gradients == ("q", "k", "v", "bias")
 
 
 def test_sizes_follow_names():
     spec = Spec(CAUSAL)
-    assert spec.open_dims({}) == ["B", "Sq"]
-    assert spec.sizes({"B": 2, "Sq": 16, "D": 32}) == {
+    assert spec.described().open == ["B", "Sq"]
+    assert spec.described({"B": 2, "Sq": 16, "D": 32}).sizes == {
         "B": 2, "Hq": 4, "Hkv": 4, "Sq": 16, "Skv": 16, "Dqk": 32, "Dv": 32}
+    assert spec.described({"B": 2, "Sq": [16, 32]}).sizes["Skv"] == [16, 32]
 
 
 @pytest.mark.parametrize("dims, bindings, missing", [
@@ -63,7 +64,7 @@ def test_sizes_follow_names():
     ("Dqk, Dv = 8", {}, ["Dqk"]), ("Dqk, Dv = Dqk", {"Dqk": 8}, [])])
 def test_open_head_dimensions_are_those_that_the_compiler_wants(dims, bindings, missing):
     spec = Spec(f"attention x {{ dims B = 1, Hq = 2, Sq = 64, {dims}; }}")
-    assert spec.open_dims(bindings) == missing
+    assert spec.described(bindings).open == missing
 
 
 def test_an_error_has_its_place_and_carets():
@@ -180,6 +181,7 @@ def test_a_spec_without_imports_stands_alone_as_it_is():
 
 def test_clauses_are_replaced_in_the_text():
     spec = attn.Spec("# Kept.\nattention own { dims B, Hq, Sq, D; dtype f16; tensor t: f32[Sq]; mask t[q_idx] > 0; }\n")
-    other = spec.with_clauses([{"dtype": "bf16"}])
-    assert other.dtype == "bf16" and "# Kept." in other.text and "tensor" in other.text
-    assert spec.with_clauses([{"outputs": ["lse"]}]).outputs == ("lse",)
+    other = spec.edited("--dtype", "bf16")
+    assert other.described().dtype == "bf16" and "# Kept." in other.text and "tensor" in other.text
+    assert spec.edited("--outputs", "lse").described().outputs == ("lse",)
+    assert spec.edited() is spec

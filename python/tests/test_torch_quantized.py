@@ -223,8 +223,8 @@ def test_refusals(case):
 def test_a_default_that_depends_on_sizes_must_be_given():
     f = attn.compile("""attention sized { dims B = 1, Hq = 4, Hkv = 2, Sq = 48, D = 32; dtype e4m3;
         quantize per_tensor, scale_o = Skv / 2; outputs o; }""")
-    assert f.source.quantized({}).scales["scale_o"] is None
-    assert f.source.quantized({}).scales["descale_q"] == 1
+    assert f.scales["scale_o"] is None
+    assert f.scales["descale_q"] == 1
     with pytest.raises(attn.BindingError, match="scale_o must be given"):
         f(*tensors()[:3])
 

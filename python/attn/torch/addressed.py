@@ -6,7 +6,6 @@ sequences. A pool of pages is [pages, Hkv, page, D].
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ import torch
 from attn.arguments import INPUTS
 from attn.errors import BindingError
 from attn.outputs import value_of_nothing
-from attn.specs import Spec
+from attn.specs import Description
 
 CUMULATIVE = {"q": "cu_seqlens_q", "k": "cu_seqlens_kv", "v": "cu_seqlens_kv"}
 
@@ -39,20 +38,9 @@ class Addressing(NamedTuple):
 NOT_ADDRESSED = Addressing(False, {})
 
 
-def addressing_of(spec: Spec) -> Addressing | None:
+def addressing_of(said: Description) -> Addressing | None:
     """How rows are addressed; None if all lie where strides say."""
-    packed, paged = False, {}
-    for clause in spec.tree["clauses"]:
-        layout = clause.get("layout")
-        packed = packed or layout == "thd"
-        if isinstance(layout, dict):
-            of_each = dict.fromkeys("kv", layout) if "paged" in layout else layout
-            paged.update({name: each["paged"] for name, each in of_each.items() if "paged" in each})
-    if not packed and not paged:
-        return None
-    separate = paged.get("k") != paged.get("v") or any(each.get("tables") == 2 for each in paged.values())
-    own = separate and len(paged) == 2
-    return Addressing(packed, {name: f"page_table_{name}" if own else "page_table" for name in paged})
+    return Addressing(said.facts["packed"], said.tables) if said.located else None
 
 
 def check_shapes(addressing: Addressing, tensors: Mapping[str, torch.Tensor]) -> None:

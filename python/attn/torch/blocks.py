@@ -3,7 +3,6 @@ compared with it, and refused where they say something else."""
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 import weakref
@@ -14,8 +13,7 @@ import torch
 
 from attn.arguments import Sizes
 from attn.errors import BindingError
-from attn.specs import Spec
-from attn.torch.buckets import names_in
+from attn.attention import Attention
 from attn.torch.statistics import is_capturing
 
 MOST_ELEMENTS = 1 << 24  # of a mask that are evaluated at a time
@@ -48,20 +46,22 @@ def mask_of(block_mask: Any, sizes: Sizes) -> Callable:
     return mask_mod
 
 
-def check(block_mask: Any, query: torch.Tensor, sizes: Sizes, spec: Spec, tensors: Mapping[str, Any]) -> None:
+def check(
+    block_mask: Any, query: torch.Tensor, sizes: Sizes, attention: Attention, tensors: Mapping[str, Any]
+) -> None:
     """Raises BindingError if the blocks hide what the mask_mod shows, or show what it hides.
 
-    `spec`, `tensors`: what the mods were traced to. A block mask is compared once: again only if it, the spec
+    `attention`, `tensors`: what the mods were traced to. A block mask is compared once: again only if it, the spec
     or what the mask reads of `tensors` changed.
     """
     if 0 in sizes or "Fake" in type(query).__name__:
         return
-    read = _names_in_masks(spec.text)
+    text, masks = attention.source.text, attention.described.facts["masks"]
     observed = _tensors_of(block_mask)
-    observed.update((name, tensor) for name, tensor in tensors.items() if name in read)
+    observed.update((name, tensor) for name, tensor in tensors.items() if name in masks["reads"])
     with _lock:
         known = _known.get(id(block_mask))
-        if known is not None and known.is_of(block_mask, sizes, spec, observed):
+        if known is not None and known.is_of(block_mask, sizes, text, observed):
             return
         if query.is_cuda and is_capturing():
             raise BindingError(
@@ -69,8 +69,8 @@ def check(block_mask: Any, query: torch.Tensor, sizes: Sizes, spec: Spec, tensor
                 ["call flex_attention with it before the capture"],
             )
         with torch.no_grad():
-            _compare(block_mask, query.device, sizes, {"b", "h"} & read)
-            _known[id(block_mask)] = _Compared(block_mask, sizes, spec.text, observed)
+            _compare(block_mask, query.device, sizes, {"b", "h"} & {*masks["indexes"]})
+            _known[id(block_mask)] = _Compared(block_mask, sizes, text, observed)
 
 
 # --- what was compared before
@@ -89,12 +89,12 @@ class _Compared:
         self._sizes, self._text = sizes, text
         self._states = {name: _State(tensor) for name, tensor in observed.items()}
 
-    def is_of(self, block_mask: Any, sizes: Sizes, spec: Spec, observed: Mapping[str, Any]) -> bool:
+    def is_of(self, block_mask: Any, sizes: Sizes, text: str, observed: Mapping[str, Any]) -> bool:
         return (
             self._of() is block_mask
             and self._mask_mod is block_mask.mask_mod
             and self._sizes == sizes
-            and self._text == spec.text
+            and self._text == text
             and self._states.keys() == observed.keys()
             and all(state.is_of(observed[name]) for name, state in self._states.items())
         )
@@ -149,20 +149,6 @@ def _tensors_of(block_mask: Any) -> dict[str, Any]:
         if (tensor := getattr(block_mask, name, None)) is not None:
             found["." + name] = tensor
     return found
-
-
-@functools.lru_cache(maxsize=256)
-def _names_in_masks(text: str) -> frozenset[str]:
-    """What the masks of a traced spec read, directly or by a `let`."""
-    clauses = Spec(text).tree["clauses"]
-    lets = {clause["let"]: clause["value"] for clause in clauses if "let" in clause}
-    found: set[str] = set()
-    stack = [clause["mask"] for clause in clauses if "mask" in clause]
-    while stack:
-        new = names_in(stack.pop()) - found
-        found |= new
-        stack.extend(lets[name] for name in new if name in lets)
-    return frozenset(found)
 
 
 # --- comparing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import torch
 from attn import layouts
 from attn.arguments import order_note, sizes_of
 from attn.errors import ArgumentError, BindingError
-from attn.specs import Spec
+from attn.specs import Description
 
 if TYPE_CHECKING:
     from attn.attention import Attention
@@ -35,10 +34,9 @@ class Bucketed:
         self.attention = attention
         self.layout = layout
         self.buckets = {name: _checked(name, lengths) for name, lengths in buckets.items()}
-        spec = attention.source
         self._axes = {
-            tensor.name: [axis if axis in (_ROWS, _COLUMNS) else None for axis in tensor.shape]
-            for tensor in spec.tensors
+            name: [axis if axis in (_ROWS, _COLUMNS) else None for axis in tensor.dims]
+            for name, tensor in attention.described.inputs.items()
         }
 
     def __call__(
@@ -48,7 +46,7 @@ class Bucketed:
         exceeds the largest bucket, and what `attn.torch.call` raises."""
         layout = layout or self.layout
         if layout is not None and layouts.checked(layout) != "bhsd":
-            return layouts.call(self, self.attention._expect(), (q, k, v), inputs)
+            return layouts.call(self, self.attention.described, (q, k, v), inputs)
         sizes = sizes_of(q, k, v)
         padded = {name: self._bucket(name, getattr(sizes, name)) for name in (_ROWS, _COLUMNS)}
         tensors = [_padded(q, {2: padded[_ROWS]}), *(_padded(x, {2: padded[_COLUMNS]}) for x in (k, v))]
@@ -96,62 +94,39 @@ def bucketed(attention: Attention, buckets: Mapping[str, Sequence[int]]) -> Buck
     """Raises ArgumentError if the attention is not the same for padded tensors."""
     from attn.attention import Attention
 
-    spec = attention.source
-    _check(spec)
-    lengths: dict[str, Any] = {"q": None, "kv": None}
-    for clause in spec.tree["clauses"]:
-        lengths.update(clause.get("lengths", {}))
-    padded = spec.with_clauses([{"lengths": lengths}])
+    if attention.described.located:
+        raise ArgumentError(
+            f"the plans of `{attention.name}` serve all lengths, since its rows are located by tensors"
+        )
+    padded = attention.source.edited("--lengths", "q,kv")
     bindings = {name: size for name, size in attention.bindings.items() if name not in (_ROWS, _COLUMNS)}
     if attention.captured:
         raise ArgumentError(
             "tensors that a traced function captured have the sizes of one length",
             ["compile the spec's text, attn.compile(f.spec), and give them at each call"],
         )
+    _check(padded.described(bindings))
     options = {"engine": attention.engine, "cache": attention._cache, "builds": attention.builds}
     # Rows and keys may be padded to different lengths, whatever the spec says.
     return Bucketed(Attention(padded, bindings, layout="bhsd", **options), buckets, attention.layout)
 
 
-def _check(spec: Spec) -> None:
+def _check(said: Description) -> None:
     """Padding changes Sq and Skv: nothing but shapes may depend on them. It adds elements to tensors, which
     are equal to the last: a run of them may become longer."""
-    for clause in spec.tree["clauses"]:
-        layout = clause.get("layout")
-        if layout is not None and ("paged" in json.dumps(layout) or layout == "thd"):
-            raise ArgumentError(
-                f"the plans of `{spec.name}` serve all lengths, since its rows are located by tensors"
-            )
-        if "dims" in clause or "lengths" in clause:
-            continue
-        read = {**clause, "shape": [axis for axis in clause.get("shape", ()) if not isinstance(axis, str)]}
-        _refuse(spec, read)
-        facts = [fact for fact in clause.get("facts", ()) if isinstance(fact, Mapping)]
-        if any(len(fact.get("runs", ())) > 1 for fact in facts):
-            raise ArgumentError(
-                f"{clause.get('tensor')} has runs of a limited length, which padding may exceed",
-                ["declare only how many runs there are"],
-            )
-    _refuse(spec, spec.tree.get("parameters", {}))
-    for item in spec.tree.get("preamble", []):
-        _refuse(spec, item)
-
-
-def _refuse(spec: Spec, tree: Any) -> None:
     for name in (_ROWS, _COLUMNS):
-        if name in names_in(tree):
+        shapes = [axis for tensor in said.inputs.values() for axis in tensor.dims]
+        if name not in said.facts["padded"] or any(name in axis != name for axis in shapes):
             raise ArgumentError(
-                f"`{spec.name}` reads {name} in an expression, which padding would change",
+                f"`{said.name}` reads {name} in an expression, which padding would change",
                 ["write the length as a param, or compile exact sizes: f.warm(..)"],
             )
-
-
-def names_in(tree: Any) -> set[str]:
-    """All strings in a tree of JSON that are not keys of objects."""
-    if isinstance(tree, str):
-        return {tree}
-    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
-    return set().union(*map(names_in, parts))
+    for tensor in said.inputs.values():
+        if tensor.limited:
+            raise ArgumentError(
+                f"{tensor.name} has runs of a limited length, which padding may exceed",
+                ["declare only how many runs there are"],
+            )
 
 
 def _checked(name: str, lengths: Sequence[int]) -> list[int]:

@@ -31,7 +31,6 @@ from attn.torch.launch import is_capturing
 from attn.torch.ranked import Kernels, Reference, numbers, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
 from attn.torch.statistics import of_outputs, refuse
-from attn.torch.variant import with_choices
 from attn.tracing.recipes import identities
 
 _known: weakref.WeakValueDictionary[Any, Distributed] = weakref.WeakValueDictionary()
@@ -56,9 +55,8 @@ class Distributed:
         contents: bytes | None,
         values: tuple[str, ...],
     ):
-        sizes = attention.source.sizes(attention.bindings)
         self.attention = attention
-        self.sizes = Sizes(**sizes)
+        self.sizes = Sizes(**attention.described.sizes)
         self.rank, self.ranks, self.device = group.rank, group.size, group.device
         self.sharding, self.family, self.device_bytes = how.sharding, how.family, how.device_bytes
         self.training = "bwd" in how.directions
@@ -329,7 +327,7 @@ def distribute(
 def _divided(attention: Any, sizes: Mapping[str, int], dtype: str | None, where: Group) -> Attention:
     """The attention that is divided: with all sizes, and one dtype."""
     if not isinstance(attention, Attention):
-        attention = Attention(Spec.of(attention), {})
+        attention = Attention(Spec.of(attention), sizes)
     if attention.layout not in (None, "bhsd"):
         raise ArgumentError(
             f"`{attention.name}` was compiled for tensors [B, S, H, D]; those of several GPUs are [B, H, S, D]",
@@ -337,32 +335,30 @@ def _divided(attention: Any, sizes: Mapping[str, int], dtype: str | None, where:
         )
     if dtype is not None and dtype not in ("bf16", "f16"):
         raise ArgumentError(f"dtype is {dtype!r}; it must be \"bf16\" or \"f16\"")
-    bindings = {**attention.bindings, **sizes}
-    if "D" in sizes:
-        bindings.update({"Dqk": sizes["D"], "Dv": sizes["D"]})
-    bindings.pop("D", None)
-    plans.check_names(attention.source, bindings)
-    facts = facts_of(attention)
-    name = attention.name
-    if facts.addressing is not None:
+    replaced = ("Dqk", "Dv") if "D" in sizes else ()
+    bindings = {**{name: size for name, size in attention.bindings.items() if name not in replaced}, **sizes}
+    said = attention.source.described(bindings)
+    name = said.name
+    if said.located:
         raise Unsupported(
             f"`{name}` has packed sequences or pages, which are not divided among GPUs",
             ["a spec with a tensor of document numbers says the same of packed sequences"],
         )
-    missing = attention.source.open_dims(bindings)
-    if missing:
-        example = ", ".join(f"{dim}=.." for dim in missing)
+    if said.open:
+        example = ", ".join(f"{dim}=.." for dim in said.open)
         raise ArgumentError(
-            f"`{name}` has no size for {', '.join(missing)}", [f"give them: distribute(.., {example})"]
+            f"`{name}` has no size for {', '.join(said.open)}", [f"give them: distribute(.., {example})"]
         )
-    known = attention.source.sizes(bindings)
+    known = said.sizes
     lists = [dim for dim, size in known.items() if not isinstance(size, int)]
     if lists:
         raise ArgumentError(f"`{name}` has no single size for {', '.join(lists)}")
-    source = with_choices(attention.source, dtype, torch.are_deterministic_algorithms_enabled())
+    edits = ["--dtype", dtype] if dtype is not None else []
+    if torch.are_deterministic_algorithms_enabled():
+        edits.append("--deterministic")
     return Attention(
-        source,
-        {**{name: value for name, value in bindings.items() if name not in known}, **known},
+        attention.source.edited(*edits),
+        {**{name: value for name, value in bindings.items() if name not in (*known, "D")}, **known},
         target=attention.target,
         engine=attention.engine,
         cache=attention._cache,
@@ -376,8 +372,8 @@ def _distributed(
 ) -> Distributed:
     source, bindings = attention.source, attention.bindings
     if values:
-        unknown = set(values) - {tensor.name for tensor in source.tensors} - set(source.lengths)
-        names, given = tuple(values), where.of_rank_0(lambda: _arrays(source.name, values, unknown))
+        unknown = set(values) - set(attention.described.inputs)
+        names, given = tuple(values), where.of_rank_0(lambda: _arrays(attention.name, values, unknown))
         attention.captured.update(
             {name: torch.as_tensor(array).to(where.device) for name, array in given.items()})
     else:

@@ -50,7 +50,7 @@ def _gradient(each: Call, facts: Facts, name: str) -> torch.Tensor:
 
 def run_forward(each: Call, facts: Facts, names: Sequence[str]) -> tuple[torch.Tensor, ...]:
     """The outputs where no row sees a key. Raises Unsupported where they depend on a sink."""
-    if facts.has_sink and 0 not in each.tensors["q"].shape and any(map(is_statistic, facts.outputs)):
+    if facts.said.facts["sink"] and 0 not in each.tensors["q"].shape and any(map(is_statistic, facts.outputs)):
         raise Unsupported(NO_KEY_BUT_A_SINK, NO_KEY_NOTES)
     return tuple(x.fill_(value_of_nothing(name)) for name, x in zip(names, outputs(each, facts, names)))
 

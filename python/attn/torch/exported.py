@@ -13,7 +13,7 @@ from attn._libattn import PlanFile
 from attn.errors import ArgumentError, Unsupported
 from attn.torch.function import Call, facts_of, formed
 from attn.torch.operators import attention_of
-from attn.torch.variant import places_in, spec_of
+from attn.torch.variant import edits_of, places_in
 
 INDEX = "plans.tsv"
 
@@ -52,7 +52,7 @@ def _save(folder: pathlib.Path, target: str, name: str, names: Any, nodes: Any) 
     if form is None:
         raise Unsupported(f"`{facts.title}` has packed sequences or pages: its plan is not found by shapes")
     contents = attention.build(
-        spec_of(attention.source, form), form.sizes._asdict(), direction="fwd", target=target
+        form.sizes._asdict(), edits=edits_of(form), direction="fwd", target=target
     )
     info = PlanFile(contents).plans[0]
     assert places_in(contents, form, info.sm) == {"fwd": 0}

@@ -84,7 +84,7 @@ def _attend(
         query, unwrapped(score_mod, mask_mod), sizes, scale, return_lse, float(dropout_p)
     )
     if block_mask is not None:
-        blocks.check(block_mask, query, sizes, attention.source, tensors)
+        blocks.check(block_mask, query, sizes, attention, tensors)
     return attention(query, key, value, **tensors)
 
 

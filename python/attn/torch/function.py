@@ -11,7 +11,7 @@ import torch
 
 from attn import _libattn, layouts
 from attn._attnc import outside
-from attn.arguments import INPUTS, RANDOM, Sizes, check_names, named, number, order_note, sizes_of
+from attn.arguments import INPUTS, Sizes, check_names, named, number, order_note, sizes_of
 from attn.errors import BindingError, PlanDeviceError, SpecWarning, Unsupported
 from attn.outputs import is_amax
 from attn.reference import as_array, reference
@@ -32,60 +32,44 @@ from attn.torch.variant import (
     Form,
     Pair,
     Variants,
+    edits_of,
     output_strides,
     places_in,
-    spec_of,
-    with_dtype,
 )
 
 if TYPE_CHECKING:
     from attn.attention import Attention
-    from attn.specs import Spec
-
-
-# What a backward of 8-bit attention has besides gradients, f32 [1] each.
-AMAX_OF_BACKWARD = ("amax_dp", "amax_dq", "amax_dk", "amax_dv")
 
 
 class Facts:
-    """What every call of one attention needs to know of its spec."""
+    """What the calls of one attention share: what the compiler says of it, `said`, and what was made for them."""
 
     def __init__(self, attention: Attention, name: str):
-        spec = attention.source
-        self.spec = spec
+        said = attention.described
+        self.said = said
+        self.traced = attention.source.traced
         self.name = name  # from which the operators find the attention, in another process too
-        self.title = spec.name
-        self.declared = {tensor.name: tensor.dtype for tensor in spec.tensors}
-        self.addressing = addressing_of(spec)
-        packed = self.addressing is not None and self.addressing.packed
-        self.declared.update(dict.fromkeys(() if packed else spec.lengths, "i32"))
-        if self.addressing is not None:
-            self.declared.update(dict.fromkeys(self.addressing.inputs, "i32"))
-        self.quantized = spec.quantized(attention.bindings)
-        self.by_blocks = spec.has_scales_of_blocks
-        self.has_grad = spec.has_grad
-        self.dtype = spec.dtype
-        self.scales = dict(self.quantized.scales) if self.quantized is not None else {}
-        self.params = spec.params
-        self.outputs = spec.outputs
-        self.learned = spec.learned
-        self.random = spec.has_random_dropout
-        self.deterministic = spec.is_deterministic
-        self.has_sink = any("sink" in clause for clause in spec.tree["clauses"])
-        self.sigmoid = any(clause.get("normalize") == "sigmoid" for clause in spec.tree["clauses"])
-        # A backward reads o and lse, shown or not.
-        read = ("o",) if self.sigmoid else ("o", "lse")
-        self.all_outputs = (*self.outputs, *(name for name in read if name not in self.outputs))
+        self.title = said.name
+        self.declared = {each.name: each.dtype for each in said.inputs.values() if not each.optional}
+        self.optional = tuple(name for name in said.inputs if name not in self.declared)
+        self.addressing = addressing_of(said)
+        self.quantized = said.quantized
+        self.dtype = said.dtype
+        self.scales = said.scales
+        self.params = said.params
+        self.outputs = said.outputs
+        self.learned = said.learned
+        self.random = said.facts["random"]
+        # Also what a backward reads, shown or not.
+        self.all_outputs = (*self.outputs, *(name for name in said.saved if name not in self.outputs))
         self.differentiated = (*INPUTS, *self.learned)
-        trains_in_8_bits = self.quantized is not None and self.has_grad
-        self.amax_of_backward = AMAX_OF_BACKWARD if trains_in_8_bits else ()
+        self.amax_of_backward = said.amax
         self.of_backward = (*self.differentiated, *self.amax_of_backward)
         # Whether the gradient of each tensor has its type, as autograd wants.
         self.keeps_types = self.quantized is None or (
             self.quantized.o == self.quantized.do and self.quantized.gradients == self.dtype
         )
         self.defaults: dict[torch.device, dict[str, torch.Tensor]] = {}  # of scales
-        self.expected = attention._expect()
         self.variants = Variants()
         self.ways: dict[Any, Any] = {}  # of the operators
 
@@ -142,7 +126,7 @@ def call(attention: Attention, *args: Any, layout: str | None = None, **kwargs: 
 
     layout = layout or attention.layout
     if layout is not None and layouts.checked(layout) != "bhsd":
-        return layouts.call(partial(call, attention), facts_of(attention).expected, args, kwargs)
+        return layouts.call(partial(call, attention), attention.described, args, kwargs)
     each = sorted_call(attention, args, kwargs)
     if facts_of(attention).quantized is not None:
         from attn.torch import quantized
@@ -164,7 +148,7 @@ def call(attention: Attention, *args: Any, layout: str | None = None, **kwargs: 
 def _check_sizes(each: Call, layout: str | None) -> None:
     facts = facts_of(each.attention)
     if facts.addressing is None:
-        layouts.check(facts.expected, sizes_of(*(each.tensors[name] for name in INPUTS)), layout)
+        layouts.check(facts.said, sizes_of(*(each.tensors[name] for name in INPUTS)), layout)
 
 
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -195,22 +179,20 @@ def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
 def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     """Raises BindingError for missing, unknown and unusable arguments."""
     facts = facts_of(attention)
-    if facts.by_blocks:
+    if facts.quantized is not None and facts.quantized.by == "mxfp8":
         raise Unsupported(
             f"`{facts.title}` has scales of blocks (`quantize mxfp8`), which attn.torch does not take yet",
             ["`quantize per_tensor` works; `attnc run` and attn.hpp take scales of blocks"],
         )
     given = named(attention.captured, args, kwargs)
     wanted = (*INPUTS, *facts.declared, *facts.params)
-    needed = [name for name, default in facts.scales.items() if default is None]
-    optional = (*facts.scales, *facts.amax_of_backward, *(RANDOM if facts.random else ()))
-    check_names(facts.title, given, (*wanted, *needed), optional)
+    check_names(facts.title, given, wanted, (*facts.optional, *facts.amax_of_backward))
     q, k, v = (_cast(given[name], name) for name in INPUTS)
     tensors = dict(zip(INPUTS, (q, k, v)))
     for name in given:
         if name not in INPUTS and name not in facts.params:
-            dtype = "f32" if name in optional and name not in RANDOM else "i64"
-            tensors[name] = _as_tensor(name, given[name], facts.declared.get(name, dtype), q.device)
+            dtype = facts.said.inputs[name].dtype if name in facts.said.inputs else "f32"
+            tensors[name] = _as_tensor(name, given[name], dtype, q.device)
     if facts.scales:
         _check_scales(facts, tensors)
         _add_scales(facts, tensors)
@@ -225,10 +207,11 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _warn_of_lost_gradients(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling() or facts.spec.traced:
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling() or facts.traced:
         return
     for name in facts.declared:
-        if name in facts.learned or not tensors[name].requires_grad or not facts.spec.could_learn(name):
+        each = facts.said.inputs[name]
+        if each.learned or not each.differentiable or not tensors[name].requires_grad:
             continue
         warnings.warn(
             f"{name} requires a gradient and gets none: the spec declares it as `tensor`; write"
@@ -385,12 +368,12 @@ def warming(
     place = _cuda_device(device)
     form = None
     if facts.addressing is None:
-        known = facts.spec.sizes({**attention.bindings, **sizes})
+        known = attention.source.described({**attention.bindings, **sizes}).sizes
         missing = [dim for dim in Sizes._fields if not isinstance(known[dim], int)]
         if missing:
             raise BindingError(f"no size is known for {', '.join(missing)}: f.warm({missing[0]}=..)")
         deterministic = torch.are_deterministic_algorithms_enabled()
-        form = Form(Sizes(**known), dtype or facts.spec.dtype, (layout,) * 3, deterministic)
+        form = Form(Sizes(**known), dtype or facts.dtype, (layout,) * 3, deterministic)
 
     def build() -> None:
         _pair(attention, form, training, place, True)
@@ -414,13 +397,13 @@ def _make_pair(
     attention: Attention, form: Form | None, training: bool, device: torch.device, builds: bool
 ) -> Pair:
     sm = _libattn.runtime(device.index or 0).describe()["sm"]
-    plan = attention.bytes
-    repeatable = not training or facts_of(attention).deterministic
+    plan = attention._contents  # what was not compiled yet may be of no use
+    repeatable = not training or facts_of(attention).said.facts["deterministic"]
     if plan and (repeatable or not _wants_deterministic(form)):
         places = _fixed_places(plan, sm) if form is None else places_in(plan, form, sm)
         if places and (not training or "bwd" in places):
             return Pair(plan, places, device)
-    name = attention.source.name
+    name = attention.name
     if form is None:
         return _make_addressed_pair(attention, training, sm, device, builds)
     if not builds:
@@ -437,8 +420,8 @@ def _make_pair(
             ],
         )
     built = attention.build(
-        spec_of(attention.source, form),
         form.sizes._asdict(),
+        edits=edits_of(form),
         direction="both" if training else "fwd",
         target="native",
     )
@@ -458,18 +441,17 @@ def _make_addressed_pair(
     attention: Attention, training: bool, sm: int, device: torch.device, builds: bool
 ) -> Pair:
     """The pair of plans for the sizes that the spec and the bindings give: those of q, k and v say less."""
-    spec, name = attention.source, attention.source.name
-    if _wants_deterministic(None) and training and not spec.is_deterministic:
+    said, name = attention.described, attention.name
+    if _wants_deterministic(None) and training and not said.facts["deterministic"]:
         raise Unsupported(
             f"the gradients of `{name}` are not bitwise the same in every run",
             ["add the clause `deterministic` to the spec"],
         )
-    missing = spec.open_dims(attention.bindings)
-    if missing:
+    if said.open:
         raise Unsupported(
             f"`{name}` has no plan for this GPU (sm_{sm}), and q, k and v do not give all sizes of its"
             " layout",
-            [f"give {', '.join(missing)} to attn.compile"],
+            [f"give {', '.join(said.open)} to attn.compile"],
         )
     if not builds:
         _check_target(attention, sm)
@@ -570,15 +552,9 @@ def _dense(each: Call) -> tuple[Dense, dict[str, Any]]:
     """The tensors in logical order, and the sizes and parameters."""
     facts, bindings = facts_of(each.attention), each.attention.bindings
     tensors = {name: _widened(tensor) for name, tensor in each.tensors.items()}
-    found = Dense(facts.addressing or NOT_ADDRESSED, tensors, facts.spec.sizes(bindings))
+    found = Dense(facts.addressing or NOT_ADDRESSED, tensors, facts.said.sizes)
     sizes = sizes_of(*(found.tensors[name] for name in INPUTS))
     return found, {**{name: value for name, value in bindings.items() if name != "D"}, **sizes._asdict()}
-
-
-def _rounding_spec(each: Call) -> Spec:
-    """The spec that rounds to the tensors' dtype, as their plans do."""
-    spec, dtype = each.attention.source, each.tensors["q"].dtype
-    return with_dtype(spec, DTYPES[dtype]) if dtype in HALF else spec
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
@@ -595,11 +571,12 @@ def _run_reference(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:
     found, bindings = _dense(each)
     facts, dtype = facts_of(each.attention), each.tensors["q"].dtype
     values = reference(
-        _rounding_spec(each),
+        each.attention.source,
         bindings,
         {**{name: _numpy(tensor) for name, tensor in found.tensors.items()}, **each.params},
         outputs=names,
         unrounded=dtype not in IN_KERNELS,
+        dtype=DTYPES[dtype] if dtype in HALF else None,
     )
     made = {name: torch.from_numpy(value) for name, value in values.items()}
     return {
@@ -613,7 +590,7 @@ def _run_reference_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Te
     wanted = facts.differentiated
     found, bindings = _dense(each)
     values = reference(
-        _rounding_spec(each),
+        each.attention.source,
         bindings,
         {**{name: _numpy(tensor) for name, tensor in found.tensors.items()}, **each.params},
         outputs=(),
@@ -623,6 +600,7 @@ def _run_reference_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Te
             "amax": facts.amax_of_backward,
         },
         unrounded=dtype not in IN_KERNELS,
+        dtype=DTYPES[dtype] if dtype in HALF else None,
     )
     made = {name: torch.from_numpy(values[name]) for name in facts.of_backward}
     for name in wanted:

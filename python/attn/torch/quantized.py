@@ -104,7 +104,7 @@ def _trains(tensors: dict[str, torch.Tensor]) -> bool:
 
 
 def _check_trained(facts: Facts) -> None:
-    if not facts.has_grad:
+    if not facts.said.facts["grad"]:
         raise Unsupported(
             f"`{facts.title}` has gradients only with a `grad` clause, which declares their scales",
             ["add `grad q, k, v;`, or call it under torch.no_grad()"],

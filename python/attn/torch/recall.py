@@ -29,7 +29,9 @@ class Texts:
         with self._lock:
             found = self._attentions.get(key)
             if found is None:
-                found = self._attentions[key] = Attention(spec, {})
+                # A call without batches or rows is computed without a spec, which has a size of 1 at least.
+                bindings = {dim: 1 for dim, size in zip(("B", "Hq", "Sq"), query.shape) if size == 0}
+                found = self._attentions[key] = Attention(spec, bindings)
             self._attentions.move_to_end(key)
             while len(self._attentions) > self._most:
                 self._attentions.popitem(last=False)

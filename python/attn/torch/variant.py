@@ -12,13 +12,13 @@ import torch
 from attn import _libattn
 from attn.arguments import Sizes
 from attn.errors import BindingError
-from attn.specs import Spec
 from attn.torch.launch import Launch
 from attn.torch.signature import NAMED_LAYOUTS, dense_strides, same_strides
 
 
 class Form(NamedTuple):
-    """What distinguishes the plans of one spec. Layouts are those of q, k and v, in the JSON form."""
+    """What distinguishes the plans of one spec. Layouts are those of q, k and v, as the
+    layout clause says them."""
 
     sizes: Sizes
     dtype: str
@@ -43,7 +43,7 @@ def input_strides(form: Form, name: str) -> tuple[int, ...]:
     layout = form.layouts["qkv".index(name)]
     if layout in NAMED_LAYOUTS:
         return dense_strides(input_shape(form, name), NAMED_LAYOUTS[layout])
-    return tuple(_tree_of(layout)["strides"])
+    return tuple(json.loads(layout.removeprefix("strides").replace("(", "[").replace(")", "]")))
 
 
 def input_shape(form: Form, name: str) -> tuple[int, ...]:
@@ -54,33 +54,11 @@ def input_shape(form: Form, name: str) -> tuple[int, ...]:
     return (sizes.B, sizes.Hkv, sizes.Skv, sizes.Dqk if name == "k" else sizes.Dv)
 
 
-def with_dtype(spec: Spec, dtype: str) -> Spec:
-    """The spec for q, k, v and o of another dtype."""
-    return spec.with_clauses([{"dtype": dtype}]) if spec.dtype != dtype else spec
-
-
-def with_choices(spec: Spec, dtype: str | None, deterministic: bool) -> Spec:
-    """The spec with the dtype and the determinism that are asked for."""
-    found = spec if dtype is None else with_dtype(spec, dtype)
-    if deterministic and not found.is_deterministic:
-        found = found.with_clauses([{"deterministic": True}])
-    return found
-
-
-def spec_of(spec: Spec, form: Form) -> Spec:
-    """The spec with the dtype, the layouts and the determinism of the form."""
-    layouts = dict(zip("qkvo", (*form.layouts, output_layout(form))))
-    clauses: list[dict[str, Any]] = [{"dtype": form.dtype}]
-    clauses.append({"layout": {name: _tree_of(layout) for name, layout in layouts.items()}})
-    if form.deterministic or spec.is_deterministic:
-        clauses.append({"deterministic": True})
-    return spec.with_clauses(clauses, ("dtype", "layout", "deterministic"))
-
-
-def _tree_of(layout: str) -> Any:
-    if layout in NAMED_LAYOUTS:
-        return layout
-    return {"strides": json.loads(layout.removeprefix("strides").replace("(", "[").replace(")", "]"))}
+def edits_of(form: Form) -> list[str]:
+    """The options of attnc that give a spec the dtype, the layouts and the determinism of the form."""
+    layouts = zip("qkvo", (*form.layouts, output_layout(form)))
+    options = ["--dtype", form.dtype, "--layout", ", ".join(f"{name}: {layout}" for name, layout in layouts)]
+    return [*options, "--deterministic"] if form.deterministic else options
 
 
 class Pair:
