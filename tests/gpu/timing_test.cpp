@@ -34,7 +34,7 @@ TEST_F(Timed, HostTimeIsThatOfABareExecute) {
   const auto timing = time_on_host(device(), bare_and_ours(bare, binding)).value();
   EXPECT_GT(timing[0].us, 0.5);
   EXPECT_LT(timing[1].ratio, 2);
-  std::printf("host time: %s\n", to_json(timing).c_str());
+  std::printf("host time: %s\n", json_of(timing).dump().c_str());
 }
 
 }  // namespace
