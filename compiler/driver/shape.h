@@ -24,7 +24,7 @@ std::vector<plan::Dim> paddable_dims(const support::Source& source, const sema::
 
 // What is known of the sizes of a spec.
 struct KnownSizes {
-  // By ir::Dim, the sizes of the plans that the spec asks for, each once: none if it is open.
+  // Sizes of the plans that the spec asks for, by ir::Dim, each once: none if it is open.
   std::array<std::vector<std::int64_t>, ir::kDims.size()> of;
   std::vector<std::string> open;      // those that need a size, "D" for both Dqk and Dv
   std::optional<std::int64_t> group;  // how many heads of q share one of k and v
