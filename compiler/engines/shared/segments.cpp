@@ -21,7 +21,6 @@ constexpr std::int64_t kMostSequences = 65535;  // the limit of a grid dimension
 constexpr std::int64_t kSegmentTile = 128;
 // ms of the whole GPU for a tile of 128 rows without work
 constexpr double kEmptyTile = 2.5e-6, kEmptyTileBackward = 5e-6;
-constexpr double kPacked = 0.9;  // as documents were measured, against a batch for each segment
 constexpr std::size_t kSmallKernelSegments = 4;  // that find the segments and move their statistics
 
 class SegmentFinder {
@@ -147,7 +146,7 @@ double predicted_ms(const Segments& segments, std::int64_t rows, const target::C
   const ir::Dims& d = each.dims;
   const auto empty =
       static_cast<double>(d[Dim::B] * d[Dim::Hq] * (tiles(segments.longest) - tiles(equal)));
-  return kPacked * predicted_ms(rewrite::kernel_form(each, context), context) +
+  return predicted_ms(rewrite::kernel_form(each, context), context) +
          empty * (context.backward() ? kEmptyTileBackward : kEmptyTile) *
              scalar_slowdown(context.gpu) +
          kSmallKernelSegments * predicted_ms_of_moving(0, context.gpu);
