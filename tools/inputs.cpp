@@ -521,6 +521,10 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
   return inputs;
 }
 
+Status check_host_memory(const ir::Attention& attention, Needs needs) {
+  return check_memory(attention, wanted_by(attention, needs), needs);
+}
+
 double seconds_of_element() {
   using Clock = std::chrono::steady_clock;
   const Wanted sample{"q", DType::bf16, {1 << 16}};

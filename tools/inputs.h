@@ -55,6 +55,9 @@ enum class Needs : std::uint8_t { masks, masks_and_scores, forward, gradients };
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs = Needs::forward);
 
+// Error: that of make_inputs for sizes whose tensors the memory of this machine cannot hold.
+Status check_host_memory(const ir::Attention& attention, Needs needs);
+
 // Seconds that make_inputs takes for a random element on this machine, measured in milliseconds.
 double seconds_of_element();
 

@@ -259,6 +259,7 @@ bool are_equal(const Differences& differences, double amplification) {
 Result<Simulated> simulate(const Sharded& sharded, const InputTexts& texts, bool yes) {
   ir::Attention attention = sharded.attention;
   attention.gradients.clear();  // all of them
+  ATTN_RETURN_IF_ERROR(check_host_memory(attention, Needs::gradients));
   ATTN_RETURN_IF_ERROR(tell_inputs(attention, texts, Needs::gradients, yes, seconds_of_element()));
   ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::gradients));
   io::HostTensor d_o = std::move(inputs.values.tensors.extract(kCotangent).mapped());

@@ -258,6 +258,7 @@ Status run_subject(const Subject& subject, const Options& options) {
   ATTN_RETURN_IF_ERROR(ir::check_bound(attention));
   ATTN_RETURN_IF_ERROR(check_out_names(attention, options));
   const Needs needs = options.wants_gradients() ? Needs::gradients : Needs::forward;
+  ATTN_RETURN_IF_ERROR(check_host_memory(attention, needs));
   ATTN_RETURN_IF_ERROR(
       tell_inputs(attention, options.inputs, needs, options.yes, seconds_of_element()));
   ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options.inputs, Missing::refuse, needs));
