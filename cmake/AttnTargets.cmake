@@ -2,9 +2,11 @@
 # CMAKE_UNITY_BUILD compiled in batches of 16 sources: an eighth less time than with 8.
 # attn_embed(VARIABLE NAMESPACE FUNCTION FILES...): VARIABLE becomes a source file that defines FUNCTION,
 # which returns the texts of FILES. It is written again when one of them changes.
-# attn_test(NAME SOURCES ... DEPS ... [SEPARATE ...] [LABELS ...] [COST seconds] [ENVIRONMENT A=B]): a GoogleTest
-# program with one ctest entry per case. Tests with the highest COST start first. SEPARATE sources are compiled
-# alone, since they name helpers as other sources do; with CMAKE_UNITY_BUILD the others are compiled in batches of 16.
+# attn_test(NAME SOURCES ... DEPS ... [SEPARATE ...] [LABELS ...] [COST seconds] [ENVIRONMENT A=B] [SLOW ...]): a
+# GoogleTest program with one ctest entry per case. Tests with the highest COST start first. SEPARATE sources are
+# compiled alone, since they name helpers as other sources do; with CMAKE_UNITY_BUILD the others are compiled in batches
+# of 16. Tests below tests/unit and tests/golden have the label of their folder, and the target fast_tests builds them.
+# SLOW tests (Suite.Name, where * is any text) take seconds each: their label is slow instead.
 include(GoogleTest)
 
 function(attn_house_rules target)
@@ -83,8 +85,9 @@ function(attn_embed variable namespace function)
   set(${variable} ${output} PARENT_SCOPE)
 endfunction()
 
+add_custom_target(fast_tests)
 function(attn_test target)
-  cmake_parse_arguments(ARG "" "COST;ENVIRONMENT" "SOURCES;SEPARATE;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "COST;ENVIRONMENT" "SOURCES;SEPARATE;DEPS;LABELS;SLOW" ${ARGN})
   add_executable(${target} ${ARG_SOURCES} ${ARG_SEPARATE})
   if(ARG_SEPARATE)
     set_source_files_properties(${ARG_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -99,9 +102,25 @@ function(attn_test target)
   if(TARGET attn_test_headers)
     target_precompile_headers(${target} REUSE_FROM attn_test_headers)
   endif()
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  if(folder MATCHES "^(unit|golden)(/|$)")
+    set(fast ${CMAKE_MATCH_1})
+    add_dependencies(fast_tests ${target})
+  endif()
+  if(ARG_SLOW)
+    list(JOIN ARG_SLOW ":" slow)
+    attn_discover(${target} "${slow}" slow ${ARG_LABELS})
+    set(others "-${slow}")
+  endif()
+  attn_discover(${target} "${others}" ${fast} ${ARG_LABELS})
+endfunction()
+
+# The tests of a program whose names the filter lets pass; a part of attn_test.
+macro(attn_discover target filter)
   set(properties TIMEOUT 1800)
-  if(ARG_LABELS)
-    list(APPEND properties LABELS "${ARG_LABELS}")
+  set(labels ${ARGN})
+  if(labels)
+    list(APPEND properties LABELS "${labels}")
   endif()
   if(ARG_COST)
     list(APPEND properties COST ${ARG_COST})
@@ -109,5 +128,5 @@ function(attn_test target)
   if(ARG_ENVIRONMENT)
     list(APPEND properties ENVIRONMENT ${ARG_ENVIRONMENT})
   endif()
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
-endfunction()
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "${filter}" PROPERTIES ${properties})
+endmacro()

@@ -1,6 +1,5 @@
 // What the compiler does with every shipped spec, without cuDNN: reads, prints, checks, lowers, and
-// evaluates it by the reference. Built with sanitizers (.ci/build-sanitized), which report here,
-// leaks included.
+// evaluates it by the reference. Built with sanitizers alone, which report here, leaks included.
 #include "tests/golden/lowering/specs.h"
 
 #include <gtest/gtest.h>
