@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from . import attention as _attention
 from . import specs
 from .attention import Attention, compile, load
 from .doctor import doctor
@@ -31,7 +32,14 @@ __all__ = [
 ]
 
 
+def _import_torch() -> Any:
+    return importlib.import_module(f"{__name__}.torch")  # imports PyTorch
+
+
+_attention.import_torch = _import_torch
+
+
 def __getattr__(name: str) -> Any:
-    if name == "torch":  # imports PyTorch
-        return importlib.import_module(f"{__name__}.torch")
+    if name == "torch":
+        return _import_torch()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from .picture import Picture
     from .torch.buckets import Bucketed
 
+# attn.torch builds on this module: it says here that it was imported, and `attn` how it is.
+torch_calls: Any = None
+import_torch: Callable[[], Any]
+
+
+def _of_torch() -> Any:
+    return import_torch() if torch_calls is None else torch_calls
+
 
 class Attention:
     """A spec with sizes and parameters, and the contents of a plan file if it was compiled. Calls compute
@@ -57,7 +65,7 @@ class Attention:
         self._torch_facts: Any = None
         self._recent: Any = None  # a short way for torch calls like the last one
         if "torch" in sys.modules:  # programs that torch.compile traces only read what this finds
-            self._prepare_torch()
+            _of_torch().prepare(self)
 
     @property
     def spec(self) -> str:
@@ -141,9 +149,7 @@ class Attention:
         the current CUDA device. With `background` it returns at once; calls of these sizes then wait for
         this build. Returns a finished or running Future; without `background`, raises what the build does.
         Raises BindingError if a size is not known."""
-        from .torch.function import warming
-
-        run = warming(self, sizes, training=training, dtype=dtype, layout=layout, device=device)
+        run = _of_torch().warming(self, sizes, training=training, dtype=dtype, layout=layout, device=device)
         future: Future[None] = Future()
         if background:
             threading.Thread(target=_settle, args=(future, run), daemon=True).start()
@@ -159,9 +165,8 @@ class Attention:
         `Sq` and `Skv` are lengths of the one or the other.
 
         Raises ArgumentError if the spec reads Sq or Skv other than as the sizes of tensors."""
-        from .torch.buckets import bucketed
-
-        return bucketed(self, {"Sq": lengths if Sq is None else Sq, "Skv": lengths if Skv is None else Skv})
+        buckets = {"Sq": lengths if Sq is None else Sq, "Skv": lengths if Skv is None else Skv}
+        return _of_torch().bucketed(self, buckets)
 
     def explain(self, target: str | None = None) -> str:
         """What attnc says about the attention: graph nodes, mask, work and engine. Of the plans if there
@@ -221,11 +226,7 @@ class Attention:
             if result is not None:
                 return result
         if _has_torch_tensor(args, kwargs):
-            if self._torch_facts is None:
-                self._prepare_torch()
-            from .torch import call
-
-            return call(self, *args, layout=layout, **kwargs)
+            return _of_torch().call(self, *args, layout=layout, **kwargs)
         return self._outputs(self._inputs(args, kwargs, layout))
 
     def gradients(self, *args: Any, do: Any, layout: str | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -241,11 +242,6 @@ class Attention:
         found = reference(self.source, self._sizes_of(inputs), inputs, (),
                           {"do": do, "of": self.described.gradients}, unrounded=self._is_exact(inputs["q"]))
         return {name: _as_float(value, inputs["q"]) for name, value in found.items()}
-
-    def _prepare_torch(self) -> None:
-        from .torch import prepare
-
-        prepare(self)
 
     def _outputs(self, inputs: dict[str, Any]) -> Any:
         from .reference import reference

@@ -372,9 +372,9 @@ def test_operators_pass_pytorchs_own_checks():
 
 
 def test_warm_finds_sizes_in_the_spec_and_the_bindings(monkeypatch):
-    function = sys.modules["attn.torch.function"]
+    plans = sys.modules["attn.torch.plans"]
     made = []
-    monkeypatch.setattr(function, "_pair", lambda attention, form, *rest: made.append((form, *rest)))
+    monkeypatch.setattr(plans, "_pair", lambda attention, form, *rest: made.append((form, *rest)))
     f = attn.compile("attention x { dims B, Hq = 8, Hkv = 2, Sq, Skv = 64, D; mask q_idx >= kv_idx; }", D=32)
     assert f.warm(B=3, Sq=16, device="cuda:0").result() is None
     (form, training, device, builds), = made
@@ -390,9 +390,9 @@ def test_warm_finds_sizes_in_the_spec_and_the_bindings(monkeypatch):
 
 
 def test_warm_in_the_background_gives_what_the_build_does(monkeypatch):
-    function = sys.modules["attn.torch.function"]
+    plans = sys.modules["attn.torch.plans"]
     threads = []
-    monkeypatch.setattr(function, "_pair", lambda *_: threads.append(threading.get_ident()))
+    monkeypatch.setattr(plans, "_pair", lambda *_: threads.append(threading.get_ident()))
     f = attn.compile(CAUSAL, B=1, Hq=2, Hkv=2, Sq=8, Skv=8, D=8)
     assert f.warm(background=True, device="cuda:0").result(60) is None
     assert threads and threads[0] != threading.get_ident()
@@ -400,7 +400,7 @@ def test_warm_in_the_background_gives_what_the_build_does(monkeypatch):
     def fail(*_):
         raise attn.Unsupported("no")
 
-    monkeypatch.setattr(function, "_pair", fail)
+    monkeypatch.setattr(plans, "_pair", fail)
     with pytest.raises(attn.Unsupported):
         f.warm(background=True, device="cuda:0").result(60)
     with pytest.raises(attn.Unsupported):
@@ -414,46 +414,46 @@ def test_warm_without_a_gpu_says_so():
 
 
 def test_a_plan_that_is_not_deterministic_does_not_serve_deterministic_training(monkeypatch):
-    function = sys.modules["attn.torch.function"]
+    plans = sys.modules["attn.torch.plans"]
 
     class Runtime:
         def describe(self):
             return {"sm": 90}
 
-    monkeypatch.setattr(function._libattn, "runtime", lambda _: Runtime())
-    monkeypatch.setattr(function, "Pair", lambda plan, places, device: plan)
+    monkeypatch.setattr(plans._libattn, "runtime", lambda _: Runtime())
+    monkeypatch.setattr(plans, "Pair", lambda plan, places, device: plan)
     sizes = {"B": 1, "Hq": 2, "Hkv": 2, "Sq": 64, "Skv": 64, "D": 64}
     f = attn.compile(CAUSAL, target="h200", engine="native", direction="both", **sizes)
     monkeypatch.setattr(f, "build", lambda *_, edits, **__: edits)
-    form = function.Form(
-        function.Sizes(1, 2, 2, 64, 64, 64, 64), "bf16", ("bshd",) * 3, False
+    form = plans.Form(
+        plans.Sizes(1, 2, 2, 64, 64, 64, 64), "bf16", ("bshd",) * 3, False
     )
     device = torch.device("cuda:0")
-    assert function._make_pair(f, form, True, device, True) is f.bytes
+    assert plans._make_pair(f, form, True, device, True) is f.bytes
     wanted = form._replace(deterministic=True)
-    assert function._make_pair(f, wanted, False, device, True) is f.bytes
-    monkeypatch.setattr(function, "places_in", lambda plan, *_: {"fwd": 0, "bwd": 1})
-    assert "--deterministic" in function._make_pair(f, wanted, True, device, True)
+    assert plans._make_pair(f, wanted, False, device, True) is f.bytes
+    monkeypatch.setattr(plans, "places_in", lambda plan, *_: {"fwd": 0, "bwd": 1})
+    assert "--deterministic" in plans._make_pair(f, wanted, True, device, True)
 
 
 def test_a_plan_file_compiles_nothing_unasked(monkeypatch, tmp_path):
-    function = sys.modules["attn.torch.function"]
+    plans = sys.modules["attn.torch.plans"]
 
     class Runtime:
         def describe(self):
             return {"sm": 90}
 
-    monkeypatch.setattr(function._libattn, "runtime", lambda _: Runtime())
+    monkeypatch.setattr(plans._libattn, "runtime", lambda _: Runtime())
     path = tmp_path / "x.attnplan"
     sizes = {"B": 1, "Hq": 2, "Hkv": 2, "Sq": 64, "Skv": 64, "D": 64}
-    form = function.Form(function.Sizes(1, 2, 2, 99, 99, 64, 64), "bf16", ("bshd",) * 3, False)
+    form = plans.Form(plans.Sizes(1, 2, 2, 99, 99, 64, 64), "bf16", ("bshd",) * 3, False)
     device = torch.device("cuda:0")
     attn.compile(CAUSAL, target="h200", engine="native", **sizes).save(path)
     with pytest.raises(attn.Unsupported, match="no plan for a forward with these sizes"):
-        function._make_pair(attn.load(path), form, False, device, False)
+        plans._make_pair(attn.load(path), form, False, device, False)
     attn.compile(CAUSAL, target="a100", **sizes).save(path)
     with pytest.raises(attn.PlanDeviceError, match=r"is for a100 \(sm_80\), and this GPU is sm_90"):
-        function._make_pair(attn.load(path), form, False, device, False)
+        plans._make_pair(attn.load(path), form, False, device, False)
 
 
 def test_half_precision_is_rounded_to_the_tensors_dtype():
@@ -508,7 +508,7 @@ def test_second_derivatives_are_refused():
 
 
 def test_an_exported_program_does_not_need_the_folder_of_its_spec(tmp_path):
-    from attn.torch import operators
+    from attn.torch import facts
 
     folder = tmp_path / "gone"
     folder.mkdir()
@@ -517,7 +517,7 @@ def test_an_exported_program_does_not_need_the_folder_of_its_spec(tmp_path):
     name = attn.compile(path)._torch_facts.name
     path.unlink()
     folder.rmdir()
-    operators._attentions.pop(name)
+    facts._attentions.pop(name)
     q, k, v = inputs()
     torch.testing.assert_close(
         torch.ops.attn.forward(name, ["q", "k", "v"], [q, k, v], [], False)[0], attn.compile(CAUSAL)(q, k, v)

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
 from attentions import in_8_bits, learned, slopes, tensors, traced  # noqa: E402
-from attn.torch import function, statistics  # noqa: E402
+from attn.torch import plans, statistics  # noqa: E402
 
 SPEC = learned("o, lse")
 REFUSED = "lse has no gradient yet, and the backward reached it"
@@ -181,10 +181,10 @@ def test_a_capture_asserts_on_the_device(monkeypatch):
 
 
 def test_a_capture_loads_no_plan(monkeypatch):
-    monkeypatch.setattr(function, "is_capturing", lambda: True)
+    monkeypatch.setattr(plans, "is_capturing", lambda: True)
     attention = attn.compile("attention x { dims B, Hq, Hkv, Sq, Skv, D; outputs o; }")
     with pytest.raises(attn.BindingError, match="no plan yet") as raised:
-        function._pair(attention, None, False, torch.device("cuda", 0), True)
+        plans._pair(attention, None, False, torch.device("cuda", 0), True)
     assert "f.warm(..)" in str(raised.value)
 
 

@@ -1,5 +1,8 @@
 """Rooms of sources use each other one way: a room includes only those that its CMakeLists.txt lists before it, so
-they form no circle; and what is outside an engine's room does not name the engine."""
+they form no circle; and what is outside an engine's room does not name the engine. The modules of the Python package
+import each other one way."""
+import ast
+import graphlib
 import re
 import unittest
 
@@ -9,6 +12,7 @@ SOURCES = (".cpp", ".h", ".hpp", ".cuh", ".def")
 INCLUDE = re.compile(r'^#include "((?:compiler|runtime|tools)/[^"]+)"', re.M)
 SUBFOLDER = re.compile(r"^add_subdirectory\(([\w/]+)\)", re.M)
 ENGINES = "compiler/engines"
+PYTHON = "python"
 
 
 def listed(folder):
@@ -34,6 +38,46 @@ def engines():
     return re.findall(r"^ATTN_ENGINE\((\w+)", read(f"{ENGINES}/engines.def"), re.M)
 
 
+def modules():
+    """The modules of the Python package: the place of each."""
+    found = {}
+    for place in files(".py", under=f"{PYTHON}/attn"):
+        parts = place.relative_to(PYTHON).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = place
+    return found
+
+
+class Imports(ast.NodeVisitor):
+    """The names of modules that a source imports, also in functions. Those for annotations alone do not count."""
+
+    def __init__(self, name, place, known):
+        self.found, self._known = set(), known
+        self._package = name if place.name == "__init__.py" else name.rpartition(".")[0]
+        self.visit(ast.parse(read(place)))
+
+    def visit_If(self, node):
+        if not ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            self.generic_visit(node)
+        else:
+            for each in node.orelse:
+                self.visit(each)
+
+    def visit_Import(self, node):
+        self.found |= {each.name for each in node.names} & self._known
+
+    def visit_ImportFrom(self, node):
+        around = ".".join(self._package.split(".")[:1 - node.level or None]) if node.level else ""
+        module = ".".join(filter(None, (around, node.module)))
+        for each in node.names:
+            inner = f"{module}.{each.name}"
+            self.found |= {inner if inner in self._known else module} & self._known
+
+    def visit_Call(self, node):
+        if ast.unparse(node.func).endswith(("import_module", "__import__")) and isinstance(node.args[0], ast.Constant):
+            self.found |= {node.args[0].value} & self._known
+        self.generic_visit(node)
+
+
 class Rooms(unittest.TestCase):
     def test_include_only_those_listed_before(self):
         rooms = order()
@@ -57,6 +101,16 @@ class Rooms(unittest.TestCase):
                 self.assertEqual(room_of(place, order()), f"{ENGINES}/{name}", place)
         for place in files(*SOURCES, under="tools"):
             self.assertNotRegex(read(place), f'#include "{ENGINES}/({names})/', place)
+
+    def test_python_modules_import_one_way(self):
+        places = modules()
+        self.assertGreater(len(places), 40)
+        imports = {name: Imports(name, place, set(places)).found for name, place in places.items()}
+        self.assertIn("attn.specs", imports["attn.attention"])
+        try:
+            graphlib.TopologicalSorter(imports).prepare()
+        except graphlib.CycleError as error:
+            self.fail("a circle, each imported by the next: " + ", ".join(error.args[1]))
 
 
 if __name__ == "__main__":

@@ -10,13 +10,19 @@ Both have gradients of q, k, v and of every learned tensor, and go through `torc
 PyTorch's allocator; kernels run on the current stream of the tensors' device.
 """
 
-from attn.torch.buckets import Bucketed
+import sys
+
+from attn import attention as _attention
+from attn.torch.buckets import Bucketed, bucketed
 from attn.torch.distributed import Distributed, distribute, load_distributed
-from attn.torch.function import call
-from attn.torch.flex import flex_attention
-from attn.torch.operators import prepare
-from attn.torch.quantized import quantize
 from attn.torch.exported import save_plans
+from attn.torch.facts import prepare
+from attn.torch.flex import flex_attention
+from attn.torch.function import call
+from attn.torch.plans import warming
+from attn.torch.quantized import quantize
 
 __all__ = ["Bucketed", "Distributed", "call", "distribute", "flex_attention", "load_distributed", "prepare",
            "quantize", "save_plans"]
+
+_attention.torch_calls = sys.modules[__name__]

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 
 from attn.arguments import Sizes
-from attn.errors import BindingError
 from attn.attention import Attention
+from attn.errors import BindingError
 from attn.torch.statistics import is_capturing
 
 MOST_ELEMENTS = 1 << 24  # of a mask that are evaluated at a time

@@ -5,17 +5,15 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from attn import layouts
 from attn.arguments import order_note, sizes_of
+from attn.attention import Attention
 from attn.errors import ArgumentError, BindingError
 from attn.specs import Description
-
-if TYPE_CHECKING:
-    from attn.attention import Attention
 
 _ROWS, _COLUMNS = "Sq", "Skv"
 
@@ -92,8 +90,6 @@ class Bucketed:
 
 def bucketed(attention: Attention, buckets: Mapping[str, Sequence[int]]) -> Bucketed:
     """Raises ArgumentError if the attention is not the same for padded tensors."""
-    from attn.attention import Attention
-
     if attention.described.located:
         raise ArgumentError(
             f"the plans of `{attention.name}` serve all lengths, since its rows are located by tensors"

@@ -11,7 +11,8 @@ import torch
 
 from attn.errors import ArgumentError
 from attn.outputs import is_amax
-from attn.torch.function import facts_of, refuse_second_derivative
+from attn.torch.facts import facts_of
+from attn.torch.second_derivatives import refuse_second_derivative
 from attn.torch.statistics import of_outputs, refuse
 
 if TYPE_CHECKING:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
 from attn.arguments import INPUTS
 from attn.errors import Unsupported
 from attn.outputs import NO_KEY_BUT_A_SINK, NO_KEY_NOTES, is_amax, is_statistic, value_of_nothing
+from attn.torch.calls import Call
+from attn.torch.facts import Facts
 from attn.torch.signature import dense_strides
 from attn.torch.variant import input_strides, output_strides
-
-if TYPE_CHECKING:
-    from attn.torch.function import Call, Facts
 
 
 def is_empty(each: Call) -> bool:
@@ -55,6 +53,6 @@ def run_forward(each: Call, facts: Facts, names: Sequence[str]) -> tuple[torch.T
     return tuple(x.fill_(value_of_nothing(name)) for name, x in zip(names, outputs(each, facts, names)))
 
 
-def run_backward(each: Call, facts: Facts) -> dict[str, torch.Tensor]:
-    """The gradients of a call without rows or keys, by name: zeros."""
-    return {name: x.zero_() for name, x in zip(facts.of_backward, gradients(each, facts))}
+def run_backward(each: Call, facts: Facts) -> tuple[torch.Tensor, ...]:
+    """The gradients of a call without rows or keys: zeros."""
+    return tuple(x.zero_() for x in gradients(each, facts))

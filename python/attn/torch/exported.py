@@ -11,8 +11,8 @@ import torch
 from attn import plan as plans
 from attn._libattn import PlanFile
 from attn.errors import ArgumentError, Unsupported
-from attn.torch.function import Call, facts_of, formed
-from attn.torch.operators import attention_of
+from attn.torch.calls import Call, formed
+from attn.torch.facts import attention_of, facts_of
 from attn.torch.variant import edits_of, places_in
 
 INDEX = "plans.tsv"

@@ -14,7 +14,9 @@ from attn import _distributed, _libattn
 from attn.arguments import RANDOM
 from attn.attention import Attention
 from attn.errors import BindingError, Unsupported
-from attn.torch.function import Call, facts_of, formed, run_backward, run_forward
+from attn.torch.calls import Call, formed
+from attn.torch.execute import run_backward, run_forward
+from attn.torch.facts import facts_of
 from attn.torch.group import Group
 from attn.torch.launch import is_capturing
 from attn.torch.signature import (
@@ -271,7 +273,8 @@ class Reference:
             self.steps.exchanges()
             each = self._whole(given, params)
             outputs = [self._gathered(name, tensors[name]) for name in facts.all_outputs]
-            return self._mine(run_backward(each, outputs, self._gathered("do", tensors["do"])))
+            found = run_backward(each, outputs, self._gathered("do", tensors["do"]))
+            return self._mine(dict(zip(facts.of_backward, found)))
 
     @staticmethod
     def empty_like(

@@ -708,8 +708,7 @@ def _new_tensor(t: Tracer, x: Any, data: Any = None, **options: Any) -> Node:
 
 @define("__getitem__", "getitem")
 def _getitem(t: Tracer, tensor: Any, index: Any) -> Any:
-    from attn.tracing.values import Value
-    return (tensor if isinstance(tensor, Value) else t.row(tensor))[index]
+    return t.value(tensor)[index]
 
 
 @define("__setitem__")

@@ -190,7 +190,11 @@ class Tracer:
 
     def has_64_bits(self, value: Any) -> bool:
         """Whether it is an integer of 64 bits for torch."""
-        return self.is_typed(value) and (value if isinstance(value, Value) else self.row(value)).has_64_bits
+        return self.is_typed(value) and self.value(value).has_64_bits
+
+    def value(self, value: Any) -> Value:
+        """A traced value as it is, a tensor as its row."""
+        return value if isinstance(value, Value) else self.row(value)
 
 
 def _rounded_integers(first: int, last: int, dtype: str) -> Any:

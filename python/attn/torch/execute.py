@@ -1,0 +1,55 @@
+"""One call, computed: by kernels on a GPU, by the reference on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from attn.torch import empty, reference
+from attn.torch.calls import Call
+from attn.torch.facts import facts_of
+from attn.torch.plans import pair_of
+from attn.torch.signature import aligned
+from attn.torch.variant import output_strides
+
+
+def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
+    """The outputs in the order of the facts' `all_outputs` if training, else of `outputs`."""
+    facts = facts_of(each.attention)
+    names = facts.all_outputs if training else facts.outputs
+    if empty.is_empty(each):
+        return empty.run_forward(each, facts, names)
+    if each.tensors["q"].device.type == "cpu":
+        outputs = reference.run_forward(each, names)
+    else:
+        with torch.cuda.device(each.tensors["q"].device):
+            tensors = {name: aligned(tensor) for name, tensor in each.tensors.items()}
+            outputs = pair_of(each, training).run_forward(tensors, each.params)
+    return tuple(outputs[name] for name in names)
+
+
+def run_backward(
+    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """What the facts' `of_backward` names: the gradients of q, k, v and learned tensors, and amax."""
+    facts = facts_of(each.attention)
+    if empty.is_empty(each):
+        return empty.run_backward(each, facts)
+    if each.tensors["q"].device.type == "cpu":
+        found = reference.run_backward(each, d_o)
+    else:
+        found = _run_kernels_backward(each, outputs, d_o)
+    return tuple(found[name] for name in facts.of_backward)
+
+
+def _run_kernels_backward(
+    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    facts = facts_of(each.attention)
+    tensors = {**each.tensors, **dict(zip(facts.all_outputs, outputs))}
+    strides = output_strides(each.form) if each.form else tensors["o"].stride()
+    if d_o.stride() != strides:
+        d_o = torch.empty_strided(d_o.shape, strides, dtype=d_o.dtype, device=d_o.device).copy_(d_o)
+    with torch.cuda.device(each.tensors["q"].device):
+        return pair_of(each, True).run_backward({**tensors, "do": aligned(d_o)}, each.params)

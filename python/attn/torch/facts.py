@@ -1,0 +1,104 @@
+"""What the calls of one attention share, and attentions by the names that operators give them."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import Any
+
+import torch
+
+from attn.arguments import INPUTS
+from attn.attention import Attention
+from attn.attention import compile as compile_attention
+from attn.specs import Spec
+from attn.torch.addressed import addressing_of
+from attn.torch.signature import IN_KERNELS, TORCH_DTYPES
+from attn.torch.variant import Variants
+
+_attentions: dict[str, Attention] = {}
+_lock = threading.Lock()
+
+
+class Facts:
+    """What the calls of one attention share: what the compiler says of it, `said`, and what was made for them."""
+
+    def __init__(self, attention: Attention, name: str):
+        said = attention.described
+        self.said = said
+        self.traced = attention.source.traced
+        self.name = name  # from which the operators find the attention, in another process too
+        self.title = said.name
+        self.declared = {each.name: each.dtype for each in said.inputs.values() if not each.optional}
+        self.optional = tuple(name for name in said.inputs if name not in self.declared)
+        self.addressing = addressing_of(said)
+        self.quantized = said.quantized
+        self.dtype = said.dtype
+        self.scales = said.scales
+        self.params = said.params
+        self.outputs = said.outputs
+        self.learned = said.learned
+        self.random = said.facts["random"]
+        # Also what a backward reads, shown or not.
+        self.all_outputs = (*self.outputs, *(name for name in said.saved if name not in self.outputs))
+        self.differentiated = (*INPUTS, *self.learned)
+        self.amax_of_backward = said.amax
+        self.of_backward = (*self.differentiated, *self.amax_of_backward)
+        # Whether the gradient of each tensor has its type, as autograd wants.
+        self.keeps_types = self.quantized is None or (
+            self.quantized.o == self.quantized.do and self.quantized.gradients == self.dtype
+        )
+        self.defaults: dict[torch.device, dict[str, torch.Tensor]] = {}  # of scales
+        self.variants = Variants()
+        self.ways: dict[Any, Any] = {}  # of the operators
+
+    def dtype_of(self, name: str, of_q: torch.dtype) -> torch.dtype:
+        """The dtype of an output, of the gradient of an input ("dq") or of `do`, for q, k and v of dtype `of_q`."""
+        if name in ("o", "do", *(f"d{each}" for each in INPUTS)):
+            if self.quantized is None:
+                return of_q
+            types = self.quantized
+            return TORCH_DTYPES[{"o": types.o, "do": types.do}.get(name, types.gradients)]
+        return torch.float32 if of_q in IN_KERNELS else of_q
+
+    def gradient_dtype(self, name: str, tensor: torch.Tensor) -> torch.dtype:
+        """The dtype of the gradient of a tensor that a call was given."""
+        return self.dtype_of(f"d{name}", tensor.dtype) if name in INPUTS else tensor.dtype
+
+
+def prepare(attention: Attention) -> None:
+    """Finds what calls need to know, once; programs that are traced only read it."""
+    name = json.dumps(
+        {
+            "spec": attention.source.text,
+            "filename": attention.source.filename,
+            "bindings": dict(attention.bindings),
+            "engine": attention.engine,
+        },
+        sort_keys=True,
+    )
+    with _lock:
+        attention._torch_facts = Facts(attention, name)
+        _attentions.setdefault(name, attention)
+
+
+def facts_of(attention: Attention) -> Facts:
+    """The facts that `prepare` found: when it was compiled, or now if PyTorch was not imported."""
+    if attention._torch_facts is None:
+        prepare(attention)
+    return attention._torch_facts
+
+
+def attention_of(name: str) -> Attention:
+    """Raises what `attn.compile` does, if this process has not seen the attention."""
+    found = _attentions.get(name)
+    if found is None:
+        said = json.loads(name)
+        filename = said["filename"]
+        if filename is not None and not os.path.isdir(os.path.dirname(filename) or "."):
+            filename = None  # the program was exported on another machine
+        found = compile_attention(Spec(said["spec"], filename), engine=said["engine"], **said["bindings"])
+        with _lock:
+            found = _attentions.setdefault(name, found)
+    return found

@@ -1,0 +1,176 @@
+"""The plans of calls: those of a file, those that were made before, or new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from attn import _libattn
+from attn.arguments import Sizes, order_note
+from attn.attention import Attention
+from attn.errors import BindingError, PlanDeviceError, Unsupported
+from attn.torch.calls import Call
+from attn.torch.facts import facts_of
+from attn.torch.statistics import is_capturing
+from attn.torch.variant import Form, Pair, edits_of, places_in
+
+
+def pair_of(each: Call, training: bool) -> Pair:
+    """The plans of a call on CUDA tensors, compiled first if there are none and the attention allows it."""
+    attention = each.attention
+    return _pair(attention, each.form, training, each.tensors["q"].device, attention.builds)
+
+
+def key_of(form: Form | None, device: torch.device, training: bool) -> tuple[Any, ...]:
+    """What `Variants` knows a pair by."""
+    return form, device.index, training, training and _wants_deterministic(form)
+
+
+def _pair(
+    attention: Attention, form: Form | None, training: bool, device: torch.device, builds: bool
+) -> Pair:
+    variants = facts_of(attention).variants
+    key = key_of(form, device, training)
+    pair = variants.find(key)
+    if pair is None:
+        if is_capturing():
+            raise BindingError(
+                "these sizes have no plan yet, which cannot be loaded while a CUDA graph is captured",
+                ["call it once before the capture, with gradients if the graph has them, or f.warm(..)"],
+            )
+        pair = variants.get(key, lambda: _make_pair(attention, form, training, device, builds))
+    return pair
+
+
+def warming(
+    attention: Attention,
+    sizes: Mapping[str, int],
+    *,
+    training: bool,
+    dtype: str | None,
+    layout: str,
+    device: Any,
+) -> Callable[[], None]:
+    """What builds and loads the plans of calls with these sizes; see `attn.Attention.warm`."""
+    facts = facts_of(attention)
+    place = _cuda_device(device)
+    form = None
+    if facts.addressing is None:
+        known = attention.source.described({**attention.bindings, **sizes}).sizes
+        missing = [dim for dim in Sizes._fields if not isinstance(known[dim], int)]
+        if missing:
+            raise BindingError(f"no size is known for {', '.join(missing)}: f.warm({missing[0]}=..)")
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        form = Form(Sizes(**known), dtype or facts.dtype, (layout,) * 3, deterministic)
+
+    def build() -> None:
+        _pair(attention, form, training, place, True)
+
+    return build
+
+
+def _cuda_device(device: Any) -> torch.device:
+    if device is None and not torch.cuda.is_available():
+        raise BindingError(
+            "PyTorch finds no GPU here to load a plan for",
+            ["attn.compile(.., target=\"h200\") compiles one for another machine"],
+        )
+    found = torch.device("cuda" if device is None else device)
+    if found.type != "cuda":
+        raise BindingError(f"plans are for GPUs, not for the device `{found}`")
+    return torch.device("cuda", torch.cuda.current_device()) if found.index is None else found
+
+
+def _make_pair(
+    attention: Attention, form: Form | None, training: bool, device: torch.device, builds: bool
+) -> Pair:
+    sm = _libattn.runtime(device.index or 0).describe()["sm"]
+    plan = attention._contents  # what was not compiled yet may be of no use
+    repeatable = not training or facts_of(attention).said.facts["deterministic"]
+    if plan and (repeatable or not _wants_deterministic(form)):
+        places = _fixed_places(plan, sm) if form is None else places_in(plan, form, sm)
+        if places and (not training or "bwd" in places):
+            return Pair(plan, places, device)
+    name = attention.name
+    if form is None:
+        return _make_addressed_pair(attention, training, sm, device, builds)
+    if not builds:
+        _check_target(attention, sm)
+        what = "training (forward and backward)" if training else "a forward"
+        raise Unsupported(
+            f"`{name}` has no plan for {what} with these sizes, strides and dtype on this"
+            f" GPU (sm_{sm})",
+            [
+                f"asked for: {form.sizes._asdict()}, {form.dtype},{' deterministic,' * form.deterministic}"
+                f" q {form.layouts[0]}, k {form.layouts[1]}, v {form.layouts[2]}",
+                order_note("bhsd"),
+                _HOW_TO_BUILD,
+            ],
+        )
+    built = attention.build(
+        form.sizes._asdict(),
+        edits=edits_of(form),
+        direction="both" if training else "fwd",
+        target="native",
+    )
+    places = places_in(built, form, sm)
+    if places is None:
+        raise Unsupported(f"`{name}` was compiled, but not for these strides: {form.layouts}")
+    return Pair(built, places, device)
+
+
+_HOW_TO_BUILD = (
+    "f.warm(..) compiles it before the call; attn.compile(.., builds=True) and attn.load(..,"
+    " recompile=True) allow calls to"
+)
+
+
+def _make_addressed_pair(
+    attention: Attention, training: bool, sm: int, device: torch.device, builds: bool
+) -> Pair:
+    """The pair of plans for the sizes that the spec and the bindings give: those of q, k and v say less."""
+    said, name = attention.described, attention.name
+    if _wants_deterministic(None) and training and not said.facts["deterministic"]:
+        raise Unsupported(
+            f"the gradients of `{name}` are not bitwise the same in every run",
+            ["add the clause `deterministic` to the spec"],
+        )
+    if said.open:
+        raise Unsupported(
+            f"`{name}` has no plan for this GPU (sm_{sm}), and q, k and v do not give all sizes of its"
+            " layout",
+            [f"give {', '.join(said.open)} to attn.compile"],
+        )
+    if not builds:
+        _check_target(attention, sm)
+        raise Unsupported(
+            f"`{name}` has no plan for this GPU (sm_{sm}), and calls may not compile one", [_HOW_TO_BUILD]
+        )
+    built = attention.build(direction="both" if training else "fwd", target="native")
+    return Pair(built, _fixed_places(built, sm), device)
+
+
+def _check_target(attention: Attention, sm: int) -> None:
+    """Raises PlanDeviceError if all plans of a file are for other GPUs."""
+    targets = {f"{info.target} (sm_{info.sm})" for info in attention.plans}
+    if targets and all(info.sm != sm for info in attention.plans):
+        raise PlanDeviceError(
+            f"the plan file of `{attention.name}` is for {' and '.join(sorted(targets))}, and this GPU is"
+            f" sm_{sm}",
+            ["attn.load(path, recompile=True) compiles its spec again"],
+            "plan_device",
+        )
+
+
+def _wants_deterministic(form: Form | None) -> bool:
+    return torch.are_deterministic_algorithms_enabled() if form is None else form.deterministic
+
+
+def _fixed_places(plan: bytes, sm: int) -> dict[str, int]:
+    places: dict[str, int] = {}
+    for place, info in enumerate(_libattn.PlanFile(plan).plans):
+        if info.sm == sm:
+            places.setdefault(info.direction, place)
+    return places

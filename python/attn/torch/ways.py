@@ -1,0 +1,167 @@
+"""How a call is computed and recorded for autograd: in steps that look at everything, or in a short one, by the
+launches of a call that was like it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import torch
+
+from attn.outputs import is_amax
+from attn.torch.calls import Call
+from attn.torch.execute import run_backward, run_forward
+from attn.torch.facts import facts_of
+from attn.torch.second_derivatives import differentiable_once
+from attn.torch.statistics import gradient_of_o
+from attn.torch.variant import Pair, differentiated
+
+
+class Way:
+    """Computes calls like `each` step by step, of tensors and params in its order. Keeps no tensor."""
+
+    def __init__(self, each: Call, training: bool):
+        facts = facts_of(each.attention)
+        self.outputs = facts.outputs
+        self.amax = tuple(place for place, name in enumerate(facts.outputs) if is_amax(name))
+        self._names = tuple(each.tensors)
+        self._params = facts.params
+        self._training = training
+        self._call = each._replace(tensors={}, params={})
+        of = facts.differentiated
+        self._places = [of.index(name) if name in of else None for name in self._names]
+
+    def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
+        """The outputs that the operators return."""
+        return run_forward(self._with(tensors, params), self._training)
+
+    def backward(
+        self,
+        tensors: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        d_o: torch.Tensor,
+        params: Sequence[float],
+    ) -> Sequence[torch.Tensor]:
+        """What the facts' `of_backward` names."""
+        with torch.no_grad():
+            return run_backward(self._with(tensors, params), outputs, d_o)
+
+    def gradients(
+        self, saved: Sequence[torch.Tensor], d_o: torch.Tensor, params: Sequence[float]
+    ) -> list[torch.Tensor | None]:
+        """The gradient of each tensor of the call. `saved`: those, and the outputs."""
+        count = len(self._names)
+        found = self.backward(saved[:count], saved[count:], d_o, params)
+        return [None if place is None else found[place] for place in self._places]
+
+    def _with(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Call:
+        named = dict(zip(self._names, tensors))
+        return self._call._replace(tensors=named, params=dict(zip(self._params, params)))
+
+
+class ShortWay(Way):
+    """The same by the launches of one pair, at once: no argument is looked at in Python.
+
+    It does not apply to tensors that are not as the plans expect them, nor to streams that are being captured
+    into a CUDA graph.
+    """
+
+    def __init__(self, each: Call, training: bool, pair: Pair):
+        super().__init__(each, training)
+        facts = facts_of(each.attention)
+        forward, backward = pair.forward, pair.backward
+        shown = facts.all_outputs if training else facts.outputs
+        self._run_forward = forward.run_direct
+        self._inputs = picker(forward.inputs, self._names)
+        self._shown = picker(shown, forward.outputs)
+        self._forward_params = picker(forward.params, facts.params)
+        self._run_backward = None
+        if backward is not None:
+            self._run_backward = backward.run_direct
+            self._saved = picker(backward.inputs, (*self._names, *facts.all_outputs, "do"))
+            self._backward_params = picker(backward.params, facts.params)
+            made = [differentiated(name) for name in backward.outputs]
+            self._gradients = picker(facts.of_backward, made)
+
+    def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
+        """The outputs that the operators return; None if this way does not apply."""
+        outputs = self._run_forward(self._inputs(tensors), self._forward_params(params))
+        return None if outputs is None else self._shown(outputs)
+
+    def backward_at_once(
+        self,
+        tensors: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        d_o: torch.Tensor,
+        params: Sequence[float],
+    ) -> Any:
+        """`backward`; None if this way does not apply."""
+        if self._run_backward is None:
+            return None
+        found = self._run_backward(self._saved((*tensors, *outputs, d_o)), self._backward_params(params))
+        return None if found is None else self._gradients(found)
+
+    def backward(
+        self,
+        tensors: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        d_o: torch.Tensor,
+        params: Sequence[float],
+    ) -> Sequence[torch.Tensor]:
+        """What the facts' `of_backward` names, step by step if this way does not apply."""
+        found = self.backward_at_once(tensors, outputs, d_o, params)
+        return super().backward(tensors, outputs, d_o, params) if found is None else found
+
+
+def picker(wanted: Sequence[str], given: Sequence[str]) -> Any:
+    """A function of a tuple in the order of `given`: a tuple in the order of `wanted`."""
+    if tuple(wanted) == tuple(given):
+        return tuple
+    places = [given.index(name) for name in wanted]
+    if len(places) == 1:
+        return lambda values: (values[places[0]],)
+    return itemgetter(*places) if places else lambda values: ()
+
+
+class Unfit(Exception):
+    """A way does not apply to the tensors."""
+
+
+class _Recorded(torch.autograd.Function):
+    """The outputs that a caller sees, by a way, recorded for autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, way: Way, params: Sequence[float], *tensors: torch.Tensor) -> Any:
+        outputs = way.forward(tensors, params)
+        if outputs is None:
+            raise Unfit
+        ctx.way, ctx.params = way, params
+        ctx.save_for_backward(*tensors, *outputs)
+        ctx.set_materialize_grads(False)
+        if way.amax:
+            ctx.mark_non_differentiable(*(outputs[place] for place in way.amax))
+        return outputs[0] if len(way.outputs) == 1 else outputs[: len(way.outputs)]
+
+    @staticmethod
+    def backward(ctx: Any, *d_outputs: torch.Tensor | None) -> tuple[Any, ...]:
+        way, saved = ctx.way, ctx.saved_tensors
+        d_o = gradient_of_o(way.outputs, d_outputs)
+        if d_o is None:
+            return (None,) * len(ctx.needs_input_grad)
+        return (None, None, *differentiable_once(way.gradients(saved, d_o, ctx.params), (*saved, d_o)))
+
+
+# Function.apply without what it does for setup_context and functorch, which calls of short ways do not have.
+record = super(torch.autograd.Function, _Recorded).apply
+
+
+def attend(each: Call) -> Any:
+    """Computes a call step by step. The outputs that a caller sees."""
+    tensors, params = tuple(each.tensors.values()), tuple(each.params.values())
+    training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    way = Way(each, training)
+    if training:
+        return _Recorded.apply(way, params, *tensors)
+    outputs = way.forward(tensors, params)
+    return outputs[0] if len(outputs) == 1 else outputs
