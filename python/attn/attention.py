@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 from . import _attnc, _find, hints, layouts, plan as plans
 from ._libattn import PlanFile, PlanInfo
 from .arguments import INPUTS, check_names, named, number, sizes_of
-from .errors import ArgumentError, BindingError, PlanError
+from .errors import ArgumentError, PlanError
 from .specs import Description, Spec
 from .tracing.recipes import Captured
 
