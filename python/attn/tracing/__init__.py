@@ -9,7 +9,11 @@
     recipes       how captured tensors, and those computed of them, are found again
     origins       which line indexes a captured tensor, for errors about the spec
     reads         what a trace read, and whether a later call reads the same
-    watching      a copy of a mod that tells what it reads
+    watching      a copy of a mod that tells what it reads, of
+      copies      functions
+      containers  lists and dicts
+      objects     modules, classes and objects
+      pure        Python's own functions
     places        where in the user's source something happened
     names         names of captured tensors and lets
     writing       expressions as text
