@@ -19,7 +19,9 @@ from attn.tracing.expressions import BOOL, INT, REAL, Graph, Node, is_minus_infi
 from attn.tracing.names import Names, identifier
 from attn.tracing.recipes import Recipe, element, sources
 from attn.tracing.places import is_library, of_exception, of_function, refusal, signature_error
-from attn.tracing.values import Row, Tracer, Value, has_values, tensors_in
+from attn.tracing.rows import Row
+from attn.tracing.tracer import Tracer
+from attn.tracing.values import Value, has_values, tensors_in
 from attn.tracing.watching import Watch
 
 _INDEXES = ("b", "h", "q_idx", "kv_idx")
@@ -65,7 +67,7 @@ def trace(score_mod: Callable | None = None, mask_mod: Callable | None = None, *
     sizes |= {"D": Dqk} if Dqk == Dv else {"Dqk": Dqk, "Dv": Dv}
     names = Names()
     tracer = Tracer(Graph(), Captures(names), sizes)
-    watch = Watch(unwrapped(score_mod, mask_mod), tracer.capture, tracer.array)
+    watch = Watch(unwrapped(score_mod, mask_mod), tracer.rows.capture, tracer.rows.array)
     score = _traced_score(tracer, watch)
     masks = _traced_mask(tracer, watch)
     score, masks = _without_hidden(tracer.graph, score, masks)
@@ -280,11 +282,11 @@ def _ordinary(tracer: Tracer, watch: Watch, func: Callable, args: Any, kwargs: A
     if functions.is_random(name):
         raise functions.random_error()
     given = tensors_in([*args, *kwargs.values()])
-    if any(tracer.known(tensor) is None for tensor in given):
+    if any(tracer.rows.known(tensor) is None for tensor in given):
         watch.is_opaque("it reads a tensor of unknown origin")
     if name in _METADATA:
         return func(*args, **kwargs)
-    given = [row for row in map(tracer.row, given) if row.is_captured]
+    given = [row for row in map(tracer.rows.of, given) if row.is_captured]
     if given and name in functions.READS_VALUES:
         raise functions.reading_error(given[0].name)
     if given and functions.is_in_place(name):
@@ -296,7 +298,7 @@ def _ordinary(tracer: Tracer, watch: Watch, func: Callable, args: Any, kwargs: A
         watch.is_opaque(f"it asks for `{name}` of a tensor")
         return result
     with watch.pause():
-        return tracer.derive(func, name, args, kwargs, result, records)
+        return tracer.rows.derive(func, name, args, kwargs, result, records)
 
 
 # --- from results to clauses

@@ -1,7 +1,8 @@
 """The parts of the tracer, see attn/trace.py.
 
     expressions   a mod's expressions: hash-consed, typed
-    values        what a mod computes with instead of tensors
+    tracer        the state of one trace
+    values, rows  what a mod computes with instead of numbers, and of tensors
     functions     torch's and NumPy's functions, in terms of the language's
     narrow        integers of less than 32 bits
     tables        parts, views and functions of captured tensors, element by element

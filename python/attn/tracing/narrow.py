@@ -7,7 +7,7 @@ from attn.tracing.expressions import INT, REAL, Graph, Node, in_32_bits, is_of_3
 from attn.tracing.places import refusal
 
 if TYPE_CHECKING:
-    from attn.tracing.values import Tracer
+    from attn.tracing.tracer import Tracer
 
 _BITS = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16}
 _CONVERSIONS = {"to": "", "type": "", "astype": "", "_to_copy": "", "char": "int8", "byte": "uint8",

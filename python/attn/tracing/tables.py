@@ -10,7 +10,8 @@ from attn.tracing.recipes import Computed, Part
 from attn.tracing.places import refusal
 
 if TYPE_CHECKING:
-    from attn.tracing.values import Row, Tracer
+    from attn.tracing.rows import Row
+    from attn.tracing.tracer import Tracer
 
 Element = Callable[[tuple[Node, ...]], Node]
 

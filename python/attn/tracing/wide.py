@@ -9,7 +9,7 @@ from attn.tracing.expressions import BOOL, INT, Node, in_32_bits, is_of_32_bits,
 from attn.tracing.narrow import KEEPING
 
 if TYPE_CHECKING:
-    from attn.tracing.values import Tracer
+    from attn.tracing.tracer import Tracer
 
 _CONVERSIONS = frozenset("to type astype _to_copy type_as int long short char byte".split())
 _MADE = frozenset("full new_full new_ones new_zeros full_like ones_like zeros_like".split())

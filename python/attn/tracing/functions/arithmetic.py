@@ -12,7 +12,7 @@ from attn.tracing.functions.table import define
 from attn.tracing.places import refusal
 
 if TYPE_CHECKING:
-    from attn.tracing.values import Tracer
+    from attn.tracing.tracer import Tracer
 
 def arithmetic(t: Tracer, op: str, x: Any, y: Any) -> Node:
     """The result of an operator of two numbers."""

@@ -10,7 +10,7 @@ from attn.tracing.functions.table import define
 from attn.tracing.places import refusal
 
 if TYPE_CHECKING:
-    from attn.tracing.values import Tracer
+    from attn.tracing.tracer import Tracer
 
 _PYTHON: dict[str, Callable] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
                                 "==": operator.eq, "!=": operator.ne}

@@ -9,7 +9,7 @@ from attn.tracing.functions.table import define
 from attn.tracing.places import refusal
 
 if TYPE_CHECKING:
-    from attn.tracing.values import Tracer
+    from attn.tracing.tracer import Tracer
 
 
 @define("positive", "clone", "contiguous", "squeeze", "conj", "alias", "cpu", "cuda", "expand_as")
@@ -112,7 +112,7 @@ def _rounded(t: Tracer, x: Any, target: Any) -> Node:
     if bounds is None or bounds[1] - bounds[0] >= _MOST_ROUNDED:
         raise refusal(f"`{name}` would round an integer of unknown size",
                       ["write `.float()`, which is exact here"])
-    return t.rounded(node, bounds, "float16" if name == "half" else name)
+    return t.rows.rounded(node, bounds, "float16" if name == "half" else name)
 
 
 define("half")(lambda t, x, *ignored: _rounded(t, x, "half"))

@@ -9,7 +9,7 @@ from attn.tracing.functions.table import define, in_place_error
 from attn.tracing.places import refusal
 
 if TYPE_CHECKING:
-    from attn.tracing.values import Tracer
+    from attn.tracing.tracer import Tracer
 
 MOST_ELEMENTS = 4096  # that a reduction may have
 

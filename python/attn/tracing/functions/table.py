@@ -49,12 +49,18 @@ def name_of(func: Any) -> str:
     return name.removeprefix("special_")
 
 
+def of_operator(method: str) -> str:
+    """The name of what an operator does, by its special method."""
+    return _DUNDER[method]
+
+
 _DUNDER = {
     "__or__": "bitwise_or", "__and__": "bitwise_and", "__xor__": "bitwise_xor", "__invert__": "bitwise_not",
     "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift", "__floordiv__": "floor_divide",
     "__mod__": "remainder", "__pow__": "pow", "__truediv__": "true_divide", "__matmul__": "dot",
     "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__neg__": "neg", "__eq__": "eq", "__ne__": "ne",
     "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__abs__": "abs", "__rsub__": "rsub",
+    "__pos__": "positive",
     "__rpow__": "rpow", "__radd__": "add", "__rmul__": "mul", "__rmod__": "rremainder",
     "__rtruediv__": "rdiv", "__rdiv__": "rdiv", "__rfloordiv__": "rfloor_divide",
     "__rlshift__": "rlshift", "__rrshift__": "rrshift",
