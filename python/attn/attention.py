@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import pathlib
 import sys
@@ -372,7 +371,7 @@ def _bindings_of(contents: bytes) -> dict[str, Any]:
 
 def _traced(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | None,
             options: Mapping[str, Any]) -> tuple[Spec, Mapping[str, Any]]:
-    from .trace import trace
+    from .trace import OPTIONS, trace
 
     sizes = dict(options)
     if "D" in sizes:
@@ -385,11 +384,10 @@ def _traced(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] |
         names = ", ".join("D" if dim == "Dqk" else dim for dim in missing)
         raise ArgumentError(f"functions are traced for given sizes, and {names} are missing",
                             ["attn.compile(score_mod=f, B=2, Hq=8, Sq=1024, D=64)"])
-    known = [*inspect.signature(trace).parameters][2:]
     for name in sizes:
-        if name not in known:
+        if name not in OPTIONS:
             raise ArgumentError(f"`{name}` is no size, and no option of a trace",
-                                [*hints.of_argument(name), f"they are {', '.join(known)}"])
+                                [*hints.of_argument(name), f"they are {', '.join(OPTIONS)}"])
     traced = trace(score_mod, mask_mod, **sizes)
     return Spec(traced.text, traced=True, origins=traced.origins), Captured(traced.recipes)
 

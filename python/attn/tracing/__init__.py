@@ -10,6 +10,8 @@
     recipes       how captured tensors, and those computed of them, are found again
     origins       which line indexes a captured tensor, for errors about the spec
     reads         what a trace read, and whether a later call reads the same
+    calling       one call of a mod
+    clauses       from what mods return to the clauses of a spec
     watching      a copy of a mod that tells what it reads, of
       copies      functions
       containers  lists and dicts
