@@ -1,0 +1,21 @@
+"""libattn's C API (runtime/api/attn.h) by ctypes.
+
+Objects of this package may be used by any number of threads at once, except Binding, which is for one
+thread at a time. ctypes releases the GIL during each call. Tensors are given as addresses: their owner
+must keep them alive, and must order work on streams.
+
+    declarations  the structures and functions of attn.h, and the library
+    handles       handles and errors
+    plan_files    the plans of a file
+    executables   plans that are loaded, and bindings
+"""
+from attn._libattn.declarations import (_DIRECTIONS, _I32, _I64, _POINTER, _REAL, _SIZE, _TEXT, _BindOptions, _Struct,
+                                        declare, library, path, version)
+from attn._libattn.executables import Binding, Executable, Runtime, arguments_of, runtime
+from attn._libattn.handles import Later, _call, _error_handle, _failure, _Handle, of_thread
+from attn._libattn.plan_files import ParamInfo, PlanFile, PlanInfo, TensorInfo, _params, _tensors
+
+__all__ = ["Binding", "Executable", "Later", "ParamInfo", "PlanFile", "PlanInfo", "Runtime", "TensorInfo", "_BindOptions",
+           "_DIRECTIONS", "_Handle", "_I32", "_I64", "_POINTER", "_REAL", "_SIZE", "_Struct", "_TEXT", "_call",
+           "_error_handle", "_failure", "_params", "_tensors", "arguments_of", "declare", "library", "of_thread", "path",
+           "runtime", "version"]

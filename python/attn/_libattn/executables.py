@@ -1,0 +1,151 @@
+"""Plans that are loaded on a device, and bindings that execute them."""
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any, Mapping, Sequence
+
+from attn import _find
+from attn._libattn.declarations import (_DTYPES, _WORKSPACE_CALLER, _WORKSPACE_OWNED, _BindOptions, _direction_name,
+                                        _dtype_number, _ExecutableInfo, _int64s, _RuntimeInfo, _RuntimeOptions,
+                                        _Tensor, library)
+from attn._libattn.handles import _call, _error_handle, _failure, _Handle
+from attn._libattn.plan_files import PlanFile, _params, _tensors
+from attn.errors import ArgumentError
+
+
+class Runtime:
+    """A device with its primary context, the cuDNN that is used on it, and a cache of executables. The
+    cuDNN is loaded when a plan needs it; one that is already loaded in this process is preferred.
+
+    Raises CudaError if there is no driver or no such device."""
+
+    def __init__(self, device: int = 0, cudnn_folder: str | None = None):
+        self.device = device
+        self._handle = _Handle("attn_runtime_release")
+        folder = cudnn_folder.encode() if cudnn_folder else None
+        options = _RuntimeOptions(device=device, cudnn_folder=folder)
+        _call("attn_runtime_open", ctypes.byref(options), self._handle.out)
+
+    def describe(self) -> dict[str, Any]:
+        """device_name, device, sm (90 for Hopper), cudnn_version (0: cannot be loaded), cudnn_library."""
+        info = _RuntimeInfo()
+        _call("attn_runtime_describe", self._handle, ctypes.byref(info))
+        return {"device_name": info.device_name.decode(), "device": info.device, "sm": info.sm,
+                "cudnn_version": info.cudnn_version, "cudnn_library": info.cudnn_library.decode()}
+
+    def load(self, plan: bytes | PlanFile, direction: str, index: int | None = None) -> Executable:
+        """Loads a plan of a plan file's contents; nothing is compiled. The same plan is loaded once.
+
+        Raises PlanVersionError and PlanDeviceError if it is not for this machine, PlanError if the file
+        cannot be read, ArgumentError if the file has no or several plans of the direction."""
+        file = plan if isinstance(plan, PlanFile) else PlanFile(plan)
+        return Executable(self, file, file.find(direction, index))
+
+
+class Executable:
+    """A loaded plan. `tensors` and `params` are what to bind, `workspace_bytes` is the device memory that
+    an execute needs besides; `device_bytes` is what the executable holds."""
+
+    def __init__(self, runtime: Runtime, file: PlanFile, index: int):
+        self._handle = _Handle("attn_executable_release")
+        _call("attn_executable_load_plan", runtime._handle, file._handle, index, self._handle.out)
+        info = _ExecutableInfo()
+        _call("attn_executable_describe", self._handle, ctypes.byref(info))
+        self.runtime = runtime
+        self.name: str = info.name.decode()
+        self.signature: str = info.signature.decode()
+        self.target: str = info.target.decode()
+        self.direction: str = _direction_name(info.direction)
+        self.workspace_bytes: int = info.workspace_bytes
+        self.device_bytes: int = info.device_bytes
+        self.spec: str = file.plans[index].spec
+        self.tensors = _tensors(info.tensor_count, "attn_executable_tensor", self._handle)
+        self.params = _params(info.param_count, "attn_executable_param", self._handle)
+
+    def bind(self, tensors: Mapping[str, tuple[int, str, Sequence[int], Sequence[int]]],
+             params: Mapping[str, float], workspace: int | None,
+             kept_addresses: int = 8, stream: int | None = None) -> Binding:
+        """Checks everything that could make a kernel access wrong memory, and prepares executes.
+
+        Each tensor is (device address, dtype, dims, strides in elements). `workspace` is the address of
+        `workspace_bytes` of device memory, aligned to 256 bytes, that nothing else uses meanwhile; None:
+        the binding allocates its own. `kept_addresses` sets of addresses stay prepared. `stream` is needed
+        if it is being captured into a CUDA graph: nothing is waited for then, and values that scores are
+        indexed by must have been checked by a binding before.
+        Raises BindingError, with one note for each further mistake."""
+        arguments = arguments_of(tensors, params, {param.name: param.dtype for param in self.params})
+        return Binding(self, arguments, workspace, kept_addresses, stream)
+
+
+def arguments_of(tensors: Mapping[str, tuple[int, str, Sequence[int], Sequence[int]]],
+                 params: Mapping[str, float], dtypes: Mapping[str, str]) -> _Handle:
+    """What to bind. `dtypes` are those of the params."""
+    arguments = _Handle("attn_arguments_destroy")
+    _call("attn_arguments_create", arguments.out)
+    for name, (address, dtype, dims, strides) in tensors.items():
+        tensor = _Tensor(name=name.encode(), data=address, dtype=_dtype_number(name, dtype),
+                         rank=len(dims), dims=_int64s(dims), strides=_int64s(strides))
+        _call("attn_arguments_tensor", arguments, ctypes.byref(tensor))
+    for name, value in params.items():
+        _call("attn_arguments_param", arguments, name.encode(), _DTYPES[dtypes.get(name, "f32")], value)
+    return arguments
+
+
+class Binding:
+    """Checked tensors, params and a workspace: what `execute` runs with. For one thread at a time."""
+
+    def __init__(self, executable: Executable, arguments: _Handle, workspace: int | None,
+                 kept_addresses: int, stream: int | None = None):
+        self.executable = executable
+        self._handle = _Handle("attn_binding_destroy")
+        options = _BindOptions(
+            workspace=_WORKSPACE_OWNED if workspace is None else _WORKSPACE_CALLER,
+            workspace_memory=workspace, kept_addresses=kept_addresses, stream=stream)
+        _call("attn_binding_create", executable._handle, arguments, ctypes.byref(options),
+              self._handle.out)
+        self._addresses = (ctypes.c_void_p * len(executable.tensors))()
+        self._execute = library().attn_binding_execute
+        self._set_addresses = library().attn_binding_set_addresses
+
+    def set_addresses(self, addresses: Sequence[int], checked: bool = False) -> None:
+        """Later executes use other memory of the same shapes: addresses in the order of the executable's
+        tensors. `checked`: whether the caller has checked that they are valid and aligned."""
+        count = len(addresses)
+        if count != len(self._addresses):
+            raise ArgumentError(f"{count} addresses are given for {len(self._addresses)} tensors")
+        self._addresses[:] = addresses
+        error = _error_handle()
+        status = self._set_addresses(self._handle.value, self._addresses, count, int(checked), error)
+        if status != 0:
+            raise _failure(status, error)
+
+    def set_workspace(self, address: int) -> None:
+        """Later executes use this workspace, which the caller owns."""
+        _call("attn_binding_set_workspace", self._handle, address)
+
+    def set_param(self, name: str, value: float) -> None:
+        """Later executes use this value of a param."""
+        _call("attn_binding_set_param", self._handle, name.encode(), value)
+
+    def execute(self, stream: int) -> None:
+        """Enqueues on a CUDA stream (0: the default stream) and returns without waiting. May be captured
+        into a CUDA graph."""
+        error = _error_handle()
+        status = self._execute(self._handle.value, stream, error)
+        if status != 0:
+            raise _failure(status, error)
+
+
+_runtimes: dict[int, Runtime] = {}
+_runtimes_lock = threading.Lock()
+
+
+def runtime(device: int = 0) -> Runtime:
+    """The runtime of a device, opened once and kept for the life of the process. It uses the cuDNN that
+    is already loaded, else the newest of NVIDIA's wheels for this Python, else what libattn finds."""
+    with _runtimes_lock:
+        if device not in _runtimes:
+            loaded = _find.loaded_cudnn() is not None  # libattn prefers it, if no folder is given
+            _runtimes[device] = Runtime(device, None if loaded else _find.cudnn_folder())
+        return _runtimes[device]
