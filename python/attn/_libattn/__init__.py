@@ -14,8 +14,3 @@ from attn._libattn.declarations import (_DIRECTIONS, _I32, _I64, _POINTER, _REAL
 from attn._libattn.executables import Binding, Executable, Runtime, arguments_of, runtime
 from attn._libattn.handles import Later, _call, _error_handle, _failure, _Handle, of_thread
 from attn._libattn.plan_files import ParamInfo, PlanFile, PlanInfo, TensorInfo, _params, _tensors
-
-__all__ = ["Binding", "Executable", "Later", "ParamInfo", "PlanFile", "PlanInfo", "Runtime", "TensorInfo", "_BindOptions",
-           "_DIRECTIONS", "_Handle", "_I32", "_I64", "_POINTER", "_REAL", "_SIZE", "_Struct", "_TEXT", "_call",
-           "_error_handle", "_failure", "_params", "_tensors", "arguments_of", "declare", "library", "of_thread", "path",
-           "runtime", "version"]

@@ -13,10 +13,9 @@
     calling       one call of a mod
     clauses       from what mods return to the clauses of a spec
     watching      a copy of a mod that tells what it reads, of
-      copies      functions
+      copies      functions, also Python's own
       containers  lists and dicts
       objects     modules, classes and objects
-      pure        Python's own functions
     places        where in the user's source something happened
     names         names of captured tensors and lets
     writing       expressions as text

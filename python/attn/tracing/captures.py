@@ -25,7 +25,6 @@ class Capture:
         self.recipe = recipe
         self.dtype = spec_type(value, name)
         self.shape = tuple(map(int, value.shape)) or (1,)
-        self.is_scalar = len(value.shape) == 0
         self.kind = BOOL if self.dtype == "bool" else REAL if "f" in self.dtype else INT
         if len(self.shape) > MOST_DIMENSIONS:
             raise refusal(f"the captured tensor `{name}` has {len(self.shape)} dimensions, at most "

@@ -141,8 +141,10 @@ class Rows:
         return self._rows[id(tensor)]
 
     def _add(self, value: Any, name: str, recipe: Recipe, element: Any = None) -> Row:
+        graph = self._tracer.graph
+
         def load(indexes: tuple[Node, ...]) -> Node:
-            return self._tracer.graph.load(self._captures.of(recipe, value, name), indexes or (self._tracer.graph.const(0),))
+            return graph.load(self._captures.of(recipe, value, name), indexes or (graph.const(0),))
 
         def number(indexes: tuple[Node, ...]) -> Node:
             return self._tracer.constant(value.item())

@@ -75,19 +75,6 @@ class Value:
         raise refusal("`float(x)` and the functions of `math` need a Python number",
                       ["write `x.float()`, and `torch.exp(x)` for `math.exp(x)`"])
 
-    def __floor__(self) -> Any:
-        return self._whole("floor")
-
-    def __ceil__(self) -> Any:
-        return self._whole("ceil")
-
-    def __trunc__(self) -> Any:
-        return self._whole("trunc")
-
-    def _whole(self, name: str) -> Any:
-        value = self._tracer.call(name, self)
-        return self._tracer.call("int", value) if value.node.type == REAL else value
-
     def __round__(self, digits: int | None = None) -> Any:
         return self._tracer.call("round", self)
 
@@ -165,6 +152,13 @@ class Value:
         return math.prod(self.shape)
 
 
+def _whole(name: str) -> Callable:
+    def apply(self: Value) -> Any:
+        value = self._tracer.call(name, self)
+        return self._tracer.call("int", value) if value.node.type == REAL else value
+    return apply
+
+
 def _operator(method: str, is_reflected: bool = False) -> Callable:
     function, name = getattr(operator, method), functions.of_operator(method)
 
@@ -176,6 +170,8 @@ def _operator(method: str, is_reflected: bool = False) -> Callable:
 for _name in "add sub mul truediv floordiv mod pow lshift rshift and or xor matmul".split():
     setattr(Value, f"__{_name}__", _operator(f"__{_name}__"))
     setattr(Value, f"__r{_name}__", _operator(f"__{_name}__", is_reflected=True))
+for _name in ("floor", "ceil", "trunc"):
+    setattr(Value, f"__{_name}__", _whole(_name))
 for _name in "lt le gt ge eq ne neg pos invert abs".split():
     setattr(Value, f"__{_name}__", _operator(f"__{_name}__"))
 

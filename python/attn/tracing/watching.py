@@ -20,10 +20,9 @@ from typing import Any, Callable, Iterator
 
 from attn.tracing import reads
 from attn.tracing.containers import Dict, List
-from attn.tracing.copies import Scope, of_function, of_method, of_partial
+from attn.tracing.copies import Scope, is_pure_builtin, of_function, of_method, of_partial
 from attn.tracing.objects import StandIn, has_base, is_watched
 from attn.tracing.places import is_library, is_library_module, is_pure, is_standard
-from attn.tracing.pure import is_pure_builtin
 from attn.tracing.reads import OPAQUE, Read
 
 

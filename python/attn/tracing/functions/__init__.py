@@ -5,14 +5,10 @@ Each takes the tracer and what the mod gave, and returns an expression.
 
     table         the functions by name, and errors of others
     conditions    comparisons, conditions and bits
-    rows          elements of captured tensors, and of rows the least, the sum and their like
     arithmetic    operators on numbers, functions of one number or two
     conversions   conversions and constants
-    sums          sums and counts of the elements of rows
+    rows          elements of captured tensors, sums of rows and their like, and the least and the largest
 """
-from attn.tracing.functions import arithmetic, conditions, conversions, rows, sums  # noqa: F401: they define functions
+from attn.tracing.functions import arithmetic, conditions, conversions, rows  # noqa: F401: they define functions
 from attn.tracing.functions.table import (READS_VALUES, find, in_place_error, is_in_place, is_random, name_of,
                                           of_operator, random_error, reading_error, unknown)
-
-__all__ = ["READS_VALUES", "find", "in_place_error", "is_in_place", "is_random", "name_of",
-           "of_operator", "random_error", "reading_error", "unknown"]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from attn.tracing.expressions import BOOL, INT, REAL, Node, wider
 from attn.tracing.functions.conditions import compare, where
-from attn.tracing.functions.rows import reduce
 from attn.tracing.functions.table import define
 from attn.tracing.places import refusal
 
@@ -47,14 +46,14 @@ _PYTHON: dict[str, Callable] = {"+": operator.add, "-": operator.sub, "*": opera
                                 "//": operator.floordiv, "%": operator.mod}
 
 
-@define("add")
-def _add(t: Tracer, x: Any, y: Any, alpha: Any = 1) -> Node:
-    return arithmetic(t, "+", x, y if alpha == 1 else t.wrap(arithmetic(t, "*", y, alpha)))
+def _with_factor(op: str) -> Callable:
+    def apply(t: Tracer, x: Any, y: Any, alpha: Any = 1) -> Node:
+        return arithmetic(t, op, x, y if alpha == 1 else t.wrap(arithmetic(t, "*", y, alpha)))
+    return apply
 
 
-@define("sub", "subtract")
-def _sub(t: Tracer, x: Any, y: Any, alpha: Any = 1) -> Node:
-    return arithmetic(t, "-", x, y if alpha == 1 else t.wrap(arithmetic(t, "*", y, alpha)))
+define("add")(_with_factor("+"))
+define("sub", "subtract")(_with_factor("-"))
 
 
 def _operator(op: str, reverse: bool = False) -> Callable:
@@ -184,6 +183,9 @@ def _real_function(name: str) -> Callable:
 for _name in ("exp exp2 log log2 sqrt rsqrt tanh sigmoid erf sin cos tan log1p expm1").split():
     define(_name)(_real_function(_name))
 define("expit")(_real_function("sigmoid"))
+define("silu", "swish")(lambda t, x, inplace=False: t.graph.call("silu", t.node(x)))
+define("logsigmoid", "log_sigmoid")(lambda t, x: t.graph.call("neg", t.graph.call("softplus", _neg(t, x))))
+define("atan2", "arctan2")(lambda t, y, x: t.graph.call("atan2", t.node(y), t.node(x)))
 
 
 @define("softplus")
@@ -193,20 +195,10 @@ def _softplus(t: Tracer, x: Any, beta: Any = 1, threshold: Any = 20) -> Node:
     return t.graph.call("softplus", t.node(x))
 
 
-@define("silu", "swish")
-def _silu(t: Tracer, x: Any, inplace: bool = False) -> Node:
-    return t.graph.call("silu", t.node(x))
-
-
 @define("relu")
 def _relu(t: Tracer, x: Any, inplace: bool = False) -> Node:
     node = t.node(x)
     return t.graph.call("relu", node, type=INT if node.type == BOOL else node.type)
-
-
-@define("relu6")
-def _relu6(t: Tracer, x: Any, inplace: bool = False) -> Node:
-    return _clamp(t, x, 0, 6)
 
 
 @define("leaky_relu")
@@ -221,60 +213,12 @@ def _elu(t: Tracer, x: Any, alpha: float = 1.0, inplace: bool = False) -> Node:
     return where(t, t.wrap(compare(t, ">", x, 0)), x, below)
 
 
-@define("logsigmoid", "log_sigmoid")
-def _logsigmoid(t: Tracer, x: Any) -> Node:
-    return t.graph.call("neg", t.graph.call("softplus", _neg(t, x)))
-
-
 @define("gelu")
 def _gelu(t: Tracer, x: Any, approximate: str = "none") -> Node:
     if approximate == "none":
         return t.graph.call("gelu", t.node(x))
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)
     return t.node(0.5 * x * (1 + t.wrap(t.graph.call("tanh", t.node(inner)))))
-
-
-@define("atan2", "arctan2")
-def _atan2(t: Tracer, y: Any, x: Any) -> Node:
-    return t.graph.call("atan2", t.node(y), t.node(x))
-
-
-def _extremum(name: str) -> Callable:
-    def apply(t: Tracer, x: Any, y: Any = None) -> Node:
-        if y is None:
-            return reduce(t, name, x)
-        left, right = t.node(x), t.node(y)
-        if left.op == right.op == "const":
-            return t.constant((min if name == "min" else max)(left.value, right.value))
-        kind = wider(left, right)
-        if kind == BOOL:
-            return (t.graph.both if name == "min" else t.graph.either)(left, right)
-        return t.graph.call(name, left, right, type=kind)
-    return apply
-
-
-_least, _largest = _extremum("min"), _extremum("max")
-define("minimum", "min", "fmin", "amin")(_least)
-define("maximum", "max", "fmax", "amax")(_largest)
-
-
-@define("clamp", "clip", "hardtanh")
-def _clamp(t: Tracer, x: Any, min: Any = None, max: Any = None, **options: Any) -> Node:
-    low, high = options.get("min_val", min), options.get("max_val", max)
-    low, high = options.get("a_min", low), options.get("a_max", high)
-    if low is None and high is None:
-        raise refusal("`clamp` needs `min` or `max`")
-    if high is None:
-        return _largest(t, x, low)
-    if low is None:
-        return _least(t, x, high)
-    nodes = t.node(x), t.node(low), t.node(high)
-    kind = wider(*nodes)
-    return t.graph.call("clamp", *nodes, type=INT if kind == BOOL else kind)
-
-
-define("clamp_min")(lambda t, x, min: _clamp(t, x, min))
-define("clamp_max")(lambda t, x, max: _clamp(t, x, None, max))
 
 
 @define("lerp")

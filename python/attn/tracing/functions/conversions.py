@@ -143,21 +143,7 @@ define("ones_like")(_like(1))
 define("zeros_like")(_like(0))
 
 
-@define("new_full")
-def _new_full(t: Tracer, x: Any, size: Any, fill_value: Any, dtype: Any = None, **options: Any) -> Node:
-    return _filled(t, fill_value, size, dtype, x)
-
-
-@define("full")
-def _full(t: Tracer, size: Any, fill_value: Any, dtype: Any = None, **options: Any) -> Node:
-    return _filled(t, fill_value, size, dtype, fill_value)
-
-
-@define("full_like")
-def _full_like(t: Tracer, x: Any, fill_value: Any, dtype: Any = None, **options: Any) -> Node:
-    return _filled(t, fill_value, (), dtype, x)
-
-
-@define("new_tensor", "scalar_tensor")
-def _new_tensor(t: Tracer, x: Any, data: Any = None, **options: Any) -> Node:
-    return t.node(x if data is None else data)
+define("new_full")(lambda t, x, size, fill_value, dtype=None, **_: _filled(t, fill_value, size, dtype, x))
+define("full")(lambda t, size, fill_value, dtype=None, **_: _filled(t, fill_value, size, dtype, fill_value))
+define("full_like")(lambda t, x, fill_value, dtype=None, **_: _filled(t, fill_value, (), dtype, x))
+define("new_tensor", "scalar_tensor")(lambda t, x, data=None, **_: t.node(x if data is None else data))
