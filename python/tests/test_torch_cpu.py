@@ -8,6 +8,7 @@ import sys
 import threading
 import types
 import warnings
+import weakref
 
 import pytest
 
@@ -15,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from attn.torch import calls, facts, ways  # noqa: E402
 from attn.torch.launch import check  # noqa: E402
 from attn.torch.signature import usable  # noqa: E402
 from mods import MODS, B, H, S  # noqa: E402
@@ -507,9 +509,49 @@ def test_second_derivatives_are_refused():
         dq.sum().backward()
 
 
-def test_an_exported_program_does_not_need_the_folder_of_its_spec(tmp_path):
-    from attn.torch import facts
+class Launch:
+    """What a short way has of a plan, on the CPU."""
 
+    params = ()
+
+    def __init__(self, inputs, outputs, run):
+        self.inputs, self.outputs, self.run_direct = inputs, outputs, run
+
+
+def test_what_repeats_a_call_keeps_no_tensor_of_it():
+    f, q = attn.compile(CAUSAL), inputs()[0]
+    each = calls.formed(calls.sorted_call(f, (q, q.clone(), q.clone()), {}))
+    pair = types.SimpleNamespace(forward=Launch(("q", "k", "v"), ("o",), None), backward=None)
+    recent, kept = ways.Recent(each, pair, {}), weakref.ref(q)
+    del each, q
+    assert recent is not None and kept() is None
+
+
+@pytest.mark.parametrize("applies", [True, False])
+def test_a_short_way_has_the_gradients_of_the_long_one(applies):
+    f = attn.compile(CAUSAL)
+    tensors = inputs(grad=True)
+    each = calls.formed(calls.sorted_call(f, tensors, {}))
+    names, outputs = ("q", "k", "v"), facts.facts_of(f).all_outputs
+    long, asked = ways.Way(each, True), []
+
+    def backward(given, params):
+        asked.append(params)
+        return long.backward(given[:-1], given[-1], params) if applies else None
+
+    pair = types.SimpleNamespace(
+        forward=Launch(names, outputs, long.forward),
+        backward=Launch((*names, *outputs, "do"), ("dq", "dk", "dv"), backward),
+    )
+    f._recent = ways.Recent(each, pair, {})
+    o = f(*tensors)
+    found = torch.autograd.grad(o.sum(), tensors)
+    assert asked == [()]
+    f._recent = None
+    torch.testing.assert_close(found, torch.autograd.grad(f(*tensors).sum(), tensors), atol=0, rtol=0)
+
+
+def test_an_exported_program_does_not_need_the_folder_of_its_spec(tmp_path):
     folder = tmp_path / "gone"
     folder.mkdir()
     path = folder / "own.attn"

@@ -25,12 +25,12 @@ from attn.outputs import is_amax
 from attn.reference import as_array
 from attn.specs import Spec
 from attn.torch.distributed_operators import apply_operator, register
+from attn.torch.autograd import differentiable_once
 from attn.torch.calls import Call, is_intercepted, sorted_call
 from attn.torch.facts import facts_of
 from attn.torch.group import Group
 from attn.torch.launch import is_capturing
 from attn.torch.ranked import Kernels, Reference, numbers, whole_of
-from attn.torch.second_derivatives import differentiable_once
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
 from attn.torch.statistics import of_outputs, refuse
 from attn.tracing.recipes import identities

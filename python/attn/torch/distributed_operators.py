@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from attn.errors import ArgumentError
 from attn.outputs import is_amax
+from attn.torch.autograd import register_gradients
 from attn.torch.facts import facts_of
-from attn.torch.second_derivatives import refuse_second_derivative
-from attn.torch.statistics import of_outputs, refuse
+from attn.torch.statistics import refuse
 
 if TYPE_CHECKING:
     from attn.torch.distributed import Distributed
@@ -107,30 +107,9 @@ def _fake_backward(key, names, tensors, params, outputs, d_o, reached, d_reached
             for name in facts.differentiated]
 
 
-def _setup(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.key, ctx.names, tensors, ctx.params = inputs
-    ctx.count = len(tensors)
-    ctx.save_for_backward(*tensors, *output)
-    ctx.set_materialize_grads(False)
+def _names_of(key):
+    sharded = _find(key)
+    return _outputs_of(sharded), facts_of(sharded.attention).differentiated
 
 
-def _differentiate(ctx: Any, d_outputs: Any) -> Any:
-    with _find(ctx.key).told():
-        saved = ctx.saved_tensors
-    tensors, outputs = saved[: ctx.count], saved[ctx.count :]
-    shown = _outputs_of(_find(ctx.key))
-    d_o, reached, d_reached = of_outputs(shown, d_outputs)
-    if d_o is None:  # all ranks must compute
-        d_o = torch.zeros_like(outputs[shown.index("o")])
-    found = torch.ops.attn.distributed_backward(
-        ctx.key, ctx.names, list(tensors), ctx.params, list(outputs), d_o, reached, d_reached
-    )
-    gradients = dict(zip(facts_of(_find(ctx.key).attention).differentiated, found))
-    d_tensors = [gradients.get(name) for name in ctx.names]
-    return None, None, d_tensors, None if ctx.params else []
-
-
-torch.library.register_autograd("attn::distributed_backward", lambda *_: refuse_second_derivative(),
-                                lib=_library)
-torch.library.register_autograd("attn::distributed_forward", _differentiate, setup_context=_setup,
-                                lib=_library)
+register_gradients(_library, "distributed_", _names_of, lambda key: _find(key).told())

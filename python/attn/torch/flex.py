@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from attn import hints
-from attn.arguments import sizes_of
+from attn.arguments import Sizes, sizes_of
 from attn.errors import BindingError
 from attn.specs import Spec
 from attn.torch import blocks
@@ -53,24 +53,25 @@ def flex_attention(
     """
     del kernel_options
     hints.refuse("flex_attention", others)
-    arguments = (query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, mask_mod, dropout_p)
+    options = (scale, return_lse, float(dropout_p))
+    arguments = ((query, key, value), (score_mod, mask_mod), block_mask, options, enable_gqa)
     if torch.compiler.is_compiling():
         return _outside_of_the_graph(*arguments)
     return _attend(*arguments)
 
 
+_Options = tuple[float | None, bool, float]  # scale, return_lse, dropout_p
+
+
 def _attend(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    score_mod: Callable | None,
+    tensors: tuple[torch.Tensor, ...],
+    mods: tuple[Callable | None, Callable | None],
     block_mask: Any,
-    scale: float | None,
+    options: _Options,
     enable_gqa: bool,
-    return_lse: bool,
-    mask_mod: Callable | None,
-    dropout_p: float,
 ) -> Any:
+    query, key, value = tensors
+    score_mod, mask_mod = mods
     sizes = sizes_of(query, key, value, note="tensors are [B, H, S, D]: give x.transpose(1, 2) of others")
     if block_mask is not None:
         if mask_mod is not None:
@@ -80,28 +81,22 @@ def _attend(
         raise BindingError(
             f"query has {sizes.Hq} heads and key {sizes.Hkv}: pass enable_gqa=True, if that is meant"
         )
-    attention, tensors = _attention_of(
-        query, unwrapped(score_mod, mask_mod), sizes, scale, return_lse, float(dropout_p)
-    )
+    attention, captured = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
     if block_mask is not None:
-        blocks.check(block_mask, query, sizes, attention, tensors)
-    return attention(query, key, value, **tensors)
+        blocks.check(block_mask, query, sizes, attention, captured)
+    return attention(query, key, value, **captured)
 
 
 def _attention_of(
-    query: torch.Tensor,
-    mods: tuple[Any, ...],
-    sizes: Any,
-    scale: float | None,
-    return_lse: bool,
-    dropout_p: float,
+    query: torch.Tensor, mods: tuple[Any, ...], sizes: Sizes, options: _Options
 ) -> tuple[Any, Mapping[str, Any]]:
     """The attention of the mods, and the tensors that they capture."""
     default = torch.get_default_dtype()  # of what the mods make
-    options = (sizes, query.dtype, query.device.type, scale, return_lse, dropout_p, default)
-    found, values = _kept.find(options, mods)
+    group = (sizes, query.dtype, query.device.type, options, default)
+    found, values = _kept.find(group, mods)
     if found is not None:
         return found.attention, found.tensors(values)
+    scale, return_lse, dropout_p = options
     traced = trace(
         *mods,
         **sizes._asdict(),
@@ -114,7 +109,7 @@ def _attention_of(
     )
     attention = _texts.attention(Spec(traced.text, traced=True, origins=traced.origins), query)
     if traced.steps is not None:
-        _kept.put(options, traced.steps, Recalled(attention, traced.recipes))
+        _kept.put(group, traced.steps, Recalled(attention, traced.recipes))
     return attention, traced.tensors
 
 

@@ -13,7 +13,6 @@ from attn.attention import Attention
 from attn.torch import operators, quantized, ways
 from attn.torch.calls import Call, formed, is_intercepted, sorted_call
 from attn.torch.facts import facts_of
-from attn.torch.recent import remember
 
 
 def call(attention: Attention, *args: Any, layout: str | None = None, **kwargs: Any) -> Any:
@@ -48,7 +47,7 @@ def call(attention: Attention, *args: Any, layout: str | None = None, **kwargs: 
     each = formed(each)
     _check_sizes(each, layout)
     result = ways.attend(each)
-    remember(each, args, kwargs)
+    ways.remember(each, args, kwargs)
     return result
 
 

@@ -13,12 +13,12 @@ import torch
 
 from attn.outputs import is_amax
 from attn.torch import empty
+from attn.torch.autograd import register_gradients
 from attn.torch.calls import Call, formed
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import attention_of, facts_of
 from attn.torch.plans import pair_of
-from attn.torch.second_derivatives import refuse_second_derivative
-from attn.torch.statistics import of_outputs, refuse
+from attn.torch.statistics import refuse
 from attn.torch.ways import ShortWay
 
 _library = torch.library.Library("attn", "DEF")
@@ -75,7 +75,7 @@ def _backward(attention, names, tensors, params, outputs, d_o, reached, d_reache
     refuse(reached, d_reached)
     facts = facts_of(attention_of(attention))
     way = facts.ways.get(_way_key(names, True))
-    found = None if way is None else way.backward_at_once(tensors, outputs, d_o, params)
+    found = None if way is None else way.backward_at_once((*tensors, *outputs), d_o, params)
     if found is None:  # the recent call may have had other sizes
         found = run_backward(_call_of(attention, names, tensors, params), outputs, d_o)
     return list(found)
@@ -94,34 +94,9 @@ def _fake_backward(attention, names, tensors, params, outputs, d_o, reached, d_r
     return empty.gradients(each, facts_of(each.attention))
 
 
-def _setup(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.attention, ctx.names, tensors, ctx.params, training = inputs
-    ctx.count = len(tensors)
-    ctx.save_for_backward(*tensors, *output)
-    ctx.training = training
-    ctx.set_materialize_grads(False)
+def _names_of(attention):
+    facts = facts_of(attention_of(attention))
+    return facts.all_outputs, facts.of_backward
 
 
-def _differentiate(ctx: Any, d_outputs: Any) -> Any:
-    saved = ctx.saved_tensors
-    tensors, outputs = saved[: ctx.count], saved[ctx.count :]
-    facts = facts_of(attention_of(ctx.attention))
-    d_o, reached, d_reached = of_outputs(facts.all_outputs, d_outputs)
-    if d_o is None and not reached:
-        return None, None, [None] * len(tensors), _no_gradient(ctx.params), None
-    if d_o is None:
-        d_o = torch.zeros_like(outputs[facts.all_outputs.index("o")])
-    found = torch.ops.attn.backward(
-        ctx.attention, ctx.names, list(tensors), ctx.params, list(outputs), d_o, reached, d_reached
-    )
-    gradients = dict(zip(facts.of_backward, found))
-    d_tensors = [gradients.get(name) for name in ctx.names]
-    return None, None, d_tensors, _no_gradient(ctx.params), None
-
-
-def _no_gradient(params: list[float]) -> list[None] | None:
-    return None if params else []  # PyTorch keeps the structure of an empty list
-
-
-torch.library.register_autograd("attn::backward", lambda *_: refuse_second_derivative(), lib=_library)
-torch.library.register_autograd("attn::forward", _differentiate, setup_context=_setup, lib=_library)
+register_gradients(_library, "", _names_of)

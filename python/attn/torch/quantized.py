@@ -13,9 +13,9 @@ import torch
 from attn.arguments import INPUTS
 from attn.errors import BindingError, Unsupported
 from attn.outputs import is_amax
+from attn.torch.autograd import differentiable_once
 from attn.torch.calls import Call
 from attn.torch.facts import Facts, facts_of
-from attn.torch.second_derivatives import differentiable_once
 from attn.torch.signature import EIGHT_BITS, TORCH_DTYPES
 from attn.torch.statistics import of_outputs
 

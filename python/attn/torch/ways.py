@@ -3,19 +3,24 @@ launches of a call that was like it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 import torch
 
+from attn.arguments import INPUTS, RANDOM
 from attn.outputs import is_amax
-from attn.torch.calls import Call
+from attn.torch.autograd import differentiable_once
+from attn.torch.calls import PLAIN, Call, add_random, count_modes
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import facts_of
-from attn.torch.second_derivatives import differentiable_once
+from attn.torch.plans import key_of
 from attn.torch.statistics import gradient_of_o
 from attn.torch.variant import Pair, differentiated
+
+
+Saved = Sequence[torch.Tensor]  # the tensors of a call, and the outputs that `all_outputs` of the facts names
 
 
 class Way:
@@ -36,23 +41,17 @@ class Way:
         """The outputs that the operators return."""
         return run_forward(self._with(tensors, params), self._training)
 
-    def backward(
-        self,
-        tensors: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
-        d_o: torch.Tensor,
-        params: Sequence[float],
-    ) -> Sequence[torch.Tensor]:
+    def backward(self, saved: Saved, d_o: torch.Tensor, params: Sequence[float]) -> Sequence[torch.Tensor]:
         """What the facts' `of_backward` names."""
+        count = len(self._names)
         with torch.no_grad():
-            return run_backward(self._with(tensors, params), outputs, d_o)
+            return run_backward(self._with(saved[:count], params), saved[count:], d_o)
 
     def gradients(
-        self, saved: Sequence[torch.Tensor], d_o: torch.Tensor, params: Sequence[float]
+        self, saved: Saved, d_o: torch.Tensor, params: Sequence[float]
     ) -> list[torch.Tensor | None]:
-        """The gradient of each tensor of the call. `saved`: those, and the outputs."""
-        count = len(self._names)
-        found = self.backward(saved[:count], saved[count:], d_o, params)
+        """The gradient of each tensor of the call."""
+        found = self.backward(saved, d_o, params)
         return [None if place is None else found[place] for place in self._places]
 
     def _with(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Call:
@@ -73,48 +72,36 @@ class ShortWay(Way):
         forward, backward = pair.forward, pair.backward
         shown = facts.all_outputs if training else facts.outputs
         self._run_forward = forward.run_direct
-        self._inputs = picker(forward.inputs, self._names)
-        self._shown = picker(shown, forward.outputs)
-        self._forward_params = picker(forward.params, facts.params)
+        self._inputs = _picker(forward.inputs, self._names)
+        self._shown = _picker(shown, forward.outputs)
+        self._forward_params = _picker(forward.params, facts.params)
         self._run_backward = None
         if backward is not None:
             self._run_backward = backward.run_direct
-            self._saved = picker(backward.inputs, (*self._names, *facts.all_outputs, "do"))
-            self._backward_params = picker(backward.params, facts.params)
+            self._saved = _picker(backward.inputs, (*self._names, *facts.all_outputs, "do"))
+            self._backward_params = _picker(backward.params, facts.params)
             made = [differentiated(name) for name in backward.outputs]
-            self._gradients = picker(facts.of_backward, made)
+            self._gradients = _picker(facts.of_backward, made)
 
     def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
         """The outputs that the operators return; None if this way does not apply."""
         outputs = self._run_forward(self._inputs(tensors), self._forward_params(params))
         return None if outputs is None else self._shown(outputs)
 
-    def backward_at_once(
-        self,
-        tensors: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
-        d_o: torch.Tensor,
-        params: Sequence[float],
-    ) -> Any:
+    def backward_at_once(self, saved: Saved, d_o: torch.Tensor, params: Sequence[float]) -> Any:
         """`backward`; None if this way does not apply."""
         if self._run_backward is None:
             return None
-        found = self._run_backward(self._saved((*tensors, *outputs, d_o)), self._backward_params(params))
+        found = self._run_backward(self._saved((*saved, d_o)), self._backward_params(params))
         return None if found is None else self._gradients(found)
 
-    def backward(
-        self,
-        tensors: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
-        d_o: torch.Tensor,
-        params: Sequence[float],
-    ) -> Sequence[torch.Tensor]:
+    def backward(self, saved: Saved, d_o: torch.Tensor, params: Sequence[float]) -> Sequence[torch.Tensor]:
         """What the facts' `of_backward` names, step by step if this way does not apply."""
-        found = self.backward_at_once(tensors, outputs, d_o, params)
-        return super().backward(tensors, outputs, d_o, params) if found is None else found
+        found = self.backward_at_once(saved, d_o, params)
+        return super().backward(saved, d_o, params) if found is None else found
 
 
-def picker(wanted: Sequence[str], given: Sequence[str]) -> Any:
+def _picker(wanted: Sequence[str], given: Sequence[str]) -> Any:
     """A function of a tuple in the order of `given`: a tuple in the order of `wanted`."""
     if tuple(wanted) == tuple(given):
         return tuple
@@ -124,7 +111,7 @@ def picker(wanted: Sequence[str], given: Sequence[str]) -> Any:
     return itemgetter(*places) if places else lambda values: ()
 
 
-class Unfit(Exception):
+class _Unfit(Exception):
     """A way does not apply to the tensors."""
 
 
@@ -135,7 +122,7 @@ class _Recorded(torch.autograd.Function):
     def forward(ctx: Any, way: Way, params: Sequence[float], *tensors: torch.Tensor) -> Any:
         outputs = way.forward(tensors, params)
         if outputs is None:
-            raise Unfit
+            raise _Unfit
         ctx.way, ctx.params = way, params
         ctx.save_for_backward(*tensors, *outputs)
         ctx.set_materialize_grads(False)
@@ -153,7 +140,7 @@ class _Recorded(torch.autograd.Function):
 
 
 # Function.apply without what it does for setup_context and functorch, which calls of short ways do not have.
-record = super(torch.autograd.Function, _Recorded).apply
+_record = super(torch.autograd.Function, _Recorded).apply
 
 
 def attend(each: Call) -> Any:
@@ -165,3 +152,80 @@ def attend(each: Call) -> Any:
         return _Recorded.apply(way, params, *tensors)
     outputs = way.forward(tensors, params)
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+# Looked up once: a call takes a few microseconds.
+_is_autocast = torch.is_autocast_enabled
+_is_deterministic = torch.are_deterministic_algorithms_enabled
+_is_recording = torch.is_grad_enabled
+_is_transformed = torch._C._are_functorch_transforms_active
+
+
+class Recent:
+    """The last call of an attention on a GPU, with q, k and v by their order."""
+
+    def __init__(self, each: Call, pair: Pair, kwargs: Mapping[str, Any]):
+        facts = facts_of(each.attention)
+        names = tuple(each.tensors)
+        self._keys = tuple(kwargs)
+        self._random = tuple(name for name in RANDOM if facts.random and name not in kwargs)
+        given = (*INPUTS, *self._keys)
+        kept = [name for name in names if name not in (*given, *self._random)]
+        self._kept = tuple(each.tensors[name] for name in kept)
+        self._tensors = _picker(names, (*given, *kept, *self._random))
+        self._params = _picker(facts.params, (*given, *kept)) if set(facts.params) <= set(given) else None
+        self._only_args = names == INPUTS and not facts.params
+        self._deterministic = _is_deterministic()
+        self._shown = len(facts.outputs)
+        self._trains = pair.backward is not None and facts.keeps_types
+        self._way = ShortWay(each, self._trains, pair)
+
+    def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What `attn.torch.call` returns, or None if this call is not like the recent one."""
+        if (
+            len(args) != 3
+            or tuple(kwargs) != self._keys
+            or _is_autocast("cuda")
+            or _is_deterministic() != self._deterministic
+            or self._params is None
+            or count_modes() > 0
+            or _is_transformed()
+        ):
+            return None
+        tensors, params = (args, ()) if self._only_args else self._sorted(args, kwargs)
+        for tensor in tensors:
+            if type(tensor) not in PLAIN:  # if it is no tensor at all, the longer way says so
+                return None
+        try:
+            if _is_recording():
+                for tensor in tensors:
+                    if tensor.requires_grad:
+                        return _record(self._way, params, *tensors) if self._trains else None
+        except _Unfit:
+            return None
+        outputs = self._way.forward(tensors, params)
+        if outputs is None:
+            return None
+        return outputs[0] if self._shown == 1 else outputs[: self._shown]
+
+    def _sorted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+        values = (*args, *kwargs.values(), *self._kept)
+        params = self._params(values)
+        if self._random:
+            random = {name: value for name, value in kwargs.items() if name in RANDOM}
+            add_random(random, args[0].device)
+            values = (*values, *(random[name] for name in self._random))
+        return self._tensors(values), params
+
+
+def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Keeps a short way for calls like this one, which ran."""
+    facts = facts_of(each.attention)
+    device = each.tensors["q"].device
+    if device.type != "cuda" or len(args) != len(INPUTS):
+        return
+    for training in (True, False):
+        pair = facts.variants.find(key_of(each.form, device, training))
+        if pair is not None:
+            each.attention._recent = Recent(each, pair, kwargs)
+            return
