@@ -1,13 +1,15 @@
 # The runtime with attn.h as its only interface: attn::attn (libattn.so) and attn::attn_static
 # (libattn.a).
 set(ATTN_API_FOLDER ${PROJECT_SOURCE_DIR}/runtime/api)
+set(ATTN_API_HEADERS attn.h attn.hpp attn_distributed.hpp)  # what users include; the parts are in attn/
+list(TRANSFORM ATTN_API_HEADERS PREPEND ${ATTN_API_FOLDER}/)
 set(ATTN_NO_WHEELS ${PROJECT_SOURCE_DIR}/runtime/base/wheels.cpp)
 
-file(STRINGS ${ATTN_API_FOLDER}/attn.h ATTN_API_VERSION REGEX "^#define ATTN_API_VERSION ")
+file(STRINGS ${ATTN_API_FOLDER}/attn/version.h ATTN_API_VERSION REGEX "^#define ATTN_API_VERSION ")
 string(REGEX REPLACE "[^0-9]" "" ATTN_API_VERSION "${ATTN_API_VERSION}")
 file(STRINGS ${ATTN_API_FOLDER}/symbols.txt ATTN_SYMBOLS)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  ${ATTN_API_FOLDER}/attn.h ${ATTN_API_FOLDER}/symbols.txt)
+  ${ATTN_API_FOLDER}/attn/version.h ${ATTN_API_FOLDER}/symbols.txt)
 string(REPLACE ";" "; " ATTN_SYMBOLS "${ATTN_SYMBOLS}")
 set(ATTN_MAP ${PROJECT_BINARY_DIR}/package/attn.map)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/attn.map.in ${ATTN_MAP} @ONLY)

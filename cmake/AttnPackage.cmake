@@ -73,6 +73,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/attnConfigVersion
   COMPATIBILITY SameMajorVersion)
 
 install(TARGETS ${ATTN_PACKAGE} EXPORT attn)
-install(FILES ${ATTN_API_FOLDER}/attn.h ${ATTN_API_FOLDER}/attn.hpp ${ATTN_API_FOLDER}/attn_distributed.hpp TYPE INCLUDE)
+install(FILES ${ATTN_API_HEADERS} TYPE INCLUDE)
+install(DIRECTORY ${ATTN_API_FOLDER}/attn TYPE INCLUDE)
 install(EXPORT attn FILE attnConfig.cmake NAMESPACE attn:: DESTINATION ${ATTN_CMAKE_FOLDER})
 install(FILES ${PROJECT_BINARY_DIR}/package/attnConfigVersion.cmake DESTINATION ${ATTN_CMAKE_FOLDER})

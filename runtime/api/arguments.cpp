@@ -41,8 +41,6 @@ Result<execute::TensorView> view_of(const attn_tensor& tensor) {
 
 }  // namespace
 
-extern "C" {
-
 ATTN_API attn_status attn_arguments_create(attn_arguments** arguments, attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{arguments, "the output pointer for the arguments"}}));
@@ -99,5 +97,4 @@ ATTN_API attn_status attn_arguments_param(attn_arguments* arguments, const char*
   });
 }
 
-}  // extern "C"
 }  // namespace attn::api

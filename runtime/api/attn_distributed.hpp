@@ -128,22 +128,16 @@ class Distributed {
   // Tensors to bind; none of a direction that it does not have.
   Result<std::vector<TensorInfo>> tensors(Direction direction) const {
     const auto plain = static_cast<attn_direction>(direction);
-    return detail::read_list<attn_tensor_info>(
-        detail::tensor_info, attn_distributed_tensor_count(handle(), plain),
-        [plain](const attn_distributed* owner, std::size_t i, attn_tensor_info* info,
-                attn_error* error) {
-          return attn_distributed_tensor(owner, plain, i, info, error);
-        },
-        static_cast<const attn_distributed*>(handle()));
+    return detail::read_list<attn_tensor_info>(detail::tensor_info,
+                                               attn_distributed_tensor_count(handle(), plain),
+                                               attn_distributed_tensor, handle(), plain);
   }
   // Params to bind; none of a direction that it does not have.
   Result<std::vector<ParamInfo>> params(Direction direction) const {
     const auto plain = static_cast<attn_direction>(direction);
-    return detail::read_list<attn_param_info>(
-        detail::param_info, attn_distributed_param_count(handle(), plain),
-        [plain](const attn_distributed* owner, std::size_t i, attn_param_info* info,
-                attn_error* error) { return attn_distributed_param(owner, plain, i, info, error); },
-        static_cast<const attn_distributed*>(handle()));
+    return detail::read_list<attn_param_info>(detail::param_info,
+                                              attn_distributed_param_count(handle(), plain),
+                                              attn_distributed_param, handle(), plain);
   }
 
   // Binds this rank's tensors. `stream`: that of the executes, needed if it is being captured. Not

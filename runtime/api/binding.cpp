@@ -34,8 +34,6 @@ Result<execute::Binding> bind(const execute::Executable& executable,
 
 }  // namespace
 
-extern "C" {
-
 ATTN_API attn_status attn_binding_create(const attn_executable* executable,
                                          const attn_arguments* arguments,
                                          const attn_bind_options* options, attn_binding** binding,
@@ -145,5 +143,4 @@ ATTN_API attn_status attn_graph_launch(attn_graph* graph, void* stream, attn_err
   });
 }
 
-}  // extern "C"
 }  // namespace attn::api

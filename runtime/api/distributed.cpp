@@ -109,8 +109,6 @@ Result<void*> stream_of(const attn_bind_options* options) {
 
 }  // namespace
 
-extern "C" {
-
 ATTN_API attn_status attn_distributed_open_file(attn_runtime* runtime, const char* path,
                                                 const attn_distributed_options* options,
                                                 attn_distributed** distributed, attn_error* error) {
@@ -295,5 +293,4 @@ ATTN_API attn_status attn_distributed_abort(attn_distributed* distributed, const
   });
 }
 
-}  // extern "C"
 }  // namespace attn::api

@@ -30,8 +30,6 @@ Result<Reference<attn_executable>> load(attn_runtime& runtime, const plan::Plan&
   return Reference<attn_executable>(new attn_executable(std::move(loaded), plan));
 }
 
-extern "C" {
-
 ATTN_API attn_status attn_executable_load_file(attn_runtime* runtime, const char* path,
                                                const attn_load_options* options,
                                                attn_executable** executable, attn_error* error) {
@@ -113,5 +111,4 @@ ATTN_API attn_status attn_executable_param(const attn_executable* executable, si
   });
 }
 
-}  // extern "C"
 }  // namespace attn::api

@@ -78,8 +78,6 @@ attn_status report_exception(attn_error* error, const char* what) noexcept {
   }
 }
 
-extern "C" {
-
 ATTN_API attn_error* attn_error_create(void) { return new (std::nothrow) attn_error(); }
 
 ATTN_API void attn_error_destroy(attn_error* error) { delete error; }
@@ -120,5 +118,4 @@ ATTN_API const char* attn_error_text(const attn_error* error) {
   return is_no_memory(error) ? kNoMemory : error->text.c_str();
 }
 
-}  // extern "C"
 }  // namespace attn::api

@@ -34,8 +34,6 @@ Status store(DType type, std::span<const float> values, std::byte* elements) {
 
 }  // namespace
 
-extern "C" {
-
 ATTN_API attn_status attn_memory_allocate(const attn_runtime* runtime, size_t bytes,
                                           attn_memory** memory, attn_error* error) {
   return guarded(error, [&]() -> Status {
@@ -115,5 +113,4 @@ ATTN_API attn_status attn_elements_to_f32(attn_dtype dtype, const void* elements
   });
 }
 
-}  // extern "C"
 }  // namespace attn::api

@@ -76,8 +76,6 @@ std::uint32_t padded_bits(const plan::Shape& shape) {
   return bits;
 }
 
-extern "C" {
-
 ATTN_API int32_t attn_api_version(void) { return ATTN_API_VERSION; }
 
 ATTN_API const char* attn_version(void) { return ATTN_VERSION; }
@@ -117,5 +115,4 @@ ATTN_API const char* attn_role_name(attn_role role) {
   return "unknown";
 }
 
-}  // extern "C"
 }  // namespace attn::api

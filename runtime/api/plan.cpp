@@ -65,8 +65,6 @@ attn_plan_info info_of(const attn_plan& all, std::size_t index) {
 
 }  // namespace
 
-extern "C" {
-
 ATTN_API attn_status attn_plan_open(const char* path, const attn_load_options* options,
                                     attn_plan** plan, attn_error* error) {
   return guarded(error, [&]() -> Status {
@@ -144,5 +142,4 @@ ATTN_API attn_status attn_executable_load_plan(attn_runtime* runtime, const attn
   });
 }
 
-}  // extern "C"
 }  // namespace attn::api

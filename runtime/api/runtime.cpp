@@ -137,8 +137,6 @@ attn_cache_counters counters_of(const cache::Counts& counts) {
 
 }  // namespace
 
-extern "C" {
-
 ATTN_API attn_status attn_runtime_open(const attn_runtime_options* options, attn_runtime** runtime,
                                        attn_error* error) {
   return guarded(error, [&]() -> Status {
@@ -203,5 +201,4 @@ ATTN_API attn_status attn_runtime_cache_clear(attn_runtime* runtime, attn_error*
   });
 }
 
-}  // extern "C"
 }  // namespace attn::api

@@ -199,16 +199,20 @@ class Package(unittest.TestCase):
             output_of(CC, f"-std={standard}", *strict, c)
         for standard in ("c++17", "c++20"):
             output_of(CXX, f"-std={standard}", *strict, cpp)
+        for part in (self.prefix / "include" / "attn").iterdir():
+            c.write_text(f"#include <attn/{part.name}>\n")
+            language = (CC, "-std=c99", "-xc") if part.suffix == ".h" else (CXX, "-std=c++17", "-xc++")
+            output_of(*language, *strict, c)
 
     def test_the_list_of_symbols_is_the_header(self):
-        declared = re.findall(r"^ATTN_API .*?\b(attn_\w+)\(", (HEADERS / "attn.h").read_text(),
-                              re.MULTILINE)
+        text = "".join(header.read_text() for header in (HEADERS / "attn").glob("*.h"))
+        declared = re.findall(r"^ATTN_API .*?\b(attn_\w+)\(", text, re.MULTILINE)
         self.assertEqual(sorted(declared), listed_symbols())
 
     def test_the_library_exports_the_list_and_nothing_else(self):
         lines = output_of(NM, "-D", "--defined-only", self.libraries / "libattn.so").splitlines()
         names = {line.split()[-1] for line in lines}
-        version = re.search(r"ATTN_API_VERSION (\d+)", (HEADERS / "attn.h").read_text())[1]
+        version = re.search(r"ATTN_API_VERSION (\d+)", (HEADERS / "attn/version.h").read_text())[1]
         node = f"ATTN_{version}"
         self.assertEqual(names - {node}, {f"{name}@@{node}" for name in listed_symbols()})
         dynamic = output_of(READELF, "-d", self.libraries / "libattn.so")
