@@ -19,10 +19,85 @@ struct Statement {
   std::size_t end = 0;  // the token behind it
 };
 
-class ConditionReader {
+// The tokens of statements, and where conditions and values begin and end.
+class StatementTokens {
  public:
-  ConditionReader(const Tokens& tokens, std::string_view source)
+  StatementTokens(const Tokens& tokens, std::string_view source)
       : tokens_(tokens), source_(source) {}
+
+ protected:
+  bool is_end(std::size_t at) const { return at + 1 >= tokens_.all.size(); }
+
+  std::string_view text(std::size_t at) const {
+    const Span span = tokens_.all[at].span;
+    return source_.substr(span.begin, span.end - span.begin);
+  }
+
+  std::size_t column(std::size_t at) const {
+    const std::size_t begin = tokens_.all[at].span.begin;
+    const std::size_t line = source_.substr(0, begin).rfind('\n');
+    return line == source_.npos ? begin : begin - line - 1;
+  }
+
+  static bool opens(std::string_view word) { return word == "(" || word == "[" || word == "{"; }
+  static bool closes(std::string_view word) { return word == ")" || word == "]" || word == "}"; }
+
+  // The first token from `at` on, outside brackets, that `stops` is true of.
+  template <typename Stops>
+  std::size_t find(std::size_t at, std::size_t end, const Stops& stops) const {
+    for (std::size_t depth = 0; at < end && !is_end(at); ++at) {
+      if (depth == 0 && stops(at)) return at;
+      if (opens(text(at))) ++depth;
+      if (closes(text(at)) && depth-- == 0) return at;
+    }
+    return at;
+  }
+
+  std::size_t find_word(std::size_t at, std::size_t end, std::string_view word) const {
+    return find(at, end, [&](std::size_t i) { return text(i) == word; });
+  }
+
+  // Behind `if c` is a colon, or nothing if c is in parentheses.
+  std::size_t end_of_condition(std::size_t at) const {
+    const std::size_t colon = find(
+        at, SIZE_MAX, [&](std::size_t i) { return text(i) == ":" || tokens_.all[i].starts_line; });
+    if (text(colon) == ":" || text(at) != "(") return colon;
+    return std::min(find_word(at + 1, SIZE_MAX, ")") + 1, tokens_.all.size() - 1);
+  }
+
+  // The first token of the value that `at` is in.
+  std::size_t begin_of_value(std::size_t at) const {
+    static constexpr std::string_view kBefore[] = {"return", "=",     ",",    ";",
+                                                   "score",  "scale", "mask", "sink"};
+    std::size_t depth = 0;
+    while (at > 0) {
+      const std::string_view before = text(at - 1);
+      const bool is_clause = before.size() < 4 || before == "return" || at < 2 ||
+                             tokens_.all[at - 1].starts_line || text(at - 2) == ";" ||
+                             text(at - 2) == "{";
+      if (depth == 0 && std::ranges::find(kBefore, before) != std::end(kBefore) && is_clause) break;
+      if (closes(before)) ++depth;
+      if (opens(before) && depth-- == 0) break;
+      --at;
+    }
+    return at;
+  }
+
+  // The token behind the value that `at` is in.
+  std::size_t end_of_value(std::size_t at) const {
+    const std::size_t first = at;
+    return find(at, SIZE_MAX, [&](std::size_t i) {
+      return text(i) == ";" || text(i) == "," || (i > first && tokens_.all[i].starts_line);
+    });
+  }
+
+  const Tokens& tokens_;
+  std::string_view source_;
+};
+
+class ConditionReader : private StatementTokens {
+ public:
+  using StatementTokens::StatementTokens;
 
   // The statement that begins with the `if` at this token.
   std::optional<Statement> conditional(std::size_t at) {
@@ -50,41 +125,6 @@ class ConditionReader {
   }
 
  private:
-  bool is_end(std::size_t at) const { return at + 1 >= tokens_.all.size(); }
-  std::string_view text(std::size_t at) const {
-    const Span span = tokens_.all[at].span;
-    return source_.substr(span.begin, span.end - span.begin);
-  }
-  std::size_t column(std::size_t at) const {
-    const std::size_t begin = tokens_.all[at].span.begin;
-    const std::size_t line = source_.substr(0, begin).rfind('\n');
-    return line == source_.npos ? begin : begin - line - 1;
-  }
-  static bool opens(std::string_view word) { return word == "(" || word == "[" || word == "{"; }
-  static bool closes(std::string_view word) { return word == ")" || word == "]" || word == "}"; }
-
-  // The first token from `at` on, outside brackets, that `stops` is true of.
-  template <typename Stops>
-  std::size_t find(std::size_t at, std::size_t end, const Stops& stops) const {
-    for (std::size_t depth = 0; at < end && !is_end(at); ++at) {
-      if (depth == 0 && stops(at)) return at;
-      if (opens(text(at))) ++depth;
-      if (closes(text(at)) && depth-- == 0) return at;
-    }
-    return at;
-  }
-  std::size_t find_word(std::size_t at, std::size_t end, std::string_view word) const {
-    return find(at, end, [&](std::size_t i) { return text(i) == word; });
-  }
-
-  // Behind `if c` is a colon, or nothing if c is in parentheses.
-  std::size_t end_of_condition(std::size_t at) const {
-    const std::size_t colon = find(
-        at, SIZE_MAX, [&](std::size_t i) { return text(i) == ":" || tokens_.all[i].starts_line; });
-    if (text(colon) == ":" || text(at) != "(") return colon;
-    return std::min(find_word(at + 1, SIZE_MAX, ")") + 1, tokens_.all.size() - 1);
-  }
-
   // A statement, or one in braces.
   std::optional<Statement> branch(std::size_t at) {
     if (text(at) != "{") return statement(at);
@@ -115,32 +155,6 @@ class ConditionReader {
     if (text(at) == "else") return branch(text(at + 1) == ":" ? at + 2 : at + 1);
     if (then.name.empty()) return statement(at);
     return Statement{then.name, then.name, at};
-  }
-
-  // The first token of the value that `at` is in.
-  std::size_t begin_of_value(std::size_t at) const {
-    static constexpr std::string_view kBefore[] = {"return", "=",     ",",    ";",
-                                                   "score",  "scale", "mask", "sink"};
-    std::size_t depth = 0;
-    while (at > 0) {
-      const std::string_view before = text(at - 1);
-      const bool is_clause = before.size() < 4 || before == "return" || at < 2 ||
-                             tokens_.all[at - 1].starts_line || text(at - 2) == ";" ||
-                             text(at - 2) == "{";
-      if (depth == 0 && std::ranges::find(kBefore, before) != std::end(kBefore) && is_clause) break;
-      if (closes(before)) ++depth;
-      if (opens(before) && depth-- == 0) break;
-      --at;
-    }
-    return at;
-  }
-
-  // The token behind the value that `at` is in.
-  std::size_t end_of_value(std::size_t at) const {
-    const std::size_t first = at;
-    return find(at, SIZE_MAX, [&](std::size_t i) {
-      return text(i) == ";" || text(i) == "," || (i > first && tokens_.all[i].starts_line);
-    });
   }
 
   // The tokens as one line, with `&&` and `||` for `and` and `or`.
@@ -191,8 +205,6 @@ class ConditionReader {
     return fmt::format("where({}, {}, {})", *condition, *then, *rest);
   }
 
-  const Tokens& tokens_;
-  std::string_view source_;
   int left_ = kMostConditions;
 };
 

@@ -52,21 +52,14 @@ void append_utf8(std::string& out, std::uint32_t point) {
   }
 }
 
-class Reader {
+// The place in the text up to which it is read.
+class JsonCursor {
  public:
-  Reader(const support::Source& source, diag::Sink& sink) : text_(source.text()), sink_(sink) {
+  JsonCursor(const support::Source& source, diag::Sink& sink) : text_(source.text()), sink_(sink) {
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;
   }
 
-  std::optional<JsonValue> run() {
-    JsonValue result = value();
-    space();
-    if (!failed_ && at_ < text_.size()) fail("the end of the file");
-    if (failed_) return std::nullopt;
-    return result;
-  }
-
- private:
+ protected:
   bool done() const { return failed_ || at_ >= text_.size(); }
   char peek() const { return done() ? '\0' : text_[at_]; }
   std::uint32_t here() const { return static_cast<std::uint32_t>(at_); }
@@ -92,6 +85,25 @@ class Reader {
     failed_ = true;
   }
 
+  std::string_view text_;
+  diag::Sink& sink_;
+  std::size_t at_ = 0;
+  bool failed_ = false;
+};
+
+class Reader : private JsonCursor {
+ public:
+  using JsonCursor::JsonCursor;
+
+  std::optional<JsonValue> run() {
+    JsonValue result = value();
+    space();
+    if (!failed_ && at_ < text_.size()) fail("the end of the file");
+    if (failed_) return std::nullopt;
+    return result;
+  }
+
+ private:
   JsonValue value() {
     space();
     JsonValue result;
@@ -204,11 +216,7 @@ class Reader {
     result.span.end = here();
   }
 
-  std::string_view text_;
-  diag::Sink& sink_;
-  std::size_t at_ = 0;
   std::size_t depth_ = 0;
-  bool failed_ = false;
 };
 
 }  // namespace
