@@ -63,6 +63,24 @@ Binding tighter(Binding binding) { return static_cast<Binding>(static_cast<int>(
 // Shared nodes are printed at every use, so the text of a small DAG may be exponentially long.
 constexpr int kLongest = 1000;
 
+Piece number(std::string text) {
+  const bool negative = text.starts_with('-');
+  return {std::move(text), negative ? Binding::prefix : Binding::primary};
+}
+
+bool has_32_bits(std::int64_t value) { return value >= INT32_MIN && value <= INT32_MAX; }
+
+// A sign is an operation, and the least integer has no positive counterpart.
+Piece integer(std::int64_t value) {
+  if (value != INT32_MIN) return number(std::to_string(value));
+  return {fmt::format("{} - 1", value + 1), Binding::sum};
+}
+
+Piece wide_number(std::int64_t value) {
+  if (has_32_bits(value)) return {fmt::format("long({})", integer(value).text)};
+  return {fmt::format("long({})", value)};
+}
+
 class SourceWriter {
  public:
   SourceWriter(const Dag& dag, std::string_view row_name) : dag_(dag), row_name_(row_name) {}
@@ -93,24 +111,6 @@ class SourceWriter {
       case Op::load_: return {std::get<std::string>(node.attribute)};
       default: return {std::string(info(node.op).name)};
     }
-  }
-
-  static Piece number(std::string text) {
-    const bool negative = text.starts_with('-');
-    return {std::move(text), negative ? Binding::prefix : Binding::primary};
-  }
-
-  static bool has_32_bits(std::int64_t value) { return value >= INT32_MIN && value <= INT32_MAX; }
-
-  // A sign is an operation, and the least integer has no positive counterpart.
-  static Piece integer(std::int64_t value) {
-    if (value != INT32_MIN) return number(std::to_string(value));
-    return {fmt::format("{} - 1", value + 1), Binding::sum};
-  }
-
-  static Piece wide_number(std::int64_t value) {
-    if (has_32_bits(value)) return {fmt::format("long({})", integer(value).text)};
-    return {fmt::format("long({})", value)};
   }
 
   Piece infix_piece(const Node& node, const Infix& infix) {

@@ -18,95 +18,14 @@ struct Allowed {
   bool element = false;  // the indexes of a tensor element
 };
 
-class Verifier {
+// Verifies nodes, and what each root may read.
+class RootVerifier {
  public:
-  explicit Verifier(const Attention& attention) : attention_(attention), dag_(attention.dag) {}
+  explicit RootVerifier(const Attention& attention) : attention_(attention), dag_(attention.dag) {}
 
-  Status verify() {
-    ATTN_RETURN_IF_ERROR(dims());
-    ATTN_RETURN_IF_ERROR(layouts());
-    ATTN_RETURN_IF_ERROR(names());
-    ATTN_RETURN_IF_ERROR(lengths());
-    ATTN_RETURN_IF_ERROR(quantize());
-    ATTN_RETURN_IF_ERROR(gradients());
-    ATTN_RETURN_IF_ERROR(outputs());
-    ATTN_RETURN_IF_ERROR(root_ids());
-    for (ExprId id : reachable(dag_, attention_.roots())) ATTN_RETURN_IF_ERROR(node(id));
-    return roots();
-  }
-
- private:
+ protected:
   static Error bug(std::string message) {
     return {ErrorCode::internal, "invalid IR: " + std::move(message), {}, {}};
-  }
-
-  Status dims() {
-    for (Dim dim : kDims) {
-      if (attention_.dims.get(dim).value_or(1) < (dim == Dim::Skv ? 0 : 1)) {
-        return bug(fmt::format("{} is not positive", to_string(dim)));
-      }
-    }
-    const auto hq = attention_.dims.get(Dim::Hq);
-    const auto hkv = attention_.dims.get(Dim::Hkv);
-    if (hq && hkv && *hq % *hkv != 0) return bug("Hq is not a multiple of Hkv");
-    if (is_fp8(attention_.dtype) != attention_.quantize.has_value()) {
-      return bug(fmt::format("{} with{} quantize", to_string(attention_.dtype),
-                             attention_.quantize ? "" : "out"));
-    }
-    return attention_.quantize ? Status() : half("q", attention_.dtype);
-  }
-
-  static Status half(std::string_view name, DType dtype) {
-    if (dtype == DType::f16 || dtype == DType::bf16) return {};
-    return bug(fmt::format("dtype {} of {}", to_string(dtype), name));
-  }
-
-  Status layouts() {
-    for (const char* name : {"q", "k", "v", "o"}) {
-      const auto found = attention_.layouts.find(name);
-      if (found == attention_.layouts.end()) return bug(fmt::format("no layout of {}", name));
-      const Layout& layout = found->second;
-      const std::int64_t least = std::string_view(name) == "o" ? 1 : 0;
-      const auto is_valid = [least](std::int64_t stride) { return stride >= least; };
-      if (layout.kind == LayoutKind::strided && !std::ranges::all_of(layout.strides, is_valid)) {
-        return bug(fmt::format("a stride of {} is below {}", name, least));
-      }
-      if (layout.kind == LayoutKind::paged && (layout.page < 1 || layout.pages < 0)) {
-        return bug(fmt::format("the pages of {} have no size", name));
-      }
-      if (layout.tables < 1 || layout.tables > 2) {
-        return bug(fmt::format("{} has {} page tables", name, layout.tables));
-      }
-    }
-    return attention_.layouts.size() == 4 ? Status() : bug("layout of an unknown tensor");
-  }
-
-  Status outputs() {
-    const bool with_sink = attention_.wants_max_with_sink || attention_.wants_sum_exp_with_sink;
-    if (with_sink && !attention_.sink) return bug("an output with the sink, but no sink");
-    if ((attention_.wants_amax_s || attention_.wants_amax_o) && !attention_.quantize) {
-      return bug("amax without quantize");
-    }
-    if (!attention_.is_sigmoid()) return {};
-    if (attention_.quantize) return bug("quantize without softmax");
-    if (attention_.sink) return bug("a sink without softmax");
-    return attention_.wants_lse || attention_.wants_max_or_sum()
-               ? bug("a statistic of softmax without softmax")
-               : Status();
-  }
-
-  Status names() {
-    std::set<std::string_view> taken = {"q", "k", "v", "o", "lse"};
-    for (const CapturedTensor& tensor : attention_.tensors) {
-      if (!taken.insert(tensor.name).second) return bug(tensor.name + " is declared twice");
-    }
-    for (const Param& param : attention_.params) {
-      if (!taken.insert(param.name).second) return bug(param.name + " is declared twice");
-      if (param.dtype != DType::f32 && param.dtype != DType::i32) {
-        return bug(fmt::format("param {}: dtype {}", param.name, to_string(param.dtype)));
-      }
-    }
-    return {};
   }
 
   Status root_ids() {
@@ -208,6 +127,124 @@ class Verifier {
                 {.element = true});
   }
 
+  Status root(std::string_view name, ExprId root, Type type, Allowed allowed) {
+    if (dag_[root].type != type) {
+      return bug(fmt::format("{} is not of type {}", name, to_string(type)));
+    }
+    const ExprId roots[] = {root};
+    for (ExprId id : reachable(dag_, roots)) {
+      if (!is_allowed(dag_[id].op, allowed)) {
+        return bug(fmt::format("{} in the {}", info(dag_[id].op).name, name));
+      }
+    }
+    return {};
+  }
+
+  static bool is_allowed(Op op, Allowed allowed) {
+    switch (op) {
+      case Op::score_: return allowed.score;
+      case Op::batch_:
+      case Op::head_:
+      case Op::row_:
+      case Op::column_:
+      case Op::load_: return allowed.index;
+      case Op::param_: return allowed.params;
+      case Op::index_: return allowed.element;
+      default: return true;
+    }
+  }
+
+  const Attention& attention_;
+  const Dag& dag_;
+};
+
+class Verifier : private RootVerifier {
+ public:
+  using RootVerifier::RootVerifier;
+
+  Status verify() {
+    ATTN_RETURN_IF_ERROR(dims());
+    ATTN_RETURN_IF_ERROR(layouts());
+    ATTN_RETURN_IF_ERROR(names());
+    ATTN_RETURN_IF_ERROR(lengths());
+    ATTN_RETURN_IF_ERROR(quantize());
+    ATTN_RETURN_IF_ERROR(gradients());
+    ATTN_RETURN_IF_ERROR(outputs());
+    ATTN_RETURN_IF_ERROR(root_ids());
+    for (ExprId id : reachable(dag_, attention_.roots())) ATTN_RETURN_IF_ERROR(node(id));
+    return roots();
+  }
+
+ private:
+  Status dims() {
+    for (Dim dim : kDims) {
+      if (attention_.dims.get(dim).value_or(1) < (dim == Dim::Skv ? 0 : 1)) {
+        return bug(fmt::format("{} is not positive", to_string(dim)));
+      }
+    }
+    const auto hq = attention_.dims.get(Dim::Hq);
+    const auto hkv = attention_.dims.get(Dim::Hkv);
+    if (hq && hkv && *hq % *hkv != 0) return bug("Hq is not a multiple of Hkv");
+    if (is_fp8(attention_.dtype) != attention_.quantize.has_value()) {
+      return bug(fmt::format("{} with{} quantize", to_string(attention_.dtype),
+                             attention_.quantize ? "" : "out"));
+    }
+    return attention_.quantize ? Status() : half("q", attention_.dtype);
+  }
+
+  static Status half(std::string_view name, DType dtype) {
+    if (dtype == DType::f16 || dtype == DType::bf16) return {};
+    return bug(fmt::format("dtype {} of {}", to_string(dtype), name));
+  }
+
+  Status layouts() {
+    for (const char* name : {"q", "k", "v", "o"}) {
+      const auto found = attention_.layouts.find(name);
+      if (found == attention_.layouts.end()) return bug(fmt::format("no layout of {}", name));
+      const Layout& layout = found->second;
+      const std::int64_t least = std::string_view(name) == "o" ? 1 : 0;
+      const auto is_valid = [least](std::int64_t stride) { return stride >= least; };
+      if (layout.kind == LayoutKind::strided && !std::ranges::all_of(layout.strides, is_valid)) {
+        return bug(fmt::format("a stride of {} is below {}", name, least));
+      }
+      if (layout.kind == LayoutKind::paged && (layout.page < 1 || layout.pages < 0)) {
+        return bug(fmt::format("the pages of {} have no size", name));
+      }
+      if (layout.tables < 1 || layout.tables > 2) {
+        return bug(fmt::format("{} has {} page tables", name, layout.tables));
+      }
+    }
+    return attention_.layouts.size() == 4 ? Status() : bug("layout of an unknown tensor");
+  }
+
+  Status outputs() {
+    const bool with_sink = attention_.wants_max_with_sink || attention_.wants_sum_exp_with_sink;
+    if (with_sink && !attention_.sink) return bug("an output with the sink, but no sink");
+    if ((attention_.wants_amax_s || attention_.wants_amax_o) && !attention_.quantize) {
+      return bug("amax without quantize");
+    }
+    if (!attention_.is_sigmoid()) return {};
+    if (attention_.quantize) return bug("quantize without softmax");
+    if (attention_.sink) return bug("a sink without softmax");
+    return attention_.wants_lse || attention_.wants_max_or_sum()
+               ? bug("a statistic of softmax without softmax")
+               : Status();
+  }
+
+  Status names() {
+    std::set<std::string_view> taken = {"q", "k", "v", "o", "lse"};
+    for (const CapturedTensor& tensor : attention_.tensors) {
+      if (!taken.insert(tensor.name).second) return bug(tensor.name + " is declared twice");
+    }
+    for (const Param& param : attention_.params) {
+      if (!taken.insert(param.name).second) return bug(param.name + " is declared twice");
+      if (param.dtype != DType::f32 && param.dtype != DType::i32) {
+        return bug(fmt::format("param {}: dtype {}", param.name, to_string(param.dtype)));
+      }
+    }
+    return {};
+  }
+
   Status lengths() {
     for (const auto& [wanted, name] : {std::pair(attention_.lengths_q, kLengthsQ),
                                        std::pair(attention_.lengths_kv, kLengthsKv)}) {
@@ -271,36 +308,6 @@ class Verifier {
     }
     return {};
   }
-
-  Status root(std::string_view name, ExprId root, Type type, Allowed allowed) {
-    if (dag_[root].type != type) {
-      return bug(fmt::format("{} is not of type {}", name, to_string(type)));
-    }
-    const ExprId roots[] = {root};
-    for (ExprId id : reachable(dag_, roots)) {
-      if (!is_allowed(dag_[id].op, allowed)) {
-        return bug(fmt::format("{} in the {}", info(dag_[id].op).name, name));
-      }
-    }
-    return {};
-  }
-
-  static bool is_allowed(Op op, Allowed allowed) {
-    switch (op) {
-      case Op::score_: return allowed.score;
-      case Op::batch_:
-      case Op::head_:
-      case Op::row_:
-      case Op::column_:
-      case Op::load_: return allowed.index;
-      case Op::param_: return allowed.params;
-      case Op::index_: return allowed.element;
-      default: return true;
-    }
-  }
-
-  const Attention& attention_;
-  const Dag& dag_;
 };
 
 }  // namespace
