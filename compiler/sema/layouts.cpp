@@ -28,89 +28,13 @@ std::span<const std::string_view> tensors_of(ir::LayoutKind kind) {
   return kTensorNames;
 }
 
-class Layouts {
+// Reads the arguments of a tensor's layout: strides, or pages.
+class LayoutParser {
  public:
-  Layouts(Environment& environment, diag::Sink& sink) : environment_(environment), sink_(sink) {
-    for (const std::string_view tensor : kTensorNames) result_.emplace(tensor, ir::Layout{});
-  }
+  LayoutParser(Environment& environment, diag::Sink& sink)
+      : environment_(environment), sink_(sink) {}
 
-  std::map<std::string, ir::Layout, std::less<>> run(const ast::LayoutClause* clause) {
-    if (clause) {
-      for (const ast::LayoutEntry& entry : clause->entries) add(entry);
-    }
-    return std::move(result_);
-  }
-
- private:
-  void add(const ast::LayoutEntry& entry) {
-    const std::optional<ir::Layout> layout = parse(entry);
-    if (!entry.tensor) {
-      if (!layout) return;
-      for (const std::string_view tensor : tensors_of(layout->kind)) {
-        set(entry, std::string(tensor), layout);
-      }
-      return;
-    }
-    const ast::Name& tensor = *entry.tensor;
-    if (!contains(kTensorNames, tensor.text)) {
-      sink_
-          .report(Code::bad_choice, tensor.span,
-                  fmt::format("{} has no layout", quoted(tensor.text)))
-          .help = "expected " + support::one_of(kTensorNames);
-      return;
-    }
-    const auto [first, added] = seen_.emplace(tensor.text, tensor.span);
-    if (!added) {
-      sink_
-          .report(Code::duplicate_name, tensor.span,
-                  fmt::format("the layout of {} is given twice", quoted(tensor.text)))
-          .labels.push_back({first->second, "first here"});
-    }
-    if (layout && !fits(entry, *layout)) return;
-    set(entry, tensor.text, layout);
-  }
-
-  // Whether a single tensor may have the layout.
-  bool fits(const ast::LayoutEntry& entry, const ir::Layout& layout) {
-    using Kind = ir::LayoutKind;
-    const bool shared = layout.kind == Kind::packed_qkv || layout.kind == Kind::packed_kv;
-    const bool wrong = layout.kind == Kind::paged && !contains(kPagedTensors, entry.tensor->text);
-    if (!shared && !wrong) return true;
-    sink_
-        .report(Code::bad_layout, entry.kind.span,
-                shared ? fmt::format("{} is a layout for several tensors", quoted(entry.kind.text))
-                       : fmt::format("{} cannot be paged", quoted(entry.tensor->text)))
-        .help =
-        ast::hint_for(sink_.source(), shared ? fmt::format("write `layout {};`", entry.kind.text)
-                                             : "only `k` and `v` can be paged");
-    return false;
-  }
-
-  void set(const ast::LayoutEntry& entry, const std::string& tensor,
-           const std::optional<ir::Layout>& layout) {
-    if (!layout) return;
-    result_[tensor] = *layout;
-    if (tensor == "o" && is_repeated(entry, *layout)) return;
-    if (tensor == "o" && layout->kind == ir::LayoutKind::strided && is_overlapping(*layout)) {
-      sink_.report(Code::bad_strides, entry.kind.span, "two elements of `o` have the same address");
-    }
-  }
-
-  // Whether the layout stores elements once that an output has several times.
-  bool is_repeated(const ast::LayoutEntry& entry, const ir::Layout& layout) {
-    if (layout.kind != ir::LayoutKind::strided) return false;
-    const auto zero = std::ranges::find(layout.strides, 0);
-    if (zero == layout.strides.end()) return false;
-    const auto at = static_cast<std::size_t>(zero - layout.strides.begin());
-    sink_
-        .report(Code::bad_strides, entry.arguments[at].value.span,
-                "`o` is written, so none of its strides may be 0")
-        .help =
-        "only `q`, `k` and `v` may have a stride of 0, with which all of a dimension read "
-        "the same elements";
-    return true;
-  }
-
+ protected:
   std::optional<ir::Layout> parse(const ast::LayoutEntry& entry) {
     const ast::Name& kind = entry.kind;
     if (kind.text == "strides") return strides(entry);
@@ -233,6 +157,93 @@ class Layouts {
     return std::nullopt;
   }
 
+  Environment& environment_;
+  diag::Sink& sink_;
+};
+
+class Layouts : private LayoutParser {
+ public:
+  Layouts(Environment& environment, diag::Sink& sink) : LayoutParser(environment, sink) {
+    for (const std::string_view tensor : kTensorNames) result_.emplace(tensor, ir::Layout{});
+  }
+
+  std::map<std::string, ir::Layout, std::less<>> run(const ast::LayoutClause* clause) {
+    if (clause) {
+      for (const ast::LayoutEntry& entry : clause->entries) add(entry);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void add(const ast::LayoutEntry& entry) {
+    const std::optional<ir::Layout> layout = parse(entry);
+    if (!entry.tensor) {
+      if (!layout) return;
+      for (const std::string_view tensor : tensors_of(layout->kind)) {
+        set(entry, std::string(tensor), layout);
+      }
+      return;
+    }
+    const ast::Name& tensor = *entry.tensor;
+    if (!contains(kTensorNames, tensor.text)) {
+      sink_
+          .report(Code::bad_choice, tensor.span,
+                  fmt::format("{} has no layout", quoted(tensor.text)))
+          .help = "expected " + support::one_of(kTensorNames);
+      return;
+    }
+    const auto [first, added] = seen_.emplace(tensor.text, tensor.span);
+    if (!added) {
+      sink_
+          .report(Code::duplicate_name, tensor.span,
+                  fmt::format("the layout of {} is given twice", quoted(tensor.text)))
+          .labels.push_back({first->second, "first here"});
+    }
+    if (layout && !fits(entry, *layout)) return;
+    set(entry, tensor.text, layout);
+  }
+
+  // Whether a single tensor may have the layout.
+  bool fits(const ast::LayoutEntry& entry, const ir::Layout& layout) {
+    using Kind = ir::LayoutKind;
+    const bool shared = layout.kind == Kind::packed_qkv || layout.kind == Kind::packed_kv;
+    const bool wrong = layout.kind == Kind::paged && !contains(kPagedTensors, entry.tensor->text);
+    if (!shared && !wrong) return true;
+    sink_
+        .report(Code::bad_layout, entry.kind.span,
+                shared ? fmt::format("{} is a layout for several tensors", quoted(entry.kind.text))
+                       : fmt::format("{} cannot be paged", quoted(entry.tensor->text)))
+        .help =
+        ast::hint_for(sink_.source(), shared ? fmt::format("write `layout {};`", entry.kind.text)
+                                             : "only `k` and `v` can be paged");
+    return false;
+  }
+
+  void set(const ast::LayoutEntry& entry, const std::string& tensor,
+           const std::optional<ir::Layout>& layout) {
+    if (!layout) return;
+    result_[tensor] = *layout;
+    if (tensor == "o" && is_repeated(entry, *layout)) return;
+    if (tensor == "o" && layout->kind == ir::LayoutKind::strided && is_overlapping(*layout)) {
+      sink_.report(Code::bad_strides, entry.kind.span, "two elements of `o` have the same address");
+    }
+  }
+
+  // Whether the layout stores elements once that an output has several times.
+  bool is_repeated(const ast::LayoutEntry& entry, const ir::Layout& layout) {
+    if (layout.kind != ir::LayoutKind::strided) return false;
+    const auto zero = std::ranges::find(layout.strides, 0);
+    if (zero == layout.strides.end()) return false;
+    const auto at = static_cast<std::size_t>(zero - layout.strides.begin());
+    sink_
+        .report(Code::bad_strides, entry.arguments[at].value.span,
+                "`o` is written, so none of its strides may be 0")
+        .help =
+        "only `q`, `k` and `v` may have a stride of 0, with which all of a dimension read "
+        "the same elements";
+    return true;
+  }
+
   // False while a dimension is open; checked again once it is bound.
   bool is_overlapping(const ir::Layout& layout) const {
     std::vector<std::int64_t> sizes;
@@ -244,8 +255,6 @@ class Layouts {
     return overlaps(sizes, layout.strides);
   }
 
-  Environment& environment_;
-  diag::Sink& sink_;
   std::map<std::string, ir::Layout, std::less<>> result_;
   std::map<std::string, support::Span, std::less<>> seen_;
 };

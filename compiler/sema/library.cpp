@@ -37,6 +37,14 @@ support::Source standard_source(const std::string& path, std::string_view text) 
       .first->second;
 }
 
+// The same key for all spellings of a path.
+std::string key_of(const std::string& name) {
+  if (name.starts_with(kStandard)) return name;
+  std::error_code error;
+  const fs::path path = fs::weakly_canonical(name, error);
+  return error ? name : path.string();
+}
+
 class Loader {
  public:
   explicit Loader(diag::Sink& sink) : sink_(sink) {}
@@ -176,14 +184,6 @@ class Loader {
     }
     sink_.report(Code::import_not_found, path.span, source.error().message);
     return std::nullopt;
-  }
-
-  // The same key for all spellings of a path.
-  static std::string key_of(const std::string& name) {
-    if (name.starts_with(kStandard)) return name;
-    std::error_code error;
-    const fs::path path = fs::weakly_canonical(name, error);
-    return error ? name : path.string();
   }
 
   diag::Sink& sink_;

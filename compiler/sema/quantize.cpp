@@ -51,45 +51,13 @@ constexpr Typed kTyped[] = {{"o", &ir::Quantize::o, true},
                             {"do", &ir::Quantize::d_o, false},
                             {"gradients", &ir::Quantize::gradients, true}};
 
-class Quantization {
+// What a quantized attention must not have, and how that is said.
+class QuantizeReports {
  public:
-  Quantization(const ast::Spec& spec, ir::Attention& attention, Scope& scope, diag::Sink& sink)
-      : spec_(spec), attention_(attention), scope_(scope), sink_(sink) {}
+  QuantizeReports(ir::Attention& attention, diag::Sink& sink)
+      : attention_(attention), sink_(sink) {}
 
-  void set() {
-    const QuantizeClauses clauses = find_quantize(spec_);
-    if (clauses.quantize == nullptr) return check_absent(clauses);
-    const auto& clause = std::get<ast::QuantizeClause>(clauses.quantize->body);
-    if (!is_fp8(attention_.dtype)) return report_wide(clauses);
-    const std::optional<ir::Scaling> way = way_of(clause);
-    if (!way) return;
-    check_sigmoid(clauses.quantize->keyword.span);
-    ir::Quantize& quantize = attention_.quantize.emplace();
-    quantize.by = *way;
-    quantize.o = quantize.d_o = quantize.gradients = attention_.dtype;
-    if (is_mxfp8()) quantize.o = quantize.gradients = DType::bf16;
-    const support::Place at = sink_.source().place(clauses.quantize->keyword.span.begin);
-    quantize.pos = {at.line, at.column};
-    for (const ast::QuantizeEntry& entry : clause.entries) {
-      if (entry.dtype && is_new(entry.name)) set_type(entry);
-    }
-    // Which tensors have gradients is checked later, once all are declared.
-    if (clauses.grad != nullptr) attention_.gradients = {"q"};
-    reserve_names();
-    if (is_mxfp8()) {
-      check_blocks(spec_, *clauses.quantize, attention_, sink_);
-      declare_blocks(trains(), attention_);
-    }
-    for (const ir::Scale& scale : ir::kScales) {
-      if (attention_.has(scale)) declare(scale.name);
-    }
-    for (const ast::QuantizeEntry& entry : clause.entries) {
-      if (entry.fallback && is_new(entry.name)) set_default(entry);
-    }
-    attention_.gradients.clear();
-  }
-
- private:
+ protected:
   bool is_mxfp8() const { return attention_.is_mxfp8(); }
   bool trains() const { return !attention_.gradients.empty(); }
 
@@ -142,6 +110,114 @@ class Quantization {
         .help = hint("remove `normalize sigmoid`, or use `dtype bf16;`");
   }
 
+  void report_untyped(const ast::Name& name) {
+    auto& diagnostic = report(Code::bad_choice, name.span,
+                              fmt::format("the clause gives {} no type", quoted(name.text)));
+    if (contains(input_names(), name.text)) {
+      diagnostic.help = "q, k and v have the type of the `dtype` clause";
+    } else if (name.text == "dq" || name.text == "dk" || name.text == "dv") {
+      diagnostic.help = "the type of dq, dk and dv is written `gradients: e5m2`";
+    } else if (ir::find_copy(name.text) != nullptr) {
+      diagnostic.help = "a copy has the type of what it copies, and `do_f16` that of o";
+    } else if (ir::is_scale(name.text)) {
+      diagnostic.help = fmt::format("{} {}; a default is written `{} = 0.5`",
+                                    is_mxfp8() ? "scales of blocks are" : "scales are",
+                                    is_mxfp8() ? "e8m0" : "f32", name.text);
+    } else {
+      diagnostic.help = "it may give those of `o`, `do` and `gradients`";
+    }
+  }
+
+  void report_no_scale(const ast::Name& name) {
+    auto& diagnostic = report(Code::bad_choice, name.span,
+                              fmt::format("there is no scale {} here", quoted(name.text)));
+    if (const std::string why = why_no_scale(name.text); !why.empty()) {
+      diagnostic.help = why;
+    } else if (ir::is_amax(name.text)) {
+      diagnostic.help = hint(fmt::format("it is an output: `outputs o, {};`", name.text));
+    } else if (std::ranges::find(kTyped, name.text, &Typed::name) != std::end(kTyped)) {
+      diagnostic.help = fmt::format("a type is written `{}: bf16`", name.text);
+    } else {
+      const std::vector<std::string_view> names = scale_names();
+      const std::string_view close = support::nearest(name.text, names);
+      diagnostic.help = close.empty() ? "the scales are " + support::one_of(names)
+                                      : fmt::format("did you mean {}?", quoted(close));
+    }
+  }
+
+  // Why the attention lacks a scale that others have; "" for a name that is none anywhere.
+  std::string why_no_scale(std::string_view name) const {
+    constexpr const char* kNoGradients =
+        "it is one of the backward's, and the spec has no `grad` clause";
+    const auto* scale = std::ranges::find(ir::kScales, name, &ir::Scale::name);
+    const bool is_scale = scale != std::end(ir::kScales);
+    const bool is_block = ir::find_block_scale(name) != nullptr;
+    if (is_mxfp8()) {
+      if (ir::find_copy(name)) return "it is an input of the backward, and has no default";
+      if (is_block) return kNoGradients;
+      return is_scale ? "`mxfp8` has scales of q, k, v and do alone: results have 16 bits, and "
+                        "kernels scale the weights themselves"
+                      : "";
+    }
+    if (!is_scale) return is_block ? "it is one of `quantize mxfp8`" : "";
+    if (scale->backward && !trains()) return kNoGradients;
+    return fmt::format("{} is {}, which has no scale", scale->of,
+                       to_string(attention_.dtype_of(scale->of)));
+  }
+
+  std::vector<std::string_view> scale_names() const {
+    std::vector<std::string_view> names;
+    for (const ir::CapturedTensor& tensor : attention_.tensors) {
+      if (ir::is_scale(tensor.name)) names.push_back(tensor.name);
+    }
+    return names;
+  }
+
+  ir::SourcePos quantize_pos() const { return attention_.quantize->pos; }
+
+  ir::Attention& attention_;
+  diag::Sink& sink_;
+};
+
+class Quantization : private QuantizeReports {
+ public:
+  Quantization(const ast::Spec& spec, ir::Attention& attention, Scope& scope, diag::Sink& sink)
+      : QuantizeReports(attention, sink), spec_(spec), scope_(scope) {}
+
+  void set() {
+    const QuantizeClauses clauses = find_quantize(spec_);
+    if (clauses.quantize == nullptr) return check_absent(clauses);
+    const auto& clause = std::get<ast::QuantizeClause>(clauses.quantize->body);
+    if (!is_fp8(attention_.dtype)) return report_wide(clauses);
+    const std::optional<ir::Scaling> way = way_of(clause);
+    if (!way) return;
+    check_sigmoid(clauses.quantize->keyword.span);
+    ir::Quantize& quantize = attention_.quantize.emplace();
+    quantize.by = *way;
+    quantize.o = quantize.d_o = quantize.gradients = attention_.dtype;
+    if (is_mxfp8()) quantize.o = quantize.gradients = DType::bf16;
+    const support::Place at = sink_.source().place(clauses.quantize->keyword.span.begin);
+    quantize.pos = {at.line, at.column};
+    for (const ast::QuantizeEntry& entry : clause.entries) {
+      if (entry.dtype && is_new(entry.name)) set_type(entry);
+    }
+    // Which tensors have gradients is checked later, once all are declared.
+    if (clauses.grad != nullptr) attention_.gradients = {"q"};
+    reserve_names();
+    if (is_mxfp8()) {
+      check_blocks(spec_, *clauses.quantize, attention_, sink_);
+      declare_blocks(trains(), attention_);
+    }
+    for (const ir::Scale& scale : ir::kScales) {
+      if (attention_.has(scale)) declare(scale.name);
+    }
+    for (const ast::QuantizeEntry& entry : clause.entries) {
+      if (entry.fallback && is_new(entry.name)) set_default(entry);
+    }
+    attention_.gradients.clear();
+  }
+
+ private:
   bool is_new(const ast::Name& name) {
     if (seen_.insert(name.text).second) return true;
     report(Code::duplicate_name, name.span, fmt::format("{} is listed twice", quoted(name.text)));
@@ -166,24 +242,6 @@ class Quantization {
                 : !may_be_narrow ? "expected `bf16` or `f16`: with `mxfp8`, results have no scales"
                 : typed->is_result ? "expected `e4m3`, `e5m2`, `bf16` or `f16`"
                                    : "expected `e4m3` or `e5m2`";
-  }
-
-  void report_untyped(const ast::Name& name) {
-    auto& diagnostic = report(Code::bad_choice, name.span,
-                              fmt::format("the clause gives {} no type", quoted(name.text)));
-    if (contains(input_names(), name.text)) {
-      diagnostic.help = "q, k and v have the type of the `dtype` clause";
-    } else if (name.text == "dq" || name.text == "dk" || name.text == "dv") {
-      diagnostic.help = "the type of dq, dk and dv is written `gradients: e5m2`";
-    } else if (ir::find_copy(name.text) != nullptr) {
-      diagnostic.help = "a copy has the type of what it copies, and `do_f16` that of o";
-    } else if (ir::is_scale(name.text)) {
-      diagnostic.help = fmt::format("{} {}; a default is written `{} = 0.5`",
-                                    is_mxfp8() ? "scales of blocks are" : "scales are",
-                                    is_mxfp8() ? "e8m0" : "f32", name.text);
-    } else {
-      diagnostic.help = "it may give those of `o`, `do` and `gradients`";
-    }
   }
 
   void reserve_names() {
@@ -243,57 +301,8 @@ class Quantization {
     tensor->fallback = id;
   }
 
-  ir::SourcePos quantize_pos() const { return attention_.quantize->pos; }
-
-  void report_no_scale(const ast::Name& name) {
-    auto& diagnostic = report(Code::bad_choice, name.span,
-                              fmt::format("there is no scale {} here", quoted(name.text)));
-    if (const std::string why = why_no_scale(name.text); !why.empty()) {
-      diagnostic.help = why;
-    } else if (ir::is_amax(name.text)) {
-      diagnostic.help = hint(fmt::format("it is an output: `outputs o, {};`", name.text));
-    } else if (std::ranges::find(kTyped, name.text, &Typed::name) != std::end(kTyped)) {
-      diagnostic.help = fmt::format("a type is written `{}: bf16`", name.text);
-    } else {
-      const std::vector<std::string_view> names = scale_names();
-      const std::string_view close = support::nearest(name.text, names);
-      diagnostic.help = close.empty() ? "the scales are " + support::one_of(names)
-                                      : fmt::format("did you mean {}?", quoted(close));
-    }
-  }
-
-  // Why the attention lacks a scale that others have; "" for a name that is none anywhere.
-  std::string why_no_scale(std::string_view name) const {
-    constexpr const char* kNoGradients =
-        "it is one of the backward's, and the spec has no `grad` clause";
-    const auto* scale = std::ranges::find(ir::kScales, name, &ir::Scale::name);
-    const bool is_scale = scale != std::end(ir::kScales);
-    const bool is_block = ir::find_block_scale(name) != nullptr;
-    if (is_mxfp8()) {
-      if (ir::find_copy(name)) return "it is an input of the backward, and has no default";
-      if (is_block) return kNoGradients;
-      return is_scale ? "`mxfp8` has scales of q, k, v and do alone: results have 16 bits, and "
-                        "kernels scale the weights themselves"
-                      : "";
-    }
-    if (!is_scale) return is_block ? "it is one of `quantize mxfp8`" : "";
-    if (scale->backward && !trains()) return kNoGradients;
-    return fmt::format("{} is {}, which has no scale", scale->of,
-                       to_string(attention_.dtype_of(scale->of)));
-  }
-
-  std::vector<std::string_view> scale_names() const {
-    std::vector<std::string_view> names;
-    for (const ir::CapturedTensor& tensor : attention_.tensors) {
-      if (ir::is_scale(tensor.name)) names.push_back(tensor.name);
-    }
-    return names;
-  }
-
   const ast::Spec& spec_;
-  ir::Attention& attention_;
   Scope& scope_;
-  diag::Sink& sink_;
   std::set<std::string, std::less<>> seen_;
 };
 
