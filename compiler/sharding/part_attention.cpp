@@ -37,9 +37,10 @@ ir::Attention in_order_of_use(const ir::Attention& from) {
   return to;
 }
 
-class Making {
+// The indices of a part, as expressions of those of the whole.
+class PartIndices {
  public:
-  Making(const ir::Attention& whole, const Part& part, Interval key_heads)
+  PartIndices(const ir::Attention& whole, const Part& part, Interval key_heads)
       : whole_(whole),
         part_(part),
         key_heads_(key_heads),
@@ -47,39 +48,15 @@ class Making {
                  is_whole(part.keys, whole.dims[Dim::Skv])),
         has_all_heads_(key_heads == Interval{0, whole.dims[Dim::Hkv]}) {}
 
-  PartAttention run() {
-    ir::Attention start = whole_;
-    const bool has_keys = is_whole(part_.keys, whole_.dims[Dim::Skv]);
-    start.partial = !start.is_sigmoid() && !(has_keys && (part_.sink || !start.sink));
-    if (!part_.sink) start.sink.reset();
-    if (!has_all_) hide_by_masks(start);
-    if (start.is_random() && !(has_all_ && has_all_heads_)) {
-      ir::Dag& dag = start.dag;
-      start.dropout->origin = {dag.leaf(Op::head_), dag.leaf(Op::row_), dag.leaf(Op::column_)};
-    }
-    name_numbers(start);
-    made_.attention = replaced(start);
-    set_form();
-    drop_unused();
-    made_.attention = in_order_of_use(rewrite::run_pass("ranges", made_.attention));
-    return std::move(made_);
-  }
-
- private:
-  // Lengths as masks of tensors that no longer stand for lengths.
-  void hide_by_masks(ir::Attention& attention) {
-    attention = masks_of_values::with_lengths_as_masks(std::move(attention));
-    attention.lengths_q = attention.lengths_kv = false;
-    for (ir::CapturedTensor& tensor : attention.tensors) {
-      if (tensor.name != ir::kLengthsQ && tensor.name != ir::kLengthsKv) continue;
-      const std::string name = attention.unused_name("whole_" + tensor.name);
-      made_.renamed[tensor.name] = name;
-    }
-    for (ir::CapturedTensor& tensor : attention.tensors) {
-      if (const auto found = made_.renamed.find(tensor.name); found != made_.renamed.end())
-        tensor.name = found->second;
-    }
-  }
+ protected:
+  // An index, or the difference of two, and a constant.
+  struct Sum {
+    std::optional<ExprId> of;
+    std::int64_t more = 0;
+    bool is_index = false, is_difference = false;
+    std::int64_t least = 0, most = 0;  // of these
+    bool fits(std::int64_t by) const { return fits_integer(least + by) && fits_integer(most + by); }
+  };
 
   void name_numbers(const ir::Attention& attention) {
     if (part_.rows.size() > kMostPieces) rows_name_ = attention.unused_name("row_numbers");
@@ -113,14 +90,6 @@ class Making {
     });
   }
 
-  // An index, or the difference of two, and a constant.
-  struct Sum {
-    std::optional<ExprId> of;
-    std::int64_t more = 0;
-    bool is_index = false, is_difference = false;
-    std::int64_t least = 0, most = 0;  // of these
-    bool fits(std::int64_t by) const { return fits_integer(least + by) && fits_integer(most + by); }
-  };
   static bool fits_integer(std::int64_t number) { return std::abs(number) < std::int64_t{1} << 31; }
 
   Sum sum_of(const ir::Dag& dag, ExprId id) const {
@@ -199,6 +168,53 @@ class Making {
     return number;
   }
 
+  const ir::Attention& whole_;
+  const Part& part_;
+  const Interval key_heads_;
+  const bool has_all_;  // rows and keys
+  const bool has_all_heads_;
+  std::string rows_name_, keys_name_;  // empty: the numbers are expressions
+  PartAttention made_;
+};
+
+class Making : private PartIndices {
+ public:
+  using PartIndices::PartIndices;
+
+  PartAttention run() {
+    ir::Attention start = whole_;
+    const bool has_keys = is_whole(part_.keys, whole_.dims[Dim::Skv]);
+    start.partial = !start.is_sigmoid() && !(has_keys && (part_.sink || !start.sink));
+    if (!part_.sink) start.sink.reset();
+    if (!has_all_) hide_by_masks(start);
+    if (start.is_random() && !(has_all_ && has_all_heads_)) {
+      ir::Dag& dag = start.dag;
+      start.dropout->origin = {dag.leaf(Op::head_), dag.leaf(Op::row_), dag.leaf(Op::column_)};
+    }
+    name_numbers(start);
+    made_.attention = replaced(start);
+    set_form();
+    drop_unused();
+    made_.attention = in_order_of_use(rewrite::run_pass("ranges", made_.attention));
+    return std::move(made_);
+  }
+
+ private:
+  // Lengths as masks of tensors that no longer stand for lengths.
+  void hide_by_masks(ir::Attention& attention) {
+    attention = masks_of_values::with_lengths_as_masks(std::move(attention));
+    attention.lengths_q = attention.lengths_kv = false;
+    for (ir::CapturedTensor& tensor : attention.tensors) {
+      if (tensor.name != ir::kLengthsQ && tensor.name != ir::kLengthsKv) continue;
+      const std::string name = attention.unused_name("whole_" + tensor.name);
+      made_.renamed[tensor.name] = name;
+    }
+    for (ir::CapturedTensor& tensor : attention.tensors) {
+      if (const auto found = made_.renamed.find(tensor.name); found != made_.renamed.end())
+        tensor.name = found->second;
+    }
+  }
+
   void set_form() {
     ir::Attention& attention = made_.attention;
     const std::int64_t heads = key_heads_.size();
@@ -257,14 +273,6 @@ class Making {
     // No gradients would be all of them. Nothing reads dv, which takes least.
     if (trains && attention.gradients.empty()) attention.gradients = {"v"};
   }
-
-  const ir::Attention& whole_;
-  const Part& part_;
-  const Interval key_heads_;
-  const bool has_all_;  // rows and keys
-  const bool has_all_heads_;
-  std::string rows_name_, keys_name_;  // empty: the numbers are expressions
-  PartAttention made_;
 };
 
 }  // namespace

@@ -32,81 +32,27 @@ Intervals of_blocks(const Blocks& blocks, const Numbers& numbers) {
   return set;
 }
 
-class Team {
+// What the ranks of a team have at home, see and compute.
+class TeamWork {
  public:
-  Team(const Sharding& sharding, int team, const WorkMap& map, bool has_sink)
-      : sharding_(sharding), team_(team), map_(map), has_sink_(has_sink) {}
+  TeamWork(const Sharding& sharding, int team, const WorkMap& map)
+      : sharding_(sharding), team_(team), map_(map) {}
 
-  std::vector<Part> run() {
-    if (sharding_.rows_wait) {
-      add_waiting();
-    } else {
-      add_stages();
-    }
-    return std::move(parts_);
-  }
-
- private:
-  void add_stages() {
-    const Numbers rows = own(sharding_.rows, false), keys = own(sharding_.keys);
-    const auto first = rows.begin() + (sharding_.own_last ? count_of_last(rows, keys) : 0);
-    add_runs(0, {first, rows.end()}, at_home(sharding_.keys, 0));
-    add_travellers(0);
-    for (int stage = 1; stage < sharding_.stages_of_arrivals(); ++stage) {
-      add_runs(stage, rows, at_home(sharding_.keys, stage));
-      add_travellers(stage);
-    }
-    add_runs(sharding_.stages() - 1, {rows.begin(), first}, keys);
-  }
-
-  void add_waiting() {
-    const Numbers keys = own(sharding_.keys), others = at_home(sharding_.keys, 1);
-    Numbers ready, waiting;
-    for (const std::int64_t row : own(sharding_.rows, false))
-      (work({row}, others) > 0 ? waiting : ready).push_back(row);
-    Numbers all;
-    std::ranges::merge(keys, others, std::back_inserter(all));
-    add_runs(0, ready, keys);
-    add_travellers(0);
-    add_runs(1, waiting, all);
-    add_travellers(1);
-  }
-
-  // How many of the rows, from the first one on, meet the own keys last.
-  std::ptrdiff_t count_of_last(const Numbers& rows, const Numbers& keys) const {
-    const double all = work(rows, keys);
-    double share = 0;
-    for (auto row = rows.begin(); row != rows.end(); ++row) {
-      share += work({*row}, keys) / all;
-      const bool ends_run = row + 1 == rows.end() || row[1] != *row + 1;
-      if (share >= (ends_run ? kLeastShareOfLast : kShareOfLast)) return row + 1 - rows.begin();
-    }
-    return 0;
-  }
-
-  // Rows at home, whose sink is computed with their own keys.
-  void add_runs(int stage, const Numbers& rows, const Numbers& keys) {
-    const bool with_own_keys = stage == 0 || sharding_.is_own_last(stage) || sharding_.rows_wait;
-    for (const Numbers& run : runs(rows)) add_cut(stage, run, keys, with_own_keys);
-  }
-
-  // Rows that have come, with the team's own keys. Each row's sink stays at home.
-  void add_travellers(int stage) {
-    const Numbers keys = own(sharding_.keys);
-    if (stage == 0) add(stage, own(sharding_.rows, true), keys, true);
-    Numbers come;
-    for (const std::int64_t row : at_home(sharding_.rows, stage)) {
-      const int home = sharding_.rows.owners[static_cast<std::size_t>(row)];
-      if (sharding_.row_travels(row) && sharding_.team_of(home) != team_) come.push_back(row);
-    }
-    add(stage, come, keys, false);
-  }
-
+ protected:
   // The team's own rows that travel, or that do not.
   Numbers own(const Dealing& dealing, bool travelling) const {
     Numbers numbers = own(dealing);
     std::erase_if(numbers,
                   [&](std::int64_t row) { return sharding_.row_travels(row) != travelling; });
+    return numbers;
+  }
+
+  Numbers own(const Dealing& dealing) const {
+    Numbers numbers;
+    for (std::size_t block = 0; block < dealing.owners.size(); ++block) {
+      if (sharding_.team_of(dealing.owners[block]) == team_)
+        numbers.push_back(static_cast<std::int64_t>(block));
+    }
     return numbers;
   }
 
@@ -121,15 +67,6 @@ class Team {
     return numbers;
   }
 
-  Numbers own(const Dealing& dealing) const {
-    Numbers numbers;
-    for (std::size_t block = 0; block < dealing.owners.size(); ++block) {
-      if (sharding_.team_of(dealing.owners[block]) == team_)
-        numbers.push_back(static_cast<std::int64_t>(block));
-    }
-    return numbers;
-  }
-
   // Adjacent rows together, or all of them where they have too many gaps.
   static std::vector<Numbers> runs(const Numbers& rows) {
     std::vector<Numbers> runs;
@@ -138,22 +75,6 @@ class Team {
       runs.back().push_back(row);
     }
     return runs.size() > kMostRuns ? std::vector<Numbers>{rows} : runs;
-  }
-
-  // Adds rows and keys as one part, or as several whose rows see less, and whose keys are seen by
-  // fewer.
-  void add_cut(int stage, const Numbers& rows, const Numbers& keys, bool at_home) {
-    if (!may_be_cut(rows, map_.rows) || !may_be_cut(keys, map_.keys))
-      return add(stage, rows, keys, at_home);
-    for (const Numbers& own : pieces(rows, pieces_of_rows(rows, keys))) {
-      const Numbers seen = seen_by(own, keys);
-      const std::size_t count = pieces_of_keys(own, seen);
-      bool has_sink = at_home;
-      for (const Numbers& part : pieces(count > 1 && !map_.draws ? seen : keys, count)) {
-        add(stage, own, part, has_sink);
-        has_sink = false;
-      }
-    }
   }
 
   // Few rows (or keys) are at the same keys (or rows).
@@ -210,6 +131,97 @@ class Team {
     return seen;
   }
 
+  // How many of the rows, from the first one on, meet the own keys last.
+  std::ptrdiff_t count_of_last(const Numbers& rows, const Numbers& keys) const {
+    const double all = work(rows, keys);
+    double share = 0;
+    for (auto row = rows.begin(); row != rows.end(); ++row) {
+      share += work({*row}, keys) / all;
+      const bool ends_run = row + 1 == rows.end() || row[1] != *row + 1;
+      if (share >= (ends_run ? kLeastShareOfLast : kShareOfLast)) return row + 1 - rows.begin();
+    }
+    return 0;
+  }
+
+  const Sharding& sharding_;
+  const int team_;
+  const WorkMap& map_;
+};
+
+class Team : private TeamWork {
+ public:
+  Team(const Sharding& sharding, int team, const WorkMap& map, bool has_sink)
+      : TeamWork(sharding, team, map), has_sink_(has_sink) {}
+
+  std::vector<Part> run() {
+    if (sharding_.rows_wait) {
+      add_waiting();
+    } else {
+      add_stages();
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  void add_stages() {
+    const Numbers rows = own(sharding_.rows, false), keys = own(sharding_.keys);
+    const auto first = rows.begin() + (sharding_.own_last ? count_of_last(rows, keys) : 0);
+    add_runs(0, {first, rows.end()}, at_home(sharding_.keys, 0));
+    add_travellers(0);
+    for (int stage = 1; stage < sharding_.stages_of_arrivals(); ++stage) {
+      add_runs(stage, rows, at_home(sharding_.keys, stage));
+      add_travellers(stage);
+    }
+    add_runs(sharding_.stages() - 1, {rows.begin(), first}, keys);
+  }
+
+  void add_waiting() {
+    const Numbers keys = own(sharding_.keys), others = at_home(sharding_.keys, 1);
+    Numbers ready, waiting;
+    for (const std::int64_t row : own(sharding_.rows, false))
+      (work({row}, others) > 0 ? waiting : ready).push_back(row);
+    Numbers all;
+    std::ranges::merge(keys, others, std::back_inserter(all));
+    add_runs(0, ready, keys);
+    add_travellers(0);
+    add_runs(1, waiting, all);
+    add_travellers(1);
+  }
+
+  // Rows at home, whose sink is computed with their own keys.
+  void add_runs(int stage, const Numbers& rows, const Numbers& keys) {
+    const bool with_own_keys = stage == 0 || sharding_.is_own_last(stage) || sharding_.rows_wait;
+    for (const Numbers& run : runs(rows)) add_cut(stage, run, keys, with_own_keys);
+  }
+
+  // Rows that have come, with the team's own keys. Each row's sink stays at home.
+  void add_travellers(int stage) {
+    const Numbers keys = own(sharding_.keys);
+    if (stage == 0) add(stage, own(sharding_.rows, true), keys, true);
+    Numbers come;
+    for (const std::int64_t row : at_home(sharding_.rows, stage)) {
+      const int home = sharding_.rows.owners[static_cast<std::size_t>(row)];
+      if (sharding_.row_travels(row) && sharding_.team_of(home) != team_) come.push_back(row);
+    }
+    add(stage, come, keys, false);
+  }
+
+  // Adds rows and keys as one part, or as several whose rows see less, and whose keys are seen by
+  // fewer.
+  void add_cut(int stage, const Numbers& rows, const Numbers& keys, bool at_home) {
+    if (!may_be_cut(rows, map_.rows) || !may_be_cut(keys, map_.keys))
+      return add(stage, rows, keys, at_home);
+    for (const Numbers& own : pieces(rows, pieces_of_rows(rows, keys))) {
+      const Numbers seen = seen_by(own, keys);
+      const std::size_t count = pieces_of_keys(own, seen);
+      bool has_sink = at_home;
+      for (const Numbers& part : pieces(count > 1 && !map_.draws ? seen : keys, count)) {
+        add(stage, own, part, has_sink);
+        has_sink = false;
+      }
+    }
+  }
+
   void add(int stage, const Numbers& rows, const Numbers& keys, bool at_home) {
     // A sink counts for rows that see nothing, too.
     const bool sink = has_sink_ && at_home;
@@ -254,9 +266,6 @@ class Team {
     part.work = part.longest * part.longest_of_keys;
   }
 
-  const Sharding& sharding_;
-  const int team_;
-  const WorkMap& map_;
   const bool has_sink_;
   std::vector<Part> parts_;
 };
