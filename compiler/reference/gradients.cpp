@@ -55,134 +55,20 @@ std::optional<ExprId> score_leaf(const ir::Attention& attention) {
   return std::nullopt;
 }
 
-// Runs one row after the other: writes its outputs, and adds its terms to the gradients and, if
-// wanted, their squares to the sizes. Rows of different key heads share no element of q, k, v;
-// learned tensors, which they may share, have sums for each head.
-class RowGradients {
+// The products of a row with keys, values and the output's gradient.
+class RowProducts {
  public:
-  RowGradients(const Problem& problem, const io::HostTensor& d_o, const WholeRows* whole,
-               Gradients& result)
+  explicit RowProducts(const Problem& problem)
       : problem_(problem),
-        d_o_(d_o),
-        result_(result),
         q_(problem.tensor("q")),
         k_(problem.tensor("k")),
         v_(problem.tensor("v")),
-        row_(problem),
-        score_(problem.attention.dag, row_.evaluator(), problem.attention.score),
-        score_leaf_(score_leaf(problem.attention)),
-        whole_(whole) {
-    const auto& sink = problem.attention.sink;
-    if (sink) sink_.emplace(problem.attention.dag, row_.evaluator(), *sink);
+        row_(problem) {
     if (problem.attention.is_mxfp8()) blocks_.emplace(problem);
   }
 
-  // Runs row `index` of the problem's rows.
-  Status run(std::int64_t index, HeadSums& learned) {
-    ATTN_RETURN_IF_ERROR(row_.run(index));
-    write_row(problem_, row_, index, result_.outputs);
-    share_ = whole_ ? share_of_part(whole_->lse.values[static_cast<std::size_t>(index)]) : 1;
-    if (row_.is_empty()) {
-      add_sink_of_part(index, learned);
-    } else {
-      ATTN_RETURN_IF_ERROR(run_row(index, learned));
-    }
-    if (blocks_) blocks_->end_row(row_.place(), result_.of);
-    return {};
-  }
-
- private:
-  // The part of a row that sees none of the part's keys may still have the sink.
-  void add_sink_of_part(std::int64_t index, HeadSums& learned) {
-    if (!whole_ || share_ == 0) return;
-    add_sink_term(target(result_.of, learned.of, add_scaled), 1,
-                  whole_->delta.values[static_cast<std::size_t>(index)]);
-  }
-
-  Status run_row(std::int64_t index, HeadSums& learned) {
-    const std::int64_t of_row = index * problem_.size(Dim::Dv);
-    const double* d_o = d_o_.values.data() + of_row;
-    const double shared = weigh(d_o);
-    const double delta = quantized() ? stored_delta(d_o, of_row)
-                         : whole_    ? whole_->delta.values[static_cast<std::size_t>(index)]
-                                     : shared;
-    amax_dp_ = &learned.amax_dp;
-    if (blocks_) blocks_->begin_row();
-    if (problem_.attention.is_sigmoid()) {
-      add_sigmoid_terms(d_o, learned);
-      return {};
-    }
-    add_terms(target(result_.of, learned.of, add_scaled, true), d_o, delta,
-              [&](std::size_t column) { return d_weights_[column] - delta; });
-    if (result_.sizes.empty()) return {};
-    const double size = std::hypot(delta, products_size(d_o, of_row));
-    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, size,
-              [&](std::size_t column) { return std::hypot(d_weights_[column], size); });
-    return {};
-  }
-
-  // Each weight depends on its own score alone: there is no delta.
-  void add_sigmoid_terms(const double* d_o, HeadSums& learned) {
-    const auto d_score = [&](std::size_t column) {
-      return d_weights_[column] * (1 - weight(column));
-    };
-    add_terms(target(result_.of, learned.of, add_scaled), d_o, 0, d_score);
-    if (result_.sizes.empty()) return;
-    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, 0, d_score);
-  }
-
-  static Target target(Sums& sums, Sums& learned, Add add, bool rounds = false) {
-    return {sums.find("q")->second,
-            sums.find("k")->second,
-            sums.find("v")->second,
-            learned,
-            add,
-            rounds};
-  }
-
+ protected:
   bool quantized() const { return problem_.attention.quantize.has_value(); }
-
-  // delta as kernels have it: from the stored o.
-  double stored_delta(const double* d_o, std::int64_t of_row) const {
-    if (blocks_) d_o = problem_.tensor("do_f16").values.data() + of_row;
-    const double* y = result_.outputs.o.values.data() + of_row;
-    const double scale = problem_.quantizer("scale_o");
-    const DType dtype = problem_.attention.dtype_of("o");
-    double sum = 0;
-    for (std::int64_t d = 0; d < problem_.size(Dim::Dv); ++d)
-      sum += d_o[d] * problem_.rounded(dtype, y[d] * scale);
-    return sum * problem_.quantizer("descale_do") * problem_.quantizer("descale_o");
-  }
-
-  // `d_score`: the cotangent of the score of a column, divided by its weight.
-  template <typename DScore>
-  void add_terms(const Target& to, const double* d_o, double delta, const DScore& d_score) {
-    for (std::size_t column = 0; column < row_.weights().size(); ++column) {
-      if (!row_.is_visible(column)) continue;
-      if (row_.kept()[column] != 0) to_value(to, column, d_o);
-      score_.run(column, weight(column) * d_score(column));
-      gather(to, score_, column);
-      if (score_leaf_) to_product(to, column, score_.cotangent(*score_leaf_));
-    }
-    add_sink_term(to, row_.sink_weight() / row_.sum(), delta);
-  }
-
-  // `weight` is the sink's of the part.
-  void add_sink_term(const Target& to, double weight, double delta) {
-    if (!sink_) return;
-    sink_->run(0, -weight * share_ * delta);
-    gather(to, *sink_, 0);
-  }
-
-  // The root of the sum of squares of the products whose sum is delta.
-  double products_size(const double* d_o, std::int64_t of_row) const {
-    const double* o = result_.outputs.o.values.data() + of_row;
-    double squares = 0;
-    for (std::int64_t d = 0; d < problem_.size(Dim::Dv); ++d)
-      add_squares(&squares, o + d, d_o[d], 1);
-    return std::sqrt(squares);
-  }
-
   double weight(std::size_t column) const { return row_.weights()[column] / row_.sum() * share_; }
 
   // Share of the part's keys in the weight of the whole row. A whole row may see nothing where its
@@ -249,6 +135,137 @@ class RowGradients {
            problem_.quantizer("descale_dp");
   }
 
+  const Problem& problem_;
+  const io::HostTensor &q_, &k_, &v_;
+  RowSoftmax row_;
+  std::vector<double> d_weights_;
+  const double of_d_o_ = problem_.quantizer("descale_do");
+  std::optional<BlockSlopes> blocks_;  // with scales of blocks
+  double* amax_dp_ = nullptr;          // of the head
+  double share_ = 1;                   // of the row
+};
+
+// Runs one row after the other: writes its outputs, and adds its terms to the gradients and, if
+// wanted, their squares to the sizes. Rows of different key heads share no element of q, k, v;
+// learned tensors, which they may share, have sums for each head.
+class RowGradients : private RowProducts {
+ public:
+  RowGradients(const Problem& problem, const io::HostTensor& d_o, const WholeRows* whole,
+               Gradients& result)
+      : RowProducts(problem),
+        d_o_(d_o),
+        result_(result),
+        score_(problem.attention.dag, row_.evaluator(), problem.attention.score),
+        score_leaf_(score_leaf(problem.attention)),
+        whole_(whole) {
+    const auto& sink = problem.attention.sink;
+    if (sink) sink_.emplace(problem.attention.dag, row_.evaluator(), *sink);
+  }
+
+  // Runs row `index` of the problem's rows.
+  Status run(std::int64_t index, HeadSums& learned) {
+    ATTN_RETURN_IF_ERROR(row_.run(index));
+    write_row(problem_, row_, index, result_.outputs);
+    share_ = whole_ ? share_of_part(whole_->lse.values[static_cast<std::size_t>(index)]) : 1;
+    if (row_.is_empty()) {
+      add_sink_of_part(index, learned);
+    } else {
+      ATTN_RETURN_IF_ERROR(run_row(index, learned));
+    }
+    if (blocks_) blocks_->end_row(row_.place(), result_.of);
+    return {};
+  }
+
+ private:
+  // The part of a row that sees none of the part's keys may still have the sink.
+  void add_sink_of_part(std::int64_t index, HeadSums& learned) {
+    if (!whole_ || share_ == 0) return;
+    add_sink_term(target(result_.of, learned.of, add_scaled), 1,
+                  whole_->delta.values[static_cast<std::size_t>(index)]);
+  }
+
+  Status run_row(std::int64_t index, HeadSums& learned) {
+    const std::int64_t of_row = index * problem_.size(Dim::Dv);
+    const double* d_o = d_o_.values.data() + of_row;
+    const double shared = weigh(d_o);
+    const double delta = quantized() ? stored_delta(d_o, of_row)
+                         : whole_    ? whole_->delta.values[static_cast<std::size_t>(index)]
+                                     : shared;
+    amax_dp_ = &learned.amax_dp;
+    if (blocks_) blocks_->begin_row();
+    if (problem_.attention.is_sigmoid()) {
+      add_sigmoid_terms(d_o, learned);
+      return {};
+    }
+    add_terms(target(result_.of, learned.of, add_scaled, true), d_o, delta,
+              [&](std::size_t column) { return d_weights_[column] - delta; });
+    if (result_.sizes.empty()) return {};
+    const double size = std::hypot(delta, products_size(d_o, of_row));
+    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, size,
+              [&](std::size_t column) { return std::hypot(d_weights_[column], size); });
+    return {};
+  }
+
+  // Each weight depends on its own score alone: there is no delta.
+  void add_sigmoid_terms(const double* d_o, HeadSums& learned) {
+    const auto d_score = [&](std::size_t column) {
+      return d_weights_[column] * (1 - weight(column));
+    };
+    add_terms(target(result_.of, learned.of, add_scaled), d_o, 0, d_score);
+    if (result_.sizes.empty()) return;
+    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, 0, d_score);
+  }
+
+  static Target target(Sums& sums, Sums& learned, Add add, bool rounds = false) {
+    return {sums.find("q")->second,
+            sums.find("k")->second,
+            sums.find("v")->second,
+            learned,
+            add,
+            rounds};
+  }
+
+  // delta as kernels have it: from the stored o.
+  double stored_delta(const double* d_o, std::int64_t of_row) const {
+    if (blocks_) d_o = problem_.tensor("do_f16").values.data() + of_row;
+    const double* y = result_.outputs.o.values.data() + of_row;
+    const double scale = problem_.quantizer("scale_o");
+    const DType dtype = problem_.attention.dtype_of("o");
+    double sum = 0;
+    for (std::int64_t d = 0; d < problem_.size(Dim::Dv); ++d)
+      sum += d_o[d] * problem_.rounded(dtype, y[d] * scale);
+    return sum * problem_.quantizer("descale_do") * problem_.quantizer("descale_o");
+  }
+
+  // `d_score`: the cotangent of the score of a column, divided by its weight.
+  template <typename DScore>
+  void add_terms(const Target& to, const double* d_o, double delta, const DScore& d_score) {
+    for (std::size_t column = 0; column < row_.weights().size(); ++column) {
+      if (!row_.is_visible(column)) continue;
+      if (row_.kept()[column] != 0) to_value(to, column, d_o);
+      score_.run(column, weight(column) * d_score(column));
+      gather(to, score_, column);
+      if (score_leaf_) to_product(to, column, score_.cotangent(*score_leaf_));
+    }
+    add_sink_term(to, row_.sink_weight() / row_.sum(), delta);
+  }
+
+  // `weight` is the sink's of the part.
+  void add_sink_term(const Target& to, double weight, double delta) {
+    if (!sink_) return;
+    sink_->run(0, -weight * share_ * delta);
+    gather(to, *sink_, 0);
+  }
+
+  // The root of the sum of squares of the products whose sum is delta.
+  double products_size(const double* d_o, std::int64_t of_row) const {
+    const double* o = result_.outputs.o.values.data() + of_row;
+    double squares = 0;
+    for (std::int64_t d = 0; d < problem_.size(Dim::Dv); ++d)
+      add_squares(&squares, o + d, d_o[d], 1);
+    return std::sqrt(squares);
+  }
+
   void gather(const Target& to, const ReverseMode& expression, std::size_t column) {
     for (const ExprId load : expression.loads()) {
       if (!expression.is_reached(load)) continue;
@@ -260,20 +277,12 @@ class RowGradients {
     }
   }
 
-  const Problem& problem_;
   const io::HostTensor& d_o_;
   Gradients& result_;
-  const io::HostTensor &q_, &k_, &v_;
-  RowSoftmax row_;
   ReverseMode score_;
   std::optional<ReverseMode> sink_;
   std::optional<ExprId> score_leaf_;
-  std::vector<double> d_weights_;
-  const double of_d_o_ = problem_.quantizer("descale_do");
-  std::optional<BlockSlopes> blocks_;  // with scales of blocks
-  double* amax_dp_ = nullptr;          // of the head
   const WholeRows* whole_;
-  double share_ = 1;  // of the row
 };
 
 bool is_input(std::string_view name) { return name == "q" || name == "k" || name == "v"; }
