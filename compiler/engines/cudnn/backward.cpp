@@ -24,9 +24,10 @@ using ir::Dim;
 constexpr std::int64_t kTile = 128;  // rows and columns of the largest tile
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-class Backward {
+// The gradient of the scores: of the products of rows, the softmax and the score's function.
+class BackwardScores {
  public:
-  Backward(const BackwardParts& parts, const masks::MaskForm& form)
+  BackwardScores(const BackwardParts& parts, const masks::MaskForm& form)
       : parts_(parts),
         attention_(parts.attention),
         builder_(attention_.dims[Dim::B], attention_.dims[Dim::Hq], attention_.dims[Dim::Sq],
@@ -34,30 +35,11 @@ class Backward {
         pos_(attention_.pos),
         form_(form) {}
 
-  Result<plan::CudnnStep> build() && {
-    lengths_ = add_lengths(attention_, builder_);
-    q_ = stored("q");
-    do_ = stored("do");
-    const Uid delta = row_products();
-    const Uid k = transposed("k");
-    ATTN_ASSIGN(Value scaled, times_scale(attention_, builder_, product(q_, k, "q.k")));
-    if (is_quantized()) {
-      scaled = times_scales(attention_, builder_, scaled, {"descale_q", "descale_k"});
-    }
-    ATTN_RETURN_IF_ERROR(decide_dropout(scaled));
-    ExpressionLowering expressions(attention_, builder_, scaled);
-    ATTN_ASSIGN(const Value weights, softmax(expressions));
-    value_gradient(weights);
-    ATTN_ASSIGN(const Value slope, score_gradient(weights, delta, expressions));
-    key_gradient(slope);
-    query_gradient(slope, k);
-    return std::move(builder_).finish();
-  }
-
- private:
+ protected:
   // Whether tensors have scales; those of blocks are applied to the operands, and results have
   // none.
   bool is_quantized() const { return attention_.quantize && !is_mxfp8(); }
+
   bool is_mxfp8() const { return attention_.is_mxfp8(); }
 
   Uid stored(const std::string& name) {
@@ -162,17 +144,6 @@ class Backward {
     return builder_.select(inside, score, builder_.constant(DType::f32, -kInfinity), pos_);
   }
 
-  // dv = (dropped weights)^T do
-  void value_gradient(Value weights) {
-    if (dropout_) weights = dropout_->rescaled(dropout_->kept(weights), DType::f32);
-    if (is_quantized()) {
-      weights = narrowed(attention_, builder_, weights, "scale_s", attention_.dtype);
-    }
-    const DType dtype = is_mxfp8() ? DType::f32 : attention_.dtype;
-    const Uid turned = builder_.transposed(weights.uid, dtype, pos_);
-    reduced_product(turned, is_mxfp8() ? stored("do_t") : do_, "dv");
-  }
-
   Result<Value> score_gradient(Value weights, Uid delta, ExpressionLowering& expressions) {
     const Uid v = transposed(is_mxfp8() ? "v_t" : "v");
     Value slope = product(do_, v, "do.v");
@@ -206,6 +177,52 @@ class Backward {
     const Value weighs =
         builder_.element(PointwiseMode::cmp_ne, DType::f32, DType::boolean, slope, zero, node.pos);
     return builder_.select(weighs, whole, zero, node.pos);
+  }
+
+  const BackwardParts& parts_;
+  const ir::Attention& attention_;
+  GraphBuilder builder_;
+  SourcePos pos_;
+  const masks::MaskForm& form_;
+  Lengths lengths_;
+  std::optional<Dropout> dropout_;
+  Uid q_ = 0, do_ = 0;
+};
+
+class Backward : private BackwardScores {
+ public:
+  using BackwardScores::BackwardScores;
+
+  Result<plan::CudnnStep> build() && {
+    lengths_ = add_lengths(attention_, builder_);
+    q_ = stored("q");
+    do_ = stored("do");
+    const Uid delta = row_products();
+    const Uid k = transposed("k");
+    ATTN_ASSIGN(Value scaled, times_scale(attention_, builder_, product(q_, k, "q.k")));
+    if (is_quantized()) {
+      scaled = times_scales(attention_, builder_, scaled, {"descale_q", "descale_k"});
+    }
+    ATTN_RETURN_IF_ERROR(decide_dropout(scaled));
+    ExpressionLowering expressions(attention_, builder_, scaled);
+    ATTN_ASSIGN(const Value weights, softmax(expressions));
+    value_gradient(weights);
+    ATTN_ASSIGN(const Value slope, score_gradient(weights, delta, expressions));
+    key_gradient(slope);
+    query_gradient(slope, k);
+    return std::move(builder_).finish();
+  }
+
+ private:
+  // dv = (dropped weights)^T do
+  void value_gradient(Value weights) {
+    if (dropout_) weights = dropout_->rescaled(dropout_->kept(weights), DType::f32);
+    if (is_quantized()) {
+      weights = narrowed(attention_, builder_, weights, "scale_s", attention_.dtype);
+    }
+    const DType dtype = is_mxfp8() ? DType::f32 : attention_.dtype;
+    const Uid turned = builder_.transposed(weights.uid, dtype, pos_);
+    reduced_product(turned, is_mxfp8() ? stored("do_t") : do_, "dv");
   }
 
   // The gradient's tensor, or its internal copy if it is not wanted.
@@ -293,15 +310,6 @@ class Backward {
     builder_.matmul(slope.uid, keys, result, pos_, {.m = lengths_.q, .k = lengths_.kv});
     store_amax(attention_, builder_, result, "amax_dq");
   }
-
-  const BackwardParts& parts_;
-  const ir::Attention& attention_;
-  GraphBuilder builder_;
-  SourcePos pos_;
-  const masks::MaskForm& form_;
-  Lengths lengths_;
-  std::optional<Dropout> dropout_;
-  Uid q_ = 0, do_ = 0;
 };
 
 }  // namespace

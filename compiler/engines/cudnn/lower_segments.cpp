@@ -63,49 +63,19 @@ std::int64_t piece_of(std::int64_t rows) {
   return piece;
 }
 
-class SegmentsMaker {
+// The steps beside those of one segment: its lists of places, and the statistics of the whole.
+class SegmentSteps {
  public:
-  SegmentsMaker(const ir::Attention& whole, const Segments& segments, plan::Program inner)
+  SegmentSteps(const ir::Attention& whole, const Segments& segments)
       : whole_(whole),
         segments_(segments),
-        inner_(std::move(inner)),
         tensor_(*whole.find_tensor(segments.tensor)),
         batches_(whole.dims[Dim::B]),
         rows_(whole.dims[Dim::Sq]),
         piece_(piece_of(rows_)),
         pieces_((rows_ + piece_ - 1) / piece_) {}
 
-  // The inner program itself, with the check.
-  Result<plan::Program> declared() && {
-    ATTN_RETURN_IF_ERROR(check_inner());
-    const bool backward = plan::direction_of(inner_) == plan::Direction::backward;
-    program_ = std::move(inner_);
-    bind(backward);
-    program_.check = check();
-    ATTN_RETURN_IF_ERROR(check_program(whole_, program_));
-    return std::move(program_);
-  }
-
-  Result<plan::Program> make() && {
-    ATTN_RETURN_IF_ERROR(check_inner());
-    const bool backward = plan::direction_of(inner_) == plan::Direction::backward;
-    add_changes();
-    add_starts();
-    if (backward) gather_lse();
-    append();
-    if (!backward && whole_.wants_lse) scatter_lse();
-    bind(backward);
-    program_.check = check();
-    ATTN_RETURN_IF_ERROR(check_program(whole_, program_));
-    return std::move(program_);
-  }
-
- private:
-  Status check_inner() const {
-    if (!inner_.check) return {};
-    return unsupported(whole_.pos, "gathered indices are checked over all scores, not per segment");
-  }
-
+ protected:
   void add_internal(const char* name, DType dtype, std::vector<std::int64_t> dims) {
     program_.internals.push_back(plan::internal_tensor(name, dtype, std::move(dims)));
   }
@@ -184,6 +154,54 @@ class SegmentsMaker {
     add(std::move(kernel));
   }
 
+  static std::int64_t product(const std::vector<std::int64_t>& dims) {
+    return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
+  }
+
+  const ir::Attention& whole_;
+  const Segments& segments_;
+  const ir::CapturedTensor& tensor_;
+  std::int64_t batches_, rows_;  // of the whole
+  plan::Program program_;
+  std::int64_t piece_, pieces_;
+};
+
+class SegmentsMaker : private SegmentSteps {
+ public:
+  SegmentsMaker(const ir::Attention& whole, const Segments& segments, plan::Program inner)
+      : SegmentSteps(whole, segments), inner_(std::move(inner)) {}
+
+  // The inner program itself, with the check.
+  Result<plan::Program> declared() && {
+    ATTN_RETURN_IF_ERROR(check_inner());
+    const bool backward = plan::direction_of(inner_) == plan::Direction::backward;
+    program_ = std::move(inner_);
+    bind(backward);
+    program_.check = check();
+    ATTN_RETURN_IF_ERROR(check_program(whole_, program_));
+    return std::move(program_);
+  }
+
+  Result<plan::Program> make() && {
+    ATTN_RETURN_IF_ERROR(check_inner());
+    const bool backward = plan::direction_of(inner_) == plan::Direction::backward;
+    add_changes();
+    add_starts();
+    if (backward) gather_lse();
+    append();
+    if (!backward && whole_.wants_lse) scatter_lse();
+    bind(backward);
+    program_.check = check();
+    ATTN_RETURN_IF_ERROR(check_program(whole_, program_));
+    return std::move(program_);
+  }
+
+ private:
+  Status check_inner() const {
+    if (!inner_.check) return {};
+    return unsupported(whole_.pos, "gathered indices are checked over all scores, not per segment");
+  }
+
   static std::string mapped(const std::string& name) {
     if (name == kRowStarts || name == kColumnStarts) return kStarts;
     return name == "lse" ? kLseOfRows : name;
@@ -242,10 +260,6 @@ class SegmentsMaker {
     return product({dims.begin(), dims.end()});
   }
 
-  static std::int64_t product(const std::vector<std::int64_t>& dims) {
-    return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
-  }
-
   void bind(bool backward) {
     std::set<std::string> used = names_read(program_.steps);
     used.insert(tensor_.name);
@@ -286,13 +300,7 @@ class SegmentsMaker {
                     lists() * rows_, segments_text("list"), exact, report));
   }
 
-  const ir::Attention& whole_;
-  const Segments& segments_;
   plan::Program inner_;
-  const ir::CapturedTensor& tensor_;
-  std::int64_t batches_, rows_;  // of the whole
-  std::int64_t piece_, pieces_;
-  plan::Program program_;
 };
 
 }  // namespace

@@ -20,152 +20,12 @@ namespace {
 
 using ir::Dim;
 
-class BackwardProgram {
+// The launches beside that of the products: sums, lists, the largest parts.
+class BackwardLaunches {
  public:
-  explicit BackwardProgram(const BackwardKernel& kernel) : kernel_(kernel) {}
+  explicit BackwardLaunches(const BackwardKernel& kernel) : kernel_(kernel) {}
 
-  // The program with the steps of learned sinks, which read nothing per score.
-  plan::Program program(const LearnedGradients& learned) const {
-    std::set<std::string> used = names_read(learned.steps);
-    used.insert({"q", "k", "v", "o", "do", "lse"});
-    for (const plan::OperandSource& source : kernel_.expressions.inputs.operands) {
-      if (const auto* param = std::get_if<plan::ParamOperand>(&source))
-        used.insert(param->name);
-      else
-        used.insert(std::get<plan::TensorOperand>(source).name);
-    }
-    const Controls control = controls(kernel_.whole, used);
-    plan::Program program;
-    program.tensors = backward_tensors(kernel_.whole, used, control, kernel_.gradients);
-    program.internals = control.internals;
-    program.steps.assign(control.steps.begin(), control.steps.end());
-    std::ranges::copy(learned.internals, std::back_inserter(program.internals));
-    std::ranges::copy(learned.steps, std::back_inserter(program.steps));
-    for (const ir::Param& param : kernel_.whole.params) {
-      if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
-    }
-    if (kernel_.own_gradients().empty()) return program;
-    plan::KernelStep step{.outputs = kernel_.own_gradients(),
-                          .zeroed = {BackwardKernel::kCounter},
-                          .launches = {},
-                          .source = source_of(kernel_),
-                          .facts = facts()};
-    if (!kernel_.packed_maps().empty())
-      add_sequence_maps(kernel_.whole, kernel_.packed_maps(), program, step);
-    if (kernel_.made_lists)
-      kernel_.made_lists->add(program, step, BackwardKernel::kCounter, inputs());
-    std::ranges::move(launches(), std::back_inserter(step.launches));
-    const auto main = std::ranges::find(step.launches, kBackwardKernel, &plan::Launch::kernel);
-    step.facts->launch = main - step.launches.begin();
-    add_internals(program, step);
-    program.steps.emplace_back(std::move(step));
-    return program;
-  }
-
- private:
-  static constexpr std::int64_t kThreads = BackwardKernel::kThreads;
-  // Constants of attn/backward.cuh.
-  static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32;
-
-  plan::KernelFacts facts() const {
-    plan::KernelFacts facts{.backward = true,
-                            .tile = kernel_.tile.keys,
-                            .block = kernel_.tile.rows,
-                            .depth = kernel_.depth(),
-                            .width = kernel_.width(),
-                            .groups = kGroupsOfBackward,
-                            .stages = kStagesOfBackward,
-                            .table_stages = kernel_.expressions.table ? kStagesOfBackward : 0,
-                            .items = kernel_.key_blocks(),
-                            .divided = kernel_.parts(),
-                            .has_lengths = kernel_.lengths(),
-                            .makes_lists = kernel_.made_lists.has_value(),
-                            .lists_of_batch = kernel_.blocks.axes.batch,
-                            .lists_of_head = kernel_.blocks.axes.head};
-    if (!kernel_.made_lists) {
-      facts.blocks = counts_of(kernel_.blocks, kernel_.row_blocks_of_head());
-    }
-    return facts;
-  }
-
-  // What the kernels write beside gradients.
-  void add_internals(plan::Program& program, plan::KernelStep& step) const {
-    const auto add = [&](const char* name, std::int64_t elements) {
-      program.internals.push_back(plan::internal_tensor(name, DType::f32, {elements}));
-    };
-    program.internals.push_back(
-        plan::internal_tensor(BackwardKernel::kCounter, DType::i32, {kernel_.counters()}));
-    for (const char* name : {BackwardKernel::kExponents, BackwardKernel::kDeltas}) {
-      add(name, kernel_.heads() * kernel_.padded_rows());
-      step.outputs.emplace_back(name);
-    }
-    if (kernel_.wants("dq")) {
-      add(BackwardKernel::kSums, kernel_.heads() * kernel_.padded_rows() * kernel_.depth());
-      step.zeroed.emplace_back(BackwardKernel::kSums);
-    }
-    if (kernel_.divides()) {
-      add(BackwardKernel::kKeySums, kernel_.key_sums());
-      step.outputs.emplace_back(BackwardKernel::kKeySums);
-    }
-    if (kernel_.ordered()) {
-      program.internals.push_back(plan::internal_tensor(
-          BackwardKernel::kTurns, DType::i32, {kernel_.heads() * kernel_.row_blocks_of_head()}));
-      step.zeroed.emplace_back(BackwardKernel::kTurns);
-    }
-    if (const std::int64_t of_heads = kernel_.count_of(Reach::heads); of_heads > 0) {
-      add(BackwardKernel::kParts, of_heads * kernel_.parts_of_learned());
-      step.zeroed.emplace_back(BackwardKernel::kParts);
-    }
-    if (kernel_.words > 0) {
-      program.internals.push_back(
-          plan::internal_tensor(BackwardKernel::kWords, DType::i64, {kernel_.words}));
-      step.zeroed.emplace_back(BackwardKernel::kWords);
-    }
-  }
-
-  std::vector<plan::Launch> launches() const {
-    using Tensor = plan::TensorOperand;
-    const std::int64_t prepared = kernel_.heads() * kernel_.padded_rows() * kThreadsOfRow;
-    std::vector<plan::KernelArgument> arguments;
-    if (!kernel_.attention.is_sigmoid()) arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"}};
-    arguments.insert(arguments.end(),
-                     {Tensor{BackwardKernel::kExponents}, Tensor{BackwardKernel::kDeltas}});
-    add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
-    add_inputs(arguments);
-    std::vector<plan::Launch> all;
-    all.push_back({.kernel = kPrepareKernel,
-                   .grid = {ceil_div(prepared, kThreads), 1, 1},
-                   .block = {kThreads, 1, 1},
-                   .arguments = std::move(arguments)});
-    if (kernel_.shares()) all.push_back(finding_largest());
-    arguments.clear();
-    for (const char* name : BackwardKernel::kCopied) {
-      if (!kernel_.is_packed(name)) arguments.emplace_back(kernel_.map_of(name));
-    }
-    if (!kernel_.packed_maps().empty()) arguments.emplace_back(Tensor{kMaps});
-    add_starts(arguments, kernel_.has_column_starts(), kColumnStarts);
-    for (const std::string& name : operands()) arguments.emplace_back(Tensor{name});
-    if (kernel_.expressions.table)
-      arguments.emplace_back(map_of_rows(*kernel_.expressions.table, kernel_.tile.rows));
-    add_inputs(arguments);
-    for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
-      if (kernel_.is_zeroed(*tensor)) all.push_back(zero_of(*tensor));
-    }
-    all.push_back({.kernel = kBackwardKernel,
-                   .grid = {kernel_.blocks_of_threads, 1, 1},
-                   .block = {kThreadsOfBackward, 1, 1},
-                   .shared_bytes = kernel_.shared_bytes(),
-                   .arguments = std::move(arguments)});
-    for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
-      if (kernel_.expressions.parts[i].reach == Reach::diagonal) all.push_back(spreading(i));
-    }
-    for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
-      if (kernel_.part_of(*tensor).reach != Reach::own) all.push_back(sum_of(*tensor));
-    }
-    if (kernel_.wants("dq") || kernel_.divides()) all.push_back(ending());
-    return all;
-  }
-
+ protected:
   // Makes dq of its sums, and adds those of parts of blocks of keys.
   plan::Launch ending() const {
     std::vector<plan::KernelArgument> arguments;
@@ -282,7 +142,153 @@ class BackwardProgram {
     std::ranges::copy(inputs(), std::back_inserter(arguments));
   }
 
+  static constexpr std::int64_t kThreads = BackwardKernel::kThreads;
+  // Constants of attn/backward.cuh.
+  static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32;
   const BackwardKernel& kernel_;
+};
+
+class BackwardProgram : private BackwardLaunches {
+ public:
+  using BackwardLaunches::BackwardLaunches;
+
+  // The program with the steps of learned sinks, which read nothing per score.
+  plan::Program program(const LearnedGradients& learned) const {
+    std::set<std::string> used = names_read(learned.steps);
+    used.insert({"q", "k", "v", "o", "do", "lse"});
+    for (const plan::OperandSource& source : kernel_.expressions.inputs.operands) {
+      if (const auto* param = std::get_if<plan::ParamOperand>(&source))
+        used.insert(param->name);
+      else
+        used.insert(std::get<plan::TensorOperand>(source).name);
+    }
+    const Controls control = controls(kernel_.whole, used);
+    plan::Program program;
+    program.tensors = backward_tensors(kernel_.whole, used, control, kernel_.gradients);
+    program.internals = control.internals;
+    program.steps.assign(control.steps.begin(), control.steps.end());
+    std::ranges::copy(learned.internals, std::back_inserter(program.internals));
+    std::ranges::copy(learned.steps, std::back_inserter(program.steps));
+    for (const ir::Param& param : kernel_.whole.params) {
+      if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
+    }
+    if (kernel_.own_gradients().empty()) return program;
+    plan::KernelStep step{.outputs = kernel_.own_gradients(),
+                          .zeroed = {BackwardKernel::kCounter},
+                          .launches = {},
+                          .source = source_of(kernel_),
+                          .facts = facts()};
+    if (!kernel_.packed_maps().empty())
+      add_sequence_maps(kernel_.whole, kernel_.packed_maps(), program, step);
+    if (kernel_.made_lists)
+      kernel_.made_lists->add(program, step, BackwardKernel::kCounter, inputs());
+    std::ranges::move(launches(), std::back_inserter(step.launches));
+    const auto main = std::ranges::find(step.launches, kBackwardKernel, &plan::Launch::kernel);
+    step.facts->launch = main - step.launches.begin();
+    add_internals(program, step);
+    program.steps.emplace_back(std::move(step));
+    return program;
+  }
+
+ private:
+  plan::KernelFacts facts() const {
+    plan::KernelFacts facts{.backward = true,
+                            .tile = kernel_.tile.keys,
+                            .block = kernel_.tile.rows,
+                            .depth = kernel_.depth(),
+                            .width = kernel_.width(),
+                            .groups = kGroupsOfBackward,
+                            .stages = kStagesOfBackward,
+                            .table_stages = kernel_.expressions.table ? kStagesOfBackward : 0,
+                            .items = kernel_.key_blocks(),
+                            .divided = kernel_.parts(),
+                            .has_lengths = kernel_.lengths(),
+                            .makes_lists = kernel_.made_lists.has_value(),
+                            .lists_of_batch = kernel_.blocks.axes.batch,
+                            .lists_of_head = kernel_.blocks.axes.head};
+    if (!kernel_.made_lists) {
+      facts.blocks = counts_of(kernel_.blocks, kernel_.row_blocks_of_head());
+    }
+    return facts;
+  }
+
+  // What the kernels write beside gradients.
+  void add_internals(plan::Program& program, plan::KernelStep& step) const {
+    const auto add = [&](const char* name, std::int64_t elements) {
+      program.internals.push_back(plan::internal_tensor(name, DType::f32, {elements}));
+    };
+    program.internals.push_back(
+        plan::internal_tensor(BackwardKernel::kCounter, DType::i32, {kernel_.counters()}));
+    for (const char* name : {BackwardKernel::kExponents, BackwardKernel::kDeltas}) {
+      add(name, kernel_.heads() * kernel_.padded_rows());
+      step.outputs.emplace_back(name);
+    }
+    if (kernel_.wants("dq")) {
+      add(BackwardKernel::kSums, kernel_.heads() * kernel_.padded_rows() * kernel_.depth());
+      step.zeroed.emplace_back(BackwardKernel::kSums);
+    }
+    if (kernel_.divides()) {
+      add(BackwardKernel::kKeySums, kernel_.key_sums());
+      step.outputs.emplace_back(BackwardKernel::kKeySums);
+    }
+    if (kernel_.ordered()) {
+      program.internals.push_back(plan::internal_tensor(
+          BackwardKernel::kTurns, DType::i32, {kernel_.heads() * kernel_.row_blocks_of_head()}));
+      step.zeroed.emplace_back(BackwardKernel::kTurns);
+    }
+    if (const std::int64_t of_heads = kernel_.count_of(Reach::heads); of_heads > 0) {
+      add(BackwardKernel::kParts, of_heads * kernel_.parts_of_learned());
+      step.zeroed.emplace_back(BackwardKernel::kParts);
+    }
+    if (kernel_.words > 0) {
+      program.internals.push_back(
+          plan::internal_tensor(BackwardKernel::kWords, DType::i64, {kernel_.words}));
+      step.zeroed.emplace_back(BackwardKernel::kWords);
+    }
+  }
+
+  std::vector<plan::Launch> launches() const {
+    using Tensor = plan::TensorOperand;
+    const std::int64_t prepared = kernel_.heads() * kernel_.padded_rows() * kThreadsOfRow;
+    std::vector<plan::KernelArgument> arguments;
+    if (!kernel_.attention.is_sigmoid()) arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"}};
+    arguments.insert(arguments.end(),
+                     {Tensor{BackwardKernel::kExponents}, Tensor{BackwardKernel::kDeltas}});
+    add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
+    add_inputs(arguments);
+    std::vector<plan::Launch> all;
+    all.push_back({.kernel = kPrepareKernel,
+                   .grid = {ceil_div(prepared, kThreads), 1, 1},
+                   .block = {kThreads, 1, 1},
+                   .arguments = std::move(arguments)});
+    if (kernel_.shares()) all.push_back(finding_largest());
+    arguments.clear();
+    for (const char* name : BackwardKernel::kCopied) {
+      if (!kernel_.is_packed(name)) arguments.emplace_back(kernel_.map_of(name));
+    }
+    if (!kernel_.packed_maps().empty()) arguments.emplace_back(Tensor{kMaps});
+    add_starts(arguments, kernel_.has_column_starts(), kColumnStarts);
+    for (const std::string& name : operands()) arguments.emplace_back(Tensor{name});
+    if (kernel_.expressions.table)
+      arguments.emplace_back(map_of_rows(*kernel_.expressions.table, kernel_.tile.rows));
+    add_inputs(arguments);
+    for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
+      if (kernel_.is_zeroed(*tensor)) all.push_back(zero_of(*tensor));
+    }
+    all.push_back({.kernel = kBackwardKernel,
+                   .grid = {kernel_.blocks_of_threads, 1, 1},
+                   .block = {kThreadsOfBackward, 1, 1},
+                   .shared_bytes = kernel_.shared_bytes(),
+                   .arguments = std::move(arguments)});
+    for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
+      if (kernel_.expressions.parts[i].reach == Reach::diagonal) all.push_back(spreading(i));
+    }
+    for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
+      if (kernel_.part_of(*tensor).reach != Reach::own) all.push_back(sum_of(*tensor));
+    }
+    if (kernel_.wants("dq") || kernel_.divides()) all.push_back(ending());
+    return all;
+  }
 };
 
 }  // namespace

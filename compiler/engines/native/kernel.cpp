@@ -50,28 +50,15 @@ std::string array_text(const char* what, const std::vector<std::string>& element
   return text + "\n};\n";
 }
 
-class Source {
+// The constants of a kernel, as text.
+class ConstantsText {
  public:
-  Source(const ir::Attention& attention, const Kernel& kernel)
+  ConstantsText(const ir::Attention& attention, const Kernel& kernel)
       : attention_(attention), dims_(attention.dims), kernel_(kernel) {}
 
-  std::string make() const {
-    std::string text = kWatched ? watch_text(kernel_.tile) : "";
-    text += codegen::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
-    if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
-    if (!thd_inputs(attention_).empty()) text += codegen::include_text("sequence_maps.cuh");
-    text += kernel_.makes_lists ? kListsInMemory : lists_text(kernel_.blocks);
-    text +=
-        constants_text() + expressions_text(attention_, kernel_.expressions, kernel_.makes_lists);
-    if (kernel_.makes_lists) text += lister_text();
-    if (attention_.quantize) text += transposed_values_text(attention_, inputs(), expressions());
-    if (!thd_inputs(attention_).empty()) {
-      text += sequence_maps_text(attention_, maps_of_packed(attention_, kernel_));
-    }
-    return text + forward_text();
-  }
+ protected:
+  using Integers = std::vector<std::pair<const char*, std::int64_t>>;
 
- private:
   std::string constants_text() const {
     std::string text = fmt::format(
         "struct Constants {{\n  using Float = {};\n  using Output = {};\n",
@@ -93,8 +80,6 @@ class Source {
     add("long long", gathered_strides());
     return text + "};\n";
   }
-
-  using Integers = std::vector<std::pair<const char*, std::int64_t>>;
 
   Integers tile_constants() const {
     const Tile& tile = kernel_.tile;
@@ -227,6 +212,38 @@ class Source {
             {"kValuePageStride", page},   {"kValueHeadStride", head},   {"kValueRowStride", row}};
   }
 
+  bool is_thd(const char* name) const {
+    return layout_of(attention_, name).kind == ir::LayoutKind::thd;
+  }
+
+  bool gathers(const char* name) const { return kernel_.gathers(read_page_of(attention_, name)); }
+
+  const ir::Attention& attention_;
+  const ir::Dims& dims_;
+  const Kernel& kernel_;
+};
+
+class Source : private ConstantsText {
+ public:
+  using ConstantsText::ConstantsText;
+
+  std::string make() const {
+    std::string text = kWatched ? watch_text(kernel_.tile) : "";
+    text += codegen::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
+    if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
+    if (!thd_inputs(attention_).empty()) text += codegen::include_text("sequence_maps.cuh");
+    text += kernel_.makes_lists ? kListsInMemory : lists_text(kernel_.blocks);
+    text +=
+        constants_text() + expressions_text(attention_, kernel_.expressions, kernel_.makes_lists);
+    if (kernel_.makes_lists) text += lister_text();
+    if (attention_.quantize) text += transposed_values_text(attention_, inputs(), expressions());
+    if (!thd_inputs(attention_).empty()) {
+      text += sequence_maps_text(attention_, maps_of_packed(attention_, kernel_));
+    }
+    return text + forward_text();
+  }
+
+ private:
   std::string inputs() const { return parameters_text(kernel_.expressions.inputs); }
   std::string expressions() const {
     return expressions_object(attention_, kernel_.expressions.inputs);
@@ -238,12 +255,6 @@ class Source {
         "kernels::list_keys<Constants>(\n"
         "      expressions, {tiles, sorted, runs, counter + Constants::kListsDone});");
   }
-
-  bool is_thd(const char* name) const {
-    return layout_of(attention_, name).kind == ir::LayoutKind::thd;
-  }
-
-  bool gathers(const char* name) const { return kernel_.gathers(read_page_of(attention_, name)); }
 
   std::string forward_text() const {
     std::vector<std::string> parameters, fields;
@@ -318,10 +329,6 @@ class Source {
     fields.emplace_back(attention_.wants_amax_s ? "amax_s" : "nullptr");
     fields.emplace_back(attention_.wants_amax_o ? "amax_o" : "nullptr");
   }
-
-  const ir::Attention& attention_;
-  const ir::Dims& dims_;
-  const Kernel& kernel_;
 };
 
 }  // namespace
