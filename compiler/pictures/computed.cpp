@@ -92,104 +92,16 @@ class Marks {
   std::vector<std::int64_t> marked_;
 };
 
-class Painter {
+// Paints the blocks of scores that one kernel computes.
+class BlockPainter {
  public:
-  Painter(const reference::Bindings& values, const masks_of_values::Place& place,
-          const masks::BlockMap& map)
-      : values_(values),
-        known_(values),
-        place_(place),
-        map_(map),
-        down_(map.rows, map.height),
-        across_(map.columns, map.width) {
+  explicit BlockPainter(const masks::BlockMap& map)
+      : map_(map), down_(map.rows, map.height), across_(map.columns, map.width) {
     made_.cells.resize(map.blocks.size());
   }
 
-  void paint(const Coverage& coverage, std::uint8_t number) {
-    number_ = number;
-    if (coverage.segments.empty())
-      paint(coverage, coverage.view, place_);
-    else
-      paint_segments(coverage);
-  }
-
-  // Several kernels may compute a score, but only one shows it: this one.
-  Status show(const Coverage& coverage, std::uint8_t number) {
-    if (!are_scores()) return {};
-    ATTN_ASSIGN(const masks_of_values::Cells shown,
-                masks_of_values::scores_at(coverage.attention, values_, place_));
-    const auto& [rows, columns, classes] = coverage.view;
-    for (std::int64_t c = 0; c < classes; ++c) {
-      for (std::int64_t i = 0; i < rows.count; ++i) {
-        for (std::int64_t j = 0; j < columns.count; ++j) {
-          if (shown.map.at(i, j) == Block::empty) continue;
-          made_.cells[static_cast<std::size_t>(rows.index(c, i) * map_.width + columns.index(c, j))]
-              .kernel = number;
-        }
-      }
-    }
-    return {};
-  }
-
-  Computed take() { return std::move(made_); }
-
- private:
+ protected:
   bool are_scores() const { return map_.rows == 1 && map_.columns == 1; }
-
-  // Runs of a tensor's elements are batches of the kernel, with masks that are alike for all.
-  void paint_segments(const Coverage& coverage) {
-    const io::HostTensor& tensor = values_.tensors.find(coverage.segments)->second;
-    const std::int64_t size = tensor.dims.back();
-    const std::int64_t before = coverage.by_batch ? place_.batch * size : 0;
-    const auto id = [&](std::int64_t i) {
-      return tensor.integer(static_cast<std::size_t>(before + i));
-    };
-    Coverage segment = coverage;
-    for (std::int64_t begin = 0, end = 0; begin < size; begin = end) {
-      while (end < size && id(end) == id(begin)) ++end;
-      segment.view = {{begin, 1, end - begin}, {begin, 1, end - begin}};
-      segment.attention.dims.set(Dim::Sq, end - begin);
-      segment.attention.dims.set(Dim::Skv, end - begin);
-      paint(segment, segment.view, {0, place_.head});
-    }
-  }
-
-  void paint(const Coverage& coverage, const engines::View& view,
-             const masks_of_values::Place& place) {
-    view_ = &view;
-    if (coverage.lists)
-      paint_lists(coverage, *coverage.lists, place);
-    else
-      paint_found(coverage, place);
-  }
-
-  // Lists that the kernel has in its text.
-  void paint_lists(const Coverage& coverage, const engines::KeyBlocks& lists,
-                   const masks_of_values::Place& place) {
-    const std::int64_t heads = lists.axes.head ? coverage.attention.dims[Dim::Hq] : 1;
-    const std::int64_t list =
-        (lists.axes.batch ? place.batch : 0) * heads + (lists.axes.head ? place.head : 0);
-    for (std::int64_t t = list * lists.tiles; t < (list + 1) * lists.tiles; ++t) {
-      const auto& tile = lists.lists[static_cast<std::size_t>(t)];
-      const auto first = lists.runs.begin() + tile.first;
-      paint_tile(coverage, tile.tile, {first, first + tile.runs});
-    }
-  }
-
-  // Blocks that the masks, or bands and lengths, leave for these values.
-  void paint_found(const Coverage& coverage, const masks_of_values::Place& place) {
-    const ir::Attention attention =
-        coverage.bands ? by_bands(coverage.attention, *coverage.bands)
-                       : masks_of_values::with_lengths_as_masks(coverage.attention);
-    const masks::BlockMap found =
-        masks_of_values::block_map_at(attention, known_, place, coverage.rows, coverage.cell);
-    for (std::int64_t row = 0; row < found.height; ++row) {
-      const auto begin = found.blocks.begin() + row * found.width;
-      const auto stretches = engines::stretches_of({begin, begin + found.width});
-      paint_tile(coverage, row,
-                 engines::runs_of(stretches, found.width, coverage.columns, coverage.cell));
-    }
-  }
 
   void paint_tile(const Coverage& coverage, std::int64_t tile, const std::vector<KeyRun>& runs) {
     for (std::int64_t c = 0; c < view_->classes; ++c) {
@@ -250,14 +162,106 @@ class Painter {
     }
   }
 
-  const reference::Bindings& values_;
-  const masks_of_values::KnownValues known_;
-  const masks_of_values::Place place_;
   const masks::BlockMap& map_;
   Computed made_;
   Marks down_, across_;  // cells of the block that is painted
   std::uint8_t number_ = 0;
   const engines::View* view_ = nullptr;
+};
+
+class Painter : public BlockPainter {
+ public:
+  Painter(const reference::Bindings& values, const masks_of_values::Place& place,
+          const masks::BlockMap& map)
+      : BlockPainter(map), values_(values), known_(values), place_(place) {}
+
+  void paint(const Coverage& coverage, std::uint8_t number) {
+    number_ = number;
+    if (coverage.segments.empty())
+      paint(coverage, coverage.view, place_);
+    else
+      paint_segments(coverage);
+  }
+
+  // Several kernels may compute a score, but only one shows it: this one.
+  Status show(const Coverage& coverage, std::uint8_t number) {
+    if (!are_scores()) return {};
+    ATTN_ASSIGN(const masks_of_values::Cells shown,
+                masks_of_values::scores_at(coverage.attention, values_, place_));
+    const auto& [rows, columns, classes] = coverage.view;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      for (std::int64_t i = 0; i < rows.count; ++i) {
+        for (std::int64_t j = 0; j < columns.count; ++j) {
+          if (shown.map.at(i, j) == Block::empty) continue;
+          made_.cells[static_cast<std::size_t>(rows.index(c, i) * map_.width + columns.index(c, j))]
+              .kernel = number;
+        }
+      }
+    }
+    return {};
+  }
+
+  Computed take() { return std::move(made_); }
+
+ private:
+  // Runs of a tensor's elements are batches of the kernel, with masks that are alike for all.
+  void paint_segments(const Coverage& coverage) {
+    const io::HostTensor& tensor = values_.tensors.find(coverage.segments)->second;
+    const std::int64_t size = tensor.dims.back();
+    const std::int64_t before = coverage.by_batch ? place_.batch * size : 0;
+    const auto id = [&](std::int64_t i) {
+      return tensor.integer(static_cast<std::size_t>(before + i));
+    };
+    Coverage segment = coverage;
+    for (std::int64_t begin = 0, end = 0; begin < size; begin = end) {
+      while (end < size && id(end) == id(begin)) ++end;
+      segment.view = {{begin, 1, end - begin}, {begin, 1, end - begin}};
+      segment.attention.dims.set(Dim::Sq, end - begin);
+      segment.attention.dims.set(Dim::Skv, end - begin);
+      paint(segment, segment.view, {0, place_.head});
+    }
+  }
+
+  void paint(const Coverage& coverage, const engines::View& view,
+             const masks_of_values::Place& place) {
+    view_ = &view;
+    if (coverage.lists)
+      paint_lists(coverage, *coverage.lists, place);
+    else
+      paint_found(coverage, place);
+  }
+
+  // Lists that the kernel has in its text.
+  void paint_lists(const Coverage& coverage, const engines::KeyBlocks& lists,
+                   const masks_of_values::Place& place) {
+    const std::int64_t heads = lists.axes.head ? coverage.attention.dims[Dim::Hq] : 1;
+    const std::int64_t list =
+        (lists.axes.batch ? place.batch : 0) * heads + (lists.axes.head ? place.head : 0);
+    for (std::int64_t t = list * lists.tiles; t < (list + 1) * lists.tiles; ++t) {
+      const auto& tile = lists.lists[static_cast<std::size_t>(t)];
+      const auto first = lists.runs.begin() + tile.first;
+      paint_tile(coverage, tile.tile, {first, first + tile.runs});
+    }
+  }
+
+  // Blocks that the masks, or bands and lengths, leave for these values.
+  void paint_found(const Coverage& coverage, const masks_of_values::Place& place) {
+    const ir::Attention attention =
+        coverage.bands ? by_bands(coverage.attention, *coverage.bands)
+                       : masks_of_values::with_lengths_as_masks(coverage.attention);
+    const masks::BlockMap found =
+        masks_of_values::block_map_at(attention, known_, place, coverage.rows, coverage.cell);
+    for (std::int64_t row = 0; row < found.height; ++row) {
+      const auto begin = found.blocks.begin() + row * found.width;
+      const auto stretches = engines::stretches_of({begin, begin + found.width});
+      paint_tile(coverage, row,
+                 engines::runs_of(stretches, found.width, coverage.columns, coverage.cell));
+    }
+  }
+
+  const reference::Bindings& values_;
+  const masks_of_values::KnownValues known_;
+  const masks_of_values::Place place_;
 };
 
 }  // namespace

@@ -28,6 +28,23 @@ std::string code(Ink ink, bool foreground) {
                      colour.blue);
 }
 
+bool is_shown(Ink ink) { return ink != Ink::empty && ink != Ink::paper && !is_in_vain(ink); }
+
+std::string whole(Ink ink) {
+  if (ink == Ink::empty) return "\u00b7 ";
+  if (is_in_vain(ink)) return "\u2591\u2591";
+  return ink == Ink::partial ? "\u2592\u2592" : "\u2588\u2588";
+}
+
+Ink legible(Ink ink) { return ink == Ink::empty ? Ink::faint : ink; }
+
+char of(std::size_t owner) { return owner < kSymbols.size() ? kSymbols[owner] : kOther; }
+
+std::string trimmed(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
 class TextWriter {
  public:
   TextWriter(const Picture& picture, bool colour) : picture_(picture), colour_(colour) {}
@@ -104,16 +121,6 @@ class TextWriter {
     return text + kUpper;
   }
 
-  static bool is_shown(Ink ink) {
-    return ink != Ink::empty && ink != Ink::paper && !is_in_vain(ink);
-  }
-
-  static std::string whole(Ink ink) {
-    if (ink == Ink::empty) return "\u00b7 ";
-    if (is_in_vain(ink)) return "\u2591\u2591";
-    return ink == Ink::partial ? "\u2592\u2592" : "\u2588\u2588";
-  }
-
   std::string symbol(const ByKernel& by, Ink ink) {
     const std::string text = by.kernel == ByKernel::kNone      ? " \u00b7"
                              : by.kernel == ByKernel::kSeveral ? " +"
@@ -121,15 +128,6 @@ class TextWriter {
     if (!colour_ || ink == last_upper_) return text;
     last_upper_ = ink;
     return code(legible(ink), true) + text;
-  }
-
-  static Ink legible(Ink ink) { return ink == Ink::empty ? Ink::faint : ink; }
-
-  static char of(std::size_t owner) { return owner < kSymbols.size() ? kSymbols[owner] : kOther; }
-
-  static std::string trimmed(std::string line) {
-    line.erase(line.find_last_not_of(' ') + 1);
-    return line;
   }
 
   // Parts, which take many words, have a line each.
