@@ -65,68 +65,14 @@ std::int64_t elements_of(const ir::Attention& attention, const ir::CapturedTenso
   return elements;
 }
 
-class Maker {
+// The walks over scores and sinks that the gradient of a learned tensor sums.
+class LearnedWalks {
  public:
-  Maker(const gradient::Derivatives& derivatives, const LearnedTensors& tensors)
+  LearnedWalks(const gradient::Derivatives& derivatives, const LearnedTensors& tensors)
       : attention_(derivatives.attention), tensors_(tensors) {}
 
-  void add(const gradient::TensorGradient& gradient) {
-    const ir::CapturedTensor& tensor = *attention_.find_tensor(gradient.tensor);
-    const std::int64_t elements = elements_of(attention_, tensor);
-    output_ = "d_" + gradient.tensor;
-    if (!is_read(gradient)) return add_zeros(tensor.dtype, elements);
-    add_words(elements);
-    std::vector<Walk> walks;
-    const ir::Dag& dag = attention_.dag;
-    for (const Gathers& each : in_turns(dag, gradient.score)) walks.push_back(score_walk(each));
-    for (const Gathers& each : in_turns(dag, gradient.sink)) walks.push_back(sink_walk(each));
-    const int spare = kBits - parts_bits(gradient);
-    for (const Walk& walk : walks) add_largest(walk);
-    for (const Walk& walk : walks) add_sum(walk, spare);
-    if (!tensors_.tile) return add_result(tensor.dtype, elements, spare);
-    add_to_total(elements, spare);
-    add_result_of_total(tensor.dtype, elements);
-  }
-
-  LearnedSteps take() && { return std::move(made_); }
-
- private:
+ protected:
   std::int64_t size(Dim dim) const { return attention_.dims[dim]; }
-  std::int64_t rows() const { return size(Dim::B) * size(Dim::Hq) * size(Dim::Sq); }
-  std::string largest() const { return output_ + ".largest"; }
-  std::string sums() const { return output_ + ".sums"; }
-  std::string total() const { return output_ + ".total"; }
-
-  // The bits of the largest number of parts of an element.
-  int parts_bits(const gradient::TensorGradient& gradient) const {
-    const std::size_t each = gradient.score.size() * static_cast<std::size_t>(size(Dim::Skv));
-    const std::size_t parts = static_cast<std::size_t>(rows()) * (each + gradient.sink.size());
-    return static_cast<int>(std::bit_width(parts - 1));
-  }
-
-  void add_step(codegen::KernelText kernel, std::int64_t amends = 0) {
-    made_.steps.push_back(std::move(kernel).finish(false));
-    made_.steps.back().amends = amends;
-  }
-
-  void add_zeros(DType dtype, std::int64_t elements) {
-    codegen::KernelText kernel;
-    kernel.make(output_, dtype, elements, "0: no score depends on it", "out[i] = 0;");
-    (tensors_.tile ? made_.after : made_.steps).push_back(std::move(kernel).finish(false));
-  }
-
-  // The largest part and the sum of each element and, with tiles, the total; initially 0.
-  void add_words(std::int64_t elements) {
-    codegen::KernelText kernel;
-    const auto add_word = [&](const std::string& name, DType dtype) {
-      made_.internals.push_back(plan::internal_tensor(name, dtype, {elements}));
-      kernel.make(name, dtype, elements, "0", "out[i] = 0;");
-    };
-    add_word(largest(), DType::i64);
-    add_word(sums(), DType::i64);
-    if (tensors_.tile) add_word(total(), DType::f64);
-    (tensors_.tile ? made_.before : made_.steps).push_back(std::move(kernel).finish(false));
-  }
 
   Walk score_walk(const Gathers& gathers) const {
     ExpressionWriter writer(attention_);
@@ -181,6 +127,71 @@ class Maker {
 
   std::string meaning(const char* what, const Walk& walk) const {
     return fmt::format("{} the parts of {}", what, ir::to_source(attention_, walk.load));
+  }
+
+  const ir::Attention& attention_;
+  const LearnedTensors& tensors_;
+};
+
+class Maker : private LearnedWalks {
+ public:
+  using LearnedWalks::LearnedWalks;
+
+  void add(const gradient::TensorGradient& gradient) {
+    const ir::CapturedTensor& tensor = *attention_.find_tensor(gradient.tensor);
+    const std::int64_t elements = elements_of(attention_, tensor);
+    output_ = "d_" + gradient.tensor;
+    if (!is_read(gradient)) return add_zeros(tensor.dtype, elements);
+    add_words(elements);
+    std::vector<Walk> walks;
+    const ir::Dag& dag = attention_.dag;
+    for (const Gathers& each : in_turns(dag, gradient.score)) walks.push_back(score_walk(each));
+    for (const Gathers& each : in_turns(dag, gradient.sink)) walks.push_back(sink_walk(each));
+    const int spare = kBits - parts_bits(gradient);
+    for (const Walk& walk : walks) add_largest(walk);
+    for (const Walk& walk : walks) add_sum(walk, spare);
+    if (!tensors_.tile) return add_result(tensor.dtype, elements, spare);
+    add_to_total(elements, spare);
+    add_result_of_total(tensor.dtype, elements);
+  }
+
+  LearnedSteps take() && { return std::move(made_); }
+
+ private:
+  std::int64_t rows() const { return size(Dim::B) * size(Dim::Hq) * size(Dim::Sq); }
+  std::string largest() const { return output_ + ".largest"; }
+  std::string sums() const { return output_ + ".sums"; }
+  std::string total() const { return output_ + ".total"; }
+
+  // The bits of the largest number of parts of an element.
+  int parts_bits(const gradient::TensorGradient& gradient) const {
+    const std::size_t each = gradient.score.size() * static_cast<std::size_t>(size(Dim::Skv));
+    const std::size_t parts = static_cast<std::size_t>(rows()) * (each + gradient.sink.size());
+    return static_cast<int>(std::bit_width(parts - 1));
+  }
+
+  void add_step(codegen::KernelText kernel, std::int64_t amends = 0) {
+    made_.steps.push_back(std::move(kernel).finish(false));
+    made_.steps.back().amends = amends;
+  }
+
+  void add_zeros(DType dtype, std::int64_t elements) {
+    codegen::KernelText kernel;
+    kernel.make(output_, dtype, elements, "0: no score depends on it", "out[i] = 0;");
+    (tensors_.tile ? made_.after : made_.steps).push_back(std::move(kernel).finish(false));
+  }
+
+  // The largest part and the sum of each element and, with tiles, the total; initially 0.
+  void add_words(std::int64_t elements) {
+    codegen::KernelText kernel;
+    const auto add_word = [&](const std::string& name, DType dtype) {
+      made_.internals.push_back(plan::internal_tensor(name, dtype, {elements}));
+      kernel.make(name, dtype, elements, "0", "out[i] = 0;");
+    };
+    add_word(largest(), DType::i64);
+    add_word(sums(), DType::i64);
+    if (tensors_.tile) add_word(total(), DType::f64);
+    (tensors_.tile ? made_.before : made_.steps).push_back(std::move(kernel).finish(false));
   }
 
   void add_largest(const Walk& walk) {
@@ -264,8 +275,6 @@ class Maker {
     made_.after.push_back(std::move(kernel).finish(false));
   }
 
-  const ir::Attention& attention_;
-  const LearnedTensors& tensors_;
   std::string output_;
   LearnedSteps made_;
 };
