@@ -114,10 +114,96 @@ std::int64_t most_pages(const plan::Program& program, const plan::TensorInfo& po
   return most;
 }
 
-class Checker {
+// Checks addresses, and keeps the problems that were found.
+class AddressChecker {
+ public:
+  AddressChecker(int device, const PointerClassifier& classify)
+      : device_(device), classify_(classify) {}
+
+  // An empty name means the workspace. Formats nothing if there is no error. `bytes` 0: any size.
+  void check_address(const std::string& tensor, const void* address, std::int64_t alignment,
+                     std::int64_t bytes) {
+    if (address == nullptr) return fail("{} has a null address", subject(tensor));
+    if (reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(alignment) != 0) {
+      fail("{} is at address {}, which is not a multiple of {} bytes", subject(tensor), address,
+           alignment);
+    }
+    const auto info = classified(tensor, address);
+    if (info && is_in_memory(tensor, *info)) check_end(tensor, address, bytes, *info);
+  }
+
+  // A failed driver query is not an error of the caller.
+  Status status() const {
+    if (!unanswered_.ok()) return unanswered_;
+    if (problems_.empty()) return {};
+    return Error{ErrorCode::binding, problems_.front(),
+                 std::vector<std::string>(problems_.begin() + 1, problems_.end()), ""};
+  }
+
+ protected:
+  static std::string subject(const std::string& tensor) {
+    return tensor.empty() ? "the workspace" : fmt::format("tensor '{}'", escaped(tensor));
+  }
+
+  std::optional<cuda::PointerInfo> classified(const std::string& tensor, const void* address) {
+    Result<cuda::PointerInfo> info = classify_(address);
+    if (info.ok()) return *info;
+    if (!unanswered_.ok()) return std::nullopt;
+    Error error = info.error();
+    error.message = fmt::format("{}: {}", subject(tensor), error.message);
+    unanswered_ = std::move(error);
+    return std::nullopt;
+  }
+
+  bool can_be_used(const cuda::PointerInfo& info) const {
+    return info.kind == cuda::MemoryKind::managed ||
+           (info.kind == cuda::MemoryKind::device && info.device == device_);
+  }
+
+  bool is_in_memory(const std::string& tensor, const cuda::PointerInfo& info) {
+    if (can_be_used(info)) return true;
+    if (info.kind == cuda::MemoryKind::device) {
+      fail("{} is in memory of CUDA device {} but the plan is loaded on device {}", subject(tensor),
+           info.device, device_);
+    } else {
+      fail("{} is in {} but must be in memory of CUDA device {}", subject(tensor),
+           to_string(info.kind), device_);
+    }
+    return false;
+  }
+
+  // Memory may be mapped in pieces: if the allocation ends early, check the next one.
+  void check_end(const std::string& tensor, const void* address, std::int64_t bytes,
+                 cuda::PointerInfo info) {
+    const auto start = reinterpret_cast<std::uintptr_t>(address);
+    const std::uintptr_t end = start + static_cast<std::uintptr_t>(bytes);
+    while (info.end != 0 && info.end < end) {
+      const std::uintptr_t at = info.end;
+      const auto next = classified(tensor, reinterpret_cast<const void*>(at));
+      if (!next) return;
+      if (!can_be_used(*next) || (next->end != 0 && next->end <= at)) {
+        return fail("{} takes {} bytes but its memory ends after {}", subject(tensor), bytes,
+                    at - start);
+      }
+      info = *next;
+    }
+  }
+
+  template <typename... Args>
+  void fail(fmt::format_string<Args...> text, Args&&... args) {
+    problems_.push_back(fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  int device_;
+  const PointerClassifier& classify_;
+  std::vector<std::string> problems_;
+  Status unanswered_;
+};
+
+class Checker : public AddressChecker {
  public:
   Checker(const plan::Program* program, int device, const PointerClassifier& classify)
-      : program_(program), device_(device), classify_(classify) {}
+      : AddressChecker(device, classify), program_(program) {}
 
   // `what` is "tensor" or "param". Reports unknown and missing names.
   template <typename Needed, typename Given>
@@ -175,32 +261,9 @@ class Checker {
     }
   }
 
-  // An empty name means the workspace. Formats nothing if there is no error. `bytes` 0: any size.
-  void check_address(const std::string& tensor, const void* address, std::int64_t alignment,
-                     std::int64_t bytes) {
-    if (address == nullptr) return fail("{} has a null address", subject(tensor));
-    if (reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(alignment) != 0) {
-      fail("{} is at address {}, which is not a multiple of {} bytes", subject(tensor), address,
-           alignment);
-    }
-    const auto info = classified(tensor, address);
-    if (info && is_in_memory(tensor, *info)) check_end(tensor, address, bytes, *info);
-  }
-
-  // A failed driver query is not an error of the caller.
-  Status status() const {
-    if (!unanswered_.ok()) return unanswered_;
-    if (problems_.empty()) return {};
-    return Error{ErrorCode::binding, problems_.front(),
-                 std::vector<std::string>(problems_.begin() + 1, problems_.end()), ""};
-  }
-
  private:
   static std::string describe(const plan::TensorInfo& tensor) {
     return fmt::format("{} {}", to_string(tensor.dtype), list(tensor.dims));
-  }
-  static std::string subject(const std::string& tensor) {
-    return tensor.empty() ? "the workspace" : fmt::format("tensor '{}'", escaped(tensor));
   }
   static std::string describe(const plan::ParamInfo& param) {
     return std::string(to_string(param.dtype));
@@ -233,16 +296,6 @@ class Checker {
   }
   static bool is_written(const plan::TensorInfo& tensor) { return tensor.is_output(); }
 
-  std::optional<cuda::PointerInfo> classified(const std::string& tensor, const void* address) {
-    Result<cuda::PointerInfo> info = classify_(address);
-    if (info.ok()) return *info;
-    if (!unanswered_.ok()) return std::nullopt;
-    Error error = info.error();
-    error.message = fmt::format("{}: {}", subject(tensor), error.message);
-    unanswered_ = std::move(error);
-    return std::nullopt;
-  }
-
   // A pool like the plan's, but with fewer or more pages.
   bool is_other_pool(const plan::TensorInfo& needed, const TensorView& given) const {
     return is_page_pool(*program_, needed) && given.dims.size() == needed.dims.size() &&
@@ -266,49 +319,7 @@ class Checker {
            (needed.dims[1] == 1 || given.strides[1] == 1);
   }
 
-  bool can_be_used(const cuda::PointerInfo& info) const {
-    return info.kind == cuda::MemoryKind::managed ||
-           (info.kind == cuda::MemoryKind::device && info.device == device_);
-  }
-  bool is_in_memory(const std::string& tensor, const cuda::PointerInfo& info) {
-    if (can_be_used(info)) return true;
-    if (info.kind == cuda::MemoryKind::device) {
-      fail("{} is in memory of CUDA device {} but the plan is loaded on device {}", subject(tensor),
-           info.device, device_);
-    } else {
-      fail("{} is in {} but must be in memory of CUDA device {}", subject(tensor),
-           to_string(info.kind), device_);
-    }
-    return false;
-  }
-
-  // Memory may be mapped in pieces: if the allocation ends early, check the next one.
-  void check_end(const std::string& tensor, const void* address, std::int64_t bytes,
-                 cuda::PointerInfo info) {
-    const auto start = reinterpret_cast<std::uintptr_t>(address);
-    const std::uintptr_t end = start + static_cast<std::uintptr_t>(bytes);
-    while (info.end != 0 && info.end < end) {
-      const std::uintptr_t at = info.end;
-      const auto next = classified(tensor, reinterpret_cast<const void*>(at));
-      if (!next) return;
-      if (!can_be_used(*next) || (next->end != 0 && next->end <= at)) {
-        return fail("{} takes {} bytes but its memory ends after {}", subject(tensor), bytes,
-                    at - start);
-      }
-      info = *next;
-    }
-  }
-
-  template <typename... Args>
-  void fail(fmt::format_string<Args...> text, Args&&... args) {
-    problems_.push_back(fmt::format(text, std::forward<Args>(args)...));
-  }
-
   const plan::Program* program_;  // the program of the tensors
-  int device_;
-  const PointerClassifier& classify_;
-  std::vector<std::string> problems_;
-  Status unanswered_;
 };
 
 }  // namespace
