@@ -37,75 +37,12 @@ struct Wanted {
   Place place;
 };
 
-class Inputs {
+// Where the inputs of parts are: at home, or in what arrives.
+class PlacedInputs {
  public:
-  explicit Inputs(Planning& planning) : planning_(planning) {}
+  explicit PlacedInputs(Planning& planning) : planning_(planning) {}
 
-  Status run() {
-    const Program& program = planning_.program();
-    const auto& exchanges = planning_.is_backward() ? program.backward_inputs : program.inputs;
-    for (const WholeTensor& tensor : planning_.tensors()) {
-      if (const auto place = planning_.home(tensor.name)) known_[tensor.name].push_back(*place);
-    }
-    for (std::size_t stage = 0; stage < exchanges.size(); ++stage)
-      ATTN_RETURN_IF_ERROR(run_stage(exchanges[stage], planning_.schedule.stages[stage], stage));
-    return check_all_placed();
-  }
-
- private:
-  Status run_stage(const Exchange& exchange, StageSchedule& stage, std::size_t number) {
-    ATTN_RETURN_IF_ERROR(pack(exchange, stage));
-    announce(exchange, stage);
-    ATTN_RETURN_IF_ERROR(place_parts(stage, number));
-    for (Arrival& arrival : arrivals_) {
-      if (!arrival.place.at) arrive(arrival, planning_.memory.add(arrival.place.bytes()));
-    }
-    for (const Arrival& arrival : arrivals_)
-      stage.exchange.receives[arrival.receive].at = arrival.place.at;
-    for (const Gathered& gathered : gathered_) ATTN_RETURN_IF_ERROR(gather(gathered, stage));
-    for (const Arrival& arrival : arrivals_) before_[arrival.name].push_back(arrival.place);
-    arrivals_.clear();
-    gathered_.clear();
-    return {};
-  }
-
-  Status pack(const Exchange& exchange, StageSchedule& stage) {
-    for (const Message& message : exchange.sends) {
-      for (const Payload& payload : message.tensors) {
-        Place place = planning_.of_message(message, payload);
-        const auto home = planning_.home(payload.name);
-        if (!home || home->dtype != place.dtype || !contains(home->indices, message.indices)) {
-          return damaged(fmt::format("rank {} sends rank {} what it does not have of '{}'",
-                                     planning_.program().rank, message.peer, payload.name));
-        }
-        const auto there = view(*home, place.heads, place.indices);
-        if (there && is_dense(*there)) {
-          place.at = there->at;
-        } else {
-          place.at = planning_.memory.add(place.bytes());
-          stage.packs.push_back(planning_.copy(*home, place, place.indices));
-        }
-        stage.exchange.sends.push_back({message.peer, place.at, place.bytes()});
-      }
-    }
-    return {};
-  }
-
-  void announce(const Exchange& exchange, StageSchedule& stage) {
-    for (const Message& message : exchange.receives) {
-      for (const Payload& payload : message.tensors) {
-        const Place place = planning_.of_message(message, payload);
-        arrivals_.push_back({&message, payload.name, place, stage.exchange.receives.size()});
-        stage.exchange.receives.push_back({message.peer, {}, place.bytes()});
-      }
-    }
-  }
-
-  void arrive(Arrival& arrival, Address at) {
-    arrival.place.at = at;
-    known_[arrival.name].push_back(arrival.place);
-  }
-
+ protected:
   // Large tensors first: smaller ones may be parts of them.
   Status place_parts(StageSchedule& stage, std::size_t number) {
     std::vector<Wanted> wanted;
@@ -211,6 +148,81 @@ class Inputs {
     return there;
   }
 
+  void arrive(Arrival& arrival, Address at) {
+    arrival.place.at = at;
+    known_[arrival.name].push_back(arrival.place);
+  }
+
+  Planning& planning_;
+  std::vector<Arrival> arrivals_;                    // of this stage
+  std::map<std::string, std::vector<Place>> known_;  // all that has a place, by tensor
+  std::vector<Gathered> gathered_;                   // of this stage
+};
+
+class Inputs : private PlacedInputs {
+ public:
+  using PlacedInputs::PlacedInputs;
+
+  Status run() {
+    const Program& program = planning_.program();
+    const auto& exchanges = planning_.is_backward() ? program.backward_inputs : program.inputs;
+    for (const WholeTensor& tensor : planning_.tensors()) {
+      if (const auto place = planning_.home(tensor.name)) known_[tensor.name].push_back(*place);
+    }
+    for (std::size_t stage = 0; stage < exchanges.size(); ++stage)
+      ATTN_RETURN_IF_ERROR(run_stage(exchanges[stage], planning_.schedule.stages[stage], stage));
+    return check_all_placed();
+  }
+
+ private:
+  Status run_stage(const Exchange& exchange, StageSchedule& stage, std::size_t number) {
+    ATTN_RETURN_IF_ERROR(pack(exchange, stage));
+    announce(exchange, stage);
+    ATTN_RETURN_IF_ERROR(place_parts(stage, number));
+    for (Arrival& arrival : arrivals_) {
+      if (!arrival.place.at) arrive(arrival, planning_.memory.add(arrival.place.bytes()));
+    }
+    for (const Arrival& arrival : arrivals_)
+      stage.exchange.receives[arrival.receive].at = arrival.place.at;
+    for (const Gathered& gathered : gathered_) ATTN_RETURN_IF_ERROR(gather(gathered, stage));
+    for (const Arrival& arrival : arrivals_) before_[arrival.name].push_back(arrival.place);
+    arrivals_.clear();
+    gathered_.clear();
+    return {};
+  }
+
+  Status pack(const Exchange& exchange, StageSchedule& stage) {
+    for (const Message& message : exchange.sends) {
+      for (const Payload& payload : message.tensors) {
+        Place place = planning_.of_message(message, payload);
+        const auto home = planning_.home(payload.name);
+        if (!home || home->dtype != place.dtype || !contains(home->indices, message.indices)) {
+          return damaged(fmt::format("rank {} sends rank {} what it does not have of '{}'",
+                                     planning_.program().rank, message.peer, payload.name));
+        }
+        const auto there = view(*home, place.heads, place.indices);
+        if (there && is_dense(*there)) {
+          place.at = there->at;
+        } else {
+          place.at = planning_.memory.add(place.bytes());
+          stage.packs.push_back(planning_.copy(*home, place, place.indices));
+        }
+        stage.exchange.sends.push_back({message.peer, place.at, place.bytes()});
+      }
+    }
+    return {};
+  }
+
+  void announce(const Exchange& exchange, StageSchedule& stage) {
+    for (const Message& message : exchange.receives) {
+      for (const Payload& payload : message.tensors) {
+        const Place place = planning_.of_message(message, payload);
+        arrivals_.push_back({&message, payload.name, place, stage.exchange.receives.size()});
+        stage.exchange.receives.push_back({message.peer, {}, place.bytes()});
+      }
+    }
+  }
+
   Status gather(const Gathered& gathered, StageSchedule& stage) {
     Intervals left = rest(gathered.place.indices, gathered.arriving);
     const auto take = [&](const Place& from, std::vector<Copy>& copies) {
@@ -241,11 +253,7 @@ class Inputs {
     return {};
   }
 
-  Planning& planning_;
-  std::map<std::string, std::vector<Place>> known_;   // all that has a place, by tensor
   std::map<std::string, std::vector<Place>> before_;  // that arrived in stages before
-  std::vector<Arrival> arrivals_;                     // of this stage
-  std::vector<Gathered> gathered_;                    // of this stage
 };
 
 }  // namespace
