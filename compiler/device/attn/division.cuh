@@ -31,4 +31,12 @@ struct alignas(16) Division {
   __device__ Part& part(int i) { return reinterpret_cast<Part*>(this + 1)[i]; }
 };
 
+// Marks an item whose unit is instead the number of the part that it is.
+constexpr int kOfPart = 1 << 30;
+template <class C>
+constexpr bool kDivides = C::kDivided > 0;
+// Whether parts are among other items, in the order of their blocks of keys.
+template <class C>
+constexpr bool kPartsInOrder = kDivides<C>&& C::kOrdered&& C::kItems > 0;
+
 }  // namespace kernels

@@ -7,6 +7,7 @@
 namespace kernels {
 
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+constexpr float kLowest = -3.402823466e38f;  // finite; scores near it count as -inf
 
 // 2^x for |x| up to 126; NaN of NaN. Relative error below 2^-13: the polynomial is the best of its
 // degree for 2^f with |f| <= 0.5.

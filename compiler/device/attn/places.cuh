@@ -1,0 +1,43 @@
+// Where the elements of a tensor are in memory.
+#pragma once
+
+#include "attn/hopper.cuh"
+
+namespace kernels {
+
+// Where the elements of a tensor are, which has kColumns columns. kAligned: its rows are
+// contiguous, at multiples of 16 bytes. kPacked: a batch begins at row starts[b] of all (thd), and
+// has no rows past its length.
+template <long long kBatch, long long kHead, long long kRow, long long kColumn_, int kColumns_,
+          bool kAligned, bool kPacked_>
+struct Places {
+  static constexpr long long kColumn = kColumn_;
+  static constexpr int kColumns = kColumns_;
+  static constexpr bool kPacked = kPacked_;
+
+  static __device__ long long place(const int* starts, int b, int h, int row) {
+    return (kPacked ? starts[b] * kRow : b * kBatch) + h * kHead + row * kRow;
+  }
+  // Eight adjacent columns.
+  static __device__ __forceinline__ void load(const unsigned short* from, unsigned (&pairs)[4]) {
+    if constexpr (kAligned) {
+      const uint4 all = *reinterpret_cast<const uint4*>(from);
+      pairs[0] = all.x, pairs[1] = all.y, pairs[2] = all.z, pairs[3] = all.w;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        pairs[i] = from[2 * i * kColumn] | (unsigned)from[(2 * i + 1) * kColumn] << 16;
+      }
+    }
+  }
+  static __device__ __forceinline__ void store(unsigned short* to, const unsigned (&pairs)[4]) {
+    if constexpr (kAligned) {
+      *reinterpret_cast<uint4*>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) to[i * kColumn] = pairs[i / 2] >> (i & 1) * 16;
+    }
+  }
+};
+
+}  // namespace kernels
