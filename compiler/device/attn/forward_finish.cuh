@@ -1,0 +1,60 @@
+// The end of a tile of the forward.
+#pragma once
+
+#include "attn/hopper.cuh"
+#include "attn/tile_rows.cuh"
+
+namespace kernels {
+
+// Stores tiles whose keys all were seen.
+template <class Base>
+struct FinishedTiles : Base {
+  using C = typename Base::C;
+  using Largest = typename Base::Largest;
+  using OutputBits = typename Base::OutputBits;
+  using Statistics = typename Base::Statistics;
+  using Base::Base;
+  using Base::tensors, Base::lane, Base::kKeepsLargest, Base::finish_row, Base::store_row,
+      Base::store_part, Base::store_merged;
+
+  // Stores a finished tile, if no part of it is missing.
+  __device__ __forceinline__ void finish(const TileRows<C>& at, const Statistics& of) {
+    Largest largest;
+    if constexpr (C::kSplits == 1) {
+      store(at, of, largest);
+    } else {
+      const bool any = __any_sync(~0u, at.q[0] < C::kRows);  // of the warp's rows: the first
+      if (!any || !store_part(at, of.maxima, of.sums)) return;
+      store_merged(at, largest);
+    }
+    if constexpr (C::kAmaxOfWeights) store_largest(tensors.amax_s, largest.weight);
+    if constexpr (C::kAmaxOfOutputs) store_largest(tensors.amax_o, largest.output);
+  }
+
+  // The largest of a warp's, if there is no larger one yet.
+  __device__ __forceinline__ void store_largest(unsigned* to, unsigned bits) const {
+#pragma unroll
+    for (int away = 1; away < 32; away *= 2) bits = max(bits, __shfl_xor_sync(~0u, bits, away));
+    if (lane == 0 && bits > __ldcg(to)) atomicMax(to, bits);
+  }
+
+  // Stores rows that are complete.
+  __device__ __forceinline__ void store(const TileRows<C>& at, const Statistics& of,
+                                        Largest& most) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float total = of.sums[r], kept_of_row = of.kept[r];
+      total += __shfl_xor_sync(~0u, total, 1);
+      total += __shfl_xor_sync(~0u, total, 2);
+      if constexpr (kKeepsLargest) {
+        kept_of_row = fmaxf(kept_of_row, __shfl_xor_sync(~0u, kept_of_row, 1));
+        kept_of_row = fmaxf(kept_of_row, __shfl_xor_sync(~0u, kept_of_row, 2));
+      }
+      const float factor = finish_row(at.b, at.h[r], at.q[r], {of.maxima[r], total, kept_of_row},
+                                      lane % 4 == 0, most);
+      store_row(at, r, factor, most);
+    }
+  }
+};
+
+}  // namespace kernels

@@ -1,0 +1,56 @@
+// Products of the forward: scores of a block of queries and keys.
+#pragma once
+
+#include "attn/forward_stages.cuh"
+#include "attn/wgmma.cuh"
+#include "attn/which.cuh"
+
+namespace kernels {
+
+// Scores, and what is common to products with values of all kinds.
+template <class Base>
+struct ForwardProducts : Base {
+  using C = typename Base::C;
+  using Float = typename Base::Float;
+  using S = typename Base::S;
+  using Base::Base;
+  using Base::stages, Base::group, Base::query, Base::key, Base::value, Base::o, Base::s,
+      Base::kOf8Bits, Base::kOutputs, Base::release;
+
+  __device__ __forceinline__ void multiply_keys() {
+    constexpr int kSteps = S::kKeyRow / 32;  // of a panel
+    int rows_of_group = group * 64 * S::kKeyRow;
+    // So that what describes each of many steps is not kept in registers.
+    if constexpr (C::kDepth > (C::kSplits > 1 ? 192 : 256)) rows_of_group = unknown(rows_of_group);
+    const auto a =
+        matrix<S::kKeyRow / 2>(stages.query(query.stage) + rows_of_group, 8 * S::kKeyRow, 16);
+    const auto b = matrix<S::kKeyRow / 2>(stages.key(key.stage), 8 * S::kKeyRow, 16);
+    using Product = typename Which<kOf8Bits, ScoresOf8Bits<C::kKeys>, Scores<C::kKeys>>::Type;
+    pin(s);
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < C::kDepth * S::kElement / 32; ++i) {
+      Product::add(Float{}, s, a + i / kSteps * (S::kQueryPanel / 16) + i % kSteps * 2,
+                   b + i / kSteps * (S::kKeyPanel / 16) + i % kSteps * 2, i > 0);
+    }
+    commit_products();
+  }
+
+  __device__ __forceinline__ void wait_for_values() {
+    wait(stages.value_full(value.stage), value.parity);
+    if constexpr (C::kGatherValues) publish_writes();
+  }
+
+  __device__ __forceinline__ void take_products() {
+    wait_for_products<0>();
+    pin(o);
+    release(stages.value_full(value.stage));
+    value.next();
+  }
+  __device__ __forceinline__ void scale_outputs(const float (&factor)[2]) {
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
+  }
+};
+
+}  // namespace kernels

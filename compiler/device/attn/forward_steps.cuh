@@ -1,0 +1,114 @@
+// Steps of the forward: a block of keys each.
+#pragma once
+
+#include "attn/tile_rows.cuh"
+#include "attn/tile_runs.cuh"
+#include "attn/wgmma.cuh"
+
+namespace kernels {
+
+// The beginning of a step: scores, while the values of the block before are weighed.
+template <class Base>
+struct ForwardSteps : Base {
+  using C = typename Base::C;
+  using E = typename Base::E;
+  using Base::Base;
+  using Base::stages, Base::query, Base::key, Base::group, Base::tile_words, Base::block,
+      Base::maximum, Base::sum, Base::kept, Base::s, Base::kFollows, Base::release,
+      Base::multiply_keys, Base::wait_for_values, Base::weigh_values;
+
+  __device__ __forceinline__ void begin_tile() {
+    wait(stages.query_full(query.stage), query.parity);
+    const unsigned word = stages.query_word(query.stage);
+    tile_words[0] = load_shared(word), tile_words[1] = load_shared(word + 4);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = kept[i] = 0;
+      if (kFollows) maximum[i] = kLowest, kept[i] = nothing();
+    }
+  }
+
+  template <bool kWeighs>
+  __device__ __forceinline__ void begin_step() {
+    if (C::kTurns) sync_named(1 + turn(), 256);
+    multiply_keys();
+    if (kWeighs) {
+      wait_for_values();
+      weigh_values();
+    }
+    if (C::kTurns) arrive_named(1 + (turn() + 1) % C::kGroups, 256);
+    wait_for_products<kWeighs ? 1 : 0>();
+    pin(s);
+    release(stages.key_full(key.stage));
+    if (block & kLastOfTile) {
+      release(stages.query_full(query.stage));
+      query.next();
+    }
+  }
+
+  // The group, which takes no further registers for the numbers of barriers.
+  __device__ __forceinline__ int turn() const { return kFollows ? unknown(group) : group; }
+};
+
+// Steps that make weights of all scores, then take the product with the values before.
+template <class Base>
+struct PlainSteps : Base {
+  using C = typename Base::C;
+  using E = typename Base::E;
+  using Base::Base;
+  using Base::key, Base::tile_words, Base::block, Base::adds, Base::maximum, Base::sum, Base::kept,
+      Base::p, Base::s, Base::kOf8Bits, Base::kHidesWeights, Base::kPacksEarly, Base::kWords,
+      Base::begin_tile, Base::begin_step, Base::modify, Base::hide, Base::make_weights, Base::drop,
+      Base::drop_at_random, Base::fetch, Base::pack, Base::take, Base::take_products,
+      Base::scale_outputs, Base::finished_rows_of, Base::finish, Base::hand_over;
+
+  template <bool kWeighs>
+  __device__ __forceinline__ void step() {
+    const bool first = block & kFirstOfTile;
+    const unsigned words_before[2] = {tile_words[0], tile_words[1]};
+    const float maximum_before[2] = {maximum[0], maximum[1]}, sum_before[2] = {sum[0], sum[1]};
+    const float kept_before[2] = {kept[0], kept[1]};
+    if (first) begin_tile();
+    this->template begin_step<kWeighs>();
+    float factor[2] = {1, 1};
+    const bool moved = weigh_scores(factor);
+    key.next();
+    unsigned packed[kPacksEarly ? kWords : 1];
+    if constexpr (kPacksEarly) pack(packed);
+    if constexpr (E::kRandom)
+      drop_at_random(packed);
+    else if constexpr (kPacksEarly)
+      pin(packed);
+    else
+      pin(s);
+    fetch(sum[0] + sum[1] < 0 ? 8 : 0);
+    if (kWeighs) {
+      take_products();
+      if (first) {
+        finish(finished_rows_of(words_before), {maximum_before, sum_before, kept_before});
+      } else if (!E::kBounded && ((!C::kLazy && !kOf8Bits) || __any_sync(~0u, moved))) {
+        scale_outputs(factor);
+      }
+    }
+    adds = !first;
+    if constexpr (kPacksEarly)
+      take(packed);
+    else
+      pack(p);
+    if constexpr (C::kShares > 1) {
+      hand_over(first ? kFirstOfTile : 0, maximum_before, sum_before, factor);
+    }
+  }
+
+  // Makes weights of the scores. Gets the factor of what was summed so far; true if it is not 1.
+  __device__ __forceinline__ bool weigh_scores(float (&factor)[2]) {
+    float shift[2] = {0, 0};
+    if constexpr (E::kScore) modify(shift);
+    if constexpr (!kHidesWeights) hide();
+    const bool moved = make_weights(shift, factor);
+    if constexpr (E::kKeep) drop();
+    return moved;
+  }
+};
+
+}  // namespace kernels
