@@ -66,10 +66,10 @@
 
 #include "attn/backward_convert.cuh"
 #include "attn/backward_gradients.cuh"
-#include "attn/backward_learned.cuh"
 #include "attn/backward_prepare.cuh"
 #include "attn/backward_producer.cuh"
 #include "attn/kept_drawer.cuh"
+#include "attn/learned_gradients.cuh"
 #include "attn/query_adder.cuh"
 #include "attn/scored.cuh"
 

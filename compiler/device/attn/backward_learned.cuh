@@ -1,60 +1,82 @@
-// Kernels after the backward: gradients of learned tensors.
+// Gradients of learned tensors that a block of scores adds to.
 #pragma once
 
-#include "attn/backward_gradients.cuh"
+#include "attn/learned_elements.cuh"
 
 namespace kernels {
 
-// Adds the sums of diagonals, one for each thread, to those of the elements that their scores read.
-template <class C, int kPart, class E>
-ATTN_INLINE void spread_diagonals(unsigned long long* words, const ExactSums& sums,
-                                  const E& expressions) {
-  constexpr LearnedPart kOf = E::kLearned[kPart];
-  const long long i = attn_thread();
-  const int head = (int)(i / kDiagonalsOfHead<C>);
-  const int distance = (int)(i % kDiagonalsOfHead<C>)-(C::kColumns - 1);
-  const int row = distance < 0 ? 0 : distance;
-  double sum = 0;
-  long long element = -1;
-  if (i < kOf.elements) {
-    if constexpr (kOf.bits == 0)
-      sum = ExactSums{words + kOf.place, kOf.elements}.sum(i);
-    else
-      sum = FixedSums{reinterpret_cast<Largest*>(words), words + kOf.place}.sum(i, kOf.bits);
-    element = expressions.template element<kPart>(head / C::kHeads, head % C::kHeads, row,
-                                                  row - distance, 0);
-  }
-  // Those of a warp are often of one element, such as a bucket.
-  const bool same = __all_sync(~0u, element == __shfl_sync(~0u, element, 0));
-  if (same) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-  }
-  if (element >= 0 && (!same || threadIdx.x % 32 == 0)) sums.add(element, (float)sum);
-}
+// Sums what adds to the same element, as far as the indices tell.
+template <class Base>
+struct BackwardLearned : Base {
+  using C = typename Base::C;
+  using E = typename Base::E;
+  using RowBlock = typename Base::RowBlock;
+  using Base::Base;
+  using Base::stages, Base::group, Base::steps, Base::key, Base::s, Base::kShared, Base::kScores,
+      Base::lane, Base::warp, Base::rows_of, Base::add_to_heads;
 
-// The sum, over the heads for which `element(b, h)` is that of this block of threads, of their
-// parts (BackwardTensors::parts): this thread's share, in an order that is always the same.
-template <class C, typename Element>
-ATTN_INLINE double share_of_parts(const float* parts, Element element) {
-  constexpr int kOfHead = C::kKeyBlocks * kPartsOfBlock;
-  double share = 0;
-  for (int head = 0; head < C::kBatches * C::kHeads; ++head) {
-    if (element(head / C::kHeads, head % C::kHeads) != blockIdx.x) continue;
-    for (int i = threadIdx.x; i < kOfHead; i += blockDim.x) {
-      share += parts[(long long)head * kOfHead + i];
+  // Adds what differentiate() left of this step to the gradients of learned tensors, while the
+  // product that makes dK is computed.
+  __device__ __forceinline__ void learn() {
+    if constexpr (E::kParts > 0) add_part<0>(rows_of(steps));
+  }
+  // This one and those behind it.
+  template <int kPart>
+  __device__ __forceinline__ void add_part(const RowBlock& block) {
+    if constexpr (E::kLearned[kPart].turns > 1) {
+#pragma unroll 1
+      for (int turn = 0; turn < E::kLearned[kPart].turns; ++turn) add_turn<kPart>(block, turn);
+    } else {
+      add_turn<kPart>(block, 0);
+    }
+    if constexpr (kPart + 1 < E::kParts) add_part<kPart + 1>(block);
+  }
+  template <int kPart>
+  __device__ __forceinline__ void add_turn(const RowBlock& block, int turn) {
+    if constexpr (E::kLearned[kPart].is_long) {
+      float parts[kScores];
+#pragma unroll
+      for (int i = 0; i < kScores; ++i) parts[i] = s[i];
+#pragma unroll 1
+      for (int i = 0; i < kScores; ++i)
+        parts[i] = this->template part_by<kPart>(block, parts[i], i, turn);
+      add_sums<kPart>(block, turn, [&](int i) { return parts[i]; });
+    } else {
+      add_sums<kPart>(block, turn,
+                      [&](int i) { return this->template part_of<kPart>(block, i, turn); });
     }
   }
-  return share;
-}
-// The sum of all shares, for the first thread.
-ATTN_INLINE double sum_of_shares(double share) {
-  double* const shares = reinterpret_cast<double*>(shared_memory());
-  shares[threadIdx.x] = share;
-  __syncthreads();
-  double sum = 0;
-  for (unsigned i = 0; threadIdx.x == 0 && i < blockDim.x; ++i) sum += shares[i];
-  return sum;
-}
+  template <int kPart, typename Part>
+  __device__ __forceinline__ void add_sums(const RowBlock& block, int turn, Part part) {
+    constexpr Reach kReach = E::kLearned[kPart].reach;
+    const WarpScores<kScores> scores{lane()};
+    const int first_row = block.first(), first_key = key - (int)(lane() / 4);
+    const auto element = [&](int row, int of_key) {
+      return this->template element_of<kPart>(block, first_row + row, first_key + of_key, turn);
+    };
+    const auto add = [&](int row, int of_key, float sum) {
+      this->template add_to_element<kPart>(element(row, of_key), sum);
+    };
+    if constexpr (kReach == Reach::heads) {
+      const long long place = E::kLearned[kPart].place + turn * kPartsOfTurn<C>;
+      add_to_heads(place, block.head, scores.sum(part));
+    } else if constexpr (kReach == Reach::row) {
+      scores.add_rows(part, add);
+    } else if constexpr (kReach == Reach::column) {
+      scores.add_columns(part, add);
+    } else if constexpr (kReach == Reach::diagonal) {
+      float* const scratch = stages.scratch((kShared ? 0 : group * 4) + warp());
+      scores.add_diagonals(scratch, part, [&](int distance, float sum) {
+        this->template add_to_diagonal<kPart>(block.head, first_row - first_key + distance, sum);
+      });
+    } else if constexpr (kReach == Reach::unknown) {
+      scores.add_runs(part, element, [&](long long of_run, float sum) {
+        this->template add_to_element<kPart>(of_run, sum);
+      });
+    } else {
+      this->template add_to_own<kPart>(block);
+    }
+  }
+};
 
 }  // namespace kernels

@@ -1,0 +1,65 @@
+// dK and dV, as the backward stores them.
+#pragma once
+
+#include "attn/backward_stages.cuh"
+#include "attn/backward_tensors.cuh"
+#include "attn/division.cuh"
+#include "attn/exchange.cuh"
+#include "attn/places.cuh"
+
+namespace kernels {
+
+// Stores them as gradients, or sums of parts (kDivided).
+template <class Base>
+struct StoredKeys : Base {
+  using C = typename Base::C;
+  using E = typename Base::E;
+  using Float = typename Base::Float;
+  using S = typename Base::S;
+  using Base::Base;
+  using Base::tensors, Base::expressions, Base::key, Base::lane;
+
+  // Stores dK or dV of this thread's keys. Those of a part begin at column `first`.
+  template <class P, int kOutputs>
+  __device__ __forceinline__ void store(unsigned short* to, int first, int unit,
+                                        const float (&c)[kOutputs], float factor) const {
+    if (to == nullptr) return;
+    if constexpr (kDivides<C>) {
+      if (unit & kOfPart) return store_part(first, unit ^ kOfPart, c, factor);
+    }
+    const int b = unit / C::kKeyHeads, keys = P::kPacked ? expressions.keys(b) : C::kColumns;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int k = key + 8 * r;
+      unsigned short* of_key = to + P::place(tensors.column_starts, b, unit % C::kKeyHeads, k);
+#pragma unroll
+      for (int part = 0; part < kOutputs / 16; ++part) {
+        unsigned pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int from = (4 * part + i) * 4 + 2 * r;
+          pairs[i] = pair(Float{}, c[from] * factor, c[from + 1] * factor);
+        }
+        exchange(pairs, lane());
+        const int column = (4 * part + (lane() & 3)) * 8;
+        if (k < keys && column < P::kColumns) P::store(of_key + column * P::kColumn, pairs);
+      }
+    }
+  }
+
+  template <int kOutputs>
+  __device__ __forceinline__ void store_part(int first, int part, const float (&c)[kOutputs],
+                                             float factor) const {
+    constexpr int kRow = C::kDepth + C::kWidth;
+    float* const to =
+        tensors.key_sums + ((long long)part * S::kKeys + key % S::kKeys) * kRow + first;
+#pragma unroll
+    for (int i = 0; i < kOutputs; i += 2) {
+      const int column = i / 4 * 8 + (lane() & 3) * 2;
+      *reinterpret_cast<float2*>(to + i / 2 % 2 * 8 * kRow + column) =
+          float2{c[i] * factor, c[i + 1] * factor};
+    }
+  }
+};
+
+}  // namespace kernels

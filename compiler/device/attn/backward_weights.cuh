@@ -1,0 +1,116 @@
+// Weights of the backward: softmax, by what the forward knows of each row, or sigmoid.
+#pragma once
+
+#include "attn/reals.cuh"
+#include "attn/transposed.cuh"
+
+namespace kernels {
+
+// A weight is a power of 2, whose derivative is itself.
+template <class Base>
+struct ExponentialWeights : Base {
+  using Base::Base;
+
+  static __device__ __forceinline__ float weight_at(float x) { return power_of_two(x); }
+  static __device__ __forceinline__ float slope_at(float weight) { return weight; }
+};
+
+// A weight is the sigmoid of its score.
+template <class Base>
+struct SigmoidSlopes : Base {
+  using Base::Base;
+
+  static __device__ __forceinline__ float weight_at(float x) {
+    return reciprocal(1 + power_of_two(-x));
+  }
+  static __device__ __forceinline__ float slope_at(float weight) {
+    return fmaf(-weight, weight, weight);
+  }
+};
+
+// Makes weights of products.
+template <class Base>
+struct BackwardWeights : Base {
+  using C = typename Base::C;
+  using E = typename Base::E;
+  using Float = typename Base::Float;
+  using RowBlock = typename Base::RowBlock;
+  using Base::Base;
+  using Base::stages, Base::expressions, Base::exponent, Base::steps, Base::s, Base::p, Base::held,
+      Base::kDrops, Base::kScores, Base::kMayHide, Base::weight_at, Base::slope_at, Base::lane,
+      Base::transposed, Base::rows_of, Base::held_row, Base::held_key, Base::hides, Base::shows,
+      Base::hide, Base::is_kept, Base::keep, Base::take_kept;
+
+  // Makes weights of the products, and keeps in `s` weights times slopes.
+  __device__ __forceinline__ void weigh(unsigned n) {
+    const RowBlock block = rows_of(steps);
+    if constexpr (E::kKeep) keep(block);
+    if constexpr (E::kRandom) {
+      wait(stages.drawn_full(steps), steps >> 2 & 1);
+      take_kept();
+    }
+    if constexpr (kHidesFirst || !kMayHide) {
+      if (hides(block)) hide(block);
+      weigh<false>(block, n);
+    } else if (hides(block)) {
+      weigh<true>(block, n);
+    } else {
+      weigh<false>(block, n);
+    }
+  }
+
+  // Hidden products become -inf before weights are made, where that takes fewer registers.
+  static constexpr bool kHidesFirst = !E::kScore || E::kReadsTensors || C::kTable;
+  template <bool kHides>
+  __device__ __forceinline__ void weigh(const RowBlock& block, unsigned n) {
+    const unsigned exponents = stages.exponents(n) + (lane() & 3) * 8;
+    unsigned entries[4] = {};  // of the table, for two j
+#pragma unroll
+    for (int j = 0; j < kScores / 4; ++j) {
+      const float2 added = load_two(exponents + j * 32);
+      if constexpr (C::kTable) {
+        if (j % 2 == 0) load_transposed(entries, transposed(stages.table(n)) + j / 2 * 2048);
+      }
+      RowBlock own = block;  // whose rows are not kept for all j
+      if (kHides) own.rows = unknown(own.rows), own.first_row = unknown(own.first_row);
+      float weights[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const bool shown = kHides                    ? shows(own, 4 * j + i)
+                           : kHidesFirst && kMayHide ? s[4 * j + i] != nothing()
+                                                     : true;
+        const unsigned entry = entries[j % 2 * 2 + i / 2] >> (i & 1) * 16;
+        weights[i] = weight_of(block, 4 * j + i, i & 1 ? added.y : added.x, shown,
+                               C::Entry::widen((unsigned short)entry));
+        if (kDrops && !is_kept(4 * j + i)) weights[i] = 0;
+      }
+      p[2 * j] = pair(Float{}, weights[0], weights[1]);
+      p[2 * j + 1] = pair(Float{}, weights[2], weights[3]);
+    }
+  }
+
+  __device__ __forceinline__ float weight_of(const RowBlock& block, int i, float added, bool shown,
+                                             float entry) {
+    if constexpr (!E::kScore) {
+      const float weight = weight_at(fmaf(s[i], exponent, added));
+      s[i] = slope_at(weight);
+      return weight;
+    } else {
+      const auto scored =
+          expressions.evaluate(block.b(), block.h(), held_row(block, i), held_key(i), entry, s[i]);
+      const float exponent_of = fmaf(scored.score, exponent, added);
+      const float weight = weight_at(shown ? exponent_of : nothing());
+      const float of_score = slope_at(weight);
+      s[i] = E::kFiniteSlope || weight != 0 ? of_score * scored.slope : 0.0f;
+      if constexpr (E::kHeld > 0) {
+#pragma unroll
+        for (int n = 0; n < E::kHeld; ++n) {
+          held[n][i] = weight != 0 ? of_score * scored.by[n] : 0.0f;
+        }
+      }
+      return weight;
+    }
+  }
+};
+
+}  // namespace kernels
