@@ -1,0 +1,97 @@
+// The rows of a block of keys or values, as the forward copies them to shared memory: of a batch,
+// of a packed sequence, of pages, of small pages row by row, or of a patch. A new layout of keys
+// has its place here.
+#pragma once
+
+#include "attn/block_rows.cuh"
+#include "attn/forward_stages.cuh"
+#include "attn/forward_tensors.cuh"
+#include "attn/gathered_rows.cuh"
+#include "attn/patches.cuh"
+#include "attn/which.cuh"
+
+namespace kernels {
+
+// What differs between keys and values.
+template <class C>
+struct KeySide {
+  using S = Stages<C>;
+  static constexpr bool kGathers = C::kGatherKeys, kThd = C::kThdK;
+  static constexpr int kPage = C::kKeyPage, kPiece = C::kKeyPiece, kPages = C::kKeyPages;
+  static constexpr int kStored = C::kTaken, kColumns = C::kDepth, kPanel = C::kDepthPanel;
+  static constexpr int kPanels = S::kDepthPanels, kRowBytes = S::kKeyRow;
+  static constexpr long long kPageStride = C::kKeyPageStride, kHeadStride = C::kKeyHeadStride,
+                             kRowStride = C::kKeyRowStride;
+
+  static __device__ const TensorMap* maps(const ForwardTensors& tensors) { return tensors.k; }
+  static __device__ const int* table(const ForwardTensors& tensors) { return tensors.key_table; }
+  static __device__ const unsigned short* rows(const ForwardTensors& tensors) {
+    return tensors.key_rows;
+  }
+};
+template <class C>
+struct ValueSide {
+  using S = Stages<C>;
+  static constexpr bool kGathers = C::kGatherValues, kThd = C::kThdV;
+  static constexpr int kPage = C::kValuePage, kPiece = C::kValuePiece, kPages = C::kValuePages;
+  static constexpr int kStored = C::kStored, kColumns = C::kWidth, kPanel = C::kWidthPanel;
+  static constexpr int kPanels = S::kWidthPanels, kRowBytes = S::kValueRow;
+  static constexpr long long kPageStride = C::kValuePageStride, kHeadStride = C::kValueHeadStride,
+                             kRowStride = C::kValueRowStride;
+
+  static __device__ const TensorMap* maps(const ForwardTensors& tensors) { return tensors.v; }
+  static __device__ const int* table(const ForwardTensors& tensors) { return tensors.value_table; }
+  static __device__ const unsigned short* rows(const ForwardTensors& tensors) {
+    return tensors.value_rows;
+  }
+};
+
+// Copies adjacent rows, or pages, by TMA. `head`: of keys; `at`: the first key.
+template <class C, class Side, int kLanes>
+struct LoadedRows {
+  BlockRows<C::kKeys, Side::kPage, Side::kPiece, kLanes> rows;
+
+  __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
+    rows.find(Side::table(tensors) + b * Side::kPages, Side::kThd ? 0 : b, at, keys);
+  }
+  __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
+                       int b) const {
+    rows.template copy<Side::kPanels, Side::kPanel, Side::kRowBytes>(
+        to, Side::maps(tensors)[Side::kThd ? b : 0], full, at, head);
+  }
+};
+// Copies row by row.
+template <class C, class Side>
+struct LoadedRowByRow {
+  GatheredRows<C::kKeys, Side::kPage, Side::kStored, Side::kColumns, Side::kPanel> rows;
+
+  __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
+    rows.find(Side::table(tensors) + b * Side::kPages, at, keys);
+  }
+  __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
+                       int) const {
+    rows.copy(to, Side::rows(tensors) + head * Side::kHeadStride, full, at, Side::kPageStride,
+              Side::kRowStride);
+  }
+};
+// Copies a patch.
+template <class C, class Side>
+struct LoadedPatch {
+  __device__ void find(const ForwardTensors&, int, int, int) {}
+  __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
+                       int b) const {
+    const TensorMap& map = *Side::maps(tensors);
+    const Place first = patch_of_keys<C>(at);
+    for (int panel = 0; panel < Side::kPanels; ++panel) {
+      copy_box(to + panel * C::kKeys * (2 * Side::kPanel), map, full, panel * Side::kPanel, first.x,
+               first.y, head, b);
+    }
+  }
+};
+
+template <class C, class Side, int kLanes>
+using BlockLoader = typename Which<C::kPatches, LoadedPatch<C, Side>,
+                                   typename Which<Side::kGathers, LoadedRowByRow<C, Side>,
+                                                  LoadedRows<C, Side, kLanes>>::Type>::Type;
+
+}  // namespace kernels

@@ -1,0 +1,86 @@
+// Copies of queries, keys and tables by the forward.
+#pragma once
+
+#include "attn/forward_copier.cuh"
+#include "attn/patches.cuh"
+
+namespace kernels {
+
+// Copies each into the next stage, once that is empty.
+template <class Base>
+struct ForwardCopies : Base {
+  using C = typename Base::C;
+  using S = typename Base::S;
+  using Item = typename Base::Item;
+  using KeyLoader = typename Base::KeyLoader;
+  using Base::stages, Base::tensors, Base::expressions, Base::query, Base::key, Base::table,
+      Base::mapped, Base::kLanes, Base::is_first, Base::takes_part;
+
+  __device__ void acquire_maps(int b) {
+    if (b == mapped) return;
+    mapped = b;
+    if constexpr (C::kThdQ) acquire_map(tensors.q + b);
+    if constexpr (C::kThdK) acquire_map(tensors.k + b);
+    if constexpr (C::kThdV) acquire_map(tensors.v + b);
+  }
+
+  __device__ void copy_queries(const Item& item) {
+    acquire_maps(item.b);
+    if (!takes_part(false)) return;
+    const unsigned full = stages.query_full(query.stage);
+    wait(empty_of(full), query.parity);
+    if (is_first()) {
+      store_shared(stages.query_word(query.stage), item.b * C::kUnits + item.unit);
+      store_shared(stages.query_word(query.stage) + 4, item.tile.tile * C::kSplits + item.part);
+      arrive_expecting(full, S::kQueryBytes);
+      for (int panel = 0; panel < S::kDepthPanels; ++panel) {
+        const unsigned to = stages.query(query.stage) + panel * S::kQueryPanel;
+        const int column = panel * C::kDepthPanel;
+        if constexpr (C::kPatches) {
+          const Place first = patch_of_queries<C>(item.tile.tile);
+          copy_box(to, *tensors.q, full, column, 0, first.x, first.y + item.b * C::kRowsOfBatch,
+                   item.unit + item.b * C::kUnitsOfBatch);
+        } else {
+          // Reads nothing of a sequence without rows, whose map has one row.
+          const bool none = C::kThdQ && expressions.queries(item.b) == 0;
+          copy_box(to, tensors.q[C::kThdQ ? item.b : 0], full, column, 0,
+                   none ? C::kRows : item.tile.tile * C::kRowsOfTile, item.unit,
+                   C::kThdQ ? 0 : item.b);
+        }
+      }
+    }
+    query.next();
+  }
+
+  // The block from key `at` on, of which `word` tells the consumers.
+  __device__ void copy_keys(int b, int at, int head, unsigned word, int keys) {
+    const unsigned full = stages.key_full(key.stage);
+    KeyLoader rows;
+    rows.find(tensors, b, at, keys);
+    wait(empty_of(full), key.parity);
+    if (is_first()) {
+      store_shared(stages.key_word(key.stage), word);
+      if (C::kGatherKeys)
+        arrive(full);
+      else
+        arrive_expecting(full, S::kKeyBytes);
+    }
+    rows.copy(stages.key(key.stage), tensors, full, at, head, b);
+  }
+
+  __device__ void copy_table(const Item& item, int at) {
+    const unsigned full = stages.table_full(table.stage);
+    wait(empty_of(full), table.parity);
+    constexpr int kCopied = S::kTablePanels * S::kTableRows * S::kTablePitch;
+    if (is_first()) arrive_expecting(full, kCopied);
+    for (int panel = 0; is_first() && panel < S::kTablePanels; ++panel) {
+      copy_box(stages.table(table.stage) + panel * S::kTablePanel, *tensors.table, full,
+               at + panel * 64, 0, item.tile.tile * C::kRowsOfTile, item.unit * C::kTableOfUnit,
+               item.b * C::kTableOfBatch);
+    }
+    if (kLanes > 1) __syncwarp();  // as BlockRows::copy
+    table.next();
+  }
+};
+
+}  // namespace kernels

@@ -1,0 +1,89 @@
+// Copies of values by the forward: those of the block before, and tails past the length.
+#pragma once
+
+#include "attn/forward_copier.cuh"
+#include "attn/tails.cuh"
+
+namespace kernels {
+
+// 8-bit floats: the keys of a column are adjacent.
+template <class Base>
+struct ValueCopiesOf8Bits : Base {
+  using C = typename Base::C;
+  using S = typename Base::S;
+  using Base::stages, Base::tensors, Base::value, Base::value_key, Base::value_head,
+      Base::value_batch, Base::kLanes, Base::is_first;
+
+  // Panels have adjacent keys.
+  __device__ void copy_values() {
+    if (value_key < 0) return;
+    const unsigned full = stages.value_full(value.stage);
+    wait(empty_of(full), value.parity);
+    if (is_first()) {
+      arrive_expecting(full, S::kValueBytes);
+      for (int panel = 0; panel < S::kWidthPanels; ++panel) {
+        copy_box(stages.value(value.stage) + panel * S::kValuePanel, *tensors.v, full,
+                 value_key + panel * C::kWidthPanel, 0, value_head, value_batch);
+      }
+    }
+    if (kLanes > 1) __syncwarp();  // as BlockRows::copy
+    value.next();
+  }
+};
+
+// 16-bit floats.
+template <class Base>
+struct ValueCopiesOf16Bits : Base {
+  using C = typename Base::C;
+  using S = typename Base::S;
+  using ValueLoader = typename Base::ValueLoader;
+  using Base::stages, Base::tensors, Base::value, Base::value_key, Base::value_head,
+      Base::value_batch, Base::value_keys, Base::tails, Base::kClearsLater, Base::is_first,
+      Base::takes_part;
+
+  __device__ void copy_values() {
+    if (value_key < 0 || !takes_part(C::kGatherValues)) return;
+    unsigned full = stages.value_full(value.stage);
+    ValueLoader rows;
+    rows.find(tensors, value_batch, value_key, value_keys);
+    // Read before the wait: it would delay the copies.
+    const bool tail = has_tail();
+    wait(empty_of(full), value.parity);
+    if (tail) {
+      full = announce_tail();
+    } else if (is_first()) {
+      if (C::kGatherValues)
+        arrive(full);
+      else
+        arrive_expecting(full, S::kValueBytes);
+    }
+    rows.copy(stages.value(value.stage), tensors, full, value_key, value_head, value_batch);
+    if (tail) end_tail();
+    value.next();
+  }
+
+  // Whether rows of the values to come are past the length, but in the tensor, or in a page.
+  __device__ bool has_tail() const {
+    if constexpr (!S::kClears) return false;
+    return value_keys - value_key < C::kKeys && value_key < C::kColumns &&
+           (C::kValuePage > 0 || value_keys < C::kColumns);
+  }
+  // Returns the barrier for the copies.
+  __device__ unsigned announce_tail() const {
+    if constexpr (!S::kClears)
+      return 0;
+    else {
+      const unsigned before = max(value_keys - value_key, 0) * S::kValueRow;
+      const Tail tail{stages.value_full(value.stage), stages.value(value.stage) + before,
+                      S::kValuePanel - before, S::kWidthPanels, S::kValuePanel};
+      if (is_first()) stages.tails().announce(tails, tail, S::kValueBytes);
+      return stages.tails().barrier(tails);
+    }
+  }
+  __device__ void end_tail() {
+    if constexpr (S::kClears && !kClearsLater) stages.tails().clear(tails);
+    ++tails;
+  }
+};
+
+}  // namespace kernels
