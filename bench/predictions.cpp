@@ -20,8 +20,8 @@
 #include "compiler/engines/native/native.h"
 #include "compiler/engines/shared/cost.h"
 #include "compiler/masks/mask_analysis.h"
-#include "compiler/planner/candidates.h"
 #include "compiler/planner/measured.h"
+#include "compiler/planner/search.h"
 #include "compiler/target/figures.h"
 
 namespace attn {
@@ -46,8 +46,8 @@ class Row {
     const bool backward = json_["direction"] == "bwd";
     context_ = target::in_direction(
         context_, backward ? plan::Direction::backward : plan::Direction::forward);
-    candidates_.emplace(attention_, json_["strategy"].get<std::string>(), context_);
-    ATTN_ASSIGN(const planner::Candidate* best, candidates_->next());
+    search_.emplace(attention_, json_["strategy"].get<std::string>(), context_);
+    ATTN_ASSIGN(const planner::Candidate* best, search_->next());
     strategy_ = best->strategy;
     subject_.emplace(attention_, context_);
     planned_ms_ = best->lowered->predicted_ms;
@@ -87,7 +87,7 @@ class Row {
   masks::MaskAnalyses analyses_;
   target::Context context_;
   ir::Attention attention_;
-  std::optional<planner::Candidates> candidates_;
+  std::optional<planner::Search> search_;
   std::optional<engines::Subject> subject_;
   const planner::Strategy* strategy_ = nullptr;
   std::optional<engines::NativeWork> work_;

@@ -15,7 +15,7 @@
 #include "compiler/pictures/png.h"
 #include "compiler/pictures/svg.h"
 #include "compiler/pictures/terminal.h"
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "compiler/sharding/rank_program.h"
 #include "compiler/support/text.h"
 #include "runtime/io/file.h"
@@ -105,9 +105,8 @@ Result<Kernels> kernels_of(const Options& options, const Spec& spec) {
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   how.analyses = spec.analyses.get();
-  ATTN_ASSIGN(const planner::OfPair pair, driver::lowering_of(spec.attention, how));
-  planner::Candidates candidates(spec.attention, pair, driver::context_of(how));
-  ATTN_ASSIGN(const planner::Candidate* best, candidates.next());
+  ATTN_ASSIGN(const auto search, driver::search_of(spec.attention, how));
+  ATTN_ASSIGN(const planner::Candidate* best, search->next());
   return Kernels{std::string(best->strategy->name), best->lowered->kernels};
 }
 

@@ -19,88 +19,66 @@ Result<plan::Target> target_of(const ExplainOptions& options) {
   return find_target(kDefaultTarget, options.cudnn_folder);
 }
 
-target::Context context_of(const ExplainOptions& options, const Spec& spec,
-                           const plan::Target& target, plan::Direction direction) {
-  return {.gpu = target::gpu_of(target),
-          .direction = direction,
-          .rewrites = options.rewrites,
-          .analyses = spec.analyses.get()};
-}
-
-// The program, compiled when `how` is given. A refusal by cuDNN is the answer when `may_refuse`.
-Result<ExplainedProgram> compiled_program(const Spec& spec, const ir::Attention& attention,
-                                          const plan::Program& program,
-                                          const std::optional<driver::CompileOptions>& how,
-                                          bool may_refuse) {
-  if (!how) return explain_program(spec, program);
-  Result<driver::Compiled> compiled = driver::compile(attention, *spec.source, spec.bindings, *how);
-  if (compiled.ok()) {
-    return explain_compiled(spec, std::move(*compiled));
-  }
-  if (!may_refuse || compiled.error().code != ErrorCode::unsupported) return compiled.error();
-  ExplainedProgram explained = explain_program(spec, program);
-  explained.refusal = compiled.error();
-  explained.refused_target = how->target.name;
-  return explained;
-}
-
-bool needs_cudnn(const plan::Program& program) {
-  return !plan::steps_of<plan::CudnnStep>(program).empty();
-}
-
-// The options to compile by; nothing, and why in the explanation, when cuDNN is needed but missing.
-Result<std::optional<driver::CompileOptions>> compile_options(const ExplainOptions& options,
-                                                              const Spec& spec,
-                                                              const plan::Target& target,
-                                                              bool needs_cudnn,
-                                                              Explanation& explanation) {
-  if (needs_cudnn && explanation.why_not_compiled.empty()) {
-    const Result<std::int64_t> version =
-        worker::cudnn_version(worker_options(options.cudnn_folder, options.limits));
-    if (!version.ok() && version.error().code != ErrorCode::cudnn) return version.error();
-    if (!version.ok()) explanation.why_not_compiled = version.error().message;
-  }
-  if (!explanation.why_not_compiled.empty()) return std::optional<driver::CompileOptions>();
+// How the direction is compiled, as half of a training pair if it has gradients.
+driver::CompileOptions compile_options(const ExplainOptions& options, const Spec& spec,
+                                       const plan::Target& target, plan::Direction direction,
+                                       bool gradients) {
   driver::CompileOptions how;
   how.target = target;
   how.worker = worker_options(options.cudnn_folder, options.limits);
   how.lowering = options.lowering;
+  how.direction = direction;
   how.rewrites = options.rewrites;
   how.analyses = spec.analyses.get();
-  return std::optional(std::move(how));
+  how.paired = gradients;
+  return how;
+}
+
+// Whether the program can be compiled; if cuDNN is needed but missing, the explanation says why
+// not.
+Result<bool> can_compile(const plan::Program& program, const driver::CompileOptions& how,
+                         Explanation& explanation) {
+  const bool needs_cudnn = !plan::steps_of<plan::CudnnStep>(program).empty();
+  if (needs_cudnn && explanation.why_not_compiled.empty()) {
+    const Result<std::int64_t> version = worker::cudnn_version(how.worker);
+    if (!version.ok() && version.error().code != ErrorCode::cudnn) return version.error();
+    if (!version.ok()) explanation.why_not_compiled = version.error().message;
+  }
+  return explanation.why_not_compiled.empty();
+}
+
+// What the search found, compiled if that can be. A refusal is the answer when `may_refuse`.
+Result<ExplainedProgram> explain_found(planner::Search& search,
+                                       const Result<planner::Candidate*>& best, const Spec& spec,
+                                       const driver::CompileOptions& how, bool may_refuse,
+                                       Explanation& explanation) {
+  const auto is_answer = [may_refuse](const Error& error) {
+    return may_refuse && error.code == ErrorCode::unsupported;
+  };
+  if (!best.ok() && !is_answer(best.error())) return best.error();
+  if (!best.ok()) return explain_refused(spec, how.direction, best.error());
+  ExplainedProgram explained = explain_program(spec, (*best)->lowered->program);
+  ATTN_ASSIGN(const bool compiles, can_compile(explained.program, how, explanation));
+  if (!compiles) return explained;
+  Result<driver::Compiled> compiled = driver::compile(search, *spec.source, spec.bindings, how);
+  if (compiled.ok()) return explain_compiled(spec, std::move(*compiled));
+  if (!is_answer(compiled.error())) return compiled.error();
+  explained.refusal = compiled.error();
+  explained.refused_target = how.target.name;
+  return explained;
 }
 
 std::shared_ptr<target::Deadline> deadline_of(const BuildLimits& limits) {
   return std::make_shared<target::Deadline>(std::chrono::seconds(limits.seconds));
 }
 
-// The program of a direction, of a training pair's engine if it has gradients.
-Result<plan::Program> lowered(const ExplainOptions& options, const ir::Attention& attention,
-                              bool gradients, const target::Context& context) {
-  planner::OfPair pair{options.lowering};
-  if (gradients) {
-    ATTN_ASSIGN(pair, planner::lowering_of_pair(attention, options.lowering, context));
-  }
-  planner::Candidates candidates(attention, pair, context);
-  ATTN_ASSIGN(const planner::Candidate* best, candidates.next());
-  return best->lowered->program;
-}
-
 // Explains the backward, which nobody need have asked for: so a refusal, whoever refuses, is part
 // of the explanation.
 Result<ExplainedProgram> explain_backward(const ExplainOptions& options, const Spec& spec,
                                           const plan::Target& target, Explanation& explanation) {
-  constexpr auto kBackward = plan::Direction::backward;
-  const auto program =
-      lowered(options, spec.attention, true, context_of(options, spec, target, kBackward));
-  if (!program.ok() && program.error().code != ErrorCode::unsupported) return program.error();
-  if (!program.ok()) return explain_refused(spec, kBackward, program.error());
-  ATTN_ASSIGN(auto how, compile_options(options, spec, target, needs_cudnn(*program), explanation));
-  if (how) {
-    how->paired = true;
-    how->direction = kBackward;
-  }
-  return compiled_program(spec, spec.attention, *program, how, true);
+  const auto how = compile_options(options, spec, target, plan::Direction::backward, true);
+  ATTN_ASSIGN(const auto search, driver::search_of(spec.attention, how));
+  return explain_found(*search, search->next(), spec, how, true, explanation);
 }
 
 }  // namespace
@@ -116,24 +94,18 @@ Result<Explanation> explain_attention(const ExplainOptions& options, const Spec&
     why_no_target = target.error().message;
     target = find_target(kDefaultTarget, options.cudnn_folder);
   }
-  constexpr auto kForward = plan::Direction::forward;
-  const target::Context context = context_of(options, spec, *target, kForward);
-  const auto program = lowered(options, attention, gradients, context);
-  const bool explains = options.why_not && !program.ok() && attention.dims.bound() &&
-                        program.error().code == ErrorCode::unsupported;
-  if (!program.ok() && !explains) return program.error();
+  const auto how = compile_options(options, spec, *target, plan::Direction::forward, gradients);
+  ATTN_ASSIGN(const auto search, driver::search_of(attention, how));
+  const Result<planner::Candidate*> best = search->next();
+  const bool may_refuse = options.why_not && attention.dims.bound();
+  if (!best.ok() && !(may_refuse && best.error().code == ErrorCode::unsupported)) {
+    return best.error();
+  }
   Explanation explanation = explain(spec, gradients, options.rewrites, deadline_of(options.limits));
   explanation.target = *target;
   explanation.why_not_compiled = why_no_target;
-  if (explains) {
-    explanation.forward = explain_refused(spec, kForward, program.error());
-  } else {
-    ATTN_ASSIGN(auto how,
-                compile_options(options, spec, *target, needs_cudnn(*program), explanation));
-    if (how) how->paired = gradients;
-    ATTN_ASSIGN(explanation.forward,
-                compiled_program(spec, attention, *program, how, options.why_not));
-  }
+  ATTN_ASSIGN(explanation.forward,
+              explain_found(*search, best, spec, how, options.why_not, explanation));
   if (!gradients) return explanation;
   ATTN_ASSIGN(explanation.backward, explain_backward(options, spec, *target, explanation));
   return explanation;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "compiler/support/text.h"
 #include "compiler/target/capabilities.h"
 #include "runtime/cache/folder.h"

@@ -10,7 +10,7 @@
 
 #include "compiler/diag/diagnostics.h"
 #include "compiler/ir/attention.h"
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/pair.h"
 #include "compiler/sema/analyze.h"
 #include "runtime/plan/bundle.h"
 #include "runtime/worker/worker.h"
@@ -117,10 +117,11 @@ struct Compiled {
 // What planning decides by with these options.
 target::Context context_of(const CompileOptions& options);
 
-// options.lowering (a strategy or an engine), or the engine of both directions where they must draw
-// the same random numbers (planner::lowering_of_pair): of a backward, of a spec with gradients, and
-// of what is `paired`.
-Result<planner::OfPair> lowering_of(const ir::Attention& attention, const CompileOptions& options);
+// The search for the program by options.lowering (a strategy or an engine), or by the engine of
+// both directions where they must draw the same random numbers (planner::Pair): of a backward, of a
+// spec with gradients, and of what is `paired`. Errors: those of Pair::search.
+Result<std::unique_ptr<planner::Search>> search_of(const ir::Attention& attention,
+                                                   const CompileOptions& options);
 
 // IR -> programs -> plan, in worker processes: strategies are asked in their order, and the first
 // that can be built is the plan; one whose worker dies or takes too long is passed over as one that
@@ -129,14 +130,17 @@ Result<planner::OfPair> lowering_of(const ir::Attention& attention, const Compil
 // strategy's reason, when none is taken; others of lowering and worker::compile.
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
                          const sema::Bindings& bindings, const CompileOptions& options);
+// The same of what is searched, by the search of search_of, which begins again.
+Result<Compiled> compile(planner::Search& search, const support::Source& source,
+                         const sema::Bindings& bindings, const CompileOptions& options);
 
 // The forward of a training pair: o and, with softmax, lse are among its outputs. The backward of
 // softmax reads both.
 ir::Attention training_forward(ir::Attention attention);
 
 // The two plans of a training pair: that of training_forward, and the backward; options.direction
-// is ignored. With random dropout, both are of one engine (lowering_of). Errors: those of compile,
-// with "forward: " or "backward: " before the message.
+// is ignored. With random dropout, both are of one engine (planner::Pair). Errors: those of
+// compile, with "forward: " or "backward: " before the message.
 Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
                                            const support::Source& source,
                                            const sema::Bindings& bindings,

@@ -4,9 +4,9 @@ namespace attn::driver {
 
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
                             const target::Context& context) {
-  planner::Candidates candidates(attention, lowering, context);
-  ATTN_ASSIGN(const planner::Candidate* first, candidates.next());
-  return first->lowered->program;
+  planner::Search search(attention, lowering, context);
+  ATTN_ASSIGN(const planner::Candidate* best, search.next());
+  return best->lowered->program;
 }
 
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
@@ -22,11 +22,13 @@ target::Context context_of(const CompileOptions& options) {
           .timeout = options.worker.timeout};
 }
 
-Result<planner::OfPair> lowering_of(const ir::Attention& attention, const CompileOptions& options) {
+Result<std::unique_ptr<planner::Search>> search_of(const ir::Attention& attention,
+                                                   const CompileOptions& options) {
+  const target::Context context = context_of(options);
   const bool trained = options.paired || options.direction == plan::Direction::backward ||
                        !attention.gradients.empty() || attention.wants_lse;
-  if (!trained) return planner::OfPair{options.lowering};
-  return planner::lowering_of_pair(attention, options.lowering, context_of(options));
+  if (!trained) return std::make_unique<planner::Search>(attention, options.lowering, context);
+  return planner::Pair(attention, options.lowering, context).search(options.direction);
 }
 
 ir::Attention training_forward(ir::Attention attention) {

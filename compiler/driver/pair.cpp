@@ -22,12 +22,14 @@ Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
   masks::MaskAnalyses analyses;
   CompileOptions how = options;
   if (how.analyses == nullptr) how.analyses = &analyses;
-  how.paired = true;
+  planner::Pair searches(trained, how.lowering, context_of(how));
   std::vector<Compiled> pair;
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
-    how.direction = direction;
-    ATTN_ASSIGN(Compiled compiled,
-                in_direction(direction, compile(trained, source, bindings, how)));
+    const auto half = [&]() -> Result<Compiled> {
+      ATTN_ASSIGN(const std::unique_ptr<planner::Search> search, searches.search(direction));
+      return compile(*search, source, bindings, how);
+    };
+    ATTN_ASSIGN(Compiled compiled, in_direction(direction, half()));
     pair.push_back(std::move(compiled));
   }
   return pair;

@@ -3,16 +3,22 @@
 namespace attn::driver {
 namespace {
 
+using planner::Search;
+
 // Engines with a strategy that gives a bound. 8-bit specs must also lower.
-std::vector<std::string> engines_of(const ir::Attention& attention, const CompileOptions& options) {
+std::vector<std::string> engines_of(Search& search) {
   std::vector<std::string> names;
-  const Result<planner::OfPair> pair = lowering_of(attention, options);
-  if (!pair.ok() || pair->lowering != planner::kAnyLowering) return names;
+  if (!search.takes_any()) return names;
+  bool more = search.attention().quantize.has_value();
+  while (more) {
+    const Result<planner::Candidate*> next = search.next();
+    more = next.ok() && *next != nullptr;
+  }
   for (const engines::Engine& engine : engines::engines()) {
-    if (engine.strategies.front().kind == planner::Strategy::Kind::slow) continue;
-    planner::Candidates candidates(attention, engine.name, context_of(options));
-    if (candidates.all().empty()) continue;
-    if (!attention.quantize || candidates.next().ok()) names.emplace_back(engine.name);
+    const bool can = std::ranges::any_of(search.all(), [&engine](const planner::Candidate& each) {
+      return planner::engine_of(each.strategy->name) == &engine;
+    });
+    if (can) names.emplace_back(engine.name);
   }
   return names;
 }
@@ -27,14 +33,14 @@ Verdict refusal(const Error& error) {
 
 }  // namespace
 
-Result<Verdict> by_rules(const ir::Attention& attention, const CompileOptions& options) {
+Result<Verdict> by_rules(Search& search) {
   Result<Verdict> found =
-      first_served(attention, options, [&](const plan::Program& program) -> Result<Verdict> {
+      first_served(search, [&](const plan::Program& program) -> Result<Verdict> {
         Verdict verdict;
         verdict.steps = program.steps.size();
         return verdict;
       });
-  if (found.ok()) found->other_engines = engines_of(attention, options);
+  if (found.ok()) found->other_engines = engines_of(search);
   return found;
 }
 
@@ -48,7 +54,8 @@ Verdict concluded(Result<Verdict> found, std::vector<std::string> engines, Tier 
 }
 
 Verdict judge_by_rules(const ir::Attention& attention, const CompileOptions& options) {
-  Result<Verdict> found = by_rules(attention, options);
+  const auto search = search_of(attention, options);
+  Result<Verdict> found = search.ok() ? by_rules(**search) : search.error();
   std::vector<std::string> engines;
   if (found.ok()) engines = std::move(found->other_engines);
   return concluded(std::move(found), std::move(engines), Tier::rules);

@@ -189,11 +189,11 @@ KnownSizes known_sizes(const support::Source& source, const sema::Bindings& bind
   return known;
 }
 
-plan::Shape shape_of(const support::Source& source, const sema::Bindings& bindings,
-                     const ir::Attention& attention, const plan::Program& program) {
+plan::Shape shape_of(const ir::Attention& attention, const std::vector<Dim>& paddable,
+                     const plan::Program& program) {
   plan::Shape shape;
   for (const Dim dim : plan::kDims) shape.sizes.set(dim, attention.dims[ir_dim(dim)]);
-  for (const Dim dim : paddable_dims(source, bindings, attention)) {
+  for (const Dim dim : paddable) {
     if (is_controlled(program, dim)) shape.padded.push_back(dim);
   }
   return shape;

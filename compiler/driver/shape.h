@@ -16,9 +16,10 @@ namespace attn::driver {
 std::optional<ir::Attention> opened(const support::Source& source, sema::Bindings bindings,
                                     std::span<const ir::Dim> dims);
 
-// Those of B, Sq and Skv that may be padded if lengths hide what is added: nothing but the shapes
-// of tensors depends on them, and no tensor becomes smaller as they grow. None if that cannot be
-// proved. `attention`: of this spec.
+// Those of B, Sq and Skv that may be padded if lengths hide what is added, since the spec does not
+// depend on their size: no expression, stride, probability or bound of a reduction reads them, only
+// they may be derived from them, and no captured tensor becomes smaller as they grow. None if that
+// cannot be proved. `attention`: of this spec.
 std::vector<plan::Dim> paddable_dims(const support::Source& source, const sema::Bindings& bindings,
                                      const ir::Attention& attention);
 
@@ -33,12 +34,9 @@ struct KnownSizes {
 KnownSizes known_sizes(const support::Source& source, const sema::Bindings& bindings);
 
 // Returns the sizes of the attention, all of which must be bound, and the dimensions for which
-// `program` also serves smaller sizes (plan::Shape::padded). A dimension is padded only if the
-// program has lengths that hide the rest and the spec does not depend on its size: no expression,
-// stride, probability or bound of a reduction reads it, only B, Sq and Skv may be derived from it,
-// and no captured tensor becomes smaller as it grows. If this cannot be proved, no dimension is
-// padded.
-plan::Shape shape_of(const support::Source& source, const sema::Bindings& bindings,
-                     const ir::Attention& attention, const plan::Program& program);
+// `program` also serves smaller sizes (plan::Shape::padded): of `paddable`, those whose rest is
+// hidden by lengths that the program has.
+plan::Shape shape_of(const ir::Attention& attention, const std::vector<plan::Dim>& paddable,
+                     const plan::Program& program);
 
 }  // namespace attn::driver

@@ -1,8 +1,8 @@
 #include "compiler/driver/support.h"
 
-#include <algorithm>
 #include <iterator>
 
+#include "compiler/driver/build.h"
 #include "compiler/driver/reasons.h"
 #include "compiler/driver/verdicts.h"
 #include "runtime/plan/memory.h"
@@ -13,14 +13,12 @@ namespace {
 constexpr std::string_view kTiers[] = {"rules", "heuristics", "build"};
 
 // Asks cuDNN's heuristics about each cuDNN step.
-Result<Verdict> by_heuristics(const ir::Attention& attention, const CompileOptions& options) {
-  return first_served(attention, options, [&](const plan::Program& program) -> Result<Verdict> {
+Result<Verdict> by_heuristics(planner::Search& search, const CompileOptions& options) {
+  search.begin();
+  return first_served(search, [&](const plan::Program& program) -> Result<Verdict> {
     Verdict verdict;
     verdict.steps = program.steps.size();
-    std::vector<graph::BackendGraph> graphs;
-    for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
-      if (std::ranges::find(graphs, step->graph) == graphs.end()) graphs.push_back(step->graph);
-    }
+    const std::vector<graph::BackendGraph> graphs = graphs_of(program).all;
     if (graphs.empty()) return verdict;
     const Result<std::vector<worker::Compiled>> offered =
         worker::offer(graphs, options.target.device_json, options.worker);
@@ -31,9 +29,9 @@ Result<Verdict> by_heuristics(const ir::Attention& attention, const CompileOptio
   });
 }
 
-Result<Verdict> by_build(const ir::Attention& attention, const support::Source& source,
+Result<Verdict> by_build(planner::Search& search, const support::Source& source,
                          const sema::Bindings& bindings, const CompileOptions& options) {
-  ATTN_ASSIGN(const Compiled compiled, compile(attention, source, bindings, options));
+  ATTN_ASSIGN(const Compiled compiled, compile(search, source, bindings, options));
   Verdict verdict;
   verdict.lowering = compiled.plan.strategy;
   verdict.steps = compiled.plan.program.steps.size();
@@ -43,6 +41,18 @@ Result<Verdict> by_build(const ir::Attention& attention, const support::Source& 
   }
   verdict.workspace_bytes = plan::memory_of(compiled.plan).total();
   return verdict;
+}
+
+// The verdict of the search, which may be an error.
+Verdict judged(const Result<std::unique_ptr<planner::Search>>& search,
+               const support::Source& source, const sema::Bindings& bindings,
+               const CompileOptions& options, Tier tier) {
+  Result<Verdict> found = search.ok() ? by_rules(**search) : search.error();
+  if (!found.ok()) return concluded(std::move(found), {}, Tier::rules);
+  std::vector<std::string> engines = std::move(found->other_engines);
+  if (tier == Tier::heuristics) found = by_heuristics(**search, options);
+  if (tier == Tier::build) found = by_build(**search, source, bindings, options);
+  return concluded(std::move(found), std::move(engines), tier);
 }
 
 }  // namespace
@@ -57,25 +67,19 @@ std::optional<Tier> parse_tier(std::string_view text) {
 
 Verdict judge(const ir::Attention& attention, const support::Source& source,
               const sema::Bindings& bindings, const CompileOptions& options, Tier tier) {
-  Result<Verdict> found = by_rules(attention, options);
-  if (!found.ok()) return concluded(std::move(found), {}, Tier::rules);
-  std::vector<std::string> engines = std::move(found->other_engines);
-  if (tier == Tier::heuristics) found = by_heuristics(attention, options);
-  if (tier == Tier::build) found = by_build(attention, source, bindings, options);
-  return concluded(std::move(found), std::move(engines), tier);
+  return judged(search_of(attention, options), source, bindings, options, tier);
 }
 
 Verdict judge_pair(const ir::Attention& attention, const support::Source& source,
                    const sema::Bindings& bindings, const CompileOptions& options, Tier tier) {
   const ir::Attention trained = training_forward(attention);
   masks::MaskAnalyses analyses;
+  CompileOptions how = options;
+  if (how.analyses == nullptr) how.analyses = &analyses;
+  planner::Pair searches(trained, how.lowering, context_of(how));
   Verdict verdict;
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
-    CompileOptions how = options;
-    if (how.analyses == nullptr) how.analyses = &analyses;
-    how.direction = direction;
-    how.paired = true;
-    verdict = judge(trained, source, bindings, how, tier);
+    verdict = judged(searches.search(direction), source, bindings, how, tier);
     verdict.direction = direction;
     if (verdict.error) break;
   }

@@ -46,7 +46,7 @@ struct Context {
   // is made where it is needed.
   masks::MaskAnalyses* analyses = nullptr;
   std::chrono::nanoseconds timeout{0};  // of each build (deadline.h); 0: none
-  // That of the builds of planner::Candidates, which end with that of the context they get; null
+  // That of the builds of planner::Search, which end with that of the context they get; null
   // elsewhere.
   std::shared_ptr<Deadline> deadline{};
 

@@ -27,7 +27,7 @@
 #include <set>
 #include <thread>
 
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "runtime/targets/targets.h"
 #include "runtime/worker/report.h"
 #include "tests/fuzz/quantized_spec.h"

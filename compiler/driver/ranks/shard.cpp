@@ -6,7 +6,7 @@
 
 #include "compiler/engines/shared/checks.h"
 #include "compiler/gradient/differentiate.h"
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "compiler/sharding/part_attention.h"
 #include "compiler/target/gpu.h"
 
@@ -59,9 +59,9 @@ Status check_kernels(const Sharded& sharded, const target::Context& context) {
       sharding::part_attention(whole, part, dealt.key_heads(0, whole)).attention;
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
     if (direction == plan::Direction::backward && !sharded.trains()) continue;
-    planner::Candidates candidates(attention, planner::kAnyLowering,
-                                   target::in_direction(context, direction));
-    if (const auto best = candidates.next(); !best.ok()) return in_part(part, best.error());
+    planner::Search search(attention, planner::kAnyLowering,
+                           target::in_direction(context, direction));
+    if (const auto best = search.next(); !best.ok()) return in_part(part, best.error());
   }
   return {};
 }

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "compiler/engines/shared/forms.h"
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "tests/golden/lowering/specs.h"
 
 namespace attn::testing {

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "tests/golden/lowering/specs.h"
 #include "tests/support/combinations.h"
 #include "tests/support/golden.h"

@@ -1,7 +1,7 @@
 // Graphs with attention as one node, for specs with every layout, band, output, sink and dropout.
 #include <gtest/gtest.h>
 
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "tests/golden/lowering/specs.h"
 #include "tests/support/golden.h"
 

@@ -502,8 +502,8 @@ TEST(Compile, GoesOnWhenAWorkerFails) {
   std::filesystem::create_directories(folder);
   CompileOptions options = options_for("h200");
   const std::string first = [&] {
-    planner::Candidates candidates(spec.attention, options.lowering, context_of(options));
-    return std::string(candidates.next().value()->strategy->name);
+    planner::Search search(spec.attention, options.lowering, context_of(options));
+    return std::string(search.next().value()->strategy->name);
   }();
   options.worker.command = failing_once(folder / "mark");
   options.worker.report_folder = folder.string();

@@ -19,7 +19,7 @@ plan::Shape shape_of_text(const std::string& text, const sema::Bindings& binding
   EXPECT_TRUE(attention.has_value()) << diag::to_text(sink);
   const auto program = lower(*attention, "cudnn");
   EXPECT_TRUE(program.ok()) << program.error().to_text();
-  return shape_of(source, bindings, *attention, *program);
+  return shape_of(*attention, paddable_dims(source, bindings, *attention), *program);
 }
 
 // What may be smaller of an attention with these clauses.

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "compiler/pictures/picture.h"
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "compiler/reference/lifelike.h"
 #include "tests/support/contexts.h"
 #include "tests/support/random_spec.h"
@@ -42,8 +42,8 @@ std::set<std::string> expect_all_computed(const ir::Attention& attention,
   std::set<std::string> names;
   const target::Context context = attn::testing::in(false);
   for (const planner::Strategy& strategy : planner::strategies(planner::kAnyOrSlow)) {
-    planner::Candidates candidates(attention, strategy.name, context);
-    const auto candidate = candidates.next();
+    planner::Search search(attention, strategy.name, context);
+    const auto candidate = search.next();
     if (!candidate.ok()) continue;
     const std::vector<Coverage>& kernels = (*candidate)->lowered->kernels;
     SCOPED_TRACE(std::string(strategy.name));
@@ -112,8 +112,8 @@ TEST(Computed, IsWhatIsVisibleOfCapturedTensors) {
 TEST(Computed, OfBlocksIsWhatScoresAre) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const ir::Attention attention = attention_of(attn::testing::random_spec(seed, 150));
-    planner::Candidates candidates(attention, "auto", attn::testing::in(false));
-    const std::vector<Coverage> kernels = candidates.next().value()->lowered->kernels;
+    planner::Search search(attention, "auto", attn::testing::in(false));
+    const std::vector<Coverage> kernels = search.next().value()->lowered->kernels;
     const auto drawn = [&](std::int64_t cell) {
       return picture_of(attention, {}, {.cell = {{cell, cell}}, .kernels = kernels}).value();
     };

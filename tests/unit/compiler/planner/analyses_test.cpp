@@ -40,9 +40,9 @@ std::map<Computed, int> computed(const std::string& spec, Tried tried) {
   for (const bool backward : {false, true}) {
     target::Context context = attn::testing::in(backward);
     context.analyses = &analyses;
-    Candidates candidates(driver::training_forward(*attention), kAnyLowering, context);
+    Search search(driver::training_forward(*attention), kAnyLowering, context);
     while (true) {
-      const auto next = candidates.next();
+      const auto next = search.next();
       ATTN_CHECK(next.ok(), "no strategy serves it");
       if (*next == nullptr || tried == Tried::first) break;
     }

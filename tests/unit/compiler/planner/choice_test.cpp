@@ -5,9 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "compiler/driver/driver.h"
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/pair.h"
 #include "runtime/base/check.h"
 #include "runtime/targets/targets.h"
 #include "tests/support/contexts.h"
@@ -19,6 +20,7 @@ using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 // Milliseconds on an H200 with cuDNN 9.19, of one run of `attnc bench --device-only` with each
@@ -106,15 +108,15 @@ ir::Attention attention_of(const std::string& spec, const sema::Bindings& bindin
 // The engine's best.
 double predicted_ms(const ir::Attention& attention, std::string_view engine,
                     const target::Context& context = {}) {
-  Candidates candidates(attention, engine, context);
-  const auto best = candidates.next();
+  Search search(attention, engine, context);
+  const auto best = search.next();
   ATTN_CHECK(best.ok(), best.error().to_text());
   return (*best)->lowered->predicted_ms;
 }
 
 std::string engine_taken(const ir::Attention& attention, const target::Context& context) {
-  Candidates candidates(attention, kAnyLowering, context);
-  const auto best = candidates.next();
+  Search search(attention, kAnyLowering, context);
+  const auto best = search.next();
   ATTN_CHECK(best.ok(), best.error().to_text());
   return std::string(engine_of((*best)->strategy->name)->name);
 }
@@ -248,12 +250,12 @@ TEST(Choice, IsCudnnWhereThereAreNoNativeKernels) {
 
 TEST(Choice, RefusalsOfAlternativesAreKept) {
   const target::Context context;
-  Candidates candidates(attention_of("dims B = 1, Hq = 4, Sq = 512, Skv = 512, D = 100;"),
-                        kAnyLowering, context);
-  EXPECT_TRUE(candidates.next().ok());
-  const auto& told = candidates.refused();
+  Search search(attention_of("dims B = 1, Hq = 4, Sq = 512, Skv = 512, D = 100;"), kAnyLowering,
+                context);
+  EXPECT_TRUE(search.next().ok());
+  const auto& told = search.refused().told;
   EXPECT_EQ(std::ranges::find(told, "native", &Refusal::lowering), told.end());
-  const auto& all = candidates.all_refused();
+  const auto& all = search.refused().all;
   const auto native = std::ranges::find(all, "native", &Refusal::lowering);
   ASSERT_NE(native, all.end());
   EXPECT_THAT(native->error.message, HasSubstr("(this is 100)"));
@@ -267,15 +269,15 @@ TEST(Choice, RefusalsOf8BitsAreThoseOfBothEngines) {
   const ir::Attention attention = attention_of(
       "dims B = 1, Hq = 2, Skv = 128, Sq = 128, D = 128; score score - 0.1 * "
       "q_idx; " ATTN_OF_8_BITS);
-  Candidates candidates(attention, kAnyLowering, context);
-  const auto best = candidates.next();
+  Search search(attention, kAnyLowering, context);
+  const auto best = search.next();
   ASSERT_FALSE(best.ok());
   EXPECT_THAT(best.error().message, HasSubstr("score expressions"));
   EXPECT_THAT(best.error().notes, Contains(HasSubstr("compute capability 9.0, not 10.0")));
   EXPECT_THAT(best.error().notes, Not(Contains(HasSubstr("--strategy composite"))));
   const ir::Attention served =
       attention_of("dims B = 1, Hq = 2, Skv = 128, Sq = 128, D = 128; " ATTN_OF_8_BITS);
-  const auto unified = Candidates(served, "unified", context).next();
+  const auto unified = Search(served, "unified", context).next();
   ASSERT_FALSE(unified.ok());
   EXPECT_THAT(unified.error().notes, Contains("`--strategy composite` does"));
 }
@@ -283,30 +285,54 @@ TEST(Choice, RefusalsOf8BitsAreThoseOfBothEngines) {
 constexpr const char* kRandom =
     "dims B = 4, Hq = 32, Sq = 4096, Skv = 4096, D = 128; dropout 0.1; mask q_idx >= kv_idx;";
 
+// The strategy, or the engine, that is searched; kAnyLowering for several.
+std::string searched(const Search& search) {
+  std::set<std::string> engines;
+  for (const Candidate& each : search.all()) engines.insert(engine_name_of(each.strategy->name));
+  if (engines.size() > 1) return std::string(kAnyLowering);
+  const bool is_one = search.all().size() == 1;
+  return is_one ? std::string(search.all().front().strategy->name) : *engines.begin();
+}
+
+std::unique_ptr<Search> search_of_pair(const ir::Attention& attention, std::string_view name,
+                                       plan::Direction direction = plan::Direction::forward) {
+  return Pair(attention, name, {}).search(direction).value();
+}
+
 TEST(Choice, OfAPairWithRandomDropoutIsOneEngine) {
   const ir::Attention random = attention_of(kRandom);
-  const std::string one = lowering_of_pair(random, kAnyLowering, {})->lowering;
+  const std::string one = searched(*search_of_pair(random, kAnyLowering));
   EXPECT_THAT(one, AnyOf("native", "cudnn"));  // both take nearly the same time
-  EXPECT_EQ(lowering_of_pair(random, kAnyOrSlow, {})->lowering, one);
-  EXPECT_EQ(lowering_of_pair(random, "composite", {})->lowering, "composite");
-  EXPECT_EQ(lowering_of_pair(attention_of("causal"), kAnyLowering, {})->lowering, kAnyLowering);
+  EXPECT_EQ(searched(*search_of_pair(random, kAnyOrSlow)), one);
+  EXPECT_EQ(searched(*search_of_pair(random, "composite")), "composite");
+  EXPECT_EQ(searched(*search_of_pair(attention_of("causal"), kAnyLowering)), kAnyLowering);
   const ir::Attention paged = attention_of(std::string(kRandom) + "layout paged(page = 64);");
-  EXPECT_EQ(lowering_of_pair(paged, kAnyLowering, {})->lowering, kAnyLowering);  // has no backward
+  EXPECT_EQ(searched(*search_of_pair(paged, kAnyLowering)), kAnyLowering);  // has no backward
   // cuDNN has no forward of this, but a backward, which would drop other weights.
   constexpr const char* kHalf = "tensor s: f32[Hq]; sink s[h]; outputs o, max; grad q, k, v;";
-  EXPECT_EQ(
-      lowering_of_pair(attention_of(std::string(kRandom) + kHalf), kAnyLowering, {})->lowering,
-      "native");
+  const ir::Attention half = attention_of(std::string(kRandom) + kHalf);
+  EXPECT_EQ(searched(*search_of_pair(half, kAnyLowering)), "native");
+}
+
+// What was compared is not lowered again.
+TEST(Choice, OfAPairIsSearchedOnce) {
+  Pair pair(attention_of(kRandom), kAnyLowering, {});
+  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
+    const std::unique_ptr<Search> search = pair.search(direction).value();
+    const auto is_lowered = [](const Candidate& each) { return each.lowered.has_value(); };
+    const auto lowered = std::ranges::find_if(search->all(), is_lowered);
+    ASSERT_NE(lowered, search->all().end());
+    EXPECT_EQ(search->next().value(), &*lowered);
+    EXPECT_THAT(search->refused().left_out, SizeIs(1));
+  }
 }
 
 // The refusal when the engine that is taken for a pair of these clauses does not build it.
 Error refusal_of_pair(const std::string& clauses, plan::Direction direction) {
-  const ir::Attention attention = attention_of(clauses);
-  const target::Context context{.direction = direction};
-  const OfPair pair = lowering_of_pair(attention, kAnyLowering, context).value();
-  const std::string failed(strategies(pair.lowering).front().name);
-  return Candidates(attention, pair, context)
-      .all_failed({{failed, {ErrorCode::unsupported, "it does not build", {}, {}}}});
+  const auto search = search_of_pair(attention_of(clauses), kAnyLowering, direction);
+  Candidate failed{search->all().front().strategy};
+  search->failed(failed, {ErrorCode::unsupported, "it does not build", {}, {}});
+  return search->all_failed();
 }
 
 TEST(Choice, OfAPairSaysWhyOtherEnginesAreLeftOut) {
@@ -336,18 +362,16 @@ TEST(Choice, OfAPairNamesWhatTheOtherEngineLacks) {
   const ir::Attention learned = attention_of(
       "dims B = 2, Hq = 4, Sq = 256, Skv = 256, D = 64; dropout 0.1; learn bias: bf16[Hq, Sq, Skv];"
       " score score + bias[h, q_idx, kv_idx]; grad q, bias;");
-  const auto pair = [&](plan::Direction direction) {
-    return lowering_of_pair(learned, kAnyLowering, {.direction = direction}).value();
-  };
   constexpr const char* kWhy = "the gradient of `bias` depends on what random dropout keeps";
-  const OfPair forward = pair(plan::Direction::forward);
-  EXPECT_EQ(forward.lowering, "native");
-  ASSERT_EQ(forward.left_out.size(), 1U);
-  EXPECT_THAT(forward.left_out[0].error.message, HasSubstr(kWhy));
-  EXPECT_THAT(forward.left_out[0].error.message, StartsWith("its backward is refused"));
-  const OfPair backward = pair(plan::Direction::backward);
-  ASSERT_EQ(backward.refused.size(), 1U);
-  EXPECT_THAT(backward.refused[0].error.message, StartsWith(kWhy));
+  const auto forward = search_of_pair(learned, kAnyLowering);
+  EXPECT_EQ(searched(*forward), "native");
+  const std::vector<Refusal>& left_out = forward->refused().left_out;
+  ASSERT_THAT(left_out, SizeIs(1));
+  EXPECT_THAT(left_out[0].error.message, HasSubstr(kWhy));
+  EXPECT_THAT(left_out[0].error.message, StartsWith("its backward is refused"));
+  const auto backward = search_of_pair(learned, kAnyLowering, plan::Direction::backward);
+  ASSERT_THAT(backward->refused().told, SizeIs(1));
+  EXPECT_THAT(backward->refused().told[0].error.message, StartsWith(kWhy));
 }
 
 // What a refusal proposes would serve, so `deterministic` is named where all else is served.
@@ -356,7 +380,7 @@ TEST(Choice, OfEightBitsNamesDeterminismLast) {
       "dtype e4m3; quantize per_tensor; deterministic; grad q, k, v; outputs o, lse;";
   const target::Context context{.direction = plan::Direction::backward};
   const auto message = [&](const std::string& clauses) {
-    return Candidates(attention_of(kEight + clauses), "composite", context).next().error().message;
+    return Search(attention_of(kEight + clauses), "composite", context).next().error().message;
   };
   constexpr const char* kDims = "dims B = 2, Hq = 4, Sq = 256, Skv = 256, D = ";
   EXPECT_THAT(message(std::string(kDims) + "64;"), HasSubstr("needs head dimensions of 128"));
@@ -372,12 +396,12 @@ TEST(Choice, OfHalfAPairIsThatOfThePair) {
     options.target = targets::find_target("h200").value();
     options.paired = paired;
     options.direction = direction;
-    return driver::lowering_of(attention, options)->lowering;
+    return searched(**driver::search_of(attention, options));
   };
   constexpr auto kForward = plan::Direction::forward;
   const ir::Attention alone = attention_of(std::string(kRandom) + "outputs o;");
   EXPECT_EQ(lowering(alone, false, kForward), kAnyLowering);
-  const std::string one = lowering_of_pair(random, kAnyLowering, {})->lowering;
+  const std::string one = searched(*search_of_pair(random, kAnyLowering));
   EXPECT_EQ(lowering(random, false, kForward), one);  // a backward may take its lse
   EXPECT_EQ(lowering(random, true, kForward), one);
   EXPECT_EQ(lowering(random, false, plan::Direction::backward), one);

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "compiler/driver/driver.h"
-#include "compiler/planner/candidates.h"
 #include "compiler/planner/measured.h"
+#include "compiler/planner/search.h"
 #include "runtime/base/check.h"
 #include "tests/support/contexts.h"
 
@@ -33,8 +33,8 @@ struct Shape {
 
 double predicted_ms(const ir::Attention& attention, const std::string& strategy,
                     const target::Context& context) {
-  Candidates candidates(attention, strategy, context);
-  const auto best = candidates.next();
+  Search search(attention, strategy, context);
+  const auto best = search.next();
   ATTN_CHECK(best.ok(), best.error().to_text());
   return (*best)->lowered->predicted_ms;
 }

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "compiler/driver/driver.h"
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "runtime/base/check.h"
 #include "tests/support/contexts.h"
 
@@ -135,17 +135,17 @@ ir::Attention attention_of(const std::string& clauses) {
 
 constexpr const char* kDims = "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128; ";
 
-TEST(Candidates, AreInOrderOfTheirPredictedTime) {
+TEST(Search, AreInOrderOfTheirPredictedTime) {
   for (const char* mask :
        {"mask q_idx >= kv_idx;", "mask q_idx // 256 == kv_idx // 256;",
         "tensor m: bool[32, 32]; mask m[q_idx // 128, kv_idx // 128];",
         "tensor doc: i32[Skv] monotone runs(8); mask doc[q_idx] == doc[kv_idx];"}) {
     const ir::Attention attention = attention_of(std::string(kDims) + mask);
-    Candidates candidates(attention, kAnyOrSlow, {});
+    Search search(attention, kAnyOrSlow, {});
     const Candidate* last = nullptr;
     std::size_t count = 0;
     while (true) {
-      const auto next = candidates.next();
+      const auto next = search.next();
       ASSERT_TRUE(next.ok());
       if (*next == nullptr) break;
       ++count;
@@ -161,27 +161,81 @@ TEST(Candidates, AreInOrderOfTheirPredictedTime) {
   }
 }
 
-TEST(Candidates, OnlyWhatMayWinIsLowered) {
+TEST(Search, OnlyWhatMayWinIsLowered) {
   const ir::Attention attention = attention_of(std::string(kDims) + "mask q_idx >= kv_idx;");
-  Candidates candidates(attention, kAnyOrSlow, {});
-  const auto first = candidates.next();
+  Search search(attention, kAnyOrSlow, {});
+  const auto first = search.next();
   ASSERT_TRUE(first.ok());
   EXPECT_EQ((*first)->strategy->name, "native");
-  for (const Candidate& candidate : candidates.all()) {
+  for (const Candidate& candidate : search.all()) {
     EXPECT_EQ(candidate.lowered.has_value(), &candidate == *first) << candidate.strategy->name;
   }
 }
 
-TEST(Candidates, TakeNoLongerThanTheTimeOfABuild) {
+TEST(Search, TakeNoLongerThanTheTimeOfABuild) {
   const ir::Attention attention = attention_of(std::string(kDims) + "mask q_idx >= kv_idx;");
-  Candidates candidates(attention, kAnyLowering, {.timeout = std::chrono::nanoseconds(1)});
-  const auto late = candidates.next();
+  Search search(attention, kAnyLowering, {.timeout = std::chrono::nanoseconds(1)});
+  const auto late = search.next();
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, ErrorCode::worker);
   EXPECT_THAT(late.error().message, ::testing::HasSubstr("the build took longer than 1e-09 s"));
   EXPECT_THAT(late.error().message, ::testing::HasSubstr(" s planning"));
-  Candidates enough(attention, kAnyLowering, {.timeout = std::chrono::hours(1)});
+  Search enough(attention, kAnyLowering, {.timeout = std::chrono::hours(1)});
   EXPECT_TRUE(enough.next().ok());
+}
+
+// The strategies of the candidates that are returned, with the numbers of their programs.
+std::vector<std::string> left_of(Search& search) {
+  std::vector<std::string> left;
+  for (Candidate* next = search.next().value(); next != nullptr; next = search.next().value()) {
+    left.push_back(fmt::format("{} {}", next->strategy->name, next->program));
+  }
+  return left;
+}
+
+TEST(Search, TheNextProgramOfAStrategyFollowsIt) {
+  const ir::Attention attention = attention_of(std::string(kDims) + "mask q_idx >= kv_idx;");
+  Search search(attention, kAnyLowering, {});
+  Candidate* const best = search.next().value();
+  search.add_next_of(*best);
+  Candidate* const second = search.next().value();
+  EXPECT_EQ(second->strategy, best->strategy);
+  EXPECT_EQ(second->program, 1U);
+  EXPECT_NE(second->lowered->program, best->lowered->program);
+  search.failed(*best, {ErrorCode::unsupported, "no", {}, ""});
+  search.measured(*second, 2);
+  EXPECT_THAT(search.tried(), ElementsAre(best, second));
+  EXPECT_THAT(left_of(search), ElementsAre("composite 0", "unified 0", "block_sparse 0"));
+}
+
+TEST(Search, ThereIsAnEndOfPrograms) {
+  const ir::Attention attention = attention_of(std::string(kDims) + "mask q_idx >= kv_idx;");
+  Search search(attention, "native", {});
+  std::size_t programs = 0;
+  while (Candidate* const next = search.next().value()) {
+    EXPECT_EQ(next->program, programs++);
+    search.add_next_of(*next);
+  }
+  EXPECT_GT(programs, 1U);
+  EXPECT_EQ(search.all().size(), programs);
+}
+
+TEST(Search, BeginsAgainWithTheOneThatIsNamed) {
+  const ir::Attention attention = attention_of(std::string(kDims) + "mask q_idx >= kv_idx;");
+  Search search(attention, kAnyLowering, {});
+  Candidate* const native = search.next().value();
+  search.add_next_of(*native);
+  Candidate* const second = search.next().value();
+  Candidate* const composite = search.next().value();
+  search.failed(*native, {ErrorCode::unsupported, "no", {}, ""});
+  search.begin(composite);
+  EXPECT_TRUE(search.tried().empty());
+  EXPECT_FALSE(native->failed);
+  EXPECT_THAT(left_of(search),
+              ElementsAre("composite 0", "native 0", "unified 0", "block_sparse 0"));
+  search.begin(second);
+  EXPECT_EQ(search.next().value(), second);
+  EXPECT_THAT(left_of(search), ElementsAre("composite 0", "unified 0", "block_sparse 0"));
 }
 
 TEST(FirstTaken, GoesOnAfterARefusalOrAFailureOfOneStrategy) {
@@ -196,18 +250,18 @@ TEST(FirstTaken, GoesOnAfterARefusalOrAFailureOfOneStrategy) {
   };
   for (const ErrorCode code : {ErrorCode::unsupported, ErrorCode::worker, ErrorCode::cudnn}) {
     tried.clear();
-    Candidates candidates(attention, kAnyLowering, {});
-    const auto none = first_taken(candidates, fail(code));
+    Search search(attention, kAnyLowering, {});
+    const auto none = search.first_taken(fail(code));
     EXPECT_EQ(none.error().code, code);
     EXPECT_EQ(none.error().message, "composite");
     EXPECT_THAT(tried, ElementsAre("native", "composite", "unified", "block_sparse"));
   }
   tried.clear();
-  Candidates candidates(attention, kAnyLowering, {});
-  EXPECT_EQ(first_taken(candidates, fail(ErrorCode::io)).error().code, ErrorCode::io);
+  Search search(attention, kAnyLowering, {});
+  EXPECT_EQ(search.first_taken(fail(ErrorCode::io)).error().code, ErrorCode::io);
   EXPECT_THAT(tried, SizeIs(1));
-  Candidates again(attention, kAnyLowering, {});
-  EXPECT_EQ(first_taken(again, fail(ErrorCode::unsupported, "block_sparse")).value(), 7);
+  Search again(attention, kAnyLowering, {});
+  EXPECT_EQ(again.first_taken(fail(ErrorCode::unsupported, "block_sparse")).value(), 7);
 }
 
 // What each lowering says of a spec of these dims; "" where it serves it.
@@ -259,13 +313,15 @@ Error all_refused(const std::string& clauses, bool backward, std::int64_t sm = 9
   target::Context context;
   context.direction = backward ? plan::Direction::backward : plan::Direction::forward;
   context.gpu.sm = sm;
-  Candidates candidates(attention_of(clauses), kAnyLowering, context);
+  Search search(attention_of(clauses), kAnyLowering, context);
   while (true) {
-    const auto next = candidates.next();
+    const auto next = search.next();
     if (!next.ok()) return next.error();
     if (*next == nullptr) break;
   }
-  return candidates.all_failed({{"composite", {ErrorCode::unsupported, "too wide", {}, ""}}});
+  Candidate composite{&strategies("composite").front()};
+  search.failed(composite, {ErrorCode::unsupported, "too wide", {}, ""});
+  return search.all_failed();
 }
 
 TEST(Strategies, ARefusalBeginsWithTheScoreAndWhatNativeLacks) {

@@ -7,7 +7,7 @@
 #include "compiler/driver/driver.h"
 #include "compiler/engines/cudnn/lower_block_sparse.h"
 #include "compiler/masks/mask_analysis.h"
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "runtime/base/check.h"
 
 namespace attn::engines {
@@ -194,8 +194,8 @@ TEST(Pages, AreTakenWhereTheyTakeLess) {
   const auto first = [](const std::string& clauses) {
     const ir::Attention attention = attention_of(
         clauses + "outputs o, lse;", "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128;");
-    planner::Candidates candidates(attention, "cudnn", {});
-    return std::string(candidates.next().value()->strategy->name);
+    planner::Search search(attention, "cudnn", {});
+    return std::string(search.next().value()->strategy->name);
   };
   EXPECT_EQ(first("tensor m: bool[32, 32]; mask m[q_idx // 128, kv_idx // 128];"), "block_sparse");
   EXPECT_EQ(first("mask (q_idx // 128 * 7 + kv_idx // 128 * 5) % 8 == 0;"), "block_sparse");

@@ -8,7 +8,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/engines/cudnn/lower_segments.h"
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "runtime/base/check.h"
 
 namespace attn::engines {
@@ -126,8 +126,8 @@ TEST(Documents, AreTakenWhereTheyTakeLess) {
         "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128;"
         "tensor doc: i32[Skv] monotone " +
         runs + "; mask doc[q_idx] == doc[kv_idx]; outputs o, lse;");
-    planner::Candidates candidates(attention, "cudnn", {});
-    return std::string(candidates.next().value()->strategy->name);
+    planner::Search search(attention, "cudnn", {});
+    return std::string(search.next().value()->strategy->name);
   };
   EXPECT_EQ(first("runs(8, 512)"), "segments");
   EXPECT_EQ(first("runs(8)"), "segments");

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "compiler/driver/driver.h"
-#include "compiler/planner/candidates.h"
+#include "compiler/planner/search.h"
 #include "runtime/base/check.h"
 
 namespace attn::engines {
@@ -26,8 +26,8 @@ ir::Attention attention_of(const std::string& clauses) {
 }
 
 std::string first(const std::string& clauses, plan::Direction direction) {
-  planner::Candidates candidates(attention_of(clauses), "cudnn", {.direction = direction});
-  return std::string(candidates.next().value()->strategy->name);
+  planner::Search search(attention_of(clauses), "cudnn", {.direction = direction});
+  return std::string(search.next().value()->strategy->name);
 }
 
 TEST(LengthsOfMasks, AreTakenBeforeMasksForEachScore) {

@@ -1,0 +1,210 @@
+#include "compiler/planner/search.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "compiler/engines/shared/internal_o.h"
+
+namespace attn::planner {
+namespace {
+
+bool draws_elsewhere(const ir::Attention& attention) {
+  return attention.dropout && attention.dropout->origin;
+}
+
+// Whether the strategy draws the numbers of a part as the whole attention does.
+bool draws_in(const ir::Attention& attention, const Strategy& strategy) {
+  return !draws_elsewhere(attention) || strategy.own_kernels;
+}
+
+Error refused_draws() {
+  return {ErrorCode::unsupported,
+          "random dropout of a part draws the numbers of the whole attention, and only attnc's own "
+          "kernels can",
+          {"those are `--engine native`; `dropout p, keep[..]` takes the elements to keep from a "
+           "tensor"},
+          {}};
+}
+
+// Whether the refusal of an alternative is told: cuDNN refuses much of 8 bits, and all random
+// dropout of parts, that attnc's own kernels compute, so why these do not is of interest.
+bool is_told(const Strategy& strategy, const ir::Attention& attention) {
+  return (attention.quantize || draws_elsewhere(attention)) && strategy.own_kernels;
+}
+
+std::optional<ir::Attention> with_o_if_missing(const ir::Attention& attention,
+                                               const target::Context& context) {
+  if (context.backward() || attention.wants_o) return std::nullopt;
+  return engines::with_o(attention);
+}
+
+target::Context completed(target::Context context, masks::MaskAnalyses& analyses) {
+  if (context.analyses == nullptr) context.analyses = &analyses;
+  context.deadline = std::make_shared<target::Deadline>(
+      context.timeout, target::Deadline::Clock::now, context.deadline);
+  return context;
+}
+
+}  // namespace
+
+Search::Search(const ir::Attention& attention, std::string_view name,
+               const target::Context& context)
+    : only_one_(strategies(name).size() == 1),
+      takes_any_(name == kAnyLowering),
+      attention_(attention),
+      with_o_(with_o_if_missing(attention, context)),
+      context_(completed(context, analyses_)),
+      subject_(std::make_unique<Subject>(with_o_ ? *with_o_ : attention_, context_)) {
+  for (const Strategy& strategy : strategies(name)) {
+    deadline().restart();
+    const Result<double> bound = in_time("planning", [&] {
+      return draws_in(attention_, strategy) ? strategy.bound(*subject_) : refused_draws();
+    });
+    if (bound.ok()) {
+      all_.push_back({.strategy = &strategy, .bound = *bound});
+    } else if (!refuse(strategy, bound.error())) {
+      break;
+    }
+  }
+  begin();
+}
+
+Search::~Search() = default;
+
+void Search::begin(const Candidate* first) {
+  left_.clear();
+  tried_.clear();
+  first_ = first != nullptr ? first->strategy : nullptr;
+  last_ = nullptr;
+  for (Candidate& candidate : all_) {
+    candidate.failed.reset();
+    candidate.measured_ms.reset();
+    const bool begins = candidate.strategy == first_ ? &candidate == first : candidate.program == 0;
+    if (begins) left_.push_back(&candidate);
+  }
+}
+
+// Equal ones stay in the order of the engines.
+Result<Candidate*> Search::next() {
+  const auto order = [this](const Candidate* each) {
+    const bool is_slow = each->strategy->kind == Strategy::Kind::slow;
+    return std::tuple(each->strategy != first_, is_slow, each->rank(), each->strategy);
+  };
+  while (!failure_ && !left_.empty()) {
+    const auto best = std::ranges::min_element(left_, {}, order);
+    Candidate& candidate = **best;
+    if (!candidate.lowered) {
+      lower(candidate);
+      continue;
+    }
+    left_.erase(best);
+    if (candidate.strategy != last_) deadline().restart();
+    last_ = candidate.strategy;
+    return &candidate;
+  }
+  if (failure_) return *failure_;
+  if (last_ == nullptr) return all_failed();
+  return nullptr;
+}
+
+void Search::add_next_of(const Candidate& candidate) {
+  if (candidate.strategy->lower_again == nullptr) return;
+  const std::size_t program = candidate.program + 1;
+  auto place = std::ranges::find(all_, &candidate, [](const Candidate& each) { return &each; });
+  const bool is_known = ++place != all_.end() && place->program == program;
+  if (!is_known) place = all_.insert(place, {candidate.strategy, program, candidate.rank()});
+  left_.push_back(&*place);
+}
+
+void Search::lower(Candidate& candidate) {
+  const Strategy& strategy = *candidate.strategy;
+  const bool is_best = candidate.program == 0;
+  if (is_best) deadline().restart();
+  Result<Lowered> lowered = in_time("lowering", [&] {
+    return is_best ? strategy.lower(*subject_) : strategy.lower_again(*subject_, candidate.program);
+  });
+  if (lowered.ok()) {
+    if (with_o_) engines::make_o_internal(lowered->program);
+    candidate.lowered = std::move(*lowered);
+  } else if (is_best) {
+    remove(candidate);
+    refuse(strategy, lowered.error());
+  } else if (lowered.error().code == ErrorCode::worker) {  // it took too long
+    std::erase(left_, &candidate);
+    failed(candidate, lowered.error());
+  } else {
+    remove(candidate);
+  }
+}
+
+void Search::remove(const Candidate& candidate) {
+  std::erase(left_, &candidate);
+  all_.remove_if([&candidate](const Candidate& each) { return &each == &candidate; });
+}
+
+void Search::failed(Candidate& candidate, Error error) {
+  candidate.failed = std::move(error);
+  tried_.push_back(&candidate);
+}
+
+void Search::measured(Candidate& candidate, double ms) {
+  candidate.measured_ms = ms;
+  tried_.push_back(&candidate);
+}
+
+bool Search::refuse(const Strategy& strategy, const Error& error) {
+  const bool is_late = error.code == ErrorCode::worker;
+  const bool holds_for_all = error.code != ErrorCode::unsupported && !is_late;
+  refused_.all.push_back({std::string(strategy.name), error});
+  if (holds_for_all || is_late || strategy.kind != Strategy::Kind::alternative || only_one_ ||
+      is_told(strategy, attention_)) {
+    refused_.told.push_back(refused_.all.back());
+  }
+  // What was planned in no time may be less than what others would have.
+  if (is_late) subject_ = std::make_unique<Subject>(subject_->attention(), context_);
+  if (holds_for_all) failure_ = error_of(in_order(refused_.told));
+  return !holds_for_all;
+}
+
+void Search::refuse(const Refusal& refusal) {
+  refused_.told.push_back(refusal);
+  refused_.all.push_back(refusal);
+}
+
+template <typename Plan>
+auto Search::in_time(std::string_view phase, const Plan& plan) const -> decltype(plan()) {
+  const target::Deadline::Phase counted(&deadline(), phase);
+  auto planned = plan();
+  ATTN_RETURN_IF_ERROR(deadline().check());
+  return planned;
+}
+
+bool Search::has_slow() const {
+  return std::ranges::any_of(strategies(kAnyOrSlow), [this](const Strategy& strategy) {
+    return strategy.kind == Strategy::Kind::slow && draws_in(attention_, strategy) &&
+           strategy.bound(*subject_).ok() && strategy.lower(*subject_).ok();
+  });
+}
+
+Error Search::all_failed() const {
+  std::vector<Refusal> failed;
+  for (const Candidate* candidate : tried_) {
+    if (candidate->failed) {
+      failed.push_back({std::string(candidate->strategy->name), *candidate->failed});
+    }
+  }
+  Error error = error_of(refused_, std::move(failed), attention_, context_);
+  const bool may_serve = error.code == ErrorCode::worker || error.code == ErrorCode::unsupported;
+  const bool is_said = std::ranges::any_of(error.notes, [](const std::string& note) {
+    return note.find("--allow-unfused") != note.npos;
+  });
+  if (may_serve && !is_said && takes_any_ && has_slow()) {
+    // What a refusal itself proposes is faster, so it comes first.
+    const bool proposes = error.code == ErrorCode::unsupported;
+    error.notes.insert(proposes ? error.notes.end() : error.notes.begin(),
+                       "`--allow-unfused` computes it without a fused kernel, slowly");
+  }
+  return error;
+}
+
+}  // namespace attn::planner
