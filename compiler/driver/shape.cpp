@@ -92,7 +92,9 @@ std::optional<std::int64_t> size_with(const ast::Spec& spec, sema::Bindings bind
   return sema::make_environment(spec, bindings, unheard).dims.get(wanted);
 }
 
-constexpr std::int64_t kHeads = 720'720;  // has every divisor that a spec may have
+// A size that stands for any: a multiple of all numbers up to 16, which divisions of a spec leave
+// whole, and of no others that it may have by chance.
+constexpr std::int64_t kAnySize = 720'720;
 
 // The dimensions that neither have a size nor follow from those before them.
 std::vector<std::string> open_dims(const ast::Spec& spec, sema::Bindings bindings,
@@ -105,7 +107,7 @@ std::vector<std::string> open_dims(const ast::Spec& spec, sema::Bindings binding
   for (const ir::Dim dim : ir::kDims) {
     if (!is_open(dim)) continue;
     names.emplace_back(both && dim == ir::Dim::Dqk ? "D" : to_string(dim));
-    bindings[names.back()] = std::to_string(kHeads);
+    bindings[names.back()] = std::to_string(kAnySize);
   }
   return names;
 }
@@ -113,16 +115,16 @@ std::vector<std::string> open_dims(const ast::Spec& spec, sema::Bindings binding
 // How many heads of q share one of k and v, if that is so for any number of heads.
 std::optional<std::int64_t> group_of(const ast::Spec& spec, const sema::Bindings& bindings,
                                      diag::Sink& unheard) {
-  const auto one = size_with(spec, bindings, ir::Dim::Hkv, ir::Dim::Hq, kHeads, unheard);
-  const auto two = size_with(spec, bindings, ir::Dim::Hkv, ir::Dim::Hq, 2 * kHeads, unheard);
-  if (!one || !two || *one <= 0 || *two != 2 * *one || kHeads % *one != 0) return std::nullopt;
-  return kHeads / *one;
+  const auto one = size_with(spec, bindings, ir::Dim::Hkv, ir::Dim::Hq, kAnySize, unheard);
+  const auto two = size_with(spec, bindings, ir::Dim::Hkv, ir::Dim::Hq, 2 * kAnySize, unheard);
+  if (!one || !two || *one <= 0 || *two != 2 * *one || kAnySize % *one != 0) return std::nullopt;
+  return kAnySize / *one;
 }
 
-// Whether Skv is Sq, for any Sq.
+// Whether Skv is Sq, for any Sq: also for those that no division leaves whole.
 bool is_aligned(const ast::Spec& spec, const sema::Bindings& bindings, diag::Sink& unheard) {
-  return std::ranges::all_of(std::array<std::int64_t, 2>{1009, 2003}, [&](std::int64_t size) {
-    return size_with(spec, bindings, ir::Dim::Skv, ir::Dim::Sq, size, unheard) == size;
+  return std::ranges::all_of(std::array<std::int64_t, 2>{1009, 2003}, [&](std::int64_t prime) {
+    return size_with(spec, bindings, ir::Dim::Skv, ir::Dim::Sq, prime, unheard) == prime;
   });
 }
 

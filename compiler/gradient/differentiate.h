@@ -63,8 +63,8 @@ struct Derivatives {
 // learned tensor.
 std::vector<std::string> wanted_gradients(const ir::Attention& attention);
 
-// Whether the tensor of reals, learned or not, would have a gradient if it were learned: the score or the
-// sink depends on its elements, and no mask, index or condition of dropout does.
+// Whether the tensor of reals, learned or not, would have a gradient if it were learned: the score
+// or the sink depends on its elements, and no mask, index or condition of dropout does.
 bool can_learn(const ir::Attention& attention, std::string_view tensor);
 
 // The name of the gradient: "dq" for "q", "d_bias" for "bias".

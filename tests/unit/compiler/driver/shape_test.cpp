@@ -92,5 +92,48 @@ TEST(Shape, TensorsHaveRoomForWhatIsSmaller) {
               ElementsAre(Dim::B, Dim::Sq, Dim::Skv));
 }
 
+KnownSizes known(const std::string& dims, const sema::Bindings& bindings = {}) {
+  return known_sizes({"x.attn", fmt::format("attention x {{ {} }}", dims)}, bindings);
+}
+
+const std::vector<std::int64_t>& sizes_of(const KnownSizes& known, ir::Dim dim) {
+  return known.of[static_cast<std::size_t>(dim)];
+}
+
+TEST(KnownSizes, AreThoseOfAllPlans) {
+  const KnownSizes sizes = known("dims B = 1, Hq = 8, Sq = {16, 32}, Skv = 64, D = 32;");
+  EXPECT_THAT(sizes_of(sizes, ir::Dim::Sq), ElementsAre(16, 32));
+  EXPECT_THAT(sizes_of(sizes, ir::Dim::Skv), ElementsAre(64));
+  EXPECT_THAT(sizes_of(sizes, ir::Dim::Dv), ElementsAre(32));
+  EXPECT_THAT(sizes.open, IsEmpty());
+  EXPECT_THAT(sizes_of(known("dims B, Hq = 8, Sq = 16, D = 32;", {{"B", "3"}}), ir::Dim::B),
+              ElementsAre(3));
+}
+
+TEST(KnownSizes, OpenOnesDoNotFollowFromOthers) {
+  EXPECT_THAT(known("").open, ElementsAre("B", "Hq", "Sq", "D"));
+  EXPECT_THAT(known("dims Skv = 2 * Sq, Dqk = 64;").open, ElementsAre("B", "Hq", "Sq"));
+  EXPECT_THAT(known("dims B = 1, Hq = 4, Sq = 8, Dv = 64;").open, ElementsAre("Dqk"));
+}
+
+TEST(KnownSizes, AreAlignedIfSkvIsAnySq) {
+  EXPECT_TRUE(known("").aligned);
+  EXPECT_TRUE(known("dims Skv = Sq;").aligned);
+  EXPECT_TRUE(known("dims Sq = 64;").aligned);  // which a binding replaces
+  EXPECT_FALSE(known("dims Sq = 64, Skv = 64;").aligned);
+  EXPECT_FALSE(known("dims Skv = 2 * Sq;").aligned);
+  EXPECT_FALSE(known("dims Skv = Sq + 1;").aligned);
+  EXPECT_FALSE(known("dims Skv = Sq // 16 * 16;").aligned);
+}
+
+TEST(KnownSizes, TheGroupIsThatOfAnyNumberOfHeads) {
+  EXPECT_EQ(known("").group, 1);
+  EXPECT_EQ(known("dims Hkv = Hq // 5;").group, 5);
+  EXPECT_EQ(known("dims Hq = 8, Hkv = Hq // 4;").group, 4);
+  EXPECT_EQ(known("dims Hq = 8, Hkv = 2;").group, 4);
+  EXPECT_EQ(known("dims Hkv = 2;").group, std::nullopt);
+  EXPECT_EQ(known("dims Hkv = min(Hq, 4);").group, std::nullopt);
+}
+
 }  // namespace
 }  // namespace attn::driver

@@ -109,5 +109,22 @@ TEST(Differentiate, KeepsTheNodesOfTheForward) {
   EXPECT_EQ(derivatives.attention.dag.size(), before.dag.size() + 3);
 }
 
+// Learned or not.
+TEST(CanLearn, WhatTheScoreOrTheSinkDependsOn) {
+  const auto can = [](const std::string& clauses) {
+    return can_learn(attention_of("tensor t: f32[Hq]; tensor i: i32[Hq]; " + clauses), "t");
+  };
+  EXPECT_TRUE(can("score score * t[h];"));
+  EXPECT_TRUE(can("sink t[h];"));
+  EXPECT_TRUE(can("score score + t[i[h] % 2];"));
+  EXPECT_FALSE(can("score score + 1;"));  // nothing reads it
+  EXPECT_FALSE(can("mask t[h] > 0.0;"));
+  EXPECT_FALSE(can("score score * t[h]; mask t[0] > 0.0;"));  // a mask reads it, too
+  EXPECT_FALSE(can("score where(t[h] > 0.0, score, 0.0);"));
+  EXPECT_FALSE(can("tensor u: f32[Hq]; score score + u[int(t[h]) % 2];"));
+  EXPECT_FALSE(can_learn(attention_of("tensor i: i32[Hq]; score score + i[h];"), "i"));
+  EXPECT_FALSE(can_learn(attention_of("score score;"), "t"));  // there is none
+}
+
 }  // namespace
 }  // namespace attn::gradient
