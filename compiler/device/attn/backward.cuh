@@ -48,8 +48,25 @@
 // are not read, and what else is copied of them is cleared (tails.cuh): by a warp that has no other
 // task, or one that draws for random dropout.
 //
+// Files, in the order of the data; threads are made of layers, as in the forward:
+//   backward_tensors, backward_defaults, places     what a kernel is given
+//   backward_stages                                 shared memory and its barriers
+//   backward_prepare                                delta, before all else
+//   backward_copier, backward_producer              the thread that copies: what it knows, and does
+//     backward_items, backward_row_lists            blocks of keys or parts of them; their rows
+//     backward_copies                               rows, keys, tables, tails
+//   kept_drawer, query_adder                        other warps: random dropout; ordered sums of dQ
+//   backward_thread, backward_gradients             threads that compute: likewise
+//     backward_products                             all products
+//     backward_masks, backward_dropout              what is hidden, what is dropped
+//     backward_weights, backward_slopes, scored     weights; derivatives of scores
+//     backward_learned, learned_elements            learned tensors
+//     query_sums, backward_store                    dQ; dK and dV
+//     backward_steps                                a block of rows
+//   backward_convert, learned_gradients             kernels after it
+//
 // A generated kernel gives three classes:
-//   C  constants: sizes, strides
+//   C  constants: sizes, strides, with BackwardDefaults as their base
 //   E  expressions, inlined: weight(), scale(), evaluate(..), mask(..), keep(..), keys(b),
 //      queries(b), used_keys(b) and used_queries(b), which are at most these: masks that are
 //      padding hide all others; and of random dropout seed(), offset(). A table that scores read at
@@ -65,6 +82,7 @@
 #pragma once
 
 #include "attn/backward_convert.cuh"
+#include "attn/backward_defaults.cuh"
 #include "attn/backward_gradients.cuh"
 #include "attn/backward_prepare.cuh"
 #include "attn/backward_producer.cuh"

@@ -10,7 +10,7 @@ namespace kernels {
 // Rows that a block of threads converts, through shared memory: kConvertedRows (kDepth + 1) floats.
 constexpr int kConvertedRows = 32;
 
-// Makes dq of its sums, which are in the order of registers (Gradients::add_queries): the share of
+// Makes dq of its sums, which are in the order of registers (QuerySums::add_queries): the share of
 // this block of threads.
 template <class C, class E>
 ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expressions,

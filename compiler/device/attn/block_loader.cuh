@@ -17,7 +17,8 @@ template <class C>
 struct KeySide {
   using S = Stages<C>;
   static constexpr bool kGathers = C::kGatherKeys, kThd = C::kThdK;
-  static constexpr int kPage = C::kKeyPage, kPiece = C::kKeyPiece, kPages = C::kKeyPages;
+  static constexpr int kPage = C::kKeyPage, kPiece = kPage > 0 ? C::kKeyPiece : C::kKeys,
+                       kPages = C::kKeyPages;
   static constexpr int kStored = C::kTaken, kColumns = C::kDepth, kPanel = C::kDepthPanel;
   static constexpr int kPanels = S::kDepthPanels, kRowBytes = S::kKeyRow;
   static constexpr long long kPageStride = C::kKeyPageStride, kHeadStride = C::kKeyHeadStride,
@@ -33,7 +34,8 @@ template <class C>
 struct ValueSide {
   using S = Stages<C>;
   static constexpr bool kGathers = C::kGatherValues, kThd = C::kThdV;
-  static constexpr int kPage = C::kValuePage, kPiece = C::kValuePiece, kPages = C::kValuePages;
+  static constexpr int kPage = C::kValuePage, kPiece = kPage > 0 ? C::kValuePiece : C::kKeys,
+                       kPages = C::kValuePages;
   static constexpr int kStored = C::kStored, kColumns = C::kWidth, kPanel = C::kWidthPanel;
   static constexpr int kPanels = S::kWidthPanels, kRowBytes = S::kValueRow;
   static constexpr long long kPageStride = C::kValuePageStride, kHeadStride = C::kValueHeadStride,

@@ -45,8 +45,30 @@
 // room for. If that is little, they are smaller by a power of 2. The lanes of a row compare their
 // scores only where one exceeds the room (kFollows).
 //
+// Files, in the order of the data:
+//   tile_runs, forward_tensors, forward_defaults    what a kernel is given
+//   forward_stages, turns                           shared memory and its barriers
+//   forward_copier, forward_producer                threads that copy: what they know, what they do
+//     forward_items                                 tiles, and the blocks of keys that each sees
+//     block_loader                                  keys and values: batches, thd, pages, patches
+//     forward_copies, forward_value_copies          queries, keys and tables; values
+//   forward_thread, forward_consumer                threads that compute: likewise
+//     forward_columns, tile_rows, patches           which scores a thread has
+//     forward_products, forward_values              products with keys, and with values
+//     forward_scores, forward_table                 scores that the spec modifies; a captured table
+//     forward_masks, forward_dropout                what is hidden, what is dropped
+//     forward_softmax, forward_sigmoid              weights of scores
+//     forward_following, forward_range              weights of 8-bit floats
+//     forward_statistics, forward_store             rows of outputs
+//     forward_parts, forward_merge, forward_finish  parts of tiles, their merge, the end of a tile
+//     forward_handover                              weights for the warp group with other columns
+//     forward_steps                                 a block of keys
+//
+// Threads are made of layers: each is a template of the class below it, names what it uses of that
+// (using Base::..), and adds one thing. Where there are several ways, a kernel takes one of them.
+//
 // A generated kernel gives three classes:
-//   C  constants: sizes, tile, stages, strides
+//   C  constants: sizes, tile, stages, strides, with ForwardDefaults as their base
 //   E  expressions, inlined: weight(), lines(..), score(..), mask(..), mask_by_indices(..),
 //      keep(..), sink(..), keys(b), queries(b), used_keys(b), which is at most keys(b): masks that
 //      are padding hide all others; of random dropout seed(), offset(), and of 8-bit floats scale()
@@ -54,6 +76,7 @@
 #pragma once
 
 #include "attn/forward_consumer.cuh"
+#include "attn/forward_defaults.cuh"
 #include "attn/forward_producer.cuh"
 
 namespace kernels {

@@ -7,7 +7,7 @@
 namespace kernels {
 
 constexpr int kGatherThreads = 128;  // that copy rows: a warp group
-constexpr int kHandedWords = 7;      // besides the weights: Consumer::hand_over
+constexpr int kHandedWords = 7;      // besides the weights: Handover::hand_over
 
 // Addresses in shared memory. Each stage has a barrier that it is full and one that it is empty.
 template <class C>

@@ -9,7 +9,7 @@
 namespace kernels {
 
 // A warp that draws what random dropout keeps of each step, in the numbering of
-// Consumer::drop_at_random: the words of a call are of a row and 2 keys of each 8 of 32. It is up
+// ForwardDropout::drop_at_random: the words of a call are of a row and 2 keys of each 8 of 32. It is up
 // to two steps ahead of the warp groups: further, the rows of a step are not known yet.
 template <class C, class E>
 struct KeptDrawer {
@@ -62,7 +62,7 @@ struct KeptDrawer {
     }
   }
 
-  // Draws the bits of two rows: four bits for each of four threads, as Gradients::is_kept reads.
+  // Draws the bits of two rows: four bits for each of four threads, as BackwardDropout::is_kept reads.
   __device__ __forceinline__ void draw_rows(unsigned counter, unsigned row, unsigned words,
                                             uint2 random_key, unsigned to) const {
     const unsigned head = load_shared(words + 4), h = head % C::kHeads, b = head / C::kHeads;

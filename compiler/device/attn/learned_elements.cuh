@@ -10,7 +10,7 @@ namespace kernels {
 template <class C>
 constexpr int kDiagonalsOfHead = C::kRows + C::kColumns - 1;
 
-// Of one of E::kLearned.
+// Adds to elements of the tensors of E::kLearned.
 template <class Base>
 struct LearnedElements : Base {
   using C = typename Base::C;

@@ -6,7 +6,7 @@
 //                     (attn/division.cuh), zeroed before each run
 //   native.exponents  f32 [B, Hq, rows]: -lse log2(e), -inf in empty rows; some rows more than Sq
 //   native.deltas     f32, the same: delta
-//   native.sums       f32: sums of dq, zeroed before each run (Gradients::add_queries)
+//   native.sums       f32: sums of dq, zeroed before each run (QuerySums::add_queries)
 //   native.key_sums   f32: sums of dk and dv of parts of blocks of keys
 //                     (BackwardTensors::key_sums)
 //   native.turns      i32 [B, Hq, blocks of rows]: of sums in a fixed order, the block of keys that

@@ -22,7 +22,7 @@ constexpr double kUneven = 1.5, kVeryUneven = 3;  // the longest list: times the
 constexpr double kShort = 24;                     // blocks of rows, on average
 constexpr std::int64_t kMostMergers = 1024;       // about those that run at the same time
 constexpr std::int64_t kWordsOfPart = 4;
-// Constants of attn/backward.cuh.
+// Constants of attn/backward_convert.cuh, backward_tensors.cuh and learned_sums.cuh.
 constexpr std::int64_t kMergersOfPart = 8, kPartsOfBlock = 8, kWordsOfLargest = 3,
                        kWordsOfElement = 9;
 
@@ -41,7 +41,7 @@ bool clears_rows(const ir::Attention& attention) {
 
 std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
 
-// Bytes of BackwardStages (attn/backward.cuh), aligned to 1024.
+// Bytes of BackwardStages (attn/backward_stages.cuh), aligned to 1024.
 std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
                           bool diagonals) {
   const ir::Dims& dims = attention.dims;

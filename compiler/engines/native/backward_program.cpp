@@ -143,7 +143,7 @@ class BackwardLaunches {
   }
 
   static constexpr std::int64_t kThreads = BackwardKernel::kThreads;
-  // Constants of attn/backward.cuh.
+  // Constants of attn/backward_convert.cuh.
   static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32;
   const BackwardKernel& kernel_;
 };

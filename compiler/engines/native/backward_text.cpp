@@ -115,50 +115,67 @@ class BackwardText {
         kernel_.first_word_of_division());
   }
 
+  // Those that differ from BackwardDefaults, in which numbers are 0.
   std::string constants_text() const {
-    std::string text = fmt::format("struct Constants {{\n  using Float = {};\n",
-                                   codegen::float_class(kernel_.whole.dtype));
+    const std::string base = fmt::format(
+        "struct Constants : kernels::BackwardDefaults {{\n  using Float = {};\n"
+        "  using Entry = {};\n",
+        codegen::float_class(kernel_.whole.dtype), codegen::float_class(entry_type()));
+    return base + native::constants_text("int", sizes()) +
+           native::constants_text("long long",
+                                  {{"kStatisticsClass", kernel_.statistics.of_class}}) +
+           native::constants_text("bool", flags()) + all_places_text() + "};\n";
+  }
+
+  Constants sizes() const {
     const bool by_batch = kernel_.blocks.axes.batch, by_head = kernel_.blocks.axes.head;
-    const std::pair<const char*, std::int64_t> integers[] = {
-        {"kBlockRows", kernel_.tile.rows},
-        {"kKeys", kernel_.tile.keys},
-        {"kDepth", kernel_.depth()},
-        {"kWidth", kernel_.width()},
-        {"kBatches", kernel_.dims[Dim::B]},
-        {"kHeads", kernel_.dims[Dim::Hq]},
-        {"kKeyHeads", kernel_.dims[Dim::Hkv]},
-        {"kHeadsOfKey", kernel_.heads_of_key()},
-        {"kHeadsOfClass", kernel_.statistics.heads},
-        {"kRows", kernel_.dims[Dim::Sq]},
-        {"kColumns", kernel_.dims[Dim::Skv]},
-        {"kPaddedRows", kernel_.padded_rows()},
-        {"kRowBlocks", kernel_.row_blocks_of_head()},
-        {"kKeyBlocks", kernel_.blocks.tiles},
-        {"kItems", kernel_.items()},
-        {"kDivided", kernel_.parts()},
-        {"kSection", kernel_.section()},
-        {"kListsOfBatch", !by_batch ? 0
-                          : by_head ? kernel_.dims[Dim::Hkv]
-                                    : 1},
-        {"kListsOfHead", by_head ? 1 : 0}};
-    for (const auto& [name, value] : integers) {
-      text += fmt::format("  static constexpr int {} = {};\n", name, value);
-    }
-    text += fmt::format(
-        "  static constexpr long long kStatisticsClass = {};\n"
-        "  static constexpr bool kLengths = {}, kOrdered = {}, kRandom = {}, kHeadsOutside = "
-        "{},\n                        kRowsFit = {};\n"
-        "  static constexpr bool kDiagonals = {}, kShares = {}, kBatchesFirst = {}, kPadded = "
-        "{};\n",
-        kernel_.statistics.of_class, kernel_.lengths(), kernel_.ordered(),
-        kernel_.attention.is_random(), kernel_.heads_outside(), kernel_.rows_fit(),
-        kernel_.diagonals(), kernel_.shares(), kernel_.batches_first(), kernel_.expressions.padded);
+    return {{"kBlockRows", kernel_.tile.rows},
+            {"kKeys", kernel_.tile.keys},
+            {"kDepth", kernel_.depth()},
+            {"kWidth", kernel_.width()},
+            {"kBatches", kernel_.dims[Dim::B]},
+            {"kHeads", kernel_.dims[Dim::Hq]},
+            {"kKeyHeads", kernel_.dims[Dim::Hkv]},
+            {"kHeadsOfKey", kernel_.heads_of_key()},
+            {"kHeadsOfClass", kernel_.statistics.heads},
+            {"kRows", kernel_.dims[Dim::Sq]},
+            {"kColumns", kernel_.dims[Dim::Skv]},
+            {"kPaddedRows", kernel_.padded_rows()},
+            {"kRowBlocks", kernel_.row_blocks_of_head()},
+            {"kKeyBlocks", kernel_.blocks.tiles},
+            {"kItems", kernel_.items()},
+            {"kDivided", kernel_.parts()},
+            {"kSection", kernel_.section()},
+            {"kListsOfBatch", !by_batch ? 0
+                              : by_head ? kernel_.dims[Dim::Hkv]
+                                        : 1},
+            {"kListsOfHead", by_head ? 1 : 0}};
+  }
+
+  Constants flags() const {
     const Table table = kernel_.expressions.table.value_or(Table());
-    text += fmt::format(
-        "  using Entry = {};\n"
-        "  static constexpr bool kTable = {}, kTableOfBatch = {}, kTableOfHead = {};\n",
-        codegen::float_class(entry_type()), kernel_.expressions.table.has_value(),
-        table.batches > 1, table.heads > 1);
+    return {{"kLengths", kernel_.lengths()},
+            {"kOrdered", kernel_.ordered()},
+            {"kRandom", kernel_.attention.is_random()},
+            {"kHeadsOutside", kernel_.heads_outside()},
+            {"kRowsFit", kernel_.rows_fit()},
+            {"kDiagonals", kernel_.diagonals()},
+            {"kShares", kernel_.shares()},
+            {"kBatchesFirst", kernel_.batches_first()},
+            {"kPadded", kernel_.expressions.padded},
+            {"kTable", kernel_.expressions.table.has_value()},
+            {"kTableOfBatch", table.batches > 1},
+            {"kTableOfHead", table.heads > 1}};
+  }
+
+  // The type of the table's elements; without a table the kernel's, as its text names one anyway.
+  DType entry_type() const {
+    const std::optional<Table>& table = kernel_.expressions.table;
+    return table ? kernel_.attention.find_tensor(table->tensor)->dtype : kernel_.attention.dtype;
+  }
+
+  std::string all_places_text() const {
+    std::string text;
     const std::pair<const char*, const char*> tensors[] = {
         {"Queries", "q"}, {"Keys", "k"}, {"Values", "v"}, {"Outputs", "o"}};
     for (const auto& [type, name] : tensors) {
@@ -169,13 +186,7 @@ class BackwardText {
     }
     const Dims4 of_rows = {kernel_.statistics.batch, kernel_.statistics.head,
                            kernel_.statistics.row, 0};
-    return text + places_text("Statistics", {}, of_rows, false, kernel_.is_packed("o")) + "};\n";
-  }
-
-  // The type of the table's elements.
-  DType entry_type() const {
-    const std::optional<Table>& table = kernel_.expressions.table;
-    return table ? kernel_.attention.find_tensor(table->tensor)->dtype : kernel_.attention.dtype;
+    return text + places_text("Statistics", {}, of_rows, false, kernel_.is_packed("o"));
   }
 
   // Gradients have the layouts of their tensors.
@@ -188,50 +199,52 @@ class BackwardText {
   std::string kernels_text() const {
     const std::string inputs = parameters_text(kernel_.expressions.inputs);
     const std::string object = expressions_object(kernel_.whole, kernel_.expressions.inputs);
-    std::vector<std::string> parameters, fields;
-    const auto add = [&](bool there, const char* type, const char* name) {
-      if (there) parameters.push_back(fmt::format("{} {}", type, name));
-      fields.emplace_back(there ? name : "nullptr");
+    std::vector<std::string> parameters;
+    std::string fields;
+    const auto add = [&](bool there, const char* type, const char* name, const char* field) {
+      if (!there) return;
+      parameters.push_back(fmt::format("{} {}", type, name));
+      fields += field_text(field, name);
     };
     std::int64_t packed = 0;
     for (const std::string name : BackwardKernel::kCopied) {
       const std::string parameter = name == "do" ? "d_o" : name;
-      fields.push_back(kernel_.is_packed(name)
-                           ? fmt::format("maps + {}", kernel_.dims[Dim::B] * packed++)
-                           : "&" + parameter);
+      fields +=
+          field_text(parameter, kernel_.is_packed(name)
+                                    ? fmt::format("maps + {}", kernel_.dims[Dim::B] * packed++)
+                                    : "&" + parameter);
       if (kernel_.is_packed(name)) continue;
       parameters.push_back("const __grid_constant__ kernels::TensorMap " + parameter);
     }
     if (packed > 0) parameters.emplace_back("const kernels::TensorMap* maps");
-    add(kernel_.has_column_starts(), "const int*", kColumnStarts);
+    add(kernel_.has_column_starts(), "const int*", kColumnStarts, "column_starts");
     const char* row_starts = kernel_.has_row_starts() ? kRowStarts : "nullptr";
     const std::string of_row_starts =
         kernel_.has_row_starts() ? fmt::format(", const int* {}", kRowStarts) : "";
-    add(true, "const float*", "exponents");
-    add(true, "const float*", "deltas");
-    add(kernel_.wants("dq"), "float*", "sums");
-    add(kernel_.ordered(), "int*", "turns");
-    add(kernel_.wants("dk"), "unsigned short*", "dk");
-    add(kernel_.wants("dv"), "unsigned short*", "dv");
-    add(kernel_.divides(), "float*", "key_sums");
-    add(kernel_.count_of(Reach::heads) > 0, "float*", "parts");
-    if (kernel_.words > 0) parameters.emplace_back("unsigned long long* words");
-    std::vector<std::string> own;
+    add(true, "const float*", "exponents", "exponents");
+    add(true, "const float*", "deltas", "deltas");
+    add(kernel_.wants("dq"), "float*", "sums", "query_sums");
+    add(kernel_.ordered(), "int*", "turns", "turns");
+    add(kernel_.wants("dk"), "unsigned short*", "dk", "dk");
+    add(kernel_.wants("dv"), "unsigned short*", "dv", "dv");
+    add(kernel_.divides(), "float*", "key_sums", "key_sums");
+    add(kernel_.count_of(Reach::heads) > 0, "float*", "parts", "parts");
+    add(kernel_.words > 0, "unsigned long long*", "words", "words");
+    std::size_t own = 0;
     for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
       if (kernel_.part_of(*tensor).reach != Reach::own) continue;
-      own.push_back(gradient::gradient_name(tensor->tensor));
-      parameters.push_back("void* " + own.back());
+      const std::string name = gradient::gradient_name(tensor->tensor);
+      parameters.push_back("void* " + name);
+      fields += field_text(fmt::format("own[{}]", own++), name);
     }
-    add(true, "int*", "counter");
+    add(true, "int*", "counter", "counter");
     const bool table = kernel_.expressions.table.has_value(),
                sigmoid = kernel_.attention.is_sigmoid();
     if (kernel_.made_lists)
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
-    if (table) parameters.emplace_back("const __grid_constant__ kernels::TensorMap table");
-    fields.emplace_back(table ? "&table" : "nullptr");
-    if (!kernel_.expressions.parts.empty()) {
-      fields.emplace_back(kernel_.words > 0 ? "words" : "nullptr");
-      fields.push_back(fmt::format("{{{}}}", fmt::join(own, ", ")));
+    if (table) {
+      parameters.emplace_back("const __grid_constant__ kernels::TensorMap table");
+      fields += field_text("table", "&table");
     }
     std::string text = kernel_.made_lists
                            ? kernel_.made_lists->text(inputs, object, kernel_.made_division,
@@ -243,7 +256,7 @@ class BackwardText {
         "                                        float* deltas{}{}) {{\n  {}\n"
         "  kernels::prepare<Constants>({}, {}, expressions, exponents, deltas);\n}}\n"
         "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
-        "  const kernels::BackwardTensors tensors{{{}}};\n"
+        "  kernels::BackwardTensors tensors;\n{}"
         "  kernels::backward<Constants>(tensors, expressions, {});\n}}\n",
         kernel_.shared_bytes(), kPrepareKernel,
         sigmoid ? ""
@@ -251,7 +264,7 @@ class BackwardText {
                   "                                        const float* lse, ",
         of_row_starts, inputs, object, sigmoid ? "nullptr, nullptr, nullptr" : "o, d_o, lse",
         row_starts, kThreadsOfBackward, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs,
-        object, fmt::join(fields, ", "), lists_object("runs"));
+        object, fields, lists_object("runs"));
     if (kernel_.shares()) text += largest_text();
     for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
       if (kernel_.expressions.parts[i].reach == Reach::diagonal) text += spreading_text(i);

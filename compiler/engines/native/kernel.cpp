@@ -57,37 +57,34 @@ class ConstantsText {
       : attention_(attention), dims_(attention.dims), kernel_(kernel) {}
 
  protected:
-  using Integers = std::vector<std::pair<const char*, std::int64_t>>;
-
+  // Those that differ from ForwardDefaults, in which numbers are 0, but for what needs others.
   std::string constants_text() const {
     std::string text = fmt::format(
-        "struct Constants {{\n  using Float = {};\n  using Output = {};\n",
+        "struct Constants : kernels::ForwardDefaults {{\n  using Float = {};\n  using Output = "
+        "{};\n",
         codegen::float_class(attention_.dtype), codegen::float_class(attention_.dtype_of("o")));
-    if (kernel_.tile.table_element == 2)
+    if (kernel_.tile.tables > 0 && kernel_.tile.table_element == 2)
       text += fmt::format("  using Entry = {};\n", codegen::float_class(entry_type()));
-    const auto add = [&text](const char* type, const auto& table) {
-      for (const auto& [name, value] : table) {
-        text += fmt::format("  static constexpr {} {} = {};\n", type, name, value);
-      }
-    };
-    add("int", tile_constants());
-    add("int", table_constants());
-    add("int", page_constants());
-    add("int", list_constants());
-    if (kernel_.tile.patch) add("int", patch_constants());
-    add("bool", flags());
-    add("long long", strides());
-    add("long long", gathered_strides());
+    text += native::constants_text("int", tile_constants());
+    if (kernel_.tile.tables > 0) text += native::constants_text("int", table_constants());
+    text += native::constants_text("int", page_constants());
+    text += native::constants_text("int", list_constants());
+    if (kernel_.tile.patch) text += native::constants_text("int", patch_constants());
+    text += native::constants_text("bool", flags());
+    text += native::constants_text("long long", strides());
+    if (kernel_.statistics.of_class != 0)
+      text += native::constants_text("int", {{"kHeadsOfClass", kernel_.statistics.heads}});
+    if (gathers("k") || gathers("v"))
+      text += native::constants_text("long long", gathered_strides());
     return text + "};\n";
   }
 
-  Integers tile_constants() const {
+  Constants tile_constants() const {
     const Tile& tile = kernel_.tile;
     return {{"kGroups", tile.groups},
             {"kKeys", tile.keys},
             {"kDepth", tile.depth},
             {"kWidth", tile.width},
-            {"kTaken", dims_[Dim::Dqk]},
             {"kStored", dims_[Dim::Dv]},
             {"kDepthPanel", tile.depth_panel()},
             {"kWidthPanel", tile.width_panel()},
@@ -99,7 +96,6 @@ class ConstantsText {
             {"kRowsOfTile", tile.rows_of_head()},
             {"kBatches", dims_[Dim::B]},
             {"kUnits", kernel_.units(dims_)},
-            {"kHeadsOfClass", kernel_.statistics.heads},
             {"kHeadsOfKey", dims_[Dim::Hq] / dims_[Dim::Hkv]},
             {"kRows", dims_[Dim::Sq]},
             {"kColumns", dims_[Dim::Skv]}};
@@ -117,7 +113,7 @@ class ConstantsText {
     return table && table->heads > 1 && table->batches == 1;
   }
 
-  Integers table_constants() const {
+  Constants table_constants() const {
     const Table table = kernel_.expressions.table.value_or(Table());
     return {{"kTables", kernel_.tile.tables},
             {"kTablePack", kernel_.tile.table_pack},
@@ -126,29 +122,30 @@ class ConstantsText {
             {"kTableOfUnit", table.heads > 1 ? 1 : 0}};
   }
 
-  Integers page_constants() const {
+  Constants page_constants() const {
     const std::int64_t k = read_page_of(attention_, "k"), v = read_page_of(attention_, "v");
     const auto pages = [&](const char* name, std::int64_t page) {
       return page == 0 ? 0 : page_table_dims(attention_, name)[2];
     };
-    return {{"kKeyPage", k},   {"kKeyPiece", kernel_.piece(k)},   {"kKeyPages", pages("k", k)},
-            {"kValuePage", v}, {"kValuePiece", kernel_.piece(v)}, {"kValuePages", pages("v", v)}};
+    const auto piece = [&](std::int64_t page) { return page == 0 ? 0 : kernel_.piece(page); };
+    return {{"kKeyPage", k},   {"kKeyPiece", piece(k)},   {"kKeyPages", pages("k", k)},
+            {"kValuePage", v}, {"kValuePiece", piece(v)}, {"kValuePages", pages("v", v)}};
   }
 
-  Integers list_constants() const {
+  Constants list_constants() const {
     const masks::Axes& axes = kernel_.blocks.axes;
     const bool sorted = kernel_.blocks.sorted || kernel_.makes_lists;
-    Integers all = {{"kTiles", kernel_.blocks.tiles},
-                    {"kSplits", kernel_.parts},
-                    {"kItems", kernel_.items(dims_) * kernel_.parts},
-                    {"kSection", sorted            ? kernel_.section
-                                 : batches_first() ? dims_[Dim::B]
+    Constants all = {{"kTiles", kernel_.blocks.tiles},
+                     {"kSplits", kernel_.parts},
+                     {"kItems", kernel_.items(dims_) * kernel_.parts},
+                     {"kSection", sorted            ? kernel_.section
+                                  : batches_first() ? dims_[Dim::B]
+                                                    : 1},
+                     {"kFront", kernel_.front},
+                     {"kListsOfBatch", !axes.batch ? 0
+                                       : axes.head ? dims_[Dim::Hq]
                                                    : 1},
-                    {"kFront", kernel_.front},
-                    {"kListsOfBatch", !axes.batch ? 0
-                                      : axes.head ? dims_[Dim::Hq]
-                                                  : 1},
-                    {"kListsOfUnit", axes.head ? 1 : 0}};
+                     {"kListsOfUnit", axes.head ? 1 : 0}};
     if (!kernel_.makes_lists) return all;
     const MadeLists lists = kernel_.made_lists(dims_);
     all.emplace_back("kLists", lists.lists);
@@ -160,7 +157,7 @@ class ConstantsText {
     return all;
   }
 
-  Integers patch_constants() const {
+  Constants patch_constants() const {
     const Patch& patch = *kernel_.tile.patch;
     const bool as_rows = batches_as(attention_, kernel_.tile) == BatchesAs::rows;
     return {{"kGrid", patch.grid},
@@ -170,7 +167,7 @@ class ConstantsText {
             {"kUnitsOfBatch", as_rows ? 0 : kernel_.units(dims_)}};
   }
 
-  std::vector<std::pair<const char*, bool>> flags() const {
+  Constants flags() const {
     return {{"kTurns", kernel_.tile.groups > 1},
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kBatchesFirst", batches_first()},
@@ -191,7 +188,7 @@ class ConstantsText {
              moves_in_vectors(logical_dims(attention_, "o"), stored_strides(attention_, "o"))}};
   }
 
-  Integers strides() const {
+  Constants strides() const {
     const auto [batch, head, row, column] = stored_strides(attention_, "o");
     const StatisticsPlaces& statistics = kernel_.statistics;
     return {{"kOutputBatch", batch},
@@ -204,12 +201,14 @@ class ConstantsText {
             {"kStatisticsRow", statistics.row}};
   }
 
-  // Strides of pages, heads and rows of keys and values that are copied by rows.
-  Integers gathered_strides() const {
+  // Columns of keys, and strides of pages, heads and rows of keys and values that are copied by
+  // rows.
+  Constants gathered_strides() const {
     const auto [key_page, key_head, key_row, key_column] = stored_strides(attention_, "k");
     const auto [page, head, row, column] = stored_strides(attention_, "v");
-    return {{"kKeyPageStride", key_page}, {"kKeyHeadStride", key_head}, {"kKeyRowStride", key_row},
-            {"kValuePageStride", page},   {"kValueHeadStride", head},   {"kValueRowStride", row}};
+    return {{"kTaken", dims_[Dim::Dqk]}, {"kKeyPageStride", key_page}, {"kKeyHeadStride", key_head},
+            {"kKeyRowStride", key_row},  {"kValuePageStride", page},   {"kValueHeadStride", head},
+            {"kValueRowStride", row}};
   }
 
   bool is_thd(const char* name) const {
@@ -257,55 +256,51 @@ class Source : private ConstantsText {
   }
 
   std::string forward_text() const {
-    std::vector<std::string> parameters, fields;
+    std::vector<std::string> parameters;
+    std::string fields;
+    const auto set = [&fields](std::string_view field, const std::string& value) {
+      fields += field_text(field, value);
+    };
+    const auto add = [&](std::string_view field, std::string_view type, const std::string& name) {
+      parameters.push_back(fmt::format("{} {}", type, name));
+      set(field, name);
+    };
     const auto add_map = [&](const char* name) {
       parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", name));
-      fields.push_back(fmt::format("&{}", name));
+      set(name, fmt::format("&{}", name));
     };
     const std::vector<std::string> thd = thd_inputs(attention_);
     for (const char* name : {"q", "k", "v"}) {
       const auto found = std::ranges::find(thd, name);
-      if (found != thd.end()) {
-        fields.push_back(fmt::format("maps + {}", dims_[Dim::B] * (found - thd.begin())));
-        continue;
-      }
-      if (gathers(name)) {
-        parameters.push_back(fmt::format("const unsigned short* {}", name));
-        fields.emplace_back("nullptr");
-        continue;
-      }
-      add_map(name);
+      if (found != thd.end())
+        set(name, fmt::format("maps + {}", dims_[Dim::B] * (found - thd.begin())));
+      else if (gathers(name))
+        add(name == std::string_view("k") ? "key_rows" : "value_rows", "const unsigned short*",
+            name);
+      else
+        add_map(name);
     }
     if (!thd.empty()) parameters.emplace_back("const kernels::TensorMap* maps");
-    if (kernel_.expressions.table)
-      add_map("table");
-    else
-      fields.emplace_back("nullptr");
+    if (kernel_.expressions.table) add_map("table");
     for (const std::string& name : kernel_.outputs) {
       const std::string_view type = name == "o" ? codegen::element_type(attention_.dtype_of("o"))
                                     : ir::is_amax(name) ? "unsigned"
                                                         : "float";
-      parameters.push_back(fmt::format("{}* {}", type, name));
+      add(name, fmt::format("{}*", type), name);
     }
-    for (const ir::Output& output : ir::kOutputs) {
-      if (ir::is_amax(output.name)) continue;
-      fields.emplace_back(attention_.*output.wanted ? output.name : "nullptr");
-    }
-    parameters.emplace_back("int* counter");
-    fields.emplace_back("counter");
+    add("counter", "int*", "counter");
     for (const std::string& table : page_tables(attention_)) {
       parameters.push_back("const int* " + table);
     }
-    for (const char* name : {"k", "v"}) {
-      fields.push_back(read_page_of(attention_, name) > 0 ? page_table_name(attention_, name)
-                                                          : "nullptr");
+    for (const auto& [name, field] : {std::pair("k", "key_table"), {"v", "value_table"}}) {
+      if (read_page_of(attention_, name) > 0) set(field, page_table_name(attention_, name));
     }
-    if (is_thd("o")) parameters.push_back(fmt::format("const int* {}", kRowStarts));
-    fields.emplace_back(is_thd("o") ? kRowStarts : "nullptr");
-    if (kernel_.parts > 1) parameters.emplace_back("float* parts");
-    fields.emplace_back(kernel_.parts > 1 ? "parts" : "nullptr");
-    for (const char* name : {"k", "v"}) fields.emplace_back(gathers(name) ? name : "nullptr");
-    if (attention_.quantize) add_scales(fields);
+    if (is_thd("o")) add("row_starts", "const int*", kRowStarts);
+    if (kernel_.parts > 1) add("parts", "float*", "parts");
+    for (const char* name : {"descale_v", "descale_s", "scale_s", "scale_o"}) {
+      if (attention_.quantize && attention_.find_tensor(name) != nullptr)
+        set(name, fmt::format("t_{}", name));
+    }
     if (kernel_.makes_lists) {
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
     }
@@ -315,19 +310,10 @@ class Source : private ConstantsText {
     return check +
            fmt::format(
                "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
-               "  const kernels::ForwardTensors tensors{{{}}};\n"
+               "  kernels::ForwardTensors tensors;\n{}"
                "  kernels::forward<Constants>(tensors, expressions, Lists{{{}}});\n}}\n",
                kernel_.tile.threads(), kForwardKernel, fmt::join(parameters, ",\n    "), inputs(),
-               expressions(), fmt::join(fields, ", "), kernel_.makes_lists ? "tiles, runs" : "");
-  }
-
-  void add_scales(std::vector<std::string>& fields) const {
-    for (const char* name : {"descale_v", "descale_s", "scale_s", "scale_o"}) {
-      const bool has = attention_.find_tensor(name) != nullptr;
-      fields.push_back(has ? fmt::format("t_{}", name) : "nullptr");
-    }
-    fields.emplace_back(attention_.wants_amax_s ? "amax_s" : "nullptr");
-    fields.emplace_back(attention_.wants_amax_o ? "amax_o" : "nullptr");
+               expressions(), fields, kernel_.makes_lists ? "tiles, runs" : "");
   }
 };
 
@@ -445,6 +431,20 @@ std::string parameters_text(const codegen::KernelInputs& inputs) {
   std::string text;
   for (const std::string& input : inputs.parameters) text += ", " + input;
   return text;
+}
+
+std::string constants_text(const char* type, const Constants& constants) {
+  std::string text;
+  for (const auto& [name, value] : constants) {
+    if (value == 0) continue;
+    const std::string number = type == std::string_view("bool") ? "true" : std::to_string(value);
+    text += fmt::format("  static constexpr {} {} = {};\n", type, name, number);
+  }
+  return text;
+}
+
+std::string field_text(std::string_view field, std::string_view value) {
+  return fmt::format("  tensors.{} = {};\n", field, value);
 }
 
 std::string expressions_object(const ir::Attention& attention,

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler/engines/native/classes.h"
@@ -78,6 +80,12 @@ std::vector<std::string> page_tables(const ir::Attention& attention);
 // names the barrier (attn/hopper.cuh). In debug builds all kernels have it.
 std::string watch_text(const std::vector<std::string>& names);  // of pairs of barriers
 std::string watch_text(const Tile& tile);
+// Members of a class `Constants`, with their numbers. Those that are 0 have no text: that is what
+// ForwardDefaults and BackwardDefaults (attn/forward_defaults.cuh) say.
+using Constants = std::vector<std::pair<const char*, std::int64_t>>;
+std::string constants_text(const char* type, const Constants& constants);
+// A statement that sets a field of the kernel's `tensors`.
+std::string field_text(std::string_view field, std::string_view value);
 // Parts of the text of kernels: the arrays of lists, and a class `Lists` of them
 // (attn/forward.cuh).
 std::string lists_text(const KeyBlocks& blocks);

@@ -1,4 +1,4 @@
-// Which blocks of keys each tile of queries sees: what the kernel walks (attn/forward.cuh).
+// Which blocks of keys each tile of queries sees: what the kernel walks (attn/tile_runs.cuh).
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 
 namespace attn::engines::native {
 
-// An expression that a kernel has the value of: a part of the places (Place of attn/forward.cuh)
+// An expression that a kernel has the value of: a part of the places (Place of attn/patches.cuh)
 // `row` and `column`.
 struct GridValue {
   ir::ExprId expression = 0;

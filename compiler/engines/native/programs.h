@@ -5,7 +5,7 @@
 //                   threads, zeroed before each run. If keys are computed in parts, behind it: how
 //                   many parts of its rows a warp has stored, [tiles, warps]; if the GPU makes the
 //                   lists, last: how many blocks of threads are done with each, [lists]
-//   native.parts    f32: what warps have of each part (Consumer::store_part)
+//   native.parts    f32: what warps have of each part (StoredParts::store_part)
 //
 // Where inputs decide what masks show, a kernel of the same step makes the lists first
 // (made_lists.h).

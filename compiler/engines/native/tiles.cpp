@@ -156,7 +156,7 @@ bool clears_values(const ir::Attention& attention) {
 
 }  // namespace
 
-// Bytes of Stages (attn/forward.cuh), aligned to 1024.
+// Bytes of Stages (attn/forward_stages.cuh), aligned to 1024.
 std::int64_t Tile::shared_bytes() const {
   const std::int64_t of_values = element == 1 ? width * rounded(keys, width_panel()) : keys * width;
   const std::int64_t elements =

@@ -22,8 +22,9 @@ struct DividedLists : Lists {
   __device__ int most() const { return 1; }
   __device__ kernels::Part part(int i) const { return kParts[i]; }
 };
-struct Constants {
+struct Constants : kernels::BackwardDefaults {
   using Float = kernels::BF16;
+  using Entry = kernels::BF16;
   static constexpr int kBlockRows = 64;
   static constexpr int kKeys = 128;
   static constexpr int kDepth = 128;
@@ -41,14 +42,7 @@ struct Constants {
   static constexpr int kItems = 16;
   static constexpr int kDivided = 32;
   static constexpr int kSection = 4;
-  static constexpr int kListsOfBatch = 0;
-  static constexpr int kListsOfHead = 0;
-  static constexpr long long kStatisticsClass = 0;
-  static constexpr bool kLengths = false, kOrdered = false, kRandom = false, kHeadsOutside = true,
-                        kRowsFit = false;
-  static constexpr bool kDiagonals = false, kShares = false, kBatchesFirst = false, kPadded = false;
-  using Entry = kernels::BF16;
-  static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
+  static constexpr bool kHeadsOutside = true;
   using Queries = kernels::Places<307200, 128, 1024, 1, 128, true, false>;
   using Keys = kernels::Places<102400, 128, 256, 1, 128, true, false>;
   using Values = kernels::Places<102400, 128, 256, 1, 128, true, false>;
@@ -93,7 +87,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     float* key_sums,
     int* counter) {
   const Expressions expressions{{}};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, key_sums, nullptr, counter, nullptr};
+  kernels::BackwardTensors tensors;
+  tensors.q = &q;
+  tensors.k = &k;
+  tensors.v = &v;
+  tensors.d_o = &d_o;
+  tensors.exponents = exponents;
+  tensors.deltas = deltas;
+  tensors.query_sums = sums;
+  tensors.dk = dk;
+  tensors.dv = dv;
+  tensors.key_sums = key_sums;
+  tensors.counter = counter;
   kernels::backward<Constants>(tensors, expressions, DividedLists{});
 }
 extern "C" __global__ void __launch_bounds__(256, 8) attn_convert(

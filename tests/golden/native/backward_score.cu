@@ -9,8 +9,9 @@ struct Lists {
   __device__ kernels::Tile tile(int i) const { return kTiles[i]; }
   __device__ kernels::Run run(int i) const { return kRuns[i]; }
 };
-struct Constants {
+struct Constants : kernels::BackwardDefaults {
   using Float = kernels::F16;
+  using Entry = kernels::F16;
   static constexpr int kBlockRows = 64;
   static constexpr int kKeys = 128;
   static constexpr int kDepth = 64;
@@ -26,16 +27,7 @@ struct Constants {
   static constexpr int kRowBlocks = 2;
   static constexpr int kKeyBlocks = 2;
   static constexpr int kItems = 4;
-  static constexpr int kDivided = 0;
   static constexpr int kSection = 1;
-  static constexpr int kListsOfBatch = 0;
-  static constexpr int kListsOfHead = 0;
-  static constexpr long long kStatisticsClass = 0;
-  static constexpr bool kLengths = false, kOrdered = false, kRandom = false, kHeadsOutside = false,
-                        kRowsFit = false;
-  static constexpr bool kDiagonals = false, kShares = false, kBatchesFirst = false, kPadded = false;
-  using Entry = kernels::F16;
-  static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
   using Queries = kernels::Places<12800, 6400, 64, 1, 64, true, false>;
   using Keys = kernels::Places<25600, 12800, 64, 1, 64, true, false>;
   using Values = kernels::Places<25600, 12800, 64, 1, 64, true, false>;
@@ -97,7 +89,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     unsigned short* dv,
     int* counter, const float* t_t, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), p_c};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, nullptr, counter, nullptr};
+  kernels::BackwardTensors tensors;
+  tensors.q = &q;
+  tensors.k = &k;
+  tensors.v = &v;
+  tensors.d_o = &d_o;
+  tensors.exponents = exponents;
+  tensors.deltas = deltas;
+  tensors.query_sums = sums;
+  tensors.dk = dk;
+  tensors.dv = dv;
+  tensors.counter = counter;
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
 extern "C" __global__ void __launch_bounds__(256, 8) attn_convert(

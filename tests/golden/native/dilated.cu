@@ -11,15 +11,13 @@ struct Lists {
   __device__ kernels::Tile tile(int i) const { return kTiles[i]; }
   __device__ kernels::Run run(int i) const { return kRuns[i]; }
 };
-struct Constants {
+struct Constants : kernels::ForwardDefaults {
   using Float = kernels::BF16;
   using Output = kernels::BF16;
-  using Entry = kernels::BF16;
   static constexpr int kGroups = 2;
   static constexpr int kKeys = 128;
   static constexpr int kDepth = 64;
   static constexpr int kWidth = 64;
-  static constexpr int kTaken = 64;
   static constexpr int kStored = 64;
   static constexpr int kDepthPanel = 64;
   static constexpr int kWidthPanel = 64;
@@ -31,43 +29,15 @@ struct Constants {
   static constexpr int kRowsOfTile = 32;
   static constexpr int kBatches = 2;
   static constexpr int kUnits = 8;
-  static constexpr int kHeadsOfClass = 8;
   static constexpr int kHeadsOfKey = 4;
   static constexpr int kRows = 256;
   static constexpr int kColumns = 256;
-  static constexpr int kTables = 0;
-  static constexpr int kTablePack = 1;
-  static constexpr int kTableElement = 2;
-  static constexpr int kTableOfBatch = 0;
-  static constexpr int kTableOfUnit = 0;
-  static constexpr int kKeyPage = 0;
-  static constexpr int kKeyPiece = 128;
-  static constexpr int kKeyPages = 0;
-  static constexpr int kValuePage = 0;
-  static constexpr int kValuePiece = 128;
-  static constexpr int kValuePages = 0;
   static constexpr int kTiles = 8;
   static constexpr int kSplits = 1;
   static constexpr int kItems = 128;
   static constexpr int kSection = 16;
-  static constexpr int kFront = 0;
-  static constexpr int kListsOfBatch = 0;
-  static constexpr int kListsOfUnit = 0;
   static constexpr bool kTurns = true;
-  static constexpr bool kPatches = false;
-  static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = true;
-  static constexpr bool kAmaxOfWeights = false;
-  static constexpr bool kAmaxOfOutputs = false;
-  static constexpr bool kLengths = false;
-  static constexpr bool kPadded = false;
-  static constexpr bool kOverlaps = false;
-  static constexpr bool kThdQ = false;
-  static constexpr bool kThdK = false;
-  static constexpr bool kThdV = false;
-  static constexpr bool kThdO = false;
-  static constexpr bool kGatherKeys = false;
-  static constexpr bool kGatherValues = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 524288;
   static constexpr long long kOutputHead = 64;
@@ -77,12 +47,7 @@ struct Constants {
   static constexpr long long kStatisticsHead = 1024;
   static constexpr long long kStatisticsClass = 1;
   static constexpr long long kStatisticsRow = 4;
-  static constexpr long long kKeyPageStride = 131072;
-  static constexpr long long kKeyHeadStride = 64;
-  static constexpr long long kKeyRowStride = 512;
-  static constexpr long long kValuePageStride = 131072;
-  static constexpr long long kValueHeadStride = 64;
-  static constexpr long long kValueRowStride = 512;
+  static constexpr int kHeadsOfClass = 8;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = true;
@@ -121,6 +86,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     float* lse,
     int* counter, const float* t_s) {
   const Expressions expressions{{}, kernels::aligned(t_s)};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  kernels::ForwardTensors tensors;
+  tensors.q = &q;
+  tensors.k = &k;
+  tensors.v = &v;
+  tensors.o = o;
+  tensors.lse = lse;
+  tensors.counter = counter;
   kernels::forward<Constants>(tensors, expressions, Lists{});
 }

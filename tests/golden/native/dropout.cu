@@ -5,15 +5,13 @@ struct Lists {
   __device__ kernels::Tile tile(int i) const { return tiles[i]; }
   __device__ kernels::Run run(int i) const { return runs[i]; }
 };
-struct Constants {
+struct Constants : kernels::ForwardDefaults {
   using Float = kernels::BF16;
   using Output = kernels::BF16;
-  using Entry = kernels::BF16;
   static constexpr int kGroups = 2;
   static constexpr int kKeys = 128;
   static constexpr int kDepth = 128;
   static constexpr int kWidth = 128;
-  static constexpr int kTaken = 128;
   static constexpr int kStored = 128;
   static constexpr int kDepthPanel = 64;
   static constexpr int kWidthPanel = 64;
@@ -25,28 +23,13 @@ struct Constants {
   static constexpr int kRowsOfTile = 32;
   static constexpr int kBatches = 2;
   static constexpr int kUnits = 2;
-  static constexpr int kHeadsOfClass = 8;
   static constexpr int kHeadsOfKey = 4;
   static constexpr int kRows = 300;
   static constexpr int kColumns = 400;
-  static constexpr int kTables = 0;
-  static constexpr int kTablePack = 1;
-  static constexpr int kTableElement = 2;
-  static constexpr int kTableOfBatch = 0;
-  static constexpr int kTableOfUnit = 0;
-  static constexpr int kKeyPage = 0;
-  static constexpr int kKeyPiece = 128;
-  static constexpr int kKeyPages = 0;
-  static constexpr int kValuePage = 0;
-  static constexpr int kValuePiece = 128;
-  static constexpr int kValuePages = 0;
   static constexpr int kTiles = 10;
   static constexpr int kSplits = 1;
   static constexpr int kItems = 40;
   static constexpr int kSection = 8;
-  static constexpr int kFront = 0;
-  static constexpr int kListsOfBatch = 0;
-  static constexpr int kListsOfUnit = 0;
   static constexpr int kLists = 1;
   static constexpr int kCellKeys = 32;
   static constexpr int kCells = 13;
@@ -54,20 +37,8 @@ struct Constants {
   static constexpr int kTilesOfBlock = 1;
   static constexpr int kListsDone = 1;
   static constexpr bool kTurns = true;
-  static constexpr bool kPatches = false;
-  static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = true;
-  static constexpr bool kAmaxOfWeights = false;
-  static constexpr bool kAmaxOfOutputs = false;
-  static constexpr bool kLengths = false;
-  static constexpr bool kPadded = false;
   static constexpr bool kOverlaps = true;
-  static constexpr bool kThdQ = false;
-  static constexpr bool kThdK = false;
-  static constexpr bool kThdV = false;
-  static constexpr bool kThdO = false;
-  static constexpr bool kGatherKeys = false;
-  static constexpr bool kGatherValues = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 307200;
   static constexpr long long kOutputHead = 128;
@@ -75,14 +46,7 @@ struct Constants {
   static constexpr long long kOutputColumn = 1;
   static constexpr long long kStatisticsBatch = 2400;
   static constexpr long long kStatisticsHead = 300;
-  static constexpr long long kStatisticsClass = 0;
   static constexpr long long kStatisticsRow = 1;
-  static constexpr long long kKeyPageStride = 102400;
-  static constexpr long long kKeyHeadStride = 128;
-  static constexpr long long kKeyRowStride = 256;
-  static constexpr long long kValuePageStride = 102400;
-  static constexpr long long kValueHeadStride = 128;
-  static constexpr long long kValueRowStride = 256;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = false;
@@ -143,6 +107,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     int* counter,
     const kernels::Tile* tiles, const kernels::Run* runs, const int* t_d, const long long* t_seed, const long long* t_offset) {
   const Expressions expressions{{}, kernels::aligned(t_d), t_seed, t_offset};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  kernels::ForwardTensors tensors;
+  tensors.q = &q;
+  tensors.k = &k;
+  tensors.v = &v;
+  tensors.o = o;
+  tensors.lse = lse;
+  tensors.counter = counter;
   kernels::forward<Constants>(tensors, expressions, Lists{tiles, runs});
 }

@@ -5,15 +5,13 @@ struct Lists {
   __device__ kernels::Tile tile(int i) const { return tiles[i]; }
   __device__ kernels::Run run(int i) const { return runs[i]; }
 };
-struct Constants {
+struct Constants : kernels::ForwardDefaults {
   using Float = kernels::F16;
   using Output = kernels::F16;
-  using Entry = kernels::F16;
   static constexpr int kGroups = 2;
   static constexpr int kKeys = 128;
   static constexpr int kDepth = 64;
   static constexpr int kWidth = 64;
-  static constexpr int kTaken = 64;
   static constexpr int kStored = 64;
   static constexpr int kDepthPanel = 64;
   static constexpr int kWidthPanel = 64;
@@ -25,28 +23,13 @@ struct Constants {
   static constexpr int kRowsOfTile = 128;
   static constexpr int kBatches = 1;
   static constexpr int kUnits = 2;
-  static constexpr int kHeadsOfClass = 2;
   static constexpr int kHeadsOfKey = 1;
   static constexpr int kRows = 100;
   static constexpr int kColumns = 200;
-  static constexpr int kTables = 0;
-  static constexpr int kTablePack = 1;
-  static constexpr int kTableElement = 2;
-  static constexpr int kTableOfBatch = 0;
-  static constexpr int kTableOfUnit = 0;
-  static constexpr int kKeyPage = 0;
-  static constexpr int kKeyPiece = 128;
-  static constexpr int kKeyPages = 0;
-  static constexpr int kValuePage = 0;
-  static constexpr int kValuePiece = 128;
-  static constexpr int kValuePages = 0;
   static constexpr int kTiles = 1;
   static constexpr int kSplits = 1;
   static constexpr int kItems = 2;
   static constexpr int kSection = 32;
-  static constexpr int kFront = 0;
-  static constexpr int kListsOfBatch = 0;
-  static constexpr int kListsOfUnit = 0;
   static constexpr int kLists = 1;
   static constexpr int kCellKeys = 16;
   static constexpr int kCells = 13;
@@ -54,20 +37,7 @@ struct Constants {
   static constexpr int kTilesOfBlock = 1;
   static constexpr int kListsDone = 1;
   static constexpr bool kTurns = true;
-  static constexpr bool kPatches = false;
-  static constexpr bool kBatchesFirst = false;
-  static constexpr bool kLazy = false;
-  static constexpr bool kAmaxOfWeights = false;
-  static constexpr bool kAmaxOfOutputs = false;
-  static constexpr bool kLengths = false;
-  static constexpr bool kPadded = false;
   static constexpr bool kOverlaps = true;
-  static constexpr bool kThdQ = false;
-  static constexpr bool kThdK = false;
-  static constexpr bool kThdV = false;
-  static constexpr bool kThdO = false;
-  static constexpr bool kGatherKeys = false;
-  static constexpr bool kGatherValues = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 12800;
   static constexpr long long kOutputHead = 64;
@@ -75,14 +45,7 @@ struct Constants {
   static constexpr long long kOutputColumn = 1;
   static constexpr long long kStatisticsBatch = 200;
   static constexpr long long kStatisticsHead = 100;
-  static constexpr long long kStatisticsClass = 0;
   static constexpr long long kStatisticsRow = 1;
-  static constexpr long long kKeyPageStride = 25600;
-  static constexpr long long kKeyHeadStride = 64;
-  static constexpr long long kKeyRowStride = 128;
-  static constexpr long long kValuePageStride = 25600;
-  static constexpr long long kValueHeadStride = 64;
-  static constexpr long long kValueRowStride = 128;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kBounded = false, kMask = true, kKeep = false, kSink = true;
@@ -169,6 +132,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     int* counter,
     const kernels::Tile* tiles, const kernels::Run* runs, const float* t_t, const int* t_d, const float* t_s, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), kernels::aligned(t_d), kernels::aligned(t_s), p_c};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, max, sum_exp, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  kernels::ForwardTensors tensors;
+  tensors.q = &q;
+  tensors.k = &k;
+  tensors.v = &v;
+  tensors.o = o;
+  tensors.lse = lse;
+  tensors.max = max;
+  tensors.sum_exp = sum_exp;
+  tensors.counter = counter;
   kernels::forward<Constants>(tensors, expressions, Lists{tiles, runs});
 }

@@ -12,15 +12,13 @@ struct Lists {
   __device__ kernels::Tile tile(int i) const { return kTiles[i]; }
   __device__ kernels::Run run(int i) const { return kRuns[i]; }
 };
-struct Constants {
+struct Constants : kernels::ForwardDefaults {
   using Float = kernels::E4M3;
   using Output = kernels::E4M3;
-  using Entry = kernels::E4M3;
   static constexpr int kGroups = 3;
   static constexpr int kKeys = 96;
   static constexpr int kDepth = 128;
   static constexpr int kWidth = 128;
-  static constexpr int kTaken = 128;
   static constexpr int kStored = 128;
   static constexpr int kDepthPanel = 128;
   static constexpr int kWidthPanel = 128;
@@ -32,43 +30,18 @@ struct Constants {
   static constexpr int kRowsOfTile = 48;
   static constexpr int kBatches = 2;
   static constexpr int kUnits = 2;
-  static constexpr int kHeadsOfClass = 8;
   static constexpr int kHeadsOfKey = 4;
   static constexpr int kRows = 300;
   static constexpr int kColumns = 400;
-  static constexpr int kTables = 0;
-  static constexpr int kTablePack = 1;
-  static constexpr int kTableElement = 2;
-  static constexpr int kTableOfBatch = 0;
-  static constexpr int kTableOfUnit = 0;
-  static constexpr int kKeyPage = 0;
-  static constexpr int kKeyPiece = 96;
-  static constexpr int kKeyPages = 0;
-  static constexpr int kValuePage = 0;
-  static constexpr int kValuePiece = 96;
-  static constexpr int kValuePages = 0;
   static constexpr int kTiles = 7;
   static constexpr int kSplits = 1;
   static constexpr int kItems = 28;
   static constexpr int kSection = 8;
-  static constexpr int kFront = 0;
-  static constexpr int kListsOfBatch = 0;
-  static constexpr int kListsOfUnit = 0;
   static constexpr bool kTurns = true;
-  static constexpr bool kPatches = false;
-  static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = true;
   static constexpr bool kAmaxOfWeights = true;
   static constexpr bool kAmaxOfOutputs = true;
-  static constexpr bool kLengths = false;
-  static constexpr bool kPadded = false;
   static constexpr bool kOverlaps = true;
-  static constexpr bool kThdQ = false;
-  static constexpr bool kThdK = false;
-  static constexpr bool kThdV = false;
-  static constexpr bool kThdO = false;
-  static constexpr bool kGatherKeys = false;
-  static constexpr bool kGatherValues = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 307200;
   static constexpr long long kOutputHead = 128;
@@ -76,14 +49,7 @@ struct Constants {
   static constexpr long long kOutputColumn = 1;
   static constexpr long long kStatisticsBatch = 2400;
   static constexpr long long kStatisticsHead = 300;
-  static constexpr long long kStatisticsClass = 0;
   static constexpr long long kStatisticsRow = 1;
-  static constexpr long long kKeyPageStride = 102400;
-  static constexpr long long kKeyHeadStride = 128;
-  static constexpr long long kKeyRowStride = 256;
-  static constexpr long long kValuePageStride = 102400;
-  static constexpr long long kValueHeadStride = 128;
-  static constexpr long long kValueRowStride = 256;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kBounded = false, kMask = true, kKeep = false, kSink = false;
@@ -162,6 +128,18 @@ extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(
     unsigned* amax_o,
     int* counter, const float* t_descale_q, const float* t_descale_k, const float* t_descale_v, const float* t_descale_s, const float* t_scale_s, const float* t_scale_o) {
   const Expressions expressions{{}, t_descale_q, t_descale_k, t_descale_v, t_descale_s, t_scale_s, t_scale_o};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, t_descale_v, t_descale_s, t_scale_s, t_scale_o, amax_s, amax_o};
+  kernels::ForwardTensors tensors;
+  tensors.q = &q;
+  tensors.k = &k;
+  tensors.v = &v;
+  tensors.o = o;
+  tensors.lse = lse;
+  tensors.amax_s = amax_s;
+  tensors.amax_o = amax_o;
+  tensors.counter = counter;
+  tensors.descale_v = t_descale_v;
+  tensors.descale_s = t_descale_s;
+  tensors.scale_s = t_scale_s;
+  tensors.scale_o = t_scale_o;
   kernels::forward<Constants>(tensors, expressions, Lists{});
 }

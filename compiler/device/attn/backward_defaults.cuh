@@ -1,0 +1,16 @@
+// Constants of the backward kernel that few kernels need: a generated class Constants derives from
+// this one, and has those that differ.
+#pragma once
+
+namespace kernels {
+
+struct BackwardDefaults {
+  static constexpr int kDivided = 0, kListsOfBatch = 0, kListsOfHead = 0, kItems = 0;
+  static constexpr long long kStatisticsClass = 0;
+  static constexpr bool kLengths = false, kPadded = false, kRowsFit = false, kRandom = false;
+  static constexpr bool kOrdered = false, kHeadsOutside = false, kBatchesFirst = false;
+  static constexpr bool kDiagonals = false, kShares = false;
+  static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
+};
+
+}  // namespace kernels

@@ -1,0 +1,39 @@
+// Constants of the forward kernel and of key_lists.cuh that few kernels need: a generated class
+// Constants derives from this one, and has those that differ.
+#pragma once
+
+namespace kernels {
+
+struct ForwardDefaults {
+  // A table that scores read: its stages; heads of a tile whose rows differ; bytes of an element.
+  static constexpr int kTables = 0, kTablePack = 1, kTableElement = 2;
+  static constexpr int kTableOfBatch = 0, kTableOfUnit = 0;
+  // Rows of a page, those of one copy, and pages of a batch.
+  static constexpr int kKeyPage = 0, kKeyPiece = 0, kKeyPages = 0;
+  static constexpr int kValuePage = 0, kValuePiece = 0, kValuePages = 0;
+  // Keys and values that are copied row by row: columns of keys, strides in elements.
+  static constexpr bool kGatherKeys = false, kGatherValues = false;
+  static constexpr int kTaken = 0;
+  static constexpr long long kKeyPageStride = 0, kKeyHeadStride = 0, kKeyRowStride = 0;
+  static constexpr long long kValuePageStride = 0, kValueHeadStride = 0, kValueRowStride = 0;
+  // Lists.
+  static constexpr int kFront = 0, kListsOfBatch = 0, kListsOfUnit = 0, kListsDone = 0;
+  static constexpr bool kBatchesFirst = false, kOverlaps = false;
+  // Neighbourhoods of a grid.
+  static constexpr bool kPatches = false;
+  static constexpr int kGrid = 0, kPatchWidth = 0, kPatchHeight = 0;
+  static constexpr int kRowsOfBatch = 0, kUnitsOfBatch = 0;
+  // Lengths, masks that are padding, packed sequences.
+  static constexpr bool kLengths = false, kPadded = false;
+  static constexpr bool kThdQ = false, kThdK = false, kThdV = false, kThdO = false;
+  // Warp groups that take turns; maxima that may stay behind; what is stored besides.
+  static constexpr bool kTurns = false, kLazy = false, kAligned = false;
+  static constexpr bool kAmaxOfWeights = false, kAmaxOfOutputs = false;
+  static constexpr long long kOutputBatch = 0, kOutputHead = 0, kOutputRow = 0, kOutputColumn = 0;
+  static constexpr long long kStatisticsBatch = 0, kStatisticsHead = 0, kStatisticsRow = 0;
+  // Heads of each class of rows.
+  static constexpr long long kStatisticsClass = 0;
+  static constexpr int kHeadsOfClass = 1;
+};
+
+}  // namespace kernels
