@@ -113,6 +113,17 @@ class EqualsSigns : public SyntaxHelp {
   }
 };
 
+// How a tensor or param is declared.
+struct Declaration {
+  std::string_view word, help;
+};
+constexpr Declaration kDeclarations[] = {
+    {"tensor", "a tensor is declared as in `tensor bias: f32[Hq, Skv];`"},
+    {"learn", "a learned tensor is declared as in `learn bias: f32[Hq, Skv];`"},
+    {"param",
+     "a number of each call is declared as in `param w: i32;`, a constant of the plan as in "
+     "`attention f(w = 3) {`"}};
+
 class SyntaxError : public SyntaxHelp {
  public:
   using SyntaxHelp::SyntaxHelp;
@@ -214,21 +225,12 @@ class SyntaxError : public SyntaxHelp {
 
   // The word that begins this clause, if it declares a tensor or param, in the form that it has.
   bool report_declaration() {
-    struct Form {
-      std::string_view word, help;
-    };
-    static constexpr Form kForms[] = {
-        {"tensor", "a tensor is declared as in `tensor bias: f32[Hq, Skv];`"},
-        {"learn", "a learned tensor is declared as in `learn bias: f32[Hq, Skv];`"},
-        {"param",
-         "a number of each call is declared as in `param w: i32;`, a constant of the plan as in "
-         "`attention f(w = 3) {`"}};
     if (!expects("':'") && !expects("'['")) return false;
     constexpr std::size_t kLongestBegin = 4;
     for (std::size_t back = 1; back <= kLongestBegin && back <= at_; ++back) {
       if (!opens_clause(at_ - back)) continue;
-      const auto* form = std::ranges::find(kForms, text(at_ - back), &Form::word);
-      if (form == std::end(kForms)) return false;
+      const auto* form = std::ranges::find(kDeclarations, text(at_ - back), &Declaration::word);
+      if (form == std::end(kDeclarations)) return false;
       put(Code::syntax, at_).help = form->help;
       return true;
     }
