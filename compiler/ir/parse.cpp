@@ -8,80 +8,115 @@ namespace {
 
 using Numbers = std::vector<ExprId>;
 
-// Reads the lines in the order of to_text. Nodes keep their printed numbers, so operands are
-// checked when they are read; extents are checked at the end.
-class TextParser {
- public:
-  Result<Attention> parse(std::string_view text) {
-    std::size_t number = 0;
-    while (!text.empty()) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      Scanner line(text.substr(0, end), ++number);
-      text.remove_prefix(std::min(end + 1, text.size()));
-      if (!line.at_end()) ATTN_RETURN_IF_ERROR(statement(line));
+// Reads lines of nodes.
+class NodeLines {
+ protected:
+  // Parses a node, after the '%': 12: real = mul %3, %4
+  Status node(Scanner& line) {
+    const std::size_t count = out_.dag.size();
+    ATTN_ASSIGN(const std::int64_t number, line.integer());
+    if (number != static_cast<std::int64_t>(count)) {
+      return line.error(fmt::format("expected node %{}", count));
     }
-    return finish(Scanner({}, number));
+    ATTN_RETURN_IF_ERROR(line.expect(":"));
+    ATTN_ASSIGN(const std::string_view type_name, line.word());
+    const std::optional<Type> type = parse_type(type_name);
+    if (!type) return line.error(fmt::format("'{}' is not a type", type_name));
+    ATTN_RETURN_IF_ERROR(line.expect("="));
+    ATTN_ASSIGN(const std::string_view op_name, line.word());
+    const std::optional<Op> op = parse_op(op_name);
+    if (!op) return line.error(fmt::format("'{}' is not an op", op_name));
+    ATTN_ASSIGN(Attribute attribute, this->attribute(line, info(*op).attribute));
+    ATTN_ASSIGN(const Numbers operands, this->operands(line));
+    return add(line, *op, *type, std::move(attribute), operands);
   }
 
- private:
-  Status statement(Scanner& line) {
-    if (closed_) return line.error("text after the closing '}'");
-    if (!opened_) return open(line);
-    ATTN_RETURN_IF_ERROR(content(line));
-    return line.at_end() ? Status() : line.error("text after the end of the statement");
+  Result<Attribute> attribute(Scanner& line, AttributeKind kind) {
+    switch (kind) {
+      case AttributeKind::none: return Attribute();
+      case AttributeKind::boolean:
+        if (line.accept("true")) return Attribute(true);
+        ATTN_RETURN_IF_ERROR(line.expect("false"));
+        return Attribute(false);
+      case AttributeKind::integer: {
+        ATTN_ASSIGN(const std::int64_t value, line.integer());
+        return Attribute(value);
+      }
+      case AttributeKind::real: {
+        ATTN_ASSIGN(const double value, line.real());
+        return Attribute(value);
+      }
+      case AttributeKind::symbol: {
+        ATTN_ASSIGN(const std::string_view value, line.word());
+        return Attribute(std::string(value));
+      }
+    }
+    return Attribute();
   }
 
-  Status open(Scanner& line) {
-    ATTN_RETURN_IF_ERROR(line.expect("attention"));
-    ATTN_ASSIGN(out_.name, line.word());
-    opened_ = true;
-    return line.expect("{");
+  Result<Numbers> operands(Scanner& line) {
+    line.accept(",");  // between the attribute and the first operand
+    Numbers ids;
+    while (!line.at_end()) {
+      if (!ids.empty()) ATTN_RETURN_IF_ERROR(line.expect(","));
+      ATTN_ASSIGN(const ExprId id, node_id(line));
+      ids.push_back(id);
+    }
+    return ids;
   }
 
-  Status content(Scanner& line) {
-    if (line.accept("}")) return close();
-    if (line.accept("%")) return node(line);
-    if (line.accept("scale")) return root(line, has_scale_, out_.scale);
-    if (line.accept("score")) return root(line, has_score_, out_.score);
-    if (line.accept("mask")) return mask(line);
-    if (line.accept("dims")) return dims(line);
-    if (line.accept("dtype")) return dtype(line, out_.dtype);
-    if (line.accept("layout")) return layouts(line);
-    if (line.accept("align")) return align(line);
-    if (line.accept("tensor")) return tensor(line, false);
-    if (line.accept("learn")) return tensor(line, true);
-    if (line.accept("param")) return param(line);
-    if (line.accept("outputs")) return outputs(line);
-    if (line.accept("sink")) return optional_root(line, out_.sink);
-    if (line.accept("dropout")) return dropout(line);
-    if (line.accept("lengths")) return lengths(line);
-    if (line.accept("grad")) return gradients(line);
-    if (line.accept("normalize")) return normalize(line);
-    if (line.accept("quantize")) return quantize(line);
-    if (line.accept("deterministic")) return set(out_.deterministic);
-    if (line.accept("partial")) return set(out_.partial);
-    if (line.accept("shard")) return shard(line);
-    return line.error(fmt::format("'{}' does not start a statement", line.next()));
+  Result<ExprId> node_id(Scanner& line) {
+    ATTN_ASSIGN(const std::size_t number, line.number());
+    if (number >= out_.dag.size()) {
+      return line.error(fmt::format("%{} is not defined yet", number));
+    }
+    return static_cast<ExprId>(number);
   }
 
-  Status close() {
-    closed_ = true;
+  Status add(Scanner& line, Op op, Type type, Attribute attribute, const Numbers& operands) {
+    const int wanted = info(op).operands;
+    if (wanted >= 0 && operands.size() != static_cast<std::size_t>(wanted)) {
+      return line.error(fmt::format("{} takes {} operands", info(op).name, wanted));
+    }
+    std::vector<Type> types;
+    for (ExprId id : operands) types.push_back(out_.dag[id].type);
+    ATTN_ASSIGN(const Type derived, type_of(line, op, attribute, types));
+    if (type != derived) return line.error(fmt::format("the type is {}", to_string(derived)));
+    const std::size_t before = out_.dag.size();
+    if (info(op).rule == Rule::symbol_type) {
+      out_.dag.add_symbol(op, std::get<std::string>(attribute), type, operands);
+    } else {
+      out_.dag.add(op, operands, std::move(attribute));
+    }
+    if (out_.dag.size() == before) return line.error("the same expression was defined before");
     return {};
   }
 
-  Status root(Scanner& line, bool& is_set, ExprId& id) {
-    ATTN_ASSIGN(id, node_id(line));
-    if (is_set) return line.error("given twice");
-    is_set = true;
-    return {};
+  Result<Type> type_of(Scanner& line, Op op, const Attribute& attribute,
+                       const std::vector<Type>& operands) {
+    if (info(op).rule != Rule::symbol_type) {
+      const std::optional<Type> type = result_type(info(op).rule, operands);
+      if (type) return *type;
+      return line.error(fmt::format("operand types do not fit {}", info(op).name));
+    }
+    for (Type operand : operands) {
+      if (operand != Type::integer) return line.error("an index is not an int");
+    }
+    const std::string& name = std::get<std::string>(attribute);
+    if (op == Op::load_ && out_.find_tensor(name)) return value_type(out_.find_tensor(name)->dtype);
+    if (op == Op::param_ && out_.find_param(name)) return value_type(out_.find_param(name)->dtype);
+    return line.error(fmt::format("'{}' is not declared", name));
   }
 
-  Status mask(Scanner& line) {
-    ATTN_ASSIGN(const ExprId id, node_id(line));
-    out_.masks.push_back(id);
-    return {};
-  }
+  Attention out_;
+};
 
+// Reads lines of dims, tensors and layouts.
+class TensorLines : public NodeLines {
+ public:
+  using NodeLines::NodeLines;
+
+ protected:
   Status dims(Scanner& line) {
     while (!line.at_end()) {
       ATTN_ASSIGN(const std::string_view name, line.word());
@@ -189,6 +224,100 @@ class TextParser {
     return {};
   }
 
+  // o=e4m3 do=e4m3 gradients=e4m3, after mxfp8 if there are scales of blocks
+  Status quantize(Scanner& line) {
+    if (out_.quantize) return line.error("given twice");
+    Quantize& quantize = out_.quantize.emplace();
+    if (line.accept(to_string(Scaling::mxfp8))) quantize.by = Scaling::mxfp8;
+    for (const auto& [name, type] : {std::pair("o", &quantize.o), std::pair("do", &quantize.d_o),
+                                     std::pair("gradients", &quantize.gradients)}) {
+      ATTN_RETURN_IF_ERROR(line.expect(name));
+      ATTN_RETURN_IF_ERROR(line.expect("="));
+      ATTN_RETURN_IF_ERROR(dtype(line, *type));
+    }
+    return {};
+  }
+
+  static Status set(bool& flag) {
+    flag = true;
+    return {};
+  }
+};
+
+// Reads the lines in the order of to_text. Nodes keep their printed numbers, so operands are
+// checked when they are read; extents are checked at the end.
+class TextParser : private TensorLines {
+ public:
+  Result<Attention> parse(std::string_view text) {
+    std::size_t number = 0;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      Scanner line(text.substr(0, end), ++number);
+      text.remove_prefix(std::min(end + 1, text.size()));
+      if (!line.at_end()) ATTN_RETURN_IF_ERROR(statement(line));
+    }
+    return finish(Scanner({}, number));
+  }
+
+ private:
+  Status statement(Scanner& line) {
+    if (closed_) return line.error("text after the closing '}'");
+    if (!opened_) return open(line);
+    ATTN_RETURN_IF_ERROR(content(line));
+    return line.at_end() ? Status() : line.error("text after the end of the statement");
+  }
+
+  Status open(Scanner& line) {
+    ATTN_RETURN_IF_ERROR(line.expect("attention"));
+    ATTN_ASSIGN(out_.name, line.word());
+    opened_ = true;
+    return line.expect("{");
+  }
+
+  Status content(Scanner& line) {
+    if (line.accept("}")) return close();
+    if (line.accept("%")) return node(line);
+    if (line.accept("scale")) return root(line, has_scale_, out_.scale);
+    if (line.accept("score")) return root(line, has_score_, out_.score);
+    if (line.accept("mask")) return mask(line);
+    if (line.accept("dims")) return dims(line);
+    if (line.accept("dtype")) return dtype(line, out_.dtype);
+    if (line.accept("layout")) return layouts(line);
+    if (line.accept("align")) return align(line);
+    if (line.accept("tensor")) return tensor(line, false);
+    if (line.accept("learn")) return tensor(line, true);
+    if (line.accept("param")) return param(line);
+    if (line.accept("outputs")) return outputs(line);
+    if (line.accept("sink")) return optional_root(line, out_.sink);
+    if (line.accept("dropout")) return dropout(line);
+    if (line.accept("lengths")) return lengths(line);
+    if (line.accept("grad")) return gradients(line);
+    if (line.accept("normalize")) return normalize(line);
+    if (line.accept("quantize")) return quantize(line);
+    if (line.accept("deterministic")) return set(out_.deterministic);
+    if (line.accept("partial")) return set(out_.partial);
+    if (line.accept("shard")) return shard(line);
+    return line.error(fmt::format("'{}' does not start a statement", line.next()));
+  }
+
+  Status close() {
+    closed_ = true;
+    return {};
+  }
+
+  Status root(Scanner& line, bool& is_set, ExprId& id) {
+    ATTN_ASSIGN(id, node_id(line));
+    if (is_set) return line.error("given twice");
+    is_set = true;
+    return {};
+  }
+
+  Status mask(Scanner& line) {
+    ATTN_ASSIGN(const ExprId id, node_id(line));
+    out_.masks.push_back(id);
+    return {};
+  }
+
   Status outputs(Scanner& line) {
     for (const Output& output : kOutputs) out_.*output.wanted = line.accept(output.name);
     return {};
@@ -236,127 +365,11 @@ class TextParser {
     return line.expect(to_string(out_.normalize));
   }
 
-  // o=e4m3 do=e4m3 gradients=e4m3, after mxfp8 if there are scales of blocks
-  Status quantize(Scanner& line) {
-    if (out_.quantize) return line.error("given twice");
-    Quantize& quantize = out_.quantize.emplace();
-    if (line.accept(to_string(Scaling::mxfp8))) quantize.by = Scaling::mxfp8;
-    for (const auto& [name, type] : {std::pair("o", &quantize.o), std::pair("do", &quantize.d_o),
-                                     std::pair("gradients", &quantize.gradients)}) {
-      ATTN_RETURN_IF_ERROR(line.expect(name));
-      ATTN_RETURN_IF_ERROR(line.expect("="));
-      ATTN_RETURN_IF_ERROR(dtype(line, *type));
-    }
-    return {};
-  }
-
-  static Status set(bool& flag) {
-    flag = true;
-    return {};
-  }
-
   Status shard(Scanner& line) {
     ATTN_ASSIGN(const std::string_view word, line.word());
     out_.shard = parse_shard(word);
     if (!out_.shard) return line.error(fmt::format("'{}' cannot be sharded", word));
     return {};
-  }
-
-  // Parses a node, after the '%': 12: real = mul %3, %4
-  Status node(Scanner& line) {
-    const std::size_t count = out_.dag.size();
-    ATTN_ASSIGN(const std::int64_t number, line.integer());
-    if (number != static_cast<std::int64_t>(count)) {
-      return line.error(fmt::format("expected node %{}", count));
-    }
-    ATTN_RETURN_IF_ERROR(line.expect(":"));
-    ATTN_ASSIGN(const std::string_view type_name, line.word());
-    const std::optional<Type> type = parse_type(type_name);
-    if (!type) return line.error(fmt::format("'{}' is not a type", type_name));
-    ATTN_RETURN_IF_ERROR(line.expect("="));
-    ATTN_ASSIGN(const std::string_view op_name, line.word());
-    const std::optional<Op> op = parse_op(op_name);
-    if (!op) return line.error(fmt::format("'{}' is not an op", op_name));
-    ATTN_ASSIGN(Attribute attribute, this->attribute(line, info(*op).attribute));
-    ATTN_ASSIGN(const Numbers operands, this->operands(line));
-    return add(line, *op, *type, std::move(attribute), operands);
-  }
-
-  Result<Attribute> attribute(Scanner& line, AttributeKind kind) {
-    switch (kind) {
-      case AttributeKind::none: return Attribute();
-      case AttributeKind::boolean:
-        if (line.accept("true")) return Attribute(true);
-        ATTN_RETURN_IF_ERROR(line.expect("false"));
-        return Attribute(false);
-      case AttributeKind::integer: {
-        ATTN_ASSIGN(const std::int64_t value, line.integer());
-        return Attribute(value);
-      }
-      case AttributeKind::real: {
-        ATTN_ASSIGN(const double value, line.real());
-        return Attribute(value);
-      }
-      case AttributeKind::symbol: {
-        ATTN_ASSIGN(const std::string_view value, line.word());
-        return Attribute(std::string(value));
-      }
-    }
-    return Attribute();
-  }
-
-  Result<Numbers> operands(Scanner& line) {
-    line.accept(",");  // between the attribute and the first operand
-    Numbers ids;
-    while (!line.at_end()) {
-      if (!ids.empty()) ATTN_RETURN_IF_ERROR(line.expect(","));
-      ATTN_ASSIGN(const ExprId id, node_id(line));
-      ids.push_back(id);
-    }
-    return ids;
-  }
-
-  Result<ExprId> node_id(Scanner& line) {
-    ATTN_ASSIGN(const std::size_t number, line.number());
-    if (number >= out_.dag.size()) {
-      return line.error(fmt::format("%{} is not defined yet", number));
-    }
-    return static_cast<ExprId>(number);
-  }
-
-  Status add(Scanner& line, Op op, Type type, Attribute attribute, const Numbers& operands) {
-    const int wanted = info(op).operands;
-    if (wanted >= 0 && operands.size() != static_cast<std::size_t>(wanted)) {
-      return line.error(fmt::format("{} takes {} operands", info(op).name, wanted));
-    }
-    std::vector<Type> types;
-    for (ExprId id : operands) types.push_back(out_.dag[id].type);
-    ATTN_ASSIGN(const Type derived, type_of(line, op, attribute, types));
-    if (type != derived) return line.error(fmt::format("the type is {}", to_string(derived)));
-    const std::size_t before = out_.dag.size();
-    if (info(op).rule == Rule::symbol_type) {
-      out_.dag.add_symbol(op, std::get<std::string>(attribute), type, operands);
-    } else {
-      out_.dag.add(op, operands, std::move(attribute));
-    }
-    if (out_.dag.size() == before) return line.error("the same expression was defined before");
-    return {};
-  }
-
-  Result<Type> type_of(Scanner& line, Op op, const Attribute& attribute,
-                       const std::vector<Type>& operands) {
-    if (info(op).rule != Rule::symbol_type) {
-      const std::optional<Type> type = result_type(info(op).rule, operands);
-      if (type) return *type;
-      return line.error(fmt::format("operand types do not fit {}", info(op).name));
-    }
-    for (Type operand : operands) {
-      if (operand != Type::integer) return line.error("an index is not an int");
-    }
-    const std::string& name = std::get<std::string>(attribute);
-    if (op == Op::load_ && out_.find_tensor(name)) return value_type(out_.find_tensor(name)->dtype);
-    if (op == Op::param_ && out_.find_param(name)) return value_type(out_.find_param(name)->dtype);
-    return line.error(fmt::format("'{}' is not declared", name));
   }
 
   Result<Attention> finish(const Scanner& end) {
@@ -376,7 +389,6 @@ class TextParser {
     return std::move(out_);
   }
 
-  Attention out_;
   bool opened_ = false;
   bool closed_ = false;
   bool has_scale_ = false;
