@@ -122,9 +122,10 @@ Range shown_distances(const ir::Attention& attention, const Band& band) {
           std::min(whole.row.high - whole.column.low, band.left ? *band.left : INT32_MAX)};
 }
 
-class HappensSearch {
+// What could happen at a score: faults, overflows, infinities.
+class HappensQuestions {
  public:
-  HappensSearch(const ir::Attention& attention, const Band& band)
+  HappensQuestions(const ir::Attention& attention, const Band& band)
       : attention_(attention),
         dag_(attention.dag),
         values_(attention),
@@ -132,18 +133,7 @@ class HappensSearch {
     mark();
   }
 
-  Happenings run() {
-    const Box whole = box_;
-    if (attention_.lengths_q) box_.row = {0, 0};
-    if (attention_.lengths_kv) box_.column = {0, 0};
-    ask_faults();
-    box_ = whole;
-    ask_all(overflows(), kAgreed, 0);
-    for (const double score : {1.5, -1.5}) ask_all(real_questions(), example(score), score);
-    return {std::move(found_), stopped_, evaluations_};
-  }
-
- private:
+ protected:
   // Marks the axes that any node varies with, and the operands of bit operations.
   void mark() {
     const Box whole = whole_box(attention_);
@@ -173,72 +163,6 @@ class HappensSearch {
     const bool passes = ir::info(node.op).rule == ir::Rule::arithmetic && bits_[id];
     if (!is_bits && !passes) return;
     for (const ExprId operand : node.operands) bits_[operand] = true;
-  }
-
-  void look_at(const Box& box, const Assumed& assumed) {
-    looked_ = box;
-    values_.look_at(box, assumed);
-  }
-
-  // Takes one evaluation from the budget. False if it is used up.
-  bool spend() {
-    const bool is_left = evaluations_ + cost() <= kMostEvaluations;
-    evaluations_ += is_left ? cost() : 0;
-    stopped_ |= !is_left;
-    return is_left;
-  }
-  std::int64_t cost() const { return static_cast<std::int64_t>(values_.order().size()); }
-
-  // Answers questions with the same assumptions: each evaluated box serves all of them.
-  void ask_all(const std::vector<Question>& questions, const Assumed& assumed, double score) {
-    if (questions.empty() || !spend()) return;
-    look_at(box_, assumed);
-    std::vector<Open> open;
-    for (const Question& question : questions) {
-      const Answer whole = counted(question);
-      if (whole.sure == Sure::yes) {
-        open.push_back({question, whole, Found{box_, whole}});
-      } else if (whole.sure == Sure::maybe && !is_the_same_in_parts(question)) {
-        open.push_back({question, whole});
-      }
-    }
-    look_at_corners(open, assumed);
-    for (const Open& each : open) {
-      if (has_room(each.question)) search(each, assumed, score);
-    }
-  }
-
-  // Linear expressions are furthest outside at a corner.
-  void look_at_corners(std::vector<Open>& open, const Assumed& assumed) {
-    const auto is_sure = [](const Open& each) { return each.found.has_value(); };
-    if (is_single(box_) || std::ranges::all_of(open, is_sure)) return;
-    for (const Box& corner : corners(box_)) {
-      if (!spend()) return;
-      look_at(corner, assumed);
-      for (Open& each : open) note(each.found, corner, counted(each.question));
-    }
-  }
-
-  // Keeps the answer that lies further outside.
-  static void note(std::optional<Found>& found, const Box& box, const Answer& answer) {
-    if (answer.sure != Sure::yes || (found && found->reaches(answer.excess))) return;
-    found = {box, answer};
-  }
-
-  // A mask that shares no axis with the operand hides all of the faults or none, so it is not a
-  // guard.
-  void ask_faults() {
-    if (!spend()) return;
-    look_at(box_, kUnknown);
-    std::vector<Question> open = faults();
-    std::erase_if(open, [&](const Question& each) { return answer(each).sure == Sure::no; });
-    while (!open.empty()) {
-      const Axes axes = axes_of(open.front());
-      const auto others = std::stable_partition(
-          open.begin(), open.end(), [&](const Question& each) { return axes_of(each) == axes; });
-      ask_all(std::vector<Question>(open.begin(), others), {{}, {}, axes}, 0);
-      open.erase(open.begin(), others);
-    }
   }
 
   Axes axes_of(const Question& question) const {
@@ -312,6 +236,44 @@ class HappensSearch {
     return affine->length_q || affine->length_kv ? std::nullopt : affine;
   }
 
+  bool reads_place(ExprId at) const {
+    constexpr Op kPlace[] = {Op::batch_, Op::head_, Op::row_, Op::column_};
+    const ExprId roots[] = {at};
+    return std::ranges::any_of(ir::reachable(dag_, roots), [&](ExprId id) {
+      return std::ranges::any_of(kPlace, [&](Op op) { return dag_[id].is(op); });
+    });
+  }
+
+  const ir::Attention& attention_;
+  const ir::Dag& dag_;
+  BoxValues values_;
+  Range distances_;  // row - column of the scores that count
+  Box box_;
+  std::vector<bool> bits_;       // by id: operands of bit operations
+  std::vector<bool> overflows_;  // by id: overflows that were found, and what depends on them
+};
+
+// What is known of the questions in a box, and what was found.
+class HappensAnswers : public HappensQuestions {
+ public:
+  using HappensQuestions::HappensQuestions;
+
+ protected:
+  void look_at(const Box& box, const Assumed& assumed) {
+    looked_ = box;
+    values_.look_at(box, assumed);
+  }
+
+  // Takes one evaluation from the budget. False if it is used up.
+  bool spend() {
+    const bool is_left = evaluations_ + cost() <= kMostEvaluations;
+    evaluations_ += is_left ? cost() : 0;
+    stopped_ |= !is_left;
+    return is_left;
+  }
+
+  std::int64_t cost() const { return static_cast<std::int64_t>(values_.order().size()); }
+
   // The range of the operand in the last box, at the distances from the diagonal that masks show;
   // empty if all is hidden.
   Range operand_range(const Question& question) const {
@@ -354,20 +316,18 @@ class HappensSearch {
     return {};
   }
 
-  bool reads_place(ExprId at) const {
-    constexpr Op kPlace[] = {Op::batch_, Op::head_, Op::row_, Op::column_};
-    const ExprId roots[] = {at};
-    return std::ranges::any_of(ir::reachable(dag_, roots), [&](ExprId id) {
-      return std::ranges::any_of(kPlace, [&](Op op) { return dag_[id].is(op); });
-    });
-  }
-
   Answer counted(const Question& question) const {
     const Sure counts = values_.counts(question.at);
     if (counts == Sure::no) return {Sure::no};
     Answer found = answer(question);
     found.sure = std::min(found.sure, counts);
     return found;
+  }
+
+  // Keeps the answer that lies further outside.
+  static void note(std::optional<Found>& found, const Box& box, const Answer& answer) {
+    if (answer.sure != Sure::yes || (found && found->reaches(answer.excess))) return;
+    found = {box, answer};
   }
 
   // If so, boxes are not halved: only tensors decide, or the same is unknown in each.
@@ -386,6 +346,113 @@ class HappensSearch {
                                [&](const Happening& other) { return other.at == question.at; });
   }
 
+  // Marks what depends on an operation that overflows.
+  void mark_overflow(ExprId at) {
+    overflows_[at] = true;
+    for (const ExprId id : values_.order()) {
+      const std::vector<ExprId>& operands = dag_[id].operands;
+      if (std::ranges::any_of(operands, [&](ExprId each) { return overflows_[each]; })) {
+        overflows_[id] = true;
+      }
+    }
+  }
+
+  // Users through which `at` counts in the last box.
+  std::vector<ExprId> users_of(ExprId at) const {
+    std::vector<ExprId> users;
+    for (const ExprId id : values_.order()) {
+      const std::vector<ExprId>& operands = dag_[id].operands;
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        if (operands[i] != at || values_.counts_by(id, i) != Sure::yes) continue;
+        users.push_back(at = id);
+        break;
+      }
+    }
+    return users;
+  }
+
+  // The innermost operation with the value +inf in the last box.
+  ExprId cause(ExprId id) const {
+    const auto is_cause = [&](ExprId operand) {
+      return dag_[operand].type == Type::real && !dag_[operand].operands.empty() &&
+             values_.counts(operand) == Sure::yes && values_.real(operand).low == kInfinity;
+    };
+    for (;;) {
+      const std::vector<ExprId>& operands = dag_[id].operands;
+      const auto next = std::ranges::find_if(operands, is_cause);
+      if (next == operands.end()) return id;
+      id = *next;
+    }
+  }
+
+  Box looked_;  // the last one evaluated
+  std::int64_t evaluations_ = 0;
+  bool stopped_ = false;
+  std::vector<Happening> found_;
+};
+
+class HappensSearch : private HappensAnswers {
+ public:
+  using HappensAnswers::HappensAnswers;
+
+  Happenings run() {
+    const Box whole = box_;
+    if (attention_.lengths_q) box_.row = {0, 0};
+    if (attention_.lengths_kv) box_.column = {0, 0};
+    ask_faults();
+    box_ = whole;
+    ask_all(overflows(), kAgreed, 0);
+    for (const double score : {1.5, -1.5}) ask_all(real_questions(), example(score), score);
+    return {std::move(found_), stopped_, evaluations_};
+  }
+
+ private:
+  // Answers questions with the same assumptions: each evaluated box serves all of them.
+  void ask_all(const std::vector<Question>& questions, const Assumed& assumed, double score) {
+    if (questions.empty() || !spend()) return;
+    look_at(box_, assumed);
+    std::vector<Open> open;
+    for (const Question& question : questions) {
+      const Answer whole = counted(question);
+      if (whole.sure == Sure::yes) {
+        open.push_back({question, whole, Found{box_, whole}});
+      } else if (whole.sure == Sure::maybe && !is_the_same_in_parts(question)) {
+        open.push_back({question, whole});
+      }
+    }
+    look_at_corners(open, assumed);
+    for (const Open& each : open) {
+      if (has_room(each.question)) search(each, assumed, score);
+    }
+  }
+
+  // Linear expressions are furthest outside at a corner.
+  void look_at_corners(std::vector<Open>& open, const Assumed& assumed) {
+    const auto is_sure = [](const Open& each) { return each.found.has_value(); };
+    if (is_single(box_) || std::ranges::all_of(open, is_sure)) return;
+    for (const Box& corner : corners(box_)) {
+      if (!spend()) return;
+      look_at(corner, assumed);
+      for (Open& each : open) note(each.found, corner, counted(each.question));
+    }
+  }
+
+  // A mask that shares no axis with the operand hides all of the faults or none, so it is not a
+  // guard.
+  void ask_faults() {
+    if (!spend()) return;
+    look_at(box_, kUnknown);
+    std::vector<Question> open = faults();
+    std::erase_if(open, [&](const Question& each) { return answer(each).sure == Sure::no; });
+    while (!open.empty()) {
+      const Axes axes = axes_of(open.front());
+      const auto others = std::stable_partition(
+          open.begin(), open.end(), [&](const Question& each) { return axes_of(each) == axes; });
+      ask_all(std::vector<Question>(open.begin(), others), {{}, {}, axes}, 0);
+      open.erase(open.begin(), others);
+    }
+  }
+
   // Whether another one of its kind may be reported.
   bool has_room(const Question& question) {
     if (is_known(question)) return false;
@@ -397,17 +464,6 @@ class HappensSearch {
     const bool has_room = same < kMostHappenings;
     stopped_ |= !has_room;
     return has_room;
-  }
-
-  // Marks what depends on an operation that overflows.
-  void mark_overflow(ExprId at) {
-    overflows_[at] = true;
-    for (const ExprId id : values_.order()) {
-      const std::vector<ExprId>& operands = dag_[id].operands;
-      if (std::ranges::any_of(operands, [&](ExprId each) { return overflows_[each]; })) {
-        overflows_[id] = true;
-      }
-    }
   }
 
   void search(const Open& asked, const Assumed& assumed, double score) {
@@ -458,46 +514,6 @@ class HappensSearch {
     found_.push_back(happening);
     if (happening.event == Event::overflow) mark_overflow(happening.at);
   }
-
-  // Users through which `at` counts in the last box.
-  std::vector<ExprId> users_of(ExprId at) const {
-    std::vector<ExprId> users;
-    for (const ExprId id : values_.order()) {
-      const std::vector<ExprId>& operands = dag_[id].operands;
-      for (std::size_t i = 0; i < operands.size(); ++i) {
-        if (operands[i] != at || values_.counts_by(id, i) != Sure::yes) continue;
-        users.push_back(at = id);
-        break;
-      }
-    }
-    return users;
-  }
-
-  // The innermost operation with the value +inf in the last box.
-  ExprId cause(ExprId id) const {
-    const auto is_cause = [&](ExprId operand) {
-      return dag_[operand].type == Type::real && !dag_[operand].operands.empty() &&
-             values_.counts(operand) == Sure::yes && values_.real(operand).low == kInfinity;
-    };
-    for (;;) {
-      const std::vector<ExprId>& operands = dag_[id].operands;
-      const auto next = std::ranges::find_if(operands, is_cause);
-      if (next == operands.end()) return id;
-      id = *next;
-    }
-  }
-
-  const ir::Attention& attention_;
-  const ir::Dag& dag_;
-  BoxValues values_;
-  Range distances_;  // row - column of the scores that count
-  Box box_;
-  Box looked_;                   // the last one evaluated
-  std::vector<bool> bits_;       // by id: operands of bit operations
-  std::vector<bool> overflows_;  // by id: overflows that were found, and what depends on them
-  std::int64_t evaluations_ = 0;
-  bool stopped_ = false;
-  std::vector<Happening> found_;
 };
 
 }  // namespace
