@@ -42,9 +42,10 @@ double tile_size(std::int64_t cells, double longest) {
   return std::max(0.5, std::round(2 * longest / static_cast<double>(cells)) / 2);
 }
 
-class Layout {
+// The labels of tiles: numbers inside, which do not cover each other.
+class TileLabels {
  public:
-  explicit Layout(const Picture& picture) : picture_(picture) {
+  explicit TileLabels(const Picture& picture) : picture_(picture) {
     const masks::BlockMap& map = picture.panels.front().cells.map;
     const double longest = picture.panels.size() == 1 ? kOne : kSeveral;
     const std::int64_t most = std::max(map.height, map.width);
@@ -58,115 +59,10 @@ class Layout {
     gutter_ = 12 + std::max(width_of(grouped(last)), width_of(picture.row_name));
   }
 
-  Drawing run() {
-    const std::size_t count = picture_.panels.size();
-    const std::size_t across = std::min(count, kAcross);
-    const double column = std::max(gutter_ + panel_width_, caption_width()) + kGap;
-    header();
-    const double top = y_;
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto place = static_cast<double>(i % across);
-      panel(picture_.panels[i], kMargin + column * place, top_of(top, i / across));
-    }
-    y_ = top_of(top, (count + across - 1) / across);
-    legend();
-    drawing_.width = std::ceil(std::max(
-        {widest_, kMargin + column * static_cast<double>(across) - kGap + kMargin, 320.0}));
-    drawing_.height = std::ceil(y_ + kMargin);
-    frame();
-    return std::move(drawing_);
-  }
-
- private:
-  std::int64_t row_step() const { return tick_step(picture_.rows, panel_height_, 20); }
-  std::int64_t column_step() const { return tick_step(picture_.columns, panel_width_, 44); }
-
-  double top_of(double top, std::size_t row) const {
-    return top + static_cast<double>(row) * (panel_height_ + above() + below());
-  }
-  bool has_titles() const { return picture_.by_batch || picture_.by_head; }
-  double above() const { return (has_titles() ? kLine + 8 : 0) + 2 * kLine; }
-  std::size_t caption_lines() const { return are_scores() ? 1 : 2; }
-  double below() const { return kLine * static_cast<double>(caption_lines()) + 20; }
-  bool are_scores() const { return picture_.panels.front().cells.are_scores(); }
-
-  double caption_width() const {
-    double width = 0;
-    for (const Panel& panel : picture_.panels) {
-      width = std::max(width, gutter_ + width_of(caption_of(picture_, panel)));
-      width = std::max(width, gutter_ + width_of(blocks_text(panel.cells)));
-      width = std::max(width, gutter_ + width_of(title_of(picture_, panel)));
-    }
-    return width;
-  }
-
-  void label(double x, double y, std::string text, Ink ink, Anchor anchor = Anchor::start,
-             bool is_title = false) {
-    const double width = width_of(text) * (is_title ? kTitle / kText : 1);
-    if (anchor == Anchor::start) widest_ = std::max(widest_, x + width + kMargin);
-    drawing_.shapes.push_back(Label{x, y, std::move(text), ink, anchor, is_title});
-  }
-
-  void header() {
-    drawing_.title = picture_.name + ": " + share_text(picture_.panels.front().cells.share);
-    drawing_.description = description_of(picture_);
-    y_ = kMargin + 14;
-    label(kMargin, y_, picture_.name, Ink::text, Anchor::start, true);
-    y_ += kLine + 3;
-    label(kMargin, y_, subtitle_of(picture_), Ink::faint);
-    if (!picture_.kernels.empty()) {
-      y_ += kLine;
-      label(kMargin, y_, lowering_text(picture_), Ink::faint);
-    }
-    y_ += 14;
-  }
-
-  void panel(const Panel& panel, double x, double y) {
-    const double left = x + gutter_;
-    if (has_titles()) {
-      label(left, y + kLine, title_of(picture_, panel), Ink::text);
-      y += kLine + 8;
-    }
-    y += 2 * kLine;
-    label(left, y - kLine - 6, "kv_idx", Ink::faint);
-    label(left - 8, y - kLine - 6, picture_.row_name, Ink::faint, Anchor::end);
-    column_ticks(panel.cells.map, left, y);
-    row_ticks(panel.cells.map, left, y);
-    const masks::BlockMap& map = panel.cells.map;
-    const bool ruled = std::min(tile_width_, tile_height_) >= kRuled;
-    drawing_.shapes.push_back(Tiles{left, y, tile_width_, tile_height_, map.height, map.width,
-                                    inks_of(picture_, panel), ruled});
-    if (has_numbers(picture_)) numbers(panel, left, y);
-    y += panel_height_ + kLine + 2;
-    label(left, y, caption_of(picture_, panel), Ink::text);
-    if (!are_scores()) label(left, y + kLine, blocks_text(panel.cells), Ink::faint);
-  }
-
-  // The middle of a score, the beginning of one in a block.
-  static double offset(std::int64_t index, std::int64_t cell, double tile) {
-    const double middle = cell == 1 ? 0.5 : 0;
-    return tile * (static_cast<double>(index) / static_cast<double>(cell) + middle);
-  }
-
-  void column_ticks(const masks::BlockMap& map, double left, double top) {
-    const std::int64_t step = column_step();
-    for (std::int64_t index = 0; index < picture_.columns; index += step) {
-      const double x = left + offset(index, map.columns, tile_width_);
-      drawing_.shapes.push_back(Rectangle{x - 0.5, top - 5, 1, 4, Ink::faint});
-      label(x, top - 8, grouped(index), Ink::faint, Anchor::middle);
-    }
-  }
-
-  void row_ticks(const masks::BlockMap& map, double left, double top) {
-    const std::int64_t step = row_step();
-    for (std::int64_t index = 0; index < picture_.rows; index += step) {
-      const double y = top + offset(index, map.rows, tile_height_);
-      drawing_.shapes.push_back(Rectangle{left - 5, y - 0.5, 4, 1, Ink::faint});
-      // The first one has its place below the name of the axis.
-      const double base = std::max(y + 4, top + 10);
-      label(left - 8, base, grouped(index), Ink::faint, Anchor::end);
-    }
-  }
+ protected:
+  struct Taken {
+    double x, y, width;
+  };
 
   // Adjacent rows of an owner, with the columns of the middle one.
   struct Field {
@@ -174,6 +70,16 @@ class Layout {
     double width = 0, height = 0;
     bool operator==(const Field&) const = default;
   };
+
+  std::int64_t row_step() const { return tick_step(picture_.rows, panel_height_, 20); }
+  std::int64_t column_step() const { return tick_step(picture_.columns, panel_width_, 44); }
+
+  void label(double x, double y, std::string text, Ink ink, Anchor anchor = Anchor::start,
+             bool is_title = false) {
+    const double width = width_of(text) * (is_title ? kTitle / kText : 1);
+    if (anchor == Anchor::start) widest_ = std::max(widest_, x + width + kMargin);
+    drawing_.shapes.push_back(Label{x, y, std::move(text), ink, anchor, is_title});
+  }
 
   // Writes the number of each owner wherever it has room; then of owners that have none yet; then
   // on lower fields, too.
@@ -261,6 +167,119 @@ class Layout {
     return longest;
   }
 
+  const Picture& picture_;
+  Drawing drawing_;
+  double tile_width_ = 0, tile_height_ = 0;
+  double panel_width_ = 0, panel_height_ = 0;
+  double gutter_ = 0;         // beside a panel, for the numbers of its rows
+  std::vector<Taken> taken_;  // by the numbers of a panel
+  double widest_ = 0;
+};
+
+class Layout : private TileLabels {
+ public:
+  using TileLabels::TileLabels;
+
+  Drawing run() {
+    const std::size_t count = picture_.panels.size();
+    const std::size_t across = std::min(count, kAcross);
+    const double column = std::max(gutter_ + panel_width_, caption_width()) + kGap;
+    header();
+    const double top = y_;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto place = static_cast<double>(i % across);
+      panel(picture_.panels[i], kMargin + column * place, top_of(top, i / across));
+    }
+    y_ = top_of(top, (count + across - 1) / across);
+    legend();
+    drawing_.width = std::ceil(std::max(
+        {widest_, kMargin + column * static_cast<double>(across) - kGap + kMargin, 320.0}));
+    drawing_.height = std::ceil(y_ + kMargin);
+    frame();
+    return std::move(drawing_);
+  }
+
+ private:
+  double top_of(double top, std::size_t row) const {
+    return top + static_cast<double>(row) * (panel_height_ + above() + below());
+  }
+  bool has_titles() const { return picture_.by_batch || picture_.by_head; }
+  double above() const { return (has_titles() ? kLine + 8 : 0) + 2 * kLine; }
+  std::size_t caption_lines() const { return are_scores() ? 1 : 2; }
+  double below() const { return kLine * static_cast<double>(caption_lines()) + 20; }
+  bool are_scores() const { return picture_.panels.front().cells.are_scores(); }
+
+  double caption_width() const {
+    double width = 0;
+    for (const Panel& panel : picture_.panels) {
+      width = std::max(width, gutter_ + width_of(caption_of(picture_, panel)));
+      width = std::max(width, gutter_ + width_of(blocks_text(panel.cells)));
+      width = std::max(width, gutter_ + width_of(title_of(picture_, panel)));
+    }
+    return width;
+  }
+
+  void header() {
+    drawing_.title = picture_.name + ": " + share_text(picture_.panels.front().cells.share);
+    drawing_.description = description_of(picture_);
+    y_ = kMargin + 14;
+    label(kMargin, y_, picture_.name, Ink::text, Anchor::start, true);
+    y_ += kLine + 3;
+    label(kMargin, y_, subtitle_of(picture_), Ink::faint);
+    if (!picture_.kernels.empty()) {
+      y_ += kLine;
+      label(kMargin, y_, lowering_text(picture_), Ink::faint);
+    }
+    y_ += 14;
+  }
+
+  void panel(const Panel& panel, double x, double y) {
+    const double left = x + gutter_;
+    if (has_titles()) {
+      label(left, y + kLine, title_of(picture_, panel), Ink::text);
+      y += kLine + 8;
+    }
+    y += 2 * kLine;
+    label(left, y - kLine - 6, "kv_idx", Ink::faint);
+    label(left - 8, y - kLine - 6, picture_.row_name, Ink::faint, Anchor::end);
+    column_ticks(panel.cells.map, left, y);
+    row_ticks(panel.cells.map, left, y);
+    const masks::BlockMap& map = panel.cells.map;
+    const bool ruled = std::min(tile_width_, tile_height_) >= kRuled;
+    drawing_.shapes.push_back(Tiles{left, y, tile_width_, tile_height_, map.height, map.width,
+                                    inks_of(picture_, panel), ruled});
+    if (has_numbers(picture_)) numbers(panel, left, y);
+    y += panel_height_ + kLine + 2;
+    label(left, y, caption_of(picture_, panel), Ink::text);
+    if (!are_scores()) label(left, y + kLine, blocks_text(panel.cells), Ink::faint);
+  }
+
+  // The middle of a score, the beginning of one in a block.
+  static double offset(std::int64_t index, std::int64_t cell, double tile) {
+    const double middle = cell == 1 ? 0.5 : 0;
+    return tile * (static_cast<double>(index) / static_cast<double>(cell) + middle);
+  }
+
+  void column_ticks(const masks::BlockMap& map, double left, double top) {
+    const std::int64_t step = column_step();
+    for (std::int64_t index = 0; index < picture_.columns; index += step) {
+      const double x = left + offset(index, map.columns, tile_width_);
+      drawing_.shapes.push_back(Rectangle{x - 0.5, top - 5, 1, 4, Ink::faint});
+      label(x, top - 8, grouped(index), Ink::faint, Anchor::middle);
+    }
+  }
+
+  void row_ticks(const masks::BlockMap& map, double left, double top) {
+    const std::int64_t step = row_step();
+    for (std::int64_t index = 0; index < picture_.rows; index += step) {
+      const double y = top + offset(index, map.rows, tile_height_);
+      drawing_.shapes.push_back(Rectangle{left - 5, y - 0.5, 4, 1, Ink::faint});
+      // The first one has its place below the name of the axis.
+      const double base = std::max(y + 4, top + 10);
+      label(left - 8, base, grouped(index), Ink::faint, Anchor::end);
+    }
+  }
+
   // Draws the legend on lines that are at most as wide as the panels, or in columns.
   void legend() {
     const double left = kMargin + gutter_;
@@ -295,17 +314,7 @@ class Layout {
     drawing_.shapes.insert(drawing_.shapes.begin(), std::begin(both), std::end(both));
   }
 
-  const Picture& picture_;
-  Drawing drawing_;
-  double tile_width_ = 0, tile_height_ = 0;
-  double panel_width_ = 0, panel_height_ = 0;
-  double gutter_ = 0;  // beside a panel, for the numbers of its rows
   double y_ = 0;
-  double widest_ = 0;
-  struct Taken {
-    double x, y, width;
-  };
-  std::vector<Taken> taken_;  // by the numbers of a panel
 };
 
 Ink ink_of(masks::Block block) {
