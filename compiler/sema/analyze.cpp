@@ -43,10 +43,11 @@ std::string as_score(const ast::Expr& factor) {
                     : fmt::format("score score * ({});", text);
 }
 
-class Analyzer {
+// The attention so far, and what is said of clauses that repeat.
+class AnalyzedSpec {
  public:
-  Analyzer(const ast::Spec& spec, const Library& library, const Bindings& bindings,
-           diag::Sink& sink, Spans* spans, std::optional<std::uint64_t> most_work)
+  AnalyzedSpec(const ast::Spec& spec, const Library& library, const Bindings& bindings,
+               diag::Sink& sink, Spans* spans, std::optional<std::uint64_t> most_work)
       : spec_(spec),
         library_(library),
         sink_(sink),
@@ -58,43 +59,7 @@ class Analyzer {
     attention_.pos = place(spec.name.span);
   }
 
-  std::optional<ir::Attention> run() {
-    Scope scope(environment_, library_, attention_, sink_);
-    if (spans_) scope.record(spans_->of);
-    scope.stop_after(most_work_);
-    scope.set_attention_begin(spec_.span.begin);
-    for (const ast::Clause& clause : spec_.preamble) declare(clause, scope);
-    for (const ast::SpecParameter& parameter : spec_.parameters) {
-      scope.declare(parameter.name, {Symbol::Kind::parameter}, false);
-    }
-    for (const ast::Clause& clause : spec_.clauses) declare(clause, scope);
-    for (const std::string& name : environment_.unknown) scope.poison(name);
-    check_repeats();
-    for (const ast::Clause& clause : spec_.clauses) settings(clause);
-    if (attention_.is_sigmoid()) {
-      for (const ast::Clause& clause : spec_.clauses) check_softmax_clause(clause, sink_);
-    }
-    attention_.layouts = make_layouts(layout_, environment_, sink_);
-    add_lengths(lengths_, spec_.name, attention_, scope, sink_);
-    set_quantize(spec_, attention_, scope, sink_);
-    for (const ast::Clause& clause : spec_.clauses) add_tensor(clause, scope);
-    for (const ast::Clause& clause : spec_.clauses) check_gradient_name(clause);
-    if (lengths_) add_length_defaults(*lengths_, spec_.replaced, attention_, scope);
-    scope.check_functions();
-    for (const ast::Clause& clause : spec_.clauses) {
-      scope.begin_clause(clause.span);
-      expressions(clause, scope);
-    }
-    if (scope.is_stopped()) {
-      sink_.set_stopped();
-      return std::nullopt;
-    }
-    finish(scope);
-    if (sink_.has_errors()) return std::nullopt;
-    return std::move(attention_);
-  }
-
- private:
+ protected:
   ir::SourcePos place(support::Span span) const {
     const support::Place at = sink_.source().place(span.begin);
     return {at.line, at.column};
@@ -102,13 +67,6 @@ class Analyzer {
 
   diag::Diagnostic& report(Code code, support::Span span, std::string message) {
     return sink_.report(code, span, std::move(message));
-  }
-
-  void other(const ast::Clause& clause, Scope& scope) {
-    for (const std::string& name : std::get<ast::OtherClause>(clause.body).words) {
-      scope.poison(name);
-    }
-    report_other_clause(clause, sink_);
   }
 
   // The type if it is in `allowed`; else reports it and returns `fallback`.
@@ -129,41 +87,35 @@ class Analyzer {
     return fallback;
   }
 
-  void declare(const ast::Clause& clause, Scope& scope) {
-    if (const auto* tensor = std::get_if<ast::TensorClause>(&clause.body)) {
-      const DType type =
-          is_learned(clause)
-              ? dtype(tensor->dtype, {DType::f16, DType::bf16, DType::f32, DType::f64}, DType::f32)
-              : dtype(tensor->dtype,
-                      {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i8, DType::u8,
-                       DType::i32, DType::i64, DType::boolean},
-                      DType::f32);
-      // An unknown type was reported; uses of the tensor are not checked.
-      const bool known = parse_dtype(tensor->dtype.text).has_value();
-      scope.declare(tensor->name,
-                    {.kind = known ? Symbol::Kind::tensor : Symbol::Kind::poisoned,
-                     .dtype = type,
-                     .tensor = tensor},
-                    true);
-    } else if (const auto* param = std::get_if<ast::ParamClause>(&clause.body)) {
-      const DType type = dtype(param->dtype, {DType::f32, DType::i32}, DType::f32);
-      const bool known = to_string(type) == param->dtype.text;
-      scope.declare(param->name, {known ? Symbol::Kind::param : Symbol::Kind::poisoned, {}, type},
-                    true);
-      attention_.params.push_back({param->name.text, type, place(param->name.span)});
-    } else if (const auto* let = std::get_if<ast::LetClause>(&clause.body)) {
-      scope.declare(let->name, {Symbol::Kind::let}, false);
-    } else if (const auto* function = std::get_if<ast::FunctionClause>(&clause.body)) {
-      const bool inside = clause.span.begin > spec_.name.span.begin;
-      scope.declare(function->name,
-                    {.kind = Symbol::Kind::function, .function = function, .inside = inside},
-                    false);
-    } else if (std::holds_alternative<ast::OtherClause>(clause.body)) {
-      other(clause, scope);
+  void set_dtype(const ast::Name& name) {
+    const std::string_view here = type_elsewhere(name.text);
+    const std::string_view type = here.empty() ? std::string_view(name.text) : here;
+    const std::string_view integers[] = {"i8", "u8", "i16", "i32", "i64", "bool"};
+    const bool is_integer = contains(integers, type);
+    if (!is_integer && type != "f32" && type != "f64" && type != "tf32") {
+      attention_.dtype =
+          dtype(name, {DType::f16, DType::bf16, DType::e4m3, DType::e5m2}, DType::bf16);
+      return;
+    }
+    auto& diagnostic =
+        report(Code::bad_choice, name.span,
+               fmt::format("no kernel takes q, k and v of type {}", quoted(name.text)));
+    if (is_integer) {
+      diagnostic.help = ast::hint_for(
+          sink_.source(), "8-bit attention is of floats: `dtype e4m3;` and `quantize per_tensor;`");
+      return;
+    }
+    diagnostic.help = "write `bf16` or `f16`; scores and sums are computed in f32 all the same";
+    for (const DType one : {DType::bf16, DType::f16}) {
+      diagnostic.add_replacement(name.span, to_string(one));
     }
   }
 
-  static bool is_learned(const ast::Clause& clause) { return clause.keyword.text == "learn"; }
+  bool has_sink() const {
+    return std::ranges::any_of(spec_.clauses, [](const ast::Clause& clause) {
+      return std::holds_alternative<ast::SinkClause>(clause.body);
+    });
+  }
 
   void check_repeats() {
     std::map<std::string, const ast::Clause*, std::less<>> seen;
@@ -228,56 +180,63 @@ class Analyzer {
     return std::string(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
   }
 
-  void settings(const ast::Clause& clause) {
-    if (const auto* type = std::get_if<ast::DtypeClause>(&clause.body)) {
-      set_dtype(type->dtype);
-    } else if (const auto* align = std::get_if<ast::AlignClause>(&clause.body)) {
-      set_align(*align, attention_, sink_);
-    } else if (const auto* normalize = std::get_if<ast::NormalizeClause>(&clause.body)) {
-      set_normalize(*normalize, attention_, sink_);
-    } else if (const auto* shard = std::get_if<ast::ShardClause>(&clause.body)) {
-      set_shard(*shard, attention_, sink_);
-    } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
-      set_outputs(*outputs, {has_sink(), find_quantize(spec_).quantize != nullptr}, attention_,
-                  sink_);
-    } else if (const auto* layout = std::get_if<ast::LayoutClause>(&clause.body)) {
-      layout_ = layout;
-    } else if (const auto* lengths = std::get_if<ast::LengthsClause>(&clause.body)) {
-      lengths_ = lengths;
-    } else if (std::holds_alternative<ast::DeterministicClause>(clause.body)) {
-      attention_.deterministic = true;
+  const ast::Spec& spec_;
+  const Library& library_;
+  diag::Sink& sink_;
+  Spans* spans_;
+  std::optional<std::uint64_t> most_work_;
+  Environment environment_;
+  ir::Attention attention_;
+};
+
+// Declares tensors and params, and checks what they are declared with.
+class DeclaredTensors : public AnalyzedSpec {
+ public:
+  using AnalyzedSpec::AnalyzedSpec;
+
+ protected:
+  void other(const ast::Clause& clause, Scope& scope) {
+    for (const std::string& name : std::get<ast::OtherClause>(clause.body).words) {
+      scope.poison(name);
+    }
+    report_other_clause(clause, sink_);
+  }
+
+  void declare(const ast::Clause& clause, Scope& scope) {
+    if (const auto* tensor = std::get_if<ast::TensorClause>(&clause.body)) {
+      const DType type =
+          is_learned(clause)
+              ? dtype(tensor->dtype, {DType::f16, DType::bf16, DType::f32, DType::f64}, DType::f32)
+              : dtype(tensor->dtype,
+                      {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i8, DType::u8,
+                       DType::i32, DType::i64, DType::boolean},
+                      DType::f32);
+      // An unknown type was reported; uses of the tensor are not checked.
+      const bool known = parse_dtype(tensor->dtype.text).has_value();
+      scope.declare(tensor->name,
+                    {.kind = known ? Symbol::Kind::tensor : Symbol::Kind::poisoned,
+                     .dtype = type,
+                     .tensor = tensor},
+                    true);
+    } else if (const auto* param = std::get_if<ast::ParamClause>(&clause.body)) {
+      const DType type = dtype(param->dtype, {DType::f32, DType::i32}, DType::f32);
+      const bool known = to_string(type) == param->dtype.text;
+      scope.declare(param->name, {known ? Symbol::Kind::param : Symbol::Kind::poisoned, {}, type},
+                    true);
+      attention_.params.push_back({param->name.text, type, place(param->name.span)});
+    } else if (const auto* let = std::get_if<ast::LetClause>(&clause.body)) {
+      scope.declare(let->name, {Symbol::Kind::let}, false);
+    } else if (const auto* function = std::get_if<ast::FunctionClause>(&clause.body)) {
+      const bool inside = clause.span.begin > spec_.name.span.begin;
+      scope.declare(function->name,
+                    {.kind = Symbol::Kind::function, .function = function, .inside = inside},
+                    false);
+    } else if (std::holds_alternative<ast::OtherClause>(clause.body)) {
+      other(clause, scope);
     }
   }
 
-  void set_dtype(const ast::Name& name) {
-    const std::string_view here = type_elsewhere(name.text);
-    const std::string_view type = here.empty() ? std::string_view(name.text) : here;
-    const std::string_view integers[] = {"i8", "u8", "i16", "i32", "i64", "bool"};
-    const bool is_integer = contains(integers, type);
-    if (!is_integer && type != "f32" && type != "f64" && type != "tf32") {
-      attention_.dtype =
-          dtype(name, {DType::f16, DType::bf16, DType::e4m3, DType::e5m2}, DType::bf16);
-      return;
-    }
-    auto& diagnostic =
-        report(Code::bad_choice, name.span,
-               fmt::format("no kernel takes q, k and v of type {}", quoted(name.text)));
-    if (is_integer) {
-      diagnostic.help = ast::hint_for(
-          sink_.source(), "8-bit attention is of floats: `dtype e4m3;` and `quantize per_tensor;`");
-      return;
-    }
-    diagnostic.help = "write `bf16` or `f16`; scores and sums are computed in f32 all the same";
-    for (const DType one : {DType::bf16, DType::f16}) {
-      diagnostic.add_replacement(name.span, to_string(one));
-    }
-  }
-
-  bool has_sink() const {
-    return std::ranges::any_of(spec_.clauses, [](const ast::Clause& clause) {
-      return std::holds_alternative<ast::SinkClause>(clause.body);
-    });
-  }
+  static bool is_learned(const ast::Clause& clause) { return clause.keyword.text == "learn"; }
 
   void add_tensor(const ast::Clause& clause, Scope& scope) {
     const auto* declared = std::get_if<ast::TensorClause>(&clause.body);
@@ -373,6 +332,69 @@ class Analyzer {
         .help = "a size is a positive 32-bit integer";
     return false;
   }
+};
+
+class Analyzer : private DeclaredTensors {
+ public:
+  using DeclaredTensors::DeclaredTensors;
+
+  std::optional<ir::Attention> run() {
+    Scope scope(environment_, library_, attention_, sink_);
+    if (spans_) scope.record(spans_->of);
+    scope.stop_after(most_work_);
+    scope.set_attention_begin(spec_.span.begin);
+    for (const ast::Clause& clause : spec_.preamble) declare(clause, scope);
+    for (const ast::SpecParameter& parameter : spec_.parameters) {
+      scope.declare(parameter.name, {Symbol::Kind::parameter}, false);
+    }
+    for (const ast::Clause& clause : spec_.clauses) declare(clause, scope);
+    for (const std::string& name : environment_.unknown) scope.poison(name);
+    check_repeats();
+    for (const ast::Clause& clause : spec_.clauses) settings(clause);
+    if (attention_.is_sigmoid()) {
+      for (const ast::Clause& clause : spec_.clauses) check_softmax_clause(clause, sink_);
+    }
+    attention_.layouts = make_layouts(layout_, environment_, sink_);
+    add_lengths(lengths_, spec_.name, attention_, scope, sink_);
+    set_quantize(spec_, attention_, scope, sink_);
+    for (const ast::Clause& clause : spec_.clauses) add_tensor(clause, scope);
+    for (const ast::Clause& clause : spec_.clauses) check_gradient_name(clause);
+    if (lengths_) add_length_defaults(*lengths_, spec_.replaced, attention_, scope);
+    scope.check_functions();
+    for (const ast::Clause& clause : spec_.clauses) {
+      scope.begin_clause(clause.span);
+      expressions(clause, scope);
+    }
+    if (scope.is_stopped()) {
+      sink_.set_stopped();
+      return std::nullopt;
+    }
+    finish(scope);
+    if (sink_.has_errors()) return std::nullopt;
+    return std::move(attention_);
+  }
+
+ private:
+  void settings(const ast::Clause& clause) {
+    if (const auto* type = std::get_if<ast::DtypeClause>(&clause.body)) {
+      set_dtype(type->dtype);
+    } else if (const auto* align = std::get_if<ast::AlignClause>(&clause.body)) {
+      set_align(*align, attention_, sink_);
+    } else if (const auto* normalize = std::get_if<ast::NormalizeClause>(&clause.body)) {
+      set_normalize(*normalize, attention_, sink_);
+    } else if (const auto* shard = std::get_if<ast::ShardClause>(&clause.body)) {
+      set_shard(*shard, attention_, sink_);
+    } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
+      set_outputs(*outputs, {has_sink(), find_quantize(spec_).quantize != nullptr}, attention_,
+                  sink_);
+    } else if (const auto* layout = std::get_if<ast::LayoutClause>(&clause.body)) {
+      layout_ = layout;
+    } else if (const auto* lengths = std::get_if<ast::LengthsClause>(&clause.body)) {
+      lengths_ = lengths;
+    } else if (std::holds_alternative<ast::DeterministicClause>(clause.body)) {
+      attention_.deterministic = true;
+    }
+  }
 
   void expressions(const ast::Clause& clause, Scope& scope) {
     if (const auto* let = std::get_if<ast::LetClause>(&clause.body)) {
@@ -429,13 +451,6 @@ class Analyzer {
     return dag.add(ir::Op::div_, {dag.real(1.0, pos), dag.add(ir::Op::sqrt_, {size}, pos)}, pos);
   }
 
-  const ast::Spec& spec_;
-  const Library& library_;
-  diag::Sink& sink_;
-  Spans* spans_;
-  std::optional<std::uint64_t> most_work_;
-  Environment environment_;
-  ir::Attention attention_;
   std::optional<ir::ExprId> scale_;
   const ast::LayoutClause* layout_ = nullptr;
   const ast::LengthsClause* lengths_ = nullptr;

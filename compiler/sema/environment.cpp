@@ -44,31 +44,13 @@ std::vector<Dim> dims_named(std::string_view name) {
   return dim ? std::vector{*dim} : std::vector<Dim>();
 }
 
-class Resolver {
+// What is bound to dimensions, and what was wrong with it.
+class BoundDims {
  public:
-  Resolver(const ast::Spec& spec, const Bindings& bindings, diag::Sink& sink)
+  BoundDims(const ast::Spec& spec, const Bindings& bindings, diag::Sink& sink)
       : spec_(spec), bindings_(bindings), sink_(sink) {}
 
-  Environment run() {
-    for (const ast::SpecParameter& parameter : spec_.parameters) add_parameter(parameter);
-    for (const ast::Clause& clause : spec_.clauses) {
-      const auto* dims = std::get_if<ast::DimsClause>(&clause.body);
-      if (!dims) continue;
-      for (const ast::DimEntry& entry : dims->entries) list(entry);
-    }
-    combinations_ = count_combinations();
-    for (const auto& [name, text] : bindings_) bind(name, text);
-    for (const Dim dim : ir::kDims) {
-      const Known size = resolve(dim);
-      if (const auto value = size.integer()) environment_.dims.set(dim, *value);
-    }
-    settle_head_dim();
-    check_heads();
-    check_sets();
-    return std::move(environment_);
-  }
-
- private:
+ protected:
   struct Listed {
     const ast::DimEntry* entry = nullptr;
     std::optional<std::int64_t> bound;  // by --bind
@@ -80,44 +62,6 @@ class Resolver {
 
   diag::Diagnostic& report(Code code, Span span, std::string message) {
     return sink_.report(code, span, std::move(message));
-  }
-
-  void add_parameter(const ast::SpecParameter& parameter) {
-    const std::string& name = parameter.name.text;
-    if (environment_.parameters.contains(name)) return;  // reported where names are declared
-    Known value = default_of(parameter);
-    if (const auto binding = bindings_.find(name); binding != bindings_.end()) {
-      value = bound(parameter, binding->second, value);
-    }
-    if (value.state == Known::State::value && !fits_32_bits(value.number)) {
-      report(Code::bad_number, parameter.name.span,
-             fmt::format("the value of {} does not fit in 32 bits", quoted(name)));
-      value = Known::poisoned();
-    }
-    environment_.parameters.emplace(name, value);
-  }
-
-  Known default_of(const ast::SpecParameter& parameter) {
-    if (!parameter.value) {
-      if (!bindings_.contains(parameter.name.text)) {
-        report(Code::parameter_without_value, parameter.name.span,
-               fmt::format("{} has no value", quoted(parameter.name.text)))
-            .help = fmt::format("give a default, `{0} = 1`, or compile with `--bind {0}=1`",
-                                parameter.name.text);
-      }
-      return Known::poisoned();
-    }
-    const auto lookup = [&](const std::string& name, Span span) {
-      if (is_dimension_name(name)) {
-        report(
-            Code::not_available_here, span,
-            fmt::format("{} cannot be used here: spec parameters are evaluated before dimensions",
-                        quoted(name)));
-        return Known::poisoned();
-      }
-      return environment_.lookup(name, span, sink_);
-    };
-    return evaluate(*parameter.value, lookup, sink_);
   }
 
   Known bound(const ast::SpecParameter& parameter, const std::string& text, const Known& standard) {
@@ -142,29 +86,6 @@ class Resolver {
                        why))
         .help = help;
     return Known::poisoned();
-  }
-
-  void list(const ast::DimEntry& entry) {
-    const std::string& name = entry.name.text;
-    const std::vector<Dim> dims = dims_named(name);
-    if (dims.empty()) {
-      auto& diagnostic = report(Code::unknown_dimension, entry.name.span,
-                                fmt::format("{} is not a dimension of attention", quoted(name)));
-      environment_.unknown.insert(name);
-      dimension_suggestion(name, dimension_names()).put(diagnostic, entry.name.span);
-      if (diagnostic.help.empty()) {
-        diagnostic.help = "expected " + support::one_of(dimension_names());
-      }
-    }
-    for (const Dim dim : dims) {
-      if (const ast::DimEntry* before = at(dim).entry) {
-        report(Code::duplicate_name, entry.name.span,
-               fmt::format("{} is given twice", quoted(to_string(dim))))
-            .labels.push_back({before->name.span, "first here"});
-        return;
-      }
-      at(dim).entry = &entry;
-    }
   }
 
   void bind(const std::string& name, const std::string& text) {
@@ -251,6 +172,21 @@ class Resolver {
     }
   }
 
+  const ast::Spec& spec_;
+  const Bindings& bindings_;
+  diag::Sink& sink_;
+  Environment environment_;
+  std::size_t combinations_ = 1;
+  bool said_too_many_ = false;
+  std::array<Listed, ir::kDims.size()> listed_;
+};
+
+// The sizes of dimensions, which may depend on each other.
+class ResolvedDims : public BoundDims {
+ public:
+  using BoundDims::BoundDims;
+
+ protected:
   Known resolve(Dim dim) {
     Listed& listed = at(dim);
     if (listed.size) return *listed.size;
@@ -336,23 +272,6 @@ class Resolver {
     if (qk && v ? *qk == *v : one_entry) environment_.head_dim = Dim::Dqk;
   }
 
-  // Each combination of sizes requires another analysis of the text.
-  void check_sets() {
-    constexpr std::size_t kMostOfText = std::size_t{1} << 22;
-    const std::size_t by_text = kMostOfText / std::max<std::size_t>(spec_.span.end, 1);
-    const std::size_t most = std::clamp<std::size_t>(by_text, 4, kMostCombinations);
-    std::size_t count = 1;
-    for (const auto& [name, sizes] : environment_.sets) {
-      count *= sizes.size();
-      if (count <= most) continue;
-      report(Code::too_many_sizes, spec_.name.span,
-             fmt::format("the sets of sizes have more than {} combinations", most))
-          .help = fmt::format("compile for one size at a time, for example with `--bind {}={}`",
-                              name, sizes.front());
-      return;
-    }
-  }
-
   void check_heads() {
     const auto& hq = environment_.dims.get(Dim::Hq);
     const auto& hkv = environment_.dims.get(Dim::Hkv);
@@ -394,14 +313,109 @@ class Resolver {
     if (!is_number || bindings_.contains("Hkv")) return;
     for (const std::string& text : texts) diagnostic.add_replacement(entry->size->span, text);
   }
+};
 
-  const ast::Spec& spec_;
-  const Bindings& bindings_;
-  diag::Sink& sink_;
-  Environment environment_;
-  std::size_t combinations_ = 1;
-  bool said_too_many_ = false;
-  std::array<Listed, ir::kDims.size()> listed_;
+class Resolver : private ResolvedDims {
+ public:
+  using ResolvedDims::ResolvedDims;
+
+  Environment run() {
+    for (const ast::SpecParameter& parameter : spec_.parameters) add_parameter(parameter);
+    for (const ast::Clause& clause : spec_.clauses) {
+      const auto* dims = std::get_if<ast::DimsClause>(&clause.body);
+      if (!dims) continue;
+      for (const ast::DimEntry& entry : dims->entries) list(entry);
+    }
+    combinations_ = count_combinations();
+    for (const auto& [name, text] : bindings_) bind(name, text);
+    for (const Dim dim : ir::kDims) {
+      const Known size = resolve(dim);
+      if (const auto value = size.integer()) environment_.dims.set(dim, *value);
+    }
+    settle_head_dim();
+    check_heads();
+    check_sets();
+    return std::move(environment_);
+  }
+
+ private:
+  void add_parameter(const ast::SpecParameter& parameter) {
+    const std::string& name = parameter.name.text;
+    if (environment_.parameters.contains(name)) return;  // reported where names are declared
+    Known value = default_of(parameter);
+    if (const auto binding = bindings_.find(name); binding != bindings_.end()) {
+      value = bound(parameter, binding->second, value);
+    }
+    if (value.state == Known::State::value && !fits_32_bits(value.number)) {
+      report(Code::bad_number, parameter.name.span,
+             fmt::format("the value of {} does not fit in 32 bits", quoted(name)));
+      value = Known::poisoned();
+    }
+    environment_.parameters.emplace(name, value);
+  }
+
+  Known default_of(const ast::SpecParameter& parameter) {
+    if (!parameter.value) {
+      if (!bindings_.contains(parameter.name.text)) {
+        report(Code::parameter_without_value, parameter.name.span,
+               fmt::format("{} has no value", quoted(parameter.name.text)))
+            .help = fmt::format("give a default, `{0} = 1`, or compile with `--bind {0}=1`",
+                                parameter.name.text);
+      }
+      return Known::poisoned();
+    }
+    const auto lookup = [&](const std::string& name, Span span) {
+      if (is_dimension_name(name)) {
+        report(
+            Code::not_available_here, span,
+            fmt::format("{} cannot be used here: spec parameters are evaluated before dimensions",
+                        quoted(name)));
+        return Known::poisoned();
+      }
+      return environment_.lookup(name, span, sink_);
+    };
+    return evaluate(*parameter.value, lookup, sink_);
+  }
+
+  void list(const ast::DimEntry& entry) {
+    const std::string& name = entry.name.text;
+    const std::vector<Dim> dims = dims_named(name);
+    if (dims.empty()) {
+      auto& diagnostic = report(Code::unknown_dimension, entry.name.span,
+                                fmt::format("{} is not a dimension of attention", quoted(name)));
+      environment_.unknown.insert(name);
+      dimension_suggestion(name, dimension_names()).put(diagnostic, entry.name.span);
+      if (diagnostic.help.empty()) {
+        diagnostic.help = "expected " + support::one_of(dimension_names());
+      }
+    }
+    for (const Dim dim : dims) {
+      if (const ast::DimEntry* before = at(dim).entry) {
+        report(Code::duplicate_name, entry.name.span,
+               fmt::format("{} is given twice", quoted(to_string(dim))))
+            .labels.push_back({before->name.span, "first here"});
+        return;
+      }
+      at(dim).entry = &entry;
+    }
+  }
+
+  // Each combination of sizes requires another analysis of the text.
+  void check_sets() {
+    constexpr std::size_t kMostOfText = std::size_t{1} << 22;
+    const std::size_t by_text = kMostOfText / std::max<std::size_t>(spec_.span.end, 1);
+    const std::size_t most = std::clamp<std::size_t>(by_text, 4, kMostCombinations);
+    std::size_t count = 1;
+    for (const auto& [name, sizes] : environment_.sets) {
+      count *= sizes.size();
+      if (count <= most) continue;
+      report(Code::too_many_sizes, spec_.name.span,
+             fmt::format("the sets of sizes have more than {} combinations", most))
+          .help = fmt::format("compile for one size at a time, for example with `--bind {}={}`",
+                              name, sizes.front());
+      return;
+    }
+  }
 };
 
 }  // namespace
