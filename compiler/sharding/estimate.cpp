@@ -91,12 +91,89 @@ double milliseconds(const Traffic& traffic, const Links& links) {
   return links.inside.milliseconds(traffic.inside) + links.between.milliseconds(traffic.between);
 }
 
-class Estimator {
+// What ranks send each other, and how long that takes.
+class EstimatedTraffic {
+ public:
+  EstimatedTraffic(const Sharding& sharding, const Estimating& with)
+      : sharding_(sharding), with_(with), widths_(Measuring(sharding, with.attention).run()) {}
+
+ protected:
+  using Flags = std::vector<bool>;  // by block
+
+  // Own keys are copied to those that arrive, if a part has both.
+  double copies_ms(int team, const Part& part) const {
+    double own = 0;
+    for (const Interval& each : part.keys) {
+      for (std::int64_t key = each.begin; key < each.end;) {
+        const std::int64_t block = key / sharding_.keys.blocks.unit;
+        const std::int64_t end = std::min(each.end, sharding_.keys.blocks.of(block).end);
+        const int home = sharding_.keys.owners[static_cast<std::size_t>(block)];
+        if (sharding_.team_of(home) == team) own += static_cast<double>(end - key);
+        key = end;
+      }
+    }
+    if (own == 0 || own == static_cast<double>(count(part.keys))) return 0;
+    return with_.forward.moving(2 * own * widths_.key);  // read and written
+  }
+
+  // What the team's ranks need in this stage and did not have, nor have at home.
+  void fetch(int team, const Dealing& dealing, const Flags& wanted, const Flags& had, double width,
+             Moved& moved) {
+    for (std::size_t block = 0; block < wanted.size(); ++block) {
+      if (!wanted[block] || had[block]) continue;
+      for (int rank = first(team); rank < first(team + 1); ++rank)
+        move(dealing.owners[block], rank, dealing, block, width, moved);
+    }
+  }
+
+  // A message is in f32 if any of it is a part of a sum.
+  void give(int team, const Dealing& dealing, const Flags& made, const std::vector<int>& makers,
+            const Widths::Result& width, Moved& moved) {
+    Flags is_part(static_cast<std::size_t>(sharding_.ranks));
+    for (std::size_t block = 0; block < made.size(); ++block) {
+      if (made[block] && makers[block] > 1)
+        is_part[static_cast<std::size_t>(dealing.owners[block])] = true;
+    }
+    for (std::size_t block = 0; block < made.size(); ++block) {
+      if (!made[block]) continue;
+      const int home = dealing.owners[block];
+      const double bytes = width.bytes(is_part[static_cast<std::size_t>(home)]);
+      for (int rank = first(team); rank < first(team + 1); ++rank)
+        move(rank, home, dealing, block, bytes, moved);
+    }
+  }
+
+  void move(int from, int to, const Dealing& dealing, std::size_t block, double width,
+            Moved& moved) const {
+    if (from == to) return;
+    const Interval numbers = dealing.blocks.of(static_cast<std::int64_t>(block));
+    const double bytes = static_cast<double>(numbers.size()) * width;
+    const bool same = from / with_.links.ranks_of_host == to / with_.links.ranks_of_host;
+    moved.in[static_cast<std::size_t>(to)].add(same, bytes);
+    moved.out[static_cast<std::size_t>(from)].add(same, bytes);
+  }
+
+  int first(int team) const { return team * sharding_.groups; }
+
+  std::size_t index(int team, int stage) const {
+    return static_cast<std::size_t>(team * sharding_.stages() + stage);
+  }
+
+  double exchange_ms(int rank, const Moved& moved) const {
+    const auto at = static_cast<std::size_t>(rank);
+    return std::max(milliseconds(moved.in[at], with_.links),
+                    milliseconds(moved.out[at], with_.links));
+  }
+
+  const Sharding& sharding_;
+  const Estimating& with_;
+  const Widths widths_;
+};
+
+class Estimator : private EstimatedTraffic {
  public:
   Estimator(const Sharding& sharding, const Estimating& with)
-      : sharding_(sharding),
-        with_(with),
-        widths_(Measuring(sharding, with.attention).run()),
+      : EstimatedTraffic(sharding, with),
         inputs_(static_cast<std::size_t>(sharding.stages()), Moved(sharding.ranks)),
         backward_inputs_(inputs_),
         results_(sharding.ranks),
@@ -116,7 +193,6 @@ class Estimator {
   }
 
  private:
-  using Flags = std::vector<bool>;  // by block
   struct Made {
     Flags rows, keys;
   };
@@ -195,63 +271,6 @@ class Estimator {
     }
   }
 
-  // Own keys are copied to those that arrive, if a part has both.
-  double copies_ms(int team, const Part& part) const {
-    double own = 0;
-    for (const Interval& each : part.keys) {
-      for (std::int64_t key = each.begin; key < each.end;) {
-        const std::int64_t block = key / sharding_.keys.blocks.unit;
-        const std::int64_t end = std::min(each.end, sharding_.keys.blocks.of(block).end);
-        const int home = sharding_.keys.owners[static_cast<std::size_t>(block)];
-        if (sharding_.team_of(home) == team) own += static_cast<double>(end - key);
-        key = end;
-      }
-    }
-    if (own == 0 || own == static_cast<double>(count(part.keys))) return 0;
-    return with_.forward.moving(2 * own * widths_.key);  // read and written
-  }
-
-  // What the team's ranks need in this stage and did not have, nor have at home.
-  void fetch(int team, const Dealing& dealing, const Flags& wanted, const Flags& had, double width,
-             Moved& moved) {
-    for (std::size_t block = 0; block < wanted.size(); ++block) {
-      if (!wanted[block] || had[block]) continue;
-      for (int rank = first(team); rank < first(team + 1); ++rank)
-        move(dealing.owners[block], rank, dealing, block, width, moved);
-    }
-  }
-
-  // A message is in f32 if any of it is a part of a sum.
-  void give(int team, const Dealing& dealing, const Flags& made, const std::vector<int>& makers,
-            const Widths::Result& width, Moved& moved) {
-    Flags is_part(static_cast<std::size_t>(sharding_.ranks));
-    for (std::size_t block = 0; block < made.size(); ++block) {
-      if (made[block] && makers[block] > 1)
-        is_part[static_cast<std::size_t>(dealing.owners[block])] = true;
-    }
-    for (std::size_t block = 0; block < made.size(); ++block) {
-      if (!made[block]) continue;
-      const int home = dealing.owners[block];
-      const double bytes = width.bytes(is_part[static_cast<std::size_t>(home)]);
-      for (int rank = first(team); rank < first(team + 1); ++rank)
-        move(rank, home, dealing, block, bytes, moved);
-    }
-  }
-
-  void move(int from, int to, const Dealing& dealing, std::size_t block, double width,
-            Moved& moved) const {
-    if (from == to) return;
-    const Interval numbers = dealing.blocks.of(static_cast<std::int64_t>(block));
-    const double bytes = static_cast<double>(numbers.size()) * width;
-    const bool same = from / with_.links.ranks_of_host == to / with_.links.ranks_of_host;
-    moved.in[static_cast<std::size_t>(to)].add(same, bytes);
-    moved.out[static_cast<std::size_t>(from)].add(same, bytes);
-  }
-
-  int first(int team) const { return team * sharding_.groups; }
-  std::size_t index(int team, int stage) const {
-    return static_cast<std::size_t>(team * sharding_.stages() + stage);
-  }
   RankEstimate& of(int rank) { return result_.ranks[static_cast<std::size_t>(rank)]; }
 
   void finish(int rank) {
@@ -282,12 +301,6 @@ class Estimator {
     return std::max(sent, done + compute[index(team, sharding_.stages() - 1)]);
   }
 
-  double exchange_ms(int rank, const Moved& moved) const {
-    const auto at = static_cast<std::size_t>(rank);
-    return std::max(milliseconds(moved.in[at], with_.links),
-                    milliseconds(moved.out[at], with_.links));
-  }
-
   static void sum(int rank, const std::vector<Moved>& inputs, const Moved& results, Traffic& in,
                   Traffic& out) {
     const auto add = [&](const Moved& moved) {
@@ -300,9 +313,6 @@ class Estimator {
     add(results);
   }
 
-  const Sharding& sharding_;
-  const Estimating& with_;
-  const Widths widths_;
   std::vector<Made> made_;                       // by team
   std::vector<int> row_makers_, key_makers_;     // teams, by block
   std::vector<Moved> inputs_, backward_inputs_;  // by stage
