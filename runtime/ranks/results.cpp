@@ -35,9 +35,10 @@ struct Source {
   std::size_t number = 0;  // of the place in merges; kHome or more
 };
 
-class Results {
+// Where the results of this rank's parts are written: at home if they can be.
+class PlacedParts {
  public:
-  Results(Planning& planning, Divided of, std::string values, bool weighted)
+  PlacedParts(Planning& planning, Divided of, std::string values, bool weighted)
       : planning_(planning),
         exchange_(planning.is_backward() ? planning.program().gradients
                                          : planning.program().results),
@@ -47,25 +48,11 @@ class Results {
         home_(planning.home(values_)),
         clears_(planning.division().clears_padding && !planning.is_backward()) {}
 
-  Status run(std::vector<std::vector<Address>>& sends,
-             std::vector<std::vector<Address>>& receives) {
-    home_place_.heads = planning_.all_heads(of_);
-    if (home_) home_place_.dtype = home_->dtype;
-    for (std::size_t slot = 0; slot < kSlots; ++slot) set_home_slot(slot);
-    ATTN_RETURN_IF_ERROR(place_parts());
-    for (std::size_t i = 0; i < exchange_.receives.size(); ++i)
-      place_received(exchange_.receives[i], receives[i]);
-    for (std::size_t i = 0; i < exchange_.sends.size(); ++i)
-      place_sent(exchange_.sends[i], sends[i]);
-    add(planning_.schedule.outgoing, outgoing_, planning_.own_heads(of_), false);
-    merge_home();
-    return {};
-  }
-
- private:
+ protected:
   std::string_view name_of(std::size_t slot) const {
     return slot == kValues ? std::string_view(values_) : kStatistics[slot - 1];
   }
+
   bool has(std::size_t slot) const { return slot == kValues || weighted_; }
 
   void set_home_slot(std::size_t slot) {
@@ -91,48 +78,6 @@ class Results {
       if (&message != but && is_of_this(message)) set = both(set, message.indices);
     }
     return set;
-  }
-
-  // ---- Parts ----
-
-  Status place_parts() {
-    for (std::size_t i = 0; i < planning_.parts(); ++i) {
-      if (planning_.plan(i) == nullptr) continue;
-      Source source{planning_.indices(of_, planning_.program().parts[i]), {}, 0};
-      source.place.heads = planning_.own_heads(of_);
-      std::array<std::optional<std::size_t>, kSlots> tensors;
-      std::array<Place, kSlots> places;
-      for (std::size_t slot = 0; slot < kSlots; ++slot) {
-        if (!has(slot)) continue;
-        tensors[slot] = output_of(i, slot);
-        if (!tensors[slot]) continue;
-        ATTN_ASSIGN(places[slot],
-                    planning_.of_part(i, planning_.plan(i)->tensors[*tensors[slot]], of_));
-      }
-      ATTN_RETURN_IF_ERROR(check_outputs(tensors, places));
-      if (!tensors[kValues]) continue;  // its gradient is not wanted
-      place_part(i, tensors, places, source);
-    }
-    return {};
-  }
-
-  // A part must give all that is merged: kernels do not look for what is missing.
-  Status check_outputs(const std::array<std::optional<std::size_t>, kSlots>& tensors,
-                       const std::array<Place, kSlots>& places) const {
-    const auto fault = [&](std::string_view name, std::string_view what) {
-      return damaged(
-          fmt::format("a plan of rank {} {} `{}`", planning_.program().rank, what, name));
-    };
-    if (!tensors[kValues]) return home_ ? Status(fault(values_, "does not give")) : Status();
-    if (!can_merge(places[kValues].dtype)) return fault(values_, "has another type of");
-    if (!weighted_) return {};
-    for (const Payload& payload : results_of(planning_.division())) {
-      const std::size_t slot = slot_of(payload.name);
-      if (slot == kValues) continue;
-      if (!tensors[slot]) return fault(payload.name, "does not give");
-      if (places[slot].dtype != DType::f32) return fault(payload.name, "has another type of");
-    }
-    return {};
   }
 
   std::optional<std::size_t> output_of(std::size_t part, std::size_t slot) const {
@@ -195,6 +140,7 @@ class Results {
   const plan::TensorInfo& tensor(std::size_t part, std::size_t index) const {
     return planning_.plan(part)->tensors[index];
   }
+
   std::int64_t alignment(std::size_t part, std::size_t index) const {
     return tensor(part, index).alignment;
   }
@@ -213,7 +159,30 @@ class Results {
     return there && same_layout(*there, place) && there->at.offset % alignment == 0;
   }
 
-  // ---- Messages ----
+  Planning& planning_;
+  const Exchange& exchange_;
+  const Divided of_;
+  const std::string values_;
+  const bool weighted_;
+  const std::optional<Place> home_;  // of the values
+  const bool clears_;
+  MergePlace home_place_;
+  std::vector<Source> sources_;         // parts, then messages
+  std::vector<Place> values_of_parts_;  // of those in `sources_`
+  Intervals final_;                     // rows at home that need no merge at all
+  Intervals statistics_;  // rows at home whose values are there, but not the statistics
+};
+
+// Where results are received, and from where they are sent.
+class PlacedMessages : public PlacedParts {
+ public:
+  using PlacedParts::PlacedParts;
+
+ protected:
+  struct Written {
+    Intervals indices;
+    MergePlace place;
+  };
 
   void place_received(const Message& message, std::vector<Address>& at) {
     if (!is_of_this(message)) return;
@@ -304,6 +273,74 @@ class Results {
     return found ? found->at : Address();
   }
 
+  std::vector<Written> outgoing_;
+  Intervals arriving_;  // rows that messages bring
+};
+
+class Results : private PlacedMessages {
+ public:
+  using PlacedMessages::PlacedMessages;
+
+  Status run(std::vector<std::vector<Address>>& sends,
+             std::vector<std::vector<Address>>& receives) {
+    home_place_.heads = planning_.all_heads(of_);
+    if (home_) home_place_.dtype = home_->dtype;
+    for (std::size_t slot = 0; slot < kSlots; ++slot) set_home_slot(slot);
+    ATTN_RETURN_IF_ERROR(place_parts());
+    for (std::size_t i = 0; i < exchange_.receives.size(); ++i)
+      place_received(exchange_.receives[i], receives[i]);
+    for (std::size_t i = 0; i < exchange_.sends.size(); ++i)
+      place_sent(exchange_.sends[i], sends[i]);
+    add(planning_.schedule.outgoing, outgoing_, planning_.own_heads(of_), false);
+    merge_home();
+    return {};
+  }
+
+ private:
+  // ---- Parts ----
+
+  Status place_parts() {
+    for (std::size_t i = 0; i < planning_.parts(); ++i) {
+      if (planning_.plan(i) == nullptr) continue;
+      Source source{planning_.indices(of_, planning_.program().parts[i]), {}, 0};
+      source.place.heads = planning_.own_heads(of_);
+      std::array<std::optional<std::size_t>, kSlots> tensors;
+      std::array<Place, kSlots> places;
+      for (std::size_t slot = 0; slot < kSlots; ++slot) {
+        if (!has(slot)) continue;
+        tensors[slot] = output_of(i, slot);
+        if (!tensors[slot]) continue;
+        ATTN_ASSIGN(places[slot],
+                    planning_.of_part(i, planning_.plan(i)->tensors[*tensors[slot]], of_));
+      }
+      ATTN_RETURN_IF_ERROR(check_outputs(tensors, places));
+      if (!tensors[kValues]) continue;  // its gradient is not wanted
+      place_part(i, tensors, places, source);
+    }
+    return {};
+  }
+
+  // A part must give all that is merged: kernels do not look for what is missing.
+  Status check_outputs(const std::array<std::optional<std::size_t>, kSlots>& tensors,
+                       const std::array<Place, kSlots>& places) const {
+    const auto fault = [&](std::string_view name, std::string_view what) {
+      return damaged(
+          fmt::format("a plan of rank {} {} `{}`", planning_.program().rank, what, name));
+    };
+    if (!tensors[kValues]) return home_ ? Status(fault(values_, "does not give")) : Status();
+    if (!can_merge(places[kValues].dtype)) return fault(values_, "has another type of");
+    if (!weighted_) return {};
+    for (const Payload& payload : results_of(planning_.division())) {
+      const std::size_t slot = slot_of(payload.name);
+      if (slot == kValues) continue;
+      if (!tensors[slot]) return fault(payload.name, "does not give");
+      if (places[slot].dtype != DType::f32) return fault(payload.name, "has another type of");
+    }
+    return {};
+  }
+
+  // ---- Messages ----
+
   // ---- Merging ----
 
   void merge_home() {
@@ -315,11 +352,6 @@ class Results {
     add(planning_.schedule.early, {{early, home_place_}}, planning_.all_heads(of_), true);
     add(planning_.schedule.late, {{late, home_place_}}, planning_.all_heads(of_), true);
   }
-
-  struct Written {
-    Intervals indices;
-    MergePlace place;
-  };
 
   void add(std::vector<Merge>& merges, const std::vector<Written>& written, Interval heads,
            bool to_home) {
@@ -367,21 +399,6 @@ class Results {
   bool is_part(const Source& source) const {
     return static_cast<std::size_t>(&source - sources_.data()) < values_of_parts_.size();
   }
-
-  Planning& planning_;
-  const Exchange& exchange_;
-  const Divided of_;
-  const std::string values_;
-  const bool weighted_;
-  const std::optional<Place> home_;  // of the values
-  const bool clears_;
-  MergePlace home_place_;
-  std::vector<Source> sources_;         // parts, then messages
-  std::vector<Place> values_of_parts_;  // of those in `sources_`
-  std::vector<Written> outgoing_;
-  Intervals final_;       // rows at home that need no merge at all
-  Intervals statistics_;  // rows at home whose values are there, but not the statistics
-  Intervals arriving_;    // rows that messages bring
 };
 
 void list(const Exchange& exchange, const std::vector<std::vector<Address>>& sends,
