@@ -11,28 +11,12 @@ namespace attn::tools::lsp {
 using ast::Expr;
 using ast::ExprKind;
 
-class Indexer {
+// What names mean: those of the spec, of libraries, of dimensions, and locals.
+class IndexedNames {
  public:
-  Indexer(Index& index, const sema::Library& library) : index_(index), library_(library) {}
+  explicit IndexedNames(Index& index) : index_(index) {}
 
-  void run(const ast::Spec& spec) {
-    for (const auto& file : library_.files) declare_functions(file->preamble, library_functions_);
-    declare(spec);
-    for (const auto& file : library_.files) {
-      sees_own_ = false;
-      for (const ast::Clause& item : file->preamble) visit(item);
-    }
-    sees_own_ = true;
-    for (const ast::Clause& item : spec.preamble) visit(item);
-    sees_spec_ = true;
-    if (!spec.is_library) {
-      for (const ast::SpecParameter& parameter : spec.parameters) visit(parameter.value);
-    }
-    for (const ast::Clause& clause : spec.clauses) visit(clause);
-    std::ranges::stable_sort(index_.uses_, {}, [](const Use& use) { return use.span.begin; });
-  }
-
- private:
+ protected:
   using Names = std::map<std::string, std::size_t, std::less<>>;
 
   std::size_t add(Symbol symbol) {
@@ -105,6 +89,83 @@ class Indexer {
     use(name.span, found->second);
   }
 
+  void define_local(Meaning meaning, const ast::Name& name, const ast::FunctionClause* function,
+                    const Expr* value) {
+    Symbol symbol = symbol_of(meaning, name, nullptr);
+    symbol.function = function;
+    symbol.value = value;
+    const std::size_t number = add(std::move(symbol));
+    use(name.span, number);
+    locals_.emplace_back(name.text, number);
+  }
+
+  void call(const Expr& expr) {
+    const Names* tables[] = {&own_functions_, &library_functions_};
+    for (const Names* table : tables) {
+      if (table == &own_functions_ && !sees_own_) continue;
+      const auto found = table->find(expr.text);
+      if (found != table->end()) return use(expr.head, found->second);
+    }
+    if (word_named(WordKind::function, expr.text)) {
+      word(WordKind::function, {expr.text, expr.head});
+    }
+  }
+
+  void name(const Expr& expr) {
+    // float("-inf") is the name `inf`.
+    if (expr.kind == ExprKind::name && expr.head.end - expr.head.begin != expr.text.size()) return;
+    for (auto local = locals_.rbegin(); local != locals_.rend(); ++local) {
+      if (local->first == expr.text) return use(expr.head, local->second);
+    }
+    const auto found = sees_own_ && sees_spec_ ? names_.find(expr.text) : names_.end();
+    if (found != names_.end()) return use(expr.head, found->second);
+    if (sema::is_dimension_name(expr.text)) return dimension(expr);
+    const auto function = own_functions_.find(expr.text);
+    if (sees_own_ && function != own_functions_.end()) return use(expr.head, function->second);
+    for (const WordKind kind : {WordKind::value, WordKind::tensor}) {
+      if (word_named(kind, expr.text)) return word(kind, {expr.text, expr.head});
+    }
+  }
+
+  // The entry `D` defines Dqk and Dv too.
+  void dimension(const Expr& expr) {
+    auto found = sees_own_ ? dimensions_.find(expr.text) : dimensions_.end();
+    const bool is_part = expr.text == "Dqk" || expr.text == "Dv";
+    if (found == dimensions_.end() && is_part && sees_own_) found = dimensions_.find("D");
+    if (found != dimensions_.end()) return use(expr.head, found->second);
+    word(WordKind::dimension, {expr.text, expr.head});
+  }
+
+  Index& index_;
+  Names own_functions_, library_functions_, names_, dimensions_;
+  std::map<std::pair<WordKind, std::string>, std::size_t> words_;
+  std::vector<std::pair<std::string, std::size_t>> locals_;
+  bool sees_own_ = true;    // not in an imported file
+  bool sees_spec_ = false;  // not in a function above the attention
+};
+
+class Indexer : private IndexedNames {
+ public:
+  Indexer(Index& index, const sema::Library& library) : IndexedNames(index), library_(library) {}
+
+  void run(const ast::Spec& spec) {
+    for (const auto& file : library_.files) declare_functions(file->preamble, library_functions_);
+    declare(spec);
+    for (const auto& file : library_.files) {
+      sees_own_ = false;
+      for (const ast::Clause& item : file->preamble) visit(item);
+    }
+    sees_own_ = true;
+    for (const ast::Clause& item : spec.preamble) visit(item);
+    sees_spec_ = true;
+    if (!spec.is_library) {
+      for (const ast::SpecParameter& parameter : spec.parameters) visit(parameter.value);
+    }
+    for (const ast::Clause& clause : spec.clauses) visit(clause);
+    std::ranges::stable_sort(index_.uses_, {}, [](const Use& use) { return use.span.begin; });
+  }
+
+ private:
   void visit(const ast::Clause& clause) {
     word(WordKind::clause, clause.keyword);
     std::visit([this](const auto& body) { visit(body); }, clause.body);
@@ -198,16 +259,6 @@ class Indexer {
     locals_.resize(outside);
   }
 
-  void define_local(Meaning meaning, const ast::Name& name, const ast::FunctionClause* function,
-                    const Expr* value) {
-    Symbol symbol = symbol_of(meaning, name, nullptr);
-    symbol.function = function;
-    symbol.value = value;
-    const std::size_t number = add(std::move(symbol));
-    use(name.span, number);
-    locals_.emplace_back(name.text, number);
-  }
-
   void visit(const Expr& expr) {
     if (expr.kind == ExprKind::reduce) return reduction(expr);
     if (expr.kind == ExprKind::call) call(expr);
@@ -225,50 +276,7 @@ class Indexer {
     locals_.pop_back();
   }
 
-  void call(const Expr& expr) {
-    const Names* tables[] = {&own_functions_, &library_functions_};
-    for (const Names* table : tables) {
-      if (table == &own_functions_ && !sees_own_) continue;
-      const auto found = table->find(expr.text);
-      if (found != table->end()) return use(expr.head, found->second);
-    }
-    if (word_named(WordKind::function, expr.text)) {
-      word(WordKind::function, {expr.text, expr.head});
-    }
-  }
-
-  void name(const Expr& expr) {
-    // float("-inf") is the name `inf`.
-    if (expr.kind == ExprKind::name && expr.head.end - expr.head.begin != expr.text.size()) return;
-    for (auto local = locals_.rbegin(); local != locals_.rend(); ++local) {
-      if (local->first == expr.text) return use(expr.head, local->second);
-    }
-    const auto found = sees_own_ && sees_spec_ ? names_.find(expr.text) : names_.end();
-    if (found != names_.end()) return use(expr.head, found->second);
-    if (sema::is_dimension_name(expr.text)) return dimension(expr);
-    const auto function = own_functions_.find(expr.text);
-    if (sees_own_ && function != own_functions_.end()) return use(expr.head, function->second);
-    for (const WordKind kind : {WordKind::value, WordKind::tensor}) {
-      if (word_named(kind, expr.text)) return word(kind, {expr.text, expr.head});
-    }
-  }
-
-  // The entry `D` defines Dqk and Dv too.
-  void dimension(const Expr& expr) {
-    auto found = sees_own_ ? dimensions_.find(expr.text) : dimensions_.end();
-    const bool is_part = expr.text == "Dqk" || expr.text == "Dv";
-    if (found == dimensions_.end() && is_part && sees_own_) found = dimensions_.find("D");
-    if (found != dimensions_.end()) return use(expr.head, found->second);
-    word(WordKind::dimension, {expr.text, expr.head});
-  }
-
-  Index& index_;
   const sema::Library& library_;
-  Names own_functions_, library_functions_, names_, dimensions_;
-  std::map<std::pair<WordKind, std::string>, std::size_t> words_;
-  std::vector<std::pair<std::string, std::size_t>> locals_;
-  bool sees_own_ = true;    // not in an imported file
-  bool sees_spec_ = false;  // not in a function above the attention
 };
 
 Index::Index(const ast::Spec& spec, const sema::Library& library) {

@@ -68,6 +68,7 @@ class Index {
   std::vector<Span> uses_of(std::size_t symbol) const;
 
  private:
+  friend class IndexedNames;
   friend class Indexer;
   std::vector<Symbol> symbols_;
   std::vector<Use> uses_;

@@ -29,6 +29,19 @@ std::optional<std::uint32_t> path_begin(std::string_view text, std::uint32_t off
   return static_cast<std::uint32_t>(offset - (rest.size() - quote - 1));
 }
 
+// What clauses expect wherever the cursor is in them.
+struct ExpectedIn {
+  std::string_view keyword;
+  Expected expected;
+};
+constexpr ExpectedIn kExpectedIn[] = {
+    {"dtype", Expected::type},        {"align", Expected::choice},
+    {"normalize", Expected::choice},  {"shard", Expected::choice},
+    {"outputs", Expected::output},    {"grad", Expected::gradient},
+    {"scale", Expected::expression},  {"score", Expected::expression},
+    {"mask", Expected::expression},   {"sink", Expected::expression},
+    {"dropout", Expected::expression}};
+
 // Follows the tokens before the cursor.
 class Walker {
  public:
@@ -144,27 +157,22 @@ class Walker {
   Expected in_clause(const std::string& keyword) const {
     const bool begins_entry = open_brackets() == 0 && (count_ == clause_ + 1 || last() == "','");
     if (keyword == "dims") return begins_entry ? Expected::dimension : Expected::constant;
-    if (keyword == "dtype") return Expected::type;
     if (keyword == "layout") {
       if (begins_entry) return Expected::layout;
       return last() == "':'" ? Expected::layout_kind : Expected::constant;
     }
     if (keyword == "tensor" || keyword == "learn") return in_tensor();
     if (keyword == "param") return has("':'") ? Expected::type : Expected::nothing;
-    if (keyword == "align" || keyword == "normalize" || keyword == "shard") return Expected::choice;
     if (keyword == "quantize") {
       return count_ == clause_ + 1 ? Expected::choice : Expected::constant;
     }
-    if (keyword == "outputs") return Expected::output;
-    if (keyword == "grad") return Expected::gradient;
     if (keyword == "lengths") return begins_entry ? Expected::side : Expected::element;
     if (keyword == "let" || keyword == "fn") {
       return has("'='") ? Expected::expression : Expected::nothing;
     }
     if (keyword == "attention") return has("'='") ? Expected::constant : Expected::nothing;
-    constexpr std::string_view kExpressions[] = {"scale", "score", "mask", "sink", "dropout"};
-    const bool is_one = std::ranges::find(kExpressions, keyword) != std::end(kExpressions);
-    if (is_one) return Expected::expression;
+    const auto* found = std::ranges::find(kExpectedIn, keyword, &ExpectedIn::keyword);
+    if (found != std::end(kExpectedIn)) return found->expected;
     // A word that is no keyword yet.
     return Expected::nothing;
   }
