@@ -144,23 +144,6 @@ class BackwardScores {
     return builder_.select(inside, score, builder_.constant(DType::f32, -kInfinity), pos_);
   }
 
-  Result<Value> score_gradient(Value weights, Uid delta, ExpressionLowering& expressions) {
-    const Uid v = transposed(is_mxfp8() ? "v_t" : "v");
-    Value slope = product(do_, v, "do.v");
-    if (is_quantized()) {
-      slope = times_scales(attention_, builder_, slope, {"descale_do", "descale_v"});
-    }
-    if (dropout_) slope = dropout_->kept(slope);
-    if (dropout_ && !drops_at_random()) slope = dropout_->rescaled(slope, DType::f32);
-    slope = binary(PointwiseMode::mul, binary(PointwiseMode::sub, slope, delta), weights.uid);
-    if (drops_at_random()) slope = dropout_->rescaled(slope, DType::f32);
-    ATTN_ASSIGN(slope, times_derivative(slope, expressions));
-    ATTN_ASSIGN(slope, times_scale(attention_, builder_, slope));
-    if (!is_quantized()) return slope;
-    store_amax(attention_, builder_, slope.uid, "amax_dp");
-    return narrowed(attention_, builder_, slope, "scale_dp", attention_.dtype_of("do"));
-  }
-
   // Where the weight is 0 the derivative may be infinite or NaN, and must not count. (Comparing the
   // weights themselves corrupts dv.)
   Result<Value> times_derivative(Value slope, ExpressionLowering& expressions) {
@@ -214,6 +197,23 @@ class Backward : private BackwardScores {
   }
 
  private:
+  Result<Value> score_gradient(Value weights, Uid delta, ExpressionLowering& expressions) {
+    const Uid v = transposed(is_mxfp8() ? "v_t" : "v");
+    Value slope = product(do_, v, "do.v");
+    if (is_quantized()) {
+      slope = times_scales(attention_, builder_, slope, {"descale_do", "descale_v"});
+    }
+    if (dropout_) slope = dropout_->kept(slope);
+    if (dropout_ && !drops_at_random()) slope = dropout_->rescaled(slope, DType::f32);
+    slope = binary(PointwiseMode::mul, binary(PointwiseMode::sub, slope, delta), weights.uid);
+    if (drops_at_random()) slope = dropout_->rescaled(slope, DType::f32);
+    ATTN_ASSIGN(slope, times_derivative(slope, expressions));
+    ATTN_ASSIGN(slope, times_scale(attention_, builder_, slope));
+    if (!is_quantized()) return slope;
+    store_amax(attention_, builder_, slope.uid, "amax_dp");
+    return narrowed(attention_, builder_, slope, "scale_dp", attention_.dtype_of("do"));
+  }
+
   // dv = (dropped weights)^T do
   void value_gradient(Value weights) {
     if (dropout_) weights = dropout_->rescaled(dropout_->kept(weights), DType::f32);

@@ -91,35 +91,13 @@ std::string row_text(const std::vector<std::int64_t>& dims, std::int64_t chunks 
       chunks, dims[2], dims[1]);
 }
 
-class Joiner {
+// Where the parts write, and the logarithms of their sums.
+class PartOutputs {
  public:
-  Joiner(const ir::Attention& whole, std::vector<PartProgram> parts)
+  PartOutputs(const ir::Attention& whole, std::vector<PartProgram> parts)
       : whole_(whole), parts_(std::move(parts)) {}
 
-  Result<plan::Program> forward() && {
-    place("o");
-    for (std::size_t p = 0; p < parts_.size(); ++p) {
-      if (parts_[p].launch.attention.wants_lse) add_lse_of(p);
-    }
-    ATTN_RETURN_IF_ERROR(append());
-    const bool merges = !outputs_["o"].is_tiled();
-    if (merges || whole_.wants_lse) add_lse();
-    if (merges) add_sum("o", true);
-    return finish({});
-  }
-
-  Result<plan::Program> backward() && {
-    const std::vector<std::string> gradients = gradient_names(whole_);
-    for (const std::string& name : gradients) place(name);
-    add_lse_of_parts();
-    ATTN_RETURN_IF_ERROR(append());
-    for (const std::string& name : gradients) {
-      if (!outputs_[name].is_tiled()) add_sum(name, false);
-    }
-    return finish(gradients);
-  }
-
- private:
+ protected:
   // Which parts write an output in place; the others write to the workspace.
   struct Output {
     std::vector<bool> in_place;
@@ -127,6 +105,24 @@ class Joiner {
 
     bool is_tiled() const { return whole && std::ranges::all_of(in_place, std::identity()); }
   };
+
+  void add_internal(const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
+    program_.internals.push_back(plan::internal_tensor(name, dtype, std::move(dims)));
+  }
+
+  std::int64_t offset(std::size_t part, std::string_view name) const {
+    return parts_[part].launch.offsets.find(layout_owner(name))->second;
+  }
+
+  Inverse rows_of(std::size_t part, const std::string& row) const {
+    const View& view = parts_[part].launch.view;
+    return inverse(view.rows, view.classes, row);
+  }
+
+  const std::string& lse_name() const {
+    static const std::string bound = "lse", internal = kLseOfWhole;
+    return whole_.wants_lse ? bound : internal;
+  }
 
   void place(const std::string& name) {
     std::vector<View> views;
@@ -148,66 +144,6 @@ class Joiner {
     const ir::Attention& attention = parts_[part].launch.attention;
     const Dims4 dims = logical_dims(attention, name), strides = stored_strides(attention, name);
     add_internal(internal_name(part, name), whole_.dtype, {*last_offset(dims, strides) + 1});
-  }
-
-  // Adds a part's packed lse; returns its number of elements.
-  std::int64_t add_lse_of(std::size_t part) {
-    const ir::Dims& d = parts_[part].launch.attention.dims;
-    add_internal(internal_name(part, "lse"), DType::f32, {d[Dim::B], d[Dim::Hq], d[Dim::Sq]});
-    return d[Dim::B] * d[Dim::Hq] * d[Dim::Sq];
-  }
-
-  void add_internal(const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
-    program_.internals.push_back(plan::internal_tensor(name, dtype, std::move(dims)));
-  }
-
-  std::int64_t offset(std::size_t part, std::string_view name) const {
-    return parts_[part].launch.offsets.find(layout_owner(name))->second;
-  }
-
-  // The tensor here that a part's program calls `name`.
-  plan::TensorOperand mapped(std::size_t part, const std::string& name) const {
-    const plan::Program& program = parts_[part].program;
-    if (std::ranges::find(program.internals, name, &plan::TensorInfo::name) !=
-            program.internals.end() ||
-        name == "lse") {
-      return {internal_name(part, name)};
-    }
-    if (const auto output = outputs_.find(name); output != outputs_.end()) {
-      if (!output->second.in_place[part]) return {internal_name(part, name)};
-      return {name, offset(part, name)};
-    }
-    if (parts_[part].launch.attention.find_tensor(name) != nullptr) return {name};
-    return {name, offset(part, name)};
-  }
-
-  Status append() {
-    for (std::size_t p = 0; p < parts_.size(); ++p) {
-      plan::Program& program = parts_[p].program;
-      if (program.check) {
-        return unsupported(whole_.pos,
-                           "gathered indices are checked over all scores, not per part");
-      }
-      for (plan::TensorInfo internal : program.internals) {
-        internal.name = internal_name(p, internal.name);
-        program_.internals.push_back(std::move(internal));
-      }
-      for (plan::Step& step : program.steps) {
-        plan::change_tensors(step, [&](plan::TensorOperand& t) { t = mapped(p, t.name); });
-        program_.steps.push_back(std::move(step));
-      }
-    }
-    return {};
-  }
-
-  Inverse rows_of(std::size_t part, const std::string& row) const {
-    const View& view = parts_[part].launch.view;
-    return inverse(view.rows, view.classes, row);
-  }
-
-  const std::string& lse_name() const {
-    static const std::string bound = "lse", internal = kLseOfWhole;
-    return whole_.wants_lse ? bound : internal;
   }
 
   // Combines the parts' lse of each row.
@@ -243,6 +179,13 @@ class Joiner {
     program_.steps.emplace_back(std::move(kernel).finish(false));
   }
 
+  // Adds a part's packed lse; returns its number of elements.
+  std::int64_t add_lse_of(std::size_t part) {
+    const ir::Dims& d = parts_[part].launch.attention.dims;
+    add_internal(internal_name(part, "lse"), DType::f32, {d[Dim::B], d[Dim::Hq], d[Dim::Sq]});
+    return d[Dim::B] * d[Dim::Hq] * d[Dim::Sq];
+  }
+
   // The lse of each part's rows; inf where a row has no weights.
   void add_lse_of_parts() {
     codegen::KernelText kernel;
@@ -276,6 +219,90 @@ class Joiner {
                        whole_.dims[Dim::Sq], rows.begin, rows.shift, c, rows.step);
   }
 
+  std::string present(std::size_t part, const std::string& name) const {
+    const View& view = parts_[part].launch.view;
+    return inverse(view.*stretch_of(name), view.classes, "r").present;
+  }
+
+  // C++ text: whether row r is written by a part that does not write in place.
+  std::string shared(const std::string& name) const {
+    std::string text;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      if (outputs_.find(name)->second.in_place[p]) continue;
+      text += fmt::format("{}({})", text.empty() ? "" : " || ", present(p, name));
+    }
+    return text;
+  }
+
+  const ir::Attention& whole_;
+  std::vector<PartProgram> parts_;
+  std::map<std::string, Output> outputs_;
+  plan::Program program_;
+};
+
+class Joiner : private PartOutputs {
+ public:
+  using PartOutputs::PartOutputs;
+
+  Result<plan::Program> forward() && {
+    place("o");
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      if (parts_[p].launch.attention.wants_lse) add_lse_of(p);
+    }
+    ATTN_RETURN_IF_ERROR(append());
+    const bool merges = !outputs_["o"].is_tiled();
+    if (merges || whole_.wants_lse) add_lse();
+    if (merges) add_sum("o", true);
+    return finish({});
+  }
+
+  Result<plan::Program> backward() && {
+    const std::vector<std::string> gradients = gradient_names(whole_);
+    for (const std::string& name : gradients) place(name);
+    add_lse_of_parts();
+    ATTN_RETURN_IF_ERROR(append());
+    for (const std::string& name : gradients) {
+      if (!outputs_[name].is_tiled()) add_sum(name, false);
+    }
+    return finish(gradients);
+  }
+
+ private:
+  // The tensor here that a part's program calls `name`.
+  plan::TensorOperand mapped(std::size_t part, const std::string& name) const {
+    const plan::Program& program = parts_[part].program;
+    if (std::ranges::find(program.internals, name, &plan::TensorInfo::name) !=
+            program.internals.end() ||
+        name == "lse") {
+      return {internal_name(part, name)};
+    }
+    if (const auto output = outputs_.find(name); output != outputs_.end()) {
+      if (!output->second.in_place[part]) return {internal_name(part, name)};
+      return {name, offset(part, name)};
+    }
+    if (parts_[part].launch.attention.find_tensor(name) != nullptr) return {name};
+    return {name, offset(part, name)};
+  }
+
+  Status append() {
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      plan::Program& program = parts_[p].program;
+      if (program.check) {
+        return unsupported(whole_.pos,
+                           "gathered indices are checked over all scores, not per part");
+      }
+      for (plan::TensorInfo internal : program.internals) {
+        internal.name = internal_name(p, internal.name);
+        program_.internals.push_back(std::move(internal));
+      }
+      for (plan::Step& step : program.steps) {
+        plan::change_tensors(step, [&](plan::TensorOperand& t) { t = mapped(p, t.name); });
+        program_.steps.push_back(std::move(step));
+      }
+    }
+    return {};
+  }
+
   // Sums the parts of an output, weighted in a forward.
   void add_sum(const std::string& name, bool weighted) {
     const Output& output = outputs_[name];
@@ -307,21 +334,6 @@ class Joiner {
     program_.steps.emplace_back(std::move(step));
   }
 
-  // C++ text: whether row r is written by a part that does not write in place.
-  std::string shared(const std::string& name) const {
-    std::string text;
-    for (std::size_t p = 0; p < parts_.size(); ++p) {
-      if (outputs_.find(name)->second.in_place[p]) continue;
-      text += fmt::format("{}({})", text.empty() ? "" : " || ", present(p, name));
-    }
-    return text;
-  }
-
-  std::string present(std::size_t part, const std::string& name) const {
-    const View& view = parts_[part].launch.view;
-    return inverse(view.*stretch_of(name), view.classes, "r").present;
-  }
-
   std::string addition(std::size_t part, const std::string& name, bool weighted,
                        const std::string& made, codegen::KernelText& kernel) const {
     std::string from = made + " + place", weight = "1.0f";
@@ -351,11 +363,6 @@ class Joiner {
     ATTN_RETURN_IF_ERROR(check_program(whole_, program_));
     return std::move(program_);
   }
-
-  const ir::Attention& whole_;
-  std::vector<PartProgram> parts_;
-  std::map<std::string, Output> outputs_;
-  plan::Program program_;
 };
 
 // Leaves the sink to one of the parts that share rows: the one that writes in place.

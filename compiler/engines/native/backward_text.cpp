@@ -19,32 +19,12 @@ namespace {
 
 using ir::Dim;
 
-class BackwardText {
+// Lists and constants of the kernels, as text.
+class BackwardLists {
  public:
-  explicit BackwardText(const BackwardKernel& kernel) : kernel_(kernel) {}
+  explicit BackwardLists(const BackwardKernel& kernel) : kernel_(kernel) {}
 
-  std::string source() const {
-    return (kWatched ? watch_text({"keys", "values", "queries 0", "queries 1", "gradients 0",
-                                   "gradients 1", "slopes 0", "slopes 1", "sums", "draws 0",
-                                   "draws 1", "draws 2", "draws 3"})
-                     : "") +
-           codegen::include_text("backward.cuh") +
-           (kernel_.packed_maps().empty() ? "" : codegen::include_text("sequence_maps.cuh")) +
-           (kernel_.made_lists ? codegen::include_text("row_lists.cuh") + lists_in_memory_text()
-                               : lists_text(kernel_.blocks) + order_text()) +
-           division_text() + constants_text() +
-           gradient_expressions_text(kernel_.derivatives, kernel_.expressions,
-                                     kernel_.made_lists.has_value()) +
-           (kernel_.packed_maps().empty()
-                ? ""
-                : sequence_maps_text(kernel_.whole, kernel_.packed_maps())) +
-           kernels_text();
-  }
-
- private:
-  // Blocks of threads of a multiprocessor: as many as its threads allow.
-  static constexpr int kBlocksOfConversion = 2048 / BackwardKernel::kThreads;
-
+ protected:
   // What lists of ordered sums have besides.
   std::string order_text() const {
     if (!kernel_.ordered()) return "";
@@ -196,6 +176,113 @@ class BackwardText {
                        strides[0], strides[1], strides[2], strides[3], dims[3], aligned, packed);
   }
 
+  const BackwardKernel& kernel_;
+};
+
+// The kernels beside that of the products, as text: sums, the largest parts, spreading.
+class SmallKernels : public BackwardLists {
+ public:
+  using BackwardLists::BackwardLists;
+
+ protected:
+  // Blocks of threads of a multiprocessor: as many as its threads allow.
+  static constexpr int kBlocksOfConversion = 2048 / BackwardKernel::kThreads;
+
+  // The kernel that makes dq of its sums, and adds those of parts of blocks of keys.
+  std::string ending_text() const {
+    const bool converts = kernel_.wants("dq");
+    if (!converts && !kernel_.divides()) return "";
+    std::vector<std::string> parameters;
+    if (converts) parameters = {"const float* sums", "unsigned short* dq"};
+    if (converts && kernel_.has_row_starts()) parameters.push_back(starts_text(kRowStarts));
+    if (kernel_.divides()) add_merged(parameters);
+    std::string body;
+    if (kernel_.divides()) {
+      body = fmt::format(
+          "  if (blockIdx.x < {0}) {{\n"
+          "    kernels::merge_parts<Constants>(key_sums, {1}, expressions, {2},\n"
+          "                                    {3}, {4}, blockIdx.x, {0});\n    return;\n  }}\n",
+          kernel_.mergers(), kernel_.has_column_starts() ? kColumnStarts : "nullptr",
+          lists_object("nullptr"), kernel_.wants("dk") ? "dk" : "nullptr",
+          kernel_.wants("dv") ? "dv" : "nullptr");
+    }
+    if (converts) {
+      body += fmt::format(
+          "  kernels::convert<Constants>(sums, {}, expressions, dq, blockIdx.x - {});\n",
+          kernel_.has_row_starts() ? kRowStarts : "nullptr", kernel_.mergers());
+    }
+    return fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(\n    {}{}) {{\n  {}\n{}}}\n",
+        BackwardKernel::kThreads, kBlocksOfConversion, converts ? kConvertKernel : kMergeKernel,
+        fmt::join(parameters, ",\n    "), parameters_text(kernel_.expressions.inputs),
+        expressions_object(kernel_.whole, kernel_.expressions.inputs), body);
+  }
+
+  static std::string starts_text(const char* name) { return fmt::format("const int* {}", name); }
+
+  void add_merged(std::vector<std::string>& parameters) const {
+    parameters.emplace_back("const float* key_sums");
+    if (kernel_.has_column_starts()) parameters.push_back(starts_text(kColumnStarts));
+    for (const char* gradient : {"dk", "dv"}) {
+      if (kernel_.wants(gradient))
+        parameters.push_back(fmt::format("unsigned short* {}", gradient));
+    }
+    if (!kernel_.made_lists) return;
+    parameters.emplace_back("const kernels::Tile* tiles");
+    parameters.emplace_back("const int* counter");
+  }
+
+  std::string largest_text() const {
+    const auto starts = [](bool has, const char* name) {
+      return has ? fmt::format(", const int* {}", name) : "";
+    };
+    return fmt::format(
+        "extern \"C\" __global__ void {}(const unsigned short* d_o, const unsigned short* v,\n"
+        "                                        unsigned long long* words{}{}{}) {{\n  {}\n"
+        "  kernels::find_largest<Constants>(d_o, v, {}, {}, expressions, words);\n}}\n",
+        kLargestKernel, starts(kernel_.has_row_starts(), kRowStarts),
+        starts(kernel_.has_column_starts(), kColumnStarts),
+        parameters_text(kernel_.expressions.inputs),
+        expressions_object(kernel_.whole, kernel_.expressions.inputs),
+        kernel_.has_row_starts() ? kRowStarts : "nullptr",
+        kernel_.has_column_starts() ? kColumnStarts : "nullptr");
+  }
+
+  std::string spreading_text(std::size_t part) const {
+    const LearnedPart& of = kernel_.expressions.parts[part];
+    return fmt::format(
+        "extern \"C\" __global__ void {}(unsigned long long* words{}) {{\n  {}\n"
+        "  const kernels::ExactSums sums{{words + {}, {}}};\n"
+        "  kernels::spread_diagonals<Constants, {}>(words, sums, expressions);\n}}\n",
+        kernel_.spreading_kernel(part), parameters_text(kernel_.expressions.inputs),
+        expressions_object(kernel_.whole, kernel_.expressions.inputs), of.sums,
+        kernel_.elements_of(kernel_.tensor_of(of)), part);
+  }
+};
+
+class BackwardText : private SmallKernels {
+ public:
+  using SmallKernels::SmallKernels;
+
+  std::string source() const {
+    return (kWatched ? watch_text({"keys", "values", "queries 0", "queries 1", "gradients 0",
+                                   "gradients 1", "slopes 0", "slopes 1", "sums", "draws 0",
+                                   "draws 1", "draws 2", "draws 3"})
+                     : "") +
+           codegen::include_text("backward.cuh") +
+           (kernel_.packed_maps().empty() ? "" : codegen::include_text("sequence_maps.cuh")) +
+           (kernel_.made_lists ? codegen::include_text("row_lists.cuh") + lists_in_memory_text()
+                               : lists_text(kernel_.blocks) + order_text()) +
+           division_text() + constants_text() +
+           gradient_expressions_text(kernel_.derivatives, kernel_.expressions,
+                                     kernel_.made_lists.has_value()) +
+           (kernel_.packed_maps().empty()
+                ? ""
+                : sequence_maps_text(kernel_.whole, kernel_.packed_maps())) +
+           kernels_text();
+  }
+
+ private:
   std::string kernels_text() const {
     const std::string inputs = parameters_text(kernel_.expressions.inputs);
     const std::string object = expressions_object(kernel_.whole, kernel_.expressions.inputs);
@@ -276,77 +363,6 @@ class BackwardText {
     return text + ending_text();
   }
 
-  // The kernel that makes dq of its sums, and adds those of parts of blocks of keys.
-  std::string ending_text() const {
-    const bool converts = kernel_.wants("dq");
-    if (!converts && !kernel_.divides()) return "";
-    std::vector<std::string> parameters;
-    if (converts) parameters = {"const float* sums", "unsigned short* dq"};
-    if (converts && kernel_.has_row_starts()) parameters.push_back(starts_text(kRowStarts));
-    if (kernel_.divides()) add_merged(parameters);
-    std::string body;
-    if (kernel_.divides()) {
-      body = fmt::format(
-          "  if (blockIdx.x < {0}) {{\n"
-          "    kernels::merge_parts<Constants>(key_sums, {1}, expressions, {2},\n"
-          "                                    {3}, {4}, blockIdx.x, {0});\n    return;\n  }}\n",
-          kernel_.mergers(), kernel_.has_column_starts() ? kColumnStarts : "nullptr",
-          lists_object("nullptr"), kernel_.wants("dk") ? "dk" : "nullptr",
-          kernel_.wants("dv") ? "dv" : "nullptr");
-    }
-    if (converts) {
-      body += fmt::format(
-          "  kernels::convert<Constants>(sums, {}, expressions, dq, blockIdx.x - {});\n",
-          kernel_.has_row_starts() ? kRowStarts : "nullptr", kernel_.mergers());
-    }
-    return fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(\n    {}{}) {{\n  {}\n{}}}\n",
-        BackwardKernel::kThreads, kBlocksOfConversion, converts ? kConvertKernel : kMergeKernel,
-        fmt::join(parameters, ",\n    "), parameters_text(kernel_.expressions.inputs),
-        expressions_object(kernel_.whole, kernel_.expressions.inputs), body);
-  }
-
-  static std::string starts_text(const char* name) { return fmt::format("const int* {}", name); }
-
-  void add_merged(std::vector<std::string>& parameters) const {
-    parameters.emplace_back("const float* key_sums");
-    if (kernel_.has_column_starts()) parameters.push_back(starts_text(kColumnStarts));
-    for (const char* gradient : {"dk", "dv"}) {
-      if (kernel_.wants(gradient))
-        parameters.push_back(fmt::format("unsigned short* {}", gradient));
-    }
-    if (!kernel_.made_lists) return;
-    parameters.emplace_back("const kernels::Tile* tiles");
-    parameters.emplace_back("const int* counter");
-  }
-
-  std::string largest_text() const {
-    const auto starts = [](bool has, const char* name) {
-      return has ? fmt::format(", const int* {}", name) : "";
-    };
-    return fmt::format(
-        "extern \"C\" __global__ void {}(const unsigned short* d_o, const unsigned short* v,\n"
-        "                                        unsigned long long* words{}{}{}) {{\n  {}\n"
-        "  kernels::find_largest<Constants>(d_o, v, {}, {}, expressions, words);\n}}\n",
-        kLargestKernel, starts(kernel_.has_row_starts(), kRowStarts),
-        starts(kernel_.has_column_starts(), kColumnStarts),
-        parameters_text(kernel_.expressions.inputs),
-        expressions_object(kernel_.whole, kernel_.expressions.inputs),
-        kernel_.has_row_starts() ? kRowStarts : "nullptr",
-        kernel_.has_column_starts() ? kColumnStarts : "nullptr");
-  }
-
-  std::string spreading_text(std::size_t part) const {
-    const LearnedPart& of = kernel_.expressions.parts[part];
-    return fmt::format(
-        "extern \"C\" __global__ void {}(unsigned long long* words{}) {{\n  {}\n"
-        "  const kernels::ExactSums sums{{words + {}, {}}};\n"
-        "  kernels::spread_diagonals<Constants, {}>(words, sums, expressions);\n}}\n",
-        kernel_.spreading_kernel(part), parameters_text(kernel_.expressions.inputs),
-        expressions_object(kernel_.whole, kernel_.expressions.inputs), of.sums,
-        kernel_.elements_of(kernel_.tensor_of(of)), part);
-  }
-
   // The kernel of sum_of or zero_of.
   std::string text_of(const gradient::TensorGradient& tensor) const {
     const DType dtype = kernel_.whole.find_tensor(tensor.tensor)->dtype;
@@ -393,8 +409,6 @@ class BackwardText {
     }
     return shares;
   }
-
-  const BackwardKernel& kernel_;
 };
 
 }  // namespace

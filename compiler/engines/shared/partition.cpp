@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "compiler/engines/shared/cost.h"
@@ -57,10 +58,51 @@ std::optional<Part> narrowed(const Part& part, const target::Context& context,
                         bounds->columns.low, bounds->columns.high - bounds->columns.low + 1});
 }
 
-class PartitionSearch {
+// Indices near `zero` where the comparison of factor * i + constant with 0 is not what it is at
+// the index before.
+std::vector<std::int64_t> changes(Op op, std::int64_t factor, std::int64_t constant,
+                                  std::int64_t zero) {
+  const auto holds = [&](std::int64_t i) {
+    const std::int64_t value = factor * i + constant;
+    switch (op) {
+      case Op::lt_: return value < 0;
+      case Op::le_: return value <= 0;
+      case Op::gt_: return value > 0;
+      case Op::ge_: return value >= 0;
+      case Op::eq_: return value == 0;
+      default: return value != 0;
+    }
+  };
+  std::vector<std::int64_t> found;
+  for (std::int64_t i = zero - 1; i <= zero + 2; ++i) {
+    if (holds(i) != holds(i - 1)) found.push_back(i);
+  }
+  return found;
+}
+
+using Ends = std::vector<std::pair<std::int64_t, std::int64_t>>;  // begin, end
+
+Ends ends(const std::set<std::int64_t>& cuts, std::int64_t size) {
+  Ends ends;
+  std::int64_t begin = 0;
+  for (const std::int64_t cut : cuts) {
+    if (cut >= size) break;
+    ends.emplace_back(begin, cut);
+    begin = cut;
+  }
+  ends.emplace_back(begin, size);
+  return ends;
+}
+
+std::int64_t size_of(const Part& part) {
+  return part.view.rows.count * part.view.columns.count * part.view.classes;
+}
+
+// The partitions that were found, with their predicted times.
+class PartitionCosts {
  public:
-  PartitionSearch(const ir::Attention& attention, const target::Context& context,
-                  masks::Effort& effort)
+  PartitionCosts(const ir::Attention& attention, const target::Context& context,
+                 masks::Effort& effort)
       : attention_(attention),
         effort_(effort),
         rows_(attention.dims[Dim::Sq]),
@@ -68,32 +110,7 @@ class PartitionSearch {
         context_(context),
         backward_(context.backward()) {}
 
-  std::optional<Partition> best() && {
-    for (const std::int64_t n : divisors()) {
-      if (!goes_on()) break;
-      add_chunks(n);
-      add_residues(n);
-    }
-    add_stretches();
-    add_unions();
-    add_whole();
-    const auto found = std::ranges::min_element(found_, {}, &Partition::predicted_ms);
-    if (found == found_.end()) return std::nullopt;
-    return *found;
-  }
-
-  std::optional<Part> residue_classes() && {
-    const std::set<std::int64_t> found = divisors();
-    for (auto n = found.rbegin(); n != found.rend(); ++n) {
-      std::vector<Part> parts;
-      if (!are_alike(*n) || !add_diagonal_residues(parts, *n) || parts.empty()) continue;
-      parts.front().attention = simpler(parts.front().attention);
-      return std::move(parts.front());
-    }
-    return std::nullopt;
-  }
-
- private:
+ protected:
   // False when the effort has ended; takes what making one more part of the attention does.
   bool goes_on() const {
     constexpr std::int64_t kRewrites = 64;  // of every expression
@@ -102,6 +119,106 @@ class PartitionSearch {
 
   Part whole() const { return {whole_view(attention_), attention_}; }
 
+  void add(std::string_view name, std::vector<Part> parts) {
+    if (backward_) parts = shifted(std::move(parts));
+    if (parts.empty() || parts.size() > kMostParts) return;
+    if (parts.size() == 1 && parts.front().view.classes == 1 &&
+        parts.front().view == whole_view(attention_)) {
+      return;
+    }
+    if (!goes_on()) return;
+    for (Part& part : parts) part.attention = simpler(part.attention);
+    std::ranges::stable_sort(parts, std::greater(), size_of);
+    const double ms = predicted(parts);
+    found_.push_back({name, std::move(parts), ms});
+  }
+
+  ir::Attention simpler(const ir::Attention& attention) const {
+    return context_.rewrites.redundant
+               ? rewrite::run_pass("redundant", attention, context_, effort_)
+               : attention;
+  }
+
+  // A backward skips what is right of a causal diagonal, and left of a window beside it, and
+  // nothing else: a band from -left to right is such a window from column `right` on, and a strip
+  // of the columns before.
+  std::vector<Part> shifted(std::vector<Part> parts) const {
+    std::vector<Part> all;
+    for (Part& part : parts) {
+      const ir::Attention form =
+          simpler(context_.rewrites.bounding_band
+                      ? rewrite::run_pass("bounding_band", part.attention, forward_, effort_)
+                      : part.attention);
+      const masks::Band band = masks::analyzed(form, context_)->band();
+      const std::int64_t rows = part.view.rows.count, columns = part.view.columns.count;
+      if (!band.right || *band.right <= 0 || *band.right >= columns) {
+        all.push_back(std::move(part));
+        continue;
+      }
+      const std::int64_t right = *band.right;
+      const std::int64_t strip = band.left ? std::min(rows, right + *band.left) : rows;
+      std::vector<Part> two = {cut_out({part.view, form}, {0, rows, right, columns - right})};
+      if (strip > 0) two.push_back(cut_out(part, {0, strip, 0, right}));
+      double ms = 0;
+      for (const Part& each : two) ms += cost_of(each);
+      if (ms < cost_of(part)) {
+        for (Part& each : two) all.push_back(std::move(each));
+      } else {
+        all.push_back(std::move(part));
+      }
+    }
+    return all;
+  }
+
+  double cost_of(const Part& part) const {
+    const ir::Attention form = rewrite::kernel_form(part.attention, context_, effort_);
+    return predicted_ms(form, context_, part.view.classes);
+  }
+
+  double predicted(const std::vector<Part>& parts) const {
+    double ms = 0;
+    for (const Part& part : parts) ms += cost_of(part);
+    const ir::Dims& d = attention_.dims;
+    const double qk = 2.0 * static_cast<double>(d[Dim::B] * d[Dim::Hq] * d[Dim::Dqk]);
+    const double v = 2.0 * static_cast<double>(d[Dim::B] * d[Dim::Hq] * d[Dim::Dv]);
+    const double keys =
+        (qk + v) * static_cast<double>(d[Dim::Hkv]) / static_cast<double>(d[Dim::Hq]);
+    ms += merging(parts, &View::rows, rows_, backward_ ? qk : v);
+    if (backward_) ms += merging(parts, &View::columns, columns_, keys);
+    return ms;
+  }
+
+  // Time to merge results with so many bytes a row.
+  double merging(const std::vector<Part>& parts, Stretch View::*stretch, std::int64_t size,
+                 double bytes) const {
+    std::vector<View> views;
+    for (const Part& part : parts) views.push_back(part.view);
+    const Writers who = writers(views, stretch, size);
+    double ms =
+        who.whole ? 0 : predicted_ms_of_moving(bytes * static_cast<double>(size), context_.gpu);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (who.alone[i]) continue;
+      const std::int64_t rows = (parts[i].view.*stretch).count * parts[i].view.classes;
+      ms += predicted_ms_of_moving(3 * bytes * static_cast<double>(rows), context_.gpu);
+    }
+    return ms;
+  }
+
+  const ir::Attention& attention_;
+  masks::Effort& effort_;
+  std::int64_t rows_, columns_;
+  const target::Context& context_;
+  target::Context forward_ = target::in_direction(context_, plan::Direction::forward);
+  bool backward_;
+  std::vector<Partition> found_;
+};
+
+// Partitions into chunks and classes of residues.
+class PartitionClasses : public PartitionCosts {
+ public:
+  using PartitionCosts::PartitionCosts;
+
+ protected:
   // What indices are divided by, in masks and in the score.
   std::set<std::int64_t> divisors() const {
     std::set<std::int64_t> found;
@@ -185,7 +302,38 @@ class PartitionSearch {
     const View all{{0, n, rows_ / n, 1}, {0, n, columns_ / n, 1}, n};
     return add_part(parts, all);
   }
+};
 
+class PartitionSearch : private PartitionClasses {
+ public:
+  using PartitionClasses::PartitionClasses;
+
+  std::optional<Partition> best() && {
+    for (const std::int64_t n : divisors()) {
+      if (!goes_on()) break;
+      add_chunks(n);
+      add_residues(n);
+    }
+    add_stretches();
+    add_unions();
+    add_whole();
+    const auto found = std::ranges::min_element(found_, {}, &Partition::predicted_ms);
+    if (found == found_.end()) return std::nullopt;
+    return *found;
+  }
+
+  std::optional<Part> residue_classes() && {
+    const std::set<std::int64_t> found = divisors();
+    for (auto n = found.rbegin(); n != found.rend(); ++n) {
+      std::vector<Part> parts;
+      if (!are_alike(*n) || !add_diagonal_residues(parts, *n) || parts.empty()) continue;
+      parts.front().attention = simpler(parts.front().attention);
+      return std::move(parts.front());
+    }
+    return std::nullopt;
+  }
+
+ private:
   // Where a comparison of the row alone, or of the column alone, changes its value.
   struct Cuts {
     std::set<std::int64_t> rows, columns;
@@ -218,28 +366,6 @@ class PartitionSearch {
     }
   }
 
-  // Indices near `zero` where the comparison of factor * i + constant with 0 is not what it is at
-  // the index before.
-  static std::vector<std::int64_t> changes(Op op, std::int64_t factor, std::int64_t constant,
-                                           std::int64_t zero) {
-    const auto holds = [&](std::int64_t i) {
-      const std::int64_t value = factor * i + constant;
-      switch (op) {
-        case Op::lt_: return value < 0;
-        case Op::le_: return value <= 0;
-        case Op::gt_: return value > 0;
-        case Op::ge_: return value >= 0;
-        case Op::eq_: return value == 0;
-        default: return value != 0;
-      }
-    };
-    std::vector<std::int64_t> found;
-    for (std::int64_t i = zero - 1; i <= zero + 2; ++i) {
-      if (holds(i) != holds(i - 1)) found.push_back(i);
-    }
-    return found;
-  }
-
   // Stretches between cuts, of rows alone and of both.
   void add_stretches() {
     const Cuts all = cuts();
@@ -254,19 +380,6 @@ class PartitionSearch {
         add_cells("cells", ends(rows, rows_), ends(all.columns, columns_));
       }
     }
-  }
-
-  using Ends = std::vector<std::pair<std::int64_t, std::int64_t>>;  // begin, end
-  static Ends ends(const std::set<std::int64_t>& cuts, std::int64_t size) {
-    Ends ends;
-    std::int64_t begin = 0;
-    for (const std::int64_t cut : cuts) {
-      if (cut >= size) break;
-      ends.emplace_back(begin, cut);
-      begin = cut;
-    }
-    ends.emplace_back(begin, size);
-    return ends;
   }
 
   void add_cells(std::string_view name, const Ends& rows, const Ends& columns) {
@@ -287,12 +400,6 @@ class PartitionSearch {
       }
     }
     add(name, std::move(parts));
-  }
-
-  ir::Attention simpler(const ir::Attention& attention) const {
-    return context_.rewrites.redundant
-               ? rewrite::run_pass("redundant", attention, context_, effort_)
-               : attention;
   }
 
   Part cell(const Window& window) const {
@@ -335,97 +442,6 @@ class PartitionSearch {
     if (std::optional<Part> narrow = narrowed(whole(), context_, effort_))
       add("narrowed", {std::move(*narrow)});
   }
-
-  void add(std::string_view name, std::vector<Part> parts) {
-    if (backward_) parts = shifted(std::move(parts));
-    if (parts.empty() || parts.size() > kMostParts) return;
-    if (parts.size() == 1 && parts.front().view.classes == 1 &&
-        parts.front().view == whole_view(attention_)) {
-      return;
-    }
-    if (!goes_on()) return;
-    for (Part& part : parts) part.attention = simpler(part.attention);
-    std::ranges::stable_sort(parts, std::greater(), size_of);
-    const double ms = predicted(parts);
-    found_.push_back({name, std::move(parts), ms});
-  }
-
-  static std::int64_t size_of(const Part& part) {
-    return part.view.rows.count * part.view.columns.count * part.view.classes;
-  }
-
-  // A backward skips what is right of a causal diagonal, and left of a window beside it, and
-  // nothing else: a band from -left to right is such a window from column `right` on, and a strip
-  // of the columns before.
-  std::vector<Part> shifted(std::vector<Part> parts) const {
-    std::vector<Part> all;
-    for (Part& part : parts) {
-      const ir::Attention form =
-          simpler(context_.rewrites.bounding_band
-                      ? rewrite::run_pass("bounding_band", part.attention, forward_, effort_)
-                      : part.attention);
-      const masks::Band band = masks::analyzed(form, context_)->band();
-      const std::int64_t rows = part.view.rows.count, columns = part.view.columns.count;
-      if (!band.right || *band.right <= 0 || *band.right >= columns) {
-        all.push_back(std::move(part));
-        continue;
-      }
-      const std::int64_t right = *band.right;
-      const std::int64_t strip = band.left ? std::min(rows, right + *band.left) : rows;
-      std::vector<Part> two = {cut_out({part.view, form}, {0, rows, right, columns - right})};
-      if (strip > 0) two.push_back(cut_out(part, {0, strip, 0, right}));
-      double ms = 0;
-      for (const Part& each : two) ms += cost_of(each);
-      if (ms < cost_of(part)) {
-        for (Part& each : two) all.push_back(std::move(each));
-      } else {
-        all.push_back(std::move(part));
-      }
-    }
-    return all;
-  }
-
-  double cost_of(const Part& part) const {
-    const ir::Attention form = rewrite::kernel_form(part.attention, context_, effort_);
-    return predicted_ms(form, context_, part.view.classes);
-  }
-
-  double predicted(const std::vector<Part>& parts) const {
-    double ms = 0;
-    for (const Part& part : parts) ms += cost_of(part);
-    const ir::Dims& d = attention_.dims;
-    const double qk = 2.0 * static_cast<double>(d[Dim::B] * d[Dim::Hq] * d[Dim::Dqk]);
-    const double v = 2.0 * static_cast<double>(d[Dim::B] * d[Dim::Hq] * d[Dim::Dv]);
-    const double keys =
-        (qk + v) * static_cast<double>(d[Dim::Hkv]) / static_cast<double>(d[Dim::Hq]);
-    ms += merging(parts, &View::rows, rows_, backward_ ? qk : v);
-    if (backward_) ms += merging(parts, &View::columns, columns_, keys);
-    return ms;
-  }
-
-  // Time to merge results with so many bytes a row.
-  double merging(const std::vector<Part>& parts, Stretch View::*stretch, std::int64_t size,
-                 double bytes) const {
-    std::vector<View> views;
-    for (const Part& part : parts) views.push_back(part.view);
-    const Writers who = writers(views, stretch, size);
-    double ms =
-        who.whole ? 0 : predicted_ms_of_moving(bytes * static_cast<double>(size), context_.gpu);
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (who.alone[i]) continue;
-      const std::int64_t rows = (parts[i].view.*stretch).count * parts[i].view.classes;
-      ms += predicted_ms_of_moving(3 * bytes * static_cast<double>(rows), context_.gpu);
-    }
-    return ms;
-  }
-
-  const ir::Attention& attention_;
-  masks::Effort& effort_;
-  std::int64_t rows_, columns_;
-  const target::Context& context_;
-  target::Context forward_ = target::in_direction(context_, plan::Direction::forward);
-  bool backward_;
-  std::vector<Partition> found_;
 };
 
 // Whether the mask takes too long: then the effort has ended.
