@@ -91,19 +91,19 @@ class CudnnStepCheck {
     const std::string& name = operand.name;
     if (tensor.storage != graph::Storage::device) return "is not in device memory";
     const TensorInfo* found = so_far_.tensor(name);
-    if (found == nullptr) return fmt::format("is bound to unknown tensor {}", quoted(name));
+    if (found == nullptr) return fmt::format("is bound to unknown tensor {}", attn::quoted(name));
     const TensorInfo& info = *found;
     const std::string_view fault = misfit(tensor, info, operand);
-    if (!fault.empty()) return fmt::format("is bound to {}, which {}", quoted(name), fault);
+    if (!fault.empty()) return fmt::format("is bound to {}, which {}", attn::quoted(name), fault);
     const bool writes = step_writes_.contains(tensor.uid);
-    if (writes && !is_made(info)) return fmt::format("writes the input {}", quoted(name));
+    if (writes && !is_made(info)) return fmt::format("writes the input {}", attn::quoted(name));
     if (!writes && is_made(info) && !so_far_.is_whole(info)) {
-      return fmt::format("reads the {} {} before it is written", what_is(info), quoted(name));
+      return fmt::format("reads the {} {} before it is written", what_is(info), attn::quoted(name));
     }
     if (!writes) return "";
     const bool advances = operand.advance != 0;
     if (so_far_.is_output_of_loop(info))
-      return fmt::format("writes the output {} in a loop", quoted(name));
+      return fmt::format("writes the output {} in a loop", attn::quoted(name));
     return check_write(tensor, info, advances ? so_far_.turns : 1, step_writes);
   }
 
@@ -111,14 +111,14 @@ class CudnnStepCheck {
   std::string check_write(const graph::Tensor& tensor, const TensorInfo& info, std::int64_t parts,
                           std::map<std::string, std::int64_t>& step_writes) const {
     if (so_far_.once.contains(info.name)) {
-      return fmt::format("writes {}, which is made at load", quoted(info.name));
+      return fmt::format("writes {}, which is made at load", attn::quoted(info.name));
     }
     const std::int64_t whole = elements(info.dims);
     const std::int64_t part = tensor.ragged ? whole : elements(tensor.dims);
     const std::int64_t rest = whole - so_far_.written_before(info);
     const bool fits = part <= rest / parts;
     if (fits && step_writes.emplace(info.name, part * parts).second) return "";
-    return fmt::format("writes {} a second time", quoted(info.name));
+    return fmt::format("writes {} a second time", attn::quoted(info.name));
   }
 
   std::string_view misfit(const graph::Tensor& tensor, const TensorInfo& info,

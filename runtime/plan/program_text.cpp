@@ -15,7 +15,7 @@ constexpr auto kRoles = std::to_array<std::string_view>({"query", "key", "value"
 
 struct SourceText {
   std::string operator()(const TensorOperand& source) const {
-    std::string text = "tensor " + quoted(source.name);
+    std::string text = "tensor " + attn::quoted(source.name);
     if (source.offset != 0 || source.advance != 0) text += fmt::format(" from {}", source.offset);
     if (source.advance != 0) text += fmt::format(" by {}", source.advance);
     return text;
@@ -25,7 +25,7 @@ struct SourceText {
     return fmt::format("constant {} {}", to_string(source.dtype), source.value);
   }
   std::string operator()(const ParamOperand& source) const {
-    return "param " + quoted(source.name);
+    return "param " + attn::quoted(source.name);
   }
   std::string operator()(const IotaOperand& source) const {
     return fmt::format("counting {}", source.count);
@@ -34,7 +34,7 @@ struct SourceText {
 
 std::string addressing(const TensorInfo& tensor) {
   if (tensor.addressed_by.empty()) return "";
-  return " addressed by " + quoted(tensor.addressed_by);
+  return " addressed by " + attn::quoted(tensor.addressed_by);
 }
 
 // Indents each line by two columns.
@@ -96,7 +96,7 @@ struct ArgumentText {
 
 std::string text_of(const Launch& launch) {
   std::string text = fmt::format("{} grid {} block {} cluster {} shared {}{}\n",
-                                 quoted(launch.kernel), fmt::join(launch.grid, "x"),
+                                 attn::quoted(launch.kernel), fmt::join(launch.grid, "x"),
                                  fmt::join(launch.block, "x"), fmt::join(launch.cluster, "x"),
                                  launch.shared_bytes, launch.overlaps ? " overlaps" : "");
   for (const KernelArgument& argument : launch.arguments) {
@@ -108,9 +108,9 @@ std::string text_of(const Launch& launch) {
 std::string text_of(const KernelStep& step) {
   std::string text = fmt::format("kernel{}\n", turns_text(step.turns));
   for (const std::string& output : step.outputs)
-    text += fmt::format("  writes {}\n", quoted(output));
+    text += fmt::format("  writes {}\n", attn::quoted(output));
   for (const std::string& zeroed : step.zeroed)
-    text += fmt::format("  zeroes {}\n", quoted(zeroed));
+    text += fmt::format("  zeroes {}\n", attn::quoted(zeroed));
   for (const Launch& launch : step.launches) text += indented(text_of(launch));
   return text + indented(step.source);
 }

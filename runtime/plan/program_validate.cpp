@@ -64,7 +64,8 @@ Status add_tensor(const TensorInfo& tensor, std::string what, ProgramSoFar& so_f
   if (what.empty() && !so_far.tensors.emplace(tensor.name, &tensor).second)
     what = "is declared twice";
   if (what.empty()) return {};
-  return {ErrorCode::invalid_argument, fmt::format("tensor {} {}", quoted(tensor.name), what)};
+  return {ErrorCode::invalid_argument,
+          fmt::format("tensor {} {}", attn::quoted(tensor.name), what)};
 }
 
 Status check_names(const Program& program, ProgramSoFar& so_far) {
@@ -86,8 +87,9 @@ Status check_names(const Program& program, ProgramSoFar& so_far) {
     if (tensor.addressed_by.empty()) continue;
     const TensorInfo* found = so_far.tensor(tensor.addressed_by);
     if (found == nullptr || found->role != TensorRole::control) {
-      return {ErrorCode::invalid_argument,
-              fmt::format("tensor {} is not addressed by a control tensor", quoted(tensor.name))};
+      return {
+          ErrorCode::invalid_argument,
+          fmt::format("tensor {} is not addressed by a control tensor", attn::quoted(tensor.name))};
     }
   }
   for (const ParamInfo& param : program.params) {
@@ -97,7 +99,8 @@ Status check_names(const Program& program, ProgramSoFar& so_far) {
     if (so_far.tensors.contains(param.name)) what = "has the name of a tensor";
     if (!so_far.params.emplace(param.name, &param).second) what = "is declared twice";
     if (!what.empty()) {
-      return {ErrorCode::invalid_argument, fmt::format("param {} {}", quoted(param.name), what)};
+      return {ErrorCode::invalid_argument,
+              fmt::format("param {} {}", attn::quoted(param.name), what)};
     }
   }
   return {};
@@ -136,43 +139,43 @@ std::string check_input(const DeriveStep& step, const OperandSource& input,
   const auto* named = std::get_if<TensorOperand>(&input);
   if (named == nullptr) return "reads an input that is neither a tensor nor a param";
   const TensorInfo* found = so_far.tensor(named->name);
-  if (found == nullptr) return fmt::format("reads unknown tensor {}", quoted(named->name));
+  if (found == nullptr) return fmt::format("reads unknown tensor {}", attn::quoted(named->name));
   if (is_made(*found) && !so_far.is_whole(*found)) {
-    return fmt::format("reads {} before it is written", quoted(named->name));
+    return fmt::format("reads {} before it is written", attn::quoted(named->name));
   }
   const auto held = last_offset(found->dims, found->strides);
   if (!so_far.stays_within(*named, *held))
-    return fmt::format("reads past the end of {}", quoted(named->name));
+    return fmt::format("reads past the end of {}", attn::quoted(named->name));
   const bool there = !step.once || so_far.once.contains(named->name);
-  return there ? "" : fmt::format("runs once but reads {}", quoted(named->name));
+  return there ? "" : fmt::format("runs once but reads {}", attn::quoted(named->name));
 }
 
 std::string check_derived(const DeriveStep& step, const std::string& output, ProgramSoFar& so_far) {
   const TensorInfo* found = so_far.tensor(output);
   if (found == nullptr || !is_made(*found)) {
-    return fmt::format("derives {}, which is neither an output nor internal", quoted(output));
+    return fmt::format("derives {}, which is neither an output nor internal", attn::quoted(output));
   }
   if (step.once && found->role != TensorRole::internal) {
-    return fmt::format("runs once but derives {}", quoted(output));
+    return fmt::format("runs once but derives {}", attn::quoted(output));
   }
   if (!step.once && so_far.once.contains(output)) {
-    return fmt::format("writes {}, which is made at load", quoted(output));
+    return fmt::format("writes {}, which is made at load", attn::quoted(output));
   }
   if (step.amends != 0) {
     if (step.once || step.amends < 0 || step.amends > kMostChecked)
       return "amends with an invalid thread count";
     if (so_far.is_whole(*found)) return "";
-    return fmt::format("amends {} before it is written", quoted(output));
+    return fmt::format("amends {} before it is written", attn::quoted(output));
   }
   if (*last_offset(found->dims, found->strides) >= kMostDerived ||
       elements(found->dims) > kMostDerived) {
-    return fmt::format("derives {}, which is too large", quoted(output));
+    return fmt::format("derives {}, which is too large", attn::quoted(output));
   }
   if (so_far.is_output_of_loop(*found)) {
-    return fmt::format("writes the output {} in a loop", quoted(output));
+    return fmt::format("writes the output {} in a loop", attn::quoted(output));
   }
   const bool first = so_far.written.emplace(output, elements(found->dims)).second;
-  return first ? "" : fmt::format("writes {} a second time", quoted(output));
+  return first ? "" : fmt::format("writes {} a second time", attn::quoted(output));
 }
 
 Status check_step(std::size_t index, const DeriveStep& step, ProgramSoFar& so_far) {
@@ -198,11 +201,11 @@ Status check_step(std::size_t index, const DeriveStep& step, ProgramSoFar& so_fa
 std::string check_zeroed(const KernelStep& step, const std::string& name, ProgramSoFar& so_far) {
   const TensorInfo* found = so_far.tensor(name);
   if (found == nullptr || found->role != TensorRole::internal) {
-    return fmt::format("zeroes {}, which is not internal", quoted(name));
+    return fmt::format("zeroes {}, which is not internal", attn::quoted(name));
   }
   if (so_far.once.contains(name))
-    return fmt::format("zeroes {}, which is made at load", quoted(name));
-  if (!names(step, name)) return fmt::format("zeroes {}, which no launch has", quoted(name));
+    return fmt::format("zeroes {}, which is made at load", attn::quoted(name));
+  if (!names(step, name)) return fmt::format("zeroes {}, which no launch has", attn::quoted(name));
   so_far.written[name] = elements(found->dims);
   return "";
 }
@@ -210,16 +213,16 @@ std::string check_zeroed(const KernelStep& step, const std::string& name, Progra
 std::string check_written(const KernelStep& step, const std::string& name, ProgramSoFar& so_far) {
   const TensorInfo* found = so_far.tensor(name);
   if (so_far.once.contains(name))
-    return fmt::format("writes {}, which is made at load", quoted(name));
-  if (!names(step, name)) return fmt::format("writes {}, which no launch has", quoted(name));
+    return fmt::format("writes {}, which is made at load", attn::quoted(name));
+  if (!names(step, name)) return fmt::format("writes {}, which no launch has", attn::quoted(name));
   if (found == nullptr || !is_made(*found)) {
-    return fmt::format("writes {}, which is neither an output nor internal", quoted(name));
+    return fmt::format("writes {}, which is neither an output nor internal", attn::quoted(name));
   }
   const TensorInfo& tensor = *found;
   if (so_far.is_output_of_loop(tensor))
-    return fmt::format("writes the output {} in a loop", quoted(name));
+    return fmt::format("writes the output {} in a loop", attn::quoted(name));
   if (so_far.written_before(tensor) != 0)
-    return fmt::format("writes {} a second time", quoted(name));
+    return fmt::format("writes {} a second time", attn::quoted(name));
   so_far.written[name] = elements(tensor.dims);
   return "";
 }
@@ -234,11 +237,11 @@ std::string check_argument(const KernelStep& step, const KernelArgument& argumen
   }
   const TensorOperand& named = *tensor_of(argument);
   const TensorInfo* found = so_far.tensor(named.name);
-  if (found == nullptr) return fmt::format("reads unknown tensor {}", quoted(named.name));
+  if (found == nullptr) return fmt::format("reads unknown tensor {}", attn::quoted(named.name));
   const TensorInfo& tensor = *found;
   const bool writes = std::ranges::find(step.outputs, named.name) != step.outputs.end();
   if (is_made(tensor) && !writes && !so_far.is_whole(tensor)) {
-    return fmt::format("reads {} before it is written", quoted(named.name));
+    return fmt::format("reads {} before it is written", attn::quoted(named.name));
   }
   std::optional<std::int64_t> reach = 0;
   if (const auto* map = std::get_if<TensorMapArgument>(&argument)) {
@@ -247,7 +250,7 @@ std::string check_argument(const KernelStep& step, const KernelArgument& argumen
   }
   const auto held = last_offset(tensor.dims, tensor.strides);
   const bool fits = reach && *reach <= *held && so_far.stays_within(named, *held - *reach);
-  return fits ? "" : fmt::format("reads past the end of {}", quoted(named.name));
+  return fits ? "" : fmt::format("reads past the end of {}", attn::quoted(named.name));
 }
 
 Status check_step(std::size_t index, const KernelStep& step, ProgramSoFar& so_far) {
@@ -288,7 +291,7 @@ std::string check_bound_input(const OperandSource& input, const ProgramSoFar& so
   const TensorInfo* found = so_far.tensor(named->name);
   const bool whole = named->offset == 0 && named->advance == 0;
   if (found != nullptr && !is_made(*found) && whole) return "";
-  return fmt::format("reads {}, which is not bound", quoted(named->name));
+  return fmt::format("reads {}, which is not bound", attn::quoted(named->name));
 }
 
 Status check_check(const IndexCheck& check, const ProgramSoFar& so_far) {
@@ -318,7 +321,7 @@ Status validate(const Program& program) {
   for (const auto& [name, tensor] : so_far.tensors) {
     if (!is_made(*tensor) || so_far.is_whole(*tensor)) continue;
     return {ErrorCode::invalid_argument,
-            fmt::format("{} {} is not completely written", what_is(*tensor), quoted(name))};
+            fmt::format("{} {} is not completely written", what_is(*tensor), attn::quoted(name))};
   }
   return program.check ? check_check(*program.check, so_far) : Status();
 }
