@@ -232,7 +232,7 @@ struct ClauseForm {
 };
 
 // In the order in which keywords are looked for: `dtype` is also a key of others.
-constexpr ClauseForm kClauses[] = {
+constexpr ClauseForm kJsonClauses[] = {
     {"tensor", tensor, "the tensor", {"dtype", "shape", "facts", "default"}},
     {"learn", tensor, "the tensor", {"dtype", "shape", "facts", "default"}},
     {"param", param, "the param", {"dtype"}},
@@ -290,12 +290,12 @@ Clause other(const JsonValue& json, const JsonMember& word) {
 }  // namespace
 
 bool is_clause(std::string_view key) {
-  return std::ranges::find(kClauses, key, &ClauseForm::keyword) != std::end(kClauses);
+  return std::ranges::find(kJsonClauses, key, &ClauseForm::keyword) != std::end(kJsonClauses);
 }
 
 Clause read_clause(const JsonValue& json, JsonExpressions& in) {
   if (!in.is(json, JsonKind::object, "a clause")) return {};
-  for (const ClauseForm& form : kClauses) {
+  for (const ClauseForm& form : kJsonClauses) {
     if (const JsonMember* word = json.find(form.keyword)) return known(json, *word, form, in);
   }
   const auto word = std::ranges::find_if(json.members, [](const JsonMember& member) {

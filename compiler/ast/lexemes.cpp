@@ -8,7 +8,7 @@
 namespace attn::ast {
 namespace {
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool continues_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 // One past the end of the string that begins at `at`.
 std::size_t string_end(std::string_view text, std::size_t at) {
@@ -28,8 +28,10 @@ Lexeme json_lexeme(std::string_view text, std::size_t at) {
     const std::size_t next = text.find_first_not_of(" \t\r\n", end);
     const bool is_key = next != text.npos && text[next] == ':';
     kind = is_key ? LexemeKind::keyword : LexemeKind::string;
-  } else if (is_word(text[at]) || text[at] == '-') {
-    const auto in_number = [](char c) { return is_word(c) || c == '.' || c == '+' || c == '-'; };
+  } else if (continues_word(text[at]) || text[at] == '-') {
+    const auto in_number = [](char c) {
+      return continues_word(c) || c == '.' || c == '+' || c == '-';
+    };
     while (end < text.size() && in_number(text[end])) ++end;
     kind = LexemeKind::number;
   }
@@ -56,7 +58,7 @@ LexemeKind dsl_kind(const Tokens& tokens, std::size_t at) {
     return LexemeKind::number;
   if (kind == "STRING" || kind == "DOCSTRING") return LexemeKind::string;
   if (std::ranges::find(kAlways, kind) != std::end(kAlways)) return LexemeKind::keyword;
-  const bool is_quoted_word = kind.size() > 2 && is_word(kind[1]) && kind[0] == '\'';
+  const bool is_quoted_word = kind.size() > 2 && continues_word(kind[1]) && kind[0] == '\'';
   if (is_quoted_word && (before == "';'" || before == "'{'")) return LexemeKind::keyword;
   if (!is_quoted_word && kind != "IDENT") return LexemeKind::sign;
   const bool is_called = at + 1 < tokens.all.size() && tokens.kind(at + 1) == "'('";
