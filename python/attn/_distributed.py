@@ -1,4 +1,4 @@
-"""libattn's C API of attentions that several GPUs compute (runtime/api/attn.h, "Distributed") by ctypes.
+"""libattn's C API of attentions that several GPUs compute (runtime/api/runtime/api/attn/distributed.h) by ctypes.
 
 As in _libattn, tensors are given as addresses. A Distributed and its bindings are for one thread at a time,
 and what is said to be collective must be called by every rank, in the same order."""
