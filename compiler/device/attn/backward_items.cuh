@@ -4,6 +4,7 @@
 #include "attn/backward_copier.cuh"
 #include "attn/division.cuh"
 #include "attn/sections.cuh"
+#include "attn/tile_runs.cuh"
 
 namespace kernels {
 

@@ -3,6 +3,7 @@
 
 #include "attn/exchange.cuh"
 #include "attn/hopper.cuh"
+#include "attn/tile_rows.cuh"
 
 namespace kernels {
 

@@ -9,8 +9,8 @@
 namespace kernels {
 
 // A warp that draws what random dropout keeps of each step, in the numbering of
-// ForwardDropout::drop_at_random: the words of a call are of a row and 2 keys of each 8 of 32. It is up
-// to two steps ahead of the warp groups: further, the rows of a step are not known yet.
+// ForwardDropout::drop_at_random: the words of a call are of a row and 2 keys of each 8 of 32. It
+// is up to two steps ahead of the warp groups: further, the rows of a step are not known yet.
 template <class C, class E>
 struct KeptDrawer {
   using S = BackwardStages<C>;
@@ -62,7 +62,8 @@ struct KeptDrawer {
     }
   }
 
-  // Draws the bits of two rows: four bits for each of four threads, as BackwardDropout::is_kept reads.
+  // Draws the bits of two rows: four bits for each of four threads, as BackwardDropout::is_kept
+  // reads them.
   __device__ __forceinline__ void draw_rows(unsigned counter, unsigned row, unsigned words,
                                             uint2 random_key, unsigned to) const {
     const unsigned head = load_shared(words + 4), h = head % C::kHeads, b = head / C::kHeads;
