@@ -45,10 +45,11 @@ struct Candidate {
   double rank() const { return program == 0 ? predicted_ms() : bound; }
 };
 
-// The strategies that `name` (kAnyLowering, kAnyOrSlow or a strategy's or engine's name) means, in
-// ascending order of predicted time, slow ones last, each with those of its programs that are asked
-// for behind it. A strategy is lowered only when no other has a lower bound, so one that cannot win
-// is never lowered. Not thread-safe.
+// A search among the strategies that `name` means: kAnyLowering, kAnyOrSlow, or the name of a
+// strategy or an engine. Candidates come in ascending order of predicted time, slow strategies
+// last. A further program of a strategy (add_next_of) comes right after the program before it. A
+// strategy is lowered only when no other has a lower bound, so a strategy that cannot win is never
+// lowered. Not thread-safe.
 class Search {
  public:
   // The attention is copied.

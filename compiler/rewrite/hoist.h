@@ -31,9 +31,9 @@
 //
 // A derived tensor has the extents of the axes it varies with, in the order b, h, row, column; axes
 // of extent 1 are left out. One that would have neither rows nor columns gets some where the kernel
-// computes wrong values otherwise (docs/cudnn.md). Reals are f32, integers i32; conditions are 1
-// where they hold and 0 elsewhere, as tables in the dtype of q, of which a kernel reads twice as
-// many in the same time, as vectors in i32.
+// computes wrong values otherwise (docs/cudnn.md). Reals are f32, integers i32. Conditions are 1
+// where they hold and 0 elsewhere: vectors of conditions are i32; tables of conditions have the
+// dtype of q, because a kernel reads twice as many such elements in the same time.
 #pragma once
 
 #include <cstdint>

@@ -138,8 +138,8 @@ class Rank {
     return {};
   }
 
-  // Makes what was computed what the rank sends, and begins the merge of the rows that are at home
-  // here with what it computed for them itself.
+  // Moves the results of the rank's parts to the tensors that it sends, and starts the merge of the
+  // rows at home with the rank's own results for these rows.
   void publish() {
     for (auto& [name, slice] : merged_) tensors_[name] = {slice};
     Results own;

@@ -32,14 +32,14 @@ struct LearnedPart {
   int bits = 0;          // these and below as in attn/learned_parts.cuh
   std::int64_t row = 0, column = 0;
   std::int64_t place = 0, elements = 0;
-  std::int64_t sums = 0;  // where those of the tensor are that those of diagonals are added to
+  std::int64_t sums = 0;  // first word of the tensor's sums; sums of diagonals are added to them
 
   std::int64_t turns() const { return static_cast<std::int64_t>(loads.size()); }
 };
 
-// The parts of a tensor follow each other; what follows `column` is not set. One that is read at
-// indices of batches and heads alone has the reach `heads`, of which the parts of a tensor have all
-// or none. Parts that are held are none of several turns.
+// The parts of a tensor are adjacent; members after `column` are not set. A part has the reach
+// `heads` if its indices depend on batch and head alone: either all parts of a tensor have this
+// reach, or none has. A part that is held has a single turn.
 std::vector<LearnedPart> learned_parts(const gradient::Derivatives& derivatives);
 
 // The derivative of the score by the scaled product, if it is a constant but 0.

@@ -13,9 +13,10 @@ namespace attn::engines {
 inline constexpr double kWorthTable = 64;
 inline constexpr double kMostTableBytes = 0x1p30;
 
-// The attention with a mask that reads a tensor of conditions over the axes of the terms of its
-// masks that take so many operations together; the other terms stay. nullopt if there are none, or
-// the table would take too much memory. Dimensions must be bound.
+// Replaces the expensive terms of masks that read tensors by one mask that reads a table. The table
+// is a derived tensor of conditions over the axes that these terms depend on; the other terms stay.
+// nullopt if these terms take less than kWorthTable operations together or do not depend on both
+// row and column, or if the table would take too much memory. Dimensions must be bound.
 std::optional<rewrite::Hoisted> with_mask_table(const ir::Attention& attention);
 
 }  // namespace attn::engines

@@ -17,9 +17,10 @@ Result<double> bound_of_native(Subject& subject) {
   return predicted_ms_of_moving(0, subject.context().gpu);
 }
 
-// A kernel that spills is slower than the next tile's. But the last step of a backward, outside of
-// its loop, may save some registers, and so may values so wide that there is a single tile for
-// them, instead of which cuDNN takes five times as long; and lists are made once.
+// A kernel that spills registers is slower than a kernel with the next tile. But a few spills are
+// allowed in a backward, whose last step is outside of its loop, and for a Dv that only one tile
+// serves, since cuDNN would take five times as long. The kernel that makes lists may spill any
+// number, because it makes them once.
 std::optional<nvrtc::KernelLimits> limits(const Subject& subject) {
   constexpr std::int64_t kFew = 32;         // bytes
   constexpr std::int64_t kOfOneTile = 256;  // Dv, above which there is one

@@ -39,8 +39,8 @@ std::int64_t mean(std::span<const double> values) {
   return std::llround(sum / static_cast<double>(values.size()));
 }
 
-// Batches in order of length, such that all groups have about as many keys, so that a batch
-// that is much longer than all others is one.
+// The group of each batch, for batches in ascending order of length. All groups have about as many
+// keys, so a batch that is much longer than all others is a group by itself.
 std::vector<std::size_t> groups_of(std::span<const double> keys) {
   double all = 0, before = 0;
   for (const double each : keys) all += each;
