@@ -50,9 +50,9 @@ Status check_not_captured(const Context& context, void* stream) {
       {}};
 }
 
-// Enqueues work on this thread's own default stream, and waits for it. That stream waits for what
-// the default stream was given before, as the driver's synchronous copies do, but may be used while
-// blocking streams are captured, which end if the default stream is.
+// Enqueues work on this thread's own default stream, and waits for it. Like the driver's
+// synchronous copies, that stream waits for earlier work of the legacy default stream. But it may
+// be used while blocking streams are captured; using the legacy stream would end such captures.
 template <typename Enqueue>
 Status on_this_thread(const Context& context, std::string_view action, const Enqueue& enqueue) {
   Scope scope;

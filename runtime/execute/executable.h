@@ -70,10 +70,11 @@ class Executable {
   // over the indexing tensors, and one over the scores if that finds anything. Later changes of
   // values are not checked.
   //
-  // `stream`: that of the executes, if it may be being captured into a CUDA graph, whose values are
-  // those of its launches. Then bind waits for nothing, shares cuDNN handles that exist, and does
-  // not check values, for which a bind before the capture must have done so (else error: binding).
-  // What it allocates is no part of the graph.
+  // `stream`: the stream of the executes; required if the stream may be in a capture. A CUDA graph
+  // reads the values that tensors have when it is launched, so during a capture bind waits for
+  // nothing, shares existing cuDNN handles, and does not check values: a bind before the capture
+  // must have checked them (else error: binding). Memory that bind allocates is not part of the
+  // graph.
   //
   // Managed memory is accepted; pinned host memory is not, although a device could read it.
   // `kept_addresses` (see Binding::set_addresses): 1 .. kMostKeptAddresses, else invalid_argument.

@@ -11,8 +11,8 @@
 // In the order of the JSON text, a visitor is called with
 //
 //   visit(name, field)                  a member that is always there
-//   visit.optional(name, field, usual)  one that is left out where the field is `usual`, by default
-//                                       an empty or zero value, and reads as such
+//   visit.optional(name, field, usual)  a member that is left out if the field equals `usual`, by
+//                                       default empty or zero; a missing member reads as `usual`
 //   visit.told(name, field)             for people: not part of canonical text
 //   visit.optionally_told(name, field)  the same, left out where the field is empty
 //   visit.position(field)               the same, a SourcePos, left out if there is none
@@ -27,9 +27,10 @@
 //   visit.constant(name, number)        always this number
 //   visit.map(name, map, a, b)          as a list of objects with members a, the key, and b
 //   visit.object(name, inner)           an object of its own; inner(visit) gives its members
-//   visit.derived(name, make)           follows from other members: make() is written, unless it is
-//                                       null, and what was stored is compared by those who read
-//   visit.must(name, holds, what)       what else a reader demands of a member, after it
+//   visit.derived(name, make)           a member that follows from others: a writer stores make(),
+//                                       unless it is null; callers of a reader compare the values
+//   visit.must(name, holds, what)       a further condition on the member before: a reader refuses
+//                                       the object if the condition does not hold
 //   visit.paired(name, a, list, b, told) two lists of one length, as a list of objects with members
 //                                       a and b, of which b is for people
 //

@@ -41,7 +41,8 @@ class Later:
 
 
 class _Ignored:
-    """An exception of which Python tells that it was ignored, by sys.unraisablehook, which takes none from others."""
+    """An exception to report by sys.unraisablehook. Only Python itself can pass exceptions to this hook, so
+    `__del__` raises it: Python ignores exceptions there, and reports them."""
 
     def __init__(self, error: BaseException):
         self._error = error

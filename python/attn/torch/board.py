@@ -198,8 +198,8 @@ class Board:
 
 
 def _own_connection(store: dist.Store) -> dist.Store | None:
-    """While PyTorch waits for something by its own, nobody else can use that. None in older versions of it, and for
-    stores that cannot have two."""
+    """A clone of the store with a connection of its own: no other thread can use PyTorch's connection while PyTorch
+    waits on it. None in older versions of PyTorch, and for stores that allow only one connection."""
     try:
         own = store.clone()
     except (AttributeError, RuntimeError):

@@ -11,7 +11,8 @@ from attn.tracing.reads import Read, key_of
 
 
 class _Node:
-    """A read that each of some traces did first, or next: what followed depends on what it found."""
+    """A node in a tree of traces: the read that traces do next if all their earlier reads found the same. `next` has
+    the child for each key of what this read finds."""
 
     __slots__ = ("read", "next", "end")
 
@@ -21,7 +22,8 @@ class _Node:
         self.end: Any = None  # what is kept, if nothing more was read
 
     def give_up(self) -> None:
-        """Two traces that agreed so far did not go on alike: they depend on something that was not seen."""
+        """Forgets the traces below this node. Two of them went on differently although all their reads found the
+        same so far: they depend on something that no read shows."""
         self.read, self.next, self.end = _UNKNOWN, {}, None
 
 

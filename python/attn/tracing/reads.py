@@ -78,7 +78,8 @@ def of_class(value: Any, name: str) -> Any:
 
 
 def find_in_class(kind: type, name: str) -> Any:
-    """What the first class in `kind`'s order that has `name` has of it, or MISSING. No descriptor is called."""
+    """The attribute `name` of the first class in `kind`'s method resolution order that defines it, or MISSING. It is
+    read from the class's `__dict__`, so no descriptor is called."""
     for base in kind.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
