@@ -12,14 +12,14 @@ from attn.arguments import Sizes, sizes_of
 from attn.errors import BindingError
 from attn.specs import Spec
 from attn.torch import blocks
-from attn.torch.meaning import Meanings
+from attn.torch.known_mods import KnownMods
 from attn.torch.recall import Recalled, Texts
 from attn.torch.signature import DTYPES, HALF
 from attn.trace import trace, unwrapped
 
 MOST_KEPT = 256  # traces, and attentions: least recently used dropped first
 
-_kept = Meanings(MOST_KEPT)
+_kept = KnownMods(MOST_KEPT)
 _texts = Texts(MOST_KEPT)
 
 

@@ -1,4 +1,5 @@
-"""What calls of traced functions find again: attentions by their texts, and the tensors that mods capture."""
+"""What calls of traced functions find again: attentions by their texts, and the tensors that mods capture. Which
+trace is that of a call's mods: known_mods.py."""
 
 from __future__ import annotations
 

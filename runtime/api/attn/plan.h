@@ -1,4 +1,4 @@
-/* Plan: the contents of a plan file, without a GPU. Part of attn.h. */
+/* Plan: the contents of a plan file; needs no GPU. executable.h loads it on one. Part of attn.h. */
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-"""What mods mean: which of the traces that are kept is theirs, known from what they read."""
+"""Mods that were traced before: which of the traces that are kept is theirs, known from what they read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Node:
 _UNKNOWN: Read = (-1, lambda value, name: None, None)
 
 
-class Meanings:
+class KnownMods:
     """Keeps something for mods by what they read. A look-up does the reads of their trace, and no others, so
     that its time depends neither on how many are kept nor on what else the mods could reach. Holds no object
     of the user but constants and code. For any number of threads."""

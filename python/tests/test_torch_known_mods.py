@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
 from attn.torch import flex  # noqa: E402
-from attn.torch.meaning import Meanings  # noqa: E402
+from attn.torch.known_mods import KnownMods  # noqa: E402
 from attn.trace import trace, unwrapped  # noqa: E402
 
 settings = types.ModuleType("settings")
@@ -95,7 +95,7 @@ class Kept:
     """What is kept for a mod."""
 
     def __init__(self, *mods):
-        self.meanings = Meanings(8)
+        self.meanings = KnownMods(8)
         one, pair = traced(*mods)
         assert one.steps is not None, one.opaque
         self.meanings.put(None, one.steps, self)
@@ -186,7 +186,7 @@ def test_every_way_to_read_a_list(read):
     def mod(score, b, h, q_idx, kv_idx):
         return score * read(values)
 
-    meanings, first = Meanings(8), traced(mod)[0]
+    meanings, first = KnownMods(8), traced(mod)[0]
     values[1:] = [17.25]
     meanings.put(None, first.steps, first)
     assert meanings.find(None, (mod, None))[0] is None
@@ -343,7 +343,7 @@ def test_a_method_of_a_model_reads_what_it_reads():
 
 
 def test_the_oldest_is_dropped_and_others_stay():
-    meanings, kept = Meanings(2), []
+    meanings, kept = KnownMods(2), []
     for value in (1, 2, 3):
         mod = of_constant(value)
         kept.append((mod, object()))
