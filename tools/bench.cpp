@@ -9,6 +9,7 @@
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/file.h"
+#include "tools/autotune.h"
 #include "tools/cached.h"
 #include "tools/command.h"
 #include "tools/console.h"
@@ -33,6 +34,7 @@ struct Options {
   std::string json_file;
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
+  Tuning tuning;
   target::Rewrites rewrites;
   BuildLimits limits{};
   sema::Bindings bindings;
@@ -310,6 +312,7 @@ Result<Plans> plans_for(const Subject& subject, const Directions& timed, const p
   how.worker = worker_options(options.cudnn_folder, options.limits);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
+  set_autotune(how, options.tuning, true, options.cudnn_folder);
   if (options.use_cache) {
     how.cached = open_cache(options.cudnn_folder);
   }
@@ -402,6 +405,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("FILE");
   add_strategy(*command, options->lowering, options->rewrites);
   add_build_limits(*command, options->limits);
+  add_autotune(*command, options->tuning);
   add_cache_option(*command, options->use_cache);
   add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);

@@ -7,6 +7,7 @@
 #include "compiler/driver/driver.h"
 #include "compiler/driver/memory.h"
 #include "runtime/cudnn/library.h"
+#include "tools/autotune.h"
 #include "tools/cached.h"
 #include "tools/command.h"
 #include "tools/compile_ranks.h"
@@ -16,7 +17,6 @@
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/target_option.h"
-#include "tools/timed.h"
 #include "tools/words.h"
 
 namespace attn::tools {
@@ -37,7 +37,7 @@ struct Options {
   sema::Bindings bindings;
   Edits edits;
   bool keep_going = false;
-  bool autotune = false;
+  Tuning tuning;
   bool use_cache = false;
   RankOptions ranks;
   bool split_files = false;
@@ -90,14 +90,8 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
   if (options.use_cache) {
     result.cached = open_cache(options.cudnn_folder);
   }
-  if (options.autotune) {
-    const auto progress = std::make_shared<Progress>("autotune", 0);
-    result.measure = [&options, progress](const ir::Attention& attention, const plan::Plan& plan) {
-      progress->show(0, fmt::format("{} of `{}`", plan.strategy, attention.name));
-      tell_detail(fmt::format("measure strategy {}", plan.strategy));
-      return device_ms(attention, plan, options.cudnn_folder);
-    };
-  }
+  set_autotune(result, options.tuning, options.target == "native" && options.ranks.ranks == 0,
+               options.cudnn_folder);
   return result;
 }
 
@@ -357,7 +351,7 @@ std::string conflict_of_ranks(const Options& options) {
   if (options.ranks.ranks == 0) return options.split_files ? "--split-files needs --ranks" : "";
   if (!options.plan.empty()) return "--ranks cannot be used with --recompile";
   if (options.keep_going) return "--keep-going cannot be used with --ranks";
-  if (options.autotune) return "--autotune cannot be used with --ranks";
+  if (options.tuning.all) return "--autotune cannot be used with --ranks";
   return "";
 }
 
@@ -402,7 +396,7 @@ int run(const Options& given) {
     return usage_error(options,
                        "--direction cannot be used with --recompile: it comes from the plan");
   }
-  if (options.autotune && options.target != "native") {
+  if (options.tuning.all && options.target != "native") {
     return usage_error(options, "--autotune measures on the local GPU and needs --target native");
   }
   const auto links = links_of(options.ranks);
@@ -451,10 +445,7 @@ void add_compile(CLI::App& app, Action& action) {
   command->add_option("--recompile", recompile, "Recompile the programs of this plan file")
       ->type_name("PLAN")
       ->expected(0, 1);
-  command->add_flag(
-      "--autotune", options->autotune,
-      "Compile every program of every strategy, measure each on the local GPU and take the "
-      "fastest; the plan file records the measurements");
+  add_autotune(*command, options->tuning);
   add_ranks(*command, options->ranks);
   add_in(*command, options->ranks.inputs);
   command->add_flag("--split-files", options->split_files,

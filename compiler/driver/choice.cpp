@@ -60,8 +60,9 @@ void add_others(const Search& search, const Candidate& taken, std::vector<plan::
   for (const Candidate& candidate : search.all()) {
     if (candidate.strategy == taken.strategy || candidate.program > 0) continue;
     if (candidate.strategy->kind == Strategy::Kind::slow) continue;
-    plan::Alternative other{std::string(candidate.strategy->name), predicted(candidate, taken)};
-    const bool same = other.predicted_ms == taken.rank();
+    plan::Alternative other = told(candidate);
+    other.predicted_ms = predicted(candidate, taken);
+    const bool same = other.predicted_ms == taken.rank() && !other.measured_ms;
     differ |= !same;
     if (const Candidate* failed = failed_of(search, candidate.strategy)) {
       other = told(*failed);
@@ -111,7 +112,7 @@ std::vector<RunnerUp> lowered_of(const Search& search, const Strategy& taken) {
 }  // namespace
 
 std::vector<plan::Alternative> choice_of(const Search& search, const Candidate& taken) {
-  std::vector<plan::Alternative> all = {{std::string(taken.strategy->name), taken.predicted_ms()}};
+  std::vector<plan::Alternative> all = {told(taken)};
   for (const Candidate* each : search.tried()) {
     if (each->failed && each->strategy == taken.strategy) all.push_back(told(*each));
   }

@@ -6,7 +6,7 @@
 namespace attn::driver {
 
 // The candidate that is taken, and what else was considered: alone of its engine where all were
-// predicted to take as long and none failed.
+// predicted to take as long, none failed and none was measured.
 std::vector<plan::Alternative> choice_of(const planner::Search& search,
                                          const planner::Candidate& taken);
 

@@ -1,6 +1,7 @@
 // The order of the phases; nobody else knows it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -83,6 +84,14 @@ struct CachedPlans {
   std::function<Result<std::int64_t>()> cudnn_version{};
 };
 
+// Which programs are measured before one becomes the plan. Predictions err by a few percent, so the
+// best of them may be slower than another that was predicted to take about as long.
+enum class Autotune : std::uint8_t {
+  never,
+  near,  // the best of each engine that is predicted to take about as long as the best of all
+  all    // every program of every strategy but slow ones
+};
+
 struct CompileOptions {
   plan::Target target;
   worker::Options worker;
@@ -92,9 +101,11 @@ struct CompileOptions {
   masks::MaskAnalyses* analyses = nullptr;  // made so far, as in target::Context
   target::Rewrites rewrites{};  // those to make; when one is not, `cached` is left alone
   bool paired = false;          // half of a training pair, whatever the spec's gradients say
-  // When there is one, every program of every strategy is compiled, and the one that takes least
-  // becomes the plan, kept in `cached` too: the milliseconds of one execute on the device that the
-  // target is. It is given the attention that the plan computes.
+  // What is measured becomes the plan if it takes least, and is kept in `cached` as such.
+  Autotune autotune = Autotune::never;
+  // The milliseconds of one execute on the device that the target is; needed unless nothing is
+  // measured. It is given the attention that the plan computes. An error ends the build with `all`;
+  // with `near` the prediction decides.
   std::function<Result<double>(const ir::Attention&, const plan::Plan&)> measure{};
 };
 

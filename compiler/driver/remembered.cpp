@@ -69,7 +69,8 @@ Remembered::Remembered(const CompileOptions& options)
 
 Status Remembered::begin(Search& search) {
   search.begin();
-  if (options_.measure || cached_.cache == nullptr || !cached_.cache->files()) return {};
+  const bool measures_all = options_.autotune == Autotune::all;
+  if (measures_all || cached_.cache == nullptr || !cached_.cache->files()) return {};
   std::vector<std::pair<const Candidate*, Choice>> known;
   while (true) {
     ATTN_ASSIGN(const Candidate* candidate, search.next());

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import os
 import pathlib
+import sys
 import tempfile
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -39,12 +40,20 @@ def build(spec: Spec, bindings: Mapping[str, Any], target: str = "native", *, en
     `cache`, plans come from and go to the folder of `attnc cache`, which processes share. Raises SpecError,
     Unsupported, or what attnc reports."""
     check_choices(engine, direction)
-    options = [*bind_arguments(bindings), *edits, *deny_arguments(deny_warnings), "--target", _target(target)]
+    options = [*bind_arguments(bindings), *edits, *deny_arguments(deny_warnings), "--target", _target(target),
+               *_autotune()]
     if engine is not None:
         options += ["--engine", engine]
     if direction is not None:
         options += ["--direction", direction]
     return _compiled(options, cache, lambda arguments: spec.answer("compile", *arguments))
+
+
+def _autotune() -> list[str]:
+    """What attnc measures before it chooses: the engines that are predicted to take about as long, if PyTorch
+    measures its own convolutions (torch.backends.cudnn.benchmark); else nothing."""
+    torch = sys.modules.get("torch")
+    return [] if torch is not None and torch.backends.cudnn.benchmark else ["--no-autotune"]
 
 
 def build_ranks(spec: Spec, bindings: Mapping[str, Any], ranks: int, target: str = "native", *,
@@ -82,7 +91,7 @@ def recompile(contents: bytes, target: str = "native", cache: bool = True) -> by
     with tempfile.TemporaryDirectory(prefix="attn-") as folder:
         old = pathlib.Path(folder) / "old.attnplan"
         old.write_bytes(contents)
-        return _compiled(["--recompile", str(old), "--target", _target(target)], cache,
+        return _compiled(["--recompile", str(old), "--target", _target(target), *_autotune()], cache,
                          lambda arguments: _attnc.run(["compile", *arguments]))
 
 

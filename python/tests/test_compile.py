@@ -212,6 +212,16 @@ def test_many_threads_load_at_once(plan_file):
     assert len(found) == 8 and all(plans == found[0] for plans in found)
 
 
+def test_near_engines_are_measured_where_pytorch_measures(monkeypatch):
+    torch = pytest.importorskip("torch")
+    asked = []
+    monkeypatch.setattr(attn.plan, "_compiled", lambda options, *_: asked.append(options) or b"")
+    for benchmark in (False, True):
+        monkeypatch.setattr(torch.backends.cudnn, "benchmark", benchmark)
+        attn.plan.build(attn.Spec.of("causal"), {})
+    assert ["--no-autotune" in options for options in asked] == [True, False]
+
+
 def test_missing_programs_are_named(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTN_ATTNC", str(tmp_path / "attnc"))
     with pytest.raises(attn.CompilerError) as caught:

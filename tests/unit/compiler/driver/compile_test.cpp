@@ -260,6 +260,7 @@ TEST(Compile, TheFastestTileThatWasMeasuredIsKept) {
   CompileOptions options = options_for_native();
   options.cached = cached_in(folder);
   double ms = 9;  // of the last, which is the fastest
+  options.autotune = Autotune::all;
   options.measure = [&ms](const ir::Attention&, const plan::Plan&) { return ms -= 1; };
   const auto fastest = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_TRUE(fastest.ok()) << fastest.error().to_text();
@@ -268,11 +269,74 @@ TEST(Compile, TheFastestTileThatWasMeasuredIsKept) {
   EXPECT_EQ(choice[0].measured_ms, ms);
   EXPECT_NE(choice[0].predicted_ms, choice[1].predicted_ms);
   options.cached = cached_in(folder);
-  options.measure = nullptr;
+  options.autotune = Autotune::never;
   const auto kept = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_TRUE(kept.ok()) << kept.error().to_text();
   EXPECT_EQ(kept->plan.program, fastest->plan.program);
   EXPECT_EQ(builds(options), 0U);
+  std::filesystem::remove_all(folder);
+}
+
+// What is measured of the best programs of both engines, which are predicted to take about as long.
+struct Near : ::testing::Test {
+  Near() {
+    options.lowering = planner::kAnyLowering;
+    options.autotune = Autotune::near;
+    options.measure = [this](const ir::Attention&, const plan::Plan& plan) -> Result<double> {
+      ++measured;
+      if (!serves) return Error{ErrorCode::cuda, "out of memory", {}, {}};
+      return planner::engine_of(plan.strategy)->name == fastest ? 1.0 : 2.0;
+    };
+  }
+  plan::Plan compiled() {
+    return compile(spec.attention, spec.source, spec.bindings, options).value().plan;
+  }
+
+  const Read spec{"attention a { dims B = 1, Hq = 16, Sq = 512, D = 128; mask q_idx >= kv_idx; }",
+                  {}};
+  CompileOptions options = options_for("h200");
+  std::string_view fastest = "native";
+  bool serves = true;
+  int measured = 0;
+};
+
+TEST_F(Near, TheFastestEngineIsTaken) {
+  for (const std::string_view engine : {"native", "cudnn"}) {
+    fastest = engine;
+    measured = 0;
+    const plan::Plan plan = compiled();
+    EXPECT_EQ(measured, 2);
+    EXPECT_EQ(planner::engine_of(plan.strategy)->name, engine);
+    EXPECT_EQ(plan.choice.front().measured_ms, 1.0);
+    EXPECT_EQ(std::ranges::count(plan.choice, std::optional(2.0), &plan::Alternative::measured_ms),
+              1);
+  }
+}
+
+TEST_F(Near, OneThatIsPredictedToTakeMuchLongerIsNotMeasured) {
+  options.lowering = "native";
+  compiled();
+  EXPECT_EQ(measured, 0);
+}
+
+TEST_F(Near, PredictionsDecideWhereNothingCanBeMeasured) {
+  serves = false;
+  const plan::Plan plan = compiled();
+  EXPECT_EQ(measured, 1);
+  options.autotune = Autotune::never;
+  EXPECT_EQ(plan, compiled());
+}
+
+TEST_F(Near, WhatWasMeasuredIsRemembered) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "attn_near";
+  std::filesystem::remove_all(folder);
+  fastest = "cudnn";
+  for (int i = 0; i < 2; ++i) {
+    options.cached = cached_in(folder);
+    options.cached.cudnn_version = version(91900);
+    EXPECT_EQ(planner::engine_of(compiled().strategy)->name, "cudnn");
+    EXPECT_EQ(measured, 2);
+  }
   std::filesystem::remove_all(folder);
 }
 
@@ -286,10 +350,11 @@ TEST(Compile, WhatWasTriedIsRememberedForItsVersionOfCudnn) {
   options.worker.report_folder = ::testing::TempDir();
   options.cached = cached_in(folder);
   double ms = 9;  // of the last, which is the fastest
+  options.autotune = Autotune::all;
   options.measure = [&ms](const ir::Attention&, const plan::Plan&) { return ms -= 1; };
   const auto fastest = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_TRUE(fastest.ok()) << fastest.error().to_text();
-  options.measure = nullptr;
+  options.autotune = Autotune::never;
   const auto compiled_with = [&](std::int64_t number) {
     options.cached = cached_in(folder);
     options.cached.cudnn_version = version(number);

@@ -220,7 +220,7 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   // How the worker is started is no part of a plan, nor where it is kept, nor which ways of
   // lowering and which rewrites are tried, nor the analyses of masks made so far.
   [[maybe_unused]] const auto& [target, worker, cached, lowering, direction, analyses, rewrites,
-                                paired, measure] = CompileOptions();
+                                paired, autotune, measure] = CompileOptions();
   EXPECT_EQ(layouts.size(), 0U);
 }
 
