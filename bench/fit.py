@@ -46,14 +46,17 @@ class Table:
     """What was measured, as far as it could be predicted."""
 
     def __init__(self, path, predictions):
-        measured = {}
+        measured, chosen = {}, {}
         for line in path.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
+            if row.get("engine") == "auto":
+                chosen[row["name"], row["direction"]] = row["takes"]
             if "measured_ms" in row:
                 measured[row["name"], row["engine"], row["direction"]] = row
         self.rows = [measured[row["name"], row["engine"], row["direction"]] | row
                      for row in predictions.rows if "error" not in row]
         self.failed = [row for row in predictions.rows if "error" in row]
+        self.chosen = chosen
         self.ms = numpy.array([row["measured_ms"] for row in self.rows])
         of = {(row["name"], row["direction"], row["engine"]): i for i, row in enumerate(self.rows)}
         self.pairs = [(i, of[name, direction, "cudnn"]) for (name, direction, engine), i in of.items()
@@ -132,7 +135,8 @@ def print_errors(predicted, table):
 
 
 def print_choices(predicted, table):
-    """Where what is predicted to be faster was measured to be slower."""
+    """Where what is taken was measured to be slower: what `measure.py --auto` saw chosen, or else what is predicted
+    to be faster."""
     pairs = {}
     for i, row in enumerate(table.rows):
         pairs.setdefault((row["name"], row["direction"]), {})[row["engine"]] = i
@@ -140,7 +144,8 @@ def print_choices(predicted, table):
     for (name, direction), engines in pairs.items():
         if len(engines) < 2:
             continue
-        taken = min(engines.values(), key=lambda i: predicted[i])
+        chosen = table.chosen.get((name, direction))
+        taken = engines[chosen] if chosen else min(engines.values(), key=lambda i: predicted[i])
         behind = table.ms[taken] / min(table.ms[i] for i in engines.values()) - 1
         if behind > 0.05:
             wrong += 1

@@ -2,18 +2,19 @@
 """Times plans of both engines for the shapes of shapes.py, beside what was predicted for them.
 
     python3 bench/measure.py [--attnc build/attnc] [--out FILE.jsonl] [--cudnn FOLDER] [--jobs 16]
-        [--budget SECONDS] [--runs 15] [--only WORD ...] [--compile-only] [--plans FOLDER] [--target h200]
+        [--budget SECONDS] [--runs 15] [--only WORD ...] [--compile-only] [--plans FOLDER] [--target h200] [--auto]
 
 Needs a GPU, except with --compile-only. Plans are compiled in parallel, and then timed one after another: a busy
 host delays what it times. The lengths that are timed are those that the spec declares, and the L2 cache is flushed, as
 `attnc bench` does. The first line of FILE.jsonl
 says what was measured with (GPU, versions, date), and each other line is a row:
 
-    {"name", "group", "set", "spec", "engine", "direction", "strategy", "predicted_ms", "measured_ms",
+    {"name", "group", "set", "spec", "engine", "direction", "takes", "strategy", "predicted_ms", "measured_ms",
      "workspace_bytes"}
 
-A row of what an engine refuses has "refused", one that failed "error". Rows are written when they are known, so that
-a run that is cut has its first ones; --budget ends it in time.
+A row of what an engine refuses has "refused", one that failed "error". With --auto, each shape that both engines
+compute has a row of the engine "auto" too, whose "takes" is the engine that `compile` chooses, measuring near ones.
+Rows are written when they are known, so that a run that is cut has its first ones; --budget ends it in time.
 """
 import argparse
 import concurrent.futures
@@ -65,7 +66,8 @@ class Attnc:
 
     def compile(self, spec, engine, direction, plan):
         """Empty, or why not."""
-        arguments = ("compile", spec, "--engine", engine, "--direction", direction, "-o", plan, "--format", "json")
+        arguments = ("compile", spec, "--engine", engine, "--direction", direction, "-o", plan, "--format", "json",
+                     "--use-cache")
         try:
             process = self.run(*arguments, *self.target, limit=COMPILE_LIMIT)
         except subprocess.TimeoutExpired:
@@ -101,7 +103,8 @@ def inspected(attnc, plan):
         manifest = each.get("manifest", each)
         direction = "bwd" if each.get("direction") == "backward" else "fwd"
         chosen = (manifest.get("choice") or [{}])[0]
-        known[direction] = {"strategy": chosen.get("strategy"), "predicted_ms": chosen.get("predicted_ms"),
+        known[direction] = {"takes": chosen.get("engine"), "strategy": chosen.get("strategy"),
+                            "predicted_ms": chosen.get("predicted_ms"),
                             "workspace_bytes": manifest.get("workspace_bytes")}
     return known
 
@@ -187,6 +190,17 @@ def time_jobs(attnc, jobs, options, out, end):
         out.add(job.row(job.shape.directions[0], error="no time left"))
 
 
+def choose(attnc, jobs, out, end):
+    """Adds the engine that is taken for each shape, one shape after another: some are measured."""
+    for native, cudnn in zip(jobs[::2], jobs[1::2]):
+        if native.refused or cudnn.refused or time.monotonic() > end:
+            continue
+        job = Job(native.shape, "auto", native.plan.parent)
+        compile_job(attnc, job, end)
+        for direction in job.shape.directions:
+            out.add(job.row(direction, **({"refused": job.refused} if job.refused else {})))
+
+
 def surroundings(attnc, options):
     version = attnc.json("version")
     device = version.get("device", {})
@@ -221,6 +235,7 @@ def run(options):
     attnc = Attnc(options)
     folder = pathlib.Path(options.plans or tempfile.mkdtemp(prefix="measure"))
     folder.mkdir(parents=True, exist_ok=True)
+    os.environ["ATTN_CACHE_DIR"] = str(folder / "cache")  # what chooses finds the plans that are timed
     chosen = [shape for shape in shapes.all_shapes()
               if not options.only or any(re.search(word, f"{shape.group} {shape.set} {shape.name}")
                                          for word in options.only)]
@@ -230,6 +245,9 @@ def run(options):
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(lambda job: compile_job(attnc, job, end - options.budget / 2), jobs))
     print(f"compiled in {time.monotonic() - began:.0f} s", flush=True)
+    if options.auto:
+        choose(attnc, jobs, out, end - options.budget / 2)
+        print(f"chose in {time.monotonic() - began:.0f} s", flush=True)
     for job in jobs:
         if job.refused is not None or options.compile_only:
             for direction in job.shape.directions:
@@ -252,6 +270,7 @@ def main():
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--only", nargs="*", default=[], help="words of a group, set or name")
     parser.add_argument("--compile-only", action="store_true")
+    parser.add_argument("--auto", action="store_true", help="also the engine that `compile` chooses")
     parser.add_argument("--plans", help="keeps the plans here, and uses those that are there")
     parser.add_argument("--target", help="default: the local GPU")
     run(parser.parse_args())
