@@ -38,6 +38,7 @@
 #include "attn/executable.h"
 #include "attn/graph.h"
 #include "attn/memory.h"
+#include "attn/operations.h"
 #include "attn/picker.h"
 #include "attn/plan.h"
 #include "attn/runtime.h"

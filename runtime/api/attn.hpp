@@ -33,6 +33,7 @@
 #include "attn/graph.hpp"
 #include "attn/handle.hpp"
 #include "attn/memory.hpp"
+#include "attn/operations.hpp"
 #include "attn/picker.hpp"
 #include "attn/plan.hpp"
 #include "attn/result.hpp"

@@ -9,7 +9,7 @@
 #include "runtime/ranks/exchanges.h"
 #include "runtime/ranks/kernels.h"
 #include "runtime/ranks/tensors.h"
-#include "tests/host/gpu/ranks_kernels.h"
+#include "tests/host/gpu/own_kernels.h"
 
 namespace attn::testing {
 namespace {

@@ -227,7 +227,7 @@ class Package(unittest.TestCase):
             symbols = output_of(NM, "-C", self.libraries / library)
             for room in ("antlr4", "attn::ast", "attn::sema", "attn::ir::", "attn::lowering",
                          "attn::driver", "attn::derive", "attn::worker::serve",
-                         "attn::worker::compile"):
+                         "attn::worker::compile", "attn::nvrtc"):
                 self.assertNotIn(room, symbols, library)
 
     def test_nothing_knows_where_it_was_built(self):

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "tests/standin/cuda_state.h"
-#include "tests/standin/ranks_kernels.h"
+#include "tests/standin/own_kernels.h"
 
 namespace attn::standin {
 namespace {
@@ -168,11 +168,11 @@ ATTN_STANDIN_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfu
   }
   log_work(config->hStream, kernel->name);
   if (!fits(*config, *kernel)) return CUDA_ERROR_INVALID_VALUE;
-  if (is_kernel_of_ranks(kernel->name)) {
+  if (is_own_kernel(kernel->name)) {
     return enqueue(config->hStream,
                    {kernel->name, [name = kernel->name, copied = arguments_of(*kernel, arguments),
                                    blocks = config->gridDimX, threads = config->blockDimX] {
-                      run_kernel_of_ranks(name, copied, blocks, threads);
+                      run_own_kernel(name, copied, blocks, threads);
                     }});
   }
   auto launch = std::make_shared<Launch>(Launch{kernel->work, {}});

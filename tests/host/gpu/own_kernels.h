@@ -1,4 +1,5 @@
-// The kernels of ranks, compiled for the host. Included last: it redefines `asm`.
+// The kernels of libattn itself, compiled for the host: of ranks, append and merge. Included last:
+// it redefines `asm`.
 #pragma once
 
 #include "tests/unit/compiler/programs/warps_on_host.h"
@@ -9,4 +10,6 @@
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
 #include "attn/ranks.cuh"
+#include "operations/append.cuh"
+#include "operations/merge.cuh"
 #pragma GCC diagnostic pop
