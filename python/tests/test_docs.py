@@ -1,5 +1,5 @@
-"""Runs the blocks ```python of docs/python.md, in order and in one namespace, in an empty folder. A block
-may say what it needs after the word: torch, gpu."""
+"""Runs the blocks ```python of docs/python.md and docs/serving.md, in order and in one namespace for each page, in
+an empty folder. A block may say what it needs after the word: torch, gpu."""
 import pathlib
 import re
 
@@ -21,10 +21,11 @@ def has(need):
     return True
 
 
-def test_the_manual_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name, least", [("python.md", 5), ("serving.md", 2)])
+def test_the_manual_runs(name, least, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
-    assert len(blocks) >= 5
+    blocks = BLOCK.findall(PAGE.with_name(name).read_text(encoding="utf-8"))
+    assert len(blocks) >= least
     names = {"__name__": "manual"}
     for needs, block in blocks:
         if all(has(need) for need in needs.split()):

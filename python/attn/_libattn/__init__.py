@@ -8,6 +8,7 @@ must keep them alive, and must order work on streams.
     handles       handles and errors
     plan_files    the plans of a file
     executables   plans that are loaded, and bindings
+    operations    append and merge
 """
 from attn._libattn.declarations import (_DIRECTIONS, _I32, _I64, _POINTER, _REAL, _SIZE, _TEXT, _BindOptions, _Struct,
                                         declare, library, path, version)

@@ -97,6 +97,8 @@ _FALLIBLE = {
     "attn_binding_set_addresses": [_POINTER, _POINTER, _SIZE, _I32],
     "attn_binding_set_workspace": [_POINTER, _POINTER],
     "attn_binding_execute": [_POINTER, _POINTER],
+    "attn_append": [_POINTER, _POINTER, _POINTER],
+    "attn_merge": [_POINTER, _POINTER, _POINTER],
 }
 _OTHERS: dict[str, tuple[Any, list[Any]]] = {
     "attn_api_version": (_I32, []),

@@ -19,10 +19,11 @@ from attn.torch.exported import save_plans
 from attn.torch.facts import prepare
 from attn.torch.flex import flex_attention
 from attn.torch.function import call
+from attn.torch.pages import append, merge
 from attn.torch.plans import warming
 from attn.torch.quantized import quantize
 
-__all__ = ["Bucketed", "Distributed", "call", "distribute", "flex_attention", "load_distributed", "prepare",
-           "quantize", "save_plans"]
+__all__ = ["Bucketed", "Distributed", "append", "call", "distribute", "flex_attention", "load_distributed", "merge",
+           "prepare", "quantize", "save_plans"]
 
 _attention.torch_calls = sys.modules[__name__]
