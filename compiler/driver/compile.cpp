@@ -108,6 +108,7 @@ class Build {
   Result<plan::Plan> fastest_of_near() {
     ATTN_ASSIGN(plan::Plan predicted, first());
     if (predicted.choice.front().measured_ms) return predicted;
+    taken_->signature = remembered_.signature_of(taken_->lowered->program);
     std::vector<Built> near = {{taken_, predicted}};
     while (Candidate* const rival = next_rival(near)) {
       rival->signature = remembered_.signature_of(rival->lowered->program);
@@ -124,7 +125,6 @@ class Build {
     const auto fastest = std::ranges::min_element(
         near, {}, [](const Built& each) { return *each.candidate->measured_ms; });
     taken_ = fastest->candidate;
-    taken_->signature = remembered_.signature_of(taken_->lowered->program);
     fastest->plan.choice = choice_of(search_, *taken_);
     ATTN_RETURN_IF_ERROR(remembered_.keep(fastest->plan));
     return std::move(fastest->plan);

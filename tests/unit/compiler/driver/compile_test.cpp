@@ -314,8 +314,16 @@ TEST_F(Near, TheFastestEngineIsTaken) {
 }
 
 TEST_F(Near, OneThatIsPredictedToTakeMuchLongerIsNotMeasured) {
-  options.lowering = "native";
-  compiled();
+  const Read softcap(
+      "attention a { dims B = 4, Hq = 32, Sq = 4096, D = 128; mask q_idx >= kv_idx; score 20 * "
+      "tanh(score / 20); }",
+      {});
+  const auto taken = compile(softcap.attention, softcap.source, softcap.bindings, options);
+  ASSERT_TRUE(taken.ok()) << taken.error().to_text();
+  const auto& choice = taken->plan.choice;
+  const auto cudnn = std::ranges::find(choice, "composite", &plan::Alternative::strategy);
+  ASSERT_NE(cudnn, choice.end());
+  EXPECT_GT(cudnn->predicted_ms, 1.2 * choice.front().predicted_ms);
   EXPECT_EQ(measured, 0);
 }
 
