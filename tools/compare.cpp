@@ -119,14 +119,10 @@ std::string reason(const Comparison& comparison, const Difference& difference) {
   return fmt::format("{} {:.2e} exceeds {:.0e}", comparison.measure, measured, comparison.bound);
 }
 
-bool is_logarithm(std::string_view name) {
-  return name == "lse" || name == "max" || name == "max_with_sink";
-}
-
 bool is_sum(std::string_view name) { return name == "sum_exp" || name == "sum_exp_with_sink"; }
 
 bool has_rows(std::string_view name) {
-  return !is_logarithm(name) && !is_sum(name) && !ir::is_amax(name);
+  return !ir::is_logarithm(name) && !is_sum(name) && !ir::is_amax(name);
 }
 
 // Half of the distance between 1 and the next value: the largest relative error of rounding. Of 16
@@ -176,7 +172,7 @@ double bound_of(std::string_view name, bool is_gradient, const Types& types) {
     if (has_rows(name)) return bound_of_o(types);
   }
   if (is_gradient) return narrow ? kBoundGradientF16 : kBoundGradientBf16;
-  if (is_logarithm(name)) return kBoundLse;
+  if (ir::is_logarithm(name)) return kBoundLse;
   if (is_sum(name)) return kBoundSum;
   return narrow ? kBoundF16 : kBoundBf16;
 }
@@ -187,7 +183,7 @@ double bound_of(std::string_view name, bool is_gradient, const Types& types) {
 double error_of_scores(const Outputs& reference, const Types& types) {
   double largest = 0;
   for (const auto& [name, tensor] : reference) {
-    if (!is_logarithm(name)) continue;
+    if (!ir::is_logarithm(name)) continue;
     for (const double value : tensor.values) {
       if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
     }
@@ -202,7 +198,7 @@ double bound_of_exponentials(double error) { return std::min(std::expm1(2 * erro
 // The bound of a tensor, and at least that for scores with this error.
 double bound_of(std::string_view name, bool is_gradient, const Types& types, double error) {
   const double bound = bound_of(name, is_gradient, types);
-  if (is_logarithm(name)) return std::max(bound, error);
+  if (ir::is_logarithm(name)) return std::max(bound, error);
   // For 8 bits that error is too careful: their sums were within the bound wherever measured.
   const bool follows = is_sum(name) || name == "amax_s";
   if (!follows || is_fp8(types.dtype)) return bound;
@@ -214,7 +210,7 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
                        double error) {
   Comparison result;
   result.name = name;
-  result.measure = is_logarithm(name) ? "max abs" : "relative L2";
+  result.measure = ir::is_logarithm(name) ? "max abs" : "relative L2";
   const auto size = sizes.find(name);
   result.bound = bound_of(name, size != sizes.end(), types, error);
   result.row_bound = is_fp8(types.dtype)         ? 4 * result.bound

@@ -127,6 +127,9 @@ Outputs listed(const ir::Attention& attention, reference::Outputs all) {
   if (attention.wants_sum_exp_with_sink) {
     outputs["sum_exp_with_sink"] = std::move(all.sum_exp_with_sink);
   }
+  if (attention.wants_lse_without_sink) {
+    outputs["lse_without_sink"] = std::move(all.lse_without_sink);
+  }
   if (attention.wants_amax_s) outputs["amax_s"] = std::move(all.amax_s);
   if (attention.wants_amax_o) outputs["amax_o"] = std::move(all.amax_o);
   return outputs;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "compiler/ir/attention.h"
 #include "runtime/io/element.h"
 #include "runtime/io/layout.h"
 
@@ -178,9 +179,8 @@ Result<io::HostTensor> Placement::logical(const plan::TensorInfo& tensor,
   if (tensor.addressed_by.empty()) {
     return io::unpack(bytes, tensor.dims, tensor.strides, tensor.dtype);
   }
-  const bool from_below =
-      tensor.name == "lse" || tensor.name == "max" || tensor.name == "max_with_sink";
-  const double nothing = from_below ? -std::numeric_limits<double>::infinity() : 0;
+  const double nothing =
+      ir::is_logarithm(tensor.name) ? -std::numeric_limits<double>::infinity() : 0;
   io::HostTensor values{tensor.dtype, tensor.dims, {}};
   values.values.assign(static_cast<std::size_t>(io::element_count(tensor.dims)), nothing);
   const std::size_t size = size_of(tensor.dtype);

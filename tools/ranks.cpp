@@ -140,7 +140,8 @@ constexpr std::pair<std::string_view, io::HostTensor reference::Outputs::*> kCom
     {"max", &reference::Outputs::max},
     {"sum_exp", &reference::Outputs::sum_exp},
     {"max_with_sink", &reference::Outputs::max_with_sink},
-    {"sum_exp_with_sink", &reference::Outputs::sum_exp_with_sink}};
+    {"sum_exp_with_sink", &reference::Outputs::sum_exp_with_sink},
+    {"lse_without_sink", &reference::Outputs::lse_without_sink}};
 
 // o and lse, by which parts are merged, and what the spec wants.
 bool is_compared(const ir::Attention& attention, std::string_view name) {

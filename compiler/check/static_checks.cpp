@@ -424,7 +424,7 @@ class Checker {
   // Reports scores without q and k, and tensors and params that change no weight.
   void check_effects() {
     if (masks::ignores_products(written_)) return warn_of_ignored_products();
-    const bool only_o = !written_.wants_lse && !written_.wants_max_or_sum();
+    const bool only_o = !written_.wants_lse && !written_.wants_more_than_lse();
     for (const masks::Ineffective& found : masks::ineffective(written_)) {
       const std::string what = fmt::format(
           "{} no weight: this is the same for every key of a row, and softmax cancels it unless it "

@@ -3,8 +3,10 @@
 //   s = scale * (Q K^T); s = score(s, b, h, row, column); s = -inf where any mask is false;
 //   p = exp(s) / (sum(exp(s)) + exp(sink)); p = dropout(p); o = p V; lse = natural log of this
 //   denominator; max = largest s; sum_exp = sum(exp(s - max)). With a sink, max_with_sink =
-//   max(max, sink) and sum_exp_with_sink = sum(exp(s - max_with_sink)) + exp(sink - max_with_sink).
-//   A row without visible keys has o = 0, max = -inf and, without a sink, lse = -inf.
+//   max(max, sink) and sum_exp_with_sink = sum(exp(s - max_with_sink)) + exp(sink - max_with_sink),
+//   and lse_without_sink = natural log of sum(exp(s)).
+//   A row without visible keys has o = 0, max = lse_without_sink = -inf and, without a sink,
+//   lse = -inf.
 //
 // With lengths, keys from lengths_kv[b] on are hidden, and rows from lengths_q[b] on have o = 0,
 // lse = -inf, max_with_sink = -inf and sum_exp_with_sink = 0, with or without a sink.
@@ -217,11 +219,12 @@ struct Attention {
   bool wants_lse = false;
   bool wants_max = false;
   bool wants_sum_exp = false;
-  bool wants_max_with_sink = false;  // only with a sink, like the next
+  bool wants_max_with_sink = false;  // only with a sink, like the next two
   bool wants_sum_exp_with_sink = false;
+  bool wants_lse_without_sink = false;
   bool wants_amax_s = false;  // only with `quantize`, like the next
   bool wants_amax_o = false;
-  SourcePos statistics_pos{};            // of the first of max, sum_exp and those with the sink
+  SourcePos statistics_pos{};            // of the first statistic other than lse
   std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
   bool deterministic = false;
   // Rows have more keys than these, or a sink besides: o and lse that its backward reads are of
@@ -233,6 +236,8 @@ struct Attention {
   bool wants_max_or_sum() const {
     return wants_max || wants_sum_exp || wants_max_with_sink || wants_sum_exp_with_sink;
   }
+  // Whether it has a statistic other than lse.
+  bool wants_more_than_lse() const { return wants_max_or_sum() || wants_lse_without_sink; }
   // The type of "q", "k", "v", "o", "do", "dq", "dk" or "dv".
   DType dtype_of(std::string_view tensor) const;
   // Whether it has this one of kScales.
@@ -275,10 +280,17 @@ inline constexpr Output kOutputs[] = {{"o", &Attention::wants_o},
                                       {"sum_exp", &Attention::wants_sum_exp},
                                       {"max_with_sink", &Attention::wants_max_with_sink},
                                       {"sum_exp_with_sink", &Attention::wants_sum_exp_with_sink},
+                                      {"lse_without_sink", &Attention::wants_lse_without_sink},
                                       {"amax_s", &Attention::wants_amax_s},
                                       {"amax_o", &Attention::wants_amax_o}};
 // f32[1]; other outputs have a value for each row, or are o.
 inline bool is_amax(std::string_view output) { return output.starts_with("amax_"); }
+// -inf of nothing.
+inline bool is_logarithm(std::string_view output) {
+  return output.starts_with("lse") || output.starts_with("max");
+}
+// Exists only with a sink.
+inline bool needs_sink(std::string_view output) { return output.ends_with("_sink"); }
 
 // The type an element of this dtype has in expressions: bool -> boolean, i64 -> wide, other
 // integers -> integer, floats -> real.

@@ -218,15 +218,17 @@ class Verifier : private RootVerifier {
   }
 
   Status outputs() {
-    const bool with_sink = attention_.wants_max_with_sink || attention_.wants_sum_exp_with_sink;
-    if (with_sink && !attention_.sink) return bug("an output with the sink, but no sink");
+    const bool needs = std::ranges::any_of(kOutputs, [this](const Output& output) {
+      return needs_sink(output.name) && attention_.*output.wanted;
+    });
+    if (needs && !attention_.sink) return bug("an output that needs a sink, but no sink");
     if ((attention_.wants_amax_s || attention_.wants_amax_o) && !attention_.quantize) {
       return bug("amax without quantize");
     }
     if (!attention_.is_sigmoid()) return {};
     if (attention_.quantize) return bug("quantize without softmax");
     if (attention_.sink) return bug("a sink without softmax");
-    return attention_.wants_lse || attention_.wants_max_or_sum()
+    return attention_.wants_lse || attention_.wants_more_than_lse()
                ? bug("a statistic of softmax without softmax")
                : Status();
   }

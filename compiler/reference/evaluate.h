@@ -54,6 +54,7 @@ struct Outputs {
   // Statistics with the sink; the same as max and sum_exp without one.
   io::HostTensor max_with_sink;      // [B,Hq,Sq]
   io::HostTensor sum_exp_with_sink;  // [B,Hq,Sq]
+  io::HostTensor lse_without_sink;   // [B,Hq,Sq]
   // Largest magnitudes, with `quantize`.
   io::HostTensor amax_s;  // [1]
   io::HostTensor amax_o;  // [1]

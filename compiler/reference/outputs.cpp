@@ -38,6 +38,7 @@ Outputs make_outputs(const ir::Dims& dims, bool unrounded) {
           rows,
           rows,
           rows,
+          rows,
           rows};
 }
 
@@ -49,6 +50,7 @@ void write_row(const Problem& problem, const RowSoftmax& row, std::int64_t index
   outputs.lse.values[at] = row.lse();
   outputs.max_with_sink.values[at] = row.max_with_sink();
   outputs.sum_exp_with_sink.values[at] = row.sum_exp_with_sink();
+  outputs.lse_without_sink.values[at] = row.lse_without_sink();
   if (row.is_empty()) return;  // o stays 0
   const std::int64_t width = problem.size(Dim::Dv);
   double* o = outputs.o.values.data() + index * width;

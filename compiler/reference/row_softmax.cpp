@@ -34,7 +34,7 @@ Status RowSoftmax::run(std::int64_t index) {
   place_ = problem_.place(index);
   weights_.clear();
   sum_exp_ = sum_exp_with_sink_ = 0;
-  max_ = max_with_sink_ = lse_ = kHidden;
+  max_ = max_with_sink_ = lse_ = lse_without_sink_ = kHidden;
   if (place_.row >= length(ir::kLengthsQ, Dim::Sq)) return {};  // padding sees nothing
   products();
   // A sink has a value even without keys.
@@ -110,6 +110,7 @@ Status RowSoftmax::weigh() {
   max_with_sink_ = largest;
   sum_exp_with_sink_ = sum_;
   lse_ = largest + std::log(sum_);
+  lse_without_sink_ = max_ + std::log(sum_exp_);
   return {};
 }
 

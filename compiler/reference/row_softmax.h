@@ -38,6 +38,7 @@ class RowSoftmax {
   double max_with_sink() const { return max_with_sink_; }
   double sum_exp_with_sink() const { return sum_exp_with_sink_; }
   double lse() const { return lse_; }
+  double lse_without_sink() const { return lse_without_sink_; }
   const RowEvaluator& evaluator() const { return evaluator_; }
 
  private:
@@ -66,6 +67,7 @@ class RowSoftmax {
   double max_with_sink_ = kHidden;
   double sum_exp_with_sink_ = 0;
   double lse_ = kHidden;
+  double lse_without_sink_ = kHidden;
 };
 
 }  // namespace attn::reference

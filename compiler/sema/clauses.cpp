@@ -153,17 +153,16 @@ bool fits(const ast::Name& name, const ir::Output& output, OutputsOf spec,
     sink.report(Code::duplicate_name, name.span,
                 fmt::format("{} is listed twice", quoted(name.text)));
   }
-  constexpr std::string_view kWithSink = "_with_sink";
   if (ir::is_amax(output.name) && !spec.quantize) {
     sink.report(Code::bad_choice, name.span,
                 fmt::format("{} needs a `quantize` clause", quoted(name.text)))
         .help = "only 8-bit tensors need it: remove it from `outputs`";
     return false;
   }
-  if (spec.sink || !output.name.ends_with(kWithSink)) return true;
+  if (spec.sink || !ir::needs_sink(output.name)) return true;
   auto& diagnostic = sink.report(Code::bad_choice, name.span,
                                  fmt::format("{} needs a `sink` clause", quoted(name.text)));
-  const std::string_view without = output.name.substr(0, output.name.size() - kWithSink.size());
+  const std::string_view without = output.name.substr(0, output.name.find("_with"));
   diagnostic.help = fmt::format("without a sink, use {}", quoted(without));
   diagnostic.add_replacement(name.span, without);
   return false;
@@ -203,14 +202,14 @@ void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention
       }
       if (!diagnostic.help.empty()) continue;
       diagnostic.help =
-          "expected `o`, `lse`, `max` or `sum_exp`, or with a sink also `max_with_sink` or "
-          "`sum_exp_with_sink`, or with `quantize` also `amax_s` or `amax_o`";
+          "expected `o`, `lse`, `max` or `sum_exp`, or with a sink also `max_with_sink`, "
+          "`sum_exp_with_sink` or `lse_without_sink`, or with `quantize` also `amax_s` or `amax_o`";
       continue;
     }
     if (!fits(name, *output, spec, attention, sink)) continue;
-    const bool is_first = !attention.wants_max_or_sum();
+    const bool is_first = !attention.wants_more_than_lse();
     attention.*output->wanted = true;
-    if (is_first && attention.wants_max_or_sum()) {
+    if (is_first && attention.wants_more_than_lse()) {
       attention.statistics_pos = place(sink, name.span);
     }
   }

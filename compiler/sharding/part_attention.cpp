@@ -235,6 +235,7 @@ class Making : private PartIndices {
     without_sink("max_with_sink", attention.wants_max_with_sink, "max", attention.wants_max);
     without_sink("sum_exp_with_sink", attention.wants_sum_exp_with_sink, "sum_exp",
                  attention.wants_sum_exp);
+    without_sink("lse_without_sink", attention.wants_lse_without_sink, "lse", attention.wants_lse);
   }
 
   void without_sink(const char* name, bool& wanted, const char* instead, bool& wants_instead) {

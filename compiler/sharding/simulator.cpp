@@ -37,9 +37,7 @@ double log_sum(double x, double y) {
   return most + std::log(share(x, most) + share(y, most));
 }
 
-double initial(std::string_view tensor) {
-  return tensor == "lse" || tensor.starts_with("max") ? kNothing : 0;
-}
+double initial(std::string_view tensor) { return ir::is_logarithm(tensor) ? kNothing : 0; }
 
 const Carried& carried(std::string_view name) {
   const Carried* const found = ranks::find_carried(name);
@@ -259,6 +257,7 @@ class Rank {
     if (name == "lse") return outputs.lse;
     if (name == "max") return outputs.max;
     if (name == "sum_exp") return outputs.sum_exp;
+    if (name == "lse_without_sink") return outputs.lse_without_sink;
     return name == "max_with_sink" ? outputs.max_with_sink : outputs.sum_exp_with_sink;
   }
 
@@ -313,17 +312,27 @@ class Rank {
       for (std::size_t i = 0; i < o.size(); ++i) o[i] = o_x[i] + o_y[i];
       return;
     }
+    combine_logarithms("lse", x, y, to);
     const std::vector<double>&lse_x = x.at("lse").values.values, &lse_y = y.at("lse").values.values;
+    const std::vector<double>& lse = to.at("lse").values.values;
     const auto width = static_cast<std::size_t>(attention_.dims[Dim::Dv]);
     for (std::size_t row = 0; row < lse_x.size(); ++row) {
-      const double lse = log_sum(lse_x[row], lse_y[row]);
-      to.at("lse").values.values[row] = lse;
-      const double of_x = share(lse_x[row], lse), of_y = share(lse_y[row], lse);
+      const double of_x = share(lse_x[row], lse[row]), of_y = share(lse_y[row], lse[row]);
       for (std::size_t i = row * width; i < (row + 1) * width; ++i)
         o[i] = of_x * o_x[i] + of_y * o_y[i];
     }
     combine_sums("max", "sum_exp", x, y, to);
     combine_sums("max_with_sink", "sum_exp_with_sink", x, y, to);
+    combine_logarithms("lse_without_sink", x, y, to);
+  }
+
+  static void combine_logarithms(const std::string& name, const Results& x, const Results& y,
+                                 Results& to) {
+    if (!to.contains(name)) return;
+    std::vector<double>& of_both = to.at(name).values.values;
+    const std::vector<double>&of_x = x.at(name).values.values, &of_y = y.at(name).values.values;
+    for (std::size_t row = 0; row < of_both.size(); ++row)
+      of_both[row] = log_sum(of_x[row], of_y[row]);
   }
 
   static void combine_sums(const std::string& max, const std::string& sum, const Results& x,
@@ -450,7 +459,8 @@ class Machine {
          {std::pair("o", &outputs.o), std::pair("lse", &outputs.lse),
           std::pair("max", &outputs.max), std::pair("sum_exp", &outputs.sum_exp),
           std::pair("max_with_sink", &outputs.max_with_sink),
-          std::pair("sum_exp_with_sink", &outputs.sum_exp_with_sink)}) {
+          std::pair("sum_exp_with_sink", &outputs.sum_exp_with_sink),
+          std::pair("lse_without_sink", &outputs.lse_without_sink)}) {
       const auto names = names_of_results(division_);
       if (std::ranges::find(names, name) == names.end()) continue;
       *to = whole(name, [&](Rank& rank) -> const Slice& { return rank.result(name); });

@@ -16,7 +16,7 @@ def is_statistic(name: str) -> bool:
 def value_of_nothing(name: str) -> float:
     """What an output, or a gradient, is for a row that sees no key: zero, and a largest score of -inf. (With a
     sink, statistics are other numbers.)"""
-    return float("-inf") if name in ("lse", "max", "max_with_sink") else 0.0
+    return float("-inf") if name.startswith(("lse", "max")) else 0.0
 
 
 NO_KEY_BUT_A_SINK = "without a key, lse and its like are those of the sink, which is not computed"

@@ -133,6 +133,16 @@ def test_other_outputs_and_orders(outputs, traces):
             value.sum().backward(retain_graph=True)
 
 
+def test_lse_without_the_sink_is_of_the_scores_alone():
+    text = "attention x {{ dims B, Hq, Hkv, Sq, Skv, D; {} }}"
+    q, k, v = tensors()
+    _, lse, alone = attn.compile(text.format("sink 0.5; outputs o, lse, lse_without_sink;"))(q, k, v)
+    torch.testing.assert_close(alone, attn.compile(text.format("outputs lse;"))(q, k, v))
+    torch.testing.assert_close(lse, torch.logaddexp(alone, torch.full_like(alone, 0.5)))
+    with pytest.raises(attn.Unsupported, match="lse_without_sink has no gradient yet"):
+        alone.sum().backward()
+
+
 def test_what_is_largest_is_no_statistic():
     f, scales = in_8_bits()
     q, k, v = tensors(dtype=torch.float32)

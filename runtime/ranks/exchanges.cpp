@@ -20,7 +20,8 @@ constexpr Carried kCarried[] = {{"q", Divided::rows, Width::qk},
                                 {"max"},
                                 {"sum_exp"},
                                 {"max_with_sink"},
-                                {"sum_exp_with_sink"}};
+                                {"sum_exp_with_sink"},
+                                {"lse_without_sink"}};
 
 using Payloads = std::vector<Payload>;
 

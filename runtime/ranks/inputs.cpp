@@ -12,6 +12,7 @@
 #include <map>
 
 #include "runtime/graph/extent.h"
+#include "runtime/ranks/exchanges.h"
 #include "runtime/ranks/planning.h"
 
 namespace attn::ranks {
@@ -92,7 +93,10 @@ class PlacedInputs {
     return {};
   }
 
+  // What is exchanged keeps its name: an output that is renamed to `lse` is not what a backward
+  // reads.
   static std::string whole_name(const Part& part, const std::string& name) {
+    if (find_carried(name) != nullptr) return name;
     for (const auto& [whole, renamed] : part.renamed) {
       if (renamed == name) return whole;
     }

@@ -138,8 +138,9 @@ std::vector<CopyLaunch> launches_of(std::span<const Copy> copies, const Bases& b
 RanksPlace resolved(const MergePlace& place, const Bases& bases) {
   RanksPlace made{};
   RanksTensor RanksPlace::*const tensors[] = {
-      &RanksPlace::values,  &RanksPlace::lse,           &RanksPlace::max,
-      &RanksPlace::sum_exp, &RanksPlace::max_with_sink, &RanksPlace::sum_exp_with_sink};
+      &RanksPlace::values,          &RanksPlace::lse,           &RanksPlace::max,
+      &RanksPlace::sum_exp,         &RanksPlace::max_with_sink, &RanksPlace::sum_exp_with_sink,
+      &RanksPlace::lse_without_sink};
   static_assert(std::size(tensors) == kSlots);
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
     const Slot& from = place.slots[slot];

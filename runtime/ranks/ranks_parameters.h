@@ -47,7 +47,7 @@ struct RanksTensor {
 // Some rows and heads of a result. Statistics are f32.
 struct RanksPlace {
   RanksTensor values;  // o, or a gradient
-  RanksTensor lse, max, sum_exp, max_with_sink, sum_exp_with_sink;
+  RanksTensor lse, max, sum_exp, max_with_sink, sum_exp_with_sink, lse_without_sink;
   int type;  // of values: RanksType
   int first_head, heads;
   int reserved;

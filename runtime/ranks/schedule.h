@@ -25,8 +25,8 @@ struct Copy {
 };
 
 // What a merge combines: the values (o or a gradient), then statistics by these names.
-inline constexpr std::string_view kStatistics[] = {"lse", "max", "sum_exp", "max_with_sink",
-                                                   "sum_exp_with_sink"};
+inline constexpr std::string_view kStatistics[] = {
+    "lse", "max", "sum_exp", "max_with_sink", "sum_exp_with_sink", "lse_without_sink"};
 inline constexpr std::size_t kSlots = 1 + std::size(kStatistics);
 
 struct Slot {

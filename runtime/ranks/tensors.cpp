@@ -32,6 +32,7 @@ constexpr Known kKnown[] = {
     {"sum_exp", Direction::forward, TensorRole::stats, false, true},
     {"max_with_sink", Direction::forward, TensorRole::stats, false, true},
     {"sum_exp_with_sink", Direction::forward, TensorRole::stats, false, true},
+    {"lse_without_sink", Direction::forward, TensorRole::stats, false, true},
     {"q", Direction::backward, TensorRole::query, true, false},
     {"k", Direction::backward, TensorRole::key, true, false},
     {"v", Direction::backward, TensorRole::value, true, false},

@@ -109,7 +109,7 @@ def check(attnc, path, label, seed):
         values, _ = oracle.scores(name, dims, constants, tensors)
         visible = ~numpy.isneginf(values)
         reasons["dropout"] = check_dropout(attnc, inputs, dims, extras, visible)
-    actual = attnc.run(inputs, extras.outputs)
+    actual = attnc.run(inputs, extras.outputs, ["--outputs", ",".join(extras.outputs)])
     for key in extras.outputs:
         reasons[key] = difference(actual[key], expected[key])
     if extras.trained:

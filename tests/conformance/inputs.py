@@ -109,6 +109,7 @@ OF_OUTPUT = scales("scale_o")
 OF_GRADIENTS = scales(
     *"descale_o descale_do descale_dp scale_dp scale_dq scale_dk scale_dv".split()
 )
+WITH_SINK = ("o", "lse", "lse_without_sink")
 IN_8_BITS = ("o", "lse", "amax_s", "amax_o")
 LENGTHS = dict(lengths_q=up_to("Sq"), lengths_kv=up_to("Skv"))
 KEYS = dict(lengths_kv=up_to("Skv"))
@@ -161,7 +162,9 @@ EXTRAS = {
     "gemma2_global": Extras(one_head_dim=True),
     "gemma2_local": Extras(bind=dict(window=20), one_head_dim=True, empty=True),
     "gemma3_image": Extras(bind=dict(window=10), tensors=dict(image=ids(-1)), square=True),
-    "gpt_oss": Extras(bind=dict(window=20), tensors=dict(sinks=reals("Hq")), empty=True),
+    "gpt_oss": Extras(
+        bind=dict(window=20), tensors=dict(sinks=reals("Hq")), outputs=WITH_SINK, empty=True
+    ),
     "head_scale": Extras(tensors=dict(head_scale=reals("Hq"))),
     "inverse_causal": Extras(empty=True),
     "jagged": Extras(
@@ -195,7 +198,7 @@ EXTRAS = {
     "shared_prefix": Extras(tensors=dict(branch=ids()), square=True),
     "sigmoid": Extras(outputs=("o",)),
     "sigmoid_causal": Extras(outputs=("o",)),
-    "sink_global": Extras(tensors=dict(sinks=reals("Hq"))),
+    "sink_global": Extras(tensors=dict(sinks=reals("Hq")), outputs=WITH_SINK),
     "sliding_tile_2d": Extras(bind=dict(kernel=3, tile=4), image=TILES),
     "sliding_window": Extras(bind=dict(window=20), empty=True),
     "softcap": Extras(bind=dict(cap=2.5)),

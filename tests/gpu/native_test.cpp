@@ -87,7 +87,7 @@ const Case kCases[] = {
     {"sink",
      "dims B = 2, Hq = 6, Hkv = 2, Sq = 129, Skv = 257, D = 80; tensor s: f32[Hq]; sink s[h]; "
      "mask kv_idx - q_idx >= 50; "
-     "outputs o, lse, max, sum_exp, max_with_sink, sum_exp_with_sink;"},
+     "outputs o, lse, max, sum_exp, max_with_sink, sum_exp_with_sink, lse_without_sink;"},
     {"dropout",
      "dims B = 2, Hq = 4, Hkv = 2, Sq = 250, Skv = 300, D = 128; dropout 0.3; "
      "mask q_idx >= kv_idx; outputs o, lse;",
@@ -107,7 +107,7 @@ const Case kCases[] = {
     {"splits_of_many_rows",
      "dims B = 2, Hq = 8, Hkv = 2, Sq = 70, Skv = 8000, D = 64; dtype f16; "
      "align bottom_right; mask q_idx >= kv_idx; lengths kv = [8000, 1037]; tensor s: f32[Hq]; "
-     "sink s[h]; outputs o, lse;",
+     "sink s[h]; outputs o, lse, lse_without_sink;",
      kSeveralParts},
 };
 

@@ -194,7 +194,9 @@ TEST(HostNativeSpecs, StatisticsAreNaNWhereAScoreIs) {
   expect_nan_where_the_reference_has("Sq = 70, Skv = 300; outputs o, lse, max, sum_exp;");
   expect_nan_where_the_reference_has("Sq = 5, Skv = 2048; outputs o, max, sum_exp;");  // in parts
   expect_nan_where_the_reference_has(
-      "Sq = 70, Skv = 300; sink 0.5; outputs o, lse, max, max_with_sink, sum_exp_with_sink;");
+      "Sq = 70, Skv = 300; sink 0.5; "
+      "outputs o, lse, max, max_with_sink, sum_exp_with_sink, lse_without_sink;");
+  expect_nan_where_the_reference_has("Sq = 5, Skv = 2048; sink 0.5; outputs lse_without_sink;");
   expect_nan_where_the_reference_has("Sq = 70, Skv = 300; outputs o, lse;");
 }
 

@@ -169,7 +169,8 @@ class Rank {
            {std::pair("o", &outputs->o), std::pair("lse", &outputs->lse),
             std::pair("max", &outputs->max), std::pair("sum_exp", &outputs->sum_exp),
             std::pair("max_with_sink", &outputs->max_with_sink),
-            std::pair("sum_exp_with_sink", &outputs->sum_exp_with_sink)})
+            std::pair("sum_exp_with_sink", &outputs->sum_exp_with_sink),
+            std::pair("lse_without_sink", &outputs->lse_without_sink)})
         give(part, name, *values);
       return;
     }

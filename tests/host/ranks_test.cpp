@@ -33,7 +33,8 @@ void expect_equal(const std::map<std::string, io::HostTensor>& made, const Expec
       {"max", &outputs.max},
       {"sum_exp", &outputs.sum_exp},
       {"max_with_sink", &outputs.max_with_sink},
-      {"sum_exp_with_sink", &outputs.sum_exp_with_sink}};
+      {"sum_exp_with_sink", &outputs.sum_exp_with_sink},
+      {"lse_without_sink", &outputs.lse_without_sink}};
   for (const auto& [name, values] : made) {
     if (const auto found = known.find(name); found != known.end()) {
       EXPECT_LE(difference(values, *found->second), kEqual) << name;

@@ -22,10 +22,10 @@ from registry import SPECS, Place
 
 
 def softmax(values, sinks):
-    """Softmax weights, and lse, max and sum_exp of each row.
+    """Softmax weights, and statistics of each row: lse, lse_without_sink, max and sum_exp.
 
-    A sink is added to the denominator, and so to lse, but not to max and sum_exp. A row without a
-    visible score has weights 0, max -inf and sum_exp 0.
+    A sink is added to the denominator, and so to lse, but not to the others. A row without a
+    visible score has weights 0, max and lse_without_sink -inf and sum_exp 0.
     """
     largest = values.max(axis=-1)
     shift = numpy.where(numpy.isneginf(largest), 0, largest)
@@ -33,9 +33,10 @@ def softmax(values, sinks):
     sums = exponentials.sum(axis=-1)
     denominator = sums + numpy.exp(sinks - shift)
     with numpy.errstate(divide="ignore"):
-        lse = shift + numpy.log(denominator)
+        lse, lse_without_sink = shift + numpy.log(denominator), shift + numpy.log(sums)
     weights = exponentials / numpy.where(denominator == 0, 1, denominator)[..., None]
-    return weights, {"lse": lse, "max": largest, "sum_exp": sums}
+    statistics = {"lse": lse, "lse_without_sink": lse_without_sink, "max": largest, "sum_exp": sums}
+    return weights, statistics
 
 
 def sigmoid(values):
@@ -86,7 +87,7 @@ def kept(name, tensors):
 
 
 def attention(name, dims, params, tensors):
-    """o [B, Hq, Sq, Dv]; lse, max and sum_exp [B, Hq, Sq], of sigmoid attention only max.
+    """o [B, Hq, Sq, Dv]; statistics [B, Hq, Sq], of sigmoid attention only max.
 
     Heads of q share heads of k and v in groups. The optional tensors lengths_q and lengths_kv [B] give
     the rows and keys of each batch; rows beyond have o 0 and lse -inf, even with a sink. With scales, what

@@ -98,6 +98,11 @@ struct ForwardStatistics : Base {
            h / C::kHeadsOfClass * C::kStatisticsClass;
   }
 
+  // The logarithm of a sum of powers of 2, which is relative to the power `top`.
+  static __device__ __forceinline__ float log_sum(float top, float total) {
+    return (top + __log2f(total)) * kLn2;
+  }
+
   // Returns what o is to be multiplied by.
   __device__ __forceinline__ float store_statistics(int b, int h, int q, float largest, float total,
                                                     bool stores, bool present) {
@@ -110,16 +115,17 @@ struct ForwardStatistics : Base {
     put(tensors.max, top * kLn2);
     put(tensors.sum_exp, empty ? 0.0f : total);
     if constexpr (E::kSink) {
+      put(tensors.lse_without_sink, empty ? nothing() : log_sum(top, total));
       const float sink = present ? expressions.sink(h) * kLog2E : nothing();
       const float higher = larger(top, sink);
       const float part = empty ? 0.0f : total * power_of_two(top - higher);
       total = sink == nothing() ? part : part + power_of_two(sink - higher);
       put(tensors.max_with_sink, higher * kLn2);
       put(tensors.sum_exp_with_sink, total);
-      put(tensors.lse, present ? (higher + __log2f(total)) * kLn2 : nothing());
+      put(tensors.lse, present ? log_sum(higher, total) : nothing());
       return empty ? 0.0f : power_of_two(top - higher) / total;
     }
-    put(tensors.lse, empty ? nothing() : (top + __log2f(total)) * kLn2);
+    put(tensors.lse, empty ? nothing() : log_sum(top, total));
     return empty ? 0.0f : 1.0f / total;
   }
 };

@@ -11,7 +11,7 @@ struct ForwardTensors {
   const TensorMap *q = nullptr, *k = nullptr, *v = nullptr, *table = nullptr;
   void* o = nullptr;
   float *lse = nullptr, *max = nullptr, *sum_exp = nullptr;
-  float *max_with_sink = nullptr, *sum_exp_with_sink = nullptr;
+  float *max_with_sink = nullptr, *sum_exp_with_sink = nullptr, *lse_without_sink = nullptr;
   int* counter = nullptr;  // 0 at first, and so are those of parts behind it
   // The pages of each batch, [kBatches, kKeyPages] and [kBatches, kValuePages], if keys or values
   // are in pages.

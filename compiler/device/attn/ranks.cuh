@@ -180,15 +180,16 @@ struct RanksRow {
     return most;
   }
 
-  __device__ __forceinline__ float log_sum() const {
-    const float most = largest(&RanksPlace::lse);
+  // Adds what parts have, as logarithms: lse or lse_without_sink.
+  __device__ __forceinline__ float log_sum(RanksTensor RanksPlace::*which) const {
+    const float most = largest(which);
     if (is_nothing(most)) return most;
     float sum = 0;
 #pragma unroll 1
     for (const RanksEntry* entry = begin; entry < end; ++entry) {
       const RanksPlace& from = place(*entry);
-      if (!has(from)) continue;
-      const float lse = read(from.lse, from, *entry);
+      if (!has(from) || !(from.*which).data) continue;
+      const float lse = read(from.*which, from, *entry);
       if (!is_nothing(lse)) sum += lse == most ? 1 : expf(lse - most);
     }
     return most + logf(sum);
@@ -227,6 +228,8 @@ struct RanksRow {
     write_sums(to, entry, &RanksPlace::max, &RanksPlace::sum_exp);
     write_sums(to, entry, &RanksPlace::max_with_sink, &RanksPlace::sum_exp_with_sink);
     write(to.lse, to, entry, lse);
+    if (to.lse_without_sink.data)
+      write(to.lse_without_sink, to, entry, log_sum(&RanksPlace::lse_without_sink));
   }
 
   template <int kCount>
@@ -255,7 +258,7 @@ struct RanksRow {
 template <int kCount>
 ATTN_INLINE void merge_row(const RanksRow& row, const RanksEntry& to, int lane) {
   const RanksPlace& place = row.place(to);
-  const float lse = row.merge.weighted ? row.log_sum() : 0;
+  const float lse = row.merge.weighted ? row.log_sum(&RanksPlace::lse) : 0;
   if (place.values.data && to.place != 1) row.write_values<kCount>(place, to, lse, lane);
   if (row.merge.weighted && lane == 0) row.write_statistics(place, to, lse);
 }

@@ -16,7 +16,7 @@ struct Softmax : Rows {
   unsigned short* weights = nullptr;  // made: [rows,columns], 0 past Skv
   // The statistics of each row, which are made if not null.
   float *lse = nullptr, *max = nullptr, *sum_exp = nullptr;
-  float *max_with_sink = nullptr, *sum_exp_with_sink = nullptr;
+  float *max_with_sink = nullptr, *sum_exp_with_sink = nullptr, *lse_without_sink = nullptr;
 
   __device__ void run(long long i) const {
     const Row row = row_of(i);
@@ -46,6 +46,7 @@ struct Softmax : Rows {
       const bool none = sinks ? !row.present : empty;
       lse[row.place] = none ? nothing() : top + log(total);
     }
+    if (lse_without_sink) lse_without_sink[row.place] = empty ? nothing() : largest + log(sum);
     if (max) max[row.place] = largest;
     if (sum_exp) sum_exp[row.place] = sum;
     if (max_with_sink) max_with_sink[row.place] = row.present ? top : nothing();

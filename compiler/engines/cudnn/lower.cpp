@@ -27,12 +27,12 @@ using target::Capability;
 // Outputs that no lowering here can express. (What some cuDNN versions compute wrong:
 // runtime/cudnn/known_bad.)
 Status check_statistics(const ir::Attention& attention, const target::Context& context) {
-  if (can(Capability::max_and_sum_beside_sink, context)) return {};
-  if (!attention.sink || !attention.wants_max_or_sum()) return {};
-  return unsupported(
-      attention.statistics_pos, "cuDNN's engines cannot output max or sum_exp beside a sink",
-      "`lse`, which includes the sink, is supported; --allow-unfused supports `max`, "
-      "`sum_exp`, `max_with_sink` and `sum_exp_with_sink`");
+  if (can(Capability::statistics_beside_sink, context)) return {};
+  if (!attention.sink || !attention.wants_more_than_lse()) return {};
+  return unsupported(attention.statistics_pos,
+                     "beside a sink, cuDNN's engines output no statistic but lse",
+                     "`lse`, which includes the sink, is supported; --allow-unfused supports all "
+                     "statistics");
 }
 
 // The engine for a single row splits the keys and adds partial results in any order.

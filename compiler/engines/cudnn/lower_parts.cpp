@@ -391,10 +391,9 @@ Status check_parts(const ir::Attention& whole, bool backward) {
   if (whole.dropout && !whole.dropout->keep) {
     return unsupported(whole.dropout->pos, "each part would draw different random numbers");
   }
-  if (!backward && whole.wants_max_or_sum()) {
-    return unsupported(
-        whole.statistics_pos,
-        "parts are merged by lse, which does not give max and sum_exp of whole rows");
+  if (!backward && whole.wants_more_than_lse()) {
+    return unsupported(whole.statistics_pos,
+                       "parts are merged by lse, which gives no other statistic of whole rows");
   }
   return backward ? check_no_learned(whole) : Status();
 }

@@ -41,6 +41,7 @@ class NoKeys {
     fill("o");
     if (attention_.wants_lse)
       fill_rows("lse", attention_.sink ? "the sink of the head" : "-inf", lse());
+    if (attention_.wants_lse_without_sink) fill_rows("lse_without_sink", "-inf", kHidden);
     if (attention_.wants_max) fill_rows("max", "-inf", kHidden);
     if (attention_.wants_sum_exp) fill_rows("sum_exp", "0", "0");
     if (attention_.wants_max_with_sink) fill_rows("max_with_sink", "the sink of the head", lse());

@@ -27,6 +27,8 @@ plan::DeriveStep row_kernel(const ir::Attention& attention, const RowTensors& te
   write("max_with_sink", attention.wants_max_with_sink, "the larger of max and the sink");
   write("sum_exp_with_sink", attention.wants_sum_exp_with_sink,
         "sum of exp(score - max_with_sink), including the sink");
+  write("lse_without_sink", attention.wants_lse_without_sink,
+        "log of the sum of exp(score), without the sink");
   const bool sigmoid = attention.is_sigmoid();
   kernel.run(
       sigmoid ? "sigmoid.cuh" : "softmax.cuh",

@@ -208,9 +208,10 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, params, dag,
                                 scale, score, masks, normalize, normalize_pos, sink, dropout,
                                 lengths_q, lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
-                                wants_max_with_sink, wants_sum_exp_with_sink, wants_amax_s,
-                                wants_amax_o, place_of_statistics, gradients, deterministic,
-                                partial, shard, pos] = attention;
+                                wants_max_with_sink, wants_sum_exp_with_sink,
+                                wants_lse_without_sink, wants_amax_s, wants_amax_o,
+                                place_of_statistics, gradients, deterministic, partial, shard,
+                                pos] = attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables] = ir::Layout();

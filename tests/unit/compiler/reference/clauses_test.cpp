@@ -139,6 +139,7 @@ TEST(Sink, IsInTheDenominatorAlone) {
   EXPECT_DOUBLE_EQ(out.max.values[0], 1);
   EXPECT_DOUBLE_EQ(out.max_with_sink.values[0], 3);
   EXPECT_DOUBLE_EQ(out.sum_exp_with_sink.values[0], std::exp(-2.5) + std::exp(-2) + 1);
+  EXPECT_DOUBLE_EQ(out.lse_without_sink.values[0], std::log(std::exp(0.5) + std::exp(1)));
 }
 
 TEST(Sink, BelowTheScoresChangesTheSumAlone) {
@@ -161,6 +162,7 @@ TEST(Sink, IsAllThereIsInAnEmptyRow) {
   EXPECT_EQ(out.sum_exp.values[0], 0);
   EXPECT_EQ(out.max_with_sink.values[0], 3);
   EXPECT_EQ(out.sum_exp_with_sink.values[0], 1);
+  EXPECT_EQ(out.lse_without_sink.values[0], -kInfinity);
 }
 
 const std::string kLengthsBody =

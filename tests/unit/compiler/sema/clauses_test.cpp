@@ -294,12 +294,17 @@ TEST(Layout, PagesOfKAndVMayHaveATableEach) {
   EXPECT_EQ(ir::to_text(*again), text);
 }
 
-TEST(Outputs, WithTheSinkNeedASink) {
+TEST(Outputs, WithAndWithoutTheSinkNeedASink) {
   const ir::Attention with = good("sink 0.5; outputs o, max_with_sink, sum_exp_with_sink;");
   EXPECT_TRUE(with.wants_max_with_sink && with.wants_sum_exp_with_sink);
   EXPECT_FALSE(with.wants_max || with.wants_sum_exp);
   EXPECT_EQ(ir::to_text(*ir::parse(ir::to_text(with))), ir::to_text(with));
   EXPECT_TRUE(good("outputs max_with_sink; sink 0.5;").wants_max_with_sink);
+  const ir::Attention without = good("sink 0.5; outputs o, lse_without_sink;");
+  EXPECT_TRUE(without.wants_lse_without_sink && without.wants_more_than_lse());
+  EXPECT_FALSE(without.wants_lse || without.wants_max_or_sum());
+  EXPECT_EQ(ir::to_text(*ir::parse(ir::to_text(without))), ir::to_text(without));
+  EXPECT_EQ(analyze_body("outputs o, lse_without_sink;").codes, Codes{"E0502"});
   EXPECT_EQ(analyze_body("outputs o, max_with_sink;").codes, Codes{"E0502"});
   EXPECT_EQ(analyze_body("sink 0.5; outputs max_with_sink, max_with_sink;").codes, Codes{"E0202"});
 }

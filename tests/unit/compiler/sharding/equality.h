@@ -86,7 +86,8 @@ inline std::vector<std::string> names_of_gradients(const ir::Attention& attentio
 inline void want_all(ir::Attention& attention) {
   if (attention.is_sigmoid()) return;
   attention.wants_lse = attention.wants_max = attention.wants_sum_exp = true;
-  attention.wants_max_with_sink = attention.wants_sum_exp_with_sink = attention.sink.has_value();
+  attention.wants_max_with_sink = attention.wants_sum_exp_with_sink =
+      attention.wants_lse_without_sink = attention.sink.has_value();
 }
 
 inline Result<Expected> expected(const ir::Attention& attention, std::uint64_t seed) {
@@ -122,6 +123,8 @@ inline void compare(const ir::Attention& attention, const Sharding& sharding, co
                "max_with_sink");
   expect_equal(attention.wants_sum_exp_with_sink, made.sum_exp_with_sink, whole.sum_exp_with_sink,
                "sum_exp_with_sink");
+  expect_equal(attention.wants_lse_without_sink, made.lse_without_sink, whole.lse_without_sink,
+               "lse_without_sink");
   for (const std::string& name : names_of_gradients(attention)) {
     const io::HostTensor& sum = expected.whole.of.find(name)->second;
     const auto found = simulated->gradients.find(name);

@@ -108,17 +108,18 @@ TEST(PartAttention, OfNoWantedGradientGivesTheOneThatTakesLeast) {
 
 // A part without the sink has statistics without it, for those with it; sums need their maxima.
 TEST(PartAttention, OfNoSinkHasOtherStatistics) {
-  const ir::Attention whole = read("sink 1.0; outputs o, sum_exp_with_sink;");
+  const ir::Attention whole = read("sink 1.0; outputs o, sum_exp_with_sink, lse_without_sink;");
   Part part{{0, {{0, 32}}, {{32, 64}}}};
   const PartAttention without = part_attention(whole, part, {0, 4});
   EXPECT_TRUE(without.attention.wants_max && without.attention.wants_sum_exp);
   EXPECT_FALSE(without.attention.wants_max_with_sink || without.attention.wants_sum_exp_with_sink);
   EXPECT_EQ(without.renamed.at("max_with_sink"), "max");
   EXPECT_EQ(without.renamed.at("sum_exp_with_sink"), "sum_exp");
+  EXPECT_EQ(without.renamed.at("lse_without_sink"), "lse");
   part.sink = true;
   const PartAttention with = part_attention(whole, part, {0, 4});
   EXPECT_TRUE(with.attention.wants_max_with_sink && with.attention.wants_sum_exp_with_sink);
-  EXPECT_TRUE(with.renamed.empty());
+  EXPECT_TRUE(with.attention.wants_lse_without_sink && with.renamed.empty());
 }
 
 // A part that is the whole draws its own numbers; kernels draw those of others for 32 keys at a

@@ -51,7 +51,7 @@ void show_unified_backward() {
   EXPECT_EQ(refusal(kSizes, "unified"), "");
   EXPECT_THAT(refusal(kSizes, "unified", true), HasSubstr("no backward"));
 }
-void show_max_and_sum_beside_sink() {
+void show_statistics_beside_sink() {
   const std::string max = std::string(kSizes) + "outputs o, max; ";
   EXPECT_EQ(refusal(max, "composite"), "");
   EXPECT_THAT(refusal(max + "tensor s: f32[Hq]; sink s[h];", "composite"), HasSubstr("sink"));
