@@ -15,9 +15,27 @@ namespace {
 
 using Dims = std::vector<std::int64_t>;
 
-// Fill byte of memory without rows: 195 in bf16, 3.6 in f16; or NaN in all floats.
-constexpr std::byte kUnused{0x43}, kNan{0xff};
+// Fill byte of memory without rows: 195 in bf16, 3.6 in f16.
+constexpr std::byte kUnused{0x43};
 constexpr std::int64_t kNoPage = -1;
+
+// What element i of a row without use holds: rows are all NaN, or have one infinity, or the largest
+// numbers, whose products are infinite.
+double without_use(std::size_t row, std::size_t i) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::size_t kind = row % 4;
+  if (kind == 0) return std::numeric_limits<double>::quiet_NaN();
+  if (kind == 3) return i % 2 == 0 ? 3e38 : -3e38;
+  return i > 0 ? 0 : kind == 1 ? kInfinity : -kInfinity;
+}
+
+// Entries of a page table without use, by their number.
+std::int64_t page_without_use(std::size_t entry, std::int64_t pages) {
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int32_t>::min(),
+                         kMost = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t kinds[] = {-1, kLeast, kMost, pages, 0, -pages, 0x43434343};
+  return kinds[entry % std::size(kinds)];
+}
 
 bool is_page_table(const plan::TensorInfo& tensor) { return tensor.dims.size() == 2; }
 
@@ -90,6 +108,7 @@ Status Placement::place_pages(const plan::TensorInfo& table) {
   }
   Dims order = shuffled(pool.dims[0]);
   if (table.name.ends_with("_v")) std::ranges::reverse(order);  // different from k
+  std::ranges::stable_partition(order, [](std::int64_t number) { return number != 0; });
   std::size_t next = 0;
   Dims& values = controls_[table.name];
   for (const std::int64_t length : lengths) {
@@ -149,24 +168,29 @@ io::HostTensor Placement::with_unused(const std::string& name) const {
   for (std::size_t i = 0; i < tensor.values.size(); ++i) {
     const double length = lengths->second.values[i / (heads * rows * row)];
     if (static_cast<double>(i / row % rows) >= length)
-      tensor.values[i] = std::numeric_limits<double>::quiet_NaN();
+      tensor.values[i] = without_use(i / row, i % row);
   }
   return tensor;
 }
 
 Result<std::vector<std::byte>> Placement::bytes_of(const plan::TensorInfo& tensor) const {
   if (const auto control = controls_.find(tensor.name); control != controls_.end()) {
-    // Unused entries of a table need a valid page.
     Dims values = control->second;
-    std::ranges::replace(values, kNoPage, 0);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!is_page_table(tensor) || values[i] != kNoPage) continue;
+      values[i] = unused_ == Unused::anything ? page_without_use(i, pool_of(tensor).dims[0]) : 0;
+    }
     return pack_integers(values, tensor);
   }
   const io::HostTensor values = with_unused(tensor.name);
   if (tensor.addressed_by.empty()) {
     return io::pack(values, tensor.dims, tensor.strides, tensor.dtype);
   }
-  const std::size_t size = size_of(tensor.dtype);
-  std::vector<std::byte> bytes(elements_of(tensor) * size, unused_ == Unused::nan ? kNan : kUnused);
+  const std::size_t size = size_of(tensor.dtype), count = elements_of(tensor),
+                    row = static_cast<std::size_t>(tensor.dims.back());
+  std::vector<std::byte> bytes(count * size, kUnused);
+  for (std::size_t i = 0; i < count && unused_ == Unused::anything; ++i)
+    io::store(tensor.dtype, without_use(i / row, i % row), bytes.data() + i * size);
   for_each_place(tensor, values.dims, [&](std::int64_t element, std::int64_t offset) {
     io::store(tensor.dtype, values.values[static_cast<std::size_t>(element)],
               bytes.data() + static_cast<std::size_t>(offset) * size);

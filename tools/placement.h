@@ -16,12 +16,14 @@
 namespace attn::tools {
 
 // What memory holds that no result may depend on: rows of q, k, v and do from the length of their
-// batch on, and elements without a row. `finite`: the rows that are given, and a number; `nan`: NaN
-// in both.
-enum class Unused : std::uint8_t { finite, nan };
+// batch on, elements without a row, and entries of page tables without a page. `finite`: the rows
+// that are given, a number, and page 0; `anything`: NaN, infinities and the largest numbers in
+// both, and numbers of pages that are not there.
+enum class Unused : std::uint8_t { finite, anything };
 
 // Sequences are packed one after the other. Pages are taken from the pool in scrambled order, to
-// expose a kernel that ignores the page table. The program and inputs must outlive the object.
+// expose a kernel that ignores the page table; page 0 is the last. The program and inputs must
+// outlive the object.
 class Placement {
  public:
   // Errors: invalid_argument when a pool has fewer pages than the lengths need.

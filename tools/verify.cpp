@@ -44,7 +44,7 @@ struct Options {
   Format format = Format::text;
 
   Needs needs() const { return gradients ? Needs::gradients : Needs::forward; }
-  Unused unused() const { return nan_past_lengths ? Unused::nan : Unused::finite; }
+  Unused unused() const { return nan_past_lengths ? Unused::anything : Unused::finite; }
 };
 
 // Result of --repeat.
@@ -338,9 +338,10 @@ void add_verify(CLI::App& app, Action& action) {
           "Execute N times and compare bits; they must be equal if the spec is `deterministic`")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
-  command->add_flag("--nan-past-lengths", options->nan_past_lengths,
-                    "Fill rows of q, k, v and do past the lengths, and memory without rows, with "
-                    "NaN");
+  command->add_flag(
+      "--nan-past-lengths", options->nan_past_lengths,
+      "Fill rows past the lengths, and memory and entries of page tables that are not in "
+      "use, with NaN and other extremes");
   add_strategy(*command, options->lowering, options->rewrites);
   add_deny(*command);
   add_build_limits(*command, options->limits);

@@ -153,14 +153,15 @@ class NativeOnDevice : public testing::GpuTest, public ::testing::WithParamInter
     attention_ = attention_of(GetParam().clauses);
     inputs_ = inputs_of(attention_);
     placement_.emplace(
-        tools::Placement::create(plan_.program, inputs_, tools::Unused::nan).value());
+        tools::Placement::create(plan_.program, inputs_, tools::Unused::anything).value());
   }
 
-  DeviceTensors upload() const {
+  DeviceTensors upload() const { return upload(*placement_); }
+  DeviceTensors upload(const tools::Placement& placement) const {
     DeviceTensors tensors = DeviceTensors::allocate(device(), plan_.program).value();
     for (const plan::TensorInfo& tensor : plan_.program.tensors) {
       if (tensor.is_output()) continue;
-      const std::vector<std::byte> bytes = placement_->bytes_of(tensor).value();
+      const std::vector<std::byte> bytes = placement.bytes_of(tensor).value();
       EXPECT_TRUE(tensors.upload_bytes(tensor.name, bytes).ok()) << tensor.name;
     }
     forget(tensors);
@@ -242,6 +243,17 @@ TEST_P(NativeOnDevice, AgreesWithTheReferenceInEveryRun) {
   // The bounds are close enough to tell a key that is missing.
   const std::string without = GetParam().clauses + std::string(" mask kv_idx != 199;");
   EXPECT_NE(differences(tensors, attention_of(without)), "");
+}
+
+TEST_P(NativeOnDevice, BitsDoNotDependOnWhatIsUnused) {
+  const Executable executable = Executable::load(plan_).value();
+  const auto other = tools::Placement::create(plan_.program, inputs_).value();
+  const DeviceTensors tensors = upload(), finite = upload(other);
+  const cuda::Stream stream = cuda::Stream::create(device()).value();
+  for (const DeviceTensors* each : {&tensors, &finite})
+    ASSERT_TRUE(executable.bind(arguments(*each)).value().execute(stream.handle()).ok());
+  ASSERT_TRUE(stream.synchronize().ok());
+  EXPECT_EQ(bytes_of(tensors), bytes_of(finite));
 }
 
 TEST_P(NativeOnDevice, RunsOnTwoStreamsAtOnce) {

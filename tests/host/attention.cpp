@@ -40,6 +40,13 @@ Result<tools::Outputs> run(const Pair& pair, const Kernels& kernels, reference::
   return outputs;
 }
 
+void add_programs(const std::vector<Pair>& pairs, std::vector<const plan::Program*>& programs) {
+  for (const Pair& pair : pairs) {
+    programs.push_back(&pair.forward);
+    if (pair.backward) programs.push_back(&*pair.backward);
+  }
+}
+
 // The reference's outputs, and its gradients if the pair has a backward.
 tools::Outputs expected_of(const Pair& pair, const tools::ReferenceGradients& reference) {
   tools::Outputs expected;
@@ -86,20 +93,26 @@ void expect_reference(const Subject& subject, const Kernels& kernels) {
 }  // namespace
 
 Result<tools::Outputs> outputs_of(const Pair& pair, const reference::Inputs& inputs) {
-  std::vector<const plan::Program*> programs = {&pair.forward};
-  if (pair.backward) programs.push_back(&*pair.backward);
+  ATTN_ASSIGN(std::vector<tools::Outputs> all, outputs_of(std::vector{pair}, inputs));
+  return std::move(all.front());
+}
+
+Result<std::vector<tools::Outputs>> outputs_of(const std::vector<Pair>& pairs,
+                                               const reference::Inputs& inputs) {
+  std::vector<const plan::Program*> programs;
+  add_programs(pairs, programs);
   ATTN_ASSIGN(const Kernels kernels, Kernels::compile(programs));
-  return run(pair, kernels, inputs);
+  std::vector<tools::Outputs> all;
+  for (const Pair& pair : pairs) {
+    ATTN_ASSIGN(tools::Outputs outputs, run(pair, kernels, inputs));
+    all.push_back(std::move(outputs));
+  }
+  return all;
 }
 
 void expect_reference(const std::vector<Subject>& subjects) {
   std::vector<const plan::Program*> programs;
-  for (const Subject& subject : subjects) {
-    for (const Pair& pair : subject.pairs) {
-      programs.push_back(&pair.forward);
-      if (pair.backward) programs.push_back(&*pair.backward);
-    }
-  }
+  for (const Subject& subject : subjects) add_programs(subject.pairs, programs);
   const Result<Kernels> kernels = Kernels::compile(programs);
   ASSERT_TRUE(kernels.ok()) << kernels.error().to_text();
   for (const Subject& subject : subjects) expect_reference(subject, *kernels);

@@ -32,6 +32,9 @@ struct Subject {
 // The outputs, and the gradients if there is a backward, for these inputs. Errors: those of
 // Kernels::compile and Machine::run.
 Result<tools::Outputs> outputs_of(const Pair& pair, const reference::Inputs& inputs);
+// Those of each pair; all programs are compiled at once.
+Result<std::vector<tools::Outputs>> outputs_of(const std::vector<Pair>& pairs,
+                                               const reference::Inputs& inputs);
 
 // Reports a GoogleTest failure if outputs or gradients of a pair differ from the reference by more
 // than the bounds of tools/compare.h. Inputs are those of `attnc verify`. Compiles all programs at

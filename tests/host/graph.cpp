@@ -365,6 +365,10 @@ class Interpreter {
 
   void compute(const graph::PagedLoad& node) {
     const Dense &pool = value(node.container), &table = value(node.table);
+    for (const double page : table.values) {  // cuDNN may use all of them
+      if (!(page >= 0 && page < static_cast<double>(pool.dims[0])))
+        return fail(ErrorCode::invalid_argument, "an entry of a page table is no page");
+    }
     const Dims strides = strides_of(tensor(node.y));
     const bool turned = strides[2] < strides[3];
     Dense y(dims_of(tensor(node.y)), kNaN);

@@ -6,6 +6,7 @@
 #include "compiler/engines/cudnn/hoisting.h"
 #include "compiler/engines/cudnn/lower.h"
 #include "compiler/engines/cudnn/lower_backward.h"
+#include "compiler/engines/cudnn/own_pages.h"
 #include "compiler/engines/cudnn/strategies.h"
 #include "compiler/engines/cudnn/unified.h"
 #include "compiler/engines/shared/checks.h"
@@ -57,6 +58,8 @@ Result<Lowered> forward(Subject& subject, Core core, Hoist hoist) {
   const ir::Attention& form = subject.form();
   ATTN_ASSIGN(const rewrite::Hoisted parts, hoist(form, {}, subject.context()));
   ATTN_ASSIGN(plan::Program program, lower(parts.attention, subject.context(), core));
+  if (!can(target::Capability::ignores_pages_past_lengths, subject.context()))
+    keep_to_own_pages(parts.attention, program);
   program = codegen::with_derived(form, parts, std::move(program));
   if (const rewrite::Cancelled* cancelled = subject.cancelled()) {
     program = codegen::with_cancelled(*cancelled, std::move(program));

@@ -12,6 +12,7 @@ namespace {
 
 // Fill value of memory without rows.
 const double kUnused = std::bit_cast<float>(0x43434343U);
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using plan::TensorRole;
 using ::testing::ElementsAre;
@@ -63,7 +64,7 @@ TEST_F(ThdPlacement, RowsLieOneBehindTheOther) {
 TEST_F(ThdPlacement, RowsThatAreNotThereSeeNothing) {
   const auto placement = Placement::create(program_, inputs_);
   const auto bytes = io::pack(std::vector<double>{1, 2, 3, 4, 5, 6}, {6}, {1}, DType::f32);
-  const double nothing = -std::numeric_limits<double>::infinity();
+  const double nothing = -kInfinity;
   EXPECT_THAT(placement->logical(program_.tensors[2], *bytes)->values,
               ElementsAre(1, nothing, nothing, 2, 3, nothing));
   program_.tensors[2].name = "sum_exp";
@@ -86,25 +87,25 @@ TEST_F(ThdPlacement, OfABackward) {
               ElementsAre(0, 1, 0, 0, 0, 0, 100, 101, 110, 111, 0, 0));
 }
 
-TEST_F(ThdPlacement, ElementsWithoutARowMayBeNaN) {
-  const auto placement = Placement::create(program_, inputs_, Unused::nan);
+TEST_F(ThdPlacement, ElementsWithoutARowMayBeAnything) {
+  const auto placement = Placement::create(program_, inputs_, Unused::anything);
   const std::vector<double> q = stored(*placement, program_.tensors[0]);
   EXPECT_THAT(std::vector(q.begin(), q.begin() + 6), ElementsAre(0, 1, 100, 101, 110, 111));
-  for (std::size_t i = 6; i < q.size(); ++i) EXPECT_TRUE(std::isnan(q[i])) << i;
+  EXPECT_GT(q[6], 1e38);
+  EXPECT_TRUE(std::isnan(q[8]) && std::isnan(q[9]));
+  EXPECT_EQ(q[10], kInfinity);
 }
 
-TEST_F(ThdPlacement, RowsOfDenseTensorsPastTheLengthsMayBeNaN) {
+TEST_F(ThdPlacement, RowsOfDenseTensorsPastTheLengthsMayBeAnything) {
   plan::TensorInfo dense = program_.tensors[0];
   dense.addressed_by.clear();
   const std::vector<double> as_given = stored(*Placement::create(program_, inputs_), dense);
   EXPECT_EQ(as_given, rows().values);
-  const std::vector<double> q = stored(*Placement::create(program_, inputs_, Unused::nan), dense);
+  const std::vector<double> q =
+      stored(*Placement::create(program_, inputs_, Unused::anything), dense);
   for (std::size_t i = 0; i < q.size(); ++i) {
     const bool past = i / 2 % 3 >= (i < 6 ? 1 : 2);
-    EXPECT_EQ(std::isnan(q[i]), past) << i;
-    if (!past) {
-      EXPECT_EQ(q[i], as_given[i]);
-    }
+    EXPECT_EQ(q[i] == as_given[i], !past) << i;
   }
 }
 
@@ -136,6 +137,17 @@ TEST_F(PagedPlacement, RowsLieWhereTheTableSays) {
               ElementsAre(0, 10, 20, 100));
   EXPECT_NE(table[0], 0) << "tables that are the identity show nothing";
   EXPECT_EQ(std::ranges::count_if(pool, [](double x) { return x == kUnused; }), 4 + 2);
+}
+
+TEST_F(PagedPlacement, PagesAndEntriesWithoutUseMayBeAnything) {
+  use(4, {3, 1});
+  const auto placement = Placement::create(program_, inputs_, Unused::anything);
+  const std::vector<double> table = stored(*placement, program_.tensors[1]);
+  EXPECT_EQ(std::ranges::count(table, 0), 0) << "page 0 is in use";
+  EXPECT_EQ(table[3], 4) << "a page that is not there";
+  const std::vector<double> pool = stored(*placement, program_.tensors[0]);
+  EXPECT_TRUE(std::isnan(pool[0]) && std::isnan(pool[1]));
+  EXPECT_EQ(pool[2], kInfinity);
 }
 
 TEST_F(PagedPlacement, TablesOfKAndVDiffer) {

@@ -7,6 +7,7 @@
 #include "compiler/driver/driver.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/rewrite/bounding_band.h"
+#include "runtime/plan/step_tensors.h"
 #include "tests/support/contexts.h"
 
 namespace attn::target {
@@ -38,6 +39,18 @@ void show_pages_of_any_size() {
   };
   EXPECT_THAT(refusal(paged(48), "composite"), HasSubstr("a power of two"));
   EXPECT_EQ(refusal(paged(32), "composite"), "");
+}
+void show_ignores_pages_past_lengths() {
+  const ir::Attention paged =
+      attention_of(std::string(kSizes) +
+                   "layout q: bshd, k: paged(page = 32), v: paged(page = 32), o: bshd; "
+                   "lengths kv;");
+  const auto program = driver::lower(paged, "composite", attn::testing::in(false)).value();
+  for (const plan::Step& step : program.steps) {
+    if (!std::holds_alternative<plan::CudnnStep>(step)) continue;
+    EXPECT_FALSE(plan::uses(step, "page_table"));
+    EXPECT_TRUE(plan::uses(step, "page_table.own"));
+  }
 }
 void show_backward_of_pages() {
   const std::string blocks =

@@ -1,0 +1,60 @@
+#include "compiler/engines/cudnn/own_pages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <variant>
+
+#include "compiler/codegen/kernel_text.h"
+#include "compiler/engines/shared/controls.h"
+#include "compiler/engines/shared/lengths.h"
+#include "compiler/engines/shared/operands.h"
+#include "runtime/plan/internal_tensor.h"
+#include "runtime/plan/step_tensors.h"
+
+namespace attn::engines {
+namespace {
+
+bool is_cudnn(const plan::Step& step) { return std::holds_alternative<plan::CudnnStep>(step); }
+
+void make_copy(const ir::Attention& attention, const char* tensor, const std::string& copy,
+               codegen::KernelText& kernel) {
+  const Dims4 dims = page_table_dims(attention, tensor);
+  const std::int64_t page = layout_of(attention, tensor).page;
+  const std::string table = kernel.read(page_table_name(attention, tensor), DType::i32);
+  const std::string lengths = kernel.read(std::string(ir::kLengthsKv), DType::i32);
+  kernel.make(copy, DType::i32, dims[0] * dims[2], "pages that hold keys of the sequence",
+              fmt::format("const int n = i, entry = n % {0};\n"
+                          "    const int last = ({1}[n / {0}] + {2}) / {3} - 1;\n"
+                          "    out[n] = last < 0 ? 0 : {4}[entry <= last ? n : n - entry + last];",
+                          dims[2], lengths, page - 1, page, table));
+}
+
+}  // namespace
+
+void keep_to_own_pages(const ir::Attention& attention, plan::Program& program) {
+  if (!has_column_lengths(attention)) return;
+  std::map<std::string, std::string> copies;
+  codegen::KernelText kernel;
+  for (const char* tensor : {"k", "v"}) {
+    if (layout_of(attention, tensor).kind != ir::LayoutKind::paged) continue;
+    const std::string table = page_table_name(attention, tensor), copy = table + ".own";
+    if (!copies.emplace(table, copy).second) continue;  // k and v share it
+    const Dims4 dims = page_table_dims(attention, tensor);
+    program.internals.push_back(plan::internal_tensor(copy, DType::i32, {dims[0], dims[2]}));
+    make_copy(attention, tensor, copy, kernel);
+  }
+  if (copies.empty()) return;
+  for (plan::Step& step : program.steps) {
+    if (!is_cudnn(step)) continue;
+    plan::change_tensors(step, [&copies](plan::TensorOperand& tensor) {
+      if (const auto copy = copies.find(tensor.name); copy != copies.end())
+        tensor.name = copy->second;
+    });
+  }
+  program.steps.insert(std::ranges::find_if(program.steps, is_cudnn),
+                       std::move(kernel).finish(false));
+}
+
+}  // namespace attn::engines
