@@ -39,6 +39,10 @@ void Memory::add_internals(const plan::InternalPlaces& places, std::int64_t offs
   }
 }
 
+void Memory::set_bound(std::span<const plan::TensorInfo> tensors) {
+  for (const plan::TensorInfo& tensor : tensors) infos_[tensor.name] = &tensor;
+}
+
 struct Memory::Find {
   const Memory& memory;
   std::int64_t turn = 0;
@@ -89,9 +93,14 @@ struct MakeOperand {
     return {.place = memory.place_of(tensor, turn)};
   }
   LaunchOperands::Operand operator()(const plan::TensorMapArgument& map) const {
-    const DType dtype = memory.tensor(map.tensor.name).dtype;
+    const plan::TensorInfo& tensor = memory.tensor(map.tensor.name);
     return {memory.place_of(map.tensor, turn), false,
-            std::make_shared<const plan::TensorMapArgument>(map), dtype};
+            std::make_shared<const plan::TensorMapArgument>(plan::resolved(map, tensor)),
+            tensor.dtype};
+  }
+  LaunchOperands::Operand operator()(const plan::StrideArgument& of) const {
+    const std::int64_t stride = memory.tensor(of.tensor).strides[static_cast<std::size_t>(of.axis)];
+    return (*this)(plan::ConstantOperand{DType::i64, static_cast<double>(stride)});
   }
   LaunchOperands::Operand operator()(const auto& scalar) const {
     return {.place = memory.place_of(scalar), .by_value = true};

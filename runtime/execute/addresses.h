@@ -57,12 +57,15 @@ class Memory {
   void add_internals(const plan::InternalPlaces& places, void* base);
   void add_internals(const plan::InternalPlaces& places, std::int64_t offset);
 
+  // Says how tensors are bound, whose names the program has. They must outlive this.
+  void set_bound(std::span<const plan::TensorInfo> tensors);
+
   // Places a caller's tensor at a fixed `address`, whatever is bound.
   void place_tensor(const std::string& name, void* address) { tensors_[name] = Place::at(address); }
 
   // The place in iteration `turn` of the step's loop. The source must belong to the program.
   Place place_of(const plan::OperandSource& source, std::int64_t turn = 0) const;
-  // The tensor must be the program's.
+  // The tensor must be the program's; as it is bound, if that was said.
   const plan::TensorInfo& tensor(const std::string& name) const { return *infos_.at(name); }
 
  private:

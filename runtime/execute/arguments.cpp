@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/execute/checks.h"
 #include "runtime/plan/program.h"
 
 namespace attn::execute {
@@ -48,6 +49,29 @@ Arguments& Arguments::scalar(std::string name, DType dtype, double value) {
   scalar.dtype = dtype;
   scalar.value = value;
   return *this;
+}
+
+plan::TensorInfo bound_tensor(const plan::Program& program, const plan::TensorInfo& tensor,
+                              const TensorView& view) {
+  plan::TensorInfo bound = tensor;
+  bound.dims = view.dims;
+  for (std::size_t axis = 0; axis < bound.dims.size(); ++axis) {
+    if (has_stride(program, bound, axis)) bound.strides[axis] = view.strides[axis];
+  }
+  return bound;
+}
+
+std::vector<plan::TensorInfo> bound_tensors(const plan::Program& program,
+                                            const Arguments& arguments) {
+  std::vector<plan::TensorInfo> bound;
+  for (const plan::TensorInfo& tensor : program.tensors) {
+    for (const Arguments::Tensor& given : arguments.tensors()) {
+      const bool is_other = given.name != tensor.name || given.view.as_planned;
+      if (!tensor.bound_strides || is_other) continue;
+      bound.push_back(bound_tensor(program, tensor, given.view));
+    }
+  }
+  return bound;
 }
 
 std::vector<void*> addresses_of(const plan::Program& program, const Arguments& arguments) {

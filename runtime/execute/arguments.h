@@ -9,7 +9,8 @@
 
 namespace attn::plan {
 struct Program;
-}
+struct TensorInfo;
+}  // namespace attn::plan
 
 namespace attn::execute {
 
@@ -53,6 +54,14 @@ class Arguments {
   std::vector<Tensor> tensors_;  // each name once
   std::vector<Scalar> scalars_;
 };
+
+// A tensor of the program with bound strides, as it is bound; those that mean nothing are the
+// plan's. The view must have dims and strides of the tensor's rank.
+plan::TensorInfo bound_tensor(const plan::Program& program, const plan::TensorInfo& tensor,
+                              const TensorView& view);
+// Those whose strides are given. The arguments must fit the program.
+std::vector<plan::TensorInfo> bound_tensors(const plan::Program& program,
+                                            const Arguments& arguments);
 
 // The addresses in the order of the program's tensors, for Binding::set_addresses. The arguments
 // must fit the program.

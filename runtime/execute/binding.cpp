@@ -22,6 +22,7 @@ Binding::State::State(std::shared_ptr<const ExecutableState> executable,
       seat(std::move(its_seat)),
       scalars(owner->program, arguments),
       copies(std::move(its_copies)),
+      bound(bound_tensors(owner->program, arguments)),
       tensors(addresses_of(owner->program, arguments)),
       operands(operands_of(owner->program, memory())),
       packs(kept_addresses) {}
@@ -30,6 +31,7 @@ Memory Binding::State::memory() {
   Memory memory(owner->program, scalars, owner->iota.data());
   memory.add_internals(owner->made_once, owner->once.data());
   memory.add_internals(owner->internals, owner->cudnn_bytes);
+  memory.set_bound(bound);
   copies.place(memory);
   return memory;
 }

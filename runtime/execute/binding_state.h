@@ -40,7 +40,8 @@ struct Binding::State {
   std::optional<cudnn::Handles::Seat> seat;  // if there are steps of cuDNN's
   Scalars scalars;
   RowCopies copies;
-  std::vector<void*> tensors;  // in the program's order
+  std::vector<plan::TensorInfo> bound;  // tensors with bound strides
+  std::vector<void*> tensors;           // in the program's order
   std::vector<StepOperands> operands;
   Workspace::Kind workspace_kind = Workspace::Kind::owned;
   cuda::DeviceBuffer own_workspace;

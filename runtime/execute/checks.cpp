@@ -17,6 +17,9 @@
 namespace attn::execute {
 namespace {
 
+// Alignment of rows whose strides are bound, and the bytes that they may be within.
+constexpr std::int64_t kRowAlignment = 16, kMostMapped = std::int64_t{1} << 39;
+
 std::string list(const std::vector<std::int64_t>& values) {
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
@@ -36,13 +39,6 @@ auto find(const Items& items, std::string_view name) -> decltype(items.data()) {
   return nullptr;
 }
 
-bool same_strides(const plan::TensorInfo& needed, const TensorView& given) {
-  for (std::size_t axis = 0; axis < needed.dims.size(); ++axis) {
-    if (needed.dims[axis] != 1 && needed.strides[axis] != given.strides[axis]) return false;
-  }
-  return true;
-}
-
 const plan::TensorInfo* addressing(const plan::Program& program, const plan::TensorInfo& tensor) {
   return tensor.addressed_by.empty() ? nullptr : find(program.tensors, tensor.addressed_by);
 }
@@ -56,6 +52,26 @@ bool has_form_of_page_table(const plan::TensorInfo& tensor) {
 bool is_page_pool(const plan::Program& program, const plan::TensorInfo& tensor) {
   const plan::TensorInfo* by = addressing(program, tensor);
   return by != nullptr && has_form_of_page_table(*by);
+}
+
+bool same_strides(const plan::Program& program, const plan::TensorInfo& needed,
+                  const TensorView& given) {
+  for (std::size_t axis = 0; axis < needed.dims.size(); ++axis) {
+    if (has_stride(program, needed, axis) && needed.strides[axis] != given.strides[axis])
+      return false;
+  }
+  return true;
+}
+
+// Whether rows are adjacent elements at multiples of 16 bytes, within what tensor maps reach.
+bool are_rows_in_place(const plan::TensorInfo& tensor) {
+  const auto width = static_cast<std::int64_t>(size_of(tensor.dtype));
+  for (std::size_t axis = 0; axis + 1 < tensor.dims.size(); ++axis) {
+    if (tensor.strides[axis] <= 0 || tensor.strides[axis] % (kRowAlignment / width) != 0)
+      return false;
+  }
+  const auto last = last_offset(tensor.dims, tensor.strides);
+  return tensor.strides.back() == 1 && last && *last < kMostMapped / width;
 }
 
 bool names(const plan::OperandSource& source, const std::string& tensor) {
@@ -280,7 +296,11 @@ class Checker : public AddressChecker {
       return fail("tensor '{}' has dims {} but the plan needs {}", escaped(needed.name),
                   list(given.dims), list(needed.dims));
     }
-    if (!fitting_strides(needed, given)) {
+    const bool is_whole = given.strides.size() == needed.strides.size();
+    if (is_whole && needed.bound_strides && !is_page_table(*program_, needed)) {
+      return check_bound_strides(needed, given);
+    }
+    if (!is_whole || !fitting_strides(needed, given)) {
       fail("tensor '{}' has strides {} but the plan needs {}", escaped(needed.name),
            list(given.strides), list(needed.strides));
     }
@@ -302,7 +322,27 @@ class Checker : public AddressChecker {
            given.dims[0] != needed.dims[0] && given.dims[0] > 0 &&
            std::equal(given.dims.begin() + 1, given.dims.end(), needed.dims.begin() + 1);
   }
+  void check_bound_strides(const plan::TensorInfo& needed, const TensorView& given) {
+    plan::TensorInfo bound = bound_tensor(*program_, needed, given);
+    // Rows of a batch without a stride follow those of the batch before.
+    if (!has_stride(*program_, bound, 0)) {
+      bound.dims[0] = 1;
+      bound.dims[2] = std::max<std::int64_t>(2, bound.dims[2]);
+    }
+    if (!are_rows_in_place(bound)) {
+      return fail(
+          "tensor '{}' has strides {} but the plan needs adjacent elements in each row, and other "
+          "strides that are multiples of {} elements ({} bytes), above 0",
+          escaped(needed.name), list(given.strides), kRowAlignment / size_of(needed.dtype),
+          kRowAlignment);
+    }
+    if (is_written(needed) && overlaps(bound.dims, bound.strides)) {
+      fail("tensor '{}' is written but has strides {}, with which elements overlap",
+           escaped(needed.name), list(given.strides));
+    }
+  }
   void check_pages(const plan::TensorInfo& needed, std::int64_t pages) {
+    if (needed.bound_strides) return;
     if (is_copied(*program_, needed)) {
       return fail("tensor '{}' has {} pages but the plan copies all of its {}",
                   escaped(needed.name), pages, needed.dims[0]);
@@ -313,8 +353,7 @@ class Checker : public AddressChecker {
          escaped(needed.name), pages, most, pages);
   }
   bool fitting_strides(const plan::TensorInfo& needed, const TensorView& given) const {
-    if (given.strides.size() != needed.strides.size()) return false;
-    if (same_strides(needed, given)) return true;
+    if (same_strides(*program_, needed, given)) return true;
     return is_page_table(*program_, needed) && given.strides[0] >= needed.dims[1] &&
            (needed.dims[1] == 1 || given.strides[1] == 1);
   }
@@ -329,6 +368,14 @@ bool is_page_table(const plan::Program& program, const plan::TensorInfo& tensor)
          std::any_of(
              program.tensors.begin(), program.tensors.end(),
              [&](const plan::TensorInfo& other) { return other.addressed_by == tensor.name; });
+}
+
+bool has_stride(const plan::Program& program, const plan::TensorInfo& tensor, std::size_t axis) {
+  constexpr std::size_t kBatches = 0, kRows = 2;
+  const plan::TensorInfo* by = addressing(program, tensor);
+  const bool is_packed = by != nullptr && !has_form_of_page_table(*by);
+  if (is_packed && axis == kBatches) return false;
+  return tensor.dims[axis] != 1 || (is_packed && axis == kRows);
 }
 
 Status check_device(const plan::Plan& plan, const std::string& device_name, std::int64_t sm) {

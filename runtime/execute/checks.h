@@ -2,6 +2,7 @@
 // can be tested without a device. Internal to runtime.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -27,12 +28,17 @@ using PointerClassifier = std::function<Result<cuda::PointerInfo>(const void*)>;
 // Whether the tensor is the page table of another tensor.
 bool is_page_table(const plan::Program& program, const plan::TensorInfo& tensor);
 
+// Whether the stride of a tensor's axis means anything: that of one element does not, and neither
+// does that of the batches of packed rows. One row of a batch is one of many.
+bool has_stride(const plan::Program& program, const plan::TensorInfo& tensor, std::size_t axis);
+
 // Checks that every tensor and param of the program is given, and no others; that dtypes, dims and
-// strides agree (strides of dims of size 1 are ignored); that addresses are not null, are aligned,
+// strides agree (but for those that mean nothing); that addresses are not null, are aligned,
 // and are in memory of device `device` (or managed memory) up to the tensor's end, unless another
 // tensor says which parts are used; and that nothing is written at the address of another tensor. A
 // page pool may have fewer pages than the plan's, and the rows of a page table may be further
-// apart. Errors: binding; the message is the first error, the notes are the others.
+// apart. Strides that are bound are multiples of 16 bytes, and elements of a row are adjacent.
+// Errors: binding; the message is the first error, the notes are the others.
 Status check_arguments(const plan::Program& program, const Arguments& arguments, int device,
                        const PointerClassifier& classify);
 

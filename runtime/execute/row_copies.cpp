@@ -27,8 +27,9 @@ Result<RowCopies> RowCopies::make(const plan::Program& program, const Arguments&
   for (std::size_t i = 0; i < program.tensors.size(); ++i) {
     const plan::TensorInfo& table = program.tensors[i];
     const TensorView* view = view_of(arguments, table.name);
-    if (view == nullptr || !is_page_table(program, table) || !has_other_rows(table, *view))
-      continue;
+    const bool is_copied = view != nullptr && is_page_table(program, table) &&
+                           !table.bound_strides && has_other_rows(table, *view);
+    if (!is_copied) continue;
     const std::size_t width = size_of(table.dtype);
     Copy copy{table.name,
               i,

@@ -1,5 +1,6 @@
-// Copies of page tables whose rows are further apart than the plan's: each execute first copies
-// them to memory of the binding, in the plan's layout. Internal to runtime/execute.
+// Copies of page tables whose rows are further apart than the plan's, unless kernels take their
+// strides: each execute first copies them to memory of the binding, in the plan's layout. Internal
+// to runtime/execute.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,8 @@ std::size_t constants_in(const plan::Program& program) {
     for (const plan::Launch& launch : step->launches) {
       count += static_cast<std::size_t>(
           std::ranges::count_if(launch.arguments, [](const plan::KernelArgument& argument) {
-            return std::holds_alternative<plan::ConstantOperand>(argument);
+            return std::holds_alternative<plan::ConstantOperand>(argument) ||
+                   std::holds_alternative<plan::StrideArgument>(argument);
           }));
     }
   }

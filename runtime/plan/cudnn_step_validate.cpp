@@ -124,6 +124,7 @@ class CudnnStepCheck {
   std::string_view misfit(const graph::Tensor& tensor, const TensorInfo& info,
                           const TensorOperand& operand) const {
     if (info.dtype != tensor.dtype) return "has a different type";
+    if (info.bound_strides) return "has bound strides";
     const auto bytes = static_cast<std::int64_t>(size_of(info.dtype));
     // The batch stride of a ragged tensor is unused.
     std::vector<std::int64_t> dims(tensor.dims.begin(), tensor.dims.end());

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 
 #include "runtime/plan/program.h"
@@ -14,7 +15,15 @@ struct Bytes {
   std::int64_t operator()(const ParamOperand&) const { return 4; }
   std::int64_t operator()(const ConstantOperand&) const { return 4; }
   std::int64_t operator()(const TensorMapArgument&) const { return kTensorMapBytes; }
+  std::int64_t operator()(const StrideArgument&) const { return sizeof(std::int64_t); }
 };
+
+// The largest number if it does not fit.
+std::int64_t product(std::int64_t x, std::int64_t y) {
+  std::int64_t result = 0;
+  const bool fits = !__builtin_mul_overflow(x, y, &result);
+  return fits ? result : std::numeric_limits<std::int64_t>::max();
+}
 
 KernelArgument argument_of(const OperandSource& source) {
   if (const auto* param = std::get_if<ParamOperand>(&source)) return *param;
@@ -52,6 +61,18 @@ std::int64_t bytes_of(const KernelArgument& argument) { return std::visit(Bytes{
 const TensorOperand* tensor_of(const KernelArgument& argument) {
   if (const auto* map = std::get_if<TensorMapArgument>(&argument)) return &map->tensor;
   return std::get_if<TensorOperand>(&argument);
+}
+
+TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tensor) {
+  TensorMapArgument result = map;
+  result.axes.clear();
+  for (std::size_t i = 0; i < map.axes.size(); ++i) {
+    if (map.axes[i] == TensorMapArgument::kNoAxis) continue;
+    const auto axis = static_cast<std::size_t>(map.axes[i]);
+    result.strides[i] = product(map.strides[i], tensor.strides[axis]);
+    if (axis == 0) result.dims[i + 1] = tensor.dims[0];
+  }
+  return result;
 }
 
 bool names(const KernelStep& step, const std::string& tensor) {

@@ -22,6 +22,7 @@ constexpr std::size_t kMostMapDims = 5;
 constexpr std::int64_t kMostMapDim = std::int64_t{1} << 32;
 constexpr std::int64_t kMostMapStride = std::int64_t{1} << 40;  // bytes
 constexpr std::int64_t kMostBox = 256;
+constexpr const char* kInvalidRank = "has a tensor map of invalid rank";
 constexpr std::int64_t kMapAlignment = 16;  // of addresses, strides and the box's rows, in bytes
 
 // The largest number that facts may have: they are added and multiplied.
@@ -112,12 +113,20 @@ std::string check_launches(const KernelStep& step) {
   return "";
 }
 
+std::string check_axes(const TensorMapArgument& map, const TensorInfo& tensor) {
+  const auto rank = static_cast<std::int64_t>(tensor.dims.size());
+  const auto fits = [rank](std::int64_t axis) {
+    return axis >= TensorMapArgument::kNoAxis && axis < rank;
+  };
+  if (map.dims.size() != map.strides.size() + 1) return kInvalidRank;
+  const bool whole = map.axes.size() == (tensor.bound_strides ? map.strides.size() : 0);
+  return whole && std::ranges::all_of(map.axes, fits) ? "" : "has a tensor map of invalid axes";
+}
+
 std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
   const std::size_t rank = map.dims.size();
   const auto width = static_cast<std::int64_t>(size_of(tensor.dtype));
-  if (rank < 1 || rank > kMostMapDims || map.box.size() != rank || map.strides.size() + 1 != rank) {
-    return "has a tensor map of invalid rank";
-  }
+  if (rank > kMostMapDims || map.box.size() != rank) return kInvalidRank;
   if (!all_within(map.dims, kMostMapDim) || !all_within(map.box, kMostBox) ||
       !all_within(map.strides, (kMostMapStride - 1) / width)) {
     return "has a tensor map of invalid size";

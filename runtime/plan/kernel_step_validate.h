@@ -13,7 +13,10 @@ namespace attn::plan {
 // largest), of arguments, and of tensor maps. Returns an error text, or an empty string.
 std::string check_launches(const KernelStep& step);
 
-// The same for a map of this tensor: its rank, sizes, swizzle, promotion and alignment.
+// The same for the axes of a map of this tensor.
+std::string check_axes(const TensorMapArgument& map, const TensorInfo& tensor);
+
+// The same for its rank, sizes, swizzle, promotion and alignment, once it has no axes.
 std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor);
 
 // The largest element offset in the map; nullopt as for last_offset.

@@ -51,6 +51,10 @@ struct TensorInfo {
   // pool, [pages,H,page,D]. cu_seqlens (i32, [B+1]): batch b begins at row cu_seqlens[b], the batch
   // stride is unused, and memory need only hold the rows in use.
   std::string addressed_by{};
+  // Strides are those of the tensor that is bound, and so is the number of pages of a pool; those
+  // above are usual ones. True only if `addressed_by` locates it, or for a page table; only kernel
+  // steps read it.
+  bool bound_strides = false;
 
   bool is_output() const {
     return role == TensorRole::output || role == TensorRole::stats ||
@@ -131,6 +135,10 @@ inline constexpr std::size_t kMostOutputs =
 // A CUtensorMap of a tensor, for copies by the tensor memory accelerator; passed by value, made
 // when addresses are bound. Elements past `dims` read as zero. Memory of a tensor that a control
 // tensor locates may hold fewer rows or pages than `dims`: the kernel copies only those in use.
+//
+// A map of a tensor with bound strides may have `axes`: one for each stride, which then counts
+// steps along that axis of the tensor; kNoAxis: it is in elements. The dimension of axis 0 is as
+// long as that of the tensor that is bound: pages.
 struct TensorMapArgument {
   TensorOperand tensor;               // its base address, a multiple of 16 bytes
   std::vector<std::int64_t> dims;     // 1 to 5, innermost first, in elements
@@ -138,12 +146,21 @@ struct TensorMapArgument {
   std::vector<std::int64_t> box;      // what one copy moves: 1 to 256 elements of each dim
   std::int64_t swizzle = 0;           // bytes: 0, 32, 64 or 128
   std::int64_t promotion = 256;       // bytes that a read brings to the L2 cache: 128 or 256
+  std::vector<std::int64_t> axes{};
+  static constexpr std::int64_t kNoAxis = -1;
   bool operator==(const TensorMapArgument&) const = default;
 };
 
-// A tensor's address, a scalar by value (float or int), or a tensor map.
+// A stride of a tensor with bound strides, in elements: 64 bits by value.
+struct StrideArgument {
+  std::string tensor;
+  std::int64_t axis = 0;
+  bool operator==(const StrideArgument&) const = default;
+};
+
+// A tensor's address, a scalar by value (float or int), a tensor map, or a stride.
 using KernelArgument =
-    std::variant<TensorOperand, ParamOperand, ConstantOperand, TensorMapArgument>;
+    std::variant<TensorOperand, ParamOperand, ConstantOperand, TensorMapArgument, StrideArgument>;
 
 using Extents = std::array<std::int64_t, 3>;  // x, y, z
 
@@ -215,9 +232,11 @@ inline constexpr std::size_t kMostLaunches = 64;         // of one kernel step
 inline constexpr std::size_t kMostArgumentBytes = 4096;  // of one launch
 inline constexpr std::int64_t kTensorMapBytes = 128;
 std::int64_t bytes_of(const KernelArgument& argument);  // as a kernel parameter
+// The map, without axes, of a tensor with these dims and strides.
+TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tensor);
 // Whether a launch has that tensor as an argument.
 bool names(const KernelStep& step, const std::string& tensor);
-// The tensor of an argument, or null.
+// The tensor of an argument, or null, also for a stride.
 const TensorOperand* tensor_of(const KernelArgument& argument);
 
 // Adjacent steps with the same `turns`, above 1, form a loop of that many iterations, each running

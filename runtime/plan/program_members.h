@@ -16,7 +16,7 @@ namespace attn::plan {
 
 template <json::Like<TensorInfo> Self, typename Visit>
 void members(Self& tensor, Visit& visit) {
-  auto& [name, role, dtype, dims, strides, alignment, addressed_by] = tensor;
+  auto& [name, role, dtype, dims, strides, alignment, addressed_by, bound_strides] = tensor;
   visit("name", name);
   visit("role", role);
   visit("dtype", dtype);
@@ -24,6 +24,7 @@ void members(Self& tensor, Visit& visit) {
   visit("strides", strides);
   visit("alignment", alignment);
   visit.optional("addressed_by", addressed_by);
+  visit.optional("bound_strides", bound_strides);
 }
 
 template <json::Like<ParamInfo> Self, typename Visit>
@@ -92,13 +93,21 @@ void members(Self& step, Visit& visit) {
 
 template <json::Like<TensorMapArgument> Self, typename Visit>
 void members(Self& map, Visit& visit) {
-  auto& [tensor, dims, strides, box, swizzle, promotion] = map;
+  auto& [tensor, dims, strides, box, swizzle, promotion, axes] = map;
   visit("map", tensor);
   visit("dims", dims);
   visit("strides", strides);
   visit("box", box);
   visit("swizzle", swizzle);
   visit.optional("promotion", promotion, 256);
+  visit.optional("axes", axes);
+}
+
+template <json::Like<StrideArgument> Self, typename Visit>
+void members(Self& stride, Visit& visit) {
+  auto& [tensor, axis] = stride;
+  visit("stride", tensor);
+  visit("axis", axis);
 }
 
 template <json::Like<Launch> Self, typename Visit>

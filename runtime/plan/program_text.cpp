@@ -86,10 +86,15 @@ struct ArgumentText {
     const std::string promotion = map.promotion == TensorMapArgument().promotion
                                       ? ""
                                       : fmt::format(" promotion {}", map.promotion);
-    return fmt::format("map of {} [{}] strides [{}] box [{}] swizzle {}{}",
+    const std::string axes =
+        map.axes.empty() ? "" : fmt::format(" axes [{}]", fmt::join(map.axes, ","));
+    return fmt::format("map of {} [{}] strides [{}]{} box [{}] swizzle {}{}",
                        SourceText{}(map.tensor), fmt::join(map.dims, ","),
-                       fmt::join(map.strides, ","), fmt::join(map.box, ","), map.swizzle,
+                       fmt::join(map.strides, ","), axes, fmt::join(map.box, ","), map.swizzle,
                        promotion);
+  }
+  std::string operator()(const StrideArgument& stride) const {
+    return fmt::format("stride {} of tensor {}", stride.axis, attn::quoted(stride.tensor));
   }
   std::string operator()(const auto& source) const { return SourceText{}(source); }
 };
@@ -128,9 +133,9 @@ std::string text_of(const IndexCheck& check) {
 }
 
 std::string tensor_line(const TensorInfo& tensor) {
-  return fmt::format("{} {} {} align {}{}\n", to_string(tensor.role), escaped(tensor.name),
+  return fmt::format("{} {} {} align {}{}{}\n", to_string(tensor.role), escaped(tensor.name),
                      type_text(tensor.dtype, tensor.dims, tensor.strides), tensor.alignment,
-                     addressing(tensor));
+                     addressing(tensor), tensor.bound_strides ? " strides bound" : "");
 }
 
 }  // namespace

@@ -37,6 +37,12 @@ std::string check_rank(const TensorInfo& tensor) {
   }
 }
 
+bool may_have_bound_strides(const TensorInfo& tensor) {
+  if (tensor.role == TensorRole::internal) return false;
+  const bool is_table = tensor.role == TensorRole::control && tensor.dims.size() == 2;
+  return is_table || (tensor.dims.size() == 4 && !tensor.addressed_by.empty());
+}
+
 std::string check_tensor(const TensorInfo& tensor) {
   if (tensor.name.empty()) return "has no name";
   if (std::string what = check_rank(tensor); !what.empty()) return what;
@@ -45,6 +51,9 @@ std::string check_tensor(const TensorInfo& tensor) {
   }
   if (tensor.alignment < 1 || !std::has_single_bit(static_cast<std::uint64_t>(tensor.alignment))) {
     return fmt::format("has alignment {}, not a power of two", tensor.alignment);
+  }
+  if (tensor.bound_strides && !may_have_bound_strides(tensor)) {
+    return "has bound strides, but no other tensor locates its rows";
   }
   return "";
 }
@@ -129,6 +138,10 @@ Status check_turns(const Program& program) {
   return {};
 }
 
+std::string reads_bound_strides(const TensorInfo& tensor) {
+  return fmt::format("reads {}, whose strides are bound", attn::quoted(tensor.name));
+}
+
 // A step that runs once, at load, may only read what exists then.
 std::string check_input(const DeriveStep& step, const OperandSource& input,
                         const ProgramSoFar& so_far) {
@@ -143,6 +156,7 @@ std::string check_input(const DeriveStep& step, const OperandSource& input,
   if (is_made(*found) && !so_far.is_whole(*found)) {
     return fmt::format("reads {} before it is written", attn::quoted(named->name));
   }
+  if (found->bound_strides) return reads_bound_strides(*found);
   const auto held = last_offset(found->dims, found->strides);
   if (!so_far.stays_within(*named, *held))
     return fmt::format("reads past the end of {}", attn::quoted(named->name));
@@ -227,6 +241,13 @@ std::string check_written(const KernelStep& step, const std::string& name, Progr
   return "";
 }
 
+std::string check_stride(const StrideArgument& stride, const ProgramSoFar& so_far) {
+  const TensorInfo* found = so_far.tensor(stride.tensor);
+  const bool fits = found != nullptr && found->bound_strides && stride.axis >= 0 &&
+                    stride.axis < static_cast<std::int64_t>(found->dims.size());
+  return fits ? "" : fmt::format("reads an unknown stride of {}", attn::quoted(stride.tensor));
+}
+
 std::string check_argument(const KernelStep& step, const KernelArgument& argument,
                            const ProgramSoFar& so_far) {
   if (const auto* constant = std::get_if<ConstantOperand>(&argument)) {
@@ -234,6 +255,9 @@ std::string check_argument(const KernelStep& step, const KernelArgument& argumen
   }
   if (const auto* param = std::get_if<ParamOperand>(&argument)) {
     return so_far.params.contains(param->name) ? "" : "reads an unknown param";
+  }
+  if (const auto* stride = std::get_if<StrideArgument>(&argument)) {
+    return check_stride(*stride, so_far);
   }
   const TensorOperand& named = *tensor_of(argument);
   const TensorInfo* found = so_far.tensor(named.name);
@@ -245,8 +269,10 @@ std::string check_argument(const KernelStep& step, const KernelArgument& argumen
   }
   std::optional<std::int64_t> reach = 0;
   if (const auto* map = std::get_if<TensorMapArgument>(&argument)) {
-    if (std::string what = check_map(*map, tensor); !what.empty()) return what;
-    reach = last_mapped(*map);
+    if (std::string what = check_axes(*map, tensor); !what.empty()) return what;
+    const TensorMapArgument whole = resolved(*map, tensor);
+    if (std::string what = check_map(whole, tensor); !what.empty()) return what;
+    reach = last_mapped(whole);
   }
   const auto held = last_offset(tensor.dims, tensor.strides);
   const bool fits = reach && *reach <= *held && so_far.stays_within(named, *held - *reach);
@@ -290,6 +316,7 @@ std::string check_bound_input(const OperandSource& input, const ProgramSoFar& so
   if (named == nullptr) return "reads an input that is neither a tensor nor a param";
   const TensorInfo* found = so_far.tensor(named->name);
   const bool whole = named->offset == 0 && named->advance == 0;
+  if (found != nullptr && found->bound_strides) return reads_bound_strides(*found);
   if (found != nullptr && !is_made(*found) && whole) return "";
   return fmt::format("reads {}, which is not bound", attn::quoted(named->name));
 }

@@ -25,6 +25,11 @@ void change_source(OperandSource& source, const Change& change) {
 void change_argument(KernelArgument& argument, const Change& change) {
   if (auto* tensor = std::get_if<TensorOperand>(&argument)) change(*tensor);
   if (auto* map = std::get_if<TensorMapArgument>(&argument)) change(map->tensor);
+  if (auto* stride = std::get_if<StrideArgument>(&argument)) {
+    TensorOperand tensor{stride->tensor};
+    change(tensor);
+    stride->tensor = tensor.name;
+  }
 }
 
 struct Changer {

@@ -30,7 +30,7 @@ Machine::Machine(const plan::Program& program, const Kernels& kernels, gpu::Orde
       const auto elements =
           static_cast<std::size_t>(*io::storage_elements(info.dims, info.strides));
       memory_[info.name].assign(elements * size_of(info.dtype), kPoison);
-      dtypes_[info.name] = info.dtype;
+      infos_[info.name] = &info;
     }
   }
 }
@@ -47,7 +47,7 @@ Status Machine::run() {
 std::byte* Machine::address(const plan::TensorOperand& operand, std::int64_t turn) {
   return memory(operand.name).data() +
          static_cast<std::size_t>(operand.offset + turn * operand.advance) *
-             size_of(dtypes_.at(operand.name));
+             size_of(infos_.at(operand.name)->dtype);
 }
 
 Status Machine::run(const plan::CudnnStep& step, std::int64_t turn) {
@@ -76,9 +76,11 @@ Status Machine::run(const plan::KernelStep& step, std::int64_t turn) {
   return {};
 }
 
-gpu::TensorMap Machine::map_of(const plan::TensorMapArgument& argument, std::int64_t turn) {
+gpu::TensorMap Machine::map_of(const plan::TensorMapArgument& of, std::int64_t turn) {
   gpu::TensorMap map;
-  const auto element = static_cast<std::int64_t>(size_of(dtypes_.at(argument.tensor.name)));
+  const plan::TensorInfo& tensor = *infos_.at(of.tensor.name);
+  const plan::TensorMapArgument argument = plan::resolved(of, tensor);
+  const auto element = static_cast<std::int64_t>(size_of(tensor.dtype));
   map.base = reinterpret_cast<unsigned char*>(address(argument.tensor, turn));
   map.rank = static_cast<std::uint8_t>(argument.dims.size());
   map.element_bytes = static_cast<std::uint8_t>(element);
@@ -102,6 +104,9 @@ Status Machine::run(const plan::KernelStep& step, const plan::Launch& launch, st
     } else if (const auto* map = std::get_if<plan::TensorMapArgument>(&launch.arguments[i])) {
       const gpu::TensorMap made = map_of(*map, turn);
       std::memcpy(value, &made, sizeof made);
+    } else if (const auto* of = std::get_if<plan::StrideArgument>(&launch.arguments[i])) {
+      const auto stride = infos_.at(of->tensor)->strides[static_cast<std::size_t>(of->axis)];
+      std::memcpy(value, &stride, sizeof stride);
     } else if (const auto* constant = std::get_if<plan::ConstantOperand>(&launch.arguments[i])) {
       io::store(constant->dtype, constant->value, value);
     } else {

@@ -35,7 +35,7 @@ class Machine {
   Status run(const plan::KernelStep& step, std::int64_t turn);
   Status run(const plan::KernelStep& step, const plan::Launch& launch, std::int64_t turn);
   std::byte* address(const plan::TensorOperand& operand, std::int64_t turn);
-  gpu::TensorMap map_of(const plan::TensorMapArgument& argument, std::int64_t turn);
+  gpu::TensorMap map_of(const plan::TensorMapArgument& of, std::int64_t turn);
   void store_param(const std::string& name, std::byte* value) const;
   double param(const std::string& name) const { return params_.at(name); }
 
@@ -43,7 +43,7 @@ class Machine {
   const Kernels& kernels_;
   gpu::Order order_;
   std::map<std::string, std::vector<std::byte>> memory_;
-  std::map<std::string, DType> dtypes_;
+  std::map<std::string, const plan::TensorInfo*> infos_;
   std::map<std::string, double> params_;
 };
 

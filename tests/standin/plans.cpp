@@ -230,6 +230,7 @@ class HostMemory {
         tensors_[info.name].resize(
             static_cast<std::size_t>(bytes_of(info.dims, info.strides, info.dtype)));
         widths_[info.name] = static_cast<std::int64_t>(size_of(info.dtype));
+        strides_[info.name] = info.strides;
       }
     }
     for (const auto& [name, value] : params) {
@@ -253,6 +254,10 @@ class HostMemory {
   }
   void* operator()(const plan::IotaOperand&) { return iota_.data(); }
   void* operator()(const plan::TensorMapArgument& map) { return (*this)(map.tensor); }
+  void* operator()(const plan::StrideArgument& of) {
+    const std::int64_t stride = strides_.at(of.tensor)[static_cast<std::size_t>(of.axis)];
+    return (*this)(plan::ConstantOperand{DType::i64, static_cast<double>(stride)});
+  }
 
   void zero(const std::string& name) { std::ranges::fill(tensors_.at(name), std::byte{}); }
 
@@ -261,6 +266,7 @@ class HostMemory {
  private:
   Bytes tensors_;
   std::map<std::string, std::int64_t> widths_;  // element size in bytes
+  std::map<std::string, std::vector<std::int64_t>> strides_;
   std::int64_t turn_ = 0;
   std::map<std::string, Value> params_;
   std::deque<Value> constants_;

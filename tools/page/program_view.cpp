@@ -79,6 +79,9 @@ std::string argument_text(const plan::KernelArgument& argument) {
     if (tensor->offset != 0) text += fmt::format(" + {}", tensor->offset);
     return text;
   }
+  if (const auto* stride = std::get_if<plan::StrideArgument>(&argument)) {
+    return fmt::format("stride {} of {}", stride->axis, shown(stride->tensor));
+  }
   if (const auto* param = std::get_if<plan::ParamOperand>(&argument)) return shown(param->name);
   if (const auto* constant = std::get_if<plan::ConstantOperand>(&argument)) {
     return fmt::format("{:g}", constant->value);

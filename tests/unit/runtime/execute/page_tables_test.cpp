@@ -103,6 +103,106 @@ TEST_F(PageTables, APoolThatIsCopiedHasThePlansPages) {
   EXPECT_EQ(bound.error().message, "tensor 'k' has 3 pages but the plan copies all of its 4");
 }
 
+// Tensors whose strides are bound.
+class BoundStrides : public PageTables {
+ protected:
+  static constexpr std::size_t kQ = 0, kK = 1, kV = 2, kBoundTable = 4,
+                               kO = 5;  // indexes of tensors
+
+  void SetUp() override {
+    OnStandins::SetUp();
+    load(standin::plan_of(plan::testing::bound_program()));
+  }
+
+  // Binds a tensor with those dims and strides; kernels see the strides, and the rest as before.
+  void expect_seen(std::size_t tensor, std::vector<std::int64_t> dims,
+                   std::vector<std::int64_t> strides) const {
+    plan::Plan other = plan_;
+    other.program.tensors[tensor].dims = std::move(dims);
+    other.program.tensors[tensor].strides = std::move(strides);
+    Case there = must(Case::make(executable_->device(), other, 3));
+    Binding binding = must(executable_->bind(there.arguments()));
+    expect_right(there, binding);
+    EXPECT_EQ(cuda_calls("cuMemcpy2DAsync"), 0);
+  }
+  std::string given(const std::string& name, const std::vector<std::int64_t>& dims,
+                    const std::vector<std::int64_t>& strides) const {
+    void* const data = on_->addresses()[name == "q" ? kQ : name == "k" ? kK : kO];
+    return refusal(with(name, {data, DType::f16, dims, strides}));
+  }
+};
+
+TEST_F(BoundStrides, ReachTheKernels) {
+  expect_seen(kQ, {2, 2, 1, 8}, {16, 8, 640, 1});
+  expect_seen(kV, {9, 2, 4, 8}, {128, 8, 16, 1});
+  expect_seen(kBoundTable, {2, 2}, {7, 1});
+  expect_seen(kO, {2, 2, 1, 8}, {8, 16, 32, 1});
+}
+
+TEST_F(BoundStrides, ArePlannedOnesOfAnAddress) {
+  Arguments arguments;
+  for (std::size_t i = 0; i < plan_.program.tensors.size(); ++i) {
+    arguments.address(plan_.program.tensors[i].name, on_->addresses()[i]);
+  }
+  Binding binding = must(executable_->bind(arguments));
+  expect_right(*on_, binding);
+}
+
+TEST_F(BoundStrides, AreOfAlignedRows) {
+  EXPECT_EQ(given("k", {4, 2, 4, 8}, {64, 8, 16, 1}), "accepted");
+  EXPECT_EQ(given("k", {400, 2, 4, 8}, {96, 8, 24, 1}), "accepted");
+  EXPECT_EQ(given("k", {4, 2, 4, 8}, {64, 8, 20, 1}),
+            "tensor 'k' has strides [64, 8, 20, 1] but the plan needs adjacent elements in each "
+            "row, and other strides that are multiples of 8 elements (16 bytes), above 0");
+  for (const std::vector<std::int64_t>& strides :
+       std::vector<std::vector<std::int64_t>>{{64, 8, 16, 2},
+                                              {64, 8, 0, 1},
+                                              {64, 0, 16, 1},
+                                              {-64, 8, 16, 1},
+                                              {std::int64_t{1} << 37, 8, 16, 1},
+                                              {std::int64_t{1} << 62, 8, 16, 1}}) {
+    EXPECT_THAT(given("k", {4, 2, 4, 8}, strides), HasSubstr("adjacent elements")) << strides[0];
+  }
+  EXPECT_EQ(given("k", {4, 2, 4, 8}, {64, 8, 16}),
+            "tensor 'k' has strides [64, 8, 16] but the plan needs [64, 32, 8, 1]");
+  EXPECT_THAT(given("k", {4, 2, 5, 8}, {80, 8, 16, 1}), HasSubstr("has dims"));
+  EXPECT_THAT(given("k", {0, 2, 4, 8}, {64, 8, 16, 1}), HasSubstr("has dims"));
+  void* const odd = static_cast<std::byte*>(on_->addresses()[kK]) + 8;
+  EXPECT_THAT(refusal(with("k", {odd, DType::f16, {4, 2, 4, 8}, {64, 8, 16, 1}})),
+              HasSubstr("which is not a multiple of 16 bytes"));
+}
+
+// Packed rows have no batch stride, and rows follow each other though a sequence has one.
+TEST_F(BoundStrides, ThatMeanNothingMayBeAny) {
+  EXPECT_EQ(given("k", {1, 2, 4, 8}, {3, 8, 16, 1}), "accepted");
+  EXPECT_EQ(given("q", {2, 2, 1, 8}, {-5, 8, 640, 1}), "accepted");
+  EXPECT_THAT(given("q", {2, 2, 1, 8}, {16, 8, 5, 1}), HasSubstr("adjacent elements"));
+}
+
+TEST_F(BoundStrides, OfAnOutputDoNotOverlap) {
+  EXPECT_EQ(given("o", {2, 2, 1, 8}, {16, 8, 32, 1}), "accepted");
+  EXPECT_EQ(given("q", {2, 2, 1, 8}, {16, 8, 8, 1}), "accepted");
+  EXPECT_EQ(given("o", {2, 2, 1, 8}, {16, 8, 8, 1}),
+            "tensor 'o' is written but has strides [16, 8, 8, 1], with which elements overlap");
+}
+
+// Though a sequence has one row at most, its row is one of many.
+TEST_F(BoundStrides, ThatAreNotBoundAreThePlansInPackedRowsToo) {
+  plan::Program program = plan_.program;
+  for (plan::TensorInfo& tensor : program.tensors) tensor.bound_strides = false;
+  const auto rows = [&](const std::vector<std::int64_t>& strides) {
+    const Arguments given = with("q", {on_->addresses()[kQ], DType::f16, {2, 2, 1, 8}, strides});
+    const Status status = check_arguments(program, given, 0, [](const void*) {
+      return Result<cuda::PointerInfo>(cuda::PointerInfo{cuda::MemoryKind::managed, 0, 0});
+    });
+    return status.ok() ? "accepted" : status.error().message;
+  };
+  EXPECT_EQ(rows({16, 8, 16, 1}), "accepted");
+  EXPECT_EQ(rows({5, 8, 16, 1}), "accepted");
+  EXPECT_EQ(rows({16, 8, 24, 1}),
+            "tensor 'q' has strides [16, 8, 24, 1] but the plan needs [16, 8, 16, 1]");
+}
+
 // As many as it lists, in pages that the map has.
 TEST_F(PageTables, APoolThatAKernelMapsMayHaveFewerPagesAndNotMore) {
   plan::Program program = plan::testing::controlled_program();

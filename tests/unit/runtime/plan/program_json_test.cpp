@@ -62,6 +62,7 @@ TEST(ProgramJson, KernelStepsAreReadStrictly) {
   EXPECT_EQ(*program_from_json(to_json(testing::kernel_program())), testing::kernel_program());
   const Program promoting = testing::promoting_plan().program;
   EXPECT_EQ(*program_from_json(to_json(promoting)), promoting);
+  EXPECT_EQ(*program_from_json(to_json(testing::bound_program())), testing::bound_program());
   Program overlapping = testing::kernel_program();
   std::get<KernelStep>(overlapping.steps[0]).launches[1].overlaps = true;
   EXPECT_EQ(*program_from_json(to_json(overlapping)), overlapping);
@@ -77,7 +78,7 @@ TEST(ProgramJson, KernelStepsAreReadStrictly) {
               j["arguments"][1] = {{"counting", 4}};
             }),
             "$.steps[0].launches[0].arguments[1]: has none of \"tensor\", \"param\", \"constant\", "
-            "\"map\"");
+            "\"map\", \"stride\"");
   EXPECT_EQ(refused([](auto& j) { j["x"] = 1; }),
             "$.steps[0].launches[0]: \"x\" is not a known member");
 }

@@ -371,6 +371,46 @@ Plan controlled_plan() {
   return signed_again(plan);
 }
 
+Program bound_program() {
+  const auto f16 = DType::f16;
+  const auto control = TensorRole::control;
+  Program program;
+  program.tensors = {
+      {"q", TensorRole::query, f16, {2, 2, 1, 8}, {16, 8, 16, 1}, 16, "cu_seqlens_q", true},
+      {"k", TensorRole::key, f16, {4, 2, 4, 8}, {64, 32, 8, 1}, 16, "page_table", true},
+      {"v", TensorRole::value, f16, {4, 2, 4, 8}, {64, 32, 8, 1}, 16, "page_table", true},
+      {"cu_seqlens_q", control, DType::i32, {3}, {1}, 4},
+      {"page_table", control, DType::i32, {2, 2}, {2, 1}, 4, "", true},
+      {"o", TensorRole::output, f16, {2, 2, 1, 8}, {16, 8, 16, 1}, 16, "cu_seqlens_q", true}};
+  const TensorMapArgument k{.tensor = {"k"},
+                            .dims = {8, 4, 2, 4},
+                            .strides = {1, 1, 1},
+                            .box = {8, 4, 1, 1},
+                            .axes = {2, 1, 0}};
+  const TensorMapArgument q{.tensor = {"q"},
+                            .dims = {8, 2, 1, 1},
+                            .strides = {1, 16, 16},
+                            .box = {8, 2, 1, 1},
+                            .axes = {1, TensorMapArgument::kNoAxis, TensorMapArgument::kNoAxis}};
+  KernelStep step;
+  step.outputs = {"o"};
+  step.source = "// bound\n";
+  step.launches = {
+      {.kernel = "bound",
+       .arguments = {q, StrideArgument{"q", 2}, k, TensorOperand{"v"}, StrideArgument{"v", 0},
+                     TensorOperand{"page_table"}, StrideArgument{"page_table", 0},
+                     TensorOperand{"o"}, StrideArgument{"o", 1}}}};
+  program.steps = {step};
+  return program;
+}
+
+Plan bound_plan() {
+  Plan plan = kernel_plan();
+  plan.program = bound_program();
+  plan.shape = attn::testing::shape_of(plan.program);
+  return signed_again(plan);
+}
+
 // The steps are those of the sample, so they compute no real gradient.
 Program backward_program() {
   Program program = sample_program();
@@ -405,8 +445,9 @@ Plan backward_plan() {
 Bundle sample_pair() { return {{derived_plan(), backward_plan()}}; }
 
 std::vector<Plan> sample_plans() {
-  return {sample_plan(), decided_plan(),   like_padding_plan(), derived_plan(),    looping_plan(),
-          kernel_plan(), promoting_plan(), quantized_plan(),    controlled_plan(), backward_plan()};
+  return {sample_plan(),     decided_plan(), like_padding_plan(), derived_plan(),
+          looping_plan(),    kernel_plan(),  promoting_plan(),    quantized_plan(),
+          controlled_plan(), bound_plan(),   backward_plan()};
 }
 
 Program random_program(Random& random) {

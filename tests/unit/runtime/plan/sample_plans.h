@@ -43,6 +43,9 @@ Plan quantized_plan();
 // One cuDNN step with tensors addressed by a page table and by cu_seqlens converted to offsets.
 Program controlled_program();
 Plan controlled_plan();
+// One launch over tensors with bound strides: q and o packed, k and v in pages.
+Program bound_program();
+Plan bound_plan();
 // One cuDNN step that computes dq, plus the other inputs of a backward: o, lse and do.
 Program backward_program();
 Plan backward_plan();

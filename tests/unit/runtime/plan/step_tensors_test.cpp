@@ -25,6 +25,9 @@ TEST(StepTensors, AreFoundInEveryKindOfStep) {
   EXPECT_THAT(names_in(testing::kernel_program().steps[0]),
               UnorderedElementsAre("partial", "o", "lse", "counter", "q", "counter", "partial",
                                    "partial", "o", "lse"));
+  EXPECT_THAT(
+      names_in(testing::bound_program().steps[0]),
+      UnorderedElementsAre("o", "q", "q", "k", "v", "v", "page_table", "page_table", "o", "o"));
 }
 
 TEST(StepTensors, AreUsedByEveryKindOfStep) {
