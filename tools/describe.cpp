@@ -45,6 +45,12 @@ LayoutKind kind_of(const ir::Attention& attention, std::string_view tensor) {
   return attention.layouts.find(tensor)->second.kind;
 }
 
+// Gradients have none.
+bool has_bound_strides(const ir::Attention& attention, std::string_view tensor) {
+  const auto found = attention.layouts.find(tensor);
+  return found != attention.layouts.end() && found->second.bound_strides;
+}
+
 // The default of a scale, if it does not depend on sizes that are open.
 std::optional<double> default_of(const ir::Attention& attention, const ir::CapturedTensor& scale) {
   if (!scale.fallback) return std::nullopt;
@@ -88,6 +94,7 @@ class Tensors {
     Json& entry = add(name, role, attention_.dtype_of(name), std::move(dims));
     const std::string by = engines::addressed_by(attention_, name);
     if (!by.empty()) entry["addressed_by"] = by;
+    if (has_bound_strides(attention_, name)) entry["strides"] = "bound";
     return entry;
   }
 
@@ -133,9 +140,10 @@ class Tensors {
       if (by.empty() || std::ranges::find(known, by) != known.end()) continue;
       known.push_back(by);
       const bool is_table = kind_of(attention_, name) == LayoutKind::paged;
-      add(by, Role::control, DType::i32,
-          is_table ? std::vector<std::string>{"B", "pages of a row"}
-                   : std::vector<std::string>{"B + 1"});
+      Json& entry = add(by, Role::control, DType::i32,
+                        is_table ? std::vector<std::string>{"B", "pages of a row"}
+                                 : std::vector<std::string>{"B + 1"});
+      if (is_table && has_bound_strides(attention_, name)) entry["strides"] = "bound";
     }
     if (!attention_.is_random()) return;
     for (const char* name : {engines::kSeed, engines::kOffset}) {
@@ -199,6 +207,7 @@ Json layouts_json(const ir::Attention& attention) {
     Json& entry = json[name];
     entry["kind"] = to_string(layout.kind);
     if (layout.kind == LayoutKind::strided) entry["strides"] = layout.strides;
+    if (layout.bound_strides) entry["strides"] = "bound";
     if (layout.kind != LayoutKind::paged) continue;
     entry["page"] = layout.page;
     if (layout.pages > 0) entry["pages"] = layout.pages;
@@ -324,7 +333,7 @@ std::string notes_of(const Json& tensor) {
   }
   if (tensor.value("has_default", false)) notes.emplace_back("has a default");
   if (tensor.value("optional", false)) notes.emplace_back("may be left out");
-  for (const char* name : {"runs", "longest_run", "addressed_by"}) {
+  for (const char* name : {"runs", "longest_run", "addressed_by", "strides"}) {
     if (tensor.contains(name)) notes.push_back(fmt::format("{} {}", name, joined({tensor[name]})));
   }
   return fmt::format("{}", fmt::join(notes, ", "));

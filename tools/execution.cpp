@@ -22,12 +22,12 @@ Error in_tensor(const std::string& name, Error error) {
   return error;
 }
 
-// Uploads the tensors of the program, which omits captured tensors that no step reads.
-Result<execute::DeviceTensors> upload(const execute::Executable& executable,
+// Uploads the tensors of the program, which omits captured tensors that no step reads, with its
+// strides.
+Result<execute::DeviceTensors> upload(const cuda::Device& device, const plan::Program& program,
                                       const Placement& placement) {
-  ATTN_ASSIGN(auto tensors,
-              execute::DeviceTensors::allocate(executable.device(), executable.program()));
-  for (const plan::TensorInfo& info : executable.program().tensors) {
+  ATTN_ASSIGN(auto tensors, execute::DeviceTensors::allocate(device, program));
+  for (const plan::TensorInfo& info : program.tensors) {
     if (info.is_output()) continue;
     Result<std::vector<std::byte>> bytes = placement.bytes_of(info);
     if (!bytes.ok()) return in_tensor(info.name, bytes.error());
@@ -80,16 +80,17 @@ Result<Repeated> repeat_plan(const plan::Plan& plan, const reference::Inputs& in
   execute::LoadOptions options;
   options.cudnn_folder = cudnn_folder;
   ATTN_ASSIGN(auto executable, execute::Executable::load(plan, options));
-  ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), inputs, unused));
-  ATTN_ASSIGN(auto tensors, upload(executable, placement));
+  const plan::Program program = with_other_strides(executable.program());
+  ATTN_ASSIGN(const Placement placement, Placement::create(program, inputs, unused));
+  ATTN_ASSIGN(auto tensors, upload(executable.device(), program, placement));
   ATTN_ASSIGN(auto binding, executable.bind(arguments_of(executable, tensors, inputs)));
   ATTN_ASSIGN(const auto stream, cuda::Stream::create(executable.device()));
   Repeated repeated;
   for (int i = 0; i < count; ++i) {
-    ATTN_RETURN_IF_ERROR(poison_outputs(executable.program(), tensors));
+    ATTN_RETURN_IF_ERROR(poison_outputs(program, tensors));
     ATTN_RETURN_IF_ERROR(binding.execute(stream.handle()));
     ATTN_RETURN_IF_ERROR(stream.synchronize());
-    ATTN_ASSIGN(Outputs outputs, download(executable.program(), tensors, placement));
+    ATTN_ASSIGN(Outputs outputs, download(program, tensors, placement));
     if (i == 0) {
       for (const auto& [name, tensor] : outputs) repeated.deviations[name] = 0;
       repeated.outputs = std::move(outputs);

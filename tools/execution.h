@@ -31,7 +31,8 @@ Result<ReferenceGradients> run_reference_gradients(const ir::Attention& attentio
                                                    reference::Inputs inputs, bool forward,
                                                    const reference::Options& options);
 
-// Executes once on device 0. Outputs are filled with NaN first, to expose elements that a kernel
+// Executes once on device 0, with other strides than the plan's where they are bound
+// (with_other_strides). Outputs are filled with NaN first, to expose elements that a kernel
 // does not write. Errors: those of Executable.
 Result<Outputs> run_on_device(const plan::Plan& plan, const reference::Inputs& inputs,
                               const std::string& cudnn_folder);

@@ -18,6 +18,7 @@ using Dims = std::vector<std::int64_t>;
 // Fill byte of memory without rows: 195 in bf16, 3.6 in f16.
 constexpr std::byte kUnused{0x43};
 constexpr std::int64_t kNoPage = -1;
+constexpr std::int64_t kBytesApart = 16, kEntriesApart = 3;  // gaps of tensors with other strides
 
 // What element i of a row without use holds: rows are all NaN, or have one infinity, or the largest
 // numbers, whose products are infinite.
@@ -38,6 +39,9 @@ std::int64_t page_without_use(std::size_t entry, std::int64_t pages) {
 }
 
 bool is_page_table(const plan::TensorInfo& tensor) { return tensor.dims.size() == 2; }
+bool is_pool(const plan::TensorInfo& tensor) {
+  return !tensor.addressed_by.starts_with("cu_seqlens");
+}
 
 std::size_t elements_of(const plan::TensorInfo& tensor) {
   return static_cast<std::size_t>(*io::storage_elements(tensor.dims, tensor.strides));
@@ -66,6 +70,23 @@ Result<std::vector<std::byte>> pack_integers(const Dims& values, const plan::Ten
 }
 
 }  // namespace
+
+plan::Program with_other_strides(plan::Program program) {
+  for (plan::TensorInfo& tensor : program.tensors) {
+    if (!tensor.bound_strides) continue;
+    Dims& strides = tensor.strides;
+    if (is_page_table(tensor)) {
+      strides[0] += kEntriesApart;
+      continue;
+    }
+    const std::int64_t gap = kBytesApart / static_cast<std::int64_t>(size_of(tensor.dtype));
+    strides[1] = tensor.dims[3] + gap;
+    strides[2] = (tensor.dims[1] + 1) * strides[1];
+    strides[0] = (tensor.dims[2] + 1) * strides[2];
+    if (is_pool(tensor)) ++tensor.dims[0];
+  }
+  return program;
+}
 
 Result<Placement> Placement::create(const plan::Program& program, const reference::Inputs& inputs,
                                     Unused unused) {
@@ -129,7 +150,7 @@ template <typename Visit>
 void Placement::for_each_place(const plan::TensorInfo& tensor, const Dims& dims,
                                const Visit& visit) const {
   const Dims& control = controls_.at(tensor.addressed_by);
-  const bool paged = !tensor.addressed_by.starts_with("cu_seqlens");
+  const bool paged = is_pool(tensor);
   const std::int64_t depth = dims.size() > 3 ? dims[3] : 1;
   const std::int64_t page = paged ? tensor.dims[2] : 1;
   const std::int64_t pages = paged ? (dims[2] + page - 1) / page : 0;

@@ -21,6 +21,10 @@ namespace attn::tools {
 // both, and numbers of pages that are not there.
 enum class Unused : std::uint8_t { finite, anything };
 
+// The program, where tensors with bound strides have others than the plan's: heads inside rows,
+// with gaps after heads, rows and pages, and a page more; rows of page tables have gaps, too.
+plan::Program with_other_strides(plan::Program program);
+
 // Sequences are packed one after the other. Pages are taken from the pool in scrambled order, to
 // expose a kernel that ignores the page table; page 0 is the last. The program and inputs must
 // outlive the object.

@@ -57,7 +57,7 @@ Body dims(const Given& given) {
 
 // The member that holds a layout with arguments, or nullptr.
 const JsonMember* with_arguments(const JsonValue& json) {
-  for (const std::string_view kind : {"strides", "paged"}) {
+  for (const std::string_view kind : {"strides", "paged", "thd"}) {
     if (const JsonMember* member = json.find(kind)) return member;
   }
   return nullptr;

@@ -83,19 +83,21 @@ std::optional<LayoutKind> parse_layout_kind(std::string_view text);
 // The memory layout of q, k, v or o. `strides` (elements, for [B, H, S, D]) are for strided, and
 // for thd with rows that are not packed (without the batch stride). `page` (rows per page) and
 // `pages` (in the pool; 0: as many as the tensor needs) are for paged. `tables` 1: k and v share
-// one page table if they are paged alike; 2: each has its own.
+// one page table if they are paged alike; 2: each has its own. `bound_strides`, of thd and paged:
+// strides, and the number of pages, are those of the tensor that is bound.
 struct Layout {
   LayoutKind kind = LayoutKind::bshd;
   std::array<std::int64_t, 4> strides{};
   std::int64_t page = 0;
   std::int64_t pages = 0;
   std::int64_t tables = 1;
+  bool bound_strides = false;
   bool operator==(const Layout&) const = default;
 };
 
 // Strides in elements for logical dims [B, H, S, D]. For thd: those within one sequence, and S * H
-// * D for the batch. For paged: those of the pool [pages, H, page, D]. `heads` are Hq and Hkv,
-// needed by the packed kinds.
+// * D for the batch. For paged: those of the pool [pages, H, page, D]. Of bound strides: usual
+// ones. `heads` are Hq and Hkv, needed by the packed kinds.
 struct Heads {
   std::int64_t q = 1;
   std::int64_t kv = 1;

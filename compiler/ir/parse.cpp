@@ -149,7 +149,8 @@ class TensorLines : public NodeLines {
       layout.kind = *kind;
       if (*kind == LayoutKind::strided) ATTN_RETURN_IF_ERROR(line.expect("("));
       if (*kind == LayoutKind::strided || (*kind == LayoutKind::thd && line.accept("("))) {
-        ATTN_RETURN_IF_ERROR(strides(line, layout));
+        layout.bound_strides = *kind == LayoutKind::thd && line.accept("bound");
+        ATTN_RETURN_IF_ERROR(layout.bound_strides ? line.expect(")") : strides(line, layout));
       }
       if (*kind == LayoutKind::paged) ATTN_RETURN_IF_ERROR(pages(line, layout));
     }
@@ -169,7 +170,9 @@ class TensorLines : public NodeLines {
     ATTN_ASSIGN(layout.page, line.integer());
     ATTN_RETURN_IF_ERROR(line.expect(","));
     ATTN_ASSIGN(layout.pages, line.integer());
-    if (line.accept(",")) {
+    while (line.accept(",") && !layout.bound_strides) {
+      layout.bound_strides = line.accept("bound");
+      if (layout.bound_strides) break;
       ATTN_ASSIGN(layout.tables, line.integer());
     }
     return line.expect(")");

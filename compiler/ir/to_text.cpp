@@ -72,8 +72,10 @@ class TextWriter {
     std::string text(to_string(layout.kind));
     if (layout.kind == LayoutKind::paged) {
       const std::string tables = layout.tables == 1 ? "" : fmt::format(",{}", layout.tables);
-      return fmt::format("{}({},{}{})", text, layout.page, layout.pages, tables);
+      return fmt::format("{}({},{}{}{})", text, layout.page, layout.pages, tables,
+                         layout.bound_strides ? ",bound" : "");
     }
+    if (layout.bound_strides) return text + "(bound)";
     const auto& strides = layout.strides;
     const bool has_strides =
         layout.kind == LayoutKind::strided || (layout.kind == LayoutKind::thd && strides[2] != 0);

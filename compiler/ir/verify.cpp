@@ -210,6 +210,10 @@ class Verifier : private RootVerifier {
       if (layout.kind == LayoutKind::paged && (layout.page < 1 || layout.pages < 0)) {
         return bug(fmt::format("the pages of {} have no size", name));
       }
+      const bool located = layout.kind == LayoutKind::paged || layout.kind == LayoutKind::thd;
+      if (layout.bound_strides && (!located || layout.strides[2] != 0)) {
+        return bug(fmt::format("{} has bound strides and others", name));
+      }
       if (layout.tables < 1 || layout.tables > 2) {
         return bug(fmt::format("{} has {} page tables", name, layout.tables));
       }

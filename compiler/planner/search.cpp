@@ -1,9 +1,14 @@
 #include "compiler/planner/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "compiler/engines/shared/internal_o.h"
+#include "compiler/engines/shared/unsupported.h"
 
 namespace attn::planner {
 namespace {
@@ -12,24 +17,48 @@ bool draws_elsewhere(const ir::Attention& attention) {
   return attention.dropout && attention.dropout->origin;
 }
 
-// Whether the strategy draws the numbers of a part as the whole attention does.
-bool draws_in(const ir::Attention& attention, const Strategy& strategy) {
-  return !draws_elsewhere(attention) || strategy.own_kernels;
+// A tensor whose strides are bound; empty if there is none.
+std::string_view with_bound_strides(const ir::Attention& attention) {
+  const auto found = std::ranges::find_if(
+      attention.layouts, [](const auto& each) { return each.second.bound_strides; });
+  return found == attention.layouts.end() ? std::string_view() : found->first;
 }
 
-Error refused_draws() {
-  return {ErrorCode::unsupported,
-          "random dropout of a part draws the numbers of the whole attention, and only attnc's own "
-          "kernels can",
-          {"those are `--engine native`; `dropout p, keep[..]` takes the elements to keep from a "
-           "tensor"},
-          {}};
+// What no strategy computes but those with attnc's own kernels, and with bound strides only
+// forward.
+std::optional<Error> refusal_of(const ir::Attention& attention, const Strategy& strategy,
+                                const target::Context& context) {
+  const std::string_view bound = with_bound_strides(attention);
+  if (!bound.empty() && context.backward()) {
+    return engines::unsupported(
+        attention.pos,
+        fmt::format("the strides of `{}` are bound, and no backward takes these", bound),
+        "leave out `strides = bound` for training");
+  }
+  if (strategy.own_kernels) return std::nullopt;
+  if (!bound.empty()) {
+    return engines::unsupported(
+        attention.pos,
+        fmt::format("the strides of `{}` are bound, and only attnc's own kernels take these",
+                    bound),
+        "those are `--engine native`; the others work without `strides = bound`");
+  }
+  if (!draws_elsewhere(attention)) return std::nullopt;
+  return Error{ErrorCode::unsupported,
+               "random dropout of a part draws the numbers of the whole attention, and only "
+               "attnc's own kernels can",
+               {"those are `--engine native`; `dropout p, keep[..]` takes the elements to keep "
+                "from a tensor"},
+               {}};
 }
 
-// Whether the refusal of an alternative is told: cuDNN refuses much of 8 bits, and all random
-// dropout of parts, that attnc's own kernels compute, so why these do not is of interest.
+// Whether the refusal of an alternative is told: cuDNN refuses much of 8 bits, all random dropout
+// of parts, and bound strides, that attnc's own kernels compute, so why these do not is of
+// interest.
 bool is_told(const Strategy& strategy, const ir::Attention& attention) {
-  return (attention.quantize || draws_elsewhere(attention)) && strategy.own_kernels;
+  const bool is_for_few =
+      attention.quantize || draws_elsewhere(attention) || !with_bound_strides(attention).empty();
+  return is_for_few && strategy.own_kernels;
 }
 
 std::optional<ir::Attention> with_o_if_missing(const ir::Attention& attention,
@@ -57,8 +86,9 @@ Search::Search(const ir::Attention& attention, std::string_view name,
       subject_(std::make_unique<Subject>(with_o_ ? *with_o_ : attention_, context_)) {
   for (const Strategy& strategy : strategies(name)) {
     deadline().restart();
-    const Result<double> bound = in_time("planning", [&] {
-      return draws_in(attention_, strategy) ? strategy.bound(*subject_) : refused_draws();
+    const Result<double> bound = in_time("planning", [&]() -> Result<double> {
+      std::optional<Error> refusal = refusal_of(attention_, strategy, context_);
+      return refusal ? std::move(*refusal) : strategy.bound(*subject_);
     });
     if (bound.ok()) {
       all_.push_back({.strategy = &strategy, .bound = *bound});
@@ -181,7 +211,7 @@ auto Search::in_time(std::string_view phase, const Plan& plan) const -> decltype
 
 bool Search::has_slow() const {
   return std::ranges::any_of(strategies(kAnyOrSlow), [this](const Strategy& strategy) {
-    return strategy.kind == Strategy::Kind::slow && draws_in(attention_, strategy) &&
+    return strategy.kind == Strategy::Kind::slow && !refusal_of(attention_, strategy, context_) &&
            strategy.bound(*subject_).ok() && strategy.lower(*subject_).ok();
   });
 }

@@ -21,6 +21,7 @@ constexpr std::string_view kKinds[] = {"bshd", "bhsd",  "sbhd",       "strides",
 // The tensors of a layout that is given without a tensor; other tensors are bshd.
 constexpr std::string_view kPagedTensors[] = {"k", "v"};
 constexpr std::string_view kPackedTensors[] = {"q", "k", "v"};
+constexpr std::string_view kStrides = "strides";  // an argument of thd and paged
 
 std::span<const std::string_view> tensors_of(ir::LayoutKind kind) {
   if (kind == ir::LayoutKind::packed_qkv) return kPackedTensors;
@@ -39,6 +40,7 @@ class LayoutParser {
     const ast::Name& kind = entry.kind;
     if (kind.text == "strides") return strides(entry);
     if (kind.text == "paged") return paged(entry);
+    if (kind.text == "thd") return thd(entry);
     if (!contains(kKinds, kind.text)) {
       auto& diagnostic = sink_.report(Code::bad_choice, kind.span,
                                       fmt::format("{} is not a layout", quoted(kind.text)));
@@ -50,27 +52,31 @@ class LayoutParser {
       sink_
           .report(Code::bad_strides, entry.arguments[0].value.span,
                   fmt::format("layout {} takes no arguments", quoted(kind.text)))
-          .help = "write custom strides as `strides(Sq*Hq*D, D, Hq*D, 1)`";
+          .help = name_of(entry.arguments[0]) == kStrides
+                      ? fmt::format("only `thd` and `paged` take `{}`", bound())
+                      : "write custom strides as `strides(Sq*Hq*D, D, Hq*D, 1)`";
       return std::nullopt;
     }
     return ir::Layout{*ir::parse_layout_kind(kind.text), {}};
   }
 
-  // paged(page = 64, pages = 1024, tables = 2)
+  // paged(page = 64, pages = 1024, tables = 2, strides = bound)
   std::optional<ir::Layout> paged(const ast::LayoutEntry& entry) {
     ir::Layout layout{ir::LayoutKind::paged, {}};
     bool whole = true;
     for (const ast::LayoutArgument& argument : entry.arguments) {
-      const std::string_view name =
-          argument.name ? std::string_view(argument.name->text) : std::string_view();
+      const std::string_view name = name_of(argument);
+      if (name == kStrides) {
+        whole = takes_bound(argument, layout) && whole;
+        continue;
+      }
       if (name != "page" && name != "pages" && name != "tables") {
-        sink_
-            .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
-                    "`paged` has no argument with this name")
-            .help = fmt::format(
-            "its arguments are `{}` (rows per page), `{}` (the number of pages) and `{}` (if k and "
-            "v have separate page tables)",
-            written("page", 64), written("pages", 1024), written("tables", 2));
+        refuse(
+            entry, argument,
+            fmt::format(
+                "its arguments are `{}` (rows per page), `{}` (the number of pages), `{}` (if k "
+                "and v have separate page tables) and `{}` (those of the bound tensor)",
+                written("page", "64"), written("pages", "1024"), written("tables", "2"), bound()));
         return std::nullopt;
       }
       const auto value = constant(argument.value, "size", Code::bad_layout);
@@ -86,8 +92,51 @@ class LayoutParser {
     return whole ? std::optional(layout) : std::nullopt;
   }
 
-  // An argument of `paged`, as the source writes it.
-  std::string written(std::string_view name, int value) const {
+  // thd, or thd(strides = bound)
+  std::optional<ir::Layout> thd(const ast::LayoutEntry& entry) {
+    ir::Layout layout{ir::LayoutKind::thd, {}};
+    bool whole = true;
+    for (const ast::LayoutArgument& argument : entry.arguments) {
+      if (name_of(argument) != kStrides) {
+        refuse(entry, argument,
+               fmt::format("its argument is `{}` (those of the bound tensor)", bound()));
+        return std::nullopt;
+      }
+      whole = takes_bound(argument, layout) && whole;
+    }
+    return whole ? std::optional(layout) : std::nullopt;
+  }
+
+  static std::string_view name_of(const ast::LayoutArgument& argument) {
+    return argument.name ? std::string_view(argument.name->text) : std::string_view();
+  }
+
+  // Reports an argument that the layout does not have.
+  void refuse(const ast::LayoutEntry& entry, const ast::LayoutArgument& argument,
+              std::string help) {
+    sink_
+        .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
+                fmt::format("{} has no argument with this name", quoted(entry.kind.text)))
+        .help = std::move(help);
+  }
+
+  // strides = bound
+  bool takes_bound(const ast::LayoutArgument& argument, ir::Layout& layout) {
+    const ast::Expr& value = argument.value;
+    layout.bound_strides = value.kind == ast::ExprKind::name && value.text == "bound";
+    if (layout.bound_strides) return true;
+    sink_
+        .report(Code::bad_layout, value.span,
+                "strides of rows that other tensors locate are the usual ones, or `bound`")
+        .help = fmt::format("write `{}` for those of the bound tensor, or leave it out", bound());
+    return false;
+  }
+  std::string bound() const {
+    return written(kStrides, sink_.source().is_json() ? "\"bound\"" : "bound");
+  }
+
+  // An argument, as the source writes it.
+  std::string written(std::string_view name, std::string_view value) const {
     return sink_.source().is_json() ? fmt::format("\"{}\": {}", name, value)
                                     : fmt::format("{} = {}", name, value);
   }
@@ -103,7 +152,7 @@ class LayoutParser {
         .report(Code::bad_layout, argument.value.span,
                 fmt::format("k and v have 1 shared page table or 2, not {}", value))
         .help = fmt::format("`{}` gives each a page table: `page_table_k` and `page_table_v`",
-                            written("tables", 2));
+                            written("tables", "2"));
     return false;
   }
 

@@ -266,6 +266,18 @@ class Compile(attnc.Case):
         self.assertFalse(plan.exists())
         self.attnc("compile", spec, "--target", "h200", "-o", plan, "--direction", "fwd")
 
+    def test_bound_strides_are_for_our_kernels(self):
+        spec = self.write("rows.attn", TRAINED.replace("bshd", "thd(strides = bound)"))
+        plan = self.folder / "x.attnplan"
+        for engine, target in (("cudnn", "h200"), ("unfused", "h200"), ("auto", "b200")):
+            process = self.attnc("compile", spec, "--engine", engine, "--target", target, "-o", plan,
+                                 "--direction", "fwd", code=3)
+            self.assertIn("the strides of `k` are bound, and only attnc's own kernels take these", process.stderr)
+        process = self.attnc("compile", spec, "--target", "h200", "-o", plan, code=3)
+        self.assertIn("the strides of `k` are bound, and no backward takes these", process.stderr)
+        self.assertIn("leave out `strides = bound` for training", process.stderr)
+        self.attnc("compile", spec, "--target", "h200", "-o", plan, "--direction", "fwd")
+
     def test_what_is_no_place_for_a_plan(self):
         spec = self.write("noop", NOOP)
         plan = self.compile(NOOP)

@@ -32,7 +32,8 @@ fn capped(x, limit) {
 attention everything(w = 4) {
   dims    B = 2, Hq = 4, Hkv = 2, Sq = {64, 128}, Skv, D = 64;
   dtype   f16;
-  layout  q: bshd, k: paged(page = 64, pages = 2 * 8), v: paged(page = 64);
+  layout  q: bshd, k: paged(page = 64, pages = 2 * 8, strides = bound), v: paged(page = 64),
+          o: thd(strides = bound);
   tensor  offsets: i32[B, 8] monotone runs(8, 2 * 4) = 8 * i1;
   learn   sinks: f32[Hq];
   param   cap: f32;

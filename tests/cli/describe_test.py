@@ -103,6 +103,14 @@ class Describe(attnc.Case):
         self.assertEqual(paged["layouts"]["k"]["table"], "page_table")
         self.assertEqual(self.tensors(paged)["page_table"]["role"], "control")
 
+    def test_strides_of_the_bound_tensor(self):
+        said = self.attnc_json("describe", SPECS / "paged_decode.attn", "--layout",
+                               "q: bshd, k: paged(page = 16, strides = bound), v: paged(page = 64), o: bshd")
+        self.assertEqual(said["layouts"]["k"]["strides"], "bound")
+        self.assertNotIn("strides", said["layouts"]["v"])
+        bound = {name for name, one in self.tensors(said).items() if one.get("strides") == "bound"}
+        self.assertEqual(bound, {"k", "page_table_k"})
+
     def test_scales_of_8_bits(self):
         said = self.body("dtype e4m3; quantize per_tensor, descale_q = 1.0 / D, scale_o = 2.0;", "--bind", "D=64")
         self.assertEqual(said["quantize"]["scales"]["descale_q"], None)

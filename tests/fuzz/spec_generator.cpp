@@ -58,8 +58,8 @@ class Generator : Decisions {
       case 5: return "dropout " + pick({"0.1", "c", "0.5, kv_idx % 2 == 0", "1"}) + ";\n";
       case 6:
         return "layout " +
-               pick({"bshd", "thd", "paged(page = 64)", "packed_qkv",
-                     "q: bhsd, k: strides(1, 2, 3, 4)"}) +
+               pick({"bshd", "thd", "paged(page = 64)", "paged(page = 64, strides = bound)",
+                     "thd(strides = bound)", "packed_qkv", "q: bhsd, k: strides(1, 2, 3, 4)"}) +
                ";\n";
       case 7: return "outputs " + pick({"o, lse", "o, max, sum_exp", "lse", "o, o"}) + ";\n";
       case 8: return "normalize " + pick({"sigmoid", "softmax", "none"}) + ";\n";

@@ -10,8 +10,9 @@
 namespace attn::host {
 namespace {
 
-Result<tools::Outputs> run(const plan::Program& program, const Kernels& kernels,
+Result<tools::Outputs> run(const plan::Program& planned, const Kernels& kernels,
                            const reference::Inputs& inputs, const Pair& pair) {
+  const plan::Program program = tools::with_other_strides(planned);
   ATTN_ASSIGN(const tools::Placement placement,
               tools::Placement::create(program, inputs, pair.unused));
   Machine machine(program, kernels, pair.order);

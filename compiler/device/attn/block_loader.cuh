@@ -17,15 +17,25 @@ template <class C>
 struct KeySide {
   using S = Stages<C>;
   static constexpr bool kGathers = C::kGatherKeys, kThd = C::kThdK;
-  static constexpr int kPage = C::kKeyPage, kPiece = kPage > 0 ? C::kKeyPiece : C::kKeys,
-                       kPages = C::kKeyPages;
+  static constexpr int kPage = C::kKeyPage, kPiece = kPage > 0 ? C::kKeyPiece : C::kKeys;
   static constexpr int kStored = C::kTaken, kColumns = C::kDepth, kPanel = C::kDepthPanel;
   static constexpr int kPanels = S::kDepthPanels, kRowBytes = S::kKeyRow;
-  static constexpr long long kPageStride = C::kKeyPageStride, kHeadStride = C::kKeyHeadStride,
-                             kRowStride = C::kKeyRowStride;
+  static constexpr bool kBound = C::kBoundKeys;
 
   static __device__ const TensorMap* maps(const ForwardTensors& tensors) { return tensors.k; }
-  static __device__ const int* table(const ForwardTensors& tensors) { return tensors.key_table; }
+  // The pages of a batch.
+  static __device__ const int* table(const ForwardTensors& tensors, int b) {
+    if constexpr (kBound)
+      return tensors.key_table + b * tensors.key_strides.table;
+    else
+      return tensors.key_table + b * C::kKeyPages;
+  }
+  static __device__ PoolStrides strides(const ForwardTensors& tensors) {
+    if constexpr (kBound)
+      return tensors.key_strides;
+    else
+      return {C::kKeyPageStride, C::kKeyHeadStride, C::kKeyRowStride};
+  }
   static __device__ const unsigned short* rows(const ForwardTensors& tensors) {
     return tensors.key_rows;
   }
@@ -34,15 +44,25 @@ template <class C>
 struct ValueSide {
   using S = Stages<C>;
   static constexpr bool kGathers = C::kGatherValues, kThd = C::kThdV;
-  static constexpr int kPage = C::kValuePage, kPiece = kPage > 0 ? C::kValuePiece : C::kKeys,
-                       kPages = C::kValuePages;
+  static constexpr int kPage = C::kValuePage, kPiece = kPage > 0 ? C::kValuePiece : C::kKeys;
   static constexpr int kStored = C::kStored, kColumns = C::kWidth, kPanel = C::kWidthPanel;
   static constexpr int kPanels = S::kWidthPanels, kRowBytes = S::kValueRow;
-  static constexpr long long kPageStride = C::kValuePageStride, kHeadStride = C::kValueHeadStride,
-                             kRowStride = C::kValueRowStride;
+  static constexpr bool kBound = C::kBoundValues;
 
   static __device__ const TensorMap* maps(const ForwardTensors& tensors) { return tensors.v; }
-  static __device__ const int* table(const ForwardTensors& tensors) { return tensors.value_table; }
+  // The pages of a batch.
+  static __device__ const int* table(const ForwardTensors& tensors, int b) {
+    if constexpr (kBound)
+      return tensors.value_table + b * tensors.value_strides.table;
+    else
+      return tensors.value_table + b * C::kValuePages;
+  }
+  static __device__ PoolStrides strides(const ForwardTensors& tensors) {
+    if constexpr (kBound)
+      return tensors.value_strides;
+    else
+      return {C::kValuePageStride, C::kValueHeadStride, C::kValueRowStride};
+  }
   static __device__ const unsigned short* rows(const ForwardTensors& tensors) {
     return tensors.value_rows;
   }
@@ -54,7 +74,7 @@ struct LoadedRows {
   BlockRows<C::kKeys, Side::kPage, Side::kPiece, kLanes> rows;
 
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
-    rows.find(Side::table(tensors) + b * Side::kPages, Side::kThd ? 0 : b, at, keys);
+    rows.find(Side::table(tensors, b), Side::kThd ? 0 : b, at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
                        int b) const {
@@ -68,12 +88,12 @@ struct LoadedRowByRow {
   GatheredRows<C::kKeys, Side::kPage, Side::kStored, Side::kColumns, Side::kPanel> rows;
 
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
-    rows.find(Side::table(tensors) + b * Side::kPages, at, keys);
+    rows.find(Side::table(tensors, b), at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
                        int) const {
-    rows.copy(to, Side::rows(tensors) + head * Side::kHeadStride, full, at, Side::kPageStride,
-              Side::kRowStride);
+    const PoolStrides by = Side::strides(tensors);
+    rows.copy(to, Side::rows(tensors) + head * by.head, full, at, by.page, by.row);
   }
 };
 // Copies a patch.

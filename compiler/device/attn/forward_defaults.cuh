@@ -16,6 +16,8 @@ struct ForwardDefaults {
   static constexpr int kTaken = 0;
   static constexpr long long kKeyPageStride = 0, kKeyHeadStride = 0, kKeyRowStride = 0;
   static constexpr long long kValuePageStride = 0, kValueHeadStride = 0, kValueRowStride = 0;
+  // Whether strides of keys and values in pages, and of packed rows of o, are in `tensors`.
+  static constexpr bool kBoundKeys = false, kBoundValues = false, kBoundOutput = false;
   // Lists.
   static constexpr int kFront = 0, kListsOfBatch = 0, kListsOfUnit = 0, kListsDone = 0;
   static constexpr bool kBatchesFirst = false, kOverlaps = false;

@@ -22,6 +22,10 @@ struct StoredColumns : Base {
   }
 
   __device__ __forceinline__ long long place_of_row(int b, int h, int q) const {
+    if constexpr (C::kBoundOutput) {
+      const RowStrides& by = tensors.output_strides;
+      return first_of(b, 0, by.row) + h * by.head + q * by.row;
+    }
     return first_of(b, C::kOutputBatch, C::kOutputRow) + h * C::kOutputHead + q * C::kOutputRow;
   }
 

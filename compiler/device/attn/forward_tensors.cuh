@@ -5,6 +5,14 @@
 
 namespace kernels {
 
+// Strides of keys or values in pages, in elements, and of the rows of their page table.
+struct PoolStrides {
+  long long page = 0, head = 0, row = 0, table = 0;
+};
+struct RowStrides {
+  long long head = 0, row = 0;
+};
+
 // Where q, k, v are read, and what is written; pointers may be null. A packed tensor (kThdQ, ..)
 // has a map for each batch (sequence_maps.cuh).
 struct ForwardTensors {
@@ -16,6 +24,10 @@ struct ForwardTensors {
   // The pages of each batch, [kBatches, kKeyPages] and [kBatches, kValuePages], if keys or values
   // are in pages.
   const int *key_table = nullptr, *value_table = nullptr;
+  // Strides that are known at run time alone (kBoundKeys, ..); `table` of all pages, the others of
+  // those that are read row by row.
+  PoolStrides key_strides, value_strides;
+  RowStrides output_strides;
   const int* row_starts = nullptr;  // the first row of each batch, if o is packed
   float* parts = nullptr;           // what warps have of each, if there are parts
   // Keys and values that are read row by row (kGatherKeys, kGatherValues).

@@ -12,16 +12,17 @@
 // A generated kernel gives a class V of constants: kBatches, kHeads (of keys), kKeys, kStored and
 // kPitch (keys of a row of the result, a multiple of 16), kBatchStride, kHeadStride, kRowStride (of
 // v, in elements), kPage (keys of a page; 0: v is in no pages) and kPages (of a batch), kPacked
-// (batches begin at row `starts[b]`).
+// (batches begin at row `starts[b]`). kBound: strides and pages of a batch are `strides`.
 #pragma once
 
+#include "attn/forward_tensors.cuh"
 #include "attn/hopper.cuh"
 
 namespace kernels {
 
 constexpr int kTransposingThreads = 256;
 
-template <class V>
+template <class V, bool kBound = false>
 struct TransposedValues {
   static constexpr int kTile = 128;  // keys, and columns at most
   static constexpr int kKeyTiles = (V::kPitch + kTile - 1) / kTile;
@@ -31,6 +32,7 @@ struct TransposedValues {
   unsigned char* to;
   const int* table;   // pages of each batch, [kBatches, kPages]
   const int* starts;  // of batches
+  PoolStrides strides{};
 
   // The batch of the block, which has `keys`.
   static __device__ int batch() { return blockIdx.x / (kKeyTiles * kColumnTiles * V::kHeads); }
@@ -68,6 +70,13 @@ struct TransposedValues {
 
  private:
   __device__ long long row(int b, int head, int key) const {
+    if constexpr (kBound) {
+      constexpr int kPage = V::kPage > 0 ? V::kPage : 1;
+      const long long in_head = head * strides.head;
+      if constexpr (V::kPage == 0) return (starts[b] + key) * strides.row + in_head;
+      const int* const pages = table + b * strides.table;
+      return pages[key / kPage] * strides.page + in_head + key % kPage * strides.row;
+    }
     if constexpr (V::kPage > 0) {
       constexpr int kPage = V::kPage > 0 ? V::kPage : 1;
       const long long page = table[b * V::kPages + key / kPage];

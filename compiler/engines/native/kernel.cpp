@@ -50,6 +50,10 @@ std::string array_text(const char* what, const std::vector<std::string>& element
   return text + "\n};\n";
 }
 
+bool in_bound_pages(const ir::Attention& attention, const std::string& name) {
+  return read_page_of(attention, name) > 0 && layout_of(attention, name).bound_strides;
+}
+
 // The constants of a kernel, as text.
 class ConstantsText {
  public:
@@ -184,6 +188,9 @@ class ConstantsText {
             {"kThdO", is_thd("o")},
             {"kGatherKeys", gathers("k")},
             {"kGatherValues", gathers("v")},
+            {"kBoundKeys", in_bound_pages(attention_, "k")},
+            {"kBoundValues", in_bound_pages(attention_, "v")},
+            {"kBoundOutput", layout_of(attention_, "o").bound_strides},
             {"kAligned",
              moves_in_vectors(logical_dims(attention_, "o"), stored_strides(attention_, "o"))}};
   }
@@ -296,6 +303,9 @@ class Source : private ConstantsText {
       if (read_page_of(attention_, name) > 0) set(field, page_table_name(attention_, name));
     }
     if (is_thd("o")) add("row_starts", "const int*", kRowStarts);
+    for (const BoundStride& stride : bound_strides(attention_, kernel_)) {
+      add(stride.field, "long long", fmt::format("stride_{}", parameters.size()));
+    }
     if (kernel_.parts > 1) add("parts", "float*", "parts");
     for (const char* name : {"descale_v", "descale_s", "scale_s", "scale_o"}) {
       if (attention_.quantize && attention_.find_tensor(name) != nullptr)
@@ -383,6 +393,27 @@ std::vector<std::string> page_tables(const ir::Attention& attention) {
     if (tables.empty() || tables.back() != table) tables.push_back(std::move(table));
   }
   return tables;
+}
+
+std::vector<BoundStride> bound_strides(const ir::Attention& attention, const Kernel& kernel) {
+  std::vector<BoundStride> all;
+  const auto add = [&all](const std::string& tensor, std::int64_t axis, std::string field) {
+    all.push_back({{tensor, axis}, std::move(field)});
+  };
+  for (const auto& [name, strides] : {std::pair("k", "key_strides."), {"v", "value_strides."}}) {
+    if (!in_bound_pages(attention, name)) continue;
+    const std::string field = strides;
+    add(page_table_name(attention, name), 0, field + "table");
+    if (!kernel.gathers(page_of(attention, name))) continue;
+    add(name, 0, field + "page");
+    add(name, 1, field + "head");
+    add(name, 2, field + "row");
+  }
+  if (layout_of(attention, "o").bound_strides) {
+    add("o", 1, "output_strides.head");
+    add("o", 2, "output_strides.row");
+  }
+  return all;
 }
 
 std::string watch_text(const std::vector<std::string>& names) {

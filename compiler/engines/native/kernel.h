@@ -76,6 +76,13 @@ std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attenti
 // Page tables that the kernel reads, without repetition.
 std::vector<std::string> page_tables(const ir::Attention& attention);
 
+// A stride that the kernel takes at run time, in this field of `tensors` (forward_tensors.cuh).
+struct BoundStride {
+  plan::StrideArgument of;
+  std::string field;
+};
+std::vector<BoundStride> bound_strides(const ir::Attention& attention, const Kernel& kernel);
+
 // Text to come before that of a kernel: its waits end after about a second, with an error that
 // names the barrier (attn/hopper.cuh). In debug builds all kernels have it.
 std::string watch_text(const std::vector<std::string>& names);  // of pairs of barriers

@@ -19,6 +19,8 @@ namespace {
 using ir::Dim;
 using plan::TensorMapArgument;
 
+constexpr std::int64_t kBatches = 0, kHeads = 1, kRows = 2;  // axes; batches, or pages
+
 // A dimension of one element has no stride that matters.
 // The first of `box` is a panel.
 TensorMapArgument map(const std::string& name, std::int64_t element, std::vector<std::int64_t> dims,
@@ -32,6 +34,25 @@ TensorMapArgument map(const std::string& name, std::int64_t element, std::vector
           .strides = std::move(strides),
           .box = std::move(box),
           .swizzle = swizzle};
+}
+
+// A step along an axis of a tensor, so many times.
+struct Steps {
+  std::int64_t axis = 0, times = 1;
+};
+
+// The map with these steps instead of strides, where strides of the tensor are bound.
+TensorMapArgument along(const ir::Attention& attention, TensorMapArgument map,
+                        const std::vector<Steps>& steps) {
+  const ir::Layout& layout = layout_of(attention, map.tensor.name);
+  if (!layout.bound_strides) return map;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const bool is_pages = steps[i].axis == 0 && layout.kind == ir::LayoutKind::paged;
+    const bool moves = is_pages || map.dims[i + 1] > 1;
+    map.axes.push_back(moves ? steps[i].axis : TensorMapArgument::kNoAxis);
+    if (moves) map.strides[i] = steps[i].times;
+  }
+  return map;
 }
 
 TensorMapArgument map_of_patches(const ir::Attention& attention, const Tile& tile) {
@@ -70,11 +91,13 @@ TensorMapArgument map_of_queries(const ir::Attention& attention, const Tile& til
   if (tile.patch) return map_of_patches(attention, tile);
   const ir::Dims& d = attention.dims;
   const auto [batch, head, row, column] = stored_strides(attention, "q");
-  return map(
-      "q", tile.element,
-      {d[Dim::Dqk], tile.pack, d[Dim::Sq], d[Dim::Hq] / tile.pack, batches_of(attention, "q")},
-      {head, row, head * tile.pack, batch},
-      {tile.depth_panel(), tile.pack, tile.rows_of_head(), 1, 1});
+  return along(
+      attention,
+      map("q", tile.element,
+          {d[Dim::Dqk], tile.pack, d[Dim::Sq], d[Dim::Hq] / tile.pack, batches_of(attention, "q")},
+          {head, row, head * tile.pack, batch},
+          {tile.depth_panel(), tile.pack, tile.rows_of_head(), 1, 1}),
+      {{kHeads}, {kRows}, {kHeads, tile.pack}, {kBatches}});
 }
 
 TensorMapArgument map_of_keys(const ir::Attention& attention, const std::string& name,
@@ -88,8 +111,10 @@ TensorMapArgument map_of_keys(const ir::Attention& attention, const std::string&
     return map(name, tile.element, {dims[3], width, dims[2] / width, dims[1], batches},
                {row, row * width, head, batch}, {panel, kPatchWidth, kPatchHeight, 1, 1});
   }
-  return map(name, tile.element, {dims[3], dims[2], dims[1], batches}, {row, head, batch},
-             {panel, rows, 1, 1});
+  return along(attention,
+               map(name, tile.element, {dims[3], dims[2], dims[1], batches}, {row, head, batch},
+                   {panel, rows, 1, 1}),
+               {{kRows}, {kHeads}, {kBatches}});
 }
 
 std::optional<BatchesAs> batches_as(const ir::Attention& attention, const Tile& tile) {
@@ -109,15 +134,19 @@ std::string sequence_maps_text(const ir::Attention& attention,
   std::int64_t place = 0;
   for (const TensorMapArgument& map : maps) {
     const std::string name = parameter(map);
+    const bool is_bound = layout_of(attention, map.tensor.name).bound_strides;
     parameters.push_back(
         fmt::format("const __grid_constant__ kernels::TensorMap {0}, const {1}* "
-                    "{0}_rows, const int* {0}_starts, const int* {0}_lengths",
-                    name, codegen::element_type(attention.dtype_of(map.tensor.name))));
+                    "{0}_rows, const int* {0}_starts, const int* {0}_lengths{2}",
+                    name, codegen::element_type(attention.dtype_of(map.tensor.name)),
+                    is_bound ? fmt::format(", long long {}_row", name) : ""));
+    const std::string row =
+        is_bound ? name + "_row"
+                 : fmt::format("{}ll", stored_strides(attention, map.tensor.name)[kRows]);
     statements += fmt::format(
-        "  kernels::map_sequence<{}>({}, {}_rows + {}_starts[b] * {}ll, {}_lengths[b], "
+        "  kernels::map_sequence<{}>({}, {}_rows + {}_starts[b] * {}, {}_lengths[b], "
         "maps + {} + b);\n",
-        row_dimension(map), name, name, name, stored_strides(attention, map.tensor.name)[2], name,
-        batches * place++);
+        row_dimension(map), name, name, name, row, name, batches * place++);
   }
   return fmt::format(
       "extern \"C\" __global__ void {}(\n    {},\n    kernels::TensorMap* maps) {{\n"
@@ -140,6 +169,8 @@ void add_sequence_maps(const ir::Attention& attention, const std::vector<TensorM
     arguments.emplace_back(Tensor{map.tensor.name});
     arguments.emplace_back(Tensor{of_rows(map) ? kRowStarts : kColumnStarts});
     arguments.emplace_back(Tensor{std::string(of_rows(map) ? ir::kLengthsQ : ir::kLengthsKv)});
+    if (layout_of(attention, map.tensor.name).bound_strides)
+      arguments.emplace_back(plan::StrideArgument{map.tensor.name, kRows});
   }
   arguments.emplace_back(Tensor{kMaps});
   step.launches.push_back({.kernel = kMapsKernel,

@@ -466,6 +466,9 @@ class Native {
     if (layout_of(attention_, "o").kind == ir::LayoutKind::thd) {
       arguments.emplace_back(plan::TensorOperand{kRowStarts});
     }
+    for (BoundStride& stride : bound_strides(attention_, kernel_)) {
+      arguments.emplace_back(std::move(stride.of));
+    }
     if (kernel_.parts > 1) arguments.emplace_back(plan::TensorOperand{kParts});
     if (kernel_.makes_lists) {
       arguments.emplace_back(plan::TensorOperand{kSortedTiles});

@@ -43,6 +43,26 @@ std::vector<std::string> amax_outputs(const ir::Attention& attention) {
   return names;
 }
 
+// Strides that the kernel takes at run time, as in PoolStrides (attn/forward_tensors.cuh).
+std::vector<plan::StrideArgument> strides_of_values(const ir::Attention& attention) {
+  if (!layout_of(attention, "v").bound_strides) return {};
+  std::vector<plan::StrideArgument> strides = {{"v", 0}, {"v", 1}, {"v", 2}};
+  if (page_of(attention, "v") > 0) strides.push_back({page_table_name(attention, "v"), 0});
+  return strides;
+}
+
+std::string parameter(const plan::StrideArgument& stride) {
+  return fmt::format("{}_stride_{}", stride.tensor == "v" ? "v" : "table", stride.axis);
+}
+
+std::string bound_object(const ir::Attention& attention) {
+  std::vector<std::string> names;
+  for (const plan::StrideArgument& stride : strides_of_values(attention)) {
+    names.push_back(parameter(stride));
+  }
+  return fmt::format(", {{{}}}", fmt::join(names, ", "));
+}
+
 std::string constants_text(const ir::Attention& attention) {
   const ir::Dims& d = attention.dims;
   const auto [batch, head, row, column] = stored_strides(attention, "v");
@@ -96,6 +116,10 @@ std::string transposed_values_text(const ir::Attention& attention, const std::st
   std::string further, zeros;
   if (page_of(attention, "v") > 0) further += ", const int* table";
   if (is_packed(attention)) further += ", const int* starts";
+  const bool is_bound = layout_of(attention, "v").bound_strides;
+  for (const plan::StrideArgument& stride : strides_of_values(attention)) {
+    further += fmt::format(", long long {}", parameter(stride));
+  }
   for (const std::string& name : amax_outputs(attention)) {
     further += fmt::format(", unsigned* {}", name);
     zeros += fmt::format("  if (attn_thread() == 0) *{} = 0;\n", name);
@@ -105,11 +129,11 @@ std::string transposed_values_text(const ir::Attention& attention, const std::st
              "extern \"C\" __global__ void __launch_bounds__({}) {}(\n"
              "    const unsigned char* v, unsigned char* values{}{}) {{\n  {}\n"
              "  kernels::begin_next_launch();\n{}"
-             "  const kernels::TransposedValues<Values> transposed{{v, values, {}, {}}};\n"
+             "  const kernels::TransposedValues<Values{}> transposed{{v, values, {}, {}{}}};\n"
              "  transposed.run(expressions.keys(transposed.batch()));\n}}\n",
-             kThreads, kValuesKernel, further, parameters, object, zeros,
+             kThreads, kValuesKernel, further, parameters, object, zeros, is_bound ? ", true" : "",
              page_of(attention, "v") > 0 ? "table" : "nullptr",
-             is_packed(attention) ? "starts" : "nullptr");
+             is_packed(attention) ? "starts" : "nullptr", is_bound ? bound_object(attention) : "");
 }
 
 void add_transposed_values(const ir::Attention& attention,
@@ -122,6 +146,7 @@ void add_transposed_values(const ir::Attention& attention,
   std::vector<plan::KernelArgument> arguments = {Tensor{"v"}, Tensor{kValues}};
   if (page_of(attention, "v") > 0) arguments.emplace_back(Tensor{page_table_name(attention, "v")});
   if (is_packed(attention)) arguments.emplace_back(Tensor{kColumnStarts});
+  std::ranges::copy(strides_of_values(attention), std::back_inserter(arguments));
   for (const std::string& name : amax_outputs(attention)) arguments.emplace_back(Tensor{name});
   std::ranges::copy(inputs, std::back_inserter(arguments));
   const std::int64_t tiles = ceil_div(dims[3], kTile) * ceil_div(dims[2], kTile);

@@ -62,6 +62,7 @@ class ControlsMaker {
       return;  // k and v share it
     const Dims4 dims = page_table_dims(attention_, tensor);
     give(std::move(name), DType::i32, {dims[0], dims[2]}, 4);
+    controls_.given.back().bound_strides = layout_of(attention_, tensor).bound_strides;
   }
 
   void internal(std::string name, DType dtype, std::int64_t count) {

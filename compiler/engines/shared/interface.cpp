@@ -78,7 +78,8 @@ class Interface {
                         {dims.begin(), dims.end()},
                         {strides.begin(), strides.end()},
                         16,
-                        addressed_by(attention_, name)});
+                        addressed_by(attention_, name),
+                        layout_of(attention_, name).bound_strides});
   }
 
   void add_captured(const std::string& name, Role role, const ir::CapturedTensor& captured) {

@@ -35,6 +35,7 @@ ir::Attention with_o(ir::Attention attention) {
   attention.wants_o = true;
   ir::Layout& layout = attention.layouts.find(kO)->second;
   if (layout.kind == ir::LayoutKind::strided) layout = {};
+  layout.bound_strides = false;
   return attention;
 }
 

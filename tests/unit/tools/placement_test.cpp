@@ -171,6 +171,17 @@ TEST_F(PagedPlacement, PagesRunOut) {
   EXPECT_EQ(placement.error().message, "the lengths need more pages than the 2 of `k`");
 }
 
+TEST_F(PagedPlacement, TensorsWithBoundStridesGetOthers) {
+  use(4, {3, 1});
+  EXPECT_EQ(with_other_strides(program_), program_);
+  plan::Program bound = program_;
+  for (plan::TensorInfo& tensor : bound.tensors) tensor.bound_strides = true;
+  const plan::Program other = with_other_strides(bound);
+  EXPECT_THAT(other.tensors[0].dims, ElementsAre(5, 1, 2, 2));
+  EXPECT_THAT(other.tensors[0].strides, ElementsAre(36, 6, 12, 1));
+  EXPECT_THAT(other.tensors[1].strides, ElementsAre(5, 1));
+}
+
 TEST(Placement, SeedsAreIntegersOf64Bits) {
   plan::Program program;
   program.tensors = {{"seed", TensorRole::control, DType::i64, {1}, {1}, 8}};

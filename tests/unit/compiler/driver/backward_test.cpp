@@ -54,6 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
                               "paged tensors have no gradient"},
                       Refused{"Pages", kSizes, "layout paged(page = 16); lengths kv; grad q;",
                               "cuDNN's backward does not support pages, and `k` is paged"},
+                      Refused{"BoundStrides", kSizes, "layout thd(strides = bound);",
+                              "the strides of `k` are bound, and no backward takes these"},
                       Refused{"ElementsThatShareAPlace", kSizes,
                               "layout q: bshd, k: strides(D, D, D, 1), v: bshd, o: bshd;",
                               "elements of `k` overlap in memory, and so would those of dk"},

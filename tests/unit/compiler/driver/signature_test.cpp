@@ -87,6 +87,8 @@ const std::pair<const char*, const char*> kDifferent[] = {
     {"layout", "layout paged(page = 32); lengths kv;"},
     {"layout", "layout paged(page = 32, pages = 99); lengths kv;"},
     {"layout", "layout paged(page = 32, tables = 2); lengths kv;"},
+    {"layout", "layout paged(page = 32, strides = bound); lengths kv;"},
+    {"layout", "layout thd(strides = bound);"},
     {"align", "align bottom_right;"},
     {"tensor", "tensor t: bf16[Skv];"},
     {"tensor", "tensor t: f32[500];"},

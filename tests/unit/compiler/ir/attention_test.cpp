@@ -83,6 +83,7 @@ TEST(Equality, SeesEveryDifference) {
       [](Attention& a) {
         a.layouts["k"] = {LayoutKind::paged, {}, 16, 8};
       },
+      [](Attention& a) { a.layouts["k"].bound_strides = true; },
       [](Attention& a) { a.align = Align::top_left; },
       [](Attention& a) { a.tensors[0].monotone = true; },
       [](Attention& a) { a.tensors[0].runs = a.tensors[0].extents[0]; },

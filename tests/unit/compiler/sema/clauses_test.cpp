@@ -187,6 +187,15 @@ TEST(Layout, IsChecked) {
   EXPECT_EQ(analyze_body("layout paged(page = 0);").codes, Codes{"E0407"});
   EXPECT_EQ(analyze_body("layout paged(page = 64, tables = 3);").codes, Codes{"E0407"});
   EXPECT_EQ(analyze_body("layout paged(page = 64, tables = 0);").codes, Codes{"E0407"});
+  EXPECT_EQ(analyze_body("layout paged(page = 64, strides = 5);").codes, Codes{"E0407"});
+  EXPECT_EQ(analyze_body("layout paged(page = 64, strides = bound + 1);").codes, Codes{"E0407"});
+  EXPECT_EQ(analyze_body("layout paged(strides = bound);").codes, Codes{"E0407"});
+  EXPECT_EQ(analyze_body("layout paged(page = bound);").codes, Codes{"E0201"});
+  EXPECT_EQ(analyze_body("layout thd(strides = free);").codes, Codes{"E0407"});
+  EXPECT_EQ(analyze_body("layout thd(bound);").codes, Codes{"E0407"});
+  EXPECT_EQ(analyze_body("layout thd(page = 4);").codes, Codes{"E0407"});
+  EXPECT_EQ(analyze_body("layout bshd(strides = bound);").codes, Codes{"E0405"});
+  EXPECT_EQ(analyze_body("layout q: packed_qkv(strides = bound);").codes, Codes{"E0405"});
   EXPECT_EQ(analyze_body("layout strides(1, 2, 3);").codes, Codes{"E0405"});
   EXPECT_EQ(analyze_body("layout strides;").codes, Codes{"E0405"});
   EXPECT_EQ(analyze_body("layout bshd(1, 2, 3, 4);").codes, Codes{"E0405"});
@@ -292,6 +301,23 @@ TEST(Layout, PagesOfKAndVMayHaveATableEach) {
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(again->layouts, paged.layouts);
   EXPECT_EQ(ir::to_text(*again), text);
+}
+
+TEST(Layout, StridesMayBeThoseOfTheBoundTensor) {
+  const ir::Attention attention = good(
+      "layout q: thd(strides = bound), k: paged(page = 64, strides = bound), "
+      "v: paged(strides = bound, page = 64, pages = 7, tables = 2), o: thd;");
+  EXPECT_TRUE(attention.layouts.find("q")->second.bound_strides);
+  EXPECT_TRUE(attention.layouts.find("k")->second.bound_strides);
+  EXPECT_TRUE(attention.layouts.find("v")->second.bound_strides);
+  EXPECT_FALSE(attention.layouts.find("o")->second.bound_strides);
+  EXPECT_TRUE(attention.lengths_q);
+  const std::string text = ir::to_text(attention);
+  EXPECT_THAT(text, ::testing::HasSubstr("k=paged(64,0,bound) o=thd q=thd(bound) "
+                                         "v=paged(64,7,2,bound)"));
+  const auto again = ir::parse(text);
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->layouts, attention.layouts);
 }
 
 TEST(Outputs, WithAndWithoutTheSinkNeedASink) {

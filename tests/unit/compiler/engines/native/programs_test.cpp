@@ -150,6 +150,46 @@ TEST(Native, RowsOfOtherPagesAreCopiedByThreads) {
               HasSubstr("kGatherValues = true;"));
 }
 
+// Strides that a launch takes, as "k 2".
+std::vector<std::string> strides_of(const plan::Launch& launch) {
+  std::vector<std::string> strides;
+  for (const plan::KernelArgument& argument : launch.arguments) {
+    const auto* of = std::get_if<plan::StrideArgument>(&argument);
+    if (of != nullptr) strides.push_back(of->tensor + " " + std::to_string(of->axis));
+  }
+  return strides;
+}
+
+TEST(Native, TakesBoundStridesOfPages) {
+  const NativeProgram made =
+      lowered(std::string(kSizes) +
+              "layout k: paged(page = 64, strides = bound), v: paged(page = 5, strides = bound);")
+          .value();
+  const plan::TensorMapArgument& k = map_of(made, "k");
+  EXPECT_THAT(k.strides, ::testing::ElementsAre(1, 1, 1));
+  EXPECT_THAT(k.axes, ::testing::ElementsAre(2, 1, 0));
+  EXPECT_THAT(strides_of(step_of(made).launches.back()),
+              ::testing::ElementsAre("page_table_k 0", "page_table_v 0", "v 0", "v 1", "v 2"));
+  for (const plan::TensorInfo& tensor : made.program.tensors) {
+    const bool is_free =
+        tensor.name == "k" || tensor.name == "v" || tensor.name.starts_with("page_table");
+    EXPECT_EQ(tensor.bound_strides, is_free) << tensor.name;
+  }
+  EXPECT_THAT(source_of(std::string(kSizes) + "layout paged(page = 1);"), Not(HasSubstr("kBoundKeys")));
+}
+
+TEST(Native, TakesBoundStridesOfPackedRows) {
+  const NativeProgram made = lowered(std::string(kSizes) +
+                                     "layout q: thd(strides = bound), o: thd(strides = bound), "
+                                     "k: thd, v: bhsd; outputs o, lse;")
+                                 .value();
+  EXPECT_THAT(map_of(made, "q").axes, ::testing::Contains(2));
+  EXPECT_THAT(map_of(made, "k").axes, ::testing::IsEmpty());
+  const auto& launches = step_of(made).launches;
+  EXPECT_THAT(strides_of(launches[launches.size() - 2]), ::testing::ElementsAre("q 2"));
+  EXPECT_THAT(strides_of(launches.back()), ::testing::ElementsAre("o 1", "o 2"));
+}
+
 std::vector<std::string> kernels_of(const NativeProgram& made) {
   std::vector<std::string> names;
   for (const plan::Launch& launch : step_of(made).launches) names.push_back(launch.kernel);
