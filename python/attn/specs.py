@@ -53,6 +53,8 @@ class Description:
     outputs    in the order of the spec; `saved`: those that a backward reads
     gradients  of what a training pair has gradients; `amax`: what its backward has besides, f32 [1]
     tables     of k and v, if they have pages: the names of their page tables
+    packed     those of q, k and v that are packed sequences
+    bound      the tensors whose strides are those of the bound tensor (`strides = bound`)
     facts      the rest: "packed", "sink", "group", ..
     quantized  None for other than 8-bit attention"""
 
@@ -71,6 +73,8 @@ class Description:
         self.learned = tuple(name for name, one in self.inputs.items() if one.learned)
         self.amax = tuple(one["name"] for one in said["tensors"] if one.get("of_backward"))
         self.tables = {name: layout["table"] for name, layout in said["layouts"].items() if "table" in layout}
+        self.packed = tuple(name for name in ("q", "k", "v") if said["layouts"][name]["kind"] == "thd")
+        self.bound = frozenset(one["name"] for one in said["tensors"] if one.get("strides") == "bound")
 
     @property
     def scales(self) -> dict[str, float | None]:
@@ -80,7 +84,7 @@ class Description:
     @property
     def located(self) -> bool:
         """Whether other tensors say where rows are: packed sequences, or pages."""
-        return self.facts["packed"] or bool(self.tables)
+        return bool(self.packed or self.tables)
 
 
 def _input(said: Mapping[str, Any]) -> Input:

@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "exchange.h"
@@ -14,6 +15,7 @@ namespace attn::python {
 
 constexpr std::int32_t kCuda = 2;
 constexpr std::uint64_t kKeptAddresses = 64;
+constexpr std::size_t kMostBound = 256;  // bindings, of streams and strides
 
 struct Release {
   void operator()(DlManagedTensor* tensor) const {
@@ -40,12 +42,14 @@ struct Bound {
 // A tensor of the plan, as DLPack describes it.
 struct Expected {
   std::size_t place;  // among the executable's tensors
+  attn_dtype type;
   DlDtype dtype;
   std::vector<std::int64_t> dims, strides;
   std::vector<int> order;  // dims from the slowest to the fastest in memory
   std::int64_t alignment;
   bool is_pool;    // of pages that a table locates: there may be fewer of them
   bool is_packed;  // rows that cumulative lengths locate
+  bool is_bound;   // strides, and the number of pages, are those of the tensor that is given
 };
 
 // Codes of DLPack: signed integers 0, unsigned 1, floats 2, bfloat16 4, bool 6, e4m3 (fn) 10, e5m2
@@ -69,13 +73,15 @@ static DlDtype dl_dtype(attn_dtype dtype) {
 static Expected expected(const attn_tensor_info& info, std::size_t place) {
   const auto rank = static_cast<std::size_t>(info.rank);
   Expected made{place,
+                info.dtype,
                 dl_dtype(info.dtype),
                 {info.dims, info.dims + rank},
                 {info.strides, info.strides + rank},
                 {},
                 info.alignment,
                 std::string_view(info.addressed_by).starts_with("page_table"),
-                std::string_view(info.addressed_by).starts_with("cu_seqlens")};
+                std::string_view(info.addressed_by).starts_with("cu_seqlens"),
+                info.bound_strides != 0};
   for (int dim = 0; dim < info.rank; ++dim) made.order.push_back(dim);
   std::stable_sort(made.order.begin(), made.order.end(), [&](int x, int y) {
     return made.strides[static_cast<std::size_t>(x)] > made.strides[static_cast<std::size_t>(y)];
@@ -97,13 +103,25 @@ static bool same_layout(const Expected& plan, const DlTensor& tensor) {
   if (tensor.rank != static_cast<std::int32_t>(plan.dims.size())) return false;
   std::int64_t dense = 1;
   for (std::size_t dim = plan.dims.size(); dim-- > 0;) {
-    const bool fewer = plan.is_pool && dim == 0 && tensor.dims[0] < plan.dims[0];
-    if (tensor.dims[dim] != plan.dims[dim] && !fewer) return false;
+    const bool other = plan.is_pool && dim == 0 && (plan.is_bound || tensor.dims[0] < plan.dims[0]);
+    if (tensor.dims[dim] != plan.dims[dim] && !other) return false;
     const std::int64_t stride = tensor.strides != nullptr ? tensor.strides[dim] : dense;
-    if (plan.dims[dim] > 1 && stride != plan.strides[dim]) return false;
+    if (plan.dims[dim] > 1 && stride != plan.strides[dim] && !plan.is_bound) return false;
     dense *= plan.dims[dim];
   }
   return true;
+}
+
+// Dims and strides of the tensors with bound strides, one after the other.
+using Views = std::vector<std::int64_t>;
+
+static void add_view(const DlTensor& tensor, Views& views) {
+  const auto rank = static_cast<std::size_t>(tensor.rank);
+  views.insert(views.end(), tensor.dims, tensor.dims + rank);
+  Views dense(rank, 1);
+  for (std::size_t dim = rank; dim-- > 1;) dense[dim - 1] = dense[dim] * tensor.dims[dim];
+  const std::int64_t* const strides = tensor.strides != nullptr ? tensor.strides : dense.data();
+  views.insert(views.end(), strides, strides + rank);
 }
 
 static void* address_of(const DlTensor& tensor) {
@@ -124,9 +142,10 @@ struct attn_call {
   std::vector<Expected> inputs, outputs;
   std::vector<const char*> names, params;
   std::vector<attn_dtype> dtypes;
-  std::map<void*, Bound> bound;  // by stream
+  std::map<std::pair<void*, Views>, Bound> bound;  // by stream
   std::vector<double> values;
   std::vector<void*> addresses;  // of the run under way
+  Views views;
   std::vector<Memory> made;
 
   ~attn_call() {
@@ -182,6 +201,7 @@ attn_status attn_call::prepare(attn_error* error) {
 
 bool attn_call::read(void* tuple) {
   if (PyTuple_Size(tuple) != static_cast<std::ptrdiff_t>(inputs.size())) return false;
+  views.clear();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Expected& plan = inputs[i];
     DlTensor tensor{};
@@ -198,6 +218,7 @@ bool attn_call::read(void* tuple) {
             0)
       return false;
     addresses[plan.place] = address;
+    if (plan.is_bound) add_view(tensor, views);
   }
   return true;
 }
@@ -248,6 +269,21 @@ attn_status attn_call::bind(void* stream, const double* values, void* workspace,
   const std::unique_ptr<attn_arguments, DestroyArguments> arguments(created);
   for (std::size_t i = 0; i < names.size() && status == ATTN_STATUS_OK; ++i)
     status = attn_arguments_address(created, names[i], addresses[i], error);
+  const std::int64_t* view = views.data();
+  for (const Expected& plan : inputs) {
+    if (!plan.is_bound || status != ATTN_STATUS_OK) continue;
+    const auto rank = static_cast<std::int32_t>(plan.dims.size());
+    attn_tensor tensor{};
+    tensor.size = sizeof tensor;
+    tensor.name = names[plan.place];
+    tensor.data = addresses[plan.place];
+    tensor.dtype = plan.type;
+    tensor.rank = rank;
+    tensor.dims = view;
+    tensor.strides = view + rank;
+    status = attn_arguments_tensor(created, &tensor, error);
+    view += 2 * rank;
+  }
   for (std::size_t i = 0; i < params.size() && status == ATTN_STATUS_OK; ++i)
     status = attn_arguments_param(created, params[i], dtypes[i], values[i], error);
   if (status != ATTN_STATUS_OK) return status;
@@ -279,8 +315,9 @@ attn_status attn_call::set_params(Bound& to, const double* values, attn_error* e
 // The binding of a stream, with the addresses, params and workspace of this run.
 attn_status attn_call::bind_to(void* stream, const double* values, const Memory& workspace,
                                attn_binding** binding, attn_error* error) {
-  const auto found = bound.find(stream);
+  const auto found = bound.find({stream, views});
   if (found == bound.end()) {
+    if (bound.size() >= kMostBound) bound.clear();
     Bound created;
     if (workspace_bytes > 0 && workspace == nullptr) {
       created.workspace = allocate_bytes(workspace_bytes);
@@ -290,7 +327,8 @@ attn_status attn_call::bind_to(void* stream, const double* values, const Memory&
     void* const address = memory != nullptr ? address_of(memory->tensor) : nullptr;
     const attn_status status = bind(stream, values, address, created, error);
     if (status != ATTN_STATUS_OK) return status;
-    *binding = bound.emplace(stream, std::move(created)).first->second.binding.get();
+    *binding =
+        bound.emplace(std::pair(stream, views), std::move(created)).first->second.binding.get();
     return ATTN_STATUS_OK;
   }
   *binding = found->second.binding.get();

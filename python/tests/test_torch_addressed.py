@@ -1,6 +1,7 @@
 """Packed sequences and pages through attn.torch on the CPU, beside dense attention of each sequence."""
 
 import math
+import types
 
 import pytest
 
@@ -8,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from attn.torch.launch import check, view_of  # noqa: E402
 
 PACKED = """attention packed {
   dims B = 4, Hq = 4, Hkv = 2, Sq = 9, Skv = 12, D = 8;
@@ -90,6 +92,100 @@ def test_pages():
     wanted = torch.autograd.grad(expected.square().sum(), (q, k, v))
     for x, y in zip(found, wanted):
         torch.testing.assert_close(x, y, atol=1e-12, rtol=1e-12)
+
+
+def views(pages, heads, page, depth, **made):
+    """k and v [pages, heads, page, depth] as engines have them, by the name of the cache's layout: views of one
+    allocation that `torch.zeros` makes."""
+    def cache(*shape):
+        return torch.zeros(shape, **made)
+
+    k, v = cache(2, pages, page, heads, depth)
+    yield "[2,P,N,H,D]", k.transpose(1, 2), v.transpose(1, 2)
+    k, v = cache(pages, 2, page, heads, depth).unbind(1)
+    yield "[P,2,N,H,D]", k.transpose(1, 2), v.transpose(1, 2)
+    yield "[P,2,H,N,D]", *cache(pages, 2, heads, page, depth).unbind(1)
+    k, v = cache(pages, page, heads, 2 * depth).transpose(1, 2).split(depth, -1)
+    yield "[P,N,H,2D]", k, v
+    yield "[P,H,N,2D]", *cache(pages, heads, page, 2 * depth).split(depth, -1)
+    k, v = cache(pages, 3, 2, page, heads, depth)[:, 1].unbind(1)
+    yield "[P,L,2,N,H,D]", k.transpose(1, 2), v.transpose(1, 2)
+
+
+def test_caches_of_any_strides():
+    f = attn.compile(PAGED.replace("pages = 20", "strides = bound"))
+    assert f.described.bound == {"k", "v", "page_table"}
+    q, k, v = (x.detach() for x in (random(3, 4, 2, 8), random(20, 2, 4, 8), random(20, 2, 4, 8)))
+    located = {
+        "page_table": torch.randperm(20).expand(3, -1)[:, :3].int(),
+        "lengths_kv": torch.tensor([11, 2, 6], dtype=torch.int32),
+    }
+    expected = f(q, k, v, **located)
+    for name, own_k, own_v in views(20, 2, 4, 8, dtype=torch.float64):
+        own_k.copy_(k), own_v.copy_(v)
+        for found, wanted in zip(f(q, own_k, own_v, **located), expected):
+            assert torch.equal(found, wanted), name
+
+
+def test_packed_rows_over_a_cache():
+    """Rows of several sequences, each with its own page table."""
+    text = PAGED.replace("layout paged(page = 4, pages = 20)",
+                         "layout q: thd(strides = bound), o: thd, k: paged(page = 4, strides = bound),"
+                         " v: paged(page = 4, strides = bound)").replace("B = 3", "B = 4")
+    f = attn.compile(text)
+    assert f.described.packed == ("q",) and f.described.bound == {"q", "k", "v", "page_table"}
+    k, v = (x.detach() for x in (random(20, 2, 4, 8), random(20, 2, 4, 8)))
+    rows = random(5, 6, 8).detach()[:, :4]
+    ends = cumulative((2, 0, 1, 2))
+    table = torch.randperm(20)[:12].reshape(4, 3).int()
+    lengths = torch.tensor([11, 2, 6, 2], dtype=torch.int32)
+    o, lse = f(rows, k, v, cu_seqlens_q=ends, page_table=table, lengths_kv=lengths)
+    parts = []
+    for b in range(4):
+        keys, values = (x[table[b].long()].transpose(1, 2).flatten(0, 1)[: lengths[b]] for x in (k, v))
+        parts.append(dense(rows[ends[b] : ends[b + 1]], keys, values))
+    for found, wanted in zip((o, lse), map(torch.cat, zip(*parts))):
+        torch.testing.assert_close(found, wanted, atol=1e-12, rtol=1e-12)
+
+
+def info_of(name, dims, strides, addressed_by, bound=True):
+    return types.SimpleNamespace(name=name, dtype="bf16", dims=dims, strides=strides, addressed_by=addressed_by,
+                                 bound_strides=bound)
+
+
+def test_views_that_kernels_read_in_place():
+    device = torch.device("cpu")
+    info = info_of("k", (3, 2, 4, 8), (64, 32, 8, 1), "page_table")
+    for _, k, v in views(50, 2, 4, 8, dtype=torch.bfloat16):
+        for pool in (k, v):
+            check(info, pool, device)
+            assert view_of(info, pool) == (tuple(pool.shape), pool.stride())
+    pool = torch.zeros(50, 2, 4, 8, dtype=torch.bfloat16)
+    with pytest.raises(attn.BindingError, match="k must be contiguous"):
+        check(info_of("k", (50, 2, 4, 8), (64, 32, 8, 1), "page_table", False), pool.mT.contiguous().mT, device)
+    wide = torch.zeros(50, 2, 4, 12, dtype=torch.bfloat16)
+    for other in (pool.mT.contiguous().mT, wide[..., :8], pool[:1].expand(50, -1, -1, -1),
+                  torch.zeros(50 * 64 + 1, dtype=torch.bfloat16)[1:].view(50, 2, 4, 8)):
+        with pytest.raises(attn.BindingError, match="k has strides .* kernels read it in place"):
+            check(info, other, device)
+    # Strides of one page, or head, mean nothing.
+    one = pool.flatten().as_strided((1, 1, 4, 8), (3, 5, 8, 1))
+    check(info_of("k", (3, 1, 4, 8), (32, 32, 8, 1), "page_table"), one, device)
+
+
+def test_page_tables_and_packed_rows_in_place():
+    device = torch.device("cpu")
+    table = info_of("page_table", (3, 5), (5, 1), "")
+    table.dtype = "i32"
+    whole = torch.zeros(3, 9, dtype=torch.int32)
+    check(table, whole[:, :5], device)
+    assert view_of(table, whole[:, :5]) == ((3, 5), (9, 1))
+    with pytest.raises(attn.BindingError, match="rows must not overlap"):
+        check(table, whole[:1, :5].expand(3, -1), device)
+    rows = info_of("q", (3, 2, 7, 8), (112, 8, 16, 1), "cu_seqlens_q")
+    qkv = torch.zeros(11, 4, 8, dtype=torch.bfloat16)
+    check(rows, qkv[:, :2], device)
+    assert view_of(rows, qkv[:, :2]) == ((3, 2, 7, 8), (112, 8, 32, 1))
 
 
 def test_in_traced_programs():

@@ -305,7 +305,8 @@ def test_which_tensors_kernels_read_in_place():
 
 
 def test_a_captured_tensor_with_other_strides_is_refused_with_advice():
-    info = types.SimpleNamespace(name="bias", dtype="f32", dims=(4, 8), strides=(8, 1), addressed_by="")
+    info = types.SimpleNamespace(name="bias", dtype="f32", dims=(4, 8), strides=(8, 1), addressed_by="",
+                                 bound_strides=False)
     check(info, torch.zeros(4, 8), torch.device("cpu"))
     with pytest.raises(attn.BindingError, match="bias has strides") as caught:
         check(info, torch.zeros(8).expand(4, 8), torch.device("cpu"))

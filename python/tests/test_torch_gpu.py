@@ -320,6 +320,70 @@ def test_pages():
         f(q, many, many, page_table=table, lengths_kv=torch.ones(3, device="cuda", dtype=torch.int32))
 
 
+def caches(pages, heads, page, depth):
+    """k and v [pages, heads, page, depth] as views of one allocation full of NaN, as engines have them."""
+    def cache(*shape):
+        return torch.full(shape, math.nan, device="cuda", dtype=torch.bfloat16)
+
+    yield cache(pages, heads, page, depth), cache(pages, heads, page, depth)
+    for k, v in (cache(2, pages, page, heads, depth), cache(pages, 2, page, heads, depth).unbind(1),
+                 cache(pages, 3, 2, page, heads, depth)[:, 1].unbind(1)):
+        yield k.transpose(1, 2), v.transpose(1, 2)
+    yield cache(pages, 2, heads, page, depth).unbind(1)
+    yield cache(pages, page, heads, 2 * depth).transpose(1, 2).split(depth, -1)
+    yield cache(pages, heads, page, 2 * depth).split(depth, -1)
+    yield cache(pages, heads, page + 1, 2 * depth)[:, :, :page].split(depth, -1)
+
+
+@pytest.mark.parametrize("page", [1, 16, 64])
+def test_caches_of_any_strides(page):
+    """The same bits from views of one allocation, whose other elements are NaN, without a copy."""
+    f = attn.compile(
+        "attention cached { dims B = 3, Hq = 8, Hkv = 2, Sq = 1, Skv = 300, D = 64; align bottom_right;"
+        f" layout paged(page = {page}, strides = bound); lengths kv; mask q_idx >= kv_idx; }}"
+    )
+    lengths, columns = (300, 77, 129), -(-300 // page)
+    used = [-(-length // page) for length in lengths]
+    pages = 2 * sum(used)
+    numbers = torch.randperm(pages, device="cuda")[: sum(used)].int()
+    table = torch.zeros(3, columns + 5, device="cuda", dtype=torch.int32)
+    for b, part in enumerate(numbers.split(used)):
+        table[b, : len(part)] = part
+    located = {"page_table": table[:, :columns],
+               "lengths_kv": torch.tensor(lengths, device="cuda", dtype=torch.int32)}
+    q, *values = (make(shape, seed=seed).detach() for seed, shape in enumerate(
+        ((3, 8, 1, 64), (pages, 2, page, 64), (pages, 2, page, 64))))
+    expected = None
+    for k, v in caches(pages, 2, page, 64):
+        for pool, value in zip((k, v), values):
+            pool[numbers.long()] = value[numbers.long()]
+        before = torch.cuda.memory_allocated()
+        for _ in range(3):  # the way of the first call, and the short ones
+            o = f(q, k, v, **located)
+            expected = o if expected is None else expected
+            assert torch.equal(o, expected), k.stride()
+        assert torch.cuda.memory_allocated() - before < k.nbytes
+    for b, length in enumerate(lengths):
+        pools = (x[table[b, :columns].long()].transpose(0, 1).flatten(1, 2)[None, :, :length] for x in values)
+        assert difference(expected[b : b + 1], dense(q[b : b + 1], *pools)) < 1.5e-2, b
+    with pytest.raises(attn.BindingError, match="kernels read it in place"):
+        f(q, torch.zeros(pages, 2, page, 65, device="cuda", dtype=q.dtype)[..., :64], v, **located)
+
+
+def test_packed_rows_of_any_strides():
+    """q, k and v are parts of larger rows."""
+    f = attn.compile(
+        "attention rows { dims B = 3, Hq = 4, Hkv = 2, Sq = 200, D = 64; layout thd(strides = bound);"
+        " mask q_idx >= kv_idx; }"
+    )
+    ends = torch.tensor([0, 200, 201, 330], device="cuda", dtype=torch.int32)
+    located = {"cu_seqlens_q": ends, "cu_seqlens_kv": ends}
+    q, k, v = make((330, 8, 64), seed=3).detach().split((4, 2, 2), 1)
+    expected = f(*(x.contiguous() for x in (q, k, v)), **located)
+    for _ in range(3):
+        assert torch.equal(f(q, k, v, **located), expected)
+
+
 def test_warm_builds_what_the_call_needs():
     f = attn.compile("attention warmed { dims B, Hq, Sq, D; mask q_idx >= kv_idx; }")
     f.warm(B=1, Hq=4, Sq=333, D=64, training=True, background=True).result(120)

@@ -35,6 +35,7 @@ inline attn_tensor_info info_of(const plan::TensorInfo& tensor) {
   info.alignment = tensor.alignment;
   info.addressed_by = tensor.addressed_by.c_str();
   info.bytes = bytes_of(tensor);
+  info.bound_strides = tensor.bound_strides ? 1 : 0;
   return info;
 }
 

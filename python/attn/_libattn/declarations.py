@@ -60,7 +60,8 @@ class _PlanInfo(_Struct):
 class _TensorInfo(_Struct):
     _fields_ = [("size", _SIZE), ("name", _TEXT), ("role", _I32), ("dtype", _I32),
                 ("is_output", _I32), ("rank", _I32), ("dims", _I64S), ("strides", _I64S),
-                ("alignment", _I64), ("addressed_by", _TEXT), ("bytes", _I64)]
+                ("alignment", _I64), ("addressed_by", _TEXT), ("bytes", _I64),
+                ("bound_strides", _I32), ("reserved", _I32)]
 
 
 class _ParamInfo(_Struct):

@@ -14,7 +14,8 @@ from attn.errors import ArgumentError
 @dataclass(frozen=True)
 class TensorInfo:
     """A tensor to bind. Dims are in logical order, strides in elements; `role` is a name of attn_role_name
-    ("query", "captured", "gradient"), `alignment` is in bytes. `bytes` is what to allocate."""
+    ("query", "captured", "gradient"), `alignment` is in bytes. `bytes` is what to allocate. `bound_strides`: a
+    binding takes other strides, too, and any number of pages."""
 
     name: str
     role: str
@@ -25,6 +26,7 @@ class TensorInfo:
     alignment: int
     addressed_by: str
     bytes: int
+    bound_strides: bool
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ def _tensors(count: int, function: str, *where: Any) -> tuple[TensorInfo, ...]:
         return TensorInfo(
             info.name.decode(), library().attn_role_name(info.role).decode(),
             _DTYPE_NAMES[info.dtype], bool(info.is_output), tuple(info.dims[:info.rank]),
-            tuple(info.strides[:info.rank]), info.alignment, info.addressed_by.decode(), info.bytes)
+            tuple(info.strides[:info.rank]), info.alignment, info.addressed_by.decode(), info.bytes,
+            bool(info.bound_strides))
 
     return tuple(one(index) for index in range(count))
 

@@ -23,32 +23,32 @@ _ORDER = "T are the rows of all sequences; where tensors have a batch, they are 
 
 
 class Addressing(NamedTuple):
-    """`packed`: the layout is thd. `tables`: the page tables of k and v, if they are paged."""
+    """`packed`: those of q, k and v whose layout is thd. `tables`: the page tables of k and v, if they are paged."""
 
-    packed: bool
+    packed: tuple[str, ...]
     tables: dict[str, str]
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The tensors that locate rows, all i32: cumulative lengths [B + 1], page tables [B, n]."""
-        packed = ("cu_seqlens_q", "cu_seqlens_kv") if self.packed else ()
-        return (*packed, *dict.fromkeys(self.tables.values()))
+        located = (*(CUMULATIVE[name] for name in self.packed), *self.tables.values())
+        return tuple(dict.fromkeys(located))
 
 
-NOT_ADDRESSED = Addressing(False, {})
+NOT_ADDRESSED = Addressing((), {})
 
 
 def addressing_of(said: Description) -> Addressing | None:
     """How rows are addressed; None if all lie where strides say."""
-    return Addressing(said.facts["packed"], said.tables) if said.located else None
+    return Addressing(said.packed, said.tables) if said.located else None
 
 
 def check_shapes(addressing: Addressing, tensors: Mapping[str, torch.Tensor]) -> None:
     """Raises BindingError if q, k or v has not the number of dimensions that its layout has."""
     for name in INPUTS:
-        rank = 3 if addressing.packed else 4
-        if tensors[name].dim() != rank:
-            wanted = "[T, H, D]" if addressing.packed else "[B, Hq, Sq, D]"
+        is_packed = name in addressing.packed
+        if tensors[name].dim() != (3 if is_packed else 4):
+            wanted = "[T, H, D]" if is_packed else "[B, Hq, Sq, D]"
             if name in addressing.tables:
                 wanted = "[pages, Hkv, page, D]"
             raise BindingError(f"{name} has shape {list(tensors[name].shape)}; it must be {wanted}", [_ORDER])
@@ -69,22 +69,20 @@ class Dense:
         self.tensors = {name: tensor for name, tensor in given.items() if name not in addressing.inputs}
         for name, table in self._tables.items():
             self.tensors[name] = _of_pages(given[name], table, sizes.get("Skv"))
-        if addressing.packed:
-            for name, cumulative in CUMULATIVE.items():
-                dim = "Sq" if name == "q" else "Skv"
-                rows = _Rows(cumulative, given[cumulative], name, len(given[name]), dim, sizes.get(dim))
-                self._rows[name], self.tensors[name] = rows, rows.padded(given[name])
-            self.tensors["lengths_q"] = self._rows["q"].lengths
-            self.tensors["lengths_kv"] = self._rows["k"].lengths
+        for name in addressing.packed:
+            cumulative, dim = CUMULATIVE[name], "Sq" if name == "q" else "Skv"
+            rows = _Rows(cumulative, given[cumulative], name, len(given[name]), dim, sizes.get(dim))
+            self._rows[name], self.tensors[name] = rows, rows.padded(given[name])
+            self.tensors["lengths_q" if name == "q" else "lengths_kv"] = rows.lengths
 
     def output(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """An output in the order of q's rows."""
-        return self._rows["q"].packed(tensor, value_of_nothing(name)) if self._rows else tensor
+        return self._rows["q"].packed(tensor, value_of_nothing(name)) if "q" in self._rows else tensor
 
     def gradient_of_output(self, tensor: torch.Tensor) -> torch.Tensor:
         """The gradient of o, [B, Hq, Sq, Dv], with the rows of packed sequences padded. The same tensor if
         nothing is packed."""
-        return self._rows["q"].padded(tensor) if self._rows else tensor
+        return self._rows["q"].padded(tensor) if "q" in self._rows else tensor
 
     def gradient(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """The gradient of what was given, from that of the logical tensor: of shared pages the sum."""

@@ -24,7 +24,10 @@ def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
         outputs = reference.run_forward(each, names)
     else:
         with torch.cuda.device(each.tensors["q"].device):
-            tensors = {name: aligned(tensor) for name, tensor in each.tensors.items()}
+            tensors = {
+                name: tensor if name in facts.said.bound else aligned(tensor)
+                for name, tensor in each.tensors.items()
+            }
             outputs = pair_of(each, training).run_forward(tensors, each.params)
     return tuple(outputs[name] for name in names)
 

@@ -15,9 +15,16 @@ from attn.torch import direct
 from attn.torch.signature import DTYPES, TORCH_DTYPES, dense_strides, same_strides
 from attn.torch.statistics import is_capturing
 
+# The strides that are bound of some calls; of more than this, the oldest are forgotten.
+MOST_VIEWS = 256
+
 # A workspace up to this size is kept with its binding; a larger one is allocated for each call, so that
 # the layers of a model share it.
 KEPT_WORKSPACE = 1 << 16
+
+
+# Dims and strides of tensors with bound strides, by name.
+_Views = tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
 
 
 class _Bound:
@@ -44,7 +51,7 @@ class Launch:
         self.inputs = tuple(info.name for info in self._infos)
         self.outputs = tuple(info.name for info in self._made)
         self.params = tuple(info.name for info in executable.params)
-        self._bound: dict[tuple[int, int], _Bound] = {}
+        self._bound: dict[tuple[int, int, _Views], _Bound] = {}
         self._captured: list[_Bound] = []  # CUDA graphs use them for as long as they are replayed
         order = {info.name: place for place, info in enumerate(executable.tensors)}
         self._places = [order[name] for name in self.inputs + self.outputs]
@@ -74,7 +81,12 @@ class Launch:
             addresses[place] = tensor.data_ptr()
         stream = torch.cuda.current_stream(self._device).cuda_stream
         workspace = self._workspace() if self._executable.workspace_bytes > KEPT_WORKSPACE else None
-        bound = self._binding(stream, addresses, params, workspace)
+        views = tuple(
+            (info.name, *view_of(info, tensor))
+            for info, tensor in zip((*self._infos, *self._made), (*tensors, *outputs))
+            if info.bound_strides
+        )
+        bound = self._binding(stream, addresses, params, workspace, views)
         bound.binding.set_addresses(addresses)
         if workspace is not None:
             bound.binding.set_workspace(workspace.data_ptr())
@@ -103,17 +115,19 @@ class Launch:
         addresses: Sequence[int],
         params: Sequence[float],
         workspace: torch.Tensor | None,
+        views: _Views,
     ) -> _Bound:
-        key = (threading.get_ident(), stream)
+        key = (threading.get_ident(), stream, views)
         capturing = is_capturing()
         if not capturing and key in self._bound:
             return self._bound[key]
         kept = self._workspace() if workspace is None and self._executable.workspace_bytes > 0 else None
         memory = workspace if workspace is not None else kept
+        viewed = {name: view for name, *view in views}
         bound = _Bound(
             self._executable.bind(
                 {
-                    info.name: (address, info.dtype, info.dims, info.strides)
+                    info.name: (address, info.dtype, *viewed.get(info.name, (info.dims, info.strides)))
                     for info, address in zip(self._executable.tensors, addresses)
                 },
                 dict(zip(self.params, params)),
@@ -126,6 +140,8 @@ class Launch:
         if capturing:
             self._captured.append(bound)
         else:
+            if len(self._bound) >= MOST_VIEWS:
+                self._bound.pop(next(iter(self._bound)), None)
             self._bound[key] = bound
         return bound
 
@@ -147,6 +163,13 @@ def check(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.device)
             f"{info.name} has shape {list(tensor.shape)}, but the plan expects {list(info.dims)}",
             [order_note("bhsd")],
         )
+    if info.bound_strides:  # a page table
+        if info.dims[1] > 1 and tensor.stride(1) != 1 or info.dims[0] > 1 and tensor.stride(0) < info.dims[1]:
+            raise BindingError(
+                f"{info.name} has strides {list(tensor.stride())}; entries of a row must be adjacent, and rows"
+                " must not overlap"
+            )
+        return
     if not same_strides(info.dims, tensor.stride(), info.strides):
         raise BindingError(
             f"{info.name} has strides {list(tensor.stride())}, but the plan expects {list(info.strides)}",
@@ -180,6 +203,9 @@ def check_addressed(info: _libattn.TensorInfo, tensor: torch.Tensor) -> None:
     if tuple(tensor.shape) != shape:
         listed = ", ".join([what, *map(str, shape[1:])])
         raise BindingError(f"{info.name} has shape {list(tensor.shape)}, but the plan expects [{listed}]")
+    if info.bound_strides:
+        check_rows(info, tensor)
+        return
     if not is_packed(info) and count > info.dims[0]:
         raise BindingError(
             f"{info.name} has {count} pages, but the plan is for at most {info.dims[0]}:"
@@ -187,3 +213,34 @@ def check_addressed(info: _libattn.TensorInfo, tensor: torch.Tensor) -> None:
         )
     if not tensor.is_contiguous():
         raise BindingError(f"{info.name} must be contiguous: pass {info.name}.contiguous()")
+
+
+def check_rows(info: _libattn.TensorInfo, tensor: torch.Tensor) -> None:
+    """Raises BindingError unless kernels can read the tensor in place: elements of a row are adjacent, and rows
+    begin at multiples of 16 bytes."""
+    align = 16 // tensor.element_size()
+    steps = [step for size, step in zip(tensor.shape[:-1], tensor.stride()) if size > 1]
+    adjacent = tensor.shape[-1] <= 1 or tensor.stride(-1) == 1
+    if adjacent and tensor.data_ptr() % 16 == 0 and all(step > 0 and step % align == 0 for step in steps):
+        return
+    raise BindingError(
+        f"{info.name} has strides {list(tensor.stride())} and begins at a multiple of"
+        f" {_power_of_two(tensor.data_ptr())} bytes; kernels read it in place",
+        [f"elements of a row must be adjacent, other strides multiples of {align} elements (16 bytes), above 0,"
+         " and it must begin at a multiple of 16 bytes"],
+    )
+
+
+def _power_of_two(address: int) -> int:
+    return min(address & -address, 16) or 16
+
+
+def view_of(info: _libattn.TensorInfo, tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Dims and strides of a tensor with bound strides, as a binding takes them: of packed rows [T, H, D] those of
+    batches, whose own stride means nothing."""
+    if not is_packed(info):
+        return tuple(tensor.shape), tensor.stride()
+    row, head, element = tensor.stride()
+    if info.dims[1] == 1:
+        head = info.strides[1]
+    return info.dims, (info.strides[0], head, row if tensor.shape[0] > 1 else info.strides[2], element)

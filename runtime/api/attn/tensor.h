@@ -65,6 +65,11 @@ typedef struct attn_tensor_info {
    * no elements. With cu_seqlens, the rows in use are enough; with a page table, the pages in use.
    */
   int64_t bytes;
+  /* 1: strides need not be those above, and a pool may have any number of pages: a binding takes
+   * those that it is given, whose elements of a row are adjacent, and whose other strides are
+   * multiples of 16 bytes (of a page table: its rows do not overlap). */
+  int32_t bound_strides;
+  int32_t reserved;
 } attn_tensor_info;
 
 /* A scalar to bind. */

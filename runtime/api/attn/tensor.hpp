@@ -97,6 +97,7 @@ struct TensorInfo {
   std::int64_t alignment = 0;
   std::string addressed_by;
   std::int64_t bytes = 0;  // to allocate
+  bool bound_strides = false;
 };
 
 // A scalar to bind: f32 or i32.
@@ -116,7 +117,8 @@ inline TensorInfo tensor_info(const attn_tensor_info& info) {
                     std::vector<std::int64_t>(info.strides, info.strides + info.rank),
                     info.alignment,
                     info.addressed_by,
-                    info.bytes};
+                    info.bytes,
+                    info.bound_strides != 0};
 }
 inline ParamInfo param_info(const attn_param_info& info) {
   return ParamInfo{info.name, static_cast<DType>(info.dtype)};
