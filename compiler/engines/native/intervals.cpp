@@ -20,6 +20,34 @@ using ir::Node;
 using ir::Op;
 using ir::Type;
 
+IntervalText call(const char* function, const std::vector<IntervalText>& operands) {
+  std::string text;
+  for (const IntervalText& operand : operands) {
+    if (!operand) return std::nullopt;
+    text += (text.empty() ? "" : ", ") + *operand;
+  }
+  return fmt::format("kernels::{}({})", function, text);
+}
+
+// An operand that may be anything leaves the other's influence.
+IntervalText logic(const char* function, const IntervalText& x, const IntervalText& y) {
+  if (!x && !y) return std::nullopt;
+  constexpr const char* kAnything = "kernels::Interval{0, 1}";
+  return call(function, {x.value_or(kAnything), y.value_or(kAnything)});
+}
+
+// Sums of 64 bits may wrap.
+IntervalText interval_of_wide(const Node& node, const std::function<IntervalText(ExprId)>& of) {
+  const auto operand = [&](std::size_t i) { return of(node.operands[i]); };
+  switch (node.op) {
+    case Op::widen_: return operand(0);
+    case Op::select_: return call("chosen", {operand(0), operand(1), operand(2)});
+    case Op::min_: return call("smaller", {operand(0), operand(1)});
+    case Op::max_: return call("larger", {operand(0), operand(1)});
+    default: return std::nullopt;
+  }
+}
+
 class IntervalWriter {
  public:
   explicit IntervalWriter(const ir::Attention& attention)
@@ -30,14 +58,14 @@ class IntervalWriter {
     writer_.begin({.batch = true, .head = true});
   }
 
-  using Interval = std::optional<std::string>;  // text; nullopt: it may be anything
+  using Interval = IntervalText;
 
   Interval conjunction(const std::vector<ExprId>& terms) {
     Interval all;
     bool first = true;
     for (const ExprId term : terms) {
       const Interval of_term = interval(term);
-      all = first ? of_term : both(all, of_term);
+      all = first ? of_term : logic("both", all, of_term);
       first = false;
     }
     return all;
@@ -132,70 +160,8 @@ class IntervalWriter {
 
   // The interval of what depends on the row and the column.
   Interval of_both(ExprId id) {
-    const Node& node = dag_[id];
-    const auto operand = [&](std::size_t i) { return interval(node.operands[i]); };
-    if (is_wide(id)) return of_wide(id);
-    switch (node.op) {
-      case Op::load_: return of_load(id);
-      case Op::and_: return both(operand(0), operand(1));
-      case Op::or_: return either(operand(0), operand(1));
-      case Op::select_: return call("chosen", {operand(0), operand(1), operand(2)});
-      case Op::not_: return call("inverse", {operand(0)});
-      case Op::neg_: return call("opposite", {operand(0)});
-      case Op::abs_: return call("magnitude", {operand(0)});
-      case Op::to_int_: return operand(0);
-      case Op::narrow_: return call("closed", {operand(0)});
-      case Op::add_: return call("sum", {operand(0), operand(1)});
-      case Op::sub_: return call("difference", {operand(0), operand(1)});
-      case Op::mul_: return call("product", {operand(0), operand(1)});
-      case Op::min_: return call("smaller", {operand(0), operand(1)});
-      case Op::max_: return call("larger", {operand(0), operand(1)});
-      case Op::floordiv_: return call("quotient", {operand(0), operand(1)});
-      case Op::mod_: return call("remainder", {operand(0), operand(1)});
-      case Op::lt_: return call("less", {operand(0), operand(1)});
-      case Op::gt_: return call("less", {operand(1), operand(0)});
-      case Op::le_: return call("less_equal", {operand(0), operand(1)});
-      case Op::ge_: return call("less_equal", {operand(1), operand(0)});
-      case Op::eq_: return call("equal", {operand(0), operand(1)});
-      case Op::ne_: {
-        const Interval equal = call("equal", {operand(0), operand(1)});
-        return call("inverse", {equal});
-      }
-      default: return std::nullopt;
-    }
-  }
-
-  // Sums of 64 bits may wrap.
-  Interval of_wide(ExprId id) {
-    const Node& node = dag_[id];
-    const auto operand = [&](std::size_t i) { return interval(node.operands[i]); };
-    switch (node.op) {
-      case Op::load_: return of_load(id);
-      case Op::widen_: return operand(0);
-      case Op::select_: return call("chosen", {operand(0), operand(1), operand(2)});
-      case Op::min_: return call("smaller", {operand(0), operand(1)});
-      case Op::max_: return call("larger", {operand(0), operand(1)});
-      default: return std::nullopt;
-    }
-  }
-
-  static Interval call(const char* function, const std::vector<Interval>& operands) {
-    std::string text;
-    for (const Interval& operand : operands) {
-      if (!operand) return std::nullopt;
-      text += (text.empty() ? "" : ", ") + *operand;
-    }
-    return fmt::format("kernels::{}({})", function, text);
-  }
-
-  static Interval both(const Interval& x, const Interval& y) { return logic("both", x, y); }
-  static Interval either(const Interval& x, const Interval& y) { return logic("either", x, y); }
-
-  // An operand that may be anything leaves the other's influence.
-  static Interval logic(const char* function, const Interval& x, const Interval& y) {
-    if (!x && !y) return std::nullopt;
-    constexpr const char* kAnything = "kernels::Interval{0, 1}";
-    return call(function, {x.value_or(kAnything), y.value_or(kAnything)});
+    if (dag_[id].is(Op::load_)) return of_load(id);
+    return interval_of(dag_[id], [this](ExprId operand) { return interval(operand); });
   }
 
   // One element, if rows and columns have one value of each index.
@@ -226,6 +192,35 @@ class IntervalWriter {
 };
 
 }  // namespace
+
+IntervalText interval_of(const Node& node, const std::function<IntervalText(ExprId)>& of_operand) {
+  if (node.type == Type::wide) return interval_of_wide(node, of_operand);
+  const auto operand = [&](std::size_t i) { return of_operand(node.operands[i]); };
+  switch (node.op) {
+    case Op::and_: return logic("both", operand(0), operand(1));
+    case Op::or_: return logic("either", operand(0), operand(1));
+    case Op::select_: return call("chosen", {operand(0), operand(1), operand(2)});
+    case Op::not_: return call("inverse", {operand(0)});
+    case Op::neg_: return call("opposite", {operand(0)});
+    case Op::abs_: return call("magnitude", {operand(0)});
+    case Op::to_int_: return operand(0);
+    case Op::narrow_: return call("closed", {operand(0)});
+    case Op::add_: return call("sum", {operand(0), operand(1)});
+    case Op::sub_: return call("difference", {operand(0), operand(1)});
+    case Op::mul_: return call("product", {operand(0), operand(1)});
+    case Op::min_: return call("smaller", {operand(0), operand(1)});
+    case Op::max_: return call("larger", {operand(0), operand(1)});
+    case Op::floordiv_: return call("quotient", {operand(0), operand(1)});
+    case Op::mod_: return call("remainder", {operand(0), operand(1)});
+    case Op::lt_: return call("less", {operand(0), operand(1)});
+    case Op::gt_: return call("less", {operand(1), operand(0)});
+    case Op::le_: return call("less_equal", {operand(0), operand(1)});
+    case Op::ge_: return call("less_equal", {operand(1), operand(0)});
+    case Op::eq_: return call("equal", {operand(0), operand(1)});
+    case Op::ne_: return call("inverse", {call("equal", {operand(0), operand(1)})});
+    default: return std::nullopt;
+  }
+}
 
 bool intervals_decide(const ir::Attention& attention, const std::vector<ExprId>& terms) {
   return IntervalWriter(attention).conjunction(terms).has_value();

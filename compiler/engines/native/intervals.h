@@ -2,6 +2,8 @@
 // by the least and largest values that its rows and its columns have.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,5 +24,11 @@ bool intervals_decide(const ir::Attention& attention, const std::vector<ir::Expr
 // It is false if they do not. Parts are integers and booleans; their numbers are
 // kRowValues and kColumnValues.
 std::string intervals_text(const ir::Attention& attention);
+
+// The text of an interval; nullopt: it may be anything.
+using IntervalText = std::optional<std::string>;
+// That of a node other than a load, from those of its operands.
+IntervalText interval_of(const ir::Node& node,
+                         const std::function<IntervalText(ir::ExprId)>& of_operand);
 
 }  // namespace attn::engines::native
