@@ -98,6 +98,7 @@ std::string of_lists_text(const KernelFacts& facts) {
 }
 
 std::string blocks_text(const KernelFacts& facts) {
+  if (facts.has_band) return "first and last of each tile computed, since masks are a band";
   if (facts.makes_lists) return "listed at every execute, since masks depend on inputs";
   if (!facts.blocks) return "not known";
   const BlockCounts& counts = *facts.blocks;

@@ -211,8 +211,9 @@ struct KernelFacts {
   bool has_lengths = false;                        // which cut the lists at run time
   bool gathers = false;      // keys or values in small pages are copied row by row
   bool makes_lists = false;  // a kernel before does, at every execute
+  bool has_band = false;     // there are none: it computes the first and the last block of a tile
   bool lists_of_batch = false, lists_of_head = false;  // which differ by these
-  std::optional<BlockCounts> blocks{};                 // absent if a kernel before makes the lists
+  std::optional<BlockCounts> blocks{};                 // absent if inputs decide
 
   bool operator==(const KernelFacts&) const = default;
 };

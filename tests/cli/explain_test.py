@@ -306,6 +306,19 @@ class Explain(attnc.Case):
         self.assertIn(f"blocks  of each head: {blocks['full']} ({shown:.1f} %) full, ", text)
         self.assertIn("  native  native ", text)
 
+    def test_blocks_of_a_band_are_computed(self):
+        """One kernel, and no memory that grows with the keys."""
+        for spec in ("paged_decode", "chunked_prefill"):
+            for keys in (8192, 32768):
+                explain = ("explain", SPECS / f"{spec}.attn", "--target", "h200", "--engine", "native",
+                           "--bind", "B=64", "--bind", f"Skv={keys}")
+                engine = self.attnc_json(*explain)["engine"]
+                kernels, = engine["kernels"]
+                launch, = kernels["launches"]
+                self.assertEqual(launch["kernel"], "attn_forward")
+                self.assertEqual(engine["workspace_bytes"], 256)
+                self.assertIn("blocks  first and last of each tile computed", self.attnc(*explain).stdout)
+
     def test_without_cudnn_the_engine_is_not_known(self):
         empty = self.folder / "empty"
         empty.mkdir()

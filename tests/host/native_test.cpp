@@ -58,6 +58,11 @@ constexpr std::string_view kTrained[] = {"specs/bias_head.attn",
                                          "tests/gpu/native/backward_wide.attn",
                                          "tests/gpu/native/backward_widths.attn",
                                          "tests/gpu/native/backward_widths_24_200.attn",
+                                         "tests/gpu/native/band_chunks.attn",
+                                         "tests/gpu/native/band_divided.attn",
+                                         "tests/gpu/native/band_heads.attn",
+                                         "tests/gpu/native/band_prefixes.attn",
+                                         "tests/gpu/native/band_thd.attn",
                                          "tests/gpu/native/deterministic.attn",
                                          "tests/gpu/native/wide_tree.attn"};
 

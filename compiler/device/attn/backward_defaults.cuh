@@ -9,6 +9,7 @@ struct BackwardDefaults {
   static constexpr long long kStatisticsClass = 0;
   static constexpr bool kLengths = false, kPadded = false, kRowsFit = false, kRandom = false;
   static constexpr bool kOrdered = false, kHeadsOutside = false, kBatchesFirst = false;
+  static constexpr bool kBand = false;  // rows have a closed form (bands.cuh)
   static constexpr bool kDiagonals = false, kShares = false;
   static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
 };

@@ -5,11 +5,15 @@
 #include "attn/backward_copies.cuh"
 #include "attn/backward_items.cuh"
 #include "attn/backward_row_lists.cuh"
+#include "attn/which.cuh"
 
 namespace kernels {
 
 template <class C, class E, class L>
-using RowCopierLayers = RowCopies<RowItems<RowLists<RowCopier<C, E, L>>>>;
+using RowsOfTile =
+    typename Which<C::kBand, RowsOfBand<RowCopier<C, E, L>>, RowLists<RowCopier<C, E, L>>>::Type;
+template <class C, class E, class L>
+using RowCopierLayers = RowCopies<RowItems<RowsOfTile<C, E, L>>>;
 
 template <class C, class E, class L>
 struct RowProducer : RowCopierLayers<C, E, L> {
@@ -64,7 +68,7 @@ struct RowProducer : RowCopierLayers<C, E, L> {
   __device__ __forceinline__ void copy_item(const Part& of, const Tile& tile) {
     const int b = of.unit / C::kKeyHeads;
     if (has_no_keys(tile, b)) return;
-    const int blocks = blocks_of(tile, b);
+    const int blocks = blocks_of(tile, of.unit);
     set(kBlock, tile.tile), set(kFirstKey, first_key(tile, b));
     set(kFirstRun, tile.first + (C::kOrdered ? tile.runs : 0));
     if (kDivides<C> && of.parts > 1)

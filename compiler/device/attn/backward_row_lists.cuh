@@ -1,12 +1,13 @@
-// Walks lists of the backward: the rows that see a block of keys, block after block.
+// The rows that see a block of keys, block after block: in lists of the backward, or computed.
 #pragma once
 
 #include "attn/backward_copier.cuh"
+#include "attn/bands.cuh"
 #include "attn/tile_runs.cuh"
 
 namespace kernels {
 
-// Remembers in shared memory where it is.
+// Walks the lists. Remembers in shared memory where it is.
 template <class Base>
 struct RowLists : Base {
   using C = typename Base::C;
@@ -15,9 +16,10 @@ struct RowLists : Base {
   using Base::stages, Base::lists, Base::expressions, Base::set, Base::get, Base::kBlock,
       Base::kFirstRun, Base::kBlocks, Base::kRun, Base::kLeftOfRun, Base::kBlocksLeft, Base::kTurn;
 
-  // Blocks of the tile within the lengths of the batch.
-  __device__ int blocks_of(const Tile& tile, int b) const {
+  // Blocks of the tile within the lengths of the unit's batch.
+  __device__ int blocks_of(const Tile& tile, int unit) const {
     if (!C::kLengths) return tile.blocks;
+    const int b = unit / C::kKeyHeads;
     if (tile.tile * S::kKeys >= expressions.keys(b)) return 0;
     int blocks = 0;
     for (int i = 0; i < tile.runs; ++i) blocks += blocks_of(lists.run(tile.first + i), b);
@@ -69,6 +71,48 @@ struct RowLists : Base {
   }
   // What the block of keys waits for.
   __device__ int turn_of(int before) const { return before == 0 ? 0 : get(kBlock) - before + 1; }
+};
+
+// Computes them: masks are a band (kBand).
+template <class Base>
+struct RowsOfBand : Base {
+  using C = typename Base::C;
+  using S = typename Base::S;
+  using ListWord = typename Base::ListWord;
+  using Base::expressions, Base::set, Base::get, Base::kBlocks, Base::kBlocksLeft;
+
+  // Words of the item: the first row, and where the full blocks begin and end.
+  static constexpr ListWord kFirstRow = Base::kRun, kFull = Base::kLeftOfRun,
+                            kFullEnd = Base::kTurn;
+  static constexpr int kStart = 16;  // blocks begin at multiples of it
+
+  __device__ int blocks_of(const Tile& tile, int unit) const {
+    const int b = unit / C::kKeyHeads, first = tile.tile * S::kKeys;
+    const int end = ::min(first + S::kKeys, expressions.keys(b));
+    if (first >= end) return 0;
+    const int head = unit % C::kKeyHeads * C::kHeadsOfKey;
+    const BandBlocks blocks = blocks_of_band<C::kBlockRows, kStart>(
+        expressions.rows(b, head, {first, end - 1}), expressions.queries(b));
+    set(kFirstRow, blocks.first), set(kFull, blocks.before);
+    set(kFullEnd, blocks.before + blocks.full);
+    return blocks.all;
+  }
+
+  __device__ void begin_list() const { set(kBlocksLeft, get(kBlocks)); }
+
+  __device__ unsigned pass_over(int, int blocks) const {
+    set(kBlocksLeft, get(kBlocksLeft) - blocks);
+    return 0;
+  }
+
+  // The next block, or, if none is left, one that no row is in.
+  __device__ unsigned next_rows(int, unsigned) const {
+    const int left = get(kBlocksLeft), n = get(kBlocks) - left;
+    if (left <= 0) return C::kPaddedRows - C::kBlockRows;
+    set(kBlocksLeft, left - 1);
+    const bool full = n >= get(kFull) && n < get(kFullEnd);
+    return get(kFirstRow) + n * C::kBlockRows + (full ? 0 : kMasked);
+  }
 };
 
 }  // namespace kernels

@@ -21,6 +21,9 @@ struct ForwardDefaults {
   // Lists.
   static constexpr int kFront = 0, kListsOfBatch = 0, kListsOfUnit = 0, kListsDone = 0;
   static constexpr bool kBatchesFirst = false, kOverlaps = false;
+  // Blocks that have a closed form (bands.cuh), and what the first key of a tile is a multiple of.
+  static constexpr bool kBand = false, kLastTilesFirst = false;
+  static constexpr int kBandStart = 0;
   // Neighbourhoods of a grid.
   static constexpr bool kPatches = false;
   static constexpr int kGrid = 0, kPatchWidth = 0, kPatchHeight = 0;

@@ -12,7 +12,9 @@ namespace kernels {
 template <class C, class E, class L>
 struct CopierLayers {
   using Thread = ForwardCopier<C, E, L>;
-  using Copies = ForwardCopies<ForwardItems<Thread>>;
+  using Tiles = ForwardTiles<Thread>;
+  using Blocks = typename Which<C::kBand, BlocksOfBand<Tiles>, ListedBlocks<Tiles>>::Type;
+  using Copies = ForwardCopies<ForwardItems<Blocks>>;
   using Values = typename Which<Stages<C>::kOf8Bits, ValueCopiesOf8Bits<Copies>,
                                 ValueCopiesOf16Bits<Copies>>::Type;
 };

@@ -90,11 +90,16 @@ class NativeBackward {
   // A backward has five products where a forward has two, and less that is computed meanwhile.
   static constexpr double kProducts = 3;
 
-  // Lists blocks; where inputs decide what masks show the GPU makes the lists, as far as it can.
+  // Lists blocks. Where inputs decide what masks show, the kernels compute those of a band, or the
+  // GPU makes the lists, as far as it can.
   Status list_blocks() {
     if (masks_read_inputs(kernel_.attention) && !kernel_.ordered()) {
       ATTN_ASSIGN(kernel_.blocks,
                   row_blocks(kernel_.attention, {}, kernel_.tile, false, deadline_));
+      const bool shared = !mask_axes_.head || kernel_.heads_of_key() == 1;
+      if (kernel_.blocks.masked && shared)
+        kernel_.band = closed_band(kernel_.attention, ir::Op::row_);
+      if (kernel_.band) return {};
       kernel_.blocks.axes = mask_axes_;
       kernel_.made_lists.emplace(kernel_.dims, kernel_.blocks, kernel_.tile, gpu_.multiprocessors);
       if (kernel_.blocks.masked && kernel_.made_lists->can_be_made()) return {};
@@ -120,8 +125,9 @@ class NativeBackward {
     if (kernel_.made_lists) {
       kernel_.made_division = made_division(kernel_.dims, kernel_.blocks, gpu_.multiprocessors);
     } else {
+      const KeyBlocks& blocks = kernel_.band ? with_equal_tiles(kernel_.blocks) : kernel_.blocks;
       kernel_.division =
-          row_division(kernel_.dims, kernel_.blocks, gpu_.multiprocessors, kernel_.ordered());
+          row_division(kernel_.dims, blocks, gpu_.multiprocessors, kernel_.ordered());
     }
   }
 
@@ -137,6 +143,7 @@ class NativeBackward {
     NativeWork work;
     work.scores =
         kernel_.blocks.blocks * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
+    work.at_most = kernel_.depends_on_inputs();
     work.rate = kernel_.tile.rate;
     work.rows = work.queries = static_cast<double>(kernel_.tile.keys);
     work.keys = static_cast<double>(kernel_.tile.rows);

@@ -169,7 +169,7 @@ std::vector<std::string> BackwardKernel::own_gradients() const {
 }
 
 bool BackwardKernel::rows_fit() const {
-  if (made_lists || lengths()) return false;
+  if (depends_on_inputs() || lengths()) return false;
   const bool fit = std::ranges::all_of(blocks.runs, [this](const KeyRun& run) {
     return run.key + run.blocks * tile.rows <= dims[Dim::Sq];
   });
@@ -182,8 +182,8 @@ bool BackwardKernel::rows_fit() const {
 std::int64_t BackwardKernel::section() const {
   if (batches_first()) return dims[Dim::B];
   if (!division.in_order.empty()) return kUnitsOfOrder;
-  if (!blocks.sorted && !made_lists) return 1;
-  const bool uneven = !made_lists && longest_whole() > kVeryUneven * mean();
+  if (!blocks.sorted && !depends_on_inputs()) return 1;
+  const bool uneven = !depends_on_inputs() && longest_whole() > kVeryUneven * mean();
   if (uneven) return dims[Dim::B] * dims[Dim::Hkv];
   const std::int64_t bytes = heads_of_key() * dims[Dim::Sq] * (dims[Dim::Dqk] + dims[Dim::Dv]) *
                              static_cast<std::int64_t>(size_of(attention.dtype));
@@ -206,7 +206,7 @@ bool BackwardKernel::batches_first() const {
 }
 
 bool BackwardKernel::heads_outside() const {
-  if (ordered() || made_lists || heads_of_key() == 1) return false;
+  if (ordered() || depends_on_inputs() || heads_of_key() == 1) return false;
   return mean() < kShort || longest() > kUneven * mean();
 }
 

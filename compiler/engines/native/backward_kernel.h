@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/engines/native/bands.h"
 #include "compiler/engines/native/classes.h"
 #include "compiler/engines/native/expressions.h"
 #include "compiler/engines/native/kernel_names.h"
@@ -51,8 +52,9 @@ struct BackwardKernel {
   const StatisticsPlaces statistics;
   const RowTile tile;
   const std::vector<std::string> gradients;  // that are wanted
-  KeyBlocks blocks;                          // an upper bound, if the GPU makes lists
+  KeyBlocks blocks;                          // an upper bound, if inputs decide
   std::optional<RowLists> made_lists;
+  std::optional<ClosedBand> band;  // the kernels compute blocks, as in the forward
   GradientExpressions expressions;
   std::int64_t words = 0;  // of learned tensors
   std::int64_t blocks_of_threads = 1;
@@ -67,6 +69,7 @@ struct BackwardKernel {
   std::vector<std::string> own_gradients() const;
   // Whether sums of dq are added in a fixed order.
   bool ordered() const { return whole.deterministic && wants("dq"); }
+  bool depends_on_inputs() const { return made_lists || band; }
   bool lengths() const { return attention.lengths_q || attention.lengths_kv; }
   // Whether no block of rows has rows past the last one.
   bool rows_fit() const;

@@ -204,9 +204,10 @@ class BackwardProgram : private BackwardLaunches {
                             .divided = kernel_.parts(),
                             .has_lengths = kernel_.lengths(),
                             .makes_lists = kernel_.made_lists.has_value(),
+                            .has_band = kernel_.band.has_value(),
                             .lists_of_batch = kernel_.blocks.axes.batch,
                             .lists_of_head = kernel_.blocks.axes.head};
-    if (!kernel_.made_lists) {
+    if (!kernel_.depends_on_inputs()) {
       facts.blocks = counts_of(kernel_.blocks, kernel_.row_blocks_of_head());
     }
     return facts;

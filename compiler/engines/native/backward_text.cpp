@@ -38,6 +38,14 @@ class BackwardLists {
         fmt::join(before, ", "));
   }
 
+  // Of lists that have no blocks. The first keys are those that most rows see, but for a band that
+  // ends alone.
+  std::string tiles_of_band_text() const {
+    const bool last_first = kernel_.band->end_varies && !kernel_.band->begin_varies;
+    return fmt::format("using Lists = kernels::TilesOfBand<{}, {}>;\n", kernel_.blocks.tiles,
+                       last_first);
+  }
+
   // What lists have besides where blocks of keys are divided.
   std::string division_text() const {
     if (!kernel_.divides()) return "";
@@ -136,6 +144,7 @@ class BackwardLists {
     const Table table = kernel_.expressions.table.value_or(Table());
     return {{"kLengths", kernel_.lengths()},
             {"kOrdered", kernel_.ordered()},
+            {"kBand", kernel_.band.has_value()},
             {"kRandom", kernel_.attention.is_random()},
             {"kHeadsOutside", kernel_.heads_outside()},
             {"kRowsFit", kernel_.rows_fit()},
@@ -272,10 +281,11 @@ class BackwardText : private SmallKernels {
            codegen::include_text("backward.cuh") +
            (kernel_.packed_maps().empty() ? "" : codegen::include_text("sequence_maps.cuh")) +
            (kernel_.made_lists ? codegen::include_text("row_lists.cuh") + lists_in_memory_text()
+            : kernel_.band     ? tiles_of_band_text()
                                : lists_text(kernel_.blocks) + order_text()) +
            division_text() + constants_text() +
            gradient_expressions_text(kernel_.derivatives, kernel_.expressions,
-                                     kernel_.made_lists.has_value()) +
+                                     kernel_.made_lists.has_value(), kernel_.band) +
            (kernel_.packed_maps().empty()
                 ? ""
                 : sequence_maps_text(kernel_.whole, kernel_.packed_maps())) +

@@ -29,7 +29,7 @@ constexpr double kLookedAt = 5;            // operations on a score that lists a
 constexpr double kOfCell = 100;            // the same, of a cell whose intervals decide
 constexpr double kDivision = 2;            // operations of `//` and `%` by constants
 constexpr double kQuotient = 20;           // of reals, neither of which is constant
-constexpr double kMaskedOfLists = 0.25;    // of the blocks of lists that the GPU makes
+constexpr double kMaskedOfLists = 0.25;    // of blocks, where inputs decide which are computed
 constexpr double kLastTurn = 0.5;          // of a turn, by which the last one delays
 
 // Operations on a score that products hide, and ms of each further one: of a score, of a mask, and
@@ -121,9 +121,9 @@ class Operations {
   masks::Dependence dependence_;
 };
 
-// The share of the scores in lists whose visible part is known at an execute alone. Segments are
-// taken to have equal lengths. A tile sees whole blocks of its own segment, or of both if its rows
-// are of two segments.
+// The share of the scores that are computed, where inputs decide it. Segments are taken to have
+// equal lengths. A tile sees whole blocks of its own segment, or of both if its rows are of two
+// segments.
 double share_of_lists(Subject& subject, const NativeWork& work) {
   const ir::Dims& d = subject.attention().dims;
   const double rows = work.tiles * work.rows * work.heads;
@@ -200,7 +200,7 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
   const target::Figures& figures = *gpu.figures;
   Operations operations(attention);
   const double scores = share * work.scores;
-  const double masked = work.lists ? kMaskedOfLists * scores : work.masked;
+  const double masked = work.at_most ? kMaskedOfLists * scores : work.masked;
   const double scalar = scalar_slowdown(gpu);
   Computing all;
   // Tiles of one warp group that are for few rows have a rate of their own.
@@ -290,7 +290,8 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const target::Context& context = subject.context();
   const target::Gpu& gpu = context.gpu;
   const target::Figures& figures = *gpu.figures;
-  const double share = share_of_padding(subject) * (work.lists ? share_of_lists(subject, work) : 1);
+  const double share =
+      share_of_padding(subject) * (work.at_most ? share_of_lists(subject, work) : 1);
   const Computing of = computing(subject, work, share);
   const double all = of.products + of.others + of.rows;
   // A block of threads computes the longest tile alone.

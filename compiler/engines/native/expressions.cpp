@@ -247,7 +247,7 @@ class Text {
                                     : std::vector<Line>()),
         writer_(attention_, {}, codegen::Precision::in_single) {}
 
-  std::string make(bool intervals) && {
+  std::string make(bool intervals, const std::optional<ClosedBand>& band) && {
     if (lines_.size() > kMostLines) lines_.clear();
     const MaskTerms terms = terms_of_masks(attention_);
     const bool by_indices = intervals && expressions_.masks && terms.differ() &&
@@ -269,6 +269,7 @@ class Text {
     if (attention_.sink) text += sink();
     text += lengths_text(attention_);
     if (intervals) text += intervals_text(attention_);
+    if (band) text += band->text;
     return text + "};\n";
   }
 
@@ -408,7 +409,7 @@ class GradientText {
         expressions_(expressions),
         writer_(attention_, {}, codegen::Precision::in_single) {}
 
-  std::string make(bool intervals) && {
+  std::string make(bool intervals, const std::optional<ClosedBand>& band) && {
     std::string text = fmt::format(
         "struct Expressions : kernels::Reals {{\n"
         "  static constexpr bool kScore = {}, kMask = {}, kReadsTensors = {}, kFiniteSlope = {};\n"
@@ -430,6 +431,7 @@ class GradientText {
       text += keep();
     text += lengths_text(attention_);
     if (intervals) text += intervals_text(attention_);
+    if (band) text += band->text;
     return text + "};\n";
   }
 
@@ -573,8 +575,9 @@ GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivat
 }
 
 std::string gradient_expressions_text(const gradient::Derivatives& derivatives,
-                                      const GradientExpressions& expressions, bool intervals) {
-  return GradientText(derivatives, expressions).make(intervals);
+                                      const GradientExpressions& expressions, bool intervals,
+                                      const std::optional<ClosedBand>& band) {
+  return GradientText(derivatives, expressions).make(intervals, band);
 }
 
 Expressions expressions_of(const ir::Attention& attention, bool masks, bool table) {
@@ -633,8 +636,8 @@ MaskTerms terms_of_masks(const ir::Attention& attention) {
 }
 
 std::string expressions_text(const ir::Attention& attention, const Expressions& expressions,
-                             bool intervals) {
-  return Text(attention, expressions).make(intervals);
+                             bool intervals, const std::optional<ClosedBand>& band) {
+  return Text(attention, expressions).make(intervals, band);
 }
 
 }  // namespace attn::engines::native

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/codegen/expression_writer.h"
+#include "compiler/engines/native/bands.h"
 #include "compiler/engines/native/learned.h"
 #include "compiler/engines/native/patches.h"
 #include "compiler/engines/native/scoring.h"
@@ -57,9 +58,10 @@ struct GradientExpressions {
 GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks,
                                             bool table);
 
-// A class `Expressions` (attn/backward.cuh). `intervals`: as below.
+// A class `Expressions` (attn/backward.cuh). `intervals`, `band`: as below.
 std::string gradient_expressions_text(const gradient::Derivatives& derivatives,
-                                      const GradientExpressions& expressions, bool intervals);
+                                      const GradientExpressions& expressions, bool intervals,
+                                      const std::optional<ClosedBand>& band);
 
 // Whether masks are padding (masks/padding.h) of keys, or of keys or rows.
 bool has_padded_keys(const ir::Attention& attention);
@@ -78,8 +80,9 @@ struct MaskTerms {
 MaskTerms terms_of_masks(const ir::Attention& attention);
 
 // A class `Expressions` (attn/forward.cuh), whose fields are the inputs. `intervals`: with what
-// lists of blocks are made from (intervals.h).
+// lists of blocks are made from (intervals.h). `band`: with that of the masks, if blocks are
+// computed.
 std::string expressions_text(const ir::Attention& attention, const Expressions& expressions,
-                             bool intervals);
+                             bool intervals, const std::optional<ClosedBand>& band);
 
 }  // namespace attn::engines::native

@@ -138,7 +138,7 @@ class ConstantsText {
 
   Constants list_constants() const {
     const masks::Axes& axes = kernel_.blocks.axes;
-    const bool sorted = kernel_.blocks.sorted || kernel_.makes_lists;
+    const bool sorted = kernel_.blocks.sorted || kernel_.depends_on_inputs();
     Constants all = {{"kTiles", kernel_.blocks.tiles},
                      {"kSplits", kernel_.parts},
                      {"kItems", kernel_.items(dims_) * kernel_.parts},
@@ -150,6 +150,7 @@ class ConstantsText {
                                        : axes.head ? dims_[Dim::Hq]
                                                    : 1},
                      {"kListsOfUnit", axes.head ? 1 : 0}};
+    if (kernel_.band) all.emplace_back("kBandStart", kernel_.band_start());
     if (!kernel_.makes_lists) return all;
     const MadeLists lists = kernel_.made_lists(dims_);
     all.emplace_back("kLists", lists.lists);
@@ -175,6 +176,8 @@ class ConstantsText {
     return {{"kTurns", kernel_.tile.groups > 1},
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kBatchesFirst", batches_first()},
+            {"kBand", kernel_.band.has_value()},
+            {"kLastTilesFirst", kernel_.band && kernel_.band->end_varies},
             {"kLazy",
              !attention_.wants_max_or_sum() && !(attention_.wants_amax_s && kernel_.parts > 1)},
             {"kAmaxOfWeights", attention_.wants_amax_s},
@@ -238,9 +241,9 @@ class Source : private ConstantsText {
     text += codegen::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
     if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
     if (!thd_inputs(attention_).empty()) text += codegen::include_text("sequence_maps.cuh");
-    text += kernel_.makes_lists ? kListsInMemory : lists_text(kernel_.blocks);
-    text +=
-        constants_text() + expressions_text(attention_, kernel_.expressions, kernel_.makes_lists);
+    if (!kernel_.band) text += kernel_.makes_lists ? kListsInMemory : lists_text(kernel_.blocks);
+    text += constants_text() +
+            expressions_text(attention_, kernel_.expressions, kernel_.makes_lists, kernel_.band);
     if (kernel_.makes_lists) text += lister_text();
     if (attention_.quantize) text += transposed_values_text(attention_, inputs(), expressions());
     if (!thd_inputs(attention_).empty()) {
@@ -321,9 +324,10 @@ class Source : private ConstantsText {
            fmt::format(
                "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
                "  kernels::ForwardTensors tensors;\n{}"
-               "  kernels::forward<Constants>(tensors, expressions, Lists{{{}}});\n}}\n",
+               "  kernels::forward<Constants>(tensors, expressions, {}{{{}}});\n}}\n",
                kernel_.tile.threads(), kForwardKernel, fmt::join(parameters, ",\n    "), inputs(),
-               expressions(), fields, kernel_.makes_lists ? "tiles, runs" : "");
+               expressions(), fields, kernel_.band ? "kernels::NoLists" : "Lists",
+               kernel_.makes_lists ? "tiles, runs" : "");
   }
 };
 
@@ -339,10 +343,13 @@ MadeLists Kernel::made_lists(const ir::Dims& dims) const {
 std::int64_t Kernel::piece(std::int64_t page) const {
   if (page == 0) return tile.keys;
   std::int64_t rows = std::gcd(page, tile.keys);
+  if (band) return std::gcd(rows, band_start());
   if (makes_lists) return std::gcd(rows, tile.cell);
   for (const KeyRun& run : blocks.runs) rows = std::gcd(rows, run.key);
   return rows;
 }
+
+std::int64_t Kernel::band_start() const { return band->begins ? tile.cell : tile.keys; }
 
 std::int64_t page_of(const ir::Attention& attention, const std::string& name) {
   const ir::Layout& layout = layout_of(attention, name);
@@ -518,9 +525,10 @@ plan::KernelFacts facts_of(const ir::Attention& attention, const Kernel& kernel)
                           .has_lengths = attention.lengths_kv,
                           .gathers = gathers("k") || gathers("v"),
                           .makes_lists = kernel.makes_lists,
+                          .has_band = kernel.band.has_value(),
                           .lists_of_batch = kernel.blocks.axes.batch,
                           .lists_of_head = kernel.blocks.axes.head};
-  if (!kernel.makes_lists) {
+  if (!kernel.depends_on_inputs()) {
     facts.blocks = counts_of(kernel.blocks, ceil_div(attention.dims[Dim::Skv], tile.keys));
   }
   return facts;

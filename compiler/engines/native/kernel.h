@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "compiler/engines/native/bands.h"
 #include "compiler/engines/native/classes.h"
 #include "compiler/engines/native/expressions.h"
 #include "compiler/engines/native/kernel_names.h"
@@ -26,6 +28,8 @@ struct Kernel {
   // The GPU makes the lists, at every execute: masks read tensors or params. `blocks` is an upper
   // bound then.
   bool makes_lists = false;
+  // Blocks have a closed form, which the kernel computes. `blocks` is an upper bound then.
+  std::optional<ClosedBand> band{};
   std::int64_t tiles_of_block = 1;  // that a block of threads lists
   std::int64_t section = 1;         // units of heads whose tiles are sorted together
   std::int64_t front = 0;           // longest tiles of each unit, which come before all sections
@@ -49,6 +53,10 @@ struct Kernel {
   std::int64_t first_counter_of_lists(const ir::Dims& dims) const {
     return 1 + (parts > 1 ? items(dims) * tile.warps() : 0);
   }
+  // Whether blocks are known at run time alone.
+  bool depends_on_inputs() const { return makes_lists || band; }
+  // What the first key of each tile is a multiple of, with a band that does not begin at key 0.
+  std::int64_t band_start() const;
   // Sizes of the lists that the GPU makes.
   MadeLists made_lists(const ir::Dims& dims) const;
   // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many

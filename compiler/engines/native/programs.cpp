@@ -75,7 +75,9 @@ class Native {
         attention_(form.attention),
         dims_(attention_.dims),
         mask_axes_(mask_axes),
-        context_(context) {}
+        context_(context),
+        band_(masks_read_inputs(attention_) ? closed_band(attention_, ir::Op::column_)
+                                            : std::nullopt) {}
 
   // What the program of `make` computes: scores, by the rate of its tile. Errors: those of `make`.
   Result<double> work(std::size_t refused) {
@@ -93,7 +95,7 @@ class Native {
         static_cast<std::int64_t>(context_.gpu.multiprocessors));
     kernel_.section = section();
     const bool one_section = kernel_.section >= kernel_.units(dims_) * dims_[Dim::B];
-    if (kernel_.makes_lists && !one_section) {
+    if (kernel_.depends_on_inputs() && !one_section) {
       kernel_.front = kernel_.blocks.tiles / kTilesOfFront;
     }
     kernel_.expressions =
@@ -257,13 +259,15 @@ class Native {
     return read_page_of(attention_, "k") % kCell != 0 || read_page_of(attention_, "v") % kCell != 0;
   }
 
-  // The kernel of a tile, with lists that the GPU makes where inputs decide what masks show, unless
-  // these take too much memory: then with those that are known now.
+  // The kernel of a tile. Where inputs decide what masks show, it computes the blocks of a band, or
+  // the GPU makes lists, unless these take too much memory: then with those that are known now.
   Result<Kernel> listed(const Tile& tile) const {
     Kernel kernel;
     kernel.tile = tile;
     if (masks_read_inputs(attention_)) {
       ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, {}, tile, deadline()));
+      if (kernel.blocks.masked && !tile.patch) kernel.band = band_;
+      if (kernel.band) return kernel;
       kernel.blocks.axes = mask_axes_;
       kernel.makes_lists = kernel.blocks.masked && kernel.made_lists(dims_).fit();
       if (kernel.makes_lists) return kernel;
@@ -283,7 +287,7 @@ class Native {
                       .cell = tile.patch ? kPatchWidth : tile.cell,
                       .patch = tile.patch};
     // Lengths end lists, too.
-    if (!kernel_.makes_lists && !has_lengths()) coverage.lists = kernel_.blocks;
+    if (!kernel_.depends_on_inputs() && !has_lengths()) coverage.lists = kernel_.blocks;
     if (tile.patch) {
       coverage.what = fmt::format("tiles of {} x {} rows and blocks of {} x {} keys of the grid",
                                   tile.patch->width, tile.patch->height, kPatchWidth, kPatchHeight);
@@ -358,9 +362,16 @@ class Native {
       add_bytes(all.blocks, length.batches * static_cast<double>(length.keys), work);
     }
     work.last = work.most * share_of_last_batch(attention_);
+    work.at_most = kernel_.makes_lists || (kernel_.band && reads_more_than_lengths());
     if (kernel_.makes_lists) work.lists = work_of(kernel_.made_lists(dims_), attention_);
     if (attention_.quantize) work.moved = bytes_of_transposing(attention_);
     return work;
+  }
+
+  // Whether masks depend on inputs also where lengths are known.
+  bool reads_more_than_lengths() const {
+    return !has_lengths() ||
+           masks_read_inputs(of_length(attention_, expected_lengths(attention_).front()));
   }
 
   // The lines of the L2 cache that copies of a row touch, a panel of 128 bytes after another:
@@ -489,8 +500,9 @@ class Native {
   const ir::Dims& dims_;
   const masks::Axes mask_axes_;
   const target::Context& context_;
-  std::vector<Choice> choices_;  // the best first
-  std::vector<Tile> spares_;     // that were not listed
+  const std::optional<ClosedBand> band_;  // of columns, if inputs decide what masks show
+  std::vector<Choice> choices_;           // the best first
+  std::vector<Tile> spares_;              // that were not listed
   Status refusal_ = unsupported(attention_.pos, "no tile of attnc's kernel fits these sizes");
   Kernel kernel_;
 };

@@ -80,6 +80,8 @@ struct NativeWork {
   double moved = 0;    // bytes, by other kernels
   double learned = 0;  // operations on each score that sum gradients of learned tensors
   std::optional<ListWork> lists{};
+  // Scores are an upper bound: inputs decide which are computed.
+  bool at_most = false;
 };
 
 struct NativeProgram {

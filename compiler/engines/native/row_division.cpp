@@ -156,6 +156,19 @@ RowDivision row_division(const ir::Dims& dims, const KeyBlocks& blocks, double m
   return Dividing(dims, blocks, multiprocessors, ordered).run();
 }
 
+KeyBlocks with_equal_tiles(KeyBlocks blocks) {
+  std::int64_t longest = 0, all = 0;
+  for (const TileList& each : blocks.lists) {
+    longest = std::max(longest, each.blocks), all += each.blocks;
+  }
+  if (all > 0)
+    blocks.blocks *= static_cast<double>(longest * blocks.tiles) / static_cast<double>(all);
+  blocks.lists.clear();
+  for (std::int64_t i = 0; i < blocks.tiles; ++i)
+    blocks.lists.push_back({.tile = i, .blocks = longest});
+  return blocks;
+}
+
 MadeDivision made_division(const ir::Dims& dims, const KeyBlocks& blocks, double multiprocessors) {
   std::int64_t longest = 0;
   for (const TileList& each : blocks.lists) longest = std::max(longest, each.blocks);

@@ -41,6 +41,10 @@ struct RowDivision {
 RowDivision row_division(const ir::Dims& dims, const KeyBlocks& blocks, double multiprocessors,
                          bool ordered);
 
+// Blocks with as many in each tile as the longest has, and the same in all batches and heads: what
+// is known of a band.
+KeyBlocks with_equal_tiles(KeyBlocks blocks);
+
 // The division of lists that the GPU makes, and divides at every execute (attn/row_lists.cuh).
 struct MadeDivision {
   std::int64_t most_parts = 0;   // 0: it does not

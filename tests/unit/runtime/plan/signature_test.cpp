@@ -117,6 +117,7 @@ const std::set<std::string> kUnseen = {
     "program.steps.facts.has_lengths",
     "program.steps.facts.gathers",
     "program.steps.facts.makes_lists",
+    "program.steps.facts.has_band",
     "program.steps.facts.lists_of_batch",
     "program.steps.facts.lists_of_head",
     "program.steps.facts.blocks.lists",

@@ -342,6 +342,37 @@ TEST(NativeBackward, MasksThatReadTensorsHaveListsThatTheGpuMakes) {
       << "heads that share keys share a list";
 }
 
+TEST(NativeBackward, RowsOfBandsAreComputed) {
+  for (const char* mask : {"align bottom_right; lengths q, kv; mask q_idx >= kv_idx;",
+                           "tensor n: i32[B]; mask kv_idx < n[b] || q_idx >= kv_idx;",
+                           "param w: i32; mask abs(q_idx - kv_idx) <= w;"}) {
+    const NativeProgram made = lowered(std::string(kSizes) + mask).value();
+    EXPECT_THAT(kernels_of(made), ElementsAre("attn_prepare", "attn_backward", "attn_convert"));
+    EXPECT_THAT(step_of(made).source, AllOf(HasSubstr("kBand = true;"), HasSubstr("Band rows(")));
+    EXPECT_EQ(elements_of(made, "native.counter"), 1);
+    EXPECT_FALSE(made.work.lists);
+    EXPECT_TRUE(step_of(made).facts->has_band);
+    EXPECT_FALSE(step_of(made).facts->blocks);
+  }
+  const std::string by_head = "tensor w: i32[Hq]; mask abs(q_idx - kv_idx) <= w[h];";
+  EXPECT_THAT(source_of(std::string(kOwnKeys) + by_head), HasSubstr("kBand = true;"));
+  EXPECT_THAT(source_of(std::string(kSizes) + by_head), Not(HasSubstr("kBand")))
+      << "heads that share keys share their rows";
+}
+
+// As many parts for each block of keys: how many rows see it is known at an execute alone.
+TEST(NativeBackward, BlocksOfKeysOfBandsAreDividedAlike) {
+  const NativeProgram made =
+      lowered(
+          "dims B = 1, Hq = 4, Hkv = 1, Sq = 8192, Skv = 512, D = 64; align bottom_right; "
+          "lengths kv; mask q_idx >= kv_idx;")
+          .value();
+  const plan::KernelFacts facts = step_of(made).facts.value();
+  EXPECT_GT(facts.divided, facts.items);
+  EXPECT_EQ(facts.divided % facts.items, 0);
+  EXPECT_THAT(step_of(made).source, HasSubstr("struct DividedLists : Lists"));
+}
+
 TEST(NativeBackward, ClassesOfAModulusAreHeads) {
   const NativeProgram made =
       lowered(
@@ -520,6 +551,10 @@ TEST(NativeBackward, KernelsDoNotSpill) {
   expect_no_spills(sizes + "D = 128; dtype f16; score score + (q_idx - kv_idx) * 0.01;");
   expect_no_spills(sizes + "D = 128; score 30.0 * tanh(score / 30.0);", 1);
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; normalize sigmoid;");
+  expect_no_spills(sizes +
+                   "D = 128; align bottom_right; lengths q, kv; layout thd; "
+                   "mask 0 <= q_idx - kv_idx < 100;");
+  expect_no_spills(sizes + "D = 256; tensor n: i32[B]; mask kv_idx < n[b] || q_idx >= kv_idx;");
   expect_no_spills(sizes + "D = 64; learn t: f32[Hq]; score score + (kv_idx - q_idx) * t[h];");
   expect_no_spills(sizes + "D = 128; learn t: f32[Hq]; score score * t[h];", 1);
   expect_no_spills(sizes + "D = 128; learn t: f32[Sq, Skv]; score score + t[q_idx, kv_idx];");

@@ -81,6 +81,64 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
             1U);
 }
 
+// Masks that are a band, though they read lengths, params, or tensors of each batch or head.
+constexpr const char* kBands[] = {
+    "align bottom_right; lengths kv; mask q_idx >= kv_idx;",
+    "align bottom_right; lengths q, kv; mask 0 <= q_idx - kv_idx < 100;",
+    "layout q: thd, o: thd, k: paged(page = 64), v: paged(page = 64); align bottom_right; "
+    "lengths q, kv; mask q_idx >= kv_idx;",
+    "param w: i32; mask q_idx >= kv_idx && (w < 0 || q_idx - kv_idx <= w);",
+    "tensor n: i32[B]; mask kv_idx < n[b] || q_idx >= kv_idx;",
+    "tensor n: i32[B]; mask (q_idx + n[b]) // 64 == (kv_idx + n[b]) // 64;",
+    "tensor w: i32[Hq]; mask abs(q_idx - kv_idx) < w[h];",
+};
+
+TEST(Native, BlocksOfBandsAreComputed) {
+  for (const char* clauses : kBands) {
+    const NativeProgram made = lowered(std::string(kSizes) + clauses).value();
+    const plan::KernelStep& step = step_of(made);
+    EXPECT_EQ(step.launches.back().kernel, "attn_forward");
+    EXPECT_THAT(step.source, AllOf(HasSubstr("kBand = true;"), HasSubstr("Band columns("),
+                                   Not(HasSubstr("attn_lists"))))
+        << clauses;
+    EXPECT_FALSE(made.work.lists) << clauses;
+    EXPECT_TRUE(step.facts->has_band);
+    EXPECT_FALSE(step.facts->blocks);
+  }
+}
+
+// Nor does what is stored of them: the counter of tiles alone.
+TEST(Native, BandsNeedNoMemory) {
+  for (const char* sizes : {"Sq = 512, Skv = 8192", "Sq = 8192, Skv = 131072"}) {
+    const NativeProgram made =
+        lowered(std::string("dims B = 64, Hq = 8, Hkv = 2, D = 128, ") + sizes +
+                "; layout paged(page = 64); align bottom_right; lengths kv; mask q_idx >= kv_idx;")
+            .value();
+    EXPECT_EQ(step_of(made).launches.size(), 1U);
+    std::vector<std::string> stored;
+    for (const plan::TensorInfo& tensor : made.program.internals) {
+      if (tensor.name.starts_with("native.")) stored.push_back(tensor.name);
+    }
+    EXPECT_THAT(stored, ::testing::ElementsAre("native.counter")) << sizes;
+    EXPECT_EQ(made.program.internals.back().dims[0], 1) << sizes;
+  }
+}
+
+// Blocks of a mask without a begin are whole pages.
+TEST(Native, BlocksOfBandsBeginWhereTheirMasksAllow) {
+  const std::string decode =
+      "dims B = 64, Hq = 8, Hkv = 2, Sq = 1, Skv = 8192, D = 128; layout paged(page = 64); "
+      "align bottom_right; lengths kv; ";
+  EXPECT_THAT(source_of(decode + "mask q_idx >= kv_idx;"), HasSubstr("kKeyPiece = 64;"));
+  EXPECT_THAT(source_of(decode + "mask 0 <= q_idx - kv_idx < 1024;"), HasSubstr("kKeyPiece = 16;"));
+}
+
+TEST(Native, UnionsOfBandsAreListed) {
+  EXPECT_THAT(source_of(std::string(kSizes) + "align bottom_right; lengths kv; "
+                                              "mask kv_idx < 4 || abs(q_idx - kv_idx) < 64;"),
+              HasSubstr("list_keys"));
+}
+
 // A block whose masks of tensors show all of it reads none.
 TEST(Native, MasksThatReadNoTensorsAreAlsoByThemselves) {
   const auto text = [](const std::string& masks) {
@@ -683,6 +741,10 @@ TEST(Native, KernelsDoNotSpill) {
         "Sq = 1000, D = 128; score 30.0 * tanh(score / 30.0); outputs o, max, sum_exp;",
         "Sq = 1000, D = 128; tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];",
         "Sq = 1000, D = 128; tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx] && q_idx >= kv_idx;",
+        "Sq = 1000, D = 128; align bottom_right; lengths q, kv; mask 0 <= q_idx - kv_idx < 100;",
+        "Sq = 1000, D = 256; tensor n: i32[B]; mask kv_idx < n[b] || q_idx >= kv_idx;",
+        "Sq = 1, D = 128; layout paged(page = 1); align bottom_right; lengths kv; "
+        "mask 0 <= q_idx - kv_idx < 100;",
         "Sq = 1000, D = 128; normalize sigmoid;",
         "Sq = 1000, D = 128; normalize sigmoid; score score - 8; mask q_idx >= kv_idx;"}) {
     expect_no_spills("dims B = 2, Hq = 8, Hkv = 2, Skv = 1000, " + std::string(clauses));
