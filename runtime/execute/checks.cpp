@@ -332,7 +332,7 @@ class Checker : public AddressChecker {
     if (!are_rows_in_place(bound)) {
       return fail(
           "tensor '{}' has strides {} but the plan needs adjacent elements in each row, and other "
-          "strides that are multiples of {} elements ({} bytes), above 0",
+          "strides that are multiples of {} elements ({} bytes), above 0, all within 512 GiB",
           escaped(needed.name), list(given.strides), kRowAlignment / size_of(needed.dtype),
           kRowAlignment);
     }

@@ -151,9 +151,11 @@ TEST_F(BoundStrides, ArePlannedOnesOfAnAddress) {
 TEST_F(BoundStrides, AreOfAlignedRows) {
   EXPECT_EQ(given("k", {4, 2, 4, 8}, {64, 8, 16, 1}), "accepted");
   EXPECT_EQ(given("k", {400, 2, 4, 8}, {96, 8, 24, 1}), "accepted");
-  EXPECT_EQ(given("k", {4, 2, 4, 8}, {64, 8, 20, 1}),
-            "tensor 'k' has strides [64, 8, 20, 1] but the plan needs adjacent elements in each "
-            "row, and other strides that are multiples of 8 elements (16 bytes), above 0");
+  EXPECT_EQ(
+      given("k", {4, 2, 4, 8}, {64, 8, 20, 1}),
+      "tensor 'k' has strides [64, 8, 20, 1] but the plan needs adjacent elements in each "
+      "row, and other strides that are multiples of 8 elements (16 bytes), above 0, all within "
+      "512 GiB");
   for (const std::vector<std::int64_t>& strides :
        std::vector<std::vector<std::int64_t>>{{64, 8, 16, 2},
                                               {64, 8, 0, 1},
