@@ -108,7 +108,8 @@ class HostNative : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(forward.ok()) << forward.error().to_text();
     ASSERT_TRUE(backward.ok()) << backward.error().to_text();
     for (const gpu::Order order : orders)
-      subject.pairs.push_back({text_of(order), *forward, *backward, order, tools::Unused::anything});
+      subject.pairs.push_back(
+          {text_of(order), *forward, *backward, order, tools::Unused::anything});
     subjects.push_back(std::move(subject));
   }
 };

@@ -233,7 +233,8 @@ TEST(Native, TakesBoundStridesOfPages) {
         tensor.name == "k" || tensor.name == "v" || tensor.name.starts_with("page_table");
     EXPECT_EQ(tensor.bound_strides, is_free) << tensor.name;
   }
-  EXPECT_THAT(source_of(std::string(kSizes) + "layout paged(page = 1);"), Not(HasSubstr("kBoundKeys")));
+  EXPECT_THAT(source_of(std::string(kSizes) + "layout paged(page = 1);"),
+              Not(HasSubstr("kBoundKeys")));
 }
 
 TEST(Native, TakesBoundStridesOfPackedRows) {
