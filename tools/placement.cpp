@@ -32,9 +32,9 @@ double without_use(std::size_t row, std::size_t i) {
 
 // Entries of a page table without use, by their number.
 std::int64_t page_without_use(std::size_t entry, std::int64_t pages) {
-  constexpr std::int64_t kLeast = std::numeric_limits<std::int32_t>::min(),
-                         kMost = std::numeric_limits<std::int32_t>::max();
-  const std::int64_t kinds[] = {-1, kLeast, kMost, pages, 0, -pages, 0x43434343};
+  constexpr std::int64_t kLowest = std::numeric_limits<std::int32_t>::min(),
+                         kHighest = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t kinds[] = {-1, kLowest, kHighest, pages, 0, -pages, 0x43434343};
   return kinds[entry % std::size(kinds)];
 }
 
