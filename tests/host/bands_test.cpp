@@ -53,7 +53,7 @@ __device__ void check(int tiles_end, int end, Bands bands, Mask mask, Found& fou
 }
 )";
 
-// Of a batch and head: of columns, and of rows.
+// A block of threads checks a batch and head: columns, then rows.
 const std::string kKernel = fmt::format(R"(
   const int b = blockIdx.x / {0}, h = blockIdx.x % {0};
   __syncthreads();  // a library of kernels that never wait would not have the emulated GPU

@@ -133,7 +133,7 @@ struct BlocksOfBand : Base {
     return blocks;
   }
 
-  // Of those that are left: the full blocks, then the others.
+  // The full blocks are a run, if any are left; else the others.
   __device__ void begin_run(Blocks& blocks) const {
     const bool full = blocks.run > 0;
     blocks.of_run = full ? blocks.run : blocks.left;

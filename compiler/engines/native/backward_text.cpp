@@ -38,8 +38,7 @@ class BackwardLists {
         fmt::join(before, ", "));
   }
 
-  // Of lists that have no blocks. The first keys are those that most rows see, but for a band that
-  // ends alone.
+  // Lists without blocks. Most rows see the first keys, unless the band only ends: then the last.
   std::string tiles_of_band_text() const {
     const bool last_first = kernel_.band->end_varies && !kernel_.band->begin_varies;
     return fmt::format("using Lists = kernels::TilesOfBand<{}, {}>;\n", kernel_.blocks.tiles,

@@ -12,7 +12,6 @@ namespace {
 
 // Fill value of memory without rows.
 const double kUnused = std::bit_cast<float>(0x43434343U);
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using plan::TensorRole;
 using ::testing::ElementsAre;
@@ -64,7 +63,7 @@ TEST_F(ThdPlacement, RowsLieOneBehindTheOther) {
 TEST_F(ThdPlacement, RowsThatAreNotThereSeeNothing) {
   const auto placement = Placement::create(program_, inputs_);
   const auto bytes = io::pack(std::vector<double>{1, 2, 3, 4, 5, 6}, {6}, {1}, DType::f32);
-  const double nothing = -kInfinity;
+  const double nothing = -std::numeric_limits<double>::infinity();
   EXPECT_THAT(placement->logical(program_.tensors[2], *bytes)->values,
               ElementsAre(1, nothing, nothing, 2, 3, nothing));
   program_.tensors[2].name = "sum_exp";
