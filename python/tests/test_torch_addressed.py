@@ -188,6 +188,23 @@ def test_page_tables_and_packed_rows_in_place():
     assert view_of(rows, qkv[:, :2]) == ((3, 2, 7, 8), (112, 8, 32, 1))
 
 
+def test_what_is_past_the_lengths_may_be_anything():
+    f = attn.compile(PAGED)
+    q, k, v = random(3, 4, 2, 8), random(20, 2, 4, 8), random(20, 2, 4, 8)
+    table, lengths = (torch.tensor(x, dtype=torch.int32) for x in ([[7, 3, 9], [1, 0, 0], [5, 2, 0]], [11, 2, 6]))
+    expected = f(q, k, v, page_table=table, lengths_kv=lengths)
+    wanted = torch.autograd.grad(expected[0].square().sum(), (q, k, v))
+    table[1, 1], table[1, 2], table[2, 2] = -1, 20, 2**31 - 1
+    with torch.no_grad():
+        for pool, unused in ((k, math.nan), (v, math.inf)):
+            pool[0], pool[9, :, 3], pool[1, :, 2:], pool[2, :, 2:] = unused, unused, unused, unused
+    found = f(q, k, v, page_table=table, lengths_kv=lengths)
+    for x, y in zip(found, expected):
+        assert torch.equal(x, y)
+    for x, y in zip(torch.autograd.grad(found[0].square().sum(), (q, k, v)), wanted):
+        assert torch.equal(x, y)
+
+
 def test_in_traced_programs():
     f = attn.compile(PACKED)
     q, k, v, lengths = packed_inputs()

@@ -63,17 +63,17 @@ class Dense:
 
     def __init__(self, addressing: Addressing, given: Mapping[str, torch.Tensor], sizes: Mapping[str, Any]):
         self._given = given
-        self._tables = {name: _pages_in(table, given[table], name, given[name])
-                        for name, table in addressing.tables.items()}
         self._rows: dict[str, _Rows] = {}
         self.tensors = {name: tensor for name, tensor in given.items() if name not in addressing.inputs}
-        for name, table in self._tables.items():
-            self.tensors[name] = _of_pages(given[name], table, sizes.get("Skv"))
         for name in addressing.packed:
             cumulative, dim = CUMULATIVE[name], "Sq" if name == "q" else "Skv"
             rows = _Rows(cumulative, given[cumulative], name, len(given[name]), dim, sizes.get(dim))
             self._rows[name], self.tensors[name] = rows, rows.padded(given[name])
             self.tensors["lengths_q" if name == "q" else "lengths_kv"] = rows.lengths
+        self._tables = {name: _pages_in(table, given[table], name, given[name], self.tensors.get("lengths_kv"))
+                        for name, table in addressing.tables.items()}
+        for name, table in self._tables.items():
+            self.tensors[name] = _of_pages(given[name], table, sizes.get("Skv"))
 
     def output(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """An output in the order of q's rows."""
@@ -93,14 +93,17 @@ class Dense:
         return tensor
 
 
-def _pages_in(table: str, numbers: torch.Tensor, name: str, pool: torch.Tensor) -> torch.Tensor:
-    """A page table, of which every entry is a page of the pool."""
+def _pages_in(table: str, numbers: torch.Tensor, name: str, pool: torch.Tensor,
+              lengths: torch.Tensor | None) -> torch.Tensor:
+    """A page table, of which every entry is a page of the pool: those past the lengths are page 0."""
+    if lengths is not None:
+        first = torch.arange(numbers.shape[1], device=numbers.device) * pool.shape[2]
+        numbers = torch.where(first < lengths[:, None], numbers, 0)
     wrong = (numbers < 0) | (numbers >= pool.shape[0])
     if wrong.any():
         place = wrong.nonzero()[0].tolist()
         raise BindingError(
-            f"{table}{place} is {int(numbers[tuple(place)])}, but {name} has {pool.shape[0]} pages",
-            ["entries past the length of a batch must be pages too: 0 will do"],
+            f"{table}{place} is {int(numbers[tuple(place)])}, but {name} has {pool.shape[0]} pages"
         )
     return numbers.long()
 
