@@ -78,7 +78,7 @@ const Case kCases[] = {
      "dims B = 4, Hq = 8, Hkv = 2, Sq = 100, Skv = 300, D = 128; layout paged(page = 64); "
      "align bottom_right; lengths kv = [300, 100, 193, 299]; mask q_idx >= kv_idx; "
      "outputs o, lse;",
-     "kKeyPage = 64"},
+     "kKeyPage = 64.*kBand = true"},
     {"pages_of_12_and_5",
      "dims B = 3, Hq = 8, Hkv = 2, Sq = 3, Skv = 300, D = 64; dtype f16; "
      "layout k: paged(page = 12), v: paged(page = 5); lengths kv = [300, 0, 29]; "

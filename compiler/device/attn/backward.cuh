@@ -53,7 +53,7 @@
 //   backward_stages                                 shared memory and its barriers
 //   backward_prepare                                delta, before all else
 //   backward_copier, backward_producer              the thread that copies: what it knows, and does
-//     backward_items, backward_row_lists            blocks of keys or parts of them; their rows
+//     backward_items, backward_row_lists, bands     blocks of keys or parts of them; their rows
 //     backward_copies                               rows, keys, tables, tails
 //   kept_drawer, query_adder                        other warps: random dropout; ordered sums of dQ
 //   backward_thread, backward_gradients             threads that compute: likewise
@@ -78,7 +78,8 @@
 //      before(i): if sums are ordered, how far before that of run i the last block of keys is that
 //      sees the same rows; 0: there is none; with kDivided, the number of parts at most, parts(),
 //      part(i) and most() as in Division; with kDivided and kItems, of other items, if sums are
-//      ordered: divided_blocks(), how many, and divided_block(i)
+//      ordered: divided_blocks(), how many, and divided_block(i). With kBand, tiles alone: rows
+//      follow from rows(b, h, columns) of E (bands.cuh)
 #pragma once
 
 #include "attn/backward_convert.cuh"

@@ -49,7 +49,7 @@
 //   tile_runs, forward_tensors, forward_defaults    what a kernel is given
 //   forward_stages, turns                           shared memory and its barriers
 //   forward_copier, forward_producer                threads that copy: what they know, what they do
-//     forward_items                                 tiles, and the blocks of keys that each sees
+//     forward_items, bands                          tiles, and the blocks of keys that each sees
 //     block_loader                                  keys and values: batches, thd, pages, patches
 //     forward_copies, forward_value_copies          queries, keys and tables; values
 //   forward_thread, forward_consumer                threads that compute: likewise
@@ -72,7 +72,8 @@
 //   E  expressions, inlined: weight(), lines(..), score(..), mask(..), mask_by_indices(..),
 //      keep(..), sink(..), keys(b), queries(b), used_keys(b), which is at most keys(b): masks that
 //      are padding hide all others; of random dropout seed(), offset(), and of 8-bit floats scale()
-//   L  lists: which key blocks a tile sees (Tile, Run)
+//   L  lists: which key blocks a tile sees (Tile, Run); none with kBand, where these follow from
+//      columns(b, h, rows) of E: where what the rows of a tile see begins and ends (bands.cuh)
 #pragma once
 
 #include "attn/forward_consumer.cuh"

@@ -25,7 +25,7 @@ struct Kernel {
   Expressions expressions;
   std::vector<std::string> outputs;  // names
   StatisticsPlaces statistics;
-  // The GPU makes the lists, at every execute: masks read tensors or params. `blocks` is an upper
+  // The GPU makes the lists, at every execute: inputs decide what masks show. `blocks` is an upper
   // bound then.
   bool makes_lists = false;
   // Blocks have a closed form, which the kernel computes. `blocks` is an upper bound then.

@@ -1,6 +1,7 @@
-// Lists of blocks that the GPU makes at every execute, where inputs decide what masks show: their
-// sizes, the launch, and what it writes. Of the forward, tiles are of queries, and blocks and cells
-// of keys (attn/key_lists.cuh); of the backward, the other way around (attn/row_lists.cuh).
+// Lists of blocks that the GPU makes at every execute, where inputs decide what masks show, which
+// are no band (bands.h): their sizes, the launch, and what it writes. Of the forward, tiles are of
+// queries, and blocks and cells of keys (attn/key_lists.cuh); of the backward, the other way around
+// (attn/row_lists.cuh).
 //
 //   native.tiles    i32 [lists, tiles, 4]: where the runs of a tile are
 //   native.sorted   the same, the longest first

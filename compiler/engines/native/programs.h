@@ -7,8 +7,8 @@
 //                   lists, last: how many blocks of threads are done with each, [lists]
 //   native.parts    f32: what warps have of each part (StoredParts::store_part)
 //
-// Where inputs decide what masks show, a kernel of the same step makes the lists first
-// (made_lists.h).
+// Where inputs decide what masks show, the kernel computes the blocks of a band (bands.h). Of other
+// masks, a kernel of the same step makes the lists first (made_lists.h).
 //
 // Where q, k or v are packed (thd), a kernel of the same step makes tensor maps of their sequences
 // (attn/sequence_maps.cuh):
