@@ -30,6 +30,14 @@ tools::Placement placed(const plan::Program& program, const reference::Inputs& i
   return tools::Placement::create(program, inputs, tools::Unused::anything).value();
 }
 
+// Each element of k and v that is in use is another one in memory.
+reference::Inputs with_other_values(reference::Inputs inputs) {
+  for (const char* name : {"k", "v"}) {
+    for (double& value : inputs.tensors.at(name).values) value = value < 0 ? 1 : -1;
+  }
+  return inputs;
+}
+
 }  // namespace
 
 std::vector<PoolViews> views_of(const PoolSizes& sizes) {
@@ -72,17 +80,18 @@ plan::Program viewed(plan::Program program, const PoolViews& views, std::int64_t
 
 std::vector<std::byte> pool_bytes(const plan::Program& program, const reference::Inputs& inputs,
                                   const PoolViews& views) {
-  const tools::Placement placement = placed(program, inputs);
+  const reference::Inputs others = with_other_values(inputs);
   const std::size_t width = size_of(tensor_of(program, "k").dtype);
   std::vector<std::byte> all(static_cast<std::size_t>(views.elements) * width, kNan);
-  const std::vector<std::byte> unused(width, kNan);
   for (const auto& [name, first] : {std::pair("k", views.k), {"v", views.v}}) {
     if (views.shares && name == std::string("v")) continue;
-    const std::vector<std::byte> bytes = placement.bytes_of(tensor_of(program, name)).value();
+    const plan::TensorInfo& pool = tensor_of(program, name);
+    const std::vector<std::byte> bytes = placed(program, inputs).bytes_of(pool).value(),
+                                 changed = placed(program, others).bytes_of(pool).value();
     std::byte* const to = all.data() + static_cast<std::size_t>(first) * width;
     for (std::size_t at = 0; at < bytes.size(); at += width) {
-      if (std::memcmp(bytes.data() + at, unused.data(), width) != 0)
-        std::memcpy(to + at, bytes.data() + at, width);
+      const bool is_used = std::memcmp(bytes.data() + at, changed.data() + at, width) != 0;
+      if (is_used) std::memcpy(to + at, bytes.data() + at, width);
     }
   }
   return all;
