@@ -246,7 +246,7 @@ def run(options):
         list(pool.map(lambda job: compile_job(attnc, job, end - options.budget / 2), jobs))
     print(f"compiled in {time.monotonic() - began:.0f} s", flush=True)
     if options.auto:
-        choose(attnc, jobs, out, end - options.budget / 2)
+        choose(attnc, jobs, out, end - options.budget / 4)
         print(f"chose in {time.monotonic() - began:.0f} s", flush=True)
     for job in jobs:
         if job.refused is not None or options.compile_only:

@@ -56,6 +56,7 @@ Coverage coverage(Subject& subject) {
 
 Result<Lowered> forward(Subject& subject, Core core, Hoist hoist) {
   const ir::Attention& form = subject.form();
+  ATTN_RETURN_IF_ERROR(check_paged_keys(form, subject.context()));
   ATTN_ASSIGN(const rewrite::Hoisted parts, hoist(form, {}, subject.context()));
   ATTN_ASSIGN(plan::Program program, lower(parts.attention, subject.context(), core));
   if (!can(target::Capability::ignores_pages_past_lengths, subject.context()))

@@ -10,6 +10,9 @@
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
+#include "compiler/engines/shared/unsupported.h"
+#include "compiler/target/capabilities.h"
+#include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
 #include "runtime/plan/step_tensors.h"
 
@@ -32,6 +35,21 @@ void make_copy(const ir::Attention& attention, const char* tensor, const std::st
 }
 
 }  // namespace
+
+Status check_paged_keys(const ir::Attention& attention, const target::Context& context) {
+  constexpr std::int64_t kKeysOfTile = 128;
+  const std::int64_t keys = attention.dims[ir::Dim::Skv];
+  const bool may_be_nan = layout_of(attention, "v").kind == ir::LayoutKind::paged &&
+                          attention.dims[ir::Dim::Sq] > 1 && keys % kKeysOfTile != 0;
+  if (!may_be_nan || can(target::Capability::pages_of_any_number_of_keys, context)) return {};
+  return unsupported(
+      attention.pos,
+      fmt::format("with pages and several rows, cuDNN's o is NaN where values past Skv are, "
+                  "unless Skv is a multiple of {} (this is {})",
+                  kKeysOfTile, keys),
+      fmt::format("let Skv be {}: lengths say how many keys there are",
+                  ceil_div(keys, kKeysOfTile) * kKeysOfTile));
+}
 
 void keep_to_own_pages(const ir::Attention& attention, plan::Program& program) {
   if (!has_column_lengths(attention)) return;

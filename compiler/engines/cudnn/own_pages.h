@@ -1,10 +1,14 @@
-// Page tables as cuDNN may read them.
+// What cuDNN may read of pages that the caller binds: entries and values without use are anything.
 #pragma once
 
 #include "compiler/ir/attention.h"
+#include "compiler/target/context.h"
 #include "runtime/plan/program.h"
 
 namespace attn::engines {
+
+// Errors: unsupported, where results would depend on values past Skv.
+Status check_paged_keys(const ir::Attention& attention, const target::Context& context);
 
 // Lets the cuDNN step of a program read copies of the page tables that the caller binds, in which
 // entries past a sequence's last key repeat its last page (page 0 if it has no keys), because the

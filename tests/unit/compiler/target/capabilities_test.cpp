@@ -40,6 +40,17 @@ void show_pages_of_any_size() {
   EXPECT_THAT(refusal(paged(48), "composite"), HasSubstr("a power of two"));
   EXPECT_EQ(refusal(paged(32), "composite"), "");
 }
+void show_pages_of_any_number_of_keys() {
+  const auto paged = [](int rows, int keys) {
+    return fmt::format(
+        "dims B = 2, Hq = 2, Sq = {}, Skv = {}, D = 64; layout q: bshd, k: paged(page = 32), "
+        "v: paged(page = 32), o: bshd; lengths kv;",
+        rows, keys);
+  };
+  EXPECT_THAT(refusal(paged(2, 448), "composite"), HasSubstr("values past Skv"));
+  EXPECT_EQ(refusal(paged(2, 512), "composite"), "");
+  EXPECT_EQ(refusal(paged(1, 448), "composite"), "");
+}
 void show_ignores_pages_past_lengths() {
   const ir::Attention paged =
       attention_of(std::string(kSizes) +
