@@ -32,12 +32,12 @@ const Case kCases[] = {
      "layout q: bshd, k: paged(page = 1), v: paged(page = 1), o: bshd; lengths kv = [290, 0];"},
     {"PackedRowsWithPagesOf64",
      {"native", "composite"},
-     "dims B = 3, Hq = 4, Hkv = 2, Sq = 70, Skv = 400, D = 64; dtype f16; align bottom_right; "
+     "dims B = 3, Hq = 4, Hkv = 2, Sq = 70, Skv = 512, D = 64; dtype f16; align bottom_right; "
      "layout q: thd, k: paged(page = 64, tables = 2), v: paged(page = 64, tables = 2), o: thd; "
      "mask q_idx >= kv_idx; lengths q = [70, 0, 9], kv = [393, 70, 9]; outputs o, lse;"},
     {"AWindowOverPagesOf128",
      {"native", "composite"},
-     "dims B = 2, Hq = 2, Hkv = 1, Sq = 20, Skv = 600, D = 64; align bottom_right; "
+     "dims B = 2, Hq = 2, Hkv = 1, Sq = 20, Skv = 640, D = 64; align bottom_right; "
      "layout q: bshd, k: paged(page = 128), v: paged(page = 128), o: bshd; "
      "mask q_idx >= kv_idx && q_idx - kv_idx < 100; lengths kv = [513, 20]; outputs o, max;"},
     {"LatentsInPagesOf64",

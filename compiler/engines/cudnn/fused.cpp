@@ -59,13 +59,14 @@ Result<Lowered> forward(Subject& subject, Core core, Hoist hoist) {
   ATTN_RETURN_IF_ERROR(check_paged_keys(form, subject.context()));
   ATTN_ASSIGN(const rewrite::Hoisted parts, hoist(form, {}, subject.context()));
   ATTN_ASSIGN(plan::Program program, lower(parts.attention, subject.context(), core));
+  double of_pages = 0;
   if (!can(target::Capability::ignores_pages_past_lengths, subject.context()))
-    keep_to_own_pages(parts.attention, program);
+    of_pages = keep_to_own_pages(parts.attention, program, subject.context().gpu);
   program = codegen::with_derived(form, parts, std::move(program));
   if (const rewrite::Cancelled* cancelled = subject.cancelled()) {
     program = codegen::with_cancelled(*cancelled, std::move(program));
   }
-  Lowered lowered{std::move(program), subject.predicted_ms_of_form() +
+  Lowered lowered{std::move(program), subject.predicted_ms_of_form() + of_pages +
                                           predicted_ms_of_deriving(parts, subject.context().gpu)};
   lowered.kernels = {coverage(subject)};
   return lowered;

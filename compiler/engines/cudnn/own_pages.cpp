@@ -8,6 +8,7 @@
 
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/engines/shared/controls.h"
+#include "compiler/engines/shared/cost.h"
 #include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
@@ -51,8 +52,10 @@ Status check_paged_keys(const ir::Attention& attention, const target::Context& c
                   ceil_div(keys, kKeysOfTile) * kKeysOfTile));
 }
 
-void keep_to_own_pages(const ir::Attention& attention, plan::Program& program) {
-  if (!has_column_lengths(attention)) return;
+double keep_to_own_pages(const ir::Attention& attention, plan::Program& program,
+                         const target::Gpu& gpu) {
+  if (!has_column_lengths(attention)) return 0;
+  double bytes = 0;
   std::map<std::string, std::string> copies;
   codegen::KernelText kernel;
   for (const char* tensor : {"k", "v"}) {
@@ -62,8 +65,9 @@ void keep_to_own_pages(const ir::Attention& attention, plan::Program& program) {
     const Dims4 dims = page_table_dims(attention, tensor);
     program.internals.push_back(plan::internal_tensor(copy, DType::i32, {dims[0], dims[2]}));
     make_copy(attention, tensor, copy, kernel);
+    bytes += 2.0 * sizeof(std::int32_t) * static_cast<double>(dims[0] * dims[2]);
   }
-  if (copies.empty()) return;
+  if (copies.empty()) return 0;
   for (plan::Step& step : program.steps) {
     if (!is_cudnn(step)) continue;
     plan::change_tensors(step, [&copies](plan::TensorOperand& tensor) {
@@ -73,6 +77,7 @@ void keep_to_own_pages(const ir::Attention& attention, plan::Program& program) {
   }
   program.steps.insert(std::ranges::find_if(program.steps, is_cudnn),
                        std::move(kernel).finish(false));
+  return predicted_ms_of_moving(bytes, gpu);
 }
 
 }  // namespace attn::engines

@@ -13,6 +13,8 @@ Status check_paged_keys(const ir::Attention& attention, const target::Context& c
 // Lets the cuDNN step of a program read copies of the page tables that the caller binds, in which
 // entries past a sequence's last key repeat its last page (page 0 if it has no keys), because the
 // caller's may be any numbers. Nothing without lengths of keys: then all entries are in use.
-void keep_to_own_pages(const ir::Attention& attention, plan::Program& program);
+// Returns the predicted milliseconds of the copying.
+double keep_to_own_pages(const ir::Attention& attention, plan::Program& program,
+                         const target::Gpu& gpu);
 
 }  // namespace attn::engines

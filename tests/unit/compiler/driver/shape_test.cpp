@@ -24,7 +24,7 @@ plan::Shape shape_of_text(const std::string& text, const sema::Bindings& binding
 
 // What may be smaller of an attention with these clauses.
 std::vector<Dim> padded(const std::string& clauses,
-                        const std::string& dims = "B = 4, Hq = 4, Sq = 64, Skv = 96, D = 64") {
+                        const std::string& dims = "B = 4, Hq = 4, Sq = 64, Skv = 128, D = 64") {
   return shape_of_text(fmt::format("attention x {{ dims {}; {} }}", dims, clauses)).padded;
 }
 

@@ -23,7 +23,7 @@ ir::Attention attention_of(const std::string& clauses) {
   return attention.value_or(ir::Attention());
 }
 
-constexpr const char* kSizes = "dims B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 64; ";
+constexpr const char* kSizes = "dims B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 256, D = 64; ";
 
 // The strategy's refusal; empty where it serves.
 std::string refusal(const std::string& clauses, const char* strategy, bool backward = false) {
