@@ -11,6 +11,7 @@ namespace attn::driver {
 namespace {
 
 constexpr const char* kSizes = "B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 64";
+constexpr const char* kInPages = "B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 256, D = 64";
 constexpr const char* kOneRow = "B = 2, Hq = 4, Hkv = 2, Sq = 1, Skv = 192, D = 64";
 
 struct Fact {
@@ -81,8 +82,8 @@ std::vector<Fact> facts() {
       {"LseWithoutTheSinkBesideOne", kSizes,
        "tensor s: f32[Hq]; sink s[h]; outputs lse_without_sink;",
        "beside a sink, cuDNN's engines output no statistic but lse"},
-      {"ATableOfPagesForKAndForV", kSizes, "layout paged(page = 32, tables = 2); lengths kv;"},
-      {"PagesOfTwoSizes", kSizes,
+      {"ATableOfPagesForKAndForV", kInPages, "layout paged(page = 32, tables = 2); lengths kv;"},
+      {"PagesOfTwoSizes", kInPages,
        "layout q: bshd, k: paged(page = 32), v: paged(page = 64), o: bshd; lengths kv;",
        "if the pages of k and v differ in size"},
       // The kernel fails.
@@ -101,7 +102,7 @@ std::vector<Fact> facts() {
       {"HeadDimension2000", kDeep2000, causal},
       {"HeadDimension320WithAlibi", kDeep320, alibi},
       {"HeadDimension2000WithAlibi", kDeep2000, alibi},
-      {"PagesOfNoPowerOfTwo", kSizes,
+      {"PagesOfNoPowerOfTwo", kInPages,
        "layout q: bshd, k: paged(page = 48), v: paged(page = 48), o: bshd; lengths kv;",
        "cuDNN requires a page size that is a power of two"},
       {"BitsOfTheScore", kSizes, "score score + (int(score) & 3);",
