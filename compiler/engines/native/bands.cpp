@@ -179,6 +179,7 @@ class BandWriter {
     if (of_x && has_index(y)) return std::nullopt;
     const ExprId free = of_x ? y : x;
     const IntervalText value = interval(free);
+    is_open_ = dag_[free].type == Type::wide;
     if (!value || (dag_[free].type != Type::integer && dag_[free].type != Type::wide)) return {};
     std::string bound = dag_[free].type == Type::wide ? named("bound", *value) : *value;
     if (more != 0) bound = named(of_x ? "bound_difference" : "bound_sum", bound, point(more));
@@ -232,7 +233,7 @@ class BandWriter {
   FoundEnds solved_product(const Node& node, const std::string& bound, bool at_most) {
     const bool first = has_index(node.operands[0]);
     const std::int64_t by = factor(node.operands[first ? 1 : 0]);
-    if (by == 0) return std::nullopt;
+    if (by == 0 || (is_open_ && std::abs(by) > 1)) return std::nullopt;
     const std::string limit = by < 0 ? negative(bound) : bound;
     const std::string divisor = std::to_string(std::abs(by));
     const ExprId with_index = node.operands[first ? 0 : 1];
@@ -255,6 +256,7 @@ class BandWriter {
     const bool wraps = !dag_[id].is(Op::widen_) && !dag_[id].is(Op::floordiv_);
     if (!wraps || masks::affine_of(attention_, id)) return bound;
     const IntervalText value = whole(id);
+    is_open_ = true;
     return value ? IntervalText(named("unless_wrapped", *value, bound)) : std::nullopt;
   }
 
@@ -324,6 +326,7 @@ class BandWriter {
   codegen::ExpressionWriter writer_;  // of what depends on neither rows nor columns
   std::vector<std::string> lines_;    // the values of i0, i1, ..
   std::map<ExprId, IntervalText> known_;
+  bool is_open_ = false;  // the bound that is solved for may be kBeyond, of which no part is beyond
 };
 
 }  // namespace

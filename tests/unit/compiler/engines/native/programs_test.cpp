@@ -124,6 +124,16 @@ TEST(Native, BandsNeedNoMemory) {
   }
 }
 
+// A bound of which nothing is known, since a product may wrap, has no part.
+TEST(Native, MasksWhoseProductsMayWrapAreNoBands) {
+  const auto source = [](const std::string& mask) {
+    return source_of("dims B = 2, Hq = 2, Sq = 256, Skv = 4096, D = 64; tensor t: i32[B]; mask " +
+                     mask + ";");
+  };
+  EXPECT_THAT(source("kv_idx * 4 < t[b]"), HasSubstr("kBand = true"));
+  EXPECT_THAT(source("(kv_idx * 1024 + t[b]) * 1048576 < 7"), Not(HasSubstr("kBand = true")));
+}
+
 // Blocks of a mask without a begin are whole pages.
 TEST(Native, BlocksOfBandsBeginWhereTheirMasksAllow) {
   const std::string decode =
