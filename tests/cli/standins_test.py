@@ -41,7 +41,7 @@ class Standins(attnc.Case):
         kept, = self.attnc_json("cache", "list")["plans"]
         self.assertEqual((kept["name"], kept["direction"]), ("causal", "forward"))
         self.assertEqual(self.attnc_json(*run), first)
-        self.attnc("bench", *spec, "--iterations", "2", "--use-cache")
+        self.attnc("bench", *spec, "--iterations", "2", "--use-cache", "--no-autotune")
         again, = self.attnc_json("cache", "list")["plans"]
         self.assertEqual(again["signature"], kept["signature"])
         with open(kept["file"], "r+b") as file:
