@@ -8,7 +8,7 @@ SURFACE = SOURCE / "tests" / "gpu" / "surface"
 class Unified(attnc.Case):
     def test_what_every_version_takes(self):
         for spec in (SPECS / "noop.attn", SURFACE / "padding.attn", SURFACE / "thd.attn",
-                     SURFACE / "paged_prefill.attn"):
+                     SURFACE / "paged_pool.attn"):
             with self.subTest(spec.name):
                 result = self.attnc_json("compile", spec, "--target", "h200", "--strategy",
                                          "unified", "-o", self.folder / "x.attnplan")
