@@ -23,6 +23,20 @@ constexpr ElementType kFloat = {operations::kF32, sizeof(float)};
 // A stride in elements; of a dimension of size 1 it does not matter.
 std::int64_t stride_of(std::int64_t stride, std::int64_t size) { return size > 1 ? stride : 0; }
 
+// An output in the place of a result has its form: rows are read after others are written.
+Status check_in_place(const char* name, const MergeSource& source, const attn_rows& o,
+                      const attn_merge_arguments& all) {
+  const bool other_o = o.dtype != all.out.dtype ||
+                       source.o_row != stride_of(all.out.row_stride, all.rows) ||
+                       source.o_head != stride_of(all.out.head_stride, o.heads);
+  const bool other_lse = source.lse_row != stride_of(all.lse_row_stride, all.rows) ||
+                         source.lse_head != stride_of(all.lse_head_stride, o.heads);
+  if (!(source.o == all.out.data && other_o) && !(source.lse == all.lse && other_lse)) return {};
+  return Status(
+      ErrorCode::binding,
+      fmt::format("{} is written in place, but with another type or other strides", name));
+}
+
 Result<MergeSource> source_of(const char* name, const char* lse_name, const attn_partial& partial,
                               const attn_merge_arguments& all, Vector& vector) {
   if (partial.count == 0) return MergeSource{};
@@ -47,6 +61,7 @@ Result<MergeSource> source_of(const char* name, const char* lse_name, const attn
   source.lse_head = stride_of(partial.lse_head_stride, o.heads);
   source.count = static_cast<int>(partial.count);
   source.type = type.number;
+  ATTN_RETURN_IF_ERROR(check_in_place(name, source, o, all));
   vector.fit(o.data,
              {source.o_result * type.bytes, source.o_row * type.bytes, source.o_head * type.bytes},
              type);

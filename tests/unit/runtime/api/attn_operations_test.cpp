@@ -546,6 +546,10 @@ TEST_F(Operations, MergeNamesWhatDoesNotFit) {
       {[](Arguments& a) { a.out.dtype = ATTN_DTYPE_E4M3; }, "out has dtype e4m3"},
       {[](Arguments& a) { a.a.o.dtype = ATTN_DTYPE_F64; }, "a has dtype f64"},
       {[](Arguments& a) { a.rows = std::int64_t{1} << 40; }, "out has 1099511627776 rows"},
+      {[](Arguments& a) { a.out.dtype = ATTN_DTYPE_F16; }, "a is written in place, but with"},
+      {[](Arguments& a) { a.out.row_stride = 8; }, "a is written in place, but with"},
+      {[](Arguments& a) { a.lse = const_cast<float*>(a.a.lse); },
+       "a is written in place, but with"},
   };
   for (const auto& [edit, text] : wrong) {
     Arguments arguments = right;
