@@ -478,7 +478,8 @@ TEST_F(DistributedTest, ValuesMustBeComparedBeforeACapture) {
   });
 }
 
-// A binding that goes back to memory whose values were compared may be captured.
+// A binding that goes back to memory whose values were compared may be captured. Each rank compares
+// on its own stream: the default stream waits for all, which would end the other rank's capture.
 TEST_F(DistributedTest, AddressesOfComparedValuesAreSetInACapture) {
   auto group = std::make_shared<LocalGroup>(2);
   in_ranks(2, [&](int index) {
@@ -494,13 +495,14 @@ TEST_F(DistributedTest, AddressesOfComparedValuesAreSetInACapture) {
     cuda::DeviceBuffer other = must(cuda::DeviceBuffer::allocate(device(), bytes.size()));
     cuda::DeviceBuffer unknown = must(cuda::DeviceBuffer::allocate(device(), bytes.size()));
     EXPECT_TRUE(rank.buffers.at("k").upload(bytes).ok() && other.upload(bytes).ok());
-    auto binding = must(rank.opened->bind(Direction::forward, rank.arguments(Direction::forward)));
+    const cuda::Stream stream = must(cuda::Stream::create(device()));
+    auto binding = must(rank.opened->bind(Direction::forward, rank.arguments(Direction::forward),
+                                          stream.handle()));
     const std::vector<void*> first = rank.addresses(Direction::forward);
     std::vector<void*> second = first, third = first;
     second[1] = other.data();
     third[1] = unknown.data();
-    EXPECT_TRUE(binding.set_addresses(second).ok());
-    const cuda::Stream stream = must(cuda::Stream::create(device()));
+    EXPECT_TRUE(binding.set_addresses(second, execute::Check::yes, stream.handle()).ok());
     const auto recorded = cuda::Recording::make(stream, [&](void* on) {
       EXPECT_TRUE(binding.set_addresses(first, execute::Check::yes, on).ok());
       EXPECT_TRUE(binding.set_addresses(second, execute::Check::yes, on).ok());
