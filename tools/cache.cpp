@@ -31,7 +31,7 @@ Result<cache::FileStore> open_store() {
   std::string folder = cache::default_folder();
   if (!folder.empty()) return cache::FileStore(std::move(folder));
   return Error{
-      ErrorCode::invalid_argument, "there is no cache folder", {"set ATTN_CACHE_DIR or HOME"}, {}};
+      ErrorCode::invalid_argument, "there is no cache folder", {"set ATTN_CACHE_DIR or HOME"}};
 }
 
 std::string time_text(std::chrono::system_clock::time_point time) {

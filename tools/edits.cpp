@@ -59,8 +59,7 @@ Result<ast::Clause> clause_of(const std::string& keyword, const std::string& val
   return Error{ErrorCode::invalid_argument,
                fmt::format("{}: not a clause `{}`", words_of(keyword, value), written),
                {fmt::format("write it as the value of the clause `{}` in a spec (docs/language.md)",
-                            keyword)},
-               {}};
+                            keyword)}};
 }
 
 // Sides that the spec has keep their defaults.
@@ -172,8 +171,7 @@ Error refused_of_plan(const Edits& edits) {
   }
   return {ErrorCode::invalid_argument,
           fmt::format("{} cannot be used with a plan file", words),
-          {"it replaces a clause of a spec: compile the plan with it"},
-          {}};
+          {"it replaces a clause of a spec: compile the plan with it"}};
 }
 
 }  // namespace attn::tools

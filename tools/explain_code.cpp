@@ -96,14 +96,12 @@ Error unknown_code(const std::string& id) {
       meant.empty() ? "" : fmt::format("; did you mean {}?", support::quoted(meant));
   return {ErrorCode::invalid_argument,
           fmt::format("unknown code {}{}", support::quoted(id), hint),
-          {"`attnc explain-code --list` lists all codes"},
-          {}};
+          {"`attnc explain-code --list` lists all codes"}};
 }
 
 int run(const Options& options) {
   if (options.list == !options.code.empty()) {
-    return report({ErrorCode::invalid_argument, "give either a CODE or --list", {}, {}},
-                  options.format);
+    return report({ErrorCode::invalid_argument, "give either a CODE or --list"}, options.format);
   }
   if (options.list) return list(options);
   std::string id = options.code;

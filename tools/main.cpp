@@ -110,11 +110,9 @@ void keep_standard_descriptors() {
 }
 
 int output_failed(int error) {
-  return report({ErrorCode::io,
-                 fmt::format("cannot write to standard output: {}", std::strerror(error)),
-                 {},
-                 {}},
-                Format::text);
+  return report(
+      {ErrorCode::io, fmt::format("cannot write to standard output: {}", std::strerror(error))},
+      Format::text);
 }
 
 int no_memory() {

@@ -52,8 +52,7 @@ Status Patience::begin(double seconds) {
     return Error{
         ErrorCode::invalid_argument,
         fmt::format("the {} would take about {} for {}", work_.name, duration_text(seconds), what),
-        {shorter(attention_, seconds, work_), "--yes runs it all the same"},
-        {}};
+        {shorter(attention_, seconds, work_), "--yes runs it all the same"}};
   }
   if (seconds > kLong) {
     tell_note(fmt::format("{}: about {} for {}; Ctrl-C ends it", work_.name, duration_text(seconds),

@@ -25,9 +25,7 @@ namespace {
 using sharding::Estimate;
 using sharding::RankEstimate;
 
-Error wrong(std::string message) {
-  return {ErrorCode::invalid_argument, std::move(message), {}, {}};
-}
+Error wrong(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
 
 // Values that masks read, if there are any and --in gives some.
 struct Known {
@@ -57,8 +55,7 @@ Result<InputTexts> given_to_masks(const ir::Attention& attention, const RankOpti
                    fmt::format("--in {}: no mask reads it, so its values do not change how the "
                                "attention is divided",
                                name),
-                   {"`attnc explain --simulate` computes with them"},
-                   {}};
+                   {"`attnc explain --simulate` computes with them"}};
     }
   }
   return texts;

@@ -56,8 +56,7 @@ Error needs_device(std::string_view command, const Error& why) {
   const char* const what = why.code == ErrorCode::cudnn ? "cuDNN on this GPU" : "a GPU";
   return {why.code,
           fmt::format("{} needs {}: {}", command, what, why.message),
-          {"without a GPU, `attnc run SPEC --backend reference` computes the same, densely"},
-          {}};
+          {"without a GPU, `attnc run SPEC --backend reference` computes the same, densely"}};
 }
 
 namespace {

@@ -373,7 +373,7 @@ int usage_error(const std::string& message, Format format, const std::string& hi
       "Run `attnc help` for the commands, `attnc help COMMAND` for the options\n";
   tell(fmt::format("{}: {}\n{}", error_paint()(support::Style::error, "error"), message,
                    hint.empty() ? kHint : hint));
-  const Error error{ErrorCode::invalid_argument, message, {}, {}};
+  const Error error{ErrorCode::invalid_argument, message};
   print_data({{"error", error_json(error, nullptr)}}, format);
   return kUsage;
 }

@@ -46,8 +46,7 @@ Status check_bound(const Attention& attention) {
   if (names.empty()) return {};
   return Error{ErrorCode::invalid_argument,
                fmt::format("`{}` has no size for {}", attention.name, names),
-               {"give sizes, as in" + options},
-               {}};
+               {"give sizes, as in" + options}};
 }
 
 }  // namespace attn::ir

@@ -50,8 +50,7 @@ Status check_random_dropout(const Attention& attention) {
                            "attnc draws",
                            p, p < kHalf ? 0 : 1),
                {"0 and 0.000016 to 0.99998 work, and so does a mask of the weights to keep: "
-                "`dropout p, keep[b, h, q_idx, kv_idx]`"},
-               {}};
+                "`dropout p, keep[b, h, q_idx, kv_idx]`"}};
 }
 
 Status check_draws_by_32(const Attention& attention) {
@@ -61,8 +60,7 @@ Status check_draws_by_32(const Attention& attention) {
     return Error{ErrorCode::unsupported,
                  why,
                  {"`shard heads`, other sizes or fewer ranks may have other parts; `dropout p, "
-                  "keep[..]` takes the elements to keep from a tensor"},
-                 {}};
+                  "keep[..]` takes the elements to keep from a tensor"}};
   };
   if (!keeps_32(attention.dag, origin.column) && !is_single_key(attention))
     return refused(

@@ -25,7 +25,7 @@ class RootVerifier {
 
  protected:
   static Error bug(std::string message) {
-    return {ErrorCode::internal, "invalid IR: " + std::move(message), {}, {}};
+    return {ErrorCode::internal, "invalid IR: " + std::move(message)};
   }
 
   Status root_ids() {

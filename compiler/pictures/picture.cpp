@@ -79,8 +79,7 @@ Status check_cells(const ir::Dims& dims, std::pair<std::int64_t, std::int64_t> c
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} x {} cells are too many for a picture, of at most {}",
                              grouped(height), grouped(width), grouped(kMostCells)),
-                 {kDrawLess},
-                 {}};
+                 {kDrawLess}};
   }
   if (!options.score || cell == std::pair<std::int64_t, std::int64_t>{1, 1}) return {};
   return Error{
@@ -88,8 +87,7 @@ Status check_cells(const ir::Dims& dims, std::pair<std::int64_t, std::int64_t> c
       fmt::format("{} rows and {} columns are drawn as blocks, which have no one change of the "
                   "score",
                   grouped(dims[Dim::Sq]), grouped(dims[Dim::Skv])),
-      {fmt::format("bind smaller dimensions, up to {}, or choose --blocks 1,1", options.scores)},
-      {}};
+      {fmt::format("bind smaller dimensions, up to {}, or choose --blocks 1,1", options.scores)}};
 }
 
 std::vector<std::int64_t> indexes(std::optional<std::int64_t> chosen, bool varies,

@@ -77,8 +77,7 @@ void Pair::leave_out(OfEngine& other, Direction direction, Search& search) {
                      fmt::format("both directions must draw the same random numbers, and are "
                                  "predicted to take {:.3f} ms by `{}`, {:.3f} ms by `{}`",
                                  other.ms, other.engine->name, taken_->ms, taken_->engine->name),
-                     {fmt::format("`--engine {}` takes it", other.engine->name)},
-                     {}};
+                     {fmt::format("`--engine {}` takes it", other.engine->name)}};
   }
   search.leave_out(refusal);
 }

@@ -48,8 +48,7 @@ std::optional<Error> refusal_of(const ir::Attention& attention, const Strategy& 
                "random dropout of a part draws the numbers of the whole attention, and only "
                "attnc's own kernels can",
                {"those are `--engine native`; `dropout p, keep[..]` takes the elements to keep "
-                "from a tensor"},
-               {}};
+                "from a tensor"}};
 }
 
 // Whether the refusal of an alternative is told: cuDNN refuses much of 8 bits, all random dropout

@@ -22,7 +22,7 @@ struct Declared {
 
 using Declarations = std::map<std::string, Declared, std::less<>>;
 
-Error misfit(std::string message) { return {ErrorCode::binding, std::move(message), {}, {}}; }
+Error misfit(std::string message) { return {ErrorCode::binding, std::move(message)}; }
 
 Result<Declarations> declarations(const ir::Attention& attention) {
   const ir::Dims& dims = attention.dims;

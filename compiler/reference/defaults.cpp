@@ -123,9 +123,7 @@ Result<std::vector<std::int64_t>> dims_of(const ir::Attention& attention,
     if (!size) {
       return Error{
           ErrorCode::invalid_argument,
-          fmt::format("{}: the extent {} is open", tensor.name, to_source(attention, extent)),
-          {},
-          {}};
+          fmt::format("{}: the extent {} is open", tensor.name, to_source(attention, extent))};
     }
     dims.push_back(*size);
   }

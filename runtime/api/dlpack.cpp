@@ -30,7 +30,7 @@ constexpr Kind kKinds[] = {
 };
 
 Error wrong(const std::string& name, std::string_view what) {
-  return Error{ErrorCode::binding, fmt::format("tensor '{}' {}", name, what), {}, {}};
+  return Error{ErrorCode::binding, fmt::format("tensor '{}' {}", name, what)};
 }
 
 Result<DType> dlpack_dtype(const std::string& name, DLDataType given) {

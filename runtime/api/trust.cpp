@@ -25,8 +25,7 @@ Status check_hash(const std::string& expected, std::string_view bytes) {
   if (std::ranges::equal(expected, found, same)) return {};
   return Error{ErrorCode::plan_refused,
                "the SHA-256 of the plan file is not the expected one",
-               {"its SHA-256 is " + found, "the expected SHA-256 is " + expected},
-               {}};
+               {"its SHA-256 is " + found, "the expected SHA-256 is " + expected}};
 }
 
 }  // namespace

@@ -13,8 +13,7 @@ namespace attn {
 namespace {
 
 Error cannot_read(const std::string& path, const std::string& why) {
-  return {
-      ErrorCode::io, fmt::format("cannot read {}: {}", path.empty() ? "''" : path, why), {}, {}};
+  return {ErrorCode::io, fmt::format("cannot read {}: {}", path.empty() ? "''" : path, why)};
 }
 
 std::string kind_of(mode_t mode) {

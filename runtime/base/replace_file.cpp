@@ -18,8 +18,7 @@ namespace attn {
 namespace {
 
 Error io_error(std::string_view doing, const std::string& path) {
-  return {
-      ErrorCode::io, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)), {}, {}};
+  return {ErrorCode::io, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno))};
 }
 
 // A file name that no other writer uses, in this process or another.

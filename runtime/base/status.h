@@ -25,9 +25,9 @@ int exit_code(ErrorCode code);
 
 struct Error {
   ErrorCode code = ErrorCode::internal;
-  std::string message;             // one sentence, no trailing period or newline
-  std::vector<std::string> notes;  // what was tried, the library's text, hints
-  std::string payload;             // details as JSON, or empty
+  std::string message;               // one sentence, no trailing period or newline
+  std::vector<std::string> notes{};  // what was tried, the library's text, hints
+  std::string payload{};             // details as JSON, or empty
 
   // The message, followed by a line "  note: ..." for each note.
   std::string to_text() const;
@@ -37,7 +37,7 @@ class [[nodiscard]] Status {
  public:
   Status() = default;  // ok
   Status(Error error) : error_(std::move(error)) {}
-  Status(ErrorCode code, std::string message) : error_(Error{code, std::move(message), {}, {}}) {}
+  Status(ErrorCode code, std::string message) : error_(Error{code, std::move(message)}) {}
 
   bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
@@ -53,7 +53,7 @@ class [[nodiscard]] Result {
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
   Result(ErrorCode code, std::string message)
-      : state_(std::in_place_index<1>, Error{code, std::move(message), {}, {}}) {}
+      : state_(std::in_place_index<1>, Error{code, std::move(message)}) {}
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }

@@ -24,8 +24,7 @@ bool is_damage(ErrorCode code) {
 Error another_signature() {
   return {ErrorCode::plan_version,
           "the plan that was built has another signature than the requested one",
-          {"cuDNN may have been replaced in the meantime; try again"},
-          {}};
+          {"cuDNN may have been replaced in the meantime; try again"}};
 }
 
 }  // namespace

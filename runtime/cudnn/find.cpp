@@ -133,7 +133,7 @@ std::string oldest_text() {
 
 // `others` are other copies, listed in notes.
 Error too_old(std::string message, const std::vector<Copy>& others, const std::string& path) {
-  Error error{ErrorCode::cudnn, std::move(message), {oldest_text()}, {}};
+  Error error{ErrorCode::cudnn, std::move(message), {oldest_text()}};
   for (const Copy& other : others) {
     if (other.path != path) error.notes.push_back("also found " + describe(other));
   }

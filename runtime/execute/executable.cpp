@@ -51,9 +51,7 @@ Result<std::int64_t> cudnn_bytes(const std::vector<LoadedStep>& steps, bool more
     if (bytes < 0 || bytes > kMost) {
       return Error{
           ErrorCode::plan_damaged,
-          fmt::format("a cuDNN plan needs a workspace of {} bytes, which is not valid", bytes),
-          {},
-          {}};
+          fmt::format("a cuDNN plan needs a workspace of {} bytes, which is not valid", bytes)};
     }
     largest = std::max(largest, bytes);
   }

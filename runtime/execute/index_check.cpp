@@ -72,8 +72,7 @@ Status IndexChecker::check_ran() const {
   return Error{ErrorCode::binding,
                "the values that scores are indexed by were not checked yet, which cannot be done "
                "while a CUDA graph is captured",
-               {"bind or call it once before the capture"},
-               {}};
+               {"bind or call it once before the capture"}};
 }
 
 Error describe_fault(const plan::IndexCheck& check, std::uint64_t found) {
@@ -89,9 +88,7 @@ Error describe_fault(const plan::IndexCheck& check, std::uint64_t found) {
   const plan::IndexCheck::Fault& fault = known ? check.faults[number - 1] : unknown;
   return {ErrorCode::binding,
           fmt::format("{}: {}, at b {}, h {}, row {}, column {}", escaped(fault.expression),
-                      escaped(fault.what), place[0], place[1], place[2], place[3]),
-          {},
-          {}};
+                      escaped(fault.what), place[0], place[1], place[2], place[3])};
 }
 
 }  // namespace attn::execute

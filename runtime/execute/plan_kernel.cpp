@@ -38,9 +38,7 @@ Result<LoadedLaunch> load_launch(const cuda::Module& module, const plan::Launch&
   const std::string what = difference(sizes, listed_sizes(launch, pointers));
   if (!what.empty()) {
     return Error{ErrorCode::plan_damaged,
-                 fmt::format("the plan's kernel {} {}", launch.kernel, what),
-                 {},
-                 {}};
+                 fmt::format("the plan's kernel {} {}", launch.kernel, what)};
   }
   return LoadedLaunch{
       std::move(kernel),

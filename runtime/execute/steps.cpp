@@ -34,8 +34,7 @@ Status check_engine(const plan::Plan& plan, const plan::CudnnStep& step,
   return Error{ErrorCode::plan_version,
                fmt::format("the plan uses engine {} of cuDNN: {}", compiled.engine, bad->what),
                {"compile the spec again, or `attnc compile --recompile` the plan",
-                fmt::format("source: {}", bad->source)},
-               {}};
+                fmt::format("source: {}", bad->source)}};
 }
 
 Result<LoadedStep> load_cudnn(const plan::CompiledStep& compiled, const cudnn::Session& session) {

@@ -150,7 +150,7 @@ Result<Node> parse(std::string_view text, const Limits& limits) {
 
 void Failure::record(const std::string& path, std::string_view what) {
   if (error_) return;
-  error_ = Error{ErrorCode::invalid_argument, fmt::format("{}: {}", path, what), {}, {}};
+  error_ = Error{ErrorCode::invalid_argument, fmt::format("{}: {}", path, what)};
   error_->payload = nlohmann::ordered_json{{"path", path}}.dump();
 }
 

@@ -61,7 +61,7 @@ std::string check_writable(const Tensor& tensor) {
 }
 
 Status tensor_error(const Tensor& tensor, std::string_view what) {
-  Error error{ErrorCode::invalid_argument, fmt::format("tensor %{} {}", tensor.uid, what), {}, {}};
+  Error error{ErrorCode::invalid_argument, fmt::format("tensor %{} {}", tensor.uid, what)};
   error.payload = fmt::format("{{\"uid\": {}}}", tensor.uid);
   return error;
 }
@@ -375,9 +375,7 @@ class Validator : public NodeShapes {
  private:
   Status node_error(std::size_t index, std::string_view what) const {
     Error error{ErrorCode::invalid_argument,
-                fmt::format("node {} ({}): {}", index, mnemonic_of(graph_.nodes[index]), what),
-                {},
-                {}};
+                fmt::format("node {} ({}): {}", index, mnemonic_of(graph_.nodes[index]), what)};
     error.payload = fmt::format("{{\"node\": {}}}", index);
     return error;
   }

@@ -12,7 +12,7 @@ namespace attn::io {
 namespace {
 
 Error not_read(const std::string& path) {
-  return {ErrorCode::io, fmt::format("{} cannot be read: {}", path, std::strerror(errno)), {}, {}};
+  return {ErrorCode::io, fmt::format("{} cannot be read: {}", path, std::strerror(errno))};
 }
 
 }  // namespace

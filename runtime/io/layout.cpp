@@ -62,9 +62,7 @@ Error does_not_fit(double value, std::int64_t index, const Dims& dims, DType typ
   return Error{ErrorCode::invalid_argument,
                fmt::format("value {} at [{}] {} {}", value, fmt::join(place_of(index, dims), ", "),
                            whole ? "is out of range for" : "is not an integer, as required for",
-                           to_string(type)),
-               {},
-               {}};
+                           to_string(type))};
 }
 
 // Bytes with `count` elements where `store(i, place)` writes them.

@@ -118,8 +118,7 @@ Result<Nvrtc> load(const std::string& cudnn_folder) {
     if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   }
   if (library == nullptr) {
-    return Error{
-        ErrorCode::cuda, "NVRTC, which compiles kernels, was not found", std::move(tried), {}};
+    return Error{ErrorCode::cuda, "NVRTC, which compiles kernels, was not found", std::move(tried)};
   }
   const auto nvrtc = entry_points(library);
   if (!nvrtc) return {ErrorCode::cuda, "the NVRTC library lacks a required function"};
@@ -185,10 +184,8 @@ class Compilation {
 
   Status check(int result, const char* action) const {
     if (result == kSuccess) return {};
-    Error error{ErrorCode::internal,
-                fmt::format("NVRTC failed to {} a kernel: {}", action, nvrtc_.error_string(result)),
-                {},
-                {}};
+    Error error{ErrorCode::internal, fmt::format("NVRTC failed to {} a kernel: {}", action,
+                                                 nvrtc_.error_string(result))};
     if (std::string text = log(); !text.empty()) error.notes.push_back(std::move(text));
     return error;
   }

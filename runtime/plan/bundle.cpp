@@ -12,8 +12,7 @@ Error without_choice(const Bundle& bundle, Direction direction, std::size_t foun
   return {ErrorCode::invalid_argument,
           fmt::format("the plan file has {} {} plan{}", count, to_string(direction),
                       found == 0 ? "" : "s"),
-          {fmt::format("it has: {}", contents_text(bundle))},
-          {}};
+          {fmt::format("it has: {}", contents_text(bundle))}};
 }
 
 std::vector<Sizes> shapes_of(const Bundle& bundle) {
@@ -40,8 +39,7 @@ Error without_shape(const Bundle& bundle, const Sizes& sizes) {
   }
   return {ErrorCode::invalid_argument,
           fmt::format("the plan file has no plan for {}", to_text(sizes)),
-          {fmt::format("it has: {}", contents_text(bundle, dims))},
-          {}};
+          {fmt::format("it has: {}", contents_text(bundle, dims))}};
 }
 
 }  // namespace
@@ -77,8 +75,7 @@ Status check_one_shape(const Bundle& bundle) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(dim));
   return Error{ErrorCode::invalid_argument,
                fmt::format("the plan file has plans for several sizes of {}", names),
-               {fmt::format("it has: {}", contents_text(bundle))},
-               {}};
+               {fmt::format("it has: {}", contents_text(bundle))}};
 }
 
 std::string contents_text(const Bundle& bundle) {

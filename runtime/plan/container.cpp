@@ -62,7 +62,7 @@ std::string pack(std::string_view bytes) {
 }
 
 Error newer(std::string message) {
-  return {ErrorCode::plan_newer, std::move(message), {"a newer attnc can read it"}, {}};
+  return {ErrorCode::plan_newer, std::move(message), {"a newer attnc can read it"}};
 }
 
 struct Header {
@@ -73,8 +73,7 @@ struct Header {
 Error of_development() {
   return {ErrorCode::plan_foreign,
           "the plan file is of a development version of attnc, from before the first release",
-          {"compile the spec again: no release reads such a file"},
-          {}};
+          {"compile the spec again: no release reads such a file"}};
 }
 
 Status check_magic(std::string_view bytes) {
@@ -159,7 +158,7 @@ Result<Section> read_entry(std::string_view bytes, std::string_view entry, std::
 
 }  // namespace
 
-Error damaged(std::string message) { return {ErrorCode::plan_damaged, std::move(message), {}, {}}; }
+Error damaged(std::string message) { return {ErrorCode::plan_damaged, std::move(message)}; }
 
 std::string write_container(const std::vector<SectionSource>& sections) {
   std::string table;

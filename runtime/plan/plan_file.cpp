@@ -43,8 +43,7 @@ Result<Sections> sort_sections(const std::vector<Section>& sections) {
       if (section.optional) continue;
       return Error{ErrorCode::plan_newer,
                    fmt::format("the plan file has a section of kind {}", section.kind),
-                   {"a newer attnc can read it"},
-                   {}};
+                   {"a newer attnc can read it"}};
     }
     if (section.optional || section.packed != (section.kind != kManifestSection)) {
       return damaged(
@@ -193,8 +192,7 @@ Error too_large(const Plan& plan) {
   return {ErrorCode::invalid_argument,
           fmt::format("the plan of {} is too large for a file", plan.spec_name),
           {fmt::format("its {} steps need a manifest of {} values; the limit is {}",
-                       plan.program.steps.size(), manifest_values(plan), kMaxManifestValues)},
-          {}};
+                       plan.program.steps.size(), manifest_values(plan), kMaxManifestValues)}};
 }
 
 std::string checked(Result<std::string> file) {
@@ -221,8 +219,7 @@ Result<std::string> serialize_within_limits(std::span<const Plan> plans, std::st
   return Error{
       ErrorCode::invalid_argument,
       "the kernels compress too well for a plan file",
-      {"readers would reject the file as damaged; check whether the kernels are all zeros"},
-      {}};
+      {"readers would reject the file as damaged; check whether the kernels are all zeros"}};
 }
 
 std::string serialize(const Plan& plan) { return checked(serialize_within_limits({&plan, 1})); }
@@ -250,8 +247,7 @@ Status fits(const Bundle& bundle, std::size_t sections, std::size_t parts) {
       fmt::format("{} plans are too many for one file", bundle.plans.size()),
       {fmt::format("a file has at most {} sections and {} MiB of kernels; these plans need {} and "
                    "{} MiB; use fewer sizes per file",
-                   kMaxSections, kMaxAllPlanBytes >> 20, sections, parts >> 20)},
-      {}};
+                   kMaxSections, kMaxAllPlanBytes >> 20, sections, parts >> 20)}};
 }
 
 }  // namespace
@@ -283,8 +279,7 @@ Result<Bundle> deserialize_bundle(std::string_view bytes) {
       ErrorCode::invalid_argument,
       "the plan file is of an attention that is divided among several GPUs",
       {"its plans are parts of the attention: open it with attn::Distributed::open_file or "
-       "attn.torch.load_distributed; `attnc inspect` shows it"},
-      {}};
+       "attn.torch.load_distributed; `attnc inspect` shows it"}};
 }
 
 Result<Plan> deserialize(std::string_view bytes, Direction direction) {

@@ -23,8 +23,7 @@ Status check_file(const plan::Family& family) {
   if (!family.ranks.empty()) return {};
   return Error{ErrorCode::invalid_argument,
                "the file is not of several ranks",
-               {"`attnc compile --ranks N` writes such files"},
-               {}};
+               {"`attnc compile --ranks N` writes such files"}};
 }
 
 // Larger alignments than a tensor is proposed with, where a plan reads it in place.
@@ -177,7 +176,7 @@ std::int64_t Distributed::device_bytes() const {
 Status Distributed::status() const { return state_->watch->status(); }
 
 void Distributed::abort(std::string why) const {
-  state_->watch->fail({ErrorCode::nccl, std::move(why), {}, {}});
+  state_->watch->fail({ErrorCode::nccl, std::move(why)});
 }
 
 }  // namespace attn::ranks

@@ -53,8 +53,7 @@ Status check_hash(const GivenValue& given, const std::string& hash) {
                fmt::format("{} has other values than those that the attention was divided for",
                            escaped(given.name)),
                {fmt::format("`compile --ranks` got --in {}={}; without it, any values are right",
-                            escaped(given.name), escaped(given.from))},
-               {}};
+                            escaped(given.name), escaped(given.from))}};
 }
 
 }  // namespace
@@ -201,8 +200,7 @@ Status DistributedBinding::State::check_tensor(const GivenValue& given, std::siz
                  fmt::format("the values of {} were not compared yet with those that the attention "
                              "was divided for, which cannot be done while a CUDA graph is captured",
                              escaped(given.name)),
-                 {"bind or call it once before the capture, with the same tensors"},
-                 {}};
+                 {"bind or call it once before the capture, with the same tensors"}};
   }
   std::erase(compared, its);
   ATTN_RETURN_IF_ERROR(compare(given, info, data, stream));

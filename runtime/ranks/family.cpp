@@ -18,8 +18,7 @@ Status check_family(const Division& division, const plan::Family& family) {
   if (division.only >= 0 || division.family == family_hash(division, family)) return {};
   return Error{ErrorCode::plan_damaged,
                "the file's ranks are not of its plans: `family` is the hash of others",
-               {"compile the spec again"},
-               {}};
+               {"compile the spec again"}};
 }
 
 }  // namespace attn::ranks

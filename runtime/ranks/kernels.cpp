@@ -205,8 +205,7 @@ Result<cuda::Kernel> found(const cuda::Module& module, const char* name, std::si
   if (sizes == std::vector{bytes}) return kernel;
   return Error{ErrorCode::plan_damaged,
                fmt::format("the file's kernel {} has other parameters than this libattn", name),
-               {"compile the spec with an attnc of the same version"},
-               {}};
+               {"compile the spec with an attnc of the same version"}};
 }
 
 }  // namespace

@@ -60,8 +60,8 @@ std::optional<std::string> fill(NcclApi& api, void* handle) {
 Result<std::shared_ptr<const Nccl>> Nccl::load(const std::string& folder) {
   LibrarySearch found = find(folder);
   if (found.handle == nullptr) {
-    return Error{
-        ErrorCode::nccl, fmt::format("{} was not found", kFile), std::move(found.failures), {}};
+    return Error{ErrorCode::nccl, fmt::format("{} was not found", kFile),
+                 std::move(found.failures)};
   }
   std::shared_ptr<Nccl> nccl(new Nccl());
   nccl->path_ = found.path;
@@ -74,14 +74,12 @@ Result<std::shared_ptr<const Nccl>> Nccl::load(const std::string& folder) {
   return Error{
       ErrorCode::nccl,
       fmt::format("{} is NCCL {}, which is too old", found.path, nccl_version_text(nccl->version_)),
-      {fmt::format("attnc needs NCCL {} or newer", nccl_version_text(kOldestNccl))},
-      {}};
+      {fmt::format("attnc needs NCCL {} or newer", nccl_version_text(kOldestNccl))}};
 }
 
 Status Nccl::check(int result, std::string_view action) const {
   if (result == kNcclSuccess || result == kNcclInProgress) return {};
-  Error error{
-      ErrorCode::nccl, fmt::format("NCCL: {}: {}", action, api_.get_error_string(result)), {}, {}};
+  Error error{ErrorCode::nccl, fmt::format("NCCL: {}: {}", action, api_.get_error_string(result))};
   // It ignores the communicator, which may be aborted by now.
   const char* last = api_.get_last_error == nullptr ? nullptr : api_.get_last_error(nullptr);
   if (last != nullptr && *last != '\0') error.notes.emplace_back(last);

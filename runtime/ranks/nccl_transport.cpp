@@ -22,7 +22,7 @@ constexpr const char* kHow =
     "each rank must open the same file and execute the same directions in the same order";
 
 Error aborted() {
-  return {ErrorCode::nccl, "the communicator was aborted", {"destroy this object"}, {}};
+  return {ErrorCode::nccl, "the communicator was aborted", {"destroy this object"}};
 }
 
 void pause() { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
@@ -120,8 +120,7 @@ Status NcclTransport::wait_ready(std::string_view action) const {
     if (Clock::now() >= last) {
       return Error{ErrorCode::nccl,
                    fmt::format("NCCL: {}: not done within {}", action, seconds(options_.timeout)),
-                   {kHow},
-                   {}};
+                   {kHow}};
     }
     pause();
   }
@@ -175,8 +174,7 @@ Result<std::vector<std::string>> NcclTransport::all_gather(std::string_view byte
     ATTN_RETURN_IF_ERROR(in_vain);
     return Error{ErrorCode::nccl,
                  fmt::format("not all of the {} ranks answer within {}", ranks_, seconds(timeout)),
-                 {kHow},
-                 {}};
+                 {kHow}};
   }
   ATTN_RETURN_IF_ERROR(gathered);
   std::string text(total, '\0');

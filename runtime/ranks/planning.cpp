@@ -9,7 +9,7 @@
 
 namespace attn::ranks {
 
-Error damaged(std::string message) { return {ErrorCode::plan_damaged, std::move(message), {}, {}}; }
+Error damaged(std::string message) { return {ErrorCode::plan_damaged, std::move(message)}; }
 
 Planning::Planning(const ScheduleInputs& inputs) : inputs_(inputs) {
   const auto& exchanges = is_backward() ? program().backward_inputs : program().inputs;

@@ -237,9 +237,7 @@ Result<Division> parse(std::string_view text, std::optional<int> rank) {
   if (!failure.ok()) return damaged(failure.status().error());
   if (rank && (*rank < 0 || *rank >= static_cast<int>(division.ranks.size()))) {
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("there is no rank {} of {}", *rank, division.ranks.size()),
-                 {},
-                 {}};
+                 fmt::format("there is no rank {} of {}", *rank, division.ranks.size())};
   }
   add_exchanges(division, rank);
   return division;

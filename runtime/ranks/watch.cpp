@@ -126,8 +126,7 @@ Status Watch::check(const Counters& now) {
                     seconds(timeout_)),
         {fmt::format("these are of execute {} of rank {} of {}", now.begun, transport_.rank(),
                      transport_.ranks()),
-         "a rank may have failed, or not have executed the same directions in the same order"},
-        {}};
+         "a rank may have failed, or not have executed the same directions in the same order"}};
   }
   {
     // Between graphs it looks, too, but then the caller may have given up the communicator.

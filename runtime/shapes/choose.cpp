@@ -65,8 +65,7 @@ Status check_unambiguous(std::span<const Shape> shapes, std::span<const std::siz
   return Error{ErrorCode::invalid_argument,
                fmt::format("plans{} differ in {}: give {} too", of_text(wanted), names_of(open),
                            open.size() == 1 ? "that size" : "those sizes"),
-               {"the shapes are: " + shapes_text(shapes, wanted)},
-               {}};
+               {"the shapes are: " + shapes_text(shapes, wanted)}};
 }
 
 template <typename Matches>
@@ -138,7 +137,7 @@ Result<std::optional<Choice>> choose(std::span<const Shape> shapes, const Sizes&
 }
 
 Error no_plan_for(std::span<const Shape> shapes, const Sizes& wanted) {
-  Error error{ErrorCode::plan_shape, "there is no plan" + of_text(wanted), {}, {}};
+  Error error{ErrorCode::plan_shape, "there is no plan" + of_text(wanted)};
   if (shapes.empty()) {
     error.notes.emplace_back("there are no plans");
   } else {

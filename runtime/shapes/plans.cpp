@@ -13,9 +13,7 @@ using plan::Dim;
 using plan::Plan;
 using plan::Sizes;
 
-Error unfit(std::string message) {
-  return {ErrorCode::invalid_argument, std::move(message), {}, {}};
-}
+Error unfit(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
 
 Status add(ShapePlans& plans, Plan plan) {
   const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
@@ -148,9 +146,7 @@ Result<ShapePlans> built_plans(plan::Bundle bundle, const Sizes& wanted) {
   return Error{
       ErrorCode::plan_shape,
       fmt::format("the builder was asked for {}, but built plans for {}", plan::to_text(wanted),
-                  all.empty() ? "nothing" : plan::to_text(all.front().shape.sizes)),
-      {},
-      {}};
+                  all.empty() ? "nothing" : plan::to_text(all.front().shape.sizes))};
 }
 
 }  // namespace attn::shapes

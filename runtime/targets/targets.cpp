@@ -167,9 +167,7 @@ Result<plan::Target> find_target(const std::string& name_or_json_path) {
       ErrorCode::invalid_argument,
       fmt::format("unknown target \"{}\"; targets are {}, aliases are {}, or give a .json file",
                   name_or_json_path, fmt::join(target_names(), ", "),
-                  fmt::join(alias_names(), ", ")),
-      {},
-      {}};
+                  fmt::join(alias_names(), ", "))};
   if (std::string hint = hint_for(name_or_json_path); !hint.empty())
     error.notes = {std::move(hint)};
   return error;

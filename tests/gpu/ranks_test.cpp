@@ -129,7 +129,7 @@ Result<tools::Spec> read(const Case& given) {
   auto source = std::make_shared<const support::Source>(
       "ranks.attn", fmt::format("attention a {{ {} }}", given.clauses));
   tools::SpecOutcome outcome = tools::analyze_spec(source, {}, tools::Format::text);
-  if (!outcome.spec) return Error{ErrorCode::invalid_spec, "the spec has errors", {}, {}};
+  if (!outcome.spec) return Error{ErrorCode::invalid_spec, "the spec has errors"};
   return std::move(*outcome.spec);
 }
 

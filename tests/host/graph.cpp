@@ -162,7 +162,7 @@ class Interpreter {
   const graph::Tensor& tensor(Uid uid) const { return *graph_.find(uid); }
 
   void fail(ErrorCode code, const std::string& message) {
-    if (status_.ok()) status_ = Error{code, message, {}, {}};
+    if (status_.ok()) status_ = Error{code, message};
   }
 
   // The value of a tensor; a tensor that is not virtual is read on first use.

@@ -13,7 +13,7 @@ namespace {
 using ranks::Piece;
 using Posts = std::vector<LocalGroup::Post>;
 
-Error error_of(std::string message) { return {ErrorCode::nccl, std::move(message), {}, {}}; }
+Error error_of(std::string message) { return {ErrorCode::nccl, std::move(message)}; }
 
 // The piece of `sends` that is the n-th to `rank`; null if there is none.
 const Piece* nth_to(const std::vector<Piece>& sends, int rank, int n) {

@@ -6,7 +6,7 @@ namespace attn::engines {
 namespace {
 
 Error placed(ErrorCode code, ir::SourcePos pos, std::string message) {
-  Error error{code, std::move(message), {}, {}};
+  Error error{code, std::move(message)};
   if (pos.line != 0) {
     error.payload = fmt::format(R"({{"line": {}, "column": {}}})", pos.line, pos.column);
   }

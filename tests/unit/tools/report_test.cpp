@@ -20,7 +20,7 @@ TEST(Report, PlacesAnErrorInItsSource) {
 
 TEST(Report, WithoutPlaceOrSourceThereIsNoExcerpt) {
   const support::Source source("x.attn", "one\n");
-  const Error nowhere{ErrorCode::cuda, "no driver", {}, {}};
+  const Error nowhere{ErrorCode::cuda, "no driver"};
   EXPECT_EQ(error_text(nowhere, &source), "error[cuda]: no driver\n");
   const Error somewhere{ErrorCode::unsupported, "not this", {}, R"({"line": 1, "column": 1})"};
   EXPECT_EQ(error_text(somewhere, nullptr), "error[unsupported]: not this\n");

@@ -13,10 +13,10 @@ driver::Compiled example() {
   const std::string said =
       "a reason that has so many words that they do not fit in the table, nor "
       "in one line of the notes below it";
-  compiled.refused = {{"parts", {ErrorCode::worker, "the worker died", {}, {}}}};
-  compiled.inexpressible = {{"tables", {ErrorCode::unsupported, said, {}, {}}},
-                            {"seqlens", {ErrorCode::unsupported, said, {}, {}}},
-                            {"segments", {ErrorCode::unsupported, "no segments", {}, {}}}};
+  compiled.refused = {{"parts", {ErrorCode::worker, "the worker died"}}};
+  compiled.inexpressible = {{"tables", {ErrorCode::unsupported, said}},
+                            {"seqlens", {ErrorCode::unsupported, said}},
+                            {"segments", {ErrorCode::unsupported, "no segments"}}};
   return compiled;
 }
 

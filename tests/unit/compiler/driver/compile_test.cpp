@@ -284,7 +284,7 @@ struct Near : ::testing::Test {
     options.autotune = Autotune::near;
     options.measure = [this](const ir::Attention&, const plan::Plan& plan) -> Result<double> {
       ++measured;
-      if (!serves) return Error{ErrorCode::cuda, "out of memory", {}, {}};
+      if (!serves) return Error{ErrorCode::cuda, "out of memory"};
       return planner::engine_of(plan.strategy)->name == fastest ? 1.0 : 2.0;
     };
   }

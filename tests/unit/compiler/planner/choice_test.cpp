@@ -331,7 +331,7 @@ TEST(Choice, OfAPairIsSearchedOnce) {
 Error refusal_of_pair(const std::string& clauses, plan::Direction direction) {
   const auto search = search_of_pair(attention_of(clauses), kAnyLowering, direction);
   Candidate failed{search->all().front().strategy};
-  search->failed(failed, {ErrorCode::unsupported, "it does not build", {}, {}});
+  search->failed(failed, {ErrorCode::unsupported, "it does not build"});
   return search->all_failed();
 }
 

@@ -109,7 +109,7 @@ TEST_F(LoadTest, KernelsWithOtherParametersThanAreListedAreRefused) {
         make_plan({.params = 2, .derives_once = true, .derives_each = true, .checks = true});
     change(plan.program);
     const auto executable = Executable::load(runtime, plan);
-    return executable.ok() ? Error{ErrorCode::internal, "loaded", {}, {}} : executable.error();
+    return executable.ok() ? Error{ErrorCode::internal, "loaded"} : executable.error();
   };
   const auto inputs = [](plan::Program & program, std::size_t step) -> auto& {
     return std::get<plan::DeriveStep>(program.steps[step]).inputs;

@@ -496,8 +496,8 @@ TEST_F(DistributedTest, AddressesOfComparedValuesAreSetInACapture) {
     cuda::DeviceBuffer unknown = must(cuda::DeviceBuffer::allocate(device(), bytes.size()));
     EXPECT_TRUE(rank.buffers.at("k").upload(bytes).ok() && other.upload(bytes).ok());
     const cuda::Stream stream = must(cuda::Stream::create(device()));
-    auto binding = must(rank.opened->bind(Direction::forward, rank.arguments(Direction::forward),
-                                          stream.handle()));
+    auto binding = must(
+        rank.opened->bind(Direction::forward, rank.arguments(Direction::forward), stream.handle()));
     const std::vector<void*> first = rank.addresses(Direction::forward);
     std::vector<void*> second = first, third = first;
     second[1] = other.data();
@@ -518,7 +518,7 @@ TEST_F(DistributedTest, OneRanksErrorIsThatOfAll) {
   auto group = std::make_shared<LocalGroup>(2);
   in_ranks(2, [&](int rank) {
     Result<plan::Family> family = testing::window_family();
-    if (rank == 1) family = Error{ErrorCode::io, "cannot read the file", {}, {}};
+    if (rank == 1) family = Error{ErrorCode::io, "cannot read the file"};
     const auto opened = open(group, rank, family);
     ASSERT_FALSE(opened.ok());
     EXPECT_EQ(opened.error().code, ErrorCode::io);

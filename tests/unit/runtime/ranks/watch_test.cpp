@@ -229,7 +229,7 @@ TEST_F(WatchTest, TheFirstErrorIsKeptAndTheTransportAbortedOnce) {
   watch_->enqueued();
   begin();
   in_ranks(4, [&](int rank) {
-    watch_->fail({ErrorCode::nccl, "failed in thread " + std::to_string(rank), {}, {}});
+    watch_->fail({ErrorCode::nccl, "failed in thread " + std::to_string(rank)});
     EXPECT_FALSE(watch_->status().ok());
   });
   const std::string first = watch_->status().error().message;

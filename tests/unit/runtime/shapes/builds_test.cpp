@@ -18,7 +18,7 @@ namespace {
 using namespace testing;
 using std::chrono::milliseconds;
 
-const Error kBroken{ErrorCode::unsupported, "no engine", {}, {}};
+const Error kBroken{ErrorCode::unsupported, "no engine"};
 
 void wait_for(const std::atomic<int>& count, int value) {
   while (count.load() < value) std::this_thread::sleep_for(milliseconds(1));
