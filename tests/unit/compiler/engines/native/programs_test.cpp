@@ -9,48 +9,22 @@
 
 #include "compiler/engines/native/kernel.h"
 #include "compiler/engines/native/tiles.h"
-#include "compiler/masks/mask_analysis.h"
 #include "compiler/nvrtc/nvrtc.h"
-#include "tests/support/contexts.h"
 #include "tests/support/golden.h"
-#include "tests/unit/compiler/masks/spec_example.h"
+#include "tests/unit/compiler/engines/native/lowered.h"
 
 namespace attn::engines {
 namespace {
 
-using masks::testing::of_spec;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::kSizes;
+using testing::lowered;
 using ::testing::Not;
-
-constexpr const char* kSizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 300, Skv = 400, D = 128; ";
-
-ir::Attention of(const std::string& clauses) { return of_spec("attention a { " + clauses + " }"); }
-
-Result<NativeProgram> lowered(const std::string& clauses, std::size_t refused = 0) {
-  const ir::Attention attention = of(clauses);
-  const masks::MaskAnalysis mask(attention, nullptr);
-  const target::Context context = attn::testing::in(false);
-  return NativePrograms(attention, masks::varying(mask.axes(), attention.dims), context)
-      .make(refused);
-}
-
-const plan::KernelStep& step_of(const NativeProgram& made) {
-  return std::get<plan::KernelStep>(made.program.steps.back());
-}
-
-std::string source_of(const std::string& clauses) {
-  const Result<NativeProgram> made = lowered(clauses);
-  if (!made.ok()) return made.error().to_text();
-  return step_of(*made).source;
-}
-
-std::string refusal(const std::string& clauses) {
-  const Result<NativeProgram> made = lowered(clauses);
-  if (made.ok()) return "";
-  EXPECT_EQ(made.error().code, ErrorCode::unsupported);
-  return made.error().message;
-}
+using testing::of;
+using testing::refusal;
+using testing::source_of;
+using testing::step_of;
 
 TEST(Native, IsOneKernelStep) {
   const NativeProgram made = lowered(std::string(kSizes) + "outputs o, lse;").value();
@@ -79,74 +53,6 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
                                                    "mask q_idx >= kv_idx;"))
                 .launches.size(),
             1U);
-}
-
-// Masks that are a band, though they read lengths, params, or tensors of each batch or head.
-constexpr const char* kBands[] = {
-    "align bottom_right; lengths kv; mask q_idx >= kv_idx;",
-    "align bottom_right; lengths q, kv; mask 0 <= q_idx - kv_idx < 100;",
-    "layout q: thd, o: thd, k: paged(page = 64), v: paged(page = 64); align bottom_right; "
-    "lengths q, kv; mask q_idx >= kv_idx;",
-    "param w: i32; mask q_idx >= kv_idx && (w < 0 || q_idx - kv_idx <= w);",
-    "tensor n: i32[B]; mask kv_idx < n[b] || q_idx >= kv_idx;",
-    "tensor n: i32[B]; mask (q_idx + n[b]) // 64 == (kv_idx + n[b]) // 64;",
-    "tensor w: i32[Hq]; mask abs(q_idx - kv_idx) < w[h];",
-};
-
-TEST(Native, BlocksOfBandsAreComputed) {
-  for (const char* clauses : kBands) {
-    const NativeProgram made = lowered(std::string(kSizes) + clauses).value();
-    const plan::KernelStep& step = step_of(made);
-    EXPECT_EQ(step.launches.back().kernel, "attn_forward");
-    EXPECT_THAT(step.source, AllOf(HasSubstr("kBand = true;"), HasSubstr("Band columns("),
-                                   Not(HasSubstr("attn_lists"))))
-        << clauses;
-    EXPECT_FALSE(made.work.lists) << clauses;
-    EXPECT_TRUE(step.facts->has_band);
-    EXPECT_FALSE(step.facts->blocks);
-  }
-}
-
-// Nor does what is stored of them: the counter of tiles alone.
-TEST(Native, BandsNeedNoMemory) {
-  for (const char* sizes : {"Sq = 512, Skv = 8192", "Sq = 8192, Skv = 131072"}) {
-    const NativeProgram made =
-        lowered(std::string("dims B = 64, Hq = 8, Hkv = 2, D = 128, ") + sizes +
-                "; layout paged(page = 64); align bottom_right; lengths kv; mask q_idx >= kv_idx;")
-            .value();
-    EXPECT_EQ(step_of(made).launches.size(), 1U);
-    std::vector<std::string> stored;
-    for (const plan::TensorInfo& tensor : made.program.internals) {
-      if (tensor.name.starts_with("native.")) stored.push_back(tensor.name);
-    }
-    EXPECT_THAT(stored, ::testing::ElementsAre("native.counter")) << sizes;
-    EXPECT_EQ(made.program.internals.back().dims[0], 1) << sizes;
-  }
-}
-
-// A bound of which nothing is known, since a product may wrap, has no part.
-TEST(Native, MasksWhoseProductsMayWrapAreNoBands) {
-  const auto source = [](const std::string& mask) {
-    return source_of("dims B = 2, Hq = 2, Sq = 256, Skv = 4096, D = 64; tensor t: i32[B]; mask " +
-                     mask + ";");
-  };
-  EXPECT_THAT(source("kv_idx * 4 < t[b]"), HasSubstr("kBand = true"));
-  EXPECT_THAT(source("(kv_idx * 1024 + t[b]) * 1048576 < 7"), Not(HasSubstr("kBand = true")));
-}
-
-// Blocks of a mask without a begin are whole pages.
-TEST(Native, BlocksOfBandsBeginWhereTheirMasksAllow) {
-  const std::string decode =
-      "dims B = 64, Hq = 8, Hkv = 2, Sq = 1, Skv = 8192, D = 128; layout paged(page = 64); "
-      "align bottom_right; lengths kv; ";
-  EXPECT_THAT(source_of(decode + "mask q_idx >= kv_idx;"), HasSubstr("kKeyPiece = 64;"));
-  EXPECT_THAT(source_of(decode + "mask 0 <= q_idx - kv_idx < 1024;"), HasSubstr("kKeyPiece = 16;"));
-}
-
-TEST(Native, UnionsOfBandsAreListed) {
-  EXPECT_THAT(source_of(std::string(kSizes) + "align bottom_right; lengths kv; "
-                                              "mask kv_idx < 4 || abs(q_idx - kv_idx) < 64;"),
-              HasSubstr("list_keys"));
 }
 
 // A block whose masks of tensors show all of it reads none.

@@ -1,0 +1,88 @@
+#include "compiler/engines/native/bands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/compiler/engines/native/lowered.h"
+
+namespace attn::engines {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::kSizes;
+using testing::lowered;
+using ::testing::Not;
+using testing::source_of;
+using testing::step_of;
+
+// Masks that are a band, though they read lengths, params, or tensors of each batch or head.
+constexpr const char* kBands[] = {
+    "align bottom_right; lengths kv; mask q_idx >= kv_idx;",
+    "align bottom_right; lengths q, kv; mask 0 <= q_idx - kv_idx < 100;",
+    "layout q: thd, o: thd, k: paged(page = 64), v: paged(page = 64); align bottom_right; "
+    "lengths q, kv; mask q_idx >= kv_idx;",
+    "param w: i32; mask q_idx >= kv_idx && (w < 0 || q_idx - kv_idx <= w);",
+    "tensor n: i32[B]; mask kv_idx < n[b] || q_idx >= kv_idx;",
+    "tensor n: i32[B]; mask (q_idx + n[b]) // 64 == (kv_idx + n[b]) // 64;",
+    "tensor w: i32[Hq]; mask abs(q_idx - kv_idx) < w[h];",
+};
+
+TEST(NativeBands, BlocksOfBandsAreComputed) {
+  for (const char* clauses : kBands) {
+    const NativeProgram made = lowered(std::string(kSizes) + clauses).value();
+    const plan::KernelStep& step = step_of(made);
+    EXPECT_EQ(step.launches.back().kernel, "attn_forward");
+    EXPECT_THAT(step.source, AllOf(HasSubstr("kBand = true;"), HasSubstr("Band columns("),
+                                   Not(HasSubstr("attn_lists"))))
+        << clauses;
+    EXPECT_FALSE(made.work.lists) << clauses;
+    EXPECT_TRUE(step.facts->has_band);
+    EXPECT_FALSE(step.facts->blocks);
+  }
+}
+
+// Nor does what is stored of them: the counter of tiles alone.
+TEST(NativeBands, BandsNeedNoMemory) {
+  for (const char* sizes : {"Sq = 512, Skv = 8192", "Sq = 8192, Skv = 131072"}) {
+    const NativeProgram made =
+        lowered(std::string("dims B = 64, Hq = 8, Hkv = 2, D = 128, ") + sizes +
+                "; layout paged(page = 64); align bottom_right; lengths kv; mask q_idx >= kv_idx;")
+            .value();
+    EXPECT_EQ(step_of(made).launches.size(), 1U);
+    std::vector<std::string> stored;
+    for (const plan::TensorInfo& tensor : made.program.internals) {
+      if (tensor.name.starts_with("native.")) stored.push_back(tensor.name);
+    }
+    EXPECT_THAT(stored, ::testing::ElementsAre("native.counter")) << sizes;
+    EXPECT_EQ(made.program.internals.back().dims[0], 1) << sizes;
+  }
+}
+
+// A bound of which nothing is known, since a product may wrap, has no part.
+TEST(NativeBands, MasksWhoseProductsMayWrapAreNoBands) {
+  const auto source = [](const std::string& mask) {
+    return source_of("dims B = 2, Hq = 2, Sq = 256, Skv = 4096, D = 64; tensor t: i32[B]; mask " +
+                     mask + ";");
+  };
+  EXPECT_THAT(source("kv_idx * 4 < t[b]"), HasSubstr("kBand = true"));
+  EXPECT_THAT(source("(kv_idx * 1024 + t[b]) * 1048576 < 7"), Not(HasSubstr("kBand = true")));
+}
+
+// Blocks of a mask without a begin are whole pages.
+TEST(NativeBands, BlocksOfBandsBeginWhereTheirMasksAllow) {
+  const std::string decode =
+      "dims B = 64, Hq = 8, Hkv = 2, Sq = 1, Skv = 8192, D = 128; layout paged(page = 64); "
+      "align bottom_right; lengths kv; ";
+  EXPECT_THAT(source_of(decode + "mask q_idx >= kv_idx;"), HasSubstr("kKeyPiece = 64;"));
+  EXPECT_THAT(source_of(decode + "mask 0 <= q_idx - kv_idx < 1024;"), HasSubstr("kKeyPiece = 16;"));
+}
+
+TEST(NativeBands, UnionsOfBandsAreListed) {
+  EXPECT_THAT(source_of(std::string(kSizes) + "align bottom_right; lengths kv; "
+                                              "mask kv_idx < 4 || abs(q_idx - kv_idx) < 64;"),
+              HasSubstr("list_keys"));
+}
+
+}  // namespace
+}  // namespace attn::engines
