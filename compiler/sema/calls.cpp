@@ -1,4 +1,4 @@
-// Expands functions and reductions where they are used.
+// Expands functions and reductions where they are used, and reads elements of tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +13,8 @@ namespace {
 using ast::Expr;
 using ast::ExprKind;
 using diag::Code;
+using ir::Op;
+using ir::Type;
 using support::quoted;
 
 constexpr std::size_t kMaxFrames = 64;
@@ -204,6 +206,68 @@ std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
   ir::Dag& dag = attention_.dag;
   return operations_.leaf(expr.text == "sum" ? dag.integer(0) : dag.boolean(expr.text == "all"),
                           kConstants);
+}
+
+std::optional<Value> Scope::index(const Expr& expr, const Site& site) {
+  std::vector<std::optional<Value>> indexes;
+  for (const Expr& operand : expr.operands) indexes.push_back(check(operand, site));
+  const std::optional<std::string> name = tensor_named(expr);
+  const ir::CapturedTensor* tensor = name ? attention_.find_tensor(*name) : nullptr;
+  if (!tensor) return std::nullopt;  // it, or its shape, was reported
+  const std::optional<Value> value = load(expr, *tensor, indexes);
+  if (!value || !available(expr, *value, site)) return std::nullopt;
+  return value;
+}
+
+std::optional<Value> Scope::load(const Expr& expr, const ir::CapturedTensor& tensor,
+                                 const std::vector<std::optional<Value>>& indexes) {
+  if (indexes.size() != tensor.extents.size()) {
+    wrong_rank(expr, tensor);
+    return std::nullopt;
+  }
+  Value result;
+  std::vector<ir::ExprId> ids;
+  bool fits = true;
+  for (std::size_t i = 0; i < indexes.size(); ++i) {
+    if (!indexes[i] || !index_fits(expr.operands[i], *indexes[i], tensor.extents[i])) {
+      fits = false;
+      continue;
+    }
+    ids.push_back(operations_.narrowed(*indexes[i]).id);
+    result.uses |= indexes[i]->uses;
+    result.depth = std::max(result.depth, indexes[i]->depth + 1);
+    result.size += indexes[i]->size;
+  }
+  if (!fits) return std::nullopt;
+  result.uses |= tensor.learned ? kTensors | kLearned : kTensors;
+  result.type = ir::value_type(tensor.dtype);
+  result.id = attention_.dag.add_symbol(Op::load_, tensor.name, result.type, ids,
+                                        operations_.place(expr.head));
+  return result;
+}
+
+bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) {
+  if (!ir::is_integral(index.type)) {
+    auto& diagnostic =
+        report(Code::bad_index, expr.span,
+               fmt::format("an index must be an integer, found {}", in_words(index.type)));
+    if (index.type == Type::real) diagnostic.help = "divide integers with `//`";
+    return false;
+  }
+  if ((index.uses & kLearned) != 0) {
+    no_gradient(expr.span, "the index depends on a learned tensor, but an index has no gradient");
+    return false;
+  }
+  if (index.uses != kConstants) return true;  // its value is not known
+  const auto value = ir::fold_integer(attention_.dag, index.id);
+  const auto size = ir::fold_integer(attention_.dag, extent);
+  if (!value || (*value >= 0 && (!size || *value < *size))) return true;
+  auto& diagnostic =
+      report(Code::bad_index, expr.span,
+             size ? fmt::format("the index is {}, but the dimension has size {}", *value, *size)
+                  : fmt::format("the index is {}", *value));
+  if (*value < 0) diagnostic.help = "negative indexes do not count from the end";
+  return false;
 }
 
 std::vector<std::string_view> Scope::names_of(bool functions) const {
