@@ -6,8 +6,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "bench/quiet.h"
 #include "bench/statistics.h"
-#include "runtime/cuda/quiet.h"
 #include "runtime/cuda/stream.h"
 
 namespace attn::bench {

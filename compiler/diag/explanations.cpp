@@ -1,7 +1,6 @@
 #include "compiler/diag/explanations.h"
 
 #include <array>
-#include <charconv>
 
 namespace attn::diag {
 namespace {
@@ -27,23 +26,6 @@ constexpr std::array<Explanation, kCodes> explanations() {
 const Explanation& explanation_of(Code code) {
   static constexpr std::array<Explanation, kCodes> kAll = explanations();
   return kAll[static_cast<std::size_t>(code)];
-}
-
-std::string expand_example(std::string_view example) {
-  std::string out;
-  for (;;) {
-    const std::size_t open = example.find("[[");
-    out += example.substr(0, open);
-    if (open == example.npos) return out;
-    const std::size_t times = example.find(" x ", open);
-    const std::size_t close = example.find("]]", times);
-    if (close == example.npos) return out + std::string(example.substr(open));
-    std::size_t count = 0;
-    std::from_chars(example.data() + open + 2, example.data() + times, count);
-    const std::string_view part = example.substr(times + 3, close - times - 3);
-    for (; count > 0; --count) out += part;
-    example.remove_prefix(close + 2);
-  }
 }
 
 }  // namespace attn::diag

@@ -10,13 +10,11 @@ namespace attn::diag {
 
 struct Explanation {
   std::string_view text;
-  std::string_view wrong;  // a spec that gets this code; JSON when it begins with `{`
+  // A spec that gets this code, JSON when it begins with `{`: `[[101 x (]]` is 101 times `(`.
+  std::string_view wrong;
   std::string_view right;  // the corrected spec, without diagnostics
 };
 
 const Explanation& explanation_of(Code code);
-
-// Expands an example for the compiler: `[[101 x (]]` becomes 101 times `(`.
-std::string expand_example(std::string_view example);
 
 }  // namespace attn::diag

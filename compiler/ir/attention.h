@@ -320,7 +320,4 @@ Status verify(const Attention& attention);
 std::string to_text(const Attention& attention);
 Result<Attention> parse(std::string_view text);
 
-// A Markdown table of every op (docs/ir.md).
-std::string op_reference();
-
 }  // namespace attn::ir

@@ -22,7 +22,4 @@ struct RealFunction {
 std::span<const RealFunction> real_functions();
 const RealFunction* find_real_function(Op op);  // null if real_functions.def does not have it
 
-// A Markdown table of them (docs/language.md).
-std::string function_reference();
-
 }  // namespace attn::ir

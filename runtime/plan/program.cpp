@@ -1,10 +1,18 @@
 #include "runtime/plan/program.h"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/plan/program_so_far.h"
 
 namespace attn::plan {
+namespace {
+
+constexpr auto kRoles = std::to_array<std::string_view>({"query", "key", "value", "captured",
+                                                         "output", "stats", "control", "internal",
+                                                         "saved", "cotangent", "gradient", "amax"});
+
+}  // namespace
 
 std::int64_t iota_elements(const Program& program) {
   std::int64_t largest = 0;
@@ -45,6 +53,25 @@ std::int64_t derived_elements(const Program& program, const DeriveStep& step) {
     }
   }
   return total;
+}
+
+std::string_view to_string(TensorRole role) { return kRoles[static_cast<std::size_t>(role)]; }
+
+std::optional<TensorRole> parse_tensor_role(std::string_view text) {
+  const auto found = std::ranges::find(kRoles, text);
+  if (found == kRoles.end()) return std::nullopt;
+  return static_cast<TensorRole>(found - kRoles.begin());
+}
+
+std::string_view to_string(Direction direction) {
+  return direction == Direction::forward ? "forward" : "backward";
+}
+
+Direction direction_of(const Program& program) {
+  const bool gradients = std::ranges::any_of(program.tensors, [](const TensorInfo& tensor) {
+    return tensor.role == TensorRole::gradient;
+  });
+  return gradients ? Direction::backward : Direction::forward;
 }
 
 }  // namespace attn::plan

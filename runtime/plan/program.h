@@ -334,9 +334,6 @@ std::vector<KernelSource> sources_of(const Program& program);
 // element. `program` has its outputs.
 KernelStep launched(const Program& program, const Step& step);
 
-// Human-readable text: tensors, params, then each step's graph.
-std::string to_text(const Program& program);
-
 // Canonical text for the plan's signature: everything that changes what the program computes or
 // requires of its tensors. Excludes names of virtual values, and values of params.
 std::string canonical_text(const Program& program);

@@ -1,6 +1,7 @@
 // Fuzzes the JSON of graphs and programs: parsing gives an invalid_argument error or a value that
 // round-trips. Parsed values, valid or not, can be validated, listed and hashed.
 #include "tests/fuzz/target.h"
+#include "tests/unit/runtime/plan/program_text.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::fuzz {

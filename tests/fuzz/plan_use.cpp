@@ -9,6 +9,7 @@
 #include "tests/fuzz/target.h"
 #include "tests/standin/executing.h"
 #include "tests/standin/standins.h"
+#include "tests/unit/runtime/plan/program_text.h"
 #include "tools/inspection.h"
 
 namespace attn::fuzz {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <vector>
 
+#include "bench/quiet.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/cuda/quiet.h"
 #include "tests/gpu/gpu_test.h"
 
 namespace attn::cuda {

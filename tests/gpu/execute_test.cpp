@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "runtime/cuda/quiet.h"
+#include "bench/quiet.h"
 #include "runtime/execute/cuda_graph.h"
 #include "tests/gpu/gpu_test.h"
 

@@ -12,6 +12,7 @@
 #include "runtime/base/check.h"
 #include "tests/host/attention.h"
 #include "tests/support/random_spec.h"
+#include "tests/unit/runtime/plan/program_text.h"
 
 namespace attn::host {
 namespace {

@@ -7,6 +7,7 @@
 #include "tests/golden/lowering/specs.h"
 #include "tests/support/contexts.h"
 #include "tests/support/golden.h"
+#include "tests/unit/runtime/plan/program_text.h"
 
 namespace attn::testing {
 namespace {

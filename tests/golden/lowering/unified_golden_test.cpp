@@ -4,6 +4,7 @@
 #include "compiler/planner/search.h"
 #include "tests/golden/lowering/specs.h"
 #include "tests/support/golden.h"
+#include "tests/unit/runtime/plan/program_text.h"
 
 namespace attn::testing {
 namespace {

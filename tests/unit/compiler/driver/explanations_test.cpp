@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <charconv>
 #include <set>
 
 #include "compiler/driver/driver.h"
@@ -10,6 +11,24 @@
 
 namespace attn::diag {
 namespace {
+
+// Expands an example for the compiler: `[[101 x (]]` becomes 101 times `(`.
+std::string expand_example(std::string_view example) {
+  std::string out;
+  for (;;) {
+    const std::size_t open = example.find("[[");
+    out += example.substr(0, open);
+    if (open == example.npos) return out;
+    const std::size_t times = example.find(" x ", open);
+    const std::size_t close = example.find("]]", times);
+    if (close == example.npos) return out + std::string(example.substr(open));
+    std::size_t count = 0;
+    std::from_chars(example.data() + open + 2, example.data() + times, count);
+    const std::string_view part = example.substr(times + 3, close - times - 3);
+    for (; count > 0; --count) out += part;
+    example.remove_prefix(close + 2);
+  }
+}
 
 class Explanations : public testing::TestWithParam<Code> {
  protected:

@@ -1,3 +1,5 @@
+#include "tests/unit/runtime/plan/program_text.h"
+
 #include <gtest/gtest.h>
 
 #include "tests/support/golden.h"

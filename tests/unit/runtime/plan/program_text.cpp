@@ -1,17 +1,13 @@
+#include "tests/unit/runtime/plan/program_text.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "runtime/graph/listing.h"
-#include "runtime/plan/program.h"
 
 namespace attn::plan {
 namespace {
-
-constexpr auto kRoles = std::to_array<std::string_view>({"query", "key", "value", "captured",
-                                                         "output", "stats", "control", "internal",
-                                                         "saved", "cotangent", "gradient", "amax"});
 
 struct SourceText {
   std::string operator()(const TensorOperand& source) const {
@@ -139,25 +135,6 @@ std::string tensor_line(const TensorInfo& tensor) {
 }
 
 }  // namespace
-
-std::string_view to_string(TensorRole role) { return kRoles[static_cast<std::size_t>(role)]; }
-
-std::optional<TensorRole> parse_tensor_role(std::string_view text) {
-  const auto found = std::ranges::find(kRoles, text);
-  if (found == kRoles.end()) return std::nullopt;
-  return static_cast<TensorRole>(found - kRoles.begin());
-}
-
-std::string_view to_string(Direction direction) {
-  return direction == Direction::forward ? "forward" : "backward";
-}
-
-Direction direction_of(const Program& program) {
-  const bool gradients = std::ranges::any_of(program.tensors, [](const TensorInfo& tensor) {
-    return tensor.role == TensorRole::gradient;
-  });
-  return gradients ? Direction::backward : Direction::forward;
-}
 
 std::string to_text(const Program& program) {
   std::string text;

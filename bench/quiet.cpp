@@ -1,11 +1,34 @@
-#include "runtime/cuda/quiet.h"
+#include "bench/quiet.h"
 
 #include <algorithm>
 #include <array>
 
-#include "runtime/cuda/pause_ptx.h"
-
 namespace attn::cuda {
+namespace {
+
+// The driver compiles it for the local device.
+constexpr const char* kPausePtx = R"ptx(
+.version 7.0
+.target sm_80
+.address_size 64
+
+.visible .entry attn_pause(.param .u64 nanoseconds)
+{
+  .reg .pred %more;
+  .reg .u64 %now, %end;
+
+  ld.param.u64 %end, [nanoseconds];
+  mov.u64 %now, %globaltimer;
+  add.u64 %end, %end, %now;
+again:
+  mov.u64 %now, %globaltimer;
+  setp.lt.u64 %more, %now, %end;
+  @%more bra again;
+  ret;
+}
+)ptx";
+
+}  // namespace
 
 Result<Pause> Pause::create(const Device& device) {
   ATTN_ASSIGN(const Module module, Module::load(device, kPausePtx));
