@@ -52,33 +52,25 @@ ATTN_API void attn_binding_destroy(attn_binding* binding) { delete binding; }
 
 ATTN_API attn_status attn_binding_set_param(attn_binding* binding, const char* name, double value,
                                             attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
-    return set_param(binding->binding, name, value);
-  });
+  return guarded(error, {{binding, "the binding"}},
+                 [&] { return set_param(binding->binding, name, value); });
 }
 
 ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* const* addresses,
                                                 size_t count, attn_check check, attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
-    return set_addresses(binding->binding, addresses, count, check);
-  });
+  return guarded(error, {{binding, "the binding"}},
+                 [&] { return set_addresses(binding->binding, addresses, count, check); });
 }
 
 ATTN_API attn_status attn_binding_set_workspace(attn_binding* binding, void* memory,
                                                 attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
-    return binding->binding.set_workspace(memory);
-  });
+  return guarded(error, {{binding, "the binding"}},
+                 [&] { return binding->binding.set_workspace(memory); });
 }
 
 ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
-    return binding->binding.execute(stream);
-  });
+  return guarded(error, {{binding, "the binding"}},
+                 [&] { return binding->binding.execute(stream); });
 }
 
 ATTN_API attn_status attn_binding_cuda_graph(attn_binding* binding, void** graph,
@@ -122,25 +114,18 @@ ATTN_API void attn_graph_destroy(attn_graph* graph) { delete graph; }
 
 ATTN_API attn_status attn_graph_set_param(attn_graph* graph, const char* name, double value,
                                           attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{graph, "the graph"}}));
-    return set_param(*graph->graph, name, value);
-  });
+  return guarded(error, {{graph, "the graph"}},
+                 [&] { return set_param(*graph->graph, name, value); });
 }
 
 ATTN_API attn_status attn_graph_set_addresses(attn_graph* graph, void* const* addresses,
                                               size_t count, attn_check check, attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{graph, "the graph"}}));
-    return set_addresses(*graph->graph, addresses, count, check);
-  });
+  return guarded(error, {{graph, "the graph"}},
+                 [&] { return set_addresses(*graph->graph, addresses, count, check); });
 }
 
 ATTN_API attn_status attn_graph_launch(attn_graph* graph, void* stream, attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{graph, "the graph"}}));
-    return graph->graph->launch(stream);
-  });
+  return guarded(error, {{graph, "the graph"}}, [&] { return graph->graph->launch(stream); });
 }
 
 }  // namespace attn::api

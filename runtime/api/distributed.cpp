@@ -253,34 +253,26 @@ ATTN_API attn_status attn_distributed_binding_set_addresses(attn_distributed_bin
                                                             void* const* addresses, size_t count,
                                                             attn_check check, void* stream,
                                                             attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
-    return set_addresses(binding->binding, addresses, count, check, stream);
-  });
+  return guarded(error, {{binding, "the binding"}},
+                 [&] { return set_addresses(binding->binding, addresses, count, check, stream); });
 }
 
 ATTN_API attn_status attn_distributed_binding_set_param(attn_distributed_binding* binding,
                                                         const char* name, double value,
                                                         attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
-    return set_param(binding->binding, name, value);
-  });
+  return guarded(error, {{binding, "the binding"}},
+                 [&] { return set_param(binding->binding, name, value); });
 }
 
 ATTN_API attn_status attn_distributed_execute(attn_distributed_binding* binding, void* stream,
                                               attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
-    return binding->binding.execute(stream);
-  });
+  return guarded(error, {{binding, "the binding"}},
+                 [&] { return binding->binding.execute(stream); });
 }
 
 ATTN_API attn_status attn_distributed_status(attn_distributed* distributed, attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{distributed, "the distributed attention"}}));
-    return distributed->distributed.status();
-  });
+  return guarded(error, {{distributed, "the distributed attention"}},
+                 [&] { return distributed->distributed.status(); });
 }
 
 ATTN_API attn_status attn_distributed_abort(attn_distributed* distributed, const char* why,

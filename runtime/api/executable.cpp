@@ -95,20 +95,16 @@ ATTN_API attn_status attn_executable_describe(const attn_executable* executable,
 
 ATTN_API attn_status attn_executable_tensor(const attn_executable* executable, size_t index,
                                             attn_tensor_info* info, attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(
-        check_given({{executable, "the executable"}, {info, "the output pointer for the info"}}));
-    return describe(executable->executable.program().tensors, index, "tensor", info);
-  });
+  return guarded(
+      error, {{executable, "the executable"}, {info, "the output pointer for the info"}},
+      [&] { return describe(executable->executable.program().tensors, index, "tensor", info); });
 }
 
 ATTN_API attn_status attn_executable_param(const attn_executable* executable, size_t index,
                                            attn_param_info* info, attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(
-        check_given({{executable, "the executable"}, {info, "the output pointer for the info"}}));
-    return describe(executable->executable.program().params, index, "param", info);
-  });
+  return guarded(
+      error, {{executable, "the executable"}, {info, "the output pointer for the info"}},
+      [&] { return describe(executable->executable.program().params, index, "param", info); });
 }
 
 }  // namespace attn::api

@@ -53,4 +53,14 @@ inline Status check_given(std::initializer_list<Needed> all) {
   return {};
 }
 
+// The same for a body that needs these pointers.
+template <typename Body>
+attn_status guarded(attn_error* error, std::initializer_list<Needed> needed,
+                    const Body& body) noexcept {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given(needed));
+    return body();
+  });
+}
+
 }  // namespace attn::api

@@ -53,16 +53,14 @@ ATTN_API void* attn_memory_data(const attn_memory* memory) {
 
 ATTN_API attn_status attn_memory_upload(attn_memory* memory, size_t offset, const void* source,
                                         size_t bytes, attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{memory, "the device memory"}, {source, "the source"}}));
+  return guarded(error, {{memory, "the device memory"}, {source, "the source"}}, [&] {
     return memory->buffer.upload({static_cast<const std::byte*>(source), bytes}, offset);
   });
 }
 
 ATTN_API attn_status attn_memory_download(const attn_memory* memory, size_t offset, void* target,
                                           size_t bytes, attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{memory, "the device memory"}, {target, "the target"}}));
+  return guarded(error, {{memory, "the device memory"}, {target, "the target"}}, [&] {
     return memory->buffer.download({static_cast<std::byte*>(target), bytes}, offset);
   });
 }
@@ -85,10 +83,7 @@ ATTN_API void* attn_stream_handle(const attn_stream* stream) {
 }
 
 ATTN_API attn_status attn_stream_synchronize(const attn_stream* stream, attn_error* error) {
-  return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{stream, "the stream"}}));
-    return stream->stream.synchronize();
-  });
+  return guarded(error, {{stream, "the stream"}}, [&] { return stream->stream.synchronize(); });
 }
 
 ATTN_API attn_status attn_elements_from_f32(attn_dtype dtype, const float* values, size_t count,
