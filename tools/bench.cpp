@@ -391,12 +391,9 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   add_bind(*command, options->bindings);
   add_in(*command, options->inputs);
-  command
-      ->add_option("--direction", options->direction,
-                   "What to time: forward, backward, or both (default: fwd; bwd if a plan file has "
-                   "no other)")
-      ->type_name("fwd|bwd|both")
-      ->check(CLI::IsMember({"fwd", "bwd", "both"}));
+  add_direction(*command, options->direction,
+                "What to time: forward, backward, or both (default: fwd; bwd if a plan file has "
+                "no other)");
   command->add_option("--iterations", options->iterations, "Number of device-time samples")
       ->type_name("N")
       ->check(CLI::Range(1, 100000));

@@ -97,6 +97,19 @@ void add_bind(CLI::App& command, sema::Bindings& bindings) {
                "Set a dimension or parameter of the spec (repeatable)");
 }
 
+void add_subject(CLI::App& command, std::string& path) {
+  command
+      .add_option("subject", path, "Spec (.attn, .attn.json, - for standard input) or plan file")
+      ->type_name("SPEC|PLAN")
+      ->required();
+}
+
+void add_direction(CLI::App& command, std::string& direction, const std::string& description) {
+  command.add_option("--direction", direction, description)
+      ->type_name("fwd|bwd|both")
+      ->check(CLI::IsMember({"fwd", "bwd", "both"}));
+}
+
 void add_cudnn(CLI::App& command, std::string& folder) {
   command.add_option("--cudnn", folder, "Folder of the cuDNN to use (default: search for one)")
       ->type_name("DIR");

@@ -67,6 +67,12 @@ void add_bind(CLI::App& command, sema::Bindings& bindings);
 void add_bindings(CLI::App& command, const std::string& value, sema::Bindings& bindings,
                   const std::string& description);
 
+// The positional argument SPEC|PLAN.
+void add_subject(CLI::App& command, std::string& path);
+
+// --direction fwd|bwd|both
+void add_direction(CLI::App& command, std::string& direction, const std::string& description);
+
 // --cudnn DIR
 void add_cudnn(CLI::App& command, std::string& folder);
 

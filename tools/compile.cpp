@@ -55,7 +55,7 @@ Status check_output(const Options& options) {
   const std::string& output = options.output;
   const std::vector<std::string> notes = {"name a plan file, as in -o NAME.attnplan"};
   const auto refuse = [&](const std::string& why) {
-    return Error{ErrorCode::invalid_argument, fmt::format("-o {}: {}", output, why), notes, {}};
+    return Error{ErrorCode::invalid_argument, fmt::format("-o {}: {}", output, why), notes};
   };
   if (output == "-") return refuse("a plan cannot be written to standard output");
   if (output.ends_with(".attn") || output.ends_with(".json")) {
@@ -69,16 +69,14 @@ Status check_output(const Options& options) {
   const std::filesystem::path folder = std::filesystem::path(output).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder, none)) {
     return Error{ErrorCode::io,
-                 fmt::format("-o {}: folder {} does not exist", output, folder.string()),
-                 {},
-                 {}};
+                 fmt::format("-o {}: folder {} does not exist", output, folder.string())};
   }
   const std::string& input = options.plan.empty() ? options.spec : options.plan;
   return check_is_not_input(output, input, notes);
 }
 
 int usage_error(const Options& options, const std::string& message) {
-  return report({ErrorCode::invalid_argument, message, {}, {}}, options.format);
+  return report({ErrorCode::invalid_argument, message}, options.format);
 }
 
 Result<driver::CompileOptions> compile_options(const Options& options) {
@@ -432,11 +430,8 @@ void add_compile(CLI::App& app, Action& action) {
   add_edits(*command, options->edits);
   command->add_flag("--keep-going", options->keep_going,
                     "With several sizes, write the plans that compile even if others fail");
-  command
-      ->add_option("--direction", options->direction,
-                   "What to compile (default: both if the spec has a `grad` clause, else fwd)")
-      ->type_name("fwd|bwd|both")
-      ->check(CLI::IsMember({"fwd", "bwd", "both"}));
+  add_direction(*command, options->direction,
+                "What to compile (default: both if the spec has a `grad` clause, else fwd)");
   const CLI::callback_t recompile = [options](const std::vector<std::string>& values) {
     options->recompiles = true;
     options->plan = values.front();

@@ -104,25 +104,22 @@ int explain_plan(const Options& options) {
 
 int run(const Options& options) {
   if (options.ranks.simulates && options.ranks.ranks == 0) {
-    return report({ErrorCode::invalid_argument, "--simulate needs --ranks", {}, {}},
-                  options.format);
+    return report({ErrorCode::invalid_argument, "--simulate needs --ranks"}, options.format);
   }
   if (options.yes && !options.ranks.simulates) {
-    return report({ErrorCode::invalid_argument, "--yes needs --simulate", {}, {}}, options.format);
+    return report({ErrorCode::invalid_argument, "--yes needs --simulate"}, options.format);
   }
   const auto links = links_of(options.ranks);
   if (!links.ok()) return report(links.error(), options.format);
   if (options.ranks.ranks > 0 && is_plan(options.path)) {
-    return report({ErrorCode::invalid_argument, "--ranks needs a spec, not a plan", {}, {}},
+    return report({ErrorCode::invalid_argument, "--ranks needs a spec, not a plan"},
                   options.format);
   }
   if (options.ranks.ranks > 0 &&
       (options.how.why_not || options.how.lowering != planner::kAnyLowering)) {
     return report(
         {ErrorCode::invalid_argument,
-         "--why-not, --engine, --strategy and --allow-unfused have no meaning with --ranks",
-         {},
-         {}},
+         "--why-not, --engine, --strategy and --allow-unfused have no meaning with --ranks"},
         options.format);
   }
   if (options.ranks.ranks > 0) return explain_ranks(options);
@@ -130,7 +127,7 @@ int run(const Options& options) {
   if (!options.edits.empty()) return report(refused_of_plan(options.edits), options.format);
   if (!options.how.target.empty()) {
     return report(
-        {ErrorCode::invalid_argument, "--target has no meaning for a plan: it has its own", {}, {}},
+        {ErrorCode::invalid_argument, "--target has no meaning for a plan: it has its own"},
         options.format);
   }
   return explain_plan(options);
@@ -144,11 +141,7 @@ void add_explain(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "explain", "Show what becomes of each clause: graph nodes, mask, engine, work");
-  command
-      ->add_option("subject", options->path,
-                   "Spec (.attn, .attn.json, - for standard input) or plan file")
-      ->type_name("SPEC|PLAN")
-      ->required();
+  add_subject(*command, options->path);
   add_target_option(*command, options->how.target);
   add_bind(*command, options->bindings);
   add_edits(*command, options->edits);

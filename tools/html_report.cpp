@@ -30,9 +30,7 @@ struct Options {
   Format format = Format::text;
 };
 
-Error wrong(std::string message) {
-  return {ErrorCode::invalid_argument, std::move(message), {}, {}};
-}
+Error wrong(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
 
 Status check_options(const Options& options) {
   if (!options.output.ends_with(".html")) {
@@ -142,22 +140,15 @@ void add_report(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "report", "Write one HTML page: the spec, its mask, strategies, limits, graphs, kernels");
-  command
-      ->add_option("subject", options->path,
-                   "Spec (.attn, .attn.json, - for standard input) or plan file")
-      ->type_name("SPEC|PLAN")
-      ->required();
+  add_subject(*command, options->path);
   command->add_option("-o,--output", options->output, "Page to write; it needs no other file")
       ->type_name("FILE.html")
       ->required();
   add_target_option(*command, options->how.target);
   add_bind(*command, options->bindings);
   add_in(*command, options->inputs);
-  command
-      ->add_option("--direction", options->direction,
-                   "What to show (default: both if the spec has a `grad` clause, else fwd)")
-      ->type_name("fwd|bwd|both")
-      ->check(CLI::IsMember({"fwd", "bwd", "both"}));
+  add_direction(*command, options->direction,
+                "What to show (default: both if the spec has a `grad` clause, else fwd)");
   add_strategy(*command, options->how.lowering, options->how.rewrites);
   add_deny(*command);
   add_build_limits(*command, options->how.limits);

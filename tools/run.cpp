@@ -293,11 +293,7 @@ void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "run", "Run a spec or plan on given or random inputs, on the GPU or by the CPU reference");
-  command
-      ->add_option("subject", options->path,
-                   "Spec (.attn, .attn.json, - for standard input) or plan file")
-      ->type_name("SPEC|PLAN")
-      ->required();
+  add_subject(*command, options->path);
   command
       ->add_option(
           "--backend", options->backend,
@@ -307,9 +303,7 @@ void add_run(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"auto", "cudnn", "reference"}));
   add_bind(*command, options->bindings);
   add_edits(*command, options->edits);
-  command->add_option("--direction", options->direction, "What to run: forward, gradients, or both")
-      ->type_name("fwd|bwd|both")
-      ->check(CLI::IsMember({"fwd", "bwd", "both"}));
+  add_direction(*command, options->direction, "What to run: forward, gradients, or both");
   command->add_flag("--grad", options->gradients,
                     "Also compute the gradients of sum(o * do) that the spec's `grad` lists");
   add_in(*command, options->inputs);
