@@ -4,24 +4,15 @@
 
 #include <charconv>
 
+#include "compiler/sema/environment.h"
 #include "tools/report.h"
 
 namespace attn::tools {
-namespace {
-
-// "D" means both head dimensions.
-std::vector<plan::Dim> dims_of(const std::string& name) {
-  if (name == "D") return {plan::Dim::Dqk, plan::Dim::Dv};
-  const auto dim = plan::parse_dim(name);
-  return dim ? std::vector{*dim} : std::vector<plan::Dim>();
-}
-
-}  // namespace
 
 Result<plan::Sizes> sizes_of(const sema::Bindings& bindings) {
   plan::Sizes sizes;
   for (const auto& [name, text] : bindings) {
-    const std::vector<plan::Dim> dims = dims_of(name);
+    const std::vector<plan::Dim> dims = sema::dims_named(name);
     std::int64_t size = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
     if (dims.empty() || error != std::errc() || end != text.data() + text.size() || size < 0) {
@@ -29,8 +20,7 @@ Result<plan::Sizes> sizes_of(const sema::Bindings& bindings) {
                    fmt::format("--bind {}={}: with a plan file, --bind takes a dimension and a "
                                "size, to select among its plans",
                                name, text),
-                   {"`attnc inspect` lists them"},
-                   {}};
+                   {"`attnc inspect` lists them"}};
     }
     for (const plan::Dim dim : dims) sizes.set(dim, size);
   }

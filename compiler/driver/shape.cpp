@@ -15,8 +15,6 @@ using plan::Dim;
 
 constexpr std::array kPaddable = {ir::Dim::B, ir::Dim::Sq, ir::Dim::Skv};
 
-ir::Dim ir_dim(Dim dim) { return *ir::parse_dim(plan::to_string(dim)); }
-
 bool reads_dims(const ir::Dag& dag, ExprId id) {
   const ExprId roots[] = {id};
   return std::ranges::any_of(ir::reachable(dag, roots),
@@ -160,8 +158,7 @@ std::vector<plan::Dim> paddable_dims(const support::Source& source, const sema::
   std::vector<plan::Dim> dims;
   const std::set<std::string> read = dims_read(*open);
   for (const ir::Dim dim : kPaddable) {
-    const std::string name(to_string(dim));
-    if (!read.contains(name)) dims.push_back(*plan::parse_dim(name));
+    if (!read.contains(std::string(to_string(dim)))) dims.push_back(dim);
   }
   return dims;
 }
@@ -194,7 +191,7 @@ KnownSizes known_sizes(const support::Source& source, const sema::Bindings& bind
 plan::Shape shape_of(const ir::Attention& attention, const std::vector<Dim>& paddable,
                      const plan::Program& program) {
   plan::Shape shape;
-  for (const Dim dim : plan::kDims) shape.sizes.set(dim, attention.dims[ir_dim(dim)]);
+  for (const Dim dim : plan::kDims) shape.sizes.set(dim, attention.dims[dim]);
   for (const Dim dim : paddable) {
     if (is_controlled(program, dim)) shape.padded.push_back(dim);
   }

@@ -8,7 +8,6 @@
 namespace attn::ir {
 namespace {
 
-constexpr std::string_view kDimNames[] = {"B", "Hq", "Hkv", "Sq", "Skv", "Dqk", "Dv"};
 constexpr std::string_view kLayoutNames[] = {"bshd", "bhsd",  "sbhd",       "strided",
                                              "thd",  "paged", "packed_qkv", "packed_kv"};
 constexpr std::string_view kAlignNames[] = {"top_left", "bottom_right"};
@@ -46,15 +45,6 @@ auto places_in(Owner& owner) {
 bool is_scale(std::string_view name) {
   return std::ranges::find(kScales, name, &Scale::name) != std::end(kScales) ||
          find_block_scale(name) != nullptr;
-}
-
-std::string_view to_string(Dim dim) { return kDimNames[static_cast<std::size_t>(dim)]; }
-
-std::optional<Dim> parse_dim(std::string_view text) {
-  for (Dim dim : kDims) {
-    if (to_string(dim) == text) return dim;
-  }
-  return std::nullopt;
 }
 
 bool Dims::bound() const {

@@ -43,14 +43,14 @@
 #include "compiler/ir/dag.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/status.h"
+#include "runtime/plan/shape.h"
 
 namespace attn::ir {
 
-enum class Dim : std::uint8_t { B, Hq, Hkv, Sq, Skv, Dqk, Dv };
-inline constexpr std::array kDims = {Dim::B,   Dim::Hq,  Dim::Hkv, Dim::Sq,
-                                     Dim::Skv, Dim::Dqk, Dim::Dv};
-std::string_view to_string(Dim dim);
-std::optional<Dim> parse_dim(std::string_view text);  // not "D": that is both Dqk and Dv
+using plan::Dim;
+using plan::kDims;
+using plan::parse_dim;
+using plan::to_string;
 
 // Sizes by dimension; a dimension without a size is open.
 class Dims {

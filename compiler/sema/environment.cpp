@@ -37,13 +37,6 @@ std::optional<ast::Number> parse_binding(std::string_view text) {
   return ast::parse_number(negative ? text.substr(1) : text, negative);
 }
 
-// The dimensions that a name sets.
-std::vector<Dim> dims_named(std::string_view name) {
-  if (name == "D") return {Dim::Dqk, Dim::Dv};
-  const auto dim = ir::parse_dim(name);
-  return dim ? std::vector{*dim} : std::vector<Dim>();
-}
-
 // What is bound to dimensions, and what was wrong with it.
 class BoundDims {
  public:
@@ -443,6 +436,12 @@ Known Environment::value_of(const std::string& name, Span span, diag::Sink& sink
                   fmt::format("{} is not a dimension or spec parameter", quoted(name)));
   dimension_suggestion(name, candidates).put(diagnostic, span);
   return Known::poisoned();
+}
+
+std::vector<Dim> dims_named(std::string_view name) {
+  if (name == "D") return {Dim::Dqk, Dim::Dv};
+  const auto dim = ir::parse_dim(name);
+  return dim ? std::vector{*dim} : std::vector<Dim>();
 }
 
 std::vector<std::string> listed_sizes(const std::string& text) {

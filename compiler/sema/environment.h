@@ -33,6 +33,9 @@ struct Environment {
   Known lookup(const std::string& name, support::Span span, diag::Sink& sink);
 };
 
+// The dimensions that a name sets: "D" means both head dimensions.
+std::vector<ir::Dim> dims_named(std::string_view name);
+
 // The sizes in a binding such as "1024,2048", without duplicates; a trailing comma is allowed.
 std::vector<std::string> listed_sizes(const std::string& text);
 
