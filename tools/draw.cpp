@@ -12,8 +12,6 @@
 #include "compiler/ir/bound.h"
 #include "compiler/pictures/drawing.h"
 #include "compiler/pictures/picture.h"
-#include "compiler/pictures/png.h"
-#include "compiler/pictures/svg.h"
 #include "compiler/pictures/terminal.h"
 #include "compiler/planner/search.h"
 #include "compiler/sharding/rank_program.h"
@@ -82,9 +80,7 @@ Status check_options(const Options& options) {
   if (!options.theme.empty() && options.output.empty()) return wrong("--theme needs -o");
   if (options.output.empty() || is_svg(options.output) || is_png(options.output)) return {};
   return Error{ErrorCode::invalid_argument,
-               fmt::format("-o {}: the name ends in neither .svg nor .png", options.output),
-               {},
-               {}};
+               fmt::format("-o {}: the name ends in neither .svg nor .png", options.output)};
 }
 
 std::optional<pictures::Theme> theme_of(const Options& options) {

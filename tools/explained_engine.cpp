@@ -3,13 +3,216 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/engines/engines.h"
+#include "runtime/plan/plan.h"
 #include "tools/console.h"
-#include "tools/explained_kernels.h"
+#include "tools/cubin.h"
+#include "tools/report.h"
 #include "tools/strategies.h"
+#include "tools/table.h"
 #include "tools/words.h"
 
 namespace attn::tools {
 namespace {
+
+using plan::BlockCounts;
+using plan::KernelFacts;
+
+struct ExplainedLaunch {
+  plan::Launch launch;
+  std::string what;                            // empty if this attnc does not know the kernel
+  std::optional<KernelResources> resources{};  // as the plan's cubin says
+};
+
+// The launches of a kernel step.
+struct ExplainedKernels {
+  std::size_t step = 0;
+  std::vector<ExplainedLaunch> launches;
+  std::optional<plan::KernelFacts> facts{};  // of its attention kernel
+};
+
+std::string extents_text(const plan::Extents& extents) {
+  std::string text = fmt::format("{}", extents[0]);
+  if (extents[1] != 1 || extents[2] != 1) text += fmt::format(" x {}", extents[1]);
+  if (extents[2] != 1) text += fmt::format(" x {}", extents[2]);
+  return text;
+}
+
+std::string launches_text(const std::vector<ExplainedLaunch>& launches) {
+  const bool spills = std::ranges::any_of(launches, [](const ExplainedLaunch& each) {
+    return each.resources && each.resources->stack_bytes > 0;
+  });
+  std::vector<Table::Column> columns = {{"kernel"},
+                                        {"blocks", Align::right},
+                                        {"threads", Align::right},
+                                        {"shared memory", Align::right},
+                                        {"registers", Align::right}};
+  if (spills) columns.push_back({"stack", Align::right});
+  columns.push_back({"what it does"});
+  Table table(std::move(columns));
+  for (const auto& [launch, what, resources] : launches) {
+    std::vector<Table::Cell> cells = {launch.kernel, extents_text(launch.grid),
+                                      extents_text(launch.block), bytes_text(launch.shared_bytes)};
+    cells.emplace_back(resources ? fmt::format("{}", resources->registers) : "-");
+    if (spills) cells.emplace_back(resources ? bytes_text(resources->stack_bytes) : "-");
+    cells.emplace_back(what);
+    table.add(std::move(cells));
+  }
+  return table.to_text("    ");
+}
+
+std::string tile_text(const KernelFacts& facts) {
+  const char* const of_tile = facts.backward ? "keys" : "queries";
+  std::string text = fmt::format("{} {}", facts.tile, of_tile);
+  if (facts.patch_width > 0) {
+    text += fmt::format(", {} x {} of the grid", facts.patch_width, facts.patch_height);
+  }
+  if (facts.heads > 1) text += fmt::format(" of each of {} heads that share keys", facts.heads);
+  text += fmt::format(", by blocks of {} {}", facts.block, facts.backward ? "queries" : "keys");
+  text += fmt::format("; q and k in {} columns, v in {}", facts.depth, facts.width);
+  return text;
+}
+
+std::string items_text(const KernelFacts& facts, const plan::Launch& launch) {
+  std::string text = fmt::format("{} of all batches and heads", facts.items / facts.parts);
+  if (facts.parts > 1) text += fmt::format(", the keys of each in {} parts", facts.parts);
+  if (facts.divided > 0) {
+    text += fmt::format(", of which long ones are divided into {}{} parts in all",
+                        facts.makes_lists ? "at most " : "", facts.divided);
+  }
+  return text + fmt::format(", taken in turns by {} blocks of threads", launch.grid[0]);
+}
+
+std::string stages_text(const KernelFacts& facts) {
+  if (facts.backward) {
+    return fmt::format("{} of the rows of q and do{}", facts.stages,
+                       facts.table_stages > 0 ? " and the captured table" : "");
+  }
+  std::string text =
+      fmt::format("{} of keys and values, {} of queries", facts.stages, facts.query_stages);
+  if (facts.table_stages > 0) text += fmt::format(", {} of the captured table", facts.table_stages);
+  return text;
+}
+
+std::string warps_text(const KernelFacts& facts) {
+  return fmt::format("{} warp group{} of 4 warps compute{}, one more copies by TMA{}", facts.groups,
+                     facts.groups == 1 ? "" : "s", facts.groups == 1 ? "s" : "",
+                     facts.gathers ? ", and keys or values row by row" : "");
+}
+
+std::string share_text(const BlockCounts& counts, std::int64_t count) {
+  const double share = static_cast<double>(count) / static_cast<double>(counts.all());
+  return fmt::format("{} ({})", count, percent_text(share));
+}
+
+// What the counted lists are of: masks may tell batches and heads apart.
+std::string of_lists_text(const KernelFacts& facts) {
+  if (!facts.lists_of_batch && !facts.lists_of_head) return "of each head";
+  const char* what = !facts.lists_of_head   ? "batches"
+                     : facts.lists_of_batch ? "pairs of batch and head"
+                                            : "heads";
+  return fmt::format("of {} {} that masks tell apart", facts.blocks->lists, what);
+}
+
+std::string blocks_text(const KernelFacts& facts) {
+  if (facts.has_band) return "first and last of each tile computed, since masks are a band";
+  if (facts.makes_lists) return "listed at every execute, since masks depend on inputs";
+  if (!facts.blocks) return "not known";
+  const BlockCounts& counts = *facts.blocks;
+  if (counts.all() == 0) return "none";
+  return fmt::format("{}: {} full, {} partial, {} skipped{}", of_lists_text(facts),
+                     share_text(counts, counts.full), share_text(counts, counts.partial),
+                     share_text(counts, counts.skipped),
+                     facts.has_lengths ? "; lengths skip more" : "");
+}
+
+std::string facts_text(const KernelFacts& facts, const plan::Launch& launch) {
+  return fmt::format(
+      "    {}\n      tile    {}\n      tiles   {}\n      stages  {}\n      warps   {}\n"
+      "      blocks  {}\n",
+      launch.kernel, tile_text(facts), items_text(facts, launch), stages_text(facts),
+      warps_text(facts), blocks_text(facts));
+}
+
+Json facts_json(const KernelFacts& facts) {
+  Json json = {{"tile", facts.tile},     {"block", facts.block},
+               {"heads", facts.heads},   {"depth", facts.depth},
+               {"width", facts.width},   {"warp_groups", facts.groups},
+               {"stages", facts.stages}, {"table_stages", facts.table_stages},
+               {"parts", facts.parts},   {"tiles", facts.items / facts.parts}};
+  if (facts.backward) json["divided_parts"] = facts.divided;
+  if (!facts.backward) json["query_stages"] = facts.query_stages;
+  if (facts.patch_width > 0) json["patch"] = {facts.patch_width, facts.patch_height};
+  json["blocks"] = nullptr;
+  if (facts.blocks) {
+    json["blocks"] = {{"lists", facts.blocks->lists},
+                      {"full", facts.blocks->full},
+                      {"partial", facts.blocks->partial},
+                      {"skipped", facts.blocks->skipped}};
+  }
+  return json;
+}
+
+// Explains the kernels of each kernel step of the plan.
+std::vector<ExplainedKernels> explain_kernels(const plan::Plan& plan) {
+  std::vector<ExplainedKernels> all;
+  auto image = plan.kernels.begin();
+  for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
+    const plan::Step& step = plan.program.steps[i];
+    if (std::holds_alternative<plan::CudnnStep>(step)) continue;
+    const std::string* const cubin = image == plan.kernels.end() ? nullptr : &*image++;
+    const auto* kernels = std::get_if<plan::KernelStep>(&step);
+    if (kernels == nullptr) continue;
+    const auto resources =
+        cubin == nullptr ? std::map<std::string, KernelResources>() : resources_of(*cubin);
+    ExplainedKernels explained{.step = i, .launches = {}};
+    for (const plan::Launch& launch : kernels->launches) {
+      ExplainedLaunch each{launch, engines::what_of_launch(*kernels, launch)};
+      const auto found = resources.find(launch.kernel);
+      if (found != resources.end()) each.resources = found->second;
+      explained.launches.push_back(std::move(each));
+    }
+    explained.facts = kernels->facts;
+    all.push_back(std::move(explained));
+  }
+  return all;
+}
+
+// A table of the launches, and lines on the attention kernel; indented below a line of the step.
+std::string to_text(const ExplainedKernels& kernels) {
+  std::string text = launches_text(kernels.launches);
+  if (kernels.facts) {
+    const auto launch = static_cast<std::size_t>(kernels.facts->launch);
+    text += facts_text(*kernels.facts, kernels.launches[launch].launch);
+  }
+  return text;
+}
+
+Json to_json(const ExplainedKernels& kernels) {
+  Json json = {{"step", kernels.step}, {"launches", Json::array()}, {"attention", nullptr}};
+  for (const auto& [launch, what, resources] : kernels.launches) {
+    Json each = {{"kernel", launch.kernel},
+                 {"what", what},
+                 {"grid", launch.grid},
+                 {"block", launch.block},
+                 {"shared_bytes", launch.shared_bytes},
+                 {"registers", nullptr},
+                 {"stack_bytes", nullptr}};
+    if (resources) {
+      each["registers"] = resources->registers;
+      each["stack_bytes"] = resources->stack_bytes;
+    }
+    json["launches"].push_back(std::move(each));
+  }
+  if (kernels.facts) json["attention"] = facts_json(*kernels.facts);
+  return json;
+}
 
 std::string when_text(const plan::Step& step) {
   const auto* derive = std::get_if<plan::DeriveStep>(&step);

@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 
-#include "compiler/reference/block_copies.h"
+#include "compiler/reference/blocks.h"
 #include "compiler/reference/defaults.h"
 #include "compiler/reference/facts.h"
 #include "compiler/reference/lifelike.h"
@@ -76,8 +76,7 @@ std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
 Error bad_value(const Wanted& wanted, const std::string& text) {
   return {ErrorCode::invalid_argument,
           fmt::format("--in {}={}: invalid value", wanted.name, text),
-          {"values are random, random:SEED, zeros, const:X, a number, or @FILE.npy"},
-          {}};
+          {"values are random, random:SEED, zeros, const:X, a number, or @FILE.npy"}};
 }
 
 std::vector<double> filled(const Wanted& wanted, double value) {
@@ -215,8 +214,7 @@ Error missing_error(const Wanted& wanted) {
           {wanted.is_param
                ? fmt::format("set it, for example with --in {}={}", wanted.name,
                              wanted.dtype == DType::f32 ? "0.5" : "16")
-               : fmt::format("set it with --in {}=@FILE.npy, const:X or zeros", wanted.name)},
-          {}};
+               : fmt::format("set it with --in {}=@FILE.npy, const:X or zeros", wanted.name)}};
 }
 
 Result<std::vector<double>> without_default(const Source& source, const Wanted& wanted,
@@ -297,21 +295,17 @@ Status check_memory(const ir::Attention& attention, const std::vector<Wanted>& a
                fmt::format("tensors of these sizes need {:.3g} GB of host memory; only {:.3g} GB "
                            "are available",
                            needed / 1e9, there / 1e9),
-               {"make a dimension smaller with --bind"},
-               {}};
+               {"make a dimension smaller with --bind"}};
 }
 
 Error not_read(const std::string& name, Needs needs) {
   if (needs == Needs::masks) {
     return {ErrorCode::invalid_argument,
             fmt::format("--in {}: the mask does not read it", name),
-            {"a picture with --score also reads what the score does"},
-            {}};
+            {"a picture with --score also reads what the score does"}};
   }
   return {ErrorCode::invalid_argument,
-          fmt::format("--in {}: neither the mask nor the score reads it", name),
-          {},
-          {}};
+          fmt::format("--in {}: neither the mask nor the score reads it", name)};
 }
 
 // Leaves what is read.
@@ -341,8 +335,7 @@ Status make_copies(const ir::Attention& attention, const InputTexts& texts, Inpu
       return Error{ErrorCode::invalid_argument,
                    fmt::format("--in {} without {}: a copy that is not given has scales of its own",
                                scale, name),
-                   {fmt::format("give --in {} too, or neither", name)},
-                   {}};
+                   {fmt::format("give --in {} too, or neither", name)}};
     }
     auto made = reference::make_copy(attention, copy, tensors.at(of), tensors.at("descale_" + of));
     tensors[name] = std::move(made.elements);
@@ -366,29 +359,25 @@ Status check_facts(const ir::Attention& attention, const InputTexts& texts,
     return Error{
         ErrorCode::invalid_argument,
         fmt::format("--in {}={}: {} {}", tensor.name, given->second, tensor.name, broken->what),
-        {broken->help},
-        {}};
+        {broken->help}};
   }
   return {};
 }
 
 Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted, Needs needs) {
   if (name == "do") {
-    Error error{ErrorCode::invalid_argument, "--in do: only a backward reads it", {}, {}};
+    Error error{ErrorCode::invalid_argument, "--in do: only a backward reads it"};
     if (needs == Needs::forward) error.notes.push_back("--grad runs one");
     return error;
   }
   if (name == "D" || ir::parse_dim(name)) {
     return {ErrorCode::invalid_argument,
             fmt::format("--in {}: {} is a dimension", name, name),
-            {fmt::format("--bind {}=.. sets its size", name)},
-            {}};
+            {fmt::format("--bind {}=.. sets its size", name)}};
   }
   if (name == "q" || name == "k" || name == "v") {
     return {ErrorCode::invalid_argument,
-            fmt::format("--in {}: this command does not read q, k and v", name),
-            {},
-            {}};
+            fmt::format("--in {}: this command does not read q, k and v", name)};
   }
   std::string names;
   std::vector<std::string_view> views;
@@ -399,8 +388,7 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted, N
   Error error{ErrorCode::invalid_argument,
               fmt::format("--in {}: the spec has no such tensor or param", name),
               {names.empty() ? "it has none: `tensor`, `learn` and `param` declare some"
-                             : "it has " + names},
-              {}};
+                             : "it has " + names}};
   const std::string_view meant = support::nearest(name, views);
   if (!meant.empty()) {
     error.notes.push_back(fmt::format("did you mean {}?", support::quoted(meant)));

@@ -2,8 +2,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <limits>
+#include <string>
 
 #include "compiler/driver/driver.h"
 #include "compiler/engines/shared/interface.h"
@@ -22,10 +25,88 @@
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/subject.h"
-#include "tools/summary.h"
+#include "tools/table.h"
 #include "tools/target_option.h"
+#include "tools/words.h"
 
 namespace attn::tools {
+namespace {
+
+constexpr std::size_t kShown = 4;
+
+struct Summary {
+  double mean = 0;
+  double max_abs = 0;
+  std::int64_t nan = 0;
+  std::int64_t infinite = 0;
+};
+
+Summary summarize(const std::vector<double>& values) {
+  Summary summary;
+  std::int64_t finite = 0;
+  for (const double value : values) {
+    if (std::isnan(value)) {
+      ++summary.nan;
+    } else if (std::isinf(value)) {
+      ++summary.infinite;
+    } else {
+      ++finite;
+      summary.mean += value;
+      summary.max_abs = std::max(summary.max_abs, std::abs(value));
+    }
+  }
+  if (finite == 0) summary.mean = summary.max_abs = std::numeric_limits<double>::quiet_NaN();
+  if (finite > 0) summary.mean /= static_cast<double>(finite);
+  return summary;
+}
+
+// The first values; a NaN has no sign, which would be printed.
+std::vector<double> first(const std::vector<double>& values) {
+  std::vector<double> few(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(
+                                                               std::min(kShown, values.size())));
+  for (double& value : few) {
+    if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
+  }
+  return few;
+}
+
+// A table: name, dtype, dims, mean and largest magnitude of the finite values (NaN if there are
+// none), number of NaNs and infinities, first values.
+std::string summary_text(const Outputs& outputs) {
+  Table table({{"output"},
+               {"dtype"},
+               {"dims"},
+               {"mean", Align::right},
+               {"max abs", Align::right},
+               {"NaN", Align::right},
+               {"inf", Align::right},
+               {"first values"}});
+  for (const auto& [name, tensor] : outputs) {
+    const Summary summary = summarize(tensor.values);
+    table.add({name, std::string(to_string(tensor.dtype)), dims_text(tensor.dims),
+               fmt::format("{:.4g}", summary.mean), fmt::format("{:.4g}", summary.max_abs),
+               fmt::format("{}", summary.nan), fmt::format("{}", summary.infinite),
+               fmt::format("{:.5g}", fmt::join(first(tensor.values), " "))});
+  }
+  return table.to_text();
+}
+
+// {"o": {"dtype", "dims", "mean", "max_abs", "nan", "inf", "first"}}; values that JSON cannot
+// represent are null.
+Json summary_json(const Outputs& outputs) {
+  Json json = Json::object();
+  for (const auto& [name, tensor] : outputs) {
+    const Summary summary = summarize(tensor.values);
+    json[name] = {
+        {"dtype", to_string(tensor.dtype)}, {"dims", tensor.dims}, {"mean", summary.mean},
+        {"max_abs", summary.max_abs},       {"nan", summary.nan},  {"inf", summary.infinite},
+        {"first", first(tensor.values)}};
+  }
+  return json;
+}
+
+}  // namespace
+
 namespace run_command {
 namespace {
 
@@ -65,8 +146,7 @@ Status check_files(const Options& options) {
     const std::string meant = std::filesystem::path(file).replace_extension(".npy").string();
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--out {}={}: the name does not end in .npy", name, file),
-                 {fmt::format("outputs are written as .npy files: --out {}={}", name, meant)},
-                 {}};
+                 {fmt::format("outputs are written as .npy files: --out {}={}", name, meant)}};
   }
   return {};
 }
@@ -128,8 +208,7 @@ Result<Plans> plans_as_they_are(const plan::Bundle& file, const Options& options
         ErrorCode::invalid_argument,
         fmt::format("{} has no {} plan of `{}`, which --direction {} needs", options.path,
                     plan::to_string(direction), file.plans.front().spec_name, options.asked()),
-        {"use --recompile to compile it from the spec in the plan file"},
-        {}};
+        {"use --recompile to compile it from the spec in the plan file"}};
   }
   return plans_of(file, options.wants_gradients());
 }
@@ -220,8 +299,7 @@ Status check_out_names(const ir::Attention& attention, const Options& options) {
         fmt::format("--out {}: this run has no such output", name),
         {fmt::format("it has {}; forward outputs come from the `outputs` clause, gradients "
                      "(--grad) from `grad`",
-                     fmt::join(names, ", "))},
-        {}};
+                     fmt::join(names, ", "))}};
   }
   return {};
 }

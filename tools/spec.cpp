@@ -8,7 +8,6 @@
 
 #include "compiler/diag/render_json.h"
 #include "compiler/driver/driver.h"
-#include "compiler/driver/imports.h"
 #include "compiler/support/text.h"
 #include "runtime/base/spec_form.h"
 #include "runtime/plan/bundle.h"
@@ -32,7 +31,7 @@ bool& denied() {
 }
 
 Error io_error(const std::string& folder, const std::error_code& error) {
-  return {ErrorCode::io, fmt::format("cannot read {}: {}", folder, error.message()), {}, {}};
+  return {ErrorCode::io, fmt::format("cannot read {}: {}", folder, error.message())};
 }
 
 Result<std::vector<std::string>> specs_in(const std::string& folder) {
@@ -111,8 +110,7 @@ Error plan_instead(const std::string& path, const support::Source& source) {
       {fmt::format("`attnc inspect {}` shows it", file),
        is_divided ? "to divide it otherwise, give the spec that it was compiled from"
                   : fmt::format("`attnc compile --recompile {} -o NEW` compiles its programs again",
-                                file)},
-      {}};
+                                file)}};
 }
 
 // The error for diagnostics that were printed, if there are errors, or warnings with --deny
@@ -182,10 +180,8 @@ Status check_is_not_input(const std::string& output, const std::string& input,
                           std::vector<std::string> notes) {
   std::error_code none;  // a path that does not exist is fine
   if (!fs::equivalent(output, input, none)) return {};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("-o {}: this is the input file", output),
-               std::move(notes),
-               {}};
+  return Error{ErrorCode::invalid_argument, fmt::format("-o {}: this is the input file", output),
+               std::move(notes)};
 }
 
 namespace {
@@ -221,8 +217,7 @@ Error no_spec(const std::string& path, std::string_view what) {
           fmt::format("{}: this is {}, not a spec", support::printable(path), what),
           {is_python ? "a spec is in a file NAME.attn; `attn.compile` of the Python package takes "
                        "Python's functions"
-                     : "a spec is in a file NAME.attn"},
-          {}};
+                     : "a spec is in a file NAME.attn"}};
 }
 
 // "--bind Sq=64" for a path `Sq=64`; "" for others.
@@ -266,8 +261,7 @@ Result<support::Source> read_own_source(const std::string& path) {
   if (other == path) return source;
   return Error{ErrorCode::io,
                source.error().message,
-               {fmt::format("the name means {}: give that, or a copy of it", other)},
-               {}};
+               {fmt::format("the name means {}: give that, or a copy of it", other)}};
 }
 
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format,

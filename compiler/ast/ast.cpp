@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/ast/walk.h"
+
 namespace attn::ast {
 namespace {
 
@@ -44,6 +46,14 @@ Expr make_expr(ExprKind kind, Span head, std::string text, std::vector<Operator>
     expr.depth = std::max(expr.depth, operand.depth + 1);
   }
   return expr;
+}
+
+void shift(Spec& spec, std::uint32_t offset) {
+  const auto move = [offset](Span& span) {
+    span.begin += offset;
+    span.end += offset;
+  };
+  Walk(move, [](Expr&) {})(spec);
 }
 
 }  // namespace attn::ast

@@ -24,4 +24,8 @@ Graphs graphs_of(const plan::Program& program);
 // kernels go beyond the limits.
 Status compile_steps(plan::Plan& plan, const CompileOptions& options, Limits& limits);
 
+// A refusal by cuDNN with its reason (reason_of) as the message, which else says that it refuses; a
+// failure of cuDNN's with it as the first note. Other errors stay as they are.
+Error with_reason(Error error);
+
 }  // namespace attn::driver

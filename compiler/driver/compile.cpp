@@ -2,7 +2,6 @@
 
 #include "compiler/driver/build.h"
 #include "compiler/driver/choice.h"
-#include "compiler/driver/imports.h"
 #include "compiler/driver/remembered.h"
 #include "compiler/driver/shape.h"
 #include "runtime/base/spec_form.h"
@@ -217,10 +216,8 @@ Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options
   diag::Sink sink(source);
   const std::optional<ir::Attention> attention = front_end(source, plan.bindings, sink);
   if (!attention) {
-    return Error{ErrorCode::invalid_spec,
-                 "the spec in the plan file is refused now",
-                 {diag::to_text(sink)},
-                 {}};
+    return Error{
+        ErrorCode::invalid_spec, "the spec in the plan file is refused now", {diag::to_text(sink)}};
   }
   CompileOptions how = options;
   how.direction = plan::direction_of(plan.program);
@@ -244,8 +241,7 @@ Result<planner::Lowered> lowered_again(const ir::Attention& attention, const pla
   }
   return Error{ErrorCode::unsupported,
                "this version of attnc makes another program of the plan's spec",
-               {"compile the spec again, or draw the mask alone"},
-               {}};
+               {"compile the spec again, or draw the mask alone"}};
 }
 
 }  // namespace attn::driver

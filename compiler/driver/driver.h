@@ -172,4 +172,9 @@ Result<std::vector<Compiled>> recompile(const plan::Bundle& bundle, const Compil
 // What goes into one file.
 plan::Bundle bundle_of(const std::vector<Compiled>& compiled);
 
+// Fails if a spec from a plan file has imports. attnc inlines imports when it writes a plan, so
+// such a plan was written by another program, and could have files of its author's choice read on
+// the machine where the plan is inspected. Errors: plan_damaged, naming the import.
+Status check_stands_alone(const support::Source& source);
+
 }  // namespace attn::driver

@@ -5,7 +5,6 @@
 #include "compiler/ast/parse.h"
 #include "compiler/ast/print.h"
 #include "compiler/driver/driver.h"
-#include "compiler/driver/imports.h"
 #include "compiler/sema/library.h"
 #include "compiler/support/text.h"
 
@@ -34,8 +33,7 @@ Status check_stands_alone(const support::Source& source) {
         ErrorCode::plan_damaged,
         fmt::format("the spec in the plan file imports {}, but plan files must not have imports",
                     support::quoted(import->path.text)),
-        {"attnc inlines imports when it writes a plan: another program wrote this file"},
-        {}};
+        {"attnc inlines imports when it writes a plan: another program wrote this file"}};
   }
   return {};
 }

@@ -3,14 +3,72 @@
 #include <iterator>
 
 #include "compiler/driver/build.h"
-#include "compiler/driver/reasons.h"
-#include "compiler/driver/verdicts.h"
 #include "runtime/plan/memory.h"
 
 namespace attn::driver {
 namespace {
 
+using planner::Search;
+
 constexpr std::string_view kTiers[] = {"rules", "heuristics", "build"};
+
+// The verdict on the first strategy that `judgement` accepts.
+template <typename Judgement>
+Result<Verdict> first_served(planner::Search& search, const Judgement& judgement) {
+  return search.first_taken([&](const planner::Candidate& candidate) {
+    Result<Verdict> verdict = judgement(candidate.lowered->program);
+    if (verdict.ok()) verdict->lowering = candidate.strategy->name;
+    return verdict;
+  });
+}
+
+// Engines with a strategy that gives a bound. 8-bit specs must also lower.
+std::vector<std::string> engines_of(Search& search) {
+  std::vector<std::string> names;
+  if (!search.takes_any()) return names;
+  bool more = search.attention().quantize.has_value();
+  while (more) {
+    const Result<planner::Candidate*> next = search.next();
+    more = next.ok() && *next != nullptr;
+  }
+  for (const engines::Engine& engine : engines::engines()) {
+    const bool can = std::ranges::any_of(search.all(), [&engine](const planner::Candidate& each) {
+      return planner::engine_of(each.strategy->name) == &engine;
+    });
+    if (can) names.emplace_back(engine.name);
+  }
+  return names;
+}
+
+Verdict refusal(const Error& error) {
+  Verdict verdict;
+  verdict.outcome =
+      error.code == ErrorCode::unsupported ? Verdict::Outcome::refused : Verdict::Outcome::failed;
+  verdict.error = error;
+  return verdict;
+}
+
+// The rules' verdict; its `other_engines` may have the engine that serves it too.
+Result<Verdict> by_rules(Search& search) {
+  Result<Verdict> found =
+      first_served(search, [&](const plan::Program& program) -> Result<Verdict> {
+        Verdict verdict;
+        verdict.steps = program.steps.size();
+        return verdict;
+      });
+  if (found.ok()) found->other_engines = engines_of(search);
+  return found;
+}
+
+// What judge() returns for what a tier found, with the engines that the rules found.
+Verdict concluded(Result<Verdict> found, std::vector<std::string> engines, Tier tier) {
+  Verdict verdict = found.ok() ? std::move(found).value() : refusal(found.error());
+  verdict.other_engines = std::move(engines);
+  const engines::Engine* own = planner::engine_of(verdict.lowering);
+  if (own != nullptr) std::erase(verdict.other_engines, own->name);
+  verdict.tier = tier;
+  return verdict;
+}
 
 // Asks cuDNN's heuristics about each cuDNN step.
 Result<Verdict> by_heuristics(planner::Search& search, const CompileOptions& options) {
@@ -68,6 +126,14 @@ std::optional<Tier> parse_tier(std::string_view text) {
 Verdict judge(const ir::Attention& attention, const support::Source& source,
               const sema::Bindings& bindings, const CompileOptions& options, Tier tier) {
   return judged(search_of(attention, options), source, bindings, options, tier);
+}
+
+Verdict judge_by_rules(const ir::Attention& attention, const CompileOptions& options) {
+  const auto search = search_of(attention, options);
+  Result<Verdict> found = search.ok() ? by_rules(**search) : search.error();
+  std::vector<std::string> engines;
+  if (found.ok()) engines = std::move(found->other_engines);
+  return concluded(std::move(found), std::move(engines), Tier::rules);
 }
 
 Verdict judge_pair(const ir::Attention& attention, const support::Source& source,

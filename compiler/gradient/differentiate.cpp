@@ -1,15 +1,152 @@
 #include "compiler/gradient/differentiate.h"
 
 #include <algorithm>
+#include <numbers>
+#include <span>
 
-#include "compiler/gradient/rules.h"
+#include "compiler/gradient/formula.h"
 #include "runtime/base/check.h"
 
 namespace attn::gradient {
 namespace {
 
 using ir::ExprId;
+using ir::Node;
 using ir::Op;
+
+// The rules of one node: y = f(x) or y = f(a, b).
+class NodeRules {
+ public:
+  NodeRules(ir::Dag& dag, ExprId id, std::span<const MaybeTangent> tangents, TangentBuilder& build)
+      : dag_(dag), y_(id), node_(dag[id]), tangents_(tangents), build_(build) {
+    build_.set_pos(node_.pos);
+  }
+
+  MaybeTangent run() {
+    switch (node_.op) {
+      case Op::add_:
+        if (const auto x = softplus_of()) return times(tangents_[*x], make(Op::sigmoid_, {*x}));
+        return build_.plus(d(0), d(1));
+      case Op::sub_: return build_.plus(d(0), negative(d(1)));
+      case Op::mul_: return product();
+      case Op::div_: return quotient();
+      case Op::mod_: return build_.plus(d(0), negative(times(d(1), floor_of_quotient())));
+      case Op::min_: return extremum(Op::lt_);
+      case Op::max_: return extremum(Op::gt_);
+      case Op::neg_: return negative(d(0));
+      case Op::abs_: return magnitude();
+      case Op::pow_: return power();
+      case Op::select_: return build_.where(operand(0), d(1), d(2));
+      case Op::floordiv_:
+      case Op::floor_:
+      case Op::ceil_: return std::nullopt;
+      default: return real_function();
+    }
+  }
+
+ private:
+  const MaybeTangent& d(std::size_t index) const { return tangents_[operand(index)]; }
+  ExprId operand(std::size_t index) const { return node_.operands[index]; }
+  ExprId make(Op op, const std::vector<ExprId>& operands) { return build_.make(op, operands); }
+  ExprId one() { return build_.real(1); }
+  MaybeTangent times(const MaybeTangent& x, ExprId factor) { return build_.times(x, factor); }
+  MaybeTangent negative(const MaybeTangent& x) { return build_.scaled(x, -1); }
+
+  // The derivative that real_functions.def says, of the operands x and y and the value f.
+  MaybeTangent real_function() {
+    [[maybe_unused]] const Formula x = Formula::of(node_.operands.front());
+    [[maybe_unused]] const Formula y = Formula::of(node_.operands.back()), f = Formula::of(y_);
+    const Derivative dx = Derivative::of(tangents_[node_.operands.front()]);
+    const Derivative dy = Derivative::of(tangents_[node_.operands.back()]);
+    switch (node_.op) {
+#define ATTN_REAL_FUNCTION(name, id, operands, doc, value, derivative, ...) \
+  case Op::name##_:                                                         \
+    return (derivative)(build_);
+#include "compiler/ir/real_functions.def"
+#undef ATTN_REAL_FUNCTION
+      default: check_failed(__FILE__, __LINE__, "derivative", ir::info(node_.op).name);
+    }
+  }
+
+  MaybeTangent product() {
+    const ExprId a = operand(0), b = operand(1);
+    if (a == b) return build_.scaled(times(d(0), a), 2);
+    return build_.plus(times(d(0), b), times(d(1), a));
+  }
+
+  MaybeTangent quotient() {
+    const MaybeTangent by_divisor =
+        d(1) ? negative(times(d(1), make(Op::div_, {y_, operand(1)}))) : std::nullopt;
+    return build_.plus(build_.over(d(0), operand(1)), by_divisor);
+  }
+
+  ExprId floor_of_quotient() { return make(Op::floordiv_, {operand(0), operand(1)}); }
+
+  // `wins` holds where the first operand is the result; equal operands share the derivative.
+  MaybeTangent extremum(Op wins) {
+    const ExprId a = operand(0), b = operand(1);
+    if (a == b) return d(0);
+    const MaybeTangent half = build_.divided(build_.plus(d(0), d(1)), 2);
+    return build_.where(make(wins, {a, b}), d(0), build_.where(make(Op::eq_, {a, b}), half, d(1)));
+  }
+
+  MaybeTangent magnitude() {
+    const ExprId x = operand(0), zero = build_.real(0);
+    const MaybeTangent below = build_.where(make(Op::lt_, {x, zero}), negative(d(0)), std::nullopt);
+    return build_.where(make(Op::gt_, {x, zero}), d(0), below);
+  }
+
+  MaybeTangent power() { return build_.plus(power_by_base(), power_by_exponent()); }
+
+  MaybeTangent power_by_base() {
+    if (!d(0)) return std::nullopt;
+    const ExprId x = operand(0), n = operand(1);
+    const bool known = dag_[n].is(Op::const_real_);
+    if (known && dag_.real_of(n) == 0) return std::nullopt;
+    const ExprId less = make(Op::pow_, {x, make(Op::sub_, {n, one()})});
+    const MaybeTangent result = times(times(d(0), less), n);
+    if (known) return result;
+    return build_.where(make(Op::eq_, {n, build_.real(0)}), std::nullopt, result);
+  }
+
+  MaybeTangent power_by_exponent() {
+    if (!d(1)) return std::nullopt;
+    const ExprId x = operand(0), n = operand(1), zero = build_.real(0);
+    const MaybeTangent result = times(times(d(1), y_), make(Op::log_, {x}));
+    const ExprId flat = make(Op::and_, {make(Op::eq_, {x, zero}), make(Op::ge_, {n, zero})});
+    return build_.where(flat, std::nullopt, result);
+  }
+
+  bool is_constant(ExprId id, double value) const {
+    return dag_[id].is(Op::const_real_) && dag_.real_of(id) == value;
+  }
+
+  // The x of max(x, 0) + log(1 + exp(-|x|)), whose derivative is sigmoid(x).
+  std::optional<ExprId> softplus_of() const {
+    const Node& most = dag_[operand(0)];
+    if (!most.is(Op::max_) || !is_constant(most.operands[1], 0)) return std::nullopt;
+    ExprId at = operand(1);
+    for (const Op op : {Op::log_, Op::add_, Op::exp_, Op::neg_, Op::abs_}) {
+      if (!dag_[at].is(op)) return std::nullopt;
+      if (op == Op::add_ && !is_constant(dag_[at].operands[0], 1)) return std::nullopt;
+      at = dag_[at].operands.back();
+    }
+    return at == most.operands[0] ? std::optional(at) : std::nullopt;
+  }
+
+  ir::Dag& dag_;
+  const ExprId y_;
+  const Node node_;
+  std::span<const MaybeTangent> tangents_;
+  TangentBuilder& build_;
+};
+
+// The derivative of the real node `id` from those of the nodes below it, by id. At least one of its
+// operands must have one; nodes that are not real have none.
+MaybeTangent tangent_of(ir::Dag& dag, ExprId id, std::span<const MaybeTangent> tangents,
+                        TangentBuilder& builder) {
+  return NodeRules(dag, id, tangents, builder).run();
+}
 
 // Forward mode, from one leaf to the root: branches that a select does not take are left out on the
 // way, where reverse mode would multiply by them.

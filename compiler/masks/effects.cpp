@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "compiler/ir/fold.h"
+#include "compiler/ir/value.h"
 
 namespace attn::masks {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "compiler/ir/fold.h"
 #include "compiler/ir/value.h"
 #include "compiler/masks/floor_div.h"
 

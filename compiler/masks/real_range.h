@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "compiler/ir/attention.h"
 #include "compiler/ir/dag.h"
 #include "compiler/masks/range.h"
 
@@ -34,5 +35,13 @@ RealRange joined(const RealRange& x, const RealRange& y);  // of either
 
 // The range of the comparison `op`, as for booleans in range.h.
 Range compared(ir::Op op, const RealRange& x, const RealRange& y);
+
+// What the score itself may be.
+enum class Score : std::uint8_t { finite, infinite };
+
+// True if the real expression is finite wherever the score is finite (or also where the product of
+// q and k is infinite, which the scale makes a score of), ignoring sums and products that overflow
+// f32. Sound, not tight. Tensors and params may hold anything.
+bool is_finite(const ir::Attention& attention, ir::ExprId id, Score score = Score::finite);
 
 }  // namespace attn::masks

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "compiler/codegen/options.h"
+#include "compiler/codegen/sources.h"
 #include "runtime/base/status.h"
 #include "runtime/nvrtc/library.h"
 #include "runtime/worker/worker.h"

@@ -7,6 +7,7 @@
 
 #include "compiler/engines/shared/coverage.h"
 #include "compiler/masks_of_values/cells.h"
+#include "runtime/ranks/intervals.h"
 
 namespace attn::pictures {
 
@@ -32,5 +33,18 @@ struct Computed {
 Result<Computed> computed_at(std::span<const engines::Coverage> kernels,
                              const reference::Bindings& values, const masks_of_values::Place& place,
                              const masks::BlockMap& map);
+
+// One of the owners computes what is visible of these rows and columns.
+struct Owned {
+  std::uint8_t owner = 0;  // below kMostKernels
+  ranks::Interval heads;   // of queries
+  ranks::Intervals rows, columns;
+};
+
+// Owners, in place of kernels, of the cells of a head that are not hidden: the one that has more
+// than half of what is visible of a cell; kSeveral if there is none. Parts of an owner follow each
+// other.
+Computed owned_at(std::span<const Owned> owned, const masks_of_values::Place& place,
+                  const masks::BlockMap& map, const masks_of_values::CountVisible& visible);
 
 }  // namespace attn::pictures

@@ -9,6 +9,7 @@
 
 #include "compiler/pictures/colours.h"
 #include "compiler/pictures/picture.h"
+#include "runtime/base/status.h"
 
 namespace attn::pictures {
 
@@ -70,5 +71,15 @@ std::vector<Meaning> legend_of(const Picture& picture);
 
 // "32 rows x 32 columns", and how many places are left out.
 std::string subtitle_of(const Picture& picture);
+
+// As SVG. Without a theme, the colours follow the reader's choice of light or dark.
+std::string to_svg(const Drawing& drawing, std::optional<Theme> theme);
+
+inline constexpr double kMostPixelsAlong = 1e6;  // libpng's limit
+inline constexpr double kMostPixels = 0x1p27;    // of 3 bytes, held in memory
+
+// As PNG: the bytes of a file, at two pixels for each of the drawing. Errors: invalid_argument, if
+// there would be more pixels than that; internal, with libpng's text.
+Result<std::string> to_png(const Drawing& drawing, Theme theme);
 
 }  // namespace attn::pictures

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/masks_of_values/cells.h"
-#include "compiler/pictures/owned.h"
+#include "compiler/pictures/computed.h"
 
 namespace attn::pictures {
 

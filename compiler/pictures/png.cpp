@@ -1,15 +1,57 @@
-#include "compiler/pictures/png.h"
-
 #include <fmt/format.h>
 #include <png.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
 
-#include "compiler/pictures/glyphs.h"
+#include "compiler/pictures/drawing.h"
+#include "compiler/support/embedded.h"
 
 namespace attn::pictures {
+
+std::span<const support::EmbeddedFile> fonts();  // embedded_fonts.cpp
+
 namespace {
+
+// How much of each pixel the letter covers, from 0 to 15, row-major. It lies `left` of the pen and
+// `top` below the base line (above: negative), in pixels, and moves the pen by `advance`.
+struct Glyph {
+  int advance = 0, left = 0, top = 0, width = 0, height = 0;
+  std::vector<std::uint8_t> cover;
+};
+
+constexpr char kFirst = ' ', kLast = '~';
+using Font = std::array<Glyph, kLast - kFirst + 1>;
+
+int digit_of(char digit) { return digit <= '9' ? digit - '0' : digit - 'a' + 10; }
+
+// A line for each letter: advance, left, top, width, height, and a hexadecimal digit a pixel.
+Font read(std::string_view name) {
+  std::istringstream text{std::string(support::text_of(fonts(), name))};
+  Font font;
+  for (Glyph& glyph : font) {
+    std::string pixels;
+    text >> glyph.advance >> glyph.left >> glyph.top >> glyph.width >> glyph.height;
+    if (glyph.width > 0) text >> pixels;
+    for (const char pixel : pixels) {
+      glyph.cover.push_back(static_cast<std::uint8_t>(digit_of(pixel)));
+    }
+  }
+  return font;
+}
+
+// The glyph of a printable ASCII character; for any other, that of `?`. The size is 2 * kText or 2
+// * kTitle.
+const Glyph& glyph_of(char letter, bool is_title) {
+  static const Font text = read("text.txt"), title = read("title.txt");
+  const bool known = kFirst <= letter && letter <= kLast;
+  return (is_title ? title : text)[static_cast<std::size_t>((known ? letter : '?') - kFirst)];
+}
 
 constexpr double kScale = 2;  // pixels for each of the drawing
 
@@ -23,8 +65,7 @@ Status check_size(const Drawing& drawing) {
                fmt::format("a PNG of {} x {} pixels is too large: at most {} along a side, and {} "
                            "in all",
                            text(width), text(height), text(kMostPixelsAlong), text(kMostPixels)),
-               {kDrawLess},
-               {}};
+               {kDrawLess}};
 }
 
 class Canvas {

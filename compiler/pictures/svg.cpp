@@ -1,10 +1,10 @@
-#include "compiler/pictures/svg.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
+
+#include "compiler/pictures/drawing.h"
 
 namespace attn::pictures {
 namespace {

@@ -7,6 +7,7 @@
 #include "compiler/ir/block_scales.h"
 #include "compiler/reference/gradients.h"
 #include "compiler/reference/problem.h"
+#include "runtime/io/host_tensor.h"
 
 namespace attn::reference {
 
@@ -44,5 +45,15 @@ class BlockSlopes {
   std::vector<double> row_;                 // of each column
   std::vector<std::vector<double>> block_;  // of each row of the block
 };
+
+struct BlockCopy {
+  io::HostTensor elements;  // in the order of the layout
+  io::HostTensor scales;    // empty for a copy without scales
+};
+
+// What a quantizer makes of what `x`, [B,H,S,D] as given, and its scales stand for. `x` is what is
+// copied: q, k, v or do.
+BlockCopy make_copy(const ir::Attention& attention, const ir::Copy& copy, io::HostTensor x,
+                    const io::HostTensor& scales);
 
 }  // namespace attn::reference

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "compiler/reference/outputs.h"
-#include "compiler/reference/pace.h"
 #include "compiler/reference/tasks.h"
 
 namespace attn::reference {

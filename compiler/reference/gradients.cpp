@@ -10,7 +10,6 @@
 
 #include "compiler/reference/blocks.h"
 #include "compiler/reference/outputs.h"
-#include "compiler/reference/pace.h"
 #include "compiler/reference/reverse.h"
 #include "compiler/reference/tasks.h"
 

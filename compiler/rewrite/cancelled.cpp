@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/fold.h"
+#include "compiler/ir/value.h"
 #include "compiler/masks/affine.h"
 
 namespace attn::rewrite {

@@ -13,7 +13,7 @@
 #include "compiler/masks/range.h"
 #include "compiler/rewrite/division.h"
 #include "compiler/rewrite/reals.h"
-#include "compiler/support/gigabytes.h"
+#include "compiler/support/text.h"
 
 namespace attn::rewrite {
 namespace {

@@ -9,13 +9,24 @@
 #include "compiler/rewrite/ranged.h"
 #include "compiler/rewrite/reals.h"
 #include "compiler/rewrite/simplify.h"
-#include "compiler/rewrite/without_keys.h"
 #include "runtime/base/check.h"
 
 namespace attn::rewrite {
 namespace {
 
 using target::Context;
+
+// If Skv is 0, removes what acts on scores and weights, of which there are none, so that no later
+// pass sees an axis without elements. Keeps the sink, lengths and tensors. Returns any other
+// attention unchanged.
+ir::Attention without_keys(const ir::Attention& attention) {
+  ir::Attention result = attention;
+  if (attention.dims.get(ir::Dim::Skv) != 0) return result;
+  result.score = result.dag.leaf(ir::Op::score_);
+  result.masks.clear();
+  result.dropout.reset();
+  return result;
+}
 
 namespace run {
 
@@ -68,17 +79,22 @@ void finish_pass(std::string_view name, const ir::Attention& after, double milli
   if (context.observer != nullptr) (*context.observer)({name, milliseconds, after});
 }
 
-ir::Attention run_pass(const Pass& pass, const ir::Attention& attention,
-                       const target::Context& context, masks::Effort& effort) {
-  if (context.deadline && context.deadline->is_over()) return attention;  // for nothing
-  return run_pass(pass.name, context, [&] { return pass.run(attention, context, effort); });
-}
-
 ir::Attention run_pass(std::string_view name, const ir::Attention& attention,
                        const target::Context& context, masks::Effort& effort) {
   const Pass* pass = find_pass(name);
   ATTN_CHECK(pass != nullptr, "a pass of passes.def");
-  return run_pass(*pass, attention, context, effort);
+  if (context.deadline && context.deadline->is_over()) return attention;  // for nothing
+  return run_pass(name, context, [&] { return pass->run(attention, context, effort); });
+}
+
+ir::Attention kernel_form(const ir::Attention& attention, const target::Context& context,
+                          masks::Effort& effort) {
+  const target::Rewrites& made = context.rewrites;
+  ir::Attention form = attention;
+  if (made.bounding_band) form = run_pass("bounding_band", form, context, effort);
+  if (made.redundant) form = run_pass("redundant", form, context, effort);
+  if (made.reals) form = run_pass("reals", form, context, effort);
+  return form;
 }
 
 }  // namespace attn::rewrite

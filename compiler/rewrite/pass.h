@@ -59,9 +59,6 @@ auto run_pass(std::string_view name, const target::Context& context, const Rewri
   return made;
 }
 
-ir::Attention run_pass(const Pass& pass, const ir::Attention& attention,
-                       const target::Context& context, masks::Effort& effort);
-
 // A pass of passes.def, which must exist.
 ir::Attention run_pass(std::string_view name, const ir::Attention& attention,
                        const target::Context& context, masks::Effort& effort);
@@ -69,6 +66,17 @@ inline ir::Attention run_pass(std::string_view name, const ir::Attention& attent
                               const target::Context& context = {}) {
   masks::Effort effort(context.deadline.get());
   return run_pass(name, attention, context, effort);
+}
+
+// The form of an attention that a fused kernel computes at the lowest cost: with the band that
+// contains its masks added to them (bounding_band.h), masks that the others imply removed
+// (ranged.h), and index arithmetic in reals (reals.h), each if `made` enables it. Unchanged if a
+// dimension is open.
+ir::Attention kernel_form(const ir::Attention& attention, const target::Context& context,
+                          masks::Effort& effort);
+inline ir::Attention kernel_form(const ir::Attention& attention, const target::Context& context) {
+  masks::Effort effort(context.deadline.get());
+  return kernel_form(attention, context, effort);
 }
 
 }  // namespace attn::rewrite

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "compiler/sharding/draws.h"
-#include "compiler/sharding/nearness.h"
 
 namespace attn::sharding {
 namespace {

@@ -14,7 +14,7 @@ namespace attn::sharding {
 struct Dealing {
   // "contiguous", "folded" (zigzag), "striped", "balanced" (the heaviest first, each to the rank
   // that has least), "swapped" (contiguous, then blocks change places until the work is even),
-  // "near their keys" (nearness.h)
+  // "near their keys" (near_dealings)
   std::string_view name;
   Blocks blocks;
   std::vector<int> owners;  // by block
@@ -35,5 +35,11 @@ Dealing divided(const Dealing& dealing, int parts);
 // Work of each block of rows (or keys), with all keys (or rows).
 std::vector<double> weights_of_rows(const WorkMap& map);
 std::vector<double> weights_of_keys(const WorkMap& map);
+
+// Dealings "near their keys" of tokens, whose rows and keys have the same homes. From contiguous
+// and from folded ones, chunks change places two by two as long as ranks receive less, or work is
+// more even. `travels` (by block, may be empty) are rows that need no keys. None for more than 16
+// ranks, where trying takes too long, or for fewer than two blocks of rows a rank.
+std::vector<Dealing> near_dealings(const WorkMap& map, const std::vector<bool>& travels, int ranks);
 
 }  // namespace attn::sharding

@@ -145,4 +145,15 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
+Excess excess(double bytes, double most) {
+  constexpr int kBytes = 9;  // decimal places: one byte
+  Excess words;
+  for (int digits = 0; digits <= kBytes; ++digits) {
+    words = {fmt::format("{:.{}f} GB", bytes / 1e9, digits),
+             fmt::format("{:.{}f} GB", most / 1e9, digits)};
+    if (words.amount != words.most) break;
+  }
+  return words;
+}
+
 }  // namespace attn::support

@@ -40,4 +40,13 @@ std::string dims_text(std::span<const std::int64_t> dims);
 // The candidate that `word` is most likely a misspelling of (fewest edits, then first), or "".
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 
+// An amount and the limit that it exceeds.
+struct Excess {
+  std::string amount;  // "68.8 GB"
+  std::string most;    // "68.7 GB"
+};
+
+// Both numbers in GB, with just enough digits to differ: never "69 GB, at most 69 GB".
+Excess excess(double bytes, double most);
+
 }  // namespace attn::support

@@ -11,6 +11,14 @@ std::string_view to_string(ErrorCode code) {
   return kNames[static_cast<std::size_t>(code)];
 }
 
+std::optional<ErrorCode> parse_error_code(std::string_view text) {
+#define ATTN_ERROR(name, exit_code, what) \
+  if (text == #name) return ErrorCode::name;
+#include "runtime/base/error_codes.def"
+#undef ATTN_ERROR
+  return std::nullopt;
+}
+
 int exit_code(ErrorCode code) {
   static constexpr int kExitCodes[] = {
 #define ATTN_ERROR(name, exit_code, what) exit_code,

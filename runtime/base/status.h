@@ -19,6 +19,7 @@ enum class ErrorCode : std::uint8_t {
 };
 
 std::string_view to_string(ErrorCode code);
+std::optional<ErrorCode> parse_error_code(std::string_view text);  // "plan_version"
 
 // The exit code of command-line tools for this error.
 int exit_code(ErrorCode code);

@@ -8,7 +8,6 @@
 
 #include "runtime/cudnn/attempts.h"
 #include "runtime/cudnn/build_graph.h"
-#include "runtime/cudnn/compile_graph.h"
 #include "runtime/cudnn/engine_choices.h"
 #include "runtime/cudnn/engine_configs.h"
 #include "runtime/cudnn/execution.h"
@@ -71,7 +70,7 @@ class Compiler {
   Result<plan::CompiledStep> try_offer(const Result<Offer>& offer, const char* mode) {
     attempts_.add_mode(mode, offer);
     if (!offer.ok()) return offer.error();
-    Error last{ErrorCode::unsupported, "no engine config was offered", {}, {}};
+    Error last{ErrorCode::unsupported, "no engine config was offered"};
     for (const Descriptor& config : offer->configs) {
       Result<plan::CompiledStep> step = try_config(config, mode);
       if (step.ok()) return step;
@@ -87,7 +86,7 @@ class Compiler {
       return choice.error();
     }
     if (const KnownBad* bad = find_known_bad(circumstances_, choice->engine)) {
-      const Error error{ErrorCode::unsupported, std::string(bad->what), {}, {}};
+      const Error error{ErrorCode::unsupported, std::string(bad->what)};
       attempts_.add_config(mode, *choice, error);
       passed_over_ = true;
       return error;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/base/status.h"
+#include "runtime/cudnn/api.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/graph/backend_graph.h"
 #include "runtime/plan/plan.h"
@@ -47,5 +48,13 @@ Result<plan::CompiledStep> offer(const Library& library, const graph::BackendGra
 
 // DEVICEPROP JSON of the CUDA device of the current context. Errors: cuda, cudnn.
 Result<std::string> device_json_of_current_device(const Library& library);
+
+// How far to go: until a config is offered, or until a plan is finalized.
+enum class Depth : std::uint8_t { offer, plan };
+
+// Does what offer() or compile() do, without the note on NVRTC.
+Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGraph& graph,
+                                         const std::string& device_json,
+                                         const ProgressSink& progress, Depth depth = Depth::plan);
 
 }  // namespace attn::cudnn

@@ -71,4 +71,10 @@ std::string canonical_text(const BackendGraph& graph) {
   return json::canonical_text(canonicalize(graph).graph);
 }
 
+std::string to_json(const BackendGraph& graph) { return json::json_of(graph).dump(); }
+
+Result<BackendGraph> from_json(std::string_view text) {
+  return json::parse_members<BackendGraph>(text);
+}
+
 }  // namespace attn::graph

@@ -1,10 +1,9 @@
-#include "runtime/plan/cudnn_step_validate.h"
-
 #include <fmt/format.h>
 
 #include "runtime/graph/extent.h"
 #include "runtime/graph/listing.h"
 #include "runtime/graph/operands.h"
+#include "runtime/plan/program_so_far.h"
 
 namespace attn::plan {
 namespace {

@@ -39,4 +39,7 @@ bool is_scalar_type(DType type);
 // Returns an error text, or an empty string.
 std::string check_constant(const ConstantOperand& constant);
 
+// Checks the graph and what its tensors are bound to, and notes what it writes.
+Status check_cudnn_step(std::size_t index, const CudnnStep& step, ProgramSoFar& so_far);
+
 }  // namespace attn::plan

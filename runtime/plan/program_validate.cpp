@@ -5,9 +5,8 @@
 
 #include "runtime/graph/extent.h"
 #include "runtime/graph/listing.h"
-#include "runtime/plan/cudnn_step_validate.h"
 #include "runtime/plan/kernel_step_validate.h"
-#include "runtime/plan/program.h"
+#include "runtime/plan/program_so_far.h"
 
 namespace attn::plan {
 namespace {

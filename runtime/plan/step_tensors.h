@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <set>
+#include <span>
 #include <string>
 
 #include "runtime/plan/program.h"

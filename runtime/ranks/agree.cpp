@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/error_code.h"
+#include "runtime/base/status.h"
 
 namespace attn::ranks {
 namespace {
@@ -53,9 +53,7 @@ std::string listed(const std::vector<std::size_t>& ranks) {  // "ranks 1, 2 and 
 
 Error failure_of(const std::vector<Word>& words, std::size_t rank) {
   Error error{parse_error_code(words[rank].code).value_or(ErrorCode::internal),
-              fmt::format("rank {} could not prepare: {}", rank, words[rank].message),
-              {},
-              {}};
+              fmt::format("rank {} could not prepare: {}", rank, words[rank].message)};
   std::vector<std::size_t> others;
   for (std::size_t other = rank + 1; other < words.size(); ++other) {
     if (!words[other].code.empty()) others.push_back(other);
@@ -73,8 +71,7 @@ Status same_hash(const std::vector<Word>& words) {
   Error error{ErrorCode::mismatch,
               fmt::format("{} {} another file than rank 0", listed(different),
                           different.size() == 1 ? "has" : "have"),
-              {fmt::format("rank 0: {}", words[0].hash)},
-              {}};
+              {fmt::format("rank 0: {}", words[0].hash)}};
   for (std::size_t i = 0; i < std::min(different.size(), kMostNamed); ++i) {
     error.notes.push_back(fmt::format("rank {}: {}", different[i], words[different[i]].hash));
   }

@@ -18,7 +18,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/cuda/device.h"
-#include "runtime/cuda/mapped.h"
+#include "runtime/cuda/memory.h"
 #include "runtime/ranks/lost.h"
 #include "runtime/ranks/transport.h"
 

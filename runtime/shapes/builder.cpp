@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "runtime/base/error_code.h"
 #include "runtime/base/spec_form.h"
+#include "runtime/base/status.h"
 #include "runtime/io/file.h"
 #include "runtime/shapes/build_folder.h"
 #include "runtime/worker/process.h"
@@ -56,7 +56,7 @@ Result<std::vector<std::string>> command_for(const AttncOptions& options,
 }
 
 Error failed(const std::string& what, const Ending& ending) {
-  Error error{ErrorCode::worker, what, {}, {}};
+  Error error{ErrorCode::worker, what};
   if (!ending.error_output.empty())
     error.notes.push_back("its error output: " + ending.error_output);
   return error;
@@ -73,7 +73,7 @@ std::optional<Error> reported(const std::string& output, const Ending& ending) {
   if (found == json.end() || !found->is_object()) return std::nullopt;
   const auto code = parse_error_code(found->value("code", ""));
   if (!code) return std::nullopt;
-  Error error{*code, found->value("message", ""), {}, {}};
+  Error error{*code, found->value("message", "")};
   for (const Json& note : found->value("notes", Json::array())) {
     if (note.is_string()) error.notes.push_back(note.get<std::string>());
   }

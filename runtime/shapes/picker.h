@@ -259,11 +259,8 @@ class Picker {
   }
 
   static Error pending(const plan::Sizes& wanted) {
-    return {ErrorCode::plan_pending,
-            "the plan for " + plan::to_text(wanted) +
-                " is being built, and no other plan serves these sizes",
-            {},
-            {}};
+    return {ErrorCode::plan_pending, "the plan for " + plan::to_text(wanted) +
+                                         " is being built, and no other plan serves these sizes"};
   }
 
   const BuildRequest origin_;

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "runtime/base/error_code.h"
+#include "runtime/base/status.h"
 #include "runtime/graph/graph_members.h"
 #include "runtime/plan/plan_members.h"
 
@@ -119,15 +119,13 @@ Result<Request> request_from_json(std::string_view text) {
   Request request = json::read_members<Request>({document, failure});
   if (failure.ok()) return request;
   return Error{ErrorCode::invalid_argument,
-               "cannot read the request: " + failure.status().error().message,
-               {},
-               {}};
+               "cannot read the request: " + failure.status().error().message};
 }
 
 Result<std::string> to_line(const Message& message) {
   const auto* compiled = std::get_if<Compiled>(&message);
   if (compiled != nullptr && !json::of_text(compiled->step.cudnn_plan).is_string())
-    return Error{ErrorCode::cudnn, "cuDNN's plan is not UTF-8", {}, {}};
+    return Error{ErrorCode::cudnn, "cuDNN's plan is not UTF-8"};
   nlohmann::ordered_json line;
   line[kMessages[message.index()]] =
       std::visit([](const auto& what) { return json::json_of(what); }, message);

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "compiler/gradient/differentiate.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/value.h"
 #include "compiler/reference/operation.h"
 #include "compiler/reference/reverse.h"
 #include "tests/unit/compiler/masks/example.h"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "compiler/pictures/drawing.h"
-#include "compiler/pictures/svg.h"
 #include "tools/page/expressions.h"
 
 namespace attn::tools::page {

@@ -1,11 +1,14 @@
-// Builds the graph of one backward pass in a form that cuDNN's fused backward engines match.
+// Lowers a backward pass: its graph, in a form that cuDNN's fused backward engines match.
 #pragma once
 
 #include <set>
 #include <string>
+#include <vector>
 
+#include "compiler/engines/shared/products_backward.h"
 #include "compiler/ir/attention.h"
 #include "compiler/masks/band.h"
+#include "compiler/target/context.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
@@ -38,5 +41,14 @@ inline constexpr const char* kQuerySum = "dq.sum";    // f32 [B,Hq,Sq,Dqk], padd
 // NaN or lse is not a plain tensor.
 inline constexpr const char* kLse = "lse.read";
 bool reads_own_lse(const ir::Attention& attention, const masks::MaskForm& form);
+
+// One cuDNN plan for dq, dk and dv, the steps that produce the tensors it needs, and the steps of
+// `learned` after it. `gradients` are the program's outputs, in order. Requires simplified masks,
+// bound dimensions, and keys.
+//
+// Errors: unsupported, with the position and a workaround; those of lower().
+Result<plan::Program> lower_backward(const BackwardParts& parts,
+                                     const std::vector<std::string>& gradients,
+                                     LearnedGradients learned, const target::Context& context);
 
 }  // namespace attn::engines

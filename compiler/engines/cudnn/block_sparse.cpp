@@ -8,7 +8,7 @@
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/cost.h"
 #include "compiler/engines/shared/unsupported.h"
-#include "compiler/rewrite/kernel_form.h"
+#include "compiler/rewrite/pass.h"
 #include "compiler/target/capabilities.h"
 
 namespace attn::engines {

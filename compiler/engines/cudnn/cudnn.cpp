@@ -1,7 +1,7 @@
 #include <fmt/core.h>
 
 #include "compiler/engines/cudnn/strategies.h"
-#include "compiler/engines/shared/blocks.h"
+#include "compiler/engines/shared/quantized.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/target/capabilities.h"
 

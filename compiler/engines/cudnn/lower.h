@@ -1,6 +1,10 @@
 // Lowers an attention to a program with one cuDNN plan.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "compiler/engines/cudnn/forward.h"
 #include "compiler/ir/attention.h"
 #include "compiler/target/context.h"
@@ -22,5 +26,16 @@ using Core = Result<plan::CudnnStep> (*)(const ir::Attention& attention,
 // invalid_spec, with the position, for errors that only sizes reveal.
 Result<plan::Program> lower(const ir::Attention& attention, const target::Context& context,
                             Core core = composite);
+
+// For a batch with 0 keys, cuDNN's engine for several rows returns NaN (9.19, H200). Returns a step
+// that runs after it and sets o to 0, lse and max to -inf and sum_exp to 0. Nothing if every batch
+// has keys, or another engine is used (a single row, or a sink).
+std::optional<plan::DeriveStep> keyless(const ir::Attention& attention);
+
+// The backward does not write gradients of batches without keys or rows (9.19, H200; mla with
+// padding). Returns a step that runs after it and sets those of `gradients` ("dq", "dk", "dv", as
+// bound) to 0. Nothing if every batch has both.
+std::optional<plan::DeriveStep> keyless_backward(const ir::Attention& attention,
+                                                 const std::vector<std::string>& gradients);
 
 }  // namespace attn::engines

@@ -2,6 +2,9 @@
 
 #include <limits>
 
+#include "compiler/engines/cudnn/captured_view.h"
+#include "compiler/engines/shared/unsupported.h"
+
 namespace attn::engines {
 
 Result<Value> times_scale(const ir::Attention& attention, GraphBuilder& builder, Value x) {
@@ -32,6 +35,20 @@ Result<Value> modify_score(const ir::Attention& attention, GraphBuilder& builder
   ExpressionLowering expressions(attention, builder, scaled);
   ATTN_ASSIGN(const Value score, expressions.lower_real_element(attention.score));
   return mask_residual(attention, builder, form, expressions, score);
+}
+
+Result<std::optional<Uid>> sink_operand(const ir::Attention& attention, GraphBuilder& builder) {
+  if (!attention.sink) return std::optional<Uid>();
+  const ir::Node& node = attention.dag[*attention.sink];
+  const bool by_head = node.is(ir::Op::load_) && node.operands.size() == 1 &&
+                       attention.dag[node.operands[0]].is(ir::Op::head_);
+  if (!by_head) {
+    return unsupported(node.pos, "cuDNN requires the sink to be a tensor with one value per head",
+                       "declare `tensor sinks: f32[Hq];` and write `sink sinks[h];`");
+  }
+  ATTN_ASSIGN(const CapturedView view, captured_view(attention, *attention.sink));
+  const std::string& name = attention.dag.symbol_of(*attention.sink);
+  return std::optional(builder.add_tensor(name, view.dtype, view.dims, view.strides));
 }
 
 }  // namespace attn::engines

@@ -5,7 +5,6 @@
 #include "compiler/engines/cudnn/dropout.h"
 #include "compiler/engines/cudnn/expression.h"
 #include "compiler/engines/cudnn/score.h"
-#include "compiler/engines/cudnn/sink.h"
 #include "compiler/engines/cudnn/statistics.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/graph_builder.h"

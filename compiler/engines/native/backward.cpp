@@ -8,14 +8,13 @@
 
 #include "compiler/codegen/scores.h"
 #include "compiler/engines/native/backward_kernel.h"
-#include "compiler/engines/native/backward_program.h"
 #include "compiler/engines/native/checks.h"
 #include "compiler/engines/native/strength_reduction.h"
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/products_backward.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/masks/mask_analysis.h"
-#include "compiler/support/gigabytes.h"
+#include "compiler/support/text.h"
 
 namespace attn::engines::native {
 namespace {

@@ -12,9 +12,9 @@
 #include "compiler/engines/native/expressions.h"
 #include "compiler/engines/native/kernel_names.h"
 #include "compiler/engines/native/key_blocks.h"
-#include "compiler/engines/native/row_blocks.h"
 #include "compiler/engines/native/row_division.h"
 #include "compiler/engines/native/row_lists.h"
+#include "compiler/engines/shared/products_backward.h"
 #include "compiler/gradient/differentiate.h"
 #include "compiler/ir/attention.h"
 #include "runtime/plan/program.h"
@@ -132,5 +132,12 @@ struct BackwardKernel {
  private:
   std::int64_t add_words(std::int64_t more);
 };
+
+// The program of the kernels: a step, its launches, what they write, and the steps of learned
+// sinks, which read nothing per score.
+plan::Program program_of(const BackwardKernel& kernel, const LearnedGradients& learned);
+
+// The text of all kernels of the step (attn/backward.cuh): CUDA C++.
+std::string source_of(const BackwardKernel& kernel);
 
 }  // namespace attn::engines::native

@@ -1,11 +1,9 @@
-#include "compiler/engines/native/backward_program.h"
-
 #include <algorithm>
 #include <iterator>
 #include <set>
 #include <utility>
 
-#include "compiler/engines/native/backward_text.h"
+#include "compiler/engines/native/backward_kernel.h"
 #include "compiler/engines/native/kernel.h"
 #include "compiler/engines/native/maps.h"
 #include "compiler/engines/shared/controls.h"

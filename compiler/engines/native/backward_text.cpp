@@ -1,5 +1,3 @@
-#include "compiler/engines/native/backward_text.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,6 +5,7 @@
 
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/codegen/sources.h"
+#include "compiler/engines/native/backward_kernel.h"
 #include "compiler/engines/native/kernel.h"
 #include "compiler/engines/native/maps.h"
 #include "compiler/engines/shared/controls.h"

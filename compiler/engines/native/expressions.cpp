@@ -11,13 +11,13 @@
 
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/engines/native/intervals.h"
-#include "compiler/engines/native/lines.h"
+#include "compiler/engines/native/scoring.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/ir/real_function.h"
 #include "compiler/ir/text.h"
 #include "compiler/masks/axes.h"
-#include "compiler/masks/finite.h"
 #include "compiler/masks/padding.h"
+#include "compiler/masks/real_range.h"
 #include "compiler/rewrite/hoist.h"
 
 namespace attn::engines::native {

@@ -8,7 +8,7 @@
 
 #include "compiler/codegen/expression_writer.h"
 #include "compiler/masks/axes.h"
-#include "compiler/masks/finite.h"
+#include "compiler/masks/real_range.h"
 #include "compiler/rewrite/hoist.h"
 
 namespace attn::engines::native {

@@ -1,4 +1,4 @@
-// Lists of blocks of scores for tiles: what those of keys (key_blocks.h) and of rows (row_blocks.h)
+// Lists of blocks of scores for tiles: what those of keys (key_blocks.h) and of rows (row_lists.h)
 // have in common.
 #pragma once
 

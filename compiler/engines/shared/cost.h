@@ -17,7 +17,7 @@
 namespace attn::engines {
 
 // Milliseconds of one fused kernel for `classes` times this attention, which is in the form that
-// the kernel computes (kernel_form.h). Dimensions must be bound. Lengths are those of lengths.h.
+// the kernel computes (rewrite/pass.h). Dimensions must be bound. Lengths are those of lengths.h.
 double predicted_ms(const ir::Attention& attention, const target::Context& context,
                     std::int64_t classes = 1);
 

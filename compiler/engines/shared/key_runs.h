@@ -30,7 +30,7 @@ struct KeyRun {
   std::int64_t key = 0;
   std::int64_t blocks = 0;
   bool masked = false;  // masks hide a part of each, or may
-  // In ordered lists of rows (native/row_blocks.h): how far before this tile the last one sees the
+  // In ordered lists of rows (native/row_lists.h): how far before this tile the last one sees the
   // same rows; 0: there is none.
   std::int64_t before = 0;
   auto operator<=>(const KeyRun&) const = default;

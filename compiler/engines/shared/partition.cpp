@@ -10,7 +10,6 @@
 #include "compiler/masks/affine.h"
 #include "compiler/masks/floor_div.h"
 #include "compiler/masks/mask_analysis.h"
-#include "compiler/rewrite/kernel_form.h"
 #include "compiler/rewrite/pass.h"
 
 namespace attn::engines {

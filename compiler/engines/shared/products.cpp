@@ -7,7 +7,7 @@
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/place.h"
 #include "compiler/engines/shared/unsupported.h"
-#include "compiler/support/gigabytes.h"
+#include "compiler/support/text.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::engines {

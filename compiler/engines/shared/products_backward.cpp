@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "compiler/codegen/emit.h"
-#include "compiler/codegen/gradients.h"
 #include "compiler/codegen/learned.h"
 #include "compiler/codegen/scores.h"
 #include "compiler/engines/shared/checks.h"
@@ -13,7 +12,7 @@
 #include "compiler/engines/shared/no_keys.h"
 #include "compiler/engines/shared/products.h"
 #include "compiler/engines/shared/row_gradients.h"
-#include "compiler/engines/shared/row_turns.h"
+#include "compiler/engines/shared/rows.h"
 #include "compiler/engines/shared/unsupported.h"
 
 namespace attn::engines {

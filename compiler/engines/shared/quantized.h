@@ -60,4 +60,15 @@ std::span<const char* const> amax_of_gradients(const ir::Attention& attention);
 // Tensors that kernels write although they are not among the outputs.
 std::vector<plan::TensorInfo> unwanted_amax(const ir::Attention& attention);
 
+// Errors: unsupported, for an attention with scales of blocks that cuDNN does not compute.
+Status check_blocks(const ir::Attention& attention, const target::Context& context);
+
+// What "q", "k", "v", "do" or a copy of them stands for, [B,H,S,D] as virtual f32: each element
+// times the scale of its block. `turned` presents it as [B,H,D,S].
+Uid add_dequantized(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
+                    bool turned = false);
+
+// The copy of do that was not rounded to 8 bits.
+Uid add_unrounded(const ir::Attention& attention, GraphBuilder& builder);
+
 }  // namespace attn::engines

@@ -4,7 +4,6 @@
 
 #include "compiler/engines/shared/cost.h"
 #include "compiler/engines/shared/view.h"
-#include "compiler/rewrite/kernel_form.h"
 #include "compiler/rewrite/pass.h"
 #include "compiler/rewrite/ranged.h"
 #include "compiler/rewrite/rebuild.h"

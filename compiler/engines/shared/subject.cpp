@@ -1,7 +1,6 @@
 #include "compiler/engines/shared/subject.h"
 
 #include "compiler/engines/shared/cost.h"
-#include "compiler/rewrite/kernel_form.h"
 #include "compiler/rewrite/pass.h"
 
 namespace attn::engines {

@@ -31,7 +31,7 @@ class Subject {
   // Terms that softmax cancels, taken out of the score; null for a backward, and without the
   // rewrite `cancelled`.
   const rewrite::Cancelled* cancelled();
-  // What a single fused kernel computes (rewrite/kernel_form.h).
+  // What a single fused kernel computes (rewrite/pass.h).
   const ir::Attention& form();
   double predicted_ms_of_form();
 

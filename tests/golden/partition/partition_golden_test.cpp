@@ -5,7 +5,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/engines/shared/partition.h"
-#include "compiler/rewrite/kernel_form.h"
+#include "compiler/rewrite/pass.h"
 #include "tests/support/contexts.h"
 #include "tests/support/golden.h"
 

@@ -1,4 +1,3 @@
-#include "compiler/ast/wrap.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "compiler/codegen/kernel_text.h"
-#include "compiler/codegen/options.h"
 #include "compiler/codegen/sources.h"
 #include "compiler/nvrtc/nvrtc.h"
 #include "runtime/base/hash.h"

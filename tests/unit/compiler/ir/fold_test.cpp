@@ -1,11 +1,10 @@
-#include "compiler/ir/fold.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "compiler/ir/attention.h"
+#include "compiler/ir/value.h"
 
 namespace attn::ir {
 namespace {

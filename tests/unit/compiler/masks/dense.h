@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/value.h"
 
 namespace attn::masks::testing {
 

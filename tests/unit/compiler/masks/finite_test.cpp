@@ -1,9 +1,8 @@
-#include "compiler/masks/finite.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 
+#include "compiler/masks/real_range.h"
 #include "tests/unit/compiler/masks/example.h"
 
 namespace attn::masks {

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/pictures/png.h"
-#include "compiler/pictures/svg.h"
 #include "compiler/pictures/terminal.h"
 #include "tests/unit/compiler/pictures/spec_text.h"
 

@@ -1,6 +1,6 @@
-#include "compiler/pictures/owned.h"
-
 #include <gmock/gmock.h>
+
+#include "compiler/pictures/computed.h"
 
 namespace attn::pictures {
 namespace {

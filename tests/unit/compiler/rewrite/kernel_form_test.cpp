@@ -1,10 +1,9 @@
-#include "compiler/rewrite/kernel_form.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "compiler/masks/mask_analysis.h"
+#include "compiler/rewrite/pass.h"
 #include "tests/support/contexts.h"
 #include "tests/support/random_spec.h"
 #include "tests/unit/compiler/masks/dense.h"

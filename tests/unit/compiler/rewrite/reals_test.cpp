@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "compiler/ir/fold.h"
+#include "compiler/ir/value.h"
 #include "tests/unit/compiler/masks/example.h"
 #include "tests/unit/compiler/masks/random_mask.h"
 

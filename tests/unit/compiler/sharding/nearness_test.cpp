@@ -1,9 +1,8 @@
-#include "compiler/sharding/nearness.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "compiler/sharding/dealing.h"
 #include "compiler/sharding/sharding.h"
 
 namespace attn::sharding {

@@ -1,6 +1,6 @@
-#include "compiler/support/gigabytes.h"
-
 #include <gtest/gtest.h>
+
+#include "compiler/support/text.h"
 
 namespace attn::support {
 namespace {

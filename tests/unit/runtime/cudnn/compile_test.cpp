@@ -1,8 +1,9 @@
+#include "runtime/cudnn/compile.h"
+
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/cudnn/compile_graph.h"
 #include "runtime/cudnn/descriptor.h"
 #include "runtime/cudnn/newer.h"
 #include "runtime/graph/operands.h"

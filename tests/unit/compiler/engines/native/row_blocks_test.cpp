@@ -1,8 +1,7 @@
-#include "compiler/engines/native/row_blocks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/engines/native/row_lists.h"
 #include "tests/unit/compiler/masks/spec_example.h"
 
 namespace attn::engines::native {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/engines/native/lines.h"
 #include "tests/unit/compiler/masks/spec_example.h"
 
 namespace attn::engines::native {

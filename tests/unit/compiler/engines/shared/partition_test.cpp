@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/engines/shared/cost.h"
-#include "compiler/rewrite/kernel_form.h"
+#include "compiler/rewrite/pass.h"
 #include "tests/support/contexts.h"
 #include "tests/support/random_spec.h"
 #include "tests/unit/compiler/masks/dense.h"

@@ -1,6 +1,6 @@
-#include "compiler/engines/shared/row_turns.h"
-
 #include <gtest/gtest.h>
+
+#include "compiler/engines/shared/rows.h"
 
 namespace attn::engines {
 
