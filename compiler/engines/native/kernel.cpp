@@ -27,29 +27,6 @@ using ir::Dim;
 // faster.
 constexpr std::int64_t kPromotionOfOneTile = 128;
 
-constexpr const char* kListsInTheText =
-    "struct Lists {\n"
-    "  __device__ kernels::Tile tile(int i) const { return kTiles[i]; }\n"
-    "  __device__ kernels::Run run(int i) const { return kRuns[i]; }\n"
-    "};\n";
-constexpr const char* kListsInMemory =
-    "struct Lists {\n"
-    "  const kernels::Tile* tiles;\n"
-    "  const kernels::Run* runs;\n"
-    "  __device__ kernels::Tile tile(int i) const { return tiles[i]; }\n"
-    "  __device__ kernels::Run run(int i) const { return runs[i]; }\n"
-    "};\n";
-
-std::string array_text(const char* what, const std::vector<std::string>& elements) {
-  constexpr std::size_t kOfLine = 6;
-  std::string text = fmt::format("static __device__ const kernels::{}[] = {{", what);
-  for (std::size_t i = 0; i < elements.size(); ++i) {
-    text += i % kOfLine == 0 ? "\n    " : " ";
-    text += elements[i] + ",";
-  }
-  return text + "\n};\n";
-}
-
 bool in_bound_pages(const ir::Attention& attention, const std::string& name) {
   return read_page_of(attention, name) > 0 && layout_of(attention, name).bound_strides;
 }
@@ -241,7 +218,8 @@ class Source : private ConstantsText {
     text += codegen::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
     if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
     if (!thd_inputs(attention_).empty()) text += codegen::include_text("sequence_maps.cuh");
-    if (!kernel_.band) text += kernel_.makes_lists ? kListsInMemory : lists_text(kernel_.blocks);
+    if (!kernel_.band)
+      text += kernel_.makes_lists ? lists_in_memory_text() : lists_text(kernel_.blocks);
     text += constants_text() +
             expressions_text(attention_, kernel_.expressions, kernel_.makes_lists, kernel_.band);
     if (kernel_.makes_lists) text += lister_text();
@@ -438,21 +416,6 @@ std::string watch_text(const Tile& tile) {
   add("table", tile.tables);
   return watch_text(names);
 }
-
-std::string lists_text(const KeyBlocks& blocks) {
-  std::vector<std::string> tiles, runs;
-  for (const TileList& list : blocks.lists) {
-    tiles.push_back(
-        fmt::format("{{{}, {}, {}, {}}}", list.tile, list.first, list.runs, list.blocks));
-  }
-  for (const KeyRun& run : blocks.runs) {
-    runs.push_back(fmt::format("{{{}, {}}}", run.key | (run.masked ? 1 : 0), run.blocks));
-  }
-  if (runs.empty()) runs.emplace_back("{0, 0}");  // an array has an element
-  return array_text("Tile kTiles", tiles) + array_text("Run kRuns", runs) + kListsInTheText;
-}
-
-std::string lists_in_memory_text() { return kListsInMemory; }
 
 std::vector<plan::KernelArgument> arguments_of(const codegen::KernelInputs& inputs) {
   std::vector<plan::KernelArgument> all;

@@ -101,10 +101,6 @@ using Constants = std::vector<std::pair<const char*, std::int64_t>>;
 std::string constants_text(const char* type, const Constants& constants);
 // A statement that sets a field of the kernel's `tensors`.
 std::string field_text(std::string_view field, std::string_view value);
-// Parts of the text of kernels: the arrays of lists, and a class `Lists` of them
-// (attn/forward.cuh).
-std::string lists_text(const KeyBlocks& blocks);
-std::string lists_in_memory_text();  // of arrays that kernels made
 // Parameters of tensors and params, each after a comma; and a statement that makes the object
 // `expressions` of them.
 std::string parameters_text(const codegen::KernelInputs& inputs);

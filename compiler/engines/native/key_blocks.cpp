@@ -1,5 +1,7 @@
 #include "compiler/engines/native/key_blocks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -30,6 +32,29 @@ std::vector<Block> cells_of_patch(const Stretches& stretches, std::int64_t tile,
     }
   }
   return seen;
+}
+
+constexpr const char* kListsInTheText =
+    "struct Lists {\n"
+    "  __device__ kernels::Tile tile(int i) const { return kTiles[i]; }\n"
+    "  __device__ kernels::Run run(int i) const { return kRuns[i]; }\n"
+    "};\n";
+constexpr const char* kListsInMemory =
+    "struct Lists {\n"
+    "  const kernels::Tile* tiles;\n"
+    "  const kernels::Run* runs;\n"
+    "  __device__ kernels::Tile tile(int i) const { return tiles[i]; }\n"
+    "  __device__ kernels::Run run(int i) const { return runs[i]; }\n"
+    "};\n";
+
+std::string array_text(const char* what, const std::vector<std::string>& elements) {
+  constexpr std::size_t kOfLine = 6;
+  std::string text = fmt::format("static __device__ const kernels::{}[] = {{", what);
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    text += i % kOfLine == 0 ? "\n    " : " ";
+    text += elements[i] + ",";
+  }
+  return text + "\n};\n";
 }
 
 }  // namespace
@@ -74,5 +99,20 @@ std::optional<plan::BlockCounts> counts_of(const KeyBlocks& blocks, std::int64_t
   counts.skipped = std::max<std::int64_t>(0, tiles * streamed - counts.full - counts.partial);
   return counts;
 }
+
+std::string lists_text(const KeyBlocks& blocks) {
+  std::vector<std::string> tiles, runs;
+  for (const TileList& list : blocks.lists) {
+    tiles.push_back(
+        fmt::format("{{{}, {}, {}, {}}}", list.tile, list.first, list.runs, list.blocks));
+  }
+  for (const KeyRun& run : blocks.runs) {
+    runs.push_back(fmt::format("{{{}, {}}}", run.key | (run.masked ? 1 : 0), run.blocks));
+  }
+  if (runs.empty()) runs.emplace_back("{0, 0}");  // an array has an element
+  return array_text("Tile kTiles", tiles) + array_text("Run kRuns", runs) + kListsInTheText;
+}
+
+std::string lists_in_memory_text() { return kListsInMemory; }
 
 }  // namespace attn::engines::native

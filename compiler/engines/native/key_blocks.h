@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "compiler/engines/native/tiles.h"
@@ -25,5 +26,10 @@ Result<KeyBlocks> key_blocks(const ir::Attention& attention, const masks::Axes& 
 
 // The blocks of such lists, where `streamed` blocks cover what a tile may see; nothing without any.
 std::optional<plan::BlockCounts> counts_of(const KeyBlocks& blocks, std::int64_t streamed);
+
+// Parts of the text of kernels: the arrays of lists, and a class `Lists` of them
+// (attn/forward.cuh).
+std::string lists_text(const KeyBlocks& blocks);
+std::string lists_in_memory_text();  // of arrays that kernels made
 
 }  // namespace attn::engines::native

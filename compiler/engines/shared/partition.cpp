@@ -452,27 +452,6 @@ bool is_too_long(const ir::Attention& attention, masks::Effort& effort) {
 
 }  // namespace
 
-Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int64_t size) {
-  Writers result;
-  std::vector<bool> taken(static_cast<std::size_t>(size));
-  for (const View& part : parts) {
-    const Stretch& s = part.*stretch;
-    std::vector<std::size_t> indices;
-    for (std::int64_t c = 0; c < part.classes; ++c) {
-      for (std::int64_t i = 0; i < s.count; ++i) {
-        indices.push_back(static_cast<std::size_t>(s.index(c, i)));
-      }
-    }
-    const bool alone = std::ranges::none_of(indices, [&](std::size_t i) { return taken[i]; });
-    if (alone) {
-      for (const std::size_t i : indices) taken[i] = true;
-    }
-    result.alone.push_back(alone);
-  }
-  result.whole = std::ranges::all_of(taken, std::identity());
-  return result;
-}
-
 std::string to_text(const Part& part) {
   const auto stretch = [&](const Stretch& s, char index) {
     if (part.view.classes == 1 && s.step == 1) {
@@ -494,13 +473,15 @@ std::string to_text(const Part& part) {
 }
 
 std::optional<Partition> best_partition(const ir::Attention& attention,
-                                        const target::Context& context, masks::Effort& effort) {
+                                        const target::Context& context) {
+  masks::Effort effort(context.deadline.get());
   if (is_too_long(attention, effort)) return std::nullopt;
   return PartitionSearch(attention, context, effort).best();
 }
 
-std::optional<Part> residue_classes(const ir::Attention& attention, const target::Context& context,
-                                    masks::Effort& effort) {
+std::optional<Part> residue_classes(const ir::Attention& attention,
+                                    const target::Context& context) {
+  masks::Effort effort(context.deadline.get());
   if (is_too_long(attention, effort)) return std::nullopt;
   return PartitionSearch(attention, context, effort).residue_classes();
 }

@@ -10,7 +10,6 @@
 
 #include "compiler/engines/shared/view.h"
 #include "compiler/ir/attention.h"
-#include "compiler/masks/effort.h"
 #include "compiler/target/context.h"
 
 namespace attn::engines {
@@ -32,14 +31,6 @@ struct Partition {
 // abs(..)", for people; the mask's q_idx and kv_idx are the part's own.
 std::string to_text(const Part& part);
 
-// The parts that may write rows (or columns), 0 .. size - 1, where nobody else does, the largest
-// first, and whether these write all that there are.
-struct Writers {
-  std::vector<bool> alone;  // by part
-  bool whole = false;
-};
-Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int64_t size);
-
 // The one that is predicted to take the least, of those with more than one part or class or a view
 // that is smaller than the whole, whether or not a single kernel would take less; nothing when
 // there is none. A forward's parts are merged by the log of their sums of exponentials; a
@@ -51,21 +42,10 @@ Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int
 // as an end too.
 inline constexpr std::int64_t kMostPartitioned = std::int64_t{1} << 24;
 std::optional<Partition> best_partition(const ir::Attention& attention,
-                                        const target::Context& context, masks::Effort& effort);
-inline std::optional<Partition> best_partition(const ir::Attention& attention,
-                                               const target::Context& context) {
-  masks::Effort effort(context.deadline.get());
-  return best_partition(attention, context, effort);
-}
+                                        const target::Context& context);
 
 // All rows and columns as classes of a modulus, the largest for which rows see columns of their own
 // class alone; nothing when there is none. Requirements and effort as above.
-std::optional<Part> residue_classes(const ir::Attention& attention, const target::Context& context,
-                                    masks::Effort& effort);
-inline std::optional<Part> residue_classes(const ir::Attention& attention,
-                                           const target::Context& context) {
-  masks::Effort effort(context.deadline.get());
-  return residue_classes(attention, context, effort);
-}
+std::optional<Part> residue_classes(const ir::Attention& attention, const target::Context& context);
 
 }  // namespace attn::engines

@@ -185,6 +185,27 @@ View whole_view(const ir::Attention& attention) {
   return {{.count = attention.dims[Dim::Sq]}, {.count = attention.dims[Dim::Skv]}, 1};
 }
 
+Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int64_t size) {
+  Writers result;
+  std::vector<bool> taken(static_cast<std::size_t>(size));
+  for (const View& part : parts) {
+    const Stretch& s = part.*stretch;
+    std::vector<std::size_t> indices;
+    for (std::int64_t c = 0; c < part.classes; ++c) {
+      for (std::int64_t i = 0; i < s.count; ++i) {
+        indices.push_back(static_cast<std::size_t>(s.index(c, i)));
+      }
+    }
+    const bool alone = std::ranges::none_of(indices, [&](std::size_t i) { return taken[i]; });
+    if (alone) {
+      for (const std::size_t i : indices) taken[i] = true;
+    }
+    result.alone.push_back(alone);
+  }
+  result.whole = std::ranges::all_of(taken, std::identity());
+  return result;
+}
+
 std::optional<std::int64_t> change_of(const ir::Attention& attention, ExprId id, std::int64_t rows,
                                       std::int64_t columns) {
   return Changes(attention, id, rows, columns).run();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "compiler/ir/attention.h"
 
@@ -35,6 +36,14 @@ View whole_view(const ir::Attention& attention);
 // differ: when an expression is not known to be the same for indices that are shifted. Dimensions
 // must be bound, and there must be no lengths.
 std::optional<ir::Attention> seen_through(const View& view, const ir::Attention& attention);
+
+// The views that may write rows (or columns), 0 .. size - 1, where nobody else does, the largest
+// first, and whether these write all that there are.
+struct Writers {
+  std::vector<bool> alone;  // by view
+  bool whole = false;
+};
+Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int64_t size);
 
 // The change of an integer where rows and columns are larger by these; 0 for a boolean or real that
 // stays the same. Nothing when that is not known to be one number for all scores.
