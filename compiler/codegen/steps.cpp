@@ -32,18 +32,6 @@ std::vector<plan::Step> derive_steps(const rewrite::Hoisted& hoisted) {
   return steps;
 }
 
-// The tensors and params that these derive steps read.
-std::set<std::string> inputs_of(const std::vector<plan::Step>& steps) {
-  std::set<std::string> names;
-  for (const plan::Step& step : steps) {
-    for (const plan::OperandSource& input : std::get<plan::DeriveStep>(step).inputs) {
-      if (const auto* tensor = std::get_if<plan::TensorOperand>(&input)) names.insert(tensor->name);
-      if (const auto* param = std::get_if<plan::ParamOperand>(&input)) names.insert(param->name);
-    }
-  }
-  return names;
-}
-
 plan::TensorInfo captured_info(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
   std::vector<std::int64_t> dims;
   for (const ir::ExprId extent : tensor.extents) {
@@ -122,7 +110,7 @@ plan::Program with_steps(const ir::Attention& attention, const rewrite::Hoisted&
     program.internals.push_back(plan::internal_tensor(tensor.name, tensor.dtype, tensor.dims));
   }
   std::vector<plan::Step> steps = derive_steps(hoisted);
-  const std::set<std::string> names = inputs_of(steps);
+  const std::set<std::string> names = plan::names_used(steps);
   bind_tensors(hoisted.attention, names, program);
   bind_params(hoisted.attention, names, program.params);
   program.steps.insert(place(program.steps), std::make_move_iterator(steps.begin()),

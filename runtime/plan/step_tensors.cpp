@@ -78,6 +78,26 @@ struct Uses {
 
 }  // namespace
 
+const std::string* name_of(const OperandSource& source) {
+  if (const auto* tensor = std::get_if<TensorOperand>(&source)) return &tensor->name;
+  const auto* param = std::get_if<ParamOperand>(&source);
+  return param == nullptr ? nullptr : &param->name;
+}
+
+std::set<std::string> names_used(std::span<const Step> steps) {
+  std::set<std::string> names;
+  const auto add = [&names](const OperandSource& source) {
+    if (const std::string* name = name_of(source)) names.insert(*name);
+  };
+  for (const Step& step : steps) {
+    if (const auto* derive = std::get_if<DeriveStep>(&step))
+      std::ranges::for_each(derive->inputs, add);
+    if (const auto* cudnn = std::get_if<CudnnStep>(&step))
+      std::ranges::for_each(cudnn->operands, add, &Operand::source);
+  }
+  return names;
+}
+
 bool uses(const Step& step, const std::string& tensor) { return std::visit(Uses{tensor}, step); }
 
 void change_tensors(Step& step, const Change& change) { std::visit(Changer{change}, step); }

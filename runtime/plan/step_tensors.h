@@ -14,6 +14,12 @@ namespace attn::plan {
 // offset, and must stay so.
 void change_tensors(Step& step, const std::function<void(TensorOperand&)>& change);
 
+// The name of the tensor or param that is the source, or nullptr.
+const std::string* name_of(const OperandSource& source);
+
+// The tensors and params that derive steps read, and that cuDNN's steps are bound to.
+std::set<std::string> names_used(std::span<const Step> steps);
+
 // Whether it reads or writes that tensor.
 bool uses(const Step& step, const std::string& tensor);
 

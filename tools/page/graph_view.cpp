@@ -9,6 +9,7 @@
 #include <set>
 
 #include "runtime/graph/operands.h"
+#include "runtime/plan/step_tensors.h"
 #include "tools/page/layers.h"
 #include "tools/words.h"
 
@@ -113,8 +114,7 @@ class Boxes {
     const auto found = operands_.find(tensor.uid);
     if (found == operands_.end()) return tensor_name(tensor);
     const plan::OperandSource& source = found->second->source;
-    if (const auto* of = std::get_if<plan::TensorOperand>(&source)) return shown(of->name);
-    if (const auto* of = std::get_if<plan::ParamOperand>(&source)) return shown(of->name);
+    if (const std::string* name = plan::name_of(source)) return shown(*name);
     if (const auto* of = std::get_if<plan::ConstantOperand>(&source)) {
       return fmt::format("{:g}", of->value);
     }

@@ -26,6 +26,7 @@
 #include "compiler/masks/real_range.h"
 #include "compiler/target/capabilities.h"
 #include "runtime/plan/internal_tensor.h"
+#include "runtime/plan/step_tensors.h"
 
 namespace attn::engines {
 namespace {
@@ -362,13 +363,11 @@ class BackwardMaker {
     std::vector<plan::Step> steps;
     move_to(steps, staged.before);
     if (reads_own_lse(attention_, form_)) steps.emplace_back(read_lse());
-    std::set<std::string> used = names_of(core);
     steps.emplace_back(std::move(core));
     move_to(steps, staged.after);
     if (auto zeros = keyless_backward(attention_, outputs)) steps.emplace_back(std::move(*zeros));
     move_to(steps, learned.steps);
-    used.merge(names_read(steps));
-    bind(used, gradients);
+    bind(plan::names_used(steps), gradients);
     move_to(program_.internals, staged.internals);
     move_to(program_.internals, learned.internals);
     move_to(program_.steps, steps);
@@ -386,9 +385,7 @@ class BackwardMaker {
     program_.tensors = backward_tensors(attention_, used, made, gradients);
     move_to(program_.internals, made.internals);
     move_to(program_.steps, made.steps);
-    for (const ir::Param& param : attention_.params) {
-      if (used.contains(param.name)) program_.params.push_back({param.name, param.dtype});
-    }
+    program_.params = bound_params(attention_, used);
   }
 
   // The engine writes all three.

@@ -21,12 +21,13 @@
 #include "compiler/engines/shared/vectors.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/target/capabilities.h"
+#include "runtime/plan/step_tensors.h"
 
 namespace attn::engines {
 namespace {
 
-using ir::Dim;
 using codegen::Field;
+using ir::Dim;
 using target::Capability;
 
 // Outputs that no lowering here can express. (What some cuDNN versions compute wrong:
@@ -77,8 +78,8 @@ Result<plan::Program> lower(const ir::Attention& attention, const target::Contex
   ATTN_RETURN_IF_ERROR(check_determinism(attention, context));
   const masks::Analyzed mask = masks::analyzed(attention, context);
   ATTN_RETURN_IF_ERROR(check_quantized(attention, mask->form(), context));
-  ATTN_ASSIGN(plan::CudnnStep step, core(attention, mask->form()));
-  const std::set<std::string> used = names_of(step);
+  ATTN_ASSIGN(plan::Step step, core(attention, mask->form()));
+  const std::set<std::string> used = plan::names_used({&step, 1});
   plan::Program program;
   Controls made = controls(attention, used);
   program.tensors = bound_tensors(attention, used, made);
@@ -86,9 +87,7 @@ Result<plan::Program> lower(const ir::Attention& attention, const target::Contex
   for (plan::TensorInfo& amax : unwanted_amax(attention)) {
     program.internals.push_back(std::move(amax));
   }
-  for (const ir::Param& param : attention.params) {
-    if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
-  }
+  program.params = bound_params(attention, used);
   ATTN_ASSIGN(Staging staged, staging(attention, {"q", "k", "v"}, {"o"}));
   for (plan::TensorInfo& copy : staged.internals) program.internals.push_back(std::move(copy));
   for (plan::DeriveStep& derive : made.steps) program.steps.emplace_back(std::move(derive));
@@ -104,6 +103,7 @@ Result<plan::Program> lower(const ir::Attention& attention, const target::Contex
   ATTN_RETURN_IF_ERROR(check_program(attention, program));
   return program;
 }
+
 namespace {
 
 std::int64_t rows_of(const Dims4& dims) { return dims[0] * dims[1] * dims[2]; }
@@ -174,6 +174,5 @@ std::optional<plan::DeriveStep> keyless(const ir::Attention& attention) {
   step.amends = rows_of(dims);
   return step;
 }
-
 
 }  // namespace attn::engines

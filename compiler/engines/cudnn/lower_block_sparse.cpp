@@ -537,15 +537,9 @@ class BlockSparseMaker {
   }
 
   void bind() {
-    std::set<std::string> used = names_read(program_.steps);
-    for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program_)) {
-      used.merge(names_of(*step));
-    }
+    const std::set<std::string> used = plan::names_used(program_.steps);
     program_.tensors = bound_tensors(whole_, used, {});
-    program_.params.clear();
-    for (const ir::Param& param : whole_.params) {
-      if (used.contains(param.name)) program_.params.push_back({param.name, param.dtype});
-    }
+    program_.params = bound_params(whole_, used);
   }
 
   const ir::Attention& whole_;

@@ -351,15 +351,10 @@ class Joiner : private PartOutputs {
   }
 
   Result<plan::Program> finish(const std::vector<std::string>& gradients) {
-    std::set<std::string> used = names_read(program_.steps);
-    for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program_)) {
-      used.merge(names_of(*step));
-    }
+    const std::set<std::string> used = plan::names_used(program_.steps);
     program_.tensors = gradients.empty() ? bound_tensors(whole_, used, {})
                                          : backward_tensors(whole_, used, {}, gradients);
-    for (const ir::Param& param : whole_.params) {
-      if (used.contains(param.name)) program_.params.push_back({param.name, param.dtype});
-    }
+    program_.params = bound_params(whole_, used);
     ATTN_RETURN_IF_ERROR(check_program(whole_, program_));
     return std::move(program_);
   }

@@ -261,11 +261,8 @@ class SegmentsMaker : private SegmentSteps {
   }
 
   void bind(bool backward) {
-    std::set<std::string> used = names_read(program_.steps);
+    std::set<std::string> used = plan::names_used(program_.steps);
     used.insert(tensor_.name);
-    for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program_)) {
-      used.merge(names_of(*step));
-    }
     program_.tensors = backward ? backward_tensors(whole_, used, {}, gradient_names(whole_))
                                 : bound_tensors(whole_, used, {});
   }

@@ -12,6 +12,7 @@
 #include "compiler/engines/shared/products.h"
 #include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
+#include "runtime/plan/step_tensors.h"
 
 namespace attn::engines::native {
 namespace {
@@ -152,13 +153,10 @@ class BackwardProgram : private BackwardLaunches {
 
   // The program with the steps of learned sinks, which read nothing per score.
   plan::Program program(const LearnedGradients& learned) const {
-    std::set<std::string> used = names_read(learned.steps);
+    std::set<std::string> used = plan::names_used(learned.steps);
     used.insert({"q", "k", "v", "o", "do", "lse"});
     for (const plan::OperandSource& source : kernel_.expressions.inputs.operands) {
-      if (const auto* param = std::get_if<plan::ParamOperand>(&source))
-        used.insert(param->name);
-      else
-        used.insert(std::get<plan::TensorOperand>(source).name);
+      used.insert(*plan::name_of(source));
     }
     const Controls control = controls(kernel_.whole, used);
     plan::Program program;
@@ -167,9 +165,7 @@ class BackwardProgram : private BackwardLaunches {
     program.steps.assign(control.steps.begin(), control.steps.end());
     std::ranges::copy(learned.internals, std::back_inserter(program.internals));
     std::ranges::copy(learned.steps, std::back_inserter(program.steps));
-    for (const ir::Param& param : kernel_.whole.params) {
-      if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
-    }
+    program.params = bound_params(kernel_.whole, used);
     if (kernel_.own_gradients().empty()) return program;
     plan::KernelStep step{.outputs = kernel_.own_gradients(),
                           .zeroed = {BackwardKernel::kCounter},

@@ -30,6 +30,7 @@
 #include "compiler/target/capabilities.h"
 #include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
+#include "runtime/plan/step_tensors.h"
 
 namespace attn::engines {
 namespace native {
@@ -406,11 +407,8 @@ class Native {
 
   plan::Program program() const {
     std::set<std::string> used = {"q", "k", "v"};
-    for (const plan::KernelArgument& input : inputs()) {
-      if (const auto* param = std::get_if<plan::ParamOperand>(&input))
-        used.insert(param->name);
-      else
-        used.insert(std::get<plan::TensorOperand>(input).name);
+    for (const plan::OperandSource& input : kernel_.expressions.inputs.operands) {
+      used.insert(*plan::name_of(input));
     }
     const Controls control = controls(attention_, used);
     plan::Program program;
@@ -418,9 +416,7 @@ class Native {
     program.internals = control.internals;
     program.internals.push_back(
         plan::internal_tensor(kCounter, DType::i32, {kernel_.counters(dims_)}));
-    for (const ir::Param& param : whole_.params) {
-      if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
-    }
+    program.params = bound_params(whole_, used);
     plan::KernelStep step{.outputs = kernel_.outputs,
                           .zeroed = {kCounter},
                           .launches = {},

@@ -143,16 +143,13 @@ std::vector<std::string> gradient_names(const ir::Attention& attention) {
   return names;
 }
 
-std::set<std::string> names_of(const plan::CudnnStep& step) {
-  std::set<std::string> names;
-  for (const plan::Operand& operand : step.operands) {
-    if (const auto* tensor = std::get_if<plan::TensorOperand>(&operand.source)) {
-      names.insert(tensor->name);
-    } else if (const auto* param = std::get_if<plan::ParamOperand>(&operand.source)) {
-      names.insert(param->name);
-    }
+std::vector<plan::ParamInfo> bound_params(const ir::Attention& attention,
+                                          const std::set<std::string>& used) {
+  std::vector<plan::ParamInfo> params;
+  for (const ir::Param& param : attention.params) {
+    if (used.contains(param.name)) params.push_back({param.name, param.dtype});
   }
-  return names;
+  return params;
 }
 
 }  // namespace attn::engines

@@ -1,4 +1,4 @@
-// The tensors that the caller of a program binds.
+// The tensors and params that the caller of a program binds.
 #pragma once
 
 #include <set>
@@ -27,7 +27,8 @@ std::vector<plan::TensorInfo> backward_tensors(const ir::Attention& attention,
 // The names of the gradients of gradient::wanted_gradients, in its order.
 std::vector<std::string> gradient_names(const ir::Attention& attention);
 
-// The names of the tensors and params that a step is bound to.
-std::set<std::string> names_of(const plan::CudnnStep& step);
+// The params that are used, in order of declaration.
+std::vector<plan::ParamInfo> bound_params(const ir::Attention& attention,
+                                          const std::set<std::string>& used);
 
 }  // namespace attn::engines

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include "compiler/codegen/kernel_text.h"
+#include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/place.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/support/text.h"
 #include "runtime/plan/internal_tensor.h"
+#include "runtime/plan/step_tensors.h"
 
 namespace attn::engines {
 namespace {
@@ -45,11 +47,6 @@ graph::Tensor operand(Uid uid, const Matrix& matrix) {
 plan::TensorOperand source(const Matrix& matrix) {
   const std::int64_t columns = matrix.dims[2];
   return {matrix.tensor, matrix.first_row * columns, matrix.advance * columns};
-}
-
-void add_name(std::set<std::string>& names, const plan::OperandSource& source) {
-  if (const auto* tensor = std::get_if<plan::TensorOperand>(&source)) names.insert(tensor->name);
-  if (const auto* param = std::get_if<plan::ParamOperand>(&source)) names.insert(param->name);
 }
 
 }  // namespace
@@ -155,7 +152,7 @@ Status Products::check_bytes() const {
 }
 
 plan::Program Products::program(const List& bound) const {
-  const std::set<std::string> used = names_read(steps_);
+  const std::set<std::string> used = plan::names_used(steps_);
   const Controls made = controls(attention_, used);
   plan::Program program;
   program.tensors = bound(used, made);
@@ -163,9 +160,7 @@ plan::Program Products::program(const List& bound) const {
   program.internals.insert(program.internals.end(), made.internals.begin(), made.internals.end());
   program.steps.assign(made.steps.begin(), made.steps.end());
   program.steps.insert(program.steps.end(), steps_.begin(), steps_.end());
-  for (const ir::Param& param : attention_.params) {
-    if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
-  }
+  program.params = bound_params(attention_, used);
   return program;
 }
 
@@ -183,16 +178,6 @@ std::string Products::within_lengths(const std::string& name, codegen::KernelTex
   if (keys ? !has_column_lengths(attention_) : !has_row_lengths(attention_)) return "";
   const std::string_view lengths = keys ? ir::kLengthsKv : ir::kLengthsQ;
   return fmt::format(" && s < {}[b]", kernel.read(std::string(lengths), DType::i32));
-}
-
-std::set<std::string> names_read(const std::vector<plan::Step>& steps) {
-  std::set<std::string> names;
-  for (const plan::Step& step : steps) {
-    const auto* derive = std::get_if<plan::DeriveStep>(&step);
-    if (derive == nullptr) continue;
-    for (const plan::OperandSource& input : derive->inputs) add_name(names, input);
-  }
-  return names;
 }
 
 }  // namespace attn::engines

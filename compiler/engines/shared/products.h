@@ -86,7 +86,4 @@ class Products {
   std::int64_t turns_ = 1;
 };
 
-// The tensors and params that derive steps read.
-std::set<std::string> names_read(const std::vector<plan::Step>& steps);
-
 }  // namespace attn::engines
