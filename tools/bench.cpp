@@ -9,7 +9,6 @@
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/file.h"
-#include "tools/autotune.h"
 #include "tools/cached.h"
 #include "tools/command.h"
 #include "tools/console.h"

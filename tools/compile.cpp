@@ -7,7 +7,6 @@
 #include "compiler/driver/driver.h"
 #include "compiler/driver/memory.h"
 #include "runtime/cudnn/library.h"
-#include "tools/autotune.h"
 #include "tools/cached.h"
 #include "tools/command.h"
 #include "tools/compile_ranks.h"
@@ -17,6 +16,7 @@
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/target_option.h"
+#include "tools/timed.h"
 #include "tools/words.h"
 
 namespace attn::tools {

@@ -8,7 +8,6 @@
 #include "compiler/ast/parse.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/planner/measured.h"
-#include "compiler/rewrite/bounding_band.h"
 #include "compiler/rewrite/ranged.h"
 #include "runtime/base/check.h"
 #include "runtime/io/host_tensor.h"

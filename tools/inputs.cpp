@@ -12,7 +12,6 @@
 
 #include "compiler/reference/blocks.h"
 #include "compiler/reference/defaults.h"
-#include "compiler/reference/facts.h"
 #include "compiler/reference/lifelike.h"
 #include "compiler/support/text.h"
 #include "runtime/io/element.h"

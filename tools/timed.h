@@ -3,11 +3,13 @@
 
 #include <string>
 
+#include "compiler/driver/driver.h"
 #include "compiler/ir/attention.h"
 #include "compiler/reference/evaluate.h"
 #include "runtime/execute/device_tensors.h"
 #include "runtime/execute/executable.h"
 #include "runtime/plan/plan.h"
+#include "tools/command.h"
 #include "tools/inputs.h"
 
 namespace attn::tools {
@@ -41,5 +43,16 @@ Result<TimedPlan> load_timed(const ir::Attention& attention, const plan::Plan& p
 // Median device time of several executes, in ms. Errors: those of load_timed, cuda.
 Result<double> device_ms(const ir::Attention& attention, const plan::Plan& plan,
                          const std::string& cudnn_folder);
+
+struct Tuning {
+  bool all = false;    // --autotune
+  bool never = false;  // --no-autotune
+};
+void add_autotune(CLI::App& command, Tuning& tuning);
+
+// Sets what is measured on the local GPU, if that is the target: without an option, what is near.
+// Near programs that cannot be measured are a note on standard error.
+void set_autotune(driver::CompileOptions& how, const Tuning& tuning, bool is_local,
+                  const std::string& cudnn_folder);
 
 }  // namespace attn::tools

@@ -9,7 +9,6 @@
 
 #include "compiler/check/static_checks.h"
 #include "compiler/reference/defaults.h"
-#include "compiler/reference/facts.h"
 #include "compiler/support/text.h"
 
 namespace attn::check {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/row_tile.h"
+#include "compiler/codegen/scores.h"
 #include "compiler/gradient/differentiate.h"
 #include "runtime/plan/program.h"
 

@@ -108,6 +108,10 @@ class Emitter {
 
 }  // namespace
 
+std::string RowTile::row_text(const std::string& local) const {
+  return fmt::format("{0} / {1} * {2} + first[0] + {0} % {1}", local, rows, group_rows);
+}
+
 void begin_scores(ExpressionWriter& writer, const ir::Attention& attention, std::int64_t extent,
                   std::int64_t columns, const std::string& row) {
   const ir::Dims& d = attention.dims;

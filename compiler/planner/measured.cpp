@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "compiler/engines/shared/lengths_cost.h"
+#include "compiler/engines/shared/lengths.h"
 
 namespace attn::planner {
 namespace {

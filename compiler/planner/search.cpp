@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "compiler/engines/shared/internal_o.h"
+#include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/unsupported.h"
 
 namespace attn::planner {

@@ -7,7 +7,7 @@
 
 #include "compiler/ir/random_dropout.h"
 #include "compiler/reference/blocks.h"
-#include "compiler/reference/facts.h"
+#include "compiler/reference/defaults.h"
 #include "runtime/io/element.h"
 
 namespace attn::reference {

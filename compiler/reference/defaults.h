@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <string>
 
 #include "compiler/ir/attention.h"
 #include "runtime/base/status.h"
@@ -30,5 +31,17 @@ Result<EvaluatedDefault> evaluate_default(
 // dimension in an extent); binding (an element without a value, or one that its dtype cannot hold).
 Result<io::HostTensor> default_values(const ir::Attention& attention,
                                       const ir::CapturedTensor& tensor);
+
+struct BrokenFact {
+  std::size_t element = 0;  // the first that breaks it, in logical order
+  std::string what;         // without the name of the tensor: "is declared monotone, but ..."
+  std::string help;
+};
+
+// The first fact that `values` break: `monotone`, `runs`, and of lengths that they are within their
+// dimension. A fact that depends on an open dimension is not checked.
+std::optional<BrokenFact> broken_fact(const ir::Attention& attention,
+                                      const ir::CapturedTensor& tensor,
+                                      const io::HostTensor& values);
 
 }  // namespace attn::reference

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "compiler/rewrite/bounding_band.h"
 #include "compiler/rewrite/cancelled.h"
 #include "compiler/rewrite/ranged.h"
 #include "compiler/rewrite/reals.h"

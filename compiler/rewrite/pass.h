@@ -69,7 +69,7 @@ inline ir::Attention run_pass(std::string_view name, const ir::Attention& attent
 }
 
 // The form of an attention that a fused kernel computes at the lowest cost: with the band that
-// contains its masks added to them (bounding_band.h), masks that the others imply removed
+// contains its masks added to them (ranged.h), masks that the others imply removed
 // (ranged.h), and index arithmetic in reals (reals.h), each if `made` enables it. Unchanged if a
 // dimension is open.
 ir::Attention kernel_form(const ir::Attention& attention, const target::Context& context,

@@ -8,8 +8,6 @@
 
 #include "runtime/cudnn/attempts.h"
 #include "runtime/cudnn/build_graph.h"
-#include "runtime/cudnn/engine_choices.h"
-#include "runtime/cudnn/engine_configs.h"
 #include "runtime/cudnn/execution.h"
 #include "runtime/cudnn/known_bad.h"
 #include "runtime/plan/device_properties.h"

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "compiler/codegen/steps.h"
-#include "compiler/engines/cudnn/hoisting.h"
+#include "compiler/engines/cudnn/captured_view.h"
 #include "compiler/engines/cudnn/lower.h"
 #include "compiler/engines/cudnn/lower_block_sparse.h"
 #include "compiler/engines/cudnn/strategies.h"

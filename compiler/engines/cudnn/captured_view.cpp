@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "compiler/engines/shared/unsupported.h"
+#include "compiler/rewrite/pass.h"
 
 namespace attn::engines {
 namespace {
@@ -141,6 +142,22 @@ CapturedView read_by_rows(CapturedView view, const Dims4& scores) {
   view.dims[2] = scores[2];
   view.strides[2] = 0;
   return view;
+}
+
+Result<rewrite::Hoisted> hoisted(const ir::Attention& attention, std::vector<ir::ExprId> extra,
+                                 const target::Context& context, bool vectors) {
+  rewrite::HoistOptions options;
+  options.vectors = vectors;
+  if (context.backward()) {
+    options.worth_vector = rewrite::kWorthVectorBackward;
+    options.reading = rewrite::kReadingBackward;
+  }
+  options.extra = std::move(extra);
+  options.readable = [](const ir::Attention& of, ir::ExprId load) {
+    return captured_view(of, load).status();
+  };
+  return rewrite::run_pass("hoist", context,
+                           [&] { return rewrite::hoist(attention, options, context); });
 }
 
 }  // namespace attn::engines

@@ -1,8 +1,12 @@
 // A directly indexed captured tensor as an operand that broadcasts over the scores.
 #pragma once
 
+#include <vector>
+
 #include "compiler/engines/shared/graph_builder.h"
 #include "compiler/ir/attention.h"
+#include "compiler/rewrite/hoist.h"
+#include "compiler/target/context.h"
 #include "runtime/base/status.h"
 
 namespace attn::engines {
@@ -29,5 +33,10 @@ Result<CapturedView> captured_view(const ir::Attention& attention, ir::ExprId lo
 // row at stride 0: cuDNN's backward engine computes wrong values with a vector over columns (9.19,
 // sm_90).
 CapturedView read_by_rows(CapturedView view, const Dims4& scores);
+
+// `extra` as in rewrite::HoistOptions: the derivative of a backward. Without `vectors` what reads a
+// tensor over the rows becomes a table. Errors: those of rewrite::hoist.
+Result<rewrite::Hoisted> hoisted(const ir::Attention& attention, std::vector<ir::ExprId> extra,
+                                 const target::Context& context, bool vectors = true);
 
 }  // namespace attn::engines

@@ -1,7 +1,6 @@
-#include "compiler/engines/cudnn/forward.h"
-
 #include "compiler/engines/cudnn/bands.h"
 #include "compiler/engines/cudnn/dropout.h"
+#include "compiler/engines/cudnn/lower.h"
 #include "compiler/engines/cudnn/score.h"
 #include "compiler/engines/cudnn/statistics.h"
 #include "compiler/engines/shared/graph_builder.h"

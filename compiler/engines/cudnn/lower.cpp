@@ -18,7 +18,6 @@
 #include "compiler/engines/shared/quantized.h"
 #include "compiler/engines/shared/staging.h"
 #include "compiler/engines/shared/unsupported.h"
-#include "compiler/engines/shared/vectors.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/target/capabilities.h"
 #include "runtime/plan/step_tensors.h"

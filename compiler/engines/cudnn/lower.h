@@ -5,16 +5,24 @@
 #include <string>
 #include <vector>
 
-#include "compiler/engines/cudnn/forward.h"
 #include "compiler/ir/attention.h"
+#include "compiler/masks/band.h"
 #include "compiler/target/context.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
 namespace attn::engines {
 
-// Builds the cuDNN graph of the attention, whose dimensions are bound: composite() (forward.h),
-// from products, pointwise operations and reductions, or unified() (unified.h), with a single node.
+// The graph of one forward pass from products, pointwise operations and reductions. Requires bound
+// dimensions. Errors: those of lower().
+Result<plan::CudnnStep> composite(const ir::Attention& attention, const masks::MaskForm& form);
+
+// The same as a single attention node, cuDNN's SDPA_FWD. Whether a cuDNN version supports the node
+// is left to cuDNN. Errors also: unsupported for what the node cannot express: max, sum_exp,
+// dropout by a mask.
+Result<plan::CudnnStep> unified(const ir::Attention& attention, const masks::MaskForm& form);
+
+// One of them.
 using Core = Result<plan::CudnnStep> (*)(const ir::Attention& attention,
                                          const masks::MaskForm& form);
 

@@ -19,7 +19,6 @@
 #include "compiler/engines/shared/products.h"
 #include "compiler/engines/shared/staging.h"
 #include "compiler/engines/shared/unsupported.h"
-#include "compiler/engines/shared/vectors.h"
 #include "compiler/rewrite/pass.h"
 #include "compiler/rewrite/ranged.h"
 #include "compiler/rewrite/rebuild.h"

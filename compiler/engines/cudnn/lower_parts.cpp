@@ -16,7 +16,6 @@
 #include "compiler/engines/shared/products.h"
 #include "compiler/engines/shared/staging.h"
 #include "compiler/engines/shared/unsupported.h"
-#include "compiler/engines/shared/vectors.h"
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
 #include "runtime/plan/internal_tensor.h"

@@ -14,7 +14,6 @@
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/operands.h"
-#include "compiler/engines/shared/place.h"
 #include "compiler/engines/shared/products.h"
 #include "compiler/engines/shared/staging.h"
 #include "compiler/engines/shared/unsupported.h"

@@ -1,9 +1,8 @@
-#include "compiler/engines/cudnn/unified.h"
-
 #include <limits>
 
 #include "compiler/engines/cudnn/dropout.h"
 #include "compiler/engines/cudnn/expression.h"
+#include "compiler/engines/cudnn/lower.h"
 #include "compiler/engines/cudnn/score.h"
 #include "compiler/engines/cudnn/statistics.h"
 #include "compiler/engines/shared/controls.h"

@@ -11,7 +11,6 @@
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/products_backward.h"
-#include "compiler/engines/shared/vectors.h"
 
 namespace attn::engines::native {
 namespace {

@@ -14,7 +14,6 @@
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
-#include "compiler/engines/shared/vectors.h"
 #include "runtime/base/ceil_div.h"
 
 namespace attn::engines::native {

@@ -9,7 +9,6 @@
 #include "compiler/engines/native/kernel_names.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/operands.h"
-#include "compiler/engines/shared/vectors.h"
 #include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
 

@@ -54,7 +54,7 @@ struct ListWork {
 };
 
 // What a program computes, for a prediction of its time: with lengths, of those that are expected
-// (engines/shared/lengths_cost.h).
+// (engines/shared/lengths.h).
 struct NativeWork {
   double scores = 0;    // that are computed, hidden ones of partial blocks included
   double masked = 0;    // of these, for which masks are evaluated

@@ -96,7 +96,7 @@ Status check_attention(const ir::Attention& attention) {
 
 Status check_forward(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_attention(attention));
-  ATTN_CHECK(attention.wants_o, "kernels always write o: see internal_o.h");
+  ATTN_CHECK(attention.wants_o, "kernels always write o: see interface.h");
   return {};
 }
 

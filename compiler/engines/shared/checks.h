@@ -21,7 +21,7 @@ Status check_tensors(const ir::Attention& attention);
 // varies with the batch.
 Status check_attention(const ir::Attention& attention);
 
-// The same for a forward, whose outputs must include o (internal_o.h).
+// The same for a forward, whose outputs must include o (interface.h).
 Status check_forward(const ir::Attention& attention);
 
 // Errors: unsupported if elements of a gradient of q, k or v would overlap: for paged tensors and

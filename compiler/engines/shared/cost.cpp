@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "compiler/engines/shared/lengths_cost.h"
+#include "compiler/engines/shared/lengths.h"
 #include "compiler/masks/axes.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/rewrite/hoist.h"

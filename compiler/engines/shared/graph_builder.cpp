@@ -1,9 +1,9 @@
 #include "compiler/engines/shared/graph_builder.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
-#include "compiler/engines/shared/forms.h"
 #include "compiler/ir/block_scales.h"
 #include "runtime/base/check.h"
 
@@ -187,5 +187,22 @@ Value GraphBuilder::select(Value condition, Value x, Value y, SourcePos pos) {
 }
 
 plan::CudnnStep GraphBuilder::finish() && { return std::move(step_); }
+
+namespace {
+
+constexpr Form kForms[] = {
+#define ATTN_FORM(mode, compute, result) \
+  {graph::PointwiseMode::mode, DType::compute, DType::result},
+#include "compiler/engines/shared/forms.def"
+#undef ATTN_FORM
+};
+
+}  // namespace
+
+std::span<const Form> proven_forms() { return kForms; }
+
+bool is_proven(const Form& form) {
+  return std::find(std::begin(kForms), std::end(kForms), form) != std::end(kForms);
+}
 
 }  // namespace attn::engines

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "runtime/base/dtype.h"
 #include "runtime/graph/backend_graph.h"
 #include "runtime/plan/program.h"
 
@@ -106,5 +109,17 @@ class GraphBuilder {
   Pass pass_;
   plan::CudnnStep step_;
 };
+
+// Pointwise forms that lowering may emit: those of forms.def, proven on a device.
+struct Form {
+  graph::PointwiseMode mode;
+  DType compute;
+  DType result;
+
+  auto operator<=>(const Form&) const = default;
+};
+
+std::span<const Form> proven_forms();
+bool is_proven(const Form& form);
 
 }  // namespace attn::engines

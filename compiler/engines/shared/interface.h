@@ -31,4 +31,13 @@ std::vector<std::string> gradient_names(const ir::Attention& attention);
 std::vector<plan::ParamInfo> bound_params(const ir::Attention& attention,
                                           const std::set<std::string>& used);
 
+// Support for attentions without the output o. cuDNN's kernels always write it, so it becomes an
+// internal tensor of the program, in the workspace.
+//
+// The attention with o added to its outputs, without gaps in memory.
+ir::Attention with_o(ir::Attention attention);
+
+// Makes the output `o` of a forward of with_o() internal, and removes the steps that only copy it.
+void make_o_internal(plan::Program& program);
+
 }  // namespace attn::engines

@@ -8,7 +8,6 @@
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/staging.h"
 #include "compiler/engines/shared/unsupported.h"
-#include "compiler/engines/shared/vectors.h"
 #include "compiler/rewrite/rebuild.h"
 
 namespace attn::engines {

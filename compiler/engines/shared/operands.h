@@ -43,4 +43,13 @@ Uid add_offsets(const ir::Attention& attention, GraphBuilder& builder, const std
 // Strides of [B,Hq,Sq,1]: row-major, or with the heads last where o is thd.
 Dims4 statistics_strides(const ir::Attention& attention);
 
+inline constexpr std::int64_t kVector = 8;  // elements of 16 bits that kernels move at a time
+
+// Whether the tensor's rows can be moved so: contiguous, in multiples of kVector elements.
+inline bool moves_in_vectors(const Dims4& dims, const Dims4& strides) {
+  bool aligned = dims[3] % kVector == 0 && strides[3] == 1;
+  for (std::size_t axis = 0; axis < 3; ++axis) aligned &= strides[axis] % kVector == 0;
+  return aligned;
+}
+
 }  // namespace attn::engines

@@ -6,7 +6,7 @@
 #include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
-#include "compiler/engines/shared/place.h"
+#include "compiler/engines/shared/staging.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/support/text.h"
 #include "runtime/plan/internal_tensor.h"

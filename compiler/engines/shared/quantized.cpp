@@ -91,8 +91,8 @@ Error without_backward(const ir::Attention& attention, std::string message, std:
 }
 
 bool ends_within_tile(const ir::Attention& attention) {
-  constexpr std::int64_t kTile = 128;
-  return attention.dims[ir::Dim::Sq] % kTile != 0 || attention.dims[ir::Dim::Skv] % kTile != 0;
+  constexpr std::int64_t kOfTile = 128;
+  return attention.dims[ir::Dim::Sq] % kOfTile != 0 || attention.dims[ir::Dim::Skv] % kOfTile != 0;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "compiler/codegen/row_tile.h"
+#include "compiler/codegen/scores.h"
 #include "compiler/ir/attention.h"
 #include "runtime/plan/program.h"
 

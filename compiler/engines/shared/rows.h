@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/codegen/kernel_text.h"
-#include "compiler/codegen/row_tile.h"
+#include "compiler/codegen/scores.h"
 #include "compiler/ir/attention.h"
 #include "runtime/plan/program.h"
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "compiler/engines/shared/forms.h"
+#include "compiler/engines/shared/graph_builder.h"
 #include "compiler/planner/search.h"
 #include "tests/golden/lowering/specs.h"
 

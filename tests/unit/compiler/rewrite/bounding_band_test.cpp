@@ -1,5 +1,3 @@
-#include "compiler/rewrite/bounding_band.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "compiler/masks/mask_analysis.h"
+#include "compiler/rewrite/ranged.h"
 #include "tests/support/contexts.h"
 #include "tests/unit/compiler/masks/dense.h"
 #include "tests/unit/compiler/masks/example.h"

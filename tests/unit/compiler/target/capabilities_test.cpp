@@ -6,7 +6,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/masks/mask_analysis.h"
-#include "compiler/rewrite/bounding_band.h"
+#include "compiler/rewrite/ranged.h"
 #include "runtime/plan/step_tensors.h"
 #include "tests/support/contexts.h"
 

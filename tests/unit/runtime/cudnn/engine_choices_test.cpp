@@ -1,11 +1,10 @@
-#include "runtime/cudnn/engine_choices.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
 #include "runtime/cudnn/api.h"
+#include "runtime/cudnn/known_bad.h"
 
 namespace attn::cudnn {
 namespace {

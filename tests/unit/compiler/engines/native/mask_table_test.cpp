@@ -1,10 +1,9 @@
 // Which masks become a table for attnc's own kernels. Kernels that read one are compared with the
 // reference by tests/host (tests/gpu/native/loops.attn, backward_mask_table.attn).
-#include "compiler/engines/native/mask_table.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/engines/native/native.h"
 #include "compiler/reference/row_evaluator.h"
 #include "tests/unit/compiler/masks/spec_example.h"
 

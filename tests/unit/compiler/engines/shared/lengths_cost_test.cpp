@@ -1,8 +1,7 @@
-#include "compiler/engines/shared/lengths_cost.h"
-
 #include <gtest/gtest.h>
 
 #include "compiler/engines/shared/cost.h"
+#include "compiler/engines/shared/lengths.h"
 #include "compiler/masks/mask_analysis.h"
 #include "tests/unit/compiler/masks/spec_example.h"
 
