@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "runtime/base/check.h"
-#include "runtime/shapes/picker.h"
+#include "runtime/picker/picker.h"
 
 namespace {
 
 using namespace attn;
 using plan::Dim;
 
-using Picker = shapes::Picker<int>;
+using Picker = picker::Picker<int>;
 
 constexpr std::int64_t kStep = 2;  // between the batches of two plans
 
@@ -28,7 +28,7 @@ plan::Sizes sizes_of(std::int64_t batches) {
 std::unique_ptr<Picker> g_picker;  // set by SetUp, shared by all threads
 
 void fill(const benchmark::State& state) {
-  shapes::PickerOptions options;
+  picker::PickerOptions options;
   for (std::int64_t i = 1; i <= state.range(0); ++i) {
     plan::Plan plan;
     plan.shape = plan::Shape{sizes_of(i * kStep), {Dim::B}};

@@ -35,7 +35,7 @@ endfunction()
 
 include(GNUInstallDirs)
 attn_api_library(attn_shared SHARED)
-target_link_libraries(attn_shared PRIVATE attn_distributed attn_shapes attn_operations attn_targets)
+target_link_libraries(attn_shared PRIVATE attn_distributed attn_picker attn_operations attn_targets)
 target_link_options(attn_shared PRIVATE LINKER:--version-script=${ATTN_MAP})
 attn_for_older_systems(attn_shared)
 if(NOT ATTN_SANITIZE)
@@ -48,7 +48,7 @@ set_target_properties(attn_shared PROPERTIES
 
 # All runtime libraries in one archive, except third-party ones.
 attn_api_library(attn_static STATIC)
-foreach(room base io graph plan cuda operations cudnn cache process targets execute ranks distributed shapes)
+foreach(room base io graph plan cuda operations cudnn cache process targets execute ranks distributed picker)
   target_sources(attn_static PRIVATE $<TARGET_OBJECTS:attn_${room}>)
 endforeach()
 target_sources(attn_static PRIVATE $<TARGET_OBJECTS:attn_dep_fmt>)

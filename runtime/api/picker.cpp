@@ -1,4 +1,4 @@
-#include "runtime/shapes/picker.h"
+#include "runtime/picker/picker.h"
 
 #include <fmt/format.h>
 
@@ -26,13 +26,13 @@ using ExecutableReference = api::Reference<attn_executable>;
 
 struct attn_picker {
   api::Reference<attn_runtime> runtime;  // outlives the picker, which loads plans with it
-  std::unique_ptr<shapes::Picker<ExecutableReference>> picker;
+  std::unique_ptr<picker::Picker<ExecutableReference>> picker;
 };
 
 namespace {
 
+using picker::Policy;
 using plan::Dim;
-using shapes::Policy;
 
 static_assert(plan::kDims.size() == ATTN_DIM_COUNT);
 static_assert(static_cast<attn_dim>(Dim::B) == ATTN_DIM_B &&
@@ -45,9 +45,9 @@ static_assert(static_cast<attn_dim>(Dim::B) == ATTN_DIM_B &&
 static_assert(static_cast<attn_build>(Policy::Build::never) == ATTN_BUILD_NEVER &&
               static_cast<attn_build>(Policy::Build::now) == ATTN_BUILD_NOW &&
               static_cast<attn_build>(Policy::Build::in_background) == ATTN_BUILD_IN_BACKGROUND);
-static_assert(static_cast<attn_fit>(shapes::Fit::exact) == ATTN_FIT_EXACT &&
-              static_cast<attn_fit>(shapes::Fit::bucket) == ATTN_FIT_BUCKET &&
-              static_cast<attn_fit>(shapes::Fit::built) == ATTN_FIT_BUILT);
+static_assert(static_cast<attn_fit>(picker::Fit::exact) == ATTN_FIT_EXACT &&
+              static_cast<attn_fit>(picker::Fit::bucket) == ATTN_FIT_BUCKET &&
+              static_cast<attn_fit>(picker::Fit::built) == ATTN_FIT_BUILT);
 
 // Element sizes in the first attn.h.
 constexpr std::size_t kFirstDimSize = 16, kFirstSpecBinding = 2 * sizeof(char*), kFirstShape = 64;
@@ -73,10 +73,10 @@ std::optional<plan::Target> target_here(const plan::Bundle& plans, std::int64_t 
   return std::nullopt;
 }
 
-Result<shapes::AttncOptions> attnc_options(const attn_picker_options& options,
+Result<picker::AttncOptions> attnc_options(const attn_picker_options& options,
                                            const attn_runtime& runtime, const plan::Bundle& plans) {
   ATTN_ASSIGN(const execute::Runtime::Cudnn* cudnn, runtime.runtime->cudnn());
-  shapes::AttncOptions attnc;
+  picker::AttncOptions attnc;
   attnc.command = {options.attnc};
   attnc.cudnn_folder = std::filesystem::path(cudnn->library->path()).parent_path().string();
   if (options.target != nullptr) {
@@ -95,12 +95,12 @@ Result<shapes::AttncOptions> attnc_options(const attn_picker_options& options,
 }
 
 Result<std::unique_ptr<attn_picker>> create(attn_runtime& runtime, plan::Bundle plans,
-                                            shapes::BuildRequest origin,
+                                            picker::BuildRequest origin,
                                             const attn_picker_options& read) {
-  shapes::PickerOptions options;
+  picker::PickerOptions options;
   if (read.attnc != nullptr) {
-    ATTN_ASSIGN(shapes::AttncOptions attnc, attnc_options(read, runtime, plans));
-    options.builder = shapes::attnc_builder(std::move(attnc));
+    ATTN_ASSIGN(picker::AttncOptions attnc, attnc_options(read, runtime, plans));
+    options.builder = picker::attnc_builder(std::move(attnc));
   }
   if (read.most_built != 0) options.most_built = read.most_built;
   options.fits = [&runtime](const plan::Plan& plan) {
@@ -109,7 +109,7 @@ Result<std::unique_ptr<attn_picker>> create(attn_runtime& runtime, plan::Bundle 
   options.plans = std::move(plans);
   options.origin = std::move(origin);
   const auto load = [&runtime](const plan::Plan& plan) { return api::load(runtime, plan); };
-  ATTN_ASSIGN(auto picker, shapes::Picker<ExecutableReference>::create(std::move(options), load));
+  ATTN_ASSIGN(auto picker, picker::Picker<ExecutableReference>::create(std::move(options), load));
   for (const std::string& reason : picker->unfit()) {
     runtime.runtime->log(log::Level::warning, reason);
   }
@@ -117,9 +117,9 @@ Result<std::unique_ptr<attn_picker>> create(attn_runtime& runtime, plan::Bundle 
   return std::make_unique<attn_picker>(api::Reference<attn_runtime>(&runtime), std::move(picker));
 }
 
-Result<shapes::BuildRequest> request_of(const attn_spec& spec) {
+Result<picker::BuildRequest> request_of(const attn_spec& spec) {
   ATTN_RETURN_IF_ERROR(api::check_given({{spec.text, "the text of the spec"}}));
-  shapes::BuildRequest request{spec.text, {}};
+  picker::BuildRequest request{spec.text, {}};
   ATTN_RETURN_IF_ERROR(check_list(spec.bindings, spec.binding_count, "the bindings of the spec"));
   ATTN_ASSIGN(const auto bindings, api::read_array(spec.bindings, spec.binding_count,
                                                    spec.binding_bytes, kFirstSpecBinding));
@@ -219,7 +219,7 @@ attn_status attn_picker_create(attn_runtime* runtime, const attn_spec* spec,
     ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
     ATTN_ASSIGN(const attn_spec read_spec, api::read_sized(spec));
     if (read.attnc == nullptr) return invalid("a picker without plans needs attnc to build them");
-    ATTN_ASSIGN(shapes::BuildRequest origin, request_of(read_spec));
+    ATTN_ASSIGN(picker::BuildRequest origin, request_of(read_spec));
     ATTN_ASSIGN(auto created, create(*runtime, {}, std::move(origin), read));
     *picker = created.release();
     return {};

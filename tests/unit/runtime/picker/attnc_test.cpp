@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/shapes/picker.h"
+#include "runtime/picker/picker.h"
 #include "runtime/targets/targets.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 using plan::Dim;
@@ -72,4 +72,4 @@ TEST(AttncBuilder, ServesAPickerWithSizesThatChange) {
 }
 
 }  // namespace
-}  // namespace attn::shapes
+}  // namespace attn::picker

@@ -1,4 +1,4 @@
-#include "runtime/shapes/plans.h"
+#include "runtime/picker/plans.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "runtime/graph/listing.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 using plan::Dim;
@@ -149,4 +149,4 @@ Result<ShapePlans> built_plans(plan::Bundle bundle, const Sizes& wanted) {
                   all.empty() ? "nothing" : plan::to_text(all.front().shape.sizes))};
 }
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

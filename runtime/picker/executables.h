@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "runtime/execute/executable_cache.h"
-#include "runtime/shapes/picker.h"
+#include "runtime/picker/picker.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 
 using ExecutablePicker = Picker<execute::Executable>;
 
@@ -15,4 +15,4 @@ using ExecutablePicker = Picker<execute::Executable>;
 Result<std::unique_ptr<ExecutablePicker>> pick_executables(
     PickerOptions options, std::shared_ptr<execute::ExecutableCache> cache);
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

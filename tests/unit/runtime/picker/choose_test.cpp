@@ -1,11 +1,11 @@
-#include "runtime/shapes/choose.h"
+#include "runtime/picker/choose.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/runtime/shapes/shapes_testing.h"
+#include "tests/unit/runtime/picker/picker_testing.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 using namespace testing;
@@ -107,4 +107,4 @@ TEST(Choose, WhatThereIsAndWhatWouldWorkIsSaid) {
 }
 
 }  // namespace
-}  // namespace attn::shapes
+}  // namespace attn::picker

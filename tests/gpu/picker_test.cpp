@@ -1,16 +1,16 @@
 #include <gtest/gtest.h>
 
-#include "runtime/shapes/executables.h"
+#include "runtime/picker/executables.h"
 #include "tests/gpu/gpu_test.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 using plan::Dim;
 
-class Shapes : public testing::GpuTest {};
+class PickerOnGpu : public testing::GpuTest {};
 
-TEST_F(Shapes, WhatIsPickedIsAnExecutableThatWasLoadedOnce) {
+TEST_F(PickerOnGpu, WhatIsPickedIsAnExecutableThatWasLoadedOnce) {
   PickerOptions options;
   options.plans.plans = {testing::causal_plan()};
   options.plans.plans[0].shape = plan::Shape{{{Dim::B, 2},
@@ -36,4 +36,4 @@ TEST_F(Shapes, WhatIsPickedIsAnExecutableThatWasLoadedOnce) {
 }
 
 }  // namespace
-}  // namespace attn::shapes
+}  // namespace attn::picker

@@ -1,8 +1,8 @@
 // One attention at varying sizes: picks the plan that serves given sizes.
 //
-//   shapes::PickerOptions options;
+//   picker::PickerOptions options;
 //   ATTN_ASSIGN(options.plans, plan::load_bundle("decode.attnplan"));  // several shapes
-//   ATTN_ASSIGN(const auto picker, shapes::pick_executables(std::move(options), cache));
+//   ATTN_ASSIGN(const auto picker, picker::pick_executables(std::move(options), cache));
 //   ATTN_ASSIGN(const auto picked, picker->pick({{Dim::B, 3}, {Dim::Sq, 1000}, {Dim::Skv, 1000}}));
 #pragma once
 
@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/shapes/builder.h"
-#include "runtime/shapes/builds.h"
-#include "runtime/shapes/choose.h"
-#include "runtime/shapes/plans.h"
+#include "runtime/picker/builder.h"
+#include "runtime/picker/builds.h"
+#include "runtime/picker/choose.h"
+#include "runtime/picker/plans.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 
 struct PickerOptions {
   // Plans of one spec for any number of shapes, also none. All shapes have the same directions.
@@ -278,4 +278,4 @@ class Picker {
   Builds builds_;  // destroyed first
 };
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

@@ -1,4 +1,4 @@
-#include "runtime/shapes/builds.h"
+#include "runtime/picker/builds.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "tests/unit/runtime/shapes/shapes_testing.h"
+#include "tests/unit/runtime/picker/picker_testing.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 using namespace testing;
@@ -151,4 +151,4 @@ TEST(Builds, ABuilderThatThrowsIsAnError) {
 }
 
 }  // namespace
-}  // namespace attn::shapes
+}  // namespace attn::picker

@@ -1,6 +1,6 @@
 // Tests builds in a child process, a script that simulates every behavior. attnc_test.cpp tests
 // attnc itself.
-#include "runtime/shapes/builder.h"
+#include "runtime/picker/builder.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -15,10 +15,10 @@
 #include <fstream>
 #include <thread>
 
-#include "runtime/shapes/build_folder.h"
-#include "tests/unit/runtime/shapes/shapes_testing.h"
+#include "runtime/picker/build_folder.h"
+#include "tests/unit/runtime/picker/picker_testing.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -198,4 +198,4 @@ TEST_F(BuilderTest, AStopEndsTheChild) {
 }
 
 }  // namespace
-}  // namespace attn::shapes
+}  // namespace attn::picker

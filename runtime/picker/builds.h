@@ -15,7 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/plan/shape.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 
 struct SizesHash {
   std::size_t operator()(const plan::Sizes& sizes) const noexcept;
@@ -61,4 +61,4 @@ class Builds {
   std::thread thread_;  // started by the first later()
 };
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

@@ -1,6 +1,6 @@
-#include "runtime/shapes/executables.h"
+#include "runtime/picker/executables.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 
 Result<std::unique_ptr<ExecutablePicker>> pick_executables(
     PickerOptions options, std::shared_ptr<execute::ExecutableCache> cache) {
@@ -14,4 +14,4 @@ Result<std::unique_ptr<ExecutablePicker>> pick_executables(
       [cache = std::move(cache)](const plan::Plan& plan) { return cache->get(plan); });
 }
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

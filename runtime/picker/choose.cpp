@@ -1,11 +1,11 @@
-#include "runtime/shapes/choose.h"
+#include "runtime/picker/choose.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 using plan::Dim;
@@ -149,4 +149,4 @@ Error no_plan_for(std::span<const Shape> shapes, const Sizes& wanted) {
   return error;
 }
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

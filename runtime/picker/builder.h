@@ -12,7 +12,7 @@
 #include "runtime/base/status.h"
 #include "runtime/plan/bundle.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 
 // What to compile: a spec with the bindings of a plan.
 struct BuildRequest {
@@ -44,4 +44,4 @@ struct AttncOptions {
 // out or is stopped; io.
 Builder attnc_builder(AttncOptions options = {});
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

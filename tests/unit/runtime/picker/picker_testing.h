@@ -7,7 +7,7 @@
 #include "runtime/plan/bundle.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
-namespace attn::shapes::testing {
+namespace attn::picker::testing {
 
 using plan::Dim;
 using plan::Sizes;
@@ -38,4 +38,4 @@ inline plan::Plan plan_of(plan::Shape shape, bool backward = false) {
   return plan;
 }
 
-}  // namespace attn::shapes::testing
+}  // namespace attn::picker::testing

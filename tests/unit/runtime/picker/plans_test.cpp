@@ -1,11 +1,11 @@
-#include "runtime/shapes/plans.h"
+#include "runtime/picker/plans.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/runtime/shapes/shapes_testing.h"
+#include "tests/unit/runtime/picker/picker_testing.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 using namespace testing;
@@ -120,4 +120,4 @@ TEST(Plans, GiveUpTheirKernels) {
 }
 
 }  // namespace
-}  // namespace attn::shapes
+}  // namespace attn::picker

@@ -1,4 +1,4 @@
-#include "runtime/shapes/build_folder.h"
+#include "runtime/picker/build_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -101,4 +101,4 @@ BuildFolder::~BuildFolder() {
   if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

@@ -1,4 +1,4 @@
-#include "runtime/shapes/picker.h"
+#include "runtime/picker/picker.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <set>
 #include <thread>
 
-#include "tests/unit/runtime/shapes/shapes_testing.h"
+#include "tests/unit/runtime/picker/picker_testing.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 using namespace testing;
@@ -332,4 +332,4 @@ TEST_F(PickerTest, KnownSizesDoNotWaitForABuild) {
 }
 
 }  // namespace
-}  // namespace attn::shapes
+}  // namespace attn::picker

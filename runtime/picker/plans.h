@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/picker/builder.h"
 #include "runtime/plan/bundle.h"
-#include "runtime/shapes/builder.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 
 // The plans of one shape: one direction, or both.
 struct ShapePlans {
@@ -47,4 +47,4 @@ Status same_directions(const ShapePlans& one, const ShapePlans& other);
 // The plans that a builder returned for these sizes. Errors: plan_shape if they have other sizes.
 Result<ShapePlans> built_plans(plan::Bundle bundle, const plan::Sizes& wanted);
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

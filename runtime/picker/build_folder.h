@@ -1,4 +1,4 @@
-// A temporary folder for the files of a build. Internal to runtime/shapes.
+// A temporary folder for the files of a build. Internal to runtime/picker.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 #include "runtime/base/descriptors.h"
 #include "runtime/base/status.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 
 // A new folder under $TMPDIR, removed with its contents on destruction. It is locked (flock) while
 // it lives, to distinguish it from the folder of a killed process. create() removes such stale
@@ -29,4 +29,4 @@ class BuildFolder {
   FileDescriptor lock_;
 };
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

@@ -1,10 +1,10 @@
-#include "runtime/shapes/builds.h"
+#include "runtime/picker/builds.h"
 
 #include <exception>
 
 #include "runtime/base/hash.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 constexpr std::size_t kMostTasks = 4096;  // beyond it failures are forgotten
@@ -96,4 +96,4 @@ void Builds::work() {
   }
 }
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

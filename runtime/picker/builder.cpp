@@ -1,4 +1,4 @@
-#include "runtime/shapes/builder.h"
+#include "runtime/picker/builder.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 #include "runtime/base/spec_form.h"
 #include "runtime/base/status.h"
 #include "runtime/io/file.h"
-#include "runtime/shapes/build_folder.h"
+#include "runtime/picker/build_folder.h"
 #include "runtime/worker/process.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 namespace {
 
 using Json = nlohmann::json;
@@ -128,4 +128,4 @@ Builder attnc_builder(AttncOptions options) {
   };
 }
 
-}  // namespace attn::shapes
+}  // namespace attn::picker

@@ -7,7 +7,7 @@
 #include "runtime/base/status.h"
 #include "runtime/plan/shape.h"
 
-namespace attn::shapes {
+namespace attn::picker {
 
 // Whether a plan of this shape serves the wanted sizes by masking with lengths: B, Sq and Skv are
 // all given, and each wanted size equals the plan's or is smaller in a dimension that the plan
@@ -29,4 +29,4 @@ Result<std::optional<Choice>> choose(std::span<const plan::Shape> shapes, const 
 // The error plan_shape for sizes that nothing serves, with the available shapes and hints.
 Error no_plan_for(std::span<const plan::Shape> shapes, const plan::Sizes& wanted);
 
-}  // namespace attn::shapes
+}  // namespace attn::picker
