@@ -1,6 +1,7 @@
 // The types behind the opaque handles of attn.h. Internal to runtime/api.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "runtime/execute/executable.h"
 #include "runtime/execute/executable_cache.h"
 #include "runtime/operations/kernels.h"
+#include "runtime/plan/bundle.h"
 #include "runtime/ranks/distributed.h"
 
 namespace attn::api {
@@ -41,6 +43,14 @@ template <typename Handle>
 using Reference = std::unique_ptr<Handle, Releaser<Handle>>;
 
 }  // namespace attn::api
+
+struct attn_plan {
+  explicit attn_plan(attn::plan::Bundle bundle);
+
+  attn::plan::Bundle bundle;
+  std::vector<std::string> signatures;
+  std::vector<std::array<std::int64_t, ATTN_DIM_COUNT>> sizes;
+};
 
 struct attn_runtime : attn::api::Counted<attn_runtime> {
   attn_runtime(std::shared_ptr<attn::execute::Runtime> opened,

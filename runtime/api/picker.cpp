@@ -18,6 +18,8 @@
 #include "runtime/api/names.h"
 #include "runtime/api/sized.h"
 #include "runtime/api/trust.h"
+#include "runtime/execute/checks.h"
+#include "runtime/picker/choose.h"
 #include "runtime/targets/targets.h"
 
 using namespace attn;
@@ -150,6 +152,21 @@ Result<plan::Sizes> sizes_of(const attn_dim_size* given, std::size_t count, std:
   return sizes;
 }
 
+// The sizes and the padded dimensions of a shape that a caller describes.
+Result<plan::Shape> shape_of(const attn_shape& given) {
+  if (given.reserved != 0) return invalid("`reserved` of a structure must be 0").error();
+  plan::Shape shape;
+  for (const Dim dim : plan::kDims) {
+    const std::int64_t size = given.sizes[static_cast<std::size_t>(dim)];
+    if (size < plan::Sizes::kNone) {
+      return invalid(fmt::format("{} is {}, which is negative", to_string(dim), size)).error();
+    }
+    shape.sizes.set(dim, size);
+    if ((given.padded >> static_cast<unsigned>(dim) & 1U) != 0) shape.padded.push_back(dim);
+  }
+  return shape;
+}
+
 Result<Policy> policy_of(const attn_pick_policy& read) {
   if (read.build < ATTN_BUILD_NEVER || read.build > ATTN_BUILD_IN_BACKGROUND) {
     return invalid(fmt::format("{} is not an attn_build", read.build)).error();
@@ -162,6 +179,10 @@ attn_shape plain(const plan::Shape& shape) {
   for (const Dim dim : plan::kDims) result.sizes[static_cast<std::size_t>(dim)] = shape.sizes[dim];
   result.padded = api::padded_bits(shape);
   return result;
+}
+
+std::int64_t place_of(const std::optional<std::size_t>& place) {
+  return place ? static_cast<std::int64_t>(*place) : -1;
 }
 
 // A handle with one reference, owned by the caller.
@@ -270,4 +291,41 @@ attn_status attn_picker_list(const attn_picker* picker, attn_shape* shapes, size
 attn_status attn_picker_shapes(const attn_picker* picker, attn_shape* shapes, size_t capacity,
                                size_t* count, attn_error* error) {
   return attn_picker_list(picker, shapes, kFirstShape, capacity, count, error);
+}
+
+attn_status attn_shape_choose(const attn_shape* shapes, size_t count, const attn_shape* wanted,
+                              size_t* index, attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(api::check_given(
+        {{wanted, "the wanted sizes"}, {index, "the output pointer for the index"}}));
+    ATTN_RETURN_IF_ERROR(check_list(shapes, count, "the shapes"));
+    std::vector<plan::Shape> all(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      ATTN_ASSIGN(all[i], shape_of(shapes[i]));
+    }
+    ATTN_ASSIGN(const plan::Shape wish, shape_of(*wanted));
+    ATTN_ASSIGN(const auto choice, picker::choose(all, wish.sizes, true));
+    *index = choice ? choice->index : count;
+    return {};
+  });
+}
+
+attn_status attn_plan_choose(const attn_plan* plan, int32_t sm, const attn_shape* wanted,
+                             const attn_arguments* arguments, int64_t* forward, int64_t* backward,
+                             attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(api::check_given({{plan, "the plan"},
+                                           {wanted, "the wanted sizes"},
+                                           {forward, "the output pointer for the forward"},
+                                           {backward, "the output pointer for the backward"}}));
+    ATTN_ASSIGN(const plan::Shape wish, shape_of(*wanted));
+    const auto serves = [&](const plan::Plan& each) {
+      return each.target.sm == sm &&
+             (arguments == nullptr || execute::has_tensors(each.program, arguments->arguments));
+    };
+    ATTN_ASSIGN(const auto chosen, picker::choose_plans(plan->bundle, wish.sizes, serves));
+    *forward = place_of(chosen.forward);
+    *backward = place_of(chosen.backward);
+    return {};
+  });
 }

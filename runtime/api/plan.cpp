@@ -1,23 +1,11 @@
-#include <array>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "runtime/api/describe.h"
 #include "runtime/api/failure.h"
 #include "runtime/api/handles.h"
 #include "runtime/api/trust.h"
 #include "runtime/execute/index_check.h"
-#include "runtime/plan/bundle.h"
-
-struct attn_plan {
-  explicit attn_plan(attn::plan::Bundle bundle);
-
-  attn::plan::Bundle bundle;
-  std::vector<std::string> signatures;
-  std::vector<std::array<std::int64_t, ATTN_DIM_COUNT>> sizes;
-};
 
 attn_plan::attn_plan(attn::plan::Bundle read) : bundle(std::move(read)) {
   for (const attn::plan::Plan& plan : bundle.plans) {

@@ -378,6 +378,16 @@ bool has_stride(const plan::Program& program, const plan::TensorInfo& tensor, st
   return tensor.dims[axis] != 1 || (is_packed && axis == kRows);
 }
 
+bool has_tensors(const plan::Program& program, const Arguments& arguments) {
+  return std::ranges::all_of(arguments.tensors(), [&](const Arguments::Tensor& given) {
+    const plan::TensorInfo* tensor = find(program.tensors, given.name);
+    if (tensor == nullptr || given.view.as_planned) return tensor != nullptr;
+    return tensor->dtype == given.view.dtype && tensor->dims == given.view.dims &&
+           tensor->strides.size() == given.view.strides.size() &&
+           same_strides(program, *tensor, given.view);
+  });
+}
+
 Status check_device(const plan::Plan& plan, const std::string& device_name, std::int64_t sm) {
   if (plan.target.sm == sm) return {};
   return Error{ErrorCode::plan_device,

@@ -32,6 +32,10 @@ bool is_page_table(const plan::Program& program, const plan::TensorInfo& tensor)
 // does that of the batches of packed rows. One row of a batch is one of many.
 bool has_stride(const plan::Program& program, const plan::TensorInfo& tensor, std::size_t axis);
 
+// Whether the program has every given tensor with the same dtype, dims, and strides that mean
+// something. Addresses do not count.
+bool has_tensors(const plan::Program& program, const Arguments& arguments);
+
 // Checks that every tensor and param of the program is given, and no others; that dtypes, dims and
 // strides agree (but for those that mean nothing); that addresses are not null, are aligned,
 // and are in memory of device `device` (or managed memory) up to the tensor's end, unless another

@@ -136,6 +136,30 @@ Result<std::optional<Choice>> choose(std::span<const Shape> shapes, const Sizes&
   return std::optional(Choice{least, false});
 }
 
+Result<ChosenPlans> choose_plans(const plan::Bundle& bundle, const Sizes& wanted,
+                                 const std::function<bool(const plan::Plan&)>& serves) {
+  std::vector<std::size_t> serving;
+  std::vector<Shape> shapes;  // each once
+  for (std::size_t i = 0; i < bundle.plans.size(); ++i) {
+    const Shape& shape = bundle.plans[i].shape;
+    if (!serves(bundle.plans[i])) continue;
+    serving.push_back(i);
+    if (std::ranges::find(shapes, shape.sizes, &Shape::sizes) == shapes.end()) {
+      shapes.push_back(shape);
+    }
+  }
+  ATTN_ASSIGN(const std::optional<Choice> choice, choose(shapes, wanted, false));
+  ChosenPlans chosen;
+  if (!choice) return chosen;
+  for (const std::size_t i : serving) {
+    if (bundle.plans[i].shape.sizes != shapes[choice->index].sizes) continue;
+    const plan::Direction direction = plan::direction_of(bundle.plans[i].program);
+    auto& place = direction == plan::Direction::backward ? chosen.backward : chosen.forward;
+    if (!place) place = i;
+  }
+  return chosen;
+}
+
 Error no_plan_for(std::span<const Shape> shapes, const Sizes& wanted) {
   Error error{ErrorCode::plan_shape, "there is no plan" + of_text(wanted)};
   if (shapes.empty()) {

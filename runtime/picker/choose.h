@@ -1,10 +1,12 @@
 // Chooses which of several shapes serves given sizes.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 
 #include "runtime/base/status.h"
+#include "runtime/plan/bundle.h"
 #include "runtime/plan/shape.h"
 
 namespace attn::picker {
@@ -25,6 +27,17 @@ struct Choice {
 // matching shapes differ in a dimension without a wanted size.
 Result<std::optional<Choice>> choose(std::span<const plan::Shape> shapes, const plan::Sizes& wanted,
                                      bool buckets);
+
+// The plans of one shape, by their places in a bundle: one direction, or both.
+struct ChosenPlans {
+  std::optional<std::size_t> forward{};
+  std::optional<std::size_t> backward{};
+};
+
+// The plans of exactly the wanted sizes among those that `serves` accepts, the first of each
+// direction; none if there are none. Errors: those of choose.
+Result<ChosenPlans> choose_plans(const plan::Bundle& bundle, const plan::Sizes& wanted,
+                                 const std::function<bool(const plan::Plan&)>& serves);
 
 // The error plan_shape for sizes that nothing serves, with the available shapes and hints.
 Error no_plan_for(std::span<const plan::Shape> shapes, const plan::Sizes& wanted);

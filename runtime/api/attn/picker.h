@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arguments.h"
 #include "executable.h"
 
 /* Holds the plans of one spec for several sizes, selects the one that serves given sizes, and can
@@ -129,3 +130,19 @@ ATTN_API attn_status attn_picker_list(const attn_picker* picker, attn_shape* sha
 /* The same with the attn_shape size of the first attn.h. */
 ATTN_API attn_status attn_picker_shapes(const attn_picker* picker, attn_shape* shapes,
                                         size_t capacity, size_t* count, attn_error* error);
+
+/* Chooses which of `count` shapes serves the wanted sizes, as attn_picker_pick does among its
+ * plans, which need not exist: rounds sizes to those that plans are built for. `wanted->sizes` has
+ * -1 for a size that is not given, and `padded` of it is not used. `index` receives the place of
+ * the shape, `count` if none serves. Errors: invalid_argument, also if a size would have to be
+ * guessed. */
+ATTN_API attn_status attn_shape_choose(const attn_shape* shapes, size_t count,
+                                       const attn_shape* wanted, size_t* index, attn_error* error);
+/* Chooses the plans of an open file that serve a call on a GPU of compute capability `sm` / 10: of
+ * exactly the wanted sizes (-1: not given), and with the dtypes, dims and strides of the tensors
+ * in `arguments`, which may be NULL. `forward` and `backward` receive indices for
+ * attn_executable_load_plan, -1 where there is none.
+ * Errors: as attn_shape_choose. */
+ATTN_API attn_status attn_plan_choose(const attn_plan* plan, int32_t sm, const attn_shape* wanted,
+                                      const attn_arguments* arguments, int64_t* forward,
+                                      int64_t* backward, attn_error* error);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.hpp"
 #include "executable.hpp"
 #include "picker.h"
 
@@ -184,6 +185,50 @@ class Picker {
 
   detail::Owned<attn_picker, attn_picker_destroy> handle_;
 };
+
+namespace detail {
+
+inline attn_shape plain_shape(const std::vector<Size>& sizes) {
+  attn_shape plain = {};
+  for (std::int64_t& size : plain.sizes) size = -1;
+  for (const Size& each : sizes) plain.sizes[static_cast<std::size_t>(each.dim)] = each.size;
+  return plain;
+}
+
+}  // namespace detail
+
+// Chooses the shape that serves these sizes, as Picker::pick does among its plans; nullopt if none
+// does. Errors: those of attn_shape_choose.
+inline Result<std::optional<std::size_t>> choose_shape(const std::vector<Shape>& shapes,
+                                                       const std::vector<Size>& sizes) {
+  std::vector<attn_shape> plain;
+  for (const Shape& shape : shapes) plain.push_back(shape.plain());
+  const attn_shape wanted = detail::plain_shape(sizes);
+  std::size_t index = 0;
+  ATTN_TRY(detail::Caller()(attn_shape_choose, plain.data(), plain.size(), &wanted, &index));
+  return index < shapes.size() ? std::optional(index) : std::nullopt;
+}
+
+// Where a file has the plans that serve a call; nullopt: nowhere.
+struct ChosenPlans {
+  std::optional<std::size_t> forward = {}, backward = {};
+};
+
+// Chooses the plans for a GPU of compute capability `sm` / 10, these sizes and, if there are
+// arguments, their dtypes, dims and strides. Errors: those of attn_plan_choose.
+inline Result<ChosenPlans> choose_plans(const PlanFile& file, int sm,
+                                        const std::vector<Size>& sizes,
+                                        const Arguments* arguments = nullptr) {
+  const attn_shape wanted = detail::plain_shape(sizes);
+  const attn_arguments* given = arguments == nullptr ? nullptr : arguments->handle();
+  std::int64_t forward = 0, backward = 0;
+  ATTN_TRY(
+      detail::Caller()(attn_plan_choose, file.handle(), sm, &wanted, given, &forward, &backward));
+  const auto place = [](std::int64_t index) {
+    return index < 0 ? std::nullopt : std::optional(static_cast<std::size_t>(index));
+  };
+  return ChosenPlans{place(forward), place(backward)};
+}
 
 }  // namespace v2
 }  // namespace attn

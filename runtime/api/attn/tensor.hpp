@@ -82,6 +82,8 @@ class Shape {
   // Whether the plan also serves smaller sizes of `dim`.
   bool pads(Dim dim) const { return (plain_.padded >> static_cast<unsigned>(dim) & 1U) != 0; }
 
+  const attn_shape& plain() const { return plain_; }  // as in attn.h
+
  private:
   attn_shape plain_ = {};
 };

@@ -416,6 +416,76 @@ TEST_F(AttnPicker, InCppAPlanIsReadWhenItIsWanted) {
   EXPECT_EQ(backward.error().code, attn::Code::invalid_argument);
 }
 
+attn_shape shape(std::int64_t rows, std::int64_t keys) {
+  return {{1, -1, -1, rows, keys, -1, -1}, 1U << ATTN_DIM_SQ | 1U << ATTN_DIM_SKV, 0};
+}
+
+TEST_F(AttnPicker, AShapeIsChosenBeforeThereAreAnyPlans) {
+  const attn_shape shapes[] = {shape(8, 8), shape(8, 64), shape(64, 8), shape(64, 64)};
+  const auto chosen = [&](const attn_shape& wanted, std::size_t count = 4) {
+    std::size_t index = 99;
+    expect_ok(attn_shape_choose(shapes, count, &wanted, &index, error_));
+    return index;
+  };
+  EXPECT_EQ(chosen(shape(8, 8)), 0U);
+  EXPECT_EQ(chosen(shape(1, 9)), 1U) << "the one of least work that contains it";
+  EXPECT_EQ(chosen(shape(9, 0)), 2U);
+  EXPECT_EQ(chosen(shape(64, 9)), 3U);
+  EXPECT_EQ(chosen(shape(65, 1)), 4U) << "none";
+  EXPECT_EQ(chosen(shape(1, 1), 0), 0U) << "there is none";
+
+  std::size_t index = 0;
+  const auto refused = [&](const attn_shape* wanted) {
+    EXPECT_EQ(attn_shape_choose(shapes, 4, wanted, &index, error_), ATTN_STATUS_INVALID_ARGUMENT);
+    return message();
+  };
+  const attn_shape vague = shape(8, -1);
+  EXPECT_EQ(refused(&vague), "plans for B=1 Sq=8 differ in Skv: give that size too");
+  const attn_shape negative = shape(8, -2);
+  EXPECT_EQ(refused(&negative), "Skv is -2, which is negative");
+  EXPECT_THAT(refused(nullptr), HasSubstr("the wanted sizes"));
+  attn_shape later = shape(8, 8);
+  later.reserved = 1;
+  EXPECT_EQ(refused(&later), "`reserved` of a structure must be 0");
+  EXPECT_EQ(attn_shape_choose(nullptr, 1, &later, &index, error_), ATTN_STATUS_INVALID_ARGUMENT);
+
+  const std::vector<attn::Shape> listed(std::begin(shapes), std::end(shapes));
+  const std::vector<attn::Size> wanted = {{Dim::B, 1}, {Dim::Sq, 9}, {Dim::Skv, 9}};
+  EXPECT_EQ(*attn::choose_shape(listed, wanted).value(), 3U);
+  EXPECT_FALSE(attn::choose_shape({}, wanted).value());
+}
+
+TEST_F(AttnPicker, APlanOfAFileIsChosenBySizesGpuAndTensors) {
+  const std::string contents = contents_of_shapes({{4}, {8, true, 80}, {8}});
+  const auto file = attn::PlanFile::open_memory(contents);
+  ASSERT_TRUE(file.ok()) << file.error().to_text();
+  const auto forward = [&](const std::vector<attn::Size>& wanted, int sm = 90,
+                           const attn::Arguments* given = nullptr) {
+    const auto chosen = attn::choose_plans(*file, sm, wanted, given);
+    EXPECT_TRUE(chosen.ok()) << chosen.error().to_text();
+    EXPECT_FALSE(chosen->backward);
+    return chosen->forward;
+  };
+  const std::vector<attn::Size> keys = {{Dim::Skv, 8}};
+  EXPECT_EQ(forward(keys), 2U);
+  EXPECT_EQ(forward(keys, 80), 1U);
+  EXPECT_EQ(forward({}, 80), 1U) << "the only one";
+  EXPECT_EQ(forward(keys, 100), std::nullopt);
+  EXPECT_EQ(forward({{Dim::B, 1}, {Dim::Sq, 4}, {Dim::Skv, 3}}), std::nullopt)
+      << "nothing is padded";
+  const attn::TensorView q = {nullptr, attn::DType::bf16, {1, 2, 4, 8}};
+  attn::Arguments given;
+  given.tensor("q", q);
+  EXPECT_EQ(forward(keys, 90, &given), 2U);
+  given.tensor("q", {nullptr, attn::DType::f16, q.dims});
+  EXPECT_EQ(forward(keys, 90, &given), std::nullopt);
+  given.tensor("q", {nullptr, q.dtype, q.dims, {64, 8, 16, 1}});
+  EXPECT_EQ(forward(keys, 90, &given), std::nullopt);
+  EXPECT_EQ(attn::choose_plans(*file, 90, {}).error().message,
+            "plans differ in Skv: give that size too");
+  EXPECT_EQ(attn::choose_plans({}, 90, {}).error().code, attn::Code::invalid_argument);
+}
+
 TEST_F(AttnPicker, ThreadsPickAtOnce) {
   constexpr int kThreads = 8, kRounds = 200;
   load({{4}, {8}}, attnc_for({9}));

@@ -63,6 +63,27 @@ class BindingChecks : public ::testing::Test {
 
 TEST_F(BindingChecks, FittingArgumentsAreAccepted) { EXPECT_EQ(message(fitting()), "accepted"); }
 
+TEST_F(BindingChecks, TensorsOfAProgramAreFoundByTheirForm) {
+  const auto has = [this](const std::string& name, auto change) {
+    const plan::TensorInfo& q = program_.tensors[0];
+    TensorView view{nullptr, q.dtype, q.dims, q.strides};
+    change(view);
+    return has_tensors(program_, Arguments().tensor(name, view));
+  };
+  const auto same = [](TensorView&) {};
+  EXPECT_TRUE(has_tensors(program_, {}));
+  EXPECT_TRUE(has_tensors(program_, fitting())) << "outputs and addresses too";
+  EXPECT_TRUE(has("q", same));
+  EXPECT_FALSE(has("k", same)) << "of other dims";
+  EXPECT_FALSE(has("x", same));
+  EXPECT_FALSE(has_tensors(program_, Arguments().address("x", at(0x10000000))));
+  EXPECT_TRUE(has_tensors(program_, Arguments().address("q", at(0x10000000))));
+  EXPECT_FALSE(has("q", [](TensorView& view) { view.dtype = DType::f16; }));
+  EXPECT_FALSE(has("q", [](TensorView& view) { view.strides[2] *= 2; }));
+  EXPECT_FALSE(has("q", [](TensorView& view) { view.strides.pop_back(); }));
+  EXPECT_TRUE(has("q", [](TensorView& view) { view.strides[0] = 7; })) << "there is one batch";
+}
+
 TEST_F(BindingChecks, MissingTensor) {
   const Arguments all = fitting();
   Arguments arguments;

@@ -106,5 +106,29 @@ TEST(Choose, WhatThereIsAndWhatWouldWorkIsSaid) {
   EXPECT_THAT(no_plan_for(many, sizes(101, 1, 1)).notes[0], HasSubstr("; and 84 more"));
 }
 
+TEST(ChoosePlans, OfAShapeBothDirectionsThatServe) {
+  const plan::Bundle bundle{{plan_of(shape_of(4, 8, 8)), plan_of(shape_of(8, 8, 8), true),
+                             plan_of(shape_of(8, 8, 8)), plan_of(shape_of(8, 8, 8))}};
+  const auto places = [&](const Sizes& wanted, std::size_t unfit = 99) {
+    const auto serves = [&](const plan::Plan& plan) { return &plan != &bundle.plans[unfit]; };
+    const auto chosen = choose_plans(bundle, wanted, serves);
+    EXPECT_TRUE(chosen.ok()) << chosen.error().to_text();
+    return std::pair(chosen->forward, chosen->backward);
+  };
+  const auto pair = [](std::optional<std::size_t> forward, std::optional<std::size_t> backward) {
+    return std::pair(forward, backward);
+  };
+  EXPECT_EQ(places(sizes(8, 8, 8)), pair(2, 1)) << "the first of each direction";
+  EXPECT_EQ(places({{Dim::B, 4}}), pair(0, std::nullopt));
+  EXPECT_EQ(places(sizes(8, 8, 8), 2), pair(3, 1));
+  EXPECT_EQ(places(sizes(8, 8, 8), 1), pair(2, std::nullopt));
+  EXPECT_EQ(places({}, 0), pair(2, 1)) << "all that serve are of one shape";
+  EXPECT_EQ(places(sizes(7, 8, 8)), pair(std::nullopt, std::nullopt)) << "nothing is padded";
+  const auto any = [](const plan::Plan&) { return true; };
+  const Error vague = choose_plans(bundle, {}, any).error();
+  EXPECT_EQ(vague.message, "plans differ in B: give that size too");
+  EXPECT_THAT(vague.notes, ElementsAre("the shapes are: B=4; B=8"));
+}
+
 }  // namespace
 }  // namespace attn::picker
