@@ -69,11 +69,10 @@ def test_a_training_pair_and_several_sizes():
     assert [(plan.direction, plan.sizes["B"]) for plan in found.plans] == [
         ("fwd", 1), ("bwd", 1), ("fwd", 2), ("bwd", 2)]
     file = _libattn.PlanFile(found.bytes)
-    with pytest.raises(attn.ArgumentError, match="the plan file has 2 backward plans; give the index"):
-        file.find("bwd")
-    assert file.find("bwd", 3) == 3
-    with pytest.raises(attn.ArgumentError, match="plan 4 is not one of the file's 4"):
-        file.find("bwd", 4)
+    assert file.choose(90, {"B": 2}) == {"fwd": 2, "bwd": 3}
+    assert file.choose(90, {"B": 3}) == file.choose(80, {"B": 2}) == {}
+    with pytest.raises(attn.ArgumentError, match="plans for Sq=256 differ in B: give that size too"):
+        file.choose(90, {"Sq": 256})
 
 
 def test_the_cache_is_used(compiled):

@@ -21,7 +21,7 @@ def plan():
 
 @pytest.fixture(scope="module")
 def executable(plan):
-    return _libattn.runtime(0).load(plan, "fwd")
+    return loaded(plan)
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,10 @@ def tensors(executable):
     """Device memory for each tensor, as `bind` takes it."""
     return {info.name: (allocate(info.bytes), info.dtype, info.dims, info.strides)
             for info in executable.tensors}
+
+
+def loaded(plan):
+    return _libattn.Executable(_libattn.runtime(0), _libattn.PlanFile(plan), 0)
 
 
 def allocate(size):
@@ -119,9 +123,9 @@ def test_later_changes_are_checked(executable, tensors):
     binding.execute(0)
 
 
-def test_a_plan_of_another_direction(plan):
-    with pytest.raises(attn.ArgumentError, match="the plan file has no backward plan"):
-        _libattn.runtime(0).load(plan, "bwd")
+def test_a_plan_that_the_file_does_not_have(plan):
+    with pytest.raises(attn.ArgumentError, match="there is no plan 1: the file has 1"):
+        _libattn.Executable(_libattn.runtime(0), _libattn.PlanFile(plan), 1)
 
 
 def test_many_threads_load_and_execute(plan, tensors):
@@ -130,7 +134,7 @@ def test_many_threads_load_and_execute(plan, tensors):
     def work():
         try:
             for _ in range(20):
-                _libattn.runtime(0).load(plan, "fwd").bind(tensors, {}, None).execute(0)
+                loaded(plan).bind(tensors, {}, None).execute(0)
         except BaseException as error:  # noqa: B902, handed to the test's thread
             errors.append(error)
 

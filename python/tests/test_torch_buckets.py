@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from attn._libattn import Shapes  # noqa: E402
 
 SPEC = """
 attention documents {
@@ -47,6 +48,31 @@ def test_outputs_and_gradients_are_those_of_exact_sizes(sizes):
         torch.testing.assert_close(padded, exact, rtol=1e-6, atol=1e-6)
 
 
+CAUSAL = "attention causal { dims B, Hq, Sq, D; mask q_idx >= kv_idx; }"
+
+
+def test_calls_are_padded_to_the_least_lengths(monkeypatch):
+    asked, padded = [], []
+    choose = Shapes.choose
+    monkeypatch.setattr(Shapes, "choose", lambda self, sizes: asked.append(sizes) or choose(self, sizes))
+    f = attn.compile(CAUSAL).bucketed(Sq=[64, 8], Skv=[16, 32])
+    f.attention = lambda q, k, v, **_: padded.append((q.shape[2], k.shape[2])) or q
+    lengths = ((1, 1), (8, 17), (9, 16), (0, 32), (64, 32), (9, 16), (1, 1))
+    for rows, columns in lengths:
+        q, k = torch.ones(1, 1, rows, 8), torch.ones(1, 1, columns, 8)
+        assert torch.equal(f(q, k, k), q)
+    assert padded == [(8, 16), (8, 32), (64, 16), (8, 32), (64, 32), (64, 16), (8, 16)]
+    assert len(asked) == 5, "lengths that come again do not ask again"
+
+
+def test_a_compiled_program_pads_too():
+    f = attn.compile(CAUSAL).bucketed(8, 16)
+    compiled = torch.compile(lambda q: f(q, q, q) * 2, backend="eager")
+    for rows in (5, 8, 11):
+        q = torch.randn(1, 2, rows, 8)
+        torch.testing.assert_close(compiled(q), f(q, q, q) * 2)
+
+
 def test_given_lengths_are_kept():
     f = attn.compile("attention padded { dims B, Hq, Sq, D; lengths kv; mask q_idx >= kv_idx; }")
     q = torch.randn(2, 1, 11, 8)
@@ -57,7 +83,7 @@ def test_given_lengths_are_kept():
 
 
 def test_a_length_beyond_the_buckets_is_refused():
-    f = attn.compile("attention causal { dims B, Hq, Sq, D; mask q_idx >= kv_idx; }").bucketed(8, 4)
+    f = attn.compile(CAUSAL).bucketed(8, 4)
     assert repr(f) == "<attn.torch.Bucketed causal(Sq=[4, 8], Skv=[4, 8])>"
     q = torch.randn(1, 1, 9, 8)
     with pytest.raises(attn.BindingError, match="Sq is 9, and the largest bucket of `causal` 8"):

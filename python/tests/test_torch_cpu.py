@@ -424,19 +424,40 @@ def test_a_plan_that_is_not_deterministic_does_not_serve_deterministic_training(
             return {"sm": 90}
 
     monkeypatch.setattr(plans._libattn, "runtime", lambda _: Runtime())
-    monkeypatch.setattr(plans, "Pair", lambda plan, places, device: plan)
+    monkeypatch.setattr(plans, "Pair", lambda file, places, device: places)
     sizes = {"B": 1, "Hq": 2, "Hkv": 2, "Sq": 64, "Skv": 64, "D": 64}
     f = attn.compile(CAUSAL, target="h200", engine="native", direction="both", **sizes)
-    monkeypatch.setattr(f, "build", lambda *_, edits, **__: edits)
+    asked = []
+    monkeypatch.setattr(f, "build", lambda *_, edits, **__: asked.extend(edits) or f.bytes)
     form = plans.Form(
         plans.Sizes(1, 2, 2, 64, 64, 64, 64), "bf16", ("bshd",) * 3, False
     )
     device = torch.device("cuda:0")
-    assert plans._make_pair(f, form, True, device, True) is f.bytes
+    pair = {"fwd": 0, "bwd": 1}
     wanted = form._replace(deterministic=True)
-    assert plans._make_pair(f, wanted, False, device, True) is f.bytes
-    monkeypatch.setattr(plans, "places_in", lambda plan, *_: {"fwd": 0, "bwd": 1})
-    assert "--deterministic" in plans._make_pair(f, wanted, True, device, True)
+    assert plans._make_pair(f, form, True, device, True) == pair
+    assert plans._make_pair(f, wanted, False, device, True) == pair and not asked
+    assert plans._make_pair(f, wanted, True, device, True) == pair and "--deterministic" in asked
+
+
+def test_plans_of_a_file_are_chosen_by_sizes_dtype_and_strides():
+    plans = sys.modules["attn.torch.plans"]
+    sizes = {"B": 1, "Hq": 2, "Hkv": 2, "Sq": [64, 128], "Skv": 128, "D": 64}
+    f = attn.compile(CAUSAL, target="h200", engine="native", direction="both", **sizes)
+    form = plans.Form(plans.Sizes(1, 2, 2, 128, 128, 64, 64), "bf16", ("bhsd",) * 3, False)
+
+    file = plans._libattn.PlanFile(f.bytes)
+
+    def places(layouts, sm=90, **changed):
+        return plans.places_in(file, form._replace(layouts=layouts, **changed), sm)
+
+    (own,) = [layout for layout in ("bhsd", "bshd") if places((layout,) * 3)]
+    assert places((own,) * 3) == {"fwd": 2, "bwd": 3}
+    assert places((own,) * 3, sizes=form.sizes._replace(Sq=64)) == {"fwd": 0, "bwd": 1}
+    assert places((own,) * 3, sizes=form.sizes._replace(Sq=32)) == {}
+    assert places((own,) * 3, dtype="f16") == places((own,) * 3, sm=100) == {}
+    assert places((own, own, "strides(32768, 16384, 128, 1)")) == {}
+    assert plans.places_in(file, None, 90) == {"fwd": 0, "bwd": 1} and plans.places_in(file, None, 80) == {}
 
 
 def test_a_plan_file_compiles_nothing_unasked(monkeypatch, tmp_path):

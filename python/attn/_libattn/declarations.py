@@ -73,6 +73,10 @@ class _Tensor(_Struct):
                 ("rank", _I32), ("dims", _I64S), ("strides", _I64S)]
 
 
+class _Shape(ctypes.Structure):
+    _fields_ = [("sizes", _I64 * len(_DIMS)), ("padded", _U32), ("reserved", _I32)]
+
+
 class _BindOptions(_Struct):
     _fields_ = [("size", _SIZE), ("workspace", _I32), ("reserved", _I32),
                 ("workspace_memory", _POINTER), ("kept_addresses", _U64), ("stream", _POINTER)]
@@ -90,6 +94,8 @@ _FALLIBLE = {
     "attn_plan_describe": [_POINTER, _SIZE, _POINTER],
     "attn_plan_tensor": [_POINTER, _SIZE, _SIZE, _POINTER],
     "attn_plan_param": [_POINTER, _SIZE, _SIZE, _POINTER],
+    "attn_plan_choose": [_POINTER, _I32, _POINTER, _POINTER, _POINTER, _POINTER],
+    "attn_shape_choose": [_POINTER, _SIZE, _POINTER, _POINTER],
     "attn_arguments_create": [_POINTER],
     "attn_arguments_tensor": [_POINTER, _POINTER],
     "attn_arguments_param": [_POINTER, _TEXT, _I32, _REAL],

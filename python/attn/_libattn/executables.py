@@ -6,11 +6,10 @@ import threading
 from typing import Any, Mapping, Sequence
 
 from attn import _find
-from attn._libattn.declarations import (_DTYPES, _WORKSPACE_CALLER, _WORKSPACE_OWNED, _BindOptions, _direction_name,
-                                        _dtype_number, _ExecutableInfo, _int64s, _RuntimeInfo, _RuntimeOptions,
-                                        _Tensor, library)
+from attn._libattn.declarations import (_WORKSPACE_CALLER, _WORKSPACE_OWNED, _BindOptions, _direction_name,
+                                        _ExecutableInfo, _RuntimeInfo, _RuntimeOptions, library)
 from attn._libattn.handles import _call, _error_handle, _failure, _Handle
-from attn._libattn.plan_files import PlanFile, _params, _tensors
+from attn._libattn.plan_files import PlanFile, Tensor, _params, _tensors, arguments_of
 from attn.errors import ArgumentError
 
 
@@ -34,18 +33,11 @@ class Runtime:
         return {"device_name": info.device_name.decode(), "device": info.device, "sm": info.sm,
                 "cudnn_version": info.cudnn_version, "cudnn_library": info.cudnn_library.decode()}
 
-    def load(self, plan: bytes | PlanFile, direction: str, index: int | None = None) -> Executable:
-        """Loads a plan of a plan file's contents; nothing is compiled. The same plan is loaded once.
-
-        Raises PlanVersionError and PlanDeviceError if it is not for this machine, PlanError if the file
-        cannot be read, ArgumentError if the file has no or several plans of the direction."""
-        file = plan if isinstance(plan, PlanFile) else PlanFile(plan)
-        return Executable(self, file, file.find(direction, index))
-
 
 class Executable:
-    """A loaded plan. `tensors` and `params` are what to bind, `workspace_bytes` is the device memory that
-    an execute needs besides; `device_bytes` is what the executable holds."""
+    """A loaded plan of a file; nothing is compiled, and the same plan is loaded once. `tensors` and `params` are what
+    to bind, `workspace_bytes` is the device memory that an execute needs besides; `device_bytes` is what the
+    executable holds. Raises PlanVersionError and PlanDeviceError if the plan is not for this machine."""
 
     def __init__(self, runtime: Runtime, file: PlanFile, index: int):
         self._handle = _Handle("attn_executable_release")
@@ -63,8 +55,7 @@ class Executable:
         self.tensors = _tensors(info.tensor_count, "attn_executable_tensor", self._handle)
         self.params = _params(info.param_count, "attn_executable_param", self._handle)
 
-    def bind(self, tensors: Mapping[str, tuple[int, str, Sequence[int], Sequence[int]]],
-             params: Mapping[str, float], workspace: int | None,
+    def bind(self, tensors: Mapping[str, Tensor], params: Mapping[str, float], workspace: int | None,
              kept_addresses: int = 8, stream: int | None = None) -> Binding:
         """Checks everything that could make a kernel access wrong memory, and prepares executes.
 
@@ -76,20 +67,6 @@ class Executable:
         Raises BindingError, with one note for each further mistake."""
         arguments = arguments_of(tensors, params, {param.name: param.dtype for param in self.params})
         return Binding(self, arguments, workspace, kept_addresses, stream)
-
-
-def arguments_of(tensors: Mapping[str, tuple[int, str, Sequence[int], Sequence[int]]],
-                 params: Mapping[str, float], dtypes: Mapping[str, str]) -> _Handle:
-    """What to bind. `dtypes` are those of the params."""
-    arguments = _Handle("attn_arguments_destroy")
-    _call("attn_arguments_create", arguments.out)
-    for name, (address, dtype, dims, strides) in tensors.items():
-        tensor = _Tensor(name=name.encode(), data=address, dtype=_dtype_number(name, dtype),
-                         rank=len(dims), dims=_int64s(dims), strides=_int64s(strides))
-        _call("attn_arguments_tensor", arguments, ctypes.byref(tensor))
-    for name, value in params.items():
-        _call("attn_arguments_param", arguments, name.encode(), _DTYPES[dtypes.get(name, "f32")], value)
-    return arguments
 
 
 class Binding:

@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Mapping, Sequence
 
-from attn._libattn.declarations import (_DIMS, _DIRECTIONS, _DTYPE_NAMES, _FORWARD, _direction_name, _ParamInfo,
-                                        _PlanInfo, _TensorInfo, library)
+from attn._libattn.declarations import (_DIMS, _DIRECTIONS, _DTYPE_NAMES, _DTYPES, _I64, _SIZE, _direction_name,
+                                        _dtype_number, _int64s, _ParamInfo, _PlanInfo, _Shape, _Tensor, _TensorInfo,
+                                        library)
 from attn._libattn.handles import _call, _Handle
-from attn.errors import ArgumentError
+
+_PADDED = sum(1 << _DIMS.index(dim) for dim in ("B", "Sq", "Skv"))
+Tensor = tuple[int, str, Sequence[int], Sequence[int]]  # device address, dtype, dims, strides in elements
 
 
 @dataclass(frozen=True)
@@ -79,24 +82,45 @@ class PlanFile:
             dict(zip(_DIMS, info.sizes[:len(_DIMS)])),
             frozenset(dim for bit, dim in enumerate(_DIMS) if info.padded >> bit & 1))
 
-    def find(self, direction: str, index: int | None = None) -> int:
-        """The index of the plan of this direction, "fwd" or "bwd". `index` picks among all plans of the
-        file. Raises ArgumentError if there is none, or several and no index."""
-        if direction not in _DIRECTIONS:
-            raise ArgumentError(f"direction is {direction!r}; it must be \"fwd\" or \"bwd\"")
-        if index is not None:
-            if not 0 <= index < len(self.plans):
-                raise ArgumentError(f"plan {index} is not one of the file's {len(self.plans)}")
-            return index
-        found = [at for at, plan in enumerate(self.plans) if plan.direction == direction]
-        if len(found) == 1:
-            return found[0]
-        word = "forward" if direction == _FORWARD else "backward"
-        if not found:
-            raise ArgumentError(f"the plan file has no {word} plan", [
-                f"compile with direction=\"{direction}\" or direction=\"both\""])
-        raise ArgumentError(f"the plan file has {len(found)} {word} plans; give the index of one", [
-            f"{at}: {self.plans[at].sizes}" for at in found])
+    def choose(self, sm: int, sizes: Mapping[str, int], tensors: Mapping[str, Tensor] = {}) -> dict[str, int]:
+        """The indices of the plans, by direction, for GPUs of compute capability `sm` / 10, these sizes and such
+        tensors, as attn_plan_choose says. Raises ArgumentError if the plans differ in a size that is missing."""
+        places = [_I64() for _ in _DIRECTIONS]
+        _call("attn_plan_choose", self._handle, sm, ctypes.byref(_shape(sizes)), arguments_of(tensors, {}, {}),
+              *map(ctypes.byref, places))
+        return {direction: place.value for direction, place in zip(_DIRECTIONS, places) if place.value >= 0}
+
+
+class Shapes:
+    """Sizes that plans are built for, each of which may be padded in B, Sq and Skv."""
+
+    def __init__(self, shapes: Sequence[Mapping[str, int]]):
+        self._shapes = shapes
+        self._plain = (_Shape * len(shapes))(*map(_shape, shapes))
+
+    def choose(self, sizes: Mapping[str, int]) -> Mapping[str, int] | None:
+        """The shape to which these sizes are padded, or None if none is large enough: as attn_shape_choose says."""
+        index = _SIZE()
+        _call("attn_shape_choose", self._plain, len(self._plain), ctypes.byref(_shape(sizes)), ctypes.byref(index))
+        return self._shapes[index.value] if index.value < len(self._shapes) else None
+
+
+def _shape(sizes: Mapping[str, int]) -> _Shape:
+    return _Shape(tuple(sizes.get(dim, -1) for dim in _DIMS), _PADDED)
+
+
+def arguments_of(tensors: Mapping[str, Tensor], params: Mapping[str, float],
+                 dtypes: Mapping[str, str]) -> _Handle:
+    """What to bind. `dtypes` are those of the params."""
+    arguments = _Handle("attn_arguments_destroy")
+    _call("attn_arguments_create", arguments.out)
+    for name, (address, dtype, dims, strides) in tensors.items():
+        tensor = _Tensor(name=name.encode(), data=address, dtype=_dtype_number(name, dtype),
+                         rank=len(dims), dims=_int64s(dims), strides=_int64s(strides))
+        _call("attn_arguments_tensor", arguments, ctypes.byref(tensor))
+    for name, value in params.items():
+        _call("attn_arguments_param", arguments, name.encode(), _DTYPES[dtypes.get(name, "f32")], value)
+    return arguments
 
 
 def _tensors(count: int, function: str, *where: Any) -> tuple[TensorInfo, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import bisect
+import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from attn import layouts
+from attn._libattn import Shapes
 from attn.arguments import order_note, sizes_of
 from attn.attention import Attention
 from attn.errors import ArgumentError, BindingError
@@ -32,6 +34,10 @@ class Bucketed:
         self.attention = attention
         self.layout = layout
         self.buckets = {name: _checked(name, lengths) for name, lengths in buckets.items()}
+        pairs = itertools.product(self.buckets[_ROWS], self.buckets[_COLUMNS])
+        self._shapes = Shapes([{"B": 1, _ROWS: rows, _COLUMNS: columns} for rows, columns in pairs])
+        # Lengths that come again do not ask again.
+        self._bucket = torch.compiler.disable(functools.lru_cache(4096)(self._choose))
         self._axes = {
             name: [axis if axis in (_ROWS, _COLUMNS) else None for axis in tensor.dims]
             for name, tensor in attention.described.inputs.items()
@@ -46,7 +52,7 @@ class Bucketed:
         if layout is not None and layouts.checked(layout) != "bhsd":
             return layouts.call(self, self.attention.described, (q, k, v), inputs)
         sizes = sizes_of(q, k, v)
-        padded = {name: self._bucket(name, getattr(sizes, name)) for name in (_ROWS, _COLUMNS)}
+        padded = self._bucket(sizes.Sq, sizes.Skv)
         tensors = [_padded(q, {2: padded[_ROWS]}), *(_padded(x, {2: padded[_COLUMNS]}) for x in (k, v))]
         for name, value in inputs.items():
             places = {place: padded[axis] for place, axis in enumerate(self._axes.get(name, ())) if axis}
@@ -77,15 +83,15 @@ class Bucketed:
             return zip(rows, columns)
         return ((row, column) for row in rows for column in columns)
 
-    def _bucket(self, name: str, length: int) -> int:
-        lengths = self.buckets[name]
-        place = bisect.bisect_left(lengths, length)
-        if place == len(lengths):
-            raise BindingError(
-                f"{name} is {length}, and the largest bucket of `{self.attention.name}` {lengths[-1]}",
-                [order_note("bhsd")],
-            )
-        return lengths[place]
+    def _choose(self, rows: int, columns: int) -> Mapping[str, int]:
+        padded = self._shapes.choose({"B": 1, _ROWS: rows, _COLUMNS: columns})
+        if padded is not None:
+            return padded
+        name, length = (_ROWS, rows) if rows > self.buckets[_ROWS][-1] else (_COLUMNS, columns)
+        raise BindingError(
+            f"{name} is {length}, and the largest bucket of `{self.attention.name}` {self.buckets[name][-1]}",
+            [order_note("bhsd")],
+        )
 
 
 def bucketed(attention: Attention, buckets: Mapping[str, Sequence[int]]) -> Bucketed:

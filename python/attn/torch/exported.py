@@ -54,8 +54,8 @@ def _save(folder: pathlib.Path, target: str, name: str, names: Any, nodes: Any) 
     contents = attention.build(
         form.sizes._asdict(), edits=edits_of(form), direction="fwd", target=target
     )
-    info = PlanFile(contents).plans[0]
-    assert places_in(contents, form, info.sm) == {"fwd": 0}
-    file = f"{info.signature}.attnplan"
+    built = PlanFile(contents)
+    assert places_in(built, form, built.plans[0].sm) == {"fwd": 0}
+    file = f"{built.plans[0].signature}.attnplan"
     plans.write(folder / file, contents)
     return "\t".join((file, ",".join(facts.outputs), ",".join(facts.params), name))

@@ -15,7 +15,7 @@ from attn.attention import compile as compile_attention
 from attn.specs import Spec
 from attn.torch.addressed import addressing_of
 from attn.torch.signature import IN_KERNELS, TORCH_DTYPES
-from attn.torch.variant import Variants
+from attn.torch.variant import Pair
 
 _attentions: dict[str, Attention] = {}
 _lock = threading.Lock()
@@ -50,7 +50,8 @@ class Facts:
             self.quantized.o == self.quantized.do and self.quantized.gradients == self.dtype
         )
         self.defaults: dict[torch.device, dict[str, torch.Tensor]] = {}  # of scales
-        self.variants = Variants()
+        self.pairs: dict[Any, Pair] = {}  # by what plans.key_of says; each is built once, with `building`
+        self.building = threading.Lock()
         self.ways: dict[Any, Any] = {}  # of the operators
 
     def dtype_of(self, name: str, of_q: torch.dtype) -> torch.dtype:

@@ -24,23 +24,25 @@ def pair_of(each: Call, training: bool) -> Pair:
 
 
 def key_of(form: Form | None, device: torch.device, training: bool) -> tuple[Any, ...]:
-    """What `Variants` knows a pair by."""
+    """What the facts know a pair by."""
     return form, device.index, training, training and _wants_deterministic(form)
 
 
 def _pair(
     attention: Attention, form: Form | None, training: bool, device: torch.device, builds: bool
 ) -> Pair:
-    variants = facts_of(attention).variants
-    key = key_of(form, device, training)
-    pair = variants.find(key)
+    facts, key = facts_of(attention), key_of(form, device, training)
+    pair = facts.pairs.get(key)
     if pair is None:
         if is_capturing():
             raise BindingError(
                 "these sizes have no plan yet, which cannot be loaded while a CUDA graph is captured",
                 ["call it once before the capture, with gradients if the graph has them, or f.warm(..)"],
             )
-        pair = variants.get(key, lambda: _make_pair(attention, form, training, device, builds))
+        with facts.building:  # others wait for the first that needs it
+            pair = facts.pairs.get(key)
+            if pair is None:
+                pair = facts.pairs[key] = _make_pair(attention, form, training, device, builds)
     return pair
 
 
@@ -90,9 +92,10 @@ def _make_pair(
     plan = attention._contents  # what was not compiled yet may be of no use
     repeatable = not training or facts_of(attention).said.facts["deterministic"]
     if plan and (repeatable or not _wants_deterministic(form)):
-        places = _fixed_places(plan, sm) if form is None else places_in(plan, form, sm)
-        if places and (not training or "bwd" in places):
-            return Pair(plan, places, device)
+        file = _libattn.PlanFile(plan)
+        places = places_in(file, form, sm)
+        if places.keys() >= ({"fwd", "bwd"} if training else {"fwd"}):
+            return Pair(file, places, device)
     name = attention.name
     if form is None:
         return _make_addressed_pair(attention, training, sm, device, builds)
@@ -115,10 +118,11 @@ def _make_pair(
         direction="both" if training else "fwd",
         target="native",
     )
-    places = places_in(built, form, sm)
-    if places is None:
+    file = _libattn.PlanFile(built)
+    places = places_in(file, form, sm)
+    if "fwd" not in places:
         raise Unsupported(f"`{name}` was compiled, but not for these strides: {form.layouts}")
-    return Pair(built, places, device)
+    return Pair(file, places, device)
 
 
 _HOW_TO_BUILD = (
@@ -148,8 +152,8 @@ def _make_addressed_pair(
         raise Unsupported(
             f"`{name}` has no plan for this GPU (sm_{sm}), and calls may not compile one", [_HOW_TO_BUILD]
         )
-    built = attention.build(direction="both" if training else "fwd", target="native")
-    return Pair(built, _fixed_places(built, sm), device)
+    built = _libattn.PlanFile(attention.build(direction="both" if training else "fwd", target="native"))
+    return Pair(built, places_in(built, None, sm), device)
 
 
 def _check_target(attention: Attention, sm: int) -> None:
@@ -166,11 +170,3 @@ def _check_target(attention: Attention, sm: int) -> None:
 
 def _wants_deterministic(form: Form | None) -> bool:
     return torch.are_deterministic_algorithms_enabled() if form is None else form.deterministic
-
-
-def _fixed_places(plan: bytes, sm: int) -> dict[str, int]:
-    places: dict[str, int] = {}
-    for place, info in enumerate(_libattn.PlanFile(plan).plans):
-        if info.sm == sm:
-            places.setdefault(info.direction, place)
-    return places

@@ -1,19 +1,18 @@
-"""Variants of one attention: a plan pair for each combination of sizes, dtype, strides and device."""
+"""Variants of one attention: a pair of plans for each combination of sizes, dtype, strides and device."""
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from attn import _libattn
-from attn.arguments import Sizes
+from attn.arguments import INPUTS, Sizes
 from attn.errors import BindingError
 from attn.torch.launch import Launch
-from attn.torch.signature import NAMED_LAYOUTS, dense_strides, same_strides
+from attn.torch.signature import NAMED_LAYOUTS, dense_strides
 
 
 class Form(NamedTuple):
@@ -64,13 +63,13 @@ def edits_of(form: Form) -> list[str]:
 class Pair:
     """The launches of one variant. `backward` is None unless it was compiled for training."""
 
-    def __init__(self, plan: bytes, places: Mapping[str, int], device: torch.device):
+    def __init__(self, file: _libattn.PlanFile, places: Mapping[str, int], device: torch.device):
         runtime = _libattn.runtime(device.index or 0)
         self.device = device
-        self.forward = Launch(runtime.load(plan, "fwd", places["fwd"]), device)
+        self.forward = Launch(_libattn.Executable(runtime, file, places["fwd"]), device)
         self.backward = None
         if "bwd" in places:
-            self.backward = Launch(runtime.load(plan, "bwd", places["bwd"]), device)
+            self.backward = Launch(_libattn.Executable(runtime, file, places["bwd"]), device)
 
     def run_forward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
@@ -105,42 +104,10 @@ def _picked(tensors: Mapping[str, torch.Tensor], names: Sequence[str]) -> list[t
     return [tensors[name] for name in names]
 
 
-def places_in(plan: bytes, form: Form, sm: int) -> dict[str, int] | None:
-    """Where a plan file has the forward, and perhaps the backward, of a form for this GPU."""
-    found: dict[str, int] = {}
-    for place, info in enumerate(_libattn.PlanFile(plan).plans):
-        if info.sm == sm and _serves(info, form):
-            found.setdefault(info.direction, place)
-    return found if "fwd" in found else None
-
-
-def _serves(info: _libattn.PlanInfo, form: Form) -> bool:
-    tensors = {tensor.name: tensor for tensor in info.tensors}
-    for name in "qkv":
-        tensor, shape = tensors.get(name), input_shape(form, name)
-        if tensor is None or tensor.addressed_by or tensor.dims != shape or tensor.dtype != form.dtype:
-            return False
-        if not same_strides(shape, tensor.strides, input_strides(form, name)):
-            return False
-    return True
-
-
-class Variants:
-    """The pairs of one attention, each built once, by the first thread that needs it."""
-
-    def __init__(self) -> None:
-        self._pairs: dict[Any, Pair] = {}
-        self._lock = threading.Lock()
-
-    def find(self, key: Any) -> Pair | None:
-        """The pair of plans of a key, or None. Thread-safe."""
-        return self._pairs.get(key)
-
-    def get(self, key: Any, make: Any) -> Pair:
-        """The pair of plans of a key, which `make` makes if there is none. Thread-safe: one thread makes it,
-        and others wait."""
-        with self._lock:
-            if key not in self._pairs:
-                self._pairs[key] = make()
-            return self._pairs[key]
-
+def places_in(file: _libattn.PlanFile, form: Form | None, sm: int) -> dict[str, int]:
+    """Where a plan file has the forward, and perhaps the backward, of a form for this GPU. Without a form: of the
+    sizes of its first plan for this GPU, since q, k and v say less."""
+    if form is None:
+        return file.choose(sm, next((plan.sizes for plan in file.plans if plan.sm == sm), {}))
+    tensors = {name: (0, form.dtype, input_shape(form, name), input_strides(form, name)) for name in INPUTS}
+    return file.choose(sm, form.sizes._asdict(), tensors)

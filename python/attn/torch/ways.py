@@ -225,7 +225,7 @@ def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
     if device.type != "cuda" or len(args) != len(INPUTS):
         return
     for training in (True, False):
-        pair = facts.variants.find(key_of(each.form, device, training))
+        pair = facts.pairs.get(key_of(each.form, device, training))
         if pair is not None:
             each.attention._recent = Recent(each, pair, kwargs)
             return
