@@ -1,5 +1,7 @@
 """A small client of `attnc lsp`, for measurements and broken messages: no packages, no promises."""
 import json
+import os
+import pathlib
 import queue
 import subprocess
 import threading
@@ -97,6 +99,11 @@ class Client:
                 end = time.monotonic() + seconds
             except queue.Empty:
                 return
+
+    def cpu_seconds(self):
+        """The processor time that the server has taken."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self):
         self.request("shutdown", None)

@@ -414,8 +414,8 @@ class Specs(Server):
         process = subprocess.run(
             [sys.executable, "-B", pathlib.Path(__file__).with_name("typing_latency.py"), ATTNC, *paths,
              "--stride", "7", "--json"], capture_output=True, text=True, timeout=1200, check=True)
-        # The machine does other things, too: alone it takes a hundredth of this.
-        self.assertLess(json.loads(process.stdout)["p50_ms"], 20)
+        # Of the processor's time, of which a busy machine takes no more; this is twenty times what it takes.
+        self.assertLess(json.loads(process.stdout)["cpu_ms"], 20)
         self.assertEqual(self.client.stop(), 0)
 
 
