@@ -1,5 +1,6 @@
 """A traced mod computes the same scores as the mod itself, called with PyTorch's tensors."""
 import concurrent.futures
+import enum
 import inspect
 import os
 import pathlib
@@ -329,6 +330,29 @@ def test_numbers_that_a_mod_makes_are_constants():
         return score + x * numpy.float32(2) + torch.full((), 3)
 
     assert clauses(score_mod) == ["score score + where(kv_idx > 3, 2.5, 0.0) * 2.0 + 3;"]
+
+
+class Shown(int):
+    """A number that says another thing of itself."""
+
+    def __repr__(self):
+        return "a number"
+
+
+class Real(float, enum.Enum):
+    HALF = 0.5
+
+
+def test_numbers_of_other_classes_are_their_numbers():
+    """Of an enumeration, NumPy's, or with a text of their own: that of two numbers may be the same."""
+    flags = enum.IntFlag("Flags", {"NEAR": 3})
+
+    def mask(b, h, q, k):
+        return (q - k < flags.NEAR) | (k < Shown(2)) & (q < Shown(7))
+
+    text = trace(lambda s, b, h, q, k: s * Real.HALF + numpy.float64(0.25) * k, mask, **SIZES).text
+    assert "q_idx - kv_idx < 3 || (kv_idx < 2 && q_idx < 7)" in text
+    assert "score * 0.5 + 0.25 * kv_idx" in text
 
 
 def test_only_what_changes_no_zero_is_left_out():

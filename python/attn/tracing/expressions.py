@@ -76,9 +76,12 @@ class Graph:
         return found
 
     def const(self, value: bool | int | float) -> Node:
-        """A constant, of the type of the Python value."""
-        kind = BOOL if isinstance(value, bool) else INT if isinstance(value, int) else REAL
-        return self.node("const", (), kind, value)
+        """A constant, of the type of the Python value: of a subclass, such as an enumeration, its number alone."""
+        if isinstance(value, bool):
+            return self.node("const", (), BOOL, value)
+        if isinstance(value, int):
+            return self.node("const", (), INT, int.__int__(value))
+        return self.node("const", (), REAL, float.__float__(value))
 
     def var(self, name: str) -> Node:
         """A variable: "score", which is a real, or an index."""
