@@ -140,7 +140,7 @@ def about_arrays(error: ArgumentError | CompilerError, folder: str, spec: Spec |
     """The error in terms of arrays instead of files and of attnc's options; of a traced spec, with the line of
     Python. `sizes`: those that were read from q, k and v."""
     def reworded(text: str) -> str:
-        text = text.replace("--in ", "").replace(f"@{folder}/", "").replace("the file has", "the array has")
+        text = text.replace("--in ", "").replace(f"@{folder}/", "").replace("the file ", "the array ")
         for name in os.listdir(folder):
             text = text.replace(f"{name.removeprefix('in_').removesuffix('.npy')}={name}",
                                 name.removeprefix("in_").removesuffix(".npy"))

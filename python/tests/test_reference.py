@@ -139,6 +139,7 @@ class OnGpu:
      "q has 4 heads, which is not a multiple of the 3 heads of k and v"),
     ({"slopes": np.zeros(3)}, "slopes: the array has dims [3], slopes needs [4]"),
     ({"doc": np.zeros((2, 9))}, "doc: the array has floats (f64), doc needs i32"),
+    ({"doc": np.full((2, 9), 2**40)}, "doc: the array holds 1099511627776, which is not a value of i32"),
     ({"doc": np.zeros((2, 9), complex)},
      "doc has dtype complex128; it must be of floats, integers or booleans"),
     ({"cap": "three"}, "cap is a param: it must be a number, not str"),
