@@ -119,14 +119,11 @@ Range opposite(Range x) { return {1 - x.high, 1 - x.low}; }
 Range smaller(Range x, Range y) { return {std::min(x.low, y.low), std::min(x.high, y.high)}; }
 Range larger(Range x, Range y) { return {std::max(x.low, y.low), std::max(x.high, y.high)}; }
 
-// The range of an operation on bits: exact for single numbers only.
+// The range of an operation on bits, which may exceed 32: exact for single numbers only.
 Range bits(Op op, Range x, Range y) {
   if (x.low != x.high || y.low != y.high) return kAny;
-  const ir::Constant operands[] = {x.low, y.low};
-  const std::size_t count = op == Op::bit_not_ ? 1 : 2;
-  const auto value = ir::fold(op, std::span(operands).first(count));
-  if (!value) return kAny;
-  return clip(std::get<std::int64_t>(*value), std::get<std::int64_t>(*value));
+  const auto value = ir::value_of_integers(op, x.low, y.low);
+  return value ? Range{*value, *value} : kAny;
 }
 
 Range comparison(Op op, Range x, Range y) {
@@ -387,7 +384,7 @@ Range Ranges::operation(const ir::Node& node, Operands operands) const {
     }
     default: break;
   }
-  if (ir::info(node.op).rule == ir::Rule::bits) return bits(node.op, x, y);
+  if (ir::info(node.op).rule == ir::Rule::bits) return wrapped(bits(node.op, x, y));
   if (!is_boolean(node)) return kAny;
   return ir::is_integral(dag_[node.operands[0]].type) ? comparison(node.op, x, y) : kEither;
 }

@@ -329,6 +329,8 @@ TEST(StaticChecks, IndexesThatWrapAreOutOfRange) {
   EXPECT_THAT(codes_of("tensor t: f32[64];"
                        "score score + t[(q_idx * 400000000 + kv_idx) // 100000000];"),
               ElementsAre("E0340"));
+  EXPECT_THAT(codes_of("tensor t: f32[64]; score score + t[(q_idx << 29) // 100000000 + kv_idx];"),
+              ElementsAre("E0340"));
   // 2^32 q_idx is 0.
   EXPECT_THAT(codes_of("tensor t: f32[64]; score score + t[q_idx * 65536 * 65536 + kv_idx];"),
               ElementsAre("W0342"));
