@@ -82,7 +82,8 @@ std::ptrdiff_t place_of(std::string_view strategy) {
 }
 
 // A primary strategy that cannot express the attention is reported where a later one was taken, and
-// any that failed; the other programs of the taken one are in the plan's choice.
+// any that failed or was not tried for its long build; the other programs of the taken one are in
+// the plan's choice.
 std::vector<Refusal> reported(const Search& search, const Strategy& taken) {
   std::vector<Refusal> reported;
   for (const Refusal& refusal : search.refused().told) {
@@ -94,6 +95,12 @@ std::vector<Refusal> reported(const Search& search, const Strategy& taken) {
   for (const Candidate* each : search.tried()) {
     if (!each->failed || each->strategy == &taken) continue;
     reported.push_back({std::string(each->strategy->name), *each->failed});
+  }
+  for (const Candidate& each : search.all()) {
+    const std::optional<Error> long_build = each.long_build();
+    const bool is_tried = std::ranges::find(search.tried(), &each) != search.tried().end();
+    if (!long_build || is_tried || each.strategy == &taken) continue;
+    reported.push_back({std::string(each.strategy->name), *long_build});
   }
   return reported;
 }

@@ -144,8 +144,8 @@ class Build {
       const Result<Candidate*> rival = search_.next();
       if (!rival.ok() || *rival == nullptr) return nullptr;
       const double ms = (*rival)->predicted_ms();
-      const bool is_slow = (*rival)->strategy->kind == planner::Strategy::Kind::slow;
-      if (is_slow || ms > kNear * near.front().candidate->predicted_ms()) return nullptr;
+      const bool is_usual = (*rival)->turn() == planner::Candidate::Turn::usual;
+      if (!is_usual || ms > kNear * near.front().candidate->predicted_ms()) return nullptr;
       if (std::ranges::none_of(near, [&](const Built& each) {
             return engine_of(*each.candidate) == engine_of(**rival);
           })) {

@@ -41,15 +41,19 @@ struct Candidate {
   std::string signature{};  // plan::Alternative::signature
 
   double predicted_ms() const { return lowered ? lowered->predicted_ms : bound; }
-  // What candidates are ordered by.
+  // Why it is taken only if no usual one serves: cuDNN compiles its graph for minutes.
+  std::optional<Error> long_build() const;
+  // What candidates are ordered by: the turn, and within it the rank.
+  enum class Turn : std::uint8_t { usual, long_build, slow };
+  Turn turn() const;
   double rank() const { return program == 0 ? predicted_ms() : bound; }
 };
 
 // A search among the strategies that `name` means: kAnyLowering, kAnyOrSlow, or the name of a
-// strategy or an engine. Candidates come in ascending order of predicted time, slow strategies
-// last. A further program of a strategy (add_next_of) comes right after the program before it. A
-// strategy is lowered only when no other has a lower bound, so a strategy that cannot win is never
-// lowered. Not thread-safe.
+// strategy or an engine. Candidates come in ascending order of predicted time; those with a long
+// build after the usual ones, slow strategies last. A further program of a strategy (add_next_of)
+// comes right after the program before it. A strategy is lowered only when no other has a lower
+// bound, so a strategy that cannot win is never lowered. Not thread-safe.
 class Search {
  public:
   // The attention is copied.

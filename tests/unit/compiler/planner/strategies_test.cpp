@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "compiler/driver/choice.h"
 #include "compiler/driver/driver.h"
 #include "compiler/planner/search.h"
 #include "runtime/base/check.h"
@@ -236,6 +237,26 @@ TEST(Search, BeginsAgainWithTheOneThatIsNamed) {
   search.begin(second);
   EXPECT_EQ(search.next().value(), second);
   EXPECT_THAT(left_of(search), ElementsAre("composite 0", "unified 0", "block_sparse 0"));
+}
+
+TEST(Search, GraphsThatCudnnCompilesForMinutesComeLast) {
+  const ir::Attention attention = attention_of(std::string(kDims) + "mask q_idx >= kv_idx;");
+  Search search(attention, kAnyLowering, {});
+  Candidate* composite = search.next().value();
+  while (composite->strategy->name != "composite") composite = search.next().value();
+  EXPECT_FALSE(composite->long_build());
+  for (plan::Step& step : composite->lowered->program.steps) {
+    auto* const cudnn = std::get_if<plan::CudnnStep>(&step);
+    if (cudnn != nullptr) cudnn->graph.nodes.resize(401, cudnn->graph.nodes.front());
+  }
+  search.begin();
+  EXPECT_THAT(left_of(search),
+              ElementsAre("native 0", "unified 0", "block_sparse 0", "composite 0"));
+  const auto refused = driver::with_others({}, search, strategies("native").front()).refused;
+  ASSERT_THAT(refused, SizeIs(1));
+  EXPECT_EQ(refused.front().lowering, "composite");
+  EXPECT_EQ(refused.front().error.message,
+            "cuDNN would compile its graph of 401 nodes for minutes");
 }
 
 TEST(FirstTaken, GoesOnAfterARefusalOrAFailureOfOneStrategy) {
