@@ -92,7 +92,7 @@ TEST_F(ThdPlacement, ElementsWithoutARowMayBeAnything) {
   EXPECT_THAT(std::vector(q.begin(), q.begin() + 6), ElementsAre(0, 1, 100, 101, 110, 111));
   EXPECT_GT(q[6], 1e38);
   EXPECT_TRUE(std::isnan(q[8]) && std::isnan(q[9]));
-  EXPECT_EQ(q[10], kInfinity);
+  EXPECT_EQ(q[10], std::numeric_limits<double>::infinity());
 }
 
 TEST_F(ThdPlacement, RowsOfDenseTensorsPastTheLengthsMayBeAnything) {
@@ -146,7 +146,7 @@ TEST_F(PagedPlacement, PagesAndEntriesWithoutUseMayBeAnything) {
   EXPECT_EQ(table[3], 4) << "a page that is not there";
   const std::vector<double> pool = stored(*placement, program_.tensors[0]);
   EXPECT_TRUE(std::isnan(pool[0]) && std::isnan(pool[1]));
-  EXPECT_EQ(pool[2], kInfinity);
+  EXPECT_EQ(pool[2], std::numeric_limits<double>::infinity());
 }
 
 TEST_F(PagedPlacement, TablesOfKAndVDiffer) {
