@@ -2,11 +2,15 @@
 # CMAKE_UNITY_BUILD compiled in batches of 16 sources: an eighth less time than with 8.
 # attn_embed(VARIABLE NAMESPACE FUNCTION FILES...): VARIABLE becomes a source file that defines FUNCTION,
 # which returns the texts of FILES. It is written again when one of them changes.
-# attn_test(NAME SOURCES ... DEPS ... [SEPARATE ...] [LABELS ...] [COST seconds] [ENVIRONMENT A=B] [SLOW ...]): a
-# GoogleTest program with one ctest entry per case. Tests with the highest COST start first. SEPARATE sources are
-# compiled alone, since they name helpers as other sources do; with CMAKE_UNITY_BUILD the others are compiled in batches
-# of 16. Tests below tests/unit and tests/golden have the label of their folder, and the target fast_tests builds them.
-# SLOW tests (Suite.Name, where * is any text) take seconds each: their label is slow instead.
+# attn_test(NAME SOURCES ... DEPS ... [SEPARATE ...] [LABELS ...] [DEFINITIONS A=B ...] [NEEDS TARGET ...] [SLOW ...]
+# [ALONE] [COST seconds] [ENVIRONMENT A=B]): a GoogleTest program with one ctest entry per case. Tests with the highest
+# COST start first. NEEDS are programs that it runs. Tests below tests/unit and tests/golden have the label of their
+# folder, and the target fast_tests builds them. SLOW tests (Suite.Name, where * is any text) take seconds each: their
+# label is slow instead.
+# With CMAKE_UNITY_BUILD, attn_make_bundles makes one program for the tests of several folders (unit_runtime_test,
+# unit_compiler_test, ..), because 16 sources that are compiled in one batch share their headers and templates: that
+# takes 40 % less time. ALONE, COST and ENVIRONMENT keep a program out, as it needs include folders or a linkage of its
+# own. ctest runs each test as a process: a few fail after others of their program. SEPARATE sources are compiled alone.
 include(GoogleTest)
 
 function(attn_house_rules target)
@@ -15,7 +19,7 @@ function(attn_house_rules target)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
     $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> $<$<BOOL:${ATTN_WERROR}>:-Werror>
-    # GCC need not collect garbage: 7 % less time for 30 % more memory, at most 1.1 GB.
+    # GCC need not collect garbage: 7 % less time for 30 % more memory, at most 1.4 GB.
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1000000>
     # False positives of GCC 13: inactive alternatives of a variant.
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
@@ -85,9 +89,49 @@ function(attn_embed variable namespace function)
   set(${variable} ${output} PARENT_SCOPE)
 endfunction()
 
-add_custom_target(fast_tests)
+add_custom_target(fast_tests)    # without those that take long
+add_custom_target(thread_tests)  # to run with a sanitizer: ctest -L threads
+set(ATTN_TEST_LISTS SOURCES SEPARATE DEPS LABELS DEFINITIONS NEEDS SLOW)
+
 function(attn_test target)
-  cmake_parse_arguments(ARG "" "COST;ENVIRONMENT" "SOURCES;SEPARATE;DEPS;LABELS;SLOW" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "COST;ENVIRONMENT" "${ATTN_TEST_LISTS}" ${ARGN})
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  if(NOT CMAKE_UNITY_BUILD OR ARG_ALONE OR ARG_COST OR ARG_ENVIRONMENT)
+    attn_test_program(${target} ${folder} ${ARGN})
+    return()
+  endif()
+  string(REGEX REPLACE "^unit/(bench|tools)" "unit/compiler" folder ${folder})
+  string(REGEX MATCH "^(unit/)?[a-z]+" folder ${folder})
+  list(JOIN ARG_LABELS "_" labels)
+  string(REGEX REPLACE "[/_]+" "_" bundle "${folder}_${labels}_test")
+  set_property(GLOBAL APPEND PROPERTY attn_bundles ${bundle})
+  set_property(GLOBAL PROPERTY ${bundle}_FOLDER ${folder})
+  list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ REGEX "^[^/]")
+  list(TRANSFORM ARG_SEPARATE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ REGEX "^[^/]")
+  foreach(list ${ATTN_TEST_LISTS})
+    set_property(GLOBAL APPEND PROPERTY ${bundle}_${list} ${ARG_${list}})
+  endforeach()
+endfunction()
+
+# Makes the programs of the tests that attn_test has put into bundles.
+function(attn_make_bundles)
+  get_property(bundles GLOBAL PROPERTY attn_bundles)
+  list(REMOVE_DUPLICATES bundles)
+  foreach(bundle ${bundles})
+    get_property(folder GLOBAL PROPERTY ${bundle}_FOLDER)
+    set(arguments)
+    foreach(list ${ATTN_TEST_LISTS})
+      get_property(values GLOBAL PROPERTY ${bundle}_${list})
+      list(REMOVE_DUPLICATES values)
+      list(APPEND arguments ${list} ${values})
+    endforeach()
+    attn_test_program(${bundle} ${folder} ${arguments})
+  endforeach()
+endfunction()
+
+# A program with tests of a folder; a part of attn_test.
+function(attn_test_program target folder)
+  cmake_parse_arguments(ARG "ALONE" "COST;ENVIRONMENT" "${ATTN_TEST_LISTS}" ${ARGN})
   add_executable(${target} ${ARG_SOURCES} ${ARG_SEPARATE})
   if(ARG_SEPARATE)
     set_source_files_properties(${ARG_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -97,15 +141,20 @@ function(attn_test target)
   endif()
   attn_house_rules(${target})
   target_compile_definitions(${target} PRIVATE
-    ATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_BINARY_DIR="${PROJECT_BINARY_DIR}")
+    ATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_BINARY_DIR="${PROJECT_BINARY_DIR}" ${ARG_DEFINITIONS})
   target_link_libraries(${target} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  if(ARG_NEEDS)
+    add_dependencies(${target} ${ARG_NEEDS})
+  endif()
   if(TARGET attn_test_headers)
     target_precompile_headers(${target} REUSE_FROM attn_test_headers)
   endif()
-  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
   if(folder MATCHES "^(unit|golden)(/|$)")
     set(fast ${CMAKE_MATCH_1})
     add_dependencies(fast_tests ${target})
+  endif()
+  if("threads" IN_LIST ARG_LABELS)
+    add_dependencies(thread_tests ${target})
   endif()
   if(ARG_SLOW)
     list(JOIN ARG_SLOW ":" slow)
@@ -115,7 +164,7 @@ function(attn_test target)
   attn_discover(${target} "${others}" ${fast} ${ARG_LABELS})
 endfunction()
 
-# The tests of a program whose names the filter lets pass; a part of attn_test.
+# The tests of a program whose names the filter lets pass; a part of attn_test_program.
 macro(attn_discover target filter)
   set(properties TIMEOUT 1800)
   set(labels ${ARGN})

@@ -4,10 +4,20 @@
 
 #include <algorithm>
 
+#include "runtime/base/check.h"
 #include "tests/host/machine.h"
 #include "tools/placement.h"
 
 namespace attn::host {
+
+ir::Attention attention_of(const std::string& text, const sema::Bindings& bindings) {
+  const support::Source source("test", text);
+  diag::Sink sink(source);
+  const auto attention = driver::front_end(source, bindings, sink);
+  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
+  return *attention;
+}
+
 namespace {
 
 Result<tools::Outputs> run(const plan::Program& planned, const Kernels& kernels,

@@ -13,6 +13,9 @@
 
 namespace attn::host {
 
+// The attention of a spec without errors.
+ir::Attention attention_of(const std::string& text, const sema::Bindings& bindings = {});
+
 // A forward with outputs o and lse, and optionally a backward.
 struct Pair {
   std::string lowering;

@@ -12,6 +12,7 @@
 #include "compiler/driver/driver.h"
 #include "compiler/engines/native/kernel.h"
 #include "runtime/base/check.h"
+#include "tests/host/attention.h"
 #include "tests/host/kernels.h"
 
 namespace attn::host {
@@ -74,14 +75,6 @@ struct Example {
   ir::Attention attention;
   plan::Program program;  // of one step
 };
-
-ir::Attention attention_of(const std::string& text) {
-  const support::Source source("test", text);
-  diag::Sink sink(source);
-  const auto attention = driver::front_end(source, {}, sink);
-  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
-  return *attention;
-}
 
 // Nothing for masks that are no band of columns and of rows.
 std::optional<Example> example_of(const std::string& mask, int rows, int columns, bool bottom) {

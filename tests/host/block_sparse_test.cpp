@@ -12,7 +12,7 @@
 #include "tools/shapes.h"
 #include "tools/spec.h"
 
-namespace attn::host {
+namespace attn::host::block_sparse_tests {
 namespace {
 
 struct Case {
@@ -153,4 +153,4 @@ TEST(HostPages, OfSpecsAreTheReference) {
 }
 
 }  // namespace
-}  // namespace attn::host
+}  // namespace attn::host::block_sparse_tests

@@ -7,7 +7,7 @@
 #include "tests/host/attention.h"
 #include "tests/unit/compiler/masks/spec_example.h"
 
-namespace attn::host {
+namespace attn::host::native_sections_tests {
 namespace {
 
 using ::testing::AllOf;
@@ -59,4 +59,4 @@ TEST(HostNativeSections, AFrontIsTheReference) {
 }
 
 }  // namespace
-}  // namespace attn::host
+}  // namespace attn::host::native_sections_tests

@@ -11,12 +11,11 @@
 #include <iterator>
 #include <span>
 
-#include "runtime/base/check.h"
 #include "tests/host/attention.h"
 #include "tools/shapes.h"
 #include "tools/spec.h"
 
-namespace attn::host {
+namespace attn::host::native_tests {
 namespace {
 
 constexpr std::int64_t kLongest = 300;  // rows and columns: several tiles and blocks
@@ -163,14 +162,6 @@ TEST(HostNativeSpecs, OrderedPartsAreAmongOtherItems) {
   EXPECT_NE(step.source.find("divided_blocks"), std::string::npos);
 }
 
-ir::Attention attention_of(const std::string& text) {
-  const support::Source source("test", text);
-  diag::Sink sink(source);
-  const auto attention = driver::front_end(source, {}, sink);
-  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
-  return *attention;
-}
-
 // Checks rows with a score that is NaN, or that see none, beside others.
 void expect_nan_where_the_reference_has(const std::string& clauses) {
   SCOPED_TRACE(clauses);
@@ -257,4 +248,4 @@ INSTANTIATE_TEST_SUITE_P(Native, HostNative, ::testing::ValuesIn(specs_of("tests
                          name_of);
 
 }  // namespace
-}  // namespace attn::host
+}  // namespace attn::host::native_tests

@@ -3,22 +3,13 @@
 
 #include <algorithm>
 
-#include "runtime/base/check.h"
 #include "tests/host/attention.h"
 
-namespace attn::host {
+namespace attn::host::outputs_tests {
 namespace {
 
 constexpr const char* kLowerings[] = {"composite", "tables",  "parts",
                                       "segments",  "seqlens", "unfused"};
-
-ir::Attention attention_of(const std::string& text) {
-  const support::Source source("statistics", text);
-  diag::Sink sink(source);
-  const auto attention = driver::front_end(source, {}, sink);
-  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
-  return *attention;
-}
 
 bool binds_o(const plan::Program& program) {
   return std::ranges::find(program.tensors, "o", &plan::TensorInfo::name) != program.tensors.end();
@@ -70,4 +61,4 @@ TEST(HostOutputs, StatisticsAloneWithoutKeys) {
 }
 
 }  // namespace
-}  // namespace attn::host
+}  // namespace attn::host::outputs_tests

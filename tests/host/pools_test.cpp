@@ -8,6 +8,7 @@
 
 #include "compiler/driver/driver.h"
 #include "runtime/base/check.h"
+#include "tests/host/attention.h"
 #include "tests/host/machine.h"
 #include "tools/inputs.h"
 #include "tools/placement.h"
@@ -73,13 +74,6 @@ class Pools {
   }
 
  private:
-  static ir::Attention attention_of(const std::string& text) {
-    const support::Source source("pools", text);
-    diag::Sink sink(source);
-    const auto attention = driver::front_end(source, {}, sink);
-    ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
-    return *attention;
-  }
   const plan::TensorInfo& tensor(const std::string& name) const {
     return *std::ranges::find(program_.tensors, name, &plan::TensorInfo::name);
   }

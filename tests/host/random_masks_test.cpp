@@ -9,12 +9,11 @@
 #include <iterator>
 #include <string_view>
 
-#include "runtime/base/check.h"
 #include "tests/host/attention.h"
 #include "tests/support/random_spec.h"
 #include "tests/unit/runtime/plan/program_text.h"
 
-namespace attn::host {
+namespace attn::host::random_masks_tests {
 namespace {
 
 constexpr int kBatches = 3;
@@ -37,14 +36,6 @@ std::optional<Pair> in_parts(const ir::Attention& attention) {
   Pair pair{"parts", std::move(*forward), {}};
   if (backward.ok()) pair.backward = std::move(*backward);
   return pair;
-}
-
-ir::Attention attention_of(const std::string& text, const sema::Bindings& bindings = {}) {
-  const support::Source source("random", text);
-  diag::Sink sink(source);
-  const auto attention = driver::front_end(source, bindings, sink);
-  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
-  return *attention;
 }
 
 class HostRandomMasks : public ::testing::TestWithParam<int> {};
@@ -150,4 +141,4 @@ TEST(HostRandomMask, OfOneSeed) {
 INSTANTIATE_TEST_SUITE_P(Batches, HostRandomMasks, ::testing::Range(0, kBatches));
 
 }  // namespace
-}  // namespace attn::host
+}  // namespace attn::host::random_masks_tests

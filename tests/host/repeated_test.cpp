@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/base/check.h"
 #include "tests/host/attention.h"
 
 namespace attn::host {
@@ -12,16 +11,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ir::Attention attention_of(const std::string& clauses) {
+ir::Attention repeated(const std::string& clauses) {
   const std::string text =
       "attention repeated { dtype f16; outputs o, lse; grad q, k, v; mask q_idx >= kv_idx; "
       "dims B = 2, Hq = 4, Hkv = 2, Sq = 20, Skv = 33, D = 16; " +
       clauses + " }";
-  const support::Source source("repeated", text);
-  diag::Sink sink(source);
-  const auto attention = driver::front_end(source, {}, sink);
-  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
-  return *attention;
+  return attention_of(text);
 }
 
 TEST(HostRepeated, InputsThatHeadsBatchesOrRowsShare) {
@@ -30,7 +25,7 @@ TEST(HostRepeated, InputsThatHeadsBatchesOrRowsShare) {
        {"layout v: strides(Skv * D, 0, D, 1);", "layout k: strides(0, Skv * D, D, 1), v: bhsd;",
         "layout k: strides(0, 0, D, 1), v: strides(0, 0, D, 1);",
         "layout q: strides(Hq * D, D, 0, 1);"}) {
-    Subject subject{clauses, attention_of(clauses), {}};
+    Subject subject{clauses, repeated(clauses), {}};
     for (const char* lowering : {"composite", "unfused"}) {
       auto forward = driver::lower(subject.attention, lowering, plan::Direction::forward);
       auto backward = driver::lower(subject.attention, lowering, plan::Direction::backward);
@@ -44,7 +39,7 @@ TEST(HostRepeated, InputsThatHeadsBatchesOrRowsShare) {
 }
 
 TEST(HostRepeated, NativeSaysWhyNot) {
-  const auto refused = driver::lower(attention_of("layout v: strides(Skv * D, 0, D, 1);"), "native",
+  const auto refused = driver::lower(repeated("layout v: strides(Skv * D, 0, D, 1);"), "native",
                                      plan::Direction::forward);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().to_text(), HasSubstr("a stride of `v` is 0"));

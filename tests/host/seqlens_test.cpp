@@ -2,10 +2,9 @@
 // rows and columns, and compares outputs and gradients with the reference.
 #include <gtest/gtest.h>
 
-#include "runtime/base/check.h"
 #include "tests/host/attention.h"
 
-namespace attn::host {
+namespace attn::host::seqlens_tests {
 namespace {
 
 // Batches whose lengths are -20, 17, 54, 91 and 128.
@@ -13,14 +12,6 @@ constexpr const char* kLengths = "tensor n: i32[B] = 37 * i0 - 20; ";
 const std::string kUsual = "layout bshd; grad q, k, v; ";
 constexpr const char* kSizes = "dims B = 5, Hq = 4, Hkv = 2, Sq = 77, Skv = 101, D = 16; ";
 const std::string kGrouped = kSizes + kUsual;
-
-ir::Attention attention_of(const std::string& text) {
-  const support::Source source("padded", text);
-  diag::Sink sink(source);
-  const auto attention = driver::front_end(source, {}, sink);
-  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
-  return *attention;
-}
 
 // `more` are clauses common to all.
 void expect_reference_of(const std::vector<std::string>& clauses,
@@ -130,4 +121,4 @@ TEST(HostNarrowed, IsWhatTheMaskShows) {
 }
 
 }  // namespace
-}  // namespace attn::host
+}  // namespace attn::host::seqlens_tests

@@ -5,10 +5,9 @@
 
 #include <algorithm>
 
-#include "runtime/base/check.h"
 #include "tests/host/attention.h"
 
-namespace attn::host {
+namespace attn::host::tiles_tests {
 namespace {
 
 constexpr const char* kSizes = "B = 2, Hq = 6, Hkv = 2, Sq = 29, Skv = 37, D = 8";
@@ -22,14 +21,6 @@ struct Case {
   std::string dims;
   std::string clauses;
 };
-
-ir::Attention attention_of(const std::string& text) {
-  const support::Source source("tiled", text);
-  diag::Sink sink(source);
-  const auto attention = driver::front_end(source, {}, sink);
-  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
-  return *attention;
-}
 
 bool has_loops(const plan::Program& program) {
   return std::ranges::any_of(program.steps,
@@ -151,4 +142,4 @@ TEST(HostTiles, OfTensorsThatNoScoreReads) {
 }
 
 }  // namespace
-}  // namespace attn::host
+}  // namespace attn::host::tiles_tests

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "compiler/driver/driver.h"
-#include "runtime/base/check.h"
 #include "tests/host/attention.h"
 #include "tools/execution.h"
 
-namespace attn::host {
+namespace attn::host::unused_tests {
 namespace {
 
 struct Case {
@@ -57,18 +56,10 @@ const Case kCases[] = {
      "layout q: bshd, k: paged(page = 12), v: paged(page = 5), o: bshd; lengths kv = [140, 3];"},
 };
 
-ir::Attention attention_of(const std::string& clauses) {
-  const support::Source source("test", "attention f { " + clauses + " }");
-  diag::Sink sink(source);
-  const auto attention = driver::front_end(source, {}, sink);
-  ATTN_CHECK(attention.has_value(), clauses + '\n' + diag::to_text(sink));
-  return *attention;
-}
-
 class HostUnused : public ::testing::TestWithParam<Case> {};
 
 TEST_P(HostUnused, MayBeAnything) {
-  const ir::Attention attention = attention_of(GetParam().clauses);
+  const ir::Attention attention = attention_of("attention f { " + GetParam().clauses + " }");
   std::vector<Pair> pairs;
   for (const char* strategy : GetParam().strategies) {
     const auto program = driver::lower(attention, strategy, plan::Direction::forward);
@@ -97,4 +88,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, HostUnused, ::testing::ValuesIn(kCases),
                          });
 
 }  // namespace
-}  // namespace attn::host
+}  // namespace attn::host::unused_tests

@@ -2,19 +2,10 @@
 // own, and compares outputs and gradients with the reference.
 #include <gtest/gtest.h>
 
-#include "runtime/base/check.h"
 #include "tests/host/attention.h"
 
-namespace attn::host {
+namespace attn::host::wide_tests {
 namespace {
-
-ir::Attention attention_of(const std::string& text) {
-  const support::Source source("wide", text);
-  diag::Sink sink(source);
-  const auto attention = driver::front_end(source, {}, sink);
-  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
-  return *attention;
-}
 
 // Values that differ beyond 32 bits alone, have signs, and leave what a double holds.
 constexpr const char* kTensors =
@@ -82,4 +73,4 @@ TEST(HostWide, IndexesBeyond32BitsAreOutOfRange) {
 }
 
 }  // namespace
-}  // namespace attn::host
+}  // namespace attn::host::wide_tests

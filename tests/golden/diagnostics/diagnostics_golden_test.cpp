@@ -75,7 +75,7 @@ std::string diagnose(const fs::path& path) {
   return diag::to_text(sink);
 }
 
-class Diagnostics : public testing::TestWithParam<fs::path> {};
+class Diagnostics : public ::testing::TestWithParam<fs::path> {};
 
 TEST_P(Diagnostics, AreAsExpected) {
   const std::string actual = diagnose(GetParam());
@@ -89,13 +89,13 @@ TEST_P(Diagnostics, AreAsExpected) {
       << "if the change is intended, run again with ATTN_UPDATE_GOLDEN=1";
 }
 
-std::string test_name(const testing::TestParamInfo<fs::path>& info) {
+std::string test_name(const ::testing::TestParamInfo<fs::path>& info) {
   std::string name = info.param.filename().string();
   std::ranges::replace(name, '.', '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Diagnostics, testing::ValuesIn(cases()), test_name);
+INSTANTIATE_TEST_SUITE_P(Cases, Diagnostics, ::testing::ValuesIn(cases()), test_name);
 
 TEST(DiagnosticsTable, EveryCodeOccursInAGoldenFile) {
   if (std::getenv("ATTN_UPDATE_GOLDEN")) return;  // the files may be incomplete

@@ -11,7 +11,7 @@
 #include "compiler/rewrite/hoist.h"
 #include "tests/support/golden.h"
 
-namespace attn::masks {
+namespace attn::masks::hoist_golden_tests {
 namespace {
 
 constexpr char kFolder[] = "tests/golden/hoist/";
@@ -65,4 +65,4 @@ INSTANTIATE_TEST_SUITE_P(Files, HoistGolden, ::testing::ValuesIn(case_names()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace attn::masks
+}  // namespace attn::masks::hoist_golden_tests

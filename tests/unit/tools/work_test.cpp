@@ -5,7 +5,7 @@
 #include "compiler/masks/band.h"
 #include "tests/unit/tools/spec_text.h"
 
-namespace attn::tools {
+namespace attn::tools::work_tests {
 namespace {
 
 Spec spec_with(const std::string& mask, std::int64_t rows, std::int64_t columns) {
@@ -77,4 +77,4 @@ TEST(Work, MoreThanThePeakIsNoCount) {
 }
 
 }  // namespace
-}  // namespace attn::tools
+}  // namespace attn::tools::work_tests

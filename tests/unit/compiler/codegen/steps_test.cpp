@@ -7,7 +7,7 @@
 #include "compiler/engines/cudnn/lower.h"
 #include "tests/unit/compiler/codegen/example.h"
 
-namespace attn::codegen {
+namespace attn::codegen::steps_tests {
 namespace {
 
 using ir::ExprId;
@@ -123,4 +123,4 @@ TEST(DeriveSteps, NothingDerivedIsTheProgramItself) {
 }
 
 }  // namespace
-}  // namespace attn::codegen
+}  // namespace attn::codegen::steps_tests

@@ -15,7 +15,7 @@
 #include "runtime/cache/plan_cache.h"
 #include "runtime/targets/targets.h"
 
-namespace attn::driver {
+namespace attn::driver::compile_tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -595,4 +595,4 @@ TEST(Compile, GoesOnWhenAWorkerFails) {
 }
 
 }  // namespace
-}  // namespace attn::driver
+}  // namespace attn::driver::compile_tests

@@ -30,7 +30,7 @@ std::string expand_example(std::string_view example) {
   }
 }
 
-class Explanations : public testing::TestWithParam<Code> {
+class Explanations : public ::testing::TestWithParam<Code> {
  protected:
   static std::set<std::string> codes(std::string_view example) {
     const std::string text = expand_example(example);
@@ -72,12 +72,12 @@ TEST_P(Explanations, SayWhatIsMeantInLinesOfAHundred) {
   EXPECT_EQ(text.back(), '.');
 }
 
-std::string test_name(const testing::TestParamInfo<Code>& info) {
+std::string test_name(const ::testing::TestParamInfo<Code>& info) {
   return std::string(id_of(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Codes, Explanations,
-                         testing::ValuesIn(all_codes().begin(), all_codes().end()), test_name);
+                         ::testing::ValuesIn(all_codes().begin(), all_codes().end()), test_name);
 
 TEST(Examples, RepeatWhatIsWrittenSo) {
   EXPECT_EQ(expand_example("a[[3 x bc ]]d[[0 x e]]"), "abc bc bc d");

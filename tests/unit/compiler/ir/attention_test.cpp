@@ -12,7 +12,7 @@
 namespace attn::ir {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(Names, ReadBack) {
   for (Dim dim : kDims) EXPECT_EQ(parse_dim(to_string(dim)), dim);

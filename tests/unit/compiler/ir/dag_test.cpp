@@ -8,7 +8,7 @@
 namespace attn::ir {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(Dag, EqualExpressionsAreOneNode) {
   Dag dag;
@@ -67,7 +67,7 @@ TEST(DagDeathTest, RefusesWhatDoesNotFit) {
   EXPECT_EXIT(dag.add(Op::const_int_, {}), testing::ExitedWithCode(70), "wrong attribute");
 }
 
-class ToSource : public testing::Test {
+class ToSource : public ::testing::Test {
  protected:
   Dag dag_;
   ExprId score_ = dag_.leaf(Op::score_);

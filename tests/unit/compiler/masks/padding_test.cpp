@@ -8,7 +8,7 @@
 #include "tests/support/contexts.h"
 #include "tests/unit/compiler/masks/spec_example.h"
 
-namespace attn::masks {
+namespace attn::masks::padding_tests {
 namespace {
 
 using testing::masks_of;
@@ -91,4 +91,4 @@ TEST(Padding, IsPredictedToTakeLessThanItsMask) {
 }
 
 }  // namespace
-}  // namespace attn::masks
+}  // namespace attn::masks::padding_tests

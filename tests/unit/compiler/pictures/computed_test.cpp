@@ -11,7 +11,7 @@
 #include "tests/support/random_spec.h"
 #include "tests/unit/compiler/pictures/spec_text.h"
 
-namespace attn::pictures {
+namespace attn::pictures::computed_tests {
 namespace {
 
 using engines::Coverage;
@@ -136,4 +136,4 @@ TEST(Computed, OfBlocksIsWhatScoresAre) {
 }
 
 }  // namespace
-}  // namespace attn::pictures
+}  // namespace attn::pictures::computed_tests

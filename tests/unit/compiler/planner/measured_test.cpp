@@ -9,7 +9,7 @@
 #include "runtime/targets/targets.h"
 #include "tests/support/contexts.h"
 
-namespace attn::planner {
+namespace attn::planner::measured_tests {
 namespace {
 
 using ::testing::Contains;
@@ -68,4 +68,4 @@ TEST(Measured, ValuesThatAreAssumedAreSaid) {
 }
 
 }  // namespace
-}  // namespace attn::planner
+}  // namespace attn::planner::measured_tests

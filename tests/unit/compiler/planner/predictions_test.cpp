@@ -15,7 +15,7 @@
 #include "runtime/base/check.h"
 #include "tests/support/contexts.h"
 
-namespace attn::planner {
+namespace attn::planner::predictions_tests {
 namespace {
 
 using Json = nlohmann::json;
@@ -159,4 +159,4 @@ TEST(Predictions, TheEngineThatIsTakenIsHardlyBehindTheFaster) {
 }
 
 }  // namespace
-}  // namespace attn::planner
+}  // namespace attn::planner::predictions_tests

@@ -13,7 +13,7 @@
 #include "runtime/base/check.h"
 #include "tests/support/contexts.h"
 
-namespace attn::planner {
+namespace attn::planner::strategies_tests {
 namespace {
 
 using ::testing::ElementsAre;
@@ -380,4 +380,4 @@ TEST(Strategies, PartsBeginAtMultiplesOf16Bytes) {
 }
 
 }  // namespace
-}  // namespace attn::planner
+}  // namespace attn::planner::strategies_tests

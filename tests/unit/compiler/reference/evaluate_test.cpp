@@ -9,7 +9,7 @@
 
 #include "tests/unit/compiler/reference/problem.h"
 
-namespace attn::reference {
+namespace attn::reference::evaluate_tests {
 namespace {
 
 using ::testing::Each;
@@ -302,4 +302,4 @@ TEST(Evaluate, OpenDimensionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace attn::reference
+}  // namespace attn::reference::evaluate_tests

@@ -8,7 +8,7 @@
 
 #include "tests/unit/compiler/reference/problem.h"
 
-namespace attn::reference {
+namespace attn::reference::gradients_tests {
 namespace {
 
 using ::testing::Each;
@@ -338,4 +338,4 @@ TEST(Gradients, WhatIsRefused) {
 }
 
 }  // namespace
-}  // namespace attn::reference
+}  // namespace attn::reference::gradients_tests

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace attn::reference {
+namespace attn::reference::row_evaluator_tests {
 namespace {
 
 using ir::ExprId;
@@ -97,4 +97,4 @@ TEST_F(RowEvaluatorTest, FaultsPassThroughWhatIsComputedFromThem) {
 }
 
 }  // namespace
-}  // namespace attn::reference
+}  // namespace attn::reference::row_evaluator_tests

@@ -11,7 +11,7 @@
 #include "tests/unit/compiler/masks/example.h"
 #include "tests/unit/compiler/masks/random_mask.h"
 
-namespace attn::rewrite {
+namespace attn::rewrite::bounding_band_tests {
 namespace {
 
 using ir::ExprId;
@@ -178,4 +178,4 @@ TEST(Ranges, HoldTheValuesOfRandomExpressions) {
 }
 
 }  // namespace
-}  // namespace attn::rewrite
+}  // namespace attn::rewrite::bounding_band_tests

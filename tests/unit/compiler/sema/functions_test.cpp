@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A folder with a spec's folder in it, and what may be imported.
-class ImportedFiles : public testing::Test {
+class ImportedFiles : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("attn_imports_" + std::to_string(getpid()));

@@ -18,7 +18,7 @@ std::vector<std::filesystem::path> specs() {
   return found;
 }
 
-class Specs : public testing::TestWithParam<std::filesystem::path> {};
+class Specs : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(Specs, MeanTheSameInBothSurfaces) {
   const auto source = support::Source::read(GetParam().string());
@@ -52,7 +52,7 @@ TEST_P(Specs, TakeOddShapes) {
   EXPECT_TRUE(analyzed.attention) << analyzed.text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Library, Specs, testing::ValuesIn(specs()),
+INSTANTIATE_TEST_SUITE_P(Library, Specs, ::testing::ValuesIn(specs()),
                          [](const auto& spec) { return spec.param.stem().string(); });
 
 // The text between ```LANGUAGE and ``` in docs/language.md.

@@ -11,7 +11,7 @@
 #include "compiler/sharding/part_attention.h"
 #include "tests/unit/compiler/sharding/reading.h"
 
-namespace attn::sharding {
+namespace attn::sharding::draws_tests {
 namespace {
 
 using ir::Dim;
@@ -98,4 +98,4 @@ TEST(Draws, OfTooFewKeysAreRefused) {
 }
 
 }  // namespace
-}  // namespace attn::sharding
+}  // namespace attn::sharding::draws_tests

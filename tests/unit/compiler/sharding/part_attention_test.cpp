@@ -7,7 +7,7 @@
 #include "compiler/ir/random_dropout.h"
 #include "tests/unit/compiler/sharding/reading.h"
 
-namespace attn::sharding {
+namespace attn::sharding::part_attention_tests {
 namespace {
 
 using ir::Dim;
@@ -157,4 +157,4 @@ TEST(PartAttention, DrawsFor32KeysAtATime) {
 }
 
 }  // namespace
-}  // namespace attn::sharding
+}  // namespace attn::sharding::part_attention_tests

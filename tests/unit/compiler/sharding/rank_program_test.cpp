@@ -6,7 +6,7 @@
 #include "runtime/ranks/program_json.h"
 #include "tests/unit/compiler/sharding/reading.h"
 
-namespace attn::sharding {
+namespace attn::sharding::rank_program_tests {
 namespace {
 
 std::vector<std::string> names(const std::vector<ranks::WholeTensor>& tensors) {
@@ -52,4 +52,4 @@ TEST(RankProgram, IsValid) {
 }
 
 }  // namespace
-}  // namespace attn::sharding
+}  // namespace attn::sharding::rank_program_tests

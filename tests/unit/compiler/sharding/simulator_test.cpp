@@ -11,7 +11,7 @@
 #include "tests/support/random_spec.h"
 #include "tests/unit/compiler/sharding/equality.h"
 
-namespace attn::sharding {
+namespace attn::sharding::simulator_tests {
 namespace {
 
 using ir::Dim;
@@ -318,4 +318,4 @@ TEST(Simulator, ComputesRowsWithoutKeys) {
 }
 
 }  // namespace
-}  // namespace attn::sharding
+}  // namespace attn::sharding::simulator_tests

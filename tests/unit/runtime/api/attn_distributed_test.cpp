@@ -70,8 +70,8 @@ class AttnDistributed : public attn::standin::StandinTest {
   const std::string file_ = attn::standin::contents_of_ranks();
 };
 
-struct Tensors {
-  Tensors(const attn::Runtime& runtime, const std::vector<attn::TensorInfo>& infos) {
+struct RankTensors {
+  RankTensors(const attn::Runtime& runtime, const std::vector<attn::TensorInfo>& infos) {
     for (const attn::TensorInfo& info : infos) {
       const auto bytes = static_cast<std::size_t>(info.bytes);
       memory.push_back(must(attn::Memory::allocate(runtime, bytes)));
@@ -105,7 +105,7 @@ TEST_F(AttnDistributed, RanksExecuteTogether) {
     EXPECT_EQ(opened.keys()[0].end, 16 * rank + 16);
     for (const auto direction : {attn::Direction::forward, attn::Direction::backward}) {
       ASSERT_TRUE(opened.has(direction));
-      Tensors tensors(runtime, must(opened.tensors(direction)));
+      RankTensors tensors(runtime, must(opened.tensors(direction)));
       EXPECT_EQ(must(opened.params(direction)).at(0).name, "slope");
       auto binding = must(opened.bind(direction, tensors.arguments));
       const attn::Stream stream = must(attn::Stream::create(runtime));
@@ -181,7 +181,7 @@ TEST_F(AttnDistributed, ARankThatFailsIsToldByStatusAndAbortsTheCommunicator) {
     attn::standin::nccl().set_state(communicators_[rank], 0, kRemoteError);
     attn::Status status;
     for (int tenths = 0; tenths < 50 && status.ok(); ++tenths) {
-      Tensors tensors(runtime, must(opened.tensors(attn::Direction::forward)));
+      RankTensors tensors(runtime, must(opened.tensors(attn::Direction::forward)));
       auto binding = must(opened.bind(attn::Direction::forward, tensors.arguments));
       static_cast<void>(binding.execute(nullptr).ok());
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -200,7 +200,7 @@ TEST_F(AttnDistributed, ARankThatCannotGoOnEndsTheExchanges) {
     attn::DistributedOptions aborting = options(rank);
     aborting.abort = [&] { ++aborts; };
     const auto opened = must(attn::Distributed::open_memory(runtime, file_, aborting));
-    Tensors tensors(runtime, must(opened.tensors(attn::Direction::forward)));
+    RankTensors tensors(runtime, must(opened.tensors(attn::Direction::forward)));
     auto binding = must(opened.bind(attn::Direction::forward, tensors.arguments));
     for (const char* why : {"no memory", "nor time"}) EXPECT_TRUE(opened.abort(why).ok());
     for (const attn::Status& status : {opened.status(), binding.execute(nullptr)}) {

@@ -55,11 +55,11 @@ double widened(const Format& format, unsigned bits) {
                                fraction << (52 - format.fraction_bits));
 }
 
-class SixteenBits : public testing::TestWithParam<Format> {};
+class SixteenBits : public ::testing::TestWithParam<Format> {};
 
 INSTANTIATE_TEST_SUITE_P(Formats, SixteenBits,
-                         testing::Values(Format{"f16", 5, 10, to_f16_bits, from_f16_bits},
-                                         Format{"bf16", 8, 7, to_bf16_bits, from_bf16_bits}),
+                         ::testing::Values(Format{"f16", 5, 10, to_f16_bits, from_f16_bits},
+                                           Format{"bf16", 8, 7, to_bf16_bits, from_bf16_bits}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(SixteenBits, EveryPatternReadsAsItsBitsSay) {

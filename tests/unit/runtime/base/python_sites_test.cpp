@@ -11,9 +11,9 @@ namespace attn {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
-class PythonSites : public testing::Test {
+class PythonSites : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::remove_all(folder_);
@@ -30,8 +30,8 @@ class PythonSites : public testing::Test {
   }
 
   // Tests may run in parallel.
-  fs::path folder_ =
-      fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name();
+  fs::path folder_ = fs::path(::testing::TempDir()) /
+                     ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::string path_ = std::getenv("PATH");
 };
 

@@ -5,7 +5,7 @@
 #include "runtime/picker/picker.h"
 #include "runtime/targets/targets.h"
 
-namespace attn::picker {
+namespace attn::picker::attnc_tests {
 namespace {
 
 using plan::Dim;
@@ -72,4 +72,4 @@ TEST(AttncBuilder, ServesAPickerWithSizesThatChange) {
 }
 
 }  // namespace
-}  // namespace attn::picker
+}  // namespace attn::picker::attnc_tests

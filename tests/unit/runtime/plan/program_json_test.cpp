@@ -7,7 +7,7 @@
 #include "runtime/plan/program.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
-namespace attn::plan {
+namespace attn::plan::program_json_tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -117,4 +117,4 @@ TEST(ProgramJson, InfinitiesAreSpelledOut) {
 }
 
 }  // namespace
-}  // namespace attn::plan
+}  // namespace attn::plan::program_json_tests

@@ -8,7 +8,7 @@
 #include "runtime/plan/manifest.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
-namespace attn::plan {
+namespace attn::plan::shape_tests {
 namespace {
 
 using ::testing::ElementsAre;
@@ -81,4 +81,4 @@ TEST(Shape, IsWholeAndThatOfTheProgram) {
 }
 
 }  // namespace
-}  // namespace attn::plan
+}  // namespace attn::plan::shape_tests

@@ -7,7 +7,7 @@
 #include "tests/unit/runtime/plan/fields.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
-namespace attn::plan {
+namespace attn::plan::signature_tests {
 namespace {
 
 using Change = std::function<void(Plan&)>;
@@ -259,4 +259,4 @@ TEST(Signature, OfTheSampleIsKnown) {
 }
 
 }  // namespace
-}  // namespace attn::plan
+}  // namespace attn::plan::signature_tests

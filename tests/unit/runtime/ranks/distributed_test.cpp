@@ -19,7 +19,7 @@
 #include "tests/unit/runtime/ranks/on_standins.h"
 #include "tests/unit/runtime/ranks/window_family.h"
 
-namespace attn::ranks {
+namespace attn::ranks::distributed_tests {
 namespace {
 
 using attn::testing::LocalGroup;
@@ -613,4 +613,4 @@ TEST_F(DistributedTest, AnExecuteThatFailsEndsTheWork) {
 }
 
 }  // namespace
-}  // namespace attn::ranks
+}  // namespace attn::ranks::distributed_tests

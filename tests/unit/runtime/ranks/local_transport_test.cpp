@@ -2,7 +2,7 @@
 
 #include "tests/unit/runtime/ranks/exchanges.h"
 
-namespace attn::ranks {
+namespace attn::ranks::local_transport_tests {
 namespace {
 
 using attn::testing::LocalGroup;
@@ -78,4 +78,4 @@ TEST_F(LocalTransportTest, ARankThatDoesNotComeIsAnErrorAndAbortEndsTheWait) {
 }
 
 }  // namespace
-}  // namespace attn::ranks
+}  // namespace attn::ranks::local_transport_tests

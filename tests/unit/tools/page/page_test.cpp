@@ -8,7 +8,7 @@
 namespace attn::tools::page {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing::Not;
 
 TEST(Page, EscapesText) {

@@ -10,7 +10,7 @@
 #include "compiler/planner/search.h"
 #include "runtime/base/check.h"
 
-namespace attn::engines {
+namespace attn::engines::block_sparse_tests {
 namespace {
 
 using ::testing::ElementsAre;
@@ -213,4 +213,4 @@ TEST(Pages, WithStridesOf0AreRefused) {
 }
 
 }  // namespace
-}  // namespace attn::engines
+}  // namespace attn::engines::block_sparse_tests

@@ -7,7 +7,7 @@
 #include "compiler/driver/driver.h"
 #include "tests/unit/compiler/masks/spec_example.h"
 
-namespace attn::engines {
+namespace attn::engines::lower_parts_tests {
 namespace {
 
 using engines::Part;
@@ -125,4 +125,4 @@ TEST(Joined, WhatIsCheckedInAllScoresIsRefused) {
 }
 
 }  // namespace
-}  // namespace attn::engines
+}  // namespace attn::engines::lower_parts_tests

@@ -11,7 +11,7 @@
 #include "compiler/planner/search.h"
 #include "runtime/base/check.h"
 
-namespace attn::engines {
+namespace attn::engines::segments_tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -146,4 +146,4 @@ TEST(Documents, WithStridesOf0AreRefused) {
 }
 
 }  // namespace
-}  // namespace attn::engines
+}  // namespace attn::engines::segments_tests

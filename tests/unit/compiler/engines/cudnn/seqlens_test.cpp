@@ -8,7 +8,7 @@
 #include "compiler/planner/search.h"
 #include "runtime/base/check.h"
 
-namespace attn::engines {
+namespace attn::engines::seqlens_tests {
 namespace {
 
 using ::testing::ElementsAre;
@@ -107,4 +107,4 @@ TEST(LengthsOfMasks, AreCheckedWhereTheyGather) {
 }
 
 }  // namespace
-}  // namespace attn::engines
+}  // namespace attn::engines::seqlens_tests

@@ -12,7 +12,7 @@
 #include "tests/support/golden.h"
 #include "tests/unit/compiler/masks/spec_example.h"
 
-namespace attn::engines {
+namespace attn::engines::backward_tests {
 namespace {
 
 using masks::testing::of_spec;
@@ -571,4 +571,4 @@ TEST(NativeBackward, WaitsOfDebugBuildsEnd) {
 }
 
 }  // namespace
-}  // namespace attn::engines
+}  // namespace attn::engines::backward_tests

@@ -14,7 +14,7 @@
 #include "compiler/device/attn/intervals.cuh"
 #undef __device__
 
-namespace attn::engines::native {
+namespace attn::engines::native::intervals_tests {
 namespace {
 
 using kernels::Interval;
@@ -177,4 +177,4 @@ TEST_F(Intervals, DecideWhatTheyCan) {
 }
 
 }  // namespace
-}  // namespace attn::engines::native
+}  // namespace attn::engines::native::intervals_tests

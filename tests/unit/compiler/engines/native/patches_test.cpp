@@ -7,7 +7,7 @@
 #include "compiler/masks/mask_analysis.h"
 #include "tests/unit/compiler/masks/spec_example.h"
 
-namespace attn::engines::native {
+namespace attn::engines::native::patches_tests {
 namespace {
 
 using ir::Dim;
@@ -215,4 +215,4 @@ TEST(MapOfKeys, HasPlacesOfTheGrid) {
 }
 
 }  // namespace
-}  // namespace attn::engines::native
+}  // namespace attn::engines::native::patches_tests

@@ -13,7 +13,7 @@
 #include "tests/support/golden.h"
 #include "tests/unit/compiler/engines/native/lowered.h"
 
-namespace attn::engines {
+namespace attn::engines::programs_tests {
 namespace {
 
 using ::testing::AllOf;
@@ -693,4 +693,4 @@ TEST(Native, WaitsOfDebugBuildsNameBarriers) {
 }
 
 }  // namespace
-}  // namespace attn::engines
+}  // namespace attn::engines::programs_tests
