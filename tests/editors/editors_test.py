@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The words that editors highlight are those of the grammar and of the compiler's tables.
+"""The words that editors highlight, and that Python gives no captured tensor, are those of the grammar and of the
+compiler's tables.
 
     editors_test.py SOURCE_FOLDER
 
@@ -22,6 +23,7 @@ from textmate import Grammar
 SOURCE = pathlib.Path(sys.argv.pop(1))
 TEXTMATE = SOURCE / "editors" / "vscode" / "syntaxes" / "attn.tmLanguage.json"
 VIM = SOURCE / "editors" / "vim" / "syntax" / "attn.vim"
+WORDS = SOURCE / "python" / "attn" / "tracing" / "words.py"
 
 
 def text(path):
@@ -40,8 +42,24 @@ def functions():
     return sorted(set(calls) | listed("compiler/sema/calls.cpp", "kReductions"))
 
 
+def real_functions():
+    """Those of a single number."""
+    return re.findall(r"^ATTN_REAL_FUNCTION\((\w+), \d+, 1,", text("compiler/ir/real_functions.def"), re.MULTILINE)
+
+
+def python_words():
+    """The text of python/attn/tracing/words.py."""
+    lists = {"FUNCTIONS": functions(), "REAL_FUNCTIONS": real_functions()}
+    lines = ['"""Functions of the language, and those of one real. tests/editors/editors_test.py writes this file."""']
+    for name, words in lists.items():
+        rows = textwrap.wrap(" ".join(words), 100, initial_indent="    ", subsequent_indent="    ")
+        lines += ["", f'{name} = """', *rows, '""".split()']
+    return "\n".join(lines) + "\n"
+
+
 def update():
-    """Rewrites the functions of both editors."""
+    """Rewrites the functions of both editors and of Python."""
+    WORDS.write_text(python_words(), encoding="utf-8")
     prefix = "syntax keyword attnFunction contained "
     lines = textwrap.wrap(" ".join(functions()), 100, initial_indent=prefix, subsequent_indent=prefix)
     replace(VIM, rf"(?:^{prefix}.*\n)+", "".join(line + "\n" for line in lines))
@@ -206,6 +224,9 @@ class Editors(unittest.TestCase):
 
     def test_vim(self):
         self.assertEqual(vim(), language())
+
+    def test_python(self):
+        self.assertEqual(WORDS.read_text(encoding="utf-8"), python_words())
 
     def check_shown(self, found, expected):
         for scopes, words in expected.items():

@@ -18,5 +18,6 @@
       objects     modules, classes and objects
     places        where in the user's source something happened
     names         names of captured tensors and lets
+    words         functions of the language
     writing       expressions as text
 """

@@ -3,14 +3,14 @@ from __future__ import annotations
 
 import re
 
+from attn.tracing.words import FUNCTIONS
+
 _RESERVED = frozenset(
     "score b h q_idx kv_idx q_raw inf B Hq Hkv Sq Skv D Dqk Dv "
     "q k v o lse max sum_exp max_with_sink sum_exp_with_sink lse_without_sink do dq dk dv "
     "lengths_q lengths_kv seed offset page_table page_table_k page_table_v cu_seqlens_q cu_seqlens_kv kv qkv "
-    "true false True False in any all sum min minimum maximum where clamp abs floor ceil int float pow gelu "
-    "silu relu softplus isnan band bor bxor bnot shl shr exp exp2 log log2 sqrt rsqrt tanh sigmoid erf sin "
-    "cos tan log1p expm1 atan2 torch math nan return fn let import attention tensor learn param".split()
-)
+    "true false True False in torch math nan return fn let import attention tensor learn param".split()
+) | frozenset(FUNCTIONS)
 
 
 def identifier(text: str, fallback: str) -> str:

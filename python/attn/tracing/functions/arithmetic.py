@@ -9,6 +9,7 @@ from attn.tracing.expressions import BOOL, INT, REAL, Node, wider
 from attn.tracing.functions.conditions import compare, where
 from attn.tracing.functions.table import define
 from attn.tracing.places import refusal
+from attn.tracing.words import REAL_FUNCTIONS
 
 if TYPE_CHECKING:
     from attn.tracing.tracer import Tracer
@@ -180,7 +181,7 @@ def _real_function(name: str) -> Callable:
     return lambda t, x: t.graph.call(name, t.node(x))
 
 
-for _name in ("exp exp2 log log2 sqrt rsqrt tanh sigmoid erf sin cos tan log1p expm1").split():
+for _name in REAL_FUNCTIONS:
     define(_name)(_real_function(_name))
 define("expit")(_real_function("sigmoid"))
 define("silu", "swish")(lambda t, x, inplace=False: t.graph.call("silu", t.node(x)))
