@@ -29,28 +29,9 @@ inline constexpr int kUsage = 2;
 inline constexpr int kUnsupported = 3;
 inline constexpr int kMismatch = 5;
 
-// Each registers one subcommand (tools/<name>.cpp).
-void add_check(CLI::App& app, Action& action);
-void add_compile(CLI::App& app, Action& action);
-void add_describe(CLI::App& app, Action& action);
-void add_draw(CLI::App& app, Action& action);
-void add_explain(CLI::App& app, Action& action);
-void add_run(CLI::App& app, Action& action);
-void add_verify(CLI::App& app, Action& action);
-void add_bench(CLI::App& app, Action& action);
-void add_inspect(CLI::App& app, Action& action);
-void add_report(CLI::App& app, Action& action);
-void add_fmt(CLI::App& app, Action& action);
-void add_lsp(CLI::App& app, Action& action);
-void add_opt(CLI::App& app, Action& action);
-void add_convert(CLI::App& app, Action& action);
-void add_explain_code(CLI::App& app, Action& action);
-void add_target(CLI::App& app, Action& action);
-void add_support(CLI::App& app, Action& action);
-void add_cache(CLI::App& app, Action& action);
-void add_version(CLI::App& app, Action& action);
-void add_completion(CLI::App& app, Action& action);
-void add_help(CLI::App& app, Action& action);  // call last
+// Each registers one subcommand.
+#define ATTN_COMMAND(name) void add_##name(CLI::App& app, Action& action);
+#include "tools/commands.def"
 
 // Makes `run(*options)` the action when `command` is chosen.
 template <typename Options, typename Run>

@@ -31,27 +31,8 @@ namespace attn::tools {
 namespace {
 
 void add_commands(CLI::App& app, Action& action) {
-  add_check(app, action);
-  add_compile(app, action);
-  add_describe(app, action);
-  add_explain(app, action);
-  add_draw(app, action);
-  add_report(app, action);
-  add_run(app, action);
-  add_verify(app, action);
-  add_bench(app, action);
-  add_support(app, action);
-  add_inspect(app, action);
-  add_fmt(app, action);
-  add_lsp(app, action);
-  add_opt(app, action);
-  add_convert(app, action);
-  add_explain_code(app, action);
-  add_target(app, action);
-  add_cache(app, action);
-  add_version(app, action);
-  add_completion(app, action);
-  add_help(app, action);
+#define ATTN_COMMAND(name) add_##name(app, action);
+#include "tools/commands.def"
   add_console_options(app);
   app.visit([](CLI::App& each) { each.help_in_group(kCommonOptions); });
 }

@@ -5,8 +5,8 @@ import shlex
 import attnc
 from attnc import SOURCE, SPECS
 
-COMMANDS = ["check", "compile", "describe", "explain", "draw", "report", "run", "verify", "bench", "inspect", "fmt", "lsp", "opt",
-            "convert", "explain-code", "support", "target", "cache", "version", "completion", "help"]
+ROWS = (SOURCE / "tools" / "commands.def").read_text(encoding="utf-8")
+COMMANDS = [name.replace("_", "-") for name in re.findall(r"^ATTN_COMMAND\((\w+)\)", ROWS, re.MULTILINE)]
 PRINT_NO_DATA = ["lsp", "cache", "completion"]  # cache has commands of its own
 CACHE_COMMANDS = ["path", "list", "info", "verify", "prune", "clear"]
 
@@ -39,7 +39,13 @@ class Help(attnc.Case):
     def test_lists_every_command_and_no_other(self):
         text = self.attnc("--help").stdout
         listed = re.findall(r"^  ([a-z-]+)  ", text.split("Commands:")[1].split("\n\n")[0], re.MULTILINE)
+        self.assertEqual(listed, COMMANDS)
+
+    def test_the_manual_lists_every_command(self):
+        page = (SOURCE / "docs" / "cli.md").read_text(encoding="utf-8")
+        listed = re.findall(r"^attnc ([a-z-]+)", page.split("```")[1], re.MULTILINE)
         self.assertEqual(sorted(listed), sorted(COMMANDS))
+        self.assertGreaterEqual(set(re.findall(r"^## ([a-z-]+)$", page, re.MULTILINE)), set(COMMANDS))
 
     def test_commands_that_print_data_take_a_format(self):
         for name in COMMANDS:
