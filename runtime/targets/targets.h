@@ -11,7 +11,7 @@
 
 namespace attn::targets {
 
-// Names in the order of targets.def: "h200", "h100", "a100", "l40s", "b200", "rtx5090".
+// Names in the order of targets.def, such as "h200".
 std::vector<std::string> target_names();
 
 // An alias of a target (aliases.def): another GPU with its compute capability, or the capability

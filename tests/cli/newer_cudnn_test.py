@@ -10,7 +10,7 @@ from attnc import SOURCE, SPECS
 
 NEWER = os.environ.get("ATTN_NEWER_CUDNN", "")
 SURFACE = SOURCE / "tests" / "gpu" / "surface"
-TARGETS = ("h200", "a100", "l40s", "b200", "rtx5090")
+TARGETS = sorted(path.stem for path in (SOURCE / "runtime" / "targets").glob("*.json") if path.stem != "h100")
 
 # cuDNN 9.19 supports these only as several nodes, 9.28 also as one node.
 ONE_NODE = [SPECS / f"{name}.attn" for name in (
