@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/engines/engines.h"
 #include "runtime/base/check.h"
 #include "tests/host/machine.h"
 #include "tools/placement.h"
@@ -102,6 +103,17 @@ void expect_reference(const Subject& subject, const Kernels& kernels) {
 }
 
 }  // namespace
+
+std::vector<std::string> strategies_on_host() {
+  std::vector<std::string> names;
+  for (const engines::Strategy& strategy : engines::strategies()) {
+    if (strategy.own_kernels || strategy.name == "unified" || strategy.name == "block_sparse") {
+      continue;
+    }
+    names.emplace_back(strategy.name);
+  }
+  return names;
+}
 
 Result<tools::Outputs> outputs_of(const Pair& pair, const reference::Inputs& inputs) {
   ATTN_ASSIGN(std::vector<tools::Outputs> all, outputs_of(std::vector{pair}, inputs));

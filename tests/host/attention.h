@@ -39,6 +39,10 @@ Result<tools::Outputs> outputs_of(const Pair& pair, const reference::Inputs& inp
 Result<std::vector<tools::Outputs>> outputs_of(const std::vector<Pair>& pairs,
                                                const reference::Inputs& inputs);
 
+// Names of the strategies that are compared for every spec: all that are fast, but `unified` (one
+// node), `block_sparse` and attnc's own kernels, which have tests of their own.
+std::vector<std::string> strategies_on_host();
+
 // Reports a GoogleTest failure if outputs or gradients of a pair differ from the reference by more
 // than the bounds of tools/compare.h. Inputs are those of `attnc verify`. Compiles all programs at
 // once.

@@ -8,8 +8,6 @@
 namespace attn::host::outputs_tests {
 namespace {
 
-constexpr const char* kLowerings[] = {"composite", "tables",  "parts",
-                                      "segments",  "seqlens", "unfused"};
 
 bool binds_o(const plan::Program& program) {
   return std::ranges::find(program.tensors, "o", &plan::TensorInfo::name) != program.tensors.end();
@@ -18,6 +16,8 @@ bool binds_o(const plan::Program& program) {
 TEST(HostOutputs, StatisticsAlone) {
   std::vector<Subject> subjects;
   std::size_t pairs = 0;
+  std::vector<std::string> strategies = strategies_on_host();
+  strategies.emplace_back("unfused");
   for (const char* clauses : {
            "outputs lse; mask q_idx >= kv_idx;",
            "outputs lse; lengths q, kv;",
@@ -38,7 +38,7 @@ TEST(HostOutputs, StatisticsAlone) {
     const std::string text =
         std::string("attention statistics { dtype f16; ") + (sized ? "" : usual) + clauses + " }";
     Subject subject{text, attention_of(text), {}};
-    for (const char* lowering : kLowerings) {
+    for (const std::string& lowering : strategies) {
       auto forward = driver::lower(subject.attention, lowering, plan::Direction::forward);
       if (!forward.ok()) continue;
       EXPECT_FALSE(binds_o(*forward)) << text;

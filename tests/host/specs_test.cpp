@@ -19,7 +19,6 @@ namespace attn::host {
 namespace {
 
 constexpr std::int64_t kLongest = 96;  // rows and columns; small, since dense evaluation is slow
-constexpr const char* kLowerings[] = {"composite", "tables", "parts", "segments", "seqlens"};
 
 std::vector<std::string> spec_names() {
   std::vector<std::string> names;
@@ -44,7 +43,7 @@ std::set<std::string> not_run(std::string_view what) {
   return names;
 }
 
-Result<plan::Program> lowered(const ir::Attention& attention, const char* lowering,
+Result<plan::Program> lowered(const ir::Attention& attention, const std::string& lowering,
                               plan::Direction direction, target::Rewrites made = {}) {
   return driver::lower(attention, lowering, direction, made);
 }
@@ -61,9 +60,9 @@ class HostSpecs : public ::testing::TestWithParam<std::string> {
 };
 
 // Adds the programs of a lowering. Composite always applies; the others only to some specs.
-void add_pair(Subject& subject, const char* lowering, bool expects_backward,
+void add_pair(Subject& subject, const std::string& lowering, bool expects_backward,
               target::Rewrites made = {}) {
-  const bool required = std::string_view(lowering) == "composite";
+  const bool required = lowering == "composite";
   auto forward = lowered(subject.attention, lowering, plan::Direction::forward, made);
   auto backward = lowered(subject.attention, lowering, plan::Direction::backward, made);
   if (required) {
@@ -87,7 +86,7 @@ std::string text_of(const Pair& pair) {
 }
 
 // Adds the programs of a lowering without a rewrite, unless they are the same as other programs.
-void add_pair_without(Subject& subject, const char* lowering, std::string_view rewrite,
+void add_pair_without(Subject& subject, const std::string& lowering, std::string_view rewrite,
                       bool expects_backward) {
   const std::size_t before = subject.pairs.size();
   add_pair(subject, lowering, expects_backward, target::without(rewrite));
@@ -117,11 +116,11 @@ TEST_P(HostSpecs, AreTheReference) {
     if (!has_composite(bound.spec->attention)) continue;
     Subject subject{
         GetParam() + ", " + shape.name, driver::training_forward(bound.spec->attention), {}};
-    for (const char* lowering : kLowerings) {
+    for (const std::string& lowering : strategies_on_host()) {
       add_pair(subject, lowering, has_backward);
     }
     for (const target::Rewrite& rewrite : target::rewrites()) {
-      for (const char* lowering : kLowerings) {
+      for (const std::string& lowering : strategies_on_host()) {
         add_pair_without(subject, lowering, rewrite.name, has_backward);
       }
     }
@@ -152,7 +151,7 @@ ir::Attention scaled(const std::string& name) {
 std::string forms_of(const std::string& name) {
   const ir::Attention attention = scaled(name);
   std::string text = name + ":";
-  for (const char* lowering : kLowerings) {
+  for (const std::string& lowering : strategies_on_host()) {
     for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
       if (!lowered(attention, lowering, direction).ok()) continue;
       text += fmt::format("  {} {}", lowering, plan::to_string(direction));
