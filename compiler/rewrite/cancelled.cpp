@@ -10,6 +10,7 @@
 
 #include "compiler/ir/value.h"
 #include "compiler/masks/affine.h"
+#include "compiler/rewrite/pass.h"
 
 namespace attn::rewrite {
 namespace {
@@ -135,6 +136,13 @@ std::optional<Cancelled> without_cancelled(const ir::Attention& attention) {
   if (attention.sink || more_is_known || lengths || attention.dims[Dim::Sq] <= 1) return {};
   if (attention.is_sigmoid()) return {};  // cancels nothing
   return CancelledSearch(attention).run();
+}
+
+ir::Attention pass::cancelled(const ir::Attention& attention, const target::Context&,
+                              masks::Effort&) {
+  if (!attention.dims.bound()) return attention;
+  std::optional<Cancelled> without = without_cancelled(attention);
+  return without ? std::move(without->attention) : attention;
 }
 
 }  // namespace attn::rewrite

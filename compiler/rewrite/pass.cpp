@@ -4,21 +4,23 @@
 
 #include <algorithm>
 
-#include "compiler/rewrite/cancelled.h"
-#include "compiler/rewrite/ranged.h"
-#include "compiler/rewrite/reals.h"
-#include "compiler/rewrite/simplify.h"
 #include "runtime/base/check.h"
 
 namespace attn::rewrite {
 namespace {
 
-using target::Context;
+constexpr Pass kPasses[] = {
+#define ATTN_PASS(name, what) {#name, what, pass::name},
+#include "compiler/rewrite/passes.def"
+};
+
+}  // namespace
 
 // If Skv is 0, removes what acts on scores and weights, of which there are none, so that no later
 // pass sees an axis without elements. Keeps the sink, lengths and tensors. Returns any other
 // attention unchanged.
-ir::Attention without_keys(const ir::Attention& attention) {
+ir::Attention pass::without_keys(const ir::Attention& attention, const target::Context&,
+                                 masks::Effort&) {
   ir::Attention result = attention;
   if (attention.dims.get(ir::Dim::Skv) != 0) return result;
   result.score = result.dag.leaf(ir::Op::score_);
@@ -26,43 +28,6 @@ ir::Attention without_keys(const ir::Attention& attention) {
   result.dropout.reset();
   return result;
 }
-
-namespace run {
-
-ir::Attention without_keys(const ir::Attention& attention, const Context&, masks::Effort&) {
-  return rewrite::without_keys(attention);
-}
-ir::Attention simplify(const ir::Attention& attention, const Context&, masks::Effort&) {
-  return rewrite::simplify(attention);
-}
-ir::Attention ranges(const ir::Attention& attention, const Context&, masks::Effort&) {
-  return with_ranges(attention);
-}
-ir::Attention cancelled(const ir::Attention& attention, const Context&, masks::Effort&) {
-  if (!attention.dims.bound()) return attention;
-  std::optional<Cancelled> without = without_cancelled(attention);
-  return without ? std::move(without->attention) : attention;
-}
-ir::Attention bounding_band(const ir::Attention& attention, const Context& context,
-                            masks::Effort& effort) {
-  return with_bounding_band(attention, context, effort);
-}
-ir::Attention redundant(const ir::Attention& attention, const Context& context,
-                        masks::Effort& effort) {
-  return without_redundant(attention, context, effort);
-}
-ir::Attention reals(const ir::Attention& attention, const Context&, masks::Effort&) {
-  return with_real_indices(attention);
-}
-
-}  // namespace run
-
-constexpr Pass kPasses[] = {
-#define ATTN_PASS(name, what) {#name, what, run::name},
-#include "compiler/rewrite/passes.def"
-};
-
-}  // namespace
 
 std::span<const Pass> all_passes() { return kPasses; }
 

@@ -22,6 +22,14 @@ struct Pass {
                        masks::Effort& effort);
 };
 
+// The functions of passes.def.
+namespace pass {
+#define ATTN_PASS(name, what)                                                        \
+  ir::Attention name(const ir::Attention& attention, const target::Context& context, \
+                     masks::Effort& effort);
+#include "compiler/rewrite/passes.def"
+}  // namespace pass
+
 // Passes in the order of passes.def. They live as long as the program.
 std::span<const Pass> all_passes();
 const Pass* find_pass(std::string_view name);  // null: there is none

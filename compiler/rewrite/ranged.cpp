@@ -7,6 +7,7 @@
 #include "compiler/masks/floor_div.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/masks/range.h"
+#include "compiler/rewrite/pass.h"
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/target/capabilities.h"
@@ -268,6 +269,20 @@ ir::Attention without_redundant(const ir::Attention& attention, const target::Co
     }
   }
   return result;
+}
+
+ir::Attention pass::ranges(const ir::Attention& attention, const target::Context&, masks::Effort&) {
+  return with_ranges(attention);
+}
+
+ir::Attention pass::bounding_band(const ir::Attention& attention, const target::Context& context,
+                                  masks::Effort& effort) {
+  return with_bounding_band(attention, context, effort);
+}
+
+ir::Attention pass::redundant(const ir::Attention& attention, const target::Context& context,
+                              masks::Effort& effort) {
+  return without_redundant(attention, context, effort);
 }
 
 }  // namespace attn::rewrite

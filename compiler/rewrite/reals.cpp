@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/masks/range.h"
+#include "compiler/rewrite/pass.h"
 
 namespace attn::rewrite {
 namespace {
@@ -275,6 +276,10 @@ std::string as_written(const ir::Attention& attention, ExprId id) {
 
 ir::Attention with_real_indices(const ir::Attention& attention) {
   return attention.dims.bound() ? RealIndices(attention).run() : attention;
+}
+
+ir::Attention pass::reals(const ir::Attention& attention, const target::Context&, masks::Effort&) {
+  return with_real_indices(attention);
 }
 
 }  // namespace attn::rewrite

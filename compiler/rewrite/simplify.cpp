@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/rewrite/pass.h"
 #include "compiler/rewrite/simplify_rules.h"
 
 namespace attn::rewrite {
@@ -96,5 +97,10 @@ class Simplifier {
 }  // namespace
 
 ir::Attention simplify(const ir::Attention& attention) { return Simplifier(attention).simplify(); }
+
+ir::Attention pass::simplify(const ir::Attention& attention, const target::Context&,
+                             masks::Effort&) {
+  return rewrite::simplify(attention);
+}
 
 }  // namespace attn::rewrite

@@ -8,7 +8,6 @@
 namespace attn::host::outputs_tests {
 namespace {
 
-
 bool binds_o(const plan::Program& program) {
   return std::ranges::find(program.tensors, "o", &plan::TensorInfo::name) != program.tensors.end();
 }

@@ -49,4 +49,15 @@ void expect_golden(const std::string& path, const std::string& text) {
   EXPECT_EQ(actual, read_source_file(path)) << path << " differs; ATTN_UPDATE_GOLDEN=1 rewrites it";
 }
 
+void expect_table(const std::string& path, const std::string& name, const std::string& table) {
+  const std::string begin = "<!-- " + name + ": begin (generated) -->\n";
+  std::string page = read_source_file(path);
+  const std::size_t from = page.find(begin);
+  const std::size_t to = page.find("<!-- " + name + ": end -->\n");
+  ASSERT_NE(from, std::string::npos);
+  ASSERT_NE(to, std::string::npos);
+  page.replace(from + begin.size(), to - from - begin.size(), table);
+  expect_golden(path, page);
+}
+
 }  // namespace attn::testing

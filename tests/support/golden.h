@@ -11,6 +11,10 @@ namespace attn::testing {
 // kernel files are left out.
 void expect_golden(const std::string& path, const std::string& text);
 
+// Compares with the part of a page that is between <!-- NAME: begin (generated) --> and
+// <!-- NAME: end -->.
+void expect_table(const std::string& path, const std::string& name, const std::string& table);
+
 // Reads a file. Reports a failure and returns "" if it cannot be read.
 std::string read_source_file(const std::string& path);
 

@@ -70,17 +70,7 @@ std::string function_reference() {
   return table;
 }
 
-// The table is between <!-- NAME: begin (generated) --> and <!-- NAME: end -->.
-void expect_table(const std::string& path, const std::string& name, const std::string& table) {
-  const std::string begin = "<!-- " + name + ": begin (generated) -->\n";
-  std::string page = attn::testing::read_source_file(path);
-  const std::size_t from = page.find(begin);
-  const std::size_t to = page.find("<!-- " + name + ": end -->\n");
-  ASSERT_NE(from, std::string::npos);
-  ASSERT_NE(to, std::string::npos);
-  page.replace(from + begin.size(), to - from - begin.size(), table);
-  attn::testing::expect_golden(path, page);
-}
+using attn::testing::expect_table;
 
 TEST(OpReference, IsThatOfOpsDef) { expect_table("docs/ir.md", "ops", op_reference()); }
 

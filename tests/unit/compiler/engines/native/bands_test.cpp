@@ -5,7 +5,7 @@
 
 #include "tests/unit/compiler/engines/native/lowered.h"
 
-namespace attn::engines {
+namespace attn::engines::bands_tests {
 namespace {
 
 using ::testing::AllOf;
@@ -85,4 +85,4 @@ TEST(NativeBands, UnionsOfBandsAreListed) {
 }
 
 }  // namespace
-}  // namespace attn::engines
+}  // namespace attn::engines::bands_tests
