@@ -4,6 +4,7 @@
 // compiler/gradient.
 #pragma once
 
+#include <concepts>
 #include <functional>
 
 #include "compiler/gradient/tangent.h"
@@ -37,9 +38,13 @@ inline Formula operator-(const Formula& x) { return applied(ir::Op::neg_, x); }
 inline Formula operator+(const Formula& x, const Formula& y) { return applied(ir::Op::add_, x, y); }
 inline Formula operator-(const Formula& x, const Formula& y) { return applied(ir::Op::sub_, x, y); }
 inline Formula operator*(const Formula& x, const Formula& y) { return applied(ir::Op::mul_, x, y); }
-inline Formula exp(const Formula& x) { return applied(ir::Op::exp_, x); }
-inline Formula sin(const Formula& x) { return applied(ir::Op::sin_, x); }
-inline Formula cos(const Formula& x) { return applied(ir::Op::cos_, x); }
+#define ATTN_REAL_FUNCTION(name, ...)                    \
+  template <std::same_as<Formula>... Operands>           \
+  Formula name(const Formula& x, const Operands&... y) { \
+    return applied(ir::Op::name##_, x, y...);            \
+  }
+#include "compiler/ir/real_functions.def"
+#undef ATTN_REAL_FUNCTION
 
 class Derivative {
  public:
