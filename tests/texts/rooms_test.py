@@ -19,11 +19,16 @@ def listed(folder):
     return [f"{folder}/{name}" for name in SUBFOLDER.findall(read(f"{folder}/CMakeLists.txt"))]
 
 
+def engines():
+    return re.findall(r"^ATTN_ENGINE\((\w+)", read(f"{ENGINES}/engines.def"), re.M)
+
+
 def order():
     """All rooms, each after those that it may include."""
     rooms = listed("runtime")
     for room in listed("compiler"):
-        rooms += listed(ENGINES) if room == ENGINES else []
+        if room == ENGINES:
+            rooms += listed(ENGINES) + [f"{ENGINES}/{name}" for name in engines()]
         rooms.append(room)
     return rooms + ["tools"]
 
@@ -32,10 +37,6 @@ def room_of(place, rooms):
     """The room that has the file: the innermost. None for CUDA's sources, which no library compiles."""
     around = [room for room in rooms if str(place).startswith(room + "/")]
     return max(around, key=len, default=None)
-
-
-def engines():
-    return re.findall(r"^ATTN_ENGINE\((\w+)", read(f"{ENGINES}/engines.def"), re.M)
 
 
 def modules():

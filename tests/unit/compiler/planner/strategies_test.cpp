@@ -81,6 +81,16 @@ TEST(Strategies, SlowOnesAreTakenOnlyWhenAllowed) {
   EXPECT_TRUE(strategies("unfused").front().kind == Strategy::Kind::slow);
 }
 
+TEST(Engines, AreInTheManual) {
+  std::string table = "| engine | what computes | its strategies |\n|---|---|---|\n";
+  for (const engines::Engine& engine : engines::engines()) {
+    std::vector<std::string> names;
+    for (const Strategy& each : engine.strategies) names.push_back(fmt::format("`{}`", each.name));
+    table += fmt::format("| `{}` | {} | {} |\n", engine.name, engine.what, fmt::join(names, ", "));
+  }
+  attn::testing::expect_table("docs/cli.md", "engines", table);
+}
+
 TEST(Strategies, AreInTheManual) {
   std::string table = "| strategy | the attention as |\n|---|---|\n";
   for (const Strategy& strategy : strategies(kAnyOrSlow)) {
