@@ -64,7 +64,7 @@ MISTAKES = [
     "compile noop.attn h200 -o x.attnplan",
     "compile noop.attn Sq=64 -o x.attnplan",
     "compile noop.attn --target rtx4090 -o x.attnplan",
-    "compile noop.attn --target rtx3090 -o x.attnplan",
+    "compile noop.attn --target orin -o x.attnplan",
     "compile noop.attn --target v100 -o x.attnplan",
     "compile noop.attn --target H100-SXM -o x.attnplan",
     "compile noop.attn --target cuda -o x.attnplan",

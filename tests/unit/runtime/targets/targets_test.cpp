@@ -8,6 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/golden.h"
+
 namespace attn::targets {
 namespace {
 
@@ -80,11 +82,12 @@ TEST(Targets, UnknownNameListsTheKnownOnes) {
   const auto target = find_target("v100");
   ASSERT_FALSE(target.ok());
   EXPECT_EQ(target.error().code, ErrorCode::invalid_argument);
-  EXPECT_EQ(target.error().message,
-            fmt::format("unknown target \"v100\"; targets are {}, aliases are h800, h20, gh200, "
-                        "a800, l40, b100, gb200, sm_80, sm_89, sm_90, sm_100, sm_120, or give a "
-                        ".json file",
-                        fmt::join(target_names(), ", ")));
+  std::vector<std::string_view> others;
+  for (const Alias& alias : aliases()) others.push_back(alias.name);
+  EXPECT_EQ(
+      target.error().message,
+      fmt::format("unknown target \"v100\"; targets are {}, aliases are {}, or give a .json file",
+                  fmt::join(target_names(), ", "), fmt::join(others, ", ")));
 }
 
 TEST(Targets, AnUnknownNameHasAHintByItsGpu) {
@@ -97,8 +100,8 @@ TEST(Targets, AnUnknownNameHasAHintByItsGpu) {
     EXPECT_EQ(hint_for(name), "its compute capability is 8.9, like that of `l40s`") << name;
   }
   EXPECT_EQ(hint_for("rtx5080"), "its compute capability is 12.0, like that of `rtx5090`");
-  for (const char* name : {"rtx3090", "sm_86", "sm86", "8.6", "compute_86", "A10", "RTX 3080 Ti"}) {
-    EXPECT_EQ(hint_for(name).find("its compute capability is 8.6, and no target has this one"), 0)
+  for (const char* name : {"orin", "sm_87", "sm87", "8.7", "compute_87", "Orin"}) {
+    EXPECT_EQ(hint_for(name).find("its compute capability is 8.7, and no target has this one"), 0)
         << name;
   }
   for (const char* name : {"v100", "Tesla V100-SXM2-32GB", "sm_70"}) {
@@ -118,6 +121,14 @@ TEST(Targets, NamesAreReadInAnyCase) {
   for (const char* name : {"H100", "h100"}) EXPECT_EQ(find_target(name)->name, "h100") << name;
   EXPECT_EQ(find_target("RTX5090")->name, "rtx5090");
   EXPECT_EQ(find_target("SM_90")->name, "h200");
+}
+
+TEST(Targets, AliasesAreInTheManual) {
+  std::string table = "| alias | target | differences |\n|---|---|---|\n";
+  for (const Alias& alias : aliases()) {
+    table += fmt::format("| `{}` | `{}` | {} |\n", alias.name, alias.target, alias.differs);
+  }
+  attn::testing::expect_table("docs/cli.md", "aliases", table);
 }
 
 TEST(Targets, AliasesAreTargetsOfTheSameCapability) {
