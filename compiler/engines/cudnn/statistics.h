@@ -30,8 +30,9 @@ struct Statistics {
 Statistics statistics(const ir::Attention& attention);
 
 // The softmax in forms that cuDNN's fused engines match, and the stored statistics:
-// p = exp(score - max) / (sum(exp(score - max)) + exp(sink - max)). With a sink (f32 [1,Hq,1,1]), max is the larger of it and the largest score. The
-// weights have type `dtype`: f32, or the attention's if only the product with v reads them.
+// p = exp(score - max) / (sum(exp(score - max)) + exp(sink - max)). With a sink (f32 [1,Hq,1,1]),
+// max is the larger of it and the largest score. The weights have type `dtype`: f32, or the
+// attention's if only the product with v reads them.
 Value softmax(const ir::Attention& attention, GraphBuilder& builder, Value score,
               std::optional<Uid> sink, DType dtype);
 
