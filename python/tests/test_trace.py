@@ -344,7 +344,7 @@ class Real(float, enum.Enum):
 
 
 def test_numbers_of_other_classes_are_their_numbers():
-    """Of an enumeration, NumPy's, or with a text of their own: that of two numbers may be the same."""
+    """Members of an enumeration, NumPy numbers, and numbers whose text is that of another number."""
     flags = enum.IntFlag("Flags", {"NEAR": 3})
 
     def mask(b, h, q, k):

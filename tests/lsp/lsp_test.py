@@ -414,7 +414,7 @@ class Specs(Server):
         process = subprocess.run(
             [sys.executable, "-B", pathlib.Path(__file__).with_name("typing_latency.py"), ATTNC, *paths,
              "--stride", "7", "--json"], capture_output=True, text=True, timeout=1200, check=True)
-        # Of the processor's time, of which a busy machine takes no more; this is twenty times what it takes.
+        # Counts processor time, of which a busy machine takes no more; the limit is twenty times what it takes.
         self.assertLess(json.loads(process.stdout)["cpu_ms"], 20)
         self.assertEqual(self.client.stop(), 0)
 

@@ -52,6 +52,7 @@ class Launch:
         self.outputs = tuple(info.name for info in self._made)
         self.params = tuple(info.name for info in executable.params)
         self._bound: dict[tuple[int, int, _Views], _Bound] = {}
+        self._adding = threading.Lock()  # of `_bound`, which forgets the oldest
         self._captured: list[_Bound] = []  # CUDA graphs use them for as long as they are replayed
         order = {info.name: place for place, info in enumerate(executable.tensors)}
         self._places = [order[name] for name in self.inputs + self.outputs]
@@ -140,9 +141,10 @@ class Launch:
         if capturing:
             self._captured.append(bound)
         else:
-            if len(self._bound) >= MOST_VIEWS:
-                self._bound.pop(next(iter(self._bound)), None)
-            self._bound[key] = bound
+            with self._adding:
+                if len(self._bound) >= MOST_VIEWS:
+                    del self._bound[next(iter(self._bound))]
+                self._bound[key] = bound
         return bound
 
 
