@@ -37,7 +37,7 @@ def test_threads_forget_the_oldest_bindings_of_all(monkeypatch, often_switched):
 
     def bind():
         try:
-            for step in range(600):
+            for step in range(2000):
                 kernels._binding(0, (), (), None, (("k", (step,), (1,)),))
         except Exception as error:
             errors.append(error)
