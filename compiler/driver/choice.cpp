@@ -99,7 +99,7 @@ std::vector<Refusal> reported(const Search& search, const Strategy& taken) {
   for (const Candidate& each : search.all()) {
     const std::optional<Error> long_build = each.long_build();
     const bool is_tried = std::ranges::find(search.tried(), &each) != search.tried().end();
-    if (!long_build || is_tried || each.strategy == &taken) continue;
+    if (!long_build || is_tried || each.program > 0 || each.strategy == &taken) continue;
     reported.push_back({std::string(each.strategy->name), *long_build});
   }
   return reported;

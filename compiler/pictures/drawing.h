@@ -1,5 +1,4 @@
-// A picture laid out: shapes at places, in pixels, x to the right and y down. Written by svg.h and
-// png.h.
+// A picture laid out: shapes at places, in pixels, x to the right and y down; written as SVG or PNG.
 #pragma once
 
 #include <optional>

@@ -33,9 +33,8 @@ Status Pair::compare() {
   }
   for (OfEngine& each : engines_) {
     if (each.half(Direction::backward).refused) continue;
-    const bool is_better =
-        taken_ == nullptr || !taken_->serves() || (each.serves() && each.ms < taken_->ms);
-    if (is_better) taken_ = &each;
+    const bool is_first = taken_ == nullptr || !taken_->serves();
+    if (is_first || (each.serves() && each.place() < taken_->place())) taken_ = &each;
   }
   return {};
 }
@@ -50,6 +49,8 @@ Status Pair::add(const engines::Engine& engine) {
     const Result<Candidate*> best = half.search->next();
     if (best.ok()) {
       of.ms += (*best)->predicted_ms();
+      if ((*best)->turn() > of.turn)
+        of.turn = (*best)->turn(), of.long_build = (*best)->long_build();
       continue;
     }
     if (best.error().code != ErrorCode::unsupported) return best.error();
@@ -72,6 +73,9 @@ void Pair::leave_out(OfEngine& other, Direction direction, Search& search) {
     refusal.error = *refused;
     refusal.error.message =
         fmt::format("its {} is refused: {}", plan::to_string(opposite), refused->message);
+  } else if (other.long_build) {
+    refusal.error = {ErrorCode::unsupported, other.long_build->message,
+                     {fmt::format("`--engine {}` takes it", other.engine->name)}};
   } else {
     refusal.error = {ErrorCode::unsupported,
                      fmt::format("both directions must draw the same random numbers, and are "

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/planner/search.h"
@@ -12,9 +13,9 @@
 namespace attn::planner {
 
 // Engines draw different numbers for random dropout, so where `name` allows several, both
-// directions are of the engine that is predicted to take least for both; of that of the backward,
-// if none has both. Without random dropout or a backward, each is of what `name` means. Not
-// thread-safe.
+// directions are of the engine whose turn is first (Candidate::Turn), and which is predicted to
+// take least for both; of that of the backward, if none has both. Without random dropout or a
+// backward, each is of what `name` means. Not thread-safe.
 class Pair {
  public:
   // The attention is copied; the context's direction is ignored.
@@ -32,9 +33,12 @@ class Pair {
   };
   struct OfEngine {
     const engines::Engine* engine = nullptr;
-    std::array<Half, 2> halves{};  // by plan::Direction
-    double ms = 0;                 // predicted, of both
+    std::array<Half, 2> halves{};                   // by plan::Direction
+    double ms = 0;                                  // predicted, of both
+    Candidate::Turn turn = Candidate::Turn::usual;  // the later one of both
+    std::optional<Error> long_build{};              // Candidate::long_build of that one
 
+    std::pair<Candidate::Turn, double> place() const { return {turn, ms}; }
     Half& half(plan::Direction direction) { return halves[static_cast<std::size_t>(direction)]; }
     bool serves() const { return !halves[0].refused && !halves[1].refused; }
   };

@@ -382,8 +382,9 @@ bool has_tensors(const plan::Program& program, const Arguments& arguments) {
   return std::ranges::all_of(arguments.tensors(), [&](const Arguments::Tensor& given) {
     const plan::TensorInfo* tensor = find(program.tensors, given.name);
     if (tensor == nullptr || given.view.as_planned) return tensor != nullptr;
-    return tensor->dtype == given.view.dtype && tensor->dims == given.view.dims &&
-           tensor->strides.size() == given.view.strides.size() &&
+    if (tensor->dtype != given.view.dtype) return false;
+    if (tensor->bound_strides) return tensor->dims.size() == given.view.dims.size();
+    return tensor->dims == given.view.dims && tensor->strides.size() == given.view.strides.size() &&
            same_strides(program, *tensor, given.view);
   });
 }

@@ -33,7 +33,8 @@ bool is_page_table(const plan::Program& program, const plan::TensorInfo& tensor)
 bool has_stride(const plan::Program& program, const plan::TensorInfo& tensor, std::size_t axis);
 
 // Whether the program has every given tensor with the same dtype, dims, and strides that mean
-// something. Addresses do not count.
+// something; of one with bound strides, which has many forms, the same dtype and rank. Addresses do
+// not count.
 bool has_tensors(const plan::Program& program, const Arguments& arguments);
 
 // Checks that every tensor and param of the program is given, and no others; that dtypes, dims and

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -18,6 +17,7 @@ from attn.errors import ArgumentError, BindingError
 from attn.specs import Description
 
 _ROWS, _COLUMNS = "Sq", "Skv"
+_ONE = {"B": 1, _ROWS: 1, _COLUMNS: 1}
 
 
 class Bucketed:
@@ -34,8 +34,11 @@ class Bucketed:
         self.attention = attention
         self.layout = layout
         self.buckets = {name: _checked(name, lengths) for name, lengths in buckets.items()}
-        pairs = itertools.product(self.buckets[_ROWS], self.buckets[_COLUMNS])
-        self._shapes = Shapes([{"B": 1, _ROWS: rows, _COLUMNS: columns} for rows, columns in pairs])
+        # The least work of any rows and columns has the least rows, and the least columns.
+        self._shapes = {
+            name: Shapes([{**_ONE, name: length} for length in lengths])
+            for name, lengths in self.buckets.items()
+        }
         # Lengths that come again do not ask again.
         self._bucket = torch.compiler.disable(functools.lru_cache(4096)(self._choose))
         self._axes = {
@@ -52,7 +55,7 @@ class Bucketed:
         if layout is not None and layouts.checked(layout) != "bhsd":
             return layouts.call(self, self.attention.described, (q, k, v), inputs)
         sizes = sizes_of(q, k, v)
-        padded = self._bucket(sizes.Sq, sizes.Skv)
+        padded = {_ROWS: self._bucket(_ROWS, sizes.Sq), _COLUMNS: self._bucket(_COLUMNS, sizes.Skv)}
         tensors = [_padded(q, {2: padded[_ROWS]}), *(_padded(x, {2: padded[_COLUMNS]}) for x in (k, v))]
         for name, value in inputs.items():
             places = {place: padded[axis] for place, axis in enumerate(self._axes.get(name, ())) if axis}
@@ -83,11 +86,10 @@ class Bucketed:
             return zip(rows, columns)
         return ((row, column) for row in rows for column in columns)
 
-    def _choose(self, rows: int, columns: int) -> Mapping[str, int]:
-        padded = self._shapes.choose({"B": 1, _ROWS: rows, _COLUMNS: columns})
+    def _choose(self, name: str, length: int) -> int:
+        padded = self._shapes[name].choose({**_ONE, name: length})
         if padded is not None:
-            return padded
-        name, length = (_ROWS, rows) if rows > self.buckets[_ROWS][-1] else (_COLUMNS, columns)
+            return padded[name]
         raise BindingError(
             f"{name} is {length}, and the largest bucket of `{self.attention.name}` {self.buckets[name][-1]}",
             [order_note("bhsd")],

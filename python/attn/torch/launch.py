@@ -120,8 +120,8 @@ class Launch:
     ) -> _Bound:
         key = (threading.get_ident(), stream, views)
         capturing = is_capturing()
-        if not capturing and key in self._bound:
-            return self._bound[key]
+        if not capturing and (known := self._bound.get(key)) is not None:
+            return known
         kept = self._workspace() if workspace is None and self._executable.workspace_bytes > 0 else None
         memory = workspace if workspace is not None else kept
         viewed = {name: view for name, *view in views}

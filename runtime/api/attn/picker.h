@@ -140,8 +140,8 @@ ATTN_API attn_status attn_shape_choose(const attn_shape* shapes, size_t count,
                                        const attn_shape* wanted, size_t* index, attn_error* error);
 /* Chooses the plans of an open file that serve a call on a GPU of compute capability `sm` / 10: of
  * exactly the wanted sizes (-1: not given), and with the dtypes, dims and strides of the tensors
- * in `arguments`, which may be NULL. `forward` and `backward` receive indices for
- * attn_executable_load_plan, -1 where there is none.
+ * in `arguments`, which may be NULL; of tensors with bound strides the dtypes count. `forward` and
+ * `backward` receive indices for attn_executable_load_plan, -1 where there is none.
  * Errors: as attn_shape_choose. */
 ATTN_API attn_status attn_plan_choose(const attn_plan* plan, int32_t sm, const attn_shape* wanted,
                                       const attn_arguments* arguments, int64_t* forward,

@@ -335,6 +335,20 @@ Error refusal_of_pair(const std::string& clauses, plan::Direction direction) {
   return search->all_failed();
 }
 
+TEST(Choice, OfAPairIsNotTheEngineWithALongBuild) {
+  std::string score = "score score";
+  for (int i = 0; i < 130; ++i) score += fmt::format(" + tanh(score - {})", i);
+  const std::string clauses =
+      "dims B = 4, Hq = 32, Sq = 4096, Skv = 4096, D = 64; dropout 0.1; grad q, k, v; " + score +
+      ";";
+  const auto search =
+      search_of_pair(attention_of(clauses), kAnyLowering, plan::Direction::backward);
+  EXPECT_EQ(searched(*search), "native");
+  ASSERT_THAT(search->refused().left_out, SizeIs(1));
+  EXPECT_THAT(search->refused().left_out.front().error.message,
+              HasSubstr("cuDNN would compile its graph of"));
+}
+
 TEST(Choice, OfAPairSaysWhyOtherEnginesAreLeftOut) {
   constexpr const char* kSmall = "dims B = 2, Hq = 4, Sq = 256, Skv = 256; dropout 0.1; ";
   constexpr auto kBackward = plan::Direction::backward;

@@ -82,6 +82,9 @@ TEST_F(BindingChecks, TensorsOfAProgramAreFoundByTheirForm) {
   EXPECT_FALSE(has("q", [](TensorView& view) { view.strides[2] *= 2; }));
   EXPECT_FALSE(has("q", [](TensorView& view) { view.strides.pop_back(); }));
   EXPECT_TRUE(has("q", [](TensorView& view) { view.strides[0] = 7; })) << "there is one batch";
+  program_.tensors[0].bound_strides = true;
+  EXPECT_TRUE(has("q", [](TensorView& view) { ++view.dims[0], view.strides[2] *= 2; }));
+  EXPECT_FALSE(has("q", [](TensorView& view) { view.dtype = DType::f16; }));
 }
 
 TEST_F(BindingChecks, MissingTensor) {
