@@ -1,4 +1,5 @@
-// A picture laid out: shapes at places, in pixels, x to the right and y down; written as SVG or PNG.
+// A picture laid out: shapes at places, in pixels, x to the right and y down; written as SVG or
+// PNG.
 #pragma once
 
 #include <optional>

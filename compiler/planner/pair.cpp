@@ -74,7 +74,8 @@ void Pair::leave_out(OfEngine& other, Direction direction, Search& search) {
     refusal.error.message =
         fmt::format("its {} is refused: {}", plan::to_string(opposite), refused->message);
   } else if (other.long_build) {
-    refusal.error = {ErrorCode::unsupported, other.long_build->message,
+    refusal.error = {ErrorCode::unsupported,
+                     other.long_build->message,
                      {fmt::format("`--engine {}` takes it", other.engine->name)}};
   } else {
     refusal.error = {ErrorCode::unsupported,
