@@ -64,6 +64,10 @@ void add_others(const Search& search, const Candidate& taken, std::vector<plan::
     other.predicted_ms = predicted(candidate, taken);
     const bool same = other.predicted_ms == taken.rank() && !other.measured_ms;
     differ |= !same;
+    if (const auto long_build = candidate.long_build(); long_build && !other.measured_ms) {
+      other = told(Refusal{std::string(candidate.strategy->name), *long_build});
+      differ = true;
+    }
     if (const Candidate* failed = failed_of(search, candidate.strategy)) {
       other = told(*failed);
       differ |= failed->failed->code != ErrorCode::unsupported;

@@ -66,6 +66,12 @@ def test_calls_are_padded_to_the_least_lengths(monkeypatch):
     assert sum(len(shapes._shapes) for shapes in f._shapes.values()) == 4, "one for each length, not each pair"
 
 
+@pytest.mark.parametrize("sizes", ({"B": 1, "Sq": 2**64 + 1, "Skv": 1}, {"B": 1, "S": 1}, {"Sq": -1}))
+def test_no_size_is_cut_or_left_out(sizes):
+    with pytest.raises(attn.ArgumentError, match="is no size of a plan"):
+        Shapes([{"B": 1, "Sq": 8, "Skv": 8}]).choose(sizes)
+
+
 def test_a_compiled_program_pads_too():
     f = attn.compile(CAUSAL).bucketed(8, 16)
     compiled = torch.compile(lambda q: f(q, q, q) * 2, backend="eager")

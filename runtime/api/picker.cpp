@@ -154,7 +154,9 @@ Result<plan::Sizes> sizes_of(const attn_dim_size* given, std::size_t count, std:
 
 // The sizes and the padded dimensions of a shape that a caller describes.
 Result<plan::Shape> shape_of(const attn_shape& given) {
+  constexpr unsigned kPadded = 1U << ATTN_DIM_B | 1U << ATTN_DIM_SQ | 1U << ATTN_DIM_SKV;
   if (given.reserved != 0) return invalid("`reserved` of a structure must be 0").error();
+  if ((given.padded & ~kPadded) != 0) return invalid("only B, Sq and Skv can be padded").error();
   plan::Shape shape;
   for (const Dim dim : plan::kDims) {
     const std::int64_t size = given.sizes[static_cast<std::size_t>(dim)];

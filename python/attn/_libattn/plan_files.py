@@ -9,6 +9,7 @@ from attn._libattn.declarations import (_DIMS, _DIRECTIONS, _DTYPE_NAMES, _DTYPE
                                         _dtype_number, _int64s, _ParamInfo, _PlanInfo, _Shape, _Tensor, _TensorInfo,
                                         library)
 from attn._libattn.handles import _call, _Handle
+from attn.errors import ArgumentError
 
 _PADDED = sum(1 << _DIMS.index(dim) for dim in ("B", "Sq", "Skv"))
 Tensor = tuple[int, str, Sequence[int], Sequence[int]]  # device address, dtype, dims, strides in elements
@@ -106,6 +107,9 @@ class Shapes:
 
 
 def _shape(sizes: Mapping[str, int]) -> _Shape:
+    for name, size in sizes.items():
+        if name not in _DIMS or not 0 <= size < 2**63:
+            raise ArgumentError(f"{name} = {size} is no size of a plan, which has {', '.join(_DIMS)}")
     return _Shape(tuple(sizes.get(dim, -1) for dim in _DIMS), _PADDED)
 
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -261,6 +262,13 @@ TEST(Search, GraphsThatCudnnCompilesForMinutesComeLast) {
   EXPECT_EQ(refused.front().lowering, "composite");
   EXPECT_EQ(refused.front().error.message,
             "cuDNN would compile its graph of 401 nodes for minutes");
+  const auto taken = std::ranges::find_if(
+      search.all(), [](const Candidate& each) { return each.strategy->name == "native"; });
+  ASSERT_NE(taken, search.all().end());
+  const auto choice = driver::choice_of(search, *taken);
+  const auto told = std::ranges::find(choice, "composite", &plan::Alternative::strategy);
+  ASSERT_NE(told, choice.end());
+  EXPECT_EQ(told->refused, refused.front().error.message) << "the plan says so, too";
 }
 
 TEST(FirstTaken, GoesOnAfterARefusalOrAFailureOfOneStrategy) {

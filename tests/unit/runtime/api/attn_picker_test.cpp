@@ -447,6 +447,9 @@ TEST_F(AttnPicker, AShapeIsChosenBeforeThereAreAnyPlans) {
   attn_shape later = shape(8, 8);
   later.reserved = 1;
   EXPECT_EQ(refused(&later), "`reserved` of a structure must be 0");
+  later.reserved = 0;
+  later.padded = 1U << ATTN_DIM_HQ;
+  EXPECT_EQ(refused(&later), "only B, Sq and Skv can be padded");
   EXPECT_EQ(attn_shape_choose(nullptr, 1, &later, &index, error_), ATTN_STATUS_INVALID_ARGUMENT);
 
   const std::vector<attn::Shape> listed(std::begin(shapes), std::end(shapes));
