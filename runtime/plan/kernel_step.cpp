@@ -75,13 +75,23 @@ TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tenso
   return result;
 }
 
-bool names(const KernelStep& step, const std::string& tensor) {
-  return std::ranges::any_of(step.launches, [&tensor](const Launch& launch) {
-    return std::ranges::any_of(launch.arguments, [&tensor](const KernelArgument& argument) {
-      const TensorOperand* operand = tensor_of(argument);
-      return operand != nullptr && operand->name == tensor;
-    });
+bool names(const Launch& launch, const std::string& tensor) {
+  return std::ranges::any_of(launch.arguments, [&tensor](const KernelArgument& argument) {
+    const TensorOperand* operand = tensor_of(argument);
+    return operand != nullptr && operand->name == tensor;
   });
+}
+
+bool names(const KernelStep& step, const std::string& tensor) {
+  return std::ranges::any_of(step.launches,
+                             [&tensor](const Launch& launch) { return names(launch, tensor); });
+}
+
+const KernelStep* scheduled_step(const Program& program) {
+  const std::vector<const KernelStep*> steps = steps_of<KernelStep>(program);
+  const auto found = std::ranges::find_if(
+      steps, [](const KernelStep* step) { return step->schedule.has_value(); });
+  return found == steps.end() ? nullptr : *found;
 }
 
 KernelStep launched(const Program& program, const Step& step) {

@@ -218,6 +218,25 @@ struct KernelFacts {
   bool operator==(const KernelFacts&) const = default;
 };
 
+// What the first launch of a step makes: which tiles which blocks of threads compute. It reads the
+// lengths of a batch, and writes `tensor` alone, so that a caller may make it once for many
+// executes with these lengths, in memory of its own (runtime/execute/schedule.h).
+struct Schedule {
+  std::string tensor;      // internal, i32 [.. + slots * slot_words]
+  std::string options;     // internal, i32, zeroed: first a ScheduleOptions (schedule_options.h)
+  std::string parts;       // internal, f32 [slots * slot_elements]: results of parts of tiles
+  std::int64_t slots = 0;  // parts of divided tiles that both have room for
+  std::int64_t slot_words = 0;     // elements of `tensor` for a slot, behind all others
+  std::int64_t slot_elements = 0;  // elements of `parts` for a slot
+  std::int64_t sequences = 0;      // at most, B
+  std::int64_t units = 0;          // tiles of the same rows, of different heads
+  std::int64_t tile_rows = 0;      // rows of a sequence that a tile has
+  std::int64_t tile_keys = 0;      // of a block; parts begin at multiples of it
+
+  bool operator==(const Schedule&) const = default;
+};
+inline constexpr std::int64_t kMostSlots = 65534;  // kernels have 16 bits for them
+
 // Launches of kernels of one image, in order. Each run of the step, also each iteration of a loop,
 // first fills `zeroed` with zero bytes.
 struct KernelStep {
@@ -227,6 +246,7 @@ struct KernelStep {
   std::string source;                  // CUDA C++
   std::int64_t turns = 1;              // loop iterations; 1: not in a loop
   std::optional<KernelFacts> facts{};  // of its attention kernel, if it has one
+  std::optional<Schedule> schedule{};  // that its first launch makes
   bool operator==(const KernelStep&) const = default;
 };
 inline constexpr std::size_t kMostLaunches = 64;         // of one kernel step
@@ -237,6 +257,7 @@ std::int64_t bytes_of(const KernelArgument& argument);  // as a kernel parameter
 TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tensor);
 // Whether a launch has that tensor as an argument.
 bool names(const KernelStep& step, const std::string& tensor);
+bool names(const Launch& launch, const std::string& tensor);
 // The tensor of an argument, or null, also for a stride.
 const TensorOperand* tensor_of(const KernelArgument& argument);
 
@@ -296,6 +317,9 @@ struct Run {
   std::int64_t turn = 0;
 };
 inline constexpr std::int64_t kMostRuns = std::int64_t{1} << 15;  // per program
+
+// The step that has a schedule, or null.
+const KernelStep* scheduled_step(const Program& program);
 
 // All runs in execution order, loops unrolled.
 std::vector<Run> runs_of(const Program& program);

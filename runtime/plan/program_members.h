@@ -161,9 +161,25 @@ void members(Self& facts, Visit& visit) {
   visit.optional("blocks", blocks);
 }
 
+template <json::Like<Schedule> Self, typename Visit>
+void members(Self& schedule, Visit& visit) {
+  auto& [tensor, options, parts, slots, slot_words, slot_elements, sequences, units, tile_rows,
+         tile_keys] = schedule;
+  visit("tensor", tensor);
+  visit("options", options);
+  visit("parts", parts);
+  visit("slots", slots);
+  visit("slot_words", slot_words);
+  visit("slot_elements", slot_elements);
+  visit("sequences", sequences);
+  visit("units", units);
+  visit("tile_rows", tile_rows);
+  visit("tile_keys", tile_keys);
+}
+
 template <json::Like<KernelStep> Self, typename Visit>
 void members(Self& step, Visit& visit) {
-  auto& [outputs, zeroed, launches, source, turns, facts] = step;
+  auto& [outputs, zeroed, launches, source, turns, facts, schedule] = step;
   visit.kind("step", "kernel");
   visit("outputs", outputs);
   visit("zeroed", zeroed);
@@ -171,6 +187,7 @@ void members(Self& step, Visit& visit) {
   visit("source", source);
   visit.optional("turns", turns, 1);
   visit.optionally_told("facts", facts);
+  visit.optional("schedule", schedule);
 }
 
 template <json::Like<IndexCheck::Fault> Self, typename Visit>

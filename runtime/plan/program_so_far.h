@@ -19,6 +19,7 @@ struct ProgramSoFar {
   std::map<std::string, std::int64_t> written;  // elements written by earlier steps
   std::set<std::string> once;                   // those written when the plan is loaded
   std::int64_t turns = 1;                       // of the current step
+  bool has_schedule = false;                    // some step up to the current one
 
   const TensorInfo* tensor(const std::string& name) const;  // nullptr if there is none
   // Whether earlier steps have written all of it; for an internal tensor, any part.

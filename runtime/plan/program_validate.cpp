@@ -292,6 +292,7 @@ Status check_step(std::size_t index, const KernelStep& step, ProgramSoFar& so_fa
   for (const std::string& name : step.outputs) {
     if (what.empty()) what = check_written(step, name, so_far);
   }
+  if (what.empty()) what = check_schedule(step, so_far);
   if (what.empty()) return {};
   return {ErrorCode::invalid_argument, fmt::format("step {}: {}", index, what)};
 }

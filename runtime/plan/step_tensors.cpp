@@ -9,13 +9,15 @@ namespace {
 
 using Change = std::function<void(TensorOperand&)>;
 
+void change_name(std::string& name, const Change& change) {
+  TensorOperand operand{name};
+  change(operand);
+  ATTN_CHECK(operand.offset == 0, "kernels write whole tensors");
+  name = operand.name;
+}
+
 void change_names(std::vector<std::string>& names, const Change& change) {
-  for (std::string& name : names) {
-    TensorOperand operand{name};
-    change(operand);
-    ATTN_CHECK(operand.offset == 0, "kernels write whole tensors");
-    name = operand.name;
-  }
+  for (std::string& name : names) change_name(name, change);
 }
 
 void change_source(OperandSource& source, const Change& change) {
@@ -47,6 +49,11 @@ struct Changer {
     change_names(step.zeroed, change);
     for (Launch& launch : step.launches) {
       for (KernelArgument& argument : launch.arguments) change_argument(argument, change);
+    }
+    if (!step.schedule) return;
+    for (std::string* name :
+         {&step.schedule->tensor, &step.schedule->options, &step.schedule->parts}) {
+      change_name(*name, change);
     }
   }
 };

@@ -106,6 +106,15 @@ std::string text_of(const Launch& launch) {
   return text;
 }
 
+std::string text_of(const Schedule& schedule) {
+  return fmt::format(
+      "  schedule {} options {} parts {}: {} slots of {} words and {} elements, {} sequences, {} "
+      "units, tiles of {} rows and {} keys\n",
+      attn::quoted(schedule.tensor), attn::quoted(schedule.options), attn::quoted(schedule.parts),
+      schedule.slots, schedule.slot_words, schedule.slot_elements, schedule.sequences,
+      schedule.units, schedule.tile_rows, schedule.tile_keys);
+}
+
 std::string text_of(const KernelStep& step) {
   std::string text = fmt::format("kernel{}\n", turns_text(step.turns));
   for (const std::string& output : step.outputs)
@@ -113,6 +122,7 @@ std::string text_of(const KernelStep& step) {
   for (const std::string& zeroed : step.zeroed)
     text += fmt::format("  zeroes {}\n", attn::quoted(zeroed));
   for (const Launch& launch : step.launches) text += indented(text_of(launch));
+  if (step.schedule) text += text_of(*step.schedule);
   return text + indented(step.source);
 }
 

@@ -206,6 +206,52 @@ Plan promoting_plan() {
   return signed_again(plan);
 }
 
+Program scheduled_program() {
+  Program program = sample_program();
+  program.tensors.push_back({"lengths_kv", TensorRole::captured, DType::i32, {2}, {1}, 4});
+  program.params.push_back({"window", DType::i32});
+  const auto internal = [](const char* name, DType dtype, std::int64_t size) {
+    return TensorInfo{name, TensorRole::internal, dtype, {size}, {1}, kInternalAlignment};
+  };
+  program.internals = {internal("schedule", DType::i32, 40 + 4 * 6),
+                       internal("options", DType::i32, 12), internal("parts", DType::f32, 4 * 32),
+                       internal("turns", DType::i32, 4)};
+  KernelStep step;
+  step.outputs = {"schedule", "parts", "o", "lse"};
+  step.zeroed = {"turns", "options"};
+  step.source = "// schedule\n";
+  step.launches = {{.kernel = "schedule",
+                    .block = {256, 1, 1},
+                    .arguments = {TensorOperand{"lengths_kv"}, ParamOperand{"window"},
+                                  TensorOperand{"options"}, TensorOperand{"schedule"}}},
+                   {.kernel = "scheduled",
+                    .grid = {8, 1, 1},
+                    .block = {128, 1, 1},
+                    .overlaps = true,
+                    .arguments = {TensorOperand{"schedule"}, TensorOperand{"parts"},
+                                  TensorOperand{"turns"}, TensorOperand{"q"}, TensorOperand{"o"},
+                                  TensorOperand{"lse"}, ParamOperand{"cap"}}}};
+  step.schedule = Schedule{.tensor = "schedule",
+                           .options = "options",
+                           .parts = "parts",
+                           .slots = 4,
+                           .slot_words = 6,
+                           .slot_elements = 32,
+                           .sequences = 2,
+                           .units = 2,
+                           .tile_rows = 2,
+                           .tile_keys = 2};
+  program.steps = {step};
+  return program;
+}
+
+Plan scheduled_plan() {
+  Plan plan = kernel_plan();
+  plan.program = scheduled_program();
+  plan.kernels = {"cubin of both"};
+  return signed_again(plan);
+}
+
 Program quantized_program() {
   Program program = sample_program();
   auto& step = std::get<CudnnStep>(program.steps[0]);
@@ -447,7 +493,7 @@ Bundle sample_pair() { return {{derived_plan(), backward_plan()}}; }
 std::vector<Plan> sample_plans() {
   return {sample_plan(),     decided_plan(), like_padding_plan(), derived_plan(),
           looping_plan(),    kernel_plan(),  promoting_plan(),    quantized_plan(),
-          controlled_plan(), bound_plan(),   backward_plan()};
+          controlled_plan(), bound_plan(),   backward_plan(),     scheduled_plan()};
 }
 
 Program random_program(Random& random) {

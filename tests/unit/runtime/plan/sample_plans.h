@@ -36,6 +36,9 @@ Plan kernel_plan();
 // The same with a promotion of its map, a second launch that overlaps the first, and alternatives
 // that have signatures.
 Plan promoting_plan();
+// Two launches, of which the first makes a schedule of lengths for the second, which overlaps it.
+Program scheduled_program();
+Plan scheduled_plan();
 // The sample in 8 bits: q, k, v and o in e4m3, a scale, and the largest magnitude of what it
 // scales.
 Program quantized_program();

@@ -133,7 +133,8 @@ const std::set<std::string> kUnseen = {
 TEST(Signature, SeesEveryFieldThatIsNotListed) {
   std::set<std::string> paths;
   for (Plan plan : {testing::sample_plan(), testing::decided_plan(), testing::derived_plan(),
-                    testing::kernel_plan(), testing::controlled_plan(), testing::bound_plan()}) {
+                    testing::kernel_plan(), testing::controlled_plan(), testing::bound_plan(),
+                    testing::scheduled_plan()}) {
     const auto text = [&plan] { return signature_of(plan).text; };
     const std::string original = text();
     testing::FieldWalk(plan, [&](const std::string& path) {
@@ -144,10 +145,10 @@ TEST(Signature, SeesEveryFieldThatIsNotListed) {
   }
   EXPECT_TRUE(std::ranges::includes(paths, kUnseen));
   // One of each alternative of a step and of an operand's source.
-  for (const char* path :
-       {"graph", "operands.uid", "operands.tensor", "operands.constant", "operands.param",
-        "outputs", "once", "launches.shared_bytes", "launches.arguments.map.tensor",
-        "launches.arguments.axes", "launches.arguments.stride"}) {
+  for (const char* path : {"graph", "operands.uid", "operands.tensor", "operands.constant",
+                           "operands.param", "outputs", "once", "launches.shared_bytes",
+                           "launches.arguments.map.tensor", "launches.arguments.axes",
+                           "launches.arguments.stride", "schedule.tensor", "schedule.slots"}) {
     EXPECT_TRUE(paths.contains(std::string("program.steps.") + path)) << path;
   }
 }

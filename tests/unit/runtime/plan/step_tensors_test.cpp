@@ -40,13 +40,14 @@ TEST(StepTensors, AreUsedByEveryKindOfStep) {
 }
 
 TEST(StepTensors, ChangedNamesStay) {
-  Program program = testing::kernel_program();
-  for (auto* tensors : {&program.tensors, &program.internals}) {
-    for (TensorInfo& tensor : *tensors) tensor.name = "my " + tensor.name;
+  for (Program program : {testing::kernel_program(), testing::scheduled_program()}) {
+    for (auto* tensors : {&program.tensors, &program.internals}) {
+      for (TensorInfo& tensor : *tensors) tensor.name = "my " + tensor.name;
+    }
+    change_tensors(program.steps[0],
+                   [](TensorOperand& tensor) { tensor.name = "my " + tensor.name; });
+    EXPECT_TRUE(validate(program).ok()) << validate(program).error().message;
   }
-  change_tensors(program.steps[0],
-                 [](TensorOperand& tensor) { tensor.name = "my " + tensor.name; });
-  EXPECT_TRUE(validate(program).ok()) << validate(program).error().message;
 }
 
 }  // namespace
