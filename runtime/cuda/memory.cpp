@@ -231,6 +231,14 @@ Status zero(const Device& device, void* stream, void* address, std::size_t bytes
                        "zeroing device memory");
 }
 
+Status fill_words(const Device& device, void* stream, void* address, std::uint32_t word,
+                  std::size_t count) {
+  const Context& context = *device.context();
+  return context.check(context.driver().memset_words_async(to_address(address), word, count,
+                                                           static_cast<CUstream>(stream)),
+                       "filling device memory");
+}
+
 // cuPointerGetAttributes returns zeros for addresses unknown to the driver; cuPointerGetAttribute
 // fails for them.
 Result<PointerInfo> classify(const void* pointer) {

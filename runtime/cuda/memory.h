@@ -123,6 +123,10 @@ Status download(const Device& device, const void* from, std::span<std::byte> byt
 // Enqueues a fill with zero bytes. The device's context must be current. Errors: cuda.
 Status zero(const Device& device, void* stream, void* address, std::size_t bytes);
 
+// Enqueues a fill of 4-byte words. The device's context must be current. Errors: cuda.
+Status fill_words(const Device& device, void* stream, void* address, std::uint32_t word,
+                  std::size_t count);
+
 // Classifies any address. Needs a current context. Errors: cuda.
 Result<PointerInfo> classify(const void* pointer);
 

@@ -11,7 +11,7 @@ namespace attn::execute {
 
 Place Place::plus(std::size_t bytes) const {
   Place place = *this;
-  if (base == Base::tensor) place.inside += bytes;
+  if (base == Base::tensor || base == Base::schedule) place.inside += bytes;
   if (base == Base::workspace) place.index += bytes;
   if (base == Base::none && bytes > 0) place.fixed = static_cast<std::byte*>(fixed) + bytes;
   return place;
@@ -36,6 +36,15 @@ void Memory::add_internals(const plan::InternalPlaces& places, void* base) {
 void Memory::add_internals(const plan::InternalPlaces& places, std::int64_t offset) {
   for (const auto& [name, inside] : places.offsets) {
     tensors_[name] = Place::in_workspace(static_cast<std::size_t>(offset + inside));
+  }
+}
+
+void Memory::set_schedule(const plan::Schedule& schedule) {
+  for (const auto& [name, tensor] : {std::pair(&schedule.tensor, &ScheduleMemory::tensor),
+                                     std::pair(&schedule.options, &ScheduleMemory::options),
+                                     std::pair(&schedule.parts, &ScheduleMemory::parts)}) {
+    Place& place = tensors_.at(*name);
+    place = Place::in_schedule(tensor, place.index);
   }
 }
 
@@ -146,8 +155,13 @@ Result<LaunchArguments> LaunchArguments::make(const LaunchOperands& operands, co
 
 KernelOperands::KernelOperands(const plan::KernelStep& step, const Memory& memory,
                                std::int64_t turn) {
+  makes_schedule = step.schedule.has_value();
   for (const std::string& name : step.zeroed) {
-    zeroed.push_back({memory.place_of(plan::TensorOperand{name}), bytes_of(memory.tensor(name))});
+    const bool is_later =
+        std::any_of(step.launches.begin() + 1, step.launches.end(),
+                    [&name](const plan::Launch& launch) { return plan::names(launch, name); });
+    zeroed.push_back(
+        {memory.place_of(plan::TensorOperand{name}), bytes_of(memory.tensor(name)), !is_later});
   }
   for (const plan::Launch& launch : step.launches) launches.emplace_back(launch, memory, turn);
 }
@@ -155,11 +169,15 @@ KernelOperands::KernelOperands(const plan::KernelStep& step, const Memory& memor
 Result<KernelArguments> KernelArguments::make(const KernelOperands& operands, const Bases& bases,
                                               const cuda::Device& device) {
   KernelArguments made;
-  for (const auto& [place, bytes] : operands.zeroed) {
+  const bool is_made_before = operands.makes_schedule && bases.schedule.tensor != nullptr;
+  made.first = is_made_before ? 1 : 0;
+  for (const auto& [place, bytes, is_for_first] : operands.zeroed) {
+    if (is_made_before && is_for_first) continue;
     made.zeroed.push_back({place.address(bases), bytes});
   }
-  for (const LaunchOperands& launch : operands.launches) {
-    ATTN_ASSIGN(LaunchArguments arguments, LaunchArguments::make(launch, bases, device));
+  for (std::size_t i = made.first; i < operands.launches.size(); ++i) {
+    ATTN_ASSIGN(LaunchArguments arguments,
+                LaunchArguments::make(operands.launches[i], bases, device));
     made.launches.push_back(std::move(arguments));
   }
   return made;

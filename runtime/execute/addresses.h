@@ -20,24 +20,40 @@
 
 namespace attn::execute {
 
+// Memory that holds the tensors of a plan::Schedule; null: the workspace does.
+struct ScheduleMemory {
+  void* tensor = nullptr;
+  void* options = nullptr;
+  void* parts = nullptr;
+  bool operator==(const ScheduleMemory&) const = default;
+};
+using ScheduleTensor = void* ScheduleMemory::*;
+
 // The addresses that a binding may change.
 struct Bases {
   std::span<void* const> tensors;  // as in program.tensors
   void* workspace = nullptr;
+  ScheduleMemory schedule{};
 };
 
 // An operand's address, relative to the bases.
 struct Place {
-  enum class Base : std::uint8_t { none, tensor, workspace };
+  enum class Base : std::uint8_t { none, tensor, workspace, schedule };
 
   static Place at(void* address) { return {Base::none, address, 0}; }
   static Place of_tensor(std::size_t index) { return {Base::tensor, nullptr, index}; }
   static Place in_workspace(std::size_t offset) { return {Base::workspace, nullptr, offset}; }
+  // A schedule's, if there is one, and otherwise in the workspace.
+  static Place in_schedule(ScheduleTensor tensor, std::size_t offset) {
+    return {Base::schedule, nullptr, offset, 0, tensor};
+  }
 
   void* address(const Bases& bases) const {
     if (base == Base::tensor) return static_cast<std::byte*>(bases.tensors[index]) + inside;
-    if (base == Base::workspace) return static_cast<std::byte*>(bases.workspace) + index;
-    return fixed;
+    if (base == Base::none) return fixed;
+    void* const own = base == Base::schedule ? bases.schedule.*scheduled : nullptr;
+    if (own != nullptr) return static_cast<std::byte*>(own) + inside;
+    return static_cast<std::byte*>(bases.workspace) + index + inside;
   }
   Place plus(std::size_t bytes) const;
 
@@ -45,6 +61,7 @@ struct Place {
   void* fixed = nullptr;
   std::size_t index = 0;   // index of the tensor, or bytes into the workspace
   std::size_t inside = 0;  // bytes into the tensor
+  ScheduleTensor scheduled = nullptr;
 };
 
 // The addresses of a program's operands. `program` and `scalars` must outlive it.
@@ -56,6 +73,9 @@ class Memory {
   // Adds internal tensors at `base`, or at `offset` bytes into the workspace.
   void add_internals(const plan::InternalPlaces& places, void* base);
   void add_internals(const plan::InternalPlaces& places, std::int64_t offset);
+
+  // Lets a schedule's memory replace that of the internal tensors, which must have been added.
+  void set_schedule(const plan::Schedule& schedule);
 
   // Says how tensors are bound, whose names the program has. They must outlive this.
   void set_bound(std::span<const plan::TensorInfo> tensors);
@@ -126,14 +146,17 @@ struct KernelOperands {
   struct Zeroed {
     Place place;
     std::size_t bytes = 0;
+    bool is_for_first = false;  // no launch but the first has it
   };
   KernelOperands(const plan::KernelStep& step, const Memory& memory, std::int64_t turn = 0);
 
   std::vector<Zeroed> zeroed;
   std::vector<LaunchOperands> launches;
+  bool makes_schedule = false;  // the first launch does
 };
 
-// The same for some addresses.
+// The same for some addresses. With a schedule, which was made before, the launch that would make
+// it is left out.
 struct KernelArguments {
   struct Zeroed {
     void* address = nullptr;
@@ -142,8 +165,9 @@ struct KernelArguments {
   static Result<KernelArguments> make(const KernelOperands& operands, const Bases& bases,
                                       const cuda::Device& device);
 
+  std::size_t first = 0;  // launch of the step
   std::vector<Zeroed> zeroed;
-  std::vector<LaunchArguments> launches;
+  std::vector<LaunchArguments> launches;  // from the first on
 };
 
 // Device memory with the i32 iota that the program reads; null if it reads none. Errors: cuda.

@@ -31,6 +31,8 @@ Memory Binding::State::memory() {
   Memory memory(owner->program, scalars, owner->iota.data());
   memory.add_internals(owner->made_once, owner->once.data());
   memory.add_internals(owner->internals, owner->cudnn_bytes);
+  const plan::KernelStep* scheduled = plan::scheduled_step(owner->program);
+  if (scheduled != nullptr) memory.set_schedule(*scheduled->schedule);
   memory.set_bound(bound);
   copies.place(memory);
   return memory;
@@ -70,6 +72,7 @@ Status Binding::State::select(const Bases& bases) {
     found = &packs.slot();
     found->tensors.assign(bases.tensors.begin(), bases.tensors.end());
     found->workspace = bases.workspace;
+    found->schedule = bases.schedule;
     found->steps = std::move(steps);
     found->checked = false;
   }
@@ -78,14 +81,32 @@ Status Binding::State::select(const Bases& bases) {
 }
 
 Status Binding::State::select_unless_pooled(std::span<void* const> addresses) {
-  return is_pooled() ? Status() : select({addresses, workspace});
+  return is_pooled() ? Status() : select(bases(addresses, workspace));
 }
 
 bool Binding::State::is_pooled() const {
   return workspace_kind == Workspace::Kind::stream_ordered && owner->workspace_bytes > 0;
 }
 
+Bases Binding::State::bases(std::span<void* const> addresses, void* its_workspace) const {
+  return {addresses, its_workspace, schedule == nullptr ? ScheduleMemory() : schedule->for_using()};
+}
+
+Status Binding::State::make_schedule(const ScheduleMemory& there, void* stream) const {
+  const cuda::Device& device = owner->runtime->device();
+  const std::size_t run = *owner->scheduled;
+  const LoadedLaunch& maker = std::get<LoadedKernels>(owner->steps[owner->order[run]])[0];
+  ATTN_ASSIGN(const LaunchArguments arguments,
+              LaunchArguments::make(std::get<KernelOperands>(operands[run]).launches[0],
+                                    {tensors, nullptr, there}, device));
+  ATTN_RETURN_IF_ERROR(copies.enqueue(device, tensors, stream));
+  return maker.kernel.launch(stream, maker.shape, arguments.data());
+}
+
 Status Binding::State::run(void* stream) {
+  if (schedule != nullptr && !schedule->was_built) {
+    return Status(ErrorCode::binding, "the schedule of the binding was not built yet");
+  }
   if (!seat) return run_with(nullptr, stream);
   const cudnn::Handles::Lease handle = seat->lease();
   ATTN_RETURN_IF_ERROR(handle.session().set_stream(stream));
@@ -106,7 +127,7 @@ Status Binding::State::run_in_pool(void* stream) {
   const auto bytes = static_cast<std::size_t>(owner->workspace_bytes);
   ATTN_ASSIGN(const auto buffer, cuda::StreamBuffer::allocate(device, stream, bytes,
                                                               owner->runtime->allocator().get()));
-  ATTN_RETURN_IF_ERROR(select({tensors, buffer.data()}));
+  ATTN_RETURN_IF_ERROR(select(bases(tensors, buffer.data())));
   return run(stream);
 }
 
@@ -146,7 +167,7 @@ Result<void*> Binding::graph() {
     if (state.own_workspace.data() == nullptr) {
       ATTN_ASSIGN(state.own_workspace, state.allocate_workspace());
     }
-    ATTN_RETURN_IF_ERROR(state.select({state.tensors, state.own_workspace.data()}));
+    ATTN_RETURN_IF_ERROR(state.select(state.bases(state.tensors, state.own_workspace.data())));
   }
   ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(device));
   ATTN_ASSIGN(state.recorded, cuda::Recording::make(stream, [&state](void* recorded) {
@@ -172,7 +193,7 @@ Status Binding::set_addresses(std::span<void* const> addresses, Check check) {
     return Status(ErrorCode::binding, fmt::format("{} addresses for the plan's {} tensors",
                                                   addresses.size(), tensors.size()));
   }
-  const Bases bases{addresses, state.workspace};
+  const Bases bases = state.bases(addresses, state.workspace);
   const Pack* known = state.packs.find(bases);
   if (check == Check::yes && (known == nullptr || !known->checked)) {
     const cuda::Device& device = state.owner->runtime->device();
@@ -193,11 +214,25 @@ Status Binding::set_workspace(void* address) {
   ATTN_RETURN_IF_ERROR(scope.enter(state.owner->runtime->device()));
   ATTN_RETURN_IF_ERROR(check_workspace(address, state.owner->workspace_bytes,
                                        state.owner->runtime->device().ordinal(), cuda::classify));
-  ATTN_RETURN_IF_ERROR(state.select({state.tensors, address}));
+  ATTN_RETURN_IF_ERROR(state.select(state.bases(state.tensors, address)));
   state.workspace_kind = Workspace::Kind::given;
   state.workspace = address;
   if (!state.recorded) state.own_workspace = {};  // the last graph() uses it
   return {};
+}
+
+Status Binding::use_schedule(const Schedule* schedule) {
+  State& state = *state_;
+  if (schedule != nullptr) {
+    ATTN_RETURN_IF_ERROR(check_same_schedule(*schedule->state_->owner, *state.owner));
+  }
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(state.owner->runtime->device()));
+  const std::shared_ptr<const ScheduleState> before = std::move(state.schedule);
+  state.schedule = schedule == nullptr ? nullptr : schedule->state_;
+  const Status selected = state.select_unless_pooled(state.tensors);
+  if (!selected.ok()) state.schedule = before;
+  return selected;
 }
 
 }  // namespace attn::execute

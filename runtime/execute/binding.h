@@ -12,6 +12,7 @@
 namespace attn::execute {
 
 struct ExecutableState;  // executable_state.h, internal to runtime/execute
+class Schedule;          // schedule.h
 
 // Source of an execute's scratch memory, of Executable::workspace_bytes() bytes.
 class Workspace {
@@ -85,9 +86,16 @@ class Binding {
   // freed once the device is done with it. Errors: binding, cudnn.
   Status set_workspace(void* address);
 
+  // Later executes, and graphs, use that schedule instead of making their own: they leave out the
+  // launch that makes it. It must be built before, on the stream or in the graph, from this
+  // binding's lengths, and is kept alive. Null: they make their own again. Errors: binding if the
+  // schedule is of a plan with other ones; cuda, cudnn; the schedule stays as it was.
+  Status use_schedule(const Schedule* schedule);
+
  private:
   friend class Executable;
   friend class CudaGraph;
+  friend class Schedule;
   struct State;
   explicit Binding(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

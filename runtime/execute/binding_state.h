@@ -10,6 +10,7 @@
 #include "runtime/execute/executable_state.h"
 #include "runtime/execute/packs.h"
 #include "runtime/execute/row_copies.h"
+#include "runtime/execute/schedule_state.h"
 
 namespace attn::execute {
 
@@ -27,6 +28,10 @@ struct Binding::State {
   // Does nothing for stream-ordered workspaces, where each execute selects.
   Status select_unless_pooled(std::span<void* const> addresses);
   bool is_pooled() const;
+  // The bases with these addresses, and the schedule.
+  Bases bases(std::span<void* const> addresses, void* its_workspace) const;
+  // Launches what makes a schedule, there. The executable must have one.
+  Status make_schedule(const ScheduleMemory& there, void* stream) const;
   // Allocates a workspace for the binding. Errors: cuda.
   Result<cuda::DeviceBuffer> allocate_workspace() const;
   // Replaces the error of an execute by the device fault that caused it, if any.
@@ -46,6 +51,7 @@ struct Binding::State {
   Workspace::Kind workspace_kind = Workspace::Kind::owned;
   cuda::DeviceBuffer own_workspace;
   void* workspace = nullptr;
+  std::shared_ptr<const ScheduleState> schedule;  // null: executes make their own
   Packs packs;
   Pack* current = nullptr;
   std::optional<cuda::Recording> recorded;  // last result of graph()

@@ -21,7 +21,7 @@ Result<CudaGraph> CudaGraph::capture(Binding&& binding) {
       ATTN_ASSIGN(own, state.allocate_workspace());
     }
     void* workspace = has_own ? state.own_workspace.data() : own.data();
-    ATTN_RETURN_IF_ERROR(state.select({state.tensors, workspace}));
+    ATTN_RETURN_IF_ERROR(state.select(state.bases(state.tensors, workspace)));
   }
   ATTN_ASSIGN(cuda::Graph graph,
               cuda::Graph::capture(device, [&state](void* stream) { return state.run(stream); }));

@@ -115,6 +115,9 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
   state->made_once = plan::internal_places(plan.program, true);
   ATTN_ASSIGN(state->cudnn_bytes, cudnn_bytes(state->steps, state->internals.bytes > 0));
   state->workspace_bytes = state->cudnn_bytes + state->internals.bytes;
+  state->rows = plan.shape.sizes[plan::Dim::Sq];
+  state->keys = plan.shape.sizes[plan::Dim::Skv];
+  state->scheduled = scheduled_run(plan.program);
   state->plan_bytes = plan_bytes(plan);
   log_load(*runtime, plan, state->workspace_bytes);
   return std::shared_ptr<const ExecutableState>(std::move(state));

@@ -84,6 +84,7 @@ class Executable {
 
  private:
   friend class ExecutableCache;
+  friend class Schedule;
   explicit Executable(std::shared_ptr<const ExecutableState> state);
   std::shared_ptr<const ExecutableState> state_;
 };

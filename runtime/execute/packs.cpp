@@ -6,7 +6,7 @@ namespace attn::execute {
 namespace {
 
 bool is_for(const Pack& pack, const Bases& bases) {
-  return pack.used != 0 && pack.workspace == bases.workspace &&
+  return pack.used != 0 && pack.workspace == bases.workspace && pack.schedule == bases.schedule &&
          std::equal(pack.tensors.begin(), pack.tensors.end(), bases.tensors.begin(),
                     bases.tensors.end());
 }

@@ -12,6 +12,7 @@ namespace attn::execute {
 struct Pack {
   std::vector<void*> tensors;  // the addresses that it is for
   void* workspace = nullptr;
+  ScheduleMemory schedule{};
   std::vector<BoundStep> steps;  // one for each entry of the executable's order
   bool checked = false;          // the addresses were checked
   std::uint64_t used = 0;        // 0: empty

@@ -68,9 +68,11 @@ Status launch(const LoadedKernels& loaded, const KernelArguments& arguments,
   for (const auto& [address, bytes] : arguments.zeroed) {
     ATTN_RETURN_IF_ERROR(cuda::zero(device, stream, address, bytes));
   }
-  for (std::size_t i = 0; i < loaded.size(); ++i) {
-    ATTN_RETURN_IF_ERROR(
-        loaded[i].kernel.launch(stream, loaded[i].shape, arguments.launches[i].data()));
+  for (std::size_t i = 0; i < arguments.launches.size(); ++i) {
+    const LoadedLaunch& each = loaded[arguments.first + i];
+    cuda::LaunchShape shape = each.shape;
+    if (i == 0) shape.overlaps = false;  // the launch before it may be a caller's
+    ATTN_RETURN_IF_ERROR(each.kernel.launch(stream, shape, arguments.launches[i].data()));
   }
   return {};
 }
@@ -116,6 +118,15 @@ std::vector<std::size_t> order_of(const plan::Program& program) {
   std::vector<std::size_t> order;
   for (const plan::Run& run : repeated_runs(program)) order.push_back(numbers[run.step]);
   return order;
+}
+
+std::optional<std::size_t> scheduled_run(const plan::Program& program) {
+  const std::vector<plan::Run> runs = repeated_runs(program);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto* step = std::get_if<plan::KernelStep>(&program.steps[runs[i].step]);
+    if (step != nullptr && step->schedule) return i;
+  }
+  return std::nullopt;
 }
 
 Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -30,6 +31,9 @@ Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::
 
 // The indices of those steps in execution order, loops unrolled.
 std::vector<std::size_t> order_of(const plan::Program& program);
+
+// The index in order_of of the step that has a schedule, if one has.
+std::optional<std::size_t> scheduled_run(const plan::Program& program);
 
 // Device memory with the `once` internal tensors, computed; null if there are none. Errors: cuda.
 Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device,

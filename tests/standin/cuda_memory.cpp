@@ -1,4 +1,5 @@
 // Device memory: host memory between guards.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -284,6 +285,17 @@ ATTN_STANDIN_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte,
   const CUresult result = check_range("cuMemsetD8Async", to, bytes);
   if (result != CUDA_SUCCESS) return result;
   return enqueue(stream, {"memset", [=] { std::memset(pointer(to), byte, bytes); }});
+}
+
+ATTN_STANDIN_EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int word, std::size_t count,
+                                              CUstream stream) {
+  ATTN_STANDIN_CUDA(cuMemsetD32Async, checked)
+  const CUresult result = check_range("cuMemsetD32Async", to, count * sizeof(word));
+  if (result != CUDA_SUCCESS) return result;
+  return enqueue(stream, {"memset", [=] {
+                            auto* const words = reinterpret_cast<unsigned int*>(pointer(to));
+                            std::fill_n(words, count, word);
+                          }});
 }
 
 // Unknown addresses give zeros, as in the driver.

@@ -1,5 +1,6 @@
 // Modules and kernels (work.h describes images). Kernels of real images (cubins and PTX) do
 // nothing: programs with them can run, but results cannot be compared.
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -73,6 +74,14 @@ Arguments arguments_of(const Kernel& kernel, void** arguments) {
     copied.emplace_back(from, from + kernel.parameters[i]);
   }
   return copied;
+}
+
+// Whether it may begin before the launch before it has ended.
+bool overlaps(const CUlaunchConfig& config) {
+  return std::any_of(config.attrs, config.attrs + config.numAttrs, [](const auto& attribute) {
+    return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+           attribute.value.programmaticStreamSerializationAllowed != 0;
+  });
 }
 
 // Whether a launch is within the limits of the device and of the kernel.
@@ -166,7 +175,7 @@ ATTN_STANDIN_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfu
     violate("cuLaunchKernelEx", "no such kernel");
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  log_work(config->hStream, kernel->name);
+  log_work(config->hStream, kernel->name + (overlaps(*config) ? " overlapping" : ""));
   if (!fits(*config, *kernel)) return CUDA_ERROR_INVALID_VALUE;
   if (is_own_kernel(kernel->name)) {
     return enqueue(config->hStream,

@@ -45,7 +45,8 @@ typedef struct StandinControl {
   size_t (*violations)(char* text, size_t size);
   /* While on, the log gets a line per call: "cudnnBackendFinalize EXECUTION_PLAN". Of launches, and
    * of calls that record events or wait for them, it has the number of the stream, and the kernel's
-   * name or the number of the event: "cuLaunchKernelEx 89060441849872 attn_ranks_copy". */
+   * name or the number of the event: "cuLaunchKernelEx 89060441849872 attn_ranks_copy", of one that
+   * may overlap the launch before it with " overlapping" at the end. */
   void (*record)(int on);
   size_t (*log)(char* text, size_t size);
 } StandinControl;

@@ -31,8 +31,9 @@ class Programs : public OnStandins {
     expect_right(first, binding);
     ASSERT_TRUE(binding.set_addresses(second.addresses()).ok());
     for (const plan::ParamInfo& param : program.params) {
-      second.set_param(param.name, 1.25);
-      ASSERT_TRUE(binding.set_param(param.name, 1.25).ok());
+      const double value = param.dtype == DType::i32 ? 7 : 1.25;
+      second.set_param(param.name, value);
+      ASSERT_TRUE(binding.set_param(param.name, value).ok());
     }
     expect_right(second, binding);
   }
@@ -46,6 +47,7 @@ TEST_F(Programs, WhatIsControlled) { expect_right_results(plan::testing::control
 TEST_F(Programs, ABackward) { expect_right_results(plan::testing::backward_program()); }
 
 TEST_F(Programs, LaunchesOfKernels) { expect_right_results(plan::testing::kernel_program()); }
+TEST_F(Programs, ASchedule) { expect_right_results(plan::testing::scheduled_program()); }
 
 // There is none where the runtime would look for it.
 TEST_F(Programs, KernelsAloneNeedNoCudnn) {

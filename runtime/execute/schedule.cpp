@@ -1,0 +1,257 @@
+#include "runtime/execute/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/ceil_div.h"
+#include "runtime/execute/binding_state.h"
+#include "runtime/execute/schedule_state.h"
+#include "runtime/plan/schedule_options.h"
+
+namespace attn::execute {
+namespace {
+
+constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;  // of each setting
+
+Status refused(std::string message) {
+  return Status(ErrorCode::invalid_argument, std::move(message));
+}
+
+const plan::TensorInfo& internal(const plan::Program& program, const std::string& name) {
+  return *std::ranges::find(program.internals, name, &plan::TensorInfo::name);
+}
+
+std::int64_t elements_of(const plan::Program& program, const std::string& name) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : internal(program, name).dims) elements *= extent;
+  return elements;
+}
+
+Status check_settings(const ScheduleSettings& settings) {
+  const std::pair<const char*, std::int64_t> numbers[] = {{"most_parts", settings.most_parts},
+                                                          {"split_keys", settings.split_keys},
+                                                          {"sm_margin", settings.sm_margin},
+                                                          {"rows", settings.rows},
+                                                          {"keys", settings.keys}};
+  for (const auto& [name, number] : numbers) {
+    if (number < 0 || number > kMost) {
+      return refused(fmt::format("{} is {}; it must be 0 to 2^31 - 1", name, number));
+    }
+  }
+  if (settings.split_keys == 0 || settings.keys > 0) return {};
+  return refused("split_keys is given without keys: how many all sequences have together");
+}
+
+// The launch that computes what the schedule says, which validation makes sure of.
+const plan::Launch& using_launch(const plan::KernelStep& step) {
+  return *std::find_if(
+      step.launches.begin() + 1, step.launches.end(),
+      [&step](const plan::Launch& later) { return plan::names(later, step.schedule->tensor); });
+}
+
+// Blocks of threads that are left to attention, in whole clusters; 0: all.
+Result<std::int64_t> blocks_of(const plan::KernelStep& step, std::int64_t margin) {
+  if (margin == 0) return 0;
+  const auto volume = [](const plan::Extents& e) { return e[0] * e[1] * e[2]; };
+  const plan::Launch& launch = using_launch(step);
+  const std::int64_t cluster = volume(launch.cluster), all = volume(launch.grid);
+  const std::int64_t left = (all - margin) / cluster * cluster;
+  if (margin < all && left > 0) return left;
+  return refused(fmt::format("sm_margin is {}, but attention has {} blocks of threads{}", margin,
+                             all, cluster > 1 ? fmt::format(" in clusters of {}", cluster) : ""))
+      .error();
+}
+
+Result<std::int64_t> slots_of(const ExecutableState& executable, const plan::Schedule& schedule,
+                              const ScheduleSettings& settings) {
+  if (settings.split_keys == 0) return schedule.slots;
+  const std::int64_t slots = slots_for(schedule, settings, executable.rows, executable.keys);
+  if (slots <= plan::kMostSlots) return std::max<std::int64_t>(1, slots);
+  return refused(fmt::format(
+                     "parts of {} keys take up to {} slots for {} rows and {} keys, but there "
+                     "are at most {}; longer parts, or fewer rows or keys, take fewer",
+                     settings.split_keys, slots, settings.rows, settings.keys, plan::kMostSlots))
+      .error();
+}
+
+plan::ScheduleOptions options_of(const ScheduleSettings& settings, std::int64_t blocks,
+                                 std::int64_t slots) {
+  return {.sequences_at = nullptr,
+          .sequences = 0,
+          .most_parts = static_cast<int>(settings.most_parts),
+          .split_keys = static_cast<int>(settings.split_keys),
+          .blocks = static_cast<int>(blocks),
+          .slots = static_cast<int>(slots),
+          .reserved = 0};
+}
+
+// Memory for that many slots, zeroed where the schedule is.
+Status allocate(ScheduleState& state) {
+  const plan::Program& program = state.owner->program;
+  const plan::Schedule& schedule = *plan::scheduled_step(program)->schedule;
+  const Runtime& runtime = *state.owner->runtime;
+  const auto bytes = [](std::int64_t words) { return static_cast<std::size_t>(words) * 4; };
+  const std::size_t options = bytes(elements_of(program, schedule.options));
+  const std::int64_t fixed =
+      elements_of(program, schedule.tensor) - schedule.slots * schedule.slot_words;
+  state.counter_bytes = options - sizeof(plan::ScheduleOptions);
+  state.option_bytes = ceil_div(options, std::size_t{plan::kInternalAlignment}) *
+                       static_cast<std::size_t>(plan::kInternalAlignment);
+  const std::size_t tensor = bytes(fixed + state.slots * schedule.slot_words);
+  ATTN_ASSIGN(state.control,
+              cuda::DeviceBuffer::allocate(runtime.device(), state.option_bytes + tensor,
+                                           runtime.allocator()));
+  ATTN_ASSIGN(state.parts, cuda::DeviceBuffer::allocate(runtime.device(),
+                                                        bytes(state.slots * schedule.slot_elements),
+                                                        runtime.allocator()));
+  return state.control.fill(0);
+}
+
+// Enqueues the words of the options that say how many sequences there are.
+Status write_count(const ScheduleState& state, const SequenceCount& sequences, void* stream) {
+  std::uint64_t address = reinterpret_cast<std::uintptr_t>(sequences.address);
+  const std::array<std::uint32_t, 3> words = {
+      static_cast<std::uint32_t>(address), static_cast<std::uint32_t>(address >> 32),
+      address != 0 ? 0 : static_cast<std::uint32_t>(sequences.number + 1)};
+  for (std::size_t first = 0, last = 0; first < words.size(); first = last) {
+    while (last < words.size() && words[last] == words[first]) ++last;
+    std::byte* const to = static_cast<std::byte*>(state.options()) + first * sizeof(words[0]);
+    ATTN_RETURN_IF_ERROR(
+        cuda::fill_words(state.owner->runtime->device(), stream, to, words[first], last - first));
+  }
+  return {};
+}
+
+// Whether a kernel on the device can read an i32 there.
+Status check_address(const std::int32_t* address, const cuda::Device& device) {
+  const auto wrong = [](const std::string& what) {
+    return Status(ErrorCode::binding, "the number of sequences is " + what);
+  };
+  if (reinterpret_cast<std::uintptr_t>(address) % sizeof(*address) != 0) {
+    return wrong("at an address that is not a multiple of 4 bytes");
+  }
+  ATTN_ASSIGN(const cuda::PointerInfo info, cuda::classify(address));
+  if (info.kind == cuda::MemoryKind::managed) return {};
+  if (info.kind == cuda::MemoryKind::device && info.device == device.ordinal()) return {};
+  return wrong(fmt::format("in {}{} but must be in memory of CUDA device {}", to_string(info.kind),
+                           info.device >= 0 ? fmt::format(" {}", info.device) : "",
+                           device.ordinal()));
+}
+
+Status check_count(const ScheduleState& state, const SequenceCount& sequences) {
+  const std::int64_t most = plan::scheduled_step(state.owner->program)->schedule->sequences;
+  if (sequences.address == nullptr) {
+    if (sequences.number >= SequenceCount::kAll && sequences.number <= most) return {};
+    return refused(fmt::format("the number of sequences is {}; it must be 0 to {}, or -1 for all",
+                               sequences.number, most));
+  }
+  if (sequences.number != SequenceCount::kAll) {
+    return refused("the number of sequences is given both as an address and as a number");
+  }
+  return check_address(sequences.address, state.owner->runtime->device());
+}
+
+}  // namespace
+
+std::int64_t slots_for(const plan::Schedule& schedule, const ScheduleSettings& settings,
+                       std::int64_t most_rows, std::int64_t most_keys) {
+  const std::int64_t split =
+      std::max(schedule.tile_keys, settings.split_keys / schedule.tile_keys * schedule.tile_keys);
+  const std::int64_t rows =
+      settings.rows > 0 ? settings.rows : std::min(kMost, schedule.sequences * most_rows);
+  const std::int64_t limit = settings.most_parts > 0 ? settings.most_parts : kMost;
+  const std::int64_t most_parts =
+      std::min(limit, ceil_div(std::min(settings.keys, most_keys), split));
+  if (most_parts <= 1) return 0;
+  const std::int64_t divided = std::min(schedule.sequences, settings.keys / split);
+  const std::int64_t parts = settings.keys / split + divided;
+  const std::int64_t most_tiles = ceil_div(std::min(rows, most_rows), schedule.tile_rows);
+  const std::int64_t tiles = rows / schedule.tile_rows + divided;
+  // Both factors are below 2^33.
+  const auto product = [](std::int64_t x, std::int64_t y) { return x > kMost / y ? kMost : x * y; };
+  return product(schedule.units, std::min(product(most_tiles, parts), product(most_parts, tiles)));
+}
+
+Status check_same_schedule(const ExecutableState& one, const ExecutableState& other) {
+  if (&one == &other) return {};
+  const plan::KernelStep* step = plan::scheduled_step(one.program);
+  const plan::KernelStep* second = plan::scheduled_step(other.program);
+  const auto wrong = [](const char* what) {
+    return Status(ErrorCode::binding,
+                  fmt::format("the binding cannot use this schedule: {}", what));
+  };
+  if (one.runtime->device().ordinal() != other.runtime->device().ordinal()) {
+    return wrong("it is on another device");
+  }
+  if (step == nullptr || second == nullptr) return wrong("its plan takes none");
+  const bool same = step->schedule == second->schedule && step->source == second->source &&
+                    step->launches[0] == second->launches[0] &&
+                    using_launch(*step).grid == using_launch(*second).grid &&
+                    elements_of(one.program, step->schedule->tensor) ==
+                        elements_of(other.program, second->schedule->tensor) &&
+                    elements_of(one.program, step->schedule->options) ==
+                        elements_of(other.program, second->schedule->options);
+  return same ? Status() : wrong("it is of a plan with other kernels or sizes");
+}
+
+Result<Schedule> Schedule::make(const Executable& executable, const ScheduleSettings& settings) {
+  const plan::KernelStep* step = plan::scheduled_step(executable.program());
+  if (step == nullptr) {
+    return {ErrorCode::unsupported,
+            "the executable takes no schedule: only a forward of attnc's own kernels whose lengths "
+            "are bound may have one"};
+  }
+  ATTN_RETURN_IF_ERROR(check_settings(settings));
+  auto state = std::make_shared<ScheduleState>();
+  state->owner = executable.state_;
+  ATTN_ASSIGN(const std::int64_t blocks, blocks_of(*step, settings.sm_margin));
+  ATTN_ASSIGN(state->slots, slots_of(*state->owner, *step->schedule, settings));
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(executable.device()));
+  ATTN_RETURN_IF_ERROR(allocate(*state));
+  const plan::ScheduleOptions options = options_of(settings, blocks, state->slots);
+  ATTN_RETURN_IF_ERROR(state->control.upload(std::as_bytes(std::span(&options, 1))));
+  return Schedule(std::move(state));
+}
+
+Status Schedule::build(Binding& binding, const SequenceCount& sequences, void* stream) {
+  ScheduleState& state = *state_;
+  const Binding::State& bound = *binding.state_;
+  ATTN_RETURN_IF_ERROR(check_same_schedule(*state.owner, *bound.owner));
+  const cuda::Device& device = state.owner->runtime->device();
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(device));
+  ATTN_RETURN_IF_ERROR(check_count(state, sequences));
+  ATTN_RETURN_IF_ERROR(write_count(state, sequences, stream));
+  if (state.counter_bytes > 0) {
+    void* const counters = static_cast<std::byte*>(state.options()) + sizeof(plan::ScheduleOptions);
+    ATTN_RETURN_IF_ERROR(cuda::zero(device, stream, counters, state.counter_bytes));
+  }
+  ATTN_RETURN_IF_ERROR(bound.make_schedule(state.for_making(), stream));
+  state.was_built = true;
+  return {};
+}
+
+Result<std::uint32_t> Schedule::flags(void* stream) const {
+  const cuda::Device& device = state_->owner->runtime->device();
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(device));
+  std::uint32_t flags = 0;
+  const void* const word =
+      static_cast<const std::uint32_t*>(state_->tensor()) + plan::kScheduleFlagsWord;
+  ATTN_RETURN_IF_ERROR(
+      cuda::download(device, word, std::as_writable_bytes(std::span(&flags, 1)), stream));
+  return flags;
+}
+
+std::int64_t Schedule::slots() const { return state_->slots; }
+
+std::int64_t Schedule::device_bytes() const {
+  return static_cast<std::int64_t>(state_->control.size() + state_->parts.size());
+}
+
+}  // namespace attn::execute
