@@ -196,7 +196,7 @@ ATTN_API attn_status attn_append(attn_runtime* runtime, const attn_append_argume
     if (read.rows == 0) return {};
     Append append(read);
     ATTN_RETURN_IF_ERROR(append.read());
-    return runtime->operations.append(append.parameters(), append.blocks(), stream);
+    return runtime->runtime->operations().append(append.parameters(), append.blocks(), stream);
   });
 }
 

@@ -15,7 +15,6 @@
 #include "runtime/execute/cuda_graph.h"
 #include "runtime/execute/executable.h"
 #include "runtime/execute/executable_cache.h"
-#include "runtime/operations/kernels.h"
 #include "runtime/plan/bundle.h"
 #include "runtime/ranks/distributed.h"
 
@@ -55,13 +54,10 @@ struct attn_plan {
 struct attn_runtime : attn::api::Counted<attn_runtime> {
   attn_runtime(std::shared_ptr<attn::execute::Runtime> opened,
                const attn::cache::MemoryOptions& limits, const attn::execute::LoadOptions& options)
-      : runtime(opened),
-        executables(std::move(opened), limits, options),
-        operations(runtime->device()) {}
+      : runtime(opened), executables(std::move(opened), limits, options) {}
 
   std::shared_ptr<attn::execute::Runtime> runtime;
   attn::execute::ExecutableCache executables;
-  attn::operations::Kernels operations;
 };
 
 struct attn_executable : attn::api::Counted<attn_executable> {

@@ -114,7 +114,7 @@ ATTN_API attn_status attn_merge(attn_runtime* runtime, const attn_merge_argument
     ATTN_ASSIGN(const MergeParameters made, parameters_of(read));
     const std::int64_t threads = read.rows * made.heads * made.threads;
     const std::int64_t blocks = (threads + operations::kThreads - 1) / operations::kThreads;
-    return runtime->operations.merge(made, blocks, stream);
+    return runtime->runtime->operations().merge(made, blocks, stream);
   });
 }
 

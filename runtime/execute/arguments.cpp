@@ -74,6 +74,20 @@ std::vector<plan::TensorInfo> bound_tensors(const plan::Program& program,
   return bound;
 }
 
+std::vector<Leading> leading_of(const plan::Program& program, const Arguments& arguments) {
+  std::vector<Leading> leading;
+  for (const plan::TensorInfo& info : program.tensors) {
+    Leading& of = leading.emplace_back();
+    if (info.dims.empty()) continue;
+    of = {info.dims[0], info.strides[0]};
+    for (const Arguments::Tensor& given : arguments.tensors()) {
+      if (given.name == info.name && !given.view.as_planned)
+        of = {given.view.dims[0], given.view.strides[0]};
+    }
+  }
+  return leading;
+}
+
 std::vector<void*> addresses_of(const plan::Program& program, const Arguments& arguments) {
   std::vector<void*> addresses;
   for (const plan::TensorInfo& info : program.tensors) {

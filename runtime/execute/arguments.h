@@ -63,6 +63,15 @@ plan::TensorInfo bound_tensor(const plan::Program& program, const plan::TensorIn
 std::vector<plan::TensorInfo> bound_tensors(const plan::Program& program,
                                             const Arguments& arguments);
 
+// The first dim and its stride, in elements, of a tensor as it is bound: pages of a pool, and how
+// far apart rows of a page table are.
+struct Leading {
+  std::int64_t extent = 1;
+  std::int64_t stride = 0;
+};
+// Those of all tensors, in the program's order. The arguments must fit the program.
+std::vector<Leading> leading_of(const plan::Program& program, const Arguments& arguments);
+
 // The addresses in the order of the program's tensors, for Binding::set_addresses. The arguments
 // must fit the program.
 std::vector<void*> addresses_of(const plan::Program& program, const Arguments& arguments);

@@ -23,6 +23,7 @@ Binding::State::State(std::shared_ptr<const ExecutableState> executable,
       scalars(owner->program, arguments),
       copies(std::move(its_copies)),
       bound(bound_tensors(owner->program, arguments)),
+      leading(leading_of(owner->program, arguments)),
       tensors(addresses_of(owner->program, arguments)),
       operands(operands_of(owner->program, memory())),
       packs(kept_addresses) {}

@@ -46,7 +46,8 @@ struct Binding::State {
   Scalars scalars;
   RowCopies copies;
   std::vector<plan::TensorInfo> bound;  // tensors with bound strides
-  std::vector<void*> tensors;           // in the program's order
+  std::vector<Leading> leading;         // in the program's order
+  std::vector<void*> tensors;           // likewise
   std::vector<StepOperands> operands;
   Workspace::Kind workspace_kind = Workspace::Kind::owned;
   cuda::DeviceBuffer own_workspace;

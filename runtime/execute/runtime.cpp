@@ -28,7 +28,8 @@ Runtime::Runtime(cuda::Device device, const RuntimeOptions& options)
       cudnn_folder_(options.cudnn_folder),
       most_handles_(options.most_handles),
       log_(options.log),
-      allocator_(options.allocator) {}
+      allocator_(options.allocator),
+      operations_(device_) {}
 
 Result<std::shared_ptr<Runtime>> Runtime::open(const RuntimeOptions& options) {
   ATTN_RETURN_IF_ERROR(check_handles(options.most_handles));

@@ -11,6 +11,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cudnn/handles.h"
+#include "runtime/operations/kernels.h"
 
 namespace attn::execute {
 
@@ -36,6 +37,8 @@ class Runtime {
 
   const cuda::Device& device() const { return device_; }
   const cuda::AllocatorPointer& allocator() const { return allocator_; }
+  // Kernels of libattn's own, loaded when they are needed first.
+  operations::Kernels& operations() { return operations_; }
   void log(log::Level level, const std::string& message) const;
 
   struct Cudnn {
@@ -58,6 +61,7 @@ class Runtime {
   int most_handles_;
   log::Sink log_;
   cuda::AllocatorPointer allocator_;
+  operations::Kernels operations_;
   mutable std::mutex mutex_;  // guards cudnn_
   std::unique_ptr<Cudnn> cudnn_;
 };

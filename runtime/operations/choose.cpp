@@ -18,8 +18,8 @@ Result<Image> choose(std::span<const Image> all, std::int64_t sm) {
   if (best != nullptr) return *best;
   const std::int64_t oldest = std::ranges::min_element(all, {}, &Image::sm)->sm;
   return {ErrorCode::unsupported,
-          fmt::format("this GPU has compute capability {}.{}, but append and merge need {}.{} or "
-                      "newer",
+          fmt::format("this GPU has compute capability {}.{}, but libattn's own kernels need {}.{} "
+                      "or newer",
                       sm / kMinors, sm % kMinors, oldest / kMinors, oldest % kMinors)};
 }
 

@@ -8,7 +8,8 @@
 namespace attn::operations {
 namespace {
 
-static_assert(sizeof(AppendParameters) <= 4096 && sizeof(MergeParameters) <= 4096,
+static_assert(sizeof(AppendParameters) <= 4096 && sizeof(MergeParameters) <= 4096 &&
+                  sizeof(ControlParameters) <= 4096,
               "the arguments of a launch");
 
 template <typename Parameters>
@@ -30,7 +31,9 @@ Status Kernels::load() {
   ATTN_ASSIGN(const cuda::Module module, cuda::Module::load(device_, image.bytes));
   ATTN_ASSIGN(cuda::Kernel append, module.kernel("attn_append_rows"));
   ATTN_ASSIGN(cuda::Kernel merge, module.kernel("attn_merge_results"));
-  owned_ = std::make_unique<const Loaded>(Loaded{std::move(append), std::move(merge)});
+  ATTN_ASSIGN(cuda::Kernel check, module.kernel("attn_check_control"));
+  owned_ =
+      std::make_unique<const Loaded>(Loaded{std::move(append), std::move(merge), std::move(check)});
   loaded_.store(owned_.get(), std::memory_order_release);
   return {};
 }
@@ -50,6 +53,11 @@ Status Kernels::append(const AppendParameters& parameters, std::int64_t blocks, 
 Status Kernels::merge(const MergeParameters& parameters, std::int64_t blocks, void* stream) {
   ATTN_ASSIGN(const Loaded* const kernels, loaded());
   return launch(device_, kernels->merge, parameters, blocks, stream);
+}
+
+Status Kernels::check(const ControlParameters& parameters, void* stream) {
+  ATTN_ASSIGN(const Loaded* const kernels, loaded());
+  return launch(device_, kernels->check, parameters, parameters.blocks, stream);
 }
 
 }  // namespace attn::operations

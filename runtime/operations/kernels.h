@@ -1,4 +1,4 @@
-// Launches of the kernels of append.cuh and merge.cuh.
+// Launches of the kernels of append.cuh, control.cuh and merge.cuh.
 #pragma once
 
 #include <atomic>
@@ -20,10 +20,11 @@ class Kernels {
   // unsupported (choose).
   Status append(const AppendParameters& parameters, std::int64_t blocks, void* stream);
   Status merge(const MergeParameters& parameters, std::int64_t blocks, void* stream);
+  Status check(const ControlParameters& parameters, void* stream);
 
  private:
   struct Loaded {
-    cuda::Kernel append, merge;
+    cuda::Kernel append, merge, check;
   };
   Result<const Loaded*> loaded();
   Status load();

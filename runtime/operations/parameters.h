@@ -1,12 +1,13 @@
-// Parameters of the kernels of append.cuh and merge.cuh. The runtime and the kernels include this
-// same file, so it has no includes and only types that both have. All are passed by value.
+// Parameters of the kernels of append.cuh, control.cuh and merge.cuh. The runtime and the kernels
+// include this same file, so it has no includes and only types that both have. All are passed by
+// value.
 #pragma once
 
 namespace attn::operations {
 
 enum Type : int { kF16 = 0, kBF16 = 1, kF32 = 2, kE4M3 = 3, kE5M2 = 4 };
 
-inline constexpr int kThreads = 256;  // of a block, in both kernels
+inline constexpr int kThreads = 256;  // of a block, in all kernels
 
 // ---- attn_append_rows ----
 
@@ -68,6 +69,36 @@ struct MergeParameters {
   int type;                // of out
   int elements;            // that a thread reads at once: 8, 4, 2 or 1; divides `width`
   int threads;             // of a row of a head: a power of two, up to 32
+};
+
+// ---- attn_check_control ----
+
+// What a part may have wrong: a number of rows below 0 or beyond `most`; rows that begin below 0 or
+// end before they begin; an entry of a page table outside of the pool.
+enum ControlKind : int { kTooLong = 0, kFalls = 1, kOutside = 2 };
+inline constexpr int kControlKinds = 3;
+inline constexpr int kControlIndexBits = 48;
+
+// Lengths of all sequences, and the pages that they use.
+struct ControlPart {
+  const int* lengths = nullptr;  // null: each has `most` rows
+  const int* table = nullptr;    // null: none; strides in elements
+  long long table_row = 0;
+  long long most = 0;     // rows or keys of a sequence
+  long long columns = 0;  // of the table, at least as many as `most` rows use
+  int page_size = 1, pages = 0;
+  int cumulative = 0;  // [sequences + 1]: sequence i has rows lengths[i] .. lengths[i + 1]
+};
+
+inline constexpr int kMostControlParts = 8;
+
+struct ControlParameters {
+  ControlPart parts[kMostControlParts];
+  int count, sequences, blocks, reserved;
+  const void* options;  // a plan::ScheduleOptions that says how many sequences are used; null: all
+  // 0: nothing is wrong. Otherwise the inverse of ((part * kControlKinds + kind) <<
+  // kControlIndexBits) + index: a sequence, or row * columns + column of a table; the first fault.
+  unsigned long long* found;
 };
 
 }  // namespace attn::operations

@@ -19,6 +19,7 @@ HostKernel find(const std::string& name) {
   if (name == "attn_ranks_merge") return call<attn_ranks_merge>;
   if (name == "attn_append_rows") return call<attn_append_rows>;
   if (name == "attn_merge_results") return call<attn_merge_results>;
+  if (name == "attn_check_control") return call<attn_check_control>;
   return name == "attn_ranks_mark" ? call<attn_ranks_mark> : nullptr;
 }
 

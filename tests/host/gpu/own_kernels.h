@@ -1,4 +1,4 @@
-// The kernels of libattn itself, compiled for the host: of ranks, append and merge. Included last:
+// The kernels of libattn itself, compiled for the host: of ranks, append, merge and checks of bindings. Included last:
 // it redefines `asm`.
 #pragma once
 
@@ -11,5 +11,6 @@
 #pragma GCC diagnostic ignored "-Wshadow"
 #include "attn/ranks.cuh"
 #include "operations/append.cuh"
+#include "operations/control.cuh"
 #include "operations/merge.cuh"
 #pragma GCC diagnostic pop

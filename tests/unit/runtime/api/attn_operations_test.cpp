@@ -618,7 +618,7 @@ TEST_F(OperationsInGraphs, AnOlderGpuIsRefused) {
   runtime_ = open();
   const Tensor o = tensor(DType::f32, {1, 2, 3, 4}), lse = tensor(DType::f32, {0});
   expect_error(attn::merge(runtime_, merge_of(o, lse), nullptr), attn::Code::unsupported,
-               "compute capability 7.5, but append and merge need 8.0");
+               "compute capability 7.5, but libattn's own kernels need 8.0");
 }
 
 }  // namespace

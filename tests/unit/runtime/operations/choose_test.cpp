@@ -22,7 +22,7 @@ TEST(OperationsImages, AreChosenByTheComputeCapability) {
 TEST(OperationsImages, OfGpusWithoutACubinArePtx) {
   for (const std::int64_t sm : {110, 130}) EXPECT_EQ(chosen(sm), "compute_80") << sm;
   EXPECT_EQ(chosen(75),
-            "this GPU has compute capability 7.5, but append and merge need 8.0 or newer");
+            "this GPU has compute capability 7.5, but libattn's own kernels need 8.0 or newer");
 }
 
 TEST(OperationsImages, AreWhatTheySay) {
