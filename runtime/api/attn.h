@@ -42,6 +42,7 @@
 #include "attn/picker.h"
 #include "attn/plan.h"
 #include "attn/runtime.h"
+#include "attn/schedule.h"
 #include "attn/tensor.h"
 #include "attn/version.h"
 

@@ -38,6 +38,7 @@
 #include "attn/plan.hpp"
 #include "attn/result.hpp"
 #include "attn/runtime.hpp"
+#include "attn/schedule.hpp"
 #include "attn/tensor.hpp"
 
 #endif

@@ -73,6 +73,10 @@ ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, a
                  [&] { return binding->binding.execute(stream); });
 }
 
+ATTN_API attn_status attn_binding_check(attn_binding* binding, void* stream, attn_error* error) {
+  return guarded(error, {{binding, "the binding"}}, [&] { return binding->binding.check(stream); });
+}
+
 ATTN_API attn_status attn_binding_cuda_graph(attn_binding* binding, void** graph,
                                              attn_error* error) {
   return guarded(error, [&]() -> Status {

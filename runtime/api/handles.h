@@ -15,6 +15,7 @@
 #include "runtime/execute/cuda_graph.h"
 #include "runtime/execute/executable.h"
 #include "runtime/execute/executable_cache.h"
+#include "runtime/execute/schedule.h"
 #include "runtime/plan/bundle.h"
 #include "runtime/ranks/distributed.h"
 
@@ -86,6 +87,10 @@ struct attn_arguments {
 
 struct attn_binding {
   attn::execute::Binding binding;
+};
+
+struct attn_schedule {
+  attn::execute::Schedule schedule;
 };
 
 struct attn_graph {

@@ -32,18 +32,19 @@ std::int64_t elements_of(const plan::Program& program, const std::string& name) 
 }
 
 Status check_settings(const ScheduleSettings& settings) {
-  const std::pair<const char*, std::int64_t> numbers[] = {{"most_parts", settings.most_parts},
-                                                          {"split_keys", settings.split_keys},
-                                                          {"sm_margin", settings.sm_margin},
-                                                          {"rows", settings.rows},
-                                                          {"keys", settings.keys}};
+  const std::pair<const char*, std::int64_t> numbers[] = {
+      {"max_parts", settings.max_parts},
+      {"split_keys", settings.split_keys},
+      {"sm_margin", settings.sm_margin},
+      {"capacity_rows", settings.capacity_rows},
+      {"capacity_keys", settings.capacity_keys}};
   for (const auto& [name, number] : numbers) {
     if (number < 0 || number > kMost) {
       return refused(fmt::format("{} is {}; it must be 0 to 2^31 - 1", name, number));
     }
   }
-  if (settings.split_keys == 0 || settings.keys > 0) return {};
-  return refused("split_keys is given without keys: how many all sequences have together");
+  if (settings.split_keys == 0 || settings.capacity_keys > 0) return {};
+  return refused("split_keys is given without capacity_keys: how many all sequences have together");
 }
 
 // The launch that computes what the schedule says, which validation makes sure of.
@@ -71,10 +72,11 @@ Result<std::int64_t> slots_of(const ExecutableState& executable, const plan::Sch
   if (settings.split_keys == 0) return schedule.slots;
   const std::int64_t slots = slots_for(schedule, settings, executable.rows, executable.keys);
   if (slots <= plan::kMostSlots) return std::max<std::int64_t>(1, slots);
-  return refused(fmt::format(
-                     "parts of {} keys take up to {} slots for {} rows and {} keys, but there "
-                     "are at most {}; longer parts, or fewer rows or keys, take fewer",
-                     settings.split_keys, slots, settings.rows, settings.keys, plan::kMostSlots))
+  return refused(
+             fmt::format("parts of {} keys take up to {} slots for {} rows and {} keys, but there "
+                         "are at most {}; longer parts, or fewer rows or keys, take fewer",
+                         settings.split_keys, slots, settings.capacity_rows, settings.capacity_keys,
+                         plan::kMostSlots))
       .error();
 }
 
@@ -82,7 +84,7 @@ plan::ScheduleOptions options_of(const ScheduleSettings& settings, std::int64_t 
                                  std::int64_t slots) {
   return {.sequences_at = nullptr,
           .sequences = 0,
-          .most_parts = static_cast<int>(settings.most_parts),
+          .most_parts = static_cast<int>(settings.max_parts),
           .split_keys = static_cast<int>(settings.split_keys),
           .blocks = static_cast<int>(blocks),
           .slots = static_cast<int>(slots),
@@ -161,14 +163,15 @@ std::int64_t slots_for(const plan::Schedule& schedule, const ScheduleSettings& s
                        std::int64_t most_rows, std::int64_t most_keys) {
   const std::int64_t split =
       std::max(schedule.tile_keys, settings.split_keys / schedule.tile_keys * schedule.tile_keys);
-  const std::int64_t rows =
-      settings.rows > 0 ? settings.rows : std::min(kMost, schedule.sequences * most_rows);
-  const std::int64_t limit = settings.most_parts > 0 ? settings.most_parts : kMost;
+  const std::int64_t rows = settings.capacity_rows > 0
+                                ? settings.capacity_rows
+                                : std::min(kMost, schedule.sequences * most_rows);
+  const std::int64_t limit = settings.max_parts > 0 ? settings.max_parts : kMost;
   const std::int64_t most_parts =
-      std::min(limit, ceil_div(std::min(settings.keys, most_keys), split));
+      std::min(limit, ceil_div(std::min(settings.capacity_keys, most_keys), split));
   if (most_parts <= 1) return 0;
-  const std::int64_t divided = std::min(schedule.sequences, settings.keys / split);
-  const std::int64_t parts = settings.keys / split + divided;
+  const std::int64_t divided = std::min(schedule.sequences, settings.capacity_keys / split);
+  const std::int64_t parts = settings.capacity_keys / split + divided;
   const std::int64_t most_tiles = ceil_div(std::min(rows, most_rows), schedule.tile_rows);
   const std::int64_t tiles = rows / schedule.tile_rows + divided;
   // Both factors are below 2^33.

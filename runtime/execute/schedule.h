@@ -15,7 +15,7 @@ struct ScheduleState;  // schedule_state.h, internal to runtime/execute
 // What a schedule may do. All 0: what an execute does without one.
 struct ScheduleSettings {
   // Most parts that the keys of a tile are divided into; 0: no limit, 1: none is divided.
-  std::int64_t most_parts = 0;
+  std::int64_t max_parts = 0;
   // Keys of a part, rounded up to whole blocks of keys: results of a sequence then do not depend on
   // the others. 0: parts are as long as balances the GPU.
   std::int64_t split_keys = 0;
@@ -23,8 +23,8 @@ struct ScheduleSettings {
   std::int64_t sm_margin = 0;
   // The most rows and keys of all sequences together, for the memory of parts of `split_keys` keys.
   // Rows may be 0: as many as the plan has. Neither is looked at without split_keys.
-  std::int64_t rows = 0;
-  std::int64_t keys = 0;
+  std::int64_t capacity_rows = 0;
+  std::int64_t capacity_keys = 0;
 };
 
 // How many of the plan's sequences there are, from the first on.
@@ -69,11 +69,11 @@ class Schedule {
 
 // The slots that parts of `settings.split_keys` keys take at most, where a sequence has at most
 // these rows and keys. Tiles that are not divided take none, so that only sequences of more than
-// split_keys keys count, which are at most keys / split_keys. One of n keys and r rows has
+// split_keys keys count, which are at most capacity_keys / split_keys. One of n keys and r rows has
 // ceil(r / tile_rows) tiles of each unit, of at most ceil(n / split_keys) parts. Over sequences
-// these sum up to at most rows / tile_rows and keys / split_keys, plus one for each that counts. So
-// the sum of their products is at most the smaller of "most tiles of a sequence, times all parts"
-// and "most parts of a sequence, times all tiles".
+// these sum up to at most capacity_rows / tile_rows and capacity_keys / split_keys, plus one for
+// each that counts. So the sum of their products is at most the smaller of "most tiles of a
+// sequence, times all parts" and "most parts of a sequence, times all tiles".
 std::int64_t slots_for(const plan::Schedule& schedule, const ScheduleSettings& settings,
                        std::int64_t most_rows, std::int64_t most_keys);
 

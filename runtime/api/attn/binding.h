@@ -80,6 +80,14 @@ ATTN_API attn_status attn_binding_set_workspace(attn_binding* binding, void* mem
  * cudnn; the outputs are then undefined. */
 ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, attn_error* error);
 
+/* Looks at what lengths, cu_seqlens and page tables hold, which executes do not: a sequence with
+ * more rows or keys than the plan has, rows that begin below 0 or fall, and pages in use that the
+ * bound pool does not have; of the sequences that the schedule in use was last built for. For
+ * debugging: runs a kernel behind what `stream` was given before, and waits for it (NULL: for the
+ * device). Errors: binding, naming the tensor and the place, also if the stream is being captured;
+ * unsupported on a GPU older than compute capability 8.0; cuda. */
+ATTN_API attn_status attn_binding_check(attn_binding* binding, void* stream, attn_error* error);
+
 /* Returns one execute as a CUgraph with the current addresses, params and workspace, for use as a
  * child node (cuGraphAddChildGraphNode copies it). The binding owns it; it is valid until the next
  * such call or until the binding is destroyed. The binding and its workspace must outlive the

@@ -40,6 +40,8 @@ class Workspace {
   void* memory_;
 };
 
+class Schedule;
+
 // Checked arguments and a workspace. For one thread at a time. Executes on several streams must not
 // overlap: they share outputs, workspace, and copies of page tables whose row stride is larger than
 // the plan's.
@@ -61,6 +63,12 @@ class Binding {
   // Enqueues on a stream (CUstream, cudaStream_t), and returns without waiting. Errors: cuda,
   // cudnn.
   Status execute(void* stream) { return call_(attn_binding_execute, handle(), stream); }
+  // Later executes use the schedule instead of making their own; an empty one: they make their own
+  // again. Errors: binding, cuda, cudnn.
+  Status use_schedule(const Schedule& schedule);
+  // Looks at what lengths, cu_seqlens and page tables hold: see attn_binding_check. Waits for the
+  // stream. Errors: binding, unsupported, cuda.
+  Status check(void* stream) { return call_(attn_binding_check, handle(), stream); }
   // A CUgraph for use as a child node; the binding owns it, and it is valid until the next call.
   Result<void*> cuda_graph() {
     void* graph = nullptr;

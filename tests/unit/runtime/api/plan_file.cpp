@@ -4,6 +4,7 @@
 
 #include "runtime/plan/bundle.h"
 #include "tests/standin/plans.h"
+#include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::standin {
 namespace {
@@ -41,6 +42,10 @@ std::vector<std::byte> bytes_of(const std::string& text) {
 }  // namespace
 
 std::string contents_of(const PlanFile& file) { return plan::serialize(plan_of(file)); }
+
+std::string contents_of_scheduled() {
+  return plan::serialize(standin::plan_of(plan::testing::scheduled_program(), PlanOptions()));
+}
 
 std::string contents_of_shapes(const std::vector<ShapedPlan>& plans) {
   plan::Bundle bundle;

@@ -40,7 +40,7 @@ class Schedules : public WithCase {
   static plan::ScheduleOptions options(const ScheduleSettings& settings, std::int64_t slots,
                                        std::int64_t blocks = 0) {
     plan::ScheduleOptions words{};
-    words.most_parts = static_cast<int>(settings.most_parts);
+    words.most_parts = static_cast<int>(settings.max_parts);
     words.split_keys = static_cast<int>(settings.split_keys);
     words.blocks = static_cast<int>(blocks);
     words.slots = static_cast<int>(slots);
@@ -121,7 +121,7 @@ TEST_F(Schedules, AreMadeOnceForManyBindings) {
 
 TEST_F(Schedules, HaveOptions) {
   const ScheduleSettings settings{
-      .most_parts = 3, .split_keys = 2, .sm_margin = 3, .rows = 6, .keys = 10};
+      .max_parts = 3, .split_keys = 2, .sm_margin = 3, .capacity_rows = 6, .capacity_keys = 10};
   Schedule schedule = must(Schedule::make(*executable_, settings));
   EXPECT_GT(schedule.slots(), 4);
   Binding binding = bind(*on_);
@@ -274,11 +274,12 @@ TEST_F(Schedules, AreOfTheSamePlan) {
 
 TEST_F(Schedules, SettingsThatCannotBeAreNamed) {
   const std::pair<ScheduleSettings, const char*> wrong[] = {
-      {{.most_parts = -1}, "most_parts is -1; it must be 0 to 2^31 - 1"},
+      {{.max_parts = -1}, "max_parts is -1; it must be 0 to 2^31 - 1"},
       {{.split_keys = std::int64_t{1} << 31}, "split_keys is 2147483648; it must be"},
       {{.sm_margin = 8}, "sm_margin is 8, but attention has 8 blocks of threads"},
-      {{.split_keys = 2}, "split_keys is given without keys"},
-      {{.split_keys = 2, .rows = 1 << 30, .keys = 1 << 30}, "but there are at most 65534"},
+      {{.split_keys = 2}, "split_keys is given without capacity_keys"},
+      {{.split_keys = 2, .capacity_rows = 1 << 30, .capacity_keys = 1 << 30},
+       "but there are at most 65534"},
   };
   for (const auto& [settings, text] : wrong) {
     const auto refused = Schedule::make(*executable_, settings);
@@ -339,23 +340,23 @@ TEST(Slots, AreEnoughForEveryBatch) {
     const std::int64_t most_rows = up_to(12), most_keys = up_to(40);
     ScheduleSettings settings;
     settings.split_keys = up_to(12);
-    settings.most_parts = random.chance(2) ? up_to(4) : 0;
+    settings.max_parts = random.chance(2) ? up_to(4) : 0;
     std::int64_t slots = 0;
     for (std::int64_t i = 0; i < schedule.sequences; ++i) {
       const std::int64_t rows = up_to(static_cast<std::size_t>(most_rows));
       const std::int64_t keys = random.chance(4) ? 0 : up_to(static_cast<std::size_t>(most_keys));
-      settings.rows += rows;
-      settings.keys += keys;
+      settings.capacity_rows += rows;
+      settings.capacity_keys += keys;
       const std::int64_t length =
           (settings.split_keys + schedule.tile_keys - 1) / schedule.tile_keys * schedule.tile_keys;
       const std::int64_t parts = (keys + length - 1) / length;
       const std::int64_t tiles = (rows + schedule.tile_rows - 1) / schedule.tile_rows;
-      const std::int64_t most = settings.most_parts > 0 ? settings.most_parts : parts;
+      const std::int64_t most = settings.max_parts > 0 ? settings.max_parts : parts;
       if (std::min(parts, most) > 1) slots += schedule.units * tiles * std::min(parts, most);
     }
-    settings.keys = std::max<std::int64_t>(1, settings.keys);
+    settings.capacity_keys = std::max<std::int64_t>(1, settings.capacity_keys);
     ASSERT_GE(slots_for(schedule, settings, most_rows, most_keys), slots) << round;
-    settings.rows = 0;
+    settings.capacity_rows = 0;
     ASSERT_GE(slots_for(schedule, settings, most_rows, most_keys), slots) << round;
   }
 }
@@ -367,11 +368,12 @@ TEST(Slots, OfADecodeAreFew) {
   schedule.units = 8;
   schedule.tile_rows = 8;
   schedule.tile_keys = 128;
-  const ScheduleSettings settings{.split_keys = 4096, .keys = 131072};
+  const ScheduleSettings settings{.split_keys = 4096, .capacity_keys = 131072};
   EXPECT_EQ(slots_for(schedule, settings, 1, 65536), 8 * (32 + 32));
-  EXPECT_EQ(slots_for(schedule, {.split_keys = 4096, .keys = 4096}, 1, 65536), 0);
+  EXPECT_EQ(slots_for(schedule, {.split_keys = 4096, .capacity_keys = 4096}, 1, 65536), 0);
   EXPECT_GT(
-      slots_for(schedule, {.split_keys = 1, .rows = 1 << 30, .keys = 1 << 30}, 1 << 30, 1 << 30),
+      slots_for(schedule, {.split_keys = 1, .capacity_rows = 1 << 30, .capacity_keys = 1 << 30},
+                1 << 30, 1 << 30),
       plan::kMostSlots);
 }
 
