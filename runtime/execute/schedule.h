@@ -36,8 +36,8 @@ struct SequenceCount {
 };
 
 // Device memory with a schedule, and the options and the room for parts of tiles that go with it.
-// For one thread at a time; copies share it. Executes that use one must not overlap each other or a
-// build: they share the room for parts.
+// Serves one thread at a time; copies share it. Executes that use one must not overlap each other
+// or a build: they share the room for parts.
 class Schedule {
  public:
   // Allocates by the executable's allocator, and may wait. Errors: unsupported if the executable

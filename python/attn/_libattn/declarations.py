@@ -82,6 +82,11 @@ class _BindOptions(_Struct):
                 ("workspace_memory", _POINTER), ("kept_addresses", _U64), ("stream", _POINTER)]
 
 
+class _ScheduleOptions(_Struct):
+    _fields_ = [("size", _SIZE), ("max_parts", _I64), ("split_keys", _I64), ("sm_margin", _I64),
+                ("capacity_rows", _I64), ("capacity_keys", _I64)]
+
+
 # Functions that can fail: they return a status and take an error last.
 _FALLIBLE = {
     "attn_runtime_open": [_POINTER, _POINTER],
@@ -104,6 +109,11 @@ _FALLIBLE = {
     "attn_binding_set_addresses": [_POINTER, _POINTER, _SIZE, _I32],
     "attn_binding_set_workspace": [_POINTER, _POINTER],
     "attn_binding_execute": [_POINTER, _POINTER],
+    "attn_binding_use_schedule": [_POINTER, _POINTER],
+    "attn_binding_check": [_POINTER, _POINTER],
+    "attn_schedule_create": [_POINTER, _POINTER, _POINTER],
+    "attn_schedule_build": [_POINTER, _POINTER, _POINTER, _I64, _POINTER],
+    "attn_schedule_flags": [_POINTER, _POINTER, _POINTER],
     "attn_append": [_POINTER, _POINTER, _POINTER],
     "attn_merge": [_POINTER, _POINTER, _POINTER],
 }
@@ -125,6 +135,7 @@ _OTHERS: dict[str, tuple[Any, list[Any]]] = {
     "attn_executable_release": (None, [_POINTER]),
     "attn_arguments_destroy": (None, [_POINTER]),
     "attn_binding_destroy": (None, [_POINTER]),
+    "attn_schedule_destroy": (None, [_POINTER]),
 }
 
 

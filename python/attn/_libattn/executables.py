@@ -1,4 +1,4 @@
-"""Plans that are loaded on a device, and bindings that execute them."""
+"""Plans that are loaded on a device, bindings that execute them, and schedules for these."""
 from __future__ import annotations
 
 import ctypes
@@ -7,7 +7,8 @@ from typing import Any, Mapping, Sequence
 
 from attn import _find
 from attn._libattn.declarations import (_WORKSPACE_CALLER, _WORKSPACE_OWNED, _BindOptions, _direction_name,
-                                        _ExecutableInfo, _RuntimeInfo, _RuntimeOptions, library)
+                                        _ExecutableInfo, _RuntimeInfo, _RuntimeOptions, _ScheduleOptions,
+                                        library)
 from attn._libattn.handles import _call, _error_handle, _failure, _Handle
 from attn._libattn.plan_files import PlanFile, Tensor, _params, _tensors, arguments_of
 from attn.errors import ArgumentError
@@ -105,6 +106,16 @@ class Binding:
         """Later executes use this value of a param."""
         _call("attn_binding_set_param", self._handle, name.encode(), value)
 
+    def use_schedule(self, schedule: Schedule | None) -> None:
+        """Later executes use the schedule, which must have been built, instead of making their own; None: they make
+        their own again. Raises BindingError if it is of a plan with another one."""
+        _call("attn_binding_use_schedule", self._handle, None if schedule is None else schedule._handle)
+
+    def check(self, stream: int) -> None:
+        """Looks at what lengths, cu_seqlens and page tables hold, which no execute does, and waits for the stream.
+        Raises BindingError, with the tensor and the place of the first number that is beyond the plan or the pool."""
+        _call("attn_binding_check", self._handle, stream)
+
     def execute(self, stream: int) -> None:
         """Enqueues on a CUDA stream (0: the default stream) and returns without waiting. May be captured
         into a CUDA graph."""
@@ -112,6 +123,34 @@ class Binding:
         status = self._execute(self._handle.value, stream, error)
         if status != 0:
             raise _failure(status, error)
+
+
+class Schedule:
+    """Which blocks of threads compute what, in device memory: made once of the lengths of one binding, and used by
+    many (attn/schedule.h). For one thread at a time. With `split_keys`, `capacity_keys` says how many keys all
+    sequences have together at most.
+
+    Raises Unsupported if the executable takes none, ArgumentError for options that cannot be, CudaError."""
+
+    def __init__(self, executable: Executable, max_parts: int = 0, split_keys: int = 0, sm_margin: int = 0,
+                 capacity_rows: int = 0, capacity_keys: int = 0):
+        self._handle = _Handle("attn_schedule_destroy")
+        options = _ScheduleOptions(max_parts=max_parts, split_keys=split_keys, sm_margin=sm_margin,
+                                   capacity_rows=capacity_rows, capacity_keys=capacity_keys)
+        _call("attn_schedule_create", executable._handle, ctypes.byref(options), self._handle.out)
+
+    def build(self, binding: Binding, stream: int, sequences: int = -1, device_sequences: int | None = None) -> None:
+        """Enqueues the kernel that makes it of the lengths that the binding has. `sequences` of the plan's are
+        computed, -1: all; or as many as the i32 at the device address `device_sequences` says. May be captured into
+        a CUDA graph. Raises BindingError, ArgumentError, CudaError."""
+        _call("attn_schedule_build", self._handle, binding._handle, device_sequences, sequences, stream)
+
+    def flags(self, stream: int) -> int:
+        """What did not fit when it was last built: 1: tiles were not divided, 2: a length is beyond the plan's. Waits
+        for the stream. Raises CudaError."""
+        flags = ctypes.c_uint32()
+        _call("attn_schedule_flags", self._handle, stream, ctypes.byref(flags))
+        return flags.value
 
 
 _runtimes: dict[int, Runtime] = {}

@@ -17,8 +17,8 @@
 #include "binding.h"
 #include "executable.h"
 
-/* For one thread at a time. Executes that use it must not overlap each other or a build: they share
- * device memory in which parts of results are kept. */
+/* Device memory with a schedule. It serves one thread at a time. Executes that use it must not
+ * overlap each other or a build: they share memory in which parts of results are kept. */
 typedef struct attn_schedule attn_schedule;
 
 typedef struct attn_schedule_options {

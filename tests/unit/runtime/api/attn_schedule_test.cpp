@@ -50,12 +50,12 @@ class AttnSchedule : public attn::standin::StandinTest {
     set_lengths(5, 2);
     return must(executable_.bind(arguments.param("cap", 2.0F).param("window", 3)));
   }
-  // Of the layer that was made last.
+  // Sets those of the layer that was made last.
   void set_lengths(std::int32_t first, std::int32_t second) {
     const std::int32_t lengths[] = {first, second};
     std::memcpy(memory_.back().data(), lengths, sizeof lengths);
   }
-  // o of the layer that was made last.
+  // The output of the layer that was made last.
   std::string read_o() {
     const attn::Memory& o = memory_[memory_.size() - 3];
     std::string bytes(2 * 4 * 3 * 8 * 2, '\0');
