@@ -71,7 +71,7 @@ Result<std::int64_t> slots_of(const ExecutableState& executable, const plan::Sch
                               const ScheduleSettings& settings) {
   if (settings.split_keys == 0) return schedule.slots;
   const std::int64_t slots = slots_for(schedule, settings, executable.rows, executable.keys);
-  if (slots <= plan::kMostSlots) return std::max<std::int64_t>(1, slots);
+  if (slots <= plan::kMostSlots) return std::max(schedule.slots, slots);
   return refused(
              fmt::format("parts of {} keys take up to {} slots for {} rows and {} keys, but there "
                          "are at most {}; longer parts, or fewer rows or keys, take fewer",
