@@ -1,6 +1,7 @@
 // The state of a schedule. Internal to runtime/execute.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -24,7 +25,7 @@ struct ScheduleState {
   std::size_t option_bytes = 0;   // with the gap behind them
   cuda::DeviceBuffer control;     // the options, then the schedule
   cuda::DeviceBuffer parts;
-  bool was_built = false;  // or a graph that builds it was captured
+  std::atomic<bool> was_built = false;  // or a graph that builds it was captured
 };
 
 // Whether executes of one may use what the other's first launch makes. Errors: binding.

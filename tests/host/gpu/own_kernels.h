@@ -1,5 +1,5 @@
-// The kernels of libattn itself, compiled for the host: of ranks, append, merge and checks of bindings. Included last:
-// it redefines `asm`.
+// The kernels of libattn itself, compiled for the host: of ranks, append, merge and checks of
+// bindings. Included last: it redefines `asm`.
 #pragma once
 
 #include "tests/unit/compiler/programs/warps_on_host.h"
