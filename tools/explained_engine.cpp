@@ -80,6 +80,11 @@ std::string tile_text(const KernelFacts& facts) {
 }
 
 std::string items_text(const KernelFacts& facts, const plan::Launch& launch) {
+  if (facts.has_schedule) {
+    return fmt::format(
+        "at most {} of all batches and heads, divided among {} blocks of threads by their lengths",
+        facts.items, launch.grid[0]);
+  }
   std::string text = fmt::format("{} of all batches and heads", facts.items / facts.parts);
   if (facts.parts > 1) text += fmt::format(", the keys of each in {} parts", facts.parts);
   if (facts.divided > 0) {
@@ -141,11 +146,17 @@ std::string facts_text(const KernelFacts& facts, const plan::Launch& launch) {
 }
 
 Json facts_json(const KernelFacts& facts) {
-  Json json = {{"tile", facts.tile},     {"block", facts.block},
-               {"heads", facts.heads},   {"depth", facts.depth},
-               {"width", facts.width},   {"warp_groups", facts.groups},
-               {"stages", facts.stages}, {"table_stages", facts.table_stages},
-               {"parts", facts.parts},   {"tiles", facts.items / facts.parts}};
+  Json json = {{"tile", facts.tile},
+               {"block", facts.block},
+               {"heads", facts.heads},
+               {"depth", facts.depth},
+               {"width", facts.width},
+               {"warp_groups", facts.groups},
+               {"stages", facts.stages},
+               {"table_stages", facts.table_stages},
+               {"parts", facts.parts},
+               {"tiles", facts.items / facts.parts},
+               {"schedule", facts.has_schedule}};
   if (facts.backward) json["divided_parts"] = facts.divided;
   if (!facts.backward) json["query_stages"] = facts.query_stages;
   if (facts.patch_width > 0) json["patch"] = {facts.patch_width, facts.patch_height};

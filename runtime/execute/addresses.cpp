@@ -11,9 +11,7 @@ namespace attn::execute {
 
 Place Place::plus(std::size_t bytes) const {
   Place place = *this;
-  if (base == Base::tensor || base == Base::schedule) place.inside += bytes;
-  if (base == Base::workspace) place.index += bytes;
-  if (base == Base::none && bytes > 0) place.fixed = static_cast<std::byte*>(fixed) + bytes;
+  place.inside += bytes;
   return place;
 }
 
@@ -43,8 +41,7 @@ void Memory::set_schedule(const plan::Schedule& schedule) {
   for (const auto& [name, tensor] : {std::pair(&schedule.tensor, &ScheduleMemory::tensor),
                                      std::pair(&schedule.options, &ScheduleMemory::options),
                                      std::pair(&schedule.parts, &ScheduleMemory::parts)}) {
-    Place& place = tensors_.at(*name);
-    place = Place::in_schedule(tensor, place.index);
+    tensors_.at(*name).scheduled = tensor;
   }
 }
 

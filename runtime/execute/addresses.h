@@ -38,30 +38,29 @@ struct Bases {
 
 // An operand's address, relative to the bases.
 struct Place {
-  enum class Base : std::uint8_t { none, tensor, workspace, schedule };
+  enum class Base : std::uint8_t { none, tensor, workspace };
 
   static Place at(void* address) { return {Base::none, address, 0}; }
   static Place of_tensor(std::size_t index) { return {Base::tensor, nullptr, index}; }
   static Place in_workspace(std::size_t offset) { return {Base::workspace, nullptr, offset}; }
-  // A schedule's, if there is one, and otherwise in the workspace.
-  static Place in_schedule(ScheduleTensor tensor, std::size_t offset) {
-    return {Base::schedule, nullptr, offset, 0, tensor};
-  }
 
   void* address(const Bases& bases) const {
-    if (base == Base::tensor) return static_cast<std::byte*>(bases.tensors[index]) + inside;
-    if (base == Base::none) return fixed;
-    void* const own = base == Base::schedule ? bases.schedule.*scheduled : nullptr;
-    if (own != nullptr) return static_cast<std::byte*>(own) + inside;
-    return static_cast<std::byte*>(bases.workspace) + index + inside;
+    void* const own = scheduled != nullptr ? bases.schedule.*scheduled : nullptr;
+    return static_cast<std::byte*>(own != nullptr ? own : of_base(bases)) + inside;
   }
   Place plus(std::size_t bytes) const;
 
   Base base = Base::none;
   void* fixed = nullptr;
-  std::size_t index = 0;   // index of the tensor, or bytes into the workspace
-  std::size_t inside = 0;  // bytes into the tensor
-  ScheduleTensor scheduled = nullptr;
+  std::size_t index = 0;               // index of the tensor, or bytes into the workspace
+  std::size_t inside = 0;              // bytes into the tensor
+  ScheduleTensor scheduled = nullptr;  // replaces the base, if there is a schedule
+
+ private:
+  void* of_base(const Bases& bases) const {
+    if (base == Base::tensor) return bases.tensors[index];
+    return base == Base::none ? fixed : static_cast<std::byte*>(bases.workspace) + index;
+  }
 };
 
 // The addresses of a program's operands. `program` and `scalars` must outlive it.

@@ -47,11 +47,12 @@ Status check_settings(const ScheduleSettings& settings) {
   return refused("split_keys is given without capacity_keys: how many all sequences have together");
 }
 
-// The launch that computes what the schedule says, which validation makes sure of.
+// The launch that computes what the schedule says, which has the parts.
 const plan::Launch& using_launch(const plan::KernelStep& step) {
-  return *std::find_if(
+  const auto found = std::find_if(
       step.launches.begin() + 1, step.launches.end(),
-      [&step](const plan::Launch& later) { return plan::names(later, step.schedule->tensor); });
+      [&step](const plan::Launch& later) { return plan::names(later, step.schedule->parts); });
+  return found != step.launches.end() ? *found : step.launches.back();
 }
 
 // Blocks of threads that are left to attention, in whole clusters; 0: all.
@@ -243,6 +244,11 @@ Result<std::uint32_t> Schedule::flags(void* stream) const {
   const cuda::Device& device = state_->owner->runtime->device();
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
+  ATTN_ASSIGN(const bool is_captured, cuda::is_capturing(device, stream));
+  if (is_captured) {
+    return {ErrorCode::binding,
+            "flags of a schedule cannot be read while the stream is captured into a CUDA graph"};
+  }
   std::uint32_t flags = 0;
   const void* const word =
       static_cast<const std::uint32_t*>(state_->tensor()) + plan::kScheduleFlagsWord;

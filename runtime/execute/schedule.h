@@ -16,7 +16,8 @@ struct ScheduleState;  // schedule_state.h, internal to runtime/execute
 struct ScheduleSettings {
   // Most parts that the keys of a tile are divided into; 0: no limit, 1: none is divided.
   std::int64_t max_parts = 0;
-  // Keys of a part, rounded up to whole blocks of keys: results of a sequence then do not depend on
+  // Keys of a part, rounded down to whole blocks of keys, at least one; twice, three times, .. as
+  // many where a tile would have more than 256 parts. Results of a sequence then do not depend on
   // the others. 0: parts are as long as balances the GPU.
   std::int64_t split_keys = 0;
   // Blocks of threads that attention leaves to other kernels.

@@ -16,7 +16,7 @@ struct ScheduleState {
   void* options() const { return control.data(); }
   void* tensor() const { return static_cast<std::byte*>(control.data()) + option_bytes; }
   // For a kernel that makes the schedule, and for those that use it.
-  ScheduleMemory for_making() const { return {tensor(), options(), nullptr}; }
+  ScheduleMemory for_making() const { return {tensor(), options(), parts.data()}; }
   ScheduleMemory for_using() const { return {tensor(), nullptr, parts.data()}; }
 
   std::shared_ptr<const ExecutableState> owner;

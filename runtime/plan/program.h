@@ -209,9 +209,10 @@ struct KernelFacts {
   std::int64_t divided = 0;
   std::int64_t patch_width = 0, patch_height = 0;  // of a grid, if the tile is a rectangle of it
   bool has_lengths = false;                        // which cut the lists at run time
-  bool gathers = false;      // keys or values in small pages are copied row by row
-  bool makes_lists = false;  // a kernel before does, at every execute
-  bool has_band = false;     // there are none: it computes the first and the last block of a tile
+  bool gathers = false;       // keys or values in small pages are copied row by row
+  bool makes_lists = false;   // a kernel before does, at every execute
+  bool has_band = false;      // there are none: it computes the first and the last block of a tile
+  bool has_schedule = false;  // which divides the tiles by their lengths
   bool lists_of_batch = false, lists_of_head = false;  // which differ by these
   std::optional<BlockCounts> blocks{};                 // absent if inputs decide
 
@@ -222,11 +223,11 @@ struct KernelFacts {
 // lengths of a batch, and writes `tensor` alone, so that a caller may make it once for many
 // executes with these lengths, in memory of its own (runtime/execute/schedule.h).
 struct Schedule {
-  std::string tensor;      // internal, i32 [.. + slots * slot_words]
-  std::string options;     // internal, i32, zeroed: first a ScheduleOptions (schedule_options.h)
-  std::string parts;       // internal, f32 [slots * slot_elements]: results of parts of tiles
-  std::int64_t slots = 0;  // parts of divided tiles that both have room for
-  std::int64_t slot_words = 0;     // elements of `tensor` for a slot, behind all others
+  std::string tensor;           // internal, i32 [.. + slots * slot_words]
+  std::string options;          // internal, i32, zeroed or made at load: a ScheduleOptions first
+  std::string parts;            // internal, f32 [slots * slot_elements]: results of parts of tiles
+  std::int64_t slots = 0;       // parts of divided tiles that both have room for
+  std::int64_t slot_words = 0;  // elements of `tensor` for a slot, behind all others
   std::int64_t slot_elements = 0;  // elements of `parts` for a slot
   std::int64_t sequences = 0;      // at most, B
   std::int64_t units = 0;          // tiles of the same rows, of different heads

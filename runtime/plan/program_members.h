@@ -135,7 +135,7 @@ template <json::Like<KernelFacts> Self, typename Visit>
 void members(Self& facts, Visit& visit) {
   auto& [backward, launch, tile, block, heads, depth, width, groups, stages, query_stages,
          table_stages, parts, items, divided, patch_width, patch_height, has_lengths, gathers,
-         makes_lists, has_band, lists_of_batch, lists_of_head, blocks] = facts;
+         makes_lists, has_band, has_schedule, lists_of_batch, lists_of_head, blocks] = facts;
   visit("tile", tile);
   visit("block", block);
   visit("depth", depth);
@@ -156,6 +156,7 @@ void members(Self& facts, Visit& visit) {
   visit.optional("gathers", gathers);
   visit.optional("makes_lists", makes_lists);
   visit.optional("has_band", has_band);
+  visit.optional("has_schedule", has_schedule);
   visit.optional("lists_of_batch", lists_of_batch);
   visit.optional("lists_of_head", lists_of_head);
   visit.optional("blocks", blocks);

@@ -46,8 +46,8 @@ std::string check_internals(const KernelStep& step, const ProgramSoFar& so_far) 
     }
   }
   if (schedule.tensor == schedule.parts) return "has a schedule in the memory of its parts";
-  if (contains(step.zeroed, schedule.options)) return "";
-  return fmt::format("has a schedule with options in {}, which is not zeroed",
+  if (contains(step.zeroed, schedule.options) || so_far.once.contains(schedule.options)) return "";
+  return fmt::format("has a schedule with options in {}, which is neither zeroed nor made at load",
                      attn::quoted(schedule.options));
 }
 
@@ -72,8 +72,9 @@ std::string check_maker(const KernelStep& step, const ProgramSoFar& so_far) {
   }
   for (const KernelArgument& argument : maker.arguments) {
     const TensorOperand* named = tensor_of(argument);
-    if (named == nullptr || named->name == schedule.tensor || named->name == schedule.options)
-      continue;
+    const bool is_own = named == nullptr || named->name == schedule.tensor ||
+                        named->name == schedule.options || named->name == schedule.parts;
+    if (is_own) continue;
     if (!is_made(*so_far.tensor(named->name)) || so_far.once.contains(named->name)) continue;
     return fmt::format("has a schedule that is made with {}, which is not bound",
                        attn::quoted(named->name));

@@ -307,17 +307,22 @@ class Explain(attnc.Case):
         self.assertIn("  native  native ", text)
 
     def test_blocks_of_a_band_are_computed(self):
-        """One kernel, and no memory that grows with the keys."""
+        """One kernel, and one that makes a schedule; no memory that grows with the keys."""
         for spec in ("paged_decode", "chunked_prefill"):
+            workspaces = set()
             for keys in (8192, 32768):
                 explain = ("explain", SPECS / f"{spec}.attn", "--target", "h200", "--engine", "native",
                            "--bind", "B=64", "--bind", f"Skv={keys}")
                 engine = self.attnc_json(*explain)["engine"]
                 kernels, = engine["kernels"]
-                launch, = kernels["launches"]
-                self.assertEqual(launch["kernel"], "attn_forward")
-                self.assertEqual(engine["workspace_bytes"], 256)
-                self.assertIn("blocks  first and last of each tile computed", self.attnc(*explain).stdout)
+                self.assertEqual([launch["kernel"] for launch in kernels["launches"]],
+                                 ["attn_schedule", "attn_forward"])
+                self.assertTrue(kernels["attention"]["schedule"])
+                workspaces.add(engine["workspace_bytes"])
+                text = self.attnc(*explain).stdout
+                self.assertIn("blocks  first and last of each tile computed", text)
+                self.assertIn("divided among 132 blocks of threads by their lengths", text)
+            self.assertEqual(len(workspaces), 1)
 
     def test_without_cudnn_the_engine_is_not_known(self):
         empty = self.folder / "empty"

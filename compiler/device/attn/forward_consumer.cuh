@@ -52,24 +52,64 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
   using Base = typename ForwardLayers<C, E, kSecond>::Steps;
   using Base::Base;
   using Base::fetch, Base::release, Base::wait_for_values, Base::weigh_values, Base::rows_of,
-      Base::finished_rows_of, Base::finish, Base::hand_over, Base::take_over;
-  using Base::stages, Base::value, Base::group, Base::tile_words, Base::block, Base::adds,
-      Base::maximum, Base::sum, Base::kept, Base::o, Base::kOutputs;
+      Base::finished_rows_of, Base::finish, Base::hand_over, Base::take_over, Base::take_products;
+  using Base::stages, Base::query, Base::key, Base::value, Base::group, Base::tile_words,
+      Base::block, Base::adds, Base::maximum, Base::sum, Base::kept, Base::o, Base::kOutputs;
 
   __device__ __forceinline__ void run() {
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) o[i] = 0;
     if (C::kTurns && group == C::kGroups - 1) arrive_named(1, 256);
     fetch(0);
-    if (block == kEndOfStream) return;
+    if (block == kEndOfStream) {  // of a schedule that has nothing for this block of threads
+      const float none[2] = {0, 0};
+      if constexpr (C::kShares > 1) hand_over(kEndOfStream, none, none, none);
+      return;
+    }
+    while (kSpares && has_no_rows()) pass();
+    if (kSpares && block == kEndOfStream) return;
     this->template step<false>();
-    while (block != kEndOfStream) this->template step<true>();
+    while (block != kEndOfStream) {
+      if (kSpares && has_no_rows()) {
+        end_tile();
+        while (has_no_rows()) pass();
+        if (block == kEndOfStream) return;
+        this->template step<false>();
+      } else {
+        this->template step<true>();
+      }
+    }
+    end_tile();
+  }
+
+  // The last values of a tile, after which none is begun.
+  __device__ __forceinline__ void end_tile() {
     wait_for_values();
     weigh_values();
-    wait_for_products<0>();
-    pin(o);
+    take_products();
     if constexpr (C::kShares > 1) hand_over(kEndOfStream, maximum, sum, maximum);
     finish(finished_rows_of(tile_words), {maximum, sum, kept});
+  }
+
+  static constexpr bool kSpares = kSparesWarpGroups<C, typename Base::E>;
+  __device__ bool has_no_rows() const {
+    return group > 0 && block != kEndOfStream && (block & kFewRows);
+  }
+  // Leaves a block to the other warp groups. Its values are waited for: the stage may have others
+  // still, which these have not read.
+  __device__ __forceinline__ void pass() {
+    this->take_turn();
+    this->give_turn();
+    release(stages.key_full(key.stage));
+    key.next();
+    if (block & kLastOfTile) {
+      release(stages.query_full(query.stage));
+      query.next();
+    }
+    wait_for_values();
+    release(stages.value_full(value.stage));
+    value.next();
+    fetch(0);
   }
 
   // Weighs, in the second warp group, what the first hands over, block after block.

@@ -25,6 +25,7 @@ struct ForwardCopier {
   using S = Stages<C>;
   // Whether another warp clears values past the length: if none is left, the one that copies does.
   static constexpr bool kClearsLater = S::kClears && !kGathers;
+  static constexpr bool kSparesGroups = kSparesWarpGroups<C, E>;
   using KeyLoader = BlockLoader<C, KeySide<C>, kLanes>;
   using ValueLoader = BlockLoader<C, ValueSide<C>, kLanes>;
   const S stages;

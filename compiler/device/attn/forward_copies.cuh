@@ -3,6 +3,7 @@
 
 #include "attn/forward_copier.cuh"
 #include "attn/patches.cuh"
+#include "attn/schedule.cuh"
 
 namespace kernels {
 
@@ -31,7 +32,9 @@ struct ForwardCopies : Base {
     wait(empty_of(full), query.parity);
     if (is_first()) {
       store_shared(stages.query_word(query.stage), item.b * C::kUnits + item.unit);
-      store_shared(stages.query_word(query.stage) + 4, item.tile.tile * C::kSplits + item.part);
+      store_shared(stages.query_word(query.stage) + 4,
+                   C::kScheduled ? item.tile.tile | (unsigned)item.part << kTileBits
+                                 : item.tile.tile * C::kSplits + item.part);
       arrive_expecting(full, S::kQueryBytes);
       for (int panel = 0; panel < S::kDepthPanels; ++panel) {
         const unsigned to = stages.query(query.stage) + panel * S::kQueryPanel;

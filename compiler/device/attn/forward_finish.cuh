@@ -15,17 +15,19 @@ struct FinishedTiles : Base {
   using Statistics = typename Base::Statistics;
   using Base::Base;
   using Base::tensors, Base::lane, Base::kKeepsLargest, Base::finish_row, Base::store_row,
-      Base::store_part, Base::store_merged;
+      Base::store_part, Base::store_merged, Base::parts_of, Base::exists;
 
   // Stores a finished tile, if no part of it is missing.
   __device__ __forceinline__ void finish(const TileRows<C>& at, const Statistics& of) {
     Largest largest;
-    if constexpr (C::kSplits == 1) {
+    if (C::kScheduled ? at.item == 0 : C::kSplits == 1) {
       store(at, of, largest);
-    } else {
-      const bool any = __any_sync(~0u, at.q[0] < C::kRows);  // of the warp's rows: the first
-      if (!any || !store_part(at, of.maxima, of.sums)) return;
-      store_merged(at, largest);
+    } else if constexpr (C::kScheduled || C::kSplits > 1) {
+      const bool any = __any_sync(~0u, exists(at.b, at.q[0]));  // of the warp's rows: the first
+      if (!any) return;
+      const auto parts = parts_of(at);
+      if (!store_part(at, parts, of.maxima, of.sums)) return;
+      store_merged(at, parts, largest);
     }
     if constexpr (C::kAmaxOfWeights) store_largest(tensors.amax_s, largest.weight);
     if constexpr (C::kAmaxOfOutputs) store_largest(tensors.amax_o, largest.output);

@@ -3,6 +3,7 @@
 
 #include "attn/bands.cuh"
 #include "attn/forward_copier.cuh"
+#include "attn/schedule.cuh"
 #include "attn/sections.cuh"
 #include "attn/tile_runs.cuh"
 
@@ -112,15 +113,20 @@ struct BlocksOfBand : Base {
     return {tile_of_band<kLast, C::kTiles, C::kRowsOfTile>(place, expressions.queries(b))};
   }
 
-  // Those of a part: its share of all blocks.
+  // Those of a part: its share of all blocks, or what the schedule says.
   __device__ Blocks blocks_of(const Item& item) const {
     const int keys = expressions.keys(item.b);
     Blocks blocks{0, keys, expressions.used_keys(item.b), 0, 0, 0, kFirstOfTile};
     if (!has_rows(item)) return nothing_of(blocks);
+    if (Base::kSparesGroups && has_few_rows(item)) blocks.flags |= kFewRows;
     const BandBlocks of_tile = of_band(item, keys);
-    const int first = of_tile.all * item.part / C::kSplits;
+    int first = of_tile.all * item.part / C::kSplits;
     blocks.left = of_tile.all * (item.part + 1) / C::kSplits - first;
-    if (blocks.left == 0) return nothing_of(blocks);
+    if constexpr (C::kScheduled) {
+      first = item.tile.first;
+      blocks.left = ::min(item.tile.blocks, of_tile.all - first);
+    }
+    if (blocks.left <= 0) return nothing_of(blocks);
     blocks.key = of_tile.first + first * C::kKeys;
     const int before = ::max(of_tile.before - first, 0);
     const int full_end = ::min(of_tile.before + of_tile.full - first, blocks.left);
@@ -138,10 +144,14 @@ struct BlocksOfBand : Base {
     const bool full = blocks.run > 0;
     blocks.of_run = full ? blocks.run : blocks.left;
     blocks.run = 0;
-    blocks.flags = (blocks.flags & kFirstOfTile) | (full ? 0 : kMasked);
+    blocks.flags = (blocks.flags & (kFirstOfTile | kFewRows)) | (full ? 0 : kMasked);
   }
 
  private:
+  __device__ bool has_few_rows(const Item& item) const {
+    const int rows = expressions.queries(item.b) - item.tile.tile * C::kRowsOfTile;
+    return rows * C::kPack <= 64;
+  }
   __device__ BandBlocks of_band(const Item& item, int keys) const {
     const int first = item.tile.tile * C::kRowsOfTile;
     const int end = ::min(first + C::kRowsOfTile, expressions.queries(item.b));
@@ -150,12 +160,18 @@ struct BlocksOfBand : Base {
   }
 };
 
-// Finds items.
+// Items in the order of their numbers: each block of threads has one, then takes others in turns.
 template <class Base>
-struct ForwardItems : Base {
+struct NumberedItems : Base {
   using C = typename Base::C;
   using Item = typename Base::Item;
-  using Base::tile_at;
+  using Base::tensors, Base::tile_at;
+
+  __device__ int first_item() const { return blockIdx.x; }
+  __device__ bool is_item(int number) const { return number < C::kItems; }
+  // What is to be known for the number of the next item.
+  __device__ int take(int) const { return atomicAdd(tensors.counter, 1); }
+  __device__ int next_item(int, int taken) const { return gridDim.x + taken; }
 
   // With kBatchesFirst, blocks of threads that run together share a table, which batches have in
   // common.
@@ -167,6 +183,49 @@ struct ForwardItems : Base {
     const int b = C::kBatchesFirst ? unit % C::kBatches : unit / C::kUnits;
     const int u = C::kBatchesFirst ? unit / C::kBatches : unit % C::kUnits;
     return {b, u, number % C::kSplits, tile_at(b, u, place)};
+  }
+};
+
+// Items of a schedule: those that a block of threads has alone, then others in turns.
+template <class Base>
+struct ScheduledItems : Base {
+  using C = typename Base::C;
+  using Item = typename Base::Item;
+  using Base::tensors, Base::is_first, Base::known_to_all;
+
+  // Numbers are read again rather than kept: threads that copy have few registers.
+  __device__ Schedule<C> schedule() const { return {tensors.schedule}; }
+
+  __device__ int first_item() {
+    if (blockIdx.x >= schedule().header().workers) return schedule().header().end;
+    const Span alone = schedule().span(blockIdx.x);
+    if (alone.begin < alone.end) return alone.begin;
+    return next_item(alone.end, known_to_all(is_first() ? take(alone.end) : 0));
+  }
+  __device__ bool is_item(int number) const { return number < schedule().header().end; }
+  __device__ bool is_next_alone(int number) const {
+    return number + 1 < schedule().span(blockIdx.x).end;
+  }
+  __device__ int take(int number) const {
+    if (is_next_alone(number)) return 0;
+    ScheduleHeader& header = schedule().header();
+    const int taken = atomicAdd(&header.taken, 1);
+    if (taken == header.last) header.taken = 0;
+    return taken;
+  }
+  __device__ int next_item(int number, int taken) const {
+    return is_next_alone(number) ? number + 1 : schedule().header().first + taken;
+  }
+
+  // `part` is its slot, or 0.
+  __device__ Item item_of(int number) const {
+    if (!is_item(number)) return {};
+    const ScheduledItem item = schedule().item(number);
+    constexpr unsigned kTileMask = (1u << kTileBits) - 1;
+    return {item.unit / C::kUnits,
+            item.unit % C::kUnits,
+            (int)(item.tile >> kTileBits),
+            {(int)(item.tile & kTileMask), item.first, 0, item.blocks}};
   }
 };
 

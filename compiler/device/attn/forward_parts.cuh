@@ -1,7 +1,9 @@
-// Parts of a tile's keys (kSplits): what a warp of the forward stores of each.
+// Parts of a tile's keys (kSplits, or those of a schedule): what a warp of the forward stores of
+// each.
 #pragma once
 
 #include "attn/hopper.cuh"
+#include "attn/schedule.cuh"
 #include "attn/tile_rows.cuh"
 
 namespace kernels {
@@ -14,21 +16,41 @@ struct StoredParts : Base {
   using Base::tensors, Base::group, Base::lane, Base::first_column, Base::o, Base::kSecond,
       Base::kOutputs;
 
-  // What a warp stores of a part: for each lane two maxima and two sums, then o, row by row.
-  static constexpr int kPartStatistics = 4 * 32, kPartSize = kPartStatistics + 16 * C::kShare;
-  static constexpr int kWarps = 4 * C::kGroups * C::kShares;  // that store parts
+  using Places = Slots<C>;
+  static constexpr int kPartStatistics = Places::kPartStatistics;
+  static constexpr int kPartSize = Places::kPartSize, kSlotSize = Places::kSize;
+  static constexpr int kWarps = Places::kWarps;
   __device__ __forceinline__ int warp() const {
     return ((kSecond ? C::kGroups : 0) + group) * 4 + (threadIdx.x / 32 & 3);
   }
-  __device__ __forceinline__ float* part_at(const TileRows<C>& at, int part) const {
-    const int first = at.item / C::kSplits * C::kSplits;
-    return tensors.parts + ((long long)(first + part) * kWarps + warp()) * kPartSize;
+  // The parts of a tile: the place of the first, its own, and how many there are, of which so many
+  // are stored.
+  struct Parts {
+    int first, own, count;
+    int* stored;
+  };
+  __device__ __forceinline__ Parts parts_of(const TileRows<C>& at) const {
+    if constexpr (C::kScheduled) {
+      const Places slots{tensors.parts};
+      const unsigned word = __ldcg(reinterpret_cast<unsigned*>(slots.words(at.item)));
+      const int first = (int)(word & kSlotMask);
+      return {first - 1, at.item - first, (int)(word >> kSlotBits),
+              slots.words(first) + 1 + warp()};
+    } else {
+      const int tile = at.item / C::kSplits;
+      return {tile * C::kSplits, at.item % C::kSplits, C::kSplits,
+              tensors.counter + 1 + tile * kWarps + warp()};
+    }
+  }
+  __device__ __forceinline__ float* part_at(const Parts& parts, int part) const {
+    return tensors.parts + (long long)(parts.first + part) * kSlotSize + Places::kWords +
+           warp() * kPartSize;
   }
 
   // True for the last part of the warp's rows.
-  __device__ __forceinline__ bool store_part(const TileRows<C>& at, const float (&maxima)[2],
-                                             const float (&sums)[2]) {
-    float* to = part_at(at, at.item % C::kSplits);
+  __device__ __forceinline__ bool store_part(const TileRows<C>& at, const Parts& parts,
+                                             const float (&maxima)[2], const float (&sums)[2]) {
+    float* to = part_at(parts, parts.own);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       to[32 * r + lane] = maxima[r], to[32 * (2 + r) + lane] = sums[r];
@@ -43,12 +65,14 @@ struct StoredParts : Base {
     __syncwarp();
     int arrived = 0;
     if (lane == 0) {
-      arrived = atomicAdd(tensors.counter + 1 + at.item / C::kSplits * kWarps + warp(), 1);
+      arrived = atomicAdd(parts.stored, 1);
+      // The next run with this schedule finds 0 again.
+      if (C::kScheduled && arrived == parts.count - 1) *parts.stored = 0;
     }
     arrived = __shfl_sync(~0u, arrived, 0);
     __syncwarp();
     __threadfence();
-    return arrived == C::kSplits - 1;
+    return arrived == parts.count - 1;
   }
 };
 

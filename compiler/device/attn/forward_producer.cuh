@@ -14,7 +14,8 @@ struct CopierLayers {
   using Thread = ForwardCopier<C, E, L>;
   using Tiles = ForwardTiles<Thread>;
   using Blocks = typename Which<C::kBand, BlocksOfBand<Tiles>, ListedBlocks<Tiles>>::Type;
-  using Copies = ForwardCopies<ForwardItems<Blocks>>;
+  using Items = typename Which<C::kScheduled, ScheduledItems<Blocks>, NumberedItems<Blocks>>::Type;
+  using Copies = ForwardCopies<Items>;
   using Values = typename Which<Stages<C>::kOf8Bits, ValueCopiesOf8Bits<Copies>,
                                 ValueCopiesOf16Bits<Copies>>::Type;
 };
@@ -24,23 +25,23 @@ struct Producer : CopierLayers<C, E, L>::Values {
   using Base = typename CopierLayers<C, E, L>::Values;
   using Item = typename Base::Item;
   using Blocks = typename Base::Blocks;
-  using Base::is_first, Base::takes_part, Base::known_to_all, Base::item_of, Base::blocks_of,
-      Base::begin_run, Base::copy_queries, Base::copy_keys, Base::copy_table, Base::copy_values;
-  using Base::stages, Base::tensors, Base::key, Base::value_key, Base::value_head,
-      Base::value_batch, Base::value_keys, Base::tails, Base::kThreads, Base::kGathers,
-      Base::kClearsLater;
+  using Base::first_item, Base::is_item, Base::take, Base::next_item, Base::item_of;
+  using Base::is_first, Base::takes_part, Base::known_to_all, Base::blocks_of, Base::begin_run,
+      Base::copy_queries, Base::copy_keys, Base::copy_table, Base::copy_values;
+  using Base::stages, Base::key, Base::value_key, Base::value_head, Base::value_batch,
+      Base::value_keys, Base::tails, Base::kThreads, Base::kGathers, Base::kClearsLater;
 
   __device__ void run() {
     if constexpr (C::kOverlaps) wait_for_launch();
-    int n = blockIdx.x;
+    int n = first_item();
     Item item = item_of(n);
-    while (n < C::kItems) {
-      const int taken = is_first() ? atomicAdd(tensors.counter, 1) : 0;
+    while (is_item(n)) {
+      const int taken = is_first() ? take(n) : 0;
       copy_queries(item);
       Blocks blocks = blocks_of(item);
       copy_block(item, blocks);
       // The item is known by now, and so is the next one when it is needed.
-      n = gridDim.x + known_to_all(taken);
+      n = next_item(n, known_to_all(taken));
       const Item next = item_of(n);
       while (blocks.left > 0) copy_block(item, blocks);
       item = next;

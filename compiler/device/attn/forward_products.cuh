@@ -21,7 +21,8 @@ struct ForwardProducts : Base {
     constexpr int kSteps = S::kKeyRow / 32;  // of a panel
     int rows_of_group = group * 64 * S::kKeyRow;
     // So that what describes each of many steps is not kept in registers.
-    if constexpr (C::kDepth > (C::kSplits > 1 ? 192 : 256)) rows_of_group = unknown(rows_of_group);
+    if constexpr (C::kDepth > (C::kSplits > 1 || C::kScheduled ? 192 : 256))
+      rows_of_group = unknown(rows_of_group);
     const auto a =
         matrix<S::kKeyRow / 2>(stages.query(query.stage) + rows_of_group, 8 * S::kKeyRow, 16);
     const auto b = matrix<S::kKeyRow / 2>(stages.key(key.stage), 8 * S::kKeyRow, 16);

@@ -9,6 +9,12 @@ namespace kernels {
 constexpr int kGatherThreads = 128;  // that copy rows: a warp group
 constexpr int kHandedWords = 7;      // besides the weights: Handover::hand_over
 
+// Whether warp groups leave out tiles of which they have no rows, as of a decoding sequence beside
+// others: of a schedule, where rows past the end are not stored.
+template <class C, class E>
+constexpr bool kSparesWarpGroups = C::kScheduled&& C::kThdO&& C::kGroups > 1 && C::kShares == 1 &&
+                                   C::kTables == 0 && !E::kMasksByIndices;
+
 // Addresses in shared memory. Each stage has a barrier that it is full and one that it is empty.
 template <class C>
 struct Stages {

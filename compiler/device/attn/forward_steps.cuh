@@ -30,13 +30,13 @@ struct ForwardSteps : Base {
 
   template <bool kWeighs>
   __device__ __forceinline__ void begin_step() {
-    if (C::kTurns) sync_named(1 + turn(), 256);
+    take_turn();
     multiply_keys();
     if (kWeighs) {
       wait_for_values();
       weigh_values();
     }
-    if (C::kTurns) arrive_named(1 + (turn() + 1) % C::kGroups, 256);
+    give_turn();
     wait_for_products<kWeighs ? 1 : 0>();
     pin(s);
     release(stages.key_full(key.stage));
@@ -44,6 +44,13 @@ struct ForwardSteps : Base {
       release(stages.query_full(query.stage));
       query.next();
     }
+  }
+
+  __device__ __forceinline__ void take_turn() const {
+    if (C::kTurns) sync_named(1 + turn(), 256);
+  }
+  __device__ __forceinline__ void give_turn() const {
+    if (C::kTurns) arrive_named(1 + (turn() + 1) % C::kGroups, 256);
   }
 
   // The group, which takes no further registers for the numbers of barriers.

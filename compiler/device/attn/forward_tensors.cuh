@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/hopper.cuh"
+#include "attn/lengths.cuh"
 
 namespace kernels {
 
@@ -30,6 +31,7 @@ struct ForwardTensors {
   RowStrides output_strides;
   const int* row_starts = nullptr;  // the first row of each batch, if o is packed
   float* parts = nullptr;           // what warps have of each, if there are parts
+  int* schedule = nullptr;          // kScheduled
   // Keys and values that are read row by row (kGatherKeys, kGatherValues).
   const unsigned short *key_rows = nullptr, *value_rows = nullptr;
   // Scales of 8-bit floats. scale_o may be null, and so may amax_s and amax_o, which are 0 before.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/patches.cuh"
+#include "attn/schedule.cuh"
 
 namespace kernels {
 
@@ -9,12 +10,13 @@ namespace kernels {
 template <class C>
 struct TileRows {
   int b = 0, h[2] = {0, 0}, q[2] = {0, 0};
-  int item = 0;  // of the tiles of all units; with parts, these are counted
+  int item = 0;  // of the tiles of all units; with parts, these are counted. Or the slot of a part
 
-  // `tile` counts parts.
+  // `tile` counts parts, or has the slot.
   __device__ void set(int unit, int tile, int row) {
     b = unit / C::kUnits;
     if (C::kSplits > 1) item = unit * (C::kTiles * C::kSplits) + tile, tile /= C::kSplits;
+    if (C::kScheduled) item = (unsigned)tile >> kTileBits, tile &= (1 << kTileBits) - 1;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       // The first row, if the other's head is the same: what is computed of both stays in

@@ -23,6 +23,7 @@ constexpr unsigned kLastOfTile = 4;
 constexpr unsigned kPastKeys = 8;          // it reaches past the last key
 constexpr unsigned kByIndices = 1u << 30;  // masks that read tensors show all of it
 constexpr unsigned kKeyBits = kByIndices - 16;
+constexpr unsigned kFewRows = kByIndices;  // with a schedule: the first warp group has all rows
 constexpr unsigned kEndOfStream = ~0u;
 
 }  // namespace kernels

@@ -173,7 +173,7 @@ class BackwardProgram : private BackwardLaunches {
                           .source = source_of(kernel_),
                           .facts = facts()};
     if (!kernel_.packed_maps().empty())
-      add_sequence_maps(kernel_.whole, kernel_.packed_maps(), program, step);
+      add_sequence_maps(kernel_.whole, kernel_.packed_maps(), nullptr, program, step);
     if (kernel_.made_lists)
       kernel_.made_lists->add(program, step, BackwardKernel::kCounter, inputs());
     std::ranges::move(launches(), std::back_inserter(step.launches));

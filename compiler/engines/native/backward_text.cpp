@@ -285,7 +285,7 @@ class BackwardText : private SmallKernels {
                                      kernel_.made_lists.has_value(), kernel_.band) +
            (kernel_.packed_maps().empty()
                 ? ""
-                : sequence_maps_text(kernel_.whole, kernel_.packed_maps())) +
+                : sequence_maps_text(kernel_.whole, kernel_.packed_maps(), false)) +
            kernels_text();
   }
 

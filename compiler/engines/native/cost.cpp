@@ -251,7 +251,8 @@ double memory_ms(const ir::Attention& attention, const NativeWork& work, double 
   if (work.tiles == 0 || work.copied == 0) return 0;
   const target::Figures& figures = *gpu.figures;
   const double scale = gpu.bandwidth / target::Gpu().bandwidth;
-  const double items = work.tiles * work.splits, processors = gpu.multiprocessors;
+  const double processors = gpu.multiprocessors;
+  const double items = work.scheduled ? processors : work.tiles * work.splits;
   const double active = std::min(processors, items);
   const double read = share * work.read + bytes_of_rows(attention), copied = share * work.copied;
   const double of_key = static_cast<double>(size_of(attention.dtype)) *
@@ -268,7 +269,8 @@ double memory_ms(const ir::Attention& attention, const NativeWork& work, double 
       share * (work.pieces * figures.native_piece + work.gathered * figures.native_gathered);
   const double pieces = all_pieces / active;
   const double mean = copied / items;
-  const double longest = mean * work.most / (share * work.scores / work.tiles);
+  const double longest =
+      work.scheduled ? mean : mean * work.most / (share * work.scores / work.tiles);
   const double last = work.most > 0 ? longest * work.last / work.most : 0;
   const double uneven = std::max(0.0, last - mean) / alone;
   return std::max(std::max({memory, cached, pieces}) + figures.native_last * uneven,
@@ -278,9 +280,20 @@ double memory_ms(const ir::Attention& attention, const NativeWork& work, double 
 double launches_ms(const NativeWork& work, bool backward, const target::Figures& figures) {
   if (backward) return work.launches * figures.native_backward_launch;
   return figures.native_launch + (work.launches - 1) * figures.native_before +
+         (work.scheduled ? figures.native_schedule : 0) +
          work.merged *
              (work.width > kWidestOfOneGroup ? figures.native_merge_wide : figures.native_merge) +
          2 * work.merged * work.merging / figures.native_cached;
+}
+
+// Where two warp groups divide the columns of o, parts cost most: each block of threads of a
+// schedule takes one, so that those of few tiles are as much longer than a fair share as rounding
+// makes them.
+double rounded_by_schedule(const NativeWork& work, const target::Gpu& gpu) {
+  const bool is_wide = work.width > kWidestOfOneGroup;
+  if (!work.scheduled || !is_wide || work.tiles >= gpu.multiprocessors) return 1;
+  const double whole = work.most * gpu.multiprocessors / work.scores;
+  return std::min(whole, gpu.multiprocessors / (gpu.multiprocessors - work.tiles / 2));
 }
 
 }  // namespace
@@ -299,7 +312,7 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double longest = ((of.products + of.others) * longest_share / work.splits +
                           of.rows / std::max(1.0, work.tiles * work.splits)) *
                          gpu.multiprocessors;
-  double computed = std::max(all * last_turn(work, gpu), longest);
+  double computed = work.scheduled ? all : std::max(all * last_turn(work, gpu), longest);
   const bool unequal = attention.lengths_q || attention.lengths_kv;
   if (unequal && work.splits > 1 && work.most > 0) {  // a part that is longer may begin last
     const double mean = all / std::max(1.0, work.tiles * work.splits) * gpu.multiprocessors;
@@ -314,7 +327,9 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double turns = std::max(1.0, work.tiles * work.splits / gpu.multiprocessors);
   const double part = work.splits > 1 ? figures.native_part * work.width / kWidthOfRows : 0;
   return launches_ms(work, false, figures) + figures.native_item * turns + part * std::ceil(turns) +
-         std::max(computed, memory_ms(attention, work, share, gpu)) + moved + lists_ms(work, gpu);
+         std::max(computed, memory_ms(attention, work, share, gpu)) *
+             rounded_by_schedule(work, gpu) +
+         moved + lists_ms(work, gpu);
 }
 
 }  // namespace attn::engines

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/engines/native/intervals.h"
@@ -149,6 +150,19 @@ std::string length_method(const char* name, std::string_view lengths, bool has, 
   return fmt::format("  __device__ int {}(int b) const {{ return {}; }}\n", name, value);
 }
 
+// Whether a length of a batch is more than there is, or less than none.
+std::string beyond_method(const ir::Attention& attention) {
+  std::string value;
+  for (const auto& [has, name, dim] : {std::tuple(attention.lengths_kv, ir::kLengthsKv, Dim::Skv),
+                                       std::tuple(attention.lengths_q, ir::kLengthsQ, Dim::Sq)}) {
+    if (!has) continue;
+    value += fmt::format("{}kernels::is_beyond(t_{}, b, {})", value.empty() ? "" : " || ", name,
+                         attention.dims[dim]);
+  }
+  if (value.empty()) return "";
+  return fmt::format("  __device__ bool beyond(int b) const {{ return {}; }}\n", value);
+}
+
 // What `all` has too, or less: only those that masks show which are padding.
 std::string used_method(const char* all, const masks::Padding* padding,
                         std::optional<ExprId> masks::Padding::*length) {
@@ -215,6 +229,22 @@ void add_controls(const ir::Attention& attention, codegen::KernelInputs& inputs)
   if (attention.is_random()) add_random_controls(inputs);
 }
 
+// Lengths of packed sequences are read where they begin, so that no kernel before derives them.
+void read_starts(const ir::Attention& attention, codegen::KernelInputs& inputs) {
+  const auto replace = [&](const char* tensor, std::string_view lengths, const char* starts,
+                           Dim dim) {
+    if (addressed_by(attention, tensor) != starts) return;
+    for (std::size_t i = 0; i < inputs.operands.size(); ++i) {
+      if (*plan::name_of(inputs.operands[i]) != lengths) continue;
+      inputs.operands[i] = plan::TensorOperand{starts};
+      inputs.parameters[i] =
+          fmt::format("const kernels::PackedLengths<{}> t_{}", attention.dims[dim], lengths);
+    }
+  };
+  for (const char* tensor : {"q", "o"}) replace(tensor, ir::kLengthsQ, kRowStarts, Dim::Sq);
+  for (const char* tensor : {"k", "v"}) replace(tensor, ir::kLengthsKv, kColumnStarts, Dim::Skv);
+}
+
 // The score of a block of statements is `product` times the scale. Constant factors of the score
 // and the scale are one. 8-bit floats have scales that are known at run time: the kernel has
 // multiplied their product (Text::scale).
@@ -267,7 +297,7 @@ class Text {
     else if (attention_.dropout)
       text += keep();
     if (attention_.sink) text += sink();
-    text += lengths_text(attention_);
+    text += lengths_text(attention_) + beyond_method(attention_);
     if (intervals) text += intervals_text(attention_);
     if (band) text += band->text;
     return text + "};\n";
@@ -598,6 +628,7 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   made.reads_columns = reads_by_column(attention, roots, made.table);
   made.inputs = codegen::inputs_of(attention, roots);
   add_controls(attention, made.inputs);
+  read_starts(attention, made.inputs);
   return made;
 }
 

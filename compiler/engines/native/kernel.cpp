@@ -11,6 +11,7 @@
 #include "compiler/engines/native/maps.h"
 #include "compiler/engines/native/programs.h"
 #include "compiler/engines/native/quantized.h"
+#include "compiler/engines/native/schedules.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
@@ -127,6 +128,16 @@ class ConstantsText {
                                                    : 1},
                      {"kListsOfUnit", axes.head ? 1 : 0}};
     if (kernel_.band) all.emplace_back("kBandStart", kernel_.band_start());
+    if (kernel_.is_scheduled()) {
+      all.emplace_back("kWorkers", kernel_.workers);
+      const ScheduleFigures& figures = schedule_figures(kernel_.tile);
+      all.emplace_back("kBetween", figures.between);
+      all.emplace_back("kMerging", figures.merging);
+      all.emplace_back("kLeastSpan", figures.least_span);
+      all.emplace_back("kLongShare", figures.long_share);
+      all.emplace_back("kTurnsOfShare", figures.turns);
+      all.emplace_back("kSlots", schedule_sizes(dims_, kernel_).slots);
+    }
     if (!kernel_.makes_lists) return all;
     const MadeLists lists = kernel_.made_lists(dims_);
     all.emplace_back("kLists", lists.lists);
@@ -153,9 +164,10 @@ class ConstantsText {
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kBatchesFirst", batches_first()},
             {"kBand", kernel_.band.has_value()},
+            {"kScheduled", kernel_.is_scheduled()},
             {"kLastTilesFirst", kernel_.band && kernel_.band->end_varies},
             {"kLazy",
-             !attention_.wants_max_or_sum() && !(attention_.wants_amax_s && kernel_.parts > 1)},
+             !attention_.wants_max_or_sum() && !(attention_.wants_amax_s && kernel_.has_parts())},
             {"kAmaxOfWeights", attention_.wants_amax_s},
             {"kAmaxOfOutputs", attention_.wants_amax_o},
             {"kLengths", attention_.lengths_kv},
@@ -215,6 +227,7 @@ class Source : private ConstantsText {
   std::string make() const {
     std::string text = kWatched ? watch_text(kernel_.tile) : "";
     text += codegen::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
+    if (kernel_.is_scheduled()) text += codegen::include_text("schedule_maker.cuh");
     if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
     if (!thd_inputs(attention_).empty()) text += codegen::include_text("sequence_maps.cuh");
     if (!kernel_.band)
@@ -222,9 +235,11 @@ class Source : private ConstantsText {
     text += constants_text() +
             expressions_text(attention_, kernel_.expressions, kernel_.makes_lists, kernel_.band);
     if (kernel_.makes_lists) text += lister_text();
+    if (kernel_.is_scheduled()) text += schedule_kernel_text(inputs(), expressions());
     if (attention_.quantize) text += transposed_values_text(attention_, inputs(), expressions());
     if (!thd_inputs(attention_).empty()) {
-      text += sequence_maps_text(attention_, maps_of_packed(attention_, kernel_));
+      text += sequence_maps_text(attention_, maps_of_packed(attention_, kernel_),
+                                 kernel_.is_scheduled());
     }
     return text + forward_text();
   }
@@ -275,7 +290,7 @@ class Source : private ConstantsText {
                                                         : "float";
       add(name, fmt::format("{}*", type), name);
     }
-    add("counter", "int*", "counter");
+    if (!kernel_.is_scheduled()) add("counter", "int*", "counter");
     for (const std::string& table : page_tables(attention_)) {
       parameters.push_back("const int* " + table);
     }
@@ -286,7 +301,8 @@ class Source : private ConstantsText {
     for (const BoundStride& stride : bound_strides(attention_, kernel_)) {
       add(stride.field, "long long", fmt::format("stride_{}", parameters.size()));
     }
-    if (kernel_.parts > 1) add("parts", "float*", "parts");
+    if (kernel_.is_scheduled()) add("schedule", "int*", "schedule");
+    if (kernel_.has_parts()) add("parts", "float*", "parts");
     for (const char* name : {"descale_v", "descale_s", "scale_s", "scale_o"}) {
       if (attention_.quantize && attention_.find_tensor(name) != nullptr)
         set(name, fmt::format("t_{}", name));
@@ -338,7 +354,7 @@ std::int64_t read_page_of(const ir::Attention& attention, const std::string& nam
 }
 
 bool Kernel::overlaps(const ir::Attention& attention) const {
-  return attention.quantize || (makes_lists && thd_inputs(attention).empty());
+  return attention.quantize || ((makes_lists || is_scheduled()) && thd_inputs(attention).empty());
 }
 
 std::vector<std::string> thd_inputs(const ir::Attention& attention) {
@@ -488,6 +504,7 @@ plan::KernelFacts facts_of(const ir::Attention& attention, const Kernel& kernel)
                           .gathers = gathers("k") || gathers("v"),
                           .makes_lists = kernel.makes_lists,
                           .has_band = kernel.band.has_value(),
+                          .has_schedule = kernel.is_scheduled(),
                           .lists_of_batch = kernel.blocks.axes.batch,
                           .lists_of_head = kernel.blocks.axes.head};
   if (!kernel.depends_on_inputs()) {

@@ -35,6 +35,13 @@ struct Kernel {
   std::int64_t front = 0;           // longest tiles of each unit, which come before all sections
   // A tile's blocks of keys are divided among so many blocks of threads.
   std::int64_t parts = 1;
+  // Blocks of threads that compute what a schedule says, which the GPU makes (schedules.h); 0:
+  // there is none.
+  std::int64_t workers = 0;
+
+  bool is_scheduled() const { return workers > 0; }
+  // Whether tiles may be computed in parts.
+  bool has_parts() const { return parts > 1 || is_scheduled(); }
 
   std::int64_t units(const ir::Dims& dims) const { return dims[ir::Dim::Hq] / tile.pack; }
   // Tiles of all units.
@@ -46,7 +53,7 @@ struct Kernel {
     return items(dims) * parts * tile.warps() * (4 * 32 + 16 * tile.share());
   }
   // The counter of tiles, and with parts one for each warp of each tile; then one for each list
-  // that the GPU makes.
+  // that the GPU makes. A schedule has its own.
   std::int64_t counters(const ir::Dims& dims) const {
     return first_counter_of_lists(dims) + (makes_lists ? made_lists(dims).lists : 0);
   }

@@ -126,7 +126,7 @@ std::optional<BatchesAs> batches_as(const ir::Attention& attention, const Tile& 
 }
 
 std::string sequence_maps_text(const ir::Attention& attention,
-                               const std::vector<TensorMapArgument>& maps) {
+                               const std::vector<TensorMapArgument>& maps, bool scheduled) {
   const std::int64_t batches = attention.dims[Dim::B];
   std::vector<std::string> parameters;
   std::string statements;
@@ -136,26 +136,28 @@ std::string sequence_maps_text(const ir::Attention& attention,
     const bool is_bound = layout_of(attention, map.tensor.name).bound_strides;
     parameters.push_back(
         fmt::format("const __grid_constant__ kernels::TensorMap {0}, const {1}* "
-                    "{0}_rows, const int* {0}_starts, const int* {0}_lengths{2}",
+                    "{0}_rows, const int* {0}_starts{2}",
                     name, codegen::element_type(attention.dtype_of(map.tensor.name)),
                     is_bound ? fmt::format(", long long {}_row", name) : ""));
     const std::string row =
         is_bound ? name + "_row"
                  : fmt::format("{}ll", stored_strides(attention, map.tensor.name)[kRows]);
     statements += fmt::format(
-        "  kernels::map_sequence<{}>({}, {}_rows + {}_starts[b] * {}, {}_lengths[b], "
-        "maps + {} + b);\n",
-        row_dimension(map), name, name, name, row, name, batches * place++);
+        "  kernels::map_sequence<{0}>({1}, {1}_rows + {1}_starts[b] * {2}, "
+        "::min({1}_starts[b + 1] - {1}_starts[b], {3}), maps + {4} + b);\n",
+        row_dimension(map), name, row, map.dims[row_dimension(map)], batches * place++);
   }
+  if (scheduled) parameters.emplace_back("const int* schedule");
+  const std::string count = scheduled ? "kernels::sequences_of(schedule)" : std::to_string(batches);
   return fmt::format(
       "extern \"C\" __global__ void {}(\n    {},\n    kernels::TensorMap* maps) {{\n"
       "  const int b = (int)attn_thread();\n  if (b >= {}) return;\n{}"
       "  kernels::publish_maps();\n}}\n",
-      kMapsKernel, fmt::join(parameters, ",\n    "), batches, statements);
+      kMapsKernel, fmt::join(parameters, ",\n    "), count, statements);
 }
 
 void add_sequence_maps(const ir::Attention& attention, const std::vector<TensorMapArgument>& maps,
-                       plan::Program& program, plan::KernelStep& step) {
+                       const char* schedule, plan::Program& program, plan::KernelStep& step) {
   using Tensor = plan::TensorOperand;
   const std::int64_t batches = attention.dims[Dim::B];
   const auto count = static_cast<std::int64_t>(maps.size());
@@ -167,10 +169,10 @@ void add_sequence_maps(const ir::Attention& attention, const std::vector<TensorM
     arguments.emplace_back(map);
     arguments.emplace_back(Tensor{map.tensor.name});
     arguments.emplace_back(Tensor{of_rows(map) ? kRowStarts : kColumnStarts});
-    arguments.emplace_back(Tensor{std::string(of_rows(map) ? ir::kLengthsQ : ir::kLengthsKv)});
     if (layout_of(attention, map.tensor.name).bound_strides)
       arguments.emplace_back(plan::StrideArgument{map.tensor.name, kRows});
   }
+  if (schedule != nullptr) arguments.emplace_back(Tensor{schedule});
   arguments.emplace_back(Tensor{kMaps});
   step.launches.push_back({.kernel = kMapsKernel,
                            .grid = {ceil_div(batches, kMapsThreads), 1, 1},

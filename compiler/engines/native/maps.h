@@ -29,11 +29,12 @@ std::optional<BatchesAs> batches_as(const ir::Attention& attention, const Tile& 
 // Packed tensors (thd) have a map for each sequence: a kernel makes them of `maps`, those of the
 // whole tensors (attn/sequence_maps.cuh). Of the sequences of maps[i], the first is i * B.
 inline constexpr const char* kMaps = "native.maps";  // i32 [maps, B, 32]
+// `scheduled`: a schedule says how many sequences there are, else B.
 std::string sequence_maps_text(const ir::Attention& attention,
-                               const std::vector<plan::TensorMapArgument>& maps);
-// Adds the launch, and the tensor of maps.
+                               const std::vector<plan::TensorMapArgument>& maps, bool scheduled);
+// Adds the launch, and the tensor of maps. `schedule`: the tensor of the schedule, or null.
 void add_sequence_maps(const ir::Attention& attention,
-                       const std::vector<plan::TensorMapArgument>& maps, plan::Program& program,
-                       plan::KernelStep& step);
+                       const std::vector<plan::TensorMapArgument>& maps, const char* schedule,
+                       plan::Program& program, plan::KernelStep& step);
 
 }  // namespace attn::engines::native

@@ -16,6 +16,7 @@
 #include "compiler/engines/native/maps.h"
 #include "compiler/engines/native/patches.h"
 #include "compiler/engines/native/quantized.h"
+#include "compiler/engines/native/schedules.h"
 #include "compiler/engines/native/strength_reduction.h"
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/controls.h"
@@ -38,7 +39,6 @@ namespace {
 using ir::Dim;
 
 constexpr const char* kCounter = "native.counter";
-constexpr const char* kParts = "native.parts";
 constexpr std::int64_t kMostGathered = 128;  // rows of a block, if each lane looks up one
 // The keys and values of a section's units are to stay in the L2 cache, at most so many bytes and
 // heads, but for a section that would not take so many times as long as its longest tile.
@@ -76,8 +76,9 @@ class Native {
         dims_(attention_.dims),
         mask_axes_(mask_axes),
         context_(context),
-        band_(masks_read_inputs(attention_) ? closed_band(attention_, ir::Op::column_)
-                                            : std::nullopt) {}
+        band_(masks_read_inputs(attention_) || has_lengths()
+                  ? closed_band(attention_, ir::Op::column_)
+                  : std::nullopt) {}
 
   // What the program of `make` computes: scores, by the rate of its tile. Errors: those of `make`.
   Result<double> work(std::size_t refused) {
@@ -90,7 +91,7 @@ class Native {
     ATTN_ASSIGN(const Choice* choice, chosen(refused));
     kernel_ = choice->kernel;
     kernel_.statistics = form_.statistics;
-    kernel_.parts = parts();
+    kernel_.parts = kernel_.is_scheduled() ? 1 : parts();
     kernel_.tiles_of_block = kernel_.made_lists(dims_).tiles_of_block(
         static_cast<std::int64_t>(context_.gpu.multiprocessors));
     kernel_.section = section();
@@ -170,7 +171,7 @@ class Native {
   // or the only one does, or the longest item ends long after the others. A part more that saves
   // little is not worth its merging.
   std::int64_t parts() const {
-    if (kernel_.tile.share() > widest_part() || kernel_.tile.patch) return 1;
+    if (kernel_.tile.share() > widest_part(kernel_.tile) || kernel_.tile.patch) return 1;
     if (attention_.wants_amax_s && attention_.dropout) return 1;  // no part knows what others keep
     const Listed all = expected();
     const auto items = static_cast<double>(kernel_.items(dims_));
@@ -233,8 +234,8 @@ class Native {
     return std::max<std::int64_t>(1, dims_[Dim::Skv] * row / units_of_key);
   }
 
-  std::int64_t widest_part() const {
-    return kernel_.tile.keys <= kKeysOfWiderParts ? kMostWidth : kWidestPart;
+  static std::int64_t widest_part(const Tile& tile) {
+    return tile.keys <= kKeysOfWiderParts ? kMostWidth : kWidestPart;
   }
 
   std::vector<Tile> tiles(const Expressions& expressions) const {
@@ -245,7 +246,9 @@ class Native {
         return tile.groups == kGroupsOfLongLists || wide;
       });
     }
-    std::erase_if(all, [this](const Tile& tile) { return tile.keys > kMostGathered && gathers(); });
+    std::erase_if(all, [this](const Tile& tile) {
+      return (tile.keys > kMostGathered && gathers()) || (tile.groups == 3 && serves());
+    });
     const auto grid = grid_of(attention_);
     if (!grid || expressions.table || attention_.quantize) return all;
     for (std::size_t i = 0, plain = all.size(); i < plain; ++i) {
@@ -264,6 +267,15 @@ class Native {
   Result<Kernel> listed(const Tile& tile) const {
     Kernel kernel;
     kernel.tile = tile;
+    if (may_be_scheduled(tile)) {
+      ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, {}, tile, deadline()));
+      kernel.workers = static_cast<std::int64_t>(context_.gpu.multiprocessors);
+      if (schedule_sizes(dims_, kernel).fit()) {
+        kernel.band = band_;
+        return kernel;
+      }
+      kernel.workers = 0;
+    }
     if (masks_read_inputs(attention_)) {
       ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, {}, tile, deadline()));
       if (kernel.blocks.masked && !tile.patch) kernel.band = band_;
@@ -274,6 +286,23 @@ class Native {
     }
     ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, mask_axes_, tile, deadline()));
     return kernel;
+  }
+
+  // Whether a schedule can say what blocks of threads compute: blocks of tiles follow from lengths,
+  // alike for all heads.
+  bool may_be_scheduled() const {
+    return has_lengths() && dims_[Dim::B] > 1 && band_ && !mask_axes_.head && !attention_.quantize;
+  }
+  // Threads that copy for three warp groups have too few registers, and parts of a tile must be
+  // merged.
+  bool may_be_scheduled(const Tile& tile) const {
+    return may_be_scheduled() && tile.groups < 3 && !tile.patch &&
+           tile.share() <= widest_part(tile);
+  }
+  // Whether work may differ much between batches of one plan, as those of a server.
+  bool serves() const {
+    return may_be_scheduled() && (layout_of(attention_, "q").kind == ir::LayoutKind::thd ||
+                                  page_of(attention_, "k") > 0 || masks_read_inputs(attention_));
   }
 
   Coverage coverage() const {
@@ -339,6 +368,18 @@ class Native {
     return all;
   }
 
+  // A schedule of packed rows has no tiles past their end.
+  double expected_tiles() const {
+    const bool packed = layout_of(attention_, "o").kind == ir::LayoutKind::thd;
+    if (!kernel_.is_scheduled() || !packed) return static_cast<double>(kernel_.items(dims_));
+    double tiles = 0;
+    for (const BatchesOfLength& length : expected_lengths(attention_)) {
+      const std::int64_t of_batch = ceil_div(length.rows, kernel_.tile.rows_of_head());
+      tiles += length.batches * static_cast<double>(of_batch * kernel_.units(dims_));
+    }
+    return tiles;
+  }
+
   NativeWork work_of_kernel() const {
     const Tile& tile = kernel_.tile;
     const auto of_block = static_cast<double>(tile.rows() * tile.keys);
@@ -347,9 +388,10 @@ class Native {
     work.queries = static_cast<double>(tile.rows_of_head());
     work.keys = static_cast<double>(tile.keys);
     work.width = static_cast<double>(tile.depth + tile.width);
-    work.tiles = static_cast<double>(kernel_.items(dims_));
+    work.tiles = expected_tiles();
     work.splits = static_cast<double>(kernel_.parts);
     work.groups = static_cast<double>(tile.groups);
+    work.scheduled = kernel_.is_scheduled();
     if (kernel_.parts > 1) {
       work.merging = work.tiles * static_cast<double>(tile.warps());
       work.merged = static_cast<double>(4 * kernel_.part_elements(dims_)) / work.merging;
@@ -413,11 +455,14 @@ class Native {
     plan::Program program;
     program.tensors = bound_tensors(whole_, used, control);
     program.internals = control.internals;
-    program.internals.push_back(
-        plan::internal_tensor(kCounter, DType::i32, {kernel_.counters(dims_)}));
+    if (!kernel_.is_scheduled()) {
+      program.internals.push_back(
+          plan::internal_tensor(kCounter, DType::i32, {kernel_.counters(dims_)}));
+    }
     program.params = bound_params(whole_, used);
     plan::KernelStep step{.outputs = kernel_.outputs,
-                          .zeroed = {kCounter},
+                          .zeroed = kernel_.is_scheduled() ? std::vector<std::string>()
+                                                           : std::vector<std::string>{kCounter},
                           .launches = {},
                           .source = source_of(attention_, kernel_),
                           .facts = facts_of(attention_, kernel_)};
@@ -426,12 +471,16 @@ class Native {
           plan::internal_tensor(kParts, DType::f32, {kernel_.part_elements(dims_)}));
       step.outputs.emplace_back(kParts);
     }
+    if (kernel_.is_scheduled()) {
+      add_schedule(schedule_sizes(dims_, kernel_), kernel_.tile, inputs(), program, step);
+    }
     if (kernel_.makes_lists) {
       add_lists(kernel_.made_lists(dims_), kernel_.tiles_of_block, kCounter, inputs(), program,
                 step);
     }
     if (!thd_inputs(attention_).empty()) {
-      add_sequence_maps(attention_, maps_of_packed(attention_, kernel_), program, step);
+      add_sequence_maps(attention_, maps_of_packed(attention_, kernel_),
+                        kernel_.is_scheduled() ? kSchedule : nullptr, program, step);
     }
     // The last one before, which the forward waits for.
     if (attention_.quantize) add_transposed_values(attention_, inputs(), program, step);
@@ -447,8 +496,10 @@ class Native {
   }
 
   plan::Launch forward() const {
-    const auto blocks = std::min(static_cast<std::int64_t>(context_.gpu.multiprocessors),
-                                 kernel_.items(dims_) * kernel_.parts);
+    const auto multiprocessors = static_cast<std::int64_t>(context_.gpu.multiprocessors);
+    const std::int64_t blocks =
+        kernel_.is_scheduled() ? kernel_.workers
+                               : std::min(multiprocessors, kernel_.items(dims_) * kernel_.parts);
     const std::vector<std::string> thd = thd_inputs(attention_);
     std::vector<plan::KernelArgument> arguments;
     for (const char* name : {"q", "k", "v"}) {
@@ -465,7 +516,7 @@ class Native {
     for (const std::string& output : kernel_.outputs) {
       arguments.emplace_back(plan::TensorOperand{output});
     }
-    arguments.emplace_back(plan::TensorOperand{kCounter});
+    if (!kernel_.is_scheduled()) arguments.emplace_back(plan::TensorOperand{kCounter});
     for (std::string& table : page_tables(attention_)) {
       arguments.emplace_back(plan::TensorOperand{std::move(table)});
     }
@@ -475,7 +526,8 @@ class Native {
     for (BoundStride& stride : bound_strides(attention_, kernel_)) {
       arguments.emplace_back(std::move(stride.of));
     }
-    if (kernel_.parts > 1) arguments.emplace_back(plan::TensorOperand{kParts});
+    if (kernel_.is_scheduled()) arguments.emplace_back(plan::TensorOperand{kSchedule});
+    if (kernel_.has_parts()) arguments.emplace_back(plan::TensorOperand{kParts});
     if (kernel_.makes_lists) {
       arguments.emplace_back(plan::TensorOperand{kSortedTiles});
       arguments.emplace_back(plan::TensorOperand{kRunsOfTiles});

@@ -7,6 +7,9 @@
 //                   lists, last: how many blocks of threads are done with each, [lists]
 //   native.parts    f32: what warps have of each part (StoredParts::store_part)
 //
+// Where lengths decide what a band shows, a kernel of the same step divides the work of a batch
+// first (schedules.h).
+//
 // Where inputs decide what masks show, the kernel computes the blocks of a band (bands.h). Of other
 // masks, a kernel of the same step makes the lists first (made_lists.h).
 //
@@ -80,6 +83,7 @@ struct NativeWork {
   double moved = 0;    // bytes, by other kernels
   double learned = 0;  // operations on each score that sum gradients of learned tensors
   std::optional<ListWork> lists{};
+  bool scheduled = false;  // tiles are divided so that all blocks of threads have as much to do
   // Scores are an upper bound: inputs decide which are computed.
   bool at_most = false;
 };

@@ -98,12 +98,14 @@ class ControlsMaker {
                   const std::vector<const char*>& tensors, Dim rows) {
     give(given, DType::i32, {batches_ + 1}, 4);
     const std::string starts = kernel.read(given, DType::i32);
-    internal(std::string(lengths), DType::i32, batches_);
-    kernel.make(std::string(lengths), DType::i32, batches_,
-                fmt::format("{0}[b + 1] - {0}[b]", given),
-                fmt::format("const int rows = {0}[i + 1] - {0}[i];\n"
-                            "    out[i] = rows < {1} ? rows : {1};",
-                            starts, attention_.dims[rows]));
+    if (used_.contains(std::string(lengths))) {
+      internal(std::string(lengths), DType::i32, batches_);
+      kernel.make(std::string(lengths), DType::i32, batches_,
+                  fmt::format("{0}[b + 1] - {0}[b]", given),
+                  fmt::format("const int rows = {0}[i + 1] - {0}[i];\n"
+                              "    out[i] = rows < {1} ? rows : {1};",
+                              starts, attention_.dims[rows]));
+    }
     for (const char* tensor : tensors) {
       const std::string name = offsets_name(tensor);
       if (!used_.contains(name)) continue;

@@ -60,9 +60,21 @@ T atomicAdd(T* place, T value) {
   *place += value;
   return before;
 }
-inline unsigned atomicMax(unsigned* place, unsigned value) {
-  const unsigned before = *place;
+template <typename T>
+T atomicMax(T* place, T value) {
+  const T before = *place;
   *place = std::max(before, value);
+  return before;
+}
+template <typename T>
+T atomicMin(T* place, T value) {
+  const T before = *place;
+  *place = std::min(before, value);
+  return before;
+}
+inline int atomicOr(int* place, int value) {
+  const int before = *place;
+  *place |= value;
   return before;
 }
 // Byte i of the result is that of y above x whose number is in 4 bits of the selector.

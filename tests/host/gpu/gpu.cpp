@@ -132,7 +132,8 @@ class Block {
     for (std::size_t i = 0; i < fibers_.size(); ++i) stacks()[i].forget();
     while (live_ > 0 && error_.empty()) {
       bool ran = false;
-      for (running_ = 0; running_ < fibers_.size() && error_.empty(); ++running_) {
+      for (std::size_t i = 0; i < fibers_.size() && error_.empty(); ++i) {
+        running_ = order_ == Order::early_copies ? i : fibers_.size() - 1 - i;
         Fiber& next = fibers_[running_];
         if (!next.can_run()) continue;
         ran = true;

@@ -5,10 +5,14 @@
 
 namespace attn::gpu {
 
-// When it does what it does asynchronously.
+// When it does what it does asynchronously, and which threads of a block run before others.
 enum class Order {
-  early_copies,  // copies happen when they are issued, products when they are waited for
-  late_copies,   // products happen when they are committed, copies when nothing else can
+  // Copies happen when they are issued, products when they are waited for; the first threads run
+  // first.
+  early_copies,
+  // Products happen when they are committed, copies when nothing else can; the last threads run
+  // first.
+  late_copies,
 };
 
 struct Launch {

@@ -280,7 +280,8 @@ TEST(ValidateProgram, AScheduleHasTensorsOfItsSizes) {
   EXPECT_EQ(schedule_refusal([](auto&, auto&, auto& s) { s.tensor = "turns"; }),
             "step 0: has a schedule in \"turns\", which it does not write");
   EXPECT_EQ(schedule_refusal([](auto&, auto&, auto& s) { s.options = s.tensor; }),
-            "step 0: has a schedule with options in \"schedule\", which is not zeroed");
+            "step 0: has a schedule with options in \"schedule\", which is neither zeroed nor made "
+            "at load");
 }
 
 TEST(ValidateProgram, AScheduleIsMadeOfWhatIsBound) {

@@ -118,6 +118,7 @@ const std::set<std::string> kUnseen = {
     "program.steps.facts.gathers",
     "program.steps.facts.makes_lists",
     "program.steps.facts.has_band",
+    "program.steps.facts.has_schedule",
     "program.steps.facts.lists_of_batch",
     "program.steps.facts.lists_of_head",
     "program.steps.facts.blocks.lists",

@@ -175,17 +175,18 @@ TEST(Native, SequencesGetMapsOfTheirOwn) {
   const NativeProgram made =
       lowered(std::string(kSizes) + "layout thd; mask q_idx >= kv_idx; outputs o, lse;").value();
   ASSERT_EQ(made.program.steps.size(), 2U);
-  const auto& lengths = std::get<plan::DeriveStep>(made.program.steps[0]);
-  EXPECT_THAT(lengths.outputs, ::testing::ElementsAre("lengths_q", "lengths_kv"));
-  EXPECT_THAT(kernels_of(made), ::testing::ElementsAre("attn_maps", "attn_forward"));
+  const auto& options = std::get<plan::DeriveStep>(made.program.steps[0]);
+  EXPECT_TRUE(options.once);
+  EXPECT_THAT(kernels_of(made),
+              ::testing::ElementsAre("attn_schedule", "attn_maps", "attn_forward"));
   const plan::KernelStep& step = step_of(made);
-  EXPECT_EQ(step.launches[0].arguments.size(), 3 * 4 + 1U);
+  EXPECT_EQ(step.launches[1].arguments.size(), 3 * 3 + 2U);
   // A sequence begins at a multiple of the distance of two rows; maps of k follow those of q.
-  EXPECT_THAT(step.source,
-              AllOf(HasSubstr("map_sequence<2>(q, q_rows + q_starts[b] * 1024ll, q_lengths[b]"),
-                    HasSubstr("map_sequence<1>(k, k_rows + k_starts[b] * 256ll, k_lengths[b], "
-                              "maps + 2 + b)"),
-                    HasSubstr("kThdO = true;")));
+  EXPECT_THAT(step.source, AllOf(HasSubstr("map_sequence<2>(q, q_rows + q_starts[b] * 1024ll, "
+                                           "::min(q_starts[b + 1] - q_starts[b], "),
+                                 HasSubstr("map_sequence<1>(k, k_rows + k_starts[b] * 256ll, "
+                                           "::min(k_starts[b + 1] - k_starts[b], "),
+                                 HasSubstr("maps + 2 + b)"), HasSubstr("kThdO = true;")));
 }
 
 TEST(Native, EachTensorHasItsLayout) {
@@ -193,7 +194,8 @@ TEST(Native, EachTensorHasItsLayout) {
                                      "layout q: thd, o: thd, k: paged(page = 16), v: bhsd; "
                                      "lengths kv;")
                                  .value();
-  EXPECT_THAT(kernels_of(made), ::testing::ElementsAre("attn_maps", "attn_forward"));
+  EXPECT_THAT(kernels_of(made),
+              ::testing::ElementsAre("attn_schedule", "attn_maps", "attn_forward"));
   EXPECT_THAT(
       step_of(made).source,
       AllOf(HasSubstr("tensors.q = maps + 0;"), HasSubstr("tensors.k = &k;"),
@@ -444,16 +446,51 @@ TEST(Native, RefusesSome8BitAttention) {
       HasSubstr("no scales of blocks"));
 }
 
-// The lengths that a spec declares; what a part takes bounds the number of them.
+// 8-bit floats have no schedule: the lengths that a spec declares decide; what a part takes bounds
+// the number of them.
 TEST(Native, LongBatchesAmongShortOnesAreDivided) {
   const auto parts = [](std::string_view batches, std::string_view lengths) {
-    return lowered(fmt::format("dims {}, Hq = 32, Hkv = 8, Sq = 1, D = 128; lengths kv = {};",
-                               batches, lengths))
+    return lowered(fmt::format("{}dims {}, Hq = 32, Hkv = 8, Sq = 1, D = 128; lengths kv = {};",
+                               kOf8Bits, batches, lengths))
         ->work.splits;
   };
   EXPECT_EQ(parts("B = 64, Skv = 32768", "Skv"), 1);
   EXPECT_GT(parts("B = 64, Skv = 32768", "Skv // (i0 + 1)"), 1);
   EXPECT_EQ(parts("B = 64, Skv = 1048576", "where(i0 == 0, Skv, 128)"), 7) << "128 MiB";
+}
+
+bool is_scheduled(const std::string& clauses) {
+  const NativeProgram made = lowered(clauses).value();
+  const plan::KernelStep& step = step_of(made);
+  EXPECT_EQ(step.schedule.has_value(), step.launches[0].kernel == "attn_schedule");
+  return step.schedule.has_value();
+}
+
+TEST(Native, BatchesOfAnyLengthsHaveASchedule) {
+  const std::string dims = "dims B = 4, Hq = 8, Hkv = 2, Sq = 4, Skv = 4096, D = 128; ";
+  EXPECT_TRUE(is_scheduled(dims + "lengths kv;"));
+  EXPECT_TRUE(is_scheduled(dims + "lengths q, kv; align bottom_right; mask q_idx >= kv_idx;"));
+  EXPECT_TRUE(is_scheduled(dims + "layout thd; mask q_idx - kv_idx < 64 && q_idx >= kv_idx;"));
+  EXPECT_FALSE(is_scheduled(dims)) << "no lengths";
+  EXPECT_FALSE(
+      is_scheduled("dims B = 1, Hq = 8, Hkv = 2, Sq = 4, Skv = 4096, D = 128; lengths kv;"))
+      << "one sequence";
+  EXPECT_FALSE(is_scheduled(dims + "lengths kv; mask q_idx % 7 == kv_idx % 7;")) << "no band";
+  EXPECT_FALSE(is_scheduled(dims + "lengths kv; tensor w: i32[Hq]; mask q_idx - kv_idx < w[h];"))
+      << "heads differ";
+  EXPECT_FALSE(is_scheduled(std::string(kOf8Bits) + dims + "lengths kv;")) << "values are moved";
+}
+
+// Copies for three warp groups would spill.
+TEST(Native, SchedulesAreOfOneOrTwoWarpGroups) {
+  const auto threads = [](const std::string& layout) {
+    const NativeProgram made =
+        lowered("dims B = 4, Hq = 8, Hkv = 2, Sq = 4096, Skv = 65536, D = 128; " + layout).value();
+    return step_of(made).launches.back().block[0];
+  };
+  EXPECT_EQ(threads("layout thd;"), 128 + 256);
+  EXPECT_EQ(threads("layout paged(page = 64); lengths kv;"), 128 + 256);
+  EXPECT_EQ(threads("lengths kv;"), 128 + 384);
 }
 
 // Keys of all parts are known to none, and so is the largest weight that dropout keeps.

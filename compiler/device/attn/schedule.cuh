@@ -1,0 +1,98 @@
+// What blocks of threads of the forward compute where lengths differ between batches: a schedule,
+// made on the device (schedule_maker.cuh), so that work follows from what a batch has and not from
+// what it may have.
+//
+// An item is a tile of queries of a unit of heads, and some of its blocks of keys. Each block of
+// threads has items alone, which follow each other, and takes the others in turns.
+//
+//   header   numbers of the items that are taken in turns, blocks of threads that work, faults
+//   spans    for each block of threads: the items that it has alone
+//   notes    of tiles, while the schedule is made
+//   items
+//
+// What a part of a divided tile has is stored in a slot, which begins with these words: its tile's
+// parts; then, in the first one of the tile, how many of these each warp has stored.
+#pragma once
+
+namespace kernels {
+
+// The host's form is runtime/plan/schedule_options.h.
+struct ScheduleOptions {
+  const int* sequences;  // how many there are, or null
+  int counted;           // the same, and 1; 0: all
+  int most_parts;        // of a tile; 0: no limit
+  int split_keys;        // of a part; 0: as many as balance
+  int workers;           // blocks of threads; 0: all
+  int slots;             // of parts; 0: those of the plan
+  int none;
+};
+
+struct ScheduleHeader {
+  int first, end;  // items that are taken in turns
+  int workers;     // blocks of threads
+  int faults;
+  int taken;  // in turns, by now: 0 before each run, and after it
+  int last;   // that is taken: each block of threads takes one that does not exist
+  int sequences;
+  int none;
+};
+constexpr int kOverflow = 1;        // divided tiles have no slots: they were left whole
+constexpr int kBeyondCapacity = 2;  // a length was beyond what there is, and was cut
+
+struct alignas(8) Span {
+  int begin, end;
+};
+
+// Blocks of keys of a tile: `blocks` from the `first` on. `tile` has the tile of the unit's, and
+// above it the slot of a part, from 1 on.
+struct alignas(16) ScheduledItem {
+  int unit;
+  unsigned tile;
+  int first, blocks;
+};
+constexpr int kTileBits = 16;
+
+// The first word of a slot: the first slot of its tile, and above it how many there are.
+constexpr int kSlotBits = 16;
+constexpr unsigned kSlotMask = (1u << kSlotBits) - 1;
+
+// How many sequences a schedule was made for.
+static __device__ int sequences_of(const int* schedule) {
+  return reinterpret_cast<const ScheduleHeader*>(schedule)->sequences;
+}
+
+// Where parts of a schedule are.
+template <class C>
+struct Schedule {
+  int* words;
+
+  static constexpr int kSpans = 8, kNotes = (kSpans + 2 * C::kWorkers + 3) / 4 * 4;
+  static constexpr int kTilesNoted = (C::kBatches * C::kTiles + 4) / 4 * 4;  // and one more
+  static constexpr int kItems = kNotes + 4 * kTilesNoted;
+
+  __device__ ScheduleHeader& header() const { return *reinterpret_cast<ScheduleHeader*>(words); }
+  __device__ Span& span(int i) const { return reinterpret_cast<Span*>(words + kSpans)[i]; }
+  __device__ int* notes(int note) const { return words + kNotes + note * kTilesNoted; }
+  __device__ ScheduledItem& item(int i) const {
+    return reinterpret_cast<ScheduledItem*>(words + kItems)[i];
+  }
+};
+
+// Slots of parts, from 1 on.
+template <class C>
+struct Slots {
+  float* memory;
+
+  // What a warp stores of a part: for each lane two maxima and two sums, then o, row by row.
+  static constexpr int kPartStatistics = 4 * 32, kPartSize = kPartStatistics + 16 * C::kShare;
+  static constexpr int kWarps = 4 * C::kGroups * C::kShares;  // that store parts
+  static constexpr int kWords = C::kScheduled ? 16 : 0;       // before what they store
+  static constexpr int kSize = kWords + kWarps * kPartSize;
+  static_assert(!C::kScheduled || kWarps < kWords, "a word for each warp, and one more");
+
+  __device__ int* words(int slot) const {
+    return reinterpret_cast<int*>(memory + (long long)(slot - 1) * kSize);
+  }
+};
+
+}  // namespace kernels
