@@ -72,8 +72,50 @@ Status Machine::run(const plan::CudnnStep& step, std::int64_t turn) {
 
 Status Machine::run(const plan::KernelStep& step, std::int64_t turn) {
   for (const std::string& name : step.zeroed) std::ranges::fill(memory(name), std::byte{0});
-  for (const plan::Launch& launch : step.launches) ATTN_RETURN_IF_ERROR(run(step, launch, turn));
+  const bool skips = step.schedule && is_made_before_;
+  for (std::size_t i = skips ? 1 : 0; i < step.launches.size(); ++i) {
+    ATTN_RETURN_IF_ERROR(run(step, step.launches[i], turn));
+  }
   return {};
+}
+
+ScheduleMemory Machine::schedule_memory(const plan::ScheduleOptions& options) const {
+  const plan::Schedule& of = *plan::scheduled_step(program_)->schedule;
+  ScheduleMemory schedule;
+  for (const std::string& name : {of.tensor, of.options, of.parts}) {
+    schedule[name].assign(memory_.at(name).size(), kPoison);
+  }
+  std::ranges::fill(schedule[of.options], std::byte{0});
+  std::memcpy(schedule[of.options].data(), &options, sizeof options);
+  return schedule;
+}
+
+void Machine::exchange(ScheduleMemory& schedule, const std::string& name) {
+  std::swap(memory(name), schedule.at(name));
+}
+
+Status Machine::make_schedule(ScheduleMemory& schedule) {
+  const plan::KernelStep& step = *plan::scheduled_step(program_);
+  const auto exchange_all = [&] {
+    for (const auto& [name, bytes] : schedule) exchange(schedule, name);
+  };
+  exchange_all();
+  Status made = run(step, step.launches[0], 0);
+  exchange_all();
+  return made;
+}
+
+Status Machine::run(ScheduleMemory& schedule) {
+  const plan::Schedule& of = *plan::scheduled_step(program_)->schedule;
+  const auto exchange_used = [&] {
+    for (const std::string& name : {of.tensor, of.parts}) exchange(schedule, name);
+  };
+  exchange_used();
+  is_made_before_ = true;
+  Status done = run();
+  is_made_before_ = false;
+  exchange_used();
+  return done;
 }
 
 gpu::TensorMap Machine::map_of(const plan::TensorMapArgument& of, std::int64_t turn) {
