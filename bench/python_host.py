@@ -5,8 +5,8 @@
 
 Each row is the median time, in microseconds, that the host needs to enqueue one call: 50 calls between two
 synchronisations, so that the queue never fills, 40 times, the ways taken in turn. The attention is causal,
-b 1, 8 heads, 128 rows, d 64, bf16: its kernel is shorter than a call. Also prints the time from an
-imported PyTorch to the first result.
+b 1, 8 heads, 128 rows, d 64, bf16: its kernel is shorter than a call. Over pages it is a decode of 8 sequences. Also
+prints the time from an imported PyTorch to the first result.
 """
 
 import argparse
@@ -85,6 +85,27 @@ def ways():
     }
 
 
+def paged():
+    """Calls of a decode of 8 sequences over pages, with a schedule of the caller and without, and what makes one."""
+    q = torch.randn(8, 8, 64, device="cuda", dtype=torch.bfloat16)
+    k_cache, v_cache = torch.randn(2, 130, 16, 8, 64, device="cuda", dtype=torch.bfloat16)
+    lengths = torch.full((8,), 200, device="cuda", dtype=torch.int32)
+    table = torch.arange(128, device="cuda", dtype=torch.int32).view(8, 16)
+    bounds = {"max_seqlen_q": 1, "max_seqlen_k": 200}
+    schedule = attn.torch.Schedule(q, k_cache, v_cache, table, **bounds)
+    schedule.build(None, lengths)
+    given = {"seqused_k": lengths, "block_table": table, "out": torch.empty_like(q), **bounds}
+
+    def run(**options):
+        return attn.torch.varlen_attention(q, k_cache, v_cache, **given, **options)
+
+    return {
+        "varlen_attention, a schedule": lambda *_: run(schedule=schedule),
+        "varlen_attention": lambda *_: run(),
+        "Schedule.build": lambda *_: schedule.build(None, lengths),
+    }
+
+
 def captured(f, q, k, v):
     """Replays of a CUDA graph of one call."""
     stream = torch.cuda.Stream()
@@ -160,7 +181,7 @@ def main():
             "attn.torch, CUDA graph": captured(functions["attn.torch"], *tensors),
             "SDPA, CUDA graph": captured(functions["SDPA"], *tensors),
         }
-        forward = measure({**functions, **graphs}, tensors)
+        forward = measure({**functions, **graphs, **paged()}, tensors)
     leaves = [tensor.requires_grad_() for tensor in tensors]
     recorded = measure(functions, leaves)
     d_o = torch.randn_like(tensors[0])

@@ -12,5 +12,6 @@ void* PyTuple_New(std::ptrdiff_t size);
 std::ptrdiff_t PyTuple_Size(void* tuple);
 void* PyTuple_GetItem(void* tuple, std::ptrdiff_t place);              // borrowed
 int PyTuple_SetItem(void* tuple, std::ptrdiff_t place, void* object);  // takes the reference
+void* PyObject_Type(void* object);                                     // a new reference
 void Py_DecRef(void* object);
 }

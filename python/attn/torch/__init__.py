@@ -22,8 +22,10 @@ from attn.torch.function import call
 from attn.torch.pages import append, merge
 from attn.torch.plans import warming
 from attn.torch.quantized import quantize
+from attn.torch.schedules import Schedule
+from attn.torch.varlen import varlen_attention
 
-__all__ = ["Bucketed", "Distributed", "append", "call", "distribute", "flex_attention", "load_distributed", "merge",
-           "prepare", "quantize", "save_plans"]
+__all__ = ["Bucketed", "Distributed", "Schedule", "append", "call", "distribute", "flex_attention",
+           "load_distributed", "merge", "prepare", "quantize", "save_plans", "varlen_attention"]
 
 _attention.torch_calls = sys.modules[__name__]
