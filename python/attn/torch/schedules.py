@@ -39,7 +39,8 @@ class Schedule:
     how much memory there is for parts: 0: B times max_seqlen_q, and the keys that the cache has room for.
     sm_margin: blocks of threads that attention leaves to other kernels.
 
-    Has memory of its own on the device, about 50 MB. Calls that use it must not overlap: they share it. CUDA graphs
+    Has memory of its own on the device, about 45 MB, and as much for its builds and for each kind of strides of
+    calls. Calls that use it must not overlap: they share it, and after an overlap it must be built again. CUDA graphs
     may hold builds and calls, and must not outlive it. For one thread at a time.
     Raises BindingError for what does not fit, ArgumentError for options that cannot be, Unsupported."""
 
