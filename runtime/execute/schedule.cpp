@@ -167,7 +167,8 @@ std::int64_t slots_for(const plan::Schedule& schedule, const ScheduleSettings& s
   const std::int64_t rows = settings.capacity_rows > 0
                                 ? settings.capacity_rows
                                 : std::min(kMost, schedule.sequences * most_rows);
-  const std::int64_t limit = settings.max_parts > 0 ? settings.max_parts : kMost;
+  const std::int64_t limit =
+      settings.max_parts > 0 ? settings.max_parts : std::int64_t{plan::kScheduleMostParts};
   const std::int64_t most_parts =
       std::min(limit, ceil_div(std::min(settings.capacity_keys, most_keys), split));
   if (most_parts <= 1) return 0;

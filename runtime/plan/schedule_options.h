@@ -22,4 +22,8 @@ inline constexpr int kScheduleFlagsWord = 3;
 inline constexpr int kScheduleTooManyParts = 1;  // tiles are undivided, since slots were too few
 inline constexpr int kScheduleTooLong = 2;       // a length is beyond what the plan has
 
+// Parts of a tile with split_keys, where most_parts is 0: longer parts are taken where these would
+// be more.
+inline constexpr int kScheduleMostParts = 256;
+
 }  // namespace attn::plan

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <map>
 #include <random>
 #include <set>
@@ -83,6 +84,11 @@ struct ManyTiles : Defaults {
   static constexpr int kBatches = 70, kRows = 400, kRowsOfTile = 10, kTiles = 40;
   static constexpr int kColumns = 900, kWorkers = 132, kSlots = 6 * kWorkers * 8 / 5 + 1;
 };
+// More sequences than the kernel has threads.
+struct ManySequences : Defaults {
+  static constexpr int kBatches = 1100, kRows = 1, kRowsOfTile = 16, kTiles = 1;
+  static constexpr int kColumns = 300, kWorkers = 20, kSlots = 6 * kWorkers * 8 / 5 + 1;
+};
 // Places that 32 bits do not count: on a line, and of parts in turns.
 struct FarLine : Defaults {
   static constexpr int kBatches = 3, kUnits = 40, kRows = 1, kRowsOfTile = 8, kTiles = 1;
@@ -105,11 +111,18 @@ struct Case {
 template <class C>
 struct Expressions {
   const int *rows, *columns_of;
+  int sequences;                     // that have lengths
+  static inline int reads_past = 0;  // of others
 
-  __device__ int queries(int b) const { return std::min(rows[b], C::kRows); }
-  __device__ int keys(int b) const { return std::min(columns_of[b], C::kColumns); }
+  __device__ int queries(int b) const { return std::min(rows[read(b)], C::kRows); }
+  __device__ int keys(int b) const { return std::min(columns_of[read(b)], C::kColumns); }
   __device__ bool beyond(int b) const {
-    return rows[b] < 0 || rows[b] > C::kRows || columns_of[b] < 0 || columns_of[b] > C::kColumns;
+    const int row = rows[read(b)], keys = columns_of[b];
+    return row < 0 || row > C::kRows || keys < 0 || keys > C::kColumns;
+  }
+  __device__ int read(int b) const {
+    if (b >= sequences) ++reads_past;
+    return b;
   }
   __device__ kernels::Band columns(int b, int, kernels::Interval of) const {
     if (C::kWindow == 0) return {kernels::before_all(), kernels::past_all()};
@@ -125,7 +138,7 @@ class Expected {
  public:
   explicit Expected(const Case& of) : of_(of) {}
 
-  Expressions<C> given() const { return {of_.rows.data(), of_.keys.data()}; }
+  Expressions<C> given() const { return {of_.rows.data(), of_.keys.data(), sequences()}; }
   int slots() const { return of_.slots > 0 ? of_.slots : C::kSlots; }
   int workers() const { return of_.workers > 0 ? std::min(of_.workers, C::kWorkers) : C::kWorkers; }
   int sequences() const { return std::clamp(of_.sequences, 0, C::kBatches); }
@@ -151,7 +164,7 @@ class Expected {
     const int most = of_.most_parts > 0 ? of_.most_parts : 256;
     return std::max(1, split * ceil_div(ceil_div(blocks, split), most));
   }
-  int faults() const {
+  int flags() const {
     bool beyond = false;
     long long slots_needed = 0;
     for (int b = 0; b < sequences(); ++b) {
@@ -249,8 +262,9 @@ class Check {
   explicit Check(const Case& of) : of_(of), expected_(of), made_(of, expected_) { read(); }
 
   void run(Seen& seen) {
+    EXPECT_EQ(Expressions<C>::reads_past, 0) << "lengths of sequences that are not there";
     EXPECT_EQ(header().workers, expected_.workers());
-    EXPECT_EQ(header().faults, expected_.faults());
+    EXPECT_EQ(header().flags, expected_.flags());
     EXPECT_EQ(header().taken, 0);
     const int in_turns = std::max(0, header().end - header().first);
     EXPECT_EQ(header().last, in_turns + expected_.workers() - 1) << "each takes one in vain";
@@ -260,14 +274,14 @@ class Check {
     made_.check_memory(used_, used_slots_, far);
     const bool divided = line_ == 0 && !used_slots_.empty();
     seen.lines += line_ > 0, seen.divided += divided, seen.whole += line_ == 0 && !divided;
-    seen.beyond += (header().faults & plan::kScheduleTooLong) != 0;
+    seen.beyond += (header().flags & plan::kScheduleTooLong) != 0;
     seen.overflows += overflows();
     seen.near += !far, seen.far += far;
   }
 
  private:
   kernels::ScheduleHeader header() { return made_.header(); }
-  bool overflows() { return (header().faults & plan::kScheduleTooManyParts) != 0; }
+  bool overflows() { return (header().flags & plan::kScheduleTooManyParts) != 0; }
 
   // Items of spans, and those in turns.
   void read() {
@@ -438,12 +452,12 @@ void expect_all_ways(const Seen& seen) {
   EXPECT_TRUE(seen.lines > 0 && seen.divided > 0 && seen.whole > 0)
       << seen.lines << " lines, " << seen.divided << " divided, " << seen.whole << " whole";
 }
-void expect_faults(const Seen& seen) { EXPECT_TRUE(seen.overflows > 0 && seen.beyond > 0); }
+void expect_flags(const Seen& seen) { EXPECT_TRUE(seen.overflows > 0 && seen.beyond > 0); }
 
 TEST(Schedules, OfOneRowOfEachSequence) {
   const Seen seen = check_cases<OneRow>(80);
   expect_all_ways(seen);
-  expect_faults(seen);
+  expect_flags(seen);
 }
 
 TEST(Schedules, OfLongPartsOfFewSequences) {
@@ -454,17 +468,40 @@ TEST(Schedules, OfLongPartsOfFewSequences) {
 TEST(Schedules, OfPackedRows) {
   const Seen seen = check_cases<PackedRows>(120);
   expect_all_ways(seen);
-  expect_faults(seen);
+  expect_flags(seen);
 }
 
 TEST(Schedules, OfRowsThatAreStoredPastTheEnd) { expect_all_ways(check_cases<PaddedRows>(40)); }
 
-TEST(Schedules, OfOneBlockOfThreads) { expect_faults(check_cases<OneWorker>(60)); }
+TEST(Schedules, OfOneBlockOfThreads) { expect_flags(check_cases<OneWorker>(60)); }
 
 TEST(Schedules, OfMoreTilesThanAreNotedInSharedMemory) {
   const Seen seen = check_cases<ManyTiles>(60);
   expect_all_ways(seen);
   EXPECT_TRUE(seen.near > 0 && seen.far > 0);
+}
+
+TEST(Schedules, OfMoreSequencesThanThreads) {
+  const Seen seen = check_cases<ManySequences>(30);
+  EXPECT_TRUE(seen.divided > 0 && seen.whole > 0 && seen.beyond > 0);
+}
+
+// Whichever sequence it is of.
+TEST(Schedules, SayThatALengthIsTooLong) {
+  static_assert(offsetof(kernels::ScheduleHeader, flags) == 4 * plan::kScheduleFlagsWord);
+  Case made;
+  made.rows.assign(ManySequences::kBatches, 1);
+  made.sequences = ManySequences::kBatches;
+  for (const int b : {0, 511, 512, 1023, 1024, ManySequences::kBatches - 1}) {
+    for (const bool at_address : {false, true}) {
+      made.at_address = at_address;
+      made.keys.assign(ManySequences::kBatches, 20);
+      made.keys[static_cast<std::size_t>(b)] = ManySequences::kColumns + 1;
+      Seen seen;
+      Check<ManySequences>(made).run(seen);
+      EXPECT_EQ(seen.beyond, 1) << b;
+    }
+  }
 }
 
 TEST(Schedules, OfPlacesThat32BitsDoNotCount) {

@@ -34,7 +34,7 @@ struct Options {
 
 // The header of a schedule (attn/schedule.cuh).
 struct Header {
-  int first, end, workers, faults;
+  int first, end, workers, flags;
 };
 
 // An attention, and its program for a GPU of few multiprocessors.
@@ -159,7 +159,7 @@ TEST_P(HostSchedules, OfLongPartsInTurnsAndOnALine) {
   EXPECT_GT(turns.end, 6) << "parts of three tiles";
   const Header line = decode.expect_reference({{}, {5, 0, 24000}});
   EXPECT_GT(line.first, line.workers);
-  EXPECT_EQ(line.faults, 0);
+  EXPECT_EQ(line.flags, 0);
 }
 
 TEST_P(HostSchedules, OfNoKeysAndOfEqualSequences) {
@@ -178,7 +178,7 @@ TEST_P(HostSchedules, WithOptions) {
   const Header split = decode.expect_reference(lengths, {.split_keys = 1100});
   EXPECT_EQ(split.end, 9 + 1 + 5) << "parts of 1024 keys";
   const Header many = decode.expect_reference({{}, {6000, 0, 100}}, {.split_keys = 128});
-  EXPECT_EQ(many.faults, plan::kScheduleTooManyParts);
+  EXPECT_EQ(many.flags, plan::kScheduleTooManyParts);
   EXPECT_EQ(many.end, 3);
 }
 

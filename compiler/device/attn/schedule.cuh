@@ -5,7 +5,7 @@
 // An item is a tile of queries of a unit of heads, and some of its blocks of keys. Each block of
 // threads has items alone, which follow each other, and takes the others in turns.
 //
-//   header   numbers of the items that are taken in turns, blocks of threads that work, faults
+//   header   numbers of the items that are taken in turns, blocks of threads that work, flags
 //   spans    for each block of threads: the items that it has alone
 //   notes    of tiles, while the schedule is made
 //   items
@@ -14,30 +14,21 @@
 // parts; then, in the first one of the tile, how many of these each warp has stored.
 #pragma once
 
+#include "attn/schedule_options.h"
+
 namespace kernels {
 
-// The host's form is runtime/plan/schedule_options.h.
-struct ScheduleOptions {
-  const int* sequences;  // how many there are, or null
-  int counted;           // the same, and 1; 0: all
-  int most_parts;        // of a tile; 0: no limit
-  int split_keys;        // of a part; 0: as many as balance
-  int workers;           // blocks of threads; 0: all
-  int slots;             // of parts; 0: those of the plan
-  int none;
-};
+using attn::plan::ScheduleOptions;
 
 struct ScheduleHeader {
   int first, end;  // items that are taken in turns
   int workers;     // blocks of threads
-  int faults;
-  int taken;  // in turns, by now: 0 before each run, and after it
-  int last;   // that is taken: each block of threads takes one that does not exist
+  int flags;       // kScheduleTooManyParts, kScheduleTooLong
+  int taken;       // in turns, by now: 0 before each run, and after it
+  int last;        // that is taken: each block of threads takes one that does not exist
   int sequences;
   int none;
 };
-constexpr int kOverflow = 1;        // divided tiles have no slots: they were left whole
-constexpr int kBeyondCapacity = 2;  // a length was beyond what there is, and was cut
 
 struct alignas(8) Span {
   int begin, end;

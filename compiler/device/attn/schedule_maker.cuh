@@ -46,7 +46,7 @@ struct ScheduleMaker {
     int first_tile[C::kThdO ? C::kBatches + 1 : 1];
     int cost, longest;  // of all tiles of a unit, and of one
     int part;           // part_of_one_turn
-    int faults;
+    int flags;
   };
 
   const E& expressions;
@@ -65,7 +65,7 @@ struct ScheduleMaker {
 
   __device__ void run() {
     begin_next_launch();
-    if (threadIdx.x == 0) shared.cost = shared.longest = shared.faults = 0, shared.part = kNever;
+    if (threadIdx.x == 0) shared.cost = shared.longest = shared.flags = 0, shared.part = kNever;
     count_tiles();
     measure_tiles();
     choose_way();
@@ -89,9 +89,9 @@ struct ScheduleMaker {
   }
 
   __device__ int sequences() const {
-    const int given = options.sequences != nullptr ? *options.sequences
-                      : options.counted > 0        ? options.counted - 1
-                                                   : C::kBatches;
+    const int given = options.sequences_at != nullptr ? *options.sequences_at
+                      : options.sequences > 0         ? options.sequences - 1
+                                                      : C::kBatches;
     return ::max(0, ::min(given, C::kBatches));
   }
   __device__ int rows_of(int b) const { return ::max(0, expressions.queries(b)); }
@@ -99,15 +99,15 @@ struct ScheduleMaker {
   // Rows past the end are stored, too, but where o is packed.
   __device__ void count_tiles() {
     // The first lengths are on their way together with their number, unless that is in memory.
-    const int known = options.sequences != nullptr ? 0 : sequences();
+    const int known = options.sequences_at != nullptr ? 0 : sequences();
     bool is_beyond = (int)threadIdx.x < known && expressions.beyond(threadIdx.x);
     used = sequences();
     scan.begin();
 #pragma unroll 1
     for (int from = 0; from < used; from += kScheduleThreads) {
       const int b = from + threadIdx.x;
-      if (b >= known) is_beyond = b < used && expressions.beyond(b);
-      if (b < used && is_beyond) atomicOr(&shared.faults, kBeyondCapacity);
+      if (from > 0 || b >= known) is_beyond = b < used && expressions.beyond(b);
+      if (b < used && is_beyond) atomicOr(&shared.flags, attn::plan::kScheduleTooLong);
       if constexpr (C::kThdO) {
         int own[kColumns] = {b < used ? ceil_div(rows_of(b), C::kRowsOfTile) : 0};
         scan.add(own);
@@ -227,7 +227,7 @@ struct ScheduleMaker {
   }
 
   __device__ void choose_way() {
-    workers = options.workers > 0 && options.workers < C::kWorkers ? options.workers : C::kWorkers;
+    workers = options.blocks > 0 && options.blocks < C::kWorkers ? options.blocks : C::kWorkers;
     const Place share = (Place)shared.cost * C::kUnits / workers + 1;
     const bool alike = 4 * (long long)shared.cost > 3ll * shared.longest * tiles;
     longest_whole = of_part = on_line = kNever;
@@ -255,10 +255,9 @@ struct ScheduleMaker {
   // Blocks of each part of a tile; twice as many, three times, .. if parts would be too many.
   __device__ int blocks_of_part(int blocks) const {
     if (blocks <= longest_whole) return ::max(blocks, 1);
-    const int most = options.most_parts > 0 ? options.most_parts : kMostOfTile;
+    const int most = options.most_parts > 0 ? options.most_parts : attn::plan::kScheduleMostParts;
     return of_part * ceil_div(ceil_div(blocks, of_part), most);
   }
-  static constexpr int kMostOfTile = 256;
 
   __device__ int class_of(const OfBatch& of, int blocks_of_part) const {
     const int longest = ::min(longest_whole, shared.longest - C::kBetween);
@@ -304,7 +303,7 @@ struct ScheduleMaker {
   __device__ int slots_given() const { return options.slots > 0 ? options.slots : C::kSlots; }
   // Parts would have no slots.
   __device__ void leave_whole() {
-    if (threadIdx.x == 0) shared.faults |= kOverflow;
+    if (threadIdx.x == 0) shared.flags |= attn::plan::kScheduleTooManyParts;
     longest_whole = kNever;
     note_tiles();
   }
@@ -333,7 +332,7 @@ struct ScheduleMaker {
     if (threadIdx.x != 0) return;
     const int first = first_in_turns(), end = first + parts_in_turns() * C::kUnits;
     const int begin = line > 0 ? first : workers, last = ::max(end - begin, 0) + workers - 1;
-    schedule.header() = {begin, end, workers, shared.faults, 0, last, used, 0};
+    schedule.header() = {begin, end, workers, shared.flags, 0, last, used, 0};
   }
 
   __device__ void write_spans() {

@@ -20,7 +20,7 @@ constexpr const char* kOptions = "native.options";
 constexpr std::int64_t kOptionWords = sizeof(plan::ScheduleOptions) / 4;
 constexpr std::int64_t kScheduleThreads = 512;
 constexpr std::int64_t kHeader = 8, kWordsOfSpan = 2, kNotesOfTile = 4, kWordsBeforePart = 16;
-constexpr std::int64_t kMostBatches = 4096;  // two numbers of each are in shared memory
+constexpr std::int64_t kMostBatches = 4096;                 // a number of each is in shared memory
 constexpr std::int64_t kMostTiles = std::int64_t{1} << 16;  // of a batch, in bits of an item
 constexpr std::int64_t kMostWords = std::int64_t{1} << 28;
 

@@ -72,7 +72,7 @@ class Schedule:
     def build(self, cu_seqlens_q: torch.Tensor | None, seqused_k: torch.Tensor,
               num_sequences: int | torch.Tensor | None = None) -> None:
         """Makes the schedule, by a kernel on the current stream, for the calls on it that follow. May be captured
-        into a CUDA graph, which reads lengths anew at each replay.
+        into a CUDA graph, which reads the lengths at each replay.
 
         cu_seqlens_q: i32 [B + 1], or None: one row of each sequence. seqused_k: i32 [B]. B is at most that of the
         `block_table` which the schedule was made with. num_sequences: how many of these there are, an int, or an i32

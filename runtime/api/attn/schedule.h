@@ -53,8 +53,8 @@ ATTN_API void attn_schedule_destroy(attn_schedule* schedule);
  * computed are the first of the plan's B: as many as the i32 at `device_sequences` says, in device
  * memory, if it is not NULL (`sequences` is -1 then), else `sequences`, -1: all. Rows of others are
  * not written. Reads nothing on the host, waits for nothing and allocates nothing; may be captured
- * into a CUDA graph, the first time too: launches read the lengths and the number at
- * `device_sequences` anew, and the schedule and the binding must outlive them. Errors: binding if
+ * into a CUDA graph, the first time too: each launch reads the lengths and the number at
+ * `device_sequences`, and the schedule and the binding must outlive it. Errors: binding if
  * the binding is of a plan with another schedule, or `device_sequences` is not memory of the
  * device; invalid_argument; cuda. */
 ATTN_API attn_status attn_schedule_build(attn_schedule* schedule, attn_binding* binding,

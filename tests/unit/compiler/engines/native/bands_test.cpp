@@ -15,6 +15,7 @@ using testing::lowered;
 using ::testing::Not;
 using testing::source_of;
 using testing::step_of;
+using testing::stored;
 
 // Masks that are a band, though they read lengths, params, or tensors of each batch or head.
 constexpr const char* kBands[] = {
@@ -42,34 +43,12 @@ TEST(NativeBands, BlocksOfBandsAreComputed) {
   }
 }
 
-// What a program keeps of its own, and elements of it.
-std::map<std::string, std::int64_t> stored(const std::string& clauses) {
-  std::map<std::string, std::int64_t> all;
-  const NativeProgram made = lowered("dims Hq = 8, Hkv = 2, D = 128, " + clauses).value();
-  for (const plan::TensorInfo& tensor : made.program.internals) {
-    if (tensor.name.starts_with("native.")) all[tensor.name] = tensor.dims[0];
-  }
-  return all;
-}
-
 // Nothing is stored of a band, whatever the number of scores: the counter of tiles alone.
 TEST(NativeBands, BandsNeedNoMemory) {
   const std::string mask = "; tensor n: i32[B]; mask q_idx + n[b] >= kv_idx;";
   for (const char* sizes : {"B = 64, Sq = 512, Skv = 8192", "B = 64, Sq = 8192, Skv = 131072"}) {
     EXPECT_THAT(stored(sizes + mask), ::testing::ElementsAre(std::pair("native.counter", 1)));
   }
-}
-
-// What a schedule takes follows from tiles of rows.
-TEST(NativeBands, SchedulesNeedNoMemoryOfScores) {
-  const std::string others =
-      "; layout paged(page = 64); align bottom_right; lengths kv; mask q_idx >= kv_idx;";
-  const auto few = stored("B = 64, Sq = 512, Skv = 8192" + others);
-  EXPECT_EQ(few, stored("B = 64, Sq = 512, Skv = 131072" + others));
-  EXPECT_EQ(few.size(), 3U);
-  EXPECT_EQ(few.at("native.options"), 8);
-  EXPECT_GT(stored("B = 64, Sq = 8192, Skv = 8192" + others).at("native.schedule"),
-            few.at("native.schedule"));
 }
 
 // A bound of which nothing is known, since a product may wrap, has no part.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "compiler/engines/native/programs.h"
@@ -41,6 +43,16 @@ inline std::string refusal(const std::string& clauses) {
   if (made.ok()) return "";
   EXPECT_EQ(made.error().code, ErrorCode::unsupported);
   return made.error().message;
+}
+
+// What a program keeps of its own, and elements of it.
+inline std::map<std::string, std::int64_t> stored(const std::string& clauses) {
+  std::map<std::string, std::int64_t> all;
+  const NativeProgram made = lowered("dims Hq = 8, Hkv = 2, D = 128, " + clauses).value();
+  for (const plan::TensorInfo& tensor : made.program.internals) {
+    if (tensor.name.starts_with("native.")) all[tensor.name] = tensor.dims[0];
+  }
+  return all;
 }
 
 }  // namespace attn::engines::testing

@@ -459,40 +459,6 @@ TEST(Native, LongBatchesAmongShortOnesAreDivided) {
   EXPECT_EQ(parts("B = 64, Skv = 1048576", "where(i0 == 0, Skv, 128)"), 7) << "128 MiB";
 }
 
-bool is_scheduled(const std::string& clauses) {
-  const NativeProgram made = lowered(clauses).value();
-  const plan::KernelStep& step = step_of(made);
-  EXPECT_EQ(step.schedule.has_value(), step.launches[0].kernel == "attn_schedule");
-  return step.schedule.has_value();
-}
-
-TEST(Native, BatchesOfAnyLengthsHaveASchedule) {
-  const std::string dims = "dims B = 4, Hq = 8, Hkv = 2, Sq = 4, Skv = 4096, D = 128; ";
-  EXPECT_TRUE(is_scheduled(dims + "lengths kv;"));
-  EXPECT_TRUE(is_scheduled(dims + "lengths q, kv; align bottom_right; mask q_idx >= kv_idx;"));
-  EXPECT_TRUE(is_scheduled(dims + "layout thd; mask q_idx - kv_idx < 64 && q_idx >= kv_idx;"));
-  EXPECT_FALSE(is_scheduled(dims)) << "no lengths";
-  EXPECT_FALSE(
-      is_scheduled("dims B = 1, Hq = 8, Hkv = 2, Sq = 4, Skv = 4096, D = 128; lengths kv;"))
-      << "one sequence";
-  EXPECT_FALSE(is_scheduled(dims + "lengths kv; mask q_idx % 7 == kv_idx % 7;")) << "no band";
-  EXPECT_FALSE(is_scheduled(dims + "lengths kv; tensor w: i32[Hq]; mask q_idx - kv_idx < w[h];"))
-      << "heads differ";
-  EXPECT_FALSE(is_scheduled(std::string(kOf8Bits) + dims + "lengths kv;")) << "values are moved";
-}
-
-// Copies for three warp groups would spill.
-TEST(Native, SchedulesAreOfOneOrTwoWarpGroups) {
-  const auto threads = [](const std::string& layout) {
-    const NativeProgram made =
-        lowered("dims B = 4, Hq = 8, Hkv = 2, Sq = 4096, Skv = 65536, D = 128; " + layout).value();
-    return step_of(made).launches.back().block[0];
-  };
-  EXPECT_EQ(threads("layout thd;"), 128 + 256);
-  EXPECT_EQ(threads("layout paged(page = 64); lengths kv;"), 128 + 256);
-  EXPECT_EQ(threads("lengths kv;"), 128 + 384);
-}
-
 // Keys of all parts are known to none, and so is the largest weight that dropout keeps.
 TEST(Native, DividesNoKeysBesideTheLargestWeightAfterDropout) {
   const std::string clauses =

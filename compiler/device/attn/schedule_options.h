@@ -1,0 +1,1 @@
+../../../runtime/plan/schedule_options.h
