@@ -113,6 +113,12 @@ struct MakeOperand {
   }
 };
 
+// Where a map begins.
+void* begin_of(const plan::TensorMapArgument& map, DType dtype, void* tensor) {
+  const auto width = static_cast<std::int64_t>(size_of(dtype));
+  return static_cast<std::byte*>(tensor) - plan::elements_before(map) * width;
+}
+
 std::size_t bytes_of(const plan::TensorInfo& dense) {
   const auto elements =
       std::accumulate(dense.dims.begin(), dense.dims.end(), std::int64_t{1}, std::multiplies<>());
@@ -138,7 +144,7 @@ Result<LaunchArguments> LaunchArguments::make(const LaunchOperands& operands, co
     void* argument = operand.place.address(bases);
     if (const plan::TensorMapArgument* map = operand.map.get()) {
       ATTN_ASSIGN(const cuda::TensorMap encoded,
-                  cuda::encode_tensor_map(device, argument,
+                  cuda::encode_tensor_map(device, begin_of(*map, operand.dtype, argument),
                                           {operand.dtype, map->dims, map->strides, map->box,
                                            map->swizzle, map->promotion}));
       argument = &made.maps_.emplace_back(encoded);

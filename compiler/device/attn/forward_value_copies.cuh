@@ -57,7 +57,8 @@ struct ValueCopiesOf16Bits : Base {
       else
         arrive_expecting(full, S::kValueBytes);
     }
-    rows.copy(stages.value(value.stage), tensors, full, value_key, value_head, value_batch);
+    rows.copy(stages.value(value.stage), tensors, full, value_key, value_head, value_batch,
+              value_keys);
     if (tail) end_tail();
     value.next();
   }

@@ -103,29 +103,6 @@ ATTN_INLINE void arrive_named(int name, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
-// Changes to a map in global memory. `kDim` counts from the innermost dimension.
-ATTN_INLINE void set_address(TensorMap* map, const void* address) {
-  asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map),
-               "l"(address)
-               : "memory");
-}
-template <int kDim>
-ATTN_INLINE void set_dimension(TensorMap* map, int size) {
-  asm volatile("tensormap.replace.tile.global_dim.global.b1024.b32 [%0], %1, %2;" ::"l"(map),
-               "n"(kDim), "r"(size)
-               : "memory");
-}
-// They are read by another proxy of memory than that which writes them. Source: PTX ISA,
-// "tensormap.replace" and "membar / fence".
-ATTN_INLINE void publish_maps() {
-  asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
-}
-
-// Must come before copies through a map in memory that another kernel wrote.
-ATTN_INLINE void acquire_map(const TensorMap* map) {
-  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
-}
-
 // Copies the box at these coordinates, innermost first, to shared memory; its bytes arrive at the
 // barrier.
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, int x0, int x1,

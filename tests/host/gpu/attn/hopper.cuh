@@ -12,9 +12,6 @@ struct alignas(64) TensorMap {
   unsigned long long words[16];
 };
 
-ATTN_INLINE attn::gpu::TensorMap& described(TensorMap* map) {
-  return *reinterpret_cast<attn::gpu::TensorMap*>(map->words);
-}
 ATTN_INLINE const attn::gpu::TensorMap& described(const TensorMap& map) {
   return *reinterpret_cast<const attn::gpu::TensorMap*>(map.words);
 }
@@ -40,16 +37,6 @@ ATTN_INLINE bool is_done(unsigned barrier, unsigned parity) {
 ATTN_INLINE void wait(unsigned barrier, unsigned parity) { attn::gpu::wait(barrier, parity); }
 ATTN_INLINE void sync_named(int name, int threads) { attn::gpu::sync_named(name, threads); }
 ATTN_INLINE void arrive_named(int name, int threads) { attn::gpu::arrive_named(name, threads); }
-
-ATTN_INLINE void acquire_map(const TensorMap*) {}
-ATTN_INLINE void publish_maps() {}
-ATTN_INLINE void set_address(TensorMap* map, const void* address) {
-  described(map).base = (unsigned char*)address;
-}
-template <int kDim>
-ATTN_INLINE void set_dimension(TensorMap* map, int size) {
-  described(map).dims[kDim] = (unsigned)size;
-}
 
 template <typename... Coordinates>
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, Coordinates... x) {
