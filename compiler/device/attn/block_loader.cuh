@@ -79,8 +79,8 @@ struct LoadedRows {
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
                        int, int) const {
-    rows.template copy<Side::kPanels, Side::kPanel, Side::kRowBytes>(to, Side::map(tensors), full,
-                                                                     at, head);
+    rows.template copy<Side::kPanels, Side::kPanel, Side::kRowBytes, C::kReadOnce>(
+        to, Side::map(tensors), full, at, head);
   }
 };
 // Copies rows of a packed sequence with so many `keys`. Where it begins is read late: registers
@@ -96,8 +96,8 @@ struct LoadedPackedRows {
     const int place = Packed::place(at, keys);
     for (int panel = 0; panel < Side::kPanels; ++panel) {
       if (kLanes > 1 && threadIdx.x != 0) break;
-      copy_box(to + panel * C::kKeys * Side::kRowBytes, Side::map(tensors), full,
-               panel * Side::kPanel, place, head, last);
+      copy_box<C::kReadOnce>(to + panel * C::kKeys * Side::kRowBytes, Side::map(tensors), full,
+                             panel * Side::kPanel, place, head, last);
     }
     if (kLanes > 1) __syncwarp();  // as BlockRows::copy
   }
@@ -113,7 +113,8 @@ struct LoadedRowByRow {
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
                        int, int) const {
     const PoolStrides by = Side::strides(tensors);
-    rows.copy(to, Side::rows(tensors) + head * by.head, full, at, by.page, by.row);
+    rows.template copy<C::kReadOnce>(to, Side::rows(tensors) + head * by.head, full, at, by.page,
+                                     by.row);
   }
 };
 // Copies a patch.

@@ -31,15 +31,15 @@ struct BlockRows {
     }
   }
 
-  template <int kPanels, int kColumns, int kRowBytes>
+  template <int kPanels, int kColumns, int kRowBytes, bool kOnce>
   __device__ void copy(unsigned to, const TensorMap& map, unsigned full, int at, int head) const {
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
       const int of_block = row_of(i), row = at + of_block;
       if (of_block >= kRows) continue;
       for (int panel = 0; panel < kPanels; ++panel) {
-        copy_box(to + (panel * kRows + of_block) * kRowBytes, map, full, panel * kColumns,
-                 kPage == 0 ? row : row % (kPage == 0 ? 1 : kPage), head, places[i]);
+        copy_box<kOnce>(to + (panel * kRows + of_block) * kRowBytes, map, full, panel * kColumns,
+                        kPage == 0 ? row : row % (kPage == 0 ? 1 : kPage), head, places[i]);
       }
     }
     // So that no lane waits for a phase that has passed for the others.

@@ -18,6 +18,15 @@ struct ForwardCopies : Base {
   using Base::stages, Base::tensors, Base::expressions, Base::query, Base::key, Base::table,
       Base::kLanes, Base::is_first, Base::takes_part;
 
+  // Where one warp group computes: threads that copy beside more have no registers for it, and work
+  // for longer.
+  __device__ void prefetch_maps() const {
+    if (C::kGroups * C::kShares > 1 || !is_first()) return;
+    prefetch_map(*tensors.q);
+    if constexpr (!C::kGatherKeys) prefetch_map(*tensors.k);
+    if constexpr (!C::kGatherValues) prefetch_map(*tensors.v);
+  }
+
   __device__ void copy_queries(const Item& item) {
     if (!takes_part(false)) return;
     const unsigned full = stages.query_full(query.stage);

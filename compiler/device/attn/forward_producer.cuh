@@ -27,11 +27,12 @@ struct Producer : CopierLayers<C, E, L>::Values {
   using Blocks = typename Base::Blocks;
   using Base::first_item, Base::is_item, Base::take, Base::next_item, Base::item_of;
   using Base::is_first, Base::takes_part, Base::known_to_all, Base::blocks_of, Base::begin_run,
-      Base::copy_queries, Base::copy_keys, Base::copy_table, Base::copy_values;
+      Base::prefetch_maps, Base::copy_queries, Base::copy_keys, Base::copy_table, Base::copy_values;
   using Base::stages, Base::key, Base::value_key, Base::value_head, Base::value_batch,
       Base::value_keys, Base::tails, Base::kThreads, Base::kGathers, Base::kClearsLater;
 
   __device__ void run() {
+    prefetch_maps();
     if constexpr (C::kOverlaps) wait_for_launch();
     int n = first_item();
     Item item = item_of(n);

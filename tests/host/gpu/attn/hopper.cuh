@@ -38,7 +38,9 @@ ATTN_INLINE void wait(unsigned barrier, unsigned parity) { attn::gpu::wait(barri
 ATTN_INLINE void sync_named(int name, int threads) { attn::gpu::sync_named(name, threads); }
 ATTN_INLINE void arrive_named(int name, int threads) { attn::gpu::arrive_named(name, threads); }
 
-template <typename... Coordinates>
+ATTN_INLINE void prefetch_map(const TensorMap&) {}
+
+template <bool kOnce = false, typename... Coordinates>
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, Coordinates... x) {
   const int coordinates[] = {(int)x...};
   attn::gpu::copy_box(to, described(map), barrier, coordinates, sizeof...(x));
@@ -68,6 +70,7 @@ ATTN_INLINE float2 load_two(unsigned address) {
   memcpy(&two, attn::gpu::shared_at(address, 8), 8);
   return two;
 }
+template <bool kOnce = false>
 ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
   attn::gpu::copy_vector(to, has ? from : nullptr);
 }
