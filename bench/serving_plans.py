@@ -54,6 +54,10 @@ ROWS_OF_TABLE = [
 # Loads the first plan, then the second: milliseconds of both, and the MB that a schedule of the second takes.
 LOADER = """
 import sys, time
+try:
+    import torch
+except ImportError:
+    torch = None
 from attn import _libattn
 times = []
 for path in sys.argv[1:]:
@@ -62,14 +66,11 @@ for path in sys.argv[1:]:
     start = time.perf_counter()
     executable = _libattn.Executable(_libattn.runtime(0), _libattn.PlanFile(contents), 0)
     times.append((time.perf_counter() - start) * 1e3)
-taken = 0.0
-try:
-    import torch
+taken = float("nan")
+if torch is not None:
     free = torch.cuda.mem_get_info()[0]
     schedule = _libattn.Schedule(executable)
     taken = (free - torch.cuda.mem_get_info()[0]) / 1e6
-except ImportError:
-    pass
 print(*times, taken)
 """
 
