@@ -72,15 +72,14 @@ struct ValueSide {
 // Copies adjacent rows, or pages, by TMA. `head`: of keys; `at`: the first key.
 template <class C, class Side, int kLanes>
 struct LoadedRows {
-  BlockRows<C::kKeys, Side::kPage, Side::kPiece, kLanes> rows;
+  BlockRows<C::kKeys, Side::kPage, Side::kPiece, Side::kPanels, kLanes> rows;
 
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
     rows.find(Side::table(tensors, b), b, at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
                        int, int) const {
-    rows.template copy<Side::kPanels, Side::kPanel, Side::kRowBytes, C::kReadOnce>(
-        to, Side::map(tensors), full, at, head);
+    rows.template copy<Side::kPanel, Side::kRowBytes>(to, Side::map(tensors), full, at, head);
   }
 };
 // Copies rows of a packed sequence with so many `keys`. Where it begins is read late: registers
@@ -96,8 +95,8 @@ struct LoadedPackedRows {
     const int place = Packed::place(at, keys);
     for (int panel = 0; panel < Side::kPanels; ++panel) {
       if (kLanes > 1 && threadIdx.x != 0) break;
-      copy_box<C::kReadOnce>(to + panel * C::kKeys * Side::kRowBytes, Side::map(tensors), full,
-                             panel * Side::kPanel, place, head, last);
+      copy_box(to + panel * C::kKeys * Side::kRowBytes, Side::map(tensors), full,
+               panel * Side::kPanel, place, head, last);
     }
     if (kLanes > 1) __syncwarp();  // as BlockRows::copy
   }
@@ -113,8 +112,7 @@ struct LoadedRowByRow {
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
                        int, int) const {
     const PoolStrides by = Side::strides(tensors);
-    rows.template copy<C::kReadOnce>(to, Side::rows(tensors) + head * by.head, full, at, by.page,
-                                     by.row);
+    rows.copy(to, Side::rows(tensors) + head * by.head, full, at, by.page, by.row);
   }
 };
 // Copies a patch.

@@ -6,16 +6,18 @@
 namespace kernels {
 
 // Where the keys or values of a block are: those of a batch are adjacent (kPage is 0), or in pages
-// of kPage rows. One copy moves kPiece rows, which are of one page. Each lane copies some of the
-// pieces.
-template <int kRows, int kPage, int kPiece, int kLanes>
+// of kPage rows. One copy moves a panel of kPiece rows, which are of one page; where several lanes
+// copy, the panels of a piece are of adjacent lanes, so that memory reads its rows whole.
+template <int kRows, int kPage, int kPiece, int kPanels, int kLanes>
 struct BlockRows {
-  static constexpr int kPieces = kRows / kPiece, kOfLane = (kPieces + kLanes - 1) / kLanes;
-  int places[kOfLane];  // the map's last coordinate: of the batch, or the page of each piece
+  static constexpr int kCopies = kRows / kPiece * kPanels;
+  static constexpr int kOfLane = (kCopies + kLanes - 1) / kLanes;
+  int places[kOfLane];  // the map's last coordinate: of the batch, or the page of each copy
 
-  static __device__ int row_of(int i) {
-    return kLanes == 1 ? i * kPiece : (i * kLanes + (int)threadIdx.x) * kPiece;
-  }
+  // Copy i of the lane: its first row in the block, and its panel.
+  static __device__ int copy_of(int i) { return kLanes == 1 ? i : i * kLanes + (int)threadIdx.x; }
+  static __device__ int row_of(int i) { return copy_of(i) / kPanels * kPiece; }
+  static __device__ int panel_of(int i) { return copy_of(i) % kPanels; }
 
   // Finds the block at row `at` of a batch with `keys` rows, which is at `last` in the map, or
   // whose pages `table` lists. TMA reads zeros from page -1: entries past the rows are not read.
@@ -31,16 +33,14 @@ struct BlockRows {
     }
   }
 
-  template <int kPanels, int kColumns, int kRowBytes, bool kOnce>
+  template <int kColumns, int kRowBytes>
   __device__ void copy(unsigned to, const TensorMap& map, unsigned full, int at, int head) const {
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
-      const int of_block = row_of(i), row = at + of_block;
+      const int of_block = row_of(i), panel = panel_of(i), row = at + of_block;
       if (of_block >= kRows) continue;
-      for (int panel = 0; panel < kPanels; ++panel) {
-        copy_box<kOnce>(to + (panel * kRows + of_block) * kRowBytes, map, full, panel * kColumns,
-                        kPage == 0 ? row : row % (kPage == 0 ? 1 : kPage), head, places[i]);
-      }
+      copy_box(to + (panel * kRows + of_block) * kRowBytes, map, full, panel * kColumns,
+               kPage == 0 ? row : row % (kPage == 0 ? 1 : kPage), head, places[i]);
     }
     // So that no lane waits for a phase that has passed for the others.
     if (kLanes > 1) __syncwarp();

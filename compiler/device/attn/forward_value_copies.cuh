@@ -22,8 +22,8 @@ struct ValueCopiesOf8Bits : Base {
     if (is_first()) {
       arrive_expecting(full, S::kValueBytes);
       for (int panel = 0; panel < S::kWidthPanels; ++panel) {
-        copy_box<C::kReadOnce>(stages.value(value.stage) + panel * S::kValuePanel, *tensors.v, full,
-                               value_key + panel * C::kWidthPanel, 0, value_head, value_batch);
+        copy_box(stages.value(value.stage) + panel * S::kValuePanel, *tensors.v, full,
+                 value_key + panel * C::kWidthPanel, 0, value_head, value_batch);
       }
     }
     if (kLanes > 1) __syncwarp();  // as BlockRows::copy

@@ -109,59 +109,29 @@ ATTN_INLINE void prefetch_map(const TensorMap& map) {
 }
 
 // Copies the box at these coordinates, innermost first, to shared memory; its bytes arrive at the
-// barrier. What no other block of threads reads (kOnce) leaves the L2 cache before all else: memory
-// gives it faster, pages of 16 keys by 5 % on an H200.
-template <bool kOnce = false>
+// barrier.
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, int x0, int x1,
                           int x2, int x3) {
-  if constexpr (kOnce)
-    asm volatile(
-        "{\n.reg .b64 first;\n"
-        "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], first;\n}" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3)
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3)
-        : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3)
+      : "memory");
 }
-template <bool kOnce = false>
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, int x0, int x1,
                           int x2, int x3, int x4) {
-  if constexpr (kOnce)
-    asm volatile(
-        "{\n.reg .b64 first;\n"
-        "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], first;\n}" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(x4)
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(x4)
-        : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(x4)
+      : "memory");
 }
 
 // Copies 16 bytes, or zeros, without the tensor memory accelerator: as writes of this thread are.
-template <bool kOnce = false>
 ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
-  if constexpr (kOnce)
-    asm volatile(
-        "{\n.reg .b64 first;\n"
-        "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
-        "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, first;\n}" ::"r"(to),
-        "l"(from), "r"(has ? 16 : 0)
-        : "memory");
-  else
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(has ? 16 : 0)
-                 : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(has ? 16 : 0)
+               : "memory");
 }
 // Arrives when the copies of this thread have.
 ATTN_INLINE void arrive_with_copies(unsigned barrier) {

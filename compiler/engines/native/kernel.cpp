@@ -177,7 +177,6 @@ class ConstantsText {
             {"kThdK", is_thd("k")},
             {"kThdV", is_thd("v") && !attention_.quantize},
             {"kThdO", is_thd("o")},
-            {"kReadOnce", kernel_.reads_once(dims_)},
             {"kGatherKeys", gathers("k")},
             {"kGatherValues", gathers("v")},
             {"kBoundKeys", in_bound_pages(attention_, "k")},
@@ -324,10 +323,6 @@ MadeLists Kernel::made_lists(const ir::Dims& dims) const {
           .tiles = blocks.tiles,
           .cells = tile.cells_of(dims[Dim::Skv]),
           .cells_of_block = tile.keys / tile.cell};
-}
-
-bool Kernel::reads_once(const ir::Dims& dims) const {
-  return blocks.tiles == 1 && dims[Dim::Hq] / dims[Dim::Hkv] <= tile.pack;
 }
 
 std::int64_t Kernel::piece(std::int64_t page) const {

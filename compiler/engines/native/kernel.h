@@ -72,8 +72,6 @@ struct Kernel {
   // Whether its launch overlaps that before: one that makes lists, a schedule, or values with
   // adjacent keys.
   bool overlaps(const ir::Attention& attention) const;
-  // Whether one tile alone reads a key.
-  bool reads_once(const ir::Dims& dims) const;
   // Whether rows of such pages are copied one by one, by a warp group: pieces would be many.
   bool gathers(std::int64_t page) const { return piece(page) < kCell; }
 };

@@ -178,11 +178,10 @@ class Native {
     if (attention_.wants_amax_s && attention_.dropout) return 1;  // no part knows what others keep
     const Listed all = expected();
     const auto items = static_cast<double>(kernel_.items(dims_));
-    const bool few = kernel_.tile.warps() == 4;
     if (items >= 2 * multiprocessors() && all.most < kLongItem * all.blocks / multiprocessors()) {
       return 1;
     }
-    const double least = few ? kLeastOfFew : kLeastOfMany;
+    const double least = is_few() ? kLeastOfFew : kLeastOfMany;
     std::int64_t best = 1;
     for (std::int64_t count = 2; count <= kMostKeyPieces; ++count) {
       const auto most = static_cast<double>(count) * least;
@@ -200,7 +199,8 @@ class Native {
     const auto parts = static_cast<double>(count);
     const double turns = std::ceil(items * parts / multiprocessors()), mean = all.blocks / items;
     if (turns == 1) {
-      return std::ceil((has_lengths() ? longest() : mean) / parts) + storing(parts);
+      const double blocks = (has_lengths() ? longest() : mean) / parts;
+      return is_few() ? std::ceil(blocks) + storing(parts) : blocks;
     }
     const auto units =
         static_cast<double>(dims_[Dim::B] * dims_[Dim::Hkv]);  // with keys of their own
@@ -209,16 +209,21 @@ class Native {
         has_lengths() && all.most > mean
             ? std::max(all.most, all.blocks * parts / multiprocessors() + all.last) / parts
             : turns * mean / parts;
-    return std::max(computing + (count > 1 ? (turns - 1) * between() : 0), reading);
+    const double stored = is_few() ? storing(parts) : 0;
+    return std::max(computing + (count > 1 ? (turns - 1) * between() : 0) + stored, reading);
   }
   // The blocks of the longest tile, where batches are as long as they may be: for a single turn of
   // few tiles they decide.
   double longest() const { return listed(kernel_.blocks).most; }
-  // The time in which so many parts are stored and merged, where one warp group computes: a round
-  // trip to memory takes as long as some keys.
+  // Whether one warp group computes.
+  bool is_few() const { return kernel_.tile.warps() == 4; }
+  // The time in which so many parts are stored and merged, where one warp group computes: round
+  // trips to memory take as long as some keys of 128 columns.
   double storing(double parts) const {
-    if (parts == 1 || kernel_.tile.warps() > 4) return 0;
-    return (kKeysOfStoring + kKeysOfMerging * parts) / static_cast<double>(kernel_.tile.keys);
+    if (parts == 1) return 0;
+    const Tile& tile = kernel_.tile;
+    const auto width = static_cast<double>(tile.keys * (tile.depth + tile.width)) / 256;
+    return (kKeysOfStoring + kKeysOfMerging * parts) / width;
   }
   // Blocks whose time passes between a part and the next one.
   double between() const {

@@ -40,7 +40,7 @@ ATTN_INLINE void arrive_named(int name, int threads) { attn::gpu::arrive_named(n
 
 ATTN_INLINE void prefetch_map(const TensorMap&) {}
 
-template <bool kOnce = false, typename... Coordinates>
+template <typename... Coordinates>
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, Coordinates... x) {
   const int coordinates[] = {(int)x...};
   attn::gpu::copy_box(to, described(map), barrier, coordinates, sizeof...(x));
@@ -70,7 +70,6 @@ ATTN_INLINE float2 load_two(unsigned address) {
   memcpy(&two, attn::gpu::shared_at(address, 8), 8);
   return two;
 }
-template <bool kOnce = false>
 ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
   attn::gpu::copy_vector(to, has ? from : nullptr);
 }
