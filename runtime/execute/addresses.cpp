@@ -104,14 +104,21 @@ struct MakeOperand {
             std::make_shared<const plan::TensorMapArgument>(plan::resolved(map, tensor)),
             tensor.dtype};
   }
+  // A launch only reads the value.
   LaunchOperands::Operand operator()(const plan::StrideArgument& of) const {
-    const std::int64_t stride = memory.tensor(of.tensor).strides[static_cast<std::size_t>(of.axis)];
-    return (*this)(plan::ConstantOperand{DType::i64, static_cast<double>(stride)});
+    const plan::TensorInfo& tensor = memory.tensor(of.tensor);
+    const std::int64_t& stride = tensor.strides[static_cast<std::size_t>(of.axis)];
+    return {.place = Place::at(const_cast<std::int64_t*>(&stride)), .by_value = true};
   }
   LaunchOperands::Operand operator()(const auto& scalar) const {
     return {.place = memory.place_of(scalar), .by_value = true};
   }
 };
+
+// The launch of a step that is not left out.
+std::size_t first_of(const KernelOperands& operands, const Bases& bases) {
+  return operands.makes_schedule && bases.schedule.tensor != nullptr ? 1 : 0;
+}
 
 std::size_t bytes_of(const plan::TensorInfo& dense) {
   const auto elements =
@@ -121,33 +128,71 @@ std::size_t bytes_of(const plan::TensorInfo& dense) {
 
 }  // namespace
 
-LaunchOperands::LaunchOperands(const plan::Launch& launch, const Memory& memory,
-                               std::int64_t turn) {
+LaunchOperands::LaunchOperands(const plan::Launch& launch, const Memory& memory, std::int64_t turn,
+                               void* before) {
+  if (before != nullptr) operands.push_back({.place = Place::at(before)});
   for (const plan::KernelArgument& argument : launch.arguments) {
-    operands.push_back(std::visit(MakeOperand{memory, turn}, argument));
+    const std::size_t index = operands.size();
+    const Operand& made = operands.emplace_back(std::visit(MakeOperand{memory, turn}, argument));
+    if (made.map != nullptr) {
+      maps.push_back(index);
+    } else if (made.place.moves()) {
+      moving.push_back(index);
+    }
+  }
+}
+
+LaunchArguments::LaunchArguments(const LaunchOperands& operands)
+    : addresses_(operands.operands.size()), maps_(operands.maps.size()) {
+  arguments_.reserve(addresses_.size());
+  auto map = maps_.begin();
+  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+    const LaunchOperands::Operand& operand = operands.operands[i];
+    void* argument = &addresses_[i];
+    if (operand.map != nullptr) {
+      argument = &(map++)->now;
+    } else if (operand.by_value) {
+      argument = operand.place.fixed_address();
+    } else if (!operand.place.moves()) {
+      addresses_[i] = operand.place.fixed_address();
+    }
+    arguments_.push_back(argument);
   }
 }
 
 Result<LaunchArguments> LaunchArguments::make(const LaunchOperands& operands, const Bases& bases,
                                               const cuda::Device& device) {
-  LaunchArguments made;
-  made.addresses_.reserve(operands.operands.size());
-  made.maps_.reserve(static_cast<std::size_t>(std::ranges::count_if(
-      operands.operands, [](const LaunchOperands::Operand& each) { return each.map != nullptr; })));
-  for (const LaunchOperands::Operand& operand : operands.operands) {
-    void* argument = operand.place.address(bases);
-    if (const plan::TensorMapArgument* map = operand.map.get()) {
-      ATTN_ASSIGN(const cuda::TensorMap encoded,
-                  cuda::encode_tensor_map(device, argument,
-                                          {operand.dtype, map->dims, map->strides, map->box,
-                                           map->swizzle, map->promotion}));
-      argument = &made.maps_.emplace_back(encoded);
-    } else if (!operand.by_value) {
-      argument = &made.addresses_.emplace_back(argument);
-    }
-    made.arguments_.push_back(argument);
-  }
+  LaunchArguments made(operands);
+  ATTN_RETURN_IF_ERROR(made.encode(operands, bases, device));
+  made.take(operands, bases);
   return made;
+}
+
+Status LaunchArguments::encode(const LaunchOperands& operands, const Bases& bases,
+                               const cuda::Device& device) {
+  for (std::size_t i = 0; i < operands.maps.size(); ++i) {
+    const LaunchOperands::Operand& operand = operands.operands[operands.maps[i]];
+    void* const address = operand.place.address(bases);
+    if (address == addresses_[operands.maps[i]]) continue;
+    const plan::TensorMapArgument& map = *operand.map;
+    ATTN_ASSIGN(maps_[i].next, cuda::encode_tensor_map(device, address,
+                                                       {operand.dtype, map.dims, map.strides,
+                                                        map.box, map.swizzle, map.promotion}));
+  }
+  return {};
+}
+
+void LaunchArguments::take(const LaunchOperands& operands, const Bases& bases) {
+  for (const std::size_t i : operands.moving) {
+    addresses_[i] = operands.operands[i].place.address(bases);
+  }
+  for (std::size_t i = 0; i < operands.maps.size(); ++i) {
+    const std::size_t index = operands.maps[i];
+    void* const address = operands.operands[index].place.address(bases);
+    if (address == addresses_[index]) continue;
+    addresses_[index] = address;
+    maps_[i].now = maps_[i].next;
+  }
 }
 
 KernelOperands::KernelOperands(const plan::KernelStep& step, const Memory& memory,
@@ -163,21 +208,34 @@ KernelOperands::KernelOperands(const plan::KernelStep& step, const Memory& memor
   for (const plan::Launch& launch : step.launches) launches.emplace_back(launch, memory, turn);
 }
 
+KernelArguments::KernelArguments(const KernelOperands& operands)
+    : zeroed(operands.zeroed.size()),
+      launches(operands.launches.begin(), operands.launches.end()) {}
+
 Result<KernelArguments> KernelArguments::make(const KernelOperands& operands, const Bases& bases,
                                               const cuda::Device& device) {
-  KernelArguments made;
-  const bool is_made_before = operands.makes_schedule && bases.schedule.tensor != nullptr;
-  made.first = is_made_before ? 1 : 0;
-  for (const auto& [place, bytes, is_for_first] : operands.zeroed) {
-    if (is_made_before && is_for_first) continue;
-    made.zeroed.push_back({place.address(bases), bytes});
-  }
-  for (std::size_t i = made.first; i < operands.launches.size(); ++i) {
-    ATTN_ASSIGN(LaunchArguments arguments,
-                LaunchArguments::make(operands.launches[i], bases, device));
-    made.launches.push_back(std::move(arguments));
-  }
+  KernelArguments made(operands);
+  ATTN_RETURN_IF_ERROR(made.encode(operands, bases, device));
+  made.take(operands, bases);
   return made;
+}
+
+Status KernelArguments::encode(const KernelOperands& operands, const Bases& bases,
+                               const cuda::Device& device) {
+  for (std::size_t i = first_of(operands, bases); i < launches.size(); ++i) {
+    ATTN_RETURN_IF_ERROR(launches[i].encode(operands.launches[i], bases, device));
+  }
+  return {};
+}
+
+void KernelArguments::take(const KernelOperands& operands, const Bases& bases) {
+  first = first_of(operands, bases);
+  for (std::size_t i = 0; i < zeroed.size(); ++i) {
+    const KernelOperands::Zeroed& each = operands.zeroed[i];
+    zeroed[i] = first > 0 && each.is_for_first ? nullptr : each.place.address(bases);
+  }
+  for (std::size_t i = first; i < launches.size(); ++i)
+    launches[i].take(operands.launches[i], bases);
 }
 
 Result<cuda::DeviceBuffer> make_iota(const plan::Program& program, const cuda::Device& device,

@@ -47,6 +47,11 @@ bool has_tensors(const plan::Program& program, const Arguments& arguments);
 Status check_arguments(const plan::Program& program, const Arguments& arguments, int device,
                        const PointerClassifier& classify);
 
+// Checks one tensor of the program, with dims of its rank, as check_arguments does; without
+// `classify` its address is not looked at. Errors: as above.
+Status check_tensor(const plan::Program& program, const plan::TensorInfo& tensor,
+                    const TensorView& given, int device, const PointerClassifier& classify);
+
 // Checks one address for each tensor of the program, in order. Errors: as above.
 Status check_addresses(const plan::Program& program, std::span<void* const> addresses, int device,
                        const PointerClassifier& classify);

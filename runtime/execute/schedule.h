@@ -64,6 +64,7 @@ class Schedule {
 
  private:
   friend class Binding;
+  friend class Executable;
   explicit Schedule(std::shared_ptr<ScheduleState> state) : state_(std::move(state)) {}
   std::shared_ptr<ScheduleState> state_;
 };
