@@ -1,6 +1,7 @@
 #include "runtime/execute/addresses.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -142,42 +143,52 @@ LaunchOperands::LaunchOperands(const plan::Launch& launch, const Memory& memory,
   }
 }
 
-LaunchArguments::LaunchArguments(const LaunchOperands& operands)
-    : addresses_(operands.operands.size()), maps_(operands.maps.size()) {
+KeptMaps::KeptMaps(std::size_t kept)
+    : addresses_(2 * std::bit_ceil(kept)), maps_(addresses_.size()) {}
+
+Status KeptMaps::prepare(const LaunchOperands::Operand& operand, void* address,
+                         const cuda::Device& device) {
+  constexpr std::uint64_t kMixed = 0x9e3779b97f4a7c15;  // the high bits depend on all others
+  const auto hash = (reinterpret_cast<std::uintptr_t>(address) * kMixed) >> 32;
+  const std::size_t first = 2 * (hash % (addresses_.size() / 2));
+  for (const std::size_t at : {first, first + 1}) {
+    prepared_ = at;
+    if (addresses_[at] == address) return {};
+  }
+  prepared_ = addresses_[first] == nullptr ? first : first + (turn_++ % 2);
+  if (prepared_ == taken_) prepared_ ^= 1;
+  addresses_[prepared_] = nullptr;
+  const plan::TensorMapArgument& map = *operand.map;
+  ATTN_ASSIGN(maps_[prepared_], cuda::encode_tensor_map(device, address,
+                                                        {operand.dtype, map.dims, map.strides,
+                                                         map.box, map.swizzle, map.promotion}));
+  addresses_[prepared_] = address;
+  return {};
+}
+
+LaunchArguments::LaunchArguments(const LaunchOperands& operands, std::size_t kept)
+    : addresses_(operands.operands.size()), maps_(operands.maps.size(), KeptMaps(kept)) {
   arguments_.reserve(addresses_.size());
-  auto map = maps_.begin();
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
     const LaunchOperands::Operand& operand = operands.operands[i];
-    void* argument = &addresses_[i];
-    if (operand.map != nullptr) {
-      argument = &(map++)->now;
-    } else if (operand.by_value) {
-      argument = operand.place.fixed_address();
-    } else if (!operand.place.moves()) {
-      addresses_[i] = operand.place.fixed_address();
-    }
-    arguments_.push_back(argument);
+    if (!operand.place.moves()) addresses_[i] = operand.place.fixed_address();
+    arguments_.push_back(operand.by_value ? addresses_[i] : &addresses_[i]);
   }
 }
 
 Result<LaunchArguments> LaunchArguments::make(const LaunchOperands& operands, const Bases& bases,
                                               const cuda::Device& device) {
   LaunchArguments made(operands);
-  ATTN_RETURN_IF_ERROR(made.encode(operands, bases, device));
+  ATTN_RETURN_IF_ERROR(made.prepare(operands, bases, device));
   made.take(operands, bases);
   return made;
 }
 
-Status LaunchArguments::encode(const LaunchOperands& operands, const Bases& bases,
-                               const cuda::Device& device) {
+Status LaunchArguments::prepare(const LaunchOperands& operands, const Bases& bases,
+                                const cuda::Device& device) {
   for (std::size_t i = 0; i < operands.maps.size(); ++i) {
     const LaunchOperands::Operand& operand = operands.operands[operands.maps[i]];
-    void* const address = operand.place.address(bases);
-    if (address == addresses_[operands.maps[i]]) continue;
-    const plan::TensorMapArgument& map = *operand.map;
-    ATTN_ASSIGN(maps_[i].next, cuda::encode_tensor_map(device, address,
-                                                       {operand.dtype, map.dims, map.strides,
-                                                        map.box, map.swizzle, map.promotion}));
+    ATTN_RETURN_IF_ERROR(maps_[i].prepare(operand, operand.place.address(bases), device));
   }
   return {};
 }
@@ -187,11 +198,7 @@ void LaunchArguments::take(const LaunchOperands& operands, const Bases& bases) {
     addresses_[i] = operands.operands[i].place.address(bases);
   }
   for (std::size_t i = 0; i < operands.maps.size(); ++i) {
-    const std::size_t index = operands.maps[i];
-    void* const address = operands.operands[index].place.address(bases);
-    if (address == addresses_[index]) continue;
-    addresses_[index] = address;
-    maps_[i].now = maps_[i].next;
+    arguments_[operands.maps[i]] = maps_[i].take();
   }
 }
 
@@ -208,22 +215,23 @@ KernelOperands::KernelOperands(const plan::KernelStep& step, const Memory& memor
   for (const plan::Launch& launch : step.launches) launches.emplace_back(launch, memory, turn);
 }
 
-KernelArguments::KernelArguments(const KernelOperands& operands)
-    : zeroed(operands.zeroed.size()),
-      launches(operands.launches.begin(), operands.launches.end()) {}
+KernelArguments::KernelArguments(const KernelOperands& operands, std::size_t kept)
+    : zeroed(operands.zeroed.size()) {
+  for (const LaunchOperands& launch : operands.launches) launches.emplace_back(launch, kept);
+}
 
 Result<KernelArguments> KernelArguments::make(const KernelOperands& operands, const Bases& bases,
                                               const cuda::Device& device) {
   KernelArguments made(operands);
-  ATTN_RETURN_IF_ERROR(made.encode(operands, bases, device));
+  ATTN_RETURN_IF_ERROR(made.prepare(operands, bases, device));
   made.take(operands, bases);
   return made;
 }
 
-Status KernelArguments::encode(const KernelOperands& operands, const Bases& bases,
-                               const cuda::Device& device) {
+Status KernelArguments::prepare(const KernelOperands& operands, const Bases& bases,
+                                const cuda::Device& device) {
   for (std::size_t i = first_of(operands, bases); i < launches.size(); ++i) {
-    ATTN_RETURN_IF_ERROR(launches[i].encode(operands.launches[i], bases, device));
+    ATTN_RETURN_IF_ERROR(launches[i].prepare(operands.launches[i], bases, device));
   }
   return {};
 }

@@ -126,33 +126,52 @@ struct LaunchOperands {
   std::vector<std::size_t> maps;    // and of those that are maps
 };
 
+// Tensor maps of one argument: of the address that it has, and of those that it had of late.
+class KeptMaps {
+ public:
+  // `kept`: how many addresses at least have room, if they differ by chance.
+  explicit KeptMaps(std::size_t kept);
+
+  // Encodes the map for an address, unless there is one; it is not taken yet, and the one that was
+  // stays. Allocates nothing. Errors: cuda, if the driver refuses the address.
+  Status prepare(const LaunchOperands::Operand& operand, void* address, const cuda::Device& device);
+  // Takes the map that was prepared last. Valid until the next prepare() after it.
+  cuda::TensorMap* take() {
+    taken_ = prepared_;
+    return &maps_[taken_];
+  }
+
+ private:
+  std::vector<void*> addresses_;       // two for each hash; null: none
+  std::vector<cuda::TensorMap> maps_;  // likewise
+  std::size_t taken_ = 0, prepared_ = 0;
+  std::size_t turn_ = 0;  // which of two that are in the way is replaced
+};
+
 // The argument list of a launch: the address of each argument's value. Params point to the scalars,
 // and strides to the tensors as they are bound, so later values are used. Stays valid when moved.
 class LaunchArguments {
  public:
-  // Without addresses that bases decide, and without maps: until take().
-  explicit LaunchArguments(const LaunchOperands& operands);
-  // For these bases. Errors: those of encode().
+  // Without addresses that bases decide, and without maps: until take(). `kept`: how many addresses
+  // of a map are remembered, about.
+  explicit LaunchArguments(const LaunchOperands& operands, std::size_t kept = 1);
+  // For these bases. Errors: those of prepare().
   static Result<LaunchArguments> make(const LaunchOperands& operands, const Bases& bases,
                                       const cuda::Device& device);
   LaunchArguments(LaunchArguments&&) noexcept = default;
   LaunchArguments& operator=(LaunchArguments&&) noexcept = default;
 
-  // Encodes the maps of tensors that are elsewhere with these bases; arguments change in take()
-  // alone, which must follow with the same. Allocates nothing. Errors: cuda, if a map cannot be
-  // made for an address.
-  Status encode(const LaunchOperands& operands, const Bases& bases, const cuda::Device& device);
+  // Sees to it that there are maps of all tensors as they are with these bases. Arguments change in
+  // take() alone, which must follow with the same bases. Allocates nothing. Errors: cuda, if a map
+  // cannot be made for an address.
+  Status prepare(const LaunchOperands& operands, const Bases& bases, const cuda::Device& device);
   void take(const LaunchOperands& operands, const Bases& bases);
 
   void* const* data() const { return arguments_.data(); }
 
  private:
-  struct Map {
-    cuda::TensorMap now, next;
-  };
-  // Arguments point into these, which are never resized once filled.
-  std::vector<void*> addresses_;  // of each operand; null until it is known
-  std::vector<Map> maps_;
+  std::vector<void*> addresses_;  // of each operand, to which arguments point; never resized
+  std::vector<KeptMaps> maps_;
   std::vector<void*> arguments_;
 };
 
@@ -173,16 +192,16 @@ struct KernelOperands {
 // The same for some addresses. With a schedule, which was made before, the launch that would make
 // it is left out.
 struct KernelArguments {
-  explicit KernelArguments(const KernelOperands& operands);
+  explicit KernelArguments(const KernelOperands& operands, std::size_t kept = 1);
   static Result<KernelArguments> make(const KernelOperands& operands, const Bases& bases,
                                       const cuda::Device& device);
   // As those of the launches.
-  Status encode(const KernelOperands& operands, const Bases& bases, const cuda::Device& device);
+  Status prepare(const KernelOperands& operands, const Bases& bases, const cuda::Device& device);
   void take(const KernelOperands& operands, const Bases& bases);
 
   std::size_t first = 0;        // launch that is not left out
   std::vector<void*> zeroed{};  // addresses, as in the operands; null: left out
-  std::vector<LaunchArguments> launches;
+  std::vector<LaunchArguments> launches{};
 };
 
 // Device memory with the i32 iota that the program reads; null if it reads none. Errors: cuda.

@@ -27,7 +27,8 @@ Binding::State::State(std::shared_ptr<const ExecutableState> executable,
       leading(leading_of(owner->program, arguments)),
       tensors(addresses_of(owner->program, arguments)),
       operands(operands_of(owner->program, memory())),
-      kernels(arguments_of(operands)),
+      kept(kept_addresses),
+      kernels(arguments_of(operands, kept)),
       packs(kept_addresses) {}
 
 Memory Binding::State::memory() {
@@ -106,7 +107,7 @@ Status Binding::State::select_pack(const Bases& bases) {
 
 Status Binding::State::select(const Bases& bases) {
   if (is_selected(bases)) return {};
-  ATTN_RETURN_IF_ERROR(encode(kernels, operands, bases, owner->runtime->device()));
+  ATTN_RETURN_IF_ERROR(prepare(kernels, operands, bases, owner->runtime->device()));
   if (owner->cudnn != nullptr) ATTN_RETURN_IF_ERROR(select_pack(bases));
   take(kernels, operands, bases);
   selected.tensors.assign(bases.tensors.begin(), bases.tensors.end());
@@ -156,7 +157,7 @@ Status Binding::State::make_schedule(const ScheduleMemory& there, void* stream) 
   const LaunchOperands& its = std::get<KernelOperands>(operands[run]).launches[0];
   if (!making) making.emplace(its);
   const Bases bases{tensors, nullptr, there};
-  ATTN_RETURN_IF_ERROR(making->encode(its, bases, device));
+  ATTN_RETURN_IF_ERROR(making->prepare(its, bases, device));
   making->take(its, bases);
   ATTN_RETURN_IF_ERROR(copies.enqueue(device, tensors, stream));
   return maker.kernel.launch(stream, maker.shape, making->data());

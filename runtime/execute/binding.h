@@ -77,11 +77,11 @@ class Binding {
 
   // Later executes use these addresses, one for each of the program's tensors, in their order;
   // dims, strides and dtypes stay. Arguments of kernels are changed where an address is another
-  // one, and a tensor map is encoded again for it; nothing is allocated. Of the most recent address
-  // sets (as many as passed to bind) it is known that they were checked, and cuDNN's variant packs
-  // are cached: returning to one costs next to nothing, a new one about a microsecond per step of
-  // cuDNN's. Values of tensors that scores are indexed by are not checked again. Errors: binding,
-  // cudnn, cuda; the addresses then stay as they were.
+  // one, and tensor maps of it are encoded; nothing is allocated. Of the most recent address sets
+  // (as many as passed to bind) tensor maps and cuDNN's variant packs are cached, and it is known
+  // whether they were checked: returning to one costs next to nothing, a new one about a
+  // microsecond per step of cuDNN's. Values of tensors that scores are indexed by are not checked
+  // again. Errors: binding, cudnn, cuda; the addresses then stay as they were.
   Status set_addresses(std::span<void* const> addresses, Check check = Check::yes);
 
   // The same with other strides, in elements: of each tensor as many as it has dims, or null for

@@ -78,6 +78,7 @@ struct Binding::State {
   std::vector<Leading> leading;         // in the program's order
   std::vector<void*> tensors;           // likewise
   std::vector<StepOperands> operands;
+  std::size_t kept;                       // addresses, as passed to bind
   std::vector<KernelArguments> kernels;   // of the kernel steps among them
   std::optional<LaunchArguments> making;  // a caller's schedule; of the first launch
   Workspace::Kind workspace_kind = Workspace::Kind::owned;

@@ -1,5 +1,5 @@
 // What is kept for the most recently used sets of addresses: variant packs of cuDNN's steps, and
-// whether the addresses were checked. Arguments of kernels are not kept: they cost little to move.
+// whether the addresses were checked. Arguments of kernels are moved instead (addresses.h).
 // Internal to runtime/execute.
 #pragma once
 

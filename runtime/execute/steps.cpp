@@ -174,20 +174,22 @@ std::vector<StepOperands> operands_of(const plan::Program& program, const Memory
   return operands;
 }
 
-std::vector<KernelArguments> arguments_of(const std::vector<StepOperands>& operands) {
+std::vector<KernelArguments> arguments_of(const std::vector<StepOperands>& operands,
+                                          std::size_t kept) {
   std::vector<KernelArguments> arguments;
   for (const StepOperands& step : operands) {
-    if (const auto* kernel = std::get_if<KernelOperands>(&step)) arguments.emplace_back(*kernel);
+    const auto* kernel = std::get_if<KernelOperands>(&step);
+    if (kernel != nullptr) arguments.emplace_back(*kernel, kept);
   }
   return arguments;
 }
 
-Status encode(std::vector<KernelArguments>& arguments, const std::vector<StepOperands>& operands,
-              const Bases& bases, const cuda::Device& device) {
+Status prepare(std::vector<KernelArguments>& arguments, const std::vector<StepOperands>& operands,
+               const Bases& bases, const cuda::Device& device) {
   auto next = arguments.begin();
   for (const StepOperands& step : operands) {
     const auto* kernel = std::get_if<KernelOperands>(&step);
-    if (kernel != nullptr) ATTN_RETURN_IF_ERROR((next++)->encode(*kernel, bases, device));
+    if (kernel != nullptr) ATTN_RETURN_IF_ERROR((next++)->prepare(*kernel, bases, device));
   }
   return {};
 }

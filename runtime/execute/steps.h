@@ -46,10 +46,11 @@ using StepOperands = std::variant<CudnnOperands, KernelOperands>;
 std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory);
 
 // Arguments of those that are kernel steps, without addresses.
-std::vector<KernelArguments> arguments_of(const std::vector<StepOperands>& operands);
+std::vector<KernelArguments> arguments_of(const std::vector<StepOperands>& operands,
+                                          std::size_t kept);
 // Moves these to other bases, as KernelArguments does. Errors: cuda.
-Status encode(std::vector<KernelArguments>& arguments, const std::vector<StepOperands>& operands,
-              const Bases& bases, const cuda::Device& device);
+Status prepare(std::vector<KernelArguments>& arguments, const std::vector<StepOperands>& operands,
+               const Bases& bases, const cuda::Device& device);
 void take(std::vector<KernelArguments>& arguments, const std::vector<StepOperands>& operands,
           const Bases& bases);
 

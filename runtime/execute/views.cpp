@@ -61,7 +61,7 @@ class Binding::State::Trial {
   void make_launches() {
     Launches made;
     made.operands = operands_of(state_.owner->program, state_.memory());
-    made.kernels = arguments_of(made.operands);
+    made.kernels = arguments_of(made.operands, state_.kept);
     swap(before_.emplace(std::move(made)));
   }
   void keep() { is_kept_ = true; }

@@ -18,6 +18,7 @@ from attn.torch.varlen_spec import Key
 DEVICE_TYPE = 2  # DLPack's, of CUDA
 UNFIT = -1  # ATTN_CALL_UNFIT
 _NOTHING, _ROWS, _SEQUENCES, _SEQUENCES_AND_1 = range(4)  # what dimension 0 counts: ATTN_COUNTS_..
+_KEPT_ADDRESSES = 64  # as many layers as switch caches without new tensor maps
 ANY_NUMBER = (1 << 63) - 1
 _MOST_VIEWS = 32  # strides for which bindings are kept
 _APART = 256  # bytes
@@ -119,7 +120,7 @@ def bind_placed(executable: _libattn.Executable, placed: Placed, params: Sequenc
                 schedule: _libattn.Schedule) -> _libattn.Binding:
     """A binding for what is placed, and params in the plan's order, which uses the schedule."""
     named = {info.name: value for info, value in zip(executable.params, params)}
-    return executable.bind(placed, named, None, stream=stream, schedule=schedule)
+    return executable.bind(placed, named, None, _KEPT_ADDRESSES, stream, schedule)
 
 
 def device_of(q: Any) -> int:

@@ -63,10 +63,9 @@ enum {
 };
 
 /* Later executes use other memory of the same shapes: `count` addresses, in the order of the
- * executable's tensors. Arguments of attnc's kernels change where an address is another one, which
- * takes less than a microsecond and allocates nothing. For a plan with steps of cuDNN's, or with
- * ATTN_CHECK_ADDRESSES, switching to a kept address set is free, and a new one takes a microsecond
- * or two: for a binding shared by N layers, keep N.
+ * executable's tensors. Switching to a kept address set is free; preparing a new one takes a
+ * microsecond or two, less where only few addresses are others and all kernels are attnc's, and
+ * allocates nothing then: for a binding shared by N layers, keep N.
  * Errors: binding (also if `count` is wrong), cudnn, cuda; the addresses stay as they were. */
 ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* const* addresses,
                                                 size_t count, attn_check check, attn_error* error);

@@ -78,7 +78,7 @@ TEST_F(HostCalls, OfAnExecuteAreItsLaunches) {
   }
 }
 
-// The map of q is encoded where q moved, and no other one.
+// The map of q is encoded where q moved, and no other one; maps of late addresses are kept.
 TEST_F(HostCalls, EncodeTheMapsOfTensorsThatMoved) {
   load_and_bind(plan::testing::bound_program());
   Case other = must(Case::make(executable_->device(), plan_, 2));
@@ -87,10 +87,30 @@ TEST_F(HostCalls, EncodeTheMapsOfTensorsThatMoved) {
   EXPECT_EQ(calls_of([&] { execute(); }), same);
   EXPECT_EQ(calls_of([&] { execute_at(kQ, other.addresses()[kQ]); }), moved);
   EXPECT_EQ(calls_of([&] { execute_at(kQ, other.addresses()[kQ]); }), same);
-  EXPECT_EQ(calls_of([&] { execute_at(kQ, on_->addresses()[kQ]); }), moved);
+  EXPECT_EQ(calls_of([&] { execute_at(kQ, on_->addresses()[kQ]); }), same);
   EXPECT_EQ(calls_of([&] { execute_at(kV, other.addresses()[kV]); }), same);
   EXPECT_OK(binding_->set_addresses(other.addresses(), Check::no));
   expect_right(other, *binding_);
+}
+
+// Every address has its own map, whether it is kept or was replaced.
+TEST_F(HostCalls, KeptMapsAreThoseOfTheirAddresses) {
+  load_and_bind(plan::testing::bound_program());
+  std::vector<Case> cases;
+  for (int seed = 0; seed < 100; ++seed)
+    cases.push_back(must(Case::make(executable_->device(), plan_, seed)));
+  const auto run_all = [&](std::size_t count) {
+    const std::int64_t before = cuda_calls(kEncode);
+    for (std::size_t i = 0; i < count; ++i) {
+      EXPECT_OK(binding_->set_addresses(cases[i].addresses(), Check::no));
+      expect_right(cases[i], *binding_);
+    }
+    return cuda_calls(kEncode) - before;
+  };
+  EXPECT_EQ(run_all(100), 200);
+  EXPECT_GT(run_all(100), 100);
+  run_all(4);
+  EXPECT_LT(run_all(4), 8) << "as many as a binding keeps";
 }
 
 // The second of two maps cannot be made: neither is changed.
