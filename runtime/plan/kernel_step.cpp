@@ -75,6 +75,10 @@ TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tenso
   return result;
 }
 
+std::int64_t elements_before(const TensorMapArgument& map) {
+  return map.before == 0 ? 0 : product(map.before, map.strides.back());
+}
+
 bool names(const Launch& launch, const std::string& tensor) {
   return std::ranges::any_of(launch.arguments, [&tensor](const KernelArgument& argument) {
     const TensorOperand* operand = tensor_of(argument);

@@ -140,6 +140,9 @@ std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
       tensor.alignment < kMapAlignment) {
     return "has a tensor map that is not aligned to 16 bytes";
   }
+  if (map.before < 0 || map.before >= map.dims.back() || (map.before > 0 && rank == 1)) {
+    return "has a tensor map that begins too early";
+  }
   const bool known =
       map.swizzle == 0 || map.swizzle == 32 || map.swizzle == 64 || map.swizzle == 128;
   if (!known || (map.swizzle != 0 && map.box[0] * width > map.swizzle)) {
@@ -154,7 +157,8 @@ std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
 std::optional<std::int64_t> last_mapped(const TensorMapArgument& map) {
   std::vector<std::int64_t> strides = {1};
   strides.insert(strides.end(), map.strides.begin(), map.strides.end());
-  return last_offset(map.dims, strides);
+  const std::optional<std::int64_t> last = last_offset(map.dims, strides);
+  return last ? std::optional(*last - elements_before(map)) : last;
 }
 
 }  // namespace attn::plan

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "attn/backward_copier.cuh"
+#include "attn/lengths.cuh"
+#include "attn/packed_rows.cuh"
 #include "attn/places.cuh"
 #include "attn/tile_runs.cuh"
 
@@ -17,16 +19,6 @@ struct RowCopies : Base {
       Base::last_head, Base::queries_of, Base::keys_of, Base::kBlock, Base::kFirstKey,
       Base::kStepsLeft, Base::kTurn, Base::kUnit, Base::kTail;
 
-  __device__ void acquire_maps() const {
-#pragma unroll 1
-    for (int b = 0; b < C::kBatches; ++b) {
-      if constexpr (C::Queries::kPacked) acquire_map(tensors.q + b);
-      if constexpr (C::Keys::kPacked) acquire_map(tensors.k + b);
-      if constexpr (C::Values::kPacked) acquire_map(tensors.v + b);
-      if constexpr (C::Outputs::kPacked) acquire_map(tensors.d_o + b);
-    }
-  }
-
   // Copies the queries of a head, which is counted over all batches.
   __device__ void copy_queries(int head, unsigned rows) const {
     const unsigned n = steps & 1;
@@ -41,8 +33,8 @@ struct RowCopies : Base {
     if constexpr (C::kRandom) arrive(empty_of(stages.drawn_full(steps)));
     wait(empty_of(full), (steps >> 1 & 1) ^ 1);
     full = copy_panels<typename C::Queries, C::kDepth, C::kBlockRows, C::kHeads, C::kRows>(
-        stages.query(n), tensors.q, full, head, rows & kKeyBits, S::kRowBytes + S::kTableBytes,
-        length);
+        stages.query(n), *tensors.q, tensors.row_starts, full, head, rows & kKeyBits,
+        S::kRowBytes + S::kTableBytes, length);
     copy_row_values(stages.exponents(n), tensors.exponents, full, head, rows);
     if constexpr (C::kTable) copy_table(stages.table(n), full, head, rows);
   }
@@ -54,7 +46,8 @@ struct RowCopies : Base {
     const int length = queries_of(head);
     wait(empty_of(full), (steps >> 1 & 1) ^ 1);
     full = copy_panels<typename C::Outputs, C::kWidth, C::kBlockRows, C::kHeads, C::kRows>(
-        stages.gradient(n), tensors.d_o, full, head, rows & kKeyBits, S::kRowBytes, length);
+        stages.gradient(n), *tensors.d_o, tensors.row_starts, full, head, rows & kKeyBits,
+        S::kRowBytes, length);
     copy_row_values(stages.deltas(n), tensors.deltas, full, head, rows);
   }
 
@@ -82,9 +75,11 @@ struct RowCopies : Base {
     store_shared(stages.item_words() + 4, get(kBlock));
     store_shared(stages.item_words() + 8, get(kStepsLeft));
     copy_panels<typename C::Keys, C::kDepth, S::kKeys, C::kKeyHeads, C::kColumns>(
-        stages.keys(), tensors.k, stages.keys_full(), key_head, at, 0, length);
+        stages.keys(), *tensors.k, tensors.column_starts, stages.keys_full(), key_head, at, 0,
+        length);
     copy_panels<typename C::Values, C::kWidth, S::kKeys, C::kKeyHeads, C::kColumns>(
-        stages.values(), tensors.v, stages.values_full(), key_head, at, 0, length);
+        stages.values(), *tensors.v, tensors.column_starts, stages.values_full(), key_head, at, 0,
+        length);
   }
 
   // Whether a block of rows, from row `at` on, has some that are past the length, but in the
@@ -106,20 +101,24 @@ struct RowCopies : Base {
     return tails * kOneTail;
   }
 
-  // Announces so many bytes more, for the barrier that it returns.
+  // Announces so many bytes more, for the barrier that it returns. `starts`: of packed tensors.
   template <class P, int kColumns, int kRows, int kHeads, int kSize>
-  __device__ unsigned copy_panels(unsigned to, const TensorMap* maps, unsigned full, int unit,
-                                  int at, int more, int length) const {
+  __device__ unsigned copy_panels(unsigned to, const TensorMap& map, const int* starts,
+                                  unsigned full, int unit, int at, int more, int length) const {
     constexpr int kPanel = kRows * 128, kBytes = kColumns * kRows * 2;
     if (has_tail<P, kRows, kSize>(at, length)) {
       full = announce_tail<kColumns / 64, kPanel>(to, full, max(length - at, 0), kBytes + more);
     } else {
       arrive_expecting(full, kBytes + more);
     }
-    const int b = unit / kHeads;
+    int last = unit / kHeads;
+    if constexpr (P::kPacked) {
+      const int rows = PackedLengths<kSize>{starts}[last];
+      at = PackedRows<kSize>::place(at, rows);
+      last = PackedRows<kSize>::last(starts, last, rows);
+    }
     for (int panel = 0; panel < kColumns / 64; ++panel) {
-      copy_box(to + panel * kPanel, maps[P::kPacked ? b : 0], full, panel * 64, at, unit % kHeads,
-               P::kPacked ? 0 : b);
+      copy_box(to + panel * kPanel, map, full, panel * 64, at, unit % kHeads, last);
     }
     return full;
   }

@@ -23,13 +23,11 @@ struct RowProducer : RowCopierLayers<C, E, L> {
       Base::kUnit, Base::kTail;
   using Base::set, Base::get, Base::parts, Base::whole, Base::part_in_order, Base::has_no_keys,
       Base::first_key, Base::set_steps, Base::pass_to_first, Base::last_head, Base::blocks_of,
-      Base::begin_list, Base::next_rows, Base::acquire_maps, Base::copy_queries,
-      Base::copy_gradients, Base::copy_keys;
+      Base::begin_list, Base::next_rows, Base::copy_queries, Base::copy_gradients, Base::copy_keys;
   using Base::stages, Base::tensors, Base::lists, Base::steps, Base::kFirstStep, Base::kLeastBlocks;
 
   __device__ void run() {
     static_assert(S::kStages == 2, "steps % 2");
-    acquire_maps();
     if constexpr (S::kClears) set(kTail, 0);
     int n = atomicAdd(tensors.counter, 1);
     while (n < C::kItems + parts()) {

@@ -12,9 +12,9 @@ constexpr int kMostOwn = 8;
 
 // What the kernel reads and writes; gradients that are not wanted are null.
 struct BackwardTensors {
-  // Packed tensors have one for each batch (sequence_maps.cuh).
   const TensorMap *q = nullptr, *k = nullptr, *v = nullptr, *d_o = nullptr;
-  const int* column_starts = nullptr;  // the first key of each batch, if keys or values are packed
+  // Where batches begin, if q or dO is packed, and if k or v is (packed_rows.cuh).
+  const int *row_starts = nullptr, *column_starts = nullptr;
   // [B, Hq, kPaddedRows]: -lse log2(e), -inf in empty rows; delta.
   const float *exponents = nullptr, *deltas = nullptr;
   // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see QuerySums

@@ -7,6 +7,7 @@
 #include "attn/forward_stages.cuh"
 #include "attn/forward_tensors.cuh"
 #include "attn/gathered_rows.cuh"
+#include "attn/packed_rows.cuh"
 #include "attn/patches.cuh"
 #include "attn/which.cuh"
 
@@ -22,7 +23,7 @@ struct KeySide {
   static constexpr int kPanels = S::kDepthPanels, kRowBytes = S::kKeyRow;
   static constexpr bool kBound = C::kBoundKeys;
 
-  static __device__ const TensorMap* maps(const ForwardTensors& tensors) { return tensors.k; }
+  static __device__ const TensorMap& map(const ForwardTensors& tensors) { return *tensors.k; }
   // The pages of a batch.
   static __device__ const int* table(const ForwardTensors& tensors, int b) {
     if constexpr (kBound)
@@ -49,7 +50,7 @@ struct ValueSide {
   static constexpr int kPanels = S::kWidthPanels, kRowBytes = S::kValueRow;
   static constexpr bool kBound = C::kBoundValues;
 
-  static __device__ const TensorMap* maps(const ForwardTensors& tensors) { return tensors.v; }
+  static __device__ const TensorMap& map(const ForwardTensors& tensors) { return *tensors.v; }
   // The pages of a batch.
   static __device__ const int* table(const ForwardTensors& tensors, int b) {
     if constexpr (kBound)
@@ -74,12 +75,31 @@ struct LoadedRows {
   BlockRows<C::kKeys, Side::kPage, Side::kPiece, kLanes> rows;
 
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
-    rows.find(Side::table(tensors, b), Side::kThd ? 0 : b, at, keys);
+    rows.find(Side::table(tensors, b), b, at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
-                       int b) const {
-    rows.template copy<Side::kPanels, Side::kPanel, Side::kRowBytes>(
-        to, Side::maps(tensors)[Side::kThd ? b : 0], full, at, head);
+                       int, int) const {
+    rows.template copy<Side::kPanels, Side::kPanel, Side::kRowBytes, C::kReadOnce>(
+        to, Side::map(tensors), full, at, head);
+  }
+};
+// Copies rows of a packed sequence with so many `keys`. Where it begins is read late: registers
+// are few.
+template <class C, class Side, int kLanes>
+struct LoadedPackedRows {
+  using Packed = PackedRows<C::kColumns>;
+
+  __device__ void find(const ForwardTensors&, int, int, int) {}
+  __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
+                       int b, int keys) const {
+    const int last = Packed::last(tensors.column_starts, b, keys);
+    const int place = Packed::place(at, keys);
+    for (int panel = 0; panel < Side::kPanels; ++panel) {
+      if (kLanes > 1 && threadIdx.x != 0) break;
+      copy_box<C::kReadOnce>(to + panel * C::kKeys * Side::kRowBytes, Side::map(tensors), full,
+                             panel * Side::kPanel, place, head, last);
+    }
+    if (kLanes > 1) __syncwarp();  // as BlockRows::copy
   }
 };
 // Copies row by row.
@@ -91,9 +111,10 @@ struct LoadedRowByRow {
     rows.find(Side::table(tensors, b), at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
-                       int) const {
+                       int, int) const {
     const PoolStrides by = Side::strides(tensors);
-    rows.copy(to, Side::rows(tensors) + head * by.head, full, at, by.page, by.row);
+    rows.template copy<C::kReadOnce>(to, Side::rows(tensors) + head * by.head, full, at, by.page,
+                                     by.row);
   }
 };
 // Copies a patch.
@@ -101,8 +122,8 @@ template <class C, class Side>
 struct LoadedPatch {
   __device__ void find(const ForwardTensors&, int, int, int) {}
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
-                       int b) const {
-    const TensorMap& map = *Side::maps(tensors);
+                       int b, int) const {
+    const TensorMap& map = Side::map(tensors);
     const Place first = patch_of_keys<C>(at);
     for (int panel = 0; panel < Side::kPanels; ++panel) {
       copy_box(to + panel * C::kKeys * (2 * Side::kPanel), map, full, panel * Side::kPanel, first.x,
@@ -112,8 +133,11 @@ struct LoadedPatch {
 };
 
 template <class C, class Side, int kLanes>
+using AdjacentRows = typename Which<Side::kThd, LoadedPackedRows<C, Side, kLanes>,
+                                    LoadedRows<C, Side, kLanes>>::Type;
+template <class C, class Side, int kLanes>
 using BlockLoader = typename Which<C::kPatches, LoadedPatch<C, Side>,
                                    typename Which<Side::kGathers, LoadedRowByRow<C, Side>,
-                                                  LoadedRows<C, Side, kLanes>>::Type>::Type;
+                                                  AdjacentRows<C, Side, kLanes>>::Type>::Type;
 
 }  // namespace kernels

@@ -11,19 +11,19 @@ namespace kernels {
 template <int kRows, int kPage, int kPiece, int kLanes>
 struct BlockRows {
   static constexpr int kPieces = kRows / kPiece, kOfLane = (kPieces + kLanes - 1) / kLanes;
-  int places[kOfLane];  // the batch, or the page of each piece
+  int places[kOfLane];  // the map's last coordinate: of the batch, or the page of each piece
 
   static __device__ int row_of(int i) {
     return kLanes == 1 ? i * kPiece : (i * kLanes + (int)threadIdx.x) * kPiece;
   }
 
-  // Finds the block at row `at` of batch `b` of a map, which has `keys` rows and whose pages
-  // `table` lists. TMA reads zeros from page -1: entries past the rows are not read.
-  __device__ void find(const int* table, int b, int at, int keys) {
+  // Finds the block at row `at` of a batch with `keys` rows, which is at `last` in the map, or
+  // whose pages `table` lists. TMA reads zeros from page -1: entries past the rows are not read.
+  __device__ void find(const int* table, int last, int at, int keys) {
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
       if constexpr (kPage == 0) {
-        places[i] = b;
+        places[i] = last;
       } else {
         const int row = at + row_of(i);
         places[i] = row < keys ? table[row / kPage] : -1;
@@ -31,15 +31,15 @@ struct BlockRows {
     }
   }
 
-  template <int kPanels, int kColumns, int kRowBytes>
+  template <int kPanels, int kColumns, int kRowBytes, bool kOnce>
   __device__ void copy(unsigned to, const TensorMap& map, unsigned full, int at, int head) const {
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
       const int of_block = row_of(i), row = at + of_block;
       if (of_block >= kRows) continue;
       for (int panel = 0; panel < kPanels; ++panel) {
-        copy_box(to + (panel * kRows + of_block) * kRowBytes, map, full, panel * kColumns,
-                 kPage == 0 ? row : row % (kPage == 0 ? 1 : kPage), head, places[i]);
+        copy_box<kOnce>(to + (panel * kRows + of_block) * kRowBytes, map, full, panel * kColumns,
+                        kPage == 0 ? row : row % (kPage == 0 ? 1 : kPage), head, places[i]);
       }
     }
     // So that no lane waits for a phase that has passed for the others.

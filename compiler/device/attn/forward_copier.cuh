@@ -38,8 +38,7 @@ struct ForwardCopier {
   Turn<2> item_word{};
   // Values that are still to come, of a batch with value_keys of them.
   int value_key = -1, value_head = 0, value_batch = 0, value_keys = 0;
-  int tails = 0;    // of values, so far
-  int mapped = -1;  // the batch whose maps were acquired
+  int tails = 0;  // of values, so far
 
   static __device__ bool is_first() { return kThreads == 1 || threadIdx.x == 0; }
   static __device__ bool takes_part(bool gathers) {

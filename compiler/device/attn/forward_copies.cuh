@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/forward_copier.cuh"
+#include "attn/packed_rows.cuh"
 #include "attn/patches.cuh"
 #include "attn/schedule.cuh"
 
@@ -15,18 +16,18 @@ struct ForwardCopies : Base {
   using Item = typename Base::Item;
   using KeyLoader = typename Base::KeyLoader;
   using Base::stages, Base::tensors, Base::expressions, Base::query, Base::key, Base::table,
-      Base::mapped, Base::kLanes, Base::is_first, Base::takes_part;
+      Base::kLanes, Base::is_first, Base::takes_part;
 
-  __device__ void acquire_maps(int b) {
-    if (b == mapped) return;
-    mapped = b;
-    if constexpr (C::kThdQ) acquire_map(tensors.q + b);
-    if constexpr (C::kThdK) acquire_map(tensors.k + b);
-    if constexpr (C::kThdV) acquire_map(tensors.v + b);
+  // Where one warp group computes: threads that copy beside more have no registers for it, and work
+  // for longer.
+  __device__ void prefetch_maps() const {
+    if (C::kGroups * C::kShares > 1 || !is_first()) return;
+    prefetch_map(*tensors.q);
+    if constexpr (!C::kGatherKeys) prefetch_map(*tensors.k);
+    if constexpr (!C::kGatherValues) prefetch_map(*tensors.v);
   }
 
   __device__ void copy_queries(const Item& item) {
-    acquire_maps(item.b);
     if (!takes_part(false)) return;
     const unsigned full = stages.query_full(query.stage);
     wait(empty_of(full), query.parity);
@@ -44,11 +45,13 @@ struct ForwardCopies : Base {
           copy_box(to, *tensors.q, full, column, 0, first.x, first.y + item.b * C::kRowsOfBatch,
                    item.unit + item.b * C::kUnitsOfBatch);
         } else {
-          // Reads nothing of a sequence without rows, whose map has one row.
-          const bool none = C::kThdQ && expressions.queries(item.b) == 0;
-          copy_box(to, tensors.q[C::kThdQ ? item.b : 0], full, column, 0,
-                   none ? C::kRows : item.tile.tile * C::kRowsOfTile, item.unit,
-                   C::kThdQ ? 0 : item.b);
+          int row = item.tile.tile * C::kRowsOfTile, last = item.b;
+          if constexpr (C::kThdQ) {
+            const int length = expressions.queries(item.b);
+            row = PackedRows<C::kRows>::place(row, length);
+            last = PackedRows<C::kRows>::last(tensors.row_starts, item.b, length);
+          }
+          copy_box(to, *tensors.q, full, column, 0, row, item.unit, last);
         }
       }
     }
@@ -68,7 +71,7 @@ struct ForwardCopies : Base {
       else
         arrive_expecting(full, S::kKeyBytes);
     }
-    rows.copy(stages.key(key.stage), tensors, full, at, head, b);
+    rows.copy(stages.key(key.stage), tensors, full, at, head, b, keys);
   }
 
   __device__ void copy_table(const Item& item, int at) {

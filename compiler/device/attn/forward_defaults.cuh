@@ -16,6 +16,8 @@ struct ForwardDefaults {
   static constexpr int kTaken = 0;
   static constexpr long long kKeyPageStride = 0, kKeyHeadStride = 0, kKeyRowStride = 0;
   static constexpr long long kValuePageStride = 0, kValueHeadStride = 0, kValueRowStride = 0;
+  // Whether one block of threads alone reads a key.
+  static constexpr bool kReadOnce = false;
   // Whether strides of keys and values in pages, and of packed rows of o, are in `tensors`.
   static constexpr bool kBoundKeys = false, kBoundValues = false, kBoundOutput = false;
   // Lists.

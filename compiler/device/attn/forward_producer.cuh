@@ -27,11 +27,16 @@ struct Producer : CopierLayers<C, E, L>::Values {
   using Blocks = typename Base::Blocks;
   using Base::first_item, Base::is_item, Base::take, Base::next_item, Base::item_of;
   using Base::is_first, Base::takes_part, Base::known_to_all, Base::blocks_of, Base::begin_run,
-      Base::copy_queries, Base::copy_keys, Base::copy_table, Base::copy_values;
+      Base::prefetch_maps, Base::copy_queries, Base::copy_keys, Base::copy_table, Base::copy_values;
   using Base::stages, Base::key, Base::value_key, Base::value_head, Base::value_batch,
       Base::value_keys, Base::tails, Base::kThreads, Base::kGathers, Base::kClearsLater;
 
+  // Blocks that are copied before the number of the next item is waited for: all of a short part.
+  // Threads with few registers do not count.
+  static constexpr int kAhead = C::kGroups * C::kShares > 1 ? 1 : C::kStages < 4 ? C::kStages : 4;
+
   __device__ void run() {
+    prefetch_maps();
     if constexpr (C::kOverlaps) wait_for_launch();
     int n = first_item();
     Item item = item_of(n);
@@ -39,7 +44,10 @@ struct Producer : CopierLayers<C, E, L>::Values {
       const int taken = is_first() ? take(n) : 0;
       copy_queries(item);
       Blocks blocks = blocks_of(item);
-      copy_block(item, blocks);
+      const int later = blocks.left - kAhead;
+      do {
+        copy_block(item, blocks);
+      } while (kAhead > 1 && blocks.left > 0 && blocks.left > later);
       // The item is known by now, and so is the next one when it is needed.
       n = next_item(n, known_to_all(taken));
       const Item next = item_of(n);

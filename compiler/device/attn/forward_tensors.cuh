@@ -14,8 +14,8 @@ struct RowStrides {
   long long head = 0, row = 0;
 };
 
-// Where q, k, v are read, and what is written; pointers may be null. A packed tensor (kThdQ, ..)
-// has a map for each batch (sequence_maps.cuh).
+// Where q, k, v are read, and what is written; pointers may be null. For the map of a packed tensor
+// (kThdQ, ..) see packed_rows.cuh.
 struct ForwardTensors {
   const TensorMap *q = nullptr, *k = nullptr, *v = nullptr, *table = nullptr;
   void* o = nullptr;
@@ -29,9 +29,10 @@ struct ForwardTensors {
   // those that are read row by row.
   PoolStrides key_strides, value_strides;
   RowStrides output_strides;
-  const int* row_starts = nullptr;  // the first row of each batch, if o is packed
-  float* parts = nullptr;           // what warps have of each, if there are parts
-  int* schedule = nullptr;          // kScheduled
+  // The first row of each batch, if q or o is packed; the first key, if k or v is.
+  const int *row_starts = nullptr, *column_starts = nullptr;
+  float* parts = nullptr;   // what warps have of each, if there are parts
+  int* schedule = nullptr;  // kScheduled
   // Keys and values that are read row by row (kGatherKeys, kGatherValues).
   const unsigned short *key_rows = nullptr, *value_rows = nullptr;
   // Scales of 8-bit floats. scale_o may be null, and so may amax_s and amax_o, which are 0 before.

@@ -22,8 +22,8 @@ struct ValueCopiesOf8Bits : Base {
     if (is_first()) {
       arrive_expecting(full, S::kValueBytes);
       for (int panel = 0; panel < S::kWidthPanels; ++panel) {
-        copy_box(stages.value(value.stage) + panel * S::kValuePanel, *tensors.v, full,
-                 value_key + panel * C::kWidthPanel, 0, value_head, value_batch);
+        copy_box<C::kReadOnce>(stages.value(value.stage) + panel * S::kValuePanel, *tensors.v, full,
+                               value_key + panel * C::kWidthPanel, 0, value_head, value_batch);
       }
     }
     if (kLanes > 1) __syncwarp();  // as BlockRows::copy
@@ -57,7 +57,8 @@ struct ValueCopiesOf16Bits : Base {
       else
         arrive_expecting(full, S::kValueBytes);
     }
-    rows.copy(stages.value(value.stage), tensors, full, value_key, value_head, value_batch);
+    rows.copy(stages.value(value.stage), tensors, full, value_key, value_head, value_batch,
+              value_keys);
     if (tail) end_tail();
     value.next();
   }

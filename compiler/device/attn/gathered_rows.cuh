@@ -23,6 +23,7 @@ struct GatheredRows {
   }
 
   // Copies rows of a tensor; page_stride and row_stride are in elements.
+  template <bool kOnce>
   __device__ void copy(unsigned to, const unsigned short* rows, unsigned full, int at,
                        long long page_stride, long long row_stride) const {
     const int vector = threadIdx.x % 8, of_four = threadIdx.x % 32 / 8;
@@ -39,7 +40,7 @@ struct GatheredRows {
         const int column = first + vector * 8;
         const bool has = present && column < kColumns;
         if (column < kDepth)
-          copy_vector(place + first * (kRows * 2), from + (has ? column : 0), has);
+          copy_vector<kOnce>(place + first * (kRows * 2), from + (has ? column : 0), has);
       }
     }
     arrive_with_copies(full);

@@ -13,7 +13,6 @@
 //                     adds next (QueryAdder), zeroed before each run
 //   native.parts      f32: parts of gradients of learned tensors (BackwardTensors::parts), zeroed
 //                     before each run
-//   native.maps       i32: tensor maps of packed sequences (maps.h)
 #pragma once
 
 #include "compiler/engines/native/programs.h"

@@ -251,14 +251,6 @@ bool BackwardKernel::is_packed(const std::string& name) const {
   return native::is_packed(whole, name);
 }
 
-std::vector<plan::TensorMapArgument> BackwardKernel::packed_maps() const {
-  std::vector<plan::TensorMapArgument> maps;
-  for (const char* name : kCopied) {
-    if (is_packed(name)) maps.push_back(map_of(name));
-  }
-  return maps;
-}
-
 std::string BackwardKernel::spreading_kernel(std::size_t part) {
   return fmt::format("{}{}", kDiagonalsKernel, part);
 }

@@ -125,9 +125,8 @@ struct BackwardKernel {
   bool is_packed(const std::string& name) const;
   bool has_row_starts() const { return is_packed("q") || is_packed("o"); }
   bool has_column_starts() const { return is_packed("k") || is_packed("v"); }
-  // The tensor maps of kCopied, and those of packed ones.
+  // The tensor maps of kCopied.
   plan::TensorMapArgument map_of(const std::string& name) const;
-  std::vector<plan::TensorMapArgument> packed_maps() const;
 
  private:
   std::int64_t add_words(std::int64_t more);

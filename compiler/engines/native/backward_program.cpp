@@ -172,8 +172,6 @@ class BackwardProgram : private BackwardLaunches {
                           .launches = {},
                           .source = source_of(kernel_),
                           .facts = facts()};
-    if (!kernel_.packed_maps().empty())
-      add_sequence_maps(kernel_.whole, kernel_.packed_maps(), nullptr, program, step);
     if (kernel_.made_lists)
       kernel_.made_lists->add(program, step, BackwardKernel::kCounter, inputs());
     std::ranges::move(launches(), std::back_inserter(step.launches));
@@ -259,9 +257,9 @@ class BackwardProgram : private BackwardLaunches {
     if (kernel_.shares()) all.push_back(finding_largest());
     arguments.clear();
     for (const char* name : BackwardKernel::kCopied) {
-      if (!kernel_.is_packed(name)) arguments.emplace_back(kernel_.map_of(name));
+      arguments.emplace_back(kernel_.map_of(name));
     }
-    if (!kernel_.packed_maps().empty()) arguments.emplace_back(Tensor{kMaps});
+    add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
     add_starts(arguments, kernel_.has_column_starts(), kColumnStarts);
     for (const std::string& name : operands()) arguments.emplace_back(Tensor{name});
     if (kernel_.expressions.table)

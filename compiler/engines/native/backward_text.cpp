@@ -276,16 +276,12 @@ class BackwardText : private SmallKernels {
                                    "draws 1", "draws 2", "draws 3"})
                      : "") +
            codegen::include_text("backward.cuh") +
-           (kernel_.packed_maps().empty() ? "" : codegen::include_text("sequence_maps.cuh")) +
            (kernel_.made_lists ? codegen::include_text("row_lists.cuh") + lists_in_memory_text()
             : kernel_.band     ? tiles_of_band_text()
                                : lists_text(kernel_.blocks) + order_text()) +
            division_text() + constants_text() +
            gradient_expressions_text(kernel_.derivatives, kernel_.expressions,
                                      kernel_.made_lists.has_value(), kernel_.band) +
-           (kernel_.packed_maps().empty()
-                ? ""
-                : sequence_maps_text(kernel_.whole, kernel_.packed_maps(), false)) +
            kernels_text();
   }
 
@@ -300,17 +296,12 @@ class BackwardText : private SmallKernels {
       parameters.push_back(fmt::format("{} {}", type, name));
       fields += field_text(field, name);
     };
-    std::int64_t packed = 0;
     for (const std::string name : BackwardKernel::kCopied) {
       const std::string parameter = name == "do" ? "d_o" : name;
-      fields +=
-          field_text(parameter, kernel_.is_packed(name)
-                                    ? fmt::format("maps + {}", kernel_.dims[Dim::B] * packed++)
-                                    : "&" + parameter);
-      if (kernel_.is_packed(name)) continue;
+      fields += field_text(parameter, "&" + parameter);
       parameters.push_back("const __grid_constant__ kernels::TensorMap " + parameter);
     }
-    if (packed > 0) parameters.emplace_back("const kernels::TensorMap* maps");
+    add(kernel_.has_row_starts(), "const int*", kRowStarts, "row_starts");
     add(kernel_.has_column_starts(), "const int*", kColumnStarts, "column_starts");
     const char* row_starts = kernel_.has_row_starts() ? kRowStarts : "nullptr";
     const std::string of_row_starts =

@@ -177,6 +177,7 @@ class ConstantsText {
             {"kThdK", is_thd("k")},
             {"kThdV", is_thd("v") && !attention_.quantize},
             {"kThdO", is_thd("o")},
+            {"kReadOnce", kernel_.reads_once(dims_)},
             {"kGatherKeys", gathers("k")},
             {"kGatherValues", gathers("v")},
             {"kBoundKeys", in_bound_pages(attention_, "k")},
@@ -229,7 +230,6 @@ class Source : private ConstantsText {
     text += codegen::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
     if (kernel_.is_scheduled()) text += codegen::include_text("schedule_maker.cuh");
     if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
-    if (!thd_inputs(attention_).empty()) text += codegen::include_text("sequence_maps.cuh");
     if (!kernel_.band)
       text += kernel_.makes_lists ? lists_in_memory_text() : lists_text(kernel_.blocks);
     text += constants_text() +
@@ -237,10 +237,6 @@ class Source : private ConstantsText {
     if (kernel_.makes_lists) text += lister_text();
     if (kernel_.is_scheduled()) text += schedule_kernel_text(inputs(), expressions());
     if (attention_.quantize) text += transposed_values_text(attention_, inputs(), expressions());
-    if (!thd_inputs(attention_).empty()) {
-      text += sequence_maps_text(attention_, maps_of_packed(attention_, kernel_),
-                                 kernel_.is_scheduled());
-    }
     return text + forward_text();
   }
 
@@ -271,18 +267,13 @@ class Source : private ConstantsText {
       parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", name));
       set(name, fmt::format("&{}", name));
     };
-    const std::vector<std::string> thd = thd_inputs(attention_);
     for (const char* name : {"q", "k", "v"}) {
-      const auto found = std::ranges::find(thd, name);
-      if (found != thd.end())
-        set(name, fmt::format("maps + {}", dims_[Dim::B] * (found - thd.begin())));
-      else if (gathers(name))
+      if (gathers(name))
         add(name == std::string_view("k") ? "key_rows" : "value_rows", "const unsigned short*",
             name);
       else
         add_map(name);
     }
-    if (!thd.empty()) parameters.emplace_back("const kernels::TensorMap* maps");
     if (kernel_.expressions.table) add_map("table");
     for (const std::string& name : kernel_.outputs) {
       const std::string_view type = name == "o" ? codegen::element_type(attention_.dtype_of("o"))
@@ -297,7 +288,9 @@ class Source : private ConstantsText {
     for (const auto& [name, field] : {std::pair("k", "key_table"), {"v", "value_table"}}) {
       if (read_page_of(attention_, name) > 0) set(field, page_table_name(attention_, name));
     }
-    if (is_thd("o")) add("row_starts", "const int*", kRowStarts);
+    for (const std::string& starts : starts_of_packed(attention_)) {
+      add(starts == kRowStarts ? "row_starts" : "column_starts", "const int*", starts);
+    }
     for (const BoundStride& stride : bound_strides(attention_, kernel_)) {
       add(stride.field, "long long", fmt::format("stride_{}", parameters.size()));
     }
@@ -333,6 +326,10 @@ MadeLists Kernel::made_lists(const ir::Dims& dims) const {
           .cells_of_block = tile.keys / tile.cell};
 }
 
+bool Kernel::reads_once(const ir::Dims& dims) const {
+  return blocks.tiles == 1 && dims[Dim::Hq] / dims[Dim::Hkv] <= tile.pack;
+}
+
 std::int64_t Kernel::piece(std::int64_t page) const {
   if (page == 0) return tile.keys;
   std::int64_t rows = std::gcd(page, tile.keys);
@@ -354,15 +351,17 @@ std::int64_t read_page_of(const ir::Attention& attention, const std::string& nam
 }
 
 bool Kernel::overlaps(const ir::Attention& attention) const {
-  return attention.quantize || ((makes_lists || is_scheduled()) && thd_inputs(attention).empty());
+  return attention.quantize || makes_lists || is_scheduled();
 }
 
-std::vector<std::string> thd_inputs(const ir::Attention& attention) {
+std::vector<std::string> starts_of_packed(const ir::Attention& attention) {
+  const auto any = [&](std::initializer_list<const char*> names, const char* starts) {
+    return std::ranges::any_of(
+        names, [&](const char* name) { return addressed_by(attention, name) == starts; });
+  };
   std::vector<std::string> names;
-  for (const char* name : {"q", "k", "v"}) {
-    if (attention.quantize && name == std::string_view("v")) continue;
-    if (layout_of(attention, name).kind == ir::LayoutKind::thd) names.emplace_back(name);
-  }
+  if (any({"q", "o"}, kRowStarts)) names.emplace_back(kRowStarts);
+  if (any({"k", "v"}, kColumnStarts)) names.emplace_back(kColumnStarts);
   return names;
 }
 
@@ -374,15 +373,6 @@ plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& ker
       map_of_keys(attention, name, kernel.tile, kernel.piece(page_of(attention, name)));
   if (kernel.blocks.tiles == 1) map.promotion = kPromotionOfOneTile;
   return map;
-}
-
-std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attention,
-                                                    const Kernel& kernel) {
-  std::vector<plan::TensorMapArgument> maps;
-  for (const std::string& name : thd_inputs(attention)) {
-    maps.push_back(map_of(attention, kernel, name));
-  }
-  return maps;
 }
 
 std::vector<std::string> page_tables(const ir::Attention& attention) {

@@ -69,8 +69,11 @@ struct Kernel {
   // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many
   // as are of one page wherever a block begins.
   std::int64_t piece(std::int64_t page) const;
-  // Whether its launch overlaps that before: one that makes lists, or values with adjacent keys.
+  // Whether its launch overlaps that before: one that makes lists, a schedule, or values with
+  // adjacent keys.
   bool overlaps(const ir::Attention& attention) const;
+  // Whether one tile alone reads a key.
+  bool reads_once(const ir::Dims& dims) const;
   // Whether rows of such pages are copied one by one, by a warp group: pieces would be many.
   bool gathers(std::int64_t page) const { return piece(page) < kCell; }
 };
@@ -79,15 +82,12 @@ struct Kernel {
 std::int64_t page_of(const ir::Attention& attention, const std::string& name);
 // The same of those that the kernel reads: 8-bit values are in no pages (quantized.h).
 std::int64_t read_page_of(const ir::Attention& attention, const std::string& name);
-// Which of "q", "k", "v" are thd as the kernel reads them.
-std::vector<std::string> thd_inputs(const ir::Attention& attention);
-// The map by which the kernel reads "q", "k" or "v"; for a packed one, that of all sequences as
-// one.
+// The tensors that say where the rows of each batch begin (kRowStarts, kColumnStarts), of those
+// that are packed.
+std::vector<std::string> starts_of_packed(const ir::Attention& attention);
+// The map by which the kernel reads "q", "k" or "v".
 plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
                                const std::string& name);
-// The maps of packed ones.
-std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attention,
-                                                    const Kernel& kernel);
 // Page tables that the kernel reads, without repetition.
 std::vector<std::string> page_tables(const ir::Attention& attention);
 

@@ -13,11 +13,13 @@
 namespace attn::engines::native {
 
 // Columns, heads of a unit, rows, units, batches; for patches columns, heads of a unit, x, y,
-// units, where batches are as BatchesAs says.
+// units, where batches are as BatchesAs says. Of a packed tensor (thd) rows of all sequences are
+// instead of batches, as attn/packed_rows.cuh says.
 plan::TensorMapArgument map_of_queries(const ir::Attention& attention, const Tile& tile);
 
-// The map of "k" or "v": columns, keys, heads, batches; for patches columns, x, y, heads, batches;
-// of pages columns, rows of a page, heads, pages. `rows`: that one copy moves, except of a patch.
+// The map of "k" or "v": columns, keys, heads, batches (or rows, as above); for patches columns, x,
+// y, heads, batches; of pages columns, rows of a page, heads, pages. `rows`: that one copy moves,
+// except of a patch.
 plan::TensorMapArgument map_of_keys(const ir::Attention& attention, const std::string& name,
                                     const Tile& tile, std::int64_t rows);
 
@@ -25,16 +27,5 @@ plan::TensorMapArgument map_of_keys(const ir::Attention& attention, const std::s
 // before, at a unit's or at a grid row's distance. nullopt if their strides fit neither.
 enum class BatchesAs : std::uint8_t { units, rows };
 std::optional<BatchesAs> batches_as(const ir::Attention& attention, const Tile& tile);
-
-// Packed tensors (thd) have a map for each sequence: a kernel makes them of `maps`, those of the
-// whole tensors (attn/sequence_maps.cuh). Of the sequences of maps[i], the first is i * B.
-inline constexpr const char* kMaps = "native.maps";  // i32 [maps, B, 32]
-// `scheduled`: a schedule says how many sequences there are, else B.
-std::string sequence_maps_text(const ir::Attention& attention,
-                               const std::vector<plan::TensorMapArgument>& maps, bool scheduled);
-// Adds the launch, and the tensor of maps. `schedule`: the tensor of the schedule, or null.
-void add_sequence_maps(const ir::Attention& attention,
-                       const std::vector<plan::TensorMapArgument>& maps, const char* schedule,
-                       plan::Program& program, plan::KernelStep& step);
 
 }  // namespace attn::engines::native

@@ -478,10 +478,6 @@ class Native {
       add_lists(kernel_.made_lists(dims_), kernel_.tiles_of_block, kCounter, inputs(), program,
                 step);
     }
-    if (!thd_inputs(attention_).empty()) {
-      add_sequence_maps(attention_, maps_of_packed(attention_, kernel_),
-                        kernel_.is_scheduled() ? kSchedule : nullptr, program, step);
-    }
     // The last one before, which the forward waits for.
     if (attention_.quantize) add_transposed_values(attention_, inputs(), program, step);
     step.facts->launch = static_cast<std::int64_t>(step.launches.size());
@@ -500,16 +496,13 @@ class Native {
     const std::int64_t blocks =
         kernel_.is_scheduled() ? kernel_.workers
                                : std::min(multiprocessors, kernel_.items(dims_) * kernel_.parts);
-    const std::vector<std::string> thd = thd_inputs(attention_);
     std::vector<plan::KernelArgument> arguments;
     for (const char* name : {"q", "k", "v"}) {
-      if (std::ranges::find(thd, name) != thd.end()) continue;
       if (kernel_.gathers(read_page_of(attention_, name)))
         arguments.emplace_back(plan::TensorOperand{name});
       else
         arguments.emplace_back(map_of(attention_, kernel_, name));
     }
-    if (!thd.empty()) arguments.emplace_back(plan::TensorOperand{kMaps});
     if (kernel_.expressions.table) {
       arguments.emplace_back(map_of(*kernel_.expressions.table, kernel_.tile));
     }
@@ -520,8 +513,8 @@ class Native {
     for (std::string& table : page_tables(attention_)) {
       arguments.emplace_back(plan::TensorOperand{std::move(table)});
     }
-    if (layout_of(attention_, "o").kind == ir::LayoutKind::thd) {
-      arguments.emplace_back(plan::TensorOperand{kRowStarts});
+    for (std::string& starts : starts_of_packed(attention_)) {
+      arguments.emplace_back(plan::TensorOperand{std::move(starts)});
     }
     for (BoundStride& stride : bound_strides(attention_, kernel_)) {
       arguments.emplace_back(std::move(stride.of));

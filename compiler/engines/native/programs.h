@@ -13,11 +13,6 @@
 // Where inputs decide what masks show, the kernel computes the blocks of a band (bands.h). Of other
 // masks, a kernel of the same step makes the lists first (made_lists.h).
 //
-// Where q, k or v are packed (thd), a kernel of the same step makes tensor maps of their sequences
-// (attn/sequence_maps.cuh):
-//
-//   native.maps     i32 [tensors times batches, 32]
-//
 // With 8-bit floats a kernel of the same step transposes the values (quantized.h).
 #pragma once
 

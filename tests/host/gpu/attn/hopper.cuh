@@ -12,9 +12,6 @@ struct alignas(64) TensorMap {
   unsigned long long words[16];
 };
 
-ATTN_INLINE attn::gpu::TensorMap& described(TensorMap* map) {
-  return *reinterpret_cast<attn::gpu::TensorMap*>(map->words);
-}
 ATTN_INLINE const attn::gpu::TensorMap& described(const TensorMap& map) {
   return *reinterpret_cast<const attn::gpu::TensorMap*>(map.words);
 }
@@ -41,17 +38,9 @@ ATTN_INLINE void wait(unsigned barrier, unsigned parity) { attn::gpu::wait(barri
 ATTN_INLINE void sync_named(int name, int threads) { attn::gpu::sync_named(name, threads); }
 ATTN_INLINE void arrive_named(int name, int threads) { attn::gpu::arrive_named(name, threads); }
 
-ATTN_INLINE void acquire_map(const TensorMap*) {}
-ATTN_INLINE void publish_maps() {}
-ATTN_INLINE void set_address(TensorMap* map, const void* address) {
-  described(map).base = (unsigned char*)address;
-}
-template <int kDim>
-ATTN_INLINE void set_dimension(TensorMap* map, int size) {
-  described(map).dims[kDim] = (unsigned)size;
-}
+ATTN_INLINE void prefetch_map(const TensorMap&) {}
 
-template <typename... Coordinates>
+template <bool kOnce = false, typename... Coordinates>
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, Coordinates... x) {
   const int coordinates[] = {(int)x...};
   attn::gpu::copy_box(to, described(map), barrier, coordinates, sizeof...(x));
@@ -81,6 +70,7 @@ ATTN_INLINE float2 load_two(unsigned address) {
   memcpy(&two, attn::gpu::shared_at(address, 8), 8);
   return two;
 }
+template <bool kOnce = false>
 ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
   attn::gpu::copy_vector(to, has ? from : nullptr);
 }

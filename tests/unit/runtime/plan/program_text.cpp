@@ -84,10 +84,11 @@ struct ArgumentText {
                                       : fmt::format(" promotion {}", map.promotion);
     const std::string axes =
         map.axes.empty() ? "" : fmt::format(" axes [{}]", fmt::join(map.axes, ","));
-    return fmt::format("map of {} [{}] strides [{}]{} box [{}] swizzle {}{}",
+    const std::string before = map.before == 0 ? "" : fmt::format(" before {}", map.before);
+    return fmt::format("map of {} [{}] strides [{}]{}{} box [{}] swizzle {}{}",
                        SourceText{}(map.tensor), fmt::join(map.dims, ","),
-                       fmt::join(map.strides, ","), axes, fmt::join(map.box, ","), map.swizzle,
-                       promotion);
+                       fmt::join(map.strides, ","), axes, before, fmt::join(map.box, ","),
+                       map.swizzle, promotion);
   }
   std::string operator()(const StrideArgument& stride) const {
     return fmt::format("stride {} of tensor {}", stride.axis, attn::quoted(stride.tensor));

@@ -345,6 +345,14 @@ TEST(ValidateProgram, TensorMapsFitTheirTensors) {
             "step 0: has a tensor map of invalid promotion");
   EXPECT_EQ(map([](auto& m) { m.tensor.offset = 8; }), "step 0: reads past the end of \"q\"");
   EXPECT_EQ(map([](auto& m) { m.dims[3] = 3; }), "step 0: reads past the end of \"q\"");
+  const auto begins = [&map](std::int64_t rows, std::int64_t before) {
+    return map([&](auto& m) { m.dims[3] = rows, m.before = before; });
+  };
+  const char* early = "step 0: has a tensor map that begins too early";
+  EXPECT_EQ(begins(3, 1), "accepted");
+  EXPECT_EQ(begins(4, 1), "step 0: reads past the end of \"q\"");
+  EXPECT_EQ(begins(3, 3), early);
+  EXPECT_EQ(begins(2, -1), early);
 }
 
 TEST(ValidateProgram, BoundStridesAreOfRowsThatOthersLocate) {

@@ -208,20 +208,18 @@ TEST(NativeBackward, WideHeadsTakeFewerKeysAndRows) {
 }
 
 // Rows of q are not packed here, and so neither are those of dq and o.
-TEST(NativeBackward, PackedSequencesHaveMapsOfTheirOwn) {
+TEST(NativeBackward, PackedSequencesShareAMap) {
   const NativeProgram made = lowered(std::string(kSizes) + "layout k: thd, v: thd;").value();
-  EXPECT_THAT(kernels_of(made),
-              ElementsAre("attn_maps", "attn_prepare", "attn_backward", "attn_convert"));
+  EXPECT_THAT(kernels_of(made), ElementsAre("attn_prepare", "attn_backward", "attn_convert"));
   EXPECT_THAT(step_of(made).source,
-              AllOf(HasSubstr("tensors.q = &q;"), HasSubstr("tensors.k = maps + 0;"),
-                    HasSubstr("tensors.v = maps + 2;"), HasSubstr("tensors.d_o = &d_o;"),
+              AllOf(HasSubstr("tensors.q = &q;"), HasSubstr("tensors.k = &k;"),
+                    Not(HasSubstr("tensors.row_starts")),
                     HasSubstr("tensors.column_starts = cu_seqlens_kv;"),
                     HasSubstr("Keys = kernels::Places<102400, 128, 256, 1, 128, true, true>;"),
                     HasSubstr("prepare<Constants>(o, d_o, lse, nullptr, expressions")));
   const NativeProgram all = lowered(std::string(kSizes) + "layout thd;").value();
-  EXPECT_EQ(elements_of(all, "native.maps"), 4 * 2);
   EXPECT_THAT(step_of(all).source,
-              AllOf(HasSubstr("TensorMap d_o, const unsigned short* d_o_rows"),
+              AllOf(HasSubstr("tensors.row_starts = cu_seqlens_q;"),
                     HasSubstr("convert<Constants>(sums, cu_seqlens_q, expressions, dq, ")));
 }
 
@@ -503,12 +501,12 @@ TEST(NativeBackward, HasALimitOfLearnedTensors) {
   EXPECT_THAT(refusal(kSizes + learned(9)), HasSubstr("up to 8 learned tensors"));
   EXPECT_EQ(refusal(kSizes + learned(5) + document), "");
   EXPECT_THAT(refusal(kSizes + learned(6) + document), HasSubstr("up to 5 learned tensors"));
-  EXPECT_EQ(refusal(kSizes + learned(4) + document + "layout thd;"), "");
-  EXPECT_THAT(refusal(kSizes + learned(6) + document + "layout thd;"),
-              HasSubstr("up to 4 learned tensors that this score reads, not of 6"));
-  EXPECT_EQ(refusal(kSizes + learned(6) + "layout thd; deterministic;"), "");
-  EXPECT_THAT(refusal(kSizes + learned(7) + "layout thd; deterministic;"),
-              HasSubstr("up to 6 learned tensors"));
+  EXPECT_EQ(refusal(kSizes + learned(5) + document + "layout thd;"), "");
+  EXPECT_THAT(refusal(kSizes + learned(7) + document + "layout thd;"),
+              HasSubstr("up to 5 learned tensors that this score reads, not of 7"));
+  EXPECT_EQ(refusal(kSizes + learned(7) + "layout thd; deterministic;"), "");
+  EXPECT_THAT(refusal(kSizes + learned(8) + "layout thd; deterministic;"),
+              HasSubstr("up to 7 learned tensors"));
   const Error error = error_of(kSizes + learned(9));
   EXPECT_THAT(error.payload, HasSubstr("\"line\": 9,")) << "the first that is too many";
   EXPECT_THAT(error.notes, ElementsAre(HasSubstr("`grad`")));
@@ -520,7 +518,7 @@ TEST(NativeBackward, CountsItsLaunches) {
   };
   EXPECT_EQ(launches(""), 3);
   EXPECT_EQ(launches("grad k, v;"), 3);
-  EXPECT_EQ(launches("layout thd;"), 4);
+  EXPECT_EQ(launches("layout thd;"), 3);
   EXPECT_EQ(launches(learned(2)), 5);
 }
 

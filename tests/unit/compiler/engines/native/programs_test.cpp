@@ -160,9 +160,8 @@ TEST(Native, TakesBoundStridesOfPackedRows) {
                                  .value();
   EXPECT_THAT(map_of(made, "q").axes, ::testing::Contains(2));
   EXPECT_THAT(map_of(made, "k").axes, ::testing::IsEmpty());
-  const auto& launches = step_of(made).launches;
-  EXPECT_THAT(strides_of(launches[launches.size() - 2]), ::testing::ElementsAre("q 2"));
-  EXPECT_THAT(strides_of(launches.back()), ::testing::ElementsAre("o 1", "o 2"));
+  EXPECT_EQ(map_of(made, "q").axes.back(), 2) << "the last dimension has rows, too";
+  EXPECT_THAT(strides_of(step_of(made).launches.back()), ::testing::ElementsAre("o 1", "o 2"));
 }
 
 std::vector<std::string> kernels_of(const NativeProgram& made) {
@@ -171,22 +170,27 @@ std::vector<std::string> kernels_of(const NativeProgram& made) {
   return names;
 }
 
-TEST(Native, SequencesGetMapsOfTheirOwn) {
+// Rows are the third dimension of q's map, and the second of k's; the last one counts those of all
+// sequences, and begins a sequence before the tensor.
+TEST(Native, SequencesShareAMap) {
   const NativeProgram made =
       lowered(std::string(kSizes) + "layout thd; mask q_idx >= kv_idx; outputs o, lse;").value();
   ASSERT_EQ(made.program.steps.size(), 2U);
   const auto& options = std::get<plan::DeriveStep>(made.program.steps[0]);
   EXPECT_TRUE(options.once);
-  EXPECT_THAT(kernels_of(made),
-              ::testing::ElementsAre("attn_schedule", "attn_maps", "attn_forward"));
+  EXPECT_THAT(kernels_of(made), ::testing::ElementsAre("attn_schedule", "attn_forward"));
   const plan::KernelStep& step = step_of(made);
-  EXPECT_EQ(step.launches[1].arguments.size(), 3 * 3 + 2U);
-  // A sequence begins at a multiple of the distance of two rows; maps of k follow those of q.
-  EXPECT_THAT(step.source, AllOf(HasSubstr("map_sequence<2>(q, q_rows + q_starts[b] * 1024ll, "
-                                           "::min(q_starts[b + 1] - q_starts[b], "),
-                                 HasSubstr("map_sequence<1>(k, k_rows + k_starts[b] * 256ll, "
-                                           "::min(k_starts[b + 1] - k_starts[b], "),
-                                 HasSubstr("maps + 2 + b)"), HasSubstr("kThdO = true;")));
+  const plan::TensorMapArgument& q = map_of(made, "q");
+  const plan::TensorMapArgument& k = map_of(made, "k");
+  EXPECT_EQ(q.dims[4], 2 * q.dims[2] + 1);
+  EXPECT_EQ(q.before, q.dims[2]);
+  EXPECT_EQ(q.strides[3], 1024);
+  EXPECT_EQ(k.dims[3], 2 * k.dims[1] + 1);
+  EXPECT_EQ(k.before, k.dims[1]);
+  EXPECT_EQ(k.strides[2], 256);
+  EXPECT_THAT(step.source, AllOf(HasSubstr("kThdQ = true;"), HasSubstr("kThdO = true;"),
+                                 HasSubstr("tensors.row_starts = cu_seqlens_q;"),
+                                 HasSubstr("tensors.column_starts = cu_seqlens_kv;")));
 }
 
 TEST(Native, EachTensorHasItsLayout) {
@@ -194,11 +198,10 @@ TEST(Native, EachTensorHasItsLayout) {
                                      "layout q: thd, o: thd, k: paged(page = 16), v: bhsd; "
                                      "lengths kv;")
                                  .value();
-  EXPECT_THAT(kernels_of(made),
-              ::testing::ElementsAre("attn_schedule", "attn_maps", "attn_forward"));
+  EXPECT_THAT(kernels_of(made), ::testing::ElementsAre("attn_schedule", "attn_forward"));
   EXPECT_THAT(
       step_of(made).source,
-      AllOf(HasSubstr("tensors.q = maps + 0;"), HasSubstr("tensors.k = &k;"),
+      AllOf(HasSubstr("tensors.q = &q;"), HasSubstr("tensors.k = &k;"),
             HasSubstr("tensors.v = &v;"), Not(HasSubstr("tensors.table")),
             HasSubstr("tensors.key_table = page_table_k;"), Not(HasSubstr("tensors.value_table")),
             HasSubstr("tensors.row_starts = cu_seqlens_q;")));
@@ -419,10 +422,9 @@ TEST(Native, TransposesValuesOf8Bits) {
           .value();
   std::vector<std::string> kernels;
   for (const plan::Launch& launch : step_of(made).launches) kernels.push_back(launch.kernel);
-  EXPECT_THAT(kernels,
-              ::testing::ElementsAre("attn_lists", "attn_maps", "attn_values", "attn_forward"));
-  EXPECT_EQ(step_of(made).launches[2].grid[0], 4 * 2 * 2 * 2);  // 128 keys and columns each
-  EXPECT_TRUE(step_of(made).launches[3].overlaps);
+  EXPECT_THAT(kernels, ::testing::ElementsAre("attn_lists", "attn_values", "attn_forward"));
+  EXPECT_EQ(step_of(made).launches[1].grid[0], 4 * 2 * 2 * 2);  // 128 keys and columns each
+  EXPECT_TRUE(step_of(made).launches[2].overlaps);
   const plan::TensorMapArgument& values = map_of(made, "native.values");
   EXPECT_THAT(values.dims, ::testing::ElementsAre(400, 192, 2, 2));
   EXPECT_THAT(values.box, ::testing::ElementsAre(128, 192, 1, 1));
