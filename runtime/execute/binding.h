@@ -106,9 +106,10 @@ class Binding {
   // Looks at what the bound lengths, cu_seqlens and page tables hold, which no execute does: rows
   // and keys of a sequence beyond the plan's Sq and Skv, rows that begin below 0 or fall, and pages
   // in use that the bound pool does not have; only of the sequences that the schedule, if one is
-  // used, was last made for. Runs behind what `stream` was given before, and waits for the result
-  // (null: also for the device). Errors: binding, naming the tensor and the place, also while the
-  // stream is captured; unsupported on a GPU older than compute capability 8.0; cuda.
+  // used, was last built for, by a call of build(). Runs behind what `stream` was given before, and
+  // waits for the result (null: also for the device). Errors: binding, naming the tensor and the
+  // place, also while the stream is captured; unsupported on a GPU older than compute
+  // capability 8.0; cuda.
   Status check(void* stream) const;
 
  private:

@@ -200,7 +200,7 @@ class _Lengths:
     """A binding with the lengths of a batch, of which nothing else is read."""
 
     def __init__(self, executable: _libattn.Executable, placed: Placed, params: Sequence[int], stream: int,
-                 schedule: _libattn.Schedule):
+                 schedule: _libattn.Schedule | None = None):
         self.binding = bind_placed(executable, placed, params, stream, schedule)
         self.places = {name: place for place, name in enumerate(placed)}
         self.addresses = [address for address, *_ in placed.values()]

@@ -23,6 +23,7 @@ _MOST_SETTINGS = 16  # of a thread, each of which has memory for a schedule
 _NO_WINDOW = (-1, -1)
 
 _error = _libattn._error_handle
+_is_grad_enabled = torch.is_grad_enabled
 
 
 def varlen_attention(
@@ -74,7 +75,7 @@ def varlen_attention(
     Raises BindingError for an argument that does not fit, naming it, or a schedule of other kernels, and Unsupported
     for what there are no kernels for."""
     # A call that was made before with such tensors is enqueued in one step.
-    if out is not None and not (torch.is_grad_enabled() and _have_gradients(q, k_cache, v_cache)):
+    if out is not None and not (_is_grad_enabled() and _have_gradients(q, k_cache, v_cache)):
         repeated = None
         if type(schedule) is Schedule:
             repeated, index = schedule._repeated, schedule._index
@@ -112,7 +113,7 @@ def varlen_attention(
         _refuse(window_size, softcap, max_seqlen_q, max_seqlen_k, schedule)
     if schedule is not None:
         schedule._check_bounds(max_seqlen_q, max_seqlen_k)
-    if torch.is_grad_enabled():
+    if _is_grad_enabled():
         _refuse_gradients(q, k_cache, v_cache)
     for call in calls:
         status = varlen_calls.run(call.handle, tensors, call.schedule, stream, _error())
@@ -159,7 +160,7 @@ def _own_call(tensors: Tensors, options: Options, powers: tuple[int, int], other
     """A call that makes its schedule each time: in the memory of another one of the same key, if there is one. Where
     block_table says how many keys a sequence has, other calls have one of as many pages."""
     capacity = capacity_of(tensors, *powers)
-    is_cut = capacity.keys < keys_for(1 << powers[1], ANY_NUMBER, capacity.keys)
+    is_cut = capacity.keys < keys_for(1 << powers[1], ANY_NUMBER, 1)
     key, params = key_of(tensors, options, capacity)
     executable = executable_of(key, varlen_calls.device_of(tensors.q))
     schedule = next((other.own_schedule for other in others if other.key == key), None)

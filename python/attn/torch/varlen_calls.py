@@ -117,8 +117,8 @@ def bind(executable: _libattn.Executable, key: Key, params: Sequence[int], tenso
 
 
 def bind_placed(executable: _libattn.Executable, placed: Placed, params: Sequence[int], stream: int,
-                schedule: _libattn.Schedule) -> _libattn.Binding:
-    """A binding for what is placed, and params in the plan's order, which uses the schedule."""
+                schedule: _libattn.Schedule | None = None) -> _libattn.Binding:
+    """A binding for what is placed, and params in the plan's order, which uses the schedule if there is one."""
     named = {info.name: value for info, value in zip(executable.params, params)}
     return executable.bind(placed, named, None, _KEPT_ADDRESSES, stream, schedule)
 
