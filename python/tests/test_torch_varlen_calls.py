@@ -316,6 +316,24 @@ def test_calls_are_captured(monkeypatch, scheduled):
     assert captured(run).value
 
 
+def test_a_repeated_call_knows_of_its_capture(monkeypatch):
+    """The driver is asked, since PyTorch takes longer to answer."""
+    given = placed(out=on_device(torch.zeros(3, 10, 64).bfloat16()))
+    schedule = schedule_of(given)
+    schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+    attn.torch.varlen_attention(**given, schedule=schedule)
+    ((call,),) = schedule._calls.values()
+    assert not call.captured
+
+    def run(stream):
+        monkeypatch.setattr(varlen_calls, "stream_of", lambda device: stream)
+        schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+        attn.torch.varlen_attention(**given, schedule=schedule)
+
+    assert captured(run).value
+    assert call.captured and schedule._calls.popitem()[1] == [call]
+
+
 def test_captured_calls_are_kept(monkeypatch):
     given = placed(out=on_device(torch.zeros(3, 10, 64).bfloat16()))
     schedule = schedule_of(given)
