@@ -26,6 +26,7 @@ Binding::State::State(std::shared_ptr<const ExecutableState> executable,
       bound(bound_tensors(owner->program, arguments)),
       leading(leading_of(owner->program, arguments)),
       tensors(addresses_of(owner->program, arguments)),
+      checked(tensors),
       operands(operands_of(owner->program, memory())),
       kept(kept_addresses),
       kernels(arguments_of(operands, kept)),
@@ -83,6 +84,7 @@ bool Binding::State::is_checked(const Bases& bases) {
 }
 
 void Binding::State::note_checked(const Bases& bases) {
+  checked.assign(bases.tensors.begin(), bases.tensors.end());
   if (is_pooled()) return;  // nothing is kept for these bases
   Pack* known = packs.find(bases);
   if (known == nullptr) known = &packs.add(bases);
@@ -265,8 +267,8 @@ Status Binding::set_addresses(std::span<void* const> addresses, Check check) {
     const cuda::Device& device = state.owner->runtime->device();
     cuda::Scope scope;
     ATTN_RETURN_IF_ERROR(scope.enter(device));
-    ATTN_RETURN_IF_ERROR(
-        check_addresses(state.owner->program, addresses, device.ordinal(), cuda::classify));
+    ATTN_RETURN_IF_ERROR(check_addresses(state.owner->program, addresses, device.ordinal(),
+                                         cuda::classify, state.checked));
   }
   ATTN_RETURN_IF_ERROR(state.select_unless_pooled(addresses));
   state.tensors.assign(addresses.begin(), addresses.end());

@@ -77,6 +77,7 @@ struct Binding::State {
   std::vector<plan::TensorInfo> bound;  // tensors with bound strides
   std::vector<Leading> leading;         // in the program's order
   std::vector<void*> tensors;           // likewise
+  std::vector<void*> checked;           // likewise: the last ones that were
   std::vector<StepOperands> operands;
   std::size_t kept;                       // addresses, as passed to bind
   std::vector<KernelArguments> kernels;   // of the kernel steps among them

@@ -93,6 +93,27 @@ TEST_F(HostCalls, EncodeTheMapsOfTensorsThatMoved) {
   expect_right(other, *binding_);
 }
 
+// The kind of memory is asked for where a tensor is elsewhere.
+TEST_F(HostCalls, CheckTheAddressesThatMoved) {
+  load_and_bind(plan::testing::scheduled_program());
+  const Case other = must(Case::make(executable_->device(), plan_, 2));
+  std::vector<void*> addresses = on_->addresses();
+  const auto asked = [&] {
+    const std::int64_t before = cuda_calls("cuPointerGetAttributes");
+    EXPECT_OK(binding_->set_addresses(addresses));
+    return cuda_calls("cuPointerGetAttributes") - before;
+  };
+  EXPECT_EQ(asked(), 0);
+  addresses[0] = other.addresses()[0];
+  EXPECT_EQ(asked(), 1);
+  EXPECT_EQ(asked(), 0);
+  EXPECT_OK(binding_->set_addresses(other.addresses(), Check::no));
+  addresses = other.addresses();
+  EXPECT_EQ(asked(), static_cast<std::int64_t>(addresses.size()) - 1) << "q was checked";
+  addresses[1] = nullptr;
+  EXPECT_EQ(binding_->set_addresses(addresses).error().code, ErrorCode::binding);
+}
+
 // Every address has its own map, whether it is kept or was replaced.
 TEST_F(HostCalls, KeptMapsAreThoseOfTheirAddresses) {
   load_and_bind(plan::testing::bound_program());
