@@ -92,16 +92,23 @@ def varlen_attention(
                 raise _libattn._failure(status, repeated.error)
     if out is None:
         out = _new_out(q, v_cache)
-    if lse_out is not None:
-        return_lse = True
-    elif return_lse:
+    if lse_out is None and return_lse:
         lse_out = torch.empty(out.shape[:2], dtype=torch.float32, device=out.device)
-    device = varlen_calls.device_of(q)
+    _call(Tensors(q, k_cache, v_cache, seqused_k, block_table, cu_seqlens_q, out, lse_out, s_aux, alibi_slopes),
+          (softmax_scale, causal, window_size, softcap), max_seqlen_q, max_seqlen_k, schedule)
+    return out if lse_out is None else (out, lse_out)
+
+
+def _call(tensors: Tensors, wanted: tuple[Any, Any, Any, Any], max_seqlen_q: int, max_seqlen_k: int,
+          schedule: Schedule | None) -> None:
+    """The longer way, which binds what was not bound before and says what is wrong. `wanted`: softmax_scale, causal,
+    window_size and softcap."""
+    scale, causal, window_size, softcap = wanted
+    device = varlen_calls.device_of(tensors.q)
     stream, capturing = varlen_calls.stream_of(device), is_capturing()
-    tensors = (q, k_cache, v_cache, seqused_k, block_table, cu_seqlens_q, out, lse_out, s_aux, alibi_slopes)
     try:
         left, right = window_size or _NO_WINDOW
-        settings = (softmax_scale, causal, left, right, softcap)
+        settings = (scale, causal, left, right, softcap)
         if schedule is not None:
             kept = schedule._calls
         else:
@@ -114,19 +121,18 @@ def varlen_attention(
     if schedule is not None:
         schedule._check_bounds(max_seqlen_q, max_seqlen_k)
     if _is_grad_enabled():
-        _refuse_gradients(q, k_cache, v_cache)
+        _refuse_gradients(*tensors[:3])
     for call in calls:
         status = varlen_calls.run(call.handle, tensors, call.schedule, stream, _error())
         if status != UNFIT:
             break
     else:
-        call = _first_call(Tensors(*tensors), settings, kept, schedule, stream)
+        call = _first_call(tensors, settings, kept, schedule, stream)
         status = 0 if call is None else varlen_calls.run(call.handle, tensors, call.schedule, stream, _error())
     if status != 0:
         _fail(status)
     if capturing and call is not None:
         call.note_capture()
-    return (out, lse_out) if return_lse else out
 
 
 def _first_call(tensors: Tensors, settings: tuple[Any, ...], kept: dict[tuple[Any, ...], list[BoundCall]],
