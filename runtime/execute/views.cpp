@@ -9,6 +9,7 @@
 #include "runtime/graph/listing.h"
 
 namespace attn::execute {
+
 // Other strides of a tensor.
 struct Binding::State::Change {
   plan::TensorInfo* bound = nullptr;
