@@ -6,7 +6,7 @@ namespace attn::bench {
 
 Result<EmptyLaunch> EmptyLaunch::create(const cuda::Device& device) {
   constexpr const char* kImage =
-      ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry attn_empty() { ret; }\n";
+      ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry attn_empty() { ret; }\n";
   ATTN_ASSIGN(const cuda::Module module, cuda::Module::load(device, kImage));
   ATTN_ASSIGN(cuda::Kernel kernel, module.kernel("attn_empty"));
   return EmptyLaunch(std::move(kernel));
