@@ -4,7 +4,10 @@ attnc's kernels, on an H100 or H200. Imported before the server starts:
     import sglang_backend; sglang_backend.register()
     sglang.Engine(model_path=.., attention_backend="attnc")
 
-Decodes and the verification of drafts in a chain are in CUDA graphs. Trees of drafts, encoders and MLA are refused.
+Decodes and the verification of drafts in a chain are in CUDA graphs. With --enable-deterministic-inference a sequence
+has the same bits whatever else is in the batch. What is refused: drafts in a tree, whose mask is not in this backend
+(rows see other keys than a band); MLA, whose cache has one row of latent elements for all heads; caches
+with other slots for layers with windows; chunks of positions; models with cross attention.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ import attn.torch
 import torch
 from sglang.srt.layers.attention.attention_registry import register_attention_backend
 from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
+
+
+SPLIT_KEYS = 16384  # with --enable-deterministic-inference, keys of a part of a sequence
 
 
 def register() -> None:
@@ -38,11 +44,8 @@ class AttncBackend(AttentionBackend):
 
     def __init__(self, model_runner: Any):
         super().__init__()
+        _refuse(model_runner)
         arguments = model_runner.server_args
-        if getattr(model_runner, "use_mla_backend", False) or model_runner.model_config.is_encoder_decoder:
-            raise NotImplementedError("MLA and encoders are not in this backend: use another one")
-        if (getattr(arguments, "speculative_eagle_topk", None) or 1) > 1:
-            raise NotImplementedError("drafts in a tree need a mask: use speculative_eagle_topk=1")
         self._page = model_runner.page_size
         self._slots = model_runner.req_to_token_pool.req_to_token  # i32 [requests, tokens]
         self._most_keys = self._slots.shape[1]
@@ -51,6 +54,7 @@ class AttncBackend(AttentionBackend):
         chunk = arguments.chunked_prefill_size or -1
         self._most_rows = max(chunk if chunk > 0 else self._most_keys, self._drafts)
         self._sequences = len(self._slots)
+        self._invariant = bool(getattr(arguments, "enable_deterministic_inference", False))
         self._device = self._slots.device
         self._first_tokens = torch.arange(self._columns, device=self._device) * self._page
         self._memory: Batch | None = None  # that graphs read
@@ -135,8 +139,10 @@ class AttncBackend(AttentionBackend):
                 schedule.build(batch.starts, batch.lengths)
 
     def _capacity(self, batch: Batch) -> int:
-        """The most rows of a sequence of its schedules: of decodes, verifications or others."""
-        return next(rows for rows in (1, self._drafts, self._most_rows) if batch.rows <= rows)
+        """The most rows of a sequence of its schedules: of decodes, verifications or others. Another plan may give
+        other bits, so there is one if they must not depend on the batch."""
+        capacities = (self._most_rows,) if self._invariant else (1, self._drafts, self._most_rows)
+        return next(rows for rows in capacities if batch.rows <= rows)
 
     def _attend(self, q: torch.Tensor, k: torch.Tensor | None, v: torch.Tensor | None, layer: Any,
                 forward_batch: Any, save_kv_cache: bool, sinks: torch.Tensor | None = None) -> torch.Tensor:
@@ -149,9 +155,7 @@ class AttncBackend(AttentionBackend):
             new = (x.view(-1, *cache.shape[2:]) for x, cache in ((k, k_cache), (v, v_cache)))
             attn.torch.append(*new, k_cache, v_cache, forward_batch.out_cache_loc)
         q = q.view(-1, layer.tp_q_head_num, layer.head_dim)
-        window = layer.sliding_window_size  # does not count the row's own key
-        options = {"softmax_scale": float(layer.scaling), "softcap": float(layer.logit_cap or 0), "s_aux": sinks,
-                   "window_size": (-1 if window is None else window, -1)}
+        options = {**_options_of(layer), "s_aux": sinks}
         out = q.new_empty((len(q), layer.tp_q_head_num, layer.v_head_dim))
         attn.torch.varlen_attention(
             q, k_cache, v_cache, cu_seqlens_q=self._batch.starts, seqused_k=self._batch.lengths,
@@ -164,14 +168,62 @@ class AttncBackend(AttentionBackend):
         """That of layers with these options, for the batch under way: made first if there is none, which compiles
         kernels, in one of the runs before graphs are captured."""
         sinks = options["s_aux"]
-        kind = (options["softmax_scale"], options["softcap"], options["window_size"],
+        kind = (options["softmax_scale"], options["softcap"], options["window_size"], options["causal"],
                 None if sinks is None else sinks.dtype, q.shape[1:], v_cache.shape[2:])
         rows = self._capacity(self._batch)
         schedule = self._schedules.get((rows, *kind))
         if schedule is None:
             table = self._batch.table.new_empty((self._sequences, self._columns))
-            schedule = attn.torch.Schedule(q, k_cache, v_cache, table, max_seqlen_q=rows,
-                                           max_seqlen_k=self._most_keys, **options)
+            schedule = self._make(q, k_cache, v_cache, table, max_seqlen_q=rows, max_seqlen_k=self._most_keys,
+                                  **options)
             schedule.build(self._batch.starts, self._batch.lengths)
             self._schedules[rows, *kind] = schedule
         return schedule
+
+    def _make(self, *tensors: torch.Tensor, **options: Any) -> attn.torch.Schedule:
+        """With parts of as many keys in every batch, if bits must not depend on it: twice as many, four times, .. where
+        there are too many parts, which sequences that share pages have as others."""
+        if not self._invariant:
+            return attn.torch.Schedule(*tensors, **options)
+        split = SPLIT_KEYS
+        while split < self._most_keys:
+            try:
+                return attn.torch.Schedule(*tensors, split_keys=split, capacity_rows=options["max_seqlen_q"],
+                                           capacity_keys=self._sequences * self._most_keys, **options)
+            except attn.ArgumentError:
+                split *= 2
+        return attn.torch.Schedule(*tensors, max_parts=1, **options)
+
+
+def _refuse(model_runner: Any) -> None:
+    """Raises NotImplementedError for what the backend does not serve, with the reason."""
+    arguments = model_runner.server_args
+    if getattr(model_runner, "use_mla_backend", False):
+        raise NotImplementedError("MLA's cache has one row of latent elements for all heads, which this backend does"
+                                  " not append: use another one (attn.torch.varlen_attention can read it)")
+    if model_runner.model_config.is_encoder_decoder:
+        raise NotImplementedError("the keys of an encoder have slots of their own, which this backend does not have")
+    branches = [getattr(arguments, "speculative_eagle_topk", None) or 1]
+    if getattr(arguments, "speculative_algorithm", None) == "NGRAM":
+        branches.append(getattr(arguments, "speculative_ngram_max_bfs_breadth", None) or 1)
+    if max(branches) > 1:
+        raise NotImplementedError("drafts in a tree need a mask, since a row does not see those of other branches: use"
+                                  " speculative_eagle_topk=1, and speculative_ngram_max_bfs_breadth=1")
+    if hasattr(getattr(model_runner, "token_to_kv_pool", None), "full_to_swa_index_mapping"):
+        raise NotImplementedError("layers with windows have a cache with other slots: use --disable-hybrid-swa-memory")
+    if getattr(model_runner, "attention_chunk_size", None):
+        raise NotImplementedError("layers that see a chunk of positions are not in this backend")
+
+
+def _options_of(layer: Any) -> dict[str, Any]:
+    """What a layer computes, as arguments of varlen_attention."""
+    kind = getattr(layer, "attn_type", "decoder")
+    kind = getattr(kind, "value", kind)
+    if kind not in ("decoder", "encoder_only"):
+        raise NotImplementedError(f"attention of type {kind} is not in this backend: rows of an image, that see those"
+                                  " after them, need a mask")
+    window = layer.sliding_window_size  # does not count the row's own key
+    left = -1 if window is None else window
+    causal = kind == "decoder"
+    return {"softmax_scale": float(layer.scaling), "softcap": float(layer.logit_cap or 0), "causal": causal,
+            "window_size": (left, -1 if causal else left)}

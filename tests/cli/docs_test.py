@@ -1,5 +1,5 @@
-"""Runs every ```sh block of README.md and docs/*.md, in a folder with specs/, bench/, build/attnc and the
-examples. Blocks marked ```sh gpu need a GPU."""
+"""Runs every ```sh block of README.md and docs/*.md, in a folder with specs/, bench/, examples/, build/attnc and
+the programs of the examples. Blocks marked ```sh gpu need a GPU."""
 import re
 import subprocess
 
@@ -12,11 +12,11 @@ BLOCK = re.compile(r"^```sh( gpu)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 class Docs(attnc.Case):
     def setUp(self):
         super().setUp()
-        for name in ("specs", "bench"):
+        for name in ("specs", "bench", "examples"):
             (self.folder / name).symlink_to(SOURCE / name)
         (self.folder / "build").mkdir()
         for program in ("attnc", "embed", "embed_c", "server", "cuda_graph", "layers",
-                        "train"):
+                        "batches", "train"):
             (self.folder / "build" / program).symlink_to(attnc.beside(program))
 
     def test_commands(self):

@@ -256,6 +256,13 @@ class Gpu(attnc.Case):
         self.assertRegex(self.example("layers", plan, 12),
                          r"^2 passes over 12 layers .*: the same outputs\n$")
 
+    def test_a_batch_from_one_graph(self):
+        plan = self.compile(SOURCE / "examples" / "serving" / "batches.attn", "--engine", "native")
+        for options in ([], ["--check"]):
+            lines = self.example("batches", plan, *options).splitlines()
+            self.assertRegex(lines[0], r"^40 requests, 1 to \d+ at once, served by \d+ launches of one graph of 4")
+            self.assertRegex(lines[1], r"^\d+ rows compared with the CPU: they differ by at most 0\.0\d+$")
+
     def test_the_training_example(self):
         for spec in ("t5_bias", "gqa_5to1"):
             plan = self.compile(SPECS / f"{spec}.attn", "--direction", "both", "--bind", "B=1",

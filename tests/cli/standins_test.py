@@ -69,6 +69,19 @@ class Standins(attnc.Case):
                                          text=True, timeout=600, check=False)
                 self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
 
+    def test_a_batch_from_one_graph(self):
+        """The plan is captured and launched; the stand-in for the driver writes numbers of its own."""
+        plan = self.compile(SOURCE / "examples" / "serving" / "batches.attn", "--engine", "native")
+        for options in ([], ["--check"]):
+            process = subprocess.run([attnc.beside("batches"), plan, *options], capture_output=True, text=True,
+                                     timeout=600, check=False)
+            self.assertEqual(process.returncode, 5, process.stdout + process.stderr)
+            self.assertRegex(process.stderr, r"^mismatch: request 0, row 0, layer 0: \S+ instead of 0.906250\n$")
+        process = subprocess.run([attnc.beside("batches"), self.compile(NOOP)], capture_output=True, text=True,
+                                 timeout=600, check=False)
+        self.assertEqual(process.returncode, 2, process.stdout + process.stderr)
+        self.assertIn("the plan is not one of batches.attn", process.stderr)
+
     def test_the_device_alone_is_timed(self):
         spec = self.write("spec.attn", NOOP)
         timed = self.attnc_json("bench", spec, "--iterations", "2", "--device-only")["rows"][0]

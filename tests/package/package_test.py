@@ -25,6 +25,7 @@ EXAMPLES = {
     "cuda_graph": ("causal", r"^10 launches as captured: .*\n10 launches with other addresses: "),
     "layers": ("causal", r"^2 passes over 32 layers with a workspace of \d+ bytes: the same outputs\n$"),
     "train": ("t5_bias", None),
+    "batches": ("../examples/serving/batches", None),
 }
 
 
@@ -89,7 +90,7 @@ class Package(unittest.TestCase):
         """A plan for the local GPU; any plan if there is none."""
         if not attnc.has_gpu():
             return self.standin_plan()
-        plan = self.folder / f"{spec}.attnplan"
+        plan = self.folder / f"{pathlib.Path(spec).name}.attnplan"
         both = ["--direction", "both"] if spec == "t5_bias" else []
         output_of(self.prefix / "bin" / "attnc", "compile", SOURCE / "specs" / f"{spec}.attn",
                   "--target", "native", "-o", plan, *both)

@@ -53,7 +53,10 @@ constexpr std::int64_t kGroupsOfLongLists = 3, kKeysOfLongLists = 32768;
 // The same of blocks of 8-bit keys: 0.210 ms instead of 0.255 with 192.
 constexpr std::int64_t kBlockOfShortLists = 128;
 // Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
-constexpr double kLeastOfFew = 4, kLeastOfMany = 16;
+constexpr double kLeastOfFew = 1, kLeastOfMany = 16;
+// Of one warp group: keys that are computed while a part is stored and the last one merges them,
+// and while it reads another part (one batch of 8 heads of 4096 keys: 3000 of 2000 clocks a block).
+constexpr double kKeysOfStoring = 190, kKeysOfMerging = 16;
 // Blocks whose time passes between a part and the next one of a block of threads, as measured: of
 // one warp group, of keys in pages, of more warp groups, whose parts are four times as wide.
 constexpr double kBetweenFew = 4, kBetweenInPages = 9, kBetweenMany = 24;
@@ -196,7 +199,9 @@ class Native {
     const auto items = static_cast<double>(kernel_.items(dims_));
     const auto parts = static_cast<double>(count);
     const double turns = std::ceil(items * parts / multiprocessors()), mean = all.blocks / items;
-    if (turns == 1) return (has_lengths() ? all.most : mean) / parts;
+    if (turns == 1) {
+      return std::ceil((has_lengths() ? longest() : mean) / parts) + storing(parts);
+    }
     const auto units =
         static_cast<double>(dims_[Dim::B] * dims_[Dim::Hkv]);  // with keys of their own
     const double reading = mean * units / (kReaders * multiprocessors());
@@ -205,6 +210,15 @@ class Native {
             ? std::max(all.most, all.blocks * parts / multiprocessors() + all.last) / parts
             : turns * mean / parts;
     return std::max(computing + (count > 1 ? (turns - 1) * between() : 0), reading);
+  }
+  // The blocks of the longest tile, where batches are as long as they may be: for a single turn of
+  // few tiles they decide.
+  double longest() const { return listed(kernel_.blocks).most; }
+  // The time in which so many parts are stored and merged, where one warp group computes: a round
+  // trip to memory takes as long as some keys.
+  double storing(double parts) const {
+    if (parts == 1 || kernel_.tile.warps() > 4) return 0;
+    return (kKeysOfStoring + kKeysOfMerging * parts) / static_cast<double>(kernel_.tile.keys);
   }
   // Blocks whose time passes between a part and the next one.
   double between() const {

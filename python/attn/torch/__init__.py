@@ -24,8 +24,9 @@ from attn.torch.plans import warming
 from attn.torch.quantized import quantize
 from attn.torch.schedules import Schedule
 from attn.torch.varlen import varlen_attention
+from attn.torch.varlen_attentions import VarlenAttention
 
-__all__ = ["Bucketed", "Distributed", "Schedule", "append", "call", "distribute", "flex_attention",
-           "load_distributed", "merge", "prepare", "quantize", "save_plans", "varlen_attention"]
+__all__ = ["Bucketed", "Distributed", "Schedule", "VarlenAttention", "append", "call", "distribute",
+           "flex_attention", "load_distributed", "merge", "prepare", "quantize", "save_plans", "varlen_attention"]
 
 _attention.torch_calls = sys.modules[__name__]
