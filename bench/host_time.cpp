@@ -1,12 +1,16 @@
 // Host time of one execute of a plan file, for each way to call it, in one process:
 //   host_time PLAN [--device N] [--cudnn DIR] [--blocks N] [--calls N]
+// Beside them the time of a launch of an empty kernel, the driver's part, and how many launches an
+// execute has.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "bench/api_execute.h"
+#include "bench/kernel_ways.h"
 #include "bench/random_arguments.h"
 #include "bench/timing.h"
 #include "runtime/execute/cuda_graph.h"
@@ -82,10 +86,41 @@ struct Subjects {
   }
 };
 
-std::vector<bench::Way> ways_of(Subjects& subjects, const Sets& sets, bench::BareExecute& bare,
-                                bench::ApiExecute& api) {
+// Ways that only plans of attnc's own kernels have.
+struct KernelSubjects {
+  bench::EmptyLaunch empty;
+  execute::Binding moving;
+  bench::Scheduled scheduled;
+
+  static Result<KernelSubjects> create(const execute::Executable& executable,
+                                       const execute::Arguments& arguments) {
+    ATTN_ASSIGN(auto empty, bench::EmptyLaunch::create(executable.device()));
+    ATTN_ASSIGN(auto moving, executable.bind(arguments));
+    ATTN_ASSIGN(auto scheduled, bench::Scheduled::create(executable, arguments));
+    return KernelSubjects{std::move(empty), std::move(moving), std::move(scheduled)};
+  }
+
+  void add(const Sets& sets, std::vector<bench::Way>& ways) {
+    constexpr std::size_t kQ = 0;  // the first tensor of every program
+    ways.push_back({"empty_launch", empty});
+    ways.push_back({"moved_q", bench::Moving(moving, sets.addresses, kQ)});
+    if (!scheduled.binding) return;
+    ways.push_back({"schedule_build", [this](void* stream) {
+                      return scheduled.schedule->build(*scheduled.binding, {}, stream);
+                    }});
+    ways.push_back(
+        {"scheduled", [this](void* stream) { return scheduled.binding->execute(stream); }});
+    ways.push_back({"scheduled_moved_q", bench::Moving(*scheduled.binding, sets.addresses, kQ)});
+  }
+};
+
+std::vector<bench::Way> ways_of(Subjects& subjects, const Sets& sets,
+                                std::optional<bench::BareExecute>& bare, bench::ApiExecute& api) {
   using execute::Check;
-  std::vector<bench::Way> ways = bench::bare_and_ours(bare, subjects.fixed);
+  std::vector<bench::Way> ways;
+  if (bare) ways = bench::bare_and_ours(*bare, subjects.fixed);
+  if (!bare)
+    ways.push_back({"execute", [&](void* stream) { return subjects.fixed.execute(stream); }});
   ways.push_back({"attn_h", [&](void* stream) { return api.execute(stream); }});
   ways.push_back({"kept_sets", Changing(subjects.keeping, sets, kKeptSets, Check::yes)});
   ways.push_back({"new_sets", Changing(subjects.checking, sets, kManySets, Check::yes)});
@@ -101,18 +136,30 @@ std::vector<bench::Way> ways_of(Subjects& subjects, const Sets& sets, bench::Bar
   return ways;
 }
 
+nlohmann::ordered_json json_of(const bench::Enqueued& enqueued) {
+  return {{"launches", enqueued.launches}, {"fills", enqueued.fills}, {"cudnn", enqueued.of_cudnn}};
+}
+
 Status run(const std::string& path, const execute::LoadOptions& load,
            const bench::HostTimingOptions& options) {
   ATTN_ASSIGN(const plan::Plan plan, plan::load(path, load.direction));
   ATTN_ASSIGN(const auto executable, execute::Executable::load(plan, load));
   ATTN_ASSIGN(const Sets sets, Sets::create(executable));
   const execute::Arguments arguments = bench::with_unit_params(sets.memory[0], plan.program);
-  ATTN_ASSIGN(auto bare, bench::BareExecute::create(plan, load, arguments));
+  std::optional<bench::BareExecute> bare;
+  if (!plan.compiled.empty()) {
+    ATTN_ASSIGN(bare, bench::BareExecute::create(plan, load, arguments));
+  }
   ATTN_ASSIGN(auto api, bench::ApiExecute::create(path, load.device, load.cudnn_folder, arguments));
   ATTN_ASSIGN(auto subjects, Subjects::create(executable, arguments));
-  ATTN_ASSIGN(const auto timing, bench::time_on_host(executable.device(),
-                                                     ways_of(subjects, sets, bare, api), options));
-  fmt::print("{}\n", bench::json_of(timing).dump());
+  ATTN_ASSIGN(auto kernels, KernelSubjects::create(executable, arguments));
+  std::vector<bench::Way> ways = ways_of(subjects, sets, bare, api);
+  kernels.add(sets, ways);
+  ATTN_ASSIGN(const auto timing, bench::time_on_host(executable.device(), ways, options));
+  nlohmann::ordered_json json = bench::json_of(timing);
+  json["enqueued"] = json_of(bench::enqueued(plan.program, false));
+  if (kernels.scheduled.binding) json["scheduled"] = json_of(bench::enqueued(plan.program, true));
+  fmt::print("{}\n", json.dump());
   return {};
 }
 

@@ -10,6 +10,7 @@ prints the time from an imported PyTorch to the first result.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -86,7 +87,8 @@ def ways():
 
 
 def paged():
-    """Calls of a decode of 8 sequences over pages, with a schedule of the caller and without, and what makes one."""
+    """Calls of a decode of 8 sequences over pages, with a schedule of the caller and without, with the same q and with
+    another one at each call, and what makes a schedule."""
     q = torch.randn(8, 8, 64, device="cuda", dtype=torch.bfloat16)
     k_cache, v_cache = torch.randn(2, 130, 16, 8, 64, device="cuda", dtype=torch.bfloat16)
     lengths = torch.full((8,), 200, device="cuda", dtype=torch.int32)
@@ -94,14 +96,17 @@ def paged():
     bounds = {"max_seqlen_q": 1, "max_seqlen_k": 200}
     schedule = attn.torch.Schedule(q, k_cache, v_cache, table, **bounds)
     schedule.build(None, lengths)
-    given = {"seqused_k": lengths, "block_table": table, "out": torch.empty_like(q), **bounds}
+    out = torch.empty_like(q)
+    others = itertools.cycle(list(torch.empty(200, *q.shape, device="cuda", dtype=q.dtype)))
 
-    def run(**options):
-        return attn.torch.varlen_attention(q, k_cache, v_cache, **given, **options)
+    def run(q, schedule):
+        return attn.torch.varlen_attention(q, k_cache, v_cache, seqused_k=lengths, block_table=table, max_seqlen_q=1,
+                                           max_seqlen_k=200, out=out, schedule=schedule)
 
     return {
-        "varlen_attention, a schedule": lambda *_: run(schedule=schedule),
-        "varlen_attention": lambda *_: run(),
+        "varlen_attention, a schedule": lambda *_: run(q, schedule),
+        "the same, q moves": lambda *_: run(next(others), schedule),
+        "varlen_attention": lambda *_: run(q, None),
         "Schedule.build": lambda *_: schedule.build(None, lengths),
     }
 

@@ -1,12 +1,15 @@
 #include "bound_call.h"
 
+#include <dlfcn.h>
+
 #include <array>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "call.h"
-#include "exchange.h"
+#include "enqueue.h"
 #include "python_abi.h"
 
 namespace attn::python {
@@ -18,6 +21,7 @@ struct Known {
   std::vector<std::int64_t> dims, strides;
   DlDtype dtype{};
   void* fixed;
+  std::int64_t least_columns = 0, most_columns = 0;
   void* absent = nullptr;  // the object that stands for no tensor
   void* type = nullptr;    // that of the example, a reference
 };
@@ -38,6 +42,17 @@ static bool same_type(const DlDtype& a, const DlDtype& b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
+// The stride of the rows of a table, or 0 if it is not one that the call takes.
+static std::int64_t step_of_table(const Known& known, const DlTensor& tensor, Counts& counts) {
+  if (tensor.rank != 2 || !counts.agree(known.counts, tensor.dims[0])) return 0;
+  const std::int64_t columns = tensor.dims[1];
+  if (columns < known.least_columns || columns > known.most_columns) return 0;
+  if (tensor.strides == nullptr) return columns;
+  if (columns > 1 && tensor.strides[1] != 1) return 0;
+  const std::int64_t step = tensor.dims[0] > 1 ? tensor.strides[0] : columns;
+  return step >= columns ? step : 0;
+}
+
 static bool same_view(const Known& known, const DlTensor& tensor, Counts& counts) {
   if (tensor.rank != static_cast<std::int32_t>(known.dims.size())) return false;
   std::int64_t dense = 1;
@@ -53,14 +68,29 @@ static bool same_view(const Known& known, const DlTensor& tensor, Counts& counts
 }
 
 // Exchange functions take objects of the framework's types alone.
-static bool has_type(void* object, void* wanted) {
+bool has_type(void* object, void* wanted) {
   void* const type = PyObject_Type(object);
   Py_DecRef(type);
   return type == wanted;
 }
 
-static void* address_in(const DlTensor& tensor) {
-  return static_cast<char*>(tensor.data) + tensor.byte_offset;
+bool read_tensor(const DlExchange& exchange, void* object, DlTensor& tensor) {
+  if (exchange.tensor_from_object(object, &tensor) == 0) return true;
+  PyErr_Clear();
+  return false;
+}
+
+// The driver is that of libattn, which has loaded it.
+bool is_capturing(void* stream) {
+  using Ask = int (*)(void* stream, int* status);
+  static const Ask ask = [] {
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    return driver == nullptr ? nullptr
+                             : reinterpret_cast<Ask>(dlsym(driver, "cuStreamIsCapturing"));
+  }();
+  int status = 0;
+  if (stream == nullptr) return false;  // the default stream cannot be captured
+  return ask == nullptr || ask(stream, &status) != 0 || status != 0;
 }
 
 }  // namespace attn::python
@@ -74,6 +104,9 @@ struct attn_bound_call {
   std::int64_t least = 0, most = 0;
   std::vector<Known> tensors;
   std::vector<void*> addresses;
+  std::vector<const std::int64_t*> strides;  // null but for a table whose step is another one
+  std::array<std::int64_t, 2> table = {0, 1};
+  bool captured = false;
 
   ~attn_bound_call() {
     for (const Known& known : tensors)
@@ -81,18 +114,15 @@ struct attn_bound_call {
   }
 
   bool prepare(void* examples);
-  std::int32_t run(void* objects, attn_schedule* schedule, void* stream, attn_error* error);
+  std::int32_t run(void* const* objects, attn_schedule* schedule, void* stream, attn_error* error);
 
  private:
   bool read(const Known& known, void* object, Counts& counts);
-  bool convert(void* object, DlTensor& tensor) const;
-};
+  bool read_view(const Known& known, const DlTensor& tensor, Counts& counts);
+  attn_status move(attn_error* error);
 
-bool attn_bound_call::convert(void* object, DlTensor& tensor) const {
-  if (exchange->tensor_from_object(object, &tensor) == 0) return true;
-  PyErr_Clear();
-  return false;
-}
+  std::int64_t step_ = 0;  // of the table in the run under way
+};
 
 bool attn_bound_call::prepare(void* examples) {
   if (PyTuple_Size(examples) != static_cast<std::ptrdiff_t>(tensors.size())) return false;
@@ -105,41 +135,66 @@ bool attn_bound_call::prepare(void* examples) {
       continue;
     }
     DlTensor tensor{};
-    if (!convert(object, tensor)) return false;
+    if (!read_tensor(*exchange, object, tensor)) return false;
     known.dtype = tensor.dtype;
     known.type = PyObject_Type(object);
+    if (known.most_columns > 0) table[0] = known.strides[0];
   }
+  step_ = table[0];
   return true;
+}
+
+bool attn_bound_call::read_view(const Known& known, const DlTensor& tensor, Counts& counts) {
+  if (known.most_columns == 0) return same_view(known, tensor, counts);
+  step_ = step_of_table(known, tensor, counts);
+  return step_ > 0;
 }
 
 bool attn_bound_call::read(const Known& known, void* object, Counts& counts) {
   if (known.absent != nullptr) return object == known.absent;
   if (object == nullptr || !has_type(object, known.type)) return false;
   DlTensor tensor{};
-  if (!convert(object, tensor)) return false;
+  if (!read_tensor(*exchange, object, tensor)) return false;
   void* const address = address_in(tensor);
   const bool fits = tensor.device.type == device.type && tensor.device.id == device.id &&
-                    same_type(tensor.dtype, known.dtype) && same_view(known, tensor, counts) &&
+                    same_type(tensor.dtype, known.dtype) && read_view(known, tensor, counts) &&
                     reinterpret_cast<std::uintptr_t>(address) % known.alignment == 0;
   if (fits) addresses[static_cast<std::size_t>(known.place)] = address;
   return fits;
 }
 
-std::int32_t attn_bound_call::run(void* objects, attn_schedule* schedule, void* stream,
+// Moves the binding to the tensors of a run.
+attn_status attn_bound_call::move(attn_error* error) {
+  if (step_ == table[0]) {
+    return attn_binding_set_addresses(binding, addresses.data(), addresses.size(),
+                                      ATTN_CHECK_NOTHING, error);
+  }
+  const std::int64_t before = std::exchange(table[0], step_);
+  const attn_status status = attn_binding_set_views(binding, addresses.data(), strides.data(),
+                                                    addresses.size(), ATTN_CHECK_NOTHING, error);
+  if (status != ATTN_STATUS_OK) table[0] = before;
+  return status;
+}
+
+std::int32_t attn_bound_call::run(void* const* objects, attn_schedule* schedule, void* stream,
                                   attn_error* error) {
-  if (PyTuple_Size(objects) != static_cast<std::ptrdiff_t>(tensors.size())) return ATTN_CALL_UNFIT;
   Counts counts;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!read(tensors[i], PyTuple_GetItem(objects, static_cast<std::ptrdiff_t>(i)), counts))
-      return ATTN_CALL_UNFIT;
+    if (!read(tensors[i], objects[i], counts)) return ATTN_CALL_UNFIT;
   }
   const std::int64_t sequences = counts.of[ATTN_COUNTS_SEQUENCES];
   if (sequences < least || sequences > most) return ATTN_CALL_UNFIT;
-  attn_status status = attn_binding_set_addresses(binding, addresses.data(), addresses.size(),
-                                                  ATTN_CHECK_NOTHING, error);
+  attn_status status = move(error);
   if (status == ATTN_STATUS_OK && schedule != nullptr)
     status = attn_schedule_build(schedule, binding, nullptr, sequences, stream, error);
-  return status == ATTN_STATUS_OK ? attn_binding_execute(binding, stream, error) : status;
+  if (status == ATTN_STATUS_OK) status = attn_binding_execute(binding, stream, error);
+  if (status == ATTN_STATUS_OK && !captured) captured = is_capturing(stream);
+  return status;
+}
+
+std::int32_t attn::python::run(attn_bound_call& call, void* const* objects, attn_schedule* schedule,
+                               void* stream, attn_error* error) {
+  return call.run(objects, schedule, stream, error);
 }
 
 static Known known_of(const attn_bound_tensor& tensor) {
@@ -150,7 +205,9 @@ static Known known_of(const attn_bound_tensor& tensor) {
           {tensor.dims, tensor.dims + rank},
           {tensor.strides, tensor.strides + rank},
           {},
-          tensor.fixed};
+          tensor.fixed,
+          tensor.least_columns,
+          tensor.most_columns};
 }
 
 attn_status attn_bound_call_create(attn_binding* binding, const void* exchange,
@@ -158,7 +215,8 @@ attn_status attn_bound_call_create(attn_binding* binding, const void* exchange,
                                    attn_bound_call** call, attn_error*) {
   const auto* functions = static_cast<const DlExchange*>(exchange);
   if (binding == nullptr || call == nullptr || options == nullptr || functions == nullptr ||
-      functions->header.version.major != 1 || functions->tensor_from_object == nullptr)
+      functions->header.version.major != 1 || functions->tensor_from_object == nullptr ||
+      options->tensor_count > ATTN_MOST_BOUND_TENSORS)
     return ATTN_STATUS_INVALID_ARGUMENT;
   try {
     auto made = std::make_unique<attn_bound_call>();
@@ -168,8 +226,12 @@ attn_status attn_bound_call_create(attn_binding* binding, const void* exchange,
     made->least = options->least_sequences;
     made->most = options->most_sequences;
     made->addresses.assign(options->addresses, options->addresses + options->address_count);
-    for (std::size_t i = 0; i < options->tensor_count; ++i)
-      made->tensors.push_back(known_of(options->tensors[i]));
+    made->strides.assign(options->address_count, nullptr);
+    for (std::size_t i = 0; i < options->tensor_count; ++i) {
+      const Known& known = made->tensors.emplace_back(known_of(options->tensors[i]));
+      if (known.most_columns > 0)
+        made->strides[static_cast<std::size_t>(known.place)] = made->table.data();
+    }
     if (!made->prepare(examples)) return ATTN_STATUS_INVALID_ARGUMENT;
     *call = made.release();
     return ATTN_STATUS_OK;
@@ -180,7 +242,14 @@ attn_status attn_bound_call_create(attn_binding* binding, const void* exchange,
 
 void attn_bound_call_destroy(attn_bound_call* call) { delete call; }
 
+int32_t attn_bound_call_captured(const attn_bound_call* call) { return call->captured ? 1 : 0; }
+
 int32_t attn_bound_call_run(attn_bound_call* call, void* tensors, attn_schedule* schedule,
                             void* stream, attn_error* error) {
-  return call->run(tensors, schedule, stream, error);
+  std::array<void*, ATTN_MOST_BOUND_TENSORS> objects{};
+  const auto count = static_cast<std::size_t>(PyTuple_Size(tensors));
+  if (count != call->tensors.size()) return ATTN_CALL_UNFIT;
+  for (std::size_t i = 0; i < count; ++i)
+    objects[i] = PyTuple_GetItem(tensors, static_cast<std::ptrdiff_t>(i));
+  return call->run(objects.data(), schedule, stream, error);
 }

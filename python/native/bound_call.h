@@ -24,7 +24,9 @@ enum {
 
 /* A tensor of the call: its place in the binding's addresses, and the facts that it must have.
  * Strides of dimensions with one element or none do not matter. `fixed`, if it is not NULL, is the
- * address in every run; the object must then be the same as when the call was made (None). */
+ * address in every run; the object must then be the same as when the call was made (None).
+ * `most_columns` above 0: rows of `least_columns` to so many adjacent elements, as page tables have
+ * them, of any stride, which is set in the binding. */
 typedef struct attn_bound_tensor {
   int32_t place;
   int32_t counts;
@@ -33,7 +35,10 @@ typedef struct attn_bound_tensor {
   const int64_t* dims;
   const int64_t* strides;
   void* fixed;
+  int64_t least_columns, most_columns;
 } attn_bound_tensor;
+
+enum { ATTN_MOST_BOUND_TENSORS = 32 };
 
 /* Tensors and sequences of a call. Addresses of the binding that no tensor has are as in
  * `addresses`, one for each tensor of its executable. */
@@ -55,6 +60,10 @@ ATTN_API attn_status attn_bound_call_create(attn_binding* binding, const void* e
                                             const attn_bound_options* options, void* examples,
                                             attn_bound_call** call, attn_error* error);
 ATTN_API void attn_bound_call_destroy(attn_bound_call* call);
+
+/* Whether a run was captured into a CUDA graph, which uses the binding as long as it is launched.
+ */
+ATTN_API int32_t attn_bound_call_captured(const attn_bound_call* call);
 
 /* Enqueues the binding on `stream` with `tensors`, a tuple like the examples. `schedule`: made for
  * these sequences before, or NULL. Returns an attn_status, or ATTN_CALL_UNFIT (call.h) if a tensor

@@ -6,12 +6,22 @@
 
 extern "C" {
 void PyErr_Clear();
+void* PyErr_Occurred();  // borrowed
+void* PyErr_NoMemory();  // sets the error; null
+int PyErr_BadArgument();
 void* PyLong_FromLong(long value);
+long long PyLong_AsLongLong(void* object);
+void* PyLong_AsVoidPtr(void* object);
 double PyFloat_AsDouble(void* object);
 void* PyTuple_New(std::ptrdiff_t size);
 std::ptrdiff_t PyTuple_Size(void* tuple);
 void* PyTuple_GetItem(void* tuple, std::ptrdiff_t place);              // borrowed
 int PyTuple_SetItem(void* tuple, std::ptrdiff_t place, void* object);  // takes the reference
 void* PyObject_Type(void* object);                                     // a new reference
+void Py_IncRef(void* object);
 void Py_DecRef(void* object);
+int PyObject_RichCompareBool(void* object, void* other, int operation);
+void* PyCapsule_New(void* pointer, const char* name, void (*destructor)(void* capsule));
+void* PyCapsule_GetPointer(void* capsule, const char* name);
+void* PyCFunction_NewEx(void* method, void* self, void* module);  // keeps self
 }

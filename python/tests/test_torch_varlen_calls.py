@@ -25,12 +25,12 @@ class Control(ctypes.Structure):
         ("calls", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_int))]
 
 
-def counted():
-    """Launches, fills and allocations so far."""
+def counted(names=(b"cuLaunchKernelEx", b"cuMemsetD32Async", b"cuMemAlloc", b"cuMemFree")):
+    """Calls of functions of the driver so far: launches, fills and allocations."""
     driver = ctypes.CDLL("libcuda.so.1")
     driver.standin_cuda.restype = ctypes.POINTER(Control)
     calls = driver.standin_cuda().contents.calls
-    return [calls(name, -1) for name in (b"cuLaunchKernelEx", b"cuMemsetD32Async", b"cuMemAlloc", b"cuMemFree")]
+    return [calls(name, -1) for name in names]
 
 
 def memory(size, device=None):
@@ -86,6 +86,104 @@ def test_repeated_calls_launch_and_do_nothing_else():
     before = counted()
     schedule.build(given["cu_seqlens_q"], given["seqused_k"])
     assert differences(before)[0] == 1 and differences(before)[2:] == [0, 0]
+
+
+ASKED = (b"cuTensorMapEncodeTiled", b"cuPointerGetAttributes", b"cuMemsetD8Async", b"cuMemsetD32Async", b"cuMemAlloc",
+         b"cuMemFree", b"cuStreamIsCapturing", b"cuCtxSetCurrent", b"cuLaunchKernelEx", b"cuCtxGetCurrent")
+
+
+def asked(run):
+    """What a repeated run asks of the driver: calls of each of ASKED."""
+    before = counted(ASKED)
+    run()
+    return [now - then for now, then in zip(counted(ASKED), before)]
+
+
+def test_a_repeated_call_with_a_schedule_is_a_launch():
+    """Whatever moves: maps are encoded of what did. So is a build, also with a number on the device."""
+    given = placed(out=on_device(torch.zeros(3, 10, 64).bfloat16()))
+    schedule = schedule_of(given)
+    starts, lengths = given["cu_seqlens_q"], given["seqused_k"]
+    schedule.build(starts, lengths)
+
+    def call(**others):
+        attn.torch.varlen_attention(**{**given, **others}, schedule=schedule)
+
+    call()
+    nothing = [0] * 8
+    others = {name: on_device(given[name]) for name in ("q", "out", "block_table", "k_cache", "v_cache")}
+    assert asked(call)[:8] == nothing
+    maps = {"q": 0, "out": 0, "block_table": 0, "k_cache": 0, "v_cache": 0}
+    for name, other in others.items():
+        maps[name] = asked(lambda: call(**{name: other}))[0]
+        again = asked(lambda: call(**{name: other}))
+        assert again[:8] == nothing and again[9] == 1
+        call()
+    assert maps["block_table"] == 0 and 0 < sum(maps.values()) and max(maps.values()) <= 4
+    number = on_device(torch.tensor([2], dtype=torch.int32))
+    for count in (None, 0, 3, number):
+        schedule.build(starts, lengths, count)
+        assert asked(lambda: schedule.build(starts, lengths, count)) == [*nothing, 1, 1]
+    schedule.build(None, lengths)
+    schedule.check()
+
+
+def test_tables_of_every_width_have_one_binding():
+    """The check reads the rows of the table of the last run."""
+    given = placed(out=on_device(torch.zeros(3, 10, 64).bfloat16()))
+    schedule = schedule_of(given)
+    schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+    pages = given["block_table"]
+    for width in (2, 7, 3, 2, 9):
+        wide = on_device(torch.full((3, width), 99, dtype=torch.int32))
+        wide[:, :2] = pages
+        for table in (wide, wide[:, :2]):
+            for options in ({}, {"schedule": schedule}):
+                attn.torch.varlen_attention(**{**given, "block_table": table}, **options)
+        ((scheduled,),) = schedule._calls.values()
+        scheduled.binding.check(0)
+        wide[0, 0] = 99
+        with pytest.raises(attn.BindingError, match=r"page_table' has page 99 at \[0, 0\]"):
+            scheduled.binding.check(0)
+    narrow = on_device(torch.zeros(3, 1).int())
+    with pytest.raises(attn.BindingError, match="block_table has 1 pages"):
+        attn.torch.varlen_attention(**{**given, "block_table": narrow}, schedule=schedule)
+
+
+def test_a_binding_has_no_memory_for_what_the_schedule_has():
+    given = placed(out=on_device(torch.zeros(3, 10, 64).bfloat16()))
+    driver = ctypes.CDLL("libcuda.so.1")
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+
+    def free_bytes():
+        driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+        return free.value
+
+    before = free_bytes()
+    schedule = schedule_of(given)
+    own, workspace = before - free_bytes(), schedule._executable.workspace_bytes
+    assert 0 < workspace and own < 1.2 * workspace + (1 << 20)
+    schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+    for k_cache in (given["k_cache"], on_device(torch.zeros(4, 2, 16, 64).bfloat16()).transpose(1, 2)):
+        attn.torch.varlen_attention(**{**given, "k_cache": k_cache}, schedule=schedule)
+    assert before - free_bytes() < own + (1 << 20)
+
+
+def test_settings_are_compared_by_value():
+    """Lists may change, so that they are looked at each time; so are numbers of other types."""
+    given = placed(out=on_device(torch.zeros(3, 10, 64).bfloat16()))
+    schedule = schedule_of(given, window_size=(7, -1))
+    schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+    window = [7, -1]
+    for _ in range(2):
+        attn.torch.varlen_attention(**given, window_size=window, softcap=0, causal=1, schedule=schedule)
+        attn.torch.varlen_attention(**given, window_size=(7, -1), softcap=0.0, schedule=schedule)
+    window[0] = 8
+    with pytest.raises(attn.BindingError, match=r"bounds \(8,\), but the schedule's \(7,\)"):
+        attn.torch.varlen_attention(**given, window_size=window, schedule=schedule)
+    q = given["q"].clone().requires_grad_()
+    with pytest.raises(attn.BindingError, match="q requires a gradient"):
+        attn.torch.varlen_attention(**{**given, "q": q}, window_size=(7, -1), schedule=schedule)
 
 
 def test_tensors_may_be_others():
@@ -218,6 +316,24 @@ def test_calls_are_captured(monkeypatch, scheduled):
     assert captured(run).value
 
 
+def test_a_repeated_call_knows_of_its_capture(monkeypatch):
+    """The driver is asked, since PyTorch takes longer to answer."""
+    given = placed(out=on_device(torch.zeros(3, 10, 64).bfloat16()))
+    schedule = schedule_of(given)
+    schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+    attn.torch.varlen_attention(**given, schedule=schedule)
+    ((call,),) = schedule._calls.values()
+    assert not call.captured
+
+    def run(stream):
+        monkeypatch.setattr(varlen_calls, "stream_of", lambda device: stream)
+        schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+        attn.torch.varlen_attention(**given, schedule=schedule)
+
+    assert captured(run).value
+    assert call.captured and schedule._calls.popitem()[1] == [call]
+
+
 def test_captured_calls_are_kept(monkeypatch):
     given = placed(out=on_device(torch.zeros(3, 10, 64).bfloat16()))
     schedule = schedule_of(given)
@@ -228,8 +344,8 @@ def test_captured_calls_are_kept(monkeypatch):
     (calls,) = schedule._calls.values()
     (captured,) = calls
     for step in range(varlen_calls._MOST_VIEWS + 3):
-        table = on_device(torch.zeros(3, 10 + step).int())
-        attn.torch.varlen_attention(**{**given, "block_table": table}, schedule=schedule)
+        out = on_device(torch.zeros(3, 11 + step, 64).bfloat16())[:, :10]
+        attn.torch.varlen_attention(**{**given, "out": out}, schedule=schedule)
     (calls,) = schedule._calls.values()
     assert captured in calls and len(calls) == varlen_calls._MOST_VIEWS + 2
 

@@ -29,7 +29,8 @@ Result<execute::Binding> bind(const execute::Executable& executable,
   const std::uint64_t kept =
       read.kept_addresses != 0 ? read.kept_addresses : execute::kKeptAddresses;
   ATTN_RETURN_IF_ERROR(check_devices(arguments, executable.device().ordinal()));
-  return executable.bind(arguments.arguments, workspace, kept, read.stream);
+  return executable.bind(arguments.arguments, workspace, kept, read.stream,
+                         read.schedule == nullptr ? nullptr : &read.schedule->schedule);
 }
 
 }  // namespace
@@ -60,6 +61,17 @@ ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* con
                                                 size_t count, attn_check check, attn_error* error) {
   return guarded(error, {{binding, "the binding"}},
                  [&] { return set_addresses(binding->binding, addresses, count, check); });
+}
+
+ATTN_API attn_status attn_binding_set_views(attn_binding* binding, void* const* addresses,
+                                            const int64_t* const* strides, size_t count,
+                                            attn_check check, attn_error* error) {
+  return guarded(error, {{binding, "the binding"}}, [&]() -> Status {
+    if (count > 0)
+      ATTN_RETURN_IF_ERROR(check_given({{addresses, "addresses"}, {strides, "strides"}}));
+    ATTN_ASSIGN(const execute::Check how, check_of(check));
+    return binding->binding.set_views(std::span(addresses, count), std::span(strides, count), how);
+  });
 }
 
 ATTN_API attn_status attn_binding_set_workspace(attn_binding* binding, void* memory,

@@ -1,6 +1,7 @@
 #include "runtime/execute/addresses.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -104,14 +105,21 @@ struct MakeOperand {
             std::make_shared<const plan::TensorMapArgument>(plan::resolved(map, tensor)),
             tensor.dtype};
   }
+  // A launch only reads the value.
   LaunchOperands::Operand operator()(const plan::StrideArgument& of) const {
-    const std::int64_t stride = memory.tensor(of.tensor).strides[static_cast<std::size_t>(of.axis)];
-    return (*this)(plan::ConstantOperand{DType::i64, static_cast<double>(stride)});
+    const plan::TensorInfo& tensor = memory.tensor(of.tensor);
+    const std::int64_t& stride = tensor.strides[static_cast<std::size_t>(of.axis)];
+    return {.place = Place::at(const_cast<std::int64_t*>(&stride)), .by_value = true};
   }
   LaunchOperands::Operand operator()(const auto& scalar) const {
     return {.place = memory.place_of(scalar), .by_value = true};
   }
 };
+
+// The launch of a step that is not left out.
+std::size_t first_of(const KernelOperands& operands, const Bases& bases) {
+  return operands.makes_schedule && bases.schedule.tensor != nullptr ? 1 : 0;
+}
 
 // Where a map begins.
 void* begin_of(const plan::TensorMapArgument& map, DType dtype, void* tensor) {
@@ -127,33 +135,78 @@ std::size_t bytes_of(const plan::TensorInfo& dense) {
 
 }  // namespace
 
-LaunchOperands::LaunchOperands(const plan::Launch& launch, const Memory& memory,
-                               std::int64_t turn) {
+LaunchOperands::LaunchOperands(const plan::Launch& launch, const Memory& memory, std::int64_t turn,
+                               void* before) {
+  if (before != nullptr) operands.push_back({.place = Place::at(before)});
   for (const plan::KernelArgument& argument : launch.arguments) {
-    operands.push_back(std::visit(MakeOperand{memory, turn}, argument));
+    const std::size_t index = operands.size();
+    const Operand& made = operands.emplace_back(std::visit(MakeOperand{memory, turn}, argument));
+    if (made.map != nullptr) {
+      maps.push_back(index);
+    } else if (made.place.moves()) {
+      moving.push_back(index);
+    }
+  }
+}
+
+KeptMaps::KeptMaps(std::size_t kept)
+    : addresses_(2 * std::bit_ceil(kept)), maps_(addresses_.size()) {}
+
+Status KeptMaps::prepare(const LaunchOperands::Operand& operand, void* address,
+                         const cuda::Device& device) {
+  constexpr std::uint64_t kMixed = 0x9e3779b97f4a7c15;  // the high bits depend on all others
+  const auto hash = (reinterpret_cast<std::uintptr_t>(address) * kMixed) >> 32;
+  const std::size_t first = 2 * (hash % (addresses_.size() / 2));
+  for (const std::size_t at : {first, first + 1}) {
+    prepared_ = at;
+    if (addresses_[at] == address) return {};
+  }
+  prepared_ = addresses_[first] == nullptr ? first : first + (turn_++ % 2);
+  if (prepared_ == taken_) prepared_ ^= 1;
+  addresses_[prepared_] = nullptr;
+  const plan::TensorMapArgument& map = *operand.map;
+  ATTN_ASSIGN(maps_[prepared_],
+              cuda::encode_tensor_map(
+                  device, begin_of(map, operand.dtype, address),
+                  {operand.dtype, map.dims, map.strides, map.box, map.swizzle, map.promotion}));
+  addresses_[prepared_] = address;
+  return {};
+}
+
+LaunchArguments::LaunchArguments(const LaunchOperands& operands, std::size_t kept)
+    : addresses_(operands.operands.size()), maps_(operands.maps.size(), KeptMaps(kept)) {
+  arguments_.reserve(addresses_.size());
+  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+    const LaunchOperands::Operand& operand = operands.operands[i];
+    if (!operand.place.moves()) addresses_[i] = operand.place.fixed_address();
+    arguments_.push_back(operand.by_value ? addresses_[i] : &addresses_[i]);
   }
 }
 
 Result<LaunchArguments> LaunchArguments::make(const LaunchOperands& operands, const Bases& bases,
                                               const cuda::Device& device) {
-  LaunchArguments made;
-  made.addresses_.reserve(operands.operands.size());
-  made.maps_.reserve(static_cast<std::size_t>(std::ranges::count_if(
-      operands.operands, [](const LaunchOperands::Operand& each) { return each.map != nullptr; })));
-  for (const LaunchOperands::Operand& operand : operands.operands) {
-    void* argument = operand.place.address(bases);
-    if (const plan::TensorMapArgument* map = operand.map.get()) {
-      ATTN_ASSIGN(const cuda::TensorMap encoded,
-                  cuda::encode_tensor_map(device, begin_of(*map, operand.dtype, argument),
-                                          {operand.dtype, map->dims, map->strides, map->box,
-                                           map->swizzle, map->promotion}));
-      argument = &made.maps_.emplace_back(encoded);
-    } else if (!operand.by_value) {
-      argument = &made.addresses_.emplace_back(argument);
-    }
-    made.arguments_.push_back(argument);
-  }
+  LaunchArguments made(operands);
+  ATTN_RETURN_IF_ERROR(made.prepare(operands, bases, device));
+  made.take(operands, bases);
   return made;
+}
+
+Status LaunchArguments::prepare(const LaunchOperands& operands, const Bases& bases,
+                                const cuda::Device& device) {
+  for (std::size_t i = 0; i < operands.maps.size(); ++i) {
+    const LaunchOperands::Operand& operand = operands.operands[operands.maps[i]];
+    ATTN_RETURN_IF_ERROR(maps_[i].prepare(operand, operand.place.address(bases), device));
+  }
+  return {};
+}
+
+void LaunchArguments::take(const LaunchOperands& operands, const Bases& bases) {
+  for (const std::size_t i : operands.moving) {
+    addresses_[i] = operands.operands[i].place.address(bases);
+  }
+  for (std::size_t i = 0; i < operands.maps.size(); ++i) {
+    arguments_[operands.maps[i]] = maps_[i].take();
+  }
 }
 
 KernelOperands::KernelOperands(const plan::KernelStep& step, const Memory& memory,
@@ -169,21 +222,35 @@ KernelOperands::KernelOperands(const plan::KernelStep& step, const Memory& memor
   for (const plan::Launch& launch : step.launches) launches.emplace_back(launch, memory, turn);
 }
 
+KernelArguments::KernelArguments(const KernelOperands& operands, std::size_t kept)
+    : zeroed(operands.zeroed.size()) {
+  for (const LaunchOperands& launch : operands.launches) launches.emplace_back(launch, kept);
+}
+
 Result<KernelArguments> KernelArguments::make(const KernelOperands& operands, const Bases& bases,
                                               const cuda::Device& device) {
-  KernelArguments made;
-  const bool is_made_before = operands.makes_schedule && bases.schedule.tensor != nullptr;
-  made.first = is_made_before ? 1 : 0;
-  for (const auto& [place, bytes, is_for_first] : operands.zeroed) {
-    if (is_made_before && is_for_first) continue;
-    made.zeroed.push_back({place.address(bases), bytes});
-  }
-  for (std::size_t i = made.first; i < operands.launches.size(); ++i) {
-    ATTN_ASSIGN(LaunchArguments arguments,
-                LaunchArguments::make(operands.launches[i], bases, device));
-    made.launches.push_back(std::move(arguments));
-  }
+  KernelArguments made(operands);
+  ATTN_RETURN_IF_ERROR(made.prepare(operands, bases, device));
+  made.take(operands, bases);
   return made;
+}
+
+Status KernelArguments::prepare(const KernelOperands& operands, const Bases& bases,
+                                const cuda::Device& device) {
+  for (std::size_t i = first_of(operands, bases); i < launches.size(); ++i) {
+    ATTN_RETURN_IF_ERROR(launches[i].prepare(operands.launches[i], bases, device));
+  }
+  return {};
+}
+
+void KernelArguments::take(const KernelOperands& operands, const Bases& bases) {
+  first = first_of(operands, bases);
+  for (std::size_t i = 0; i < zeroed.size(); ++i) {
+    const KernelOperands::Zeroed& each = operands.zeroed[i];
+    zeroed[i] = first > 0 && each.is_for_first ? nullptr : each.place.address(bases);
+  }
+  for (std::size_t i = first; i < launches.size(); ++i)
+    launches[i].take(operands.launches[i], bases);
 }
 
 Result<cuda::DeviceBuffer> make_iota(const plan::Program& program, const cuda::Device& device,

@@ -49,6 +49,9 @@ struct Place {
     return static_cast<std::byte*>(own != nullptr ? own : of_base(bases)) + inside;
   }
   Place plus(std::size_t bytes) const;
+  // Whether bases decide the address; else it is fixed_address().
+  bool moves() const { return base != Base::none || scheduled != nullptr; }
+  void* fixed_address() const { return static_cast<std::byte*>(fixed) + inside; }
 
   Base base = Base::none;
   void* fixed = nullptr;
@@ -76,7 +79,7 @@ class Memory {
   // Lets a schedule's memory replace that of the internal tensors, which must have been added.
   void set_schedule(const plan::Schedule& schedule);
 
-  // Says how tensors are bound, whose names the program has. They must outlive this.
+  // Says how tensors are bound, whose names the program has. They must outlive this, and operands.
   void set_bound(std::span<const plan::TensorInfo> tensors);
 
   // Places a caller's tensor at a fixed `address`, whatever is bound.
@@ -114,29 +117,61 @@ struct LaunchOperands {
         map{};                 // the argument is this map of the address
     DType dtype = DType::f32;  // of the map's elements
   };
-  LaunchOperands(const plan::Launch& launch, const Memory& memory, std::int64_t turn = 0);
+  // `before`: the address that the first argument is, before those of the launch, unless null.
+  LaunchOperands(const plan::Launch& launch, const Memory& memory, std::int64_t turn = 0,
+                 void* before = nullptr);
 
   std::vector<Operand> operands;
+  std::vector<std::size_t> moving;  // indices of those that are an address which bases decide
+  std::vector<std::size_t> maps;    // and of those that are maps
+};
+
+// Tensor maps of one argument: of the address that it has, and of those that it had of late.
+class KeptMaps {
+ public:
+  // `kept`: how many addresses at least have room, if they differ by chance.
+  explicit KeptMaps(std::size_t kept);
+
+  // Encodes the map for an address, unless there is one; it is not taken yet, and the one that was
+  // stays. Allocates nothing. Errors: cuda, if the driver refuses the address.
+  Status prepare(const LaunchOperands::Operand& operand, void* address, const cuda::Device& device);
+  // Takes the map that was prepared last. Valid until the next prepare() after it.
+  cuda::TensorMap* take() {
+    taken_ = prepared_;
+    return &maps_[taken_];
+  }
+
+ private:
+  std::vector<void*> addresses_;       // two for each hash; null: none
+  std::vector<cuda::TensorMap> maps_;  // likewise
+  std::size_t taken_ = 0, prepared_ = 0;
+  std::size_t turn_ = 0;  // which of two that are in the way is replaced
 };
 
 // The argument list of a launch: the address of each argument's value. Params point to the scalars,
-// so later values are used. Stays valid when moved.
+// and strides to the tensors as they are bound, so later values are used. Stays valid when moved.
 class LaunchArguments {
  public:
-  // Errors: cuda, if a tensor map cannot be made for an address.
+  // Without addresses that bases decide, and without maps: until take(). `kept`: how many addresses
+  // of a map are remembered, about.
+  explicit LaunchArguments(const LaunchOperands& operands, std::size_t kept = 1);
+  // For these bases. Errors: those of prepare().
   static Result<LaunchArguments> make(const LaunchOperands& operands, const Bases& bases,
                                       const cuda::Device& device);
   LaunchArguments(LaunchArguments&&) noexcept = default;
   LaunchArguments& operator=(LaunchArguments&&) noexcept = default;
 
+  // Sees to it that there are maps of all tensors as they are with these bases. Arguments change in
+  // take() alone, which must follow with the same bases. Allocates nothing. Errors: cuda, if a map
+  // cannot be made for an address.
+  Status prepare(const LaunchOperands& operands, const Bases& bases, const cuda::Device& device);
+  void take(const LaunchOperands& operands, const Bases& bases);
+
   void* const* data() const { return arguments_.data(); }
 
  private:
-  LaunchArguments() = default;
-
-  // Arguments point into these, which are never resized once filled.
-  std::vector<void*> addresses_;
-  std::vector<cuda::TensorMap> maps_;
+  std::vector<void*> addresses_;  // of each operand, to which arguments point; never resized
+  std::vector<KeptMaps> maps_;
   std::vector<void*> arguments_;
 };
 
@@ -157,16 +192,16 @@ struct KernelOperands {
 // The same for some addresses. With a schedule, which was made before, the launch that would make
 // it is left out.
 struct KernelArguments {
-  struct Zeroed {
-    void* address = nullptr;
-    std::size_t bytes = 0;
-  };
+  explicit KernelArguments(const KernelOperands& operands, std::size_t kept = 1);
   static Result<KernelArguments> make(const KernelOperands& operands, const Bases& bases,
                                       const cuda::Device& device);
+  // As those of the launches.
+  Status prepare(const KernelOperands& operands, const Bases& bases, const cuda::Device& device);
+  void take(const KernelOperands& operands, const Bases& bases);
 
-  std::size_t first = 0;  // launch of the step
-  std::vector<Zeroed> zeroed;
-  std::vector<LaunchArguments> launches;  // from the first on
+  std::size_t first = 0;        // launch that is not left out
+  std::vector<void*> zeroed{};  // addresses, as in the operands; null: left out
+  std::vector<LaunchArguments> launches{};
 };
 
 // Device memory with the i32 iota that the program reads; null if it reads none. Errors: cuda.

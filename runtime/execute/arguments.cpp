@@ -65,11 +65,11 @@ std::vector<plan::TensorInfo> bound_tensors(const plan::Program& program,
                                             const Arguments& arguments) {
   std::vector<plan::TensorInfo> bound;
   for (const plan::TensorInfo& tensor : program.tensors) {
-    for (const Arguments::Tensor& given : arguments.tensors()) {
-      const bool is_other = given.name != tensor.name || given.view.as_planned;
-      if (!tensor.bound_strides || is_other) continue;
-      bound.push_back(bound_tensor(program, tensor, given.view));
-    }
+    if (!tensor.bound_strides) continue;
+    const auto given =
+        std::ranges::find(arguments.tensors(), tensor.name, &Arguments::Tensor::name);
+    const bool is_planned = given == arguments.tensors().end() || given->view.as_planned;
+    bound.push_back(is_planned ? tensor : bound_tensor(program, tensor, given->view));
   }
   return bound;
 }

@@ -59,7 +59,7 @@ class Arguments {
 // plan's. The view must have dims and strides of the tensor's rank.
 plan::TensorInfo bound_tensor(const plan::Program& program, const plan::TensorInfo& tensor,
                               const TensorView& view);
-// Those whose strides are given. The arguments must fit the program.
+// All tensors with bound strides, as they are bound. The arguments must fit the program.
 std::vector<plan::TensorInfo> bound_tensors(const plan::Program& program,
                                             const Arguments& arguments);
 

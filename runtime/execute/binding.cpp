@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/cuda/failure.h"
@@ -25,7 +26,10 @@ Binding::State::State(std::shared_ptr<const ExecutableState> executable,
       bound(bound_tensors(owner->program, arguments)),
       leading(leading_of(owner->program, arguments)),
       tensors(addresses_of(owner->program, arguments)),
+      checked(tensors),
       operands(operands_of(owner->program, memory())),
+      kept(kept_addresses),
+      kernels(arguments_of(operands, kept)),
       packs(kept_addresses) {}
 
 Memory Binding::State::memory() {
@@ -41,7 +45,7 @@ Memory Binding::State::memory() {
 
 Result<cuda::DeviceBuffer> Binding::State::allocate_workspace() const {
   return cuda::DeviceBuffer::allocate(owner->runtime->device(),
-                                      static_cast<std::size_t>(owner->workspace_bytes),
+                                      static_cast<std::size_t>(workspace_bytes()),
                                       owner->runtime->allocator());
 }
 
@@ -60,24 +64,58 @@ Status Binding::State::give_workspace(const Workspace& wanted) {
 }
 
 void Binding::State::own(cuda::DeviceBuffer buffer) {
+  if (has_run && own_workspace.data() != nullptr) outgrown = std::move(own_workspace);
   workspace_kind = Workspace::Kind::owned;
   own_workspace = std::move(buffer);
   workspace = own_workspace.data();
 }
 
-Status Binding::State::select(const Bases& bases) {
+Status Binding::State::own_one_for_graphs() {
+  if (own_workspace.size() >= static_cast<std::size_t>(workspace_bytes())) return {};
+  ATTN_ASSIGN(cuda::DeviceBuffer buffer, allocate_workspace());
+  if (own_workspace.data() != nullptr) outgrown = std::move(own_workspace);
+  own_workspace = std::move(buffer);
+  return {};
+}
+
+bool Binding::State::is_checked(const Bases& bases) {
+  const Pack* known = packs.find(bases);
+  return known != nullptr && known->checked;
+}
+
+void Binding::State::note_checked(const Bases& bases) {
+  checked.assign(bases.tensors.begin(), bases.tensors.end());
+  if (is_pooled()) return;  // nothing is kept for these bases
+  Pack* known = packs.find(bases);
+  if (known == nullptr) known = &packs.add(bases);
+  known->checked = true;
+}
+
+bool Binding::State::is_selected(const Bases& bases) const {
+  return selected.is_any && selected.workspace == bases.workspace &&
+         selected.schedule == bases.schedule && std::ranges::equal(selected.tensors, bases.tensors);
+}
+
+Status Binding::State::select_pack(const Bases& bases) {
   Pack* found = packs.find(bases);
-  if (found == nullptr) {
-    const cudnn::Library* library = owner->cudnn == nullptr ? nullptr : owner->cudnn->library.get();
-    ATTN_ASSIGN(auto steps, bind_steps(operands, bases, library, owner->runtime->device()));
-    found = &packs.slot();
-    found->tensors.assign(bases.tensors.begin(), bases.tensors.end());
-    found->workspace = bases.workspace;
-    found->schedule = bases.schedule;
-    found->steps = std::move(steps);
-    found->checked = false;
+  if (found == nullptr || found->of_cudnn.empty()) {
+    ATTN_ASSIGN(auto made, packs_of(operands, bases, *owner->cudnn->library));
+    if (found == nullptr) found = &packs.add(bases);
+    found->of_cudnn = std::move(made);
   }
   current = found;
+  return {};
+}
+
+Status Binding::State::select(const Bases& bases) {
+  if (is_selected(bases)) return {};
+  ATTN_RETURN_IF_ERROR(prepare(kernels, operands, bases, owner->runtime->device()));
+  if (owner->cudnn != nullptr) ATTN_RETURN_IF_ERROR(select_pack(bases));
+  take(kernels, operands, bases);
+  selected.tensors.assign(bases.tensors.begin(), bases.tensors.end());
+  selected.workspace = bases.workspace;
+  selected.schedule = bases.schedule;
+  selected.is_any = true;
   return {};
 }
 
@@ -85,29 +123,53 @@ Status Binding::State::select_unless_pooled(std::span<void* const> addresses) {
   return is_pooled() ? Status() : select(bases(addresses, workspace));
 }
 
+std::int64_t Binding::State::workspace_bytes() const {
+  return schedule == nullptr ? owner->workspace_bytes : owner->scheduled_bytes;
+}
+
 bool Binding::State::is_pooled() const {
-  return workspace_kind == Workspace::Kind::stream_ordered && owner->workspace_bytes > 0;
+  return workspace_kind == Workspace::Kind::stream_ordered && workspace_bytes() > 0;
 }
 
 Bases Binding::State::bases(std::span<void* const> addresses, void* its_workspace) const {
   return {addresses, its_workspace, schedule == nullptr ? ScheduleMemory() : schedule->for_using()};
 }
 
-Status Binding::State::make_schedule(const ScheduleMemory& there, void* stream) const {
+Status Binding::State::use(std::shared_ptr<const ScheduleState> other) {
+  std::shared_ptr<const ScheduleState> before = std::exchange(schedule, std::move(other));
+  Status fitted = fit_workspace();
+  if (!fitted.ok()) schedule = std::move(before);
+  return fitted;
+}
+
+Status Binding::State::fit_workspace() {
+  const auto bytes = static_cast<std::size_t>(workspace_bytes());
+  const bool fits = own_workspace.size() == bytes || (has_run && own_workspace.size() > bytes);
+  if (workspace_kind != Workspace::Kind::owned || fits) return select_unless_pooled(tensors);
+  ATTN_ASSIGN(cuda::DeviceBuffer buffer, allocate_workspace());
+  ATTN_RETURN_IF_ERROR(select(bases(tensors, buffer.data())));
+  own(std::move(buffer));
+  return {};
+}
+
+Status Binding::State::make_schedule(const ScheduleMemory& there, void* stream) {
   const cuda::Device& device = owner->runtime->device();
   const std::size_t run = *owner->scheduled;
   const LoadedLaunch& maker = std::get<LoadedKernels>(owner->steps[owner->order[run]])[0];
-  ATTN_ASSIGN(const LaunchArguments arguments,
-              LaunchArguments::make(std::get<KernelOperands>(operands[run]).launches[0],
-                                    {tensors, nullptr, there}, device));
+  const LaunchOperands& its = std::get<KernelOperands>(operands[run]).launches[0];
+  if (!making) making.emplace(its);
+  const Bases bases{tensors, nullptr, there};
+  ATTN_RETURN_IF_ERROR(making->prepare(its, bases, device));
+  making->take(its, bases);
   ATTN_RETURN_IF_ERROR(copies.enqueue(device, tensors, stream));
-  return maker.kernel.launch(stream, maker.shape, arguments.data());
+  return maker.kernel.launch(stream, maker.shape, making->data());
 }
 
 Status Binding::State::run(void* stream) {
-  if (schedule != nullptr && !schedule->was_built) {
+  if (schedule != nullptr && schedule->built == 0) {
     return Status(ErrorCode::binding, "the schedule of the binding was not built yet");
   }
+  has_run = true;
   if (!seat) return run_with(nullptr, stream);
   const cudnn::Handles::Lease handle = seat->lease();
   ATTN_RETURN_IF_ERROR(handle.session().set_stream(stream));
@@ -115,17 +177,25 @@ Status Binding::State::run(void* stream) {
 }
 
 Status Binding::State::run_with(const cudnn::Session* session, void* stream) {
-  ATTN_RETURN_IF_ERROR(copies.enqueue(owner->runtime->device(), current->tensors, stream));
-  const Queue queue{owner->runtime->device(), session, stream};
+  const cuda::Device& device = owner->runtime->device();
+  ATTN_RETURN_IF_ERROR(copies.enqueue(device, selected.tensors, stream));
+  std::size_t kernel = 0, pack = 0;
   for (std::size_t i = 0; i < owner->order.size(); ++i) {
-    ATTN_RETURN_IF_ERROR(execute_step(owner->steps[owner->order[i]], current->steps[i], queue));
+    const LoadedStep& step = owner->steps[owner->order[i]];
+    if (const auto* plan = std::get_if<cudnn::LoadedPlan>(&step)) {
+      ATTN_RETURN_IF_ERROR(plan->execute(*session, current->of_cudnn[pack++]));
+    } else {
+      ATTN_RETURN_IF_ERROR(launch(std::get<LoadedKernels>(step),
+                                  std::get<KernelOperands>(operands[i]), kernels[kernel++], device,
+                                  stream));
+    }
   }
   return {};
 }
 
 Status Binding::State::run_in_pool(void* stream) {
   const cuda::Device& device = owner->runtime->device();
-  const auto bytes = static_cast<std::size_t>(owner->workspace_bytes);
+  const auto bytes = static_cast<std::size_t>(workspace_bytes());
   ATTN_ASSIGN(const auto buffer, cuda::StreamBuffer::allocate(device, stream, bytes,
                                                               owner->runtime->allocator().get()));
   ATTN_RETURN_IF_ERROR(select(bases(tensors, buffer.data())));
@@ -165,9 +235,7 @@ Result<void*> Binding::graph() {
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
   if (state.is_pooled()) {
-    if (state.own_workspace.data() == nullptr) {
-      ATTN_ASSIGN(state.own_workspace, state.allocate_workspace());
-    }
+    ATTN_RETURN_IF_ERROR(state.own_one_for_graphs());
     ATTN_RETURN_IF_ERROR(state.select(state.bases(state.tensors, state.own_workspace.data())));
   }
   ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(device));
@@ -195,17 +263,16 @@ Status Binding::set_addresses(std::span<void* const> addresses, Check check) {
                                                   addresses.size(), tensors.size()));
   }
   const Bases bases = state.bases(addresses, state.workspace);
-  const Pack* known = state.packs.find(bases);
-  if (check == Check::yes && (known == nullptr || !known->checked)) {
+  if (check == Check::yes && !state.is_checked(bases)) {
     const cuda::Device& device = state.owner->runtime->device();
     cuda::Scope scope;
     ATTN_RETURN_IF_ERROR(scope.enter(device));
-    ATTN_RETURN_IF_ERROR(
-        check_addresses(state.owner->program, addresses, device.ordinal(), cuda::classify));
+    ATTN_RETURN_IF_ERROR(check_addresses(state.owner->program, addresses, device.ordinal(),
+                                         cuda::classify, state.checked));
   }
   ATTN_RETURN_IF_ERROR(state.select_unless_pooled(addresses));
-  if (state.current != nullptr && check == Check::yes) state.current->checked = true;
   state.tensors.assign(addresses.begin(), addresses.end());
+  if (check == Check::yes) state.note_checked(bases);
   return {};
 }
 
@@ -229,11 +296,7 @@ Status Binding::use_schedule(const Schedule* schedule) {
   }
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(state.owner->runtime->device()));
-  const std::shared_ptr<const ScheduleState> before = std::move(state.schedule);
-  state.schedule = schedule == nullptr ? nullptr : schedule->state_;
-  const Status selected = state.select_unless_pooled(state.tensors);
-  if (!selected.ok()) state.schedule = before;
-  return selected;
+  return state.use(schedule == nullptr ? nullptr : schedule->state_);
 }
 
 }  // namespace attn::execute

@@ -76,28 +76,40 @@ class Binding {
   Status set_param(const std::string& name, double value);
 
   // Later executes use these addresses, one for each of the program's tensors, in their order;
-  // dims, strides and dtypes stay. The variant packs of the most recent address sets are cached (as
-  // many as passed to bind): returning to one costs next to nothing, a new one about a microsecond
-  // per step. Values of tensors that scores are indexed by are not checked again. Errors: binding,
-  // and the addresses stay as they were; cudnn.
+  // dims, strides and dtypes stay. Arguments of kernels are changed where an address is another
+  // one, and tensor maps of it are encoded; nothing is allocated. Of the most recent address sets
+  // (as many as passed to bind) tensor maps and cuDNN's variant packs are cached, and it is known
+  // whether they were checked: returning to one costs next to nothing, a new one about a
+  // microsecond per step of cuDNN's. Values of tensors that scores are indexed by are not checked
+  // again. Errors: binding, cudnn, cuda; the addresses then stay as they were.
   Status set_addresses(std::span<void* const> addresses, Check check = Check::yes);
 
+  // The same with other strides, in elements: of each tensor as many as it has dims, or null for
+  // those that it has. Only tensors with bound strides may be given some. Those of a page table
+  // cost little; those of tensors of which kernels have tensor maps, as much as a binding. Errors:
+  // as above, also binding for strides that a binding refuses; all stay as they were.
+  Status set_views(std::span<void* const> addresses, std::span<const std::int64_t* const> strides,
+                   Check check = Check::yes);
+
   // Later executes use this workspace, owned by the caller. A workspace that the binding owned is
-  // freed once the device is done with it. Errors: binding, cudnn.
+  // freed once the device is done with it. Errors: binding, cudnn, cuda.
   Status set_workspace(void* address);
 
   // Later executes, and graphs, use that schedule instead of making their own: they leave out the
   // launch that makes it. It must be built before, on the stream or in the graph, from this
-  // binding's lengths, and is kept alive. Null: they make their own again. Errors: binding if the
-  // schedule is of a plan with other ones; cuda, cudnn; the schedule stays as it was.
+  // binding's lengths, and is kept alive. Null: they make their own again. A workspace of the
+  // binding's own is smaller with a schedule: before the first execute its memory is given back,
+  // and a larger one is allocated when it is needed again. Errors: binding if the schedule is of a
+  // plan with other ones; cuda, cudnn; the schedule stays as it was.
   Status use_schedule(const Schedule* schedule);
 
   // Looks at what the bound lengths, cu_seqlens and page tables hold, which no execute does: rows
   // and keys of a sequence beyond the plan's Sq and Skv, rows that begin below 0 or fall, and pages
   // in use that the bound pool does not have; only of the sequences that the schedule, if one is
-  // used, was last made for. Runs behind what `stream` was given before, and waits for the result
-  // (null: also for the device). Errors: binding, naming the tensor and the place, also while the
-  // stream is captured; unsupported on a GPU older than compute capability 8.0; cuda.
+  // used, was last built for, by a call of build(). Runs behind what `stream` was given before, and
+  // waits for the result (null: also for the device). Errors: binding, naming the tensor and the
+  // place, also while the stream is captured; unsupported on a GPU older than compute
+  // capability 8.0; cuda.
   Status check(void* stream) const;
 
  private:

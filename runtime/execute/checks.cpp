@@ -243,6 +243,27 @@ class Checker : public AddressChecker {
                   fits ? bytes_of(needed, given.dims, given.strides) : 0);
   }
 
+  void check_shape(const plan::TensorInfo& needed, const TensorView& given) {
+    if (given.dtype != needed.dtype) {
+      fail("tensor '{}' is {} but the plan needs {}", escaped(needed.name), to_string(given.dtype),
+           to_string(needed.dtype));
+    }
+    if (is_other_pool(needed, given)) {
+      check_pages(needed, given.dims[0]);
+    } else if (given.dims != needed.dims) {
+      return fail("tensor '{}' has dims {} but the plan needs {}", escaped(needed.name),
+                  list(given.dims), list(needed.dims));
+    }
+    const bool is_whole = given.strides.size() == needed.strides.size();
+    if (is_whole && needed.bound_strides && !is_page_table(*program_, needed)) {
+      return check_bound_strides(needed, given);
+    }
+    if (!is_whole || !fitting_strides(needed, given)) {
+      fail("tensor '{}' has strides {} but the plan needs {}", escaped(needed.name),
+           list(given.strides), list(needed.strides));
+    }
+  }
+
   void check_tensor_address(const plan::TensorInfo& needed, const void* address) {
     check_address(needed.name, address, needed.alignment,
                   bytes_of(needed, needed.dims, needed.strides));
@@ -283,27 +304,6 @@ class Checker : public AddressChecker {
   }
   static std::string describe(const plan::ParamInfo& param) {
     return std::string(to_string(param.dtype));
-  }
-
-  void check_shape(const plan::TensorInfo& needed, const TensorView& given) {
-    if (given.dtype != needed.dtype) {
-      fail("tensor '{}' is {} but the plan needs {}", escaped(needed.name), to_string(given.dtype),
-           to_string(needed.dtype));
-    }
-    if (is_other_pool(needed, given)) {
-      check_pages(needed, given.dims[0]);
-    } else if (given.dims != needed.dims) {
-      return fail("tensor '{}' has dims {} but the plan needs {}", escaped(needed.name),
-                  list(given.dims), list(needed.dims));
-    }
-    const bool is_whole = given.strides.size() == needed.strides.size();
-    if (is_whole && needed.bound_strides && !is_page_table(*program_, needed)) {
-      return check_bound_strides(needed, given);
-    }
-    if (!is_whole || !fitting_strides(needed, given)) {
-      fail("tensor '{}' has strides {} but the plan needs {}", escaped(needed.name),
-           list(given.strides), list(needed.strides));
-    }
   }
 
   // Size in bytes; 0 for tensors addressed by a table or offsets, which may be smaller.
@@ -429,10 +429,22 @@ Status check_arguments(const plan::Program& program, const Arguments& arguments,
   return checker.status();
 }
 
+Status check_tensor(const plan::Program& program, const plan::TensorInfo& tensor,
+                    const TensorView& given, int device, const PointerClassifier& classify) {
+  Checker checker(&program, device, classify);
+  if (classify) {
+    checker.check_tensor(tensor, given);
+  } else {
+    checker.check_shape(tensor, given);
+  }
+  return checker.status();
+}
+
 Status check_addresses(const plan::Program& program, std::span<void* const> addresses, int device,
-                       const PointerClassifier& classify) {
+                       const PointerClassifier& classify, std::span<void* const> known) {
   Checker checker(&program, device, classify);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
+    if (i < known.size() && known[i] == addresses[i]) continue;
     checker.check_tensor_address(program.tensors[i], addresses[i]);
   }
   checker.check_distinct([&](std::size_t i) { return addresses[i]; });

@@ -47,9 +47,15 @@ bool has_tensors(const plan::Program& program, const Arguments& arguments);
 Status check_arguments(const plan::Program& program, const Arguments& arguments, int device,
                        const PointerClassifier& classify);
 
-// Checks one address for each tensor of the program, in order. Errors: as above.
+// Checks one tensor of the program, with dims of its rank, as check_arguments does; without
+// `classify` its address is not looked at. Errors: as above.
+Status check_tensor(const plan::Program& program, const plan::TensorInfo& tensor,
+                    const TensorView& given, int device, const PointerClassifier& classify);
+
+// Checks one address for each tensor of the program, in order; of those that are the same in
+// `known`, which were checked before, only that nothing is written there. Errors: as above.
 Status check_addresses(const plan::Program& program, std::span<void* const> addresses, int device,
-                       const PointerClassifier& classify);
+                       const PointerClassifier& classify, std::span<void* const> known = {});
 
 // Checks a caller's workspace of `bytes` bytes; if that is 0, any address is accepted, even null.
 Status check_workspace(const void* workspace, std::int64_t bytes, int device,

@@ -151,7 +151,7 @@ Status Binding::check(void* stream) const {
               cuda::DeviceBuffer::allocate(device, sizeof found, runtime.allocator()));
   ATTN_RETURN_IF_ERROR(word.fill(0));
   check.parameters.found = static_cast<unsigned long long*>(word.data());
-  if (state.schedule != nullptr) check.parameters.options = state.schedule->options();
+  if (state.schedule != nullptr) check.parameters.options = state.schedule->built_options();
   ATTN_RETURN_IF_ERROR(runtime.operations().check(check.parameters, stream));
   const auto read = [&](const void* from, auto& to) {
     return cuda::download(device, from, std::as_writable_bytes(std::span(&to, 1)), stream);

@@ -14,7 +14,9 @@ Result<CudaGraph> CudaGraph::capture(Binding&& binding) {
   const cuda::Device& device = state.owner->runtime->device();
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
-  const bool has_own = state.own_workspace.data() != nullptr;  // from Binding::graph()
+  const auto bytes = static_cast<std::size_t>(state.workspace_bytes());
+  const bool has_own = state.own_workspace.data() != nullptr &&  // from Binding::graph()
+                       state.own_workspace.size() >= bytes;
   cuda::DeviceBuffer own;
   if (state.is_pooled()) {
     if (!has_own) {

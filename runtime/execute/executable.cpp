@@ -115,6 +115,7 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
   state->made_once = plan::internal_places(plan.program, true);
   ATTN_ASSIGN(state->cudnn_bytes, cudnn_bytes(state->steps, state->internals.bytes > 0));
   state->workspace_bytes = state->cudnn_bytes + state->internals.bytes;
+  state->scheduled_bytes = state->cudnn_bytes + state->internals.bytes_without_schedule;
   state->rows = plan.shape.sizes[plan::Dim::Sq];
   state->keys = plan.shape.sizes[plan::Dim::Skv];
   state->scheduled = scheduled_run(plan.program);
@@ -177,10 +178,14 @@ std::int64_t Executable::device_bytes() const {
 }
 
 Result<Binding> Executable::bind(const Arguments& arguments, Workspace workspace,
-                                 std::size_t kept_addresses, void* stream) const {
+                                 std::size_t kept_addresses, void* stream,
+                                 const Schedule* schedule) const {
   if (kept_addresses < 1 || kept_addresses > kMostKeptAddresses) {
     return {ErrorCode::invalid_argument, fmt::format("kept_addresses must be 1 to {}, not {}",
                                                      kMostKeptAddresses, kept_addresses)};
+  }
+  if (schedule != nullptr) {
+    ATTN_RETURN_IF_ERROR(check_same_schedule(*schedule->state_->owner, *state_));
   }
   const cuda::Device& device = this->device();
   cuda::Scope scope;
@@ -194,6 +199,7 @@ Result<Binding> Executable::bind(const Arguments& arguments, Workspace workspace
               RowCopies::make(state_->program, arguments, device, state_->runtime->allocator()));
   auto state = std::make_unique<Binding::State>(state_, std::move(seat), arguments,
                                                 std::move(copies), kept_addresses);
+  if (schedule != nullptr) state->schedule = schedule->state_;
   if (state_->checker) {
     ATTN_RETURN_IF_ERROR(is_captured
                              ? state_->checker->check_ran()

@@ -79,8 +79,12 @@ class Executable {
   // Managed memory is accepted; pinned host memory is not, although a device could read it.
   // `kept_addresses` (see Binding::set_addresses): 1 .. kMostKeptAddresses, else invalid_argument.
   // Each kept set takes some hundred bytes of host memory per step.
+  //
+  // `schedule`: as if the binding used it (Binding::use_schedule), but a larger workspace of the
+  // binding's own is not allocated before. May be null.
   Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned(),
-                       std::size_t kept_addresses = kKeptAddresses, void* stream = nullptr) const;
+                       std::size_t kept_addresses = kKeptAddresses, void* stream = nullptr,
+                       const Schedule* schedule = nullptr) const;
 
  private:
   friend class ExecutableCache;

@@ -30,6 +30,7 @@ struct ExecutableState {
   plan::InternalPlaces internals;  // after that
   plan::InternalPlaces made_once;
   std::int64_t workspace_bytes = 0;
+  std::int64_t scheduled_bytes = 0;      // of the workspace, with a schedule of the caller's
   std::int64_t rows = 0, keys = 0;       // of a sequence, at most: Sq and Skv
   std::optional<std::size_t> scheduled;  // entry of `order` that has a schedule
   std::size_t plan_bytes = 0;            // of the kernels and cuDNN's plan texts

@@ -38,8 +38,7 @@ Result<std::uint64_t> IndexChecker::word_after(const LoadedLaunch& loaded,
                                                const plan::Launch& launch, const Memory& memory,
                                                const Bases& bases, const cuda::Stream& on) const {
   ATTN_RETURN_IF_ERROR(word_->buffer.fill(0xff));
-  LaunchOperands operands(launch, memory);
-  operands.operands.insert(operands.operands.begin(), {.place = Place::at(word_->buffer.data())});
+  const LaunchOperands operands(launch, memory, 0, word_->buffer.data());
   ATTN_ASSIGN(const LaunchArguments arguments, LaunchArguments::make(operands, bases, device_));
   ATTN_RETURN_IF_ERROR(loaded.kernel.launch(on.handle(), loaded.shape, arguments.data()));
   ATTN_RETURN_IF_ERROR(on.synchronize());

@@ -25,11 +25,16 @@ Pack* Packs::find(const Bases& bases) {
   return nullptr;
 }
 
-Pack& Packs::slot() {
+Pack& Packs::add(const Bases& bases) {
   const auto oldest = std::min_element(
       packs_.begin(), packs_.end(), [](const Pack& a, const Pack& b) { return a.used < b.used; });
   last_ = static_cast<std::size_t>(oldest - packs_.begin());
   oldest->used = ++clock_;
+  oldest->tensors.assign(bases.tensors.begin(), bases.tensors.end());
+  oldest->workspace = bases.workspace;
+  oldest->schedule = bases.schedule;
+  oldest->of_cudnn.clear();
+  oldest->checked = false;
   return *oldest;
 }
 

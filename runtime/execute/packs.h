@@ -1,4 +1,6 @@
-// The bound steps for the most recently used sets of addresses. Internal to runtime/execute.
+// What is kept for the most recently used sets of addresses: variant packs of cuDNN's steps, and
+// whether the addresses were checked. Arguments of kernels are moved instead (addresses.h).
+// Internal to runtime/execute.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +15,9 @@ struct Pack {
   std::vector<void*> tensors;  // the addresses that it is for
   void* workspace = nullptr;
   ScheduleMemory schedule{};
-  std::vector<BoundStep> steps;  // one for each entry of the executable's order
-  bool checked = false;          // the addresses were checked
-  std::uint64_t used = 0;        // 0: empty
+  std::vector<cudnn::VariantPack> of_cudnn;  // one for each of its steps, loops unrolled
+  bool checked = false;                      // the addresses were checked
+  std::uint64_t used = 0;                    // 0: empty
 };
 
 // A small LRU cache of packs. For one thread at a time.
@@ -23,11 +25,11 @@ class Packs {
  public:
   explicit Packs(std::size_t kept) : packs_(kept) {}
 
-  // The pack for these bases, or null; counts as a use. Valid until the next slot().
+  // The pack for these bases, or null; counts as a use. Valid until the next add().
   Pack* find(const Bases& bases);
 
-  // The pack to overwrite; counts as a use.
-  Pack& slot();
+  // A pack for these bases, in place of the one that was used least recently; counts as a use.
+  Pack& add(const Bases& bases);
 
  private:
   std::vector<Pack> packs_;  // allocated up front

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
 #include "runtime/base/ceil_div.h"
+#include "runtime/cuda/stream.h"
 #include "runtime/execute/binding_state.h"
 #include "runtime/execute/schedule_state.h"
 #include "runtime/plan/schedule_options.h"
@@ -92,7 +92,10 @@ plan::ScheduleOptions options_of(const ScheduleSettings& settings, std::int64_t 
           .reserved = 0};
 }
 
-// Memory for that many slots, zeroed where the schedule is.
+// Records of addresses of a number of sequences. One more is for addresses beyond so many.
+constexpr std::size_t kAddresses = 15;
+
+// Memory for that many slots and for the records, zeroed.
 Status allocate(ScheduleState& state) {
   const plan::Program& program = state.owner->program;
   const plan::Schedule& schedule = *plan::scheduled_step(program)->schedule;
@@ -104,28 +107,52 @@ Status allocate(ScheduleState& state) {
   state.counter_bytes = options - sizeof(plan::ScheduleOptions);
   state.option_bytes = ceil_div(options, std::size_t{plan::kInternalAlignment}) *
                        static_cast<std::size_t>(plan::kInternalAlignment);
+  state.addresses.resize(kAddresses + 1);
+  state.records = static_cast<std::size_t>(schedule.sequences) + 2 + state.addresses.size();
   const std::size_t tensor = bytes(fixed + state.slots * schedule.slot_words);
-  ATTN_ASSIGN(state.control,
-              cuda::DeviceBuffer::allocate(runtime.device(), state.option_bytes + tensor,
-                                           runtime.allocator()));
+  ATTN_ASSIGN(state.control, cuda::DeviceBuffer::allocate(
+                                 runtime.device(), state.records * state.option_bytes + tensor,
+                                 runtime.allocator()));
   ATTN_ASSIGN(state.parts, cuda::DeviceBuffer::allocate(runtime.device(),
                                                         bytes(state.slots * schedule.slot_elements),
                                                         runtime.allocator()));
   return state.control.fill(0);
 }
 
-// Enqueues the words of the options that say how many sequences there are.
-Status write_count(const ScheduleState& state, const SequenceCount& sequences, void* stream) {
-  std::uint64_t address = reinterpret_cast<std::uintptr_t>(sequences.address);
-  const std::array<std::uint32_t, 3> words = {
-      static_cast<std::uint32_t>(address), static_cast<std::uint32_t>(address >> 32),
-      address != 0 ? 0 : static_cast<std::uint32_t>(sequences.number + 1)};
-  for (std::size_t first = 0, last = 0; first < words.size(); first = last) {
-    while (last < words.size() && words[last] == words[first]) ++last;
-    std::byte* const to = static_cast<std::byte*>(state.options()) + first * sizeof(words[0]);
-    ATTN_RETURN_IF_ERROR(
-        cuda::fill_words(state.owner->runtime->device(), stream, to, words[first], last - first));
+// Records with these options: that of all sequences, then those of each number.
+Status upload(ScheduleState& state, plan::ScheduleOptions options) {
+  std::vector<std::byte> bytes(state.records * state.option_bytes);
+  for (std::size_t i = 0; i < state.records; ++i) {
+    const bool is_number = i < state.records - state.addresses.size();
+    options.sequences = is_number ? static_cast<int>(i) : 0;
+    std::memcpy(bytes.data() + i * state.option_bytes, &options, sizeof options);
   }
+  return state.control.upload(bytes);
+}
+
+// The record of an address, which is kept for it unless there are too many.
+std::size_t record_of(ScheduleState& state, const std::int32_t* address) {
+  std::vector<ScheduleState::Address>& all = state.addresses;
+  std::size_t i = 0;
+  while (i + 1 < all.size() && all[i].of != address && all[i].of != nullptr) ++i;
+  if (i + 1 < all.size()) all[i].of = address;
+  return state.records - all.size() + i;
+}
+
+// Enqueues the words of the record that are the address, unless they are known to be there: what
+// is captured is written when the graph is launched.
+Status write_address(ScheduleState& state, std::size_t record, const std::int32_t* address,
+                     void* stream) {
+  ScheduleState::Address& its = state.addresses[record + state.addresses.size() - state.records];
+  if (its.is_written) return {};
+  const cuda::Device& device = state.owner->runtime->device();
+  const auto bits = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address));
+  const auto low = static_cast<std::uint32_t>(bits), high = static_cast<std::uint32_t>(bits >> 32);
+  auto* const to = static_cast<std::uint32_t*>(state.options(record));
+  ATTN_RETURN_IF_ERROR(cuda::fill_words(device, stream, to, low, 1));
+  ATTN_RETURN_IF_ERROR(cuda::fill_words(device, stream, to + 1, high, 1));
+  ATTN_ASSIGN(const bool is_captured, cuda::is_capturing(device, stream));
+  its.is_written = its.of == address && !is_captured;
   return {};
 }
 
@@ -145,17 +172,25 @@ Status check_address(const std::int32_t* address, const cuda::Device& device) {
                            device.ordinal()));
 }
 
-Status check_count(const ScheduleState& state, const SequenceCount& sequences) {
+// The record of the options for so many sequences. Errors: those of Schedule::build.
+Result<std::size_t> record_for(ScheduleState& state, const SequenceCount& sequences) {
   const std::int64_t most = plan::scheduled_step(state.owner->program)->schedule->sequences;
   if (sequences.address == nullptr) {
-    if (sequences.number >= SequenceCount::kAll && sequences.number <= most) return {};
+    if (sequences.number >= SequenceCount::kAll && sequences.number <= most)
+      return static_cast<std::size_t>(sequences.number + 1);
     return refused(fmt::format("the number of sequences is {}; it must be 0 to {}, or -1 for all",
-                               sequences.number, most));
+                               sequences.number, most))
+        .error();
   }
   if (sequences.number != SequenceCount::kAll) {
-    return refused("the number of sequences is given both as an address and as a number");
+    return refused("the number of sequences is given both as an address and as a number").error();
   }
-  return check_address(sequences.address, state.owner->runtime->device());
+  const auto known =
+      std::ranges::find(state.addresses, sequences.address, &ScheduleState::Address::of);
+  if (known == state.addresses.end()) {
+    ATTN_RETURN_IF_ERROR(check_address(sequences.address, state.owner->runtime->device()));
+  }
+  return record_of(state, sequences.address);
 }
 
 }  // namespace
@@ -219,25 +254,28 @@ Result<Schedule> Schedule::make(const Executable& executable, const ScheduleSett
   ATTN_RETURN_IF_ERROR(scope.enter(executable.device()));
   ATTN_RETURN_IF_ERROR(allocate(*state));
   const plan::ScheduleOptions options = options_of(settings, blocks, state->slots);
-  ATTN_RETURN_IF_ERROR(state->control.upload(std::as_bytes(std::span(&options, 1))));
+  ATTN_RETURN_IF_ERROR(upload(*state, options));
   return Schedule(std::move(state));
 }
 
 Status Schedule::build(Binding& binding, const SequenceCount& sequences, void* stream) {
   ScheduleState& state = *state_;
-  const Binding::State& bound = *binding.state_;
+  Binding::State& bound = *binding.state_;
   ATTN_RETURN_IF_ERROR(check_same_schedule(*state.owner, *bound.owner));
   const cuda::Device& device = state.owner->runtime->device();
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
-  ATTN_RETURN_IF_ERROR(check_count(state, sequences));
-  ATTN_RETURN_IF_ERROR(write_count(state, sequences, stream));
+  ATTN_ASSIGN(const std::size_t record, record_for(state, sequences));
+  if (sequences.address != nullptr) {
+    ATTN_RETURN_IF_ERROR(write_address(state, record, sequences.address, stream));
+  }
   if (state.counter_bytes > 0) {
-    void* const counters = static_cast<std::byte*>(state.options()) + sizeof(plan::ScheduleOptions);
+    void* const counters =
+        static_cast<std::byte*>(state.options(record)) + sizeof(plan::ScheduleOptions);
     ATTN_RETURN_IF_ERROR(cuda::zero(device, stream, counters, state.counter_bytes));
   }
-  ATTN_RETURN_IF_ERROR(bound.make_schedule(state.for_making(), stream));
-  state.was_built = true;
+  ATTN_RETURN_IF_ERROR(bound.make_schedule(state.for_making(record), stream));
+  state.built = record + 1;
   return {};
 }
 

@@ -48,7 +48,9 @@ class Schedule {
   // Enqueues the kernel that makes the schedule from the lengths and params of `binding`, which
   // later executes on the stream then use. Reads nothing on the host, waits for nothing and
   // allocates nothing on the device; may be captured into a CUDA graph, the first time too: the
-  // schedule and the binding must then outlive the graph's launches. Errors: binding if the
+  // schedule and the binding must then outlive the graph's launches. One launch, but that an
+  // address of the count is checked, and written to the device, until it is known; of more than 15
+  // addresses always. Errors: binding if the
   // binding is of a plan with another schedule, or the count's address is not of the device;
   // invalid_argument for a count beyond the plan's; cuda.
   Status build(Binding& binding, const SequenceCount& sequences, void* stream);
@@ -64,6 +66,7 @@ class Schedule {
 
  private:
   friend class Binding;
+  friend class Executable;
   explicit Schedule(std::shared_ptr<ScheduleState> state) : state_(std::move(state)) {}
   std::shared_ptr<ScheduleState> state_;
 };

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "runtime/cuda/memory.h"
 #include "runtime/execute/executable_state.h"
@@ -11,21 +12,40 @@
 
 namespace attn::execute {
 
+// The options that the plan's kernel reads, once for each number of sequences and, beside these,
+// for addresses of one, at the beginning of `control`. So builds need not write them, and a graph
+// that was captured reads those that it was captured with. The schedule is behind.
 struct ScheduleState {
-  // The options are those that the plan's kernel reads, at the beginning of `control`.
-  void* options() const { return control.data(); }
-  void* tensor() const { return static_cast<std::byte*>(control.data()) + option_bytes; }
+  void* options(std::size_t record) const {
+    return static_cast<std::byte*>(control.data()) + record * option_bytes;
+  }
+  void* tensor() const { return options(records); }
+  // Those of the last build, or of all sequences if there was none.
+  void* built_options() const {
+    const std::size_t last = built;
+    return options(last > 0 ? last - 1 : 0);
+  }
   // For a kernel that makes the schedule, and for those that use it.
-  ScheduleMemory for_making() const { return {tensor(), options(), parts.data()}; }
+  ScheduleMemory for_making(std::size_t record) const {
+    return {tensor(), options(record), parts.data()};
+  }
   ScheduleMemory for_using() const { return {tensor(), nullptr, parts.data()}; }
+
+  // An address that some record has.
+  struct Address {
+    const std::int32_t* of = nullptr;
+    bool is_written = false;  // else each build writes it
+  };
 
   std::shared_ptr<const ExecutableState> owner;
   std::int64_t slots = 0;
-  std::size_t counter_bytes = 0;  // of the options, behind what the caller wants
-  std::size_t option_bytes = 0;   // with the gap behind them
-  cuda::DeviceBuffer control;     // the options, then the schedule
+  std::size_t counter_bytes = 0;     // of the options, behind what the caller wants
+  std::size_t option_bytes = 0;      // of a record, with the gap behind it
+  std::size_t records = 0;           // for all sequences, for 0, 1, .., and those of addresses
+  std::vector<Address> addresses{};  // of the last records; the last one is for any
+  cuda::DeviceBuffer control;        // records of options, then the schedule
   cuda::DeviceBuffer parts;
-  std::atomic<bool> was_built = false;  // or a graph that builds it was captured
+  std::atomic<std::size_t> built = 0;  // record + 1 of the last build, captured ones too; 0: none
 };
 
 // Whether executes of one may use what the other's first launch makes. Errors: binding.

@@ -63,20 +63,6 @@ Result<LoadedKernels> load_kernels(const plan::KernelStep& step, const std::stri
   return loaded;
 }
 
-Status launch(const LoadedKernels& loaded, const KernelArguments& arguments,
-              const cuda::Device& device, void* stream) {
-  for (const auto& [address, bytes] : arguments.zeroed) {
-    ATTN_RETURN_IF_ERROR(cuda::zero(device, stream, address, bytes));
-  }
-  for (std::size_t i = 0; i < arguments.launches.size(); ++i) {
-    const LoadedLaunch& each = loaded[arguments.first + i];
-    cuda::LaunchShape shape = each.shape;
-    if (i == 0) shape.overlaps = false;  // the launch before it may be a caller's
-    ATTN_RETURN_IF_ERROR(each.kernel.launch(stream, shape, arguments.launches[i].data()));
-  }
-  return {};
-}
-
 }  // namespace
 
 Status check_engines(const plan::Plan& plan) {
@@ -147,20 +133,28 @@ Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Devic
     if (!is_made_once(step)) continue;
     const plan::KernelStep kernels = plan::launched(plan.program, step);
     ATTN_ASSIGN(const LoadedKernels loaded, load_kernels(kernels, bytes, device));
-    ATTN_ASSIGN(const KernelArguments arguments,
-                KernelArguments::make(KernelOperands(kernels, memory), {}, device));
-    ATTN_RETURN_IF_ERROR(launch(loaded, arguments, device, stream.handle()));
+    const KernelOperands operands(kernels, memory);
+    ATTN_ASSIGN(const KernelArguments arguments, KernelArguments::make(operands, {}, device));
+    ATTN_RETURN_IF_ERROR(launch(loaded, operands, arguments, device, stream.handle()));
     ATTN_RETURN_IF_ERROR(stream.synchronize());
   }
   return buffer;
 }
 
-Status execute_step(const LoadedStep& step, const BoundStep& bound, const Queue& queue) {
-  if (const auto* plan = std::get_if<cudnn::LoadedPlan>(&step)) {
-    return plan->execute(*queue.session, *std::get_if<cudnn::VariantPack>(&bound));
+Status launch(const LoadedKernels& loaded, const KernelOperands& operands,
+              const KernelArguments& arguments, const cuda::Device& device, void* stream) {
+  for (std::size_t i = 0; i < arguments.zeroed.size(); ++i) {
+    void* const address = arguments.zeroed[i];
+    if (address == nullptr) continue;
+    ATTN_RETURN_IF_ERROR(cuda::zero(device, stream, address, operands.zeroed[i].bytes));
   }
-  return launch(*std::get_if<LoadedKernels>(&step), *std::get_if<KernelArguments>(&bound),
-                queue.device, queue.stream);
+  for (std::size_t i = arguments.first; i < arguments.launches.size(); ++i) {
+    const LoadedLaunch& each = loaded[i];
+    cuda::LaunchShape shape = each.shape;
+    if (i == arguments.first) shape.overlaps = false;  // the launch before it may be a caller's
+    ATTN_RETURN_IF_ERROR(each.kernel.launch(stream, shape, arguments.launches[i].data()));
+  }
+  return {};
 }
 
 std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory) {
@@ -180,24 +174,48 @@ std::vector<StepOperands> operands_of(const plan::Program& program, const Memory
   return operands;
 }
 
-Result<std::vector<BoundStep>> bind_steps(const std::vector<StepOperands>& operands,
-                                          const Bases& bases, const cudnn::Library* library,
-                                          const cuda::Device& device) {
-  std::vector<BoundStep> bound;
-  bound.reserve(operands.size());
+std::vector<KernelArguments> arguments_of(const std::vector<StepOperands>& operands,
+                                          std::size_t kept) {
+  std::vector<KernelArguments> arguments;
   for (const StepOperands& step : operands) {
-    if (const auto* kernel = std::get_if<KernelOperands>(&step)) {
-      ATTN_ASSIGN(KernelArguments arguments, KernelArguments::make(*kernel, bases, device));
-      bound.emplace_back(std::move(arguments));
-      continue;
-    }
-    const auto& cudnn = std::get<CudnnOperands>(step);
+    const auto* kernel = std::get_if<KernelOperands>(&step);
+    if (kernel != nullptr) arguments.emplace_back(*kernel, kept);
+  }
+  return arguments;
+}
+
+Status prepare(std::vector<KernelArguments>& arguments, const std::vector<StepOperands>& operands,
+               const Bases& bases, const cuda::Device& device) {
+  auto next = arguments.begin();
+  for (const StepOperands& step : operands) {
+    const auto* kernel = std::get_if<KernelOperands>(&step);
+    if (kernel != nullptr) ATTN_RETURN_IF_ERROR((next++)->prepare(*kernel, bases, device));
+  }
+  return {};
+}
+
+void take(std::vector<KernelArguments>& arguments, const std::vector<StepOperands>& operands,
+          const Bases& bases) {
+  auto next = arguments.begin();
+  for (const StepOperands& step : operands) {
+    const auto* kernel = std::get_if<KernelOperands>(&step);
+    if (kernel != nullptr) (next++)->take(*kernel, bases);
+  }
+}
+
+Result<std::vector<cudnn::VariantPack>> packs_of(const std::vector<StepOperands>& operands,
+                                                 const Bases& bases,
+                                                 const cudnn::Library& library) {
+  std::vector<cudnn::VariantPack> packs;
+  for (const StepOperands& step : operands) {
+    const auto* cudnn = std::get_if<CudnnOperands>(&step);
+    if (cudnn == nullptr) continue;
     ATTN_ASSIGN(
         cudnn::VariantPack pack,
-        cudnn::VariantPack::create(*library, cudnn.uids, cudnn.addresses(bases), bases.workspace));
-    bound.emplace_back(std::move(pack));
+        cudnn::VariantPack::create(library, cudnn->uids, cudnn->addresses(bases), bases.workspace));
+    packs.push_back(std::move(pack));
   }
-  return bound;
+  return packs;
 }
 
 }  // namespace attn::execute

@@ -17,9 +17,6 @@ namespace attn::execute {
 using LoadedKernels = std::vector<LoadedLaunch>;
 using LoadedStep = std::variant<cudnn::LoadedPlan, LoadedKernels>;
 
-// A loaded step's arguments, of the same kind.
-using BoundStep = std::variant<cudnn::VariantPack, KernelArguments>;
-
 // Checks that the plan uses no engine known to compute wrong results. Errors: plan_version.
 Status check_engines(const plan::Plan& plan);
 
@@ -39,24 +36,26 @@ std::optional<std::size_t> scheduled_run(const plan::Program& program);
 Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device,
                                        const cuda::AllocatorPointer& allocator = nullptr);
 
-// Where steps are enqueued. `stream` must be the session's, which steps of cuDNN's need.
-struct Queue {
-  const cuda::Device& device;
-  const cudnn::Session* session = nullptr;
-  void* stream = nullptr;
-};
-
-// Errors: cuda, cudnn.
-Status execute_step(const LoadedStep& step, const BoundStep& bound, const Queue& queue);
+// Enqueues the launches that are not left out. The arguments must be of these operands. Errors:
+// cuda.
+Status launch(const LoadedKernels& loaded, const KernelOperands& operands,
+              const KernelArguments& arguments, const cuda::Device& device, void* stream);
 
 // The operands of each entry of order_of.
 using StepOperands = std::variant<CudnnOperands, KernelOperands>;
 std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory);
 
-// Binds each of them to these addresses. `library` may be null where none is cuDNN's. Errors:
-// cudnn, cuda.
-Result<std::vector<BoundStep>> bind_steps(const std::vector<StepOperands>& operands,
-                                          const Bases& bases, const cudnn::Library* library,
-                                          const cuda::Device& device);
+// Arguments of those that are kernel steps, without addresses.
+std::vector<KernelArguments> arguments_of(const std::vector<StepOperands>& operands,
+                                          std::size_t kept);
+// Moves these to other bases, as KernelArguments does. Errors: cuda.
+Status prepare(std::vector<KernelArguments>& arguments, const std::vector<StepOperands>& operands,
+               const Bases& bases, const cuda::Device& device);
+void take(std::vector<KernelArguments>& arguments, const std::vector<StepOperands>& operands,
+          const Bases& bases);
+
+// Variant packs of those that are cuDNN's, for these addresses. Errors: cudnn.
+Result<std::vector<cudnn::VariantPack>> packs_of(const std::vector<StepOperands>& operands,
+                                                 const Bases& bases, const cudnn::Library& library);
 
 }  // namespace attn::execute

@@ -58,10 +58,12 @@ struct Alternative {
   bool operator==(const Alternative&) const = default;
 };
 
-// Offsets of the program's internal tensors: of those recomputed by each execute, or `once`.
+// Offsets of the program's internal tensors: of those recomputed by each execute, or `once`. What
+// the memory of a caller's schedule replaces is behind all others.
 struct InternalPlaces {
   std::map<std::string, std::int64_t> offsets;  // in bytes, multiples of 256
   std::int64_t bytes = 0;
+  std::int64_t bytes_without_schedule = 0;
 };
 InternalPlaces internal_places(const Program& program, bool once);
 

@@ -23,6 +23,19 @@ std::set<std::string_view> made_once(const Program& program) {
   return tensors;
 }
 
+// What a caller's schedule has in memory of its own.
+std::set<std::string_view> of_schedule(const Program& program) {
+  const KernelStep* step = scheduled_step(program);
+  if (step == nullptr) return {};
+  std::set<std::string_view> tensors = {step->schedule->tensor, step->schedule->parts};
+  const std::string& options = step->schedule->options;
+  const bool is_read_later =
+      std::any_of(step->launches.begin() + 1, step->launches.end(),
+                  [&options](const Launch& launch) { return names(launch, options); });
+  if (!is_read_later) tensors.insert(options);
+  return tensors;
+}
+
 }  // namespace
 
 Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version,
@@ -42,12 +55,17 @@ Signature signature_of(const Plan& plan) {
 InternalPlaces internal_places(const Program& program, bool once) {
   InternalPlaces places;
   const std::set<std::string_view> are_made_once = made_once(program);
-  for (const TensorInfo& tensor : program.internals) {
-    if (are_made_once.contains(tensor.name) != once) continue;
-    const std::int64_t elements = std::accumulate(tensor.dims.begin(), tensor.dims.end(),
-                                                  std::int64_t{1}, std::multiplies<>());
-    places.offsets.emplace(tensor.name, places.bytes);
-    places.bytes += aligned(elements * static_cast<std::int64_t>(size_of(tensor.dtype)));
+  const std::set<std::string_view> are_scheduled = of_schedule(program);
+  for (const bool scheduled : {false, true}) {
+    for (const TensorInfo& tensor : program.internals) {
+      if (are_made_once.contains(tensor.name) != once) continue;
+      if (are_scheduled.contains(tensor.name) != scheduled) continue;
+      const std::int64_t elements = std::accumulate(tensor.dims.begin(), tensor.dims.end(),
+                                                    std::int64_t{1}, std::multiplies<>());
+      places.offsets.emplace(tensor.name, places.bytes);
+      places.bytes += aligned(elements * static_cast<std::int64_t>(size_of(tensor.dtype)));
+    }
+    if (!scheduled) places.bytes_without_schedule = places.bytes;
   }
   return places;
 }

@@ -79,7 +79,8 @@ class _Shape(ctypes.Structure):
 
 class _BindOptions(_Struct):
     _fields_ = [("size", _SIZE), ("workspace", _I32), ("reserved", _I32),
-                ("workspace_memory", _POINTER), ("kept_addresses", _U64), ("stream", _POINTER)]
+                ("workspace_memory", _POINTER), ("kept_addresses", _U64), ("stream", _POINTER),
+                ("schedule", _POINTER)]
 
 
 class _ScheduleOptions(_Struct):

@@ -57,29 +57,31 @@ class Executable:
         self.params = _params(info.param_count, "attn_executable_param", self._handle)
 
     def bind(self, tensors: Mapping[str, Tensor], params: Mapping[str, float], workspace: int | None,
-             kept_addresses: int = 8, stream: int | None = None) -> Binding:
+             kept_addresses: int = 8, stream: int | None = None, schedule: Schedule | None = None) -> Binding:
         """Checks everything that could make a kernel access wrong memory, and prepares executes.
 
         Each tensor is (device address, dtype, dims, strides in elements). `workspace` is the address of
         `workspace_bytes` of device memory, aligned to 256 bytes, that nothing else uses meanwhile; None:
         the binding allocates its own. `kept_addresses` sets of addresses stay prepared. `stream` is needed
         if it is being captured into a CUDA graph: nothing is waited for then, and values that scores are
-        indexed by must have been checked by a binding before.
+        indexed by must have been checked by a binding before. `schedule`: one that the binding uses, so that a
+        workspace of its own has no memory for what the schedule has.
         Raises BindingError, with one note for each further mistake."""
         arguments = arguments_of(tensors, params, {param.name: param.dtype for param in self.params})
-        return Binding(self, arguments, workspace, kept_addresses, stream)
+        return Binding(self, arguments, workspace, kept_addresses, stream, schedule)
 
 
 class Binding:
     """Checked tensors, params and a workspace: what `execute` runs with. For one thread at a time."""
 
     def __init__(self, executable: Executable, arguments: _Handle, workspace: int | None,
-                 kept_addresses: int, stream: int | None = None):
+                 kept_addresses: int, stream: int | None = None, schedule: Schedule | None = None):
         self.executable = executable
         self._handle = _Handle("attn_binding_destroy")
         options = _BindOptions(
             workspace=_WORKSPACE_OWNED if workspace is None else _WORKSPACE_CALLER,
-            workspace_memory=workspace, kept_addresses=kept_addresses, stream=stream)
+            workspace_memory=workspace, kept_addresses=kept_addresses, stream=stream,
+            schedule=None if schedule is None else schedule._handle.value.value)
         _call("attn_binding_create", executable._handle, arguments, ctypes.byref(options),
               self._handle.out)
         self._addresses = (ctypes.c_void_p * len(executable.tensors))()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from attn.errors import BindingError
 from attn.torch import varlen_calls
 from attn.torch.varlen_arguments import (Capacity, Options, Tensors, check_bounds, check_example, check_numbers,
                                          check_shape, check_tensors, key_of)
-from attn.torch.varlen_calls import BoundCall, Placed, bind_placed, make_call, step_of_table
+from attn.torch.repeated import Building, Fit, Repeated
+from attn.torch.varlen_calls import ANY_NUMBER, UNFIT, BoundCall, Placed, bind_placed, make_call, step_of_table
 from attn.torch.varlen_spec import executable_of, keys_for, power_of_two, sequences_for
 
 # What a call and its schedule have in common, beside sizes.
@@ -39,9 +40,9 @@ class Schedule:
     how much memory there is for parts: 0: B times max_seqlen_q, and the keys that the cache has room for.
     sm_margin: blocks of threads that attention leaves to other kernels.
 
-    Has memory of its own on the device, about 45 MB, and as much for its builds and for each kind of strides of
-    calls. Calls that use it must not overlap: they share it, and after an overlap it must be built again. CUDA graphs
-    may hold builds and calls, and must not outlive it. For one thread at a time.
+    Has memory of its own on the device, about 45 MB, for all of its builds and calls. Calls that use it must not
+    overlap: they share it, and after an overlap it must be built again. CUDA graphs may hold builds and calls, and
+    must not outlive it. For one thread at a time.
     Raises BindingError for what does not fit, ArgumentError for options that cannot be, Unsupported."""
 
     def __init__(self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, *,
@@ -65,9 +66,13 @@ class Schedule:
         self._schedule = _libattn.Schedule(self._executable, max_parts, split_keys, sm_margin, capacity_rows,
                                            capacity_keys or (len(k_cache) * page if split_keys else 0))
         self._calls: dict[tuple[Any, ...], list[BoundCall]] = {}
-        self._lengths = _Lengths(self._executable, Placed(self._executable, q.device), self._params, self._stream())
+        self._lengths = _Lengths(self._executable, Placed(self._executable, q.device), self._params, self._stream(),
+                                 self._schedule)
         self._ones = torch.arange(self._key.sequences + 1, dtype=torch.int32, device=q.device)
         self._built: tuple[Any, ...] = ()
+        self._repeated = Repeated(Building(self._schedule, self._lengths.binding, self._lengths.addresses,
+                                           self._lengths.places, self._ones, self._key.sequences, self._index))
+        self._run, self._build = self._repeated.run, self._repeated.build
 
     def build(self, cu_seqlens_q: torch.Tensor | None, seqused_k: torch.Tensor,
               num_sequences: int | torch.Tensor | None = None) -> None:
@@ -79,12 +84,21 @@ class Schedule:
         tensor of one element on the device; None: all. Rows of others are not written. The tensors are kept until
         the next build.
         Raises BindingError, ArgumentError."""
+        status = self._build(cu_seqlens_q, seqused_k, num_sequences, varlen_calls.stream_of(self._index))
+        if status == UNFIT:
+            self._build_checked(cu_seqlens_q, seqused_k, num_sequences)
+        elif status != 0:
+            raise _libattn._failure(status, self._repeated.error)
+        self._built = (self._ones if cu_seqlens_q is None else cu_seqlens_q, seqused_k, num_sequences)
+
+    def _build_checked(self, cu_seqlens_q: torch.Tensor | None, seqused_k: torch.Tensor,
+                       num_sequences: int | torch.Tensor | None) -> None:
+        """The same the longer way, which says what is wrong."""
         self._check_lengths(cu_seqlens_q, seqused_k)
         sequences, address = self._count(num_sequences, len(seqused_k))
         starts = self._ones if cu_seqlens_q is None else cu_seqlens_q
         self._lengths.set(cu_seqlens_q=starts, lengths_kv=seqused_k)
         self._schedule.build(self._lengths.binding, self._stream(), sequences, address)
-        self._built = (starts, seqused_k, num_sequences)
 
     def check(self, block_table: torch.Tensor | None = None, k_cache: torch.Tensor | None = None) -> None:
         """Looks at the lengths of the last build, and with `block_table` and `k_cache` at the pages of its sequences,
@@ -103,8 +117,7 @@ class Schedule:
         else:
             given["page_table"] = block_table
             placed.set_pages(len(k_cache))
-        lengths = _Lengths(self._executable, placed, self._params, self._stream())
-        lengths.binding.use_schedule(self._schedule)
+        lengths = _Lengths(self._executable, placed, self._params, self._stream(), self._schedule)
         lengths.set(**given)
         lengths.binding.check(self._stream())
 
@@ -175,18 +188,26 @@ class Schedule:
             raise BindingError(f"the schedule was made for another call: {differ[0]}", differ[1:])
         return make_call(self._executable, key, params, tensors, self._schedule, False, stream)
 
+    def _repeat(self, kept: Mapping[tuple[Any, ...], Sequence[BoundCall]]) -> None:
+        """Says which calls there are, by their settings."""
+        self._repeated.set(
+            (Fit((scale, causal, (left, right), softcap), -ANY_NUMBER, self._key.rows, -ANY_NUMBER, self._most_keys,
+                 None), call)
+            for (scale, causal, left, right, softcap), calls in kept.items() for call in calls)
+
 
 class _Lengths:
     """A binding with the lengths of a batch, of which nothing else is read."""
 
-    def __init__(self, executable: _libattn.Executable, placed: Placed, params: Sequence[int], stream: int):
-        self.binding = bind_placed(executable, placed, params, stream)
-        self._places = {name: place for place, name in enumerate(placed)}
-        self._addresses = [address for address, *_ in placed.values()]
+    def __init__(self, executable: _libattn.Executable, placed: Placed, params: Sequence[int], stream: int,
+                 schedule: _libattn.Schedule | None = None):
+        self.binding = bind_placed(executable, placed, params, stream, schedule)
+        self.places = {name: place for place, name in enumerate(placed)}
+        self.addresses = [address for address, *_ in placed.values()]
         self._scratch = placed.scratch
 
     def set(self, **tensors: torch.Tensor) -> None:
         """Gives tensors by the plan's names."""
         for name, tensor in tensors.items():
-            self._addresses[self._places[name]] = tensor.data_ptr()
-        self.binding.set_addresses(self._addresses, checked=True)  # by `check_tensors`
+            self.addresses[self.places[name]] = tensor.data_ptr()
+        self.binding.set_addresses(self.addresses, checked=True)  # by `check_tensors`

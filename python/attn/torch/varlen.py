@@ -12,16 +12,18 @@ import torch
 from attn import _libattn
 from attn.errors import BindingError
 from attn.torch import varlen_calls
+from attn.torch.repeated import Fit, Repeated
 from attn.torch.schedules import Schedule
 from attn.torch.statistics import is_capturing
 from attn.torch.varlen_arguments import Capacity, Options, Tensors, capacity_of, check, key_of
-from attn.torch.varlen_calls import UNFIT, BoundCall, make_call
-from attn.torch.varlen_spec import executable_of
+from attn.torch.varlen_calls import ANY_NUMBER, UNFIT, BoundCall, make_call
+from attn.torch.varlen_spec import executable_of, keys_for
 
 _MOST_SETTINGS = 16  # of a thread, each of which has memory for a schedule
 _NO_WINDOW = (-1, -1)
 
 _error = _libattn._error_handle
+_is_grad_enabled = torch.is_grad_enabled
 
 
 def varlen_attention(
@@ -72,18 +74,41 @@ def varlen_attention(
     gradient. May be called by several threads at once, with a schedule by one.
     Raises BindingError for an argument that does not fit, naming it, or a schedule of other kernels, and Unsupported
     for what there are no kernels for."""
+    # A call that was made before with such tensors is enqueued in one step.
+    if out is not None and not (_is_grad_enabled() and _have_gradients(q, k_cache, v_cache)):
+        repeated = None
+        if type(schedule) is Schedule:
+            repeated, index = schedule._repeated, schedule._index
+        elif schedule is None and not is_capturing():
+            repeated, index = _of_thread.repeated, varlen_calls.device_of(q)
+        if repeated is not None and (lse_out is not None or not return_lse):
+            status = repeated.run(
+                q, k_cache, v_cache, seqused_k, block_table, cu_seqlens_q, out, lse_out, s_aux, alibi_slopes,
+                softmax_scale, causal, _NO_WINDOW if window_size is None else window_size, softcap, max_seqlen_q,
+                max_seqlen_k, varlen_calls.stream_of(index))
+            if status == 0:
+                return out if lse_out is None else (out, lse_out)
+            if status != UNFIT:
+                raise _libattn._failure(status, repeated.error)
     if out is None:
         out = _new_out(q, v_cache)
-    if lse_out is not None:
-        return_lse = True
-    elif return_lse:
+    if lse_out is None and return_lse:
         lse_out = torch.empty(out.shape[:2], dtype=torch.float32, device=out.device)
-    device = varlen_calls.device_of(q)
+    _call(Tensors(q, k_cache, v_cache, seqused_k, block_table, cu_seqlens_q, out, lse_out, s_aux, alibi_slopes),
+          (softmax_scale, causal, window_size, softcap), max_seqlen_q, max_seqlen_k, schedule)
+    return out if lse_out is None else (out, lse_out)
+
+
+def _call(tensors: Tensors, wanted: tuple[Any, Any, Any, Any], max_seqlen_q: int, max_seqlen_k: int,
+          schedule: Schedule | None) -> None:
+    """The longer way, which binds what was not bound before and says what is wrong. `wanted`: softmax_scale, causal,
+    window_size and softcap."""
+    scale, causal, window_size, softcap = wanted
+    device = varlen_calls.device_of(tensors.q)
     stream, capturing = varlen_calls.stream_of(device), is_capturing()
-    tensors = (q, k_cache, v_cache, seqused_k, block_table, cu_seqlens_q, out, lse_out, s_aux, alibi_slopes)
     try:
         left, right = window_size or _NO_WINDOW
-        settings = (softmax_scale, causal, left, right, softcap)
+        settings = (scale, causal, left, right, softcap)
         if schedule is not None:
             kept = schedule._calls
         else:
@@ -95,20 +120,19 @@ def varlen_attention(
         _refuse(window_size, softcap, max_seqlen_q, max_seqlen_k, schedule)
     if schedule is not None:
         schedule._check_bounds(max_seqlen_q, max_seqlen_k)
-    if torch.is_grad_enabled():
-        _refuse_gradients(q, k_cache, v_cache)
+    if _is_grad_enabled():
+        _refuse_gradients(*tensors[:3])
     for call in calls:
         status = varlen_calls.run(call.handle, tensors, call.schedule, stream, _error())
         if status != UNFIT:
             break
     else:
-        call = _first_call(Tensors(*tensors), settings, kept, schedule, stream)
+        call = _first_call(tensors, settings, kept, schedule, stream)
         status = 0 if call is None else varlen_calls.run(call.handle, tensors, call.schedule, stream, _error())
     if status != 0:
         _fail(status)
     if capturing and call is not None:
-        call.captured = True
-    return (out, lse_out) if return_lse else out
+        call.note_capture()
 
 
 def _first_call(tensors: Tensors, settings: tuple[Any, ...], kept: dict[tuple[Any, ...], list[BoundCall]],
@@ -126,22 +150,30 @@ def _first_call(tensors: Tensors, settings: tuple[Any, ...], kept: dict[tuple[An
                                "that later calls use, which a graph would do at its launches alone")
         call = schedule._call(tensors, options, stream)
     else:
-        call = _own_call(tensors, options, capacity_of(tensors, *settings[1:3]), of_settings, stream)
+        call = _own_call(tensors, options, settings[1:3], of_settings, stream)
     if settings not in kept and kept is _of_thread.calls and len(kept) >= _MOST_SETTINGS:
         del kept[next(iter(kept))]
     kept[settings] = varlen_calls.with_call(of_settings, call)
+    if schedule is not None:
+        schedule._repeat(kept)
+    elif kept is _of_thread.calls:
+        _of_thread.repeat()
     return call
 
 
-def _own_call(tensors: Tensors, options: Options, capacity: Capacity, others: Sequence[BoundCall],
+def _own_call(tensors: Tensors, options: Options, powers: tuple[int, int], others: Sequence[BoundCall],
               stream: int) -> BoundCall:
-    """A call that makes its schedule each time: in the memory of another one of the same key, if there is one."""
+    """A call that makes its schedule each time: in the memory of another one of the same key, if there is one. Where
+    block_table says how many keys a sequence has, other calls have one of as many pages."""
+    capacity = capacity_of(tensors, *powers)
+    is_cut = capacity.keys < keys_for(1 << powers[1], ANY_NUMBER, 1)
     key, params = key_of(tensors, options, capacity)
     executable = executable_of(key, varlen_calls.device_of(tensors.q))
     schedule = next((other.own_schedule for other in others if other.key == key), None)
     if schedule is None:
         schedule = _libattn.Schedule(executable)
-    return make_call(executable, key, params, tensors, schedule, True, stream)
+    most_columns = key.columns if is_cut else ANY_NUMBER
+    return make_call(executable, key, params, tensors, schedule, True, stream, most_columns)
 
 
 class _OfThread(threading.local):
@@ -149,6 +181,25 @@ class _OfThread(threading.local):
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Any, ...], list[BoundCall]] = {}
+        self._repeated: Repeated | None = None
+
+    @property
+    def repeated(self) -> Repeated | None:
+        """Those calls, or None before there are any."""
+        return self._repeated
+
+    def repeat(self) -> None:
+        """Says which calls there are."""
+        if self._repeated is None:
+            self._repeated = Repeated()
+        self._repeated.set((_fit_of(settings), call) for settings, calls in self.calls.items() for call in calls)
+
+
+def _fit_of(settings: tuple[Any, ...]) -> Fit:
+    """That of a call without a schedule of the caller."""
+    stream, power_of_rows, power_of_keys, _, scale, causal, left, right, softcap = settings
+    rows, keys = ((1 + (1 << power >> 1), 1 << power) for power in (power_of_rows, power_of_keys))
+    return Fit((scale, causal, (left, right), softcap), *rows, *keys, stream)
 
 
 _of_thread = _OfThread()
@@ -182,6 +233,10 @@ def _new_out(q: Any, v_cache: Any) -> torch.Tensor:
         if tensor.dim() != rank:
             raise BindingError(f"{name} has shape {list(tensor.shape)}; it must have {rank} dimensions")
     return torch.empty((*q.shape[:2], v_cache.shape[3]), dtype=q.dtype, device=q.device)
+
+
+def _have_gradients(*tensors: Any) -> bool:
+    return any(getattr(tensor, "requires_grad", False) for tensor in tensors)
 
 
 def _refuse_gradients(*tensors: torch.Tensor) -> None:

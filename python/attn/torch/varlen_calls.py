@@ -18,7 +18,8 @@ from attn.torch.varlen_spec import Key
 DEVICE_TYPE = 2  # DLPack's, of CUDA
 UNFIT = -1  # ATTN_CALL_UNFIT
 _NOTHING, _ROWS, _SEQUENCES, _SEQUENCES_AND_1 = range(4)  # what dimension 0 counts: ATTN_COUNTS_..
-_KEPT_ADDRESSES = 64
+_KEPT_ADDRESSES = 64  # as many layers as switch caches without new tensor maps
+ANY_NUMBER = (1 << 63) - 1
 _MOST_VIEWS = 32  # strides for which bindings are kept
 _APART = 256  # bytes
 
@@ -27,7 +28,7 @@ class _Tensor(ctypes.Structure):
     """attn_bound_tensor."""
 
     _fields_ = [("place", _I32), ("counts", _I32), ("rank", _I32), ("alignment", _I32), ("dims", _I64S),
-                ("strides", _I64S), ("fixed", _POINTER)]
+                ("strides", _I64S), ("fixed", _POINTER), ("least_columns", _I64), ("most_columns", _I64)]
 
 
 class _Options(ctypes.Structure):
@@ -49,6 +50,8 @@ def _declared() -> ctypes.PyDLL | None:
     library.attn_bound_call_destroy.restype = None
     library.attn_bound_call_run.argtypes = [_POINTER, thing, _POINTER, _POINTER, _POINTER]
     library.attn_bound_call_run.restype = _I32
+    library.attn_bound_call_captured.argtypes = [_POINTER]
+    library.attn_bound_call_captured.restype = _I32
     return library
 
 
@@ -98,8 +101,8 @@ def _memory(size: int, device: torch.device) -> torch.Tensor:
 
 
 def bind(executable: _libattn.Executable, key: Key, params: Sequence[int], tensors: Tensors, stream: int,
-         device: torch.device) -> _libattn.Binding:
-    """A binding for tensors with the strides of these, with a workspace of its own."""
+         device: torch.device, schedule: _libattn.Schedule) -> _libattn.Binding:
+    """A binding for tensors with the strides of these, which uses the schedule."""
     placed = Placed(executable, device, step_of_table(tensors.block_table))
     infos = {info.name: info for info in executable.tensors}
     for name, tensor in (("q", tensors.q), ("o", tensors.out)):
@@ -110,14 +113,14 @@ def bind(executable: _libattn.Executable, key: Key, params: Sequence[int], tenso
         placed["lse"] = (tensors.lse_out.data_ptr(), *placed["lse"][1:])
     if key.sinks:
         placed["sinks"] = (tensors.s_aux.data_ptr(), *placed["sinks"][1:])
-    return bind_placed(executable, placed, params, stream)
+    return bind_placed(executable, placed, params, stream, schedule)
 
 
-def bind_placed(executable: _libattn.Executable, placed: Placed, params: Sequence[int],
-                stream: int) -> _libattn.Binding:
-    """A binding for what is placed, and params in the plan's order, with a workspace of its own."""
+def bind_placed(executable: _libattn.Executable, placed: Placed, params: Sequence[int], stream: int,
+                schedule: _libattn.Schedule | None = None) -> _libattn.Binding:
+    """A binding for what is placed, and params in the plan's order, which uses the schedule if there is one."""
     named = {info.name: value for info, value in zip(executable.params, params)}
-    return executable.bind(placed, named, None, _KEPT_ADDRESSES, stream)
+    return executable.bind(placed, named, None, _KEPT_ADDRESSES, stream, schedule)
 
 
 def device_of(q: Any) -> int:
@@ -129,9 +132,12 @@ def device_of(q: Any) -> int:
     return q.get_device()
 
 
-def stream_of(device: int) -> int:
-    """The current stream of a CUDA device."""
-    return torch._C._cuda_getCurrentRawStream(device)
+def _no_stream(device: int) -> int:
+    raise Unsupported("varlen_attention needs a PyTorch with CUDA")
+
+
+# The current stream of a CUDA device.
+stream_of = getattr(torch._C, "_cuda_getCurrentRawStream", _no_stream)
 
 
 def step_of_table(table: torch.Tensor) -> int:
@@ -158,20 +164,32 @@ class BoundCall:
     """A binding that runs with other tensors of the same facts. For one thread at a time.
 
     `key`: of the plan. `own_schedule`: made before each run, whose handle is `schedule`; None: the caller makes
-    another one. `captured`: whether a CUDA graph has a run, and so uses the binding as long as it is replayed."""
+    another one. `most_columns`: of a block_table, of any stride."""
 
-    def __init__(self, binding: _libattn.Binding, key: Key, tensors: Tensors, own_schedule: _libattn.Schedule | None):
+    def __init__(self, binding: _libattn.Binding, key: Key, tensors: Tensors, own_schedule: _libattn.Schedule | None,
+                 most_columns: int):
         self.binding = binding
         self.key = key
         self.own_schedule = own_schedule
         self.schedule = None if own_schedule is None else own_schedule._handle.value.value
-        self.captured = False
+        self.most_columns = most_columns
+        self.handle = 0
+        self._is_captured = False
         self._ones: torch.Tensor | None = None
         self.handle = self._create(tensors)
 
     def __del__(self) -> None:
         if getattr(self, "handle", None) and _LIBRARY is not None:
             _LIBRARY.attn_bound_call_destroy(self.handle)
+
+    @property
+    def captured(self) -> bool:
+        """Whether a CUDA graph has a run, and so uses the binding as long as it is replayed."""
+        return self._is_captured or _LIBRARY.attn_bound_call_captured(self.handle) != 0
+
+    def note_capture(self) -> None:
+        """Says that a graph has one."""
+        self._is_captured = True
 
     def _create(self, tensors: Tensors) -> int:
         infos = self.binding.executable.tensors
@@ -208,7 +226,9 @@ class BoundCall:
             counts = _SEQUENCES
         if field == "alibi_slopes" and tensor.dim() == 2:
             counts = _SEQUENCES
-        return _Tensor(place=places[name], counts=counts, rank=tensor.dim(),
+        columns = (self.key.columns, self.most_columns) if field == "block_table" else (0, 0)
+        return _Tensor(place=places[name], counts=counts, rank=tensor.dim(), least_columns=columns[0],
+                       most_columns=columns[1],
                        alignment=self.binding.executable.tensors[places[name]].alignment,
                        dims=_int64s(tensor.shape),
                        strides=_int64s(self._strides(field, tensor)))
@@ -231,11 +251,11 @@ _COUNTS = {"q": _ROWS, "out": _ROWS, "lse_out": _ROWS, "seqused_k": _SEQUENCES, 
 
 
 def make_call(executable: _libattn.Executable, key: Key, params: Sequence[int], tensors: Tensors,
-              schedule: _libattn.Schedule, makes_it: bool, stream: int) -> BoundCall:
-    """A call of checked tensors with a schedule. `makes_it`: whether each run makes it before."""
-    binding = bind(executable, key, params, tensors, stream, tensors.q.device)
-    binding.use_schedule(schedule)
-    return BoundCall(binding, key, tensors, schedule if makes_it else None)
+              schedule: _libattn.Schedule, makes_it: bool, stream: int, most_columns: int = ANY_NUMBER) -> BoundCall:
+    """A call of checked tensors with a schedule. `makes_it`: whether each run makes it before. `most_columns`: of a
+    block_table in other runs."""
+    binding = bind(executable, key, params, tensors, stream, tensors.q.device, schedule)
+    return BoundCall(binding, key, tensors, schedule if makes_it else None, most_columns)
 
 
 def with_call(others: Sequence[BoundCall], call: BoundCall) -> list[BoundCall]:

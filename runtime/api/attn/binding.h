@@ -8,6 +8,7 @@
 #include "executable.h"
 
 typedef struct attn_binding attn_binding;
+struct attn_schedule; /* schedule.h */
 
 typedef int32_t attn_workspace;
 enum {
@@ -30,6 +31,9 @@ typedef struct attn_bind_options {
    * checked, for which a binding of the executable must have been created before the capture (else
    * error binding). The arguments are those of the graph's launches. NULL: the default stream. */
   void* stream;
+  /* A schedule that executes use: as after attn_binding_use_schedule, but the workspace that the
+   * binding owns never has memory for what the schedule replaces. NULL: none. */
+  const struct attn_schedule* schedule;
 } attn_bind_options;
 
 /* Checks everything that could make a kernel access wrong memory, and prepares all that an execute
@@ -59,11 +63,22 @@ enum {
 };
 
 /* Later executes use other memory of the same shapes: `count` addresses, in the order of the
- * executable's tensors. Switching to a kept address set is free, preparing a new one takes a
- * microsecond or two: for a binding shared by N layers, keep N.
- * Errors: binding (also if `count` is wrong), cudnn. */
+ * executable's tensors. Switching to a kept address set is free; preparing a new one takes a
+ * microsecond or two, less where only few addresses are others and all kernels are attnc's, and
+ * allocates nothing then: for a binding shared by N layers, keep N.
+ * Errors: binding (also if `count` is wrong), cudnn, cuda; the addresses stay as they were. */
 ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* const* addresses,
                                                 size_t count, attn_check check, attn_error* error);
+
+/* The same with other strides. `strides`: for each of the executable's tensors NULL, which keeps
+ * them, or as many strides in elements as it has dims; only a tensor with bound strides
+ * (attn_tensor_info.bound_strides) may be given some. Other rows of a page table take about a
+ * microsecond; strides of q, k, v and o, of which kernels have tensor maps, about as long as a
+ * binding. Errors: as above, also binding for strides that a binding refuses; all stays as it was.
+ */
+ATTN_API attn_status attn_binding_set_views(attn_binding* binding, void* const* addresses,
+                                            const int64_t* const* strides, size_t count,
+                                            attn_check check, attn_error* error);
 
 /* Later executes use this workspace, owned by the caller. A workspace that the binding owned is
  * freed when the device is done with it or, after attn_binding_cuda_graph, with the binding.

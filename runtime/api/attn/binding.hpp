@@ -53,10 +53,20 @@ class Binding {
     return call_(attn_binding_set_param, handle(), name.c_str(), value);
   }
   // Later executes use other memory of the same shapes, in the order of Executable::tensors().
-  // Errors: binding, cudnn.
+  // Errors: binding, cudnn, cuda.
   Status set_addresses(const std::vector<void*>& addresses, Check check = Check::addresses) {
     return call_(attn_binding_set_addresses, handle(), addresses.data(), addresses.size(),
                  static_cast<attn_check>(check));
+  }
+  // The same with other strides of tensors with bound strides, in elements: of each tensor as many
+  // as it has dims, or null for those that it has. Errors: binding, cudnn, cuda.
+  Status set_views(const std::vector<void*>& addresses,
+                   const std::vector<const std::int64_t*>& strides,
+                   Check check = Check::addresses) {
+    if (addresses.size() != strides.size())
+      return Error{Code::binding, "there must be as many strides as addresses", {}, {}};
+    return call_(attn_binding_set_views, handle(), addresses.data(), strides.data(),
+                 addresses.size(), static_cast<attn_check>(check));
   }
   // Later executes use this workspace of the caller's. Errors: binding, cudnn.
   Status set_workspace(void* memory) { return call_(attn_binding_set_workspace, handle(), memory); }

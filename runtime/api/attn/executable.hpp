@@ -79,6 +79,12 @@ class Executable {
                                                &options);
   }
 
+  // The same with a schedule, which the binding uses from the beginning: a workspace of its own has
+  // no memory for what the schedule replaces.
+  Result<Binding> bind(const Arguments& arguments, const Schedule& schedule,
+                       Workspace workspace = Workspace::owned(), std::uint64_t kept_addresses = 0,
+                       void* stream = nullptr) const;
+
   attn_executable* handle() const { return handle_.get(); }
   explicit operator bool() const { return handle() != nullptr; }
 

@@ -54,7 +54,9 @@ ATTN_API void attn_schedule_destroy(attn_schedule* schedule);
  * memory, if it is not NULL (`sequences` is -1 then), else `sequences`, -1: all. Rows of others are
  * not written. Reads nothing on the host, waits for nothing and allocates nothing; may be captured
  * into a CUDA graph, the first time too: each launch reads the lengths and the number at
- * `device_sequences`, and the schedule and the binding must outlive it. Errors: binding if
+ * `device_sequences`, and the schedule and the binding must outlive it. An address is checked, and
+ * written to the device, the first time that it is given: of the first 15 all builds but that are
+ * one launch. attn_binding_check looks at the sequences of the last call. Errors: binding if
  * the binding is of a plan with another schedule, or `device_sequences` is not memory of the
  * device; invalid_argument; cuda. */
 ATTN_API attn_status attn_schedule_build(attn_schedule* schedule, attn_binding* binding,
@@ -62,7 +64,9 @@ ATTN_API attn_status attn_schedule_build(attn_schedule* schedule, attn_binding* 
                                          void* stream, attn_error* error);
 
 /* Later executes of the binding, and graphs that are made of it, use the schedule instead of making
- * their own; NULL: they make their own again. Until the schedule is built, executes are errors.
+ * their own; NULL: they make their own again. Until the schedule is built, executes are errors. A
+ * workspace of the binding's own is smaller with a schedule: before the first execute its memory is
+ * freed; see also attn_bind_options.schedule.
  * Errors: binding if the schedule is of a plan with another one; cuda, cudnn. */
 ATTN_API attn_status attn_binding_use_schedule(attn_binding* binding, const attn_schedule* schedule,
                                                attn_error* error);

@@ -71,5 +71,17 @@ inline Status Binding::use_schedule(const Schedule& schedule) {
   return call_(attn_binding_use_schedule, handle(), schedule.handle());
 }
 
+inline Result<Binding> Executable::bind(const Arguments& arguments, const Schedule& schedule,
+                                        Workspace workspace, std::uint64_t kept_addresses,
+                                        void* stream) const {
+  if (arguments.error()) return *arguments.error();
+  attn_bind_options options = workspace.options();
+  options.kept_addresses = kept_addresses;
+  options.stream = stream;
+  options.schedule = schedule.handle();
+  return detail::make<Binding, attn_binding>(attn_binding_create, handle(), arguments.handle(),
+                                             &options);
+}
+
 }  // namespace v2
 }  // namespace attn

@@ -109,6 +109,51 @@ TEST_F(AttnSchedule, IsMadeOnceForLayers) {
   }
 }
 
+// Without memory for what the schedule has.
+TEST_F(AttnSchedule, MayBeUsedFromTheBeginning) {
+  {
+    attn::Schedule schedule = must(attn::Schedule::create(executable_));
+    attn::Arguments arguments;
+    attn::Binding other = layer('a');
+    const auto bytes = [] { return attn::standin::live().bytes; };
+    std::int64_t before = bytes();
+    for (std::size_t i = 0; i < executable_.tensors().size(); ++i) {
+      const attn::TensorInfo& tensor = executable_.tensors()[i];
+      arguments.tensor(tensor.name, {memory_[i].data(), tensor.dtype, tensor.dims, tensor.strides});
+    }
+    arguments.param("cap", 2.0F).param("window", 3);
+    attn::Binding binding = must(executable_.bind(arguments, schedule));
+    EXPECT_LT(bytes() - before, executable_.workspace_bytes());
+    expect_error(binding.execute(nullptr), attn::Code::binding, "was not built yet");
+    must(schedule.build(binding, attn::Sequences::all(), nullptr));
+    must(binding.execute(nullptr));
+    before = bytes();
+    must(binding.use_schedule({}));
+    EXPECT_GE(bytes() - before, executable_.workspace_bytes());
+    must(binding.execute(nullptr));
+  }
+}
+
+TEST_F(AttnSchedule, StridesOfThePlanAreNotGivenLater) {
+  {
+    attn::Binding binding = layer('a');
+    std::vector<void*> addresses;
+    for (const attn::Memory& each : memory_) addresses.push_back(each.data());
+    std::vector<const std::int64_t*> strides(addresses.size());
+    must(binding.set_views(addresses, strides));
+    const std::vector<std::int64_t> some(4, 1);
+    strides[0] = some.data();
+    expect_error(binding.set_views(addresses, strides), attn::Code::binding,
+                 "has the strides of the plan, which does not bind them");
+    strides.pop_back();
+    expect_error(binding.set_views(addresses, strides), attn::Code::binding, "as many strides");
+    attn::Binding nothing;
+    strides.push_back(nullptr);
+    expect_error(nothing.set_views(addresses, strides), attn::Code::invalid_argument,
+                 "the binding must not be NULL");
+  }
+}
+
 TEST_F(AttnSchedule, OptionsAreReadByTheirSize) {
   attn::ScheduleOptions options;
   options.max_parts = 2;

@@ -1,5 +1,7 @@
 // Tests pools and page tables as inference engines have them: another number of pages, and rows
 // further apart than the plan's.
+#include <array>
+
 #include "runtime/execute/checks.h"
 #include "runtime/plan/internal_tensor.h"
 #include "tests/unit/runtime/execute/on_standins.h"
@@ -146,6 +148,65 @@ TEST_F(BoundStrides, ArePlannedOnesOfAnAddress) {
   }
   Binding binding = must(executable_->bind(arguments));
   expect_right(*on_, binding);
+}
+
+// Strides of a table that no map has, and of tensors that have maps.
+TEST_F(BoundStrides, MayBeOthersLater) {
+  Binding binding = must(executable_->bind(on_->arguments()));
+  expect_right(*on_, binding);
+  const auto encoded = [] { return cuda_calls("cuTensorMapEncodeTiled"); };
+  const auto expect_view = [&](std::size_t tensor, const std::vector<std::int64_t>& strides) {
+    plan::Plan other = plan_;
+    other.program.tensors[tensor].strides = strides;
+    Case there = must(Case::make(executable_->device(), other, 3));
+    std::vector<const std::int64_t*> all(plan_.program.tensors.size());
+    for (std::size_t i : {kQ, kK, kV, kBoundTable, kO})
+      all[i] = other.program.tensors[i].strides.data();
+    EXPECT_OK(binding.set_views(there.addresses(), all));
+    expect_right(there, binding);
+    EXPECT_OK(binding.set_addresses(on_->addresses()));  // which keeps the strides
+    EXPECT_OK(binding.set_views(there.addresses(), all));
+    expect_right(there, binding);
+  };
+  expect_view(kBoundTable, {7, 1});
+  const std::int64_t before = encoded();
+
+  EXPECT_OK(binding.set_addresses(on_->addresses()));
+  const std::int64_t moved = encoded() - before;
+  std::vector<const std::int64_t*> table(plan_.program.tensors.size());
+  const std::array<std::int64_t, 2> wide = {9, 1};
+  table[kBoundTable] = wide.data();
+  EXPECT_OK(binding.set_views(on_->addresses(), table, Check::no));
+  EXPECT_EQ(encoded() - before, moved) << "a table has no map";
+  expect_view(kQ, {16, 8, 640, 1});
+  expect_view(kV, {128, 8, 16, 1});
+  expect_view(kO, {8, 16, 32, 1});
+  expect_view(kK, {64, 8, 16, 1});
+}
+
+TEST_F(BoundStrides, ThatAreRefusedLaterChangeNothing) {
+  Binding binding = must(executable_->bind(on_->arguments()));
+  std::vector<const std::int64_t*> all(plan_.program.tensors.size());
+  const auto refused = [&](std::size_t tensor, const std::vector<std::int64_t>& strides,
+                           std::vector<void*> addresses) {
+    all.assign(all.size(), nullptr);
+    all[tensor] = strides.data();
+    const Status set = binding.set_views(addresses, all);
+    expect_right(*on_, binding);
+    return set.ok() ? "accepted" : set.error().message;
+  };
+  EXPECT_THAT(refused(kQ, {16, 8, 5, 1}, on_->addresses()), HasSubstr("adjacent elements"));
+  EXPECT_THAT(refused(kBoundTable, {1, 1}, on_->addresses()), HasSubstr("has strides [1, 1]"));
+  EXPECT_EQ(refused(3, {2}, on_->addresses()),
+            "tensor 'cu_seqlens_q' has the strides of the plan, which does not bind them");
+  std::vector<void*> addresses = on_->addresses();
+  addresses[kV] = nullptr;
+  EXPECT_THAT(refused(kQ, {16, 8, 640, 1}, addresses), HasSubstr("null address"));
+  Case other = must(Case::make(executable_->device(), plan_, 2));
+  script_cuda(standin::fail_nth("cuTensorMapEncodeTiled", 1, 1));
+  EXPECT_FALSE(refused(kK, {64, 8, 16, 1}, other.addresses()) == "accepted");
+  all.pop_back();
+  EXPECT_EQ(binding.set_views(on_->addresses(), all).error().code, ErrorCode::binding);
 }
 
 TEST_F(BoundStrides, AreOfAlignedRows) {

@@ -13,6 +13,7 @@
 #include "runtime/cudnn/descriptor.h"
 #include "runtime/cudnn/execution.h"
 #include "tests/unit/runtime/execute/on_standins.h"
+#include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace {
 
@@ -141,6 +142,24 @@ TEST_F(Quiet, ComingBackToAddressesAllocatesNothing) {
   EXPECT_EQ(counts_of([&] {
               ASSERT_TRUE(binding.set_addresses(second).ok());
               ASSERT_TRUE(binding.set_addresses(first).ok());
+            }),
+            Counts());
+}
+
+TEST_F(Quiet, OtherAddressesOfKernelsAllocateNothing) {
+  const plan::Plan plan = standin::plan_of(plan::testing::kernel_program());
+  const Executable executable = must(Executable::load(runtime_, plan));
+  const Case on = must(Case::make(runtime_->device(), plan));
+  Binding binding = must(executable.bind(on.arguments()));
+  std::vector<Case> others;
+  for (int seed = 0; seed < 40; ++seed)
+    others.push_back(must(Case::make(runtime_->device(), plan, seed)));
+  std::vector<std::vector<void*>> addresses;
+  for (const Case& each : others) addresses.push_back(each.addresses());
+  std::size_t next = 0;
+  EXPECT_EQ(counts_of([&] {
+              for (int i = 0; i < 20; ++i)
+                ASSERT_TRUE(binding.set_addresses(addresses[next++], Check::no).ok());
             }),
             Counts());
 }

@@ -318,9 +318,10 @@ TEST_F(Schedules, WhatFailsLeavesTheBindingAsItWas) {
     EXPECT_EQ(standin::live().bytes, bytes);
   }
   Schedule schedule = must(Schedule::make(*executable_));
+  const SequenceCount count{static_cast<const std::int32_t*>(count_.data())};
   for (const char* function : {"cuMemsetD32Async", "cuMemsetD8Async", "cuLaunchKernelEx"}) {
     script_cuda(standin::fail_nth(function, 1, CUDA_ERROR_OUT_OF_MEMORY));
-    EXPECT_FALSE(schedule.build(binding, {}, nullptr).ok()) << function;
+    EXPECT_FALSE(schedule.build(binding, count, nullptr).ok()) << function;
   }
   expect_right(*on_, binding);
 }
