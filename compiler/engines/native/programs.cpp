@@ -54,8 +54,8 @@ constexpr std::int64_t kGroupsOfLongLists = 3, kKeysOfLongLists = 32768;
 constexpr std::int64_t kBlockOfShortLists = 128;
 // Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
 constexpr double kLeastOfFew = 1, kLeastOfMany = 16;
-// Of one warp group: keys that are computed while a part is stored and the last one merges them,
-// and while it reads another part (one batch of 8 heads of 4096 keys: 3000 of 2000 clocks a block).
+// Keys that one warp group computes while it stores a part and merges all, and while it reads one
+// part more: 3000 clocks, where a block of 128 keys takes 2000 (8 heads of 4096 keys on an H200).
 constexpr double kKeysOfStoring = 190, kKeysOfMerging = 16;
 // Blocks whose time passes between a part and the next one of a block of threads, as measured: of
 // one warp group, of keys in pages, of more warp groups, whose parts are four times as wide.

@@ -228,13 +228,14 @@ TEST(Native, FewTilesAreComputedInParts) {
   };
   EXPECT_EQ(grid("B = 4, Skv = 8192;"), 4 * 8 * 4);
   EXPECT_EQ(grid("B = 1, Skv = 8192;"), 1 * 8 * 16);
-  EXPECT_EQ(grid("B = 1, Skv = 2048;"), 1 * 8 * 4);  // of 4 blocks of 128 keys
-  EXPECT_EQ(grid("B = 1, Skv = 700;"), 8);
+  EXPECT_EQ(grid("B = 1, Skv = 2048;"), 1 * 8 * 8);  // of 2 blocks of 128 keys
+  EXPECT_EQ(grid("B = 1, Skv = 700;"), 1 * 8 * 6);
+  EXPECT_EQ(grid("B = 1, Skv = 128;"), 8);
   EXPECT_EQ(grid("B = 64, Skv = 8192;"), 132);
   EXPECT_EQ(step_of(*lowered("dims B = 1, Hq = 8, Hkv = 1, Sq = 1, Skv = 8192, D = 256;"))
                 .launches[0]
                 .grid[0],
-            31);
+            25);
   const NativeProgram made =
       lowered("dims B = 4, Hq = 32, Hkv = 8, Sq = 1, Skv = 8192, D = 128;").value();
   const plan::TensorInfo& counter = made.program.internals.front();
