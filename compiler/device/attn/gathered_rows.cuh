@@ -5,13 +5,12 @@
 
 namespace kernels {
 
-// The same, copied row by row by a warp group, for pages that TMA would copy in many small boxes: a
-// thread copies 16 bytes, and adjacent ones a row, or 128 bytes of it. `kColumns` are stored of the
-// `kDepth` that a product reads, in panels of kPanel columns.
+// The same, copied row by row by a warp group, for pages that TMA would copy in many small boxes: 8
+// threads copy 128 bytes of a row. `kColumns` are stored of the `kDepth` that a product reads, in
+// panels of kPanel columns.
 template <int kRows, int kPage, int kColumns, int kDepth, int kPanel>
 struct GatheredRows {
   static_assert(kRows <= 128, "a lane looks up a row");
-  static constexpr int kAcross = kDepth % 256 == 0 ? 32 : kDepth % 128 == 0 ? 16 : 8;  // threads
   static constexpr int kVectors = kPanel / 8;  // of a row of a panel
   int page;  // of row n of the warp, for lane n; -1 for rows past the end
 
@@ -26,20 +25,21 @@ struct GatheredRows {
   // Copies rows of a tensor; page_stride and row_stride are in elements.
   __device__ void copy(unsigned to, const unsigned short* rows, unsigned full, int at,
                        long long page_stride, long long row_stride) const {
-    const int vector = threadIdx.x % kAcross, first = threadIdx.x % 32 / kAcross;
+    const int vector = threadIdx.x % 8, of_four = threadIdx.x % 32 / 8;
 #pragma unroll 2
-    for (int n = first; n < kRows / 4; n += 32 / kAcross) {
+    for (int n = of_four; n < kRows / 4; n += 4) {
       const int of = __shfl_sync(~0u, page, n), row = row_of(n);
       const bool present = of >= 0;
       const unsigned short* from =
           rows + (present ? of * page_stride + (at + row) % kPage * row_stride : 0);
+      const unsigned place = to + row * (2 * kPanel) + vector / kVectors * (kRows * 2 * kPanel) +
+                             (vector ^ row / (64 / kPanel)) % kVectors * 16;
 #pragma unroll
-      for (int some = 0; some < kDepth / 8; some += kAcross) {
-        const int own = some + vector, column = own * 8;
+      for (int first = 0; first < kDepth; first += 64) {
+        const int column = first + vector * 8;
         const bool has = present && column < kColumns;
-        const unsigned place = to + row * (2 * kPanel) + own / kVectors * (kRows * 2 * kPanel) +
-                               (own ^ row / (64 / kPanel)) % kVectors * 16;
-        if (column < kDepth) copy_vector(place, from + (has ? column : 0), has);
+        if (column < kDepth)
+          copy_vector(place + first * (kRows * 2), from + (has ? column : 0), has);
       }
     }
     arrive_with_copies(full);
