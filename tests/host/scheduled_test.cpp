@@ -153,7 +153,7 @@ constexpr const char* kDecode =
 // and less of one.
 TEST_P(HostSchedules, OfLongPartsInTurnsAndOnALine) {
   const Scheduled decode(kDecode, 2, GetParam());
-  EXPECT_THAT(decode.step().source, HasSubstr("kLongShare = 160;"));
+  EXPECT_THAT(decode.step().source, HasSubstr("kLongShare = 120;"));
   const Header turns = decode.expect_reference({{}, {24000, 700, 23000}});
   EXPECT_EQ(turns.first, turns.workers);
   EXPECT_GT(turns.end, 6) << "parts of three tiles";

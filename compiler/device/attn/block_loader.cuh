@@ -104,7 +104,8 @@ struct LoadedPackedRows {
 // Copies row by row.
 template <class C, class Side>
 struct LoadedRowByRow {
-  GatheredRows<C::kKeys, Side::kPage, Side::kStored, Side::kColumns, Side::kPanel> rows;
+  static constexpr int kUnrolled = C::kGroups * C::kShares == 1 ? 8 : 2;
+  GatheredRows<C::kKeys, Side::kPage, Side::kStored, Side::kColumns, Side::kPanel, kUnrolled> rows;
 
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
     rows.find(Side::table(tensors, b), at, keys);

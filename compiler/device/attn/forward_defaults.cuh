@@ -26,10 +26,10 @@ struct ForwardDefaults {
   static constexpr int kBandStart = 0;
   // A schedule (schedule.cuh): blocks of threads; blocks of keys that an item costs besides its
   // own, that merging four parts of a tile costs, and the fewest of a span; the share of a block of
-  // threads above which it takes parts in turns, and how many; slots of parts.
+  // threads above which it takes parts in turns, how many, and their least blocks; slots of parts.
   static constexpr bool kScheduled = false;
   static constexpr int kWorkers = 0, kBetween = 0, kMerging = 0, kLeastSpan = 0;
-  static constexpr int kLongShare = 0, kTurnsOfShare = 1, kSlots = 0;
+  static constexpr int kLongShare = 0, kTurnsOfShare = 1, kLeastOfTurns = 1, kSlots = 0;
   // Neighbourhoods of a grid.
   static constexpr bool kPatches = false;
   static constexpr int kGrid = 0, kPatchWidth = 0, kPatchHeight = 0;

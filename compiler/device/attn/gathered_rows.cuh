@@ -8,7 +8,8 @@ namespace kernels {
 // The same, copied row by row by a warp group, for pages that TMA would copy in many small boxes: 8
 // threads copy 128 bytes of a row. `kColumns` are stored of the `kDepth` that a product reads, in
 // panels of kPanel columns.
-template <int kRows, int kPage, int kColumns, int kDepth, int kPanel>
+// kUnrolled turns of the loop are on their way together, as registers allow.
+template <int kRows, int kPage, int kColumns, int kDepth, int kPanel, int kUnrolled>
 struct GatheredRows {
   static_assert(kRows <= 128, "a lane looks up a row");
   static constexpr int kVectors = kPanel / 8;  // of a row of a panel
@@ -26,7 +27,7 @@ struct GatheredRows {
   __device__ void copy(unsigned to, const unsigned short* rows, unsigned full, int at,
                        long long page_stride, long long row_stride) const {
     const int vector = threadIdx.x % 8, of_four = threadIdx.x % 32 / 8;
-#pragma unroll 2
+#pragma unroll(kUnrolled)
     for (int n = of_four; n < kRows / 4; n += 4) {
       const int of = __shfl_sync(~0u, page, n), row = row_of(n);
       const bool present = of >= 0;

@@ -244,7 +244,8 @@ struct ScheduleMaker {
     } else if (alike && equal.time <= time_of_line(share)) {
       longest_whole = of_part = ceil_div(shared.longest - C::kBetween, equal.parts);
     } else if (share >= C::kLongShare) {
-      of_part = (int)(share / C::kTurnsOfShare), longest_whole = 2 * of_part;
+      of_part = ::max((int)(share / C::kTurnsOfShare), C::kLeastOfTurns);
+      longest_whole = 2 * of_part;
     } else if (time_in_turns(share) > time_of_line(share)) {
       on_line = (int)(share / kShortOfShare);
     }

@@ -136,6 +136,7 @@ class ConstantsText {
       all.emplace_back("kLeastSpan", figures.least_span);
       all.emplace_back("kLongShare", figures.long_share);
       all.emplace_back("kTurnsOfShare", figures.turns);
+      all.emplace_back("kLeastOfTurns", figures.least_part);
       all.emplace_back("kSlots", schedule_sizes(dims_, kernel_).slots);
     }
     if (!kernel_.makes_lists) return all;

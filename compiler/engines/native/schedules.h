@@ -36,7 +36,7 @@ ScheduleSizes schedule_sizes(const ir::Dims& dims, const Kernel& kernel);
 
 // Constants by which work is divided (attn/schedule_maker.cuh), in blocks of keys.
 struct ScheduleFigures {
-  std::int64_t between = 0, merging = 0, least_span = 0, long_share = 0, turns = 1;
+  std::int64_t between = 0, merging = 0, least_span = 0, long_share = 0, turns = 1, least_part = 1;
 };
 ScheduleFigures schedule_figures(const Tile& tile);
 
