@@ -41,7 +41,7 @@ struct Defaults : kernels::ForwardDefaults {
   static constexpr int kUnits = 1, kSection = 1;
   static constexpr int kKeys = 16, kBandStart = kKeys;
   static constexpr int kBetween = 4, kMerging = 6, kLeastSpan = 4;
-  static constexpr int kLongShare = 120, kTurnsOfShare = 6, kLeastOfTurns = 40;
+  static constexpr int kLongShare = 120, kTurnsOfShare = 6, kLeastOfTurns = 36;
   static constexpr int kWindow = 0;  // keys that a row sees up to its own; 0: all keys
 };
 

@@ -27,7 +27,7 @@ constexpr std::int64_t kMostWords = std::int64_t{1} << 28;
 // Measured on an H200: of tiles of one warp group, which are for few rows; of others; and of those
 // whose o two warp groups divide.
 constexpr ScheduleFigures kOfFew = {
-    .between = 2, .least_span = 4, .long_share = 120, .turns = 6, .least_part = 40};
+    .between = 2, .least_span = 4, .long_share = 120, .turns = 6, .least_part = 36};
 constexpr ScheduleFigures kOfMany = {.between = 3, .least_span = 8, .long_share = 160, .turns = 3};
 constexpr ScheduleFigures kOfWide = {
     .between = 10, .least_span = 10, .long_share = 160, .turns = 3};
