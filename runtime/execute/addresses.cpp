@@ -121,12 +121,6 @@ std::size_t first_of(const KernelOperands& operands, const Bases& bases) {
   return operands.makes_schedule && bases.schedule.tensor != nullptr ? 1 : 0;
 }
 
-// Where a map begins.
-void* begin_of(const plan::TensorMapArgument& map, DType dtype, void* tensor) {
-  const auto width = static_cast<std::int64_t>(size_of(dtype));
-  return static_cast<std::byte*>(tensor) - plan::elements_before(map) * width;
-}
-
 std::size_t bytes_of(const plan::TensorInfo& dense) {
   const auto elements =
       std::accumulate(dense.dims.begin(), dense.dims.end(), std::int64_t{1}, std::multiplies<>());
@@ -165,10 +159,9 @@ Status KeptMaps::prepare(const LaunchOperands::Operand& operand, void* address,
   if (prepared_ == taken_) prepared_ ^= 1;
   addresses_[prepared_] = nullptr;
   const plan::TensorMapArgument& map = *operand.map;
-  ATTN_ASSIGN(maps_[prepared_],
-              cuda::encode_tensor_map(
-                  device, begin_of(map, operand.dtype, address),
-                  {operand.dtype, map.dims, map.strides, map.box, map.swizzle, map.promotion}));
+  ATTN_ASSIGN(maps_[prepared_], cuda::encode_tensor_map(device, address,
+                                                        {operand.dtype, map.dims, map.strides,
+                                                         map.box, map.swizzle, map.promotion}));
   addresses_[prepared_] = address;
   return {};
 }

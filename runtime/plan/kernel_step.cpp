@@ -72,11 +72,15 @@ TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tenso
     result.strides[i] = product(map.strides[i], tensor.strides[axis]);
     if (axis == 0) result.dims[i + 1] = tensor.dims[0];
   }
+  if (result.packed && result.strides.size() > 1) {
+    const auto width = static_cast<std::int64_t>(size_of(tensor.dtype));
+    result.strides.back() = stride_back(*(result.strides.end() - 2), width);
+  }
   return result;
 }
 
-std::int64_t elements_before(const TensorMapArgument& map) {
-  return map.before == 0 ? 0 : product(map.before, map.strides.back());
+std::int64_t stride_back(std::int64_t row, std::int64_t width) {
+  return (std::int64_t{1} << 34) / width - row;
 }
 
 bool names(const Launch& launch, const std::string& tensor) {

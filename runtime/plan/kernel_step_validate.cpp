@@ -23,7 +23,8 @@ constexpr std::int64_t kMostMapDim = std::int64_t{1} << 32;
 constexpr std::int64_t kMostMapStride = std::int64_t{1} << 40;  // bytes
 constexpr std::int64_t kMostBox = 256;
 constexpr const char* kInvalidRank = "has a tensor map of invalid rank";
-constexpr std::int64_t kMapAlignment = 16;  // of addresses, strides and the box's rows, in bytes
+constexpr std::size_t kLeastPackedDims = 4;  // columns, rows three times
+constexpr std::int64_t kMapAlignment = 16;   // of addresses, strides and the box's rows, in bytes
 
 // The largest number that facts may have: they are added and multiplied.
 constexpr std::int64_t kMostOfFacts = std::int64_t{1} << 40;
@@ -140,8 +141,9 @@ std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
       tensor.alignment < kMapAlignment) {
     return "has a tensor map that is not aligned to 16 bytes";
   }
-  if (map.before < 0 || map.before >= map.dims.back() || (map.before > 0 && rank == 1)) {
-    return "has a tensor map that begins too early";
+  if (map.packed &&
+      (rank < kLeastPackedDims || map.dims[rank - 1] <= TensorMapArgument::kPackedSteps)) {
+    return "has a tensor map of packed rows without their dimensions";
   }
   const bool known =
       map.swizzle == 0 || map.swizzle == 32 || map.swizzle == 64 || map.swizzle == 128;
@@ -155,10 +157,14 @@ std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
 }
 
 std::optional<std::int64_t> last_mapped(const TensorMapArgument& map) {
-  std::vector<std::int64_t> strides = {1};
+  std::vector<std::int64_t> dims = map.dims, strides = {1};
   strides.insert(strides.end(), map.strides.begin(), map.strides.end());
-  const std::optional<std::int64_t> last = last_offset(map.dims, strides);
-  return last ? std::optional(*last - elements_before(map)) : last;
+  // Rows are those that a control tensor says.
+  for (std::size_t i = 1; map.packed && i < dims.size(); ++i) {
+    const bool has_rows = strides[i] == *(strides.end() - 2) || i + 1 == dims.size();
+    if (has_rows) dims[i] = 1;
+  }
+  return last_offset(dims, strides);
 }
 
 }  // namespace attn::plan

@@ -140,9 +140,10 @@ inline constexpr std::size_t kMostOutputs =
 // steps along that axis of the tensor; kNoAxis: it is in elements. The dimension of axis 0 is as
 // long as that of the tensor that is bound: pages.
 //
-// `before`: the map begins so many steps of its last dimension before the tensor. Its kernel copies
-// nothing from there: by what it adds to the last coordinate it moves the end of another dimension
-// (compiler/device/attn/packed_rows.cuh).
+// `packed`: one map serves packed sequences, each of which ends elsewhere. A
+// dimension of 2^30 elements has their rows, the last but one has rows too, and the last one takes
+// back what these add: its stride is 2^34 bytes less a row, so that 2^30 steps are as many rows
+// back, since addresses have 64 bits (compiler/device/attn/packed_rows.cuh).
 struct TensorMapArgument {
   TensorOperand tensor;               // its base address, a multiple of 16 bytes
   std::vector<std::int64_t> dims;     // 1 to 5, innermost first, in elements
@@ -151,8 +152,9 @@ struct TensorMapArgument {
   std::int64_t swizzle = 0;           // bytes: 0, 32, 64 or 128
   std::int64_t promotion = 256;       // bytes that a read brings to the L2 cache: 128 or 256
   std::vector<std::int64_t> axes{};
-  std::int64_t before = 0;
+  bool packed = false;
   static constexpr std::int64_t kNoAxis = -1;
+  static constexpr std::int64_t kPackedSteps = std::int64_t{1} << 30;  // of the last dimension
   bool operator==(const TensorMapArgument&) const = default;
 };
 
@@ -261,8 +263,8 @@ inline constexpr std::int64_t kTensorMapBytes = 128;
 std::int64_t bytes_of(const KernelArgument& argument);  // as a kernel parameter
 // The map, without axes, of a tensor with these dims and strides.
 TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tensor);
-// Elements by which the map, which has no axes, begins before its tensor.
-std::int64_t elements_before(const TensorMapArgument& map);
+// The last stride of a packed map whose rows are so far apart, in elements of that width.
+std::int64_t stride_back(std::int64_t row, std::int64_t width);
 // Whether a launch has that tensor as an argument.
 bool names(const KernelStep& step, const std::string& tensor);
 bool names(const Launch& launch, const std::string& tensor);

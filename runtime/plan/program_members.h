@@ -93,7 +93,7 @@ void members(Self& step, Visit& visit) {
 
 template <json::Like<TensorMapArgument> Self, typename Visit>
 void members(Self& map, Visit& visit) {
-  auto& [tensor, dims, strides, box, swizzle, promotion, axes, before] = map;
+  auto& [tensor, dims, strides, box, swizzle, promotion, axes, packed] = map;
   visit("map", tensor);
   visit("dims", dims);
   visit("strides", strides);
@@ -101,7 +101,7 @@ void members(Self& map, Visit& visit) {
   visit("swizzle", swizzle);
   visit.optional("promotion", promotion, 256);
   visit.optional("axes", axes);
-  visit.optional("before", before);
+  visit.optional("packed", packed);
 }
 
 template <json::Like<StrideArgument> Self, typename Visit>

@@ -123,8 +123,7 @@ gpu::TensorMap Machine::map_of(const plan::TensorMapArgument& of, std::int64_t t
   const plan::TensorInfo& tensor = *infos_.at(of.tensor.name);
   const plan::TensorMapArgument argument = plan::resolved(of, tensor);
   const auto element = static_cast<std::int64_t>(size_of(tensor.dtype));
-  map.base = reinterpret_cast<unsigned char*>(address(argument.tensor, turn)) -
-             plan::elements_before(argument) * element;
+  map.base = reinterpret_cast<unsigned char*>(address(argument.tensor, turn));
   map.rank = static_cast<std::uint8_t>(argument.dims.size());
   map.element_bytes = static_cast<std::uint8_t>(element);
   map.swizzle = static_cast<std::uint8_t>(argument.swizzle);

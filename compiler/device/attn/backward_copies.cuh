@@ -111,14 +111,17 @@ struct RowCopies : Base {
     } else {
       arrive_expecting(full, kBytes + more);
     }
-    int last = unit / kHeads;
+    const int b = unit / kHeads, head = unit % kHeads;
     if constexpr (P::kPacked) {
-      const int rows = PackedLengths<kSize>{starts}[last];
-      at = PackedRows<kSize>::place(at, rows);
-      last = PackedRows<kSize>::last(starts, last, rows);
-    }
-    for (int panel = 0; panel < kColumns / 64; ++panel) {
-      copy_box(to + panel * kPanel, map, full, panel * 64, at, unit % kHeads, last);
+      const int rows = PackedLengths<kSize>{starts}[b];
+      const int place = PackedRows::place(at, rows), last = PackedRows::last(starts, b, rows);
+      for (int panel = 0; panel < kColumns / 64; ++panel) {
+        copy_box(to + panel * kPanel, map, full, panel * 64, place, head, last, PackedRows::kSteps);
+      }
+    } else {
+      for (int panel = 0; panel < kColumns / 64; ++panel) {
+        copy_box(to + panel * kPanel, map, full, panel * 64, at, head, b);
+      }
     }
     return full;
   }

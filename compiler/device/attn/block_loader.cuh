@@ -86,17 +86,15 @@ struct LoadedRows {
 // are few.
 template <class C, class Side, int kLanes>
 struct LoadedPackedRows {
-  using Packed = PackedRows<C::kColumns>;
-
   __device__ void find(const ForwardTensors&, int, int, int) {}
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
                        int b, int keys) const {
-    const int last = Packed::last(tensors.column_starts, b, keys);
-    const int place = Packed::place(at, keys);
+    const int last = PackedRows::last(tensors.column_starts, b, keys);
+    const int place = PackedRows::place(at, keys);
     for (int panel = 0; panel < Side::kPanels; ++panel) {
       if (kLanes > 1 && threadIdx.x != 0) break;
       copy_box(to + panel * C::kKeys * Side::kRowBytes, Side::map(tensors), full,
-               panel * Side::kPanel, place, head, last);
+               panel * Side::kPanel, place, head, last, PackedRows::kSteps);
     }
     if (kLanes > 1) __syncwarp();  // as BlockRows::copy
   }

@@ -45,13 +45,15 @@ struct ForwardCopies : Base {
           copy_box(to, *tensors.q, full, column, 0, first.x, first.y + item.b * C::kRowsOfBatch,
                    item.unit + item.b * C::kUnitsOfBatch);
         } else {
-          int row = item.tile.tile * C::kRowsOfTile, last = item.b;
+          const int row = item.tile.tile * C::kRowsOfTile;
           if constexpr (C::kThdQ) {
             const int length = expressions.queries(item.b);
-            row = PackedRows<C::kRows>::place(row, length);
-            last = PackedRows<C::kRows>::last(tensors.row_starts, item.b, length);
+            copy_box(to, *tensors.q, full, column, item.unit * C::kPack,
+                     PackedRows::place(row, length),
+                     PackedRows::last(tensors.row_starts, item.b, length), PackedRows::kSteps);
+          } else {
+            copy_box(to, *tensors.q, full, column, 0, row, item.unit, item.b);
           }
-          copy_box(to, *tensors.q, full, column, 0, row, item.unit, last);
         }
       }
     }

@@ -6,13 +6,17 @@
 
 namespace kernels {
 
-// A map's dimension of rows has kMost elements, and its last dimension counts rows too; it begins
-// kMost rows before the tensor (TensorMapArgument::before). Row i of a sequence of `length` rows is
-// at place(i, length), which is past the end of the dimension from i = length on, and at the row
-// of the tensor where the sequence ends. A length below 0 has no rows.
-template <int kMost>
+// A map has rows three times (TensorMapArgument::packed): as kSteps rows, of which those of a
+// sequence of `length` rows are the last, from place() on; as rows of the tensor, where the
+// sequence ends is last(); and as steps back by kSteps rows each, of which one is taken. From row
+// `length` on a place is past the end of its dimension. A length below 0 has no rows.
+//
+// A copy that has no row at all is allowed. TMA then reads at the map's address (seen on an H200),
+// so this must be the tensor's.
 struct PackedRows {
-  static __device__ int place(int row, int length) { return kMost - length + row; }
+  static constexpr int kSteps = 1 << 30;
+
+  static __device__ int place(int row, int length) { return kSteps - length + row; }
   static __device__ int last(const int* starts, int b, int length) { return starts[b] + length; }
 };
 

@@ -66,22 +66,30 @@ TensorMapArgument map_of_patches(const ir::Attention& attention, const Tile& til
              {tile.depth_panel(), tile.pack, tile.patch->width, tile.patch->height, 1});
 }
 
-// The last dimension of a tensor's map: of batches, or pages; of a packed tensor, of all rows and
-// the end of the last (attn/packed_rows.cuh).
-struct Last {
-  std::int64_t size = 0, stride = 0, axis = 0;
-  std::int64_t before = 0;  // steps that the map begins before the tensor
-};
-Last last_of(const ir::Attention& attention, const std::string& name) {
-  const auto [batches, heads, rows, columns] = stored_dims(attention, name);
-  const auto [batch, head, row, column] = stored_strides(attention, name);
-  if (layout_of(attention, name).kind != ir::LayoutKind::thd) return {batches, batch, kBatches};
-  return {batches * rows + 1, row, kRows, rows};
+// The map of a packed tensor: that of columns and heads, with the dimension `rows` and two behind
+// all others (attn/packed_rows.cuh). `box`: rows of a copy.
+TensorMapArgument packed(const ir::Attention& attention, TensorMapArgument map, std::size_t rows,
+                         std::int64_t box) {
+  constexpr std::int64_t kSteps = TensorMapArgument::kPackedSteps, kMost = 2 * kSteps - 1;
+  const std::int64_t row = stored_strides(attention, map.tensor.name)[kRows];
+  const auto width = static_cast<std::int64_t>(size_of(attention.dtype_of(map.tensor.name)));
+  const auto place = static_cast<std::ptrdiff_t>(rows);
+  map.dims.insert(map.dims.begin() + place, kSteps);
+  map.box.insert(map.box.begin() + place, box);
+  map.strides.insert(map.strides.begin() + place - 1, row);
+  map.dims.insert(map.dims.end(), {kMost, kMost});
+  map.box.insert(map.box.end(), {1, 1});
+  map.strides.insert(map.strides.end(), {row, plan::stride_back(row, width)});
+  std::vector<Steps> steps = {{kHeads, 1}, {kRows, 1}};
+  steps.insert(steps.begin() + place - 1, {kRows, 1});
+  map = along(attention, std::move(map), steps);
+  if (!map.axes.empty()) map.axes.push_back(TensorMapArgument::kNoAxis);
+  map.packed = true;
+  return map;
 }
 
-TensorMapArgument before(TensorMapArgument map, const Last& last) {
-  map.before = last.before;
-  return map;
+bool is_packed(const ir::Attention& attention, const std::string& name) {
+  return layout_of(attention, name).kind == ir::LayoutKind::thd;
 }
 
 }  // namespace
@@ -90,32 +98,38 @@ TensorMapArgument map_of_queries(const ir::Attention& attention, const Tile& til
   if (tile.patch) return map_of_patches(attention, tile);
   const ir::Dims& d = attention.dims;
   const auto [batch, head, row, column] = stored_strides(attention, "q");
-  const Last last = last_of(attention, "q");
-  return before(along(attention,
-                      map("q", tile.element,
-                          {d[Dim::Dqk], tile.pack, d[Dim::Sq], d[Dim::Hq] / tile.pack, last.size},
-                          {head, row, head * tile.pack, last.stride},
-                          {tile.depth_panel(), tile.pack, tile.rows_of_head(), 1, 1}),
-                      {{kHeads, 1}, {kRows, 1}, {kHeads, tile.pack}, {last.axis, 1}}),
-                last);
+  if (is_packed(attention, "q")) {
+    return packed(
+        attention,
+        map("q", tile.element, {d[Dim::Dqk], d[Dim::Hq]}, {head}, {tile.depth_panel(), tile.pack}),
+        2, tile.rows_of_head());
+  }
+  return along(attention,
+               map("q", tile.element,
+                   {d[Dim::Dqk], tile.pack, d[Dim::Sq], d[Dim::Hq] / tile.pack, d[Dim::B]},
+                   {head, row, head * tile.pack, batch},
+                   {tile.depth_panel(), tile.pack, tile.rows_of_head(), 1, 1}),
+               {{kHeads, 1}, {kRows, 1}, {kHeads, tile.pack}, {kBatches, 1}});
 }
 
 TensorMapArgument map_of_keys(const ir::Attention& attention, const std::string& name,
                               const Tile& tile, std::int64_t rows) {
   const auto [batch, head, row, column] = stored_strides(attention, name);
   const Dims4 dims = stored_dims(attention, name);
-  const Last last = last_of(attention, name);
   const std::int64_t panel = name == "k" ? tile.depth_panel() : tile.width_panel();
   if (tile.patch) {
     const std::int64_t width = tile.patch->grid;
-    return map(name, tile.element, {dims[3], width, dims[2] / width, dims[1], last.size},
+    return map(name, tile.element, {dims[3], width, dims[2] / width, dims[1], dims[0]},
                {row, row * width, head, batch}, {panel, kPatchWidth, kPatchHeight, 1, 1});
   }
-  return before(along(attention,
-                      map(name, tile.element, {dims[3], dims[2], dims[1], last.size},
-                          {row, head, last.stride}, {panel, rows, 1, 1}),
-                      {{kRows, 1}, {kHeads, 1}, {last.axis, 1}}),
-                last);
+  if (is_packed(attention, name)) {
+    return packed(attention, map(name, tile.element, {dims[3], dims[1]}, {head}, {panel, 1}), 1,
+                  rows);
+  }
+  return along(attention,
+               map(name, tile.element, {dims[3], dims[2], dims[1], dims[0]}, {row, head, batch},
+                   {panel, rows, 1, 1}),
+               {{kRows, 1}, {kHeads, 1}, {kBatches, 1}});
 }
 
 std::optional<BatchesAs> batches_as(const ir::Attention& attention, const Tile& tile) {

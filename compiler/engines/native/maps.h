@@ -13,11 +13,12 @@
 namespace attn::engines::native {
 
 // Columns, heads of a unit, rows, units, batches; for patches columns, heads of a unit, x, y,
-// units, where batches are as BatchesAs says. Of a packed tensor (thd) rows of all sequences are
-// instead of batches, as attn/packed_rows.cuh says.
+// units, where batches are as BatchesAs says. Of a packed tensor (thd) columns, heads, and rows
+// three times, as attn/packed_rows.cuh says.
 plan::TensorMapArgument map_of_queries(const ir::Attention& attention, const Tile& tile);
 
-// The map of "k" or "v": columns, keys, heads, batches (or rows, as above); for patches columns, x,
+// The map of "k" or "v": columns, keys, heads, batches (of a packed one rows twice
+// instead); for patches columns, x,
 // y, heads, batches; of pages columns, rows of a page, heads, pages. `rows`: that one copy moves,
 // except of a patch.
 plan::TensorMapArgument map_of_keys(const ir::Attention& attention, const std::string& name,

@@ -376,13 +376,14 @@ void copy_box(unsigned to, const TensorMap& map, const std::array<int, 5>& first
   std::array<unsigned, 5> at{};
   const unsigned line = map.box[0] * map.element_bytes;
   while (true) {
-    const unsigned char* from = map.base;
+    auto from = reinterpret_cast<std::uint64_t>(map.base);  // wraps around, as maps do
+    bool is_there = true;
     for (unsigned i = 1; i < map.rank; ++i) {
       const std::int64_t x = first[i] + static_cast<std::int64_t>(at[i]);
-      if (x < 0 || x >= map.dims[i]) from = nullptr;
-      if (from != nullptr) from += x * map.strides[i - 1];
+      is_there = is_there && x >= 0 && x < map.dims[i];
+      from += static_cast<std::uint64_t>(x) * static_cast<std::uint64_t>(map.strides[i - 1]);
     }
-    copy_line(to, map, from, first[0]);
+    copy_line(to, map, is_there ? reinterpret_cast<const unsigned char*>(from) : nullptr, first[0]);
     to += line;
     unsigned i = 1;
     while (i < map.rank && ++at[i] == map.box[i]) at[i++] = 0;

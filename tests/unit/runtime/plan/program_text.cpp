@@ -84,10 +84,10 @@ struct ArgumentText {
                                       : fmt::format(" promotion {}", map.promotion);
     const std::string axes =
         map.axes.empty() ? "" : fmt::format(" axes [{}]", fmt::join(map.axes, ","));
-    const std::string before = map.before == 0 ? "" : fmt::format(" before {}", map.before);
+    const char* packed = map.packed ? " packed" : "";
     return fmt::format("map of {} [{}] strides [{}]{}{} box [{}] swizzle {}{}",
                        SourceText{}(map.tensor), fmt::join(map.dims, ","),
-                       fmt::join(map.strides, ","), axes, before, fmt::join(map.box, ","),
+                       fmt::join(map.strides, ","), axes, packed, fmt::join(map.box, ","),
                        map.swizzle, promotion);
   }
   std::string operator()(const StrideArgument& stride) const {

@@ -345,14 +345,17 @@ TEST(ValidateProgram, TensorMapsFitTheirTensors) {
             "step 0: has a tensor map of invalid promotion");
   EXPECT_EQ(map([](auto& m) { m.tensor.offset = 8; }), "step 0: reads past the end of \"q\"");
   EXPECT_EQ(map([](auto& m) { m.dims[3] = 3; }), "step 0: reads past the end of \"q\"");
-  const auto begins = [&map](std::int64_t rows, std::int64_t before) {
-    return map([&](auto& m) { m.dims[3] = rows, m.before = before; });
+  const auto packed = [&map](std::int64_t last) {
+    return map([&](auto& m) {
+      m.dims = {m.dims[0], m.dims[1], std::int64_t{1} << 30, 1 << 20, last};
+      m.strides = {m.strides[0], m.strides[1], m.strides[1], m.strides[1]};
+      m.box = {m.box[0], 1, 1, 1, 1};
+      m.packed = true;
+    });
   };
-  const char* early = "step 0: has a tensor map that begins too early";
-  EXPECT_EQ(begins(3, 1), "accepted");
-  EXPECT_EQ(begins(4, 1), "step 0: reads past the end of \"q\"");
-  EXPECT_EQ(begins(3, 3), early);
-  EXPECT_EQ(begins(2, -1), early);
+  EXPECT_EQ(packed((std::int64_t{1} << 30) + 1), "accepted");
+  EXPECT_EQ(packed(std::int64_t{1} << 30),
+            "step 0: has a tensor map of packed rows without their dimensions");
 }
 
 TEST(ValidateProgram, BoundStridesAreOfRowsThatOthersLocate) {

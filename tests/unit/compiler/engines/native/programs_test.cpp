@@ -160,7 +160,7 @@ TEST(Native, TakesBoundStridesOfPackedRows) {
                                  .value();
   EXPECT_THAT(map_of(made, "q").axes, ::testing::Contains(2));
   EXPECT_THAT(map_of(made, "k").axes, ::testing::IsEmpty());
-  EXPECT_EQ(map_of(made, "q").axes.back(), 2) << "the last dimension has rows, too";
+  EXPECT_THAT(map_of(made, "q").axes, ::testing::ElementsAre(1, 2, 2, -1));
   EXPECT_THAT(strides_of(step_of(made).launches.back()), ::testing::ElementsAre("o 1", "o 2"));
 }
 
@@ -170,8 +170,8 @@ std::vector<std::string> kernels_of(const NativeProgram& made) {
   return names;
 }
 
-// Rows are the third dimension of q's map, and the second of k's; the last one counts those of all
-// sequences, and begins a sequence before the tensor.
+// Rows are the third dimension of q's map, and the second of k's; the last two move a copy to a
+// sequence: by rows ahead, and by as many back as the first has.
 TEST(Native, SequencesShareAMap) {
   const NativeProgram made =
       lowered(std::string(kSizes) + "layout thd; mask q_idx >= kv_idx; outputs o, lse;").value();
@@ -182,12 +182,14 @@ TEST(Native, SequencesShareAMap) {
   const plan::KernelStep& step = step_of(made);
   const plan::TensorMapArgument& q = map_of(made, "q");
   const plan::TensorMapArgument& k = map_of(made, "k");
-  EXPECT_EQ(q.dims[4], 2 * q.dims[2] + 1);
-  EXPECT_EQ(q.before, q.dims[2]);
-  EXPECT_EQ(q.strides[3], 1024);
-  EXPECT_EQ(k.dims[3], 2 * k.dims[1] + 1);
-  EXPECT_EQ(k.before, k.dims[1]);
-  EXPECT_EQ(k.strides[2], 256);
+  constexpr std::int64_t kSteps = plan::TensorMapArgument::kPackedSteps, kBytes = 2;
+  EXPECT_TRUE(q.packed && k.packed);
+  EXPECT_EQ(q.dims[2], kSteps);
+  EXPECT_EQ(k.dims[1], kSteps);
+  EXPECT_THAT(q.strides, ::testing::ElementsAre(128, 1024, 1024, (1ll << 34) / kBytes - 1024));
+  EXPECT_THAT(k.strides, ::testing::ElementsAre(256, 128, 256, (1ll << 34) / kBytes - 256));
+  // That many steps of the last dimension are that many rows back: 2^64 bytes are none.
+  EXPECT_EQ(static_cast<std::uint64_t>(q.strides[3] + q.strides[2]) * kBytes * kSteps, 0U);
   EXPECT_THAT(step.source, AllOf(HasSubstr("kThdQ = true;"), HasSubstr("kThdO = true;"),
                                  HasSubstr("tensors.row_starts = cu_seqlens_q;"),
                                  HasSubstr("tensors.column_starts = cu_seqlens_kv;")));
