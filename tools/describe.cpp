@@ -7,6 +7,7 @@
 #include "compiler/driver/driver.h"
 #include "compiler/driver/shape.h"
 #include "compiler/engines/shared/interface.h"
+#include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/quantized.h"
 #include "compiler/gradient/differentiate.h"
 #include "compiler/masks/mask_analysis.h"
@@ -166,6 +167,8 @@ class Tensors {
 
   void add_gradients() {
     add_io("do", Role::cotangent, {"B", "Hq", "Sq", "Dv"});
+    if (attention_.reads_d_lse)
+      add(engines::kLseCotangent, Role::cotangent, DType::f32, {"B", "Hq", "Sq"});
     const Json inputs = list_;
     for (const std::string& of : gradient::wanted_gradients(attention_)) {
       for (const Json& input : inputs) {
@@ -248,6 +251,7 @@ Json facts_json(const Described& spec, const sema::Bindings& bindings) {
                 {"random", attention.is_random()},
                 {"deterministic", attention.deterministic},
                 {"grad", !attention.gradients.empty()},
+                {"grad_of_lse", attention.reads_d_lse},
                 {"packed", is_packed(attention)},
                 {"lengths", lengths_of(attention)},
                 {"align", to_string(attention.align)},

@@ -148,9 +148,12 @@ Result<ReferenceGradients> run_reference_gradients(const ir::Attention& attentio
                                                    reference::Inputs inputs, bool forward,
                                                    const reference::Options& options) {
   const auto cotangent = inputs.tensors.extract(kCotangent);
+  const auto of_lse = inputs.tensors.extract(kCotangentOfLse);
+  reference::Options with_d_lse = options;
+  if (!of_lse.empty()) with_d_lse.d_lse = &of_lse.mapped();
   ATTN_ASSIGN(reference::Gradients gradients,
               reference::gradients(attention, inputs, cotangent.mapped(),
-                                   gradient::wanted_gradients(attention), options));
+                                   gradient::wanted_gradients(attention), with_d_lse));
   ReferenceGradients result;
   if (forward) result.outputs = listed(attention, std::move(gradients.outputs));
   for (auto& [name, tensor] : gradients.of) {

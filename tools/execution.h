@@ -26,7 +26,7 @@ struct ReferenceGradients {
 };
 
 // The gradients that the spec asks for (gradient::wanted_gradients), and with `forward` also its
-// outputs. `inputs` must contain kCotangent. Errors: those of reference::gradients.
+// outputs. `inputs` must contain the cotangents. Errors: those of reference::gradients.
 Result<ReferenceGradients> run_reference_gradients(const ir::Attention& attention,
                                                    reference::Inputs inputs, bool forward,
                                                    const reference::Options& options);
@@ -45,7 +45,7 @@ struct Repeated {
 
 // The same, `count` times (1 or more) with one executable and the same memory. A backward runs
 // after the forward, with o and lse of the forward's first execute; `inputs` must then contain
-// kCotangent, and the outputs are those of both.
+// the cotangents, and the outputs are those of both.
 Result<Repeated> repeat_on_device(const Plans& plans, const reference::Inputs& inputs,
                                   const std::string& cudnn_folder, int count,
                                   Unused unused = Unused::finite);

@@ -53,6 +53,8 @@ std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
     wanted.push_back({kCotangent,
                       attention.dtype_of(kCotangent),
                       {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dv]}});
+    if (attention.reads_d_lse)
+      wanted.push_back({kCotangentOfLse, DType::f32, {d[Dim::B], d[Dim::Hq], d[Dim::Sq]}});
   }
   for (const ir::CapturedTensor& tensor : attention.tensors) {
     std::vector<std::int64_t> dims;
@@ -364,8 +366,14 @@ Status check_facts(const ir::Attention& attention, const InputTexts& texts,
 }
 
 Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted, Needs needs) {
-  if (name == "do") {
-    Error error{ErrorCode::invalid_argument, "--in do: only a backward reads it"};
+  if (name == kCotangentOfLse && needs == Needs::gradients) {
+    return {ErrorCode::invalid_argument,
+            "--in dlse: a backward reads it only if `lse` is in the `grad` clause",
+            {"--gradients q,k,v,lse adds it"}};
+  }
+  if (name == kCotangent || name == kCotangentOfLse) {
+    Error error{ErrorCode::invalid_argument,
+                fmt::format("--in {}: only a backward reads it", name)};
     if (needs == Needs::forward) error.notes.push_back("--grad runs one");
     return error;
   }

@@ -34,7 +34,8 @@ inline constexpr std::string_view kPattern = "blocks";
 
 struct Inputs {
   reference::Inputs values;
-  // Origin of each value, in the syntax of --in; in the order q, k, v, do, captured, params.
+  // Origin of each value, in the syntax of --in; in the order q, k, v, do, dlse, captured,
+  // params.
   std::vector<std::pair<std::string, std::string>> origins;
   // One for each tensor or param with finite values that its dtype rounds to infinity.
   std::vector<std::string> warnings;
@@ -42,9 +43,11 @@ struct Inputs {
 
 // The cotangent of o, [B,Hq,Sq,Dv].
 inline constexpr const char* kCotangent = "do";
+// The cotangent of lse, f32 [B,Hq,Sq], if the attention reads_d_lse.
+inline constexpr const char* kCotangentOfLse = "dlse";
 
-// What will be computed. Gradients also need kCotangent; masks, and masks and scores, need only the
-// tensors and params that they read, and lengths.
+// What will be computed. Gradients also need the cotangents; masks, and masks and scores, need only
+// the tensors and params that they read, and lengths.
 enum class Needs : std::uint8_t { masks, masks_and_scores, forward, gradients };
 
 // Every dimension must be bound. Tensors have the dtype of the spec; floats keep the precision they

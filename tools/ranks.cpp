@@ -257,22 +257,27 @@ bool are_equal(const Differences& differences, double amplification) {
 Result<Simulated> simulate(const Sharded& sharded, const InputTexts& texts, bool yes) {
   ir::Attention attention = sharded.attention;
   attention.gradients.clear();  // all of them
+  if (attention.reads_d_lse) attention.gradients = gradient::wanted_gradients(attention);
   ATTN_RETURN_IF_ERROR(check_host_memory(attention, Needs::gradients));
   ATTN_RETURN_IF_ERROR(tell_inputs(attention, texts, Needs::gradients, yes, seconds_of_element()));
   ATTN_ASSIGN(Inputs inputs, make_inputs(attention, texts, Missing::lifelike, Needs::gradients));
   io::HostTensor d_o = std::move(inputs.values.tensors.extract(kCotangent).mapped());
+  const auto d_lse = inputs.values.tensors.extract(kCotangentOfLse);
+  const io::HostTensor* const of_lse = d_lse.empty() ? nullptr : &d_lse.mapped();
   std::vector<std::string> names;
   if (sharded.trains()) names = gradient::wanted_gradients(attention);
   Patience patience(sharded.attention, yes, {"simulation", 2});
   ATTN_ASSIGN(const reference::Gradients whole,
               undivided(attention, inputs.values, d_o, names,
-                        {.unrounded = true, .observer = patience.observer()}));
+                        {.unrounded = true, .observer = patience.observer(), .d_lse = of_lse}));
   ATTN_ASSIGN(
       const sharding::Simulated made,
-      sharding::simulate(
-          attention, sharding::rank_programs(sharded.choice.sharding, sharded.map, attention),
-          inputs.values, sharded.trains() ? &d_o : nullptr,
-          {.threads = 0, .advances = [&](double share) { patience.advance(share); }}));
+      sharding::simulate(attention,
+                         sharding::rank_programs(sharded.choice.sharding, sharded.map, attention),
+                         inputs.values, sharded.trains() ? &d_o : nullptr,
+                         {.threads = 0,
+                          .advances = [&](double share) { patience.advance(share); },
+                          .d_lse = sharded.trains() ? of_lse : nullptr}));
   Differences differences;
   for (const auto& [name, output] : kCompared) {
     if (is_compared(attention, name))

@@ -4,7 +4,7 @@
 // of all inputs follow from these derivatives (P are the weights before dropout; keep is 1 or 0,
 // divided by 1 - probability, or 1 without dropout):
 //
-//   delta[b,h,row]         = sum over d of dO O
+//   delta[b,h,row]         = sum over d of dO O, minus dlse where the backward reads one
 //   dS'[b,h,row,column]    = P (keep (dO V^T) - delta)
 //   dS                     = dS' * Derivatives::score
 //   dQ = scale dS K;  dK = scale dS^T Q;  dV = (P keep)^T dO    (dK, dV summed over each group)
@@ -15,8 +15,9 @@
 //
 // Masks need no derivative: where P is 0, dS' is 0. But there a local derivative may be infinite,
 // NaN or without a value (an index out of range), as the score may: it counts at visible scores
-// only. In a row that sees nothing, and past the lengths, dS' and dZ are 0. lse, max and sum_exp
-// have no cotangent.
+// only. In a row that sees nothing, and past the lengths, dS' is 0, and where lse is -inf dZ too,
+// whatever dlse is. (A row that sees a sink alone has lse = z, and dZ = dlse.) max, sum_exp and
+// lse_without_sink have no cotangent.
 //
 // Derivatives share the nodes of the forward and of each other. They are exact: the branch that a
 // select does not take adds nothing, so its infinities and NaNs reach no derivative. Where a

@@ -228,6 +228,9 @@ struct Attention {
   bool wants_amax_o = false;
   SourcePos statistics_pos{};            // of the first statistic other than lse
   std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
+  bool reads_d_lse =
+      false;              // the backward has an input dlse, f32, of the layout of lse: `grad lse`
+  SourcePos d_lse_pos{};  // of `lse` in the clause
   bool deterministic = false;
   // Rows have more keys than these, or a sink besides: o and lse that its backward reads are of
   // all. Of softmax.

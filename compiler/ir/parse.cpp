@@ -358,7 +358,11 @@ class TextParser : private TensorLines {
   Status gradients(Scanner& line) {
     while (!line.at_end()) {
       ATTN_ASSIGN(const std::string_view name, line.word());
-      out_.gradients.emplace_back(name);
+      if (name == "lse") {
+        out_.reads_d_lse = true;
+      } else {
+        out_.gradients.emplace_back(name);
+      }
     }
     return {};
   }

@@ -117,7 +117,9 @@ class TextWriter {
            to_string(quantize->o), to_string(quantize->d_o), to_string(quantize->gradients));
     }
     line("outputs{}", outputs());
-    if (!attention_.gradients.empty()) line("grad {}", fmt::join(attention_.gradients, " "));
+    if (!attention_.gradients.empty()) {
+      line("grad {}{}", fmt::join(attention_.gradients, " "), attention_.reads_d_lse ? " lse" : "");
+    }
     if (attention_.deterministic) line("deterministic");
     if (attention_.partial) line("partial");
     if (attention_.shard) line("shard {}", to_string(*attention_.shard));

@@ -312,6 +312,9 @@ class Verifier : private RootVerifier {
       if (name == "q" || name == "k" || name == "v" || (tensor && tensor->learned)) continue;
       return bug("gradient of " + name);
     }
+    if (!attention_.reads_d_lse) return {};
+    if (attention_.gradients.empty()) return bug("dlse without gradients");
+    if (attention_.is_sigmoid() || attention_.quantize) return bug("dlse without an lse of floats");
     return {};
   }
 };

@@ -30,7 +30,7 @@ struct Observer {
 };
 
 // What a part of an attention is told of its whole rows, both [B,Hq,Sq]: the lse with the keys of
-// all parts, and the sum of do * o.
+// all parts, and the sum of do * o; dlse is subtracted from it here.
 struct WholeRows {
   io::HostTensor lse, delta;
 };
@@ -44,6 +44,9 @@ struct Options {
   // Whole rows, for gradients() without `quantize`, if the attention is a part of a larger
   // one, whose gradients are the sums of those of its parts. Outputs are still the part's own.
   const WholeRows* whole = nullptr;
+  // dlse, [B,Hq,Sq]: gradients() is then of sum(o * d_o) + sum(lse * d_lse), with the lse of whole
+  // rows. Required exactly where the attention reads_d_lse.
+  const io::HostTensor* d_lse = nullptr;
 };
 
 struct Outputs {

@@ -142,6 +142,7 @@ class RowProducts {
   std::optional<BlockSlopes> blocks_;  // with scales of blocks
   double* amax_dp_ = nullptr;          // of the head
   double share_ = 1;                   // of the row
+  double d_lse_ = 0;                   // of the row; 0 where its lse is -inf
 };
 
 // Runs one row after the other: writes its outputs, and adds its terms to the gradients and, if
@@ -149,14 +150,15 @@ class RowProducts {
 // learned tensors, which they may share, have sums for each head.
 class RowGradients : private RowProducts {
  public:
-  RowGradients(const Problem& problem, const io::HostTensor& d_o, const WholeRows* whole,
+  RowGradients(const Problem& problem, const io::HostTensor& d_o, const Options& options,
                Gradients& result)
       : RowProducts(problem),
         d_o_(d_o),
+        d_lse_rows_(options.d_lse),
         result_(result),
         score_(problem.attention.dag, row_.evaluator(), problem.attention.score),
         score_leaf_(score_leaf(problem.attention)),
-        whole_(whole) {
+        whole_(options.whole) {
     const auto& sink = problem.attention.sink;
     if (sink) sink_.emplace(problem.attention.dag, row_.evaluator(), *sink);
   }
@@ -166,8 +168,9 @@ class RowGradients : private RowProducts {
     ATTN_RETURN_IF_ERROR(row_.run(index));
     write_row(problem_, row_, index, result_.outputs);
     share_ = whole_ ? share_of_part(whole_->lse.values[static_cast<std::size_t>(index)]) : 1;
+    d_lse_ = d_lse_of(index);
     if (row_.is_empty()) {
-      add_sink_of_part(index, learned);
+      add_sink_alone(index, learned);
     } else {
       ATTN_RETURN_IF_ERROR(run_row(index, learned));
     }
@@ -176,11 +179,21 @@ class RowGradients : private RowProducts {
   }
 
  private:
-  // The part of a row that sees none of the part's keys may still have the sink.
-  void add_sink_of_part(std::int64_t index, HeadSums& learned) {
-    if (!whole_ || share_ == 0) return;
-    add_sink_term(target(result_.of, learned.of, add_scaled), 1,
-                  whole_->delta.values[static_cast<std::size_t>(index)]);
+  // What is given for the row; nothing if it, or the whole row of a part, sees nothing.
+  double d_lse_of(std::int64_t index) const {
+    if (d_lse_rows_ == nullptr) return 0;
+    const auto at = static_cast<std::size_t>(index);
+    const double lse = whole_ ? whole_->lse.values[at] : row_.lse();
+    return lse == kHidden ? 0 : d_lse_rows_->values[at];
+  }
+
+  // A row, or its part, that sees no key may still have the sink: then that is its lse.
+  void add_sink_alone(std::int64_t index, HeadSums& learned) {
+    if (share_ == 0 || row_.lse() == kHidden) return;
+    const double delta = whole_ ? whole_->delta.values[static_cast<std::size_t>(index)] : 0;
+    add_sink_term(target(result_.of, learned.of, add_scaled), 1, delta - d_lse_);
+    if (result_.sizes.empty()) return;
+    add_sink_term(target(result_.sizes, learned.sizes, add_squares), 1, std::hypot(delta, d_lse_));
   }
 
   Status run_row(std::int64_t index, HeadSums& learned) {
@@ -188,8 +201,8 @@ class RowGradients : private RowProducts {
     const double* d_o = d_o_.values.data() + of_row;
     const double shared = weigh(d_o);
     const double delta = quantized() ? stored_delta(d_o, of_row)
-                         : whole_    ? whole_->delta.values[static_cast<std::size_t>(index)]
-                                     : shared;
+                         : whole_ ? whole_->delta.values[static_cast<std::size_t>(index)] - d_lse_
+                                  : shared - d_lse_;
     amax_dp_ = &learned.amax_dp;
     if (blocks_) blocks_->begin_row();
     if (problem_.attention.is_sigmoid()) {
@@ -199,7 +212,7 @@ class RowGradients : private RowProducts {
     add_terms(target(result_.of, learned.of, add_scaled, true), d_o, delta,
               [&](std::size_t column) { return d_weights_[column] - delta; });
     if (result_.sizes.empty()) return {};
-    const double size = std::hypot(delta, products_size(d_o, of_row));
+    const double size = std::hypot(delta, d_lse_, products_size(d_o, of_row));
     add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, size,
               [&](std::size_t column) { return std::hypot(d_weights_[column], size); });
     return {};
@@ -277,6 +290,7 @@ class RowGradients : private RowProducts {
   }
 
   const io::HostTensor& d_o_;
+  const io::HostTensor* d_lse_rows_;
   Gradients& result_;
   ReverseMode score_;
   std::optional<ReverseMode> sink_;
@@ -312,6 +326,20 @@ Result<io::HostTensor> checked_d_o(const ir::Attention& attention, io::HostTenso
   return d_o;
 }
 
+Status check_d_lse(const ir::Attention& attention, const io::HostTensor* d_lse) {
+  if (attention.reads_d_lse != (d_lse != nullptr)) {
+    return {ErrorCode::binding,
+            d_lse ? "dlse is given, but `lse` is not in the `grad` clause" : "dlse is missing"};
+  }
+  if (d_lse == nullptr) return {};
+  const ir::Dims& dims = attention.dims;
+  const std::vector<std::int64_t> wanted = {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq]};
+  const bool whole = d_lse->values.size() == static_cast<std::size_t>(io::element_count(wanted));
+  if (d_lse->dims == wanted && whole) return {};
+  return {ErrorCode::binding, fmt::format("dlse has dims [{}], but the attention expects [{}]",
+                                          fmt::join(d_lse->dims, ", "), fmt::join(wanted, ", "))};
+}
+
 // Sums for q, k and v, wanted or not, and for the learned tensors among `names`.
 Sums make_sums(const Bindings& bindings, const std::vector<std::string>& names, DType dtype) {
   Sums sums;
@@ -345,7 +373,7 @@ Status run_some_heads(const Problem& problem, const io::HostTensor& d_o, const O
                       Advance& advance) {
   const std::int64_t rows = problem.group() * problem.size(Dim::Sq);
   const auto make_worker = [&]() -> Worker {
-    auto worker = std::make_shared<RowGradients>(problem, d_o, options.whole, gradients);
+    auto worker = std::make_shared<RowGradients>(problem, d_o, options, gradients);
     return [first, rows, worker, &sums, &advance](std::int64_t task) -> Status {
       const std::int64_t begin = (first + task) * rows;
       for (std::int64_t index = begin; index < begin + rows; ++index) {
@@ -444,6 +472,7 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
             "8-bit attention has gradients only with a `grad` clause, which "
             "declares their scales"};
   }
+  ATTN_RETURN_IF_ERROR(check_d_lse(attention, options.d_lse));
   ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
   ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings, options.unrounded));
   ATTN_ASSIGN(io::HostTensor cotangent, checked_d_o(attention, d_o, options.unrounded));

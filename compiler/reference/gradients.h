@@ -18,14 +18,14 @@ struct Gradients {
   // With Options::sizes, of the same dims: the root of the sum of squares of the terms of each
   // element. Rounding errors are relative to this, even where the terms cancel. A term is measured
   // before delta (differentiate.h) is subtracted from dP: in place of dP - delta, the root of dP^2
-  // + delta^2 + the squares of the products dO O that delta is the sum of. Not rounded. (With
-  // sigmoid there is no delta.)
+  // + delta^2 + dlse^2 + the squares of the products dO O that delta is the sum of. Not rounded.
+  // (With sigmoid there is no delta.)
   GradientSums sizes;
 };
 
-// The gradients of sum(o * d_o) by each of `names`: "q", "k", "v" and learned tensors. d_o is
-// [B,Hq,Sq,Dv]. Unless unrounded, d_o is rounded to the attention's dtype, and gradients to that of
-// their input (stored as f32, else as f64).
+// The gradients of sum(o * d_o), plus sum(lse * d_lse) with Options::d_lse, by each of `names`:
+// "q", "k", "v" and learned tensors. d_o is [B,Hq,Sq,Dv]. Unless unrounded, d_o is rounded to the
+// attention's dtype, and gradients to that of their input (stored as f32, else as f64).
 //
 // With `quantize`, d_o is rounded to the type of do, and, with x8 for what is stored of x:
 //
@@ -45,12 +45,13 @@ struct Gradients {
 // where kernels round ds twice, in blocks of columns and in blocks of rows, each with its scale
 // (ir::block_scale).
 //
-// lse, max and sum_exp have no cotangent. Masks, lengths and what dropout keeps have no gradient;
-// rows that see nothing, and rows and keys past the lengths, give zeros. Where an operation has no
+// max and sum_exp have no cotangent. Masks, lengths and what dropout keeps have no gradient; rows
+// that see nothing, and rows and keys past the lengths, give zeros, whatever d_lse is. (Rows that
+// see a sink alone have an lse, the sink, which then has its gradient.) Where an operation has no
 // derivative, the convention is that of compiler/gradient/differentiate.h.
 //
-// Errors: those of evaluate; binding for a d_o of wrong dims; invalid_argument for a name without a
-// gradient.
+// Errors: those of evaluate; binding for a d_o or d_lse of wrong dims; invalid_argument for a name
+// without a gradient.
 Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs,
                             const io::HostTensor& d_o, const std::vector<std::string>& names,
                             const Options& options);

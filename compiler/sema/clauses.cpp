@@ -17,6 +17,8 @@ using diag::Code;
 using ir::Type;
 using support::quoted;
 
+constexpr std::string_view kLse = "lse";
+
 constexpr Site kSinkSite{
     "the sink", kHeads | kTensors | kLearned | kParams,
     "a sink is one number for each batch and head: it may depend on `b`, `h`, params, "
@@ -131,6 +133,14 @@ void check_softmax_clause(const ast::Clause& clause, diag::Sink& sink) {
                 "`normalize sigmoid` has no sink: each weight depends on its own score alone")
         .help = "remove the sink, or `normalize sigmoid`";
   }
+  if (const auto* gradients = std::get_if<ast::GradClause>(&clause.body)) {
+    for (const ast::Name& name : gradients->tensors) {
+      if (name.text != kLse) continue;
+      sink.report(Code::not_available_here, name.span,
+                  "`lse` is a statistic of softmax, and there is none beside `normalize sigmoid`")
+          .help = "leave it out: `o` is the only output, and the only one with a gradient";
+    }
+  }
   const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body);
   if (outputs == nullptr) return;
   for (const ast::Name& name : outputs->outputs) {
@@ -180,6 +190,7 @@ std::vector<std::string_view> output_names() {
 
 std::vector<std::string_view> names_with_gradients(const ir::Attention& attention) {
   std::vector<std::string_view> names(input_names().begin(), input_names().end());
+  names.push_back(kLse);
   for (const ir::CapturedTensor& tensor : attention.tensors) {
     if (tensor.learned) names.push_back(tensor.name);
   }
@@ -225,8 +236,50 @@ bool is_of_quantize(std::string_view name, const ir::Attention& attention) {
 
 }  // namespace
 
+namespace {
+
+void report_twice(const ast::Name& name, diag::Sink& sink) {
+  sink.report(Code::duplicate_name, name.span,
+              fmt::format("{} is listed twice", quoted(name.text)));
+}
+
+// `lse` among the gradients: that of the loss by lse is given, and goes on to the others.
+void set_gradient_of_lse(const ast::Name& name, ir::Attention& attention, diag::Sink& sink) {
+  if (attention.reads_d_lse) return report_twice(name, sink);
+  if (attention.quantize) {
+    sink.report(Code::not_available_here, name.span,
+                "8-bit attention has no gradients through lse: no scale is declared for them")
+        .help = "leave `lse` out, or use `dtype bf16;` without `quantize`";
+    return;
+  }
+  attention.reads_d_lse = true;
+  attention.d_lse_pos = place(sink, name.span);
+}
+
+// Whether the name is of an output without a gradient, and why it has none.
+bool is_other_output(const ast::Name& name, diag::Sink& sink) {
+  const auto* output = std::ranges::find(ir::kOutputs, name.text, &ir::Output::name);
+  if (output == std::end(ir::kOutputs)) return false;
+  auto& diagnostic =
+      sink.report(Code::bad_choice, name.span,
+                  name.text == "o" ? "`o` always has a gradient, which the backward reads as `do`"
+                                   : fmt::format("{} has no gradient", quoted(name.text)));
+  diagnostic.help = name.text == "o" ? "list the inputs alone, as in `grad q, k, v;`"
+                    : ir::is_amax(name.text)
+                        ? "it is a magnitude for the scales of a later call"
+                        : "of the statistics only `lse` has one, from which others may be computed";
+  return true;
+}
+
+}  // namespace
+
 void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag::Sink& sink) {
   for (const ast::Name& name : clause.tensors) {
+    if (name.text == kLse) {
+      if (!attention.is_sigmoid()) set_gradient_of_lse(name, attention, sink);
+      continue;
+    }
+    if (is_other_output(name, sink)) continue;
     const ir::CapturedTensor* tensor = attention.find_tensor(name.text);
     if (!contains(input_names(), name.text) && !(tensor && tensor->learned)) {
       auto& diagnostic = sink.report(Code::bad_choice, name.span,
@@ -238,16 +291,22 @@ void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag
       const std::string_view close = support::nearest(name.text, names_with_gradients(attention));
       did_you_mean(tensor ? "" : close).put(diagnostic, name.span);
       if (!diagnostic.help.empty()) continue;
-      diagnostic.help = "expected `q`, `k`, `v` or a tensor declared with `learn`";
+      diagnostic.help =
+          "expected `q`, `k`, `v` or a tensor declared with `learn`, and perhaps `lse` beside them";
       continue;
     }
     if (std::ranges::find(attention.gradients, name.text) != attention.gradients.end()) {
-      sink.report(Code::duplicate_name, name.span,
-                  fmt::format("{} is listed twice", quoted(name.text)));
+      report_twice(name, sink);
       continue;
     }
     attention.gradients.push_back(name.text);
   }
+  if (!attention.reads_d_lse || clause.tensors.size() > 1) return;
+  const ast::Name& alone = clause.tensors.front();
+  auto& diagnostic = sink.report(Code::bad_choice, alone.span,
+                                 "gradients go through `lse` to inputs, and none is listed");
+  diagnostic.help = "list them beside it: `grad q, k, v, lse;`";
+  diagnostic.add_replacement(alone.span, "q, k, v, lse");
 }
 
 namespace {

@@ -69,6 +69,7 @@ Tensors backward_of(const ir::Attention& attention, const ranks::Division& divis
     tensors.push_back(tensor("lse", TensorRole::saved, DType::f32));
   }
   tensors.push_back(tensor("do", TensorRole::cotangent, dtype));
+  if (attention.reads_d_lse) tensors.push_back(tensor("dlse", TensorRole::cotangent, DType::f32));
   const Tensors captured = captured_of(attention);
   tensors.insert(tensors.end(), captured.begin(), captured.end());
   const std::vector<std::string> gradients = gradient::wanted_gradients(attention);

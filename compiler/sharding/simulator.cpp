@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "compiler/sharding/part_attention.h"
 #include "compiler/sharding/store.h"
@@ -169,6 +170,12 @@ class Rank {
       ATTN_ASSIGN(const reference::WholeRows whole, whole_rows(part, d_o));
       reference::Options options = advance_.of(part, true);
       options.whole = &whole;
+      std::optional<Slice> d_lse;
+      if (made.attention.reads_d_lse) {
+        ATTN_ASSIGN(d_lse, take("dlse", program_.key_heads, part.rows));
+        d_lse->values.dims.pop_back();  // the width, 1
+        options.d_lse = &d_lse->values;
+      }
       ATTN_ASSIGN(
           const reference::Gradients gradients,
           reference::gradients(made.attention, inputs, d_o.values, names_of(made), options));
@@ -441,8 +448,11 @@ class Machine {
     return exchange([](const Program& of) { return of.results; }, &Rank::merge_arrived);
   }
 
-  Status backward(const io::HostTensor& d_o) {
+  Status backward(const io::HostTensor& d_o, const io::HostTensor* d_lse) {
     for (Rank& rank : ranks_) rank.bring_home("do", d_o);
+    for (Rank& rank : ranks_) {
+      if (d_lse != nullptr) rank.bring_home("dlse", *d_lse);
+    }
     for (std::size_t stage = 0; stage < stages(); ++stage) {
       ATTN_RETURN_IF_ERROR(exchange([&](const Program& of) { return of.backward_inputs[stage]; },
                                     &Rank::keep_inputs));
@@ -534,7 +544,7 @@ Result<Simulated> simulate(const ir::Attention& attention, RankPrograms programs
   Advance advance(programs, d_o != nullptr, how);
   Machine machine(attention, programs, inputs, advance);
   ATTN_RETURN_IF_ERROR(machine.forward());
-  if (d_o) ATTN_RETURN_IF_ERROR(machine.backward(*d_o));
+  if (d_o) ATTN_RETURN_IF_ERROR(machine.backward(*d_o, how.d_lse));
   return machine.results(d_o != nullptr);
 }
 

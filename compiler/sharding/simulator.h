@@ -19,6 +19,8 @@ struct Simulating {
   int threads = 1;  // of each part; 0: as many as the machine has
   // Called as reference::Observer's, with the share of all work that is done, from 0 to 1.
   std::function<void(double share)> advances{};
+  // dlse, [B,Hq,Sq], with d_o where the attention reads_d_lse.
+  const io::HostTensor* d_lse = nullptr;
 };
 
 // `inputs` are those of the whole attention, of which each rank takes the rows and keys of its

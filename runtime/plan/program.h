@@ -18,7 +18,7 @@ namespace attn::plan {
 
 // `control`: tensors that control layout and random numbers (page tables, offsets, seeds).
 // `internal`: written and read by steps, never bound. In a backward program, `saved` is o or lse of
-// the forward, `cotangent` is do, and `gradient` is an output: dq, dk, dv or d_NAME. `amax`
+// the forward, `cotangent` is do or dlse, and `gradient` is an output: dq, dk, dv or d_NAME. `amax`
 // is an output of one element, the largest magnitude of what an 8-bit tensor holds.
 enum class TensorRole : std::uint8_t {
   query,

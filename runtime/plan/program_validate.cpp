@@ -30,6 +30,8 @@ std::string check_rank(const TensorInfo& tensor) {
     case TensorRole::saved:     // o, or lse
     case TensorRole::gradient:  // dq, or of a captured tensor
     case TensorRole::internal: return rank <= kMaxRank ? "" : fmt::format("has rank {}", rank);
+    case TensorRole::cotangent:  // do, or dlse
+      return rank == 3 || rank == 4 ? "" : fmt::format("has rank {}, not 3 or 4", rank);
     case TensorRole::amax: return rank == 1 ? "" : fmt::format("has rank {}, not 1", rank);
     case TensorRole::stats: return rank == 3 ? "" : fmt::format("has rank {}, not 3", rank);
     default: return rank == 4 ? "" : fmt::format("has rank {}, not 4", rank);

@@ -39,6 +39,7 @@ constexpr Known kKnown[] = {
     {"o", Direction::backward, TensorRole::saved, true, true},
     {"lse", Direction::backward, TensorRole::saved, true, true},
     {"do", Direction::backward, TensorRole::cotangent, true, false},
+    {"dlse", Direction::backward, TensorRole::cotangent, false, true},
     {"dq", Direction::backward, TensorRole::gradient, false, false},
     {"dk", Direction::backward, TensorRole::gradient, false, false},
     {"dv", Direction::backward, TensorRole::gradient, false, false}};

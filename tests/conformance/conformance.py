@@ -22,6 +22,7 @@ import oracle  # noqa: E402
 from inputs import SHAPES, extras_of, sizes_of, tensors_of  # noqa: E402
 
 TOLERANCE = 1e-12  # relative to the largest element
+OF_LSE = {"merge_by_lse"}  # specs whose `grad` clause has lse
 
 
 class Attnc:
@@ -88,10 +89,21 @@ def difference(actual, expected):
     return f"is off by {relative:.3g}" if not relative <= TOLERANCE else None
 
 
-def check_gradients(attnc, inputs, expected):
+def check_gradients(attnc, inputs, expected, through_lse=False):
     """{gradient: reason why it differs, or None}."""
-    actual = attnc.run(inputs, expected, ["--direction", "bwd"])
-    return {key: difference(actual[key], expected[key]) for key in expected}
+    options = ["--direction", "bwd"]
+    if through_lse:
+        names = [key.removeprefix("d_") if key.startswith("d_") else key[1:] for key in expected]
+        options += ["--gradients", ",".join([*names, "lse"])]
+    actual = attnc.run(inputs, expected, options)
+    title = " through lse" if through_lse else ""
+    return {key + title: difference(actual[key], expected[key]) for key in expected}
+
+
+def gradient_of(lse, seed):
+    """A gradient of lse: NaN where lse is -inf, which no result may depend on."""
+    d_lse = numpy.random.default_rng(seed).normal(size=lse.shape)
+    return numpy.where(numpy.isneginf(lse), numpy.nan, d_lse)
 
 
 def check(attnc, path, label, seed):
@@ -114,8 +126,14 @@ def check(attnc, path, label, seed):
         reasons[key] = difference(actual[key], expected[key])
     if extras.trained:
         d_o = numpy.random.default_rng(seed + 100).normal(size=expected["o"].shape)
-        of_inputs = gradients.gradients(name, dims, {**constants, **extras.params}, tensors, d_o)
-        reasons |= check_gradients(attnc, {**inputs, "do": d_o}, of_inputs)
+        given = {**constants, **extras.params}
+        if name not in OF_LSE:
+            of_inputs = gradients.gradients(name, dims, given, tensors, d_o)
+            reasons |= check_gradients(attnc, {**inputs, "do": d_o}, of_inputs)
+        if not (oracle.SPECS[name].sigmoid or oracle.SPECS[name].quantized):
+            d_lse = gradient_of(expected["lse"], seed + 200)
+            of_inputs = gradients.gradients(name, dims, given, tensors, d_o, d_lse)
+            reasons |= check_gradients(attnc, {**inputs, "do": d_o, "dlse": d_lse}, of_inputs, through_lse=True)
     if label == "empty rows":
         has_empty = numpy.isneginf(expected["max"]).any()
         reasons["rows"] = None if has_empty == extras.empty else f"empty rows: {has_empty}"

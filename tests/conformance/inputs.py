@@ -176,6 +176,7 @@ EXTRAS = {
     "longformer": Extras(
         bind=dict(window=9), tensors=dict(is_global=chances(0.1, "B", "Skv")), square=True
     ),
+    "merge_by_lse": Extras(empty=True),
     "multi_item": Extras(
         tensors=dict(
             prompt=up_to("Skv"),

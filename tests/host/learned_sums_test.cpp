@@ -79,6 +79,22 @@ struct Fixed {
   }
 };
 
+// |dP - delta + dlse| is below twice a product of rows plus the largest dlse.
+TEST(LearnedSums, HaveRoomForGradientsThroughLse) {
+  for (const float of_lse : {0x1p-20F, 0.9F, 5.0F, 0x1p35F}) {
+    const int bits = 5;
+    Fixed sums(1, 1);
+    sums.largest.include(-of_lse);
+    sums.largest.include(of_lse / 2);
+    const float most = 2 + of_lse;
+    const std::vector<float> numbers(1U << (bits - 1), most);
+    EXPECT_NEAR(sums.sum(numbers, bits), std::ldexp(most, bits - 1), 1e-6 * most) << of_lse;
+  }
+  Fixed lost(1, 1);
+  lost.largest.include(std::nanf(""));
+  EXPECT_TRUE(std::isnan(lost.sum({1}, 3)));
+}
+
 TEST(LearnedSums, OfBoundedNumbersFitInAWord) {
   for (const float square : {0x1p-40F, 0.7F, 1.0F, 3.9F, 0x1p30F}) {
     for (const int bits : {1, 5, 12}) {

@@ -28,6 +28,7 @@ constexpr std::string_view kTrained[] = {"specs/bias_head.attn",
                                          "specs/dropout_causal.attn",
                                          "specs/dropout_mask.attn",
                                          "specs/gqa_5to1.attn",
+                                         "specs/merge_by_lse.attn",
                                          "specs/padding.attn",
                                          "specs/sigmoid_causal.attn",
                                          "specs/softcap.attn",
@@ -44,6 +45,10 @@ constexpr std::string_view kTrained[] = {"specs/bias_head.attn",
                                          "tests/gpu/native/backward_learned_rest.attn",
                                          "tests/gpu/native/backward_learned_thd.attn",
                                          "tests/gpu/native/backward_loops.attn",
+                                         "tests/gpu/native/backward_lse.attn",
+                                         "tests/gpu/native/backward_lse_dilated.attn",
+                                         "tests/gpu/native/backward_lse_shared.attn",
+                                         "tests/gpu/native/backward_lse_thd.attn",
                                          "tests/gpu/native/backward_mask_table.attn",
                                          "tests/gpu/native/backward_scale_0.attn",
                                          "tests/gpu/native/backward_scale_0_table.attn",
@@ -197,11 +202,11 @@ TEST(HostNativeSpecs, StatisticsAreNaNWhereAScoreIs) {
   expect_nan_where_the_reference_has("Sq = 70, Skv = 300; outputs o, lse;");
 }
 
-// Rows of a tensor [B, H, S, D] from the length of each batch on.
+// Rows of a tensor [B, H, S, D] or [B, H, S] from the length of each batch on.
 void forget_past(const std::vector<double>& lengths, io::HostTensor& tensor) {
   const auto heads = static_cast<std::size_t>(tensor.dims[1]),
              rows = static_cast<std::size_t>(tensor.dims[2]),
-             row = static_cast<std::size_t>(tensor.dims[3]);
+             row = static_cast<std::size_t>(tensor.dims.size() > 3 ? tensor.dims[3] : 1);
   for (std::size_t i = 0; i < tensor.values.size(); ++i) {
     if (static_cast<double>(i / row % rows) >= lengths[i / (heads * rows * row)])
       tensor.values[i] = kNan;
@@ -213,11 +218,12 @@ TEST(HostNativeSpecs, RowsPastPaddingMasksAreNotRead) {
   for (const char* masks :
        {"mask kv_idx < n[b] && q_idx < n[b];",
         "mask n[b] > kv_idx && q_idx + 1 <= n[b]; deterministic;",
-        "mask kv_idx < n[b] && q_idx < n[b] && q_idx >= kv_idx; score 9 * tanh(score / 9);"}) {
+        "mask kv_idx < n[b] && q_idx < n[b] && q_idx >= kv_idx; score 9 * tanh(score / 9);",
+        "mask kv_idx < n[b] && q_idx < n[b]; grad q, k, v, lse;"}) {
     SCOPED_TRACE(masks);
     const ir::Attention attention = attention_of(
         "attention f { dims B = 4, Hq = 2, Hkv = 1, Sq = 200, Skv = 200, D = 32; outputs o, lse;"
-        "tensor n: i32[B] = 61 * i0 - 3; grad q, k, v; " +
+        "tensor n: i32[B] = 61 * i0 - 3; " +
         std::string(masks) + " }");
     const Pair pair{"native", driver::lower(attention, "native", plan::Direction::forward).value(),
                     driver::lower(attention, "native", plan::Direction::backward).value()};
@@ -231,6 +237,7 @@ TEST(HostNativeSpecs, RowsPastPaddingMasksAreNotRead) {
         tools::run_reference_gradients(attention, inputs, true, options).value();
     const std::vector<double> lengths = inputs.tensors.at("n").values;
     for (const char* name : {"q", "k", "v", "do"}) forget_past(lengths, inputs.tensors.at(name));
+    if (attention.reads_d_lse) forget_past(lengths, inputs.tensors.at("dlse"));
     const auto outputs = outputs_of(pair, inputs);
     ASSERT_TRUE(outputs.ok()) << outputs.error().to_text();
     for (const tools::Comparison& each :

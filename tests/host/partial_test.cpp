@@ -106,7 +106,7 @@ class Divided {
 
   // Rows of the tensors that have them.
   static std::optional<Rows> rows_of(const One& part, std::string_view name) {
-    for (const char* each : {"q", "o", "do", "lse", "dq"}) {
+    for (const char* each : {"q", "o", "do", "lse", "dlse", "dq"}) {
       if (name == each) return part.rows;
     }
     for (const char* each : {"k", "v", "dk", "dv"}) {

@@ -207,6 +207,7 @@ class Rank {
     }
     if (backward) {
       add("do", cotangent, Dim::Hq, Dim::Sq, Dim::Dv);
+      if (attention.reads_d_lse) add("dlse", cotangent, Dim::Hq, Dim::Sq, {});
       add("dq", gradient, Dim::Hq, Dim::Sq, Dim::Dqk);
       add("dk", gradient, Dim::Hkv, Dim::Skv, Dim::Dqk);
       add("dv", gradient, Dim::Hkv, Dim::Skv, Dim::Dv);
@@ -255,6 +256,8 @@ class Rank {
     io::HostTensor values;
     if (whole.name == "do") {
       values = expected.d_o;
+    } else if (whole.name == "dlse") {
+      values = expected.d_lse;
     } else if (whole.name == "o") {
       values = expected.whole.outputs.o;
     } else if (whole.name == "lse") {
@@ -294,7 +297,10 @@ class Rank {
     const auto gradients =
         reference::gradients(made_[part].attention, inputs, d_o,
                              sharding::testing::names_of_gradients(made_[part].attention),
-                             {.unrounded = true, .threads = 1, .whole = &whole});
+                             {.unrounded = true,
+                              .threads = 1,
+                              .whole = &whole,
+                              .d_lse = bound.contains("dlse") ? &bound.at("dlse") : nullptr});
     ASSERT_TRUE(gradients.ok()) << gradients.error().to_text();
     for (const auto& [name, values] : gradients->of) {
       const bool divided = name == "q" || name == "k" || name == "v";

@@ -140,9 +140,9 @@ def summed(values, dims):
     return values.reshape(shape[0], dims["Hkv"], -1, *shape[2:]).sum(axis=2)
 
 
-def gradients(name, dims, params, tensors, d_o):
-    """The gradients dq, dk, dv and d_NAME (learned tensors) of sum(o * d_o). Arguments as in
-    oracle.attention."""
+def gradients(name, dims, params, tensors, d_o, d_lse=0.0):
+    """The gradients dq, dk, dv and d_NAME (learned tensors) of sum(o * d_o) + sum(lse * d_lse), where lse is not
+    -inf. Arguments as in oracle.attention."""
     if SPECS[name].quantized:
         visible = ~numpy.isneginf(oracle.scores(name, dims, params, tensors)[0])
         q, k, v = (tensors[each] for each in "qkv")
@@ -155,9 +155,10 @@ def gradients(name, dims, params, tensors, d_o):
     if SPECS[name].sigmoid:
         d_scores, d_sinks = weights * (1 - weights) * d_weights, None
     else:
-        delta = (weights * d_weights).sum(axis=-1)
+        nothing = numpy.isneginf(rows["lse"])
+        delta = (weights * d_weights).sum(axis=-1) - numpy.where(nothing, 0, d_lse)
         d_scores = weights * (d_weights - delta[..., None])
-        lse = numpy.where(numpy.isneginf(rows["lse"]), 0, rows["lse"])
+        lse = numpy.where(nothing, 0, rows["lse"])
         d_sinks = -numpy.exp(sinks_of_rows - lse) * delta
     scaled = oracle.products(name, dims, tensors)
     spaces = types.SimpleNamespace(**dims), types.SimpleNamespace(**params)

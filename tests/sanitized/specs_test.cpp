@@ -108,8 +108,11 @@ TEST_P(Sanitized, IsEvaluated) {
     return;
   }
   const auto cotangent = values.tensors.extract(tools::kCotangent);
+  const auto of_lse = values.tensors.extract(tools::kCotangentOfLse);
+  reference::Options options;
+  if (!of_lse.empty()) options.d_lse = &of_lse.mapped();
   const auto gradients = reference::gradients(attention, values, cotangent.mapped(),
-                                              gradient::wanted_gradients(attention), {});
+                                              gradient::wanted_gradients(attention), options);
   ASSERT_TRUE(gradients.ok()) << gradients.error().to_text();
 }
 

@@ -338,6 +338,7 @@ class Completer {
     for (const std::string_view name : sema::input_names()) {
       word(WordKind::tensor, name, kVariableItem);
     }
+    word(WordKind::output, "lse", kVariableItem);
     for (const Analysis* analysis : analyses()) {
       for (const Symbol& symbol : analysis->index.symbols()) {
         const bool learns =

@@ -9,21 +9,22 @@ namespace kernels {
 
 // Exponents and deltas of kPaddedRows rows of each head, 16 threads a row. Rows that are empty, or
 // past the length, get the exponent -inf and the delta 0. With kSigmoid, o and lse are not read,
-// and both are 0 for all others.
+// and both are 0 for all others. d_lse, if there is one, is subtracted from delta, and `largest`,
+// if there is one, gets its largest magnitude.
 template <class C, class E>
 ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, const float* lse,
                          const int* row_starts, const E& expressions, float* exponents,
-                         float* deltas) {
+                         float* deltas, const float* d_lse = nullptr, Largest* largest = nullptr) {
   using P = typename C::Outputs;
   const long long i = attn_thread(), row = i / 16;
   const int q = (int)(row % C::kPaddedRows), h = (int)(row / C::kPaddedRows % C::kHeads);
   const int b = (int)(row / C::kPaddedRows / C::kHeads), lane = (int)(i % 16);
   const bool exists = b < C::kBatches && q < expressions.queries(b);
-  const float of_row = !exists ? nothing()
-                       : E::kSigmoid
-                           ? 0.0f
-                           : lse[C::Statistics::place(row_starts, b, h % C::kHeadsOfClass, q) +
-                                 h / C::kHeadsOfClass * C::kStatisticsClass];
+  const auto statistic = [&](const float* of) {
+    return of[C::Statistics::place(row_starts, b, h % C::kHeadsOfClass, q) +
+              h / C::kHeadsOfClass * C::kStatisticsClass];
+  };
+  const float of_row = !exists ? nothing() : E::kSigmoid ? 0.0f : statistic(lse);
   const bool empty = of_row == nothing();
   float sum = 0;
   for (int column = lane * 8; !E::kSigmoid && !empty && column < P::kColumns; column += 128) {
@@ -42,6 +43,11 @@ ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, con
 #pragma unroll
   for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
   if (lane != 0 || b >= C::kBatches) return;
+  if (d_lse && !empty) {
+    const float of_lse = statistic(d_lse);
+    if (largest) largest->include(of_lse);
+    sum -= of_lse;
+  }
   exponents[row] = empty ? nothing() : -of_row * kLog2E;
   deltas[row] = sum;
 }

@@ -43,15 +43,25 @@ struct ExactSums {
 };
 
 // Where there are as many sums as scores of a head, each is one word: a multiple of a power of two
-// that the largest rows of dO and V give. The words of all learned tensors have this before them.
+// that the largest rows of dO and V give, and the largest dlse. The words of all learned tensors
+// have this before them.
 struct Largest {
-  static constexpr int kWords = 3;
+  static constexpr int kWords = 4;
   unsigned long long squares[2];  // bits of the largest squares of rows, of dO and of V
   unsigned long long lost;        // numbers that are not finite
+  unsigned long long of_lse;      // bits of the largest magnitude in dlse; 0 without one
 
-  // Products of these rows are below 2^power.
+  // Twice a product of these rows, plus a dlse, is below 2^(power + 1).
   __device__ int power() const {
-    return ((int)(squares[0] >> 23) + (int)(squares[1] >> 23) - 254 + 3) >> 1;
+    const int power = ((int)(squares[0] >> 23) + (int)(squares[1] >> 23) - 254 + 3) >> 1;
+    if (of_lse == 0) return power;
+    const int by_lse = (int)(of_lse >> 23) - 126;
+    return 1 + (power > by_lse ? power : by_lse);
+  }
+  // Adds a dlse, by all threads that have one.
+  __device__ void include(float d_lse) {
+    const unsigned long long bits = __float_as_uint(d_lse) & 0x7fffffff;
+    if (bits > *(volatile unsigned long long*)&of_lse) atomicMax(&of_lse, bits);
   }
   // The exponent of a unit, negated: sums are below 2^(power + bits), and 2^61 units.
   static __device__ int exponent(int power, int bits) {
@@ -59,7 +69,7 @@ struct Largest {
     return exponent < -126 ? -126 : exponent > 126 ? 126 : exponent;
   }
   __device__ bool is_finite() const {
-    return lost == 0 && squares[0] < 0x7f800000 && squares[1] < 0x7f800000;
+    return lost == 0 && squares[0] < 0x7f800000 && squares[1] < 0x7f800000 && of_lse < 0x7f800000;
   }
 };
 

@@ -23,8 +23,8 @@ struct BoundOutputs {
 };
 
 // dS' = P keep (do v^T - delta). P is exp(score - lse) divided by its sum over the row, delta the
-// sum of P keep do v^T, in double. If rows have more keys than these, P is exp(score - lse), and
-// delta the sum of do o. Element: F16 or BF16.
+// sum of P keep do v^T, in double, minus dlse. If rows have more keys than these, P is exp(score -
+// lse), and delta the sum of do o, minus dlse. Element: F16 or BF16.
 template <typename Element>
 struct SoftmaxGradients : Rows {
   const float* scores = nullptr;      // [rows,Skv], -inf where hidden
@@ -33,6 +33,7 @@ struct SoftmaxGradients : Rows {
   double keep_scale = 1;              // 1 / (1 - probability)
   const float* cotangents = nullptr;  // [rows,columns], do v^T
   const float* lse = nullptr;         // as bound
+  const float* d_lse = nullptr;       // as lse; null: none
   BoundOutputs<Element> whole;        // null: rows have these keys alone
   long long columns = 1;
   float* modified = nullptr;          // made: [rows,columns], dS', 0 where hidden and past Skv
@@ -61,6 +62,7 @@ struct SoftmaxGradients : Rows {
     if (sinks) total += exp(sinks[row.h] - bound);
     const double factor = partial ? 1 : 1 / total;
     delta *= factor;
+    if (d_lse && !empty) delta -= d_lse[row.place];
     for (long long c = row.lane; c < columns && row.live; c += lanes) {
       const bool seen = c < row.visible && !empty && x[c] != nothing();
       const bool through = seen && keeps(row.r, c);
@@ -76,11 +78,12 @@ struct SoftmaxGradients : Rows {
   }
 };
 
-// delta as the sum of do o, for programs without do v^T.
+// delta as the sum of do o, minus dlse, for programs without do v^T.
 template <typename Element>
 struct RowDeltas : Rows {
   BoundOutputs<Element> whole;
   const float* lse = nullptr;    // as bound
+  const float* d_lse = nullptr;  // as lse; null: none
   float* lse_of_rows = nullptr;  // made: [rows], -inf in rows past the lengths
   float* deltas = nullptr;       // made: [rows], 0 in empty rows
 
@@ -88,7 +91,8 @@ struct RowDeltas : Rows {
     const Row row = row_of(i);
     const float bound = row.present ? lse[row.place] : nothing();
     const bool empty = bound == nothing();
-    const double delta = sum_over_lanes(empty ? 0 : whole.share(row, lanes), lanes);
+    double delta = sum_over_lanes(empty ? 0 : whole.share(row, lanes), lanes);
+    if (d_lse && !empty) delta -= d_lse[row.place];
     if (row.lane != 0 || !row.live) return;
     lse_of_rows[row.r] = bound;
     deltas[row.r] = empty ? 0 : (float)delta;

@@ -17,6 +17,17 @@ Status check_softmax(const Subject& subject) {
                          : "`--allow-unfused` computes both directions");
 }
 
+// The fused engine matches delta as a sum of do * o, to which nothing is added.
+Status check_gradient_of_lse(const Subject& subject) {
+  const ir::Attention& attention = subject.attention();
+  if (!subject.context().backward() || !attention.reads_d_lse) return {};
+  const bool own = target::can(target::Capability::warp_group_products, subject.context());
+  return unsupported(attention.d_lse_pos,
+                     "cuDNN's fused kernels compute no gradients through `lse`",
+                     own ? "`--engine native` does, or leave `lse` out of `grad`"
+                         : "`--allow-unfused` does, or leave `lse` out of `grad`");
+}
+
 Status check_quantized_gradients(const ir::Attention& attention) {
   if (attention.gradients.empty()) {
     return unsupported(attention.quantize->pos,
@@ -59,6 +70,7 @@ Status check_quantize(Subject& subject, std::string_view strategy) {
 template <auto kOf, const char* kName>
 auto checked(Subject& subject) -> decltype(kOf(subject)) {
   ATTN_RETURN_IF_ERROR(check_softmax(subject));
+  ATTN_RETURN_IF_ERROR(check_gradient_of_lse(subject));
   ATTN_RETURN_IF_ERROR(check_quantize(subject, kName));
   return kOf(subject);
 }

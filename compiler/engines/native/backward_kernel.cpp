@@ -23,7 +23,7 @@ constexpr double kShort = 24;                     // blocks of rows, on average
 constexpr std::int64_t kMostMergers = 1024;       // about those that run at the same time
 constexpr std::int64_t kWordsOfPart = 4;
 // Constants of attn/backward_convert.cuh, backward_tensors.cuh and learned_sums.cuh.
-constexpr std::int64_t kMergersOfPart = 8, kPartsOfBlock = 8, kWordsOfLargest = 3,
+constexpr std::int64_t kMergersOfPart = 8, kPartsOfBlock = 8, kWordsOfLargest = 4,
                        kWordsOfElement = 9;
 
 bool is_packed(const ir::Attention& attention, const std::string& name) {

@@ -55,6 +55,26 @@ class BackwardLaunches {
     arguments.emplace_back(plan::TensorOperand{BackwardKernel::kCounter});
   }
 
+  // Makes exponents and deltas.
+  plan::Launch preparing() const {
+    using Tensor = plan::TensorOperand;
+    const std::int64_t threads = kernel_.heads() * kernel_.padded_rows() * kThreadsOfRow;
+    std::vector<plan::KernelArgument> arguments;
+    if (!kernel_.attention.is_sigmoid()) arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"}};
+    if (kernel_.whole.reads_d_lse) {
+      arguments.emplace_back(Tensor{kLseCotangent});
+      if (kernel_.shares()) arguments.emplace_back(Tensor{BackwardKernel::kWords});
+    }
+    arguments.insert(arguments.end(),
+                     {Tensor{BackwardKernel::kExponents}, Tensor{BackwardKernel::kDeltas}});
+    add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
+    add_inputs(arguments);
+    return {.kernel = kPrepareKernel,
+            .grid = {ceil_div(threads, kThreads), 1, 1},
+            .block = {kThreads, 1, 1},
+            .arguments = std::move(arguments)};
+  }
+
   plan::Launch finding_largest() const {
     using Tensor = plan::TensorOperand;
     const std::int64_t rows = kernel_.heads() * kernel_.dims[Dim::Sq] + kernel_.dims[Dim::B] *
@@ -242,20 +262,9 @@ class BackwardProgram : private BackwardLaunches {
 
   std::vector<plan::Launch> launches() const {
     using Tensor = plan::TensorOperand;
-    const std::int64_t prepared = kernel_.heads() * kernel_.padded_rows() * kThreadsOfRow;
-    std::vector<plan::KernelArgument> arguments;
-    if (!kernel_.attention.is_sigmoid()) arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"}};
-    arguments.insert(arguments.end(),
-                     {Tensor{BackwardKernel::kExponents}, Tensor{BackwardKernel::kDeltas}});
-    add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
-    add_inputs(arguments);
-    std::vector<plan::Launch> all;
-    all.push_back({.kernel = kPrepareKernel,
-                   .grid = {ceil_div(prepared, kThreads), 1, 1},
-                   .block = {kThreads, 1, 1},
-                   .arguments = std::move(arguments)});
+    std::vector<plan::Launch> all = {preparing()};
     if (kernel_.shares()) all.push_back(finding_largest());
-    arguments.clear();
+    std::vector<plan::KernelArgument> arguments;
     for (const char* name : BackwardKernel::kCopied) {
       arguments.emplace_back(kernel_.map_of(name));
     }

@@ -238,6 +238,31 @@ class SmallKernels : public BackwardLists {
     parameters.emplace_back("const int* counter");
   }
 
+  // The parameters are those of BackwardProgram::preparing.
+  std::string prepare_text() const {
+    const bool sigmoid = kernel_.attention.is_sigmoid(), reads = kernel_.whole.reads_d_lse;
+    const bool measures = reads && kernel_.shares(), packed = kernel_.has_row_starts();
+    std::string rows;
+    if (!sigmoid) {
+      rows =
+          "const unsigned short* o, const unsigned short* d_o,\n"
+          "                                        const float* lse, ";
+    }
+    if (reads) rows += "const float* d_lse, ";
+    if (measures) rows += "unsigned long long* words, ";
+    std::string more = reads ? ", d_lse" : "";
+    if (measures) more += ", reinterpret_cast<kernels::Largest*>(words)";
+    return fmt::format(
+        "extern \"C\" __global__ void {}({}float* exponents,\n"
+        "                                        float* deltas{}{}) {{\n  {}\n"
+        "  kernels::prepare<Constants>({}, {}, expressions, exponents, deltas{});\n}}\n",
+        kPrepareKernel, rows, packed ? fmt::format(", const int* {}", kRowStarts) : "",
+        parameters_text(kernel_.expressions.inputs),
+        expressions_object(kernel_.whole, kernel_.expressions.inputs),
+        sigmoid ? "nullptr, nullptr, nullptr" : "o, d_o, lse", packed ? kRowStarts : "nullptr",
+        more);
+  }
+
   std::string largest_text() const {
     const auto starts = [](bool has, const char* name) {
       return has ? fmt::format(", const int* {}", name) : "";
@@ -303,9 +328,6 @@ class BackwardText : private SmallKernels {
     }
     add(kernel_.has_row_starts(), "const int*", kRowStarts, "row_starts");
     add(kernel_.has_column_starts(), "const int*", kColumnStarts, "column_starts");
-    const char* row_starts = kernel_.has_row_starts() ? kRowStarts : "nullptr";
-    const std::string of_row_starts =
-        kernel_.has_row_starts() ? fmt::format(", const int* {}", kRowStarts) : "";
     add(true, "const float*", "exponents", "exponents");
     add(true, "const float*", "deltas", "deltas");
     add(kernel_.wants("dq"), "float*", "sums", "query_sums");
@@ -323,8 +345,7 @@ class BackwardText : private SmallKernels {
       fields += field_text(fmt::format("own[{}]", own++), name);
     }
     add(true, "int*", "counter", "counter");
-    const bool table = kernel_.expressions.table.has_value(),
-               sigmoid = kernel_.attention.is_sigmoid();
+    const bool table = kernel_.expressions.table.has_value();
     if (kernel_.made_lists)
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
     if (table) {
@@ -336,20 +357,12 @@ class BackwardText : private SmallKernels {
                                                       kernel_.first_word_of_division())
                            : "";
     text += fmt::format(
-        "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n"
-        "extern \"C\" __global__ void {}({}float* exponents,\n"
-        "                                        float* deltas{}{}) {{\n  {}\n"
-        "  kernels::prepare<Constants>({}, {}, expressions, exponents, deltas);\n}}\n"
+        "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n{}"
         "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
         "  kernels::BackwardTensors tensors;\n{}"
         "  kernels::backward<Constants>(tensors, expressions, {});\n}}\n",
-        kernel_.shared_bytes(), kPrepareKernel,
-        sigmoid ? ""
-                : "const unsigned short* o, const unsigned short* d_o,\n"
-                  "                                        const float* lse, ",
-        of_row_starts, inputs, object, sigmoid ? "nullptr, nullptr, nullptr" : "o, d_o, lse",
-        row_starts, kThreadsOfBackward, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs,
-        object, fields, lists_object("runs"));
+        kernel_.shared_bytes(), prepare_text(), kThreadsOfBackward, kBackwardKernel,
+        fmt::join(parameters, ",\n    "), inputs, object, fields, lists_object("runs"));
     if (kernel_.shares()) text += largest_text();
     for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
       if (kernel_.expressions.parts[i].reach == Reach::diagonal) text += spreading_text(i);

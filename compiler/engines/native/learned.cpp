@@ -145,7 +145,8 @@ class Reaches {
   }
 
   // A diagonal has a score in each row at most, a shared element one in each head. Of both, dS' is
-  // below twice a product of a row of dO and one of V, whose kept columns dropout scales.
+  // below twice a product of a row of dO and one of V, whose kept columns dropout scales. (Where
+  // dlse is added, Largest counts that in the product.)
   int bits_of_sum(const LearnedPart& part) const {
     const ir::Dims& dims = attention_.dims;
     const auto& dropout = attention_.dropout;

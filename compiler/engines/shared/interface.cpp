@@ -45,6 +45,7 @@ class Interface {
       add_statistics("lse", Role::saved);
     }
     add_io("do", Role::cotangent);
+    if (attention_.reads_d_lse) add_statistics(kLseCotangent, Role::cotangent);
     for (const std::string& name : gradients) add_gradient(name);
     if (attention_.quantize) {
       for (const char* name : amax_of_gradients(attention_)) add_amax(name);

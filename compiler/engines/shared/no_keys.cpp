@@ -11,6 +11,7 @@
 #include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
+#include "compiler/gradient/differentiate.h"
 #include "runtime/base/check.h"
 
 namespace attn::engines {
@@ -53,6 +54,7 @@ class NoKeys {
   }
 
   Result<plan::Program> make_backward() && {
+    ATTN_RETURN_IF_ERROR(check_sinks());
     const std::vector<plan::TensorInfo> tensors =
         backward_tensors(attention_, used_, given(), gradient_names(attention_));
     for (const plan::TensorInfo& tensor : tensors) {
@@ -65,6 +67,21 @@ class NoKeys {
   }
 
  private:
+  // Every row's lse is the sink, through which alone a learned one has a gradient.
+  Status check_sinks() const {
+    if (!attention_.reads_d_lse || !attention_.sink) return {};
+    const gradient::Derivatives derivatives = gradient::differentiate(attention_);
+    for (const gradient::TensorGradient& tensor : derivatives.tensors) {
+      if (tensor.sink.empty()) continue;
+      return unsupported(
+          attention_.d_lse_pos,
+          fmt::format("without keys, the gradient of `{}` through lse is not computed",
+                      tensor.tensor),
+          "leave `lse` out of `grad`");
+    }
+    return {};
+  }
+
   static bool has_elements(const plan::TensorInfo& tensor) {
     return std::ranges::find(tensor.dims, 0) == tensor.dims.end();
   }

@@ -13,7 +13,7 @@ namespace attn::engines {
 plan::Program no_keys(const ir::Attention& attention);
 
 // The same for the backward: all gradients are 0. Errors: unsupported if no gradient has an
-// element.
+// element, and for that of a sink where the backward reads dlse.
 Result<plan::Program> no_keys_backward(const ir::Attention& attention);
 
 }  // namespace attn::engines

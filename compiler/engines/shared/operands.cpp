@@ -51,7 +51,8 @@ Uid add_dense(const ir::Attention& attention, GraphBuilder& builder, const std::
 }  // namespace
 
 bool is_statistic(std::string_view name) {
-  return name.starts_with("lse") || name.starts_with("max") || name.starts_with("sum_exp");
+  return name == kLseCotangent || name.starts_with("lse") || name.starts_with("max") ||
+         name.starts_with("sum_exp");
 }
 
 std::string_view layout_owner(std::string_view name) {

@@ -10,8 +10,11 @@
 
 namespace attn::engines {
 
-// The tensor whose layout `name` has: "q" for "dq", "o" for "do" and the statistics ("lse", "max",
-// "sum_exp"); q, k, v and o have their own. Other tensors have none.
+// The cotangent of lse, which has its dims and layout.
+inline constexpr const char* kLseCotangent = "dlse";
+
+// The tensor whose layout `name` has: "q" for "dq", "o" for "do" and the statistics ("lse", "dlse",
+// "max", "sum_exp"); q, k, v and o have their own. Other tensors have none.
 std::string_view layout_owner(std::string_view name);
 bool is_statistic(std::string_view name);
 const ir::Layout& layout_of(const ir::Attention& attention, std::string_view name);

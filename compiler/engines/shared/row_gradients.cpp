@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/rows.h"
 
 namespace attn::engines {
@@ -49,6 +50,7 @@ plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradient
   add("cotangents", kernel.read(tensors.cotangents, DType::f32));
   const bool sigmoid = attention.is_sigmoid();
   if (!sigmoid) add("lse", kernel.read("lse", DType::f32));
+  if (attention.reads_d_lse) add("d_lse", kernel.read(kLseCotangent, DType::f32));
   if (tensors.whole) add_whole(*tensors.whole, attention, fields, kernel);
   fields.emplace_back("columns", tensors.columns);
   add("modified",
@@ -71,6 +73,7 @@ plan::DeriveStep row_deltas(const ir::Attention& attention, const RowDeltaTensor
   std::vector<Field> fields = row_fields(attention, 1, kernel);
   add_whole(tensors.whole, attention, fields, kernel);
   fields.emplace_back("lse", kernel.read("lse", DType::f32));
+  if (attention.reads_d_lse) fields.emplace_back("d_lse", kernel.read(kLseCotangent, DType::f32));
   add_statistics(tensors.lse, tensors.deltas, fields, kernel);
   kernel.run(kFile, class_of("RowDeltas", attention), fields);
   return std::move(kernel).finish(false);

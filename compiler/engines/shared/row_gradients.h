@@ -17,8 +17,8 @@ struct BoundOutputs {
   std::int64_t stride = 0;
 };
 
-// Names of tensors; empty if absent. "lse" is read as bound. With a tile, [n,T] replaces [B,Hq,Sq],
-// except of `whole`.
+// Names of tensors; empty if absent. "lse" and "dlse" are read as bound. With a tile, [n,T]
+// replaces [B,Hq,Sq], except of `whole`.
 struct RowGradientTensors {
   std::string scores;      // read: f32 [B,Hq,Sq,Skv]
   std::string sinks;       // read: f32 [Hq]
@@ -41,6 +41,7 @@ struct RowGradientTensors {
 //     over it show
 //   - delta is the sum of P keep dP over the row, in double. The sum of do o would be the same, but
 //     with an o rounded to 8 or 11 bits
+// From delta, dlse is subtracted where the attention reads_d_lse.
 plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradientTensors& tensors);
 
 // One step that computes `lse` and `deltas`, as above, from o and do. For programs without dP.

@@ -27,7 +27,7 @@ ATTN_API const char* attn_dtype_name(attn_dtype dtype); /* "bf16", "bool"; or "u
 ATTN_API size_t attn_dtype_bytes(attn_dtype dtype);     /* per element; 0 if not a dtype */
 
 /* In a backward plan, `saved` is an output of the forward, and `cotangent` the gradient of the loss
- * with respect to o. */
+ * with respect to o (`do`) or, where the spec has `lse` in its `grad` clause, to lse (`dlse`). */
 typedef int32_t attn_role;
 enum {
   ATTN_ROLE_QUERY = 1,

@@ -147,8 +147,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "specs/thd.attn", "specs/dropout_causal.attn", "specs/dropout_mask.attn",
                       "specs/gpt_oss.attn", "specs/t5_bias.attn", "specs/head_dim_100.attn",
                       "specs/document.attn", "specs/alibi_slopes.attn", "specs/paged_decode.attn",
-                      "specs/learned_bias_qk.attn", "tests/gpu/forms/squared.attn",
-                      "tests/gpu/surface/no_keys_sink.attn",
+                      "specs/learned_bias_qk.attn", "specs/merge_by_lse.attn",
+                      "tests/gpu/forms/squared.attn", "tests/gpu/surface/no_keys_sink.attn",
                       "tests/golden/lowering/backward/deterministic.attn"),
     [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
 

@@ -203,10 +203,16 @@ TEST(SpecSignature, ABackwardDiffersFromItsForwardAndFromOthers) {
   EXPECT_GT(specs.size(), std::size(different)) << "forwards are none of these";
 }
 
+TEST(SpecSignature, ABackwardThroughLseIsAnother) {
+  const auto backward = plan::Direction::backward;
+  const std::string without = signature(with("more", "grad k;"), backward, "unfused");
+  EXPECT_FALSE(signature(with("more", "grad k, lse;"), backward, "unfused") == without);
+}
+
 // Plans of parts do not depend on how the whole is divided, but on the parts.
 TEST(SpecSignature, OfAForwardIsWithoutWhatOnlyABackwardOrADivisionHas) {
   const std::string original = signature(text_of(base()));
-  for (const char* clause : {"grad q;", "deterministic;", "shard heads;"}) {
+  for (const char* clause : {"grad q;", "grad q, lse;", "deterministic;", "shard heads;"}) {
     EXPECT_TRUE(signature(with("more", clause)) == original) << clause;
   }
 }
@@ -219,8 +225,8 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
                                 lengths_q, lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
                                 wants_max_with_sink, wants_sum_exp_with_sink,
                                 wants_lse_without_sink, wants_amax_s, wants_amax_o,
-                                place_of_statistics, gradients, deterministic, partial, shard,
-                                pos] = attention;
+                                place_of_statistics, gradients, reads_d_lse, place_of_d_lse,
+                                deterministic, partial, shard, pos] = attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables, bound_strides] = ir::Layout();

@@ -100,6 +100,7 @@ TEST(Equality, SeesEveryDifference) {
       [](Attention& a) { a.lengths_q = true; },
       [](Attention& a) { a.wants_max = true; },
       [](Attention& a) { a.gradients = {"q"}; },
+      [](Attention& a) { a.reads_d_lse = true; },
       [](Attention& a) { a.deterministic = true; },
       [](Attention& a) { a.partial = true; },
       [](Attention& a) { a.shard = Shard::heads; },

@@ -57,6 +57,19 @@ TEST(Text, SigmoidRoundTripsAndSoftmaxIsNotPrinted) {
   expect_error(replaced("  outputs", "  normalize relu\n  outputs"), "sigmoid", 32);
 }
 
+TEST(Text, GradientsThroughLseRoundTrip) {
+  const std::string text = replaced("  outputs o lse\n", "  outputs o lse\n  grad q v lse\n");
+  const Result<Attention> parsed = parse(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed->gradients, (std::vector<std::string>{"q", "v"}));
+  EXPECT_TRUE(parsed->reads_d_lse);
+  EXPECT_EQ(to_text(*parsed), text);
+  EXPECT_TRUE(verify(*parsed).ok());
+  Attention alone = *parsed;
+  alone.gradients.clear();
+  EXPECT_FALSE(verify(alone).ok());
+}
+
 TEST(Text, QuantizeRoundTrips) {
   const std::string line = "  quantize o=bf16 do=e5m2 gradients=e4m3\n";
   const std::string text = replaced("  outputs o lse\n", line + "  outputs o lse amax_s amax_o\n");

@@ -49,6 +49,12 @@ inline constexpr Case kCases[] = {
     {"learned_sink_alone", "learn sinks: bf16[Hq]; sink sinks[h]; layout thd; grad sinks;"},
     {"learned_sink_alone_padded",
      "learn sinks: f32[Hq]; sink sinks[h]; lengths q, kv; grad sinks;"},
+    {"lse", "mask kv_idx < q_idx - 2; grad q, k, v, lse;"},
+    {"lse_thd", "layout thd; mask q_idx >= kv_idx; grad q, k, v, lse;"},
+    {"lse_sink",
+     "learn sinks: f32[Hq]; learn t: f32[Hq]; sink 2 * sinks[h]; score score * t[h]; lengths q, kv;"
+     "mask kv_idx < q_idx - 2; grad q, k, v, sinks, t, lse;"},
+    {"lse_sink_alone", "learn sinks: f32[Hq]; sink sinks[h]; lengths q, kv; grad sinks, lse;"},
     {"learned_alone", "learn t: f32[Hq]; score score * t[h]; sink t[h]; grad t;"},
     {"learned_bias", "learn bias: f32[Hq, Sq, Skv]; score score + bias[h, q_idx, kv_idx];"},
     {"learned_table",

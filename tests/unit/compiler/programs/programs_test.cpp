@@ -200,13 +200,16 @@ class Trial {
       if (backward.has(name)) backward.set_bytes(name, forward.bytes(name));
       forward_[name] = forward.values(name, name == std::string("lse") ? -INFINITY : 0);
     }
+    if (attention_.reads_d_lse) backward.set("dlse", d_lse_where_there_is_lse(), q_rows_);
     backward.run(backwards);
     return backward;
   }
 
   reference::Gradients expected() const {
-    auto made =
-        reference::gradients(attention_, inputs_, d_o_, gradient::wanted_gradients(attention_), {});
+    reference::Options options;
+    if (attention_.reads_d_lse) options.d_lse = &d_lse_;
+    auto made = reference::gradients(attention_, inputs_, d_o_,
+                                     gradient::wanted_gradients(attention_), options);
     EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().to_text());
     return made.ok() ? std::move(made).value() : reference::Gradients{};
   }
@@ -215,6 +218,16 @@ class Trial {
 
  private:
   std::int64_t size(Dim dim) const { return attention_.dims[dim]; }
+
+  // NaN where lse is -inf: nothing may depend on it.
+  io::HostTensor d_lse_where_there_is_lse() const {
+    io::HostTensor given = d_lse_;
+    const std::vector<double>& lse = forward_.at("lse");
+    for (std::size_t i = 0; i < lse.size(); ++i) {
+      if (lse[i] == -INFINITY) given.values[i] = std::nan("");
+    }
+    return given;
+  }
 
   void make_inputs() {
     const auto add = [&](const char* name, Dim heads, Dim rows, Dim columns) {
@@ -226,6 +239,7 @@ class Trial {
     add("v", Dim::Hkv, Dim::Skv, Dim::Dv);
     d_o_ = random_tensor("do", attention_.dtype,
                          {size(Dim::B), size(Dim::Hq), size(Dim::Sq), size(Dim::Dv)});
+    d_lse_ = random_tensor("dlse", DType::f32, {size(Dim::B), size(Dim::Hq), size(Dim::Sq)});
     for (const ir::CapturedTensor& tensor : attention_.tensors) add_captured(tensor);
     for (const ir::Param& param : attention_.params) inputs_.params[param.name] = kParam;
     if (attention_.lengths_q) q_rows_ = input(std::string(ir::kLengthsQ)).values;
@@ -264,7 +278,7 @@ class Trial {
   std::vector<plan::Program> programs_;
   std::vector<const HostKernel*> kernels_;
   reference::Inputs inputs_;
-  io::HostTensor d_o_;
+  io::HostTensor d_o_, d_lse_;
   std::vector<double> q_rows_, kv_rows_;  // lengths, if there are any
   std::map<std::string, std::vector<double>> forward_;
 };

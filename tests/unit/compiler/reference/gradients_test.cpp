@@ -66,12 +66,24 @@ constexpr char kLengths[] = R"(  tensor lengths_q: i32[%2]
   outputs o
 )";
 
+io::HostTensor random_d_lse(const ir::Attention& attention) {
+  using ir::Dim;
+  const ir::Dims& d = attention.dims;
+  return testing::random_tensor({d[Dim::B], d[Dim::Hq], d[Dim::Sq]}, 10);
+}
+
 double loss(const ir::Attention& attention, const Inputs& inputs, const io::HostTensor& d_o) {
   const Result<Outputs> outputs = evaluate(attention, inputs, {.unrounded = true});
   EXPECT_TRUE(outputs.ok()) << outputs.error().message;
   double sum = 0;
   for (std::size_t i = 0; i < d_o.values.size(); ++i) {
     sum += outputs->o.values[i] * d_o.values[i];
+  }
+  if (!attention.reads_d_lse) return sum;
+  const io::HostTensor d_lse = random_d_lse(attention);
+  for (std::size_t i = 0; i < d_lse.values.size(); ++i) {
+    const double lse = outputs->lse.values[i];
+    sum += std::isinf(lse) ? 0 : lse * d_lse.values[i];
   }
   return sum;
 }
@@ -97,6 +109,8 @@ std::vector<std::string> names_of(const ir::Attention& attention) {
 
 Gradients computed(const ir::Attention& attention, const Inputs& inputs, const io::HostTensor& d_o,
                    Options options = {.unrounded = true}) {
+  const io::HostTensor d_lse = random_d_lse(attention);
+  if (attention.reads_d_lse && options.d_lse == nullptr) options.d_lse = &d_lse;
   Result<Gradients> result = gradients(attention, inputs, d_o, names_of(attention), options);
   EXPECT_TRUE(result.ok()) << result.error().message;
   return result.ok() ? *result : Gradients{};
@@ -200,6 +214,60 @@ TEST(Gradients, OfRowsThatSeeNothingAreZero) {
   inputs.tensors["t"] = testing::tensor({1}, {2});
   for (const auto& [name, tensor] : computed(attention, inputs, random_d_o(attention)).of) {
     EXPECT_THAT(tensor.values, Each(0.0)) << name;
+  }
+}
+
+std::string through_lse(std::string body, const std::string& names) {
+  return std::move(body) + "  grad " + names + " lse\n";
+}
+
+TEST(Gradients, ThroughLse) {
+  const auto plain =
+      testing::attention("B=2 Hq=6 Hkv=2 Sq=3 Skv=5 Dqk=4 Dv=3", through_lse(kPlain, "q k v"));
+  expect_differences(plain, testing::random_inputs(plain));
+  const auto dropped = testing::attention("B=1 Hq=2 Hkv=1 Sq=5 Skv=7 Dqk=2 Dv=3",
+                                          through_lse(kRandomDropout, "q k v"));
+  Inputs inputs = testing::random_inputs(dropped);
+  inputs.params = {{"seed", 3}, {"offset", 4}};
+  expect_differences(dropped, inputs);
+}
+
+TEST(Gradients, ThroughLseWithLearnedTensorsInScoreAndSink) {
+  const auto attention = testing::attention("B=2 Hq=4 Hkv=2 Sq=4 Skv=3 Dqk=2 Dv=2",
+                                            through_lse(kLearned, "q k v t u"));
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["t"] = testing::random_tensor({4}, 5);
+  inputs.tensors["u"] = testing::random_tensor({3}, 6);
+  expect_differences(attention, inputs);
+}
+
+// lse of the first row is -inf, and of the second, which sees no key either, the sink.
+TEST(Gradients, ThroughTheLseOfRowsThatSeeNothing) {
+  const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=3 Skv=2 Dqk=2 Dv=2", R"(
+  tensor lengths_q: i32[%5]
+  learn t: f32[%5]
+  lengths q
+  %0: real = const_real 0.5
+  %1: real = score
+  %2: bool = const_bool false
+  %3: int = head
+  %4: real = load t %3
+  %5: int = const_int 1
+  scale %0
+  score %1
+  mask %2
+  sink %4
+  outputs o
+  grad q k v t lse
+)");
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["t"] = testing::tensor({1}, {2});
+  inputs.tensors["lengths_q"] = testing::tensor({1}, {2});
+  io::HostTensor d_lse = testing::tensor({1, 1, 3}, {5, -3, std::nan("")});
+  const Options options{.unrounded = true, .d_lse = &d_lse};
+  for (const auto& [name, tensor] :
+       computed(attention, inputs, random_d_o(attention), options).of) {
+    EXPECT_THAT(tensor.values, Each(name == "t" ? 2.0 : 0.0)) << name;
   }
 }
 
@@ -332,6 +400,21 @@ TEST(Gradients, WhatIsRefused) {
   ASSERT_FALSE(narrow.ok());
   EXPECT_EQ(narrow.error().code, ErrorCode::binding);
   EXPECT_THAT(narrow.error().message, HasSubstr("do has dims [1, 1, 2]"));
+  const io::HostTensor d_lse = random_d_lse(attention);
+  const auto unread = gradients(attention, inputs, random_d_o(attention), {"q"}, {.d_lse = &d_lse});
+  ASSERT_FALSE(unread.ok());
+  EXPECT_THAT(unread.error().message, HasSubstr("`lse` is not in the `grad` clause"));
+  ir::Attention through = attention;
+  through.gradients = {"q"};
+  through.reads_d_lse = true;
+  const auto missing = gradients(through, inputs, random_d_o(attention), {"q"}, {});
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().message, "dlse is missing");
+  const io::HostTensor short_one = testing::tensor({1, 1, 1}, {1});
+  const auto other =
+      gradients(through, inputs, random_d_o(attention), {"q"}, {.d_lse = &short_one});
+  ASSERT_FALSE(other.ok());
+  EXPECT_THAT(other.error().message, HasSubstr("dlse has dims [1, 1, 1]"));
   const auto unknown = gradients(attention, inputs, random_d_o(attention), {"bias"}, {});
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().code, ErrorCode::invalid_argument);

@@ -389,7 +389,13 @@ TEST(Gradients, AreOfInputsAndLearnedTensors) {
       good("learn t: f32[Hq]; score score + t[h]; grad q, v, t; deterministic;");
   EXPECT_EQ(attention.gradients, (std::vector<std::string>{"q", "v", "t"}));
   EXPECT_TRUE(attention.deterministic);
-  EXPECT_EQ(analyze_body("grad o;").codes, Codes{"E0502"});
+  EXPECT_FALSE(attention.reads_d_lse);
+  const ir::Attention through = good("grad q, lse, v;");
+  EXPECT_EQ(through.gradients, (std::vector<std::string>{"q", "v"}));
+  EXPECT_TRUE(through.reads_d_lse);
+  for (const char* grad : {"grad o;", "grad q, max;", "grad lse;"})
+    EXPECT_EQ(analyze_body(grad).codes, Codes{"E0502"}) << grad;
+  EXPECT_EQ(analyze_body("grad q, lse, lse;").codes, Codes{"E0202"});
   EXPECT_EQ(analyze_body("grad q, q;").codes, Codes{"E0202"});
   EXPECT_EQ(analyze_body("learn t: i32[Hq]; score score + t[h];").codes, Codes{"E0502"});
 }

@@ -70,7 +70,7 @@ inline constexpr double kEqual = 1e-12;
 // What the whole attention computes.
 struct Expected {
   reference::Inputs inputs;
-  io::HostTensor d_o;
+  io::HostTensor d_o, d_lse;
   reference::Gradients whole;
 };
 
@@ -90,15 +90,21 @@ inline void want_all(ir::Attention& attention) {
       attention.wants_lse_without_sink = attention.sink.has_value();
 }
 
+inline const io::HostTensor* d_lse_of(const ir::Attention& attention, const io::HostTensor& d_lse) {
+  return attention.reads_d_lse ? &d_lse : nullptr;
+}
+
 inline Result<Expected> expected(const ir::Attention& attention, std::uint64_t seed) {
   using ir::Dim;
   const ir::Dims& d = attention.dims;
   Expected expected{inputs_of(attention, seed),
                     normal({d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dv]}, seed + 99),
+                    normal({d[Dim::B], d[Dim::Hq], d[Dim::Sq]}, seed + 100),
                     {}};
-  ATTN_ASSIGN(expected.whole, reference::gradients(attention, expected.inputs, expected.d_o,
-                                                   names_of_gradients(attention),
-                                                   {.unrounded = true, .threads = 1}));
+  ATTN_ASSIGN(expected.whole,
+              reference::gradients(
+                  attention, expected.inputs, expected.d_o, names_of_gradients(attention),
+                  {.unrounded = true, .threads = 1, .d_lse = d_lse_of(attention, expected.d_lse)}));
   return expected;
 }
 
@@ -106,7 +112,8 @@ inline void compare(const ir::Attention& attention, const Sharding& sharding, co
                     const Expected& expected) {
   SCOPED_TRACE(sharding.to_text());
   const auto programs = rank_programs(sharding, map, attention);
-  const auto simulated = simulate(attention, programs, expected.inputs, &expected.d_o);
+  const auto simulated = simulate(attention, programs, expected.inputs, &expected.d_o,
+                                  {.d_lse = d_lse_of(attention, expected.d_lse)});
   ASSERT_TRUE(simulated.ok()) << simulated.error().to_text();
   const reference::Outputs &made = simulated->outputs, &whole = expected.whole.outputs;
   const auto expect_equal = [](bool wanted, const io::HostTensor& x, const io::HostTensor& y,
