@@ -179,13 +179,14 @@ void Placement::for_each_place(const plan::TensorInfo& tensor, const Dims& dims,
 // The given values, where rows past the lengths are as Unused says.
 io::HostTensor Placement::with_unused(const std::string& name) const {
   io::HostTensor tensor = inputs_.tensors.at(name);
-  const bool of_rows = name == "q" || name == "do", of_keys = name == "k" || name == "v";
+  const bool of_rows = name == "q" || name == kCotangent || name == kCotangentOfLse,
+             of_keys = name == "k" || name == "v";
   const auto lengths = inputs_.tensors.find(of_rows ? "lengths_q" : "lengths_kv");
   if (unused_ == Unused::finite || !(of_rows || of_keys) || lengths == inputs_.tensors.end())
     return tensor;
   const auto heads = static_cast<std::size_t>(tensor.dims[1]),
              rows = static_cast<std::size_t>(tensor.dims[2]),
-             row = static_cast<std::size_t>(tensor.dims[3]);
+             row = static_cast<std::size_t>(tensor.dims.size() > 3 ? tensor.dims[3] : 1);
   for (std::size_t i = 0; i < tensor.values.size(); ++i) {
     const double length = lengths->second.values[i / (heads * rows * row)];
     if (static_cast<double>(i / row % rows) >= length)

@@ -161,6 +161,15 @@ attention a {
         self.assertTrue(said["facts"]["deterministic"])
         self.assertEqual(said["facts"]["lengths"], ["lengths_q", "lengths_kv"])
 
+    def test_a_backward_through_lse_reads_its_gradient(self):
+        for options, reads in ((("--gradients", "q,lse"), True), (("--gradients", "q"), False)):
+            said = self.said(*options)
+            self.assertEqual((said["gradients"], said["facts"]["grad_of_lse"]), (["q"], reads))
+            given = {tensor["name"]: tensor for tensor in said["tensors"] if tensor["role"] == "cotangent"}
+            self.assertEqual(set(given), {"do", "dlse"} if reads else {"do"})
+            if reads:
+                self.assertEqual((given["dlse"]["dtype"], given["dlse"]["dims"]), ("f32", ["B", "Hq", "Sq"]))
+
     def test_comments_defaults_and_lines_stay(self):
         text = self.edited("--lengths", "q,kv", "--layout", "bhsd")
         self.assertIn("# Kept.", text)

@@ -242,6 +242,16 @@ class Ranks(attnc.Case):
         self.assertEqual(sorted(found["differences"]), ["lse", "max", "o", "sum_exp"])
         self.assertLess(max(found["differences"].values()), 1e-12)
 
+    def test_gradients_through_lse(self):
+        spec = self.write("through.attn", """attention f { dims B = 1, Hq = 4, Hkv = 2, Sq = 48, D = 8; learn s: f32[Hq];
+          mask q_idx > kv_idx; sink s[h]; outputs o, lse; grad q, k, v, s, lse; }""")
+        found = self.attnc_json("explain", spec, "--ranks", "3", "--simulate")
+        self.assertEqual(sorted(found["differences"]), ["d_s", "dk", "dq", "dv", "lse", "o"])
+        self.assertLess(max(found["differences"].values()), 1e-12)
+        made = self.attnc_json("compile", spec, "--ranks", "2", "--target", "h200", "-o", self.folder / "a.attnplan")
+        given = [each["name"] for each in made["ranks"]["backward"] if each["role"] == "cotangent"]
+        self.assertEqual(given, ["do", "dlse"])
+
     def test_weights_of_large_scores_are_less_exact(self):
         spec = self.write("slopes.attn", """attention fuzz { dims B = 2, Hq = 6, Hkv = 2, Sq = 1, Skv = 257, D = 4;
           dtype f16; lengths kv = [251, 0]; learn t0: f32[Hq]; score score + t0[h] * (q_idx - kv_idx);

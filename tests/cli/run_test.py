@@ -343,6 +343,29 @@ class Run(attnc.Case):
         self.assertIn("it has o, lse, dk, dv", process.stderr)
         self.assertIn("do", self.reference(spec, "--in", "do=zeros", code=2).stderr)
 
+    def test_gradients_through_lse(self):
+        spec = self.write("through.attn", NOOP.replace("outputs", "grad q, k, v, lse;\n  outputs"))
+        values = self.inputs(NOOP)
+        d_lse = self.random.standard_normal((1, 2, 16))
+        given = [word for name, value in values.items() for word in ("--in", self.save(name, value))]
+        found = {}
+        for name, value in (("both", self.save("dlse", d_lse)), ("none", "dlse=zeros")):
+            path = self.folder / f"{name}.npy"
+            self.reference(spec, "--grad", "--unrounded", *given, "--in", value, "--in", "do=zeros",
+                           "--out", f"dk={path}")
+            found[name] = numpy.load(path)
+        self.assertEqual(abs(found["none"]).max(), 0)
+        step = numpy.zeros_like(values["k"])
+        step.flat[1] = 1e-5
+        up, down = ((softmax_attention(values["q"], values["k"] + way * step, values["v"], lambda x: x)[1] * d_lse).sum()
+                    for way in (1, -1))
+        self.assertAlmostEqual(found["both"].flat[1], (up - down) / 2e-5, delta=1e-8)
+        self.assertEqual(self.attnc_json("run", spec, "--backend", "reference", "--grad")["inputs"]["dlse"], "random")
+        for options, words in ((("--grad", "--gradients", "q"), "only if `lse` is in the `grad` clause"),
+                               ((), "--in dlse: only a backward reads it")):
+            process = self.reference(spec, *options, "--in", "dlse=zeros", code=2)
+            self.assertIn(words, process.stderr)
+
     def test_outputs_are_written_as_npy_files(self):
         spec = self.write("noop.attn", NOOP)
         for name, meant in (("o.txt", "o.npy"), ("o", "o.npy"), ("a.b/o.npz", "a.b/o.npy")):

@@ -164,6 +164,18 @@ TEST(HostPartial, LearnedTensors) {
   divided.expect_reference("unfused", tiles);
 }
 
+// dlse is of whole rows, of which each part has some keys.
+TEST(HostPartial, GradientsThroughLse) {
+  Divided divided(
+      "attention partial { dims B = 1, Hq = 10, Hkv = 2, Sq = 70, Skv = 90, D = 16; dtype bf16; "
+      "learn s: f32[Hq]; mask q_idx + 20 > kv_idx && q_idx % 7 != 2; sink s[h]; "
+      "grad q, k, v, s, lse; }");
+  divided.add({0, 30}, {0, 37});
+  divided.add({0, 30}, {37, 90});
+  divided.add({30, 70}, {0, 90});
+  for (const char* lowering : {"native", "unfused"}) divided.expect_reference(lowering);
+}
+
 // Numbers are those of the weights of all rows and keys, wherever the part is; the number of a
 // single key is a constant.
 TEST(HostPartial, RandomDropout) {

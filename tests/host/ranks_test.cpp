@@ -93,6 +93,18 @@ TEST(RanksOnHost, ComputeLengthsASinkAndLearnedTensors) {
       4, 11);
 }
 
+TEST(RanksOnHost, ComputeGradientsThroughLse) {
+  compare_all(
+      "attention a { dims B = 2, Hq = 4, Hkv = 2, Sq = 40, Skv = 40, Dqk = 6, Dv = 5; "
+      "learn s: f32[Hq]; lengths q = [40, 23], kv = [17, 40]; "
+      "mask q_idx > kv_idx; sink s[h]; grad q, k, v, s, lse; }",
+      4, 11);
+  compare_all(
+      "attention a { dims B = 1, Hq = 2, Sq = 24, Skv = 40, D = 4; mask abs(q_idx - kv_idx) < 5; "
+      "grad q, k, v, lse; }",
+      3, 5);
+}
+
 TEST(RanksOnHost, ComputeSigmoids) {
   compare_all(
       "attention a { dims B = 2, Hq = 2, Sq = 24, Skv = 40, D = 4; normalize sigmoid; "

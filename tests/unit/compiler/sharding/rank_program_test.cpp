@@ -26,6 +26,8 @@ TEST(RankProgram, HasTheTensorsOfTheWhole) {
   EXPECT_THAT(names(division.backward),
               ::testing::ElementsAre("q", "k", "v", "o", "lse", "do", "lengths_q", "lengths_kv",
                                      "bias", "dq", "dk", "d_bias"));
+  EXPECT_THAT(names(frame_of(read("grad v, lse;")).backward),
+              ::testing::ElementsAre("q", "k", "v", "o", "lse", "do", "dlse", "dv"));
   EXPECT_TRUE(division.clears_padding);
   EXPECT_FALSE(frame_of(read("lengths q;")).clears_padding);  // masks hide padding without a sink
   EXPECT_THAT(names(frame_of(read("normalize sigmoid;")).backward),
@@ -37,7 +39,7 @@ TEST(RankProgram, HasTheTensorsOfTheWhole) {
 // What the compiler makes, the runtime accepts.
 TEST(RankProgram, IsValid) {
   const ir::Attention attention =
-      read("lengths q; sink 0; mask q_idx >= kv_idx; shard both; grad q, v;");
+      read("lengths q; sink 0; mask q_idx >= kv_idx; shard both; grad q, v, lse;");
   const WorkMap map = work_map(attention, 4, nullptr);
   const auto choice = choose(attention, 4, estimating(attention, map, {}, {}));
   ASSERT_TRUE(choice.ok()) << choice.error().to_text();
