@@ -23,6 +23,7 @@ FAMILIES = (
       "inverse_causal": SMALL, "bhsd": SMALL, "sbhd": SMALL, "strided_views": SMALL,
       "packed_qkv": SMALL, "gqa_5to1": SMALL, "head_dim_80": SMALL, "head_dim_100": SMALL,
       "head_dim_256": SMALL, "mla_prefill": SMALL, "gemma2_global": SMALL, "softmax_one": SMALL,
+      "merge_by_lse": "--bind Sq=48 --bind Skv=24",
       "sink_global": SMALL, "dropout_causal": SMALL, "fp8_causal": SMALL, "fp8_current": SMALL,
       "fp8_training": SMALL, "mxfp8": SMALL}),
     ("Windows and chunks",
