@@ -228,18 +228,21 @@ class Attention:
             return _of_torch().call(self, *args, layout=layout, **kwargs)
         return self._outputs(self._inputs(args, kwargs, layout))
 
-    def gradients(self, *args: Any, do: Any, layout: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Gradients of the sum of o times `do` [B,Hq,Sq,Dv], by the names of inputs: those that the spec's
-        `grad` lists, else q, k, v and every learned tensor. The arguments are those of a call with NumPy
-        arrays; torch has autograd. f32, or f64 if q is."""
+    def gradients(self, *args: Any, do: Any, dlse: Any = None, layout: str | None = None,
+                  **kwargs: Any) -> dict[str, Any]:
+        """Gradients of the sum of o times `do` [B,Hq,Sq,Dv], and with `dlse` [B,Hq,Sq] of lse times `dlse` too, by
+        the names of inputs: those that the spec's `grad` lists, else q, k, v and every learned tensor. The
+        arguments are those of a call with NumPy arrays; torch has autograd. f32, or f64 if q is."""
         from .reference import as_array, reference
 
         layout, do = layout or self.layout, as_array("do", do)
+        dlse = None if dlse is None else as_array("dlse", dlse)
         if layout is not None and layouts.checked(layout) != "bhsd":
-            return layouts.gradients(self, args, do, kwargs)
+            return layouts.gradients(self, args, do, dlse, kwargs)
         inputs = self._inputs(args, kwargs, layout)
         found = reference(self.source, self._sizes_of(inputs), inputs, (),
-                          {"do": do, "of": self.described.gradients}, unrounded=self._is_exact(inputs["q"]))
+                          {"do": do, "dlse": dlse, "of": self.described.gradients},
+                          unrounded=self._is_exact(inputs["q"]))
         return {name: _as_float(value, inputs["q"]) for name, value in found.items()}
 
     def _outputs(self, inputs: dict[str, Any]) -> Any:

@@ -72,11 +72,12 @@ def call(function: Callable[..., Any], said: Description, args: Sequence[Any], k
     return tuple(swapped(x) if name == "o" else x for name, x in zip(said.outputs, found))
 
 
-def gradients(attention: Any, args: Sequence[Any], do: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def gradients(attention: Any, args: Sequence[Any], do: Any, dlse: Any,
+              kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """`attention.gradients` for arrays [B, S, H, D]: those of q, k and v have this order too."""
     given = {name: swapped(as_array(name, x)) if name in INPUTS else x
              for name, x in named({}, args, kwargs).items()}
-    found = attention.gradients(**given, do=swapped(do), layout="bhsd")
+    found = attention.gradients(**given, do=swapped(do), dlse=dlse, layout="bhsd")
     return {name: swapped(x) if name in INPUTS else x for name, x in found.items()}
 
 

@@ -24,8 +24,9 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
     `bind` are sizes and spec parameters. `inputs` are arrays by name, in logical order whatever the layout
     is: q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv], captured tensors as declared; and numbers for
     params. `outputs` are names such as "o" and "lse", also those that the spec does not list. `gradients`
-    is None or {"do": array like o, "of": names of inputs}: gradients of the sum of o times do; with "amax",
-    names of the outputs of an 8-bit backward, those too.
+    is None or {"do": array like o, "of": names of inputs}: gradients of the sum of o times do; with "dlse", an
+    array like lse, plus the sum of lse times dlse; with "amax", names of the outputs of an 8-bit backward, those
+    too.
 
     Returns arrays by name: outputs, and each gradient by the name of its input. They are f32, rounded as
     kernels of `dtype`, by default the spec's, round inputs and outputs; with `unrounded`, f64 without any
@@ -35,8 +36,11 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
 
     wanted = tuple(gradients["of"]) if gradients is not None else ()
     values = dict(inputs)
+    through = []
     if gradients is not None:
         values["do"] = gradients["do"]
+        if gradients.get("dlse") is not None:
+            values["dlse"], through = gradients["dlse"], ["lse"]
     if _sees_nothing(inputs):
         parameters = {name: value for name, value in bind.items() if name not in Sizes._fields}
         has_sink = spec.described(parameters).facts["sink"]
@@ -46,7 +50,7 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
     files.update({name: name for name in (gradients or {}).get("amax", ())})
     with tempfile.TemporaryDirectory(prefix="attn-") as folder:
         arguments = ["--backend", "reference", "--yes", *bind_arguments(bind)]  # also if it takes hours
-        edits = {"--outputs": outputs, "--gradients": wanted, "--dtype": [dtype] if dtype else []}
+        edits = {"--outputs": outputs, "--gradients": [*wanted, *through], "--dtype": [dtype] if dtype else []}
         for option, names in edits.items():
             arguments += [option, ",".join(names)] if names else []
         if gradients is not None:

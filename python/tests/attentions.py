@@ -41,3 +41,12 @@ def in_8_bits():
     """An attention that trains in 8 bits, for `tensors`, and the scales that a call of it needs."""
     scales = {f"descale_{name}": torch.ones(1) for name in ("q", "k", "v", "do")}
     return attn.compile("fp8_training", Hq=4, Hkv=2), scales
+
+
+def merge(parts):
+    """o and lse of an attention over all keys, from those over some of them each: [(o, lse), ..]."""
+    every = torch.stack([lse for _, lse in parts])
+    lse = every.logsumexp(0)
+    # Where no part sees anything, gradients of lse are NaN, which such rows ignore.
+    shares = torch.where(every.isneginf(), 0, (every - lse).exp())
+    return sum(share[..., None].to(o.dtype) * o for share, (o, _) in zip(shares, parts)), lse

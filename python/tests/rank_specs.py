@@ -62,6 +62,7 @@ SPECS = {
     "two_depths": ("mla_prefill", {"B": 1, "Hq": 4, "Hkv": 4, "Sq": 384, "Dqk": 192, "Dv": 128}, {}),
     "dropout": ("dropout_causal", {**SIZES, "Sq": 512},
                 {"seed": lambda random: torch.tensor([7]), "offset": lambda random: torch.tensor([9])}),
+    "through_lse": (CAUSAL.replace("outputs", "grad q, k, v, lse; outputs") % "sequence", SIZES, {}),
     "hidden_key": (ALL_OUTPUTS, {**SIZES, "B": 1}, {}),
 }
 # Other plans that checks need.
@@ -89,23 +90,33 @@ def inputs_of(name):
 
     found = {"q": tensor("Hq", "Sq", "Dqk"), "k": tensor("Hkv", "Skv", "Dqk"), "v": tensor("Hkv", "Skv", "Dv"),
              "do": tensor("Hq", "Sq", "Dv")}
+    if Spec.of(spec).described(sizes).facts["grad_of_lse"]:
+        found["dlse"] = torch.randn(known["B"], known["Hq"], known["Sq"], generator=random)
     given = {key: value(random) if callable(value) else value for key, value in others.items()}
     return found, given
+
+
+def of_loss(outputs, names, tensors):
+    """The outputs that a loss depends on, and its gradients by them: o, and lse if the spec says so."""
+    reached = [("o", "do"), *([("lse", "dlse")] if "dlse" in tensors else [])]
+    return [outputs[names.index(name)] for name, _ in reached], [tensors[given] for _, given in reached]
 
 
 def expected_of(name):
     """Outputs and gradients by name, in double."""
     spec, sizes = attention_of(name)
+    said = spec.described(sizes)
     tensors, given = inputs_of(name)
     f = attn.Attention(spec, {key: value for key, value in sizes.items()})
     leaves = {key: tensors[key].double().requires_grad_() for key in "qkv"}
-    leaves |= {key: value.double().requires_grad_() if key in spec.learned else value
+    leaves |= {key: value.double().requires_grad_() if key in said.learned else value
                for key, value in given.items()}
     outputs = f(**leaves)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     wanted = {key: leaf for key, leaf in leaves.items() if isinstance(leaf, torch.Tensor) and leaf.requires_grad}
-    gradients = torch.autograd.grad(outputs[0], list(wanted.values()), tensors["do"].double())
-    return {"outputs": dict(zip(spec.outputs, (x.detach() for x in outputs))),
+    reached, given = of_loss(outputs, said.outputs, tensors)
+    gradients = torch.autograd.grad(reached, list(wanted.values()), [x.double() for x in given])
+    return {"outputs": dict(zip(said.outputs, (x.detach() for x in outputs))),
             "gradients": dict(zip(wanted, gradients))}
 
 

@@ -78,6 +78,21 @@ def check_gradients():
         torch.testing.assert_close(gradients[3], expected[3], rtol=0, atol=1e-12)
     torch.testing.assert_close(sharded.unshard(found), o.detach(), rtol=0, atol=1e-12)
 
+    through = attn.compile(SPEC.replace("outputs", "grad q, k, v, slopes, lse; outputs"))
+    d_lse = torch.randn(2, 4, 48, dtype=torch.float64)
+    expected = torch.autograd.grad(through(*whole, **inputs, slopes=slopes), (*whole, slopes), (d_o, d_lse))
+    sharded = attn.torch.distribute(through, **SIZES)
+    mine = leaves(sharded, q, k, v)
+    found = sharded(*mine, **inputs, slopes=slopes)
+    gradients = torch.autograd.grad(found, (*mine, slopes), (sharded.shard(d_o), sharded.shard(d_lse)))
+    for gradient, wanted in zip(gradients, expected[:3]):
+        same(sharded, gradient, wanted)
+    torch.testing.assert_close(gradients[3], expected[3], rtol=0, atol=1e-12)
+    # One rank alone reaches lse.
+    found = sharded(*mine, **inputs, slopes=slopes)
+    loss = found[sharded.rank].sum()
+    assert all(x.isfinite().all() for x in torch.autograd.grad(loss, mine))
+
 
 def check_captured():
     """Traced functions that differ only in the tensors that they captured are different attentions."""

@@ -74,7 +74,8 @@ def refused(kind, message, call):
 
 def run_spec(here, name, layout="bhsd"):
     """Compares this rank's outputs and gradients with the reference's."""
-    spec, _ = rank_specs.attention_of(name)
+    spec, sizes = rank_specs.attention_of(name)
+    said = spec.described(sizes)
     tensors, given = rank_specs.inputs_of(name)
     expected = torch.load(here.folder / f"{name}.pt")
     sharded = here.load(name)
@@ -87,14 +88,16 @@ def run_spec(here, name, layout="bhsd"):
     leaves = {key: home(key, tensors[key]).requires_grad_() for key in "qkv"}
     for key, value in given.items():
         leaves[key] = value.to(here.device) if isinstance(value, torch.Tensor) else value
-        if key in spec.learned:
+        if key in said.learned:
             leaves[key].requires_grad_()
     outputs = sharded(**leaves)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     wanted = {key: x for key, x in leaves.items() if isinstance(x, torch.Tensor) and x.requires_grad}
-    gradients = torch.autograd.grad(outputs[0], list(wanted.values()), home("do", tensors["do"]))
+    cotangents = {key: home(key, tensors[key]) for key in ("do", "dlse") if key in tensors}
+    reached, of_outputs = rank_specs.of_loss(outputs, said.outputs, cotangents)
+    gradients = torch.autograd.grad(reached, list(wanted.values()), of_outputs)
     sharded.synchronize()
-    for key, x in zip(spec.outputs, outputs):
+    for key, x in zip(said.outputs, outputs):
         close(key, x, sharded.shard(expected["outputs"][key].to(here.device), of="rows"))
     for key, x in zip(wanted, gradients):
         whole = expected["gradients"][key].to(here.device)
@@ -104,7 +107,7 @@ def run_spec(here, name, layout="bhsd"):
     with torch.no_grad():
         again = sharded(**leaves)
     again = again if isinstance(again, tuple) else (again,)
-    for key, x, y in zip(spec.outputs, again, outputs):
+    for key, x, y in zip(said.outputs, again, outputs):
         assert torch.equal(x, y), f"{key} of a second call differs"
     sharded.close()
 

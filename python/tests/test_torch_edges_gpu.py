@@ -1,4 +1,4 @@
-"""attn.torch on a GPU at its edges: gradients of lse, block masks, orders of dimensions, nothing to compute, and rows
+"""attn.torch on a GPU at its edges: gradients through lse, block masks, orders of dimensions, nothing to compute, and rows
 past the last of packed sequences."""
 
 import math
@@ -13,9 +13,9 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask  # no
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from attentions import merge  # noqa: E402
 
 CAUSAL = "attention causal { dims B, Hq, Hkv, Sq, Skv, D; mask q_idx >= kv_idx; outputs o, lse; }"
-REFUSED = "lse has no gradient yet"
 
 
 def qkv(rows=256, keys=256, batch=2, grad=True):
@@ -28,30 +28,82 @@ def sinks(o, lse):
     return (o * torch.sigmoid(lse - 0.5)[..., None].to(o.dtype)).sum()
 
 
+def dense(q, k, v):
+    """o and lse of the causal attention, in double."""
+    q, k, v = (x.double().repeat_interleave(4 // x.shape[1], 1) for x in (q, k, v))
+    scores = q @ k.transpose(2, 3) / q.shape[-1] ** 0.5
+    rows = torch.arange(q.shape[2], device=q.device)[:, None]
+    scores = scores.masked_fill(rows < torch.arange(k.shape[2], device=q.device), float("-inf"))
+    return scores.softmax(-1) @ v, scores.logsumexp(-1)
+
+
+def near(found, expected):
+    for x, y in zip(found, expected):
+        assert (x.double() - y.double()).norm() <= 1e-2 * y.double().norm()
+
+
 @pytest.mark.parametrize("traces", [False, True])
-def test_a_backward_that_reaches_lse_is_refused(traces):
+@pytest.mark.parametrize("rows", [1, 7, 129, 256])
+def test_gradients_through_lse(traces, rows):
     f = attn.compile(CAUSAL)
     run = torch.compile(lambda *x: f(*x), fullgraph=True) if traces else f
+    q, k, v = qkv(rows, rows)
+    for loss in (sinks, lambda o, lse: lse.square().sum(), lambda o, lse: o.float().sum() + (lse * 0).sum()):
+        expected = torch.autograd.grad(loss(*dense(q, k, v)), (q, k, v), materialize_grads=True)
+        for _ in range(3):  # the way of the first call, and the short one
+            near(torch.autograd.grad(loss(*run(q, k, v)), (q, k, v)), expected)
+
+
+def test_gradients_through_the_lse_of_packed_sequences():
+    f = attn.compile("attention x { dims B = 3, Hq = 4, Hkv = 2, Sq = 129, Skv = 129, D = 64; layout thd;"
+                     " mask q_idx >= kv_idx; outputs o, lse; }")
+    q, k, v = (x[0].transpose(0, 1).detach().contiguous().requires_grad_() for x in qkv(136, 136))
+    starts = torch.tensor([0, 7, 7, 136], dtype=torch.int32, device="cuda")
+    o, lse = f(q, k, v, cu_seqlens_q=starts, cu_seqlens_kv=starts)
+    weights = torch.randn_like(lse)
+    found = torch.autograd.grad(o.float().sum() + (lse * weights).sum(), (q, k, v))
+    expected = [torch.zeros_like(x, dtype=torch.float64) for x in (q, k, v)]
+    for at in (slice(0, 7), slice(7, 136)):
+        some = [x[at].transpose(0, 1)[None].detach().double().requires_grad_() for x in (q, k, v)]
+        one, other = dense(*some)
+        loss = one.sum() + (other[0].transpose(0, 1) * weights[at]).sum()
+        for x, y in zip(expected, torch.autograd.grad(loss, some)):
+            x[at] = y[0].transpose(0, 1)
+    near(found, expected)
+
+
+def test_a_row_without_a_key_ignores_the_gradient_of_its_lse():
+    f = attn.compile("attention x { dims B, Hq, Hkv, Sq, Skv, D; mask q_idx > kv_idx; outputs o, lse; }")
     q, k, v = qkv()
-    expected = torch.autograd.grad(f(q, k, v)[0].float().sum(), (q, k, v))
-    for _ in range(3):  # the way of the first call, and the short one
-        o, lse = run(q, k, v)
-        with pytest.raises(attn.Unsupported, match=REFUSED):
-            sinks(o, lse).backward()
-        o, lse = run(q, k, v)
-        found = torch.autograd.grad(o.float().sum() + (lse * 0).sum(), (q, k, v))
-        for x, y in zip(found, expected):
-            torch.testing.assert_close(x, y, atol=1e-2, rtol=1e-2)
+    o, lse = f(q, k, v)
+    d_lse = torch.ones_like(lse)
+    d_lse[:, :, 0] = float("nan")
+    for x in torch.autograd.grad((o, lse), (q, k, v), (torch.ones_like(o), d_lse)):
+        assert x.isfinite().all()
 
 
-def test_a_captured_backward_that_does_not_count_lse():
-    """Its check is on the device."""
+def test_parts_that_are_merged_by_lse_are_one_attention():
+    whole = attn.compile(CAUSAL)
+    first, second = (attn.compile(CAUSAL.replace(">= kv_idx", f">= kv_idx + {begin}")) for begin in (0, 100))
+    q, k, v = qkv()
+
+    def run(q, k, v):
+        return merge([first(q, k[:, :, :100], v[:, :, :100]), second(q, k[:, :, 100:], v[:, :, 100:])])
+
+    found, expected = run(q, k, v), whole(q, k, v)
+    near(found, expected)
+    near(torch.autograd.grad(sinks(*found), (q, k, v)), torch.autograd.grad(sinks(*expected), (q, k, v)))
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_a_captured_backward_through_lse(weight):
+    """Where nothing reached lse before, the check that it does not count is on the device."""
     f = attn.compile(CAUSAL)
     q, k, v = qkv()
 
     def step():
         o, lse = f(q, k, v)
-        return torch.autograd.grad(o.float().sum() + (lse * 0).sum(), (q, k, v))
+        return torch.autograd.grad(o.float().sum() + (lse * weight).sum(), (q, k, v))
 
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -64,6 +116,18 @@ def test_a_captured_backward_that_does_not_count_lse():
     torch.cuda.synchronize()
     for x, y in zip(found, expected):
         torch.testing.assert_close(x, y, atol=1e-2, rtol=1e-2)
+
+
+def test_random_dropout_of_cudnn_has_no_gradient_through_lse():
+    """Its kernels compute none, and others draw other numbers."""
+    text = CAUSAL.replace("outputs", "dropout 0.5; outputs")
+    q, k, v = qkv()
+    o, lse = attn.compile(text, engine="cudnn")(q, k, v)
+    with pytest.raises(attn.Unsupported, match="random numbers of this dropout"):
+        lse.sum().backward()
+    o, lse = attn.compile(text, engine="native")(q, k, v)
+    expected = torch.autograd.grad(dense(q, k, v)[1].sum(), (q, k))
+    near(torch.autograd.grad(lse.sum(), (q, k)), expected)
 
 
 def test_a_capture_that_only_warm_was_before():

@@ -229,10 +229,10 @@ def argument_of_another_function(folder):
 
 
 @use
-def gradient_of_lse(folder):
+def gradient_of_max(folder):
     q, k, v = (x.requires_grad_() for x in qkv())
-    _, lse = attn.torch.flex_attention(q, k, v, enable_gqa=True, return_lse=True)
-    lse.sum().backward()
+    _, largest = attn.compile("attention f { dims B, Hq, Hkv, Sq, D; outputs o, max; }")(q, k, v)
+    largest.sum().backward()
 
 
 @use

@@ -80,8 +80,8 @@ class Dense:
         return self._rows["q"].packed(tensor, value_of_nothing(name)) if "q" in self._rows else tensor
 
     def gradient_of_output(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The gradient of o, [B, Hq, Sq, Dv], with the rows of packed sequences padded. The same tensor if
-        nothing is packed."""
+        """The gradient of o, [B, Hq, Sq, Dv], or of lse, [B, Hq, Sq], with the rows of packed sequences padded.
+        The same tensor if nothing is packed."""
         return self._rows["q"].padded(tensor) if "q" in self._rows else tensor
 
     def gradient(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
@@ -144,8 +144,9 @@ class _Rows:
         self._places = torch.where(self._used, first[:, None] + position, 0)
 
     def padded(self, tensor: torch.Tensor) -> torch.Tensor:
-        """[B, H, S, D] of [T, H, D]."""
-        return torch.where(self._used[..., None, None], tensor[self._places], 0).transpose(1, 2)
+        """[B, H, S, D] of [T, H, D], or [B, H, S] of [T, H]."""
+        used = self._used[(..., *(None,) * (tensor.dim() - 1))]
+        return torch.where(used, tensor[self._places], 0).transpose(1, 2)
 
     def packed(self, tensor: torch.Tensor, beyond: float) -> torch.Tensor:
         """[T, H, D] of [B, H, S, D], or [T, H] of [B, H, S]; `beyond` is in rows past the last sequence."""

@@ -30,9 +30,9 @@ from attn.torch.calls import Call, is_intercepted, sorted_call
 from attn.torch.facts import facts_of
 from attn.torch.group import Group
 from attn.torch.launch import is_capturing
-from attn.torch.ranked import Kernels, Reference, numbers, whole_of
+from attn.torch.ranked import Kernels, Reference, cotangents, numbers, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
-from attn.torch.statistics import of_outputs, refuse
+from attn.torch.statistics import of_outputs
 from attn.tracing.recipes import identities
 
 _known: weakref.WeakValueDictionary[Any, Distributed] = weakref.WeakValueDictionary()
@@ -256,15 +256,14 @@ class _Attend(torch.autograd.Function):
         outputs = facts_of(ctx.sharded.attention).all_outputs
         d_o, reached, d_reached = of_outputs(outputs, d_outputs)
         with ctx.sharded.told():
-            refuse(reached, d_reached)
             how, saved = ctx.sharded._open(), ctx.saved_tensors
-        tensors = dict(zip((*ctx.names, *outputs), saved))
-        if d_o is None:  # all ranks must compute, also one whose loss does not depend on o
-            d_o = torch.zeros_like(tensors["o"])
+            tensors = dict(zip((*ctx.names, *outputs), saved))
+            # All ranks must compute, also one whose loss depends on nothing.
+            given = cotangents(facts_of(ctx.sharded.attention), tensors, d_o, reached, d_reached)
         with torch.no_grad():
-            found = how.backward({**tensors, "do": d_o}, ctx.params)
+            found = how.backward({**tensors, **given}, ctx.params)
         gradients = [found.get(name) for name in ctx.names]
-        return (None, None, None, *differentiable_once(gradients, (*saved, d_o)))
+        return (None, None, None, *differentiable_once(gradients, (*saved, *given.values())))
 
 
 def distribute(

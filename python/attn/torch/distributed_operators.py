@@ -13,7 +13,7 @@ from attn.errors import ArgumentError
 from attn.outputs import is_amax
 from attn.torch.autograd import register_gradients
 from attn.torch.facts import facts_of
-from attn.torch.statistics import refuse
+from attn.torch.ranked import cotangents
 
 if TYPE_CHECKING:
     from attn.torch.distributed import Distributed
@@ -79,9 +79,9 @@ def _forward(key, names, tensors, params):
 def _backward(key, names, tensors, params, outputs, d_o, reached, d_reached):
     sharded = _find(key)
     with sharded.told():
-        refuse(reached, d_reached)
         how = sharded._open()
-    given = {**dict(zip(names, tensors)), **dict(zip(_outputs_of(sharded), outputs)), "do": d_o}
+        given = {**dict(zip(names, tensors)), **dict(zip(_outputs_of(sharded), outputs))}
+        given |= cotangents(facts_of(sharded.attention), given, d_o, reached, d_reached)
     found = how.backward(given, _params(sharded, params))
     return [found[name] for name in facts_of(sharded.attention).differentiated]
 

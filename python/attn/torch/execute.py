@@ -9,9 +9,9 @@ import torch
 from attn.torch import empty, reference
 from attn.torch.calls import Call
 from attn.torch.facts import facts_of
-from attn.torch.plans import pair_of
+from attn.torch.plans import backward_of, pair_of
 from attn.torch.signature import aligned
-from attn.torch.variant import output_strides
+from attn.torch.variant import LSE_GRADIENT, output_strides, run_launch_backward
 
 
 def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
@@ -33,21 +33,22 @@ def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
 
 
 def run_backward(
-    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor
+    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor, d_lse: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, ...]:
-    """What the facts' `of_backward` names: the gradients of q, k, v and learned tensors, and amax."""
+    """What the facts' `of_backward` names: the gradients of q, k, v and learned tensors, and amax. `d_lse`: the
+    gradient of lse, like lse; None if it is zero."""
     facts = facts_of(each.attention)
     if empty.is_empty(each):
         return empty.run_backward(each, facts)
     if each.tensors["q"].device.type == "cpu":
-        found = reference.run_backward(each, d_o)
+        found = reference.run_backward(each, d_o, d_lse)
     else:
-        found = _run_kernels_backward(each, outputs, d_o)
+        found = _run_kernels_backward(each, outputs, d_o, d_lse)
     return tuple(found[name] for name in facts.of_backward)
 
 
 def _run_kernels_backward(
-    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor
+    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor, d_lse: torch.Tensor | None
 ) -> dict[str, torch.Tensor]:
     facts = facts_of(each.attention)
     tensors = {**each.tensors, **dict(zip(facts.all_outputs, outputs))}
@@ -55,4 +56,9 @@ def _run_kernels_backward(
     if d_o.stride() != strides:
         d_o = torch.empty_strided(d_o.shape, strides, dtype=d_o.dtype, device=d_o.device).copy_(d_o)
     with torch.cuda.device(each.tensors["q"].device):
-        return pair_of(each, True).run_backward({**tensors, "do": aligned(d_o)}, each.params)
+        launch = backward_of(each, through_lse=d_lse is not None)
+        tensors["do"] = aligned(d_o)
+        if LSE_GRADIENT in launch.inputs:
+            of_lse = torch.zeros_like(tensors["lse"]) if d_lse is None else d_lse
+            tensors[LSE_GRADIENT] = aligned(of_lse.contiguous())
+        return run_launch_backward(launch, tensors, each.params)

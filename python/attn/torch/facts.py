@@ -14,6 +14,7 @@ from attn.attention import Attention
 from attn.attention import compile as compile_attention
 from attn.specs import Spec
 from attn.torch.addressed import addressing_of
+from attn.torch.launch import Launch
 from attn.torch.signature import IN_KERNELS, TORCH_DTYPES
 from attn.torch.variant import Pair
 
@@ -44,6 +45,8 @@ class Facts:
         self.all_outputs = (*self.outputs, *(name for name in said.saved if name not in self.outputs))
         self.differentiated = (*INPUTS, *self.learned)
         self.amax_of_backward = said.amax
+        # Whether backwards go through lse: because the spec says so, or one did.
+        self.reaches_lse = said.facts["grad_of_lse"]
         self.of_backward = (*self.differentiated, *self.amax_of_backward)
         # Whether the gradient of each tensor has its type, as autograd wants.
         self.keeps_types = self.quantized is None or (
@@ -51,6 +54,7 @@ class Facts:
         )
         self.defaults: dict[torch.device, dict[str, torch.Tensor]] = {}  # of scales
         self.pairs: dict[Any, Pair] = {}  # by what plans.key_of says; each is built once, with `building`
+        self.through_lse: dict[Any, Launch] = {}  # backwards that read the gradient of lse, by the same keys
         self.building = threading.Lock()
         self.ways: dict[Any, Any] = {}  # of the operators
 

@@ -44,7 +44,7 @@ def flex_attention(
     `block_mask`, whose blocks are not needed: the compiler finds which can be skipped. They are compared with
     its mask_mod once, and a BindingError says where they hide or show something else. `kernel_options` are
     ignored: they tune other kernels. Returns o, or (o, lse) with the natural logarithm's lse. Captured
-    tensors that require a gradient get one; lse has none, and a backward that reaches it raises Unsupported.
+    tensors that require a gradient get one, and backwards may go through lse.
     `others` are arguments of other attentions, which are refused.
 
     A pair of mods is traced once: again only if what they read changes, other than the elements of tensors

@@ -21,8 +21,8 @@ def call(attention: Attention, *args: Any, layout: str | None = None, **kwargs: 
     `args` are q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv] of any strides, with
     `layout="bshd"` q [B, Sq, Hq, Dqk], k and v [B, Skv, Hkv, ..], and o [B, Sq, Hq, Dv]; `kwargs` are
     the spec's captured tensors, lengths and params by name. Returns the output, or a tuple of the outputs in
-    the order of the spec's clause `outputs`. o has gradients of q, k, v and learned tensors; a backward that
-    reaches another output with anything but zeros raises Unsupported. CPU tensors are computed by the
+    the order of the spec's clause `outputs`. o and lse have gradients of q, k, v and learned tensors; a backward
+    that reaches another output with anything but zeros raises Unsupported. CPU tensors are computed by the
     reference, in double precision.
 
     8-bit attention also takes its scales by name, f32 tensors of one element, and q, k and v of float8, or of

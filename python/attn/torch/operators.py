@@ -18,7 +18,7 @@ from attn.torch.calls import Call, formed
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import attention_of, facts_of
 from attn.torch.plans import pair_of
-from attn.torch.statistics import refuse
+from attn.torch.statistics import gradient_of_lse
 from attn.torch.ways import ShortWay
 
 _library = torch.library.Library("attn", "DEF")
@@ -71,13 +71,14 @@ def _forward(attention, names, tensors, params, training):
 
 @torch.library.impl(_library, "backward", "CompositeExplicitAutograd")
 def _backward(attention, names, tensors, params, outputs, d_o, reached, d_reached):
-    """`reached`: the outputs other than o that a backward came to, and their gradients, which must be zero."""
-    refuse(reached, d_reached)
+    """`reached`: the outputs other than o that a backward came to, and their gradients: of others than lse they must
+    be zero."""
     facts = facts_of(attention_of(attention))
+    d_lse = gradient_of_lse(facts, reached, d_reached)
     way = facts.ways.get(_way_key(names, True))
-    found = None if way is None else way.backward_at_once((*tensors, *outputs), d_o, params)
+    found = None if way is None else way.backward_at_once((*tensors, *outputs), d_o, d_lse, params)
     if found is None:  # the recent call may have had other sizes
-        found = run_backward(_call_of(attention, names, tensors, params), outputs, d_o)
+        found = run_backward(_call_of(attention, names, tensors, params), outputs, d_o, d_lse)
     return list(found)
 
 

@@ -14,13 +14,62 @@ from attn.errors import BindingError, PlanDeviceError, Unsupported
 from attn.torch.calls import Call
 from attn.torch.facts import facts_of
 from attn.torch.statistics import is_capturing
-from attn.torch.variant import Form, Pair, edits_of, places_in
+from attn.torch.launch import Launch
+from attn.torch.variant import LSE_GRADIENT, Form, Pair, edits_of, places_in
 
 
 def pair_of(each: Call, training: bool) -> Pair:
     """The plans of a call on CUDA tensors, compiled first if there are none and the attention allows it."""
     attention = each.attention
     return _pair(attention, each.form, training, each.tensors["q"].device, attention.builds)
+
+
+def backward_of(each: Call, through_lse: bool) -> Launch:
+    """The backward of a call on CUDA tensors. With `through_lse` it reads the gradient of lse: that of the pair if
+    the spec has `lse` in its `grad` clause, else one that is compiled beside it when it is first needed."""
+    pair = pair_of(each, True)
+    if not through_lse or LSE_GRADIENT in pair.backward.inputs:
+        return pair.backward
+    attention, device = each.attention, each.tensors["q"].device
+    facts = facts_of(attention)
+    key = key_of(each.form, device, True)
+    launch = facts.through_lse.get(key)
+    if launch is None:
+        if is_capturing():
+            raise BindingError(
+                "these sizes have no backward through lse yet, which cannot be loaded while a CUDA graph is captured",
+                ["call it once before the capture, with a gradient of lse"],
+            )
+        with facts.building:
+            launch = facts.through_lse.get(key)
+            if launch is None:
+                launch = facts.through_lse[key] = _make_backward(attention, each.form, pair, device)
+    return launch
+
+
+def _make_backward(attention: Attention, form: Form | None, pair: Pair, device: torch.device) -> Launch:
+    """The backward through lse."""
+    facts, name = facts_of(attention), attention.name
+    clause = f"`grad {', '.join(facts.differentiated)}, lse;`"
+    if not attention.builds:
+        raise Unsupported(
+            f"`{name}` has no plan for a backward that reaches lse, and calls may not compile one",
+            [f"compile a spec with the clause {clause}", _HOW_TO_BUILD],
+        )
+    if facts.random and pair.by_cudnn:
+        raise Unsupported(
+            "cuDNN drew the random numbers of this dropout, and its kernels compute no gradients through lse",
+            ['attn.compile(.., engine="native") computes both directions'],
+        )
+    edits = [] if form is None else edits_of(form)
+    built = attention.build(
+        None if form is None else form.sizes._asdict(),
+        edits=[*edits, "--gradients", ",".join((*facts.differentiated, "lse"))],
+        direction="bwd",
+        target="native",
+    )
+    file, runtime = _libattn.PlanFile(built), _libattn.runtime(device.index or 0)
+    return Launch(_libattn.Executable(runtime, file, places_in(file, form, runtime.describe()["sm"])["bwd"]), device)
 
 
 def key_of(form: Form | None, device: torch.device, training: bool) -> tuple[Any, ...]:

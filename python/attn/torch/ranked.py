@@ -16,7 +16,7 @@ from attn.attention import Attention
 from attn.errors import BindingError, Unsupported
 from attn.torch.calls import Call, formed
 from attn.torch.execute import run_backward, run_forward
-from attn.torch.facts import facts_of
+from attn.torch.facts import Facts, facts_of
 from attn.torch.group import Group
 from attn.torch.launch import is_capturing
 from attn.torch.signature import (
@@ -28,8 +28,9 @@ from attn.torch.signature import (
     same_strides,
     usable,
 )
+from attn.torch.statistics import refuse
 from attn.torch.steps import Steps
-from attn.torch.variant import differentiated
+from attn.torch.variant import LSE_GRADIENT, differentiated
 
 # Roles of tensors that ranks have parts of: they may have any strides, if rows are contiguous.
 ROLES_AT_HOME = ("query", "key", "value", "output", "stats", "saved", "cotangent", "gradient")
@@ -112,7 +113,7 @@ class Kernels:
     def backward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
-        """`tensors`: those of the forward, its outputs, and `do`. Gradients by the tensors' names."""
+        """`tensors`: those of the forward, its outputs, and `cotangents`. Gradients by the tensors' names."""
         found = self._run("bwd", tensors, params)
         return {differentiated(name): tensor for name, tensor in found.items()}
 
@@ -205,6 +206,25 @@ class Kernels:
         return kept[key]
 
 
+def cotangents(
+    facts: Facts,
+    tensors: Mapping[str, torch.Tensor],
+    d_o: torch.Tensor | None,
+    reached: Sequence[str],
+    d_reached: Sequence[torch.Tensor],
+) -> dict[str, torch.Tensor]:
+    """What a backward reads beside the tensors and outputs of its forward, by name: `do`, and `dlse` if the spec has
+    `lse` in its `grad` clause, so that all ranks know it; zeros for those that this rank's loss did not reach. Raises
+    Unsupported if the gradient of another statistic is not zero."""
+    made = {"do": torch.zeros_like(tensors["o"]) if d_o is None else d_o}
+    others = dict(zip(reached, d_reached))
+    if facts.said.facts["grad_of_lse"]:
+        of_lse = others.pop("lse", None)
+        made[LSE_GRADIENT] = torch.zeros_like(tensors["lse"]) if of_lse is None else of_lse
+    refuse(list(others), list(others.values()))
+    return made
+
+
 def _readable(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """The tensor, or a copy of it where kernels cannot read its strides. Raises BindingError."""
     if DTYPES.get(tensor.dtype) != info.dtype:
@@ -248,7 +268,7 @@ class Reference:
         self._attention = attention
         self._homes = homes
         facts = facts_of(attention)
-        self._rows = ("q", "do", *facts.all_outputs)
+        self._rows = ("q", "do", LSE_GRADIENT, *facts.all_outputs)
 
     def homes(self, ranks: int) -> Homes:
         """The rows and keys that are at home on each rank, as Kernels.homes."""
@@ -266,14 +286,17 @@ class Reference:
     def backward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
-        """This rank's gradients by name, of what the forward was given, its outputs and `do`. Collective."""
+        """This rank's gradients by name, of what the forward was given, its outputs and `cotangents`. Collective."""
         facts = facts_of(self._attention)
         given = {name: tensors[name] for name in tensors if name not in self._rows[1:]}
         with self.steps.call():
             self.steps.exchanges()
             each = self._whole(given, params)
             outputs = [self._gathered(name, tensors[name]) for name in facts.all_outputs]
-            found = run_backward(each, outputs, self._gathered("do", tensors["do"]))
+            d_o, d_lse = (
+                self._gathered(name, tensors[name]) if name in tensors else None for name in ("do", LSE_GRADIENT)
+            )
+            found = run_backward(each, outputs, d_o, d_lse)
             return self._mine(dict(zip(facts.of_backward, found)))
 
     @staticmethod

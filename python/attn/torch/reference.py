@@ -54,8 +54,10 @@ def run_forward(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:
     }
 
 
-def run_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Tensor]:
-    """What the facts' `of_backward` names."""
+def run_backward(
+    each: Call, d_o: torch.Tensor, d_lse: torch.Tensor | None = None
+) -> dict[str, torch.Tensor]:
+    """What the facts' `of_backward` names. `d_lse`: the gradient of lse, like lse; None if it is zero."""
     facts, dtype = facts_of(each.attention), each.tensors["q"].dtype
     wanted = facts.differentiated
     found, bindings = _dense(each)
@@ -66,6 +68,7 @@ def run_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Tensor]:
         outputs=(),
         gradients={
             "do": _numpy(found.gradient_of_output(_widened(d_o))),
+            "dlse": None if d_lse is None else _numpy(found.gradient_of_output(d_lse)),
             "of": wanted,
             "amax": facts.amax_of_backward,
         },

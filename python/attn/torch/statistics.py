@@ -1,15 +1,18 @@
-"""Outputs beside o that say something of the softmax: lse, max, sum_exp and their like. They have no gradient
-yet, and a backward that reaches one is refused: it would be taken for zero."""
+"""Outputs beside o that say something of the softmax: lse, max, sum_exp and their like. Of these, lse has gradients;
+a backward that reaches another one is refused: it would be taken for zero."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
 from attn.errors import Unsupported
 from attn.outputs import is_statistic
+
+if TYPE_CHECKING:
+    from attn.torch.facts import Facts
 
 is_capturing = torch.cuda.is_current_stream_capturing
 
@@ -24,6 +27,33 @@ def of_outputs(
     return found.get("o"), reached, [found[name] for name in reached]
 
 
+def gradient_of_lse(
+    facts: Facts, reached: Sequence[str], gradients: Sequence[torch.Tensor]
+) -> torch.Tensor | None:
+    """The gradient of lse, if it is among those that a backward reached and counts; None if it is zero.
+
+    A backward through lse takes a plan of its own, so until there is one the gradient is looked at, which waits
+    for the device; during a capture, the graph asserts there that it is zero. Raises Unsupported if that of
+    another statistic is not zero."""
+    found = dict(zip(reached, gradients))
+    of_lse = found.pop("lse", None) if facts.quantized is None else None
+    refuse(list(found), list(found.values()))
+    if of_lse is None or facts.reaches_lse:
+        return of_lse
+    if of_lse.is_cuda and is_capturing():
+        torch._assert_async(~of_lse.any(), _NOT_CAPTURED)
+        return None
+    if not of_lse.any():
+        return None
+    facts.reaches_lse = True
+    return of_lse
+
+
+_NOT_CAPTURED = (
+    "a gradient of lse is not zero, and no backward through lse was before this capture: call it once"
+)
+
+
 def refuse(reached: Sequence[str], gradients: Sequence[torch.Tensor]) -> None:
     """Raises Unsupported if the gradient of a statistic is not zero. Waits for the device to know it; during a
     capture, the graph asserts it on the device."""
@@ -34,24 +64,14 @@ def refuse(reached: Sequence[str], gradients: Sequence[torch.Tensor]) -> None:
             _refuse(name)
 
 
-def gradient_of_o(names: Sequence[str], gradients: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
-    """The gradient of o; None if the backward reached no output, or no more than with zeros. Raises what `refuse`
-    does."""
-    d_o, reached, others = of_outputs(names, gradients)
-    refuse(reached, others)
-    return d_o
-
-
 def _message(name: str) -> str:
-    return f"{name} has no gradient yet, and the backward reached it: only o has one"
+    if name == "lse":
+        return "lse has no gradient here, and the backward reached it: only o has one"
+    return f"{name} has no gradient, and the backward reached it: only o and lse have one"
 
 
 def _refuse(name: str) -> NoReturn:
     notes = [f"if no gradient is meant, compute with {name}.detach()"]
     if name == "lse":
-        notes.insert(
-            0,
-            "a sink, `o * sigmoid(lse - sink)`, is a clause of a spec, with all gradients:"
-            " `learn sinks: f32[Hq]; sink sinks[h];`",
-        )
+        notes.insert(0, "8-bit attention has none; one of several GPUs has, if its spec says so: `grad q, k, v, lse;`")
     raise Unsupported(_message(name), notes)

@@ -64,6 +64,7 @@ class Pair:
     """The launches of one variant. `backward` is None unless it was compiled for training."""
 
     def __init__(self, file: _libattn.PlanFile, places: Mapping[str, int], device: torch.device):
+        self.by_cudnn = file.plans[places["fwd"]].cudnn_version > 0  # the forward
         runtime = _libattn.runtime(device.index or 0)
         self.device = device
         self.forward = Launch(_libattn.Executable(runtime, file, places["fwd"]), device)
@@ -79,14 +80,17 @@ class Pair:
         outputs = launch.run(_picked(tensors, launch.inputs), [params[name] for name in launch.params])
         return dict(zip(launch.outputs, outputs))
 
-    def run_backward(
-        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
-    ) -> dict[str, torch.Tensor]:
-        """`tensors`: those of the forward, its outputs, and `do`. Gradients by the tensors' names."""
-        launch = self.backward
-        assert launch is not None
-        outputs = launch.run(_picked(tensors, launch.inputs), [params[name] for name in launch.params])
-        return {differentiated(name): tensor for name, tensor in zip(launch.outputs, outputs)}
+
+LSE_GRADIENT = "dlse"  # the input of a backward through lse
+
+
+def run_launch_backward(
+    launch: Launch, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+) -> dict[str, torch.Tensor]:
+    """Executes a backward. `tensors`: those of the forward, its outputs, `do` and perhaps `dlse`. Gradients by the
+    tensors' names."""
+    outputs = launch.run(_picked(tensors, launch.inputs), [params[name] for name in launch.params])
+    return {differentiated(name): tensor for name, tensor in zip(launch.outputs, outputs)}
 
 
 def differentiated(gradient: str) -> str:

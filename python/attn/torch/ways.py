@@ -16,8 +16,8 @@ from attn.torch.calls import PLAIN, Call, add_random, count_modes
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import facts_of
 from attn.torch.plans import key_of
-from attn.torch.statistics import gradient_of_o
-from attn.torch.variant import Pair, differentiated
+from attn.torch.statistics import gradient_of_lse, of_outputs
+from attn.torch.variant import LSE_GRADIENT, Pair, differentiated
 
 
 Saved = Sequence[torch.Tensor]  # the tensors of a call, and the outputs that `all_outputs` of the facts names
@@ -28,6 +28,7 @@ class Way:
 
     def __init__(self, each: Call, training: bool):
         facts = facts_of(each.attention)
+        self.facts = facts
         self.outputs = facts.outputs
         self.amax = tuple(place for place, name in enumerate(facts.outputs) if is_amax(name))
         self._names = tuple(each.tensors)
@@ -41,17 +42,23 @@ class Way:
         """The outputs that the operators return."""
         return run_forward(self._with(tensors, params), self._training)
 
-    def backward(self, saved: Saved, d_o: torch.Tensor, params: Sequence[float]) -> Sequence[torch.Tensor]:
-        """What the facts' `of_backward` names."""
+    def output(self, name: str, saved: Saved) -> torch.Tensor:
+        """An output of a call that was recorded."""
+        return saved[len(self._names) + self.facts.all_outputs.index(name)]
+
+    def backward(
+        self, saved: Saved, d_o: torch.Tensor, d_lse: torch.Tensor | None, params: Sequence[float]
+    ) -> Sequence[torch.Tensor]:
+        """What the facts' `of_backward` names. `d_lse`: the gradient of lse; None if it is zero."""
         count = len(self._names)
         with torch.no_grad():
-            return run_backward(self._with(saved[:count], params), saved[count:], d_o)
+            return run_backward(self._with(saved[:count], params), saved[count:], d_o, d_lse)
 
     def gradients(
-        self, saved: Saved, d_o: torch.Tensor, params: Sequence[float]
+        self, saved: Saved, d_o: torch.Tensor, d_lse: torch.Tensor | None, params: Sequence[float]
     ) -> list[torch.Tensor | None]:
         """The gradient of each tensor of the call."""
-        found = self.backward(saved, d_o, params)
+        found = self.backward(saved, d_o, d_lse, params)
         return [None if place is None else found[place] for place in self._places]
 
     def _with(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Call:
@@ -78,7 +85,9 @@ class ShortWay(Way):
         self._run_backward = None
         if backward is not None:
             self._run_backward = backward.run_direct
-            self._saved = _picker(backward.inputs, (*self._names, *facts.all_outputs, "do"))
+            self._reads_d_lse = LSE_GRADIENT in backward.inputs
+            given = (*self._names, *facts.all_outputs, "do", *((LSE_GRADIENT,) if self._reads_d_lse else ()))
+            self._saved = _picker(backward.inputs, given)
             self._backward_params = _picker(backward.params, facts.params)
             made = [differentiated(name) for name in backward.outputs]
             self._gradients = _picker(facts.of_backward, made)
@@ -88,17 +97,26 @@ class ShortWay(Way):
         outputs = self._run_forward(self._inputs(tensors), self._forward_params(params))
         return None if outputs is None else self._shown(outputs)
 
-    def backward_at_once(self, saved: Saved, d_o: torch.Tensor, params: Sequence[float]) -> Any:
+    def backward_at_once(
+        self, saved: Saved, d_o: torch.Tensor, d_lse: torch.Tensor | None, params: Sequence[float]
+    ) -> Any:
         """`backward`; None if this way does not apply."""
         if self._run_backward is None:
             return None
-        found = self._run_backward(self._saved((*saved, d_o)), self._backward_params(params))
+        given = (*saved, d_o)
+        if self._reads_d_lse:
+            given = (*given, torch.zeros_like(self.output("lse", saved)) if d_lse is None else d_lse)
+        elif d_lse is not None:
+            return None
+        found = self._run_backward(self._saved(given), self._backward_params(params))
         return None if found is None else self._gradients(found)
 
-    def backward(self, saved: Saved, d_o: torch.Tensor, params: Sequence[float]) -> Sequence[torch.Tensor]:
+    def backward(
+        self, saved: Saved, d_o: torch.Tensor, d_lse: torch.Tensor | None, params: Sequence[float]
+    ) -> Sequence[torch.Tensor]:
         """What the facts' `of_backward` names, step by step if this way does not apply."""
-        found = self.backward_at_once(saved, d_o, params)
-        return super().backward(saved, d_o, params) if found is None else found
+        found = self.backward_at_once(saved, d_o, d_lse, params)
+        return super().backward(saved, d_o, d_lse, params) if found is None else found
 
 
 def _picker(wanted: Sequence[str], given: Sequence[str]) -> Any:
@@ -133,10 +151,14 @@ class _Recorded(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *d_outputs: torch.Tensor | None) -> tuple[Any, ...]:
         way, saved = ctx.way, ctx.saved_tensors
-        d_o = gradient_of_o(way.outputs, d_outputs)
-        if d_o is None:
+        d_o, reached, others = of_outputs(way.outputs, d_outputs)
+        d_lse = gradient_of_lse(way.facts, reached, others)
+        if d_o is None and d_lse is None:
             return (None,) * len(ctx.needs_input_grad)
-        return (None, None, *differentiable_once(way.gradients(saved, d_o, ctx.params), (*saved, d_o)))
+        if d_o is None:
+            d_o = torch.zeros_like(way.output("o", saved))
+        found = way.gradients(saved, d_o, d_lse, ctx.params)
+        return (None, None, *differentiable_once(found, (*saved, d_o, *(() if d_lse is None else (d_lse,)))))
 
 
 # Function.apply without what it does for setup_context and functorch, which calls of short ways do not have.
