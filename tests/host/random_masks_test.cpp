@@ -99,11 +99,13 @@ constexpr std::string_view kClauses[] = {
     "score where(score > 0.3, score, 0.1 * score);",
     "param n: i32; mask kv_idx < n + 30 || q_raw > 20;"};
 
-// A random spec with one of these clauses, and its gradients. Nothing for head dimensions that the
-// kernels do not have.
+// A random spec with one of these clauses, and its gradients, also through lse. Nothing for head
+// dimensions that the kernels do not have.
 std::optional<Subject> by_native(std::uint64_t seed) {
   std::string text = attn::testing::random_spec(seed);
   text.insert(text.rfind('}'), kClauses[seed % std::size(kClauses)]);
+  constexpr std::string_view kGrad = "grad q, k, v";
+  if (seed % 3 == 0) text.insert(text.find(kGrad) + kGrad.size(), ", lse");
   Subject subject{text, attention_of(text), {}};
   auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
   auto backward = driver::lower(subject.attention, "native", plan::Direction::backward);
