@@ -23,7 +23,7 @@ void add_gathers(const ir::Attention& attention, const std::string& of,
 
 ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
   const gradient::Derivatives derivatives = gradient::differentiate(attention);
-  ExplainedDerivatives result{gradient::wanted_gradients(attention), {}};
+  ExplainedDerivatives result{gradient::wanted_gradients(attention), attention.reads_d_lse, {}};
   result.entries.push_back({"score", "score", to_source(derivatives.attention, derivatives.score)});
   for (const gradient::TensorGradient& tensor : derivatives.tensors) {
     add_gathers(derivatives.attention, "score", tensor.score, result);
@@ -36,7 +36,8 @@ ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
 }
 
 std::string to_text(const ExplainedDerivatives& derivatives) {
-  std::string text = fmt::format("  wanted    {}\n", fmt::join(derivatives.wanted, ", "));
+  std::string text = fmt::format("  wanted    {}{}\n", fmt::join(derivatives.wanted, ", "),
+                                 derivatives.through_lse ? ", through o and lse" : "");
   for (const ExplainedDerivatives::Entry& entry : derivatives.entries) {
     text += fmt::format("  {:<8}  by {}: {}\n", entry.of, shown_beginning(entry.by),
                         entry.value.empty() ? kNothing : std::string_view(entry.value));
@@ -50,7 +51,9 @@ Json to_json(const ExplainedDerivatives& derivatives) {
     entries.push_back(
         {{"of", entry.of}, {"by", entry.by}, {"value", entry.value.empty() ? "0.0" : entry.value}});
   }
-  return {{"wanted", derivatives.wanted}, {"derivatives", entries}};
+  return {{"wanted", derivatives.wanted},
+          {"through_lse", derivatives.through_lse},
+          {"derivatives", entries}};
 }
 
 }  // namespace attn::tools

@@ -19,6 +19,7 @@ struct ExplainedDerivatives {
     std::string value;
   };
   std::vector<std::string> wanted;  // gradient::wanted_gradients
+  bool through_lse = false;         // of lse times dlse, too
   std::vector<Entry> entries;
 };
 

@@ -567,6 +567,43 @@ def test_a_short_way_has_the_gradients_of_the_long_one(applies):
     torch.testing.assert_close(found, torch.autograd.grad(f(*tensors).sum(), tensors), atol=0, rtol=0)
 
 
+@pytest.mark.parametrize("in_the_pair", [True, False])
+def test_a_short_way_goes_through_lse(in_the_pair):
+    f = attn.compile(CAUSAL)
+    tensors = inputs(grad=True)
+    each = calls.formed(calls.sorted_call(f, tensors, {}))
+    known = facts.facts_of(f)
+    known.reaches_lse = True  # what is asked here is how, not whether
+    names, outputs = ("q", "k", "v"), known.all_outputs
+    long, asked = ways.Way(each, True), []
+
+    def backward(given, params):
+        asked.append("pair")
+        return long.backward(given[:-1], given[-1], None, params)
+
+    def through(given, params):
+        asked.append("through lse")
+        return long.backward(given[:-2], given[-2], given[-1], params)
+
+    gradients = ("dq", "dk", "dv")
+    reads = Launch((*names, *outputs, "do", "dlse"), gradients, through)
+    pair = types.SimpleNamespace(
+        forward=Launch(names, outputs, long.forward),
+        backward=reads if in_the_pair else Launch((*names, *outputs, "do"), gradients, backward),
+    )
+    way = ways.ShortWay(each, True, pair)
+    saved = (*tensors, *way.forward(tensors, ()))
+    d_o, d_lse = (torch.randn_like(way.output(name, saved)) for name in ("o", "lse"))
+    if not in_the_pair:
+        assert way.backward_at_once(saved, d_o, d_lse, ()) is None  # no plan yet
+        known.through_lse[way._key] = reads
+    found = way.backward_at_once(saved, d_o, d_lse, ())
+    torch.testing.assert_close(found, long.backward(saved, d_o, d_lse, ()), atol=0, rtol=0)
+    found = way.backward_at_once(saved, d_o, None, ())
+    torch.testing.assert_close(found, long.backward(saved, d_o, None, ()), atol=0, rtol=0)
+    assert asked == ["through lse", "through lse" if in_the_pair else "pair"]
+
+
 def test_an_exported_program_does_not_need_the_folder_of_its_spec(tmp_path):
     folder = tmp_path / "gone"
     folder.mkdir()

@@ -76,7 +76,9 @@ class Report(attnc.Case):
         for path in sorted(SPECS.glob("*.attn")):
             with self.subTest(path.name):
                 code = 3 if path.stem in attnc.not_lowered("h200") else 0
-                page = self.report(path, code=code)
+                # cuDNN computes no gradients through lse.
+                only = ["--direction", "fwd"] if path.stem == "merge_by_lse" else []
+                page = self.report(path, *only, code=code)
                 self.assertLess(len(page.source), LARGEST)
                 self.assertIn(f"attention {path.stem}", page.text)
                 self.assertEqual(len(page.all("svg", "graph")) == 0, code == 3)

@@ -145,7 +145,8 @@ void add_derivatives(const Explanation& explanation, Json& view) {
     entries.push_back({{"of", entry.of}, {"by", entry.by}, {"value", entry.value}});
   }
   view["derivatives"] = {
-      {"wanted", fmt::format("{}", fmt::join(explanation.derivatives->wanted, ", "))},
+      {"wanted", fmt::format("{}{}", fmt::join(explanation.derivatives->wanted, ", "),
+                             explanation.derivatives->through_lse ? ", through o and lse" : "")},
       {"entries", entries}};
 }
 

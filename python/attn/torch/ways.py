@@ -14,7 +14,8 @@ from attn.outputs import is_amax
 from attn.torch.autograd import differentiable_once
 from attn.torch.calls import PLAIN, Call, add_random, count_modes
 from attn.torch.execute import run_backward, run_forward
-from attn.torch.facts import facts_of
+from attn.torch.facts import Facts, facts_of
+from attn.torch.launch import Launch
 from attn.torch.plans import key_of
 from attn.torch.statistics import gradient_of_lse, of_outputs
 from attn.torch.variant import LSE_GRADIENT, Pair, differentiated
@@ -66,6 +67,23 @@ class Way:
         return self._call._replace(tensors=named, params=dict(zip(self._params, params)))
 
 
+class _ShortBackward:
+    """The launch of a backward, of the tensors of a call, its outputs and their gradients."""
+
+    def __init__(self, launch: Launch, names: Sequence[str], facts: Facts):
+        self.reads_d_lse = LSE_GRADIENT in launch.inputs
+        given = (*names, *facts.all_outputs, "do", *((LSE_GRADIENT,) if self.reads_d_lse else ()))
+        self._run = launch.run_direct
+        self._inputs = _picker(launch.inputs, given)
+        self._params = _picker(launch.params, facts.params)
+        self._gradients = _picker(facts.of_backward, [differentiated(name) for name in launch.outputs])
+
+    def run(self, given: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
+        """What the facts' `of_backward` names; None if it does not apply."""
+        found = self._run(self._inputs(given), self._params(params))
+        return None if found is None else self._gradients(found)
+
+
 class ShortWay(Way):
     """The same by the launches of one pair, at once: no argument is looked at in Python.
 
@@ -82,15 +100,9 @@ class ShortWay(Way):
         self._inputs = _picker(forward.inputs, self._names)
         self._shown = _picker(shown, forward.outputs)
         self._forward_params = _picker(forward.params, facts.params)
-        self._run_backward = None
-        if backward is not None:
-            self._run_backward = backward.run_direct
-            self._reads_d_lse = LSE_GRADIENT in backward.inputs
-            given = (*self._names, *facts.all_outputs, "do", *((LSE_GRADIENT,) if self._reads_d_lse else ()))
-            self._saved = _picker(backward.inputs, given)
-            self._backward_params = _picker(backward.params, facts.params)
-            made = [differentiated(name) for name in backward.outputs]
-            self._gradients = _picker(facts.of_backward, made)
+        self._key = key_of(each.form, each.tensors["q"].device, training)
+        self._backward = None if backward is None else _ShortBackward(backward, self._names, facts)
+        self._through_lse: _ShortBackward | None = None
 
     def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
         """The outputs that the operators return; None if this way does not apply."""
@@ -101,15 +113,23 @@ class ShortWay(Way):
         self, saved: Saved, d_o: torch.Tensor, d_lse: torch.Tensor | None, params: Sequence[float]
     ) -> Any:
         """`backward`; None if this way does not apply."""
-        if self._run_backward is None:
+        short = self._backward
+        if short is not None and d_lse is not None and not short.reads_d_lse:
+            short = self._beside()
+        if short is None:
             return None
-        given = (*saved, d_o)
-        if self._reads_d_lse:
-            given = (*given, torch.zeros_like(self.output("lse", saved)) if d_lse is None else d_lse)
-        elif d_lse is not None:
-            return None
-        found = self._run_backward(self._saved(given), self._backward_params(params))
-        return None if found is None else self._gradients(found)
+        if not short.reads_d_lse:
+            return short.run((*saved, d_o), params)
+        d_lse = torch.zeros_like(self.output("lse", saved)) if d_lse is None else d_lse
+        return short.run((*saved, d_o, d_lse), params)
+
+    def _beside(self) -> _ShortBackward | None:
+        """The backward that reads the gradient of lse, which that of the pair does not, once there is one."""
+        if self._through_lse is None:
+            launch = self.facts.through_lse.get(self._key)
+            if launch is not None:
+                self._through_lse = _ShortBackward(launch, self._names, self.facts)
+        return self._through_lse
 
     def backward(
         self, saved: Saved, d_o: torch.Tensor, d_lse: torch.Tensor | None, params: Sequence[float]
