@@ -78,19 +78,17 @@ struct LoadedRows {
     rows.find(Side::table(tensors, b), b, at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
-                       int, int) const {
+                       int) const {
     rows.template copy<Side::kPanel, Side::kRowBytes>(to, Side::map(tensors), full, at, head);
   }
 };
-// Copies rows of a packed sequence with so many `keys`. Where it begins is read late: registers
-// are few.
+// Copies rows of a packed sequence, from a place in the map on (packed_rows.cuh). Where the
+// sequence is in memory is read late: registers are few.
 template <class C, class Side, int kLanes>
 struct LoadedPackedRows {
   __device__ void find(const ForwardTensors&, int, int, int) {}
-  __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
-                       int b, int keys) const {
-    const int last = PackedRows::last(tensors.column_starts, b, keys);
-    const int place = PackedRows::place(at, keys);
+  __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int place,
+                       int head, int last) const {
     for (int panel = 0; panel < Side::kPanels; ++panel) {
       if (kLanes > 1 && threadIdx.x != 0) break;
       copy_box(to + panel * C::kKeys * Side::kRowBytes, Side::map(tensors), full,
@@ -109,7 +107,7 @@ struct LoadedRowByRow {
     rows.find(Side::table(tensors, b), at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
-                       int, int) const {
+                       int) const {
     const PoolStrides by = Side::strides(tensors);
     rows.copy(to, Side::rows(tensors) + head * by.head, full, at, by.page, by.row);
   }
@@ -119,7 +117,7 @@ template <class C, class Side>
 struct LoadedPatch {
   __device__ void find(const ForwardTensors&, int, int, int) {}
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
-                       int b, int) const {
+                       int b) const {
     const TensorMap& map = Side::map(tensors);
     const Place first = patch_of_keys<C>(at);
     for (int panel = 0; panel < Side::kPanels; ++panel) {

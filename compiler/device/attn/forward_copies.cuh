@@ -60,11 +60,22 @@ struct ForwardCopies : Base {
     query.next();
   }
 
-  // The block from key `at` on, of which `word` tells the consumers.
-  __device__ void copy_keys(int b, int at, int head, unsigned word, int keys) {
+  // Where a block begins in the map of keys or values: its row, and the coordinate after heads, of
+  // its batch; of packed ones with so many rows as packed_rows.cuh says.
+  struct BlockPlace {
+    int row, last;
+  };
+  template <bool kPacked>
+  __device__ BlockPlace place_of(int b, int at, int length) const {
+    if constexpr (!kPacked) return {at, b};
+    return {PackedRows::place(at, length), PackedRows::last(tensors.column_starts, b, length)};
+  }
+
+  // The block of keys at that place, of which `word` tells the consumers.
+  __device__ void copy_keys(const BlockPlace& at, int head, unsigned word, int keys) {
     const unsigned full = stages.key_full(key.stage);
     KeyLoader rows;
-    rows.find(tensors, b, at, keys);
+    rows.find(tensors, at.last, at.row, keys);
     wait(empty_of(full), key.parity);
     if (is_first()) {
       store_shared(stages.key_word(key.stage), word);
@@ -73,7 +84,7 @@ struct ForwardCopies : Base {
       else
         arrive_expecting(full, S::kKeyBytes);
     }
-    rows.copy(stages.key(key.stage), tensors, full, at, head, b, keys);
+    rows.copy(stages.key(key.stage), tensors, full, at.row, head, at.last);
   }
 
   __device__ void copy_table(const Item& item, int at) {

@@ -175,7 +175,7 @@ struct NumberedItems : Base {
 
   // With kBatchesFirst, blocks of threads that run together share a table, which batches have in
   // common.
-  __device__ Item item_of(int number) const {
+  __device__ Item read_item(int number) const {
     if (number >= C::kItems) return {};
     constexpr int kAllUnits = C::kUnits * C::kBatches;
     const auto [unit, place] =
@@ -184,6 +184,7 @@ struct NumberedItems : Base {
     const int u = C::kBatchesFirst ? unit / C::kBatches : unit % C::kUnits;
     return {b, u, number % C::kSplits, tile_at(b, u, place)};
   }
+  static __device__ Item item_of(const Item& read) { return read; }
 };
 
 // Items of a schedule: those that a block of threads has alone, then others in turns.
@@ -217,15 +218,16 @@ struct ScheduledItems : Base {
     return is_next_alone(number) ? number + 1 : schedule().header().first + taken;
   }
 
-  // `part` is its slot, or 0.
-  __device__ Item item_of(int number) const {
-    if (!is_item(number)) return {};
-    const ScheduledItem item = schedule().item(number);
+  __device__ ScheduledItem read_item(int number) const {
+    return is_item(number) ? schedule().item(number) : ScheduledItem{};
+  }
+  // `part` is its slot, or 0. Made late of what was read: that takes fewer registers.
+  static __device__ Item item_of(const ScheduledItem& read) {
     constexpr unsigned kTileMask = (1u << kTileBits) - 1;
-    return {item.unit / C::kUnits,
-            item.unit % C::kUnits,
-            (int)(item.tile >> kTileBits),
-            {(int)(item.tile & kTileMask), item.first, 0, item.blocks}};
+    return {read.unit / C::kUnits,
+            read.unit % C::kUnits,
+            (int)(read.tile >> kTileBits),
+            {(int)(read.tile & kTileMask), read.first, 0, read.blocks}};
   }
 };
 

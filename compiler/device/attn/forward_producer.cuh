@@ -25,11 +25,12 @@ struct Producer : CopierLayers<C, E, L>::Values {
   using Base = typename CopierLayers<C, E, L>::Values;
   using Item = typename Base::Item;
   using Blocks = typename Base::Blocks;
-  using Base::first_item, Base::is_item, Base::take, Base::next_item, Base::item_of;
+  using Base::first_item, Base::is_item, Base::take, Base::next_item, Base::read_item,
+      Base::item_of;
   using Base::is_first, Base::takes_part, Base::known_to_all, Base::blocks_of, Base::begin_run,
-      Base::prefetch_maps, Base::copy_queries, Base::copy_keys, Base::copy_table, Base::copy_values;
-  using Base::stages, Base::key, Base::value_key, Base::value_head, Base::value_batch,
-      Base::value_keys, Base::tails, Base::kThreads, Base::kGathers, Base::kClearsLater;
+      Base::prefetch_maps, Base::copy_queries, Base::copy_keys, Base::copy_table, Base::copy_values,
+      Base::keep_values;
+  using Base::stages, Base::key, Base::tails, Base::kThreads, Base::kGathers, Base::kClearsLater;
 
   // Blocks that are copied before the number of the next item is waited for: all of a short part.
   // Threads with few registers do not count.
@@ -39,7 +40,7 @@ struct Producer : CopierLayers<C, E, L>::Values {
     prefetch_maps();
     if constexpr (C::kOverlaps) wait_for_launch();
     int n = first_item();
-    Item item = item_of(n);
+    Item item = item_of(read_item(n));
     while (is_item(n)) {
       const int taken = is_first() ? take(n) : 0;
       copy_queries(item);
@@ -50,9 +51,9 @@ struct Producer : CopierLayers<C, E, L>::Values {
       } while (kAhead > 1 && blocks.left > 0 && blocks.left > later);
       // The item is known by now, and so is the next one when it is needed.
       n = next_item(n, known_to_all(taken));
-      const Item next = item_of(n);
+      const auto next = read_item(n);
       while (blocks.left > 0) copy_block(item, blocks);
-      item = next;
+      item = item_of(next);
     }
     if (takes_part(C::kGatherKeys)) wait(empty_of(stages.key_full(key.stage)), key.parity);
     if (is_first()) {
@@ -73,13 +74,19 @@ struct Producer : CopierLayers<C, E, L>::Values {
     const bool past = !C::kPatches && at + C::kKeys > blocks.keys;
     unsigned flags = blocks.flags | (past ? kPastKeys : 0);
     if (--blocks.left == 0) flags |= kLastOfTile;
-    if (takes_part(C::kGatherKeys)) copy_keys(item.b, at, head, at | flags, blocks.keys);
+    const auto place = Base::template place_of<C::kThdK>(item.b, at, blocks.keys);
+    if (takes_part(C::kGatherKeys)) copy_keys(place, head, at | flags, blocks.keys);
     key.next();
     if constexpr (C::kTables > 0) {
       if (takes_part(false)) copy_table(item, at);
     }
     copy_values();
-    value_key = at, value_head = head, value_batch = item.b, value_keys = blocks.used;
+    // The same place, where it is: threads that copy have few registers.
+    constexpr bool kSame = C::kThdK == C::kThdV && !(C::kThdV && C::kPadded);
+    if constexpr (kSame)
+      keep_values(place, head, blocks.used);
+    else
+      keep_values(Base::template place_of<C::kThdV>(item.b, at, blocks.used), head, blocks.used);
     blocks.flags &= ~kFirstOfTile, blocks.key += C::kKeys;
     if (--blocks.of_run == 0 && blocks.left > 0) begin_run(blocks);
   }

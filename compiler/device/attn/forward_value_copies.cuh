@@ -11,8 +11,13 @@ template <class Base>
 struct ValueCopiesOf8Bits : Base {
   using C = typename Base::C;
   using S = typename Base::S;
+  using BlockPlace = typename Base::BlockPlace;
   using Base::stages, Base::tensors, Base::value, Base::value_key, Base::value_head,
       Base::value_batch, Base::kLanes, Base::is_first;
+
+  __device__ void keep_values(const BlockPlace& at, int head, int) {
+    value_key = at.row, value_head = head, value_batch = at.last;
+  }
 
   // Panels have adjacent keys.
   __device__ void copy_values() {
@@ -36,10 +41,16 @@ template <class Base>
 struct ValueCopiesOf16Bits : Base {
   using C = typename Base::C;
   using S = typename Base::S;
+  using BlockPlace = typename Base::BlockPlace;
   using ValueLoader = typename Base::ValueLoader;
   using Base::stages, Base::tensors, Base::value, Base::value_key, Base::value_head,
       Base::value_batch, Base::value_keys, Base::tails, Base::kClearsLater, Base::is_first,
       Base::takes_part;
+
+  // The block at that place, of a batch of which so many count, is to be copied later.
+  __device__ void keep_values(const BlockPlace& at, int head, int used) {
+    value_key = at.row, value_head = head, value_batch = at.last, value_keys = used;
+  }
 
   __device__ void copy_values() {
     if (value_key < 0 || !takes_part(C::kGatherValues)) return;
@@ -57,8 +68,7 @@ struct ValueCopiesOf16Bits : Base {
       else
         arrive_expecting(full, S::kValueBytes);
     }
-    rows.copy(stages.value(value.stage), tensors, full, value_key, value_head, value_batch,
-              value_keys);
+    rows.copy(stages.value(value.stage), tensors, full, value_key, value_head, value_batch);
     if (tail) end_tail();
     value.next();
   }
