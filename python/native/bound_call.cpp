@@ -156,8 +156,9 @@ bool attn_bound_call::read(const Known& known, void* object, Counts& counts) {
   DlTensor tensor{};
   if (!read_tensor(*exchange, object, tensor)) return false;
   void* const address = address_in(tensor);
-  const bool fits = tensor.device.type == device.type && tensor.device.id == device.id &&
-                    same_type(tensor.dtype, known.dtype) && read_view(known, tensor, counts) &&
+  const bool fits = address != nullptr && tensor.device.type == device.type &&
+                    tensor.device.id == device.id && same_type(tensor.dtype, known.dtype) &&
+                    read_view(known, tensor, counts) &&
                     reinterpret_cast<std::uintptr_t>(address) % known.alignment == 0;
   if (fits) addresses[static_cast<std::size_t>(known.place)] = address;
   return fits;

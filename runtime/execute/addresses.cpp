@@ -153,7 +153,7 @@ Status KeptMaps::prepare(const LaunchOperands::Operand& operand, void* address,
   const std::size_t first = 2 * (hash % (addresses_.size() / 2));
   for (const std::size_t at : {first, first + 1}) {
     prepared_ = at;
-    if (addresses_[at] == address) return {};
+    if (address != nullptr && addresses_[at] == address) return {};
   }
   prepared_ = addresses_[first] == nullptr ? first : first + (turn_++ % 2);
   if (prepared_ == taken_) prepared_ ^= 1;

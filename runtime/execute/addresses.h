@@ -152,10 +152,10 @@ class KeptMaps {
 // and strides to the tensors as they are bound, so later values are used. Stays valid when moved.
 class LaunchArguments {
  public:
-  // Without addresses that bases decide, and without maps: until take(). `kept`: how many addresses
-  // of a map are remembered, about.
+  // Has no addresses that bases decide, and no maps, before take(). `kept`: how many addresses of a
+  // map are remembered, about.
   explicit LaunchArguments(const LaunchOperands& operands, std::size_t kept = 1);
-  // For these bases. Errors: those of prepare().
+  // Makes those for these bases. Errors: those of prepare().
   static Result<LaunchArguments> make(const LaunchOperands& operands, const Bases& bases,
                                       const cuda::Device& device);
   LaunchArguments(LaunchArguments&&) noexcept = default;
@@ -195,7 +195,7 @@ struct KernelArguments {
   explicit KernelArguments(const KernelOperands& operands, std::size_t kept = 1);
   static Result<KernelArguments> make(const KernelOperands& operands, const Bases& bases,
                                       const cuda::Device& device);
-  // As those of the launches.
+  // Prepare, and take, those of all launches.
   Status prepare(const KernelOperands& operands, const Bases& bases, const cuda::Device& device);
   void take(const KernelOperands& operands, const Bases& bases);
 

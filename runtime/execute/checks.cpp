@@ -336,6 +336,13 @@ class Checker : public AddressChecker {
           escaped(needed.name), list(given.strides), kRowAlignment / size_of(needed.dtype),
           kRowAlignment);
     }
+    const std::int64_t row_bytes =
+        bound.strides[2] * static_cast<std::int64_t>(size_of(needed.dtype));
+    if (!has_stride(*program_, bound, 0) && row_bytes >= plan::TensorMapArgument::kPackedBytes) {
+      return fail(
+          "tensor '{}' has rows {} bytes apart; those of packed sequences must be less than {}",
+          escaped(needed.name), row_bytes, plan::TensorMapArgument::kPackedBytes);
+    }
     if (is_written(needed) && overlaps(bound.dims, bound.strides)) {
       fail("tensor '{}' is written but has strides {}, with which elements overlap",
            escaped(needed.name), list(given.strides));

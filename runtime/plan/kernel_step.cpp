@@ -80,7 +80,7 @@ TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tenso
 }
 
 std::int64_t stride_back(std::int64_t row, std::int64_t width) {
-  return (std::int64_t{1} << 34) / width - row;
+  return TensorMapArgument::kPackedBytes / width - row;
 }
 
 bool names(const Launch& launch, const std::string& tensor) {

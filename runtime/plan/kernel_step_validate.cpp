@@ -23,8 +23,7 @@ constexpr std::int64_t kMostMapDim = std::int64_t{1} << 32;
 constexpr std::int64_t kMostMapStride = std::int64_t{1} << 40;  // bytes
 constexpr std::int64_t kMostBox = 256;
 constexpr const char* kInvalidRank = "has a tensor map of invalid rank";
-constexpr std::size_t kLeastPackedDims = 4;  // columns, rows three times
-constexpr std::int64_t kMapAlignment = 16;   // of addresses, strides and the box's rows, in bytes
+constexpr std::int64_t kMapAlignment = 16;  // of addresses, strides and the box's rows, in bytes
 
 // The largest number that facts may have: they are added and multiplied.
 constexpr std::int64_t kMostOfFacts = std::int64_t{1} << 40;
@@ -114,6 +113,23 @@ std::string check_launches(const KernelStep& step) {
   return "";
 }
 
+// The dimension of a packed map that has the rows of a sequence; nullopt if it does not have them
+// three times, and any of them once alone.
+static std::optional<std::size_t> rows_of_packed(const TensorMapArgument& map) {
+  const std::size_t rank = map.dims.size();
+  if (rank < 4 || map.strides.size() + 1 != rank) return std::nullopt;
+  for (const std::size_t at : {rank - 2, rank - 1}) {
+    if (map.dims[at] != TensorMapArgument::kPackedMost || map.box[at] != 1) return std::nullopt;
+  }
+  std::optional<std::size_t> found;
+  for (std::size_t at = 1; at + 2 < rank; ++at) {
+    if (map.dims[at] != TensorMapArgument::kPackedSteps) continue;
+    if (found || map.strides[at - 1] != map.strides[rank - 3]) return std::nullopt;
+    found = at;
+  }
+  return found;
+}
+
 std::string check_axes(const TensorMapArgument& map, const TensorInfo& tensor) {
   const auto rank = static_cast<std::int64_t>(tensor.dims.size());
   const auto fits = [rank](std::int64_t axis) {
@@ -141,8 +157,7 @@ std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
       tensor.alignment < kMapAlignment) {
     return "has a tensor map that is not aligned to 16 bytes";
   }
-  if (map.packed &&
-      (rank < kLeastPackedDims || map.dims[rank - 1] <= TensorMapArgument::kPackedSteps)) {
+  if (map.packed && (tensor.addressed_by.empty() || !rows_of_packed(map))) {
     return "has a tensor map of packed rows without their dimensions";
   }
   const bool known =
@@ -159,10 +174,9 @@ std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
 std::optional<std::int64_t> last_mapped(const TensorMapArgument& map) {
   std::vector<std::int64_t> dims = map.dims, strides = {1};
   strides.insert(strides.end(), map.strides.begin(), map.strides.end());
-  // Rows are those that a control tensor says.
-  for (std::size_t i = 1; map.packed && i < dims.size(); ++i) {
-    const bool has_rows = strides[i] == *(strides.end() - 2) || i + 1 == dims.size();
-    if (has_rows) dims[i] = 1;
+  if (map.packed) {  // rows are those that a control tensor says
+    dims[*rows_of_packed(map)] = 1;
+    dims.back() = *(dims.end() - 2) = 1;
   }
   return last_offset(dims, strides);
 }

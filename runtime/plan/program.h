@@ -140,10 +140,10 @@ inline constexpr std::size_t kMostOutputs =
 // steps along that axis of the tensor; kNoAxis: it is in elements. The dimension of axis 0 is as
 // long as that of the tensor that is bound: pages.
 //
-// `packed`: one map serves packed sequences, each of which ends elsewhere. A
-// dimension of 2^30 elements has their rows, the last but one has rows too, and the last one takes
-// back what these add: its stride is 2^34 bytes less a row, so that 2^30 steps are as many rows
-// back, since addresses have 64 bits (compiler/device/attn/packed_rows.cuh).
+// `packed`: one map serves packed sequences, each of which ends elsewhere. A dimension of 2^30
+// elements has their rows, the last but one has rows too, and the last one takes back what these
+// add: its stride is 2^34 bytes less a row, so that 2^30 steps are as many rows back, since
+// addresses have 64 bits (compiler/device/attn/packed_rows.cuh). The last two have 2^31 - 1.
 struct TensorMapArgument {
   TensorOperand tensor;               // its base address, a multiple of 16 bytes
   std::vector<std::int64_t> dims;     // 1 to 5, innermost first, in elements
@@ -154,7 +154,9 @@ struct TensorMapArgument {
   std::vector<std::int64_t> axes{};
   bool packed = false;
   static constexpr std::int64_t kNoAxis = -1;
-  static constexpr std::int64_t kPackedSteps = std::int64_t{1} << 30;  // of the last dimension
+  static constexpr std::int64_t kPackedSteps = std::int64_t{1} << 30;
+  static constexpr std::int64_t kPackedMost = 2 * kPackedSteps - 1;
+  static constexpr std::int64_t kPackedBytes = std::int64_t{1} << 34;  // above a row's stride
   bool operator==(const TensorMapArgument&) const = default;
 };
 

@@ -37,7 +37,8 @@ struct ForwardCopier {
   Turn<C::kTables> table{0, 1};
   Turn<2> item_word{};
   // Values that are still to come, of a batch with value_keys of them.
-  int value_key = -1, value_head = 0, value_batch = 0, value_keys = 0;
+  static constexpr int kNoKey = -1;  // no place of packed rows is that, whatever their lengths
+  int value_key = kNoKey, value_head = 0, value_batch = 0, value_keys = 0;
   int tails = 0;  // of values, so far
 
   static __device__ bool is_first() { return kThreads == 1 || threadIdx.x == 0; }

@@ -12,7 +12,7 @@ struct ValueCopiesOf8Bits : Base {
   using C = typename Base::C;
   using S = typename Base::S;
   using BlockPlace = typename Base::BlockPlace;
-  using Base::stages, Base::tensors, Base::value, Base::value_key, Base::value_head,
+  using Base::stages, Base::tensors, Base::value, Base::value_key, Base::kNoKey, Base::value_head,
       Base::value_batch, Base::kLanes, Base::is_first;
 
   __device__ void keep_values(const BlockPlace& at, int head, int) {
@@ -21,7 +21,7 @@ struct ValueCopiesOf8Bits : Base {
 
   // Panels have adjacent keys.
   __device__ void copy_values() {
-    if (value_key < 0) return;
+    if (value_key == kNoKey) return;
     const unsigned full = stages.value_full(value.stage);
     wait(empty_of(full), value.parity);
     if (is_first()) {
@@ -43,7 +43,7 @@ struct ValueCopiesOf16Bits : Base {
   using S = typename Base::S;
   using BlockPlace = typename Base::BlockPlace;
   using ValueLoader = typename Base::ValueLoader;
-  using Base::stages, Base::tensors, Base::value, Base::value_key, Base::value_head,
+  using Base::stages, Base::tensors, Base::value, Base::value_key, Base::kNoKey, Base::value_head,
       Base::value_batch, Base::value_keys, Base::tails, Base::kClearsLater, Base::is_first,
       Base::takes_part;
 
@@ -53,7 +53,7 @@ struct ValueCopiesOf16Bits : Base {
   }
 
   __device__ void copy_values() {
-    if (value_key < 0 || !takes_part(C::kGatherValues)) return;
+    if (value_key == kNoKey || !takes_part(C::kGatherValues)) return;
     unsigned full = stages.value_full(value.stage);
     ValueLoader rows;
     rows.find(tensors, value_batch, value_key, value_keys);

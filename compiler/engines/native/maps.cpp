@@ -20,8 +20,7 @@ using plan::TensorMapArgument;
 
 constexpr std::int64_t kBatches = 0, kHeads = 1, kRows = 2;  // axes; batches, or pages
 
-// A dimension of one element has no stride that matters.
-// The first of `box` is a panel.
+// The first of `box` is a panel. A dimension of one element has no stride that matters.
 TensorMapArgument map(const std::string& name, std::int64_t element, std::vector<std::int64_t> dims,
                       std::vector<std::int64_t> strides, std::vector<std::int64_t> box) {
   const std::int64_t swizzle = element * box[0];
@@ -70,7 +69,8 @@ TensorMapArgument map_of_patches(const ir::Attention& attention, const Tile& til
 // all others (attn/packed_rows.cuh). `box`: rows of a copy.
 TensorMapArgument packed(const ir::Attention& attention, TensorMapArgument map, std::size_t rows,
                          std::int64_t box) {
-  constexpr std::int64_t kSteps = TensorMapArgument::kPackedSteps, kMost = 2 * kSteps - 1;
+  constexpr std::int64_t kSteps = TensorMapArgument::kPackedSteps;
+  constexpr std::int64_t kMost = TensorMapArgument::kPackedMost;
   const std::int64_t row = stored_strides(attention, map.tensor.name)[kRows];
   const auto width = static_cast<std::int64_t>(size_of(attention.dtype_of(map.tensor.name)));
   const auto place = static_cast<std::ptrdiff_t>(rows);

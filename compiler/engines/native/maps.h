@@ -17,10 +17,9 @@ namespace attn::engines::native {
 // three times, as attn/packed_rows.cuh says.
 plan::TensorMapArgument map_of_queries(const ir::Attention& attention, const Tile& tile);
 
-// The map of "k" or "v": columns, keys, heads, batches (of a packed one rows twice
-// instead); for patches columns, x,
-// y, heads, batches; of pages columns, rows of a page, heads, pages. `rows`: that one copy moves,
-// except of a patch.
+// The map of "k" or "v": columns, keys, heads, batches (of a packed one, rows twice instead); for
+// patches columns, x, y, heads, batches; of pages columns, rows of a page, heads, pages. `rows`:
+// that one copy moves, except of a patch.
 plan::TensorMapArgument map_of_keys(const ir::Attention& attention, const std::string& name,
                                     const Tile& tile, std::int64_t rows);
 

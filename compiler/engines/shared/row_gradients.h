@@ -41,7 +41,7 @@ struct RowGradientTensors {
 //     over it show
 //   - delta is the sum of P keep dP over the row, in double. The sum of do o would be the same, but
 //     with an o rounded to 8 or 11 bits
-// From delta, dlse is subtracted where the attention reads_d_lse.
+// Delta is less dlse where the attention reads_d_lse.
 plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradientTensors& tensors);
 
 // One step that computes `lse` and `deltas`, as above, from o and do. For programs without dP.

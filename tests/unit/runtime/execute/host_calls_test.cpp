@@ -114,6 +114,16 @@ TEST_F(HostCalls, CheckTheAddressesThatMoved) {
   EXPECT_EQ(binding_->set_addresses(addresses).error().code, ErrorCode::binding);
 }
 
+// The driver decides about a null address: it is no map that is kept.
+TEST_F(HostCalls, NullHasNoKeptMap) {
+  load_and_bind(plan::testing::bound_program());
+  std::vector<void*> addresses = on_->addresses();
+  addresses[0] = nullptr;
+  const std::int64_t before = cuda_calls(kEncode);
+  static_cast<void>(binding_->set_addresses(addresses, Check::no));
+  EXPECT_EQ(cuda_calls(kEncode) - before, 1);
+}
+
 // Every address has its own map, whether it is kept or was replaced.
 TEST_F(HostCalls, KeptMapsAreThoseOfTheirAddresses) {
   load_and_bind(plan::testing::bound_program());

@@ -345,17 +345,6 @@ TEST(ValidateProgram, TensorMapsFitTheirTensors) {
             "step 0: has a tensor map of invalid promotion");
   EXPECT_EQ(map([](auto& m) { m.tensor.offset = 8; }), "step 0: reads past the end of \"q\"");
   EXPECT_EQ(map([](auto& m) { m.dims[3] = 3; }), "step 0: reads past the end of \"q\"");
-  const auto packed = [&map](std::int64_t last) {
-    return map([&](auto& m) {
-      m.dims = {m.dims[0], m.dims[1], std::int64_t{1} << 30, 1 << 20, last};
-      m.strides = {m.strides[0], m.strides[1], m.strides[1], m.strides[1]};
-      m.box = {m.box[0], 1, 1, 1, 1};
-      m.packed = true;
-    });
-  };
-  EXPECT_EQ(packed((std::int64_t{1} << 30) + 1), "accepted");
-  EXPECT_EQ(packed(std::int64_t{1} << 30),
-            "step 0: has a tensor map of packed rows without their dimensions");
 }
 
 TEST(ValidateProgram, BoundStridesAreOfRowsThatOthersLocate) {
@@ -391,6 +380,39 @@ TEST(ValidateProgram, BoundStridesAreOfRowsThatOthersLocate) {
             "step 0: reads an unknown stride of \"x\"");
   EXPECT_EQ(refusal([](auto& p, auto&) { p.tensors[2].bound_strides = false; }),
             "step 0: reads an unknown stride of \"v\"");
+}
+
+// Of a packed tensor, whose memory has as many rows as a control tensor says.
+TEST(ValidateProgram, PackedMapsHaveRowsThreeTimes) {
+  constexpr std::int64_t kSteps = TensorMapArgument::kPackedSteps;
+  constexpr std::int64_t kMost = TensorMapArgument::kPackedMost, kNone = TensorMapArgument::kNoAxis;
+  const auto refusal = [&](const std::function<void(Program&, TensorMapArgument&)>& change) {
+    Program program = testing::bound_program();
+    auto& map = std::get<TensorMapArgument>(
+        std::get<KernelStep>(program.steps[0]).launches[0].arguments[0]);
+    map.dims = {8, 2, kSteps, kMost, kMost};
+    map.strides = {1, 1, 1, 8};
+    map.box = {8, 1, 1, 1, 1};
+    map.axes = {1, 2, 2, kNone};
+    map.packed = true;
+    change(program, map);
+    const Status status = validate(program);
+    return status.ok() ? "accepted" : status.error().message;
+  };
+  const char* rows = "step 0: has a tensor map of packed rows without their dimensions";
+  EXPECT_EQ(refusal([](auto&, auto&) {}), "accepted");
+  EXPECT_EQ(refusal([](auto&, auto& m) { m.dims[2] *= 2; }), rows);
+  EXPECT_EQ(refusal([](auto&, auto& m) { m.dims[4] = kSteps; }), rows);
+  EXPECT_EQ(refusal([](auto&, auto& m) { m.dims[3] = 1; }), rows);
+  EXPECT_EQ(refusal([](auto&, auto& m) { m.axes[1] = 1; }), rows) << "another stride";
+  EXPECT_EQ(refusal([](auto&, auto& m) { m.dims[1] = 5; }), "step 0: reads past the end of \"q\"");
+  EXPECT_EQ(refusal([](auto& p, auto& m) {
+              p.tensors[0].bound_strides = false;
+              p.tensors[0].addressed_by = "";
+              m.axes.clear();
+              m.strides = {8, 16, 16, 16};
+            }),
+            rows);
 }
 
 TEST(ValidateProgram, OnlyKernelStepsReadBoundStrides) {
