@@ -90,7 +90,7 @@ def test_gradients_through_lse(way, loss):
     added = 0 if "flex" in way else bias(slopes())
     expected = torch.autograd.grad(loss(*dense(q, k, v, added)), (q, k, v), materialize_grads=True)
     run = WAYS[way]()
-    for _ in range(2):  # the second knows that backwards reach lse
+    for _ in range(2):  # the second on a GPU finds a backward through lse
         found = torch.autograd.grad(loss(*run(q, k, v)), (q, k, v))
         for x, y in zip(found, expected):
             torch.testing.assert_close(x, y)
@@ -381,10 +381,10 @@ def test_a_capture_asserts_on_the_device(monkeypatch):
     monkeypatch.setattr(torch, "_assert_async", lambda *args: asserted.append(args))
     statistics.refuse(["max"], [_OnDevice()])
     assert [(bool(x), message) for x, message in asserted] == [(False, statistics._message("max"))]
-    facts = SimpleNamespace(quantized=None, reaches_lse=False)
+    facts = SimpleNamespace(quantized=None, reaches_lse=False, through_lse={})
     assert statistics.gradient_of_lse(facts, ["lse"], [_OnDevice()]) is None
     assert len(asserted) == 2 and "call it once" in asserted[1][1]
-    facts.reaches_lse = True  # after a call that was not captured
+    facts.through_lse[None] = object()  # after a call that was not captured
     assert isinstance(statistics.gradient_of_lse(facts, ["lse"], [_OnDevice()]), _OnDevice)
     assert len(asserted) == 2
 
@@ -414,6 +414,16 @@ def test_a_backward_through_lse_has_a_plan_of_its_own(monkeypatch):
     with pytest.raises(attn.Unsupported, match="no plan for a backward that reaches lse") as raised:
         plans._make_backward(Attention(), None, pair, torch.device("cuda", 0))
     assert "`grad q, k, v, lse;`" in str(raised.value)
+
+
+def test_a_refused_backward_through_lse_is_not_asked_for_again():
+    """Gradients of lse that are zero need none."""
+    facts = attn.torch.facts.facts_of(attn.compile("attention x { dims B, Hq, Hkv, Sq, Skv, D; outputs o, lse; }"))
+    one, zero = torch.ones(2), torch.zeros(2)
+    assert statistics.gradient_of_lse(facts, ["lse"], [one]) is one  # whose backward is refused after that
+    assert statistics.gradient_of_lse(facts, ["lse"], [zero]) is None
+    facts.through_lse[None] = object()  # once one was made, gradients are not looked at
+    assert statistics.gradient_of_lse(facts, ["lse"], [zero]) is zero
 
 
 def test_a_capture_loads_no_plan(monkeypatch):

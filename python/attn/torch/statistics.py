@@ -32,21 +32,18 @@ def gradient_of_lse(
 ) -> torch.Tensor | None:
     """The gradient of lse, if it is among those that a backward reached and counts; None if it is zero.
 
-    A backward through lse takes a plan of its own, so until there is one the gradient is looked at, which waits
+    A backward through lse takes a plan of its own, so until one was made the gradient is looked at, which waits
     for the device; during a capture, the graph asserts there that it is zero. Raises Unsupported if that of
     another statistic is not zero."""
     found = dict(zip(reached, gradients))
     of_lse = found.pop("lse", None) if facts.quantized is None else None
     refuse(list(found), list(found.values()))
-    if of_lse is None or facts.reaches_lse:
+    if of_lse is None or facts.reaches_lse or facts.through_lse:
         return of_lse
     if of_lse.is_cuda and is_capturing():
         torch._assert_async(~of_lse.any(), _NOT_CAPTURED)
         return None
-    if not of_lse.any():
-        return None
-    facts.reaches_lse = True
-    return of_lse
+    return of_lse if of_lse.any() else None
 
 
 _NOT_CAPTURED = (
