@@ -69,7 +69,7 @@ def test_inputs():
     (kernels,) = attend._kernels.values()
     assert kernels._padded["prefix"].tolist() == [3, 4, 5, 0, 0, 0, 0, 0]
     whole = on_device(torch.arange(8, dtype=torch.int32))
-    assert kernels.split({"prefix": whole})[0]["prefix"] is whole
+    assert kernels.split({"prefix": whole}, 3)[0]["prefix"] is whole
     for message, wrong in {
         r"`prefix` is missing: give it by name\n  note: it is i32 \[8\]": {},
         "has no input `suffix`": {"prefix": prefix, "suffix": prefix},
@@ -80,6 +80,25 @@ def test_inputs():
     }.items():
         with pytest.raises(attn.BindingError, match=message):
             attend(**given, **wrong)
+
+
+def test_inputs_of_fewer_sequences_than_the_batch_are_refused():
+    """Also where a call before gave more, and of a schedule's inputs, and of what mods captured."""
+    attend, given = attn.torch.VarlenAttention(SPECS["prefix"]), call_of()
+    all_three = on_device(torch.tensor([3, 4, 5], dtype=torch.int32))
+    two = all_three[:2]
+    attend(**given, prefix=all_three)
+    with pytest.raises(attn.BindingError, match=r"prefix is \[2\], of 2 sequences, but the batch has 3"):
+        attend(**given, prefix=two)
+    schedule = schedule_of(attend, given, prefix=two)
+    with pytest.raises(attn.BindingError, match=r"prefix is \[2\], of 2 sequences, but the batch has 3"):
+        schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+    schedule.build(given["cu_seqlens_q"][:3], given["seqused_k"][:2])
+    with pytest.raises(attn.BindingError, match="of 2 sequences, but the batch has 3"):
+        attend(**given, schedule=schedule)
+    mods = attn.torch.VarlenAttention(mask_mod=lambda b, h, q, kv: (q >= kv) | (kv < two[b]))
+    with pytest.raises(attn.BindingError, match="of 2 sequences, but the batch has 3"):
+        mods(**given)
 
 
 def test_params_of_a_schedule_are_those_of_its_calls():

@@ -109,7 +109,8 @@ class VarlenAttention:
             kernels = self._kernels_of(sizes_of(tensors, capacity), device)
         else:
             kernels = schedule._kernels_for(tensors, rows, keys)
-        extras, params = kernels.split(inputs if schedule is None else {**schedule._inputs, **inputs})
+        extras, params = kernels.split(inputs if schedule is None else {**schedule._inputs, **inputs},
+                                       len(tensors.block_table))
         if schedule is not None:
             schedule._check_params(params)
         stream, own = varlen_calls.stream_of(device), schedule is None
@@ -204,7 +205,7 @@ class VarlenSchedule:
                  inputs: dict[str, Any]):
         self._kernels, self._schedule, self._device, self._index = kernels, schedule, device, index
         self._most_keys, self._inputs = most_keys, inputs
-        extras, self._params = kernels.split(inputs)
+        extras, self._params = kernels.split(inputs, 0)  # builds and calls say how many sequences there are
         placed = Placed(kernels.executable, device)
         for name, tensor in extras.items():
             placed[name] = (tensor.data_ptr(), *placed[name][1:])
@@ -222,7 +223,7 @@ class VarlenSchedule:
         if cu_seqlens_q is not None:
             check_shape("cu_seqlens_q", cu_seqlens_q, (len(seqused_k) + 1,))
             check_numbers("cu_seqlens_q", cu_seqlens_q)
-        extras, _ = self._kernels.split(self._inputs)
+        extras, _ = self._kernels.split(self._inputs, len(seqused_k))
         sequences, address = Schedule._count(self, num_sequences, len(seqused_k))
         starts = self._ones if cu_seqlens_q is None else cu_seqlens_q
         self._lengths.set(cu_seqlens_q=starts, lengths_kv=seqused_k, **extras)
@@ -233,7 +234,7 @@ class VarlenSchedule:
         """As `attn.torch.Schedule.check`: looks at the lengths of the last build, and at the pages of its sequences."""
         if not self._built:
             raise BindingError("the schedule was not built yet")
-        extras, _ = self._kernels.split(self._inputs)
+        extras, _ = self._kernels.split(self._inputs, len(self._built[1]))
         placed = Placed(self._kernels.executable, self._device, step_of_table(block_table))
         placed.set_pages(len(k_cache))
         for name, tensor in extras.items():

@@ -127,8 +127,9 @@ class Kernels:
         self._of_sequences = {name for name in self.tensors if said.inputs[name].dims[:1] == ("B",)}
         self._padded: dict[str, torch.Tensor] = {}
 
-    def split(self, given: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], tuple[float, ...]]:
-        """The spec's own tensors, as kernels read them, and the params in the plan's order. Raises BindingError."""
+    def split(self, given: Mapping[str, Any], count: int) -> tuple[dict[str, torch.Tensor], tuple[float, ...]]:
+        """The spec's own tensors, as kernels read them, and the params in the plan's order, of a batch of `count`
+        sequences. Raises BindingError."""
         named_here = {**self.captured, **given}
         for name in given:
             if name not in self.tensors and name not in self.params:
@@ -138,14 +139,14 @@ class Kernels:
         for name in (*self.tensors, *self.params):
             if name not in named_here:
                 raise BindingError(f"`{name}` is missing: give it by name", [f"it is {self._words(name)}"])
-        tensors = {name: self._ready(name, named_here[name]) for name in self.tensors}
+        tensors = {name: self._ready(name, named_here[name], count) for name in self.tensors}
         return tensors, tuple(float(named_here[name]) for name in self.params)
 
     def _words(self, name: str) -> str:
         info = self.tensors.get(name)
         return "a number" if info is None else f"{info.dtype} {list(info.dims)}"
 
-    def _ready(self, name: str, tensor: Any) -> torch.Tensor:
+    def _ready(self, name: str, tensor: Any, count: int) -> torch.Tensor:
         info = self.tensors[name]
         if not isinstance(tensor, torch.Tensor):
             raise BindingError(f"{name} is a {type(tensor).__name__}, not a torch.Tensor")
@@ -154,6 +155,9 @@ class Kernels:
         if DTYPES.get(tensor.dtype) != info.dtype or tuple(tensor.shape) != dims:
             raise BindingError(f"{name} is {DTYPES.get(tensor.dtype)} {list(tensor.shape)}; it must be"
                                f" {self._words(name)}")
+        if fewer and len(tensor) < count:
+            raise BindingError(f"{name} is {list(tensor.shape)}, of {len(tensor)} sequences, but the batch has {count}",
+                               ["it has an element or a row for each sequence"])
         if not tensor.is_contiguous() or tensor.data_ptr() % info.alignment != 0:
             raise BindingError(f"{name} has strides {list(tensor.stride())}; it must be contiguous, and begin at a"
                                f" multiple of {info.alignment} bytes")
