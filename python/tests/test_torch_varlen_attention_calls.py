@@ -1,7 +1,9 @@
 """What calls and schedules of attn.torch.VarlenAttention do with their arguments, on the stand-in for the driver (the
 test python.operations), which runs no attention, but the check of lengths and page tables."""
 
+import gc
 import os
+import weakref
 
 import pytest
 
@@ -10,7 +12,8 @@ if torch.cuda.is_available() or "ATTN_STANDIN_PLAN" not in os.environ:
     pytest.skip("needs the stand-ins of tests/standin", allow_module_level=True)
 
 import attn.torch  # noqa: E402
-from attn.torch import varlen_kernels  # noqa: E402
+from attn import _libattn  # noqa: E402
+from attn.torch import varlen_calls, varlen_kernels  # noqa: E402
 from test_torch_varlen_calls import differences, counted, on_device, on_the_stand_in, placed  # noqa: E402, F401
 from varlen_mods import SPECS  # noqa: E402
 
@@ -29,6 +32,12 @@ def schedule_of(attend, given, **options):
                            **{"max_seqlen_q": 2, "max_seqlen_k": 32, **options})
 
 
+def bound_of(attend):
+    """Bindings of calls without a schedule, of the one plan."""
+    (calls,) = attend._calls.values()
+    return list(calls._bound.values())
+
+
 def test_repeated_calls_launch_and_do_nothing_else():
     attend, given = attn.torch.VarlenAttention(SPECS["chunks"], chunk=16), call_of()
     assert attend(**given) is given["out"]
@@ -43,15 +52,15 @@ def test_repeated_calls_launch_and_do_nothing_else():
     before = counted()
     attend(**given, schedule=schedule)
     assert differences(before) == [own[0] - 1, 0, 0, 0] and schedule.flags() == 0
-    assert len(attend._kernels) == 1 and len(attend._calls) == 2
+    assert len(attend._kernels) == 1 and len(bound_of(attend)) == 1 and len(schedule._calls._bound) == 1
 
 
 def test_masks_that_are_no_bands_have_lists_of_all_sequences():
     """Lengths of sequences that a call has not are 0, and begin where the rows end."""
     attend, given = attn.torch.VarlenAttention(SPECS["dilated"]), call_of()
     attend(**given)
-    (bound,) = attend._calls.values()
-    assert bound._starts.tolist() == [0, 2, 2, 3, 3, 3, 3, 3, 3] and bound._lengths.tolist() == [20, 5] + 6 * [0]
+    (calls,) = attend._calls.values()
+    assert calls._starts.tolist() == [0, 2, 2, 3, 3, 3, 3, 3, 3] and calls._lengths.tolist() == [20, 5] + 6 * [0]
     one = {"q": given["q"][:1], "out": given["out"][:1], "cu_seqlens_q": None, "seqused_k": given["seqused_k"][:1],
            "block_table": given["block_table"][:1], "max_seqlen_q": 2}
     with pytest.raises(attn.BindingError, match="max_seqlen_q must be 1 without cu_seqlens_q"):
@@ -101,12 +110,91 @@ def test_inputs_of_fewer_sequences_than_the_batch_are_refused():
         mods(**given)
 
 
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_a_first_call_is_not_captured(monkeypatch, scheduled):
+    """What it fills would be filled by the graph alone, and read by later calls."""
+    attend, given = attn.torch.VarlenAttention(SPECS["prefix"]), call_of()
+    whole, three = (on_device(torch.arange(count, dtype=torch.int32)) for count in (8, 3))
+    schedule = schedule_of(attend, given, prefix=whole)
+    schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+    options = {"prefix": whole, "schedule": schedule if scheduled else None}
+
+    def refused(missing, **others):
+        with pytest.raises(attn.BindingError, match=missing) as raised, monkeypatch.context() as patched:
+            patched.setattr(varlen_kernels, "is_capturing", lambda: True)
+            attend(**{**given, **options, **others})
+        assert "call it once before the capture" in str(raised.value)
+
+    refused("no call with tensors of such strides" if scheduled else "no memory yet for calls without a schedule")
+    attend(**given, **options)
+    refused("no call with tensors of such strides", out=on_device(torch.zeros(3, 11, 64).bfloat16())[:, :10])
+    refused("prefix has no memory yet for as many sequences", prefix=three)
+    attend(**given, **{**options, "prefix": three})
+    monkeypatch.setattr(varlen_kernels, "is_capturing", lambda: True)
+    attend(**given, **options)
+    attend(**given, **{**options, "prefix": three})
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_bindings_of_other_strides_are_bounded(monkeypatch, scheduled):
+    """But for those that CUDA graphs use."""
+    attend, given = attn.torch.VarlenAttention(SPECS["chunks"]), call_of()
+    options = {}
+    if scheduled:
+        options["schedule"] = schedule_of(attend, given)
+        options["schedule"].build(given["cu_seqlens_q"], given["seqused_k"])
+    attend(**given, **options)
+    with monkeypatch.context() as patched:
+        patched.setattr(varlen_kernels, "is_capturing", lambda: True)
+        attend(**given, **options)
+    bindings = weakref.WeakSet()
+    bind = _libattn.Executable.bind
+
+    def noted(*arguments):
+        made = bind(*arguments)
+        bindings.add(made)
+        return made
+
+    monkeypatch.setattr(_libattn.Executable, "bind", noted)
+    for step in range(varlen_calls._MOST_VIEWS + 5):
+        attend(**{**given, "out": on_device(torch.zeros(3, 11 + step, 64).bfloat16())[:, :10]}, **options)
+    gc.collect()
+    assert len(bindings) == varlen_calls._MOST_VIEWS + 1
+    newest = set(bindings)
+    attend(**given, **options)  # the captured one is still there
+    assert set(bindings) == newest
+
+
+def test_a_schedule_that_is_dropped_is_destroyed_with_its_bindings(monkeypatch):
+    """Which own no memory for what it has."""
+    attend, given = attn.torch.VarlenAttention(SPECS["chunks"]), call_of()
+    used, bind = [], _libattn.Executable.bind
+
+    def noted(*arguments):
+        used.append(arguments[-1])
+        return bind(*arguments)
+
+    monkeypatch.setattr(_libattn.Executable, "bind", noted)
+    schedule = schedule_of(attend, given)
+    schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+    schedule.check(given["block_table"], given["k_cache"])
+    attend(**given, schedule=schedule)
+    assert len(used) == 3 and all(each is schedule._schedule for each in used)
+    attend(**given)
+    assert used[3] is not None
+    used.clear()
+    gone = weakref.ref(schedule._schedule)
+    del schedule
+    gc.collect()
+    assert gone() is None
+
+
 def test_params_of_a_schedule_are_those_of_its_calls():
     attend, given = attn.torch.VarlenAttention(SPECS["distance"]), call_of()
     inputs = {"slopes": on_device(torch.linspace(0, 1, 10)), "t": 0.5}
     for t in (0.5, 0.7, 0.5):
         attend(**given, **{**inputs, "t": t})
-    assert len(attend._calls) == 1
+    assert len(bound_of(attend)) == 1
     schedule = schedule_of(attend, given, **inputs)
     schedule.build(given["cu_seqlens_q"], given["seqused_k"])
     attend(**given, schedule=schedule)

@@ -9,12 +9,13 @@ import torch
 
 from attn import _libattn
 from attn.errors import BindingError, Unsupported
-from attn.torch import varlen_calls
+from attn.torch import varlen_calls, varlen_kernels
 from attn.torch.schedules import Schedule, _Lengths
 from attn.torch.varlen_arguments import (Capacity, Options, Tensors, capacity_of, check, check_bounds, check_example,
                                          check_numbers, check_shape, check_tensors)
-from attn.torch.varlen_calls import Placed, bind_placed, step_of_table
-from attn.torch.varlen_kernels import (Asked, Kernels, Sizes, addresses_of, check_inputs, placed_tensors, sizes_of)
+from attn.torch.varlen_calls import Placed, bind_placed, step_of_table, with_call
+from attn.torch.varlen_kernels import (Asked, Kernels, Sizes, addresses_of, check_inputs, placed_tensors,
+                                       require_no_capture, sizes_of)
 from attn.torch.varlen_spec import keys_for, power_of_two, sequences_for
 
 _PLAIN = Options(None, False, -1, -1, 0.0)
@@ -37,15 +38,14 @@ class VarlenAttention:
 
     A plan is compiled for the powers of two of the sizes of calls, as for `varlen_attention`. What a spec reads must
     not depend on Sq and Skv, which are the most that a plan serves. Calls share memory: they must not overlap, and
-    CUDA graphs that hold them must not outlive this object. For one thread at a time.
+    CUDA graphs that hold them must outlive neither this object nor their schedule. For one thread at a time.
     Raises ArgumentError, SpecError, TraceError; calls raise them too, and what `varlen_attention` raises."""
 
     def __init__(self, spec: Any = None, *, score_mod: Callable | None = None, mask_mod: Callable | None = None,
                  softmax_scale: float | None = None, **parameters: Any):
         self._asked = Asked(spec, (score_mod, mask_mod), softmax_scale, parameters)
         self._kernels: dict[tuple[Sizes, int], Kernels] = {}
-        self._calls: dict[tuple[Any, ...], _Bound] = {}
-        self._schedules: dict[Kernels, _libattn.Schedule | None] = {}
+        self._calls: dict[Kernels, _Calls] = {}  # without a schedule of the caller, which has its own
 
     def __call__(self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *,
                  cu_seqlens_q: torch.Tensor | None = None, seqused_k: torch.Tensor, block_table: torch.Tensor,
@@ -109,23 +109,23 @@ class VarlenAttention:
             kernels = self._kernels_of(sizes_of(tensors, capacity), device)
         else:
             kernels = schedule._kernels_for(tensors, rows, keys)
-        extras, params = kernels.split(inputs if schedule is None else {**schedule._inputs, **inputs},
-                                       len(tensors.block_table))
-        if schedule is not None:
+        given = inputs if schedule is None else {**schedule._inputs, **inputs}
+        extras, params = kernels.split(given, len(tensors.block_table))
+        if schedule is None:
+            calls = self._own_calls(kernels, tensors.q.device)
+        else:
             schedule._check_params(params)
-        stream, own = varlen_calls.stream_of(device), schedule is None
-        used = self._own_schedule(kernels) if own else schedule._schedule
-        name = (kernels, id(used), _facts(tensors))
-        bound = self._calls.get(name)
-        if bound is None:
-            bound = self._calls[name] = _Bound(kernels, tensors, extras, params, used, stream)
-        bound.run(tensors, extras, params, used if own else None, stream)
+            calls = schedule._calls
+        calls.run(tensors, extras, params, schedule is None, varlen_calls.stream_of(device))
 
-    def _own_schedule(self, kernels: Kernels) -> _libattn.Schedule | None:
-        """That of calls without one, if the kernels take one."""
-        if kernels not in self._schedules:
-            self._schedules[kernels] = _libattn.Schedule(kernels.executable) if kernels.takes_schedule else None
-        return self._schedules[kernels]
+    def _own_calls(self, kernels: Kernels, device: torch.device) -> _Calls:
+        """Those without a schedule of the caller. They make one before, if the kernels take one."""
+        found = self._calls.get(kernels)
+        if found is None:
+            require_no_capture("this attention has no memory yet for calls without a schedule")
+            own = _libattn.Schedule(kernels.executable) if kernels.takes_schedule else None
+            found = self._calls[kernels] = _Calls(kernels, own, device)
+        return found
 
 
 def _facts(tensors: Tensors) -> tuple[Any, ...]:
@@ -140,40 +140,46 @@ def _refuse_gradients(*tensors: torch.Tensor) -> None:
         raise BindingError("attention over a cache has no gradient: call it in torch.no_grad()")
 
 
-class _Bound:
-    """A binding for tensors of the same strides, which runs with others. Without a schedule, kernels read lengths of
-    all sequences that a plan has: they are copied to memory that has them."""
+class _Calls:
+    """Bindings of kernels that use one schedule, or none, by what they depend on: the newest, and those that CUDA
+    graphs use. Without a schedule, kernels read lengths of all sequences that a plan has: they are copied to memory
+    that has them."""
 
-    def __init__(self, kernels: Kernels, tensors: Tensors, extras: dict[str, torch.Tensor], params: tuple[float, ...],
-                 schedule: _libattn.Schedule | None, stream: int):
-        self._kernels, self._params, self._schedule = kernels, params, schedule
-        count, device = kernels.sizes.sequences, tensors.q.device
-        self._lengths = torch.zeros(count, dtype=torch.int32, device=device)
-        self._starts = torch.zeros(count + 1, dtype=torch.int32, device=device)
-        self._numbers = torch.arange(count + 1, dtype=torch.int32, device=device)
-        self._binding = bind_placed(kernels.executable, self._placed(tensors, extras), params, stream)
-        if schedule is not None:
-            self._binding.use_schedule(schedule)
+    def __init__(self, kernels: Kernels, schedule: _libattn.Schedule | None, device: torch.device):
+        self._kernels, self._schedule = kernels, schedule
+        self._bound: dict[tuple[Any, ...], _Bound] = {}
+        count = kernels.sizes.sequences
+        self.numbers = torch.arange(count + 1, dtype=torch.int32, device=device)
+        if schedule is None:
+            self._lengths = torch.zeros(count, dtype=torch.int32, device=device)
+            self._starts = torch.zeros(count + 1, dtype=torch.int32, device=device)
 
-    def run(self, tensors: Tensors, extras: dict[str, torch.Tensor], params: tuple[float, ...],
-            built: _libattn.Schedule | None, stream: int) -> None:
-        """Enqueues it; `built`: the schedule to make before."""
+    def run(self, tensors: Tensors, extras: dict[str, torch.Tensor], params: tuple[float, ...], makes_schedule: bool,
+            stream: int) -> None:
+        """Enqueues one, which is bound before if none was with such strides. Raises BindingError if that would be in
+        a capture."""
+        bound = self._bound_of(tensors, extras, params, stream)
         starts, lengths = self._sequences(tensors)
-        addresses = addresses_of(self._kernels.executable, placed_tensors(tensors, extras, starts, lengths))
-        self._binding.set_addresses(addresses, checked=True)
-        for name, value, before in zip(self._kernels.params, params, self._params):
-            if value != before:
-                self._binding.set_param(name, value)
-        self._params = params
-        if built is not None:
-            built.build(self._binding, stream, len(tensors.block_table))
-        self._binding.execute(stream)
+        built = self._schedule if makes_schedule else None
+        bound.run(placed_tensors(tensors, extras, starts, lengths), params, built, len(tensors.block_table), stream)
+        if varlen_kernels.is_capturing():
+            bound.captured = True
+
+    def _bound_of(self, tensors: Tensors, extras: dict[str, torch.Tensor], params: tuple[float, ...],
+                  stream: int) -> _Bound:
+        facts = _facts(tensors)
+        found = self._bound.get(facts)
+        if found is None:
+            require_no_capture("no call with tensors of such strides was bound yet")
+            found = _Bound(self._kernels, facts, tensors, extras, params, self._schedule, stream)
+            self._bound = {each.facts: each for each in with_call(list(self._bound.values()), found)}
+        return found
 
     def _sequences(self, tensors: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Starts and lengths, as kernels read them."""
         count, starts = len(tensors.seqused_k), tensors.cu_seqlens_q
         if starts is None:
-            starts = self._numbers[:count + 1]
+            starts = self.numbers[:count + 1]
         if self._schedule is not None:
             return starts, tensors.seqused_k
         self._starts[:count + 1].copy_(starts)
@@ -181,6 +187,29 @@ class _Bound:
         self._lengths[:count].copy_(tensors.seqused_k)
         self._lengths[count:].zero_()
         return self._starts, self._lengths
+
+
+class _Bound:
+    """A binding for tensors of the same `facts`, which runs with others. `captured`: whether a CUDA graph has a run,
+    and so uses the binding as long as it is replayed."""
+
+    def __init__(self, kernels: Kernels, facts: tuple[Any, ...], tensors: Tensors, extras: dict[str, torch.Tensor],
+                 params: tuple[float, ...], schedule: _libattn.Schedule | None, stream: int):
+        self.facts, self.captured = facts, False
+        self._kernels, self._params = kernels, params
+        self._binding = bind_placed(kernels.executable, self._placed(tensors, extras), params, stream, schedule)
+
+    def run(self, tensors: dict[str, torch.Tensor], params: tuple[float, ...], built: _libattn.Schedule | None,
+            count: int, stream: int) -> None:
+        """Enqueues it with tensors by the plan's names; `built`: the schedule to make before, of `count` sequences."""
+        self._binding.set_addresses(addresses_of(self._kernels.executable, tensors), checked=True)
+        for name, value, before in zip(self._kernels.params, params, self._params):
+            if value != before:
+                self._binding.set_param(name, value)
+        self._params = params
+        if built is not None:
+            built.build(self._binding, stream, count)
+        self._binding.execute(stream)
 
     def _placed(self, tensors: Tensors, extras: dict[str, torch.Tensor]) -> Placed:
         executable = self._kernels.executable
@@ -209,8 +238,8 @@ class VarlenSchedule:
         placed = Placed(kernels.executable, device)
         for name, tensor in extras.items():
             placed[name] = (tensor.data_ptr(), *placed[name][1:])
-        self._lengths = _Lengths(kernels.executable, placed, self._params, self._stream())
-        self._ones = torch.arange(kernels.sizes.sequences + 1, dtype=torch.int32, device=device)
+        self._lengths = _Lengths(kernels.executable, placed, self._params, self._stream(), schedule)
+        self._calls = _Calls(kernels, schedule, device)
         self._built: tuple[Any, ...] = ()
 
     def build(self, cu_seqlens_q: torch.Tensor | None, seqused_k: torch.Tensor,
@@ -225,7 +254,7 @@ class VarlenSchedule:
             check_numbers("cu_seqlens_q", cu_seqlens_q)
         extras, _ = self._kernels.split(self._inputs, len(seqused_k))
         sequences, address = Schedule._count(self, num_sequences, len(seqused_k))
-        starts = self._ones if cu_seqlens_q is None else cu_seqlens_q
+        starts = self._calls.numbers if cu_seqlens_q is None else cu_seqlens_q
         self._lengths.set(cu_seqlens_q=starts, lengths_kv=seqused_k, **extras)
         self._schedule.build(self._lengths.binding, self._stream(), sequences, address)
         self._built = (starts, seqused_k, num_sequences)
@@ -239,8 +268,7 @@ class VarlenSchedule:
         placed.set_pages(len(k_cache))
         for name, tensor in extras.items():
             placed[name] = (tensor.data_ptr(), *placed[name][1:])
-        lengths = _Lengths(self._kernels.executable, placed, self._params, self._stream())
-        lengths.binding.use_schedule(self._schedule)
+        lengths = _Lengths(self._kernels.executable, placed, self._params, self._stream(), self._schedule)
         lengths.set(cu_seqlens_q=self._built[0], lengths_kv=self._built[1], page_table=block_table)
         lengths.binding.check(self._stream())
 

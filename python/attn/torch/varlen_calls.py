@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -22,6 +22,7 @@ _KEPT_ADDRESSES = 64  # as many layers as switch caches without new tensor maps
 ANY_NUMBER = (1 << 63) - 1
 _MOST_VIEWS = 32  # strides for which bindings are kept
 _APART = 256  # bytes
+_AnyCall = TypeVar("_AnyCall")  # with `captured`, whether a CUDA graph uses it
 
 
 class _Tensor(ctypes.Structure):
@@ -258,7 +259,7 @@ def make_call(executable: _libattn.Executable, key: Key, params: Sequence[int], 
     return BoundCall(binding, key, tensors, schedule if makes_it else None, most_columns)
 
 
-def with_call(others: Sequence[BoundCall], call: BoundCall) -> list[BoundCall]:
+def with_call(others: Sequence[_AnyCall], call: _AnyCall) -> list[_AnyCall]:
     """The others and a new call, which is first; the oldest are left out if they are many, but for those that CUDA
     graphs use."""
     return [call, *others[:_MOST_VIEWS], *(other for other in others[_MOST_VIEWS:] if other.captured)]

@@ -166,11 +166,20 @@ class Kernels:
     def _padding(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor with elements for as many sequences as the plan has, in memory that CUDA graphs read."""
         if name not in self._padded:
+            require_no_capture(f"{name} has no memory yet for as many sequences as the plan has")
             dims = self.tensors[name].dims
             memory = varlen_calls._memory(math.prod(dims) * tensor.element_size(), tensor.device)
             self._padded[name] = memory.view(tensor.dtype).view(dims).zero_()
         self._padded[name][:len(tensor)].copy_(tensor)
         return self._padded[name]
+
+
+def require_no_capture(missing: str) -> None:
+    """Raises BindingError while a CUDA graph is captured: it would fill memory that later calls use when it is
+    launched, and not before."""
+    if is_capturing():
+        raise BindingError(f"{missing}, and none is made while a CUDA graph is captured",
+                           ["call it once before the capture, with tensors of the same sizes and strides"])
 
 
 def _check(said: Description, sizes: Sizes) -> None:
