@@ -222,6 +222,15 @@ def test_a_schedule_of_another_call_is_refused():
         schedule.build(None, torch.zeros(9).int())
 
 
+def test_a_schedule_of_another_attention_is_refused():
+    given = call_of()
+    first, second = (attn.torch.VarlenAttention(SPECS["chunks"], chunk=chunk) for chunk in (24, 48))
+    schedule = schedule_of(first, given)
+    schedule.build(given["cu_seqlens_q"], given["seqused_k"])
+    with pytest.raises(attn.BindingError, match="the schedule is of another attention"):
+        second(**given, schedule=schedule)
+
+
 def test_mods():
     slopes = on_device(torch.linspace(0, 1, 10))
 

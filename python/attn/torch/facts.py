@@ -45,7 +45,7 @@ class Facts:
         self.all_outputs = (*self.outputs, *(name for name in said.saved if name not in self.outputs))
         self.differentiated = (*INPUTS, *self.learned)
         self.amax_of_backward = said.amax
-        # Whether backwards go through lse: because the spec says so, or one did.
+        # Whether all backwards go through lse, because the spec says so.
         self.reaches_lse = said.facts["grad_of_lse"]
         self.of_backward = (*self.differentiated, *self.amax_of_backward)
         # Whether the gradient of each tensor has its type, as autograd wants.

@@ -109,6 +109,8 @@ class VarlenAttention:
             kernels = self._kernels_of(sizes_of(tensors, capacity), device)
         else:
             kernels = schedule._kernels_for(tensors, rows, keys)
+            if self._kernels.get((kernels.sizes, device)) is not kernels:
+                raise BindingError("the schedule is of another attention", ["make it by this one's `schedule`"])
         given = inputs if schedule is None else {**schedule._inputs, **inputs}
         extras, params = kernels.split(given, len(tensors.block_table))
         if schedule is None:
