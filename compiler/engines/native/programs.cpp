@@ -182,12 +182,18 @@ class Native {
       return 1;
     }
     const double least = is_few() ? kLeastOfFew : kLeastOfMany;
+    const auto one_turn = [&](std::int64_t count) {
+      return items * static_cast<double>(count) <= multiprocessors();
+    };
     std::int64_t best = 1;
     for (std::int64_t count = 2; count <= kMostKeyPieces; ++count) {
       const auto most = static_cast<double>(count) * least;
       if (kernel_.blocks.blocks < items * most || all.most < most) break;
       if (4 * count * kernel_.part_elements(dims_) > kMostBytesOfParts) break;
-      if (time_of(count, all) < kWorthwhile * time_of(best, all)) best = count;
+      const bool alone = one_turn(count);
+      const double now = time_of(count, all) + (alone ? storing(count, all) : 0);
+      const double before = time_of(best, all) + (alone ? storing(best, all) : 0);
+      if (now < kWorthwhile * before) best = count;
     }
     return best;
   }
@@ -198,10 +204,7 @@ class Native {
     const auto items = static_cast<double>(kernel_.items(dims_));
     const auto parts = static_cast<double>(count);
     const double turns = std::ceil(items * parts / multiprocessors()), mean = all.blocks / items;
-    if (turns == 1) {
-      const double blocks = (has_lengths() ? longest() : mean) / parts;
-      return is_few() ? std::ceil(blocks) + storing(parts) : blocks;
-    }
+    if (turns == 1) return one_turn_of(all) / parts;
     const auto units =
         static_cast<double>(dims_[Dim::B] * dims_[Dim::Hkv]);  // with keys of their own
     const double reading = mean * units / (kReaders * multiprocessors());
@@ -209,21 +212,27 @@ class Native {
         has_lengths() && all.most > mean
             ? std::max(all.most, all.blocks * parts / multiprocessors() + all.last) / parts
             : turns * mean / parts;
-    const double stored = is_few() ? storing(parts) : 0;
-    return std::max(computing + (count > 1 ? (turns - 1) * between() : 0) + stored, reading);
+    return std::max(computing + (count > 1 ? (turns - 1) * between() : 0), reading);
   }
-  // The blocks of the longest tile, where batches are as long as they may be: for a single turn of
-  // few tiles they decide.
-  double longest() const { return listed(kernel_.blocks).most; }
+  // The blocks of a tile that decides a single turn: where batches have lengths, the longest of
+  // what may be.
+  double one_turn_of(const Listed& all) const {
+    const auto items = static_cast<double>(kernel_.items(dims_));
+    return has_lengths() ? listed(kernel_.blocks).most : all.blocks / items;
+  }
   // Whether one warp group computes.
   bool is_few() const { return kernel_.tile.warps() == 4; }
-  // The time in which so many parts are stored and merged, where one warp group computes: round
-  // trips to memory take as long as some keys of 128 columns.
-  double storing(double parts) const {
-    if (parts == 1) return 0;
+  // What a single turn of so many parts takes besides, where one warp group computes: blocks are
+  // whole, and parts are stored and merged. Round trips to memory take as long as some keys of 128
+  // columns. (Of several turns others store meanwhile.)
+  double storing(std::int64_t count, const Listed& all) const {
+    if (!is_few()) return 0;
     const Tile& tile = kernel_.tile;
+    const auto parts = static_cast<double>(count);
+    const double blocks = one_turn_of(all) / parts;
     const auto width = static_cast<double>(tile.keys * (tile.depth + tile.width)) / 256;
-    return (kKeysOfStoring + kKeysOfMerging * parts) / width;
+    const double merged = count == 1 ? 0 : (kKeysOfStoring + kKeysOfMerging * parts) / width;
+    return std::ceil(blocks) - blocks + merged;
   }
   // Blocks whose time passes between a part and the next one.
   double between() const {

@@ -382,7 +382,7 @@ TEST(ValidateProgram, BoundStridesAreOfRowsThatOthersLocate) {
             "step 0: reads an unknown stride of \"v\"");
 }
 
-// Of a packed tensor, whose memory has as many rows as a control tensor says.
+// The tensor is packed: a control tensor says how many rows its memory has.
 TEST(ValidateProgram, PackedMapsHaveRowsThreeTimes) {
   constexpr std::int64_t kSteps = TensorMapArgument::kPackedSteps;
   constexpr std::int64_t kMost = TensorMapArgument::kPackedMost, kNone = TensorMapArgument::kNoAxis;
