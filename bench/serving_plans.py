@@ -71,7 +71,7 @@ if torch is not None:
     free = torch.cuda.mem_get_info()[0]
     schedule = _libattn.Schedule(executable)
     taken = (free - torch.cuda.mem_get_info()[0]) / 1e6
-print(*times, taken)
+print(*times, taken, flush=True)
 """
 
 
@@ -108,8 +108,8 @@ def main():
     options.folder.mkdir(parents=True, exist_ok=True)
     made = [(row, *(compiled(row, decodes, options) for decodes in (True, False))) for row in ROWS_OF_TABLE]
     gpu = plan.local_gpu() is not None
-    print("| model | layers | plans | compile: decode, mixed | bytes | load, ms | schedule, MB |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print("| model | layers | plans | compile: decode, mixed | bytes | load, ms | schedule, MB |", flush=True)
+    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     files = [made[-1][1][0], *(file for _, *plans in made for file, _ in plans)]
     first = []
     for row, *plans in made:
