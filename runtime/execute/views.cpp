@@ -58,7 +58,7 @@ class Binding::State::Trial {
       return has_map_of(state_.owner->program, each.bound->name);
     });
   }
-  // Makes launches anew, with maps of these strides.
+  // Makes the launches again, with maps of these strides.
   void make_launches() {
     Launches made;
     made.operands = operands_of(state_.owner->program, state_.memory());

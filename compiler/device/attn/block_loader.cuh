@@ -82,8 +82,7 @@ struct LoadedRows {
     rows.template copy<Side::kPanel, Side::kRowBytes>(to, Side::map(tensors), full, at, head);
   }
 };
-// Copies rows of a packed sequence, from a place in the map on (packed_rows.cuh). Where the
-// sequence is in memory is read late: registers are few.
+// Copies rows of a packed sequence, from a place in the map on (packed_rows.cuh).
 template <class C, class Side, int kLanes>
 struct LoadedPackedRows {
   __device__ void find(const ForwardTensors&, int, int, int) {}

@@ -51,6 +51,7 @@
 //   forward_copier, forward_producer                threads that copy: what they know, what they do
 //     forward_items, bands                          tiles, and the blocks of keys that each sees
 //     block_loader                                  keys and values: batches, thd, pages, patches
+//     packed_rows                                   places of packed sequences in a map
 //     forward_copies, forward_value_copies          queries, keys and tables; values
 //   forward_thread, forward_consumer                threads that compute: likewise
 //     forward_columns, tile_rows, patches           which scores a thread has

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <stdexcept>
 #include <string>
 
 #include "compiler/engines/native/programs.h"
@@ -30,6 +31,17 @@ inline Result<NativeProgram> lowered(const std::string& clauses, std::size_t ref
 
 inline const plan::KernelStep& step_of(const NativeProgram& made) {
   return std::get<plan::KernelStep>(made.program.steps.back());
+}
+
+// The first map of a tensor, in whichever launch.
+inline const plan::TensorMapArgument& map_of(const NativeProgram& made, const std::string& name) {
+  for (const plan::Launch& launch : step_of(made).launches) {
+    for (const plan::KernelArgument& argument : launch.arguments) {
+      const auto* map = std::get_if<plan::TensorMapArgument>(&argument);
+      if (map != nullptr && map->tensor.name == name) return *map;
+    }
+  }
+  throw std::runtime_error("no map of " + name);
 }
 
 inline std::string source_of(const std::string& clauses) {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "compiler/engines/native/kernel.h"
 #include "compiler/engines/native/tiles.h"
@@ -20,6 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::kSizes;
 using testing::lowered;
+using testing::map_of;
 using ::testing::Not;
 using testing::of;
 using testing::refusal;
@@ -69,144 +69,6 @@ TEST(Native, MasksThatReadNoTensorsAreAlsoByThemselves) {
   EXPECT_THAT(text("mask x[kv_idx] > 0.5 * q_idx; mask q_idx >= kv_idx;"),
               HasSubstr("kMasksByIndices = false;"))
       << "lists do not tell them apart";
-}
-
-// The first, in whichever launch: those of packed tensors are arguments of the kernel that makes
-// maps.
-const plan::TensorMapArgument& map_of(const NativeProgram& made, const std::string& name) {
-  for (const plan::Launch& launch : step_of(made).launches) {
-    for (const plan::KernelArgument& argument : launch.arguments) {
-      const auto* map = std::get_if<plan::TensorMapArgument>(&argument);
-      if (map != nullptr && map->tensor.name == name) return *map;
-    }
-  }
-  throw std::runtime_error("no map of " + name);
-}
-
-// The rows that one copy of k moves.
-std::int64_t copied_rows(const std::string& clauses) {
-  return map_of(lowered(kSizes + clauses).value(), "k").box[1];
-}
-
-TEST(Native, CopiesPiecesThatAreOfOnePage) {
-  const NativeProgram made =
-      lowered(std::string(kSizes) + "layout k: paged(page = 64), v: paged(page = 48);").value();
-  const plan::TensorMapArgument &k = map_of(made, "k"), &v = map_of(made, "v");
-  EXPECT_THAT(k.dims, ::testing::ElementsAre(128, 64, 2, 2 * 7));
-  EXPECT_THAT(k.strides, ::testing::ElementsAre(128, 64 * 128, 2 * 64 * 128));
-  EXPECT_THAT(k.box, ::testing::ElementsAre(64, 16, 1, 1));  // of blocks of 80 keys
-  EXPECT_THAT(v.dims, ::testing::ElementsAre(128, 48, 2, 2 * 9));
-  EXPECT_THAT(v.box, ::testing::ElementsAre(64, 16, 1, 1));
-  EXPECT_THAT(step_of(made).source,
-              AllOf(HasSubstr("kKeyPages = 7;"), HasSubstr("const int* page_table_k,"),
-                    HasSubstr("const int* page_table_v)")));
-  EXPECT_EQ(copied_rows(""), 80);
-  EXPECT_EQ(copied_rows("layout paged(page = 160);"), 80);
-  EXPECT_EQ(copied_rows("layout paged(page = 160); mask q_idx - kv_idx < 40;"), 16);
-  EXPECT_EQ(copied_rows("layout paged(page = 128); tensor d: i32[Skv]; mask d[kv_idx] > q_idx;"),
-            16);
-}
-
-// Pieces of less than 16 rows would be many copies.
-TEST(Native, RowsOfOtherPagesAreCopiedByThreads) {
-  const NativeProgram made =
-      lowered(std::string(kSizes) + "layout k: paged(page = 24), v: paged(page = 32); lengths kv;")
-          .value();
-  const auto& arguments = step_of(made).launches.back().arguments;
-  EXPECT_EQ(std::get<plan::TensorOperand>(arguments[1]).name, "k");
-  EXPECT_EQ(std::get<plan::TensorMapArgument>(arguments[2]).tensor.name, "v");
-  EXPECT_THAT(step_of(made).source,
-              AllOf(HasSubstr("const unsigned short* k,"), HasSubstr("tensors.key_rows = k;"),
-                    HasSubstr("kGatherKeys = true;"), HasSubstr("kTaken = 128;"),
-                    Not(HasSubstr("kGatherValues")), HasSubstr("kKeyPageStride = 6144;"),
-                    HasSubstr("kKeyHeadStride = 3072;"), HasSubstr("kKeyRowStride = 128;")));
-  EXPECT_THAT(source_of(std::string(kSizes) + "layout paged(page = 1);"),
-              HasSubstr("kGatherValues = true;"));
-}
-
-// Strides that a launch takes, as "k 2".
-std::vector<std::string> strides_of(const plan::Launch& launch) {
-  std::vector<std::string> strides;
-  for (const plan::KernelArgument& argument : launch.arguments) {
-    const auto* of = std::get_if<plan::StrideArgument>(&argument);
-    if (of != nullptr) strides.push_back(of->tensor + " " + std::to_string(of->axis));
-  }
-  return strides;
-}
-
-TEST(Native, TakesBoundStridesOfPages) {
-  const NativeProgram made =
-      lowered(std::string(kSizes) +
-              "layout k: paged(page = 64, strides = bound), v: paged(page = 5, strides = bound);")
-          .value();
-  const plan::TensorMapArgument& k = map_of(made, "k");
-  EXPECT_THAT(k.strides, ::testing::ElementsAre(1, 1, 1));
-  EXPECT_THAT(k.axes, ::testing::ElementsAre(2, 1, 0));
-  EXPECT_THAT(strides_of(step_of(made).launches.back()),
-              ::testing::ElementsAre("page_table_k 0", "page_table_v 0", "v 0", "v 1", "v 2"));
-  for (const plan::TensorInfo& tensor : made.program.tensors) {
-    const bool is_free =
-        tensor.name == "k" || tensor.name == "v" || tensor.name.starts_with("page_table");
-    EXPECT_EQ(tensor.bound_strides, is_free) << tensor.name;
-  }
-  EXPECT_THAT(source_of(std::string(kSizes) + "layout paged(page = 1);"),
-              Not(HasSubstr("kBoundKeys")));
-}
-
-TEST(Native, TakesBoundStridesOfPackedRows) {
-  const NativeProgram made = lowered(std::string(kSizes) +
-                                     "layout q: thd(strides = bound), o: thd(strides = bound), "
-                                     "k: thd, v: bhsd; outputs o, lse;")
-                                 .value();
-  EXPECT_THAT(map_of(made, "q").axes, ::testing::Contains(2));
-  EXPECT_THAT(map_of(made, "k").axes, ::testing::IsEmpty());
-  EXPECT_THAT(map_of(made, "q").axes, ::testing::ElementsAre(1, 2, 2, -1));
-  EXPECT_THAT(strides_of(step_of(made).launches.back()), ::testing::ElementsAre("o 1", "o 2"));
-}
-
-std::vector<std::string> kernels_of(const NativeProgram& made) {
-  std::vector<std::string> names;
-  for (const plan::Launch& launch : step_of(made).launches) names.push_back(launch.kernel);
-  return names;
-}
-
-// Rows are the third dimension of q's map, and the second of k's; the last two move a copy to a
-// sequence: by rows ahead, and by as many back as the first has.
-TEST(Native, SequencesShareAMap) {
-  const NativeProgram made =
-      lowered(std::string(kSizes) + "layout thd; mask q_idx >= kv_idx; outputs o, lse;").value();
-  ASSERT_EQ(made.program.steps.size(), 2U);
-  const auto& options = std::get<plan::DeriveStep>(made.program.steps[0]);
-  EXPECT_TRUE(options.once);
-  EXPECT_THAT(kernels_of(made), ::testing::ElementsAre("attn_schedule", "attn_forward"));
-  const plan::KernelStep& step = step_of(made);
-  const plan::TensorMapArgument& q = map_of(made, "q");
-  const plan::TensorMapArgument& k = map_of(made, "k");
-  constexpr std::int64_t kSteps = plan::TensorMapArgument::kPackedSteps, kBytes = 2;
-  EXPECT_TRUE(q.packed && k.packed);
-  EXPECT_EQ(q.dims[2], kSteps);
-  EXPECT_EQ(k.dims[1], kSteps);
-  EXPECT_THAT(q.strides, ::testing::ElementsAre(128, 1024, 1024, (1ll << 34) / kBytes - 1024));
-  EXPECT_THAT(k.strides, ::testing::ElementsAre(256, 128, 256, (1ll << 34) / kBytes - 256));
-  // That many steps of the last dimension are that many rows back: 2^64 bytes are none.
-  EXPECT_EQ(static_cast<std::uint64_t>(q.strides[3] + q.strides[2]) * kBytes * kSteps, 0U);
-  EXPECT_THAT(step.source, AllOf(HasSubstr("kThdQ = true;"), HasSubstr("kThdO = true;"),
-                                 HasSubstr("tensors.row_starts = cu_seqlens_q;"),
-                                 HasSubstr("tensors.column_starts = cu_seqlens_kv;")));
-}
-
-TEST(Native, EachTensorHasItsLayout) {
-  const NativeProgram made = lowered(std::string(kSizes) +
-                                     "layout q: thd, o: thd, k: paged(page = 16), v: bhsd; "
-                                     "lengths kv;")
-                                 .value();
-  EXPECT_THAT(kernels_of(made), ::testing::ElementsAre("attn_schedule", "attn_forward"));
-  EXPECT_THAT(
-      step_of(made).source,
-      AllOf(HasSubstr("tensors.q = &q;"), HasSubstr("tensors.k = &k;"),
-            HasSubstr("tensors.v = &v;"), Not(HasSubstr("tensors.table")),
-            HasSubstr("tensors.key_table = page_table_k;"), Not(HasSubstr("tensors.value_table")),
-            HasSubstr("tensors.row_starts = cu_seqlens_q;")));
 }
 
 TEST(Native, FewRowsTakeOneWarpGroup) {

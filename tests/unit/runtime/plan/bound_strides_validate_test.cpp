@@ -1,0 +1,112 @@
+// Validation of tensors with bound strides, and of maps of packed rows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+namespace attn::plan {
+namespace {
+
+TEST(ValidateProgram, BoundStridesAreOfRowsThatOthersLocate) {
+  const auto refusal =
+      [](const std::function<void(Program&, std::vector<KernelArgument>&)>& change) {
+        Program program = testing::bound_program();
+        change(program, std::get<KernelStep>(program.steps[0]).launches[0].arguments);
+        const Status status = validate(program);
+        return status.ok() ? "accepted" : status.error().message;
+      };
+  const auto map = [](KernelArgument& argument) -> TensorMapArgument& {
+    return std::get<TensorMapArgument>(argument);
+  };
+  const char* axes = "step 0: has a tensor map of invalid axes";
+  const char* stride = "step 0: reads an unknown stride of \"q\"";
+  EXPECT_EQ(refusal([](auto&, auto&) {}), "accepted");
+  EXPECT_EQ(refusal([](auto& p, auto&) { p.tensors[3].bound_strides = true; }),
+            "tensor \"cu_seqlens_q\" has bound strides, but no other tensor locates its rows");
+  EXPECT_EQ(refusal([](auto& p, auto&) { p.tensors[2].addressed_by = ""; }),
+            "tensor \"v\" has bound strides, but no other tensor locates its rows");
+  EXPECT_EQ(refusal([&](auto&, auto& a) { map(a[2]).axes.pop_back(); }), axes);
+  EXPECT_EQ(refusal([&](auto&, auto& a) { map(a[2]).axes.clear(); }), axes);
+  EXPECT_EQ(refusal([&](auto&, auto& a) { map(a[2]).axes[0] = 4; }), axes);
+  EXPECT_EQ(refusal([&](auto&, auto& a) { map(a[2]).axes[0] = -2; }), axes);
+  EXPECT_EQ(refusal([](auto& p, auto&) { p.tensors[1].bound_strides = false; }), axes);
+  EXPECT_EQ(refusal([&](auto&, auto& a) { map(a[2]).strides[0] = std::int64_t{1} << 62; }),
+            "step 0: has a tensor map of invalid size");
+  EXPECT_EQ(refusal([](auto&, auto& a) { a[1] = StrideArgument{"q", 4}; }), stride);
+  EXPECT_EQ(refusal([](auto&, auto& a) { a[1] = StrideArgument{"q", -1}; }), stride);
+  EXPECT_EQ(refusal([](auto&, auto& a) {
+              a[1] = StrideArgument{"x", 0};
+            }),
+            "step 0: reads an unknown stride of \"x\"");
+  EXPECT_EQ(refusal([](auto& p, auto&) { p.tensors[2].bound_strides = false; }),
+            "step 0: reads an unknown stride of \"v\"");
+}
+
+// The tensor is packed: a control tensor says how many rows its memory has.
+TEST(ValidateProgram, PackedMapsHaveRowsThreeTimes) {
+  constexpr std::int64_t kSteps = TensorMapArgument::kPackedSteps;
+  constexpr std::int64_t kMost = TensorMapArgument::kPackedMost, kNone = TensorMapArgument::kNoAxis;
+  const auto refusal = [&](const std::function<void(Program&, TensorMapArgument&)>& change) {
+    Program program = testing::bound_program();
+    auto& map = std::get<TensorMapArgument>(
+        std::get<KernelStep>(program.steps[0]).launches[0].arguments[0]);
+    map.dims = {8, 2, kSteps, kMost, kMost};
+    map.strides = {1, 1, 1, 8};
+    map.box = {8, 1, 1, 1, 1};
+    map.axes = {1, 2, 2, kNone};
+    map.packed = true;
+    change(program, map);
+    const Status status = validate(program);
+    return status.ok() ? "accepted" : status.error().message;
+  };
+  const char* rows = "step 0: has a tensor map of packed rows without their dimensions";
+  EXPECT_EQ(refusal([](auto&, auto&) {}), "accepted");
+  EXPECT_EQ(refusal([](auto&, auto& m) { m.dims[2] *= 2; }), rows);
+  EXPECT_EQ(refusal([](auto&, auto& m) { m.dims[4] = kSteps; }), rows);
+  EXPECT_EQ(refusal([](auto&, auto& m) { m.dims[3] = 1; }), rows);
+  EXPECT_EQ(refusal([](auto&, auto& m) { m.axes[1] = 1; }), rows) << "another stride";
+  EXPECT_EQ(refusal([](auto&, auto& m) { m.dims[1] = 5; }), "step 0: reads past the end of \"q\"");
+  EXPECT_EQ(refusal([](auto& p, auto& m) {
+              p.tensors[0].bound_strides = false;
+              p.tensors[0].addressed_by = "";
+              m.axes.clear();
+              m.strides = {8, 16, 16, 16};
+            }),
+            rows);
+}
+
+TEST(ValidateProgram, OnlyKernelStepsReadBoundStrides) {
+  Program derived = testing::derived_program();
+  TensorInfo table{"page_table", TensorRole::control, DType::i32, {2, 2}, {2, 1}, 4, "", true};
+  derived.tensors.push_back(table);
+  std::get<DeriveStep>(derived.steps[1]).inputs[0] = TensorOperand{"page_table"};
+  EXPECT_EQ(validate(derived).error().message,
+            "step 1: reads \"page_table\", whose strides are bound");
+  Program controlled = testing::controlled_program();
+  controlled.tensors[1].bound_strides = true;
+  EXPECT_THAT(validate(controlled).error().message,
+              ::testing::HasSubstr("is bound to \"k\", which has bound strides"));
+}
+
+// A pool's map has the pages that are bound, and a packed tensor's one sequence.
+TEST(ValidateProgram, MapsHaveBoundStrides) {
+  Program program = testing::bound_program();
+  const auto& arguments = std::get<KernelStep>(program.steps[0]).launches[0].arguments;
+  TensorInfo& k = program.tensors[1];
+  k.dims[0] = 100;
+  k.strides = {1024, 16, 128, 1};
+  const TensorMapArgument pool = resolved(std::get<TensorMapArgument>(arguments[2]), k);
+  EXPECT_EQ(pool.dims, (std::vector<std::int64_t>{8, 4, 2, 100}));
+  EXPECT_EQ(pool.strides, (std::vector<std::int64_t>{128, 16, 1024}));
+  EXPECT_TRUE(pool.axes.empty());
+  TensorInfo& q = program.tensors[0];
+  q.strides = {0, 64, 640, 1};
+  const TensorMapArgument rows = resolved(std::get<TensorMapArgument>(arguments[0]), q);
+  EXPECT_EQ(rows.dims, (std::vector<std::int64_t>{8, 2, 1, 1}));
+  EXPECT_EQ(rows.strides, (std::vector<std::int64_t>{64, 16, 16}));
+}
+
+}  // namespace
+}  // namespace attn::plan
