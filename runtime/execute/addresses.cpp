@@ -108,6 +108,10 @@ struct MakeOperand {
   // A launch only reads the value.
   LaunchOperands::Operand operator()(const plan::StrideArgument& of) const {
     const plan::TensorInfo& tensor = memory.tensor(of.tensor);
+    if (of.in_steps) {
+      auto value = std::make_shared<std::int64_t>(plan::value_of(of, tensor));
+      return {.place = Place::at(value.get()), .by_value = true, .number = value};
+    }
     const std::int64_t& stride = tensor.strides[static_cast<std::size_t>(of.axis)];
     return {.place = Place::at(const_cast<std::int64_t*>(&stride)), .by_value = true};
   }

@@ -114,8 +114,9 @@ struct LaunchOperands {
     Place place;
     bool by_value = false;  // the argument is the value there, a scalar
     std::shared_ptr<const plan::TensorMapArgument>
-        map{};                 // the argument is this map of the address
-    DType dtype = DType::f32;  // of the map's elements
+        map{};                                     // the argument is this map of the address
+    DType dtype = DType::f32;                      // of the map's elements
+    std::shared_ptr<const std::int64_t> number{};  // that is there, if nothing else owns it
   };
   // `before`: the address that the first argument is, before those of the launch, unless null.
   LaunchOperands(const plan::Launch& launch, const Memory& memory, std::int64_t turn = 0,

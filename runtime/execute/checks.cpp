@@ -19,6 +19,7 @@ namespace {
 
 // Alignment of rows whose strides are bound, and the bytes that they may be within.
 constexpr std::int64_t kRowAlignment = 16, kMostMapped = std::int64_t{1} << 39;
+constexpr std::int64_t kMostMapSteps = std::numeric_limits<std::int32_t>::max();  // coordinates
 
 std::string list(const std::vector<std::int64_t>& values) {
   return fmt::format("[{}]", fmt::join(values, ", "));
@@ -72,6 +73,12 @@ bool are_rows_in_place(const plan::TensorInfo& tensor) {
   }
   const auto last = last_offset(tensor.dims, tensor.strides);
   return tensor.strides.back() == 1 && last && *last < kMostMapped / width;
+}
+
+// Whether pages and heads have places that a coordinate of a tensor map cannot say.
+bool steps_beyond(const plan::TensorInfo& pool) {
+  const auto steps = plan::steps_of_pages(pool);
+  return !steps || *steps > kMostMapSteps;
 }
 
 bool names(const plan::OperandSource& source, const std::string& tensor) {
@@ -335,6 +342,12 @@ class Checker : public AddressChecker {
           "strides that are multiples of {} elements ({} bytes), above 0, all within 512 GiB",
           escaped(needed.name), list(given.strides), kRowAlignment / size_of(needed.dtype),
           kRowAlignment);
+    }
+    if (is_page_pool(*program_, needed) && steps_beyond(bound)) {
+      return fail(
+          "tensor '{}' has pages and heads at multiples of {} elements, of which at most {} can be "
+          "addressed; strides with a larger common divisor reach further",
+          escaped(needed.name), plan::common_step(bound), kMostMapSteps);
     }
     const std::int64_t row_bytes =
         bound.strides[2] * static_cast<std::int64_t>(size_of(needed.dtype));

@@ -2,7 +2,9 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <span>
 
+#include "runtime/graph/extent.h"
 #include "runtime/plan/program.h"
 
 namespace attn::plan {
@@ -68,6 +70,11 @@ TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tenso
   result.axes.clear();
   for (std::size_t i = 0; i < map.axes.size(); ++i) {
     if (map.axes[i] == TensorMapArgument::kNoAxis) continue;
+    if (map.axes[i] == TensorMapArgument::kPagesAndHeads) {
+      result.strides[i] = common_step(tensor);
+      result.dims[i + 1] = steps_of_pages(tensor).value_or(0);
+      continue;
+    }
     const auto axis = static_cast<std::size_t>(map.axes[i]);
     result.strides[i] = product(map.strides[i], tensor.strides[axis]);
     if (axis == 0) result.dims[i + 1] = tensor.dims[0];
@@ -77,6 +84,28 @@ TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tenso
     result.strides.back() = stride_back(*(result.strides.end() - 2), width);
   }
   return result;
+}
+
+std::int64_t common_step(const TensorInfo& tensor) {
+  std::int64_t step = 0;
+  for (const std::size_t axis : {0, 1}) {
+    if (tensor.dims[axis] > 1) step = std::gcd(step, tensor.strides[axis]);
+  }
+  constexpr std::int64_t kBytes = 16;  // any aligned step will do
+  return step > 0 ? step : kBytes / static_cast<std::int64_t>(size_of(tensor.dtype));
+}
+
+std::optional<std::int64_t> steps_of_pages(const TensorInfo& tensor) {
+  const auto last =
+      last_offset(std::span(tensor.dims).first(2), std::span(tensor.strides).first(2));
+  if (!last) return std::nullopt;
+  return *last / common_step(tensor) + 1;
+}
+
+std::int64_t value_of(const StrideArgument& stride, const TensorInfo& tensor) {
+  const auto axis = static_cast<std::size_t>(stride.axis);
+  if (!stride.in_steps) return tensor.strides[axis];
+  return tensor.dims[axis] > 1 ? tensor.strides[axis] / common_step(tensor) : 0;
 }
 
 std::int64_t stride_back(std::int64_t row, std::int64_t width) {

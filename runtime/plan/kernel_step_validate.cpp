@@ -132,7 +132,8 @@ static std::optional<std::size_t> rows_of_packed(const TensorMapArgument& map) {
 
 std::string check_axes(const TensorMapArgument& map, const TensorInfo& tensor) {
   const auto rank = static_cast<std::int64_t>(tensor.dims.size());
-  const auto fits = [rank](std::int64_t axis) {
+  const auto fits = [&](const std::int64_t& axis) {
+    if (axis == TensorMapArgument::kPagesAndHeads) return &axis == &map.axes.back() && rank == 4;
     return axis >= TensorMapArgument::kNoAxis && axis < rank;
   };
   if (map.dims.size() != map.strides.size() + 1) return kInvalidRank;

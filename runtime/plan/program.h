@@ -138,7 +138,10 @@ inline constexpr std::size_t kMostOutputs =
 //
 // A map of a tensor with bound strides may have `axes`: one for each stride, which then counts
 // steps along that axis of the tensor; kNoAxis: it is in elements. The dimension of axis 0 is as
-// long as that of the tensor that is bound: pages.
+// long as that of the tensor that is bound: pages. kPagesAndHeads, of the last dimension: pages and
+// heads together (axes 0 and 1), in steps of as many elements as both of their strides are whole
+// multiples of (common_step). A page or head of these is as many of the dimension's elements as a
+// StrideArgument `in_steps` says.
 //
 // `packed`: one map serves packed sequences, each of which ends elsewhere. A dimension of 2^30
 // elements has their rows, the last but one has rows too, and the last one takes back what these
@@ -153,17 +156,19 @@ struct TensorMapArgument {
   std::int64_t promotion = 256;       // bytes that a read brings to the L2 cache: 128 or 256
   std::vector<std::int64_t> axes{};
   bool packed = false;
-  static constexpr std::int64_t kNoAxis = -1;
+  static constexpr std::int64_t kNoAxis = -1, kPagesAndHeads = -2;
   static constexpr std::int64_t kPackedSteps = std::int64_t{1} << 30;
   static constexpr std::int64_t kPackedMost = 2 * kPackedSteps - 1;
   static constexpr std::int64_t kPackedBytes = std::int64_t{1} << 34;  // above a row's stride
   bool operator==(const TensorMapArgument&) const = default;
 };
 
-// A stride of a tensor with bound strides, in elements: 64 bits by value.
+// A stride of a tensor with bound strides, in elements or, of axis 0 or 1, `in_steps` of a
+// dimension of kPagesAndHeads: 64 bits by value.
 struct StrideArgument {
   std::string tensor;
   std::int64_t axis = 0;
+  bool in_steps = false;
   bool operator==(const StrideArgument&) const = default;
 };
 
@@ -265,6 +270,12 @@ inline constexpr std::int64_t kTensorMapBytes = 128;
 std::int64_t bytes_of(const KernelArgument& argument);  // as a kernel parameter
 // The map, without axes, of a tensor with these dims and strides.
 TensorMapArgument resolved(const TensorMapArgument& map, const TensorInfo& tensor);
+// The largest step of which strides of axes 0 and 1 are whole multiples, in elements; axes of one
+// element have none. Strides are above 0.
+std::int64_t common_step(const TensorInfo& tensor);
+// How many steps it is to the last page and head, and one more; nullopt beyond 63 bits.
+std::optional<std::int64_t> steps_of_pages(const TensorInfo& tensor);
+std::int64_t value_of(const StrideArgument& stride, const TensorInfo& tensor);
 // The last stride of a packed map whose rows are so far apart, in elements of that width.
 std::int64_t stride_back(std::int64_t row, std::int64_t width);
 // Whether a launch has that tensor as an argument.

@@ -106,9 +106,10 @@ void members(Self& map, Visit& visit) {
 
 template <json::Like<StrideArgument> Self, typename Visit>
 void members(Self& stride, Visit& visit) {
-  auto& [tensor, axis] = stride;
+  auto& [tensor, axis, in_steps] = stride;
   visit("stride", tensor);
   visit("axis", axis);
+  visit.optional("in_steps", in_steps);
 }
 
 template <json::Like<Launch> Self, typename Visit>

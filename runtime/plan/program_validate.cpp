@@ -245,7 +245,8 @@ std::string check_written(const KernelStep& step, const std::string& name, Progr
 std::string check_stride(const StrideArgument& stride, const ProgramSoFar& so_far) {
   const TensorInfo* found = so_far.tensor(stride.tensor);
   const bool fits = found != nullptr && found->bound_strides && stride.axis >= 0 &&
-                    stride.axis < static_cast<std::int64_t>(found->dims.size());
+                    stride.axis < static_cast<std::int64_t>(found->dims.size()) &&
+                    (!stride.in_steps || (stride.axis < 2 && found->dims.size() == 4));
   return fits ? "" : fmt::format("reads an unknown stride of {}", attn::quoted(stride.tensor));
 }
 

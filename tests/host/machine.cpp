@@ -147,7 +147,7 @@ Status Machine::run(const plan::KernelStep& step, const plan::Launch& launch, st
       const gpu::TensorMap made = map_of(*map, turn);
       std::memcpy(value, &made, sizeof made);
     } else if (const auto* of = std::get_if<plan::StrideArgument>(&launch.arguments[i])) {
-      const auto stride = infos_.at(of->tensor)->strides[static_cast<std::size_t>(of->axis)];
+      const std::int64_t stride = plan::value_of(*of, *infos_.at(of->tensor));
       std::memcpy(value, &stride, sizeof stride);
     } else if (const auto* constant = std::get_if<plan::ConstantOperand>(&launch.arguments[i])) {
       io::store(constant->dtype, constant->value, value);

@@ -133,7 +133,7 @@ struct RowCopies : Base {
     } else {
       const int n = get(kTail);
       const unsigned before = present * 128;
-      stages.tails().announce(n, {full, to + before, kPanelBytes - before, kPanels, kPanelBytes},
+      stages.tails().announce(n, {full, to + before, kPanelBytes - before, kPanels, kPanelBytes, 0},
                               bytes);
       set(kTail, n + 1);
       return stages.tails().barrier(n);

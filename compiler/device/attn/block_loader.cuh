@@ -19,6 +19,7 @@ struct KeySide {
   using S = Stages<C>;
   static constexpr bool kGathers = C::kGatherKeys, kThd = C::kThdK;
   static constexpr int kPage = C::kKeyPage, kPiece = kPage > 0 ? C::kKeyPiece : C::kKeys;
+  static constexpr bool kGrouped = C::kGroupedKeys;
   static constexpr int kStored = C::kTaken, kColumns = C::kDepth, kPanel = C::kDepthPanel;
   static constexpr int kPanels = S::kDepthPanels, kRowBytes = S::kKeyRow;
   static constexpr bool kBound = C::kBoundKeys;
@@ -46,6 +47,7 @@ struct ValueSide {
   using S = Stages<C>;
   static constexpr bool kGathers = C::kGatherValues, kThd = C::kThdV;
   static constexpr int kPage = C::kValuePage, kPiece = kPage > 0 ? C::kValuePiece : C::kKeys;
+  static constexpr bool kGrouped = C::kGroupedValues;
   static constexpr int kStored = C::kStored, kColumns = C::kWidth, kPanel = C::kWidthPanel;
   static constexpr int kPanels = S::kWidthPanels, kRowBytes = S::kValueRow;
   static constexpr bool kBound = C::kBoundValues;
@@ -69,17 +71,19 @@ struct ValueSide {
   }
 };
 
-// Copies adjacent rows, or pages, by TMA. `head`: of keys; `at`: the first key.
+// Copies adjacent rows, or pages, by TMA. `head`: of keys; `at`: the first key. Strides of pages in
+// groups are in steps of the map.
 template <class C, class Side, int kLanes>
 struct LoadedRows {
-  BlockRows<C::kKeys, Side::kPage, Side::kPiece, Side::kPanels, kLanes> rows;
+  BlockRows<C::kKeys, Side::kPage, Side::kPiece, Side::kPanels, Side::kGrouped, kLanes> rows;
 
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
-    rows.find(Side::table(tensors, b), b, at, keys);
+    rows.find(Side::table(tensors, b), (int)Side::strides(tensors).page, b, at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
                        int) const {
-    rows.template copy<Side::kPanel, Side::kRowBytes>(to, Side::map(tensors), full, at, head);
+    rows.template copy<Side::kPanel, Side::kRowBytes, C::kReadOnce>(
+        to, Side::map(tensors), full, at, head, (int)Side::strides(tensors).head);
   }
 };
 // Copies rows of a packed sequence, from a place in the map on (packed_rows.cuh).

@@ -11,7 +11,11 @@ struct ForwardDefaults {
   // Rows of a page, those of one copy, and pages of a batch.
   static constexpr int kKeyPage = 0, kKeyPiece = 0, kKeyPages = 0;
   static constexpr int kValuePage = 0, kValuePiece = 0, kValuePages = 0;
-  // Keys and values that are copied row by row: columns of keys, strides in elements.
+  // Keys and values whose stages have groups of 8 rows, each with all panels (forward_stages.cuh);
+  // and whether one tile alone reads them.
+  static constexpr bool kGroupedKeys = false, kGroupedValues = false, kReadOnce = false;
+  // Keys and values that are copied row by row: columns of keys, strides in elements. Those in
+  // groups have strides in steps of the map (TensorMapArgument::kPagesAndHeads).
   static constexpr bool kGatherKeys = false, kGatherValues = false;
   static constexpr int kTaken = 0;
   static constexpr long long kKeyPageStride = 0, kKeyHeadStride = 0, kKeyRowStride = 0;

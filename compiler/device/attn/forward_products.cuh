@@ -25,14 +25,14 @@ struct ForwardProducts : Base {
       rows_of_group = unknown(rows_of_group);
     const auto a =
         matrix<S::kKeyRow / 2>(stages.query(query.stage) + rows_of_group, 8 * S::kKeyRow, 16);
-    const auto b = matrix<S::kKeyRow / 2>(stages.key(key.stage), 8 * S::kKeyRow, 16);
+    const auto b = matrix<S::kKeyRow / 2>(stages.key(key.stage), S::kKeyGroup, 16);
     using Product = typename Which<kOf8Bits, ScoresOf8Bits<C::kKeys>, Scores<C::kKeys>>::Type;
     pin(s);
     begin_products();
 #pragma unroll
     for (int i = 0; i < C::kDepth * S::kElement / 32; ++i) {
       Product::add(Float{}, s, a + i / kSteps * (S::kQueryPanel / 16) + i % kSteps * 2,
-                   b + i / kSteps * (S::kKeyPanel / 16) + i % kSteps * 2, i > 0);
+                   b + i / kSteps * (S::kKeyPanelStride / 16) + i % kSteps * 2, i > 0);
     }
     commit_products();
   }

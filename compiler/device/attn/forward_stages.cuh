@@ -32,6 +32,12 @@ struct Stages {
   static constexpr int kKeyPanel = C::kKeys * kKeyRow, kKeyBytes = kDepthPanels * kKeyPanel;
   static constexpr int kValuePanel = kValueRows * kValueRow;
   static constexpr int kValueBytes = kWidthPanels * kValuePanel;
+  // Bytes between panels, and between groups of 8 rows, which have a panel after the other or,
+  // where pages are copied with all their panels at once, all panels.
+  static constexpr int kKeyPanelStride = C::kGroupedKeys ? 8 * kKeyRow : kKeyPanel;
+  static constexpr int kKeyGroup = (C::kGroupedKeys ? kDepthPanels : 1) * 8 * kKeyRow;
+  static constexpr int kValuePanelStride = C::kGroupedValues ? 8 * kValueRow : kValuePanel;
+  static constexpr int kValueGroup = (C::kGroupedValues ? kWidthPanels : 1) * 8 * kValueRow;
   // A table of 16-bit floats is in swizzled panels of 64 columns, each of whole groups of 8 rows.
   // One of f32 has rows that begin 8 or 24 banks after each other.
   static constexpr bool kWideTable = C::kTableElement == 4;

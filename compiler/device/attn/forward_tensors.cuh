@@ -6,7 +6,8 @@
 
 namespace kernels {
 
-// Strides of keys or values in pages, in elements, and of the rows of their page table.
+// Strides of keys or values in pages, in elements or in steps of their map, and of the rows of
+// their page table.
 struct PoolStrides {
   long long page = 0, head = 0, row = 0, table = 0;
 };
@@ -26,7 +27,7 @@ struct ForwardTensors {
   // are in pages.
   const int *key_table = nullptr, *value_table = nullptr;
   // Strides that are known at run time alone (kBoundKeys, ..); `table` of all pages, the others of
-  // those that are read row by row.
+  // those that are read row by row or in groups.
   PoolStrides key_strides, value_strides;
   RowStrides output_strides;
   // The first row of each batch, if q or o is packed; the first key, if k or v is.

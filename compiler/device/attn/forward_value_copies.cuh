@@ -84,12 +84,24 @@ struct ValueCopiesOf16Bits : Base {
     if constexpr (!S::kClears)
       return 0;
     else {
-      const unsigned before = max(value_keys - value_key, 0) * S::kValueRow;
-      const Tail tail{stages.value_full(value.stage), stages.value(value.stage) + before,
-                      S::kValuePanel - before, S::kWidthPanels, S::kValuePanel};
-      if (is_first()) stages.tails().announce(tails, tail, S::kValueBytes);
+      if (is_first()) stages.tails().announce(tails, tail(), S::kValueBytes);
       return stages.tails().barrier(tails);
     }
+  }
+  __device__ Tail tail() const {
+    const unsigned full = stages.value_full(value.stage), first = stages.value(value.stage);
+    const int rows = max(value_keys - value_key, 0);
+    if constexpr (!C::kGroupedValues) {
+      const unsigned before = rows * S::kValueRow;
+      return {full, first + before, S::kValuePanel - before, S::kWidthPanels, S::kValuePanel, 0};
+    }
+    const unsigned of_group = rows % 8 * S::kValueRow, groups = rows / 8 * S::kValueGroup;
+    return {full,
+            first + groups + of_group,
+            8 * S::kValueRow - of_group,
+            S::kWidthPanels,
+            S::kValuePanelStride,
+            S::kValueBytes - groups - S::kValueGroup};
   }
   __device__ void end_tail() {
     if constexpr (S::kClears && !kClearsLater) stages.tails().clear(tails);

@@ -17,15 +17,16 @@ struct ValuesOf16Bits : Base {
 
   __device__ __forceinline__ void weigh_values() {
     constexpr int kFirstPanel = kFirstOfWidth / C::kWidthPanel;
-    const auto b = matrix<C::kWidthPanel>(stages.value(value.stage) + kFirstPanel * S::kValuePanel,
-                                          8 * S::kValueRow, S::kValuePanel);
+    const auto b =
+        matrix<C::kWidthPanel>(stages.value(value.stage) + kFirstPanel * S::kValuePanelStride,
+                               S::kValueGroup, S::kValuePanelStride);
     pin(o);
     pin(p);
     begin_products();
 #pragma unroll
     for (int i = 0; i < C::kKeys / 16; ++i) {
       Weighted<kWidth>::add(Float{}, o, p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3],
-                            b + i * S::kValueRow, i > 0 ? 1 : adds);
+                            b + i * (2 * S::kValueGroup / 16), i > 0 ? 1 : adds);
     }
     commit_products();
   }

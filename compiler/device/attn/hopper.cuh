@@ -109,23 +109,34 @@ ATTN_INLINE void prefetch_map(const TensorMap& map) {
 }
 
 // Copies the box at these coordinates, innermost first, to shared memory; its bytes arrive at the
-// barrier.
+// barrier. What is read once (kOnce) leaves the L2 cache before all else, by the policy that
+// createpolicy makes of evict_first for all of it.
+constexpr unsigned long long kEvictFirst = 0x12F0000000000000;
+#define ATTN_COPY_BOX(dims, coordinates, policy, hint, ...)                 \
+  asm volatile("cp.async.bulk.tensor." dims                                 \
+               ".shared::cluster.global.mbarrier::complete_tx::bytes" hint  \
+               " [%0], [%1, {" coordinates "}], [%2]" policy ";" ::"r"(to), \
+               "l"(&map), "r"(barrier), __VA_ARGS__                         \
+               : "memory")
+template <bool kOnce = false>
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, int x0, int x1,
                           int x2, int x3) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3)
-      : "memory");
+  if constexpr (kOnce)
+    ATTN_COPY_BOX("4d", "%3, %4, %5, %6", ", %7", ".L2::cache_hint", "r"(x0), "r"(x1), "r"(x2),
+                  "r"(x3), "l"(kEvictFirst));
+  else
+    ATTN_COPY_BOX("4d", "%3, %4, %5, %6", "", "", "r"(x0), "r"(x1), "r"(x2), "r"(x3));
 }
+template <bool kOnce = false>
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, int x0, int x1,
                           int x2, int x3, int x4) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(x4)
-      : "memory");
+  if constexpr (kOnce)
+    ATTN_COPY_BOX("5d", "%3, %4, %5, %6, %7", ", %8", ".L2::cache_hint", "r"(x0), "r"(x1), "r"(x2),
+                  "r"(x3), "r"(x4), "l"(kEvictFirst));
+  else
+    ATTN_COPY_BOX("5d", "%3, %4, %5, %6, %7", "", "", "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(x4));
 }
+#undef ATTN_COPY_BOX
 
 // Copies 16 bytes, or zeros, without the tensor memory accelerator: as writes of this thread are.
 ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {

@@ -14,10 +14,11 @@
 
 namespace kernels {
 
-// The same bytes of each panel of a stage: from `first` on in the first one.
+// The same bytes of each panel of a stage, or of a group of its rows, from `first` on in the first
+// one; and those `behind` the last ones.
 struct Tail {
   unsigned full;  // the barrier of the stage
-  unsigned first, bytes, panels, panel_bytes;
+  unsigned first, bytes, panels, panel_bytes, behind;
 };
 
 // Tails in shared memory: for each slot a barrier, then the words of its Tail.
@@ -35,8 +36,9 @@ struct Tails {
 
   // Announces tail `n`: called by the thread that copies, before it does.
   __device__ void announce(int n, const Tail& tail, unsigned bytes_of_copies) const {
-    const unsigned words[] = {tail.full, tail.first, tail.bytes, tail.panels, tail.panel_bytes};
-    for (int i = 0; i < 5; ++i) store_shared(word(n, i), words[i]);
+    const unsigned words[] = {tail.full,   tail.first,       tail.bytes,
+                              tail.panels, tail.panel_bytes, tail.behind};
+    for (int i = 0; i < 6; ++i) store_shared(word(n, i), words[i]);
     arrive_expecting(barrier(n), bytes_of_copies);
   }
   // Says that there is no further tail than the `n` before.
@@ -51,14 +53,14 @@ struct Tails {
     const unsigned full = load_shared(word(n, 0));
     if (full == kNone) return false;
     const unsigned bytes = load_shared(word(n, 2)), panels = load_shared(word(n, 3));
-    const unsigned panel_bytes = load_shared(word(n, 4)), lane = threadIdx.x % 32;
+    const unsigned panel_bytes = load_shared(word(n, 4)), behind = load_shared(word(n, 5));
     unsigned first = load_shared(word(n, 1));
     for (unsigned panel = 0; panel < panels; ++panel, first += panel_bytes) {
-      for (unsigned at = lane * 16; at < bytes; at += 32 * 16) clear_shared(first + at);
+      clear_bytes(first, bytes + (panel + 1 == panels ? behind : 0));
     }
     publish_writes();
     __syncwarp();
-    if (lane == 0) arrive(full);
+    if (threadIdx.x % 32 == 0) arrive(full);
     return true;
   }
   // All of them, up to the end.
@@ -69,6 +71,9 @@ struct Tails {
 
  private:
   static constexpr unsigned kNone = ~0u;
+  static __device__ void clear_bytes(unsigned first, unsigned bytes) {
+    for (unsigned at = threadIdx.x % 32 * 16; at < bytes; at += 32 * 16) clear_shared(first + at);
+  }
   __device__ unsigned word(int n, int i) const { return barrier(n) + 8 + 4 * i; }
 };
 template <>

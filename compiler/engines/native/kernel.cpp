@@ -56,7 +56,8 @@ class ConstantsText {
     if (kernel_.statistics.of_class != 0)
       text += native::constants_text("int", {{"kHeadsOfClass", kernel_.statistics.heads}});
     if (gathers("k") || gathers("v"))
-      text += native::constants_text("long long", gathered_strides());
+      text += native::constants_text("int", {{"kTaken", dims_[Dim::Dqk]}});
+    text += native::constants_text("long long", pool_strides());
     return text + "};\n";
   }
 
@@ -178,6 +179,9 @@ class ConstantsText {
             {"kThdK", is_thd("k")},
             {"kThdV", is_thd("v") && !attention_.quantize},
             {"kThdO", is_thd("o")},
+            {"kGroupedKeys", reads_groups(attention_, kernel_, "k")},
+            {"kGroupedValues", reads_groups(attention_, kernel_, "v")},
+            {"kReadOnce", kernel_.blocks.tiles == 1 && kernel_.units(dims_) == dims_[Dim::Hkv]},
             {"kGatherKeys", gathers("k")},
             {"kGatherValues", gathers("v")},
             {"kBoundKeys", in_bound_pages(attention_, "k")},
@@ -200,14 +204,25 @@ class ConstantsText {
             {"kStatisticsRow", statistics.row}};
   }
 
-  // Columns of keys, and strides of pages, heads and rows of keys and values that are copied by
-  // rows.
-  Constants gathered_strides() const {
-    const auto [key_page, key_head, key_row, key_column] = stored_strides(attention_, "k");
-    const auto [page, head, row, column] = stored_strides(attention_, "v");
-    return {{"kTaken", dims_[Dim::Dqk]}, {"kKeyPageStride", key_page}, {"kKeyHeadStride", key_head},
-            {"kKeyRowStride", key_row},  {"kValuePageStride", page},   {"kValueHeadStride", head},
-            {"kValueRowStride", row}};
+  // Strides of keys and values that are copied by rows or in groups.
+  Constants pool_strides() const {
+    Constants all;
+    if (const auto keys = strides_of("k")) {
+      all = {{"kKeyPageStride", keys->page},
+             {"kKeyHeadStride", keys->head},
+             {"kKeyRowStride", keys->row}};
+    }
+    if (const auto values = strides_of("v")) {
+      all.emplace_back("kValuePageStride", values->page);
+      all.emplace_back("kValueHeadStride", values->head);
+      all.emplace_back("kValueRowStride", values->row);
+    }
+    return all;
+  }
+  std::optional<PoolStrides> strides_of(const char* name) const {
+    const bool in_steps = reads_groups(attention_, kernel_, name);
+    if ((!gathers(name) && !in_steps) || in_bound_pages(attention_, name)) return std::nullopt;
+    return native::pool_strides(attention_, name, in_steps);
   }
 
   bool is_thd(const char* name) const {
@@ -346,6 +361,12 @@ std::int64_t read_page_of(const ir::Attention& attention, const std::string& nam
   return name == "v" && attention.quantize ? 0 : page_of(attention, name);
 }
 
+bool reads_groups(const ir::Attention& attention, const Kernel& kernel, const std::string& name) {
+  const std::int64_t page = read_page_of(attention, name);
+  return page > 0 && !kernel.gathers(page) &&
+         in_groups(attention, name, kernel.tile, kernel.piece(page));
+}
+
 bool Kernel::overlaps(const ir::Attention& attention) const {
   return attention.quantize || makes_lists || is_scheduled();
 }
@@ -383,17 +404,19 @@ std::vector<std::string> page_tables(const ir::Attention& attention) {
 
 std::vector<BoundStride> bound_strides(const ir::Attention& attention, const Kernel& kernel) {
   std::vector<BoundStride> all;
-  const auto add = [&all](const std::string& tensor, std::int64_t axis, std::string field) {
-    all.push_back({{tensor, axis}, std::move(field)});
+  const auto add = [&all](const std::string& tensor, std::int64_t axis, std::string field,
+                          bool in_steps = false) {
+    all.push_back({{tensor, axis, in_steps}, std::move(field)});
   };
   for (const auto& [name, strides] : {std::pair("k", "key_strides."), {"v", "value_strides."}}) {
     if (!in_bound_pages(attention, name)) continue;
     const std::string field = strides;
     add(page_table_name(attention, name), 0, field + "table");
-    if (!kernel.gathers(page_of(attention, name))) continue;
-    add(name, 0, field + "page");
-    add(name, 1, field + "head");
-    add(name, 2, field + "row");
+    const bool in_steps = reads_groups(attention, kernel, name);
+    if (!kernel.gathers(page_of(attention, name)) && !in_steps) continue;
+    add(name, 0, field + "page", in_steps);
+    add(name, 1, field + "head", in_steps);
+    if (!in_steps) add(name, 2, field + "row");
   }
   if (layout_of(attention, "o").bound_strides) {
     add("o", 1, "output_strides.head");

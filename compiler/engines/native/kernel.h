@@ -75,6 +75,8 @@ struct Kernel {
   // Whether rows of such pages are copied one by one, by a warp group: pieces would be many.
   bool gathers(std::int64_t page) const { return piece(page) < kCell; }
 };
+// Whether the kernel reads "k" or "v" in groups (maps.h).
+bool reads_groups(const ir::Attention& attention, const Kernel& kernel, const std::string& name);
 
 // Rows of a page of "k" or "v"; 0 if it is not paged.
 std::int64_t page_of(const ir::Attention& attention, const std::string& name);

@@ -19,6 +19,7 @@ using ir::Dim;
 using plan::TensorMapArgument;
 
 constexpr std::int64_t kBatches = 0, kHeads = 1, kRows = 2;  // axes; batches, or pages
+constexpr std::int64_t kGroupRows = 8;                       // rows
 
 // The first of `box` is a panel. A dimension of one element has no stride that matters.
 TensorMapArgument map(const std::string& name, std::int64_t element, std::vector<std::int64_t> dims,
@@ -34,7 +35,8 @@ TensorMapArgument map(const std::string& name, std::int64_t element, std::vector
           .swizzle = swizzle};
 }
 
-// A step along an axis of a tensor, so many times.
+// A step along an axis of a tensor, so many times; of kNoAxis or kPagesAndHeads that which a map
+// has.
 struct Steps {
   std::int64_t axis = 0, times = 1;
 };
@@ -45,6 +47,11 @@ TensorMapArgument along(const ir::Attention& attention, TensorMapArgument map,
   const ir::Layout& layout = layout_of(attention, map.tensor.name);
   if (!layout.bound_strides) return map;
   for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].axis < 0) {
+      map.axes.push_back(steps[i].axis);
+      if (steps[i].axis == TensorMapArgument::kPagesAndHeads) map.strides[i] = 1;
+      continue;
+    }
     const bool is_pages = steps[i].axis == 0 && layout.kind == ir::LayoutKind::paged;
     const bool moves = is_pages || map.dims[i + 1] > 1;
     map.axes.push_back(moves ? steps[i].axis : TensorMapArgument::kNoAxis);
@@ -88,11 +95,57 @@ TensorMapArgument packed(const ir::Attention& attention, TensorMapArgument map, 
   return map;
 }
 
+// A tensor in pages as the runtime knows it.
+plan::TensorInfo pool_of(const ir::Attention& attention, const std::string& name) {
+  const Dims4 dims = stored_dims(attention, name), strides = stored_strides(attention, name);
+  plan::TensorInfo info;
+  info.dtype = attention.dtype_of(name);
+  info.dims.assign(dims.begin(), dims.end());
+  info.strides.assign(strides.begin(), strides.end());
+  return info;
+}
+
+// The map of pages whose rows are copied in groups of kGroupRows, each with all its panels.
+TensorMapArgument map_of_groups(const ir::Attention& attention, const std::string& name,
+                                const Tile& tile, std::int64_t panel, std::int64_t rows) {
+  const plan::TensorInfo pool = pool_of(attention, name);
+  const std::int64_t row = pool.strides[2], panels = pool.dims[3] / panel;
+  return along(
+      attention,
+      map(name, tile.element,
+          {panel, kGroupRows, panels, pool.dims[2] / kGroupRows, *plan::steps_of_pages(pool)},
+          {row, panel, kGroupRows * row, plan::common_step(pool)},
+          {panel, kGroupRows, panels, rows / kGroupRows, 1}),
+      {{kRows, 1},
+       {TensorMapArgument::kNoAxis},
+       {kRows, kGroupRows},
+       {TensorMapArgument::kPagesAndHeads}});
+}
+
 bool is_packed(const ir::Attention& attention, const std::string& name) {
   return layout_of(attention, name).kind == ir::LayoutKind::thd;
 }
 
+std::int64_t panel_of(const std::string& name, const Tile& tile) {
+  return name == "k" ? tile.depth_panel() : tile.width_panel();
+}
+
 }  // namespace
+
+bool in_groups(const ir::Attention& attention, const std::string& name, const Tile& tile,
+               std::int64_t rows) {
+  const std::int64_t columns = stored_dims(attention, name)[3], panel = panel_of(name, tile);
+  return layout_of(attention, name).kind == ir::LayoutKind::paged && !tile.patch &&
+         rows % kGroupRows == 0 && columns > panel && columns % panel == 0;
+}
+
+PoolStrides pool_strides(const ir::Attention& attention, const std::string& name, bool in_steps) {
+  const plan::TensorInfo pool = pool_of(attention, name);
+  const auto stride = [&](std::int64_t axis) {
+    return plan::value_of({name, axis, in_steps && axis != kRows}, pool);
+  };
+  return {stride(kBatches), stride(kHeads), stride(kRows)};
+}
 
 TensorMapArgument map_of_queries(const ir::Attention& attention, const Tile& tile) {
   if (tile.patch) return map_of_patches(attention, tile);
@@ -114,9 +167,12 @@ TensorMapArgument map_of_queries(const ir::Attention& attention, const Tile& til
 
 TensorMapArgument map_of_keys(const ir::Attention& attention, const std::string& name,
                               const Tile& tile, std::int64_t rows) {
+  if (in_groups(attention, name, tile, rows)) {
+    return map_of_groups(attention, name, tile, panel_of(name, tile), rows);
+  }
   const auto [batch, head, row, column] = stored_strides(attention, name);
   const Dims4 dims = stored_dims(attention, name);
-  const std::int64_t panel = name == "k" ? tile.depth_panel() : tile.width_panel();
+  const std::int64_t panel = panel_of(name, tile);
   if (tile.patch) {
     const std::int64_t width = tile.patch->grid;
     return map(name, tile.element, {dims[3], width, dims[2] / width, dims[1], dims[0]},

@@ -38,6 +38,7 @@ struct Constants : kernels::ForwardDefaults {
   static constexpr int kListsDone = 1;
   static constexpr bool kTurns = true;
   static constexpr bool kOverlaps = true;
+  static constexpr bool kReadOnce = true;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 12800;
   static constexpr long long kOutputHead = 64;

@@ -40,7 +40,7 @@ ATTN_INLINE void arrive_named(int name, int threads) { attn::gpu::arrive_named(n
 
 ATTN_INLINE void prefetch_map(const TensorMap&) {}
 
-template <typename... Coordinates>
+template <bool kOnce = false, typename... Coordinates>
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, Coordinates... x) {
   const int coordinates[] = {(int)x...};
   attn::gpu::copy_box(to, described(map), barrier, coordinates, sizeof...(x));

@@ -230,6 +230,12 @@ TEST_F(BoundStrides, AreOfAlignedRows) {
             "tensor 'k' has strides [64, 8, 16] but the plan needs [64, 32, 8, 1]");
   EXPECT_THAT(given("k", {4, 2, 5, 8}, {80, 8, 16, 1}), HasSubstr("has dims"));
   EXPECT_THAT(given("k", {0, 2, 4, 8}, {64, 8, 16, 1}), HasSubstr("has dims"));
+  constexpr std::int64_t kPages = 1 << 27;
+  EXPECT_EQ(given("k", {kPages, 2, 4, 8}, {128, 64, 16, 1}), "accepted");
+  EXPECT_EQ(
+      given("k", {kPages, 2, 4, 8}, {136, 64, 16, 1}),
+      "tensor 'k' has pages and heads at multiples of 8 elements, of which at most 2147483647 "
+      "can be addressed; strides with a larger common divisor reach further");
   void* const odd = static_cast<std::byte*>(on_->addresses()[kK]) + 8;
   EXPECT_THAT(refusal(with("k", {odd, DType::f16, {4, 2, 4, 8}, {64, 8, 16, 1}})),
               HasSubstr("which is not a multiple of 16 bytes"));

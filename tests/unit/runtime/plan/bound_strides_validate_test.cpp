@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "tests/unit/runtime/plan/sample_plans.h"
@@ -42,6 +43,59 @@ TEST(ValidateProgram, BoundStridesAreOfRowsThatOthersLocate) {
             "step 0: reads an unknown stride of \"x\"");
   EXPECT_EQ(refusal([](auto& p, auto&) { p.tensors[2].bound_strides = false; }),
             "step 0: reads an unknown stride of \"v\"");
+}
+
+// A map of k whose last dimension has pages and heads, in steps.
+Program program_with_steps() {
+  Program program = testing::bound_program();
+  auto& arguments = std::get<KernelStep>(program.steps[0]).launches[0].arguments;
+  auto& map = std::get<TensorMapArgument>(arguments[2]);
+  map.dims = {8, 4, 1};
+  map.strides = {1, 1};
+  map.box = {8, 1, 1};
+  map.axes = {2, TensorMapArgument::kPagesAndHeads};
+  return program;
+}
+
+TEST(ValidateProgram, PagesAndHeadsAreTheLastDimension) {
+  const auto refusal =
+      [](const std::function<void(Program&, std::vector<KernelArgument>&)>& change) {
+        Program program = program_with_steps();
+        change(program, std::get<KernelStep>(program.steps[0]).launches[0].arguments);
+        const Status status = validate(program);
+        return status.ok() ? "accepted" : status.error().message;
+      };
+  const char* axes = "step 0: has a tensor map of invalid axes";
+  const auto axes_of = [](KernelArgument& argument) -> std::vector<std::int64_t>& {
+    return std::get<TensorMapArgument>(argument).axes;
+  };
+  EXPECT_EQ(refusal([](auto&, auto&) {}), "accepted");
+  EXPECT_EQ(refusal([&](auto&, auto& a) { std::ranges::reverse(axes_of(a[2])); }), axes);
+  EXPECT_EQ(refusal([&](auto&, auto& a) { axes_of(a[2])[1] = -3; }), axes);
+  EXPECT_EQ(refusal([&](auto&, auto& a) { axes_of(a[2])[0] = -2; }), axes);
+  EXPECT_EQ(refusal([](auto&, auto& a) { std::get<StrideArgument>(a.back()).axis = 2; }),
+            "step 0: reads an unknown stride of \"k\"");
+}
+
+TEST(ValidateProgram, StepsReachEachPageAndHead) {
+  Program program = program_with_steps();
+  const auto& arguments = std::get<KernelStep>(program.steps[0]).launches[0].arguments;
+  TensorInfo& k = program.tensors[1];
+  const auto seen = [&](std::int64_t pages, std::int64_t page, std::int64_t head) {
+    k.dims[0] = pages;
+    k.strides[0] = page, k.strides[1] = head;
+    const TensorMapArgument map = resolved(std::get<TensorMapArgument>(arguments[2]), k);
+    return std::vector{map.strides[1], map.dims[2], value_of({"k", 0, true}, k),
+                       value_of({"k", 1, true}, k)};
+  };
+  EXPECT_EQ(seen(100, 1024, 128), (std::vector<std::int64_t>{128, 99 * 8 + 1 + 1, 8, 1}));
+  EXPECT_EQ(seen(100, 1032, 128), (std::vector<std::int64_t>{8, 99 * 129 + 16 + 1, 129, 16}));
+  EXPECT_EQ(seen(1, 7, 128), (std::vector<std::int64_t>{128, 2, 0, 1})) << "one page has no stride";
+  k.dims[1] = 1;
+  EXPECT_EQ(seen(100, 1024, 7), (std::vector<std::int64_t>{1024, 100, 1, 0}));
+  EXPECT_EQ(seen(1, 7, 7), (std::vector<std::int64_t>{8, 1, 0, 0}));
+  k.dims[1] = 2;
+  EXPECT_EQ(seen(std::int64_t{1} << 40, std::int64_t{1} << 40, 128)[1], 0) << "beyond 63 bits";
 }
 
 // The tensor is packed: a control tensor says how many rows its memory has.

@@ -445,7 +445,7 @@ Program bound_program() {
       {.kernel = "bound",
        .arguments = {q, StrideArgument{"q", 2}, k, TensorOperand{"v"}, StrideArgument{"v", 0},
                      TensorOperand{"page_table"}, StrideArgument{"page_table", 0},
-                     TensorOperand{"o"}, StrideArgument{"o", 1}}}};
+                     TensorOperand{"o"}, StrideArgument{"o", 1}, StrideArgument{"k", 0, true}}}};
   program.steps = {step};
   return program;
 }

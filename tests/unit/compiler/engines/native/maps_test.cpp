@@ -20,20 +20,23 @@ using ::testing::Not;
 using testing::source_of;
 using testing::step_of;
 
-// The rows that one copy of k moves.
+// The rows that one copy of k moves: of pages groups of 8.
 std::int64_t copied_rows(const std::string& clauses) {
-  return map_of(lowered(kSizes + clauses).value(), "k").box[1];
+  const NativeProgram made = lowered(kSizes + clauses).value();
+  const std::vector<std::int64_t>& box = map_of(made, "k").box;
+  return box.size() == 5 ? box[1] * box[3] : box[1];
 }
 
 TEST(Native, CopiesPiecesThatAreOfOnePage) {
   const NativeProgram made =
       lowered(std::string(kSizes) + "layout k: paged(page = 64), v: paged(page = 48);").value();
   const plan::TensorMapArgument &k = map_of(made, "k"), &v = map_of(made, "v");
-  EXPECT_THAT(k.dims, ::testing::ElementsAre(128, 64, 2, 2 * 7));
-  EXPECT_THAT(k.strides, ::testing::ElementsAre(128, 64 * 128, 2 * 64 * 128));
-  EXPECT_THAT(k.box, ::testing::ElementsAre(64, 16, 1, 1));  // of blocks of 80 keys
-  EXPECT_THAT(v.dims, ::testing::ElementsAre(128, 48, 2, 2 * 9));
-  EXPECT_THAT(v.box, ::testing::ElementsAre(64, 16, 1, 1));
+  // Columns of a panel, rows of a group, panels, groups, heads of all pages.
+  EXPECT_THAT(k.dims, ::testing::ElementsAre(64, 8, 2, 8, 2 * 2 * 7));
+  EXPECT_THAT(k.strides, ::testing::ElementsAre(128, 64, 8 * 128, 64 * 128));
+  EXPECT_THAT(k.box, ::testing::ElementsAre(64, 8, 2, 2, 1));  // of blocks of 80 keys
+  EXPECT_THAT(v.dims, ::testing::ElementsAre(64, 8, 2, 6, 2 * 2 * 9));
+  EXPECT_THAT(v.box, ::testing::ElementsAre(64, 8, 2, 2, 1));
   EXPECT_THAT(step_of(made).source,
               AllOf(HasSubstr("kKeyPages = 7;"), HasSubstr("const int* page_table_k,"),
                     HasSubstr("const int* page_table_v)")));
@@ -42,6 +45,27 @@ TEST(Native, CopiesPiecesThatAreOfOnePage) {
   EXPECT_EQ(copied_rows("layout paged(page = 160); mask q_idx - kv_idx < 40;"), 16);
   EXPECT_EQ(copied_rows("layout paged(page = 128); tensor d: i32[Skv]; mask d[kv_idx] > q_idx;"),
             16);
+}
+
+// Rows of 64 columns are one panel, and 96 columns three of 32.
+TEST(Native, PagesOfOnePanelAreInNoGroups) {
+  const std::string sizes = "dims B = 2, Hq = 4, Hkv = 2, Sq = 1, Skv = 400, Dqk = 64, Dv = 96; ";
+  const NativeProgram made = lowered(sizes + "layout paged(page = 16);").value();
+  EXPECT_THAT(map_of(made, "k").box, ::testing::ElementsAre(64, 16, 1, 1));
+  EXPECT_THAT(map_of(made, "v").box, ::testing::ElementsAre(32, 8, 3, 2, 1));
+  EXPECT_THAT(step_of(made).source,
+              AllOf(Not(HasSubstr("kGroupedKeys")), HasSubstr("kGroupedValues = true;"),
+                    HasSubstr("kValuePageStride = 2;"), HasSubstr("kValueHeadStride = 1;")));
+}
+
+// Each head of keys has one unit of queries, whose tile is the only one: a decode's.
+TEST(Native, KeysOfOneTileAreReadOnce) {
+  const auto source = [](const std::string& sizes) {
+    return source_of("dims B = 64, Hq = 8, Hkv = 2, Skv = 4096, D = 128, " + sizes +
+                     "; layout paged(page = 16); lengths kv;");
+  };
+  EXPECT_THAT(source("Sq = 1"), HasSubstr("kReadOnce = true;"));
+  EXPECT_THAT(source("Sq = 4096"), Not(HasSubstr("kReadOnce")));
 }
 
 // Pieces of less than 16 rows would be many copies.
@@ -61,12 +85,14 @@ TEST(Native, RowsOfOtherPagesAreCopiedByThreads) {
               HasSubstr("kGatherValues = true;"));
 }
 
-// Strides that a launch takes, as "k 2".
+// Strides that a launch takes, as "k 2" or "k 0 in steps".
 std::vector<std::string> strides_of(const plan::Launch& launch) {
   std::vector<std::string> strides;
   for (const plan::KernelArgument& argument : launch.arguments) {
     const auto* of = std::get_if<plan::StrideArgument>(&argument);
-    if (of != nullptr) strides.push_back(of->tensor + " " + std::to_string(of->axis));
+    if (of == nullptr) continue;
+    strides.push_back(of->tensor + " " + std::to_string(of->axis) +
+                      (of->in_steps ? " in steps" : ""));
   }
   return strides;
 }
@@ -77,10 +103,11 @@ TEST(Native, TakesBoundStridesOfPages) {
               "layout k: paged(page = 64, strides = bound), v: paged(page = 5, strides = bound);")
           .value();
   const plan::TensorMapArgument& k = map_of(made, "k");
-  EXPECT_THAT(k.strides, ::testing::ElementsAre(1, 1, 1));
-  EXPECT_THAT(k.axes, ::testing::ElementsAre(2, 1, 0));
+  EXPECT_THAT(k.strides, ::testing::ElementsAre(1, 64, 8, 1));
+  EXPECT_THAT(k.axes, ::testing::ElementsAre(2, -1, 2, plan::TensorMapArgument::kPagesAndHeads));
   EXPECT_THAT(strides_of(step_of(made).launches.back()),
-              ::testing::ElementsAre("page_table_k 0", "page_table_v 0", "v 0", "v 1", "v 2"));
+              ::testing::ElementsAre("page_table_k 0", "k 0 in steps", "k 1 in steps",
+                                     "page_table_v 0", "v 0", "v 1", "v 2"));
   for (const plan::TensorInfo& tensor : made.program.tensors) {
     const bool is_free =
         tensor.name == "k" || tensor.name == "v" || tensor.name.starts_with("page_table");
