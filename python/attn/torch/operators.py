@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from attn.arguments import INPUTS
 from attn.outputs import is_amax
 from attn.torch import empty
 from attn.torch.autograd import register_gradients
@@ -18,6 +19,7 @@ from attn.torch.calls import Call, formed
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import attention_of, facts_of
 from attn.torch.plans import pair_of
+from attn.torch.signature import readable_strides, with_strides
 from attn.torch.statistics import gradient_of_lse
 from attn.torch.ways import ShortWay
 
@@ -79,7 +81,12 @@ def _backward(attention, names, tensors, params, outputs, d_o, reached, d_reache
     found = None if way is None else way.backward_at_once((*tensors, *outputs), d_o, d_lse, params)
     if found is None:  # the recent call may have had other sizes
         found = run_backward(_call_of(attention, names, tensors, params), outputs, d_o, d_lse)
-    return list(found)
+    if facts.addressing is not None:
+        return list(found)
+    # As the fake says: a copy of a misaligned tensor has other strides than the tensor.
+    given = dict(zip(names, tensors))
+    return [with_strides(x, readable_strides(given[name])) if name in INPUTS else x
+            for name, x in zip(facts.of_backward, found)]
 
 
 @torch.library.register_fake("attn::forward", lib=_library)
