@@ -52,7 +52,8 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
     for name in given:
         if name not in INPUTS and name not in facts.params:
             dtype = facts.said.inputs[name].dtype if name in facts.said.inputs else "f32"
-            tensors[name] = _as_tensor(name, given[name], dtype, q.device)
+            tensor = _as_tensor(name, given[name], dtype, q.device)
+            tensors[name] = beside(tensor, q.device) if facts.traced else tensor
     if facts.scales:
         _check_scales(facts, tensors)
         _add_scales(facts, tensors)
@@ -107,6 +108,13 @@ def _cast(tensor: Any, name: str) -> torch.Tensor:
     if device != "meta" and torch.is_autocast_enabled(device) and tensor.dtype == torch.float32:
         return tensor.to(torch.get_autocast_dtype(device))
     return tensor
+
+
+def beside(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A number that a mod captured, where q is, as PyTorch takes numbers of the CPU beside tensors of a GPU; other
+    tensors as they are."""
+    is_number = tensor.numel() == 1 and tensor.device.type == "cpu" and device.type != "cpu"
+    return tensor.to(device) if is_number else tensor
 
 
 def _as_tensor(name: str, value: Any, dtype: str, device: torch.device) -> torch.Tensor:

@@ -1,0 +1,204 @@
+"""`flex_attention` within torch.compile and torch.export(strict=True), without a graph break: Dynamo follows the mods as
+it does those of PyTorch's own FlexAttention, and the graphs that it makes of them are traced to a spec.
+
+All names of PyTorch that are not public are in this file. They are those of the versions in `VERSIONS`; with others,
+`is_supported` says no, and the call breaks the graph.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator
+
+from attn.attention import Attention
+from attn.errors import TraceError
+from attn.torch.facts import facts_of
+from attn.torch.graph_mods import GraphMod, StandIns
+from attn.trace import Traced
+from attn.tracing.recipes import Computed, Made, Part, Recipe, Source
+
+VERSIONS = ((2, 11), (2, 12))  # the first and the last one
+
+NAME = "attn_flex_attention"
+
+
+def is_supported() -> bool:
+    """Whether this PyTorch is one of `VERSIONS`."""
+    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+    return VERSIONS[0] <= (major, minor) <= VERSIONS[1]
+
+
+class Flex(HigherOrderOperator):
+    """What Dynamo sees of a call: an operator of q, k, v, the mods and settings.
+
+    `attention_of(examples, mods, settings)`: the trace of the mods and its attention, for q, k and v like these.
+    `finish(name, names, settings, q, k, v, *captured)`: what the call returns, as Python that Dynamo follows; `name` is
+    that of the attention in operators, `names` those of what it captures. `otherwise`: the call where the graph breaks.
+    """
+
+    def __init__(self, attention_of: Callable[..., tuple[Traced, Attention]], finish: Callable[..., Any],
+                 otherwise: Callable[..., Any]):
+        super().__init__(NAME)
+        self.attention_of, self.finish, self.otherwise = attention_of, finish, otherwise
+
+    @property
+    def __name__(self) -> str:
+        # Dynamo looks up how an operator is traced by its name. Importing it takes seconds, so it is told no earlier.
+        if "torch._dynamo.variables.higher_order_ops" in sys.modules:
+            _register()
+        return NAME
+
+    @__name__.setter
+    def __name__(self, name: str) -> None:
+        pass
+
+    def __call__(self, *args: Any) -> Any:
+        return self.otherwise(*args)
+
+
+def _register() -> None:
+    from torch._dynamo.variables import higher_order_ops as operators
+
+    known = operators._hop_name_to_variable_class
+    if NAME not in known and is_supported():
+        known[NAME] = _variable_class(operators)
+
+
+def _variable_class(operators: Any) -> type:
+    class FlexVariable(operators.TorchHigherOrderOperatorVariable):
+        """What Dynamo does for a call of `Flex`."""
+
+        _HOP_NAME = "attn.torch.flex_attention"
+        _ALLOW_FALLBACK_TO_EAGER = True
+
+        def _call_function(self, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+            return _Call(operators, self.value, tx).result(*args)
+
+    return FlexVariable
+
+
+class _Call:
+    """One call that Dynamo traces: `tx` is its state, arguments and results are its variables."""
+
+    def __init__(self, operators: Any, flex: Flex, tx: Any):
+        self._operators, self._flex, self._tx = operators, flex, tx
+        self._stand_ins = StandIns()
+        self._variables: dict[int, Any] = {}  # of captured tensors, by the ids of their stand-ins
+
+    def result(self, q: Any, k: Any, v: Any, score_mod: Any, mask_mod: Any, settings: Any) -> Any:
+        """The variable of what the call returns."""
+        inputs, settings = (q, k, v), self._constants(settings)
+        examples = [each.as_proxy().node.meta["example_value"] for each in inputs]
+        mods = [self._mod(q, mod, place) for place, mod in enumerate((score_mod, mask_mod))]
+        try:
+            traced, attention = self._flex.attention_of(examples, mods, settings)
+            self._stand_ins.hold(traced, attention, examples)
+        except TraceError as error:
+            self._operators.unimplemented(
+                gb_type="attn.torch.flex_attention: a mod cannot be traced", context=str(error),
+                explanation=str(error), hints=["docs/flexattention.md of attnc says what can be traced"])
+        captured = [self._captured(traced.recipes[each]) for each in traced.tensors]
+        build = self._operators.VariableTracker.build
+        constants = (facts_of(attention).name, tuple(traced.tensors), settings)
+        return self._inlined(self._flex.finish, [*(build(self._tx, each) for each in constants), *inputs, *captured])
+
+    def _constants(self, variable: Any) -> Any:
+        """The value of constants; of numbers that may change, that of all calls."""
+        from torch._dynamo.variables.lists import TupleVariable
+        from torch._dynamo.variables.tensor import SymNodeVariable
+
+        variable = variable.realize()
+        if isinstance(variable, SymNodeVariable):
+            return variable.evaluate_expr(self._tx.output)
+        if isinstance(variable, TupleVariable):
+            return tuple(map(self._constants, variable.items))
+        return variable.as_python_constant()
+
+    def _inlined(self, function: Callable[..., Any], args: list[Any]) -> Any:
+        return self._operators.VariableTracker.build(self._tx, function).call_function(self._tx, args, {})
+
+    def _mod(self, q: Any, mod: Any, place: int) -> GraphMod | None:
+        """A mod as the graph that Dynamo makes of it."""
+        if mod.is_python_constant() and mod.as_python_constant() is None:
+            return None
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+        operators, tx = self._operators, self._tx
+        with operators.discard_graph_changes(tx):
+            scores = [] if place else [self._scalar(q, {"requires_grad": q.requires_grad})]
+            scalars = [*scores, *(self._scalar(q, {"dtype": torch.int32}) for _ in range(4))]
+        with TransformGetItemToIndex():
+            _, graph, lifted = operators.speculate_subgraph(
+                tx, mod, scalars, {}, description=self._flex.__name__, source_target=self._flex,
+                set_subgraph_inputs="flatten_manual")
+        return GraphMod(graph, len(scalars), [self._stand_in(outer) for outer in lifted],
+                        self._constant, self._stand_ins.original, _name_of(mod))
+
+    def _scalar(self, q: Any, options: dict[str, Any]) -> Any:
+        build = self._operators.VariableTracker.build
+        return q.call_method(self._tx, "new_empty", [build(self._tx, [])],
+                             {name: build(self._tx, value) for name, value in options.items()})
+
+    def _stand_in(self, outer: Any) -> Any:
+        """What stands for a captured tensor in a trace; a number that it captures as it is."""
+        from torch._dynamo.variables.builder import get_specialized_props
+        from torch._dynamo.variables.tensor import TensorVariable
+
+        example = outer.node.meta["example_value"]
+        if not isinstance(example, torch.Tensor):
+            return example
+        found = self._stand_ins.of(outer.node, example)
+        if id(found) not in self._variables:
+            known = get_specialized_props(TensorVariable, self._tx, example, None)
+            self._variables[id(found)] = TensorVariable(outer, **known)
+        return found
+
+    def _constant(self, name: str) -> Any:
+        """The stand-in of a tensor that a mod makes, or has as an attribute of a module."""
+        value = self._tx.output.nn_modules[name]
+        found = self._stand_ins.of(name, value)
+        if id(found) not in self._variables:
+            self._variables[id(found)] = self._attribute(value)
+        return found
+
+    def _attribute(self, value: torch.Tensor) -> Any:
+        proxy = self._tx.output.register_static_attr_and_return_proxy("attn_constant", value)
+        from torch._dynamo.variables.builder import wrap_fx_proxy
+
+        return wrap_fx_proxy(self._tx, proxy)
+
+    def _captured(self, recipe: Recipe) -> Any:
+        """The variable of a captured tensor, which may have to be computed."""
+        if isinstance(recipe, Source):
+            return self._variables[id(recipe.value)]
+        if isinstance(recipe, Made):
+            return self._attribute(torch.as_tensor(recipe.value))
+        build = self._operators.VariableTracker.build
+        if isinstance(recipe, Part):
+            return self._captured(recipe.of).call_method(self._tx, "__getitem__", [build(self._tx, recipe.place)], {})
+        return build(self._tx, recipe.function).call_function(
+            self._tx, [self._argument(each) for each in recipe.args],
+            {name: self._argument(each) for name, each in recipe.kwargs.items()})
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, (Source, Made, Computed, Part)):
+            return self._captured(value)
+        build = self._operators.VariableTracker.build
+        if isinstance(value, (list, tuple)):
+            from torch._dynamo.variables.lists import ListVariable, TupleVariable
+
+            kind = ListVariable if isinstance(value, list) else TupleVariable
+            return kind([self._argument(each) for each in value])
+        return build(self._tx, value)
+
+
+def _name_of(mod: Any) -> str:
+    """The name of a function that Dynamo follows, for that of the spec."""
+    try:
+        return str(mod.get_name())
+    except Exception:
+        return "mod"
