@@ -158,8 +158,10 @@ class _Call:
         return found
 
     def _constant(self, name: str) -> Any:
-        """The stand-in of a tensor that a mod makes, or has as an attribute of a module."""
+        """The stand-in of a tensor that a mod makes, or has as an attribute of a module; a graph as it is."""
         value = self._tx.output.nn_modules[name]
+        if isinstance(value, torch.nn.Module):
+            return value
         found = self._stand_ins.of(name, value)
         if id(found) not in self._variables:
             self._variables[id(found)] = self._attribute(value)
@@ -194,6 +196,14 @@ class _Call:
             kind = ListVariable if isinstance(value, list) else TupleVariable
             return kind([self._argument(each) for each in value])
         return build(self._tx, value)
+
+
+def never_compiled(function: Callable[..., Any]) -> None:
+    """Keeps Dynamo away from calls of a function, and from all that it calls, where a graph was broken."""
+    evaluation = torch._C._dynamo.eval_frame
+    if hasattr(evaluation, "set_code_exec_strategy"):
+        skip = evaluation._FrameAction.SKIP
+        evaluation.set_code_exec_strategy(function.__code__, evaluation._FrameExecStrategy(skip, skip))
 
 
 def _name_of(mod: Any) -> str:

@@ -71,8 +71,7 @@ def flex_attention(
     arguments = ((query, key, value), (score_mod, mask_mod), block_mask, options, enable_gqa)
     if torch.compiler.is_dynamo_compiling():
         return asked.result(_attend_in_graph(*arguments))
-    run = _outside_of_the_graph if torch.compiler.is_compiling() else _attend
-    return asked.result(run(*arguments))
+    return asked.result(_attend(*arguments))
 
 
 def _of_aux(request: AuxRequest | None) -> tuple[bool, bool]:
@@ -229,20 +228,9 @@ def _finish(
     return found[0] if len(outputs) == 1 else tuple(found[: len(outputs)])
 
 
-def _outside_of_the_graph(*arguments: Any) -> Any:
-    return torch.compiler.disable(_attend)(*arguments)
-
-
 def _where_the_graph_breaks(query: Any, key: Any, value: Any, score_mod: Any, mask_mod: Any, options: Any) -> Any:
-    return _outside_of_the_graph((query, key, value), (score_mod, mask_mod), None, options, True)
+    return _attend((query, key, value), (score_mod, mask_mod), None, options, True)
 
 
-# What `torch.compiler.disable` sets. It imports the compiler, which takes seconds: here only programs that are
-# compiled pay for it, when they call this.
-_outside_of_the_graph._torchdynamo_disable = True  # type: ignore[attr-defined]
-_outside_of_the_graph._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
-    "attn.torch.flex_attention traces Python functions: call an attention of"
-    " attn.compile(score_mod=.., mask_mod=.., B=.., ..) in programs without graph breaks"
-)
-
+dynamo.never_compiled(_attend)
 _in_graph = dynamo.Flex(_traced_in_graph, _finish, _where_the_graph_breaks)

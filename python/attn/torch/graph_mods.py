@@ -49,7 +49,7 @@ class StandIns:
             if isinstance(recipe, Source):
                 shape = self.original(recipe.value).shape
                 for size, text in zip(shape, attention.described.inputs[name].dims):
-                    wanted = named[text] if text in named else int(size)
+                    wanted = eval(text, {"__builtins__": {}}, named)  # a number, or an expression of dimensions
                     if size != wanted:
                         raise TraceError(f"{name} has a size of {size}, and {text} is {wanted}")
 
@@ -80,10 +80,14 @@ class GraphMod(Unwatched):
             elif node.op == "get_attr":
                 values[node] = self._constant(node.target)
             elif node.op == "output":
-                return self._value(node.args[0][0] if isinstance(node.args[0], tuple) else node.args[0], values)
+                return torch.fx.map_arg(node.args[0], lambda each: self._value(each, values))
             elif node.users or node.op not in ("call_function", "call_method"):
                 values[node] = self._computed(node, values)
         raise AssertionError("a graph without an output")
+
+    def _of(self, graph: Any, captured: Sequence[Any]) -> GraphMod:
+        """A graph within the graph, of these inputs."""
+        return GraphMod(graph, 0, captured, self._constant, self._original, self.__name__)
 
     def _computed(self, node: Any, values: dict[Any, Any]) -> Any:
         args = torch.fx.map_arg(node.args, lambda each: self._value(each, values))
@@ -91,6 +95,9 @@ class GraphMod(Unwatched):
         try:
             if node.op == "call_method":
                 return self._method(node.target, *args, **kwargs)
+            if str(node.target) == "autograd_function_apply":  # gradients follow from its forward
+                outputs, _ = self._of(args[0].graph, args[2:])()
+                return outputs
             return node.target(*args, **kwargs)
         except TraceError as error:
             raise _placed(error, node) from None
