@@ -7,6 +7,7 @@ All names of PyTorch that are not public are in this file. They are those of the
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -182,8 +183,11 @@ class _Call:
         build = self._operators.VariableTracker.build
         if isinstance(recipe, Part):
             return self._captured(recipe.of).call_method(self._tx, "__getitem__", [build(self._tx, recipe.place)], {})
-        return build(self._tx, recipe.function).call_function(
-            self._tx, [self._argument(each) for each in recipe.args],
+        function, first = recipe.function, ()
+        if isinstance(function, functools.partial):  # of a method's name
+            function, first = function.func, function.args
+        return build(self._tx, function).call_function(
+            self._tx, [self._argument(each) for each in (*first, *recipe.args)],
             {name: self._argument(each) for name, each in recipe.kwargs.items()})
 
     def _argument(self, value: Any) -> Any:
