@@ -25,6 +25,7 @@ TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 HALF = (torch.bfloat16, torch.float16)
 EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 IN_KERNELS = (*HALF, *EIGHT_BITS)  # of q, k and v
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 # The dims [B, H, S, D] of each layout in the order of its memory.
@@ -104,8 +105,9 @@ def usable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """Whether the tensor is an ordinary one, and no stand-in of a program that is traced."""
-    return type(tensor) in PLAIN and not tensor.is_meta
+    """Whether the tensor is an ordinary one, and neither a stand-in of a program that is traced nor one that torch.func
+    wraps."""
+    return type(tensor) in PLAIN and not tensor.is_meta and not is_wrapped(tensor)
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:
