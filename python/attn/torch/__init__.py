@@ -19,6 +19,7 @@ from attn.torch.exported import save_plans
 from attn.torch.facts import prepare
 from attn.torch.flex import flex_attention
 from attn.torch.function import call
+from attn.torch.modules import Attention
 from attn.torch.pages import append, merge
 from attn.torch.plans import warming
 from attn.torch.quantized import quantize
@@ -26,7 +27,8 @@ from attn.torch.schedules import Schedule
 from attn.torch.varlen import varlen_attention
 from attn.torch.varlen_attentions import VarlenAttention
 
-__all__ = ["Bucketed", "Distributed", "Schedule", "VarlenAttention", "append", "call", "distribute",
+__all__ = ["Attention", "Bucketed", "Distributed", "Schedule", "VarlenAttention",
+           "append", "call", "distribute",
            "flex_attention", "load_distributed", "merge", "prepare", "quantize", "save_plans", "varlen_attention"]
 
 _attention.torch_calls = sys.modules[__name__]

@@ -37,7 +37,7 @@ def grid_of(block_mask: Any, sizes: Sizes) -> Grid:
     return Grid(rows, keys, -(-sizes.Sq // rows), -(-sizes.Skv // keys))
 
 
-def mask_of(block_mask: Any, sizes: Sizes) -> Callable:
+def mask_of(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
     """The mask_mod of a block mask. Raises BindingError if it is not of these sizes, or was sliced."""
     mask_mod = getattr(block_mask, "mask_mod", None)
     if mask_mod is None:
@@ -252,7 +252,7 @@ def _listed(block_mask: Any, grid: Grid, device: torch.device) -> tuple[torch.Te
     return found[0] > 0, found[1] > 0
 
 
-def _summaries(mask_mod: Callable, at: tuple[int, int], sizes: Sizes, grid: Grid, device: torch.device) -> Any:
+def _summaries(mask_mod: Callable[..., Any], at: tuple[int, int], sizes: Sizes, grid: Grid, device: torch.device) -> Any:
     """Goes through the rows of blocks, some at a time. Yields the first row, and for each block whether the mask
     shows some of it, and whether all of it."""
     from torch.nn.attention.flex_attention import create_mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, overload
 
 import torch
 
@@ -23,7 +23,7 @@ from attn.torch.signature import DTYPES, HALF
 from attn.trace import Traced, trace, unwrapped
 
 if TYPE_CHECKING:
-    from torch.nn.attention.flex_attention import AuxRequest, BlockMask
+    from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
 
 MOST_KEPT = 256  # traces, and attentions: least recently used dropped first
 
@@ -31,11 +31,38 @@ _kept = KnownMods(MOST_KEPT)
 _texts = Texts(MOST_KEPT)
 
 
+@overload
+def flex_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Callable[..., Any] | None = None,
+    block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
+    return_lse: Literal[False] = False, kernel_options: Any = None, *, return_aux: None = None,
+    mask_mod: Callable[..., Any] | None = None, dropout_p: float = 0.0, **others: Any,
+) -> torch.Tensor: ...
+
+
+@overload
+def flex_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Callable[..., Any] | None = None,
+    block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
+    return_lse: bool = False, kernel_options: Any = None, *, return_aux: AuxRequest,
+    mask_mod: Callable[..., Any] | None = None, dropout_p: float = 0.0, **others: Any,
+) -> tuple[torch.Tensor, AuxOutput]: ...
+
+
+@overload
+def flex_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Callable[..., Any] | None = None,
+    block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
+    *, return_lse: Literal[True], kernel_options: Any = None, return_aux: None = None,
+    mask_mod: Callable[..., Any] | None = None, dropout_p: float = 0.0, **others: Any,
+) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
 def flex_attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    score_mod: Callable | None = None,
+    score_mod: Callable[..., Any] | None = None,
     block_mask: BlockMask | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
@@ -43,7 +70,7 @@ def flex_attention(
     kernel_options: Any = None,
     *,
     return_aux: AuxRequest | None = None,
-    mask_mod: Callable | None = None,
+    mask_mod: Callable[..., Any] | None = None,
     dropout_p: float = 0.0,
     **others: Any,
 ) -> Any:
@@ -108,7 +135,7 @@ _Options = tuple[Union[float, None], tuple[str, ...], float]  # scale, outputs, 
 
 def _attend(
     tensors: tuple[torch.Tensor, ...],
-    mods: tuple[Callable | None, Callable | None],
+    mods: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
     block_mask: BlockMask | None,
     options: _Options,
     enable_gqa: bool,
@@ -141,7 +168,7 @@ def _checked(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple
     return (query, key, value), sizes
 
 
-def _mask_of(block_mask: BlockMask, mask_mod: Callable | None, sizes: Sizes) -> Callable:
+def _mask_of(block_mask: BlockMask, mask_mod: Callable[..., Any] | None, sizes: Sizes) -> Callable[..., Any]:
     if mask_mod is not None:
         raise BindingError("block_mask and mask_mod were both given: the mask of a block_mask is its own")
     return blocks.mask_of(block_mask, sizes)
@@ -183,7 +210,7 @@ def _trace(mods: tuple[Any, ...], sizes: Sizes, query: torch.Tensor, options: _O
 
 def _attend_in_graph(
     tensors: tuple[torch.Tensor, ...],
-    mods: tuple[Callable | None, Callable | None],
+    mods: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
     block_mask: BlockMask | None,
     options: _Options,
     enable_gqa: bool,

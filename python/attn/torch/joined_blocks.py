@@ -20,7 +20,7 @@ HIDDEN, MASKED, WHOLE = range(3)  # elements of the tensor: by the mask_mod, or 
 LISTS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
 
 
-def joined(block_mask: Any, mask_mod: Callable, query: torch.Tensor, sizes: Sizes, adds: Adds) -> Callable:
+def joined(block_mask: Any, mask_mod: Callable[..., Any], query: torch.Tensor, sizes: Sizes, adds: Adds) -> Callable[..., Any]:
     """The mask of a block mask, as FlexAttention computes it: of blocks that are listed, those of the full ones
     whole, and of others what the mask_mod shows. The lists are read on the device. What they say of blocks that are
     not there counts nothing, and a block counts once that they list twice."""
@@ -30,8 +30,8 @@ def joined(block_mask: Any, mask_mod: Callable, query: torch.Tensor, sizes: Size
 
 
 def mask_of_blocks(
-    blocks: torch.Tensor, mask_mod: Callable, size: tuple[int, int], whole: int | None
-) -> Callable:
+    blocks: torch.Tensor, mask_mod: Callable[..., Any], size: tuple[int, int], whole: int | None
+) -> Callable[..., Any]:
     """The mask of a tensor of blocks, `size` rows and keys each, and a mask_mod: uint8 [B or 1, Hq or 1, rows of
     blocks, columns]. `whole`: the element of blocks that the mask_mod does not change, if there are any."""
     batches, heads = blocks.shape[:2]
