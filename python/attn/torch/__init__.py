@@ -13,6 +13,7 @@ PyTorch's allocator; kernels run on the current stream of the tensors' device.
 import sys
 
 from attn import attention as _attention
+from attn.torch import hugging_face
 from attn.torch.buckets import Bucketed, bucketed
 from attn.torch.distributed import Distributed, distribute, load_distributed
 from attn.torch.exported import save_plans
@@ -29,6 +30,6 @@ from attn.torch.varlen_attentions import VarlenAttention
 
 __all__ = ["Attention", "Bucketed", "Distributed", "Schedule", "VarlenAttention",
            "append", "call", "distribute",
-           "flex_attention", "load_distributed", "merge", "prepare", "quantize", "save_plans", "varlen_attention"]
+           "flex_attention", "hugging_face", "load_distributed", "merge", "prepare", "quantize", "save_plans", "varlen_attention"]
 
 _attention.torch_calls = sys.modules[__name__]
