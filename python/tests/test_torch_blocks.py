@@ -139,6 +139,52 @@ def test_in_a_program_that_is_compiled(make):
                                torch.autograd.grad(wanted.square().sum(), (q, k, v)))
 
 
+def test_a_compiled_program_looks_at_blocks_when_it_is_called(monkeypatch):
+    """It computes without those that follow from the mask, also of another block mask; and with all others."""
+    from attn.torch import operators
+
+    resolved, computed = operators.listed_calls.resolved, []
+    monkeypatch.setattr(operators.listed_calls, "resolved", lambda *args: (
+        computed.append(found := resolved(*args)), found)[1])
+    q, k, v = (x.requires_grad_() for x in qkv())
+    run = traced(attn.torch.flex_attention)
+
+    def reads_blocks(block_mask):
+        found = run(q, k, v, block_mask=block_mask)
+        torch.testing.assert_close(found, expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
+        found.sum().backward()
+        assert len({name for name, _, _ in computed[-2:]}) == 1
+        return "blocks" in computed[-1][0] or "values" in computed[-1][0]
+
+    block_mask = made(causal)
+    assert [reads_blocks(block_mask) for _ in range(3)] == [False] * 3
+    assert not reads_blocks(made(causal))
+    block_mask.kv_num_blocks.sub_(1).clamp_(min=0)
+    assert reads_blocks(block_mask) and reads_blocks(block_mask)
+    assert not reads_blocks(made(causal))
+
+
+def test_blocks_in_an_exported_program(tmp_path):
+    """Which another process reads, that has not compared them."""
+    q, k, v = qkv()
+
+    class Model(torch.nn.Module):
+        def __init__(self, block_mask):
+            super().__init__()
+            self.block_mask = block_mask
+
+        def forward(self, q, k, v):
+            return attn.torch.flex_attention(q, k, v, block_mask=self.block_mask)
+
+    for block_mask in (made(causal), listed(torch.eye(3, dtype=torch.bool), by_batch)):
+        for strict in (True, False):
+            program = torch.export.export(Model(block_mask), (q, k, v), strict=strict)
+            from attn.torch import listed_calls
+
+            listed_calls._known.clear()
+            torch.testing.assert_close(program.module()(q, k, v), expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
+
+
 def test_full_blocks_show_what_the_mask_hides():
     q, k, v = qkv()
     block_mask = listed(torch.eye(3, dtype=torch.bool), by_batch, lower() ^ torch.eye(3, dtype=torch.bool))

@@ -10,15 +10,18 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._ops import HigherOrderOperator
 
 from attn.attention import Attention
 from attn.errors import TraceError
+from attn.torch import listed_calls
 from attn.torch.facts import facts_of
-from attn.torch.graph_mods import GraphMod, StandIns
+from attn.torch.graph_mods import GraphMod, Joined, StandIns, hint
+from attn.torch.joined_blocks import LISTS, WHOLE, mask_of_blocks
+from attn.torch.signature import has_memory
 from attn.trace import Traced
 from attn.tracing.recipes import Computed, Made, Part, Recipe, Source
 
@@ -82,6 +85,26 @@ def _variable_class(operators: Any) -> type:
     return FlexVariable
 
 
+class _Blocks(NamedTuple):
+    """The blocks of a BlockMask. `stand_in`: of their tensor; `lists`: the variables; `size`: rows and keys of a block;
+    `whole`: as `mask_of_blocks` takes it; `value`: the BlockMask, if it was made before the program."""
+
+    stand_in: torch.Tensor
+    lists: dict[str, Any]
+    size: tuple[int, int]
+    whole: int | None
+    value: Any
+
+
+def _is_real(block_mask: Any) -> bool:
+    lists = [getattr(block_mask, name, None) for name in LISTS]
+    return lists[0] is not None and all(x is None or has_memory(x) for x in lists)
+
+
+def _everything(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> bool:
+    return True
+
+
 class _Call:
     """One call that Dynamo traces: `tx` is its state, arguments and results are its variables."""
 
@@ -90,22 +113,67 @@ class _Call:
         self._stand_ins = StandIns()
         self._variables: dict[int, Any] = {}  # of captured tensors, by the ids of their stand-ins
 
-    def result(self, q: Any, k: Any, v: Any, score_mod: Any, mask_mod: Any, settings: Any) -> Any:
-        """The variable of what the call returns."""
+    def result(self, q: Any, k: Any, v: Any, score_mod: Any, mask_mod: Any, settings: Any, listed: Any) -> Any:
+        """The variable of what the call returns. `listed`: None, or of a BlockMask itself, its lists, how many blocks
+        there are down and across, and their size."""
         inputs, settings = (q, k, v), self._constants(settings)
         examples = [each.as_proxy().node.meta["example_value"] for each in inputs]
         mods = [self._mod(q, mod, place) for place, mod in enumerate((score_mod, mask_mod))]
+        blocks = None if self._is_none(listed) else self._blocks(listed, examples[0])
         try:
-            traced, attention = self._flex.attention_of(examples, mods, settings)
-            self._stand_ins.hold(traced, attention, examples)
+            traced, attention = self._trace(examples, mods, settings, blocks)
         except TraceError as error:
             self._operators.unimplemented(
                 gb_type="attn.torch.flex_attention: a mod cannot be traced", context=str(error),
                 explanation=str(error), hints=["docs/flexattention.md of attnc says what can be traced"])
-        captured = [self._captured(traced.recipes[each]) for each in traced.tensors]
+        captured = {}
+        for name in traced.tensors:
+            recipe = traced.recipes[name]
+            if blocks is not None and isinstance(recipe, Source) and recipe.value is blocks.stand_in:
+                captured |= {listed_calls.name_of(name, kind): x for kind, x in blocks.lists.items()}
+            else:
+                captured[name] = self._captured(recipe)
         build = self._operators.VariableTracker.build
-        constants = (facts_of(attention).name, tuple(traced.tensors), settings)
-        return self._inlined(self._flex.finish, [*(build(self._tx, each) for each in constants), *inputs, *captured])
+        constants = (facts_of(attention).name, tuple(captured), settings)
+        return self._inlined(self._flex.finish, [*(build(self._tx, each) for each in constants), *inputs, *captured.values()])
+
+    def _trace(self, examples: list[Any], mods: list[GraphMod | None], settings: Any,
+               blocks: _Blocks | None) -> tuple[Traced, Attention]:
+        """The trace of a call and its attention, with the blocks of a BlockMask. If its mask_mod says what they say, that
+        is noted: calls with these lists compute without them."""
+        if blocks is None:
+            traced, attention = self._flex.attention_of(examples, mods, settings)
+            self._stand_ins.hold(traced, attention, examples)
+            return traced, attention
+        score_mod, mask_mod = mods
+        inner = _everything if mask_mod is None else mask_mod
+        joined = Joined(mask_of_blocks(blocks.stand_in, inner, blocks.size, blocks.whole))
+        traced, attention = self._flex.attention_of(examples, (score_mod, joined), settings)
+        self._stand_ins.hold(traced, attention, examples)
+        if blocks.value is not None and not (mask_mod is not None and mask_mod.captures):
+            alone, of_mask = self._flex.attention_of(examples, mods, settings)
+            if set(alone.tensors) <= set(traced.tensors):
+                listed_calls.note(attention, of_mask, blocks.value, [tuple(map(hint, x.shape)) for x in examples])
+        return traced, attention
+
+    def _is_none(self, variable: Any) -> bool:
+        return variable.is_python_constant() and variable.as_python_constant() is None
+
+    def _blocks(self, listed: Any, query: Any) -> _Blocks:
+        block_mask, lists, grid, size = listed.realize().items
+        named = {name: each for name, each in zip(LISTS, lists.realize().items) if not self._is_none(each)}
+        shape = (*named[LISTS[0]].as_proxy().node.meta["example_value"].shape[:2],
+                 *(self._number(each) for each in grid.realize().items))
+        with self._tx.fake_mode:
+            fake = torch.empty(shape, dtype=torch.uint8, device=query.device)
+        value = getattr(block_mask.realize(), "value", None)
+        return _Blocks(self._stand_ins.of("blocks", fake), named, self._constants(size),
+                       WHOLE if LISTS[2] in named else None, value if _is_real(value) else None)
+
+    def _number(self, variable: Any) -> Any:
+        """An integer, which may be one that changes."""
+        variable = variable.realize()
+        return variable.as_python_constant() if variable.is_python_constant() else variable.sym_num
 
     def _constants(self, variable: Any) -> Any:
         """The value of constants; of numbers that may change, that of all calls."""
@@ -124,7 +192,7 @@ class _Call:
 
     def _mod(self, q: Any, mod: Any, place: int) -> GraphMod | None:
         """A mod as the graph that Dynamo makes of it."""
-        if mod.is_python_constant() and mod.as_python_constant() is None:
+        if self._is_none(mod):
             return None
         from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 

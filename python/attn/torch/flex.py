@@ -16,7 +16,7 @@ from attn.torch import blocks, dynamo
 from attn.torch.blocks import Adds
 from attn.torch.calls import add_random, beside
 from attn.torch.graph_mods import GraphMod, hint
-from attn.torch.joined_blocks import LISTS, WHOLE, joined, mask_of_blocks, tensor_of
+from attn.torch.joined_blocks import joined
 from attn.torch.known_mods import KnownMods
 from attn.torch.recall import Recalled, Texts
 from attn.torch.signature import DTYPES, HALF
@@ -215,17 +215,17 @@ def _attend_in_graph(
     options: _Options,
     enable_gqa: bool,
 ) -> Any:
-    """`_attend`, as Dynamo follows it: blocks count for what they say, since nothing can be compared."""
+    """`_attend`, as Dynamo follows it: what its blocks say is known when it is called (listed_calls.py)."""
     (query, key, value), sizes = _checked(tensors, enable_gqa)
     score_mod, mask_mod = mods
     if block_mask is not None:
         mask_mod = _mask_of(block_mask, mask_mod, sizes)
-        lists = {name: getattr(block_mask, name) for name in LISTS}
+        lists = (block_mask.kv_num_blocks, block_mask.kv_indices, block_mask.full_kv_num_blocks,
+                 block_mask.full_kv_indices)
         grid = blocks.grid_of(block_mask, sizes)
-        made = tensor_of(lists, grid.down, grid.across, query.device)
-        whole = None if block_mask.full_kv_num_blocks is None else WHOLE
-        mask_mod = mask_of_blocks(made, mask_mod, block_mask.BLOCK_SIZE, whole)
-    return _in_graph(query, key, value, score_mod, mask_mod, options)
+        listed = (block_mask, lists, (grid.down, grid.across), block_mask.BLOCK_SIZE)
+        return _in_graph(query, key, value, score_mod, mask_mod, options, listed)
+    return _in_graph(query, key, value, score_mod, mask_mod, options, None)
 
 
 def _traced_in_graph(examples: Sequence[torch.Tensor], mods: Sequence[GraphMod | None], options: _Options) -> Any:
@@ -255,8 +255,12 @@ def _finish(
     return found[0] if len(outputs) == 1 else tuple(found[: len(outputs)])
 
 
-def _where_the_graph_breaks(query: Any, key: Any, value: Any, score_mod: Any, mask_mod: Any, options: Any) -> Any:
-    return _attend((query, key, value), (score_mod, mask_mod), None, options, True)
+def _where_the_graph_breaks(
+    query: Any, key: Any, value: Any, score_mod: Any, mask_mod: Any, options: Any, listed: Any
+) -> Any:
+    if listed is None:
+        return _attend((query, key, value), (score_mod, mask_mod), None, options, True)
+    return _attend((query, key, value), (score_mod, None), listed[0], options, True)
 
 
 dynamo.never_compiled(_attend)

@@ -59,6 +59,17 @@ def hint(size: Any) -> int:
     return size if type(size) is int else size.node.hint
 
 
+class Joined(Unwatched):
+    """A mask of graphs and of blocks."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.__name__ = function.__name__
+        self._function = function
+
+    def __call__(self, b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        return self._function(b, h, q_idx, kv_idx)
+
+
 class GraphMod(Unwatched):
     """A mod that is a graph of operations. `count`: of its first inputs, which are those of a mod; `captured`: the
     others, stand-ins of tensors and numbers; `constant` gives the stand-ins of attributes by name.
@@ -70,6 +81,12 @@ class GraphMod(Unwatched):
         self.__name__ = name
         self._graph, self._count, self._captured, self._constant = graph, count, captured, constant
         self._original = original
+
+    @property
+    def captures(self) -> bool:
+        """Whether it reads tensors besides the indexes of a score."""
+        return any(isinstance(each, torch.Tensor) for each in self._captured) or any(
+            node.op == "get_attr" for node in self._graph.nodes)
 
     def __call__(self, *scalars: Any) -> Any:
         values: dict[Any, Any] = {}

@@ -13,7 +13,7 @@ import torch
 
 from attn.arguments import INPUTS
 from attn.outputs import is_amax
-from attn.torch import empty
+from attn.torch import empty, listed_calls
 from attn.torch.autograd import register_gradients
 from attn.torch.calls import Call, formed
 from attn.torch.execute import run_backward, run_forward
@@ -48,6 +48,7 @@ def apply_operator(each: Call) -> Any:
 
 
 def _call_of(attention: str, names: list[str], tensors: list[torch.Tensor], params: list[float]) -> Call:
+    names, tensors = listed_calls.without_lists(names, tensors)
     found = attention_of(attention)
     return formed(Call(found, dict(zip(names, tensors)), dict(zip(facts_of(found).params, params))))
 
@@ -58,6 +59,7 @@ def _way_key(names: list[str], training: bool) -> tuple[Any, ...]:
 
 @torch.library.impl(_library, "forward", "CompositeExplicitAutograd")
 def _forward(attention, names, tensors, params, training):
+    attention, names, tensors = listed_calls.resolved(attention, names, tensors)
     facts = facts_of(attention_of(attention))
     key = _way_key(names, training)
     way = facts.ways.get(key)
@@ -75,6 +77,7 @@ def _forward(attention, names, tensors, params, training):
 def _backward(attention, names, tensors, params, outputs, d_o, reached, d_reached):
     """`reached`: the outputs other than o that a backward came to, and their gradients: of others than lse they must
     be zero."""
+    attention, names, tensors = listed_calls.resolved(attention, names, tensors)
     facts = facts_of(attention_of(attention))
     d_lse = gradient_of_lse(facts, reached, d_reached)
     way = facts.ways.get(_way_key(names, True))
