@@ -25,7 +25,7 @@ from attn.torch.signature import has_memory
 from attn.trace import Traced
 from attn.tracing.recipes import Computed, Made, Part, Recipe, Source
 
-VERSIONS = ((2, 11), (2, 12))  # the first and the last one
+VERSIONS = ((2, 11), (2, 11))  # the first and the last one
 
 NAME = "attn_flex_attention"
 
