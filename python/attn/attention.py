@@ -1,6 +1,7 @@
 """Compiled attentions: `compile`, `load`, and what they return."""
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import pathlib
@@ -65,6 +66,26 @@ class Attention:
         self._recent: Any = None  # a short way for torch calls like the last one
         if "torch" in sys.modules:  # programs that torch.compile traces only read what this finds
             _of_torch().prepare(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle keeps: the spec, sizes, plans and captured tensors."""
+        dropped = ("_lock", "_torch_facts", "_recent", "described")
+        return {name: value for name, value in self.__dict__.items() if name not in dropped}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock, self._torch_facts, self._recent = threading.Lock(), None, None
+        if "torch" in sys.modules:
+            _of_torch().prepare(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Attention:
+        """The same attention, of the same loaded plans, with copies of the captured tensors: those of the module that is
+        copied, if it has them."""
+        made = memo[id(self)] = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._lock, made._recent = threading.Lock(), None
+        made.captured = copy.deepcopy(self.captured, memo)
+        return made
 
     @property
     def spec(self) -> str:
@@ -322,22 +343,23 @@ def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
     # Compiling issues the same warnings.
     said = source.check(bindings, deny_warnings) if target is None else source.described(bindings)
 
-    def build(target: str) -> bytes:
-        return plans.build(source, bindings, target, engine=engine, direction=direction, cache=cache,
-                           deny_warnings=deny_warnings)
-
-    def local() -> bytes | None:
-        return build("native") if not said.open and plans.local_gpu() is not None else None
-
+    build = functools.partial(plans.build, source, bindings, engine=engine, direction=direction, cache=cache,
+                              deny_warnings=deny_warnings)
+    local = functools.partial(_built_here, build, not said.open)
     contents = None
     if target is not None:
         plans.check_sizes(said, f"a plan for {target}")
-        contents = build(target)
+        contents = build(target=target)
     elif not builds:
         contents = local()
     return Attention(source, bindings, contents, target=target, engine=engine, cache=cache,
                      captured=captured, builds=builds, layout=layout,
                      later=local if target is None and builds else None)
+
+
+def _built_here(build: Callable[..., bytes], is_closed: bool) -> bytes | None:
+    """The plan for the local GPU, if there is one and all sizes are known."""
+    return build(target="native") if is_closed and plans.local_gpu() is not None else None
 
 
 def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Attention:

@@ -1,4 +1,4 @@
-"""Block masks: accepted where their blocks say what their mask_mod says, and refused elsewhere."""
+"""Block masks: what their blocks show, by the mask_mod or whole. They cost nothing where the mask_mod says the same."""
 
 import numpy
 import pytest
@@ -9,6 +9,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, noop
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from attentions import traced  # noqa: E402
 
 S, SMALL = 40, 16
 
@@ -70,28 +71,167 @@ def test_other_lengths_and_types(rows, keys, dtype):
     q, k, v = qkv(rows, keys, dtype)
     shifted = lambda b, h, q_idx, kv_idx: q_idx + 3 >= kv_idx  # noqa: E731
     block_mask = made(shifted, rows=rows, keys=keys)
-    run = torch.compile(attn.torch.flex_attention, backend="eager")
-    found = run(q.transpose(1, 2).contiguous().transpose(1, 2), k, v, block_mask=block_mask)
-    torch.testing.assert_close(found, attn.torch.flex_attention(q, k, v, mask_mod=shifted))
+    found = traced(attn.torch.flex_attention)(q.transpose(1, 2).contiguous().transpose(1, 2), k, v, block_mask=block_mask)
+    torch.testing.assert_close(found, attn.torch.flex_attention(q, k, v, mask_mod=shifted), check_stride=False)
 
 
-def test_blocks_without_a_mask_mod():
-    """Which are the mask themselves."""
-    blocks = torch.eye(3, dtype=torch.bool)
+def expected(q, k, v, block_mask):
+    """As FlexAttention computes it, densely."""
+    (rows, keys), (batches, heads) = block_mask.BLOCK_SIZE, block_mask.kv_num_blocks.shape[:2]
+    b, h, i, j = torch.meshgrid(*(torch.arange(n) for n in (*q.shape[:3], k.shape[2])), indexing="ij")
+    at = (b if batches > 1 else 0, h if heads > 1 else 0, i // rows, j // keys)
+    mask = torch.vmap(block_mask.mask_mod)(*(x.flatten() for x in (b, h, i, j))).reshape(b.shape)
+    full = torch.zeros_like(mask)
+    if block_mask.full_kv_num_blocks is not None:
+        whole = BlockMask.from_kv_blocks(block_mask.full_kv_num_blocks, block_mask.full_kv_indices,
+                                         BLOCK_SIZE=block_mask.BLOCK_SIZE, seq_lengths=block_mask.seq_lengths)
+        full = whole.to_dense().bool()[at]
+    listed = BlockMask.from_kv_blocks(block_mask.kv_num_blocks, block_mask.kv_indices,
+                                      BLOCK_SIZE=block_mask.BLOCK_SIZE, seq_lengths=block_mask.seq_lengths)
+    seen = full | (listed.to_dense().bool()[at] & mask)
+    score = torch.where(seen, q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1e30)
+    return (score.softmax(-1) * seen) @ v
+
+
+def spec_of(call):
+    """The text of the attention that a call computes."""
+    seen, run = [], attn.Attention.__call__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attn.Attention, "__call__", lambda self, *args, **kwargs: (
+            seen.append(self.spec), run(self, *args, **kwargs))[1])
+        call()
+    return seen[-1]
+
+
+def top(count, down, across, seed=0, batches=1, heads=1):
+    """For each row of blocks some blocks, in any order: as a choice of the best ones makes them."""
+    generator = torch.Generator().manual_seed(seed)
+    indices = torch.rand(batches, heads, down, across, generator=generator).argsort(-1).int()
+    return torch.full((batches, heads, down), count, dtype=torch.int32), indices
+
+
+@pytest.mark.parametrize("size", [16, (16, 8), (8, 32), 64, (7, 5)])
+@pytest.mark.parametrize("batches, heads", [(1, 1), (2, 2), (1, 2)])
+@pytest.mark.parametrize("mask", [None, causal, by_head])
+def test_blocks_that_were_chosen(size, batches, heads, mask):
+    rows, keys = (size, size) if isinstance(size, int) else size
+    down, across = -(-S // rows), -(-33 // keys)
+    lists = top(max(1, across // 2), down, across, batches=batches, heads=heads)
+    block_mask = BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=size, mask_mod=mask, seq_lengths=(S, 33))
+    q, k, v = (x.requires_grad_() for x in qkv(S, 33))
+    found = attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+    wanted = expected(q, k, v, block_mask)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(torch.autograd.grad(found.square().sum(), (q, k, v)),
+                               torch.autograd.grad(wanted.square().sum(), (q, k, v)), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: made(by_head, 2, 2), lambda: made(noop_mask), lambda: listed(torch.eye(3, dtype=torch.bool)),
+    lambda: listed(torch.eye(3, dtype=torch.bool), by_batch, lower() ^ torch.eye(3, dtype=torch.bool))])
+def test_in_a_program_that_is_compiled(make):
+    q, k, v = (x.requires_grad_() for x in qkv())
+    block_mask = make()
+    found = traced(attn.torch.flex_attention)(q, k, v, block_mask=block_mask)
+    wanted = attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(torch.autograd.grad(found.square().sum(), (q, k, v)),
+                               torch.autograd.grad(wanted.square().sum(), (q, k, v)))
+
+
+def test_a_compiled_program_looks_at_blocks_when_it_is_called(monkeypatch):
+    """It computes without those that follow from the mask, also of another block mask; and with all others."""
+    from attn.torch import operators
+
+    resolved, computed = operators.listed_calls.resolved, []
+    monkeypatch.setattr(operators.listed_calls, "resolved", lambda *args: (
+        computed.append(found := resolved(*args)), found)[1])
+    q, k, v = (x.requires_grad_() for x in qkv())
+    run = traced(attn.torch.flex_attention)
+
+    def reads_blocks(block_mask):
+        found = run(q, k, v, block_mask=block_mask)
+        torch.testing.assert_close(found, expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
+        found.sum().backward()
+        assert len({name for name, _, _ in computed[-2:]}) == 1
+        return "blocks" in computed[-1][0] or "values" in computed[-1][0]
+
+    block_mask = made(causal)
+    assert [reads_blocks(block_mask) for _ in range(3)] == [False] * 3
+    assert not reads_blocks(made(causal))
+    block_mask.kv_num_blocks.sub_(1).clamp_(min=0)
+    assert reads_blocks(block_mask) and reads_blocks(block_mask)
+    assert not reads_blocks(made(causal))
+
+
+def test_blocks_in_an_exported_program(tmp_path):
+    """Which another process reads, that has not compared them."""
     q, k, v = qkv()
-    with pytest.raises(attn.BindingError, match="hides a block, of which its mask_mod shows something") as caught:
-        attn.torch.flex_attention(q, k, v, block_mask=listed(blocks))
-    assert "rows 0 to 15, keys 16 to 31" in str(caught.value)
-    assert "listed[0, 0, q // 16, kv // 16]" in str(caught.value)
-    visible = listed(blocks).to_dense().bool()
-    found = attn.torch.flex_attention(  # what the error proposes
-        q, k, v, mask_mod=lambda b, h, q, kv: visible[0, 0, q // 16, kv // 16])
-    seen = torch.arange(S)[:, None] // 16 == torch.arange(S) // 16
-    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-    everything = listed(torch.ones(3, 3, dtype=torch.bool))
-    torch.testing.assert_close(attn.torch.flex_attention(q, k, v, block_mask=everything),
-                               attn.torch.flex_attention(q, k, v))
+
+    class Model(torch.nn.Module):
+        def __init__(self, block_mask):
+            super().__init__()
+            self.block_mask = block_mask
+
+        def forward(self, q, k, v):
+            return attn.torch.flex_attention(q, k, v, block_mask=self.block_mask)
+
+    for block_mask in (made(causal), listed(torch.eye(3, dtype=torch.bool), by_batch)):
+        for strict in (True, False):
+            program = torch.export.export(Model(block_mask), (q, k, v), strict=strict)
+            from attn.torch import listed_calls
+
+            listed_calls._known.clear()
+            torch.testing.assert_close(program.module()(q, k, v), expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
+
+
+def test_full_blocks_show_what_the_mask_hides():
+    q, k, v = qkv()
+    block_mask = listed(torch.eye(3, dtype=torch.bool), by_batch, lower() ^ torch.eye(3, dtype=torch.bool))
+    found = attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+    torch.testing.assert_close(found, expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
+    text = spec_of(lambda: attn.torch.flex_attention(q, k, v, block_mask=block_mask))
+    assert "blocks[0, 0, q_idx // 16, kv_idx // 16]" in text and "== 2" in text
+
+
+def test_a_mask_whose_full_blocks_are_whole_keeps_its_band():
+    """Then the compiler still skips what the mask hides."""
+    q, k, v = qkv()
+    some = lower()
+    some[2, 0] = False
+    block_mask = listed(torch.eye(3, dtype=torch.bool), causal, some ^ torch.eye(3, dtype=torch.bool))
+    text = spec_of(lambda: attn.torch.flex_attention(q, k, v, block_mask=block_mask))
+    assert "> 0 && q_idx >= kv_idx" in text
+    torch.testing.assert_close(attn.torch.flex_attention(q, k, v, block_mask=block_mask),
+                               expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
+
+
+def test_blocks_that_follow_from_the_mask_are_not_read():
+    q, k, v = qkv()
+    assert "blocks" not in spec_of(lambda: attn.torch.flex_attention(q, k, v, block_mask=made(by_head, 2, 2)))
+    assert "blocks" not in spec_of(lambda: attn.torch.flex_attention(q, k, v, block_mask=made(noop_mask)))
+    assert "blocks" in spec_of(lambda: attn.torch.flex_attention(q, k, v, block_mask=made(by_batch)))
+
+
+def test_blocks_that_are_written_to():
+    q, k, v = qkv()
+    block_mask = listed(lower(), causal)
+    for _ in range(3):
+        found = attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+        torch.testing.assert_close(found, expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
+        block_mask.kv_num_blocks.sub_(1).clamp_(min=0)
+    block_mask.kv_num_blocks = torch.ones_like(block_mask.kv_num_blocks)
+    found = attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+    torch.testing.assert_close(found, expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
+
+
+def test_a_mask_that_cannot_be_compared():
+    """PyTorch cannot evaluate it for many scores at once: the blocks count."""
+    q, k, v = qkv()
+    some = lower()
+    some[2, 0] = False
+    found = attn.torch.flex_attention(q, k, v, block_mask=with_mask(listed(some, causal), fails))
+    torch.testing.assert_close(found, expected(q, k, v, listed(some, causal)), atol=1e-5, rtol=1e-5)
 
 
 def lower(count=3):
@@ -99,12 +239,7 @@ def lower(count=3):
 
 
 REFUSED = {
-    "a hidden block": (lambda: listed(torch.eye(3, dtype=torch.bool), causal), "hides a block"),
-    "a whole block": (lambda: listed(lower() ^ torch.eye(3, dtype=torch.bool), causal,
-                                     torch.eye(3, dtype=torch.bool)), "shows a whole block"),
     "a block twice": (lambda: listed(lower(), causal, torch.eye(3, dtype=torch.bool)), "lists a block twice"),
-    "a batch alone": (lambda: made(by_batch), "rows 32 to 47, keys 0 to 15, batch 1, head 0"),
-    "a head alone": (lambda: made(by_head, 2, None), "batch 0, head 1"),
     "batches": (lambda: made(causal, 3), r"has the batches and heads \[3, 1\]"),
     "heads": (lambda: made(causal, 1, 4), r"has the batches and heads \[1, 4\]"),
     "rows": (lambda: made(causal, rows=48), "block_mask is of 48 rows and 40 keys, but query has 40 rows"),
@@ -112,11 +247,10 @@ REFUSED = {
     "a slice": (lambda: made(causal)[:, :, 1:], "block_mask is a slice of another one"),
     "a slice of batches": (lambda: made(causal, 2)[0], "block_mask is a slice of another one"),
     "adjusted": (lambda: made(causal, rows=64, keys=64)._adjust(32, 32), "block_mask is of 32 rows and 32 keys"),
-    "another mask_mod": (lambda: with_mask(made(causal), lambda b, h, q, kv: q < kv), "hides a block"),
     "too few rows of blocks": (lambda: listed(torch.ones(2, 3, dtype=torch.bool)), "has 2 rows of blocks"),
     "keys beyond": (lambda: listed(torch.ones(3, 4, dtype=torch.bool)), "beyond its 3 blocks of 16 keys"),
-    "a mask_mod that fails": (lambda: with_mask(made(causal), fails), "cannot be compared with its mask_mod"),
     "no block mask": (lambda: torch.ones(S, S), "block_mask is a Tensor, not a BlockMask"),
+    "a function": (lambda: causal, r"a mask_mod is given by name: flex_attention\(.., mask_mod=f\)"),
 }
 
 
@@ -160,7 +294,7 @@ def test_a_block_mask_is_compared_once(monkeypatch):
     from attn.torch import blocks
 
     compare, compared = blocks._compare, []
-    monkeypatch.setattr(blocks, "_compare", lambda *args: (compared.append(None), compare(*args)))
+    monkeypatch.setattr(blocks, "_compare", lambda *args: (compared.append(None), compare(*args))[1])
     same, ids = documents()
     block_mask, (q, k, v) = made(same), qkv()
 
@@ -174,13 +308,15 @@ def test_a_block_mask_is_compared_once(monkeypatch):
     ids.copy_(ids.clone())  # written, with the same elements
     assert comparisons() == 0
     ids.zero_()
-    with pytest.raises(attn.BindingError, match="hides a block"):
-        comparisons()
+    assert comparisons() == 1
+    assert "blocks" in spec_of(comparisons)
     ids.copy_(documents()[1])
-    assert comparisons() == 0
+    assert comparisons() == 1
+    assert "blocks" not in spec_of(comparisons)
     block_mask.kv_num_blocks.zero_()
-    with pytest.raises(attn.BindingError, match="hides a block"):
-        comparisons()
+    assert comparisons() == 1
+    torch.testing.assert_close(attn.torch.flex_attention(q, k, v, block_mask=block_mask),
+                               expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
 
 
 def test_an_array_of_blocks_is_forgotten_with_its_mask():
@@ -202,8 +338,7 @@ def test_large_masks_are_compared_in_parts(monkeypatch):
     attn.torch.flex_attention(q, k, v, block_mask=made(by_head, 2, 2))
     hidden = lower()
     hidden[2, 0] = False
-    with pytest.raises(attn.BindingError, match="rows 32 to 47, keys 0 to 15"):
-        attn.torch.flex_attention(q, k, v, block_mask=listed(hidden, causal))
+    assert "blocks" in spec_of(lambda: attn.torch.flex_attention(q, k, v, block_mask=listed(hidden, causal)))
 
 
 def test_in_inference_mode():
@@ -215,5 +350,5 @@ def test_in_inference_mode():
             found = attn.torch.flex_attention(q, k, v, block_mask=block_mask)
         torch.testing.assert_close(found, attn.torch.flex_attention(q, k, v, mask_mod=same))
         ids.zero_()
-        with pytest.raises(attn.BindingError, match="hides a block"):
-            attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+        found = attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+    torch.testing.assert_close(found, expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)

@@ -424,7 +424,7 @@ def test_a_plan_that_is_not_deterministic_does_not_serve_deterministic_training(
     asked = []
     monkeypatch.setattr(f, "build", lambda *_, edits, **__: asked.extend(edits) or f.bytes)
     form = plans.Form(
-        plans.Sizes(1, 2, 2, 64, 64, 64, 64), "bf16", ("bshd",) * 3, False
+        plans.Sizes(1, 2, 2, 64, 64, 64, 64), "bf16", ("bshd",) * 3, "bshd", False
     )
     device = torch.device("cuda:0")
     pair = {"fwd": 0, "bwd": 1}
@@ -438,7 +438,7 @@ def test_plans_of_a_file_are_chosen_by_sizes_dtype_and_strides():
     plans = sys.modules["attn.torch.plans"]
     sizes = {"B": 1, "Hq": 2, "Hkv": 2, "Sq": [64, 128], "Skv": 128, "D": 64}
     f = attn.compile(CAUSAL, target="h200", engine="native", direction="both", **sizes)
-    form = plans.Form(plans.Sizes(1, 2, 2, 128, 128, 64, 64), "bf16", ("bhsd",) * 3, False)
+    form = plans.Form(plans.Sizes(1, 2, 2, 128, 128, 64, 64), "bf16", ("bhsd",) * 3, "bhsd", False)
 
     file = plans._libattn.PlanFile(f.bytes)
 
@@ -464,7 +464,7 @@ def test_a_plan_file_compiles_nothing_unasked(monkeypatch, tmp_path):
     monkeypatch.setattr(plans._libattn, "runtime", lambda _: Runtime())
     path = tmp_path / "x.attnplan"
     sizes = {"B": 1, "Hq": 2, "Hkv": 2, "Sq": 64, "Skv": 64, "D": 64}
-    form = plans.Form(plans.Sizes(1, 2, 2, 99, 99, 64, 64), "bf16", ("bshd",) * 3, False)
+    form = plans.Form(plans.Sizes(1, 2, 2, 99, 99, 64, 64), "bf16", ("bshd",) * 3, "bshd", False)
     device = torch.device("cuda:0")
     attn.compile(CAUSAL, target="h200", engine="native", **sizes).save(path)
     with pytest.raises(attn.Unsupported, match="no plan for a forward with these sizes"):

@@ -1,8 +1,9 @@
-"""Block masks of FlexAttention. Attentions here are computed from the mask_mod; the blocks of a block mask are
-compared with it, and refused where they say something else."""
+"""Block masks of FlexAttention. Attentions are computed from the mask_mod alone where the blocks of a block mask say
+nothing beside it, for which they are compared; else also from a tensor of the blocks: joined_blocks.py."""
 
 from __future__ import annotations
 
+import enum
 import math
 import threading
 import weakref
@@ -14,17 +15,34 @@ import torch
 from attn.arguments import Sizes
 from attn.attention import Attention
 from attn.errors import BindingError
+from attn.torch.signature import has_memory
 from attn.torch.statistics import is_capturing
 
 MOST_ELEMENTS = 1 << 24  # of a mask that are evaluated at a time
 _ANY_LENGTH = 1 << 30  # the size of the only block of FlexAttention's mask that says nothing
 
 
-def mask_of(block_mask: Any, sizes: Sizes) -> Callable:
+class Grid(NamedTuple):
+    """Blocks of rows and keys, and how many there are."""
+
+    rows: int
+    keys: int
+    down: int
+    across: int
+
+
+def grid_of(block_mask: Any, sizes: Sizes) -> Grid:
+    """The blocks of a block mask for attention of these sizes."""
+    rows, keys = (min(one, length) for one, length in zip(block_mask.BLOCK_SIZE, (sizes.Sq, sizes.Skv)))
+    return Grid(rows, keys, -(-sizes.Sq // rows), -(-sizes.Skv // keys))
+
+
+def mask_of(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
     """The mask_mod of a block mask. Raises BindingError if it is not of these sizes, or was sliced."""
     mask_mod = getattr(block_mask, "mask_mod", None)
     if mask_mod is None:
-        raise BindingError(f"block_mask is a {type(block_mask).__name__}, not a BlockMask")
+        notes = ["a mask_mod is given by name: flex_attention(.., mask_mod=f)"] if callable(block_mask) else []
+        raise BindingError(f"block_mask is a {type(block_mask).__name__}, not a BlockMask", notes)
     if getattr(mask_mod, "__name__", "") == "_sliced_mask_mod_error":
         raise BindingError(
             "block_mask is a slice of another one, which has no mask_mod any more",
@@ -43,34 +61,63 @@ def mask_of(block_mask: Any, sizes: Sizes) -> Callable:
             f"block_mask has the batches and heads {list(batches)}; query has [{sizes.B}, {sizes.Hq}]",
             ["either may be 1"],
         )
+    if 0 not in sizes:
+        _check_rows(block_mask, grid_of(block_mask, sizes))
     return mask_mod
 
 
-def check(
+def _check_rows(block_mask: Any, grid: Grid) -> None:
+    for name in ("kv_indices", "full_kv_indices"):
+        indices = getattr(block_mask, name, None)
+        if indices is not None and indices.shape[-2] != grid.down:
+            raise BindingError(
+                f"block_mask has {indices.shape[-2]} rows of blocks; of {grid.rows} rows each, there are"
+                f" {grid.down}"
+            )
+
+
+class Adds(enum.Enum):
+    """What the blocks of a block mask say beside its mask_mod."""
+
+    NOTHING = enum.auto()
+    HIDES = enum.auto()  # they hide some of what it shows
+    SHOWS = enum.auto()  # they also show some of what it hides, or that is not known
+
+
+def added(
     block_mask: Any, query: torch.Tensor, sizes: Sizes, attention: Attention, tensors: Mapping[str, Any]
-) -> None:
-    """Raises BindingError if the blocks hide what the mask_mod shows, or show what it hides.
+) -> Adds:
+    """What the blocks say beside the mask_mod, as far as it can be known.
 
     `attention`, `tensors`: what the mods were traced to. A block mask is compared once: again only if it, the spec
-    or what the mask reads of `tensors` changed.
+    or what the mask reads of `tensors` changed. Where nothing can be compared (in a CUDA graph, with tensors that
+    stand in for others, or if PyTorch cannot evaluate the mask_mod), blocks count for what they say. Raises
+    BindingError for lists that are wrong.
     """
-    if 0 in sizes or "Fake" in type(query).__name__:
-        return
+    if 0 in sizes:
+        return Adds.NOTHING
     text, masks = attention.source.text, attention.described.facts["masks"]
     observed = _tensors_of(block_mask)
     observed.update((name, tensor) for name, tensor in tensors.items() if name in masks["reads"])
+    if not has_memory(query) or not all(map(_can_be_read, observed.values())):
+        return Adds.SHOWS
+    capturing = query.is_cuda and is_capturing()
+    if capturing and not masks["indexes"]:  # blocks are all there is, and the graph may be for others
+        return Adds.SHOWS
     with _lock:
         known = _known.get(id(block_mask))
         if known is not None and known.is_of(block_mask, sizes, text, observed):
-            return
-        if query.is_cuda and is_capturing():
-            raise BindingError(
-                "block_mask was not compared with its mask_mod yet, which a CUDA graph cannot do",
-                ["call flex_attention with it before the capture"],
-            )
+            return known.adds
+        if capturing:
+            return Adds.SHOWS
         with torch.no_grad():
-            _compare(block_mask, query.device, sizes, {"b", "h"} & {*masks["indexes"]})
-            _known[id(block_mask)] = _Compared(block_mask, sizes, text, observed)
+            adds = _compare(block_mask, query.device, sizes, {"b", "h"} & {*masks["indexes"]})
+            _known[id(block_mask)] = _Compared(block_mask, sizes, text, observed, adds)
+    return adds
+
+
+def _can_be_read(tensor: Any) -> bool:
+    return not isinstance(tensor, torch.Tensor) or has_memory(tensor)
 
 
 # --- what was compared before
@@ -80,9 +127,10 @@ _known: dict[int, _Compared] = {}
 
 
 class _Compared:
-    """A block mask that says what its mask_mod says."""
+    """A block mask that was compared with its mask_mod. `adds`: what it says beside it."""
 
-    def __init__(self, block_mask: Any, sizes: Sizes, text: str, observed: Mapping[str, Any]):
+    def __init__(self, block_mask: Any, sizes: Sizes, text: str, observed: Mapping[str, Any], adds: Adds):
+        self.adds = adds
         key = id(block_mask)
         self._of = weakref.ref(block_mask, lambda _: _known.pop(key, None))
         self._mask_mod = block_mask.mask_mod
@@ -154,38 +202,34 @@ def _tensors_of(block_mask: Any) -> dict[str, Any]:
 # --- comparing
 
 
-class _Grid(NamedTuple):
-    """Blocks of rows and keys, and how many there are."""
-
-    rows: int
-    keys: int
-    down: int
-    across: int
+class _Fails(Exception):
+    """PyTorch cannot evaluate a mask_mod."""
 
 
-def _compare(block_mask: Any, device: torch.device, sizes: Sizes, differs: set[str]) -> None:
+def _compare(block_mask: Any, device: torch.device, sizes: Sizes, differs: set[str]) -> Adds:
     """`differs`: "b" and "h", if the mask differs between batches and heads."""
-    rows, keys = (min(one, length) for one, length in zip(block_mask.BLOCK_SIZE, (sizes.Sq, sizes.Skv)))
-    grid = _Grid(rows, keys, -(-sizes.Sq // rows), -(-sizes.Skv // keys))
+    grid = grid_of(block_mask, sizes)
     masked, whole = _listed(block_mask, grid, device)
     counts = (sizes.B if "b" in differs else 1, sizes.Hq if "h" in differs else 1)
     extents = tuple(max(one, other) for one, other in zip(counts, masked.shape))
-    hidden = torch.zeros((*extents, grid.down, grid.across), dtype=torch.bool, device=device)
-    shown = hidden.clone()
+    shape = (*extents, grid.down, grid.across)
+    hidden, shown = (torch.zeros((), dtype=torch.bool, device=device) for _ in range(2))
     for batch in range(counts[0]):
         for head in range(counts[1]):
             at = tuple(slice(None) if count == 1 else slice(place, place + 1)
                        for place, count in zip((batch, head), counts))
-            for first, some, every in _summaries(block_mask.mask_mod, (batch, head), sizes, grid, device):
-                part = (*at, slice(first, first + some.shape[0]))
-                full = whole.expand(hidden.shape)[part]
-                hidden[part] = some & ~(full | masked.expand(hidden.shape)[part])
-                shown[part] = full & ~every
-    if (hidden | shown).any():
-        _refuse(block_mask, hidden, shown, grid)
+            try:
+                for first, some, every in _summaries(block_mask.mask_mod, (batch, head), sizes, grid, device):
+                    part = (*at, slice(first, first + some.shape[0]))
+                    full = whole.expand(shape)[part]
+                    hidden |= (some & ~(full | masked.expand(shape)[part])).any()
+                    shown |= (full & ~every).any()
+            except _Fails:
+                return Adds.SHOWS
+    return Adds.SHOWS if shown else Adds.HIDES if hidden else Adds.NOTHING
 
 
-def _listed(block_mask: Any, grid: _Grid, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def _listed(block_mask: Any, grid: Grid, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Which blocks are computed with the mask_mod, and which without: [batches, heads, down, across] each."""
     found = []
     for kind in ("", "full_"):
@@ -194,11 +238,6 @@ def _listed(block_mask: Any, grid: _Grid, device: torch.device) -> tuple[torch.T
             found.append(torch.zeros_like(found[0]))
             continue
         counts, indices = counts.to(device), getattr(block_mask, f"{kind}kv_indices").to(device).long()
-        if indices.shape[-2] != grid.down:
-            raise BindingError(
-                f"block_mask has {indices.shape[-2]} rows of blocks; of {grid.rows} rows each, there are"
-                f" {grid.down}"
-            )
         used = torch.arange(indices.shape[-1], device=device) < counts[..., None]
         beyond = used & ((indices < 0) | (indices >= grid.across))
         # What is not listed counts for a column that is not there.
@@ -213,7 +252,7 @@ def _listed(block_mask: Any, grid: _Grid, device: torch.device) -> tuple[torch.T
     return found[0] > 0, found[1] > 0
 
 
-def _summaries(mask_mod: Callable, at: tuple[int, int], sizes: Sizes, grid: _Grid, device: torch.device) -> Any:
+def _summaries(mask_mod: Callable[..., Any], at: tuple[int, int], sizes: Sizes, grid: Grid, device: torch.device) -> Any:
     """Goes through the rows of blocks, some at a time. Yields the first row, and for each block whether the mask
     shows some of it, and whether all of it."""
     from torch.nn.attention.flex_attention import create_mask
@@ -229,34 +268,12 @@ def _summaries(mask_mod: Callable, at: tuple[int, int], sizes: Sizes, grid: _Gri
         try:
             mask = create_mask(part, 1, 1, length, sizes.Skv, device=device)[0, 0].bool()
         except Exception as error:
-            raise BindingError(
-                f"the blocks of block_mask cannot be compared with its mask_mod, which fails: {error}",
-                ["give the mask_mod alone: flex_attention(.., mask_mod=f)"],
-            ) from error
+            raise _Fails from error
         yield first, _blocks(mask, grid, False).any(3).any(1), _blocks(mask, grid, True).all(3).all(1)
 
 
-def _blocks(mask: torch.Tensor, grid: _Grid, beyond: bool) -> torch.Tensor:
+def _blocks(mask: torch.Tensor, grid: Grid, beyond: bool) -> torch.Tensor:
     """[down, rows, across, keys] of a mask, with `beyond` after its last row and key."""
     missing = (-mask.shape[0] % grid.rows, grid.across * grid.keys - mask.shape[1])
     padded = torch.nn.functional.pad(mask, (0, missing[1], 0, missing[0]), value=beyond)
     return padded.unflatten(1, (grid.across, grid.keys)).unflatten(0, (-1, grid.rows))
-
-
-def _refuse(block_mask: Any, hidden: torch.Tensor, shown: torch.Tensor, grid: _Grid) -> None:
-    batch, head, row, column = (hidden | shown).nonzero()[0].tolist()
-    rows = f"{row * grid.rows} to {(row + 1) * grid.rows - 1}"
-    keys = f"{column * grid.keys} to {(column + 1) * grid.keys - 1}"
-    what = "hides a block, of which its mask_mod shows something"
-    if not hidden[batch, head, row, column]:
-        what = "shows a whole block, of which its mask_mod hides something"
-    dims = block_mask.kv_num_blocks.shape
-    where = ", ".join(["0" if dims[0] == 1 else "b", "0" if dims[1] == 1 else "h"])
-    raise BindingError(
-        f"block_mask {what}: rows {rows}, keys {keys}, batch {batch}, head {head}",
-        [
-            "attentions are computed from the mask_mod, and what the blocks say beside it is not",
-            "say it there: with `listed = block_mask.to_dense().bool()`,"
-            f" mask_mod=lambda b, h, q, kv: listed[{where}, q // {grid.rows}, kv // {grid.keys}] & ..",
-        ],
-    )

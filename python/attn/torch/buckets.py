@@ -46,6 +46,9 @@ class Bucketed:
             for name, tensor in attention.described.inputs.items()
         }
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Bucketed, (self.attention, self.buckets, self.layout)
+
     def __call__(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, layout: str | None = None, **inputs: Any
     ) -> Any:

@@ -15,10 +15,9 @@ from attn.errors import BindingError, SpecWarning, Unsupported
 from attn.reference import as_array
 from attn.torch.addressed import check_shapes
 from attn.torch.facts import Facts, facts_of
-from attn.torch.signature import DTYPES, EIGHT_BITS, IN_KERNELS, TORCH_DTYPES, layout_of, usable
-from attn.torch.variant import Form
+from attn.torch.signature import DTYPES, EIGHT_BITS, IN_KERNELS, PLAIN, TORCH_DTYPES, layout_of, readable_strides, usable
+from attn.torch.variant import Form, output_layout
 
-PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 count_modes = torch._C._len_torch_dispatch_stack
 
 
@@ -53,7 +52,8 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
     for name in given:
         if name not in INPUTS and name not in facts.params:
             dtype = facts.said.inputs[name].dtype if name in facts.said.inputs else "f32"
-            tensors[name] = _as_tensor(name, given[name], dtype, q.device)
+            tensor = _as_tensor(name, given[name], dtype, q.device)
+            tensors[name] = beside(tensor, q.device) if facts.traced else tensor
     if facts.scales:
         _check_scales(facts, tensors)
         _add_scales(facts, tensors)
@@ -91,9 +91,14 @@ def formed(each: Call) -> Call:
     _check_dtypes(facts, each.tensors)
     if facts.addressing is not None:
         check_shapes(facts.addressing, each.tensors)
-        return each
+        return each._replace(tensors={name: _usable(facts, name, x) for name, x in each.tensors.items()})
     tensors = dict(each.tensors)
     return each._replace(tensors=tensors, form=_form(facts, tensors))
+
+
+def _usable(facts: Facts, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor other than q, k and v as kernels read it, row-major: a copy if it is not, unless its strides are bound."""
+    return tensor.contiguous() if tensor.is_cuda and name not in (*INPUTS, *facts.said.bound) else tensor
 
 
 def _cast(tensor: Any, name: str) -> torch.Tensor:
@@ -103,6 +108,13 @@ def _cast(tensor: Any, name: str) -> torch.Tensor:
     if device != "meta" and torch.is_autocast_enabled(device) and tensor.dtype == torch.float32:
         return tensor.to(torch.get_autocast_dtype(device))
     return tensor
+
+
+def beside(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A number that a mod captured, where q is, as PyTorch takes numbers of the CPU beside tensors of a GPU; other
+    tensors as they are."""
+    is_number = tensor.numel() == 1 and tensor.device.type == "cpu" and device.type != "cpu"
+    return tensor.to(device) if is_number else tensor
 
 
 def _as_tensor(name: str, value: Any, dtype: str, device: torch.device) -> torch.Tensor:
@@ -180,9 +192,10 @@ def _check_8_bits(facts: Facts, tensors: Mapping[str, torch.Tensor], dtype: torc
 
 def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
     sizes = sizes_of(*(tensors[name] for name in INPUTS))
+    output = output_layout(tensors["q"], sizes)
     if tensors["q"].is_cuda:
-        tensors.update({name: usable(tensors[name]) for name in INPUTS})
+        tensors.update({name: usable(x) if name in INPUTS else _usable(facts, name, x) for name, x in tensors.items()})
     dtype = tensors["q"].dtype
-    layouts = tuple(layout_of(tensors[name]) for name in INPUTS)
+    layouts = tuple(layout_of(tensors[name].shape, readable_strides(tensors[name])) for name in INPUTS)
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return Form(sizes, DTYPES[dtype] if dtype in IN_KERNELS else facts.dtype, layouts, deterministic)
+    return Form(sizes, DTYPES[dtype] if dtype in IN_KERNELS else facts.dtype, layouts, output, deterministic)

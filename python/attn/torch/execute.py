@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import torch
 
+from attn.arguments import INPUTS
 from attn.torch import empty, reference
 from attn.torch.calls import Call
 from attn.torch.facts import facts_of
 from attn.torch.plans import backward_of, pair_of
-from attn.torch.signature import aligned
-from attn.torch.variant import LSE_GRADIENT, output_strides, run_launch_backward
+from attn.torch.signature import aligned, with_strides
+from attn.torch.variant import LSE_GRADIENT, input_strides, output_strides, run_launch_backward
 
 
 def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
@@ -22,6 +23,8 @@ def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
         return empty.run_forward(each, facts, names)
     if each.tensors["q"].device.type == "cpu":
         outputs = reference.run_forward(each, names)
+        if each.form is not None and "o" in outputs:
+            outputs["o"] = with_strides(outputs["o"], output_strides(each.form))
     else:
         with torch.cuda.device(each.tensors["q"].device):
             tensors = {
@@ -42,6 +45,8 @@ def run_backward(
         return empty.run_backward(each, facts)
     if each.tensors["q"].device.type == "cpu":
         found = reference.run_backward(each, d_o, d_lse)
+        if each.form is not None:
+            found |= {name: with_strides(found[name], input_strides(each.form, name)) for name in INPUTS}
     else:
         found = _run_kernels_backward(each, outputs, d_o, d_lse)
     return tuple(found[name] for name in facts.of_backward)
@@ -52,12 +57,11 @@ def _run_kernels_backward(
 ) -> dict[str, torch.Tensor]:
     facts = facts_of(each.attention)
     tensors = {**each.tensors, **dict(zip(facts.all_outputs, outputs))}
-    strides = output_strides(each.form) if each.form else tensors["o"].stride()
-    if d_o.stride() != strides:
-        d_o = torch.empty_strided(d_o.shape, strides, dtype=d_o.dtype, device=d_o.device).copy_(d_o)
     with torch.cuda.device(each.tensors["q"].device):
         launch = backward_of(each, through_lse=d_lse is not None)
-        tensors["do"] = aligned(d_o)
+        for name, tensor in (("o", tensors["o"]), ("do", d_o)):
+            strides = launch.strides.get(name, tensors["o"].stride())  # none of packed rows
+            tensors[name] = aligned(with_strides(tensor, strides))
         if LSE_GRADIENT in launch.inputs:
             of_lse = torch.zeros_like(tensors["lse"]) if d_lse is None else d_lse
             tensors[LSE_GRADIENT] = aligned(of_lse.contiguous())

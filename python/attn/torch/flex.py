@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, overload
 
 import torch
 
@@ -11,11 +12,18 @@ from attn import hints
 from attn.arguments import Sizes, sizes_of
 from attn.errors import BindingError
 from attn.specs import Spec
-from attn.torch import blocks
+from attn.torch import blocks, dynamo
+from attn.torch.blocks import Adds
+from attn.torch.calls import add_random, beside
+from attn.torch.graph_mods import GraphMod, hint
+from attn.torch.joined_blocks import joined
 from attn.torch.known_mods import KnownMods
 from attn.torch.recall import Recalled, Texts
 from attn.torch.signature import DTYPES, HALF
-from attn.trace import trace, unwrapped
+from attn.trace import Traced, trace, unwrapped
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
 
 MOST_KEPT = 256  # traces, and attentions: least recently used dropped first
 
@@ -23,27 +31,57 @@ _kept = KnownMods(MOST_KEPT)
 _texts = Texts(MOST_KEPT)
 
 
+@overload
+def flex_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Callable[..., Any] | None = None,
+    block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
+    return_lse: Literal[False] = False, kernel_options: Any = None, *, return_aux: None = None,
+    mask_mod: Callable[..., Any] | None = None, dropout_p: float = 0.0, **others: Any,
+) -> torch.Tensor: ...
+
+
+@overload
+def flex_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Callable[..., Any] | None = None,
+    block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
+    return_lse: bool = False, kernel_options: Any = None, *, return_aux: AuxRequest,
+    mask_mod: Callable[..., Any] | None = None, dropout_p: float = 0.0, **others: Any,
+) -> tuple[torch.Tensor, AuxOutput]: ...
+
+
+@overload
+def flex_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Callable[..., Any] | None = None,
+    block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
+    *, return_lse: Literal[True], kernel_options: Any = None, return_aux: None = None,
+    mask_mod: Callable[..., Any] | None = None, dropout_p: float = 0.0, **others: Any,
+) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
 def flex_attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    score_mod: Callable | None = None,
-    block_mask: Any = None,
+    score_mod: Callable[..., Any] | None = None,
+    block_mask: BlockMask | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
     return_lse: bool = False,
     kernel_options: Any = None,
     *,
-    mask_mod: Callable | None = None,
+    return_aux: AuxRequest | None = None,
+    mask_mod: Callable[..., Any] | None = None,
     dropout_p: float = 0.0,
     **others: Any,
 ) -> Any:
     """`torch.nn.attention.flex_attention.flex_attention`, with dropout.
 
-    query [B, Hq, Sq, D], key [B, Hkv, Skv, D], value [B, Hkv, Skv, Dv]. The mask is `mask_mod`, or that of
-    `block_mask`, whose blocks are not needed: the compiler finds which can be skipped. They are compared with
-    its mask_mod once, and a BindingError says where they hide or show something else. `kernel_options` are
-    ignored: they tune other kernels. Returns o, or (o, lse) with the natural logarithm's lse. Captured
+    query [B, Hq, Sq, D], key [B or 1, Hkv, Skv, D], value [B or 1, Hkv, Skv, Dv]; those of one batch are those of
+    all batches. The mask is `mask_mod`, or that of `block_mask`, as PyTorch computes it: what its mask_mod shows of
+    the blocks that it lists, and its full blocks whole. Blocks that follow from the mask_mod, as those of
+    `create_block_mask`, are not needed: they are compared with it once. `kernel_options` are
+    ignored: they tune other kernels. Returns o, or (o, lse) with the natural logarithm's lse, or with `return_aux`
+    (o, AuxOutput) with lse and max_scores, float32 [B, Hq, Sq], as far as they are asked for. Captured
     tensors that require a gradient get one, and backwards may go through lse.
     `others` are arguments of other attentions, which are refused.
 
@@ -53,38 +91,87 @@ def flex_attention(
     """
     del kernel_options
     hints.refuse("flex_attention", others)
-    options = (scale, return_lse, float(dropout_p))
+    if return_lse and return_aux is not None:
+        raise BindingError("return_lse and return_aux were both given: return_aux=AuxRequest(lse=True) has lse")
+    asked = Asked(return_lse, return_aux is not None, *_of_aux(return_aux))
+    options = (scale, asked.outputs, float(dropout_p))
     arguments = ((query, key, value), (score_mod, mask_mod), block_mask, options, enable_gqa)
-    if torch.compiler.is_compiling():
-        return _outside_of_the_graph(*arguments)
-    return _attend(*arguments)
+    if torch.compiler.is_dynamo_compiling():
+        return asked.result(_attend_in_graph(*arguments))
+    return asked.result(_attend(*arguments))
 
 
-_Options = tuple[float | None, bool, float]  # scale, return_lse, dropout_p
+def _of_aux(request: AuxRequest | None) -> tuple[bool, bool]:
+    return (False, False) if request is None else (bool(request.lse), bool(request.max_scores))
+
+
+class Asked(NamedTuple):
+    """What a call asks for beside o: a tuple with lse, or `AuxOutput` with lse and the largest scores of the rows."""
+
+    tuple_with_lse: bool
+    aux: bool
+    lse_in_aux: bool
+    max_in_aux: bool
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The outputs of the spec."""
+        lse = ("lse",) if self.tuple_with_lse or self.lse_in_aux else ()
+        return ("o", *lse, *(("max",) if self.max_in_aux else ()))
+
+    def result(self, found: Any) -> Any:
+        """What the caller gets, of what the attention returned."""
+        if not self.aux:
+            return found
+        from torch.nn.attention.flex_attention import AuxOutput
+
+        named = dict(zip(self.outputs, found if isinstance(found, tuple) else (found,)))
+        largest = named.get("max")  # which has no gradient, there as here
+        return named["o"], AuxOutput(lse=named.get("lse"), max_scores=None if largest is None else largest.detach())
+
+
+_Options = tuple[Union[float, None], tuple[str, ...], float]  # scale, outputs, dropout_p
 
 
 def _attend(
     tensors: tuple[torch.Tensor, ...],
-    mods: tuple[Callable | None, Callable | None],
-    block_mask: Any,
+    mods: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
+    block_mask: BlockMask | None,
     options: _Options,
     enable_gqa: bool,
 ) -> Any:
-    query, key, value = tensors
+    (query, key, value), sizes = _checked(tensors, enable_gqa)
     score_mod, mask_mod = mods
-    sizes = sizes_of(query, key, value, note="tensors are [B, H, S, D]: give x.transpose(1, 2) of others")
     if block_mask is not None:
-        if mask_mod is not None:
-            raise BindingError("block_mask and mask_mod were both given: the mask of a block_mask is its own")
-        mask_mod = blocks.mask_of(block_mask, sizes)
+        mask_mod = _mask_of(block_mask, mask_mod, sizes)
+    attention, captured = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
+    if block_mask is not None:
+        adds = blocks.added(block_mask, query, sizes, attention, captured)
+        if adds is not Adds.NOTHING:
+            mask_mod = joined(block_mask, unwrapped(mask_mod)[0], query, sizes, adds)
+            attention, captured = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
+    return attention(query, key, value, **captured)
+
+
+def _checked(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple[torch.Tensor, ...], Sizes]:
+    """q, k and v, those of one batch as those of all, and their sizes."""
+    query, key, value = tensors
+    if query.dim() == key.dim() == value.dim() == 4:
+        batches = query.shape[0]
+        if batches != 1 and key.shape[0] == 1 and value.shape[0] == 1:
+            key, value = (x.expand(batches, -1, -1, -1) for x in (key, value))
+    sizes = sizes_of(query, key, value, note="tensors are [B, H, S, D]: give x.transpose(1, 2) of others")
     if sizes.Hq != sizes.Hkv and not enable_gqa:
         raise BindingError(
             f"query has {sizes.Hq} heads and key {sizes.Hkv}: pass enable_gqa=True, if that is meant"
         )
-    attention, captured = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
-    if block_mask is not None:
-        blocks.check(block_mask, query, sizes, attention, captured)
-    return attention(query, key, value, **captured)
+    return (query, key, value), sizes
+
+
+def _mask_of(block_mask: BlockMask, mask_mod: Callable[..., Any] | None, sizes: Sizes) -> Callable[..., Any]:
+    if mask_mod is not None:
+        raise BindingError("block_mask and mask_mod were both given: the mask of a block_mask is its own")
+    return blocks.mask_of(block_mask, sizes)
 
 
 def _attention_of(
@@ -96,31 +183,85 @@ def _attention_of(
     found, values = _kept.find(group, mods)
     if found is not None:
         return found.attention, found.tensors(values)
-    scale, return_lse, dropout_p = options
-    traced = trace(
-        *mods,
-        **sizes._asdict(),
-        dtype=DTYPES[query.dtype] if query.dtype in HALF else "bf16",
-        layout="bhsd",
-        scale=scale,
-        outputs=("o", "lse") if return_lse else ("o",),
-        dropout=dropout_p,
-        facts=False,  # the next call may capture other elements
-    )
-    attention = _texts.attention(Spec(traced.text, traced=True, origins=traced.origins), query)
+    traced = _trace(mods, sizes, query, options)
+    spec = Spec(traced.text, traced=True, origins=traced.origins)
+    attention = _texts.attention(spec, query, query.dtype, query.device.type)
     if traced.steps is not None:
         _kept.put(group, traced.steps, Recalled(attention, traced.recipes))
     return attention, traced.tensors
 
 
-def _outside_of_the_graph(*arguments: Any) -> Any:
-    return torch.compiler.disable(_attend)(*arguments)
+def _trace(mods: tuple[Any, ...], sizes: Sizes, query: torch.Tensor, options: _Options) -> Traced:
+    scale, outputs, dropout_p = options
+    return trace(
+        *mods,
+        **sizes._asdict(),
+        dtype=DTYPES[query.dtype] if query.dtype in HALF else "bf16",
+        layout="bhsd",
+        scale=scale,
+        outputs=outputs,
+        dropout=dropout_p,
+        facts=False,  # the next call may capture other elements
+    )
 
 
-# What `torch.compiler.disable` sets. It imports the compiler, which takes seconds: here only programs that are
-# compiled pay for it, when they call this.
-_outside_of_the_graph._torchdynamo_disable = True  # type: ignore[attr-defined]
-_outside_of_the_graph._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
-    "attn.torch.flex_attention traces Python functions: call an attention of"
-    " attn.compile(score_mod=.., mask_mod=.., B=.., ..) in programs without graph breaks"
-)
+# --- in programs that are traced
+
+
+def _attend_in_graph(
+    tensors: tuple[torch.Tensor, ...],
+    mods: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
+    block_mask: BlockMask | None,
+    options: _Options,
+    enable_gqa: bool,
+) -> Any:
+    """`_attend`, as Dynamo follows it: what its blocks say is known when it is called (listed_calls.py)."""
+    (query, key, value), sizes = _checked(tensors, enable_gqa)
+    score_mod, mask_mod = mods
+    if block_mask is not None:
+        mask_mod = _mask_of(block_mask, mask_mod, sizes)
+        lists = (block_mask.kv_num_blocks, block_mask.kv_indices, block_mask.full_kv_num_blocks,
+                 block_mask.full_kv_indices)
+        grid = blocks.grid_of(block_mask, sizes)
+        listed = (block_mask, lists, (grid.down, grid.across), block_mask.BLOCK_SIZE)
+        return _in_graph(query, key, value, score_mod, mask_mod, options, listed)
+    return _in_graph(query, key, value, score_mod, mask_mod, options, None)
+
+
+def _traced_in_graph(examples: Sequence[torch.Tensor], mods: Sequence[GraphMod | None], options: _Options) -> Any:
+    """The trace of mods that Dynamo followed, and its attention."""
+    query, key, value = examples
+    shapes = [SimpleNamespace(shape=tuple(map(hint, x.shape))) for x in examples]
+    traced = _trace(tuple(mods), sizes_of(*shapes), query, options)
+    return traced, _texts.attention(Spec(traced.text, traced=True), shapes[0], query.dtype, query.device.type)
+
+
+def _finish(
+    name: str, names: tuple[str, ...], options: _Options, query: Any, key: Any, value: Any, *captured: Any
+) -> Any:
+    """The call of an operator, by the attention's name and those of what it captures."""
+    named = {"q": query, "k": key, "v": value}
+    if torch.is_autocast_enabled(query.device.type):
+        dtype = torch.get_autocast_dtype(query.device.type)
+        named = {one: x.to(dtype) if x.dtype == torch.float32 else x for one, x in named.items()}
+    for one, tensor in zip(names, captured):
+        named[one] = beside(tensor.reshape(1) if tensor.dim() == 0 else tensor, query.device)
+    _, outputs, dropout_p = options
+    if dropout_p:
+        add_random(named, query.device)
+    tensors = list(named.values())
+    training = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    found = torch.ops.attn.forward(name, list(named), tensors, [], training)
+    return found[0] if len(outputs) == 1 else tuple(found[: len(outputs)])
+
+
+def _where_the_graph_breaks(
+    query: Any, key: Any, value: Any, score_mod: Any, mask_mod: Any, options: Any, listed: Any
+) -> Any:
+    if listed is None:
+        return _attend((query, key, value), (score_mod, mask_mod), None, options, True)
+    return _attend((query, key, value), (score_mod, None), listed[0], options, True)
+
+
+dynamo.never_compiled(_attend)
+_in_graph = dynamo.Flex(_traced_in_graph, _finish, _where_the_graph_breaks)

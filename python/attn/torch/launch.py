@@ -51,6 +51,8 @@ class Launch:
         self.inputs = tuple(info.name for info in self._infos)
         self.outputs = tuple(info.name for info in self._made)
         self.params = tuple(info.name for info in executable.params)
+        # Strides of the inputs whose rows no other tensor locates.
+        self.strides = {info.name: tuple(info.strides) for info in self._infos if not info.addressed_by}
         self._bound: dict[tuple[int, int, _Views], _Bound] = {}
         self._adding = threading.Lock()  # of `_bound`, which forgets the oldest
         self._captured: list[_Bound] = []  # CUDA graphs use them for as long as they are replayed

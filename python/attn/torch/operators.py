@@ -11,13 +11,15 @@ from typing import Any
 
 import torch
 
+from attn.arguments import INPUTS
 from attn.outputs import is_amax
-from attn.torch import empty
+from attn.torch import empty, listed_calls
 from attn.torch.autograd import register_gradients
 from attn.torch.calls import Call, formed
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import attention_of, facts_of
 from attn.torch.plans import pair_of
+from attn.torch.signature import readable_strides, with_strides
 from attn.torch.statistics import gradient_of_lse
 from attn.torch.ways import ShortWay
 
@@ -46,6 +48,7 @@ def apply_operator(each: Call) -> Any:
 
 
 def _call_of(attention: str, names: list[str], tensors: list[torch.Tensor], params: list[float]) -> Call:
+    names, tensors = listed_calls.without_lists(names, tensors)
     found = attention_of(attention)
     return formed(Call(found, dict(zip(names, tensors)), dict(zip(facts_of(found).params, params))))
 
@@ -56,6 +59,7 @@ def _way_key(names: list[str], training: bool) -> tuple[Any, ...]:
 
 @torch.library.impl(_library, "forward", "CompositeExplicitAutograd")
 def _forward(attention, names, tensors, params, training):
+    attention, names, tensors = listed_calls.resolved(attention, names, tensors)
     facts = facts_of(attention_of(attention))
     key = _way_key(names, training)
     way = facts.ways.get(key)
@@ -73,13 +77,19 @@ def _forward(attention, names, tensors, params, training):
 def _backward(attention, names, tensors, params, outputs, d_o, reached, d_reached):
     """`reached`: the outputs other than o that a backward came to, and their gradients: of others than lse they must
     be zero."""
+    attention, names, tensors = listed_calls.resolved(attention, names, tensors)
     facts = facts_of(attention_of(attention))
     d_lse = gradient_of_lse(facts, reached, d_reached)
     way = facts.ways.get(_way_key(names, True))
     found = None if way is None else way.backward_at_once((*tensors, *outputs), d_o, d_lse, params)
     if found is None:  # the recent call may have had other sizes
         found = run_backward(_call_of(attention, names, tensors, params), outputs, d_o, d_lse)
-    return list(found)
+    if facts.addressing is not None:
+        return list(found)
+    # As the fake says: a copy of a misaligned tensor has other strides than the tensor.
+    given = dict(zip(names, tensors))
+    return [with_strides(x, readable_strides(given[name])) if name in INPUTS else x
+            for name, x in zip(facts.of_backward, found)]
 
 
 @torch.library.register_fake("attn::forward", lib=_library)

@@ -23,10 +23,10 @@ class Texts:
         self._lock = threading.Lock()
         self._attentions: OrderedDict[Any, Attention] = OrderedDict()
 
-    def attention(self, spec: Spec, query: torch.Tensor) -> Attention:
-        """The attention of a spec for the dtype and kind of device of `query`: one that was made before, if it
-        is among those used last. Thread-safe."""
-        key = (spec, query.dtype, query.device.type)
+    def attention(self, spec: Spec, query: Any, dtype: torch.dtype, kind: str) -> Attention:
+        """The attention of a spec for a dtype and a kind of device ("cuda"): one that was made before, if it
+        is among those used last. Of `query` only the shape counts. Thread-safe."""
+        key = (spec, dtype, kind)
         with self._lock:
             found = self._attentions.get(key)
             if found is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Union
 
 import torch
 
@@ -24,9 +25,14 @@ TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 HALF = (torch.bfloat16, torch.float16)
 EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 IN_KERNELS = (*HALF, *EIGHT_BITS)  # of q, k and v
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 # The dims [B, H, S, D] of each layout in the order of its memory.
 NAMED_LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
+
+# Words of a layout clause, or strides.
+Layout = Union[str, tuple[int, ...]]
 
 
 def dense_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
@@ -44,25 +50,64 @@ def same_strides(shape: tuple[int, ...], x: tuple[int, ...], y: tuple[int, ...])
     return all(size <= 1 or a == b for size, a, b in zip(shape, x, y))
 
 
-def layout_of(tensor: torch.Tensor) -> str:
-    """The layout clause's words for the strides of a 4-dimensional tensor, its last dim contiguous."""
-    shape = tuple(tensor.shape)
+def layout_of(shape: Sequence[int], strides: Sequence[int]) -> Layout:
+    """The layout clause's words for 4 dims with these strides, the last of them contiguous; the strides themselves, if
+    a program is traced for sizes that change."""
+    shape = tuple(shape)
     for name, order in NAMED_LAYOUTS.items():
-        if same_strides(shape, tensor.stride(), dense_strides(shape, order)):
+        if same_strides(shape, tuple(strides), dense_strides(shape, order)):
             return name
-    strides = [step if size > 1 else 1 for size, step in zip(shape, tensor.stride())]
-    return f"strides({', '.join(map(str, strides))})"
+    steps = tuple(step if size > 1 else 1 for size, step in zip(shape, strides))
+    return f"strides({', '.join(map(str, steps))})" if all(type(step) is int for step in steps) else steps
 
 
-def usable(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy if its strides are not those of rows that kernels can read: of contiguous
-    elements, and a multiple of 16 bytes apart."""
+def order_of(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The dims in the order of the tensor's memory, the last dim at the end, as FlexAttention orders its outputs by
+    those of the query."""
+    strides = tensor.stride()
+    rest = sorted(range(tensor.dim() - 1), key=strides.__getitem__)
+    return (*reversed(rest), tensor.dim() - 1)
+
+
+def readable_strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The strides by which kernels read q, k or v: its own if rows are of contiguous elements, and a multiple of 16
+    bytes apart; else those of a copy without gaps, in the same order."""
     align = 16 // tensor.element_size()
     steps = [step for size, step in zip(tensor.shape[:-1], tensor.stride()) if size > 1]
     rows = tensor.shape[-1] <= 1 or tensor.stride(-1) == 1
     if rows and all(step > 0 and step % align == 0 for step in steps):
+        return tensor.stride()
+    return copied_strides(tensor)
+
+
+def copied_strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The strides of a copy without gaps, in the tensor's order; row-major where elements share memory."""
+    shape = tuple(tensor.shape)
+    shares = any(step == 0 and size > 1 for size, step in zip(shape, tensor.stride()))
+    return dense_strides(shape, range(len(shape)) if shares else order_of(tensor))
+
+
+def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """The tensor, or a copy that has these strides."""
+    if same_strides(tuple(tensor.shape), tensor.stride(), strides):
         return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def usable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy that kernels can read: whose strides are those of `readable_strides`, and which, if it has
+    memory, begins at a multiple of 16 bytes."""
+    readable = with_strides(tensor, readable_strides(tensor))
+    if not has_memory(readable) or readable.data_ptr() % 16 == 0:
+        return readable
+    strides = copied_strides(readable)
+    return torch.empty_strided(readable.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(readable)
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is an ordinary one, and neither a stand-in of a program that is traced nor one that torch.func
+    wraps."""
+    return type(tensor) in PLAIN and not tensor.is_meta and not is_wrapped(tensor)
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,36 +12,45 @@ from attn import _libattn
 from attn.arguments import INPUTS, Sizes
 from attn.errors import BindingError
 from attn.torch.launch import Launch
-from attn.torch.signature import NAMED_LAYOUTS, dense_strides
+from attn.torch.signature import NAMED_LAYOUTS, Layout, dense_strides, layout_of, order_of
 
 
 class Form(NamedTuple):
-    """What distinguishes the plans of one spec. Layouts are those of q, k and v, as the
+    """What distinguishes the plans of one spec. Layouts are those of q, k and v, and of o, as the
     layout clause says them."""
 
     sizes: Sizes
     dtype: str
-    layouts: tuple[str, str, str]
+    layouts: tuple[Layout, Layout, Layout]
+    output: Layout
     deterministic: bool
 
 
-def output_layout(form: Form) -> str:
-    """`o` is laid out like q where q has no gaps."""
-    return form.layouts[0] if form.layouts[0] in NAMED_LAYOUTS else "bhsd"
+def output_shape(sizes: Sizes) -> tuple[int, ...]:
+    """The shape of o."""
+    return (sizes.B, sizes.Hq, sizes.Sq, sizes.Dv)
+
+
+def output_layout(q: torch.Tensor, sizes: Sizes) -> Layout:
+    """The layout of o: without gaps, in the order of q's dims, as FlexAttention's."""
+    return layout_of(output_shape(sizes), dense_strides(output_shape(sizes), order_of(q)))
 
 
 def output_strides(form: Form) -> tuple[int, ...]:
     """The strides of o, [B, Hq, Sq, Dv], in elements."""
-    sizes = form.sizes
-    shape = (sizes.B, sizes.Hq, sizes.Sq, sizes.Dv)
-    return dense_strides(shape, NAMED_LAYOUTS[output_layout(form)])
+    return _strides(form.output, output_shape(form.sizes))
 
 
 def input_strides(form: Form, name: str) -> tuple[int, ...]:
     """The strides of q, k or v, and of its gradient."""
-    layout = form.layouts["qkv".index(name)]
+    return _strides(form.layouts["qkv".index(name)], input_shape(form, name))
+
+
+def _strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if isinstance(layout, tuple):
+        return layout
     if layout in NAMED_LAYOUTS:
-        return dense_strides(input_shape(form, name), NAMED_LAYOUTS[layout])
+        return dense_strides(shape, NAMED_LAYOUTS[layout])
     return tuple(json.loads(layout.removeprefix("strides").replace("(", "[").replace(")", "]")))
 
 
@@ -55,7 +64,7 @@ def input_shape(form: Form, name: str) -> tuple[int, ...]:
 
 def edits_of(form: Form) -> list[str]:
     """The options of attnc that give a spec the dtype, the layouts and the determinism of the form."""
-    layouts = zip("qkvo", (*form.layouts, output_layout(form)))
+    layouts = zip("qkvo", (*form.layouts, form.output))
     options = ["--dtype", form.dtype, "--layout", ", ".join(f"{name}: {layout}" for name, layout in layouts)]
     return [*options, "--deterministic"] if form.deterministic else options
 

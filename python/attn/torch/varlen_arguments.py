@@ -10,9 +10,8 @@ from typing import NamedTuple
 import torch
 
 from attn.errors import BindingError
-from attn.torch.calls import PLAIN
 from attn.torch.launch import check_rows
-from attn.torch.signature import DTYPES, HALF
+from attn.torch.signature import DTYPES, HALF, PLAIN
 from attn.torch.varlen_spec import Key, keys_for, sequences_for
 
 

@@ -12,11 +12,12 @@ import torch
 from attn.arguments import INPUTS, RANDOM
 from attn.outputs import is_amax
 from attn.torch.autograd import differentiable_once
-from attn.torch.calls import PLAIN, Call, add_random, count_modes
+from attn.torch.calls import Call, add_random, count_modes
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import Facts, facts_of
 from attn.torch.launch import Launch
 from attn.torch.plans import key_of
+from attn.torch.signature import PLAIN
 from attn.torch.statistics import gradient_of_lse, of_outputs
 from attn.torch.variant import LSE_GRADIENT, Pair, differentiated
 

@@ -11,6 +11,7 @@ from attn.errors import TraceError
 from attn.tracing import functions, tables
 from attn.tracing.expressions import BOOL, INT, Node
 from attn.tracing.places import is_library, of_exception, of_function, refusal, signature_error
+from attn.tracing.reads import Unwatched
 from attn.tracing.rows import Row
 from attn.tracing.tracer import Tracer
 from attn.tracing.values import Value, has_values, tensors_in
@@ -109,9 +110,9 @@ def _returned(tracer: Tracer, result: Any, mod: Callable, what: str) -> Node:
 @contextlib.contextmanager
 def _watching_calls(tracer: Tracer, watch: Watch) -> Iterator[None]:
     """Learns what the mod's variables are called, and sees what is called; not while a profiler runs, because
-    there can be only one."""
-    if sys.getprofile() is not None:
-        watch.is_opaque("a profiler runs")
+    there can be only one, nor of mods that nobody watches."""
+    if sys.getprofile() is not None or any(isinstance(mod, Unwatched) for mod in watch.mods):
+        watch.is_opaque("a profiler runs, or nobody watches it")
         yield
         return
 

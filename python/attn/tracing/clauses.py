@@ -107,17 +107,41 @@ class Reads:
             indexes = {_index_name(load.args[axis], sizes) for load in self._loads[id(capture)]}
             name = {("b",): "B", ("h",): "Hq", ("key head",): "Hkv", ("q_idx",): "Sq", ("kv_idx",): "Skv",
                     ("kv_idx", "q_idx"): "Skv"}.get(tuple(sorted(indexes)))
-            found.append(name if name and sizes[name] == size else str(size))
+            if name is None and len(indexes) == 1:
+                name = _in_blocks(next(iter(indexes)))
+            found.append(name if name and _size(name, sizes) == size else str(size))
         return found
 
 
 def _index_name(index: Node, sizes: Mapping[str, int]) -> str:
-    """The variable that an index is, "key head" for `h // (Hq / Hkv)`, or ""."""
+    """The variable that an index is, "key head" for `h // (Hq / Hkv)`, "q_idx // 128", or ""."""
     if index.op == "var":
         return index.value
-    if index.op == "//" and index.args[0].is_var("h") and index.args[1].op == "const":
-        return "key head" if index.args[1].value * sizes["Hkv"] == sizes["Hq"] else ""
-    return ""
+    if index.op != "//" or index.args[0].op != "var" or index.args[1].op != "const":
+        return ""
+    variable, divisor = index.args[0].value, index.args[1].value
+    if variable == "h":
+        return "key head" if divisor * sizes["Hkv"] == sizes["Hq"] else ""
+    return f"{variable} // {divisor}" if divisor > 1 else ""
+
+
+_LENGTHS = {"q_idx": "Sq", "kv_idx": "Skv"}
+
+
+def _in_blocks(index: str) -> str | None:
+    """How many blocks there are of the rows or keys that an index counts: "(Skv + 127) // 128"."""
+    variable, _, divisor = index.partition(" // ")
+    if not divisor or variable not in _LENGTHS:
+        return None
+    return f"({_LENGTHS[variable]} + {int(divisor) - 1}) // {divisor}"
+
+
+def _size(extent: str, sizes: Mapping[str, int]) -> int:
+    """The size of an extent that is a name, or what `_in_blocks` says."""
+    if extent in sizes:
+        return sizes[extent]
+    length, divisor = extent[1:].split(" + ")[0], int(extent.rpartition(" ")[2])
+    return -(-sizes[length] // divisor)
 
 
 def _in_value(score: Node) -> list[Node]:

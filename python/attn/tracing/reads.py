@@ -203,6 +203,13 @@ def _opaque(value: Any) -> Any:
     return OPAQUE
 
 
+class Unwatched:
+    """A mod that is called as it is, and of which nothing is kept: it is traced at each call."""
+
+    def __call__(self, *args: Any) -> Any:
+        raise NotImplementedError
+
+
 _MAKERS: dict[type, Callable[[Any], Any]] = {
     types.FunctionType: _of_function, types.BuiltinFunctionType: _of_builtin, tuple: _of_tuple, set: _of_set,
     frozenset: _of_set, Keys: _of_keys, types.ModuleType: _of_module, type: _weakly,
@@ -212,7 +219,9 @@ _MAKERS: dict[type, Callable[[Any], Any]] = {
 def _maker(kind: type) -> Callable[[Any], Any]:
     """How the values of a class get their keys. Kept for library classes alone: it keeps them alive."""
     library = is_library_module(kind.__module__)
-    if kind.__module__ == "torch" and kind.__name__ == "Tensor" or (
+    if issubclass(kind, Unwatched):
+        make = _opaque
+    elif kind.__module__ == "torch" and kind.__name__ == "Tensor" or (
             kind.__module__ == "torch.nn.parameter" and kind.__name__ in ("Parameter", "Buffer")):
         make = _of_tensor
     elif kind.__module__ == "numpy" and kind.__name__ == "ndarray":

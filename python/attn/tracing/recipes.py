@@ -137,6 +137,11 @@ class Captured(Mapping):
         self.computed = tuple(name for name, recipe in recipes.items()
                               if not isinstance(recipe, (Source, Made)) or recipe.value.ndim == 0)
 
+    @property
+    def recipes(self) -> Mapping[str, Recipe]:
+        """How each tensor is found."""
+        return self._recipes
+
     def __getitem__(self, name: str) -> Any:
         return element(Evaluator(lambda source: source.value).value(self._recipes[name]))
 

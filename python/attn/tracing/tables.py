@@ -1,6 +1,7 @@
 """Tensors that are parts, views or functions of captured ones, element by element."""
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
@@ -264,17 +265,17 @@ def method_of(row: Row, tracer: Tracer, name: str) -> Any:
 
 def property_of(name: str) -> Callable:
     """A function that reads the property `name` of a value."""
+    return functools.partial(_property, name)
 
-    def get(value: Any) -> Any:
-        return getattr(value, name)
 
-    return get
+def _property(name: str, value: Any) -> Any:
+    return getattr(value, name)
 
 
 def method(name: str) -> Callable:
     """A function that calls the method `name` of its first argument."""
+    return functools.partial(_called, name)
 
-    def call(value: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(value, name)(*args, **kwargs)
 
-    return call
+def _called(name: str, value: Any, *args: Any, **kwargs: Any) -> Any:
+    return getattr(value, name)(*args, **kwargs)

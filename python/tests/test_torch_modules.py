@@ -1,0 +1,67 @@
+"""attn.torch.Attention: a layer whose learned tensors are parameters."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import attn  # noqa: E402
+import attn.torch  # noqa: E402
+from attentions import learned, slopes, tensors, traced  # noqa: E402
+
+
+def test_learned_tensors_are_parameters():
+    f = attn.compile(learned("o, lse"))
+    layer = attn.torch.Attention(learned("o, lse"), Hq=4, learned={"slopes": slopes()})
+    assert dict(layer.named_parameters()).keys() == {"slopes"} and layer.slopes.dtype == torch.float32
+    inputs = tensors()
+    torch.testing.assert_close(layer(*inputs), f(*inputs, slopes=slopes()))
+    layer(*inputs)[0].sum().backward()
+    assert layer.slopes.grad.shape == (4,)
+    other = copy.deepcopy(layer)
+    other.load_state_dict({"slopes": torch.zeros(4)})
+    torch.testing.assert_close(other(*inputs), f(*inputs, slopes=torch.zeros(4)))
+    torch.testing.assert_close(traced(layer)(*inputs), layer(*inputs))
+    assert "learned, Hq=4" in repr(layer)
+
+
+def test_begin_as_zeros_of_the_spec():
+    layer = attn.torch.Attention("attention t(M = 3) { dims B, Hq, Sq, D; learn t: f32[Hq, 2 * M + 1];"
+                                 " score score + t[h, clamp(kv_idx - q_idx, -M, M) + M]; }", Hq=2, M=4)
+    assert layer.t.shape == (2, 9) and not layer.t.any()
+
+
+def test_what_is_missing_is_said():
+    with pytest.raises(attn.ArgumentError, match=r"the shape of `slopes` is \[Hq\], and Hq is not known"):
+        attn.torch.Attention(learned("o"))
+    with pytest.raises(attn.ArgumentError, match="learns no tensor `slope`"):
+        attn.torch.Attention(learned("o"), Hq=4, learned={"slope": slopes()})
+
+
+def test_mods():
+    weights, documents = torch.nn.Parameter(torch.ones(4, dtype=torch.float64)), torch.arange(5) // 2
+
+    def bias(score, b, h, q_idx, kv_idx):
+        return score + weights[h] * (kv_idx - q_idx) * weights.sum()
+
+    def same(b, h, q_idx, kv_idx):
+        return documents[q_idx] == documents[kv_idx]
+
+    layer = attn.torch.Attention(score_mod=bias, mask_mod=same, B=2, Hq=4, Hkv=2, Sq=5, Skv=5, D=16)
+    assert layer.weights is weights and layer.documents is documents and not layer.state_dict().keys() - {"weights"}
+    inputs = tensors()
+    wanted = attn.torch.flex_attention(*inputs, bias, mask_mod=same, enable_gqa=True)
+    torch.testing.assert_close(layer(*inputs), wanted)
+    layer(*inputs).sum().backward()
+    assert weights.grad is not None
+    layer.documents = torch.zeros(5, dtype=torch.int64)
+    assert not torch.allclose(layer(*inputs), wanted)
+    assert layer.to("meta")(*(x.to("meta") for x in inputs)).device.type == "meta"
+
+
+def test_layout():
+    layer = attn.torch.Attention(learned("o"), Hq=4)
+    inputs = tensors()
+    found = layer(*(x.transpose(1, 2) for x in inputs), layout="bshd")
+    torch.testing.assert_close(found.transpose(1, 2), layer(*inputs))
