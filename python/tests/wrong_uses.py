@@ -236,13 +236,25 @@ def gradient_of_max(folder):
 
 
 @use
-def blocks_without_a_mask_mod(folder):
+def block_that_is_listed_twice(folder):
     from torch.nn.attention.flex_attention import BlockMask
 
-    counts = torch.ones(1, 1, 2, dtype=torch.int32)
-    indices = torch.tensor([[[[0, 1], [1, 0]]]], dtype=torch.int32)
+    counts = torch.full((1, 1, 2), 2, dtype=torch.int32)
+    indices = torch.tensor([[[[0, 0], [1, 0]]]], dtype=torch.int32)
     q = torch.zeros(1, 4, 8, 16)
     attn.torch.flex_attention(q, q, q, block_mask=BlockMask.from_kv_blocks(counts, indices, BLOCK_SIZE=4))
+
+
+@use
+def function_as_block_mask(folder):
+    flex(block_mask=lambda b, h, q_idx, kv_idx: q_idx >= kv_idx)
+
+
+@use
+def lse_by_both_names(folder):
+    from torch.nn.attention.flex_attention import AuxRequest
+
+    flex(return_lse=True, return_aux=AuxRequest(lse=True))
 
 
 @use
