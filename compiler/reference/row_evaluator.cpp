@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "compiler/reference/operation.h"
@@ -23,7 +24,15 @@ RowEvaluator::RowEvaluator(const ir::Attention& attention, const Bindings& bindi
     : attention_(attention),
       bindings_(bindings),
       ids_(ir::reachable(attention.dag, roots)),
-      cells_(attention.dag.size()) {}
+      varies_(attention.dag.size()),
+      cells_(attention.dag.size()) {
+  for (const ExprId id : ids_) {
+    const Node& node = attention.dag[id];
+    varies_[id] =
+        node.is(Op::score_) || node.is(Op::column_) ||
+        std::ranges::any_of(node.operands, [&](ExprId each) -> bool { return varies_[each]; });
+  }
+}
 
 void RowEvaluator::run(const RowPlace& place, std::span<const double> scores) {
   place_ = place;
@@ -31,8 +40,8 @@ void RowEvaluator::run(const RowPlace& place, std::span<const double> scores) {
   for (ExprId id : ids_) {
     const Node& node = attention_.dag[id];
     std::vector<Cell>& cells = cells_[id];
-    if (node.operands.empty() && !node.is(Op::score_) && !node.is(Op::column_)) {
-      cells.assign(scores.size(), leaf(node, 0));  // the same for each column
+    if (!varies_[id]) {
+      cells.assign(scores.size(), scores.empty() ? Cell() : evaluate(node, id, 0));
       continue;
     }
     cells.resize(scores.size());

@@ -62,6 +62,7 @@ class RowEvaluator {
   const ir::Attention& attention_;
   const Bindings& bindings_;
   std::vector<ir::ExprId> ids_;
+  std::vector<bool> varies_;              // by node: whether columns may differ
   std::vector<std::vector<Cell>> cells_;  // by node
   RowPlace place_;
   std::span<const double> scores_;
