@@ -1,6 +1,7 @@
 #include "tools/compiled_ahead.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace attn::tools {
@@ -15,7 +16,11 @@ CompiledAhead::~CompiledAhead() { next_ = results_.size(); }
 
 void CompiledAhead::work() {
   for (std::size_t i = next_++; i < results_.size(); i = next_++) {
-    results_[i].set_value(compile_(i));
+    try {
+      results_[i].set_value(compile_(i));
+    } catch (...) {
+      results_[i].set_exception(std::current_exception());  // take() throws it
+    }
   }
 }
 

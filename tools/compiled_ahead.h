@@ -26,7 +26,7 @@ class CompiledAhead {
   CompiledAhead(const CompiledAhead&) = delete;
   CompiledAhead& operator=(const CompiledAhead&) = delete;
 
-  // Waits for what compile(index) returns. Once for each index.
+  // Waits for what compile(index) returns or throws. Once for each index.
   Result<Plans> take(std::size_t index) { return results_[index].get_future().get(); }
 
  private:
