@@ -7,7 +7,7 @@ A model has a plan for decodes and one for everything else (prefills, mixed batc
 Each is compiled by `attnc compile --engine native`, alone, without the cache of plans. On a machine with a GPU each is
 loaded, five times, in processes that have loaded another one before; how long that first one takes, with the driver's
 context, is the last line. The memory is that of a schedule without options. Plans stay in FOLDER. Prints a table in
-Markdown.
+Markdown, a row as soon as it is measured: six seconds each on two cores.
 """
 
 import argparse
@@ -51,27 +51,35 @@ ROWS_OF_TABLE = [
     Row("DeepSeek-V3, absorbed", "all", LATENT),
 ]
 
-# Loads the first plan, then the second: milliseconds of both, and the MB that a schedule of the second takes.
+LOADED_FIRST = Row("first", "all", {**LLAMA_8B, "sequences": 8})
+
+# Loads plans one after the other, and prints the milliseconds of each; then the MB that a schedule of each but the
+# first takes. It asks the driver for them, as importing PyTorch takes longer than all else.
 LOADER = """
-import sys, time
-try:
-    import torch
-except ImportError:
-    torch = None
+import ctypes, sys, time
 from attn import _libattn
-times = []
-for path in sys.argv[1:]:
+
+def load(path):
     with open(path, "rb") as file:
         contents = file.read()
     start = time.perf_counter()
     executable = _libattn.Executable(_libattn.runtime(0), _libattn.PlanFile(contents), 0)
-    times.append((time.perf_counter() - start) * 1e3)
-taken = float("nan")
-if torch is not None:
-    free = torch.cuda.mem_get_info()[0]
-    schedule = _libattn.Schedule(executable)
-    taken = (free - torch.cuda.mem_get_info()[0]) / 1e6
-print(*times, taken, flush=True)
+    return (time.perf_counter() - start) * 1e3, executable
+
+def free_bytes():
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    assert driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+    return free.value
+
+times, executables = zip(*map(load, sys.argv[1:]))
+driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxPushCurrent_v2(context) == 0
+free, schedules = [free_bytes()], []
+for executable in executables[1:]:
+    schedules.append(_libattn.Schedule(executable))
+    free.append(free_bytes())
+print(*times, *((before - after) / 1e6 for before, after in zip(free, free[1:])))
 """
 
 
@@ -92,11 +100,13 @@ def compiled(row, decodes, options):
     return file, time.perf_counter() - start
 
 
-def loaded(file, other):
-    """Milliseconds of the first load in a process, of one after it, and MB of a schedule: medians."""
-    runs = [subprocess.run([sys.executable, "-c", LOADER, other, file], check=True, capture_output=True, text=True)
+def loaded(first, files):
+    """Medians of processes that load `first`, then the files: milliseconds of the first, and of each file, and MB of
+    a schedule of each file."""
+    runs = [subprocess.run([sys.executable, "-c", LOADER, first, *files], check=True, capture_output=True, text=True)
             for _ in range(LOADS)]
-    return [statistics.median(column) for column in zip(*(map(float, run.stdout.split()) for run in runs))]
+    before, *rest = [statistics.median(column) for column in zip(*(map(float, run.stdout.split()) for run in runs))]
+    return before, rest[:len(files)], rest[len(files):]
 
 
 def main():
@@ -106,24 +116,22 @@ def main():
     parser.add_argument("--attnc", default=os.environ.get("ATTN_ATTNC", "build/attnc"))
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    made = [(row, *(compiled(row, decodes, options) for decodes in (True, False))) for row in ROWS_OF_TABLE]
-    gpu = plan.local_gpu() is not None
     print("| model | layers | plans | compile: decode, mixed | bytes | load, ms | schedule, MB |", flush=True)
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
-    files = [made[-1][1][0], *(file for _, *plans in made for file, _ in plans)]
-    first = []
-    for row, *plans in made:
-        columns = [f"{seconds:.1f} s" for _, seconds in plans], [f"{file.stat().st_size:,}" for file, _ in plans]
+    first, _ = compiled(LOADED_FIRST, True, options) if plan.local_gpu() is not None else (None, 0)
+    first_times = []
+    for row in ROWS_OF_TABLE:
+        files, seconds = zip(*(compiled(row, decodes, options) for decodes in (True, False)))
         times, memory = ["-"], ["-"]
-        if gpu:
-            measured = [loaded(file, next(other for other in files if other != file)) for file, _ in plans]
-            first += [before for before, _, _ in measured]
-            times = [f"{after:.1f}" for _, after, _ in measured]
-            memory = [f"{taken:.0f}" for *_, taken in measured]
-        joined = (", ".join(column) for column in (*columns, times, memory))
-        print("|", " | ".join((row.model, row.layers, str(len(plans)), *joined)), "|", flush=True)
-    if first:
-        print(f"\nThe first load of a process takes {statistics.median(first):.0f} ms, with the driver's context.")
+        if first is not None:
+            before, times, memory = loaded(first, files)
+            first_times.append(before)
+            times, memory = [f"{each:.1f}" for each in times], [f"{each:.0f}" for each in memory]
+        columns = [f"{each:.1f} s" for each in seconds], [f"{file.stat().st_size:,}" for file in files], times, memory
+        joined = (", ".join(column) for column in columns)
+        print("|", " | ".join((row.model, row.layers, str(len(files)), *joined)), "|", flush=True)
+    if first_times:
+        print(f"\nThe first load of a process takes {statistics.median(first_times):.0f} ms, with the driver's context.")
 
 
 if __name__ == "__main__":

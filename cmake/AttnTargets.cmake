@@ -8,9 +8,11 @@
 # folder, and the target fast_tests builds them. SLOW tests (Suite.Name, where * is any text) take seconds each: their
 # label is slow instead.
 # With CMAKE_UNITY_BUILD, attn_make_bundles makes one program for the tests of several folders (unit_runtime_test,
-# unit_compiler_test, ..), because 16 sources that are compiled in one batch share their headers and templates: that
-# takes 40 % less time. ALONE, COST and ENVIRONMENT keep a program out, as it needs include folders or a linkage of its
-# own. ctest runs each test as a process: a few fail after others of their program. SEPARATE sources are compiled alone.
+# unit_compiler_test, ..), because 32 sources that are compiled in one batch share their headers and templates: that
+# takes 40 % less time. Most tests of the compiler take less time than to start a process, so those programs have 8
+# ctest entries with an eighth of the tests each (.ci/count-tests counts them), and one for each SLOW test.
+# ALONE, COST and ENVIRONMENT keep a program out, as it needs include folders or a linkage of its own. SEPARATE sources
+# are compiled alone.
 include(GoogleTest)
 
 function(attn_house_rules target)
@@ -125,19 +127,22 @@ function(attn_make_bundles)
       list(REMOVE_DUPLICATES values)
       list(APPEND arguments ${list} ${values})
     endforeach()
+    if(bundle MATCHES "^(golden|unit_compiler)_test$")  # those of the runtime load drivers that a process keeps
+      list(APPEND arguments SHARDS 8)
+    endif()
     attn_test_program(${bundle} ${folder} ${arguments})
   endforeach()
 endfunction()
 
 # A program with tests of a folder; a part of attn_test.
 function(attn_test_program target folder)
-  cmake_parse_arguments(ARG "ALONE" "COST;ENVIRONMENT" "${ATTN_TEST_LISTS}" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "COST;ENVIRONMENT;SHARDS" "${ATTN_TEST_LISTS}" ${ARGN})
   add_executable(${target} ${ARG_SOURCES} ${ARG_SEPARATE})
   if(ARG_SEPARATE)
     set_source_files_properties(${ARG_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   if(CMAKE_UNITY_BUILD)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 32)
   endif()
   attn_house_rules(${target})
   target_compile_definitions(${target} PRIVATE
@@ -177,5 +182,25 @@ macro(attn_discover target filter)
   if(ARG_ENVIRONMENT)
     list(APPEND properties ENVIRONMENT ${ARG_ENVIRONMENT})
   endif()
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "${filter}" PROPERTIES ${properties})
+  if(ARG_SHARDS AND NOT "slow" IN_LIST labels)
+    attn_add_shards(${target} "${filter}" ${ARG_SHARDS} "${labels}")
+  else()
+    gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "${filter}" PROPERTIES ${properties})
+  endif()
 endmacro()
+
+# The tests that the filter lets pass as `count` entries, TARGET.0 and so on, each with every count-th test. Their
+# reports, of each test, are in test-reports/.
+function(attn_add_shards target filter count labels)
+  if(NOT filter)
+    set(filter "*")  # an empty one lets nothing pass
+  endif()
+  math(EXPR last "${count} - 1")
+  foreach(i RANGE ${last})
+    set(name ${target}.${i})
+    add_test(NAME ${name} COMMAND ${target} --gtest_brief=1 "--gtest_filter=${filter}"
+      --gtest_output=xml:${PROJECT_BINARY_DIR}/test-reports/${name}.xml)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1800 LABELS "${labels}"
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${count};GTEST_SHARD_INDEX=${i}")
+  endforeach()
+endfunction()

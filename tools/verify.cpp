@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <thread>
 
 #include "runtime/cudnn/library.h"
 #include "tools/calibrated.h"
 #include "tools/command.h"
 #include "tools/compare.h"
+#include "tools/compiled_ahead.h"
 #include "tools/console.h"
 #include "tools/execution.h"
 #include "tools/inputs.h"
@@ -40,6 +42,7 @@ struct Options {
   InputTexts inputs;
   bool gradients = false;
   int repeat = 1;
+  unsigned jobs = 0;
   bool nan_past_lengths = false;
   Format format = Format::text;
 
@@ -163,42 +166,69 @@ Json case_json(const Case& result) {
   return json;
 }
 
+// A case that is not verified yet: without a spec its error is known.
+struct Prepared {
+  Case result;
+  std::optional<Spec> spec{};
+};
+
 class Verification {
  public:
   Verification(const Options& options, plan::Target target)
       : options_(options), target_(std::move(target)) {}
 
-  // The `number`-th of the specs.
-  void add_spec(const std::string& path, std::size_t number, Progress& progress) {
-    const SpecOutcome outcome = read_spec(path, options_.bindings, Format::text, options_.inputs);
-    if (!outcome.spec) return keep({path, "", options_.bindings, {}, {}, {}, outcome.error});
+  // Prepares the cases of a spec.
+  void add_spec(const std::string& path) {
+    SpecOutcome outcome = read_spec(path, options_.bindings, Format::text, options_.inputs);
+    if (!outcome.spec) {
+      prepared_.push_back({{path, "", options_.bindings, {}, {}, {}, outcome.error}});
+      return;
+    }
     for (const Shape& shape : shapes_of(*outcome.spec->source, outcome.spec->attention,
                                         options_.bindings, shape_set(options_.shapes))) {
-      progress.show(number, fmt::format("{} {}", path, shape.name));
-      add_case(path, outcome.spec->source, shape);
+      prepared_.push_back(prepared(path, outcome.spec->source, shape));
+    }
+  }
+
+  // Verifies the cases in order, while the plans of later ones are compiled in `jobs` threads.
+  void run(unsigned jobs) {
+    CompiledAhead plans(prepared_.size(), jobs, [this](std::size_t i) -> Result<Plans> {
+      if (!prepared_[i].spec) return *prepared_[i].result.error;
+      return compile_plans(*prepared_[i].spec, compile_options(), options_.gradients);
+    });
+    Progress progress("verify", prepared_.size());
+    for (std::size_t i = 0; i < prepared_.size(); ++i) {
+      Case result = prepared_[i].result;
+      progress.show(i, fmt::format("{} {}", result.spec, result.shape));
+      if (prepared_[i].spec) {
+        const auto compiled = [&] { return plans.take(i); };
+        if (const Status status = run_case(*prepared_[i].spec, compiled, result); !status.ok()) {
+          result.error = status.error();
+        }
+      }
+      keep(std::move(result));
     }
   }
 
   const std::vector<Case>& cases() const { return cases_; }
 
  private:
-  void add_case(const std::string& path, std::shared_ptr<const support::Source> source,
-                const Shape& shape) {
-    Case result;
-    result.spec = path;
-    result.shape = shape.name;
-    result.bindings = shape.bindings;
+  Prepared prepared(const std::string& path, std::shared_ptr<const support::Source> source,
+                    const Shape& shape) const {
+    Prepared made;
+    made.result.spec = path;
+    made.result.shape = shape.name;
+    made.result.bindings = shape.bindings;
     SpecOutcome outcome =
         analyze_spec(std::move(source), shape.bindings, Format::text, options_.inputs);
     if (outcome.spec) {
-      if (const Status status = run_case(std::move(*outcome.spec), result); !status.ok()) {
-        result.error = status.error();
-      }
+      made.spec = std::move(outcome.spec);
+      made.spec->attention = compared(std::move(made.spec->attention));
     } else {
-      result.error = outcome.error;
-      result.error->message += " with these sizes";
+      made.result.error = outcome.error;
+      made.result.error->message += " with these sizes";
     }
-    keep(std::move(result));
+    return made;
   }
 
   void keep(Case result) {
@@ -210,8 +240,9 @@ class Verification {
     cases_.push_back(std::move(result));
   }
 
-  Status run_case(Spec spec, Case& result) {
-    const ir::Attention& attention = spec.attention = compared(spec.attention);
+  template <typename Compiled>
+  Status run_case(const Spec& spec, const Compiled& compiled, Case& result) const {
+    const ir::Attention& attention = spec.attention;
     ATTN_ASSIGN(Inputs inputs,
                 make_inputs(attention, options_.inputs, Missing::pattern, options_.needs()));
     std::set<std::string> given = written_scales(*spec.source);
@@ -219,7 +250,7 @@ class Verification {
     ATTN_RETURN_IF_ERROR(calibrate(attention, given, options_.needs(), inputs));
     result.origins = inputs.origins;
     for (const std::string& text : inputs.warnings) tell_warning(text);
-    ATTN_ASSIGN(const Plans plans, compile_plans(spec, compile_options(), options_.gradients));
+    ATTN_ASSIGN(const Plans plans, compiled());
     ATTN_ASSIGN(const Repeated found, repeat_on_device(plans, inputs.values, options_.cudnn_folder,
                                                        options_.repeat, options_.unused()));
     ATTN_ASSIGN(const ReferenceGradients reference,
@@ -271,6 +302,7 @@ class Verification {
 
   const Options& options_;
   plan::Target target_;
+  std::vector<Prepared> prepared_;
   std::vector<Case> cases_;
 };
 
@@ -303,12 +335,9 @@ int run(const Options& options) {
     return report(needs_device("verify", target.error()), options.format);
   }
   Verification verification(options, *target);
-  {
-    Progress progress("verify", paths->size());
-    for (std::size_t i = 0; i < paths->size(); ++i) {
-      verification.add_spec((*paths)[i], i, progress);
-    }
-  }
+  for (const std::string& path : *paths) verification.add_spec(path);
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  verification.run(options.jobs != 0 ? options.jobs : cores);
   return print_totals(options, *target, verification);
 }
 
@@ -338,6 +367,10 @@ void add_verify(CLI::App& app, Action& action) {
           "Execute N times and compare bits; they must be equal if the spec is `deterministic`")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
+  command
+      ->add_option("--jobs", options->jobs,
+                   "Number of plans that are compiled at once; 0: as many as there are cores")
+      ->type_name("N");
   command->add_flag(
       "--nan-past-lengths", options->nan_past_lengths,
       "Fill rows past the lengths, and memory and entries of page tables that are not in "

@@ -31,19 +31,30 @@ Status compile_graphs(plan::Plan& plan, const CompileOptions& options, const Lim
   return {};
 }
 
-// Element-wise kernels have no limits.
+// Errors: unsupported if the kernel goes beyond the limits.
+Status check_limits(const worker::CompiledKernel& kernel, Limits& limits) {
+  if (!limits.of_kernels) return {};
+  const nvrtc::Assembly assembly = nvrtc::read_assembly(kernel.log);
+  limits.spilled_bytes = nvrtc::most_spilled(assembly, *limits.of_kernels);
+  return nvrtc::check_assembly(assembly, *limits.of_kernels);
+}
+
+// Element-wise kernels have no limits, and are small: those that follow each other are compiled in
+// one worker. General ones have one each, and are checked before more is compiled.
 Status compile_kernels(plan::Plan& plan, const CompileOptions& options, Limits& limits) {
-  for (const auto& [source, general] : plan::sources_of(plan.program)) {
+  const std::vector<plan::KernelSource> sources = plan::sources_of(plan.program);
+  for (std::size_t i = 0; i < sources.size();) {
+    const bool general = sources[i].general;
+    std::vector<worker::KernelSource> together;
+    do {
+      together.push_back({*sources[i].text, options.target.sm, general});
+      ++i;
+    } while (!general && i < sources.size() && !sources[i].general);
     ATTN_RETURN_IF_ERROR(limits.deadline->check());
-    ATTN_ASSIGN(worker::CompiledKernel kernel,
-                worker::compile_kernel({*source, options.target.sm, general},
-                                       in_time(options.worker, *limits.deadline)));
-    if (general && limits.of_kernels) {
-      const nvrtc::Assembly assembly = nvrtc::read_assembly(kernel.log);
-      limits.spilled_bytes = nvrtc::most_spilled(assembly, *limits.of_kernels);
-      ATTN_RETURN_IF_ERROR(nvrtc::check_assembly(assembly, *limits.of_kernels));
-    }
-    plan.kernels.push_back(std::move(kernel.image));
+    ATTN_ASSIGN(std::vector<worker::CompiledKernel> kernels,
+                worker::compile_kernels(together, in_time(options.worker, *limits.deadline)));
+    if (general) ATTN_RETURN_IF_ERROR(check_limits(kernels.front(), limits));
+    for (worker::CompiledKernel& kernel : kernels) plan.kernels.push_back(std::move(kernel.image));
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "compiler/reference/operation.h"
@@ -16,6 +17,12 @@ using ir::Op;
 
 const std::string& symbol_of(const Node& node) { return std::get<std::string>(node.attribute); }
 
+// Whether it is an operation, of operands of which each must have a value.
+bool is_computed(const Node& node) {
+  return !node.operands.empty() && !node.is(Op::load_) && !node.is(Op::select_) &&
+         !node.is(Op::and_) && !node.is(Op::or_);
+}
+
 }  // namespace
 
 RowEvaluator::RowEvaluator(const ir::Attention& attention, const Bindings& bindings,
@@ -23,7 +30,15 @@ RowEvaluator::RowEvaluator(const ir::Attention& attention, const Bindings& bindi
     : attention_(attention),
       bindings_(bindings),
       ids_(ir::reachable(attention.dag, roots)),
-      cells_(attention.dag.size()) {}
+      varies_(attention.dag.size()),
+      cells_(attention.dag.size()) {
+  for (const ExprId id : ids_) {
+    const Node& node = attention.dag[id];
+    varies_[id] =
+        node.is(Op::score_) || node.is(Op::column_) ||
+        std::ranges::any_of(node.operands, [&](ExprId each) -> bool { return varies_[each]; });
+  }
+}
 
 void RowEvaluator::run(const RowPlace& place, std::span<const double> scores) {
   place_ = place;
@@ -31,13 +46,15 @@ void RowEvaluator::run(const RowPlace& place, std::span<const double> scores) {
   for (ExprId id : ids_) {
     const Node& node = attention_.dag[id];
     std::vector<Cell>& cells = cells_[id];
-    if (node.operands.empty() && !node.is(Op::score_) && !node.is(Op::column_)) {
-      cells.assign(scores.size(), leaf(node, 0));  // the same for each column
+    if (!varies_[id]) {
+      cells.assign(scores.size(), scores.empty() ? Cell() : evaluate(node, id, 0));
       continue;
     }
     cells.resize(scores.size());
+    const bool computes = is_computed(node);
+    const ir::Type type = computes ? attention_.dag[node.operands[0]].type : node.type;
     for (std::size_t column = 0; column < scores.size(); ++column) {
-      const Cell cell = evaluate(node, id, column);
+      const Cell cell = computes ? compute(node, id, type, column) : evaluate(node, id, column);
       // Copies by halves: a processor waits long if it reads as one what it has just written as
       // two.
       cells[column].value = cell.value;
@@ -47,11 +64,10 @@ void RowEvaluator::run(const RowPlace& place, std::span<const double> scores) {
 }
 
 Cell RowEvaluator::evaluate(const Node& node, ExprId id, std::size_t column) const {
+  if (is_computed(node)) return compute(node, id, attention_.dag[node.operands[0]].type, column);
   if (node.is(Op::load_)) return load(node, id, column);
   if (node.operands.empty()) return leaf(node, column);
-  if (node.is(Op::select_)) return select(node, column);
-  if (node.is(Op::and_) || node.is(Op::or_)) return logic(node, column);
-  return compute(node, id, column);
+  return node.is(Op::select_) ? select(node, column) : logic(node, column);
 }
 
 Cell RowEvaluator::leaf(const Node& node, std::size_t column) const {
@@ -112,15 +128,13 @@ std::optional<std::int64_t> RowEvaluator::element(ExprId load, std::size_t colum
   return offset;
 }
 
-Cell RowEvaluator::compute(const Node& node, ExprId id, std::size_t column) const {
-  std::array<double, 2> values{};
-  for (std::size_t i = 0; i < node.operands.size(); ++i) {
-    const Cell& cell = operand(node, i, column);
-    if (cell.fault) return cell;
-    values[i] = cell.value;
-  }
-  const ir::Type type = attention_.dag[node.operands[0]].type;
-  const auto value = operation(node.op, type, std::span(values).first(node.operands.size()));
+Cell RowEvaluator::compute(const Node& node, ExprId id, ir::Type type, std::size_t column) const {
+  const Cell& x = operand(node, 0, column);
+  const Cell& y = operand(node, node.operands.size() - 1, column);
+  if (x.fault) return x;
+  if (y.fault) return y;
+  const std::array<double, 2> values{x.value, y.value};  // the same twice for one operand
+  const auto value = operation(node.op, type, values);
   return value ? Cell{*value, {}} : Cell{0, id};
 }
 

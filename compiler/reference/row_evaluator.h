@@ -54,7 +54,8 @@ class RowEvaluator {
   Cell select(const ir::Node& node, std::size_t column) const;
   Cell logic(const ir::Node& node, std::size_t column) const;
   Cell load(const ir::Node& node, ir::ExprId id, std::size_t column) const;
-  Cell compute(const ir::Node& node, ir::ExprId id, std::size_t column) const;
+  // `type`: that of the operands.
+  Cell compute(const ir::Node& node, ir::ExprId id, ir::Type type, std::size_t column) const;
   const Cell& operand(const ir::Node& node, std::size_t index, std::size_t column) const {
     return cells_[node.operands[index]][column];
   }
@@ -62,6 +63,7 @@ class RowEvaluator {
   const ir::Attention& attention_;
   const Bindings& bindings_;
   std::vector<ir::ExprId> ids_;
+  std::vector<bool> varies_;              // by node: whether columns may differ
   std::vector<std::vector<Cell>> cells_;  // by node
   RowPlace place_;
   std::span<const double> scores_;

@@ -37,13 +37,26 @@ double power_of_two(int exponent) {
                                << kDoubleFractionBits);
 }
 
+// Rounds a number to `fraction_bits` explicit fraction bits: half an ulp is added to the bits, less
+// one where that makes a tie even, which may carry into the exponent, as it should.
+double round_fraction(double value, int fraction_bits) {
+  const int cut = kDoubleFractionBits - fraction_bits;
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  const std::uint64_t half = (std::uint64_t{1} << (cut - 1)) - 1 + (bits >> cut & 1);
+  return std::bit_cast<double>((bits + half) >> cut << cut);
+}
+
 // Rounds to a binary format with `fraction_bits` explicit fraction bits and the given smallest
 // normal exponent; the result is exact in double.
 double round_to_binary(double value, int fraction_bits, int min_exponent, double max_finite) {
   if (value == 0.0 || !std::isfinite(value)) return value;
-  const int ulp_exponent = std::max(exponent_of(value), min_exponent) - fraction_bits;
-  const double rounded =
-      std::nearbyint(value * power_of_two(-ulp_exponent)) * power_of_two(ulp_exponent);
+  double rounded = 0;
+  if (exponent_of(value) >= min_exponent) {
+    rounded = round_fraction(value, fraction_bits);
+  } else {
+    const int ulp_exponent = min_exponent - fraction_bits;
+    rounded = std::nearbyint(value * power_of_two(-ulp_exponent)) * power_of_two(ulp_exponent);
+  }
   if (std::abs(rounded) > max_finite) {
     return std::copysign(std::numeric_limits<double>::infinity(), value);
   }

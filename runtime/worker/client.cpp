@@ -36,27 +36,32 @@ std::vector<std::string> command_of(const Options& options) {
 
 // The outcome of one conversation with a worker.
 struct Talk {
-  std::vector<Compiled> compiled;  // answers for the graphs so far
+  std::vector<Message> made;  // answers with what was compiled so far
   std::optional<Result<Message>>
       answer;  // the last one, or the only one; nullopt: it exited without
   cudnn::Progress last;
   Ending ending;
 };
 
-// `graphs`: how many answers a request to compile has.
+bool is_compiled(const Message& message) {
+  return std::holds_alternative<Compiled>(message) ||
+         std::holds_alternative<CompiledKernel>(message);
+}
+
+// `count`: how many answers a request to compile has.
 Result<Talk> talk(const std::string& request, const Options& options, milliseconds timeout,
-                  std::size_t graphs = 1) {
+                  std::size_t count = 1) {
   Talk talk;
-  const LineSink sink = [&talk, graphs](std::string_view line) {
+  const LineSink sink = [&talk, count](std::string_view line) {
     Result<Message> message = message_from_line(line);
     if (message.ok() && std::holds_alternative<cudnn::Progress>(*message)) {
       talk.last = std::get<cudnn::Progress>(std::move(*message));
       return false;
     }
-    if (message.ok() && std::holds_alternative<Compiled>(*message)) {
-      talk.compiled.push_back(std::get<Compiled>(*message));
+    if (message.ok() && is_compiled(*message)) {
+      talk.made.push_back(*message);
       talk.last = {};
-      if (talk.compiled.size() < graphs) return false;
+      if (talk.made.size() < count) return false;
     }
     talk.answer = std::move(message);
     return true;
@@ -72,6 +77,18 @@ Result<T> unpack(const Result<Message>& answer) {
   if (const auto* error = std::get_if<Error>(&*answer)) return *error;
   if (const auto* value = std::get_if<T>(&*answer)) return *value;
   return Result<T>(ErrorCode::worker, "the worker sent an answer of the wrong kind");
+}
+
+// All answers of a worker that has answered.
+template <typename T>
+Result<std::vector<T>> unpack_all(Talk talk) {
+  ATTN_RETURN_IF_ERROR(unpack<T>(*talk.answer).status());
+  std::vector<T> all;
+  for (Message& message : talk.made) {
+    ATTN_ASSIGN(T one, unpack<T>(std::move(message)));
+    all.push_back(std::move(one));
+  }
+  return all;
 }
 
 bool died(const Talk& talk) {
@@ -100,14 +117,11 @@ Result<std::vector<Compiled>> ask(const CompileRequest& request, const Options& 
   const Clock::time_point deadline = Clock::now() + options.timeout;
   ATTN_ASSIGN(Talk outcome,
               talk(to_json(request), options, options.timeout, request.graphs.size()));
-  if (outcome.answer) {
-    ATTN_RETURN_IF_ERROR(unpack<Compiled>(*outcome.answer).status());
-    return std::move(outcome.compiled);
-  }
+  if (outcome.answer) return unpack_all<Compiled>(std::move(outcome));
   // The repro has only the graph that it died of.
   const CompileRequest fatal{request.cudnn_folder,
                              request.device_json,
-                             {request.graphs[outcome.compiled.size()]},
+                             {request.graphs[outcome.made.size()]},
                              request.only_offer};
   const Death death{outcome.ending, outcome.last, node_of_death(outcome, fatal, options, deadline),
                     options.timeout, options.most_bytes};
@@ -157,11 +171,19 @@ Result<std::int64_t> cudnn_version(const Options& options) {
 }
 
 Result<CompiledKernel> compile_kernel(const KernelSource& source, const Options& options) {
+  ATTN_ASSIGN(std::vector<CompiledKernel> all, compile_kernels({&source, 1}, options));
+  return std::move(all.front());
+}
+
+Result<std::vector<CompiledKernel>> compile_kernels(std::span<const KernelSource> sources,
+                                                    const Options& options) {
   ATTN_RETURN_IF_ERROR(check_not_a_worker());
-  const std::string text = to_json(KernelRequest{options.cudnn_folder, source});
-  ATTN_ASSIGN(const Talk outcome, talk(text, options, options.timeout));
-  if (outcome.answer) return unpack<CompiledKernel>(*outcome.answer);
-  return report_death(death_of(outcome, options), {}, text, options.report_folder);
+  const KernelsRequest request{options.cudnn_folder, {sources.begin(), sources.end()}};
+  ATTN_ASSIGN(Talk outcome, talk(to_json(request), options, options.timeout, sources.size()));
+  if (outcome.answer) return unpack_all<CompiledKernel>(std::move(outcome));
+  // The repro has only the kernel that it died of.
+  const KernelsRequest fatal{options.cudnn_folder, {sources[outcome.made.size()]}};
+  return report_death(death_of(outcome, options), {}, to_json(fatal), options.report_folder);
 }
 
 }  // namespace attn::worker

@@ -80,14 +80,21 @@ void members(Self& request, Visit& visit) {
   visit("cudnn_folder", cudnn_folder);
 }
 
-template <json::Like<KernelRequest> Self, typename Visit>
+template <json::Like<KernelSource> Self, typename Visit>
+void members(Self& source, Visit& visit) {
+  auto& [text, sm, is_general] = source;
+  visit("sm", sm);
+  visit("general", is_general);
+  visit("text", text);
+}
+
+template <json::Like<KernelsRequest> Self, typename Visit>
 void members(Self& request, Visit& visit) {
-  auto& [cudnn_folder, source] = request;
-  visit.kind("request", "kernel");
+  auto& [cudnn_folder, kernels] = request;
+  visit.kind("request", "kernels");
   visit("cudnn_folder", cudnn_folder);
-  visit("sm", source.sm);
-  visit("general", source.is_general);
-  visit("text", source.text);
+  visit("kernels", kernels);
+  visit.must("kernels", !kernels.empty(), "has no kernel");
 }
 
 namespace {

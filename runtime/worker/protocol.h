@@ -4,9 +4,10 @@
 //   {"request": "compile", "cudnn_folder": "", "device": "{..}", "graphs": [{..}, ..]}
 //   {.., "only_offer": true, ..}  only for the engine config that would be tried first
 //   {"request": "version", "cudnn_folder": ""}
-//   {"request": "kernel", "cudnn_folder": "", "sm": 90, "general": true, "text": ".."}
-// Answer: lines. For each graph, in order, any number of {"progress": {"stage": "plan", "node":
-// -1}} and one of the lines below; an error ends the answer.
+//   {"request": "kernels", "cudnn_folder": "", "kernels": [{"sm": 90, "general": true, "text":
+//   ".."}, ..]}
+// Answer: lines. For each graph or kernel, in order, any number of {"progress": {"stage": "plan",
+// "node": -1}} and one of the lines below; an error ends the answer.
 //   {"compiled": {"cudnn_version": 91900, .., "cudnn_plan": ".."}}  as in a manifest's `compiled`
 //   {"version": 91900}
 //   {"kernel": {"image": {"hex": "7f454c46.."}, "log": ".."}}
@@ -35,11 +36,11 @@ struct CompileRequest {
 struct VersionRequest {
   std::string cudnn_folder;
 };
-struct KernelRequest {
+struct KernelsRequest {
   std::string cudnn_folder;
-  KernelSource source;
+  std::vector<KernelSource> kernels;  // one or more
 };
-using Request = std::variant<CompileRequest, VersionRequest, KernelRequest>;
+using Request = std::variant<CompileRequest, VersionRequest, KernelsRequest>;
 
 std::string to_json(const Request& request);
 // Errors: invalid_argument.

@@ -83,11 +83,17 @@ class Server {
     return std::move(*last);
   }
 
-  Message handle(const KernelRequest& request) {
+  Message handle(const KernelsRequest& request) {
     if (!compiler_) return Error{ErrorCode::worker, "this worker compiles no kernels", {}, ""};
-    say(cudnn::Progress{"compile a kernel", -1});
-    Result<CompiledKernel> kernel = compiler_(request.source, request.cudnn_folder);
-    return kernel.ok() ? Message(std::move(*kernel)) : Message(kernel.error());
+    std::optional<CompiledKernel> last;
+    for (const KernelSource& source : request.kernels) {
+      if (last) say(Message(std::move(*last)));
+      say(cudnn::Progress{"compile a kernel", -1});
+      Result<CompiledKernel> kernel = compiler_(source, request.cudnn_folder);
+      if (!kernel.ok()) return kernel.error();
+      last = std::move(*kernel);
+    }
+    return std::move(*last);
   }
 
   int output_;

@@ -3,9 +3,9 @@
 //
 // The client starts a worker (`attnc worker`, or any program that calls serve()), sends one request
 // as JSON on its standard input, and reads JSON lines from its standard output: progress before
-// each step, and an answer for each graph. The worker compiles against a stub driver library that
-// reports no device (runtime/nodriver, embedded in the binary), so the result does not depend on
-// whether the host has a GPU or a driver.
+// each step, and an answer for each graph or kernel. The worker compiles against a stub driver
+// library that reports no device (runtime/nodriver, embedded in the binary), so the result does not
+// depend on whether the host has a GPU or a driver.
 //
 // A worker has ATTN_WORKER=1 in its environment, where compile() and cudnn_version() do not start
 // another one: otherwise a program that is started as a worker but does not call serve() would
@@ -79,6 +79,11 @@ struct CompiledKernel {
 // Compiles a kernel in a worker that serves kernels. Errors: those of its compiler, unchanged;
 // `worker` as above.
 Result<CompiledKernel> compile_kernel(const KernelSource& source, const Options& options);
+
+// Several kernels (one or more) in one worker, in order; the timeout is that of all. Errors: those
+// of the first that fails.
+Result<std::vector<CompiledKernel>> compile_kernels(std::span<const KernelSource> sources,
+                                                    const Options& options);
 
 // What a worker compiles kernels with, given the source and Options::cudnn_folder.
 using KernelCompiler =

@@ -53,6 +53,18 @@ class Standins(attnc.Case):
         process = self.attnc("verify", "--bind", "Sq=64", SPECS / "noop.attn", code=5)
         self.assertIn("0 of 1 cases agree", process.stdout)
 
+    def test_verify_tells_its_cases_in_order(self):
+        """However many are compiled at once; what cannot be read or compiled is a case too."""
+        wrong = self.write("wrong.attn", NOOP.replace("bf16", "bf61"))
+        specs = [SPECS / "noop.attn", wrong, SPECS / "causal.attn", SPECS / "sigmoid.attn", SPECS / "noop.attn"]
+        options = ["--bind", "B=1", "--bind", "Sq=64", "--engine", "cudnn", "--format", "json"]
+        told = [self.attnc("verify", *specs, *options, "--jobs", jobs, code=5).stdout for jobs in (1, 4)]
+        self.assertEqual(told[0], told[1])
+        cases = json.loads(told[0])["cases"]
+        self.assertEqual([case["spec"] for case in cases], [str(spec) for spec in specs])
+        self.assertEqual([case.get("error", {}).get("code") for case in cases],
+                         [None, "invalid_spec", None, "unsupported", None])
+
     def test_both_directions(self):
         spec = self.write("spec.attn", NOOP)
         plan = self.compile(NOOP, "--direction", "both")

@@ -55,6 +55,12 @@ void for_each_index(const Dims& dims, const Visit& visit) {
   }
 }
 
+// Visits the index of the first element of each row.
+template <typename Visit>
+void for_each_row(const Dims& dims, const Visit& visit) {
+  if (dims[3] > 0) for_each_index({dims[0], dims[1], dims[2], 1}, visit);
+}
+
 // A row-major tensor.
 struct Dense {
   Dims dims{};
@@ -72,6 +78,27 @@ struct Dense {
   double& operator[](std::int64_t place) { return values[static_cast<std::size_t>(place)]; }
   double operator[](std::int64_t place) const { return values[static_cast<std::size_t>(place)]; }
 };
+
+// Elements of a row of a tensor that is broadcast.
+struct RowOf {
+  const double* first;
+  std::int64_t stride;
+
+  RowOf(const Dense& tensor, const Dims& index, const Dims& strides)
+      : first(tensor.values.data() + place_of(index, strides)), stride(strides[3]) {}
+  double operator[](std::int64_t column) const { return first[column * stride]; }
+};
+
+// Computes each element of y, in row-major order, of those of x and b.
+template <typename Operation>
+void apply(const Operation& operation, const Dense& x, const Dense& b, Dense& y) {
+  const Dims of_x = x.broadcast(), of_b = b.broadcast();
+  double* to = y.values.data();
+  for_each_row(y.dims, [&](const Dims& index) {
+    const RowOf left(x, index, of_x), right(b, index, of_b);
+    for (std::int64_t i = 0; i < y.dims[3]; ++i) *to++ = operation(left[i], right[i]);
+  });
+}
 
 using Real = double (*)(double x, double b);
 using Integer = std::int64_t (*)(std::int64_t x, std::int64_t b);
@@ -142,6 +169,15 @@ Integer integer_operation(PointwiseMode mode) {
     case PointwiseMode::abs: return [](I x, I) { return std::abs(x); };
     case PointwiseMode::neg: return [](I x, I) { return -x; };
     default: return nullptr;
+  }
+}
+
+// Integers and booleans are exact.
+void round_all(DType type, std::vector<double>& values) {
+  if (type == DType::f32) {
+    for (double& value : values) value = static_cast<float>(value);
+  } else if (is_float(type)) {
+    for (double& value : values) value = round_to(type, value);
   }
 }
 
@@ -216,7 +252,7 @@ class Interpreter {
   // Rounds the output of a node and stores it.
   void make(Uid uid, Dense dense) {
     const graph::Tensor& of = tensor(uid);
-    for (double& each : dense.values) each = round_to(of.dtype, each);
+    round_all(of.dtype, dense.values);
     if (of.storage == graph::Storage::device && operands_.contains(uid)) {
       for_each_place(of, [&](std::int64_t element, std::byte* place) {
         if (place != nullptr) io::store(of.dtype, dense[element], place);
@@ -273,30 +309,30 @@ class Interpreter {
 
   static void select(Dense& y, const Dense& t, const Dense& x, const Dense& b) {
     const Dims of_t = t.broadcast(), of_x = x.broadcast(), of_b = b.broadcast();
-    std::int64_t element = 0;
-    for_each_index(y.dims, [&](const Dims& index) {
-      const bool first = t[place_of(index, of_t)] != 0;
-      y[element++] = first ? x[place_of(index, of_x)] : b[place_of(index, of_b)];
+    double* to = y.values.data();
+    for_each_row(y.dims, [&](const Dims& index) {
+      const RowOf choices(t, index, of_t), first(x, index, of_x), second(b, index, of_b);
+      for (std::int64_t i = 0; i < y.dims[3]; ++i) *to++ = choices[i] != 0 ? first[i] : second[i];
     });
   }
 
   void calculate(const graph::Pointwise& node, const Dense& x, const Dense& b, Dense& y) {
-    const DType result = tensor(node.y).dtype;
     const Integer integers = node.compute == DType::i32 ? integer_operation(node.mode) : nullptr;
     const Real reals = real_operation_of(node);
-    const Dims of_x = x.broadcast(), of_b = b.broadcast();
-    std::int64_t element = 0;
-    for_each_index(y.dims, [&](const Dims& index) {
-      const double left = x[place_of(index, of_x)], right = b[place_of(index, of_b)];
-      if (integers != nullptr && result == DType::i32) {
-        y[element++] = static_cast<std::int32_t>(
+    if (integers != nullptr && tensor(node.y).dtype == DType::i32) {
+      const auto wrapped = [integers](double left, double right) -> double {
+        return static_cast<std::int32_t>(
             integers(static_cast<std::int64_t>(left), static_cast<std::int64_t>(right)));
-      } else if (node.compute == DType::f32) {
-        y[element++] = reals(static_cast<float>(left), static_cast<float>(right));
-      } else {
-        y[element++] = reals(left, right);
-      }
-    });
+      };
+      apply(wrapped, x, b, y);
+    } else if (node.compute == DType::f32) {
+      const auto rounded = [reals](double left, double right) {
+        return reals(static_cast<float>(left), static_cast<float>(right));
+      };
+      apply(rounded, x, b, y);
+    } else {
+      apply(reals, x, b, y);
+    }
   }
 
   // Applies the rules for rows without a visible score, if an operand is a row maximum or sum.
@@ -314,12 +350,12 @@ class Interpreter {
     Dense y(dims_of(tensor(node.y)), is_max ? -kInfinity : 0);
     const Dims strides = y.broadcast();
     const std::int64_t group = x.dims[1] / y.dims[1];
-    std::int64_t element = 0;
-    for_each_index(x.dims, [&](Dims index) {
+    const double* each = x.values.data();
+    for_each_row(x.dims, [&](Dims index) {
       index[1] /= group;
-      double& to = y[place_of(index, strides)];
-      const double each = x[element++];
-      to = is_max ? larger(each, to) : to + each;
+      double* to = &y[place_of(index, strides)];
+      for (std::int64_t i = 0; i < x.dims[3]; ++i, ++each, to += strides[3])
+        *to = is_max ? larger(*each, *to) : *to + *each;
     });
     make(node.y, std::move(y));
   }
@@ -371,15 +407,17 @@ class Interpreter {
     }
     const Dims strides = strides_of(tensor(node.y));
     const bool turned = strides[2] < strides[3];
+    const Dims of_pool = pool.strides();
+    const Dense& lengths = value(node.lengths);
     Dense y(dims_of(tensor(node.y)), kNaN);
     std::int64_t element = 0;
     for_each_index(y.dims, [&](Dims index) {
       if (turned) std::swap(index[2], index[3]);
       const auto& [batch, head, row, column] = index;
       const std::int64_t at = element++, rows = pool.dims[2];
-      if (static_cast<double>(row) >= value(node.lengths)[batch]) return;
+      if (static_cast<double>(row) >= lengths[batch]) return;
       const auto page = static_cast<std::int64_t>(table[batch * table.dims[2] + row / rows]);
-      y[at] = pool[place_of({page, head, row % rows, column}, pool.strides())];
+      y[at] = pool[place_of({page, head, row % rows, column}, of_pool)];
     });
     make(node.y, std::move(y));
   }

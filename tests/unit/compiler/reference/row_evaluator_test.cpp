@@ -57,6 +57,28 @@ TEST_F(RowEvaluatorTest, Leaves) {
   EXPECT_EQ(value(dag_.boolean(true), 0), 1);
 }
 
+// Nodes below which there is no column and no score are evaluated once a row.
+TEST_F(RowEvaluatorTest, WhatOnlyRowsDecideIsTheSameForEachColumnOfOneRow) {
+  const ExprId row = dag_.leaf(Op::row_);
+  const ExprId twice = dag_.add(Op::mul_, {row, dag_.integer(2)});
+  const ExprId fault =
+      dag_.add(Op::mod_, {dag_.integer(7), dag_.add(Op::sub_, {row, dag_.integer(3)})});
+  const ExprId both = dag_.add(Op::add_, {twice, column_});
+  const ExprId roots[] = {twice, fault, both};
+  RowEvaluator evaluator(attention_, bindings_, roots);
+  const double scores[] = {0, 0, 0};
+  for (const std::int64_t at : {5, 3, 4}) {
+    evaluator.run({0, 0, at}, scores);
+    for (std::size_t column = 0; column < 3; ++column) {
+      EXPECT_EQ(evaluator.cells(twice)[column].value, 2 * at);
+      EXPECT_EQ(evaluator.cells(fault)[column].fault.has_value(), at == 3);
+      EXPECT_EQ(evaluator.cells(both)[column].value, 2 * at + static_cast<std::int64_t>(column));
+    }
+  }
+  evaluator.run({0, 0, 1}, std::span(scores).first(0));
+  EXPECT_EQ(evaluator.cells(both).size(), 0U);
+}
+
 TEST_F(RowEvaluatorTest, LoadsAreRowMajor) {
   const ExprId indices[] = {dag_.leaf(Op::batch_), column_};
   const ExprId load = dag_.add_symbol(Op::load_, "t", Type::real, indices);

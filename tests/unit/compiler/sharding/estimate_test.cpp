@@ -11,7 +11,7 @@
 namespace attn::sharding {
 namespace {
 
-ir::Attention read(const std::string& text) {
+ir::Attention attention_of(const std::string& text) {
   const support::Source source("test.attn", text);
   diag::Sink sink(source);
   auto attention = driver::front_end(source, {}, sink);
@@ -30,7 +30,7 @@ double bytes_of(const std::vector<ranks::Exchange>& exchanges,
 }
 
 void expect_equal_bytes(const std::string& text, int ranks) {
-  const ir::Attention attention = read(text);
+  const ir::Attention attention = attention_of(text);
   const WorkMap map = work_map(attention, ranks, nullptr);
   const Estimating with = estimating(attention, map, {}, {});
   for (const Sharding& sharding : shardings(attention, ranks, map)) {
@@ -70,7 +70,7 @@ TEST(Estimate, CountsTheBytesOfMessages) {
 
 // To keys that arrive, own ones are copied: that takes its time, if links take none.
 TEST(Estimate, CountsCopiesOfOwnKeys) {
-  const ir::Attention attention = read(
+  const ir::Attention attention = attention_of(
       "attention f { dims B = 1, Hq = 8, Hkv = 4, D = 64, Sq = 32768; "
       "mask q_idx >= kv_idx && q_idx - kv_idx < 256; }");
   const WorkMap map = work_map(attention, 2, nullptr);
@@ -94,9 +94,9 @@ TEST(Estimate, CountsCopiesOfOwnKeys) {
 }
 
 Sharding chosen(const std::string& clauses, int size, int ranks) {
-  const ir::Attention attention =
-      read("attention f { dims B = 1, Hq = 32, Hkv = 8, D = 128, Sq = " + std::to_string(size) +
-           "; outputs o, lse; " + clauses + "}");
+  const ir::Attention attention = attention_of(
+      "attention f { dims B = 1, Hq = 32, Hkv = 8, D = 128, Sq = " + std::to_string(size) +
+      "; outputs o, lse; " + clauses + "}");
   const WorkMap map = work_map(attention, ranks, nullptr);
   return choose(attention, ranks, estimating(attention, map, {}, {}))->sharding;
 }
@@ -126,7 +126,8 @@ TEST(Choose, LetsRowsWaitWhereOthersCanBegin) {
 TEST(Speed, IsThatOfProductsWhateverTheMask) {
   const std::string sizes = "attention f { dims B = 1, Hq = 8, Sq = 4096, D = 128; ";
   const auto speed = [&](const std::string& clauses) {
-    return Speed(read(sizes + clauses + "}"), target::Context()).milliseconds({1e5, 32, 256, 0});
+    return Speed(attention_of(sizes + clauses + "}"), target::Context())
+        .milliseconds({1e5, 32, 256, 0});
   };
   EXPECT_EQ(speed(""), speed("tensor doc: i32[B, Sq]; mask doc[b, q_idx] == doc[b, kv_idx];"));
   EXPECT_GT(speed("score tanh(score);"), speed(""));
@@ -134,7 +135,7 @@ TEST(Speed, IsThatOfProductsWhateverTheMask) {
 
 // A kernel more, of as much in all, takes half of its longest block of threads more.
 TEST(Speed, CountsWhatTheLastBlockOfThreadsTakes) {
-  const Speed speed(read("attention f { dims B = 1, Hq = 8, Sq = 4096, D = 128; }"),
+  const Speed speed(attention_of("attention f { dims B = 1, Hq = 8, Sq = 4096, D = 128; }"),
                     target::Context());
   const double whole = speed.milliseconds({1e5, 32, 256, 0});
   const double halves = 2 * speed.milliseconds({5e4, 32, 128, 0});

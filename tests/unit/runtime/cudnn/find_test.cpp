@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "runtime/cudnn/library.h"
+#include "tests/support/own_process.h"
 
 namespace attn::cudnn {
 namespace {
@@ -110,22 +111,27 @@ TEST_F(FindCudnn, OneOfUnknownVersionIsAskedAndComesLast) {
 }
 
 TEST_F(FindCudnn, TheOneThatIsLoadedIsTaken) {
-  const fs::path loaded = package("loaded", 91900), newer = package("newer", 92400);
-  load(loaded);
-  EXPECT_EQ(find({newer}, true)->path, (loaded / "lib/libcudnn.so.9").string());
-  EXPECT_EQ(find({newer})->version, 92400) << "a folder that is asked for alone";
+  attn::testing::expect_in_own_process([this] {
+    const fs::path loaded = package("loaded", 91900), newer = package("newer", 92400);
+    load(loaded);
+    EXPECT_EQ(find({newer}, true)->path, (loaded / "lib/libcudnn.so.9").string());
+    EXPECT_EQ(find({newer})->version, 92400) << "a folder that is asked for alone";
+    TearDown();
+  });
 }
 
 TEST_F(FindCudnn, OneThatIsLoadedAndTooOldIsRefusedWithBothPaths) {
-  const fs::path loaded = package("loaded", 91400), newer = package("newer", 92400);
-  load(loaded);
-  const Error error = find({newer}, true).error();
-  EXPECT_EQ(error.message,
-            (loaded / "lib/libcudnn.so.9").string() +
-                " is cuDNN 9.14.0, which is too old, and this process has already loaded "
-                "it");
-  EXPECT_THAT(error.notes,
-              Contains("also found " + (newer / "lib/libcudnn.so.9").string() + ": cuDNN 9.24.0"));
+  attn::testing::expect_in_own_process([this] {
+    const fs::path loaded = package("loaded", 91400), newer = package("newer", 92400);
+    load(loaded);
+    const Error error = find({newer}, true).error();
+    EXPECT_EQ(error.message,
+              (loaded / "lib/libcudnn.so.9").string() +
+                  " is cuDNN 9.14.0, which is too old, and this process has already loaded it");
+    EXPECT_THAT(error.notes, Contains("also found " + (newer / "lib/libcudnn.so.9").string() +
+                                      ": cuDNN 9.24.0"));
+    TearDown();
+  });
 }
 
 TEST_F(FindCudnn, WithoutAnyThePlacesAreNamed) {

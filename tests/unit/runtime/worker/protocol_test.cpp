@@ -26,6 +26,14 @@ TEST(Protocol, RequestsComeBackAsTheyWere) {
   const auto version = request_from_json(to_json(VersionRequest{"x"}));
   ASSERT_TRUE(version.ok());
   EXPECT_EQ(std::get<VersionRequest>(*version).cudnn_folder, "x");
+
+  const auto kernels =
+      request_from_json(to_json(KernelsRequest{"x", {{"first", 90, true}, {"second", 80, false}}}));
+  ASSERT_TRUE(kernels.ok()) << kernels.error().to_text();
+  const auto& second = std::get<KernelsRequest>(*kernels).kernels.at(1);
+  EXPECT_EQ(second.text, "second");
+  EXPECT_EQ(second.sm, 80);
+  EXPECT_FALSE(second.is_general);
 }
 
 TEST(Protocol, RequestsThatAreNone) {
@@ -34,7 +42,8 @@ TEST(Protocol, RequestsThatAreNone) {
         "{\"request\": \"dance\", \"cudnn_folder\": \"\"}",
         "{\"request\": \"compile\", \"cudnn_folder\": \"\", \"device\": \"\", "
         "\"graphs\": [{\"tensors\": 1}]}",
-        "{\"request\": \"compile\", \"cudnn_folder\": \"\", \"device\": \"\", \"graphs\": []}"}) {
+        "{\"request\": \"compile\", \"cudnn_folder\": \"\", \"device\": \"\", \"graphs\": []}",
+        "{\"request\": \"kernels\", \"cudnn_folder\": \"\", \"kernels\": []}"}) {
     EXPECT_FALSE(request_from_json(text).ok()) << text;
   }
 }

@@ -232,6 +232,42 @@ TEST_F(Worker, CompilesAKernelWithinItsLimits) {
   EXPECT_THAT(late.error().message, HasSubstr("took longer than 0 s"));
 }
 
+// Each worker that is started adds a line to a file.
+TEST_F(Worker, SeveralKernelsAreCompiledInOneWorkerInOrder) {
+  const std::filesystem::path started = folder_.path() / "started";
+  options_.command = {
+      "/bin/sh", "-c",
+      "echo worker >> " + started.string() + "; exec " ATTN_WORKER_PROGRAM " worker"};
+  std::vector<worker::KernelSource> sources;
+  for (const char* name : {"first", "second"}) {
+    sources.push_back({"extern \"C\" __global__ void " + std::string(name) + "() {}\n", 90, false});
+  }
+  const auto kernels = worker::compile_kernels(sources, options_);
+  ASSERT_TRUE(kernels.ok()) << kernels.error().to_text();
+  ASSERT_EQ(kernels->size(), 2U);
+  EXPECT_THAT(kernels->front().image, HasSubstr("first"));
+  EXPECT_THAT(kernels->back().image, HasSubstr("second"));
+  EXPECT_EQ(text_of(started), "worker\n");
+  sources.insert(sources.begin() + 1, {"int x = y;\n", 90, false});
+  const auto rejected = worker::compile_kernels(sources, options_);
+  ASSERT_FALSE(rejected.ok());
+  EXPECT_EQ(rejected.error().code, ErrorCode::internal);
+}
+
+// A worker that answers for the first kernel, and dies of the second.
+TEST_F(Worker, TheReproHasOnlyTheKernelThatAWorkerDiedOf) {
+  options_.command = {"/bin/sh", "-c",
+                      R"(echo '{"kernel": {"image": "a", "log": ""}}'; kill -SEGV $$)"};
+  const std::vector<worker::KernelSource> sources = {{"int first;", 90, false},
+                                                     {"int second;", 90, false}};
+  const auto kernels = worker::compile_kernels(sources, options_);
+  ASSERT_FALSE(kernels.ok());
+  EXPECT_EQ(kernels.error().code, ErrorCode::worker);
+  const Json request = Json::parse(text_of(Json::parse(kernels.error().payload)["repro"]));
+  ASSERT_EQ(request["kernels"].size(), 1U);
+  EXPECT_EQ(request["kernels"][0]["text"], "int second;");
+}
+
 TEST_F(Worker, KernelThatIsRejected) {
   const auto kernel = worker::compile_kernel({"int x = y;\n", 90, true}, options_);
   ASSERT_FALSE(kernel.ok());
