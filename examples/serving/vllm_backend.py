@@ -6,9 +6,9 @@ encoders, by attnc's kernels, on an H100 or H200.
     vllm.LLM(model, attention_config={"backend": "CUSTOM"})
 
 `register` is also what an entry point of the group `vllm.general_plugins` may name, so that each process of vLLM calls
-it. CUDA graphs may hold everything: prefills, decodes, drafts in a chain and mixed batches. A prefix that sequences
-share is read as each one's own (no cascade). With VLLM_BATCH_INVARIANT a sequence has the same bits whatever else is in
-the batch.
+it. CUDA graphs may hold everything: prefills, decodes, drafts in a chain and mixed batches. A long prefix that all
+sequences of a batch share is read once. With VLLM_BATCH_INVARIANT a sequence has the same bits whatever else is in the
+batch.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_b
 from vllm.v1.attention.backends.utils import get_dcp_local_seq_lens, get_kv_cache_layout
 
 _split_keys = 16384
+_LEAST_SHARED, _LEAST_SHARING = 256, 8  # keys that sequences share, and how many these are
 _ENCODERS = (AttentionType.ENCODER, AttentionType.ENCODER_ONLY)
 
 
@@ -125,6 +126,7 @@ class AttncMetadata:
     slot_mapping: torch.Tensor
     causal: bool
     schedules: Schedules
+    shared_keys: int = 0  # that all sequences begin with
     context_lens: torch.Tensor | None = None
     local_lens: torch.Tensor | None = None
     batch: object = field(default_factory=object)
@@ -190,7 +192,7 @@ class Schedules:
             self._rows.set(batch.query_start_loc)
         for (rows, keys, *_), schedule in self._made.items():
             if batch.max_query_len <= rows:
-                schedule.build(batch.query_start_loc, self._lengths(keys, batch))
+                self._build(schedule, keys, batch)
 
     def rows(self, batch: AttncMetadata) -> Rows:
         """Those of a batch, which is then also the last one built."""
@@ -213,10 +215,14 @@ class Schedules:
         if schedule is None:
             example = table.new_empty((self._sequences, table.shape[1]))
             schedule = self._make(q, k_cache, v_cache, example, most_rows, most_keys, options)
-            schedule.build(batch.query_start_loc, lengths)
+            self._build(schedule, keys, batch)
             self._made[name] = schedule
         return {"cu_seqlens_q": batch.query_start_loc, "seqused_k": lengths, "block_table": table,
                 "max_seqlen_q": most_rows, "max_seqlen_k": most_keys, "schedule": schedule}
+
+    def _build(self, schedule: attn.torch.Schedule, keys: str, batch: AttncMetadata) -> None:
+        schedule.build(batch.query_start_loc, self._lengths(keys, batch),
+                       shared_keys=batch.shared_keys if keys == "cache" else 0)
 
     def _require(self, batch: AttncMetadata) -> None:
         if self._batch is not batch.batch:  # another one was built since
@@ -283,7 +289,7 @@ class AttncMetadataBuilder(AttentionMetadataBuilder):
                 torch.zeros(scheduler.max_num_seqs, dtype=torch.int32, device=device) for _ in range(2))
 
     def build(self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False) -> AttncMetadata:
-        """Keys of a common prefix are attended to like others."""
+        """`common_prefix_len` is 0 where `use_cascade_attention` says no."""
         common = common_attn_metadata
         if not isinstance(common.causal, bool):
             raise NotImplementedError("sequences of which some are causal and some are not are not in this backend")
@@ -296,6 +302,7 @@ class AttncMetadataBuilder(AttentionMetadataBuilder):
             slot_mapping=common.slot_mapping,
             causal=common.causal,
             schedules=self._schedules,
+            shared_keys=common_prefix_len,
         )
         if self._ranks > 1:
             own = common.seq_lens - common.query_start_loc.diff()
@@ -311,8 +318,15 @@ class AttncMetadataBuilder(AttentionMetadataBuilder):
         other.block_table, other.slot_mapping = blk_table, slot_mapping
         return other
 
-    def use_cascade_attention(self, *args: Any, **kwargs: Any) -> bool:
-        return False
+    def use_cascade_attention(self, common_prefix_len: int, query_lens: Any, num_query_heads: int, num_kv_heads: int,
+                              use_alibi: bool, use_sliding_window: bool, use_local_attention: bool, *args: Any,
+                              **kwargs: Any) -> bool:
+        """Whether keys that all sequences begin with are read once. What is shared changes the order of sums; with
+        slopes, scores of a key differ between sequences, and windows hide the first keys. Several ranks for a context
+        have parts of them."""
+        if use_alibi or use_sliding_window or use_local_attention or self._schedules.invariant or self._ranks > 1:
+            return False
+        return common_prefix_len >= _LEAST_SHARED and len(query_lens) >= _LEAST_SHARING
 
     def _of_rank(self, lengths: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
         """How many of these keys are in the cache of this rank, in memory that graphs read."""

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kCapsule = "attn_repeated";
 constexpr std::size_t kTensors = ATTN_REPEATED_TENSORS, kSettings = ATTN_REPEATED_SETTINGS;
-constexpr std::ptrdiff_t kRunArguments = kTensors + kSettings + 3, kBuildArguments = 4;
+constexpr std::ptrdiff_t kRunArguments = kTensors + kSettings + 3, kBuildArguments = 5;
 constexpr std::size_t kWindow = 2;  // among settings
 
 // Owns one reference to an object.
@@ -81,7 +81,8 @@ class RepeatedCalls {
   bool fits(const Repeated& call, void* const* settings, std::int64_t rows, std::int64_t keys,
             void* stream) const;
   bool read_numbers(void* object, DlTensor& tensor) const;
-  bool read_count(void* object, std::int64_t most, std::int64_t& number,
+  // A number up to `most`, or the address of so many elements, of which the first is one.
+  bool read_count(void* object, std::int64_t most, std::int64_t elements, std::int64_t& number,
                   const std::int32_t*& address) const;
   // Reads an object that is exactly an int. False, and no error of Python's, for others.
   bool read_int(void* object, std::int64_t& number) const;
@@ -169,13 +170,13 @@ bool RepeatedCalls::read_numbers(void* object, DlTensor& tensor) const {
          (tensor.dims[0] <= 1 || tensor.strides == nullptr || tensor.strides[0] == 1);
 }
 
-bool RepeatedCalls::read_count(void* object, std::int64_t most, std::int64_t& number,
-                               const std::int32_t*& address) const {
+bool RepeatedCalls::read_count(void* object, std::int64_t most, std::int64_t elements,
+                               std::int64_t& number, const std::int32_t*& address) const {
   number = most;
-  if (object == none_) return true;
-  if (read_int(object, number)) return is_between(0, number, most);
+  if (object == none_) return elements == 1;
+  if (read_int(object, number)) return elements == 1 && is_between(0, number, most);
   DlTensor tensor{};
-  if (!read_numbers(object, tensor) || tensor.dims[0] != 1) return false;
+  if (!read_numbers(object, tensor) || tensor.dims[0] != elements) return false;
   address = static_cast<const std::int32_t*>(address_in(tensor));
   number = -1;
   return true;
@@ -189,17 +190,20 @@ std::int32_t RepeatedCalls::build(void* const* arguments) {
   if (count > build_.most_sequences) return ATTN_CALL_UNFIT;
   if (has_starts && (!read_numbers(arguments[0], starts) || starts.dims[0] != count + 1))
     return ATTN_CALL_UNFIT;
-  std::int64_t number = 0;
+  std::int64_t number = 0, shared = ATTN_SHARED_BESIDE;
   const std::int32_t* address = nullptr;
-  if (!read_count(arguments[2], count, number, address)) return ATTN_CALL_UNFIT;
+  const bool is_beside = arguments[3] == none_;
+  if (!is_beside && (!read_int(arguments[3], shared) || shared < 0)) return ATTN_CALL_UNFIT;
+  if (!read_count(arguments[2], count, is_beside ? 2 : 1, number, address)) return ATTN_CALL_UNFIT;
   addresses_[static_cast<std::size_t>(build_.starts)] =
       has_starts ? address_in(starts) : build_.ones;
   addresses_[static_cast<std::size_t>(build_.lengths)] = address_in(lengths);
   const attn_status status = attn_binding_set_addresses(
       build_.binding, addresses_.data(), addresses_.size(), ATTN_CHECK_NOTHING, error_);
   if (status != ATTN_STATUS_OK) return status;
-  void* const stream = PyLong_AsVoidPtr(arguments[3]);
-  return attn_schedule_build(build_.schedule, build_.binding, address, number, stream, error_);
+  void* const stream = PyLong_AsVoidPtr(arguments[4]);
+  return attn_schedule_build_shared(build_.schedule, build_.binding, address, number, shared,
+                                    stream, error_);
 }
 
 RepeatedCalls& calls_of(void* capsule) {

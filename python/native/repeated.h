@@ -42,11 +42,12 @@ ATTN_API void* attn_repeated_create(const void* exchange, const attn_repeated_bu
 ATTN_API int32_t attn_repeated_set(void* capsule, void* calls);
 
 /* New references to functions, which keep the capsule. They return a status: that of
- * attn_bound_call_run or attn_schedule_build, or ATTN_CALL_UNFIT: nothing was enqueued, since no
+ * attn_bound_call_run or attn_schedule_build_shared, or ATTN_CALL_UNFIT: nothing was enqueued, since no
  * call fits, or an argument is none that these take.
  *   run(q, .., slopes, softmax_scale, causal, window_size, softcap, max_seqlen_q, max_seqlen_k,
  *       stream): tensors as in Tensors of varlen_arguments.py.
- *   build(cu_seqlens_q or None, seqused_k, num_sequences: int, tensor or None, stream) */
+ *   build(cu_seqlens_q or None, seqused_k, num_sequences: int, tensor or None,
+ *         shared_keys: int or None, stream) */
 ATTN_API void* attn_repeated_run(void* capsule);
 ATTN_API void* attn_repeated_build_function(void* capsule);
 

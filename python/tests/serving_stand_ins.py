@@ -34,10 +34,11 @@ class DenseSchedule:
         self.options, self.columns = options, block_table.shape[1]
         DenseSchedule.made.append(self)
 
-    def build(self, cu_seqlens_q, seqused_k, num_sequences=None):
+    def build(self, cu_seqlens_q, seqused_k, num_sequences=None, shared_keys=0):
         assert len(seqused_k) <= self.most[0] and len(cu_seqlens_q) == len(seqused_k) + 1
         assert cu_seqlens_q.diff().max() <= self.most[1] and seqused_k.max() <= self.most[2]
         self.lengths = cu_seqlens_q.clone(), seqused_k.clone()
+        self.shared_keys = shared_keys
         DenseSchedule.builds += 1
 
 

@@ -56,9 +56,14 @@ def test_a_schedule_is_made_once_for_layers(executable):
     assert second.o() == made != own  # of which the options differ, which count for a stand-in
     schedule.build(first.binding, 0, sequences=1)
     assert second.o() != made
-    number = allocate(4)
+    number = allocate(8)
     schedule.build(first.binding, 0, device_sequences=number)
     assert second.o() != made
+    before = first.o()
+    schedule.build(first.binding, 0, device_sequences=number, shared_keys=-1)
+    assert first.o() != before
+    schedule.build(first.binding, 0, shared_keys=2)
+    assert first.o() not in (before, made)
     assert isinstance(schedule.flags(0), int)
     del schedule  # the bindings keep it
     assert first.o() == second.o() != made
@@ -73,6 +78,8 @@ def test_options_that_cannot_be_are_named(executable):
     layer = Layer(executable)
     with pytest.raises(attn.ArgumentError, match="the number of sequences is 3; it must be 0 to 2"):
         _libattn.Schedule(executable).build(layer.binding, 0, sequences=3)
+    with pytest.raises(attn.ArgumentError, match="the number of shared keys is -3"):
+        _libattn.Schedule(executable).build(layer.binding, 0, shared_keys=-3)
     with pytest.raises(attn.Unsupported, match="the executable takes no schedule"):
         _libattn.Schedule(loaded(OTHER))
 

@@ -124,6 +124,9 @@ def test_a_repeated_call_with_a_schedule_is_a_launch():
     for count in (None, 0, 3, number):
         schedule.build(starts, lengths, count)
         assert asked(lambda: schedule.build(starts, lengths, count)) == [*nothing, 1, 1]
+    for count, shared in ((None, 16), (number, 32), (on_device(torch.tensor([2, 16], dtype=torch.int32)), None)):
+        schedule.build(starts, lengths, count, shared)
+        assert asked(lambda: schedule.build(starts, lengths, count, shared_keys=shared)) == [*nothing, 1, 1]
     schedule.build(None, lengths)
     schedule.check()
 
@@ -439,10 +442,20 @@ def test_what_a_build_refuses():
         "seqused_k has 9 sequences, but the schedule is for 8": (None, torch.zeros(9).int()),
         "num_sequences is 4, but must be 0 to 3": (starts, lengths, 4),
         "num_sequences is torch.int64": (starts, lengths, torch.tensor([3])),
+        "num_sequences is torch.int32 of shape .* two adjacent elements": (
+            starts, lengths, torch.zeros(1, dtype=torch.int32), None),
+        "shared_keys is None, which needs a tensor": (starts, lengths, 3, None),
+        "shared_keys is -1; it must be a number": (starts, lengths, 3, -1),
+        "shared_keys is 2.0; it must be a number": (starts, lengths, 3, 2.0),
     }.items():
         with pytest.raises(attn.BindingError, match=message):
             schedule.build(*wrong)
     with pytest.raises(attn.ArgumentError, match="max_parts is -1"):
         schedule_of(given, max_parts=-1)
-    assert schedule_of(given, split_keys=16)  # with the capacity of the cache
+    split = schedule_of(given, split_keys=16)  # with the capacity of the cache
+    with pytest.raises(attn.ArgumentError, match="shared keys are given for a schedule with split_keys"):
+        split.build(starts, lengths, shared_keys=16)
+    small = {name: on_device(torch.zeros(40, 1, 2, 64).bfloat16()) for name in ("k_cache", "v_cache")}
+    with pytest.raises(attn.Unsupported, match="since pages are no multiples of 16 rows"):
+        schedule_of({**given, **small}).build(starts, lengths, shared_keys=16)
     assert schedules.Schedule is attn.torch.Schedule

@@ -167,18 +167,29 @@ def test_vllm_metadata_that_is_not_the_last(monkeypatch):
         assert [schedule.most for schedule in DenseSchedule.made] == [(4, 96, 130)]
 
 
-def test_vllm_serves_a_common_prefix_like_other_keys(monkeypatch):
+def test_vllm_reads_a_long_common_prefix_once(monkeypatch):
     module, requests = vllm(monkeypatch), requests_of(3, 40, 9)
-    impl, builder = module.AttncImpl(HEADS, DEPTH, 0.1, HEADS_KV), vllm_builder(module)
-    cache = vllm_cache(module, 40, 16)
-    assert not builder.use_cascade_attention(common_prefix_len=512)
+    builder = vllm_builder(module)
+    asked = dict(common_prefix_len=512, query_lens=[1] * 8, num_query_heads=HEADS, num_kv_heads=HEADS_KV,
+                 use_alibi=False, use_sliding_window=False, use_local_attention=False, num_sms=132, dcp_world_size=1)
+    assert builder.use_cascade_attention(**asked)
+    for other in ({"common_prefix_len": 128}, {"query_lens": [1] * 7}, {"use_alibi": True},
+                  {"use_sliding_window": True}, {"use_local_attention": True}):
+        assert not builder.use_cascade_attention(**{**asked, **other})
+    with monkeypatch.context() as patch:
+        patch.setattr(module.envs, "VLLM_BATCH_INVARIANT", True)
+        assert not vllm_builder(module).use_cascade_attention(**asked)
+    if ON_GPU:
+        return  # test_torch_varlen_shared_gpu.py
+    impl, cache = module.AttncImpl(HEADS, DEPTH, 0.1, HEADS_KV), vllm_cache(module, 40, 16)
     with torch.no_grad():
-        for step in STEPS[:2]:
+        for step, shared in zip(STEPS[:2], (16, 0)):
             common, (q, k, v), served, rows = vllm_batch(step, requests, 9, 16)
             impl.do_kv_cache_update(None, k, v, cache, common.slot_mapping)
             output = torch.empty_like(q)
-            impl.forward(None, q, k, v, cache, builder.build(16, common), output)
+            impl.forward(None, q, k, v, cache, builder.build(shared, common), output)
             close(output[:sum(rows)], right_of(served, rows, q, PLAIN))
+            assert {schedule.shared_keys for schedule in DenseSchedule.made} == {shared}
 
 
 def test_vllm_drafts_are_rows_of_decodes(monkeypatch):

@@ -9,7 +9,8 @@ DTYPES = (torch.bfloat16, torch.float16)
 
 class Batch:
     """Lengths, pages and tensors of a batch. `arguments` are those of `varlen_attention`; unused rows of pages, page
-    0 and entries of the table past the keys are NaN and -1."""
+    0 and entries of the table past the keys are NaN and -1. `shared`: so many keys, whole pages, all sequences begin
+    with, before each row's own."""
 
     def __init__(self, seed, device="cpu", sizes=None, **options):
         self.choose = choose = random.Random(seed)
@@ -20,6 +21,10 @@ class Batch:
         self.most_keys = options.pop("most_keys", None) or choose.choice((1, 40, 300, 1500))
         rows, self.keys = self.lengths(options.pop("rows", None))
         self.rows = rows
+        shared = options.pop("shared", 0)
+        if shared > 0:
+            self.keys = [max(keys, shared + count) for keys, count in zip(self.keys, rows)]
+            self.most_keys = max(self.keys)
         self.device, self.generator, self.dtype = device, generator, dtype
         self.options = options if options else random_options(choose, heads_kv * group, device)
         columns = -(-self.most_keys // page) + choose.choice((0, 3))
@@ -32,9 +37,12 @@ class Batch:
         self.k, self.v = [], []
         for sequence, keys in enumerate(self.keys):
             k, v = (self.normal(keys, heads_kv, width) for width in (depth, depth_v))
+            if sequence > 0:
+                k[:shared], v[:shared] = self.k[0][:shared], self.v[0][:shared]
+                table[sequence, :shared // page] = table[0, :shared // page]
             self.k.append(k)
             self.v.append(v)
-            for first in range(0, keys, page):
+            for first in range(shared if sequence > 0 else 0, keys, page):
                 at, numbers = int(numbers[0]), numbers[1:]
                 table[sequence, first // page] = at
                 here = min(page, keys - first)

@@ -8,6 +8,8 @@ namespace {
 
 static_assert(ATTN_SCHEDULE_UNDIVIDED == plan::kScheduleTooManyParts);
 static_assert(ATTN_SCHEDULE_TOO_LONG == plan::kScheduleTooLong);
+static_assert(ATTN_SCHEDULE_NOT_SHARED == plan::kScheduleNotShared);
+static_assert(ATTN_SHARED_BESIDE == execute::SequenceCount::kBeside);
 
 Result<execute::ScheduleSettings> settings_of(const attn_schedule_options* options) {
   ATTN_ASSIGN(const attn_schedule_options read, read_sized(options));
@@ -38,8 +40,17 @@ ATTN_API void attn_schedule_destroy(attn_schedule* schedule) { delete schedule; 
 ATTN_API attn_status attn_schedule_build(attn_schedule* schedule, attn_binding* binding,
                                          const int32_t* device_sequences, int64_t sequences,
                                          void* stream, attn_error* error) {
+  return attn_schedule_build_shared(schedule, binding, device_sequences, sequences, 0, stream,
+                                    error);
+}
+
+ATTN_API attn_status attn_schedule_build_shared(attn_schedule* schedule, attn_binding* binding,
+                                                const int32_t* device_sequences, int64_t sequences,
+                                                int64_t shared_keys, void* stream,
+                                                attn_error* error) {
   return guarded(error, {{schedule, "the schedule"}, {binding, "the binding"}}, [&] {
-    return schedule->schedule.build(binding->binding, {device_sequences, sequences}, stream);
+    return schedule->schedule.build(binding->binding, {device_sequences, sequences, shared_keys},
+                                    stream);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -89,11 +90,11 @@ plan::ScheduleOptions options_of(const ScheduleSettings& settings, std::int64_t 
           .split_keys = static_cast<int>(settings.split_keys),
           .blocks = static_cast<int>(blocks),
           .slots = static_cast<int>(slots),
-          .reserved = 0};
+          .shared_keys = 0};
 }
 
-// Records of addresses of a number of sequences. One more is for addresses beyond so many.
-constexpr std::size_t kAddresses = 15;
+// Records of addresses of a number of sequences, and of shared keys. One more is for all beyond.
+constexpr std::size_t kCounts = 15;
 
 // Memory for that many slots and for the records, zeroed.
 Status allocate(ScheduleState& state) {
@@ -107,8 +108,8 @@ Status allocate(ScheduleState& state) {
   state.counter_bytes = options - sizeof(plan::ScheduleOptions);
   state.option_bytes = ceil_div(options, std::size_t{plan::kInternalAlignment}) *
                        static_cast<std::size_t>(plan::kInternalAlignment);
-  state.addresses.resize(kAddresses + 1);
-  state.records = static_cast<std::size_t>(schedule.sequences) + 2 + state.addresses.size();
+  state.counts.resize(kCounts + 1);
+  state.records = static_cast<std::size_t>(schedule.sequences) + 2 + state.counts.size();
   const std::size_t tensor = bytes(fixed + state.slots * schedule.slot_words);
   ATTN_ASSIGN(state.control, cuda::DeviceBuffer::allocate(
                                  runtime.device(), state.records * state.option_bytes + tensor,
@@ -123,37 +124,77 @@ Status allocate(ScheduleState& state) {
 Status upload(ScheduleState& state, plan::ScheduleOptions options) {
   std::vector<std::byte> bytes(state.records * state.option_bytes);
   for (std::size_t i = 0; i < state.records; ++i) {
-    const bool is_number = i < state.records - state.addresses.size();
+    const bool is_number = i < state.records - state.counts.size();
     options.sequences = is_number ? static_cast<int>(i) : 0;
     std::memcpy(bytes.data() + i * state.option_bytes, &options, sizeof options);
   }
   return state.control.upload(bytes);
 }
 
-// The record of an address, which is kept for it unless there are too many.
-std::size_t record_of(ScheduleState& state, const std::int32_t* address) {
-  std::vector<ScheduleState::Address>& all = state.addresses;
+// The record of a count with an address or shared keys, which is kept for it unless there are too
+// many.
+std::size_t record_of(ScheduleState& state, const SequenceCount& count) {
+  std::vector<ScheduleState::Count>& all = state.counts;
   std::size_t i = 0;
-  while (i + 1 < all.size() && all[i].of != address && all[i].of != nullptr) ++i;
-  if (i + 1 < all.size()) all[i].of = address;
+  while (i + 1 < all.size() && all[i].is_kept && all[i].of != count) ++i;
+  if (i + 1 < all.size()) all[i].of = count, all[i].is_kept = true;
   return state.records - all.size() + i;
 }
 
-// Enqueues the words of the record that are the address, unless they are known to be there: what
-// is captured is written when the graph is launched.
-Status write_address(ScheduleState& state, std::size_t record, const std::int32_t* address,
-                     void* stream) {
-  ScheduleState::Address& its = state.addresses[record + state.addresses.size() - state.records];
+// Enqueues the words of the record that are the count, unless they are known to be there: what is
+// captured is written when the graph is launched.
+Status write_count(ScheduleState& state, std::size_t record, const SequenceCount& count,
+                   void* stream) {
+  ScheduleState::Count& its = state.counts[record + state.counts.size() - state.records];
   if (its.is_written) return {};
   const cuda::Device& device = state.owner->runtime->device();
-  const auto bits = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address));
-  const auto low = static_cast<std::uint32_t>(bits), high = static_cast<std::uint32_t>(bits >> 32);
-  auto* const to = static_cast<std::uint32_t*>(state.options(record));
-  ATTN_RETURN_IF_ERROR(cuda::fill_words(device, stream, to, low, 1));
-  ATTN_RETURN_IF_ERROR(cuda::fill_words(device, stream, to + 1, high, 1));
+  const auto bits = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(count.address));
+  auto* const to = static_cast<std::byte*>(state.options(record));
+  const auto write = [&](std::size_t offset, std::uint64_t word) {
+    auto* const at = reinterpret_cast<std::uint32_t*>(to + offset);
+    return cuda::fill_words(device, stream, at, static_cast<std::uint32_t>(word), 1);
+  };
+  const bool is_at_address = count.address != nullptr;
+  const std::int64_t number = is_at_address ? 0 : count.number + 1;
+  const std::int64_t shared =
+      count.shared_keys == SequenceCount::kBeside ? plan::kScheduleSharedBeside : count.shared_keys;
+  using Options = plan::ScheduleOptions;
+  ATTN_RETURN_IF_ERROR(write(offsetof(Options, sequences_at), bits));
+  ATTN_RETURN_IF_ERROR(write(offsetof(Options, sequences_at) + 4, bits >> 32));
+  if (shared != 0 || !its.is_kept) {  // else these are 0
+    ATTN_RETURN_IF_ERROR(write(offsetof(Options, sequences), static_cast<std::uint64_t>(number)));
+    ATTN_RETURN_IF_ERROR(write(offsetof(Options, shared_keys), static_cast<std::uint64_t>(shared)));
+  }
   ATTN_ASSIGN(const bool is_captured, cuda::is_capturing(device, stream));
-  its.is_written = its.of == address && !is_captured;
+  its.is_written = its.is_kept && its.of == count && !is_captured;
   return {};
+}
+
+// Whether the kernels can read shared keys once.
+Status check_shared_keys(const ScheduleState& state, const SequenceCount& count) {
+  const plan::Schedule& schedule = *plan::scheduled_step(state.owner->program)->schedule;
+  if (!schedule.shares_keys) {
+    const std::string& why = schedule.unshared;
+    return Status(ErrorCode::unsupported,
+                  "keys that sequences share cannot be read once by this plan" +
+                      (why.empty() ? ", which an earlier version compiled" : ", since " + why));
+  }
+  if (state.splits_keys) {
+    return refused(
+        "shared keys are given for a schedule with split_keys: results of a sequence would depend "
+        "on how many the batch shares");
+  }
+  if (count.shared_keys == SequenceCount::kBeside) {
+    return count.address != nullptr ? Status()
+                                    : refused(
+                                          "the number of shared keys is beside that of "
+                                          "sequences, but this has no address");
+  }
+  if (count.shared_keys > 0 && count.shared_keys <= kMost) return {};
+  return refused(
+      fmt::format("the number of shared keys is {}; it must be 0 to 2^31 - 1, or -1: "
+                  "beside the number of sequences",
+                  count.shared_keys));
 }
 
 // Whether a kernel on the device can read an i32 there.
@@ -175,22 +216,24 @@ Status check_address(const std::int32_t* address, const cuda::Device& device) {
 // The record of the options for so many sequences. Errors: those of Schedule::build.
 Result<std::size_t> record_for(ScheduleState& state, const SequenceCount& sequences) {
   const std::int64_t most = plan::scheduled_step(state.owner->program)->schedule->sequences;
+  if (sequences.shared_keys != 0) ATTN_RETURN_IF_ERROR(check_shared_keys(state, sequences));
   if (sequences.address == nullptr) {
-    if (sequences.number >= SequenceCount::kAll && sequences.number <= most)
-      return static_cast<std::size_t>(sequences.number + 1);
-    return refused(fmt::format("the number of sequences is {}; it must be 0 to {}, or -1 for all",
-                               sequences.number, most))
-        .error();
+    if (sequences.number < SequenceCount::kAll || sequences.number > most) {
+      return refused(fmt::format("the number of sequences is {}; it must be 0 to {}, or -1 for all",
+                                 sequences.number, most))
+          .error();
+    }
+    return sequences.shared_keys == 0 ? static_cast<std::size_t>(sequences.number + 1)
+                                      : record_of(state, sequences);
   }
   if (sequences.number != SequenceCount::kAll) {
     return refused("the number of sequences is given both as an address and as a number").error();
   }
-  const auto known =
-      std::ranges::find(state.addresses, sequences.address, &ScheduleState::Address::of);
-  if (known == state.addresses.end()) {
+  const auto known = std::ranges::find(state.counts, sequences, &ScheduleState::Count::of);
+  if (known == state.counts.end()) {
     ATTN_RETURN_IF_ERROR(check_address(sequences.address, state.owner->runtime->device()));
   }
-  return record_of(state, sequences.address);
+  return record_of(state, sequences);
 }
 
 }  // namespace
@@ -248,6 +291,7 @@ Result<Schedule> Schedule::make(const Executable& executable, const ScheduleSett
   ATTN_RETURN_IF_ERROR(check_settings(settings));
   auto state = std::make_shared<ScheduleState>();
   state->owner = executable.state_;
+  state->splits_keys = settings.split_keys > 0;
   ATTN_ASSIGN(const std::int64_t blocks, blocks_of(*step, settings.sm_margin));
   ATTN_ASSIGN(state->slots, slots_of(*state->owner, *step->schedule, settings));
   cuda::Scope scope;
@@ -266,8 +310,8 @@ Status Schedule::build(Binding& binding, const SequenceCount& sequences, void* s
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
   ATTN_ASSIGN(const std::size_t record, record_for(state, sequences));
-  if (sequences.address != nullptr) {
-    ATTN_RETURN_IF_ERROR(write_address(state, record, sequences.address, stream));
+  if (record >= state.records - state.counts.size()) {
+    ATTN_RETURN_IF_ERROR(write_count(state, record, sequences, stream));
   }
   if (state.counter_bytes > 0) {
     void* const counters =

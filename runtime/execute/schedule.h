@@ -28,12 +28,18 @@ struct ScheduleSettings {
   std::int64_t capacity_keys = 0;
 };
 
-// How many of the plan's sequences there are, from the first on.
+// How many of the plan's sequences there are, from the first on, and what keys they share.
 struct SequenceCount {
   // An i32 in device memory, read when the schedule is made; it is the caller's.
   const std::int32_t* address = nullptr;
   std::int64_t number = kAll;  // if there is no address
   static constexpr std::int64_t kAll = -1;
+  // Keys that all of them begin with, in the same pages; kBeside: as many as a second i32 at
+  // `address` says. These are read once, as those of the first sequence, in whole blocks of keys.
+  std::int64_t shared_keys = 0;
+  static constexpr std::int64_t kBeside = -1;
+
+  bool operator==(const SequenceCount&) const = default;
 };
 
 // Device memory with a schedule, and the options and the room for parts of tiles that go with it.
@@ -49,14 +55,17 @@ class Schedule {
   // later executes on the stream then use. Reads nothing on the host, waits for nothing and
   // allocates nothing on the device; may be captured into a CUDA graph, the first time too: the
   // schedule and the binding must then outlive the graph's launches. One launch, but that an
-  // address of the count is checked, and written to the device, until it is known; of more than 15
-  // addresses always. Errors: binding if the
-  // binding is of a plan with another schedule, or the count's address is not of the device;
-  // invalid_argument for a count beyond the plan's; cuda.
+  // address of the count, or a number of shared keys, is written to the device until it is known;
+  // of more than 15 always. Errors: binding if the binding is of a plan with another schedule, or
+  // the count's address is not of the device; invalid_argument for a count beyond the plan's, and
+  // for shared keys with split_keys; unsupported for shared keys if the plan cannot read them once,
+  // with the reason; cuda.
   Status build(Binding& binding, const SequenceCount& sequences, void* stream);
 
   // What did not fit when the schedule was last made: bits kScheduleTooManyParts (tiles stayed
-  // undivided; results are right) and kScheduleTooLong (results are not) of
+  // undivided; results are right), kScheduleNotShared (sequences read shared keys themselves, since
+  // some row does not see all of them or memory is too small; results are right) and
+  // kScheduleTooLong (results are not) of
   // plan/schedule_options.h; 0 before that. Waits for what `stream` was given before (null: for
   // the device). Errors: cuda.
   Result<std::uint32_t> flags(void* stream) const;

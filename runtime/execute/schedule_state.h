@@ -13,8 +13,9 @@
 namespace attn::execute {
 
 // The options that the plan's kernel reads, once for each number of sequences and, beside these,
-// for addresses of one, at the beginning of `control`. So builds need not write them, and a graph
-// that was captured reads those that it was captured with. The schedule is behind.
+// for addresses of one and for shared keys, at the beginning of `control`. So builds need not write
+// them, and a graph that was captured reads those that it was captured with. The schedule is
+// behind.
 struct ScheduleState {
   void* options(std::size_t record) const {
     return static_cast<std::byte*>(control.data()) + record * option_bytes;
@@ -31,19 +32,21 @@ struct ScheduleState {
   }
   ScheduleMemory for_using() const { return {tensor(), nullptr, parts.data()}; }
 
-  // An address that some record has.
-  struct Address {
-    const std::int32_t* of = nullptr;
+  // A count that some record has: an address, or shared keys.
+  struct Count {
+    SequenceCount of{};
+    bool is_kept = false;
     bool is_written = false;  // else each build writes it
   };
 
   std::shared_ptr<const ExecutableState> owner;
   std::int64_t slots = 0;
-  std::size_t counter_bytes = 0;     // of the options, behind what the caller wants
-  std::size_t option_bytes = 0;      // of a record, with the gap behind it
-  std::size_t records = 0;           // for all sequences, for 0, 1, .., and those of addresses
-  std::vector<Address> addresses{};  // of the last records; the last one is for any
-  cuda::DeviceBuffer control;        // records of options, then the schedule
+  std::size_t counter_bytes = 0;  // of the options, behind what the caller wants
+  std::size_t option_bytes = 0;   // of a record, with the gap behind it
+  std::size_t records = 0;        // for all sequences, for 0, 1, .., and those of `counts`
+  std::vector<Count> counts{};    // of the last records; the last one is for any
+  bool splits_keys = false;       // whether results of a sequence must not depend on others
+  cuda::DeviceBuffer control;     // records of options, then the schedule
   cuda::DeviceBuffer parts;
   std::atomic<std::size_t> built = 0;  // record + 1 of the last build, captured ones too; 0: none
 };

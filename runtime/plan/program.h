@@ -247,6 +247,10 @@ struct Schedule {
   std::int64_t units = 0;          // tiles of the same rows, of different heads
   std::int64_t tile_rows = 0;      // rows of a sequence that a tile has
   std::int64_t tile_keys = 0;      // of a block; parts begin at multiples of it
+  // Whether keys that all sequences begin with may be read once, and why not: words that follow
+  // "since". Plans of earlier versions have none.
+  bool shares_keys = false;
+  std::string unshared{};
 
   bool operator==(const Schedule&) const = default;
 };

@@ -167,7 +167,7 @@ void members(Self& facts, Visit& visit) {
 template <json::Like<Schedule> Self, typename Visit>
 void members(Self& schedule, Visit& visit) {
   auto& [tensor, options, parts, slots, slot_words, slot_elements, sequences, units, tile_rows,
-         tile_keys] = schedule;
+         tile_keys, shares_keys, unshared] = schedule;
   visit("tensor", tensor);
   visit("options", options);
   visit("parts", parts);
@@ -178,6 +178,8 @@ void members(Self& schedule, Visit& visit) {
   visit("units", units);
   visit("tile_rows", tile_rows);
   visit("tile_keys", tile_keys);
+  visit.optional("shares_keys", shares_keys);
+  visit.optionally_told("unshared", unshared);
 }
 
 template <json::Like<KernelStep> Self, typename Visit>

@@ -124,11 +124,11 @@ void Kernels::launch(const plan::DeriveStep& step, std::int64_t threads,
 }
 
 Status Kernels::launch(const plan::KernelStep& step, const plan::Launch& launch,
-                       void* const* arguments, gpu::Order order) const {
+                       void* const* arguments, gpu::Order order, unsigned at_once) const {
   const std::string name = name_of(launch.kernel, numbers_.find(step.source)->second);
   const gpu::Launch shape{static_cast<unsigned>(launch.grid[0]),
                           static_cast<unsigned>(launch.block[0]),
-                          static_cast<std::size_t>(launch.shared_bytes)};
+                          static_cast<std::size_t>(launch.shared_bytes), at_once};
   std::string error;
   reinterpret_cast<GpuLauncher>(find("attn_run_on_gpu"))(reinterpret_cast<Kernel>(find(name)),
                                                          arguments, shape, order, error);

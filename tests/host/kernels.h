@@ -23,7 +23,7 @@ class Kernels {
   void launch(const plan::DeriveStep& step, std::int64_t threads, void* const* arguments) const;
   // One launch of a step. Errors: internal, if the kernel cannot end.
   Status launch(const plan::KernelStep& step, const plan::Launch& launch, void* const* arguments,
-                gpu::Order order) const;
+                gpu::Order order, unsigned at_once = 1) const;
 
  private:
   using Numbers = std::map<std::string, std::size_t, std::less<>>;  // keyed by source

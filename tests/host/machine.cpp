@@ -156,7 +156,7 @@ Status Machine::run(const plan::KernelStep& step, const plan::Launch& launch, st
     }
     arguments.push_back(value);
   }
-  return kernels_.launch(step, launch, arguments.data(), order_);
+  return kernels_.launch(step, launch, arguments.data(), order_, at_once_);
 }
 
 void Machine::store_param(const std::string& name, std::byte* value) const {

@@ -29,6 +29,8 @@ class Machine {
   // Memory of a tensor or an internal tensor. It may be assigned, but not resized.
   std::vector<std::byte>& memory(const std::string& name) { return memory_.at(name); }
   void set_param(const std::string& name, double value) { params_[name] = value; }
+  // How many blocks of threads of attnc's own kernels run at once (gpu::Launch); 1 at first.
+  void set_blocks_at_once(unsigned count) { at_once_ = count; }
 
   // Runs all steps in order. Errors: those of plan::validate and of run() in graph.h.
   Status run();
@@ -56,6 +58,7 @@ class Machine {
   const plan::Program& program_;
   const Kernels& kernels_;
   gpu::Order order_;
+  unsigned at_once_ = 1;
   bool is_made_before_ = false;  // a schedule
   std::map<std::string, std::vector<std::byte>> memory_;
   std::map<std::string, const plan::TensorInfo*> infos_;

@@ -1,5 +1,7 @@
 // Kernels whose work a schedule divides, on the emulated GPU: executes that make it, and others
 // that use one that was made for both.
+#include "tests/host/scheduled.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,139 +11,10 @@
 #include <optional>
 #include <span>
 
-#include "tests/host/attention.h"
-#include "tests/host/machine.h"
-
 namespace attn::host::scheduled_tests {
 namespace {
 
 using ::testing::HasSubstr;
-
-struct Lengths {
-  std::vector<double> q;  // none: all rows
-  std::vector<double> kv;
-};
-
-// What is wanted of a schedule, as plan::ScheduleOptions.
-struct Options {
-  const int* sequences_at = nullptr;
-  int sequences = 0, most_parts = 0, split_keys = 0, blocks = 0;
-
-  plan::ScheduleOptions words() const {
-    return {sequences_at, sequences, most_parts, split_keys, blocks, 0, 0};
-  }
-};
-
-// The header of a schedule (attn/schedule.cuh).
-struct Header {
-  int first, end, workers, flags;
-};
-
-// An attention, and its program for a GPU of few multiprocessors.
-class Scheduled {
- public:
-  Scheduled(const std::string& text, int multiprocessors, gpu::Order order)
-      : attention_(attention_of(text)), order_(order) {
-    target::Context context;
-    context.gpu.multiprocessors = multiprocessors;
-    context.direction = plan::Direction::forward;
-    program_ = tools::with_other_strides(driver::lower(attention_, "native", context).value());
-    kernels_.emplace(Kernels::compile({&program_}).value());
-    inputs_ = tools::make_inputs(attention_, {}, tools::Missing::pattern).value().values;
-  }
-
-  const plan::KernelStep& step() const { return *plan::scheduled_step(program_); }
-
-  // Inputs with these lengths; q of one layer is that of the other, with the opposite sign.
-  reference::Inputs inputs(const Lengths& lengths, bool second) const {
-    reference::Inputs inputs = inputs_;
-    if (!lengths.q.empty()) inputs.tensors.at("lengths_q").values = lengths.q;
-    inputs.tensors.at("lengths_kv").values = lengths.kv;
-    if (second) {
-      for (double& value : inputs.tensors.at("q").values) value = -value;
-    }
-    return inputs;
-  }
-
-  // A machine with the inputs in its memory.
-  Machine machine(const reference::Inputs& inputs) const {
-    const auto placement =
-        tools::Placement::create(program_, inputs, tools::Unused::anything).value();
-    Machine made(program_, *kernels_, order_);
-    for (const plan::TensorInfo& info : program_.tensors) {
-      if (!info.is_output()) made.memory(info.name) = placement.bytes_of(info).value();
-    }
-    return made;
-  }
-
-  // What the machine's last run left, which is then forgotten.
-  tools::Outputs take_outputs(Machine& machine, const reference::Inputs& inputs) const {
-    const auto placement = tools::Placement::create(program_, inputs).value();
-    tools::Outputs outputs;
-    for (const plan::TensorInfo& info : program_.tensors) {
-      if (!info.is_output()) continue;
-      std::vector<std::byte>& memory = machine.memory(info.name);
-      outputs[info.name] = placement.logical(info, memory).value();
-      std::ranges::fill(memory, std::byte{0xff});
-    }
-    return outputs;
-  }
-
-  // Compares them with the reference's.
-  void expect_reference(const tools::Outputs& outputs, const reference::Inputs& inputs) const {
-    reference::Options options;
-    options.sizes = true;
-    const auto expected = tools::run_reference(attention_, inputs, options).value();
-    for (const tools::Comparison& each :
-         tools::compare(outputs, expected, tools::Types(attention_), {})) {
-      EXPECT_TRUE(each.agrees()) << each.name << ": " << each.why;
-    }
-  }
-
-  Header header(const ScheduleMemory& schedule) const {
-    Header header;
-    std::memcpy(&header, schedule.at(step().schedule->tensor).data(), sizeof header);
-    return header;
-  }
-
-  // Executes of two layers: the first makes a schedule of its own; then one is made of its lengths
-  // that both use, and the first once more. Returns the header of that.
-  Header expect_reference(const Lengths& lengths, const Options& options = {}) const {
-    const reference::Inputs of[] = {inputs(lengths, false), inputs(lengths, true)};
-    Machine layers[] = {machine(of[0]), machine(of[1])};
-    expect_done(layers[0].run());
-    const tools::Outputs alone = take_outputs(layers[0], of[0]);
-    expect_reference(alone, of[0]);
-    ScheduleMemory schedule = layers[0].schedule_memory(options.words());
-    expect_done(layers[0].make_schedule(schedule));
-    const Header made = header(schedule);
-    for (const std::size_t layer : {0, 1, 0}) {
-      expect_done(layers[layer].run(schedule));
-      expect_reference(take_outputs(layers[layer], of[layer]), of[layer]);
-    }
-    return made;
-  }
-  static void expect_done(const Status& status) {
-    EXPECT_TRUE(status.ok()) << status.error().to_text();
-  }
-
-  // The outputs of a layer, with a schedule of its lengths.
-  tools::Outputs outputs(const Lengths& lengths, const Options& options) const {
-    const reference::Inputs of = inputs(lengths, false);
-    Machine layer = machine(of);
-    ScheduleMemory schedule = layer.schedule_memory(options.words());
-    expect_done(layer.make_schedule(schedule));
-    expect_done(layer.run(schedule));
-    return take_outputs(layer, of);
-  }
-
- private:
-  const ir::Attention attention_;
-  const gpu::Order order_;
-  plan::Program program_;
-  std::optional<Kernels> kernels_;
-  reference::Inputs inputs_;
-};
 
 class HostSchedules : public ::testing::TestWithParam<gpu::Order> {};
 

@@ -62,6 +62,7 @@
 //     forward_following, forward_range              weights of 8-bit floats
 //     forward_statistics, forward_store             rows of outputs
 //     forward_parts, forward_merge, forward_finish  parts of tiles, their merge, the end of a tile
+//     forward_prefix                                keys that sequences share
 //     forward_handover                              weights for the warp group with other columns
 //     forward_steps                                 a block of keys
 //

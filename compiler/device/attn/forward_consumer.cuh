@@ -9,6 +9,7 @@
 #include "attn/forward_masks.cuh"
 #include "attn/forward_merge.cuh"
 #include "attn/forward_parts.cuh"
+#include "attn/forward_prefix.cuh"
 #include "attn/forward_products.cuh"
 #include "attn/forward_scores.cuh"
 #include "attn/forward_sigmoid.cuh"
@@ -41,7 +42,7 @@ struct ForwardLayers {
   using Columns = StoredColumns<Weights>;
   using Rows =
       Either<sizeof(typename C::Output::Bits) == 1, RowsOf8Bits<Columns>, RowsOf16Bits<Columns>>;
-  using Tiles = Handover<FinishedTiles<MergedParts<StoredParts<Rows>>>>;
+  using Tiles = Handover<FinishedTiles<MergedParts<PrefixOfRows<StoredParts<Rows>>>>>;
   using Begun = ForwardSteps<Tiles>;
   using Steps = Either<kFollows, FollowingSteps<Begun>, PlainSteps<Begun>>;
 };

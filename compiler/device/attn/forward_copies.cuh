@@ -47,10 +47,12 @@ struct ForwardCopies : Base {
         } else {
           const int row = item.tile.tile * C::kRowsOfTile;
           if constexpr (C::kThdQ) {
-            const int length = expressions.queries(item.b);
+            const int length =
+                this->is_of_prefix(item) ? rows_of_all() : expressions.queries(item.b);
+            const int first = this->is_of_prefix(item) ? 0 : item.b;
             copy_box(to, *tensors.q, full, column, item.unit * C::kPack,
                      PackedRows::place(row, length),
-                     PackedRows::last(tensors.row_starts, item.b, length), PackedRows::kSteps);
+                     PackedRows::last(tensors.row_starts, first, length), PackedRows::kSteps);
           } else {
             copy_box(to, *tensors.q, full, column, 0, row, item.unit, item.b);
           }
@@ -58,6 +60,11 @@ struct ForwardCopies : Base {
       }
     }
     query.next();
+  }
+
+  // Packed rows of all sequences of the schedule.
+  __device__ int rows_of_all() const {
+    return tensors.row_starts[sequences_of(tensors.schedule)] - tensors.row_starts[0];
   }
 
   // Where a block begins in the map of keys or values: its row, and the coordinate after heads, of

@@ -34,6 +34,8 @@ struct ForwardDefaults {
   static constexpr bool kScheduled = false;
   static constexpr int kWorkers = 0, kBetween = 0, kMerging = 0, kLeastSpan = 0;
   static constexpr int kLongShare = 0, kTurnsOfShare = 1, kLeastOfTurns = 1, kSlots = 0;
+  // Whether a schedule may have items of keys that sequences share (schedule_prefix.cuh).
+  static constexpr bool kPrefix = false;
   // Neighbourhoods of a grid.
   static constexpr bool kPatches = false;
   static constexpr int kGrid = 0, kPatchWidth = 0, kPatchHeight = 0;

@@ -15,10 +15,26 @@ struct FinishedTiles : Base {
   using Statistics = typename Base::Statistics;
   using Base::Base;
   using Base::tensors, Base::lane, Base::kKeepsLargest, Base::finish_row, Base::store_row,
-      Base::store_part, Base::store_merged, Base::parts_of, Base::exists;
+      Base::store_part, Base::store_merged, Base::parts_of, Base::exists, Base::prefix,
+      Base::is_of_prefix, Base::store_part_of_prefix, Base::add_prefix;
 
   // Stores a finished tile, if no part of it is missing.
   __device__ __forceinline__ void finish(const TileRows<C>& at, const Statistics& of) {
+    if constexpr (C::kPrefix) {
+      if (is_of_prefix(at)) {
+        store_part_of_prefix(parts_of(at), of.maxima, of.sums);
+        return;
+      }
+      float maxima[2] = {of.maxima[0], of.maxima[1]}, sums[2] = {of.sums[0], of.sums[1]};
+      if (prefix().parts() > 0 && (at.item == 0 || parts_of(at).own == 0))
+        add_prefix(at, maxima, sums);
+      finish_rows(at, {maxima, sums, of.kept});
+    } else {
+      finish_rows(at, of);
+    }
+  }
+
+  __device__ __forceinline__ void finish_rows(const TileRows<C>& at, const Statistics& of) {
     Largest largest;
     if (C::kScheduled ? at.item == 0 : C::kSplits == 1) {
       store(at, of, largest);

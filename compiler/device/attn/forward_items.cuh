@@ -21,6 +21,12 @@ struct ForwardTiles : Base {
     Tile tile;
   };
 
+  // Whether it is of the keys that sequences share. These are read as those of the first one.
+  static __device__ bool is_of_prefix(const Item& item) {
+    return C::kPrefix && item.b == C::kBatches;
+  }
+  static __device__ int batch_of_keys(const Item& item) { return is_of_prefix(item) ? 0 : item.b; }
+
   // What is left of an item's blocks, of which there is at least one: the epilogue needs it.
   struct Blocks {
     int left, keys;
@@ -106,7 +112,7 @@ struct BlocksOfBand : Base {
   using C = typename Base::C;
   using Item = typename Base::Item;
   using Blocks = typename Base::Blocks;
-  using Base::expressions, Base::has_rows, Base::nothing_of;
+  using Base::expressions, Base::has_rows, Base::nothing_of, Base::is_of_prefix;
 
   __device__ Tile tile_at(int b, int, int place) const {
     constexpr bool kLast = C::kLastTilesFirst;
@@ -115,6 +121,7 @@ struct BlocksOfBand : Base {
 
   // Those of a part: its share of all blocks, or what the schedule says.
   __device__ Blocks blocks_of(const Item& item) const {
+    if (is_of_prefix(item)) return blocks_of_prefix(item);
     const int keys = expressions.keys(item.b);
     Blocks blocks{0, keys, expressions.used_keys(item.b), 0, 0, 0, kFirstOfTile};
     if (!has_rows(item)) return nothing_of(blocks);
@@ -148,6 +155,12 @@ struct BlocksOfBand : Base {
   }
 
  private:
+  // All rows see all of their keys.
+  static __device__ Blocks blocks_of_prefix(const Item& item) {
+    const Tile& tile = item.tile;
+    return {tile.blocks, C::kColumns,           C::kColumns, 0,
+            tile.blocks, tile.first * C::kKeys, kFirstOfTile};
+  }
   __device__ bool has_few_rows(const Item& item) const {
     const int rows = expressions.queries(item.b) - item.tile.tile * C::kRowsOfTile;
     return rows * C::kPack <= 64;
@@ -192,12 +205,13 @@ template <class Base>
 struct ScheduledItems : Base {
   using C = typename Base::C;
   using Item = typename Base::Item;
-  using Base::tensors, Base::is_first, Base::known_to_all;
+  using Base::stages, Base::tensors, Base::is_first, Base::known_to_all;
 
   // Numbers are read again rather than kept: threads that copy have few registers.
   __device__ Schedule<C> schedule() const { return {tensors.schedule}; }
 
   __device__ int first_item() {
+    if constexpr (C::kPrefix) tell_prefix();
     if (blockIdx.x >= schedule().header().workers) return schedule().header().end;
     const Span alone = schedule().span(blockIdx.x);
     if (alone.begin < alone.end) return alone.begin;
@@ -211,11 +225,23 @@ struct ScheduledItems : Base {
     if (is_next_alone(number)) return 0;
     ScheduleHeader& header = schedule().header();
     const int taken = atomicAdd(&header.taken, 1);
-    if (taken == header.last) header.taken = 0;
+    if (taken == header.last) {
+      header.taken = 0;
+      if (C::kPrefix && header.prefix > 1) header.prefix ^= 1;
+    }
     return taken;
   }
   __device__ int next_item(int number, int taken) const {
     return is_next_alone(number) ? number + 1 : schedule().header().first + taken;
+  }
+
+  // Tells those that compute what there is of a prefix: they see it with the first block of keys.
+  // It is read before any item is taken, since it changes when the last one is.
+  __device__ void tell_prefix() const {
+    if (!is_first()) return;
+    int word = schedule().header().prefix;
+    if (word > 0) word = read_in_order(&schedule().header().prefix);
+    store_shared(stages.item_word(0), word);
   }
 
   __device__ ScheduledItem read_item(int number) const {

@@ -47,20 +47,26 @@ struct StoredParts : Base {
            warp() * kPartSize;
   }
 
-  // True for the last part of the warp's rows.
-  __device__ __forceinline__ bool store_part(const TileRows<C>& at, const Parts& parts,
+  // Writes what the warp has of a part, and of o only the rows that are stored.
+  __device__ __forceinline__ void write_part(float* to, const bool (&stored)[2],
                                              const float (&maxima)[2], const float (&sums)[2]) {
-    float* to = part_at(parts, parts.own);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       to[32 * r + lane] = maxima[r], to[32 * (2 + r) + lane] = sums[r];
-      if (at.q[r] >= C::kRows) continue;
+      if (!stored[r]) continue;
       float* row = to + kPartStatistics + (lane / 4 + 8 * r) * C::kShare + first_column;
 #pragma unroll
       for (int i = 2 * r; i < kOutputs; i += 4) {
         *reinterpret_cast<float2*>(row + i / 4 * 8) = float2{o[i], o[i + 1]};
       }
     }
+  }
+
+  // True for the last part of the warp's rows.
+  __device__ __forceinline__ bool store_part(const TileRows<C>& at, const Parts& parts,
+                                             const float (&maxima)[2], const float (&sums)[2]) {
+    const bool stored[2] = {at.q[0] < C::kRows, at.q[1] < C::kRows};
+    write_part(part_at(parts, parts.own), stored, maxima, sums);
     __threadfence();
     __syncwarp();
     int arrived = 0;

@@ -74,7 +74,8 @@ struct Producer : CopierLayers<C, E, L>::Values {
     const bool past = !C::kPatches && at + C::kKeys > blocks.keys;
     unsigned flags = blocks.flags | (past ? kPastKeys : 0);
     if (--blocks.left == 0) flags |= kLastOfTile;
-    const auto place = Base::template place_of<C::kThdK>(item.b, at, blocks.keys);
+    const int b = Base::batch_of_keys(item);
+    const auto place = Base::template place_of<C::kThdK>(b, at, blocks.keys);
     if (takes_part(C::kGatherKeys)) copy_keys(place, head, at | flags, blocks.keys);
     key.next();
     if constexpr (C::kTables > 0) {
@@ -86,7 +87,7 @@ struct Producer : CopierLayers<C, E, L>::Values {
     if constexpr (kSame)
       keep_values(place, head, blocks.used);
     else
-      keep_values(Base::template place_of<C::kThdV>(item.b, at, blocks.used), head, blocks.used);
+      keep_values(Base::template place_of<C::kThdV>(b, at, blocks.used), head, blocks.used);
     blocks.flags &= ~kFirstOfTile, blocks.key += C::kKeys;
     if (--blocks.of_run == 0 && blocks.left > 0) begin_run(blocks);
   }

@@ -205,6 +205,27 @@ ATTN_INLINE int add_in_order(int* count, int value) {
   return before;
 }
 
+// A count that others add to: what they wrote before is seen by what is read after it.
+ATTN_INLINE int read_in_order(const int* count) {
+  int now;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
+  return now;
+}
+// Waits until it is that number; with ATTN_BARRIERS, for about a second.
+ATTN_INLINE void wait_for_count(const int* count, int number) {
+#ifdef ATTN_BARRIERS
+  const long long start = clock64();
+#endif
+  while (read_in_order(count) != number) {
+#ifdef ATTN_BARRIERS
+    if (clock64() - start <= kPatience) continue;
+    printf("attnc: block %d, thread %d waits until %d parts are stored, of which %d are\n",
+           blockIdx.x, threadIdx.x, number, read_in_order(count));
+    __trap();
+#endif
+  }
+}
+
 // The value, which the compiler takes for another each time: what is computed of it is not kept in
 // registers.
 ATTN_INLINE int unknown(int value) {

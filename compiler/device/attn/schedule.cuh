@@ -23,11 +23,11 @@ using attn::plan::ScheduleOptions;
 struct ScheduleHeader {
   int first, end;  // items that are taken in turns
   int workers;     // blocks of threads
-  int flags;       // kScheduleTooManyParts, kScheduleTooLong
+  int flags;       // kScheduleTooManyParts, ..
   int taken;       // in turns, by now: 0 before each run, and after it
   int last;        // that is taken: each block of threads takes one that does not exist
   int sequences;
-  int none;
+  int prefix;  // parts of a tile of it, twice, and 1 after every other run (forward_prefix.cuh)
 };
 
 struct alignas(8) Span {
@@ -36,6 +36,7 @@ struct alignas(8) Span {
 
 // Blocks of keys of a tile: `blocks` from the `first` on. `tile` has the tile of the unit's, and
 // above it the slot of a part, from 1 on.
+// That of a prefix (kPrefix) has the unit of a batch behind all others.
 struct alignas(16) ScheduledItem {
   int unit;
   unsigned tile;
@@ -74,6 +75,11 @@ template <class C>
 struct Slots {
   float* memory;
 
+  // The first slot of a tile of a prefix, of which there are so many parts.
+  static __device__ int of_prefix(int tile, int unit, int parts) {
+    return 1 + (tile * C::kUnits + unit) * parts;
+  }
+
   // What a warp stores of a part: for each lane two maxima and two sums, then o, row by row.
   static constexpr int kPartStatistics = 4 * 32, kPartSize = kPartStatistics + 16 * C::kShare;
   static constexpr int kWarps = 4 * C::kGroups * C::kShares;  // that store parts
@@ -83,6 +89,13 @@ struct Slots {
 
   __device__ int* words(int slot) const {
     return reinterpret_cast<int*>(memory + (long long)(slot - 1) * kSize);
+  }
+  // Writes the words of a slot before it is used. Returns its bits in an item.
+  __device__ unsigned open(int slot, int first, int parts) const {
+    int* of_slot = words(slot);
+    of_slot[0] = (int)((unsigned)first | (unsigned)parts << kSlotBits);
+    for (int i = 0; i < kWarps; ++i) of_slot[1 + i] = 0;
+    return (unsigned)slot << kTileBits;
   }
 };
 

@@ -16,6 +16,7 @@
 #include "attn/bands.cuh"
 #include "attn/block_scan.cuh"
 #include "attn/schedule.cuh"
+#include "attn/schedule_prefix.cuh"
 #include "attn/which.cuh"
 
 namespace kernels {
@@ -54,6 +55,7 @@ struct ScheduleMaker {
   const Slots<C> slots;
   const ScheduleOptions options;
   Shared& shared;
+  const int* const row_starts;  // of packed sequences, with kPrefix
   const Scan scan{shared.scan};
 
   // What all threads know.
@@ -62,18 +64,21 @@ struct ScheduleMaker {
   int of_part = 0;                       // blocks of the parts of others, but for their last ones
   int on_line = 0;                       // cost above which a tile is on the line
   Place line = 0, span = 1;
+  SchedulePrefix<C> prefix{};
 
   __device__ void run() {
     begin_next_launch();
     if (threadIdx.x == 0) shared.cost = shared.longest = shared.flags = 0, shared.part = kNever;
     count_tiles();
+    if constexpr (C::kPrefix) begin_prefix();
     measure_tiles();
     choose_way();
     note_tiles();
-    if ((long long)scan.all(kParts) * C::kUnits > slots_given()) leave_whole();
+    if ((long long)scan.all(kParts) * C::kUnits > slots_given() - prefix.items()) leave_whole();
     find_span();
     write_spans();
     write_items();
+    if constexpr (C::kPrefix) prefix.write_items(schedule, slots);
     write_header();
   }
 
@@ -102,12 +107,15 @@ struct ScheduleMaker {
     const int known = options.sequences_at != nullptr ? 0 : sequences();
     bool is_beyond = (int)threadIdx.x < known && expressions.beyond(threadIdx.x);
     used = sequences();
+    const int wanted = prefix.wanted(options);
     scan.begin();
 #pragma unroll 1
     for (int from = 0; from < used; from += kScheduleThreads) {
       const int b = from + threadIdx.x;
       if (from > 0 || b >= known) is_beyond = b < used && expressions.beyond(b);
       if (b < used && is_beyond) atomicOr(&shared.flags, attn::plan::kScheduleTooLong);
+      if (C::kPrefix && wanted > 0 && b < used && !prefix.are_seen(expressions, b, wanted))
+        atomicOr(&shared.flags, attn::plan::kScheduleNotShared);
       if constexpr (C::kThdO) {
         int own[kColumns] = {b < used ? ceil_div(rows_of(b), C::kRowsOfTile) : 0};
         scan.add(own);
@@ -121,6 +129,16 @@ struct ScheduleMaker {
         shared.first_tile[b] = tiles;
     }
     __syncthreads();
+  }
+
+  // Sequences read the keys themselves if some row does not see them, or slots are too few.
+  __device__ void begin_prefix() {
+    const int wanted = prefix.wanted(options), flags = shared.flags;
+    __syncthreads();
+    if (wanted == 0) return;
+    const int rows = row_starts[used] - row_starts[0];
+    const bool begun = flags == 0 && prefix.begin(wanted, rows, slots_given());
+    if (!begun && threadIdx.x == 0) shared.flags |= attn::plan::kScheduleNotShared;
   }
 
   // A tile's batch, and its number there.
@@ -145,7 +163,8 @@ struct ScheduleMaker {
     const int end = ::min(first + C::kRowsOfTile, rows_of(of.b));
     if (first >= end) return 0;
     const Band band = expressions.columns(of.b, 0, {first, end - 1});
-    return blocks_of_band<C::kKeys, C::kBandStart>(band, expressions.keys(of.b)).all;
+    return blocks_of_band<C::kKeys, C::kBandStart>(band, expressions.keys(of.b)).all -
+           prefix.blocks;
   }
   // An item without blocks stores rows, which takes about as long as a block.
   static __device__ int cost_of(int blocks) { return C::kBetween + ::max(blocks, 1); }
@@ -228,9 +247,14 @@ struct ScheduleMaker {
 
   __device__ void choose_way() {
     workers = options.blocks > 0 && options.blocks < C::kWorkers ? options.blocks : C::kWorkers;
+    longest_whole = of_part = on_line = kNever;
+    if (prefix.blocks > 0) {
+      const int part = prefix.divide(shared.cost, workers, most_parts(), slots_given());
+      if (options.most_parts != 1) of_part = part, longest_whole = part + part / 2;
+      return;
+    }
     const Place share = (Place)shared.cost * C::kUnits / workers + 1;
     const bool alike = 4 * (long long)shared.cost > 3ll * shared.longest * tiles;
-    longest_whole = of_part = on_line = kNever;
     if (options.split_keys > 0) {
       longest_whole = of_part = ::max(1, options.split_keys / C::kKeys);
       return;
@@ -250,14 +274,17 @@ struct ScheduleMaker {
       on_line = (int)(share / kShortOfShare);
     }
   }
+  __device__ int most_parts() const {
+    return options.most_parts > 0 ? options.most_parts : attn::plan::kScheduleMostParts;
+  }
+
   // Tiles that take a smaller part of a share are in turns, after the line.
   static constexpr int kShortOfShare = 4;
 
   // Blocks of each part of a tile; twice as many, three times, .. if parts would be too many.
   __device__ int blocks_of_part(int blocks) const {
     if (blocks <= longest_whole) return ::max(blocks, 1);
-    const int most = options.most_parts > 0 ? options.most_parts : attn::plan::kScheduleMostParts;
-    return of_part * ceil_div(ceil_div(blocks, of_part), most);
+    return of_part * ceil_div(ceil_div(blocks, of_part), most_parts());
   }
 
   __device__ int class_of(const OfBatch& of, int blocks_of_part) const {
@@ -320,7 +347,7 @@ struct ScheduleMaker {
   // The number of the first item in turns: those of the line have as many as tiles and spans
   // together.
   __device__ int first_in_turns() const {
-    return line > 0 ? scan.all(kOnLine) * C::kUnits + workers : 0;
+    return line > 0 ? scan.all(kOnLine) * C::kUnits + workers : prefix.items();
   }
   __device__ int parts_in_turns() const {
     int parts = 0;
@@ -328,19 +355,23 @@ struct ScheduleMaker {
     return parts;
   }
 
-  // With no line, each block of threads has one item in turns alone.
+  // With no line, each block of threads has one item in turns alone, but with a prefix: blocks of
+  // threads that do not run yet have none of its items then.
   __device__ void write_header() {
     if (threadIdx.x != 0) return;
     const int first = first_in_turns(), end = first + parts_in_turns() * C::kUnits;
-    const int begin = line > 0 ? first : workers, last = ::max(end - begin, 0) + workers - 1;
-    schedule.header() = {begin, end, workers, shared.flags, 0, last, used, 0};
+    const int begin = prefix.blocks > 0 ? 0
+                      : line > 0        ? first
+                                        : workers,
+              last = ::max(end - begin, 0) + workers - 1;
+    schedule.header() = {begin, end, workers, shared.flags, 0, last, used, 2 * prefix.parts};
   }
 
   __device__ void write_spans() {
     const int end_of_turns = parts_in_turns() * C::kUnits;
     for (int i = threadIdx.x; i < C::kWorkers; i += kScheduleThreads) {
       Span own{0, 0};
-      if (i < workers && line == 0) own = {i, ::min(i + 1, end_of_turns)};
+      if (i < workers && line == 0 && prefix.blocks == 0) own = {i, ::min(i + 1, end_of_turns)};
       if (i < workers && i * span < line) own = span_of_line(i);
       schedule.span(i) = own;
     }
@@ -376,7 +407,7 @@ struct ScheduleMaker {
     for (int i = threadIdx.x; i < tiles * of_tile; i += kScheduleThreads) {
       const int tile = i / of_tile, blocks = notes(kNoteOfBlocks)[tile];
       const OfBatch of = of_batch(tile);
-      const ScheduledItem whole{of.b * C::kUnits, (unsigned)of.number, 0, blocks};
+      const ScheduledItem whole{of.b * C::kUnits, (unsigned)of.number, prefix.blocks, blocks};
       const Units units{i % of_tile, of_tile};
       if (cost_of(blocks) > on_line)
         write_parts_of_line(whole, units, tile);
@@ -405,18 +436,10 @@ struct ScheduleMaker {
         item.unit += unit;
         item.first = i == begin ? 0 : (int)(i * span - from);
         item.blocks = (i == last ? blocks : (int)((i + 1) * span - from)) - item.first;
-        if (last > begin) item.tile |= open_slot(begin + i + 1, 2 * begin + 1, last - begin + 1);
+        if (last > begin) item.tile |= slots.open(begin + i + 1, 2 * begin + 1, last - begin + 1);
         schedule.item(unit * tiles_of_unit + place + i) = item;
       }
     }
-  }
-
-  // Returns the slot's bits in an item.
-  __device__ unsigned open_slot(int slot, int first, int parts) const {
-    int* words = slots.words(slot);
-    words[0] = (int)((unsigned)first | (unsigned)parts << kSlotBits);
-    for (int i = 0; i < Slots<C>::kWarps; ++i) words[1 + i] = 0;
-    return (unsigned)slot << kTileBits;
   }
 
   // Where a part of a tile is among all parts of a unit. Kinds are mixed as evenly as they
@@ -441,7 +464,8 @@ struct ScheduleMaker {
     const int blocks = whole.blocks, of_part = blocks_of_part(blocks);
     const int parts = parts_of(blocks, of_part), place = place_of(tile, class_of(of, of_part), 0);
     const int first = first_in_turns(), in_turns = parts_in_turns();
-    const int slots_of_unit = scan.all(kParts), slot_before = 1 + notes(kNoteOfParts)[tile];
+    const int slots_of_unit = scan.all(kParts);
+    const int slot_before = 1 + prefix.items() + notes(kNoteOfParts)[tile];
 #pragma unroll 1
     for (int unit = units.first; unit < C::kUnits; unit += units.apart) {
       const int section = unit / C::kSection * C::kSection;
@@ -451,9 +475,9 @@ struct ScheduleMaker {
       for (int i = 0; i < parts; ++i) {
         ScheduledItem item = whole;
         item.unit += unit;
-        item.first = i * of_part;
-        item.blocks = ::min(of_part, blocks - item.first);
-        if (parts > 1) item.tile |= open_slot(slot + i, slot, parts);
+        item.first += i * of_part;
+        item.blocks = ::min(of_part, blocks - i * of_part);
+        if (parts > 1) item.tile |= slots.open(slot + i, slot, parts);
         const int own = i == 0 ? place : place_of(tile, class_of(of, of_part), i);
         schedule.item(begin + side_by_side * own) = item;
       }
@@ -464,11 +488,11 @@ struct ScheduleMaker {
 // The kernel, for one block of kScheduleThreads threads.
 template <class C, class E>
 ATTN_INLINE void make_schedule(const E& expressions, int* schedule, float* parts,
-                               const int* options) {
+                               const int* options, const int* row_starts = nullptr) {
   using Maker = ScheduleMaker<C, E>;
   __shared__ typename Maker::Shared shared;
-  Maker{
-      expressions, {schedule}, {parts}, *reinterpret_cast<const ScheduleOptions*>(options), shared}
+  Maker{expressions, {schedule}, {parts}, *reinterpret_cast<const ScheduleOptions*>(options),
+        shared,      row_starts}
       .run();
 }
 

@@ -167,6 +167,7 @@ class ConstantsText {
             {"kBatchesFirst", batches_first()},
             {"kBand", kernel_.band.has_value()},
             {"kScheduled", kernel_.is_scheduled()},
+            {"kPrefix", kernel_.shares_keys()},
             {"kLastTilesFirst", kernel_.band && kernel_.band->end_varies},
             {"kLazy",
              !attention_.wants_max_or_sum() && !(attention_.wants_amax_s && kernel_.has_parts())},
@@ -250,7 +251,8 @@ class Source : private ConstantsText {
     text += constants_text() +
             expressions_text(attention_, kernel_.expressions, kernel_.makes_lists, kernel_.band);
     if (kernel_.makes_lists) text += lister_text();
-    if (kernel_.is_scheduled()) text += schedule_kernel_text(inputs(), expressions());
+    if (kernel_.is_scheduled())
+      text += schedule_kernel_text(inputs(), expressions(), kernel_.shares_keys());
     if (attention_.quantize) text += transposed_values_text(attention_, inputs(), expressions());
     return text + forward_text();
   }

@@ -38,8 +38,11 @@ struct Kernel {
   // Blocks of threads that compute what a schedule says, which the GPU makes (schedules.h); 0:
   // there is none.
   std::int64_t workers = 0;
+  // Why the schedule may not have keys that sequences share; empty if it may (why_not_shared).
+  std::string unshared{};
 
   bool is_scheduled() const { return workers > 0; }
+  bool shares_keys() const { return is_scheduled() && unshared.empty(); }
   // Whether tiles may be computed in parts.
   bool has_parts() const { return parts > 1 || is_scheduled(); }
 

@@ -95,6 +95,7 @@ class Native {
     kernel_ = choice->kernel;
     kernel_.statistics = form_.statistics;
     kernel_.parts = kernel_.is_scheduled() ? 1 : parts();
+    kernel_.unshared = why_not_shared(attention_, kernel_);
     kernel_.tiles_of_block = kernel_.made_lists(dims_).tiles_of_block(
         static_cast<std::int64_t>(context_.gpu.multiprocessors));
     kernel_.section = section();
@@ -500,7 +501,7 @@ class Native {
       step.outputs.emplace_back(kParts);
     }
     if (kernel_.is_scheduled()) {
-      add_schedule(schedule_sizes(dims_, kernel_), kernel_.tile, inputs(), program, step);
+      add_schedule(schedule_sizes(dims_, kernel_), kernel_, inputs(), program, step);
     }
     if (kernel_.makes_lists) {
       add_lists(kernel_.made_lists(dims_), kernel_.tiles_of_block, kCounter, inputs(), program,

@@ -7,6 +7,8 @@
 
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/engines/native/kernel_names.h"
+#include "compiler/engines/shared/operands.h"
+#include "compiler/masks/axes.h"
 #include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
 #include "runtime/plan/schedule_options.h"
@@ -67,17 +69,41 @@ ScheduleSizes schedule_sizes(const ir::Dims& dims, const Kernel& kernel) {
           std::max(parts, 2 * kernel.workers) + 1};
 }
 
-std::string schedule_kernel_text(const std::string& parameters, const std::string& object) {
+std::string why_not_shared(const ir::Attention& attention, const Kernel& kernel) {
+  const auto is = [&](const char* name, ir::LayoutKind kind) {
+    return layout_of(attention, name).kind == kind;
+  };
+  const auto gathers = [&](const char* name) {
+    return kernel.gathers(read_page_of(attention, name));
+  };
+  if (!is("q", ir::LayoutKind::thd) || !is("o", ir::LayoutKind::thd))
+    return "rows of q and o are not packed (layout thd)";
+  if (!is("k", ir::LayoutKind::paged) || !is("v", ir::LayoutKind::paged))
+    return "keys and values are not in pages";
+  if (gathers("k") || gathers("v")) return "pages are no multiples of 16 rows";
+  if (attention.is_sigmoid()) return "weights are sigmoids";
+  if (attention.dropout) return "there is dropout";
+  masks::Dependence dependence(attention.dag);
+  const masks::Axes axes = dependence[attention.score];
+  if (axes.row || axes.batch || kernel.tile.tables > 0)
+    return "scores depend on the row or on the sequence";
+  return "";
+}
+
+std::string schedule_kernel_text(const std::string& parameters, const std::string& object,
+                                 bool shares_keys) {
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n"
       "    int* schedule, float* parts, const int* options{}) {{\n  {}\n"
-      "  kernels::make_schedule<Constants>(expressions, schedule, parts, options);\n}}\n",
-      kScheduleThreads, kScheduleKernel, parameters, object);
+      "  kernels::make_schedule<Constants>(expressions, schedule, parts, options{});\n}}\n",
+      kScheduleThreads, kScheduleKernel, parameters, object,
+      shares_keys ? fmt::format(", t_{}.starts", ir::kLengthsQ) : "");
 }
 
-void add_schedule(const ScheduleSizes& sizes, const Tile& tile,
+void add_schedule(const ScheduleSizes& sizes, const Kernel& kernel,
                   const std::vector<plan::KernelArgument>& inputs, plan::Program& program,
                   plan::KernelStep& step) {
+  const Tile& tile = kernel.tile;
   const std::int64_t elements = sizes.slots * ScheduleSizes::elements_of_slot(tile);
   program.internals.push_back(plan::internal_tensor(kSchedule, DType::i32, {sizes.words()}));
   program.internals.push_back(plan::internal_tensor(kParts, DType::f32, {elements}));
@@ -98,7 +124,9 @@ void add_schedule(const ScheduleSizes& sizes, const Tile& tile,
                                  .sequences = sizes.batches,
                                  .units = sizes.units,
                                  .tile_rows = tile.rows_of_head(),
-                                 .tile_keys = tile.keys};
+                                 .tile_keys = tile.keys,
+                                 .shares_keys = kernel.unshared.empty(),
+                                 .unshared = kernel.unshared};
   step.launches.push_back({.kernel = kScheduleKernel,
                            .block = {kScheduleThreads, 1, 1},
                            .arguments = std::move(arguments)});

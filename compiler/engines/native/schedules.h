@@ -40,11 +40,17 @@ struct ScheduleFigures {
 };
 ScheduleFigures schedule_figures(const Tile& tile);
 
+// Why its items may not have keys that several sequences begin with (attn/forward_prefix.cuh), in
+// words that follow "since"; empty if they may.
+std::string why_not_shared(const ir::Attention& attention, const Kernel& kernel);
+
 // The kernel. `parameters` and `object` are those of expressions (kernel.h).
-std::string schedule_kernel_text(const std::string& parameters, const std::string& object);
+// `shares_keys`: packed rows are those of `t_lengths_q`.
+std::string schedule_kernel_text(const std::string& parameters, const std::string& object,
+                                 bool shares_keys);
 
 // Adds the launch, what it writes and its options. `inputs`: arguments of the parameters.
-void add_schedule(const ScheduleSizes& sizes, const Tile& tile,
+void add_schedule(const ScheduleSizes& sizes, const Kernel& kernel,
                   const std::vector<plan::KernelArgument>& inputs, plan::Program& program,
                   plan::KernelStep& step);
 

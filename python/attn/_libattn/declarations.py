@@ -113,7 +113,7 @@ _FALLIBLE = {
     "attn_binding_use_schedule": [_POINTER, _POINTER],
     "attn_binding_check": [_POINTER, _POINTER],
     "attn_schedule_create": [_POINTER, _POINTER, _POINTER],
-    "attn_schedule_build": [_POINTER, _POINTER, _POINTER, _I64, _POINTER],
+    "attn_schedule_build_shared": [_POINTER, _POINTER, _POINTER, _I64, _I64, _POINTER],
     "attn_schedule_flags": [_POINTER, _POINTER, _POINTER],
     "attn_append": [_POINTER, _POINTER, _POINTER],
     "attn_merge": [_POINTER, _POINTER, _POINTER],

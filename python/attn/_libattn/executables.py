@@ -141,15 +141,18 @@ class Schedule:
                                    capacity_rows=capacity_rows, capacity_keys=capacity_keys)
         _call("attn_schedule_create", executable._handle, ctypes.byref(options), self._handle.out)
 
-    def build(self, binding: Binding, stream: int, sequences: int = -1, device_sequences: int | None = None) -> None:
+    def build(self, binding: Binding, stream: int, sequences: int = -1, device_sequences: int | None = None,
+              shared_keys: int = 0) -> None:
         """Enqueues the kernel that makes it of the lengths that the binding has. `sequences` of the plan's are
-        computed, -1: all; or as many as the i32 at the device address `device_sequences` says. May be captured into
-        a CUDA graph. Raises BindingError, ArgumentError, CudaError."""
-        _call("attn_schedule_build", self._handle, binding._handle, device_sequences, sequences, stream)
+        computed, -1: all; or as many as the i32 at the device address `device_sequences` says. `shared_keys`: how many
+        keys in the same pages all of these begin with, -1: the i32 behind that. May be captured into a CUDA graph.
+        Raises BindingError, ArgumentError, Unsupported for shared keys, with the reason, CudaError."""
+        _call("attn_schedule_build_shared", self._handle, binding._handle, device_sequences, sequences, shared_keys,
+              stream)
 
     def flags(self, stream: int) -> int:
-        """What did not fit when it was last built: 1: tiles were not divided, 2: a length is beyond the plan's. Waits
-        for the stream. Raises CudaError."""
+        """What did not fit when it was last built: 1: tiles were not divided, 2: a length is beyond the plan's, 4:
+        shared keys are not read once. Waits for the stream. Raises CudaError."""
         flags = ctypes.c_uint32()
         _call("attn_schedule_flags", self._handle, stream, ctypes.byref(flags))
         return flags.value

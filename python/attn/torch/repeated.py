@@ -69,7 +69,7 @@ class Repeated:
     """Calls that were made before. For one thread at a time.
 
     `run` takes the tensors, the settings, max_seqlen_q, max_seqlen_k and the stream; `build` cu_seqlens_q, seqused_k,
-    num_sequences and the stream. Both return a status: 0, UNFIT if nothing that is known fits, or one that `error`
+    num_sequences, shared_keys and the stream. Both return a status: 0, UNFIT if nothing that is known fits, or one that `error`
     says more of."""
 
     def __init__(self, building: Building | None = None):

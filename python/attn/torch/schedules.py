@@ -75,7 +75,7 @@ class Schedule:
         self._run, self._build = self._repeated.run, self._repeated.build
 
     def build(self, cu_seqlens_q: torch.Tensor | None, seqused_k: torch.Tensor,
-              num_sequences: int | torch.Tensor | None = None) -> None:
+              num_sequences: int | torch.Tensor | None = None, shared_keys: int | None = 0) -> None:
         """Makes the schedule, by a kernel on the current stream, for the calls on it that follow. May be captured
         into a CUDA graph, which reads the lengths at each replay.
 
@@ -83,22 +83,29 @@ class Schedule:
         `block_table` which the schedule was made with. num_sequences: how many of these there are, an int, or an i32
         tensor of one element on the device; None: all. Rows of others are not written. The tensors are kept until
         the next build.
-        Raises BindingError, ArgumentError."""
-        status = self._build(cu_seqlens_q, seqused_k, num_sequences, varlen_calls.stream_of(self._index))
+        shared_keys: how many keys all of these sequences begin with, which are in the same pages, as a system prompt:
+        they are read once, by the pages of the first sequence, in whole blocks of keys of the kernel. Block tables are
+        not compared. None: `num_sequences` has two elements, of which the second is that number. Where some row does
+        not see all of them, or memory is too small, sequences read them themselves, and `flags` says so. The order of
+        sums depends on the number.
+        Raises BindingError, ArgumentError (also for shared_keys with split_keys), Unsupported, with the reason, if
+        kernels cannot read shared keys once."""
+        status = self._build(cu_seqlens_q, seqused_k, num_sequences, shared_keys,
+                             varlen_calls.stream_of(self._index))
         if status == UNFIT:
-            self._build_checked(cu_seqlens_q, seqused_k, num_sequences)
+            self._build_checked(cu_seqlens_q, seqused_k, num_sequences, shared_keys)
         elif status != 0:
             raise _libattn._failure(status, self._repeated.error)
         self._built = (self._ones if cu_seqlens_q is None else cu_seqlens_q, seqused_k, num_sequences)
 
     def _build_checked(self, cu_seqlens_q: torch.Tensor | None, seqused_k: torch.Tensor,
-                       num_sequences: int | torch.Tensor | None) -> None:
+                       num_sequences: int | torch.Tensor | None, shared_keys: int | None) -> None:
         """The same the longer way, which says what is wrong."""
         self._check_lengths(cu_seqlens_q, seqused_k)
-        sequences, address = self._count(num_sequences, len(seqused_k))
+        sequences, address, shared = self._count(num_sequences, shared_keys, len(seqused_k))
         starts = self._ones if cu_seqlens_q is None else cu_seqlens_q
         self._lengths.set(cu_seqlens_q=starts, lengths_kv=seqused_k)
-        self._schedule.build(self._lengths.binding, self._stream(), sequences, address)
+        self._schedule.build(self._lengths.binding, self._stream(), sequences, address, shared)
 
     def check(self, block_table: torch.Tensor | None = None, k_cache: torch.Tensor | None = None) -> None:
         """Looks at the lengths of the last build, and with `block_table` and `k_cache` at the pages of its sequences,
@@ -134,7 +141,7 @@ class Schedule:
     def flags(self) -> int:
         """What did not fit at the last build, a sum: 1: there was no memory for all parts, so that some rows were not
         divided (results are right, but with split_keys depend on others), 2: a length was beyond max_seqlen_q or
-        max_seqlen_k. Waits for the stream."""
+        max_seqlen_k, 4: sequences read shared keys themselves (results are right). Waits for the stream."""
         return self._schedule.flags(self._stream())
 
     def _stream(self) -> int:
@@ -154,18 +161,25 @@ class Schedule:
             raise BindingError(f"{name} has {count} sequences, but the schedule is for {self._key.sequences}",
                                ["make it with a block_table of as many rows"])
 
-    def _count(self, given: int | torch.Tensor | None, count: int) -> tuple[int, int | None]:
-        """A number of sequences, and the address of one, as the library takes them."""
+    def _count(self, given: int | torch.Tensor | None, shared_keys: int | None,
+               count: int) -> tuple[int, int | None, int]:
+        """A number of sequences, the address of one, and a number of shared keys, as the library takes them."""
+        if shared_keys is not None and (not isinstance(shared_keys, int) or shared_keys < 0):
+            raise BindingError(f"shared_keys is {shared_keys!r}; it must be a number, 0 or more, or None")
+        shared = -1 if shared_keys is None else shared_keys
         if not isinstance(given, torch.Tensor):
+            if shared_keys is None:
+                raise BindingError("shared_keys is None, which needs a tensor num_sequences that has it")
             number = count if given is None else given
             if not isinstance(number, int) or not 0 <= number <= count:
                 raise BindingError(f"num_sequences is {number!r}, but must be 0 to {count}, as seqused_k has them")
-            return number, None
+            return number, None, shared
         check_tensors({"num_sequences": given}, self._device)
-        if given.dtype != torch.int32 or given.numel() != 1:
+        elements = 2 if shared_keys is None else 1
+        if given.dtype != torch.int32 or given.numel() != elements or not given.is_contiguous():
             raise BindingError(f"num_sequences is {given.dtype} of shape {list(given.shape)}; it must be torch.int32 of"
-                               " one element")
-        return -1, given.data_ptr()
+                               f" {'two adjacent elements' if elements == 2 else 'one element'}")
+        return -1, given.data_ptr(), shared
 
     def _check_bounds(self, rows: int, keys: int) -> None:
         if rows > self._key.rows:

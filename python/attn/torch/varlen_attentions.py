@@ -245,7 +245,7 @@ class VarlenSchedule:
         self._built: tuple[Any, ...] = ()
 
     def build(self, cu_seqlens_q: torch.Tensor | None, seqused_k: torch.Tensor,
-              num_sequences: int | torch.Tensor | None = None) -> None:
+              num_sequences: int | torch.Tensor | None = None, shared_keys: int | None = 0) -> None:
         """As `attn.torch.Schedule.build`."""
         check_tensors({"seqused_k": seqused_k, "cu_seqlens_q": cu_seqlens_q}, self._device)
         check_shape("seqused_k", seqused_k, ("B",))
@@ -255,10 +255,10 @@ class VarlenSchedule:
             check_shape("cu_seqlens_q", cu_seqlens_q, (len(seqused_k) + 1,))
             check_numbers("cu_seqlens_q", cu_seqlens_q)
         extras, _ = self._kernels.split(self._inputs, len(seqused_k))
-        sequences, address = Schedule._count(self, num_sequences, len(seqused_k))
+        sequences, address, shared = Schedule._count(self, num_sequences, shared_keys, len(seqused_k))
         starts = self._calls.numbers if cu_seqlens_q is None else cu_seqlens_q
         self._lengths.set(cu_seqlens_q=starts, lengths_kv=seqused_k, **extras)
-        self._schedule.build(self._lengths.binding, self._stream(), sequences, address)
+        self._schedule.build(self._lengths.binding, self._stream(), sequences, address, shared)
         self._built = (starts, seqused_k, num_sequences)
 
     def check(self, block_table: torch.Tensor, k_cache: torch.Tensor) -> None:

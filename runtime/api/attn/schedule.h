@@ -63,6 +63,25 @@ ATTN_API attn_status attn_schedule_build(attn_schedule* schedule, attn_binding* 
                                          const int32_t* device_sequences, int64_t sequences,
                                          void* stream, attn_error* error);
 
+enum {
+  ATTN_SHARED_BESIDE = -1 /* the number of shared keys is the second i32 at `device_sequences` */
+};
+
+/* The same where all sequences that are computed begin with the same `shared_keys` keys, in the
+ * same pages: such as a system prompt. These are read once for all of them, in whole blocks of keys
+ * of the kernel, by the page table of the first sequence. `shared_keys` is 0 to 2^31 - 1, or
+ * ATTN_SHARED_BESIDE, so that launches of a CUDA graph read it; 0: none. Page tables are not
+ * compared. If some row does not see all of these keys (those before its own, if masks are causal),
+ * or memory is too small, sequences read them themselves, and the flags say so. What is shared
+ * changes the order of sums. The first 15 kinds of such builds are one launch but the first time.
+ * Errors: those of attn_schedule_build; unsupported, with the reason, if shared_keys is not 0 and
+ * the plan cannot read keys once (rows that are not packed, keys in no pages, scores that depend on
+ * the row); invalid_argument if the schedule has split_keys. */
+ATTN_API attn_status attn_schedule_build_shared(attn_schedule* schedule, attn_binding* binding,
+                                                const int32_t* device_sequences, int64_t sequences,
+                                                int64_t shared_keys, void* stream,
+                                                attn_error* error);
+
 /* Later executes of the binding, and graphs that are made of it, use the schedule instead of making
  * their own; NULL: they make their own again. Until the schedule is built, executes are errors. A
  * workspace of the binding's own is smaller with a schedule: before the first execute its memory is
@@ -73,7 +92,8 @@ ATTN_API attn_status attn_binding_use_schedule(attn_binding* binding, const attn
 
 enum {
   ATTN_SCHEDULE_UNDIVIDED = 1, /* tiles were not divided, for want of memory; results are right */
-  ATTN_SCHEDULE_TOO_LONG = 2   /* a length is beyond the plan's Sq or Skv; results are undefined */
+  ATTN_SCHEDULE_TOO_LONG = 2,  /* a length is beyond the plan's Sq or Skv; results are undefined */
+  ATTN_SCHEDULE_NOT_SHARED = 4 /* sequences read shared keys themselves; results are right */
 };
 
 /* What did not fit when the schedule was last built: the sum of these flags. Waits for what

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -52,6 +53,8 @@ struct Fiber {
   bool ended = false;
   const std::uint64_t* counter = nullptr;  // it waits until this is `until`
   std::uint64_t until = 0;
+  const int* word = nullptr;  // it waits until this is `number`
+  int number = 0;
   std::string waits_for;
   std::uint64_t gathered = 0;
   std::vector<Product> issued;               // and not committed
@@ -59,7 +62,10 @@ struct Fiber {
   std::vector<std::function<void()>> sums;
   std::vector<std::function<void()>> vectors;  // copies that no arrival followed yet
 
-  bool can_run() const { return !ended && (counter == nullptr || *counter >= until); }
+  bool can_run() const {
+    return !ended && (counter == nullptr || *counter >= until) &&
+           (word == nullptr || *word == number);
+  }
 };
 
 // A row of a, or a column of b, as it is in memory and widened. That of 16-bit floats has 16
@@ -116,36 +122,48 @@ unsigned swizzled(unsigned address, unsigned bytes) {
 
 class Block {
  public:
-  Block(HostKernel kernel, void* const* arguments, unsigned number, std::size_t threads,
-        Order order)
-      : kernel_(kernel), arguments_(arguments), number_(number), order_(order) {
+  // `place`: among the blocks that run at once.
+  Block(HostKernel kernel, void* const* arguments, unsigned number, std::size_t place,
+        std::size_t threads, Order order)
+      : kernel_(kernel),
+        arguments_(arguments),
+        number_(number),
+        first_stack_(place * threads),
+        order_(order) {
     fibers_.resize(threads);
     warps_.resize((threads + kLanes - 1) / kLanes);
-    if (stacks().size() < threads) stacks().resize(threads);
+    if (stacks().size() < first_stack_ + threads) stacks().resize(first_stack_ + threads);
+    while (memories().size() <= place) memories().emplace_back();
+    memory_ = memories()[place].bytes;
+    std::memset(memory_, 0xff, kSharedBytes);
+    live_ = fibers_.size();
+    for (std::size_t i = 0; i < threads; ++i) stacks()[first_stack_ + i].forget();
   }
 
-  std::string run() {
+  // Lets all threads run that can. False if none could, and nothing was copied.
+  bool run_all() {
     current = this;
     blockIdx.x = number_;
-    std::memset(shared, 0xff, sizeof shared);
-    live_ = fibers_.size();
-    for (std::size_t i = 0; i < fibers_.size(); ++i) stacks()[i].forget();
-    while (live_ > 0 && error_.empty()) {
-      bool ran = false;
-      for (std::size_t i = 0; i < fibers_.size() && error_.empty(); ++i) {
-        running_ = order_ == Order::early_copies ? i : fibers_.size() - 1 - i;
-        Fiber& next = fibers_[running_];
-        if (!next.can_run()) continue;
-        ran = true;
-        next.counter = nullptr;
-        threadIdx.x = static_cast<unsigned>(running_);
-        stacks()[running_].enter(run_kernel);
-      }
-      if (!ran && !copy_late()) fail(deadlock());
+    bool ran = false;
+    for (std::size_t i = 0; i < fibers_.size() && error_.empty(); ++i) {
+      running_ = order_ == Order::early_copies ? i : fibers_.size() - 1 - i;
+      Fiber& next = fibers_[running_];
+      if (!next.can_run()) continue;
+      ran = true;
+      next.counter = nullptr, next.word = nullptr;
+      threadIdx.x = static_cast<unsigned>(running_);
+      stacks()[first_stack_ + running_].enter(run_kernel);
     }
+    ran = ran || copy_late();
     current = nullptr;
-    return error_;
+    return ran;
   }
+  bool has_ended() const { return live_ == 0; }
+  // Why it could not go on, or nothing.
+  std::string error() const {
+    return error_.empty() ? "" : "block " + std::to_string(number_) + ": " + error_;
+  }
+  unsigned char* shared() const { return memory_; }
 
   Fiber& running() { return fibers_[running_]; }
 
@@ -164,6 +182,14 @@ class Block {
     if (counter >= until) return;
     Fiber& own = fibers_[running_];
     own.counter = &counter, own.until = until, own.waits_for = std::move(what);
+    leave();
+  }
+
+  void wait_for_count(const int* count, int number) {
+    if (*count == number) return;
+    Fiber& own = fibers_[running_];
+    own.word = count, own.number = number;
+    own.waits_for = "a count to be " + std::to_string(number);
     leave();
   }
 
@@ -230,10 +256,18 @@ class Block {
     }
   }
 
+  void end_in_deadlock() { fail(deadlock()); }
+
   static Block* current;
-  alignas(1024) static unsigned char shared[kSharedBytes];
 
  private:
+  struct alignas(1024) Memory {
+    unsigned char bytes[kSharedBytes];
+  };
+  static std::deque<Memory>& memories() {
+    static std::deque<Memory> memories;
+    return memories;
+  }
   static std::deque<Stack>& stacks() {
     static std::deque<Stack> stacks;
     return stacks;
@@ -246,7 +280,7 @@ class Block {
     --block.live_;
   }
 
-  void leave() { stacks()[running_].leave(); }
+  void leave() { stacks()[first_stack_ + running_].leave(); }
 
   bool copy_late() {
     if (copies_.empty()) return false;
@@ -338,7 +372,9 @@ class Block {
   HostKernel kernel_;
   void* const* arguments_;
   unsigned number_;
+  std::size_t first_stack_;
   Order order_;
+  unsigned char* memory_ = nullptr;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::map<unsigned, Barrier> barriers_;  // keyed by address
@@ -349,7 +385,6 @@ class Block {
 };
 
 Block* Block::current = nullptr;
-alignas(1024) unsigned char Block::shared[kSharedBytes];
 
 Block& block() { return *Block::current; }
 
@@ -408,11 +443,29 @@ std::string run(HostKernel kernel, void* const* arguments, const Launch& launch,
   const Extent before = blockDim;
   blockDim.x = launch.threads, gridDim.x = launch.blocks;
   const auto lanes_before = std::exchange(exchange, exchange_of_block);
+  std::vector<std::unique_ptr<Block>> at_once(std::max(1U, launch.at_once));
   std::string error;
-  for (unsigned i = 0; i < launch.blocks && error.empty(); ++i) {
-    Block block(kernel, arguments, i, launch.threads, order);
-    error = block.run();
-    if (!error.empty()) error = "block " + std::to_string(i) + ": " + error;
+  unsigned begun = 0;
+  for (bool some = true; some && error.empty();) {
+    some = false;
+    bool ran = false;
+    for (std::size_t place = 0; place < at_once.size() && error.empty(); ++place) {
+      std::unique_ptr<Block>& block = at_once[place];
+      if (block == nullptr && begun < launch.blocks) {
+        block = std::make_unique<Block>(kernel, arguments, begun++, place, launch.threads, order);
+      }
+      if (block == nullptr) continue;
+      some = true;
+      ran = block->run_all() || ran;
+      error = block->error();
+      if (block->has_ended()) block.reset();
+    }
+    if (!some || ran || !error.empty()) continue;
+    for (const std::unique_ptr<Block>& block : at_once) {
+      if (block == nullptr) continue;
+      block->end_in_deadlock();
+      if (error.empty()) error = block->error();
+    }
   }
   blockDim = before, exchange = lanes_before;
   return error;
@@ -428,12 +481,12 @@ void arrive_named(int name, int threads) {
 void sync_block() { block().sync(0, block().threads()); }
 void trap() { block().end_with("a trap"); }
 
-unsigned char* shared_memory() { return Block::shared; }
+unsigned char* shared_memory() { return block().shared(); }
 unsigned char* shared_at(unsigned address, std::size_t bytes) {
   if (address + bytes > kSharedBytes) {
     block().end_with("there is no shared memory at " + std::to_string(address));
   }
-  return Block::shared + address;
+  return block().shared() + address;
 }
 
 void init_barrier(unsigned barrier, unsigned arrivals) {
@@ -504,6 +557,8 @@ void add_floats(float* to, unsigned from, unsigned bytes) {
     }
   });
 }
+void wait_for_count(const int* count, int number) { block().wait_for_count(count, number); }
+
 void wait_for_sums() { block().finish_sums(); }
 
 void multiply(const Product& product) { block().issue(product); }

@@ -2,10 +2,11 @@
 // beside this file take the place of those of compiler/device, whose instructions they emulate;
 // all other text of a kernel is compiled as it is.
 //
-// Blocks run one after another. The threads of a block are fibers, which run until they wait for
-// something that has not come. What the GPU does asynchronously happens as early or as late as
-// waits allow (Order), so that a missing wait shows as a wrong result: a copy that comes late finds
-// those who did not wait for it, one that comes early those who had not finished with its stage.
+// Blocks run one after another, or some at once (Launch). The threads of a block are fibers, which
+// run until they wait for something that has not come. What the GPU does asynchronously happens as
+// early or as late as waits allow (Order), so that a missing wait shows as a wrong result: a copy
+// that comes late finds those who did not wait for it, one that comes early those who had not
+// finished with its stage.
 //
 // What it cannot show: fences between proxies of memory that are missing, races of blocks of
 // threads, and the rounding of the GPU's approximations.
@@ -46,6 +47,9 @@ void arrive(unsigned barrier);
 void expect_bytes(unsigned barrier, unsigned bytes);
 bool is_done(unsigned barrier, unsigned parity);
 void wait(unsigned barrier, unsigned parity);
+
+// Waits until the word in global memory is that number.
+void wait_for_count(const int* count, int number);
 
 // Copies that arrive at a barrier.
 void copy_box(unsigned to, const TensorMap& map, unsigned barrier, const int* coordinates,

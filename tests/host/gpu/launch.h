@@ -18,6 +18,8 @@ enum class Order {
 struct Launch {
   unsigned blocks = 1, threads = 1;  // of a block; along x
   std::size_t shared_bytes = 0;
+  unsigned at_once =
+      1;  // blocks that run together, taking turns; the next one begins when one ends
 };
 
 }  // namespace attn::gpu

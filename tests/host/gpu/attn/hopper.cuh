@@ -49,6 +49,10 @@ ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, C
 ATTN_INLINE void begin_next_launch() {}
 ATTN_INLINE void wait_for_launch() {}
 ATTN_INLINE int add_in_order(int* count, int value) { return atomicAdd(count, value); }
+ATTN_INLINE int read_in_order(const int* count) { return *count; }
+ATTN_INLINE void wait_for_count(const int* count, int number) {
+  attn::gpu::wait_for_count(count, number);
+}
 
 ATTN_INLINE void store_shared(unsigned address, unsigned value) {
   memcpy(attn::gpu::shared_at(address, 4), &value, 4);

@@ -102,6 +102,13 @@ TEST_F(AttnSchedule, IsMadeOnceForLayers) {
     must(schedule.build(first, attn::Sequences::at(number), nullptr));
     must(second.execute(nullptr));
     EXPECT_NE(read_o(), all);
+    const std::string at = read_o();
+    must(schedule.build(first, attn::Sequences::at(number).sharing_beside(), nullptr));
+    must(second.execute(nullptr));
+    EXPECT_NE(read_o(), at);
+    must(schedule.build(first, attn::Sequences::all().sharing(2), nullptr));
+    must(second.execute(nullptr));
+    EXPECT_NE(read_o(), all);
     (void)must(schedule.flags(nullptr));
     must(second.use_schedule({}));
     must(second.execute(nullptr));
@@ -178,6 +185,8 @@ TEST_F(AttnSchedule, WhatIsWrongIsSaid) {
     attn::Schedule schedule = must(attn::Schedule::create(executable_));
     expect_error(schedule.build(binding, attn::Sequences::of(3), nullptr),
                  attn::Code::invalid_argument, "the number of sequences is 3");
+    expect_error(schedule.build(binding, attn::Sequences::of(1).sharing(-3), nullptr),
+                 attn::Code::invalid_argument, "the number of shared keys is -3");
     attn::Binding nothing;
     expect_error(schedule.build(nothing, attn::Sequences::all(), nullptr),
                  attn::Code::invalid_argument, "the binding must not be NULL");

@@ -309,6 +309,71 @@ TEST_F(Schedules, CountsThatCannotBeAreRefused) {
   EXPECT_FALSE(binding.use_schedule(&schedule).ok() && binding.execute(nullptr).ok());
 }
 
+// As a number, or behind that of sequences, also for more kinds of builds than are kept.
+TEST_F(Schedules, AreToldOfSharedKeys) {
+  Schedule schedule = must(Schedule::make(*executable_));
+  Binding binding = bind(*on_);
+  EXPECT_OK(binding.use_schedule(&schedule));
+  const auto expect = [&](const SequenceCount& count) {
+    plan::ScheduleOptions words = options({}, 4);
+    words.sequences_at = count.address;
+    words.sequences = count.address != nullptr ? 0 : static_cast<int>(count.number + 1);
+    words.shared_keys = static_cast<int>(count.shared_keys);
+    EXPECT_OK(on_->poison());
+    EXPECT_OK(schedule.build(binding, count, nullptr));
+    EXPECT_OK(binding.execute(nullptr));
+    expect_o(*on_, expected_o(*on_, *on_, words));
+  };
+  const auto* address = static_cast<const std::int32_t*>(count_.data());
+  for (int round = 0; round < 2; ++round) {
+    expect({nullptr, 2, 4});
+    expect({nullptr, 2, 0});
+    expect({nullptr, SequenceCount::kAll, 4});
+    expect({nullptr, 1, 4});
+    expect({address, SequenceCount::kAll, 3});
+    expect({address, SequenceCount::kAll, SequenceCount::kBeside});
+    expect({address, SequenceCount::kAll, 0});
+    expect({nullptr, 2, 5});
+  }
+  for (int keys = 1; keys < 20; ++keys) expect({nullptr, 2, keys});
+  expect({address, SequenceCount::kAll, SequenceCount::kBeside});
+  expect({nullptr, 1, 0});
+}
+
+TEST_F(Schedules, SharedKeysThatCannotBeAreRefused) {
+  Binding binding = bind(*on_);
+  const auto given = [&](Schedule& schedule, std::int64_t keys) {
+    return refusal(schedule.build(binding, {nullptr, SequenceCount::kAll, keys}, nullptr));
+  };
+  Schedule free = must(Schedule::make(*executable_));
+  EXPECT_EQ(given(free, -1),
+            "the number of shared keys is beside that of sequences, but this has no address");
+  for (const std::int64_t keys : {std::int64_t{-2}, std::int64_t{1} << 31}) {
+    EXPECT_THAT(given(free, keys), HasSubstr("it must be 0 to 2^31 - 1, or -1"));
+  }
+  Schedule split = must(Schedule::make(*executable_, {.split_keys = 2, .capacity_keys = 10}));
+  EXPECT_THAT(given(split, 4), HasSubstr("shared keys are given for a schedule with split_keys"));
+  EXPECT_EQ(given(split, 0), "accepted");
+}
+
+TEST_F(Schedules, PlansThatCannotShareKeysSayWhy) {
+  for (const char* why : {"", "keys are odd"}) {
+    plan::Program program = plan::testing::scheduled_program();
+    plan::Schedule& of = *std::get<plan::KernelStep>(program.steps[0]).schedule;
+    of.shares_keys = false, of.unshared = why;
+    load(standin::plan_of(program));
+    Binding binding = bind(*on_);
+    Schedule schedule = must(Schedule::make(*executable_));
+    const Status refused = schedule.build(binding, {nullptr, SequenceCount::kAll, 4}, nullptr);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+    EXPECT_EQ(refused.error().message,
+              std::string("keys that sequences share cannot be read once by this plan, ") +
+                  (*why == '\0' ? "which an earlier version compiled" : "since keys are odd"));
+    EXPECT_OK(schedule.build(binding, {}, nullptr));
+  }
+}
+
 TEST_F(Schedules, WhatFailsLeavesTheBindingAsItWas) {
   Binding binding = bind(*on_);
   for (const char* function : {"cuMemAlloc", "cuMemcpyHtoDAsync"}) {

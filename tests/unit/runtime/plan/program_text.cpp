@@ -110,10 +110,11 @@ std::string text_of(const Launch& launch) {
 std::string text_of(const Schedule& schedule) {
   return fmt::format(
       "  schedule {} options {} parts {}: {} slots of {} words and {} elements, {} sequences, {} "
-      "units, tiles of {} rows and {} keys\n",
+      "units, tiles of {} rows and {} keys{}{}\n",
       attn::quoted(schedule.tensor), attn::quoted(schedule.options), attn::quoted(schedule.parts),
       schedule.slots, schedule.slot_words, schedule.slot_elements, schedule.sequences,
-      schedule.units, schedule.tile_rows, schedule.tile_keys);
+      schedule.units, schedule.tile_rows, schedule.tile_keys,
+      schedule.shares_keys ? ", which may be shared" : "", schedule.unshared);
 }
 
 std::string text_of(const KernelStep& step) {

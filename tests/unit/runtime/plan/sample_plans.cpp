@@ -240,7 +240,8 @@ Program scheduled_program() {
                            .sequences = 2,
                            .units = 2,
                            .tile_rows = 2,
-                           .tile_keys = 2};
+                           .tile_keys = 2,
+                           .shares_keys = true};
   program.steps = {step};
   return program;
 }

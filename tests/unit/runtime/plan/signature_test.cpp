@@ -127,6 +127,7 @@ const std::set<std::string> kUnseen = {
     "program.steps.facts.blocks.skipped",
     "program.steps.facts.blocks.size",
     "program.steps.facts.size",
+    "program.steps.schedule.unshared",
     "program.check.faults.expression",
     "program.check.faults.what",
 };
