@@ -221,6 +221,11 @@ std::optional<double> positive_scale(const ir::Attention& attention) {
   return scale && is_weight(*scale) ? scale : std::nullopt;
 }
 
+bool exceeds_unscaled(const ir::Attention& attention) {
+  const bool direct = attention.quotient && !attention.quotient->exponential;
+  return direct || (attention.is_linear() && attention.dtype == DType::f16);
+}
+
 Scoring without_factors(const ir::Attention& attention) {
   Scoring scoring{.root = attention.score};
   take_factors(attention.dag, scoring);
@@ -237,6 +242,7 @@ Scoring scoring_of(const ir::Attention& attention) {
   take_factors(attention.dag, scoring);
   take_addends(attention, scoring);
   if (attention.quantize) return scoring;  // scales of q and k are known at run time
+  if (exceeds_unscaled(attention)) return scoring;
   const auto scale = positive_scale(attention);
   const auto degree = Degrees(attention.dag).of(scoring.root);
   if (!scale || !degree || *degree < 1 || *degree > kMostDegree) return scoring;
