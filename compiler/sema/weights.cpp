@@ -158,8 +158,22 @@ class Finite {
 };
 
 // The weight of a key whose score is not -inf: such a score hides the key, whatever the function.
+// Constant factors stay outside, where kernels find them.
 ExprId visible_alone(ExprId weight, ExprId score, ir::Dag& dag, ir::SourcePos pos) {
   if (Finite(dag).of(score)) return weight;
+  const ir::Node node = dag[weight];  // a copy: nodes are added
+  const auto is_number = [&](std::size_t i) {
+    return ir::fold_real(dag, node.operands[i]).has_value();
+  };
+  const bool is_product = node.is(Op::mul_), is_quotient = node.is(Op::div_);
+  if ((is_product || is_quotient) && is_number(1)) {
+    const ExprId shown = visible_alone(node.operands[0], score, dag, pos);
+    return dag.add(node.op, {shown, node.operands[1]}, node.pos);
+  }
+  if (is_product && is_number(0)) {
+    const ExprId shown = visible_alone(node.operands[1], score, dag, pos);
+    return dag.add(node.op, {node.operands[0], shown}, node.pos);
+  }
   const ExprId least = dag.real(-std::numeric_limits<double>::infinity(), pos);
   return dag.add(Op::select_, {dag.add(Op::eq_, {score, least}, pos), dag.real(0, pos), weight},
                  pos);

@@ -485,6 +485,9 @@ TEST(Weight, IsZeroWhereAScoreMayBeMinusInfinity) {
   EXPECT_EQ(weight("score"), "score");
   const ir::Attention hidden = good("score where(kv_idx == 2, -inf, score); weight silu(score);");
   EXPECT_EQ(hidden.dag[hidden.score].op, ir::Op::select_);
+  const ir::Attention factor =
+      good("score where(kv_idx == 2, -inf, score); weight 2 * silu(score) / 3;");
+  EXPECT_EQ(factor.dag[factor.score].op, ir::Op::div_);
   const ir::Attention bias = good("tensor t: f32[Skv]; score score + t[kv_idx]; weight score;");
   EXPECT_EQ(bias.dag[bias.score].op, ir::Op::select_);
 }
