@@ -33,6 +33,7 @@ clause
   | gradClause
   | deterministicClause
   | normalizeClause
+  | weightClause
   | quantizeClause
   | shardClause
   | functionClause
@@ -68,6 +69,7 @@ lengthsEntry : name ('=' fallback)? ;
 gradClause : GRAD name (',' name)* ';' ;
 deterministicClause : DETERMINISTIC ';' ;
 normalizeClause : NORMALIZE name ';' ;
+weightClause : WEIGHT expr ';' ;
 shardClause : SHARD name ';' ;
 // Types of tensors, and defaults of scales.
 quantizeClause : QUANTIZE name (',' quantizeEntry)* ';' ;
@@ -112,7 +114,7 @@ indexes : '[' expr (',' expr)* ']' ;
 name
   : IDENT | ATTENTION | DIMS | DTYPE | LAYOUT | TENSOR | PARAM | LET | SCALE | SCORE | MASK
   | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE
-  | QUANTIZE | SHARD | FN | IMPORT
+  | QUANTIZE | SHARD | WEIGHT | FN | IMPORT
   ;
 
 ATTENTION : 'attention' ;
@@ -136,6 +138,7 @@ DETERMINISTIC : 'deterministic' ;
 NORMALIZE : 'normalize' ;
 QUANTIZE : 'quantize' ;
 SHARD : 'shard' ;
+WEIGHT : 'weight' ;
 FN : 'fn' ;
 IMPORT : 'import' ;
 RETURN : 'return' ;

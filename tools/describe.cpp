@@ -290,7 +290,7 @@ std::vector<std::string> outputs_of(const ast::Spec& spec) {
 
 // The outputs that a backward reads.
 std::vector<std::string> saved_by(const ir::Attention& attention) {
-  if (attention.is_sigmoid()) return {"o"};
+  if (attention.is_pointwise()) return {"o"};
   return {"o", "lse"};
 }
 

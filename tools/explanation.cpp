@@ -49,6 +49,7 @@ class ClauseMap {
           {clause.keyword.text, begin.line, spans_.back().end.line, squeezed(text), {}});
       const auto* normalize = std::get_if<ast::NormalizeClause>(&clause.body);
       if (normalize != nullptr) weights = normalize->by.text;
+      if (std::holds_alternative<ast::WeightClause>(clause.body)) weights = "weight";
     }
     const std::uint32_t line = source.place(spec->span.begin).line;
     clauses_.push_back({"attention", line, line, weights + "(scores) V", {}});

@@ -143,7 +143,7 @@ constexpr std::pair<std::string_view, io::HostTensor reference::Outputs::*> kCom
 // o and lse, by which parts are merged, and what the spec wants.
 bool is_compared(const ir::Attention& attention, std::string_view name) {
   if (name == "o") return true;
-  if (name == "lse") return !attention.is_sigmoid();
+  if (name == "lse") return !attention.is_pointwise();
   return std::ranges::any_of(ir::kOutputs, [&](const ir::Output& output) {
     return output.name == name && attention.*output.wanted;
   });

@@ -270,7 +270,7 @@ class Verification {
     if (options_.gradients) return driver::training_forward(std::move(attention));
     const bool varies = attention.deterministic && attention.dims[ir::Dim::Sq] == 1;
     attention.wants_o |= attention.dropout.has_value();
-    attention.wants_lse |= !attention.wants_more_than_lse() && !varies && !attention.is_sigmoid();
+    attention.wants_lse |= !attention.wants_more_than_lse() && !varies && !attention.is_pointwise();
     return attention;
   }
 

@@ -157,6 +157,9 @@ struct AlignClause {
 struct NormalizeClause {
   Name by;
 };
+struct WeightClause {
+  Expr value;
+};
 // `o: bf16` or `scale_s = 256`: one of the two.
 struct QuantizeEntry {
   Name name;
@@ -190,7 +193,7 @@ struct Clause {
   std::variant<DimsClause, DtypeClause, LayoutClause, TensorClause, ParamClause, LetClause,
                ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, SinkClause,
                DropoutClause, LengthsClause, GradClause, DeterministicClause, NormalizeClause,
-               QuantizeClause, ShardClause, FunctionClause, ImportClause, OtherClause>
+               QuantizeClause, ShardClause, WeightClause, FunctionClause, ImportClause, OtherClause>
       body;
   Comments comments{};
 };

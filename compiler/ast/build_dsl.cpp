@@ -170,6 +170,9 @@ class Builder {
       case Grammar::RuleNormalizeClause:
         clause.body = NormalizeClause{name(context->normalizeClause()->name())};
         break;
+      case Grammar::RuleWeightClause:
+        clause.body = WeightClause{expr(context->weightClause()->expr())};
+        break;
       case Grammar::RuleShardClause:
         clause.body = ShardClause{name(context->shardClause()->name())};
         break;

@@ -254,6 +254,7 @@ constexpr ClauseForm kJsonClauses[] = {
     {"grad", of_names<GradClause>, "grad"},
     {"deterministic", deterministic, ""},
     {"normalize", of_name<NormalizeClause>, "the normalization"},
+    {"weight", of_expression<WeightClause>, ""},
     {"quantize", quantize, "the quantization", {"with"}},
     {"shard", of_name<ShardClause>, "what is sharded"},
     {"dtype", of_name<DtypeClause>, "the type"},

@@ -336,6 +336,7 @@ std::string ExpressionWriter::named(const Family& family) {
     case Op::const_real_:
       return family.size() > 1 ? varying(family) : in_precision(number_text(dag_.real_of(id)));
     case Op::score_: return score_;
+    case Op::unit_: return "unit";
     case Op::batch_: return varying_.batch ? "b" : "0";
     case Op::head_: return varying_.head ? "h" : "0";
     case Op::row_: return varying_.row ? "row" : "0";

@@ -249,10 +249,25 @@ ExprId derivative(ir::Dag& dag, ExprId of, ExprId by) {
   return found ? *found : dag.real(0);
 }
 
+namespace {
+
+// The term of an exponential is its own derivative.
+QuotientDerivatives derivatives_of(const ir::Quotient& quotient, ir::Dag& dag) {
+  const ExprId term = dag.leaf(Op::score_);
+  const auto by_score = [&](ExprId part) {
+    const ExprId by_term = derivative(dag, part, term);
+    return quotient.exponential ? dag.add(Op::mul_, {by_term, term}) : by_term;
+  };
+  return {by_score(quotient.f), by_score(quotient.g)};
+}
+
+}  // namespace
+
 Derivatives differentiate(const ir::Attention& attention) {
   Derivatives result{attention, 0, {}};
   ir::Dag& dag = result.attention.dag;
   result.score = derivative(dag, attention.score, dag.leaf(Op::score_));
+  if (attention.quotient) result.quotient = derivatives_of(*attention.quotient, dag);
   for (const std::string& name : wanted_gradients(attention)) {
     const ir::CapturedTensor* tensor = attention.find_tensor(name);
     if (tensor == nullptr || !tensor->learned) continue;

@@ -6,6 +6,8 @@
 //
 //   delta[b,h,row]         = sum over d of dO O, minus dlse where the backward reads one
 //   dS'[b,h,row,column]    = P (keep (dO V^T) - delta)
+//                            or, with a quotient f / sum of g along the row,
+//                            (f' keep (dO V^T) - g' delta) / sum, f' and g' being those by s'
 //   dS                     = dS' * Derivatives::score
 //   dQ = scale dS K;  dK = scale dS^T Q;  dV = (P keep)^T dO    (dK, dV summed over each group)
 //   dZ[b,h,row]            = -exp(z - lse) delta
@@ -31,6 +33,7 @@
 //   - atan2 of 0 and 0: NaN by both (0 in newer PyTorch)
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,12 +55,18 @@ struct TensorGradient {
   std::vector<Gather> sink;   // local depends on b, h, tensors, params
 };
 
+// Derivatives of the parts of a quotient by the score that their term is of.
+struct QuotientDerivatives {
+  ir::ExprId f = 0, g = 0;
+};
+
 struct Derivatives {
   // The attention as given, with more nodes in its DAG: existing ids keep their meaning, and the
   // roots are the same. Later passes that renumber (simplify, hoist) lose the derivatives.
   ir::Attention attention;
   ir::ExprId score = 0;                 // real: d s' / d s; the constant 0 when s' does not read s
   std::vector<TensorGradient> tensors;  // of the learned tensors of wanted_gradients, in order
+  std::optional<QuotientDerivatives> quotient{};  // beside Attention::quotient
 };
 
 // The inputs with a gradient: those of the spec's `grad` clause; without it q, k, v and every

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kLayoutNames[] = {"bshd", "bhsd",  "sbhd",       "strided",
                                              "thd",  "paged", "packed_qkv", "packed_kv"};
 constexpr std::string_view kAlignNames[] = {"top_left", "bottom_right"};
-constexpr std::string_view kNormalizeNames[] = {"softmax", "sigmoid"};
+constexpr std::string_view kNormalizeNames[] = {"softmax", "sigmoid", "linear", "quotient"};
 constexpr std::string_view kScalingNames[] = {"per_tensor", "mxfp8"};
 
 template <typename Named>
@@ -25,6 +25,7 @@ template <typename Owner>
 auto places_in(Owner& owner) {
   std::vector<decltype(&owner.scale)> places = {&owner.scale, &owner.score};
   for (auto& mask : owner.masks) places.push_back(&mask);
+  if (owner.quotient) places.insert(places.end(), {&owner.quotient->f, &owner.quotient->g});
   if (owner.sink) places.push_back(&*owner.sink);
   if (owner.dropout && owner.dropout->keep) places.push_back(&*owner.dropout->keep);
   if (owner.dropout && owner.dropout->origin) {
@@ -96,6 +97,12 @@ std::string_view to_string(Normalize normalize) {
   return kNormalizeNames[static_cast<std::size_t>(normalize)];
 }
 
+std::optional<Normalize> parse_normalize(std::string_view text) {
+  const auto* found = std::ranges::find(kNormalizeNames, text);
+  if (found == std::end(kNormalizeNames)) return std::nullopt;
+  return static_cast<Normalize>(found - std::begin(kNormalizeNames));
+}
+
 std::string_view to_string(Scaling scaling) {
   return kScalingNames[static_cast<std::size_t>(scaling)];
 }
@@ -164,6 +171,13 @@ Attention compact(const Attention& attention) {
 }
 
 bool is_same(const Attention& a, const Attention& b) { return compact(a) == compact(b); }
+
+bool reads_unit(const Attention& attention) {
+  if (!attention.quotient) return false;
+  const ExprId roots[] = {attention.quotient->f, attention.quotient->g};
+  const std::vector<ExprId> below = reachable(attention.dag, roots);
+  return std::ranges::any_of(below, [&](ExprId id) { return attention.dag[id].is(Op::unit_); });
+}
 
 Type value_type(DType dtype) {
   if (dtype == DType::boolean) return Type::boolean;

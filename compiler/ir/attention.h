@@ -11,8 +11,12 @@
 // With lengths, keys from lengths_kv[b] on are hidden, and rows from lengths_q[b] on have o = 0,
 // lse = -inf, max_with_sink = -inf and sum_exp_with_sink = 0, with or without a sink.
 //
-// With Normalize::sigmoid, p = 1 / (1 + exp(-s)) instead, each weight by itself, and 0 where s is
-// hidden: such an attention has no sink, and o is its only output.
+// With Normalize::sigmoid, p = 1 / (1 + exp(-s)) instead, and with Normalize::linear p = s: each
+// weight by itself, and 0 where a mask hides it. Such an attention has no sink, and o is its only
+// output. Any function of a score is linear, with the function as a part of the score.
+//
+// With Normalize::quotient, p = f / (sum of g along the row), and lse = natural log of this sum:
+// see Quotient. There is no sink, and no statistic but lse.
 //
 // With `quantize`, q, k, v and most others are 8-bit floats, each with a scale (kScales): what a
 // tensor x stands for is descale_x * x, and what is stored of a result y is scale_y * y, rounded
@@ -109,8 +113,22 @@ enum class Align : std::uint8_t { top_left, bottom_right };
 std::string_view to_string(Align align);
 
 // What makes weights of the scores.
-enum class Normalize : std::uint8_t { softmax, sigmoid };
+enum class Normalize : std::uint8_t { softmax, sigmoid, linear, quotient };
 std::string_view to_string(Normalize normalize);
+std::optional<Normalize> parse_normalize(std::string_view text);
+
+// Weights of Normalize::quotient. f and g are reals of constants, of the term, which is the leaf
+// `score` in them, and of the leaf `unit`. If `exponential`, the term is exp(s - m) and the unit
+// exp(-m), for any number m of the row: both have the degree 1, so that m changes no quotient. With
+// m = max(0, largest s) neither overflows. Else the term is s, and there is no unit.
+//
+// g is never negative. A row whose sum is 0 has no weights: o = 0, lse = -inf.
+struct Quotient {
+  ExprId f = 0;
+  ExprId g = 0;
+  bool exponential = false;
+  bool operator==(const Quotient&) const = default;
+};
 
 // What may be divided among several GPUs (compiler/sharding): rows and keys, heads, or both.
 enum class Shard : std::uint8_t { sequence, heads, both };
@@ -213,7 +231,8 @@ struct Attention {
   std::vector<ExprId> masks;  // boolean; all must hold
   Normalize normalize = Normalize::softmax;
   SourcePos normalize_pos{};
-  std::optional<ExprId> sink{};  // real; of the head, tensors, params and constants
+  std::optional<Quotient> quotient{};  // exactly with Normalize::quotient
+  std::optional<ExprId> sink{};        // real; of the head, tensors, params and constants
   std::optional<Dropout> dropout{};
   bool lengths_q = false;   // then `tensors` has kLengthsQ
   bool lengths_kv = false;  // then `tensors` has kLengthsKv
@@ -253,9 +272,13 @@ struct Attention {
   // `wanted`, with `_` appended until no tensor or param has the name.
   std::string unused_name(std::string wanted) const;
   bool is_sigmoid() const { return normalize == Normalize::sigmoid; }
+  bool is_linear() const { return normalize == Normalize::linear; }
+  bool is_softmax() const { return normalize == Normalize::softmax; }
+  // Whether a weight depends on its own score alone: there is no lse.
+  bool is_pointwise() const { return is_sigmoid() || is_linear(); }
   // Whether it has random dropout.
   bool is_random() const { return dropout && !dropout->keep; }
-  // Scale, score, masks, sink, dropout keep, extents, fallbacks, runs.
+  // Scale, score, masks, f and g, sink, dropout keep, extents, fallbacks, runs.
   std::vector<ExprId> roots() const;
   // The same roots in the same order, writable for a pass that builds a new dag.
   std::vector<ExprId*> root_places();
@@ -310,6 +333,9 @@ std::optional<double> fold_real(const Dag& dag, ExprId id);
 
 // Like to_source(dag, id), but prints the row as `q_idx` if the attention is aligned top left.
 std::string to_source(const Attention& attention, ExprId id);
+
+// Whether the parts of a quotient read the unit: then m is at least 0.
+bool reads_unit(const Attention& attention);
 
 // Checks types, operand counts, symbols, extents, leaves (no score in a mask or in the scale, no
 // index in the scale or in an extent), types of roots, positive sizes, and Hq being a multiple of

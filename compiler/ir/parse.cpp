@@ -296,6 +296,7 @@ class TextParser : private TensorLines {
     if (line.accept("lengths")) return lengths(line);
     if (line.accept("grad")) return gradients(line);
     if (line.accept("normalize")) return normalize(line);
+    if (line.accept("quotient")) return quotient(line);
     if (line.accept("quantize")) return quantize(line);
     if (line.accept("deterministic")) return set(out_.deterministic);
     if (line.accept("partial")) return set(out_.partial);
@@ -368,8 +369,21 @@ class TextParser : private TensorLines {
   }
 
   Status normalize(Scanner& line) {
-    out_.normalize = Normalize::sigmoid;  // softmax is not printed
-    return line.expect(to_string(out_.normalize));
+    ATTN_ASSIGN(const std::string_view word, line.word());
+    const std::optional<Normalize> found = parse_normalize(word);
+    if (!found) return line.error(fmt::format("'{}' is not sigmoid, linear or quotient", word));
+    out_.normalize = *found;
+    return {};
+  }
+
+  Status quotient(Scanner& line) {
+    if (out_.quotient) return line.error("given twice");
+    Quotient& quotient = out_.quotient.emplace();
+    ATTN_ASSIGN(quotient.f, node_id(line));
+    ATTN_RETURN_IF_ERROR(line.expect(","));
+    ATTN_ASSIGN(quotient.g, node_id(line));
+    quotient.exponential = line.accept("exponential");
+    return {};
   }
 
   Status shard(Scanner& line) {

@@ -110,7 +110,11 @@ class TextWriter {
     if (attention_.lengths_q || attention_.lengths_kv) {
       line("lengths{}{}", attention_.lengths_q ? " q" : "", attention_.lengths_kv ? " kv" : "");
     }
-    if (attention_.is_sigmoid()) line("normalize {}", to_string(attention_.normalize));
+    if (!attention_.is_softmax()) line("normalize {}", to_string(attention_.normalize));
+    if (const auto& quotient = attention_.quotient) {
+      line("quotient {}, {}{}", number(quotient->f), number(quotient->g),
+           quotient->exponential ? " exponential" : "");
+    }
     if (const auto& quantize = attention_.quantize) {
       line("quantize{} o={} do={} gradients={}",
            attention_.is_mxfp8() ? fmt::format(" {}", to_string(quantize->by)) : std::string(),

@@ -16,6 +16,7 @@ struct Allowed {
   bool index = false;  // batch, head, row, column and loads
   bool params = false;
   bool element = false;  // the indexes of a tensor element
+  bool unit = false;
 };
 
 // Verifies nodes, and what each root may read.
@@ -87,6 +88,11 @@ class RootVerifier {
     for (ExprId mask : attention_.masks) {
       ATTN_RETURN_IF_ERROR(root("mask", mask, Type::boolean, {.index = true, .params = true}));
     }
+    if (const auto& quotient = attention_.quotient) {
+      const Allowed allowed{.score = true, .unit = quotient->exponential};
+      ATTN_RETURN_IF_ERROR(root("numerator", quotient->f, Type::real, allowed));
+      ATTN_RETURN_IF_ERROR(root("denominator", quotient->g, Type::real, allowed));
+    }
     if (attention_.sink) {
       ATTN_RETURN_IF_ERROR(
           root("sink", *attention_.sink, Type::real, {.index = true, .params = true}));
@@ -143,6 +149,7 @@ class RootVerifier {
   static bool is_allowed(Op op, Allowed allowed) {
     switch (op) {
       case Op::score_: return allowed.score;
+      case Op::unit_: return allowed.unit;
       case Op::batch_:
       case Op::head_:
       case Op::row_:
@@ -229,10 +236,12 @@ class Verifier : private RootVerifier {
     if ((attention_.wants_amax_s || attention_.wants_amax_o) && !attention_.quantize) {
       return bug("amax without quantize");
     }
-    if (!attention_.is_sigmoid()) return {};
+    const bool divides = attention_.normalize == Normalize::quotient;
+    if (divides != attention_.quotient.has_value()) return bug("a quotient's parts");
+    if (attention_.is_softmax()) return {};
     if (attention_.quantize) return bug("quantize without softmax");
     if (attention_.sink) return bug("a sink without softmax");
-    return attention_.wants_lse || attention_.wants_more_than_lse()
+    return (attention_.wants_lse && !divides) || attention_.wants_more_than_lse()
                ? bug("a statistic of softmax without softmax")
                : Status();
   }
@@ -314,7 +323,8 @@ class Verifier : private RootVerifier {
     }
     if (!attention_.reads_d_lse) return {};
     if (attention_.gradients.empty()) return bug("dlse without gradients");
-    if (attention_.is_sigmoid() || attention_.quantize) return bug("dlse without an lse of floats");
+    if (attention_.is_pointwise() || attention_.quantize)
+      return bug("dlse without an lse of floats");
     return {};
   }
 };

@@ -106,7 +106,7 @@ bool ignores_products(const ir::Attention& attention) {
 
 std::vector<Ineffective> ineffective(const ir::Attention& attention) {
   const ir::Dag& dag = attention.dag;
-  if (attention.sink || attention.is_sigmoid()) return {};
+  if (attention.sink || !attention.is_softmax()) return {};
   if (attention.dims.get(ir::Dim::Skv).value_or(2) <= 1) return {};
 
   const std::vector<bool> varies = varying_along_rows(dag), hides = hiding(dag);

@@ -84,6 +84,7 @@ std::vector<std::string_view> features_of(const ir::Attention& attention) {
       {attention.is_random(), "random dropout"},
       {attention.dropout && attention.dropout->keep, "dropout of given elements"},
       {attention.is_sigmoid(), "sigmoid"},
+      {attention.is_linear() || attention.quotient, "weights by an expression"},
       {attention.is_mxfp8(), "scales of blocks"},
       {attention.deterministic, "`deterministic`"},
       {learned, "gradients of learned tensors"},

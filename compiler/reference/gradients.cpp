@@ -46,8 +46,9 @@ struct HeadSums {
   double amax_dp = 0;
 };
 
-std::optional<ExprId> score_leaf(const ir::Attention& attention) {
-  const ExprId roots[] = {attention.score};
+template <typename... Roots>
+std::optional<ExprId> score_leaf(const ir::Attention& attention, Roots... of) {
+  const ExprId roots[] = {of...};
   for (const ExprId id : ir::reachable(attention.dag, roots)) {
     if (attention.dag[id].is(ir::Op::score_)) return id;
   }
@@ -73,7 +74,7 @@ class RowProducts {
   // Share of the part's keys in the weight of the whole row. A whole row may see nothing where its
   // part does: it is past the lengths.
   double share_of_part(double lse) const {
-    if (problem_.attention.is_sigmoid()) return 1;
+    if (problem_.attention.is_pointwise()) return 1;
     return lse == kHidden ? 0 : std::exp(row_.lse() - lse);
   }
 
@@ -157,10 +158,15 @@ class RowGradients : private RowProducts {
         d_lse_rows_(options.d_lse),
         result_(result),
         score_(problem.attention.dag, row_.evaluator(), problem.attention.score),
-        score_leaf_(score_leaf(problem.attention)),
+        score_leaf_(score_leaf(problem.attention, problem.attention.score)),
         whole_(options.whole) {
     const auto& sink = problem.attention.sink;
     if (sink) sink_.emplace(problem.attention.dag, row_.evaluator(), *sink);
+    if (const auto& quotient = problem.attention.quotient) {
+      f_.emplace(problem.attention.dag, row_.parts(), quotient->f);
+      g_.emplace(problem.attention.dag, row_.parts(), quotient->g);
+      term_ = score_leaf(problem.attention, quotient->f, quotient->g);
+    }
   }
 
   // Runs row `index` of the problem's rows.
@@ -205,27 +211,55 @@ class RowGradients : private RowProducts {
                                   : shared - d_lse_;
     amax_dp_ = &learned.amax_dp;
     if (blocks_) blocks_->begin_row();
-    if (problem_.attention.is_sigmoid()) {
-      add_sigmoid_terms(d_o, learned);
+    if (problem_.attention.is_pointwise()) {
+      add_terms_of_each(d_o, learned);
+      return {};
+    }
+    if (f_) {
+      add_terms_of_quotient(index, d_o, delta, learned);
       return {};
     }
     add_terms(target(result_.of, learned.of, add_scaled, true), d_o, delta,
-              [&](std::size_t column) { return d_weights_[column] - delta; });
+              [&](std::size_t column) { return weight(column) * (d_weights_[column] - delta); });
     if (result_.sizes.empty()) return {};
     const double size = std::hypot(delta, d_lse_, products_size(d_o, of_row));
-    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, size,
-              [&](std::size_t column) { return std::hypot(d_weights_[column], size); });
+    add_terms(
+        target(result_.sizes, learned.sizes, add_squares), d_o, size,
+        [&](std::size_t column) { return weight(column) * std::hypot(d_weights_[column], size); });
     return {};
   }
 
   // Each weight depends on its own score alone: there is no delta.
-  void add_sigmoid_terms(const double* d_o, HeadSums& learned) {
+  void add_terms_of_each(const double* d_o, HeadSums& learned) {
+    const bool linear = problem_.attention.is_linear();
     const auto d_score = [&](std::size_t column) {
-      return d_weights_[column] * (1 - weight(column));
+      const double p = weight(column);
+      return linear ? d_weights_[column] : p * (d_weights_[column] * (1 - p));
     };
     add_terms(target(result_.of, learned.of, add_scaled), d_o, 0, d_score);
     if (result_.sizes.empty()) return;
     add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, 0, d_score);
+  }
+
+  // Each score changes its own numerator, and the sum that all weights are divided by.
+  void add_terms_of_quotient(std::int64_t index, const double* d_o, double delta,
+                             HeadSums& learned) {
+    add_terms(target(result_.of, learned.of, add_scaled), d_o, 0, [&](std::size_t column) {
+      return slope(*f_, column) * d_weights_[column] - slope(*g_, column) * delta;
+    });
+    if (result_.sizes.empty()) return;
+    const double size =
+        std::hypot(delta, d_lse_, products_size(d_o, index * problem_.size(Dim::Dv)));
+    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, 0, [&](std::size_t column) {
+      return std::hypot(slope(*f_, column) * d_weights_[column], slope(*g_, column) * size);
+    });
+  }
+
+  // The derivative of a part of a quotient by the score, divided by the sum.
+  double slope(ReverseMode& part, std::size_t column) {
+    if (!term_) return 0;
+    part.run(column, row_.slope_of_term(column) / row_.sum() * share_);
+    return part.cotangent(*term_);
   }
 
   static Target target(Sums& sums, Sums& learned, Add add, bool rounds = false) {
@@ -249,13 +283,13 @@ class RowGradients : private RowProducts {
     return sum * problem_.quantizer("descale_do") * problem_.quantizer("descale_o");
   }
 
-  // `d_score`: the cotangent of the score of a column, divided by its weight.
+  // `d_score`: the cotangent of the score of a column.
   template <typename DScore>
   void add_terms(const Target& to, const double* d_o, double delta, const DScore& d_score) {
     for (std::size_t column = 0; column < row_.weights().size(); ++column) {
       if (!row_.is_visible(column)) continue;
       if (row_.kept()[column] != 0) to_value(to, column, d_o);
-      score_.run(column, weight(column) * d_score(column));
+      score_.run(column, d_score(column));
       gather(to, score_, column);
       if (score_leaf_) to_product(to, column, score_.cotangent(*score_leaf_));
     }
@@ -294,7 +328,8 @@ class RowGradients : private RowProducts {
   Gradients& result_;
   ReverseMode score_;
   std::optional<ReverseMode> sink_;
-  std::optional<ExprId> score_leaf_;
+  std::optional<ReverseMode> f_, g_;  // of a quotient
+  std::optional<ExprId> score_leaf_, term_;
   const WholeRows* whole_;
 };
 

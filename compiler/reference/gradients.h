@@ -19,7 +19,7 @@ struct Gradients {
   // element. Rounding errors are relative to this, even where the terms cancel. A term is measured
   // before delta (differentiate.h) is subtracted from dP: in place of dP - delta, the root of dP^2
   // + delta^2 + dlse^2 + the squares of the products dO O that delta is the sum of. Not rounded.
-  // (With sigmoid there is no delta.)
+  // (Without softmax there is no delta.)
   GradientSums sizes;
 };
 

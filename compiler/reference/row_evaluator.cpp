@@ -40,7 +40,8 @@ RowEvaluator::RowEvaluator(const ir::Attention& attention, const Bindings& bindi
   }
 }
 
-void RowEvaluator::run(const RowPlace& place, std::span<const double> scores) {
+void RowEvaluator::run(const RowPlace& place, std::span<const double> scores, double unit) {
+  unit_ = unit;
   place_ = place;
   scores_ = scores;
   for (ExprId id : ids_) {
@@ -77,6 +78,7 @@ Cell RowEvaluator::leaf(const Node& node, std::size_t column) const {
     case Op::const_wide_: return {as_bits(std::get<std::int64_t>(node.attribute)), {}};
     case Op::const_real_: return {std::get<double>(node.attribute), {}};
     case Op::score_: return {scores_[column], {}};
+    case Op::unit_: return {unit_, {}};
     case Op::batch_: return {static_cast<double>(place_.batch), {}};
     case Op::head_: return {static_cast<double>(place_.head), {}};
     case Op::row_: return {static_cast<double>(place_.row), {}};

@@ -34,8 +34,8 @@ class RowEvaluator {
                std::span<const ir::ExprId> roots);
 
   // Evaluates every node below the roots; `scores` has the value of ir::Op::score_ for each column,
-  // from place.column on.
-  void run(const RowPlace& place, std::span<const double> scores);
+  // from place.column on, and `unit` that of ir::Op::unit_.
+  void run(const RowPlace& place, std::span<const double> scores, double unit = 1);
 
   // Values of the last run, a cell for each column. `id` must be below one of the roots.
   const std::vector<Cell>& cells(ir::ExprId id) const { return cells_[id]; }
@@ -66,6 +66,7 @@ class RowEvaluator {
   std::vector<bool> varies_;              // by node: whether columns may differ
   std::vector<std::vector<Cell>> cells_;  // by node
   RowPlace place_;
+  double unit_ = 1;
   std::span<const double> scores_;
 };
 

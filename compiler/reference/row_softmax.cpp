@@ -26,6 +26,10 @@ std::vector<ir::ExprId> roots_of_rows(const ir::Attention& attention) {
 RowSoftmax::RowSoftmax(const Problem& problem)
     : problem_(problem),
       evaluator_(problem.attention, problem.bindings, roots_of_rows(problem.attention)) {
+  if (const auto& quotient = problem.attention.quotient) {
+    const ir::ExprId roots[] = {quotient->f, quotient->g};
+    parts_.emplace(problem.attention, problem.bindings, roots);
+  }
   if (problem.attention.is_random())
     random_.emplace(problem.param("seed"), problem.param("offset"));
 }
@@ -41,7 +45,8 @@ Status RowSoftmax::run(std::int64_t index) {
   constexpr double kNoScore[] = {0};
   evaluator_.run(place_, scores_.empty() ? std::span<const double>(kNoScore) : scores_);
   ATTN_RETURN_IF_ERROR(hide());
-  return problem_.attention.is_sigmoid() ? weigh_by_sigmoid() : weigh();
+  if (problem_.attention.quotient) return weigh_quotient();
+  return problem_.attention.is_pointwise() ? weigh_each() : weigh();
 }
 
 // The length of the batch if lengths are given, else the whole dimension.
@@ -114,15 +119,44 @@ Status RowSoftmax::weigh() {
   return {};
 }
 
-Status RowSoftmax::weigh_by_sigmoid() {
+Status RowSoftmax::weigh_each() {
   if (largest_score() == kHidden) return {};
   weights_.assign(scores_.size(), 0.0);
   kept_.assign(scores_.size(), 1.0);
   sum_ = 1;
   for (std::size_t column = 0; column < scores_.size(); ++column) {
     if (!is_visible(column)) continue;
-    weights_[column] = 1 / (1 + std::exp(-scores_[column]));
+    weights_[column] =
+        problem_.attention.is_linear() ? scores_[column] : 1 / (1 + std::exp(-scores_[column]));
     ATTN_ASSIGN(kept_[column], kept_part(column));
+  }
+  return {};
+}
+
+Status RowSoftmax::weigh_quotient() {
+  const ir::Quotient& quotient = *problem_.attention.quotient;
+  max_ = largest_score();
+  if (max_ == kHidden) return {};
+  const double least = ir::reads_unit(problem_.attention) ? 0 : kHidden;
+  const double m = !quotient.exponential ? 0 : std::isnan(max_) ? max_ : std::max(max_, least);
+  terms_ = scores_;
+  if (quotient.exponential) {
+    for (double& term : terms_) term = std::exp(term - m);
+  }
+  parts_->run(place_, terms_, std::exp(-m));
+  weights_.assign(scores_.size(), 0.0);
+  kept_.assign(scores_.size(), 1.0);
+  sum_ = 0;
+  for (std::size_t column = 0; column < scores_.size(); ++column) {
+    if (!is_visible(column)) continue;
+    weights_[column] = parts_->cells(quotient.f)[column].value;
+    sum_ += parts_->cells(quotient.g)[column].value;
+    ATTN_ASSIGN(kept_[column], kept_part(column));
+  }
+  if (sum_ == 0) {
+    weights_.clear();
+  } else {
+    lse_ = m + std::log(sum_);
   }
   return {};
 }

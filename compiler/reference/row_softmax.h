@@ -40,6 +40,11 @@ class RowSoftmax {
   double lse() const { return lse_; }
   double lse_without_sink() const { return lse_without_sink_; }
   const RowEvaluator& evaluator() const { return evaluator_; }
+  // Parts of the weights of a quotient, and the derivative of a term by its score.
+  const RowEvaluator& parts() const { return *parts_; }
+  double slope_of_term(std::size_t column) const {
+    return problem_.attention.quotient->exponential ? terms_[column] : 1;
+  }
 
  private:
   std::int64_t length(std::string_view name, ir::Dim dim) const;
@@ -47,7 +52,8 @@ class RowSoftmax {
   Status hide();
   Result<double> final_score(std::size_t column) const;
   Status weigh();
-  Status weigh_by_sigmoid();
+  Status weigh_each();
+  Status weigh_quotient();
   Result<double> sink_of_row() const;
   Result<double> kept_part(std::size_t column) const;
   Result<Weight> drawn_weight(std::size_t column) const;
@@ -58,6 +64,8 @@ class RowSoftmax {
   std::optional<Random> random_;  // of random dropout
   RowPlace place_;
   std::vector<double> scores_;
+  std::optional<RowEvaluator> parts_;  // of a quotient, like the next
+  std::vector<double> terms_;
   std::vector<double> weights_;
   std::vector<double> kept_;
   double sum_ = 0;

@@ -134,7 +134,7 @@ std::optional<Cancelled> without_cancelled(const ir::Attention& attention) {
   const bool ragged = attention.layouts.find("o")->second.kind == ir::LayoutKind::thd;
   const bool lengths = attention.lengths_q || attention.lengths_kv || ragged;
   if (attention.sink || more_is_known || lengths || attention.dims[Dim::Sq] <= 1) return {};
-  if (attention.is_sigmoid()) return {};  // cancels nothing
+  if (!attention.is_softmax()) return {};  // cancels nothing
   return CancelledSearch(attention).run();
 }
 

@@ -52,6 +52,7 @@ double cost_for_each_score(const Node& node) {
     case Op::const_int_:
     case Op::const_real_:
     case Op::score_:
+    case Op::unit_:
     case Op::dim_:
     case Op::param_:
     case Op::to_real_: return 0;

@@ -14,6 +14,7 @@
 #include "compiler/sema/other_clauses.h"
 #include "compiler/sema/quantize.h"
 #include "compiler/sema/scope.h"
+#include "compiler/sema/weights.h"
 #include "compiler/support/text.h"
 
 namespace attn::sema {
@@ -123,7 +124,7 @@ class AnalyzedSpec {
       const std::string& word = clause.keyword.text;
       const std::string_view once[] = {"dtype",     "layout",   "scale", "outputs", "align",
                                        "sink",      "dropout",  "grad",  "lengths", "deterministic",
-                                       "normalize", "quantize", "shard"};
+                                       "normalize", "quantize", "shard", "weight"};
       if (!contains(once, word)) continue;
       const auto [first, added] = seen.emplace(word, &clause);
       if (!added) repeated(*first->second, clause);
@@ -351,9 +352,7 @@ class Analyzer : private DeclaredTensors {
     for (const std::string& name : environment_.unknown) scope.poison(name);
     check_repeats();
     for (const ast::Clause& clause : spec_.clauses) settings(clause);
-    if (attention_.is_sigmoid()) {
-      for (const ast::Clause& clause : spec_.clauses) check_softmax_clause(clause, sink_);
-    }
+    begin_weights(spec_, attention_, sink_);
     attention_.layouts = make_layouts(layout_, environment_, sink_);
     add_lengths(lengths_, spec_.name, attention_, scope, sink_);
     set_quantize(spec_, attention_, scope, sink_);
@@ -380,8 +379,6 @@ class Analyzer : private DeclaredTensors {
       set_dtype(type->dtype);
     } else if (const auto* align = std::get_if<ast::AlignClause>(&clause.body)) {
       set_align(*align, attention_, sink_);
-    } else if (const auto* normalize = std::get_if<ast::NormalizeClause>(&clause.body)) {
-      set_normalize(*normalize, attention_, sink_);
     } else if (const auto* shard = std::get_if<ast::ShardClause>(&clause.body)) {
       set_shard(*shard, attention_, sink_);
     } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
@@ -433,8 +430,8 @@ class Analyzer : private DeclaredTensors {
     scope.set_score(*value);
   }
 
-  void finish(const Scope& scope) {
-    attention_.score = scope.score().id;
+  void finish(Scope& scope) {
+    finish_weights(spec_, attention_, scope, sink_);
     attention_.scale = scale_ ? *scale_ : default_scale();
     check_weights(spec_, attention_, sink_);
     if (!sink_.has_errors()) scope.warn_unused();

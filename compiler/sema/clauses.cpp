@@ -102,56 +102,12 @@ void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::S
   if (align.text == words[1]) attention.align = ir::Align::bottom_right;
 }
 
-void set_normalize(const ast::NormalizeClause& clause, ir::Attention& attention, diag::Sink& sink) {
-  const std::string_view words[] = {to_string(ir::Normalize::softmax),
-                                    to_string(ir::Normalize::sigmoid)};
-  if (!contains(words, clause.by.text)) {
-    auto& diagnostic =
-        sink.report(Code::bad_choice, clause.by.span,
-                    fmt::format("{} does not make weights of scores", quoted(clause.by.text)));
-    if (clause.by.text == "softmax1" || clause.by.text == "softmax_one") {
-      diagnostic.help = "for softmax with 1 added to its denominator, write `sink 0;`";
-    } else {
-      expect_one_of(words, clause.by.text, diagnostic, clause.by.span);
-    }
-  }
-  if (clause.by.text == words[1]) attention.normalize = ir::Normalize::sigmoid;
-  attention.normalize_pos = place(sink, clause.by.span);
-}
-
 void set_shard(const ast::ShardClause& clause, ir::Attention& attention, diag::Sink& sink) {
   attention.shard = ir::parse_shard(clause.axis.text);
   if (attention.shard) return;
   auto& diagnostic = sink.report(Code::bad_choice, clause.axis.span,
                                  fmt::format("{} cannot be sharded", quoted(clause.axis.text)));
   expect_one_of(ir::kShardNames, clause.axis.text, diagnostic, clause.axis.span);
-}
-
-void check_softmax_clause(const ast::Clause& clause, diag::Sink& sink) {
-  if (std::holds_alternative<ast::SinkClause>(clause.body)) {
-    sink.report(Code::not_available_here, clause.keyword.span,
-                "`normalize sigmoid` has no sink: each weight depends on its own score alone")
-        .help = "remove the sink, or `normalize sigmoid`";
-  }
-  if (const auto* gradients = std::get_if<ast::GradClause>(&clause.body)) {
-    for (const ast::Name& name : gradients->tensors) {
-      if (name.text != kLse) continue;
-      sink.report(Code::not_available_here, name.span,
-                  "`lse` is a statistic of softmax, and there is none beside `normalize sigmoid`")
-          .help = "leave it out: `o` is the only output, and the only one with a gradient";
-    }
-  }
-  const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body);
-  if (outputs == nullptr) return;
-  for (const ast::Name& name : outputs->outputs) {
-    const auto* output = std::ranges::find(ir::kOutputs, name.text, &ir::Output::name);
-    if (output == std::end(ir::kOutputs) || output->wanted == &ir::Attention::wants_o) continue;
-    sink.report(Code::not_available_here, name.span,
-                fmt::format("{} is a statistic of softmax, and there is none beside "
-                            "`normalize sigmoid`",
-                            quoted(name.text)))
-        .help = "the only output is `o`";
-  }
 }
 
 namespace {
@@ -276,7 +232,7 @@ bool is_other_output(const ast::Name& name, diag::Sink& sink) {
 void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag::Sink& sink) {
   for (const ast::Name& name : clause.tensors) {
     if (name.text == kLse) {
-      if (!attention.is_sigmoid()) set_gradient_of_lse(name, attention, sink);
+      if (!attention.is_pointwise()) set_gradient_of_lse(name, attention, sink);
       continue;
     }
     if (is_other_output(name, sink)) continue;

@@ -29,9 +29,6 @@ struct OutputsOf {
 void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention& attention,
                  diag::Sink& sink);
 void set_shard(const ast::ShardClause& clause, ir::Attention& attention, diag::Sink& sink);
-void set_normalize(const ast::NormalizeClause& clause, ir::Attention& attention, diag::Sink& sink);
-// Reports a sink, and outputs other than o, beside `normalize sigmoid`.
-void check_softmax_clause(const ast::Clause& clause, diag::Sink& sink);
 
 // Call these after the tensors are declared.
 void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag::Sink& sink);

@@ -39,9 +39,9 @@ constexpr std::string_view kRunTime[] = {"q",
                                          "qkv"};
 constexpr std::string_view kInputs[] = {"q", "k", "v"};
 constexpr std::string_view kBuilt[] = {
-    "dims",    "dtype", "layout", "tensor",        "learn",     "param",    "let",
-    "fn",      "scale", "score",  "mask",          "sink",      "dropout",  "lengths",
-    "outputs", "align", "grad",   "deterministic", "normalize", "quantize", "shard"};
+    "dims",  "dtype",         "layout",    "tensor",   "learn",   "param",   "let",     "fn",
+    "scale", "score",         "mask",      "sink",     "dropout", "lengths", "outputs", "align",
+    "grad",  "deterministic", "normalize", "quantize", "shard",   "weight"};
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 

@@ -12,6 +12,7 @@
 #include "compiler/ir/block_scales.h"
 #include "compiler/sema/blocks.h"
 #include "compiler/sema/names.h"
+#include "compiler/sema/weights.h"
 #include "compiler/support/text.h"
 
 namespace attn::sema {
@@ -104,10 +105,12 @@ class QuantizeReports {
     return std::nullopt;
   }
 
-  void check_sigmoid(support::Span span) {
-    if (!attention_.is_sigmoid()) return;
-    report(Code::not_available_here, span, "`quantize` is not available beside `normalize sigmoid`")
-        .help = hint("remove `normalize sigmoid`, or use `dtype bf16;`");
+  void check_softmax(const ast::Spec& spec, support::Span span) {
+    const auto& clause = find_weights(spec).weight;
+    if (clause == nullptr && attention_.is_softmax()) return;
+    const std::string by = quoted(clause != nullptr ? "weight" : "normalize sigmoid");
+    report(Code::not_available_here, span, fmt::format("`quantize` is not available beside {}", by))
+        .help = hint(fmt::format("remove {}, or use `dtype bf16;`", by));
   }
 
   void report_untyped(const ast::Name& name) {
@@ -191,7 +194,7 @@ class Quantization : private QuantizeReports {
     if (!is_fp8(attention_.dtype)) return report_wide(clauses);
     const std::optional<ir::Scaling> way = way_of(clause);
     if (!way) return;
-    check_sigmoid(clauses.quantize->keyword.span);
+    check_softmax(spec_, clauses.quantize->keyword.span);
     ir::Quantize& quantize = attention_.quantize.emplace();
     quantize.by = *way;
     quantize.o = quantize.d_o = quantize.gradients = attention_.dtype;

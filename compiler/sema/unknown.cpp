@@ -305,6 +305,12 @@ void Scope::unknown_function(const Expr& expr) {
   const auto found = sees_spec() ? symbols_.find(expr.text) : symbols_.end();
   if (found != symbols_.end() && found->second.kind == Symbol::Kind::poisoned) return;
   if (found == symbols_.end() && !library_.complete) return;  // reported where it is imported
+  if (expr.text == "sum" && expr.operands.size() == 1) {
+    report(Code::unknown_function, expr.head, "`sum` of one value is a sum along the row").help =
+        "it stands only as the divisor of a weight, `weight f(score) / sum(g(score));`; a sum of "
+        "terms is written `sum(j in 0..K: e)`";
+    return;
+  }
   auto& diagnostic = report(Code::unknown_function, expr.head,
                             fmt::format("unknown function {}", quoted(expr.text)));
   if (found != symbols_.end()) {

@@ -184,7 +184,7 @@ class Making : private PartIndices {
   PartAttention run() {
     ir::Attention start = whole_;
     const bool has_keys = is_whole(part_.keys, whole_.dims[Dim::Skv]);
-    start.partial = !start.is_sigmoid() && !(has_keys && (part_.sink || !start.sink));
+    start.partial = !start.is_pointwise() && !(has_keys && (part_.sink || !start.sink));
     if (!part_.sink) start.sink.reset();
     if (!has_all_) hide_by_masks(start);
     if (start.is_random() && !(has_all_ && has_all_heads_)) {
@@ -227,7 +227,7 @@ class Making : private PartIndices {
     add_numbers(rows_name_, ranks::Divided::rows, part_.rows);
     add_numbers(keys_name_, ranks::Divided::keys, part_.keys);
     attention.wants_o = true;
-    attention.wants_lse = !attention.is_sigmoid();
+    attention.wants_lse = !attention.is_pointwise();
     // Sums of exponentials are merged by their maxima.
     attention.wants_max |= attention.wants_sum_exp;
     attention.wants_max_with_sink |= attention.wants_sum_exp_with_sink;

@@ -48,7 +48,7 @@ Tensors forward_of(const ir::Attention& attention, const ranks::Division& divisi
   const Tensors captured = captured_of(attention);
   tensors.insert(tensors.end(), captured.begin(), captured.end());
   tensors.push_back(tensor("o", TensorRole::output, attention.dtype));
-  if (!attention.is_sigmoid()) tensors.push_back(tensor("lse", TensorRole::stats, DType::f32));
+  if (!attention.is_pointwise()) tensors.push_back(tensor("lse", TensorRole::stats, DType::f32));
   for (const ir::Output& output : ir::kOutputs) {
     const bool is_other = output.name != "o" && output.name != "lse" && !ir::is_amax(output.name);
     if (is_other && attention.*output.wanted)
@@ -64,7 +64,7 @@ Tensors backward_of(const ir::Attention& attention, const ranks::Division& divis
   const DType dtype = attention.dtype;
   Tensors tensors = {tensor("q", TensorRole::query, dtype), tensor("k", TensorRole::key, dtype),
                      tensor("v", TensorRole::value, dtype)};
-  if (!attention.is_sigmoid()) {
+  if (!attention.is_pointwise()) {
     tensors.push_back(tensor("o", TensorRole::saved, dtype));
     tensors.push_back(tensor("lse", TensorRole::saved, DType::f32));
   }
@@ -108,7 +108,7 @@ ranks::Division frame_of(const ir::Attention& attention) {
   division.keys = dims[Dim::Skv];
   division.width_qk = dims[Dim::Dqk];
   division.width_v = dims[Dim::Dv];
-  division.sigmoid = attention.is_sigmoid();
+  division.sigmoid = attention.is_pointwise();
   // Without a sink, rows whose masks hide everything are zero by themselves.
   division.clears_padding = attention.lengths_q && attention.sink.has_value();
   division.forward = forward_of(attention, division);

@@ -315,7 +315,7 @@ class Rank {
   void combine(const Results& x, const Results& y, Results& to) const {
     std::vector<double>& o = to.at("o").values.values;
     const std::vector<double>&o_x = x.at("o").values.values, &o_y = y.at("o").values.values;
-    if (attention_.is_sigmoid()) {
+    if (attention_.is_pointwise()) {
       for (std::size_t i = 0; i < o.size(); ++i) o[i] = o_x[i] + o_y[i];
       return;
     }

@@ -23,7 +23,7 @@ FAMILIES = (
       "inverse_causal": SMALL, "bhsd": SMALL, "sbhd": SMALL, "strided_views": SMALL,
       "packed_qkv": SMALL, "gqa_5to1": SMALL, "head_dim_80": SMALL, "head_dim_100": SMALL,
       "head_dim_256": SMALL, "mla_prefill": SMALL, "gemma2_global": SMALL, "softmax_one": SMALL,
-      "merge_by_lse": "--bind Sq=48 --bind Skv=24",
+      "merge_by_lse": "--bind Sq=48 --bind Skv=24", "softpick": SMALL,
       "sink_global": SMALL, "dropout_causal": SMALL, "fp8_causal": SMALL, "fp8_current": SMALL,
       "fp8_training": SMALL, "mxfp8": SMALL}),
     ("Windows and chunks",
@@ -70,7 +70,7 @@ FAMILIES = (
      "`--score` colours by how much a score changes. Tensors of biases and slopes are random.",
      {"alibi": SCORES, "alibi_slopes": SCORES, "alibi_symmetric": SCORES,
       "bloom_positions": SCORES, "relative_bias": SCORES, "checkerboard": RANDOM,
-      "t5_bias": SCORES, "t5_bias_causal": SCORES, "sigmoid_causal": SCORES,
+      "t5_bias": SCORES, "t5_bias_causal": SCORES, "sigmoid_causal": SCORES, "hstu": SCORES,
       "bias_full": RANDOM, "bias_head": RANDOM, "bias_batch": RANDOM, "learned_bias_qk": RANDOM,
       "qk_scales": RANDOM}),
     ("Everything is visible",
@@ -78,7 +78,7 @@ FAMILIES = (
      {"noop": SMALL, "cross": "--bind Sq=24 --bind Skv=48", "packed_kv": "--bind Sq=48 --bind Skv=16",
       "split_kv": "--bind Sq=16 --bind Skv=48", "fp8_gqa": "--bind Sq=24 --bind Skv=48",
       "dropout": SMALL, "dropout_mask": SMALL, "head_scale": SMALL, "score_select": SMALL,
-      "sigmoid": SMALL, "silu_score": SMALL,
+      "sigmoid": SMALL, "relu": SMALL, "silu_score": SMALL,
       "softcap": SMALL, "squared": SMALL, "temperature": SMALL, "trig": SMALL}),
 )
 

@@ -166,6 +166,7 @@ EXTRAS = {
         bind=dict(window=20), tensors=dict(sinks=reals("Hq")), outputs=WITH_SINK, empty=True
     ),
     "head_scale": Extras(tensors=dict(head_scale=reals("Hq"))),
+    "hstu": Extras(tensors=dict(bias=reals("Hq", "Sq")), outputs=("o",), square=True),
     "inverse_causal": Extras(empty=True),
     "jagged": Extras(
         bind=dict(sequences=3),
@@ -197,6 +198,7 @@ EXTRAS = {
     ),
     "score_select": Extras(bind=dict(slope=0.25)),
     "shared_prefix": Extras(tensors=dict(branch=ids()), square=True),
+    "relu": Extras(outputs=("o",)),
     "sigmoid": Extras(outputs=("o",)),
     "sigmoid_causal": Extras(outputs=("o",)),
     "sink_global": Extras(tensors=dict(sinks=reals("Hq")), outputs=WITH_SINK),

@@ -49,7 +49,7 @@ class Generator : Decisions {
   }
 
   std::string clause() {
-    switch (below(11)) {
+    switch (below(12)) {
       case 0: return "score " + real(4) + ";\n";
       case 1: return "mask " + boolean(4) + ";\n";
       case 2: return fmt::format("let y{} = {};\n", below(8), expression(3));
@@ -62,6 +62,7 @@ class Generator : Decisions {
                      "thd(strides = bound)", "packed_qkv", "q: bhsd, k: strides(1, 2, 3, 4)"}) +
                ";\n";
       case 7: return "outputs " + pick({"o, lse", "o, max, sum_exp", "lse", "o, o"}) + ";\n";
+      case 10: return "weight " + real(3) + (one_in(2) ? " / sum(" + real(3) + ");\n" : ";\n");
       case 8: return "normalize " + pick({"sigmoid", "softmax", "none"}) + ";\n";
       case 9:
         return "dtype e4m3; quantize per_tensor" +

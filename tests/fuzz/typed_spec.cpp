@@ -116,8 +116,18 @@ class TypedSpec : Decisions {
     sink_ = one_in(10);
     std::string text = sink_ ? "  sink sinks[h];\n  tensor sinks: f32[Hq];\n" : "";
     if (one_in(8)) text += "  lengths kv = Skv - i0 * 3;\n";
-    const bool sigmoid = !sink_ && one_in(12);
-    return text + (sigmoid ? "  normalize sigmoid;\n  outputs o;\n" : "  outputs o, lse;\n");
+    if (sink_ || !one_in(6)) return text + "  outputs o, lse;\n";
+    if (one_in(2)) {
+      return text +
+             pick({"  weight relu(exp(score) - 1) / sum(abs(exp(score) - 1));\n",
+                   "  weight score / sum(abs(score) + 1);\n",
+                   "  weight expm1(score / 4) / sum(exp(score / 4) + 2);\n"}) +
+             "  outputs o, lse;\n";
+    }
+    return text +
+           pick({"  normalize sigmoid;\n", "  weight silu(score) / Skv;\n",
+                 "  weight relu(score) ** 2;\n", "  weight score;\n"}) +
+           "  outputs o;\n";
   }
 
   std::string declared() const {

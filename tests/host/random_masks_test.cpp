@@ -97,13 +97,17 @@ constexpr std::string_view kClauses[] = {
     "score sqrt(abs(score) + 0.25);",
     "score min(max(score, -1.0), 1.0);",
     "score where(score > 0.3, score, 0.1 * score);",
-    "param n: i32; mask kv_idx < n + 30 || q_raw > 20;"};
+    "param n: i32; mask kv_idx < n + 30 || q_raw > 20;",
+    "weight relu(exp(score) - 1) / sum(abs(exp(score) - 1));",
+    "weight score / sum(abs(score) + 0.5);"};
 
 // A random spec with one of these clauses, and its gradients, also through lse. Nothing for head
 // dimensions that the kernels do not have.
 std::optional<Subject> by_native(std::uint64_t seed) {
   std::string text = attn::testing::random_spec(seed);
-  text.insert(text.rfind('}'), kClauses[seed % std::size(kClauses)]);
+  const std::string_view clause = kClauses[seed % std::size(kClauses)];
+  const bool has_two = clause.starts_with("weight") && text.find("sink ") != text.npos;
+  text.insert(text.rfind('}'), has_two ? "" : clause);
   constexpr std::string_view kGrad = "grad q, k, v";
   if (seed % 3 == 0) text.insert(text.find(kGrad) + kGrad.size(), ", lse");
   Subject subject{text, attention_of(text), {}};

@@ -197,9 +197,9 @@ class Rank {
     add("q", query, Dim::Hq, Dim::Sq, Dim::Dqk);
     add("k", key, Dim::Hkv, Dim::Skv, Dim::Dqk);
     add("v", value, Dim::Hkv, Dim::Skv, Dim::Dv);
-    if (!backward || !attention.is_sigmoid())
+    if (!backward || !attention.is_pointwise())
       add("o", backward ? saved : output, Dim::Hq, Dim::Sq, Dim::Dv);
-    if (!attention.is_sigmoid()) add("lse", backward ? saved : stats, Dim::Hq, Dim::Sq, {});
+    if (!attention.is_pointwise()) add("lse", backward ? saved : stats, Dim::Hq, Dim::Sq, {});
     for (const ir::Output& each : ir::kOutputs) {
       const std::string name(each.name);
       if (!backward && name != "o" && name != "lse" && attention.*each.wanted)

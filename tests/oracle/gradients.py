@@ -38,7 +38,7 @@ def learned(*names):
 
 
 @slope(*"alibi alibi_symmetric alibi_slopes bloom_positions relative_bias".split())
-@slope("sigmoid", "sigmoid_causal")
+@slope("sigmoid", "sigmoid_causal", "hstu")
 @slope(*"t5_bias t5_bias_causal bias_full bias_head bias_batch learned_bias_qk".split())
 def something_is_added(s, at, p, t):
     return 1.0
@@ -100,6 +100,13 @@ def sinks(d_scores, d_sinks, s, at, t):
     return {"sinks": d_sinks.sum(axis=(0, 2))}
 
 
+@learned("hstu")
+def by_distance(d_scores, d_sinks, s, at, t):
+    of_heads = d_scores.sum(axis=0)
+    distances = (at.q - at.k)[0, 0]
+    return {"bias": numpy.stack([(of_heads * (distances == d)).sum(axis=(1, 2)) for d in range(at.dims.Sq)], axis=1)}
+
+
 @learned("learned_bias_qk")
 def bias(d_scores, d_sinks, s, at, t):
     return {"bias": d_scores.sum(axis=(0, 1))}
@@ -140,6 +147,15 @@ def summed(values, dims):
     return values.reshape(shape[0], dims["Hkv"], -1, *shape[2:]).sum(axis=2)
 
 
+def of_quotient(name, values, weights, d_weights, d_lse):
+    """The gradients of scores whose weights are f over the sum of g, and lse the logarithm of this sum."""
+    (f, g, d_f, d_g), sums, _ = oracle.parts_of(name, values)
+    nothing = sums == 0
+    of_sum = (weights * d_weights).sum(axis=-1) - numpy.where(nothing, 0, d_lse)
+    d_scores = d_f * d_weights - d_g * of_sum[..., None]
+    return d_scores / numpy.where(nothing, 1, sums)[..., None]
+
+
 def gradients(name, dims, params, tensors, d_o, d_lse=0.0):
     """The gradients dq, dk, dv and d_NAME (learned tensors) of sum(o * d_o) + sum(lse * d_lse), where lse is not
     -inf. Arguments as in oracle.attention."""
@@ -152,8 +168,10 @@ def gradients(name, dims, params, tensors, d_o, d_lse=0.0):
     kept = oracle.kept(name, tensors)
     v, k = oracle.repeated("v", dims, tensors), oracle.repeated("k", dims, tensors)
     d_weights = numpy.einsum("bhqd,bhkd->bhqk", d_o, v) * kept
-    if SPECS[name].sigmoid:
-        d_scores, d_sinks = weights * (1 - weights) * d_weights, None
+    if SPECS[name].each:
+        d_scores, d_sinks = oracle.of_visible(values, SPECS[name].each)[1] * d_weights, None
+    elif SPECS[name].quotient:
+        d_scores, d_sinks = of_quotient(name, values, weights, d_weights, d_lse), None
     else:
         nothing = numpy.isneginf(rows["lse"])
         delta = (weights * d_weights).sum(axis=-1) - numpy.where(nothing, 0, d_lse)

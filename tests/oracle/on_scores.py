@@ -39,15 +39,46 @@ def alibi(s, at, p, t):
     return s - slopes(at.dims.Hq)[at.h] * (at.q - at.k), at.k <= at.q
 
 
-@spec(name="sigmoid", sigmoid=True)
+def sigmoid(s):
+    weight = 1 / (1 + numpy.exp(-numpy.maximum(s, -700)))
+    return weight, weight * (1 - weight)
+
+
+@spec(name="sigmoid", each=sigmoid)
 def sigmoid_with_bias(s, at, p, t):
     return s - math.log(at.dims.Skv), True
 
 
-@spec(sigmoid=True)
+@spec(each=sigmoid)
 def sigmoid_causal(s, at, p, t):
     with_alibi = s - slopes(at.dims.Hq)[at.h] * (at.q - at.k)
     return with_alibi - numpy.log(at.q + 1), at.k <= at.q
+
+
+def silu_over_keys(s):
+    weight, keys = 1 / (1 + numpy.exp(-s)), s.shape[-1]
+    return s * weight / keys, weight * (1 + s * (1 - weight)) / keys
+
+
+@spec(each=silu_over_keys)
+def hstu(s, at, p, t):
+    return s + t["bias"][:, numpy.maximum(at.q - at.k, 0)[0, 0]], at.k <= at.q
+
+
+@spec(each=lambda s: (numpy.where(s > 0, s, 0) / s.shape[-1], (s > 0) / s.shape[-1]))
+def relu(s, at, p, t):
+    return s, True
+
+
+def rectified(s, m):
+    exponential, one = numpy.exp(s - m), numpy.exp(-m)
+    above = exponential - one
+    return numpy.maximum(above, 0), abs(above), exponential * (above > 0), exponential * numpy.sign(above)
+
+
+@spec(quotient=rectified)
+def softpick(s, at, p, t):
+    return s, at.k <= at.q
 
 
 @spec

@@ -39,15 +39,33 @@ def softmax(values, sinks):
     return weights, statistics
 
 
-def sigmoid(values):
-    """Sigmoid weights: 0 for a hidden score, -inf."""
-    return numpy.where(numpy.isneginf(values), 0, 1 / (1 + numpy.exp(-numpy.maximum(values, -700))))
+def of_visible(values, function, *arguments):
+    """What the function returns for each score, 0 for those that are hidden, -inf."""
+    hidden = numpy.isneginf(values)
+    return [numpy.where(hidden, 0, of) for of in function(numpy.where(hidden, 0, values), *arguments)]
+
+
+def parts_of(name, values):
+    """Parts of weights that are f over the sum of g along the row: f and g relative to exp(m), their derivatives by
+    the score, the sum of g, and m."""
+    largest = numpy.maximum(values.max(axis=-1), 0)
+    parts = of_visible(values, SPECS[name].quotient, largest[..., None])
+    return parts, parts[1].sum(axis=-1), largest
+
+
+def quotient(name, values):
+    (f, *_), sums, largest = parts_of(name, values)
+    with numpy.errstate(divide="ignore"):
+        lse = largest + numpy.log(sums)
+    return f / numpy.where(sums == 0, 1, sums)[..., None], {"lse": lse, "max": values.max(axis=-1)}
 
 
 def weights_of(name, values, sinks):
-    """The weights, and statistics of each row: of sigmoid attention only max."""
-    if SPECS[name].sigmoid:
-        return sigmoid(values), {"max": values.max(axis=-1)}
+    """The weights, and statistics of each row: of weights that depend on their score alone only max."""
+    if SPECS[name].each:
+        return of_visible(values, SPECS[name].each)[0], {"max": values.max(axis=-1)}
+    if SPECS[name].quotient:
+        return quotient(name, values)
     return softmax(values, sinks)
 
 
@@ -87,7 +105,7 @@ def kept(name, tensors):
 
 
 def attention(name, dims, params, tensors):
-    """o [B, Hq, Sq, Dv]; statistics [B, Hq, Sq], of sigmoid attention only max.
+    """o [B, Hq, Sq, Dv]; statistics [B, Hq, Sq], of weights that depend on their score alone only max.
 
     Heads of q share heads of k and v in groups. The optional tensors lengths_q and lengths_kv [B] give
     the rows and keys of each batch; rows beyond have o 0 and lse -inf, even with a sink. With scales, what

@@ -15,15 +15,17 @@ class Meaning(typing.NamedTuple):
     modify: typing.Callable
     scale: float | None  # 1 / sqrt(Dqk) when None
     dropout: float  # probability of dropping a weight; tensor `keep` marks the kept weights
-    sigmoid: bool  # weights are sigmoids of the scores, instead of their softmax
+    each: typing.Callable | None  # weights are functions of their scores: f(s) returns f and its derivative
+    quotient: typing.Callable | None  # weights are f over the sum of g: of (s, m), both relative to exp(m), and
+    # their derivatives by s
     quantized: bool  # tensors of 8 bits, with the scales of fp8.py among the tensors
 
 
-def spec(function=None, *, name=None, scale=None, dropout=0.0, sigmoid=False, quantized=False):
+def spec(function=None, *, name=None, scale=None, dropout=0.0, each=None, quotient=None, quantized=False):
     """Registers a function for the spec `name` (default: the function's name)."""
 
     def register(modify):
-        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, sigmoid, quantized)
+        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, each, quotient, quantized)
         return modify
 
     return register(function) if function else register

@@ -236,8 +236,8 @@ class Completer {
         }
       }
     }
-    const bool has_score =
-        place_.keyword == "score" || place_.keyword == "let" || place_.keyword == "fn";
+    constexpr std::string_view kOfScores[] = {"score", "weight", "let", "fn"};
+    const bool has_score = sema::contains(kOfScores, place_.keyword);
     for (const std::string_view name : sema::bound_names()) {
       if (name != "score" || has_score) word(WordKind::value, name, kVariableItem);
     }

@@ -10,7 +10,8 @@
 //                                                  dQ^T += K^T dS^T
 //
 // With kSigmoid, P^T is the sigmoid of S^T, dS^T = P^T (1 - P^T) dP^T d, and there is neither lse
-// nor delta.
+// nor delta. With kLinear, P^T is S^T, dS^T = dP^T d. With kQuotient, P^T = f(S^T) / sum of g(S^T)
+// along the row, dS^T = (f' dP^T - g' delta) d / sum.
 //
 // The products of step i, in the order in which a warp group issues them:
 //

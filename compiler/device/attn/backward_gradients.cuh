@@ -19,8 +19,10 @@ template <class C, class E>
 struct BackwardLayers {
   using Thread = BackwardThread<C, E>;
   using Masks = BackwardDropout<BackwardMasks<BackwardProducts<Thread>>>;
-  using Function =
-      typename Which<E::kSigmoid, SigmoidSlopes<Masks>, ExponentialWeights<Masks>>::Type;
+  using Each = typename Which<E::kSigmoid, SigmoidSlopes<Masks>, LinearSlopes<Masks>>::Type;
+  using Divided =
+      typename Which<E::kQuotient, DividedWeights<Masks>, ExponentialWeights<Masks>>::Type;
+  using Function = typename Which<kPointwise<E>, Each, Divided>::Type;
   using Slopes = BackwardSlopes<BackwardWeights<Function>>;
   using Learned = BackwardLearned<LearnedElements<Slopes>>;
   using Stored = StoredKeys<QuerySums<Learned>>;

@@ -8,7 +8,7 @@
 namespace kernels {
 
 // Exponents and deltas of kPaddedRows rows of each head, 16 threads a row. Rows that are empty, or
-// past the length, get the exponent -inf and the delta 0. With kSigmoid, o and lse are not read,
+// past the length, get the exponent -inf and the delta 0. With kPointwise, o and lse are not read,
 // and both are 0 for all others. d_lse, if there is one, is subtracted from delta, and `largest`,
 // if there is one, gets its largest magnitude.
 template <class C, class E>
@@ -24,10 +24,10 @@ ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, con
     return of[C::Statistics::place(row_starts, b, h % C::kHeadsOfClass, q) +
               h / C::kHeadsOfClass * C::kStatisticsClass];
   };
-  const float of_row = !exists ? nothing() : E::kSigmoid ? 0.0f : statistic(lse);
+  const float of_row = !exists ? nothing() : kPointwise<E> ? 0.0f : statistic(lse);
   const bool empty = of_row == nothing();
   float sum = 0;
-  for (int column = lane * 8; !E::kSigmoid && !empty && column < P::kColumns; column += 128) {
+  for (int column = lane * 8; !kPointwise<E> && !empty && column < P::kColumns; column += 128) {
     const long long at = P::place(row_starts, b, h, q) + column * P::kColumn;
     unsigned x[4], y[4];
     P::load(o + at, x);

@@ -1,6 +1,7 @@
 // Derivatives of scores in the backward: dS^T.
 #pragma once
 
+#include "attn/reals.cuh"
 #include "attn/transposed.cuh"
 #include "attn/wgmma.cuh"
 
@@ -13,8 +14,9 @@ struct BackwardSlopes : Base {
   using E = typename Base::E;
   using Float = typename Base::Float;
   using Base::Base;
-  using Base::stages, Base::s, Base::dp, Base::p, Base::ds, Base::held, Base::kDrops, Base::kScores,
-      Base::lane, Base::transposed, Base::is_kept, Base::take_kept;
+  using Base::stages, Base::s, Base::dp, Base::p, Base::ds, Base::held, Base::d_sum,
+      Base::kKeepsTerms, Base::expressions, Base::kDrops, Base::kScores, Base::lane,
+      Base::transposed, Base::is_kept, Base::take_kept;
 
   // dS^T of a step, for this warp group and for those that make dQ.
   __device__ __forceinline__ void make_slopes(int n) {
@@ -24,20 +26,42 @@ struct BackwardSlopes : Base {
     if (lane() == 0) arrive(stages.slope_full(n));
   }
 
+  // The derivative of score i, with both parts of its weight. `added`: the power of 2 that is
+  // exp(-lse).
+  __device__ __forceinline__ float slope_of_quotient(int i, float added, float d_weight,
+                                                     float delta) const {
+    float d_f = s[i], d_g = d_sum[kKeepsTerms ? 0 : i];
+    if constexpr (kKeepsTerms) {
+      const auto of = expressions.slopes(s[i], E::kUnit ? power_of_two(added) : 1.0f);
+      d_f = of.d_f, d_g = of.d_g;
+    }
+    return fmaf(d_g, -delta, d_f * d_weight);
+  }
+
   // Makes dS^T, in registers and transposed in shared memory, and what learn() takes.
   __device__ __forceinline__ void differentiate(int n) {
     const unsigned deltas = stages.deltas(n) + (lane() & 3) * 8;
+    const unsigned exponents = stages.exponents(n) + (lane() & 3) * 8;
     const unsigned to = transposed(stages.slope(n));
     if constexpr (E::kRandom) take_kept();  // again: else 32 predicates are kept, in a register
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) {
       const float2 delta = load_two(deltas + j * 32);
+      float2 exponent = {0, 0};
+      if constexpr (kKeepsTerms) exponent = load_two(exponents + j * 32);
       float slopes[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float kept_part = dp[4 * j + i];
         if (kDrops) kept_part = is_kept(4 * j + i) ? kept_part : 0.0f;
-        const float of_score = fmaf(kept_part, E::kKeptScale, -(i & 1 ? delta.y : delta.x));
+        const float shared = i & 1 ? delta.y : delta.x;
+        if constexpr (E::kQuotient) {
+          const float added = i & 1 ? exponent.y : exponent.x;
+          slopes[i] = slope_of_quotient(4 * j + i, added, kept_part * E::kKeptScale, shared);
+          if (E::kParts > 0) s[4 * j + i] = slopes[i];
+          continue;
+        }
+        const float of_score = fmaf(kept_part, E::kKeptScale, -shared);
         slopes[i] = s[4 * j + i] * of_score;
         if (E::kParts > 0) s[4 * j + i] = slopes[i];
 #pragma unroll

@@ -31,17 +31,25 @@ struct BackwardThread {
   static constexpr int kSumRows = kHalves ? C::kBlockRows / 2 : C::kBlockRows;
   static_assert(kShared || C::kDepth <= 128, "two warp groups, 64 columns each");
 
+  static constexpr bool kLinear = E::kLinear || (E::kQuotient && !E::kExponential);
+
   const S stages;
   const BackwardTensors& tensors;
   const E& expressions;
   const int group;
-  const float exponent;  // what makes powers of 2 of products, or of modified scores
-  unsigned steps = 0;    // as those of the producer
-  int key = 0;           // the first of this thread's two; the other is 8 further
+  // What makes powers of 2 of products, or of modified scores; where weights are no
+  // exponentials, scores.
+  const float exponent;
+  unsigned steps = 0;  // as those of the producer
+  int key = 0;         // the first of this thread's two; the other is 8 further
   float dk[C::kDepth / 2], dv[C::kWidth / 2], s[kScores], dp[kScores];
   float dq[kPanelsOfPart][kSumRows / 2];
   unsigned p[kScores / 2], ds[kScores / 2];
   float held[E::kHeld + 1][kScores];  // weights times the derivatives by elements; the last is none
+  // With kQuotient, `s` has derivatives of weights and this those of the sum; terms of plain
+  // scores, in `s`, say both again.
+  static constexpr bool kKeepsTerms = E::kQuotient && E::kExponential && !E::kScore;
+  float d_sum[E::kQuotient && !kKeepsTerms ? kScores : 1];
   static constexpr bool kDrops = E::kKeep || E::kRandom;
   unsigned kept[2] = {};  // what dropout keeps of a step: bit_of()
 
@@ -51,7 +59,7 @@ struct BackwardThread {
         tensors(tensors_),
         expressions(expressions_),
         group(group_),
-        exponent(expressions_.weight() * kLog2E) {}
+        exponent(expressions_.weight() * (kLinear ? 1.0f : kLog2E)) {}
 
   // Read again each time: all registers are taken.
   __device__ __forceinline__ static unsigned lane() { return thread_read_again() % 32; }

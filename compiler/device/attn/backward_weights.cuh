@@ -1,4 +1,5 @@
-// Weights of the backward: softmax, by what the forward knows of each row, or sigmoid.
+// Weights of the backward: softmax, by what the forward knows of each row, sigmoid, scores, or
+// quotients.
 #pragma once
 
 #include "attn/reals.cuh"
@@ -12,7 +13,9 @@ struct ExponentialWeights : Base {
   using Base::Base;
 
   static __device__ __forceinline__ float weight_at(float x) { return power_of_two(x); }
-  static __device__ __forceinline__ float slope_at(float weight) { return weight; }
+  static __device__ __forceinline__ float slope_at(float, float weight) { return weight; }
+  // Whether the score of a weight counts for learned tensors.
+  static __device__ __forceinline__ bool counts(float weight, float) { return weight != 0; }
 };
 
 // A weight is the sigmoid of its score.
@@ -23,8 +26,55 @@ struct SigmoidSlopes : Base {
   static __device__ __forceinline__ float weight_at(float x) {
     return reciprocal(1 + power_of_two(-x));
   }
-  static __device__ __forceinline__ float slope_at(float weight) {
+  static __device__ __forceinline__ float slope_at(float, float weight) {
     return fmaf(-weight, weight, weight);
+  }
+  static __device__ __forceinline__ bool counts(float weight, float) { return weight != 0; }
+};
+
+// A weight is its score, and 0 where that is hidden.
+template <class Base>
+struct LinearSlopes : Base {
+  using Base::Base;
+
+  static __device__ __forceinline__ float weight_at(float x) { return x == nothing() ? 0.0f : x; }
+  static __device__ __forceinline__ float slope_at(float x, float) {
+    return x == nothing() ? 0.0f : 1.0f;
+  }
+  static __device__ __forceinline__ bool counts(float, float slope) { return slope != 0; }
+};
+
+// The numerator of a weight, and the derivatives by the score of this and of its part of the sum.
+struct QuotientSlopes {
+  float f, d_f, d_g;
+};
+
+// A weight is one function of its score over the sum of another. With kExponential, both are in
+// proportion to a term, exp(s), and to 1: divided by the sum, they are those of the term exp(s -
+// lse) and of the unit exp(-lse).
+template <class Base>
+struct DividedWeights : ExponentialWeights<Base> {
+  using E = typename Base::E;
+  using ExponentialWeights<Base>::ExponentialWeights;
+  using Base::expressions, Base::exponent, Base::s, Base::d_sum, Base::kKeepsTerms;
+
+  // Score i, without its factor, whose derivative by the product is `slope`. Returns the weight,
+  // and keeps both derivatives in `s` and in `d_sum`. `added`: the power of 2 that is exp(-lse).
+  __device__ __forceinline__ float divided(int i, float score, float slope, float added,
+                                           bool shown) {
+    const float x = fmaf(score, exponent, E::kExponential ? added : 0.0f);
+    const bool hidden = !shown || x == nothing() || added == nothing();
+    const float inverse = E::kUnit || !E::kExponential ? power_of_two(added) : 1.0f;
+    const float term = E::kExponential ? power_of_two(x) : x;
+    QuotientSlopes of = expressions.slopes(term, E::kExponential ? inverse : 1.0f);
+    if (!E::kExponential) of = {of.f * inverse, of.d_f * inverse, of.d_g * inverse};
+    if constexpr (kKeepsTerms) {
+      s[i] = hidden ? 0.0f : term;
+    } else {
+      s[i] = hidden ? 0.0f : of.d_f * slope;
+      d_sum[i] = hidden ? 0.0f : of.d_g * slope;
+    }
+    return hidden ? 0.0f : of.f;
   }
 };
 
@@ -37,9 +87,9 @@ struct BackwardWeights : Base {
   using RowBlock = typename Base::RowBlock;
   using Base::Base;
   using Base::stages, Base::expressions, Base::exponent, Base::steps, Base::s, Base::p, Base::held,
-      Base::kDrops, Base::kScores, Base::kMayHide, Base::weight_at, Base::slope_at, Base::lane,
-      Base::transposed, Base::rows_of, Base::held_row, Base::held_key, Base::hides, Base::shows,
-      Base::hide, Base::is_kept, Base::keep, Base::take_kept;
+      Base::kDrops, Base::kScores, Base::kMayHide, Base::weight_at, Base::slope_at, Base::counts,
+      Base::lane, Base::transposed, Base::rows_of, Base::held_row, Base::held_key, Base::hides,
+      Base::shows, Base::hide, Base::is_kept, Base::keep, Base::take_kept;
 
   // Makes weights of the products, and keeps in `s` weights times slopes.
   __device__ __forceinline__ void weigh(unsigned n) {
@@ -91,21 +141,28 @@ struct BackwardWeights : Base {
 
   __device__ __forceinline__ float weight_of(const RowBlock& block, int i, float added, bool shown,
                                              float entry) {
-    if constexpr (!E::kScore) {
-      const float weight = weight_at(fmaf(s[i], exponent, added));
-      s[i] = slope_at(weight);
+    if constexpr (E::kQuotient && !E::kScore) {
+      return this->divided(i, s[i], 1, added, shown);
+    } else if constexpr (E::kQuotient) {
+      const auto scored =
+          expressions.evaluate(block.b(), block.h(), held_row(block, i), held_key(i), entry, s[i]);
+      return this->divided(i, scored.score, scored.slope, added, shown);
+    } else if constexpr (!E::kScore) {
+      const float x = fmaf(s[i], exponent, added), weight = weight_at(x);
+      s[i] = slope_at(x, weight);
       return weight;
     } else {
       const auto scored =
           expressions.evaluate(block.b(), block.h(), held_row(block, i), held_key(i), entry, s[i]);
       const float exponent_of = fmaf(scored.score, exponent, added);
-      const float weight = weight_at(shown ? exponent_of : nothing());
-      const float of_score = slope_at(weight);
-      s[i] = E::kFiniteSlope || weight != 0 ? of_score * scored.slope : 0.0f;
+      const float x = shown ? exponent_of : nothing(), weight = weight_at(x);
+      const float of_score = slope_at(x, weight);
+      const bool counted = counts(weight, of_score);
+      s[i] = E::kFiniteSlope || counted ? of_score * scored.slope : 0.0f;
       if constexpr (E::kHeld > 0) {
 #pragma unroll
         for (int n = 0; n < E::kHeld; ++n) {
-          held[n][i] = weight != 0 ? of_score * scored.by[n] : 0.0f;
+          held[n][i] = counted ? of_score * scored.by[n] : 0.0f;
         }
       }
       return weight;

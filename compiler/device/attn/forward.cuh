@@ -17,7 +17,9 @@
 //
 // With kOverlaps, the launch before, which makes lists, may still run. Only what copies reads them.
 //
-// With kSigmoid, a weight is the sigmoid of its score: rows have no maximum and no sum.
+// With kPointwise, a weight is the sigmoid of its score (kSigmoid) or the score itself (kLinear):
+// rows have no maximum and no sum. With kQuotient, it is one function of the score over the sum of
+// another along the row (forward_quotient.cuh).
 //
 // With kSplits above 1, the key blocks of a tile are computed in as many parts, by different blocks
 // of threads, for GPUs that would have too few tiles otherwise. Each warp stores what it has of a
@@ -58,7 +60,8 @@
 //     forward_products, forward_values              products with keys, and with values
 //     forward_scores, forward_table                 scores that the spec modifies; a captured table
 //     forward_masks, forward_dropout                what is hidden, what is dropped
-//     forward_softmax, forward_sigmoid              weights of scores
+//     forward_softmax, forward_sigmoid, forward_linear  weights of scores
+//     forward_quotient                              weights over a sum of others
 //     forward_following, forward_range              weights of 8-bit floats
 //     forward_statistics, forward_store             rows of outputs
 //     forward_parts, forward_merge, forward_finish  parts of tiles, their merge, the end of a tile

@@ -6,11 +6,13 @@
 #include "attn/forward_finish.cuh"
 #include "attn/forward_following.cuh"
 #include "attn/forward_handover.cuh"
+#include "attn/forward_linear.cuh"
 #include "attn/forward_masks.cuh"
 #include "attn/forward_merge.cuh"
 #include "attn/forward_parts.cuh"
 #include "attn/forward_prefix.cuh"
 #include "attn/forward_products.cuh"
+#include "attn/forward_quotient.cuh"
 #include "attn/forward_scores.cuh"
 #include "attn/forward_sigmoid.cuh"
 #include "attn/forward_softmax.cuh"
@@ -37,8 +39,10 @@ struct ForwardLayers {
   using Table = Either<C::kTables == 0, NoTable<Values>,
                        Either<Stages<C>::kWideTable, WideTable<Values>, NarrowTable<Values>>>;
   using Scores = ForwardDropout<ForwardMasks<ForwardScores<Table>>>;
+  using Softmax = Either<kFollows, FollowingWeights<Scores>, SoftmaxWeights<Scores>>;
   using Weights = Either<E::kSigmoid, SigmoidWeights<Scores>,
-                         Either<kFollows, FollowingWeights<Scores>, SoftmaxWeights<Scores>>>;
+                         Either<E::kLinear, LinearWeights<Scores>,
+                                Either<E::kQuotient, QuotientWeights<Scores>, Softmax>>>;
   using Columns = StoredColumns<Weights>;
   using Rows =
       Either<sizeof(typename C::Output::Bits) == 1, RowsOf8Bits<Columns>, RowsOf16Bits<Columns>>;

@@ -16,8 +16,9 @@ struct ForwardMasks : Base {
       Base::column, Base::held_column;
 
   // Scores that have a bound are hidden when they are weights. So no branch parts what makes a
-  // score from its exponential, and both share the special-function unit without a gap.
-  static constexpr bool kHidesWeights = E::kBounded && !E::kSigmoid;
+  // score from its exponential, and both share the special-function unit without a gap. Where a
+  // score is its weight, a hidden one is 0.
+  static constexpr bool kHidesWeights = E::kBounded && !E::kSigmoid && !E::kQuotient;
   static __device__ __forceinline__ float hidden() { return kHidesWeights ? 0.0f : nothing(); }
 
   __device__ __forceinline__ void hide_masked() {

@@ -4,13 +4,14 @@
 
 #include "attn/forward_stages.cuh"
 #include "attn/forward_tensors.cuh"
+#include "attn/reals.cuh"
 
 namespace kernels {
 
 // Whether maxima of rows are not computed for every block (forward_following.cuh).
 template <class C, class E>
 constexpr bool kFollowsMaxima =
-    Stages<C>::kOf8Bits&& C::kLazy && !E::kKeep && !E::kRandom && !E::kSigmoid && C::kShares == 1;
+    Stages<C>::kOf8Bits&& C::kLazy && !E::kKeep && !E::kRandom && !kPointwise<E> && C::kShares == 1;
 
 template <class C, class E>
 struct WeightRange {

@@ -53,7 +53,7 @@ struct ForwardStatistics : Base {
   __device__ __forceinline__ float finish_row(int b, int h, int q, RowStatistics of, bool stores,
                                               Largest& most) {
     const bool present = q < expressions.queries(b);
-    float factor = 1 / kWeightScale;
+    float factor = E::kLinear ? expressions.weight() : 1 / kWeightScale;
     if constexpr (kOf8Bits) {
       const float scale_of_weights =
           Range::weight_scale(tensors) * power_of_two(-Range::lowered_by(tensors));
@@ -63,7 +63,7 @@ struct ForwardStatistics : Base {
       else
         of.kept /= scale_of_weights;
     }
-    if constexpr (!E::kSigmoid) {
+    if constexpr (!kPointwise<E>) {
       factor = store_statistics(b, h, q, of.maximum, of.total, !kSecond && stores && exists(b, q),
                                 present);
     }

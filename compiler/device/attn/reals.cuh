@@ -25,6 +25,10 @@ ATTN_INLINE const T* aligned(const T* tensor) {
 }
 
 struct Reals {
+  // What makes weights of scores; what a kernel's expressions say hides these (forward.cuh).
+  static constexpr bool kLinear = false;
+  static constexpr bool kQuotient = false, kExponential = false, kUnit = false;
+
   ATTN_INLINE float attn_bf16(unsigned short bits) { return BF16::widen(bits); }
   ATTN_INLINE float attn_f16(unsigned short bits) { return F16::widen(bits); }
   ATTN_INLINE float attn_min(float x, float y) { return x != x || x < y ? x : y; }
@@ -46,5 +50,9 @@ struct Reals {
     return fmaf(turns, 1.7484556e-7f, fmaf(turns, -6.2831855f, x));
   }
 };
+
+// Whether a weight depends on its own score alone.
+template <class E>
+constexpr bool kPointwise = E::kSigmoid || E::kLinear;
 
 }  // namespace kernels

@@ -10,11 +10,14 @@ namespace {
 
 Status check_softmax(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
-  if (!attention.is_sigmoid()) return {};
+  if (attention.is_softmax()) return {};
   const bool own = target::can(target::Capability::warp_group_products, subject.context());
-  return unsupported(attention.normalize_pos, "cuDNN's fused kernels compute softmax, not sigmoid",
-                     own ? "`--engine native` computes both directions"
-                         : "`--allow-unfused` computes both directions");
+  return unsupported(attention.normalize_pos,
+                     fmt::format("cuDNN's fused kernels compute softmax, not {}",
+                                 attention.is_sigmoid() ? "sigmoid" : "other weights"),
+                     own                  ? "`--engine native` computes both directions"
+                     : attention.quotient ? "attnc's own kernels do, on H100 and H200"
+                                          : "`--allow-unfused` computes both directions");
 }
 
 // The fused engine matches delta as a sum of do * o, to which nothing is added.

@@ -169,7 +169,7 @@ class NativeBackward {
     return static_cast<double>(parts) +
            static_cast<double>(kernel_.heads() * kernel_.dims[Dim::Sq]) *
                static_cast<double>(
-                   sums + (kernel_.attention.is_sigmoid() ? 0 : 4 * kernel_.dims[Dim::Dv])) +
+                   sums + (kernel_.attention.is_pointwise() ? 0 : 4 * kernel_.dims[Dim::Dv])) +
            bytes_of_learned();
   }
 
@@ -234,6 +234,20 @@ class NativeBackward {
   target::Deadline* const deadline_;  // may be null
 };
 
+// Weights over a sum keep two derivatives of each score, and no registers are left for more.
+Status check_held(const ir::Attention& attention, const gradient::Derivatives& derivatives) {
+  const std::vector<LearnedPart> parts = learned_parts(derivatives);
+  const auto held = std::ranges::find(parts, true, &LearnedPart::held);
+  if (held == parts.end()) return {};
+  const std::string& tensor = attention.dag.symbol_of(held->gather.load);
+  return unsupported(
+      attention.find_tensor(tensor)->pos,
+      fmt::format("attnc's backward kernels do not compute the gradient of `{}` beside a weight "
+                  "over a sum: it is not a mere term of the score",
+                  tensor),
+      "list other gradients alone, as in `grad q, k, v`");
+}
+
 Status check_learned(const ir::Attention& attention) {
   const gradient::Derivatives derivatives = gradient::differentiate(attention);
   for (const gradient::TensorGradient& learned : derivatives.tensors) {
@@ -245,8 +259,7 @@ Status check_learned(const ir::Attention& attention) {
                     learned.tensor),
         "list other gradients alone, as in `grad q, k, v`, or compute it by `--engine cudnn`");
   }
-
-  return {};
+  return attention.quotient ? check_held(attention, derivatives) : Status();
 }
 
 }  // namespace

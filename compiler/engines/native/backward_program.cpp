@@ -60,7 +60,7 @@ class BackwardLaunches {
     using Tensor = plan::TensorOperand;
     const std::int64_t threads = kernel_.heads() * kernel_.padded_rows() * kThreadsOfRow;
     std::vector<plan::KernelArgument> arguments;
-    if (!kernel_.attention.is_sigmoid()) arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"}};
+    if (!kernel_.attention.is_pointwise()) arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"}};
     if (kernel_.whole.reads_d_lse) {
       arguments.emplace_back(Tensor{kLseCotangent});
       if (kernel_.shares()) arguments.emplace_back(Tensor{BackwardKernel::kWords});

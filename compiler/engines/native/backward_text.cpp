@@ -240,7 +240,7 @@ class SmallKernels : public BackwardLists {
 
   // The parameters are those of BackwardProgram::preparing.
   std::string prepare_text() const {
-    const bool sigmoid = kernel_.attention.is_sigmoid(), reads = kernel_.whole.reads_d_lse;
+    const bool sigmoid = kernel_.attention.is_pointwise(), reads = kernel_.whole.reads_d_lse;
     const bool measures = reads && kernel_.shares(), packed = kernel_.has_row_starts();
     std::string rows;
     if (!sigmoid) {

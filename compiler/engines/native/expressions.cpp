@@ -13,6 +13,7 @@
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/engines/native/intervals.h"
 #include "compiler/engines/native/scoring.h"
+#include "compiler/engines/native/weights_text.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/ir/real_function.h"
 #include "compiler/ir/text.h"
@@ -290,6 +291,7 @@ class Text {
       text += lines();
       text += score();
     }
+    text += quotient_text(attention_);
     if (expressions_.masks) text += mask("mask", attention_.masks);
     if (by_indices) text += mask("mask_by_indices", terms.by_indices);
     if (attention_.is_random())
@@ -310,13 +312,13 @@ class Text {
     return fmt::format(
         "  static constexpr bool kScore = {}, kBounded = {}, kMask = {}, kKeep = {}, kSink = {};\n"
         "  static constexpr bool kReadsColumns = {}, kRandom = {}, kSigmoid = {};\n"
-        "  static constexpr bool kMasksByIndices = {};\n"
+        "{}  static constexpr bool kMasksByIndices = {};\n"
         "  static constexpr int kColumnPeriod = {}, kPolynomials = {};\n"
         "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.bounded, expressions_.masks, dropout && dropout->keep,
         attention_.sink.has_value(), expressions_.reads_columns, attention_.is_random(),
-        attention_.is_sigmoid(), by_indices, expressions_.column_period, expressions_.polynomials,
-        kept_scale(attention_));
+        attention_.is_sigmoid(), kinds_of_weights(attention_), by_indices,
+        expressions_.column_period, expressions_.polynomials, kept_scale(attention_));
   }
 
   // The indices of a score. In a grid, rows and columns are places.
@@ -436,6 +438,7 @@ class GradientText {
         slope_(derivatives.score),
         slope_factor_(constant_slope(derivatives)),
         scoring_(without_factors(attention_)),
+        quotient_slopes_(quotient_slopes_text(derivatives)),
         expressions_(expressions),
         writer_(attention_, {}, codegen::Precision::in_single) {}
 
@@ -444,15 +447,17 @@ class GradientText {
         "struct Expressions : kernels::Reals {{\n"
         "  static constexpr bool kScore = {}, kMask = {}, kReadsTensors = {}, kFiniteSlope = {};\n"
         "  static constexpr bool kKeep = {}, kRandom = {}, kSigmoid = {};\n"
-        "  static constexpr int kParts = {}, kHeld = {};\n"
+        "{}  static constexpr int kParts = {}, kHeld = {};\n"
         "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.masks, expressions_.reads_tensors,
         expressions_.finite_slope, attention_.dropout && attention_.dropout->keep,
-        attention_.is_random(), attention_.is_sigmoid(), expressions_.parts.size(),
-        std::ranges::count_if(expressions_.parts, &LearnedPart::held), kept_scale(attention_));
+        attention_.is_random(), attention_.is_sigmoid(), kinds_of_weights(attention_),
+        expressions_.parts.size(), std::ranges::count_if(expressions_.parts, &LearnedPart::held),
+        kept_scale(attention_));
     for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
     text += scale();
     text += expressions_.modifies ? evaluate() : "";
+    text += quotient_slopes_;
     if (!expressions_.parts.empty()) text += learned();
     text += expressions_.masks ? mask() : "";
     if (attention_.is_random())
@@ -572,6 +577,7 @@ class GradientText {
   const ExprId slope_;
   const std::optional<double> slope_factor_;
   const Scoring scoring_;
+  const std::string quotient_slopes_;
   const GradientExpressions& expressions_;
   ExpressionWriter writer_;
 };
@@ -614,12 +620,14 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   Expressions made;
   made.padded = has_padded_keys(attention);
   const std::vector<ExprId> roots = roots_of(attention, masks || made.padded);
-  made.modifies = !attention.dag[attention.score].is(Op::score_) || !positive_scale(attention);
+  made.modifies = !attention.dag[attention.score].is(Op::score_) || !positive_scale(attention) ||
+                  exceeds_unscaled(attention);
   if (made.modifies) made.scoring = scoring_of(attention);
-  made.bounded =
-      attention.is_sigmoid() || (made.scoring.bound && *made.scoring.bound <= kMostBound &&
-                                 attention.dtype == DType::bf16 && !attention.wants_max_or_sum());
-  const bool exponential = made.modifies && made.bounded && !attention.is_sigmoid();
+  const bool direct = attention.quotient && !attention.quotient->exponential;
+  made.bounded = attention.is_pointwise() || direct ||
+                 (made.scoring.bound && *made.scoring.bound <= kMostBound &&
+                  attention.dtype == DType::bf16 && !attention.wants_max_or_sum());
+  const bool exponential = made.modifies && made.bounded && attention.is_softmax();
   if (exponential && takes_special_unit(attention.dag, made.scoring.root))
     made.polynomials = kPolynomials;
   made.masks = masks;

@@ -166,6 +166,18 @@ class Degrees {
   std::map<ExprId, std::optional<int>> degrees_;
 };
 
+// Takes a divisor off the root; false if it has none. Of weights, which are rounded more roughly
+// than a product by the reciprocal.
+bool take_divisor(const ir::Dag& dag, Scoring& scoring) {
+  const Node& node = dag[scoring.root];
+  if (!node.is(Op::div_) || !dag[node.operands[1]].is(Op::const_real_)) return false;
+  const double weight = scoring.weight / dag.real_of(node.operands[1]);
+  if (!is_weight(weight)) return false;
+  scoring.weight = weight;
+  scoring.root = node.operands[0];
+  return true;
+}
+
 // Takes a constant factor off the root; false if it has none.
 bool take_factor(const ir::Dag& dag, Scoring& scoring) {
   const Node& node = dag[scoring.root];
@@ -182,8 +194,9 @@ bool take_factor(const ir::Dag& dag, Scoring& scoring) {
   return false;
 }
 
-void take_factors(const ir::Dag& dag, Scoring& scoring) {
-  while (take_factor(dag, scoring)) {
+void take_factors(const ir::Attention& attention, Scoring& scoring) {
+  const ir::Dag& dag = attention.dag;
+  while (take_factor(dag, scoring) || (attention.is_linear() && take_divisor(dag, scoring))) {
   }
 }
 
@@ -221,9 +234,14 @@ std::optional<double> positive_scale(const ir::Attention& attention) {
   return scale && is_weight(*scale) ? scale : std::nullopt;
 }
 
+bool exceeds_unscaled(const ir::Attention& attention) {
+  const bool direct = attention.quotient && !attention.quotient->exponential;
+  return direct || (attention.is_linear() && attention.dtype == DType::f16);
+}
+
 Scoring without_factors(const ir::Attention& attention) {
   Scoring scoring{.root = attention.score};
-  take_factors(attention.dag, scoring);
+  take_factors(attention, scoring);
   return scoring;
 }
 
@@ -234,9 +252,10 @@ Scoring scoring_of(const ir::Attention& attention) {
   const masks::RealRange& range = values.real(attention.score);
   const double bound = std::max(std::abs(range.low), std::abs(range.high));
   if (std::isfinite(bound)) scoring.bound = bound;
-  take_factors(attention.dag, scoring);
+  take_factors(attention, scoring);
   take_addends(attention, scoring);
   if (attention.quantize) return scoring;  // scales of q and k are known at run time
+  if (exceeds_unscaled(attention)) return scoring;
   const auto scale = positive_scale(attention);
   const auto degree = Degrees(attention.dag).of(scoring.root);
   if (!scale || !degree || *degree < 1 || *degree > kMostDegree) return scoring;

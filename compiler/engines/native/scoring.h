@@ -45,6 +45,10 @@ Scoring scoring_of(const ir::Attention& attention);
 // The same with nothing but constant factors taken off the root.
 Scoring without_factors(const ir::Attention& attention);
 
+// Whether a factor of all scores must stay in them: weights of products that are not scaled would
+// exceed f16, which ends at 65504, and parts of a quotient are functions of the score itself.
+bool exceeds_unscaled(const ir::Attention& attention);
+
 // The scale, if it is a positive number.
 std::optional<double> positive_scale(const ir::Attention& attention);
 

@@ -40,7 +40,7 @@ class Interface {
 
   std::vector<plan::TensorInfo> backward(const std::vector<std::string>& gradients) && {
     add_inputs(!attention_.is_mxfp8());  // which reads v_t
-    if (!attention_.is_sigmoid()) {
+    if (!attention_.is_pointwise()) {
       add_io("o", Role::saved);
       add_statistics("lse", Role::saved);
     }

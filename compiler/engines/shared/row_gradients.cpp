@@ -11,10 +11,13 @@ namespace {
 using codegen::Field;
 
 constexpr const char* kFile = "softmax_gradients.cuh";
-constexpr const char* kSigmoidFile = "sigmoid.cuh";
 
 std::string class_of(const char* name, const ir::Attention& attention) {
   return fmt::format("{}<{}>", name, codegen::float_class(attention.dtype));
+}
+
+const char* slopes_in_words(const ir::Attention& attention) {
+  return attention.is_sigmoid() ? "weight * (1 - weight) * do v^T" : "do v^T, where it is seen";
 }
 
 void add_whole(const BoundOutputs& whole, const ir::Attention& attention,
@@ -48,21 +51,24 @@ plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradient
   if (!tensors.sinks.empty()) add("sinks", kernel.read(tensors.sinks, DType::f32));
   for (Field& field : kept_fields(attention, tensors.kept, kernel)) fields.push_back(field);
   add("cotangents", kernel.read(tensors.cotangents, DType::f32));
-  const bool sigmoid = attention.is_sigmoid();
-  if (!sigmoid) add("lse", kernel.read("lse", DType::f32));
+  const bool pointwise = attention.is_pointwise();
+  if (!pointwise) add("lse", kernel.read("lse", DType::f32));
   if (attention.reads_d_lse) add("d_lse", kernel.read(kLseCotangent, DType::f32));
   if (tensors.whole) add_whole(*tensors.whole, attention, fields, kernel);
   fields.emplace_back("columns", tensors.columns);
   add("modified",
       kernel.write(tensors.modified, DType::f32,
-                   sigmoid ? "weight * (1 - weight) * do v^T" : "weight * (do v^T - delta)"));
+                   pointwise ? slopes_in_words(attention) : "weight * (do v^T - delta)"));
   if (!tensors.weights.empty()) {
     add("weights", kernel.write(tensors.weights, attention.dtype,
-                                sigmoid ? "sigmoid of the scores" : "exp(score - lse)"));
+                                pointwise ? weights_in_words(attention) : "exp(score - lse)"));
   }
   add_statistics(tensors.lse, tensors.deltas, fields, kernel);
-  kernel.run(sigmoid ? kSigmoidFile : kFile,
-             class_of(sigmoid ? "SigmoidGradients" : "SoftmaxGradients", attention), fields);
+  if (pointwise) {
+    kernel.run(kPointwiseFile, pointwise_class("PointwiseGradients", attention), fields);
+  } else {
+    kernel.run(kFile, class_of("SoftmaxGradients", attention), fields);
+  }
   plan::DeriveStep step = std::move(kernel).finish(false);
   if (tensors.tile && tensors.tile->again) step.amends = tensors.tile->all_rows() * lanes;
   return step;

@@ -30,7 +30,7 @@ std::vector<Field> row_fields(const ir::Attention& attention, std::int64_t lanes
   read("lengths_q", std::string(ir::kLengthsQ), has_row_lengths(attention));
   read("lengths_kv", std::string(ir::kLengthsKv), has_column_lengths(attention));
   read("row_starts", kRowStarts,
-       !attention.is_sigmoid() && !addressed_by(attention, "lse").empty());
+       !attention.is_pointwise() && !addressed_by(attention, "lse").empty());
   if (!tile) return fields;
   fields.emplace_back("first", kernel.read(tile->first, DType::i64));
   fields.emplace_back("tile_rows", tile->rows);
@@ -69,6 +69,16 @@ std::vector<RowTurns> in_turns(std::int64_t rows, std::int64_t most) {
   return {{0, most, turns}, {turns * most, rows - turns * most, 1}};
 }
 
+std::string pointwise_class(std::string_view name, const ir::Attention& attention) {
+  return fmt::format("{}<{}, {}>", name, codegen::float_class(attention.dtype),
+                     attention.is_sigmoid() ? "SigmoidOf" : "ItselfOf");
+}
+
+const char* weights_in_words(const ir::Attention& attention) {
+  if (attention.is_linear()) return "the scores, 0 where hidden";
+  return attention.is_sigmoid() ? "sigmoid of the scores" : "softmax of the scores";
+}
+
 plan::DeriveStep row_kernel(const ir::Attention& attention, const RowTensors& tensors) {
   codegen::KernelText kernel;
   std::vector<codegen::Field> fields = row_fields(attention, lanes_of(tensors.columns), kernel);
@@ -82,8 +92,7 @@ plan::DeriveStep row_kernel(const ir::Attention& attention, const RowTensors& te
   if (!tensors.sinks.empty()) add("sinks", kernel.read(tensors.sinks, DType::f32));
   for (auto& field : kept_fields(attention, tensors.kept, kernel)) fields.push_back(field);
   fields.emplace_back("columns", tensors.columns);
-  add("weights", kernel.write(tensors.weights, attention.dtype,
-                              fmt::format("{} of the scores", to_string(attention.normalize))));
+  add("weights", kernel.write(tensors.weights, attention.dtype, weights_in_words(attention)));
   write("lse", attention.wants_lse, "log of the sum of exp(score)");
   write("max", attention.wants_max, "the largest score");
   write("sum_exp", attention.wants_sum_exp, "sum of exp(score - max)");
@@ -92,11 +101,12 @@ plan::DeriveStep row_kernel(const ir::Attention& attention, const RowTensors& te
         "sum of exp(score - max_with_sink), including the sink");
   write("lse_without_sink", attention.wants_lse_without_sink,
         "log of the sum of exp(score), without the sink");
-  const bool sigmoid = attention.is_sigmoid();
-  kernel.run(
-      sigmoid ? "sigmoid.cuh" : "softmax.cuh",
-      fmt::format("{}<{}>", sigmoid ? "Sigmoid" : "Softmax", codegen::float_class(attention.dtype)),
-      fields);
+  if (attention.is_pointwise()) {
+    kernel.run(kPointwiseFile, pointwise_class("Pointwise", attention), fields);
+  } else {
+    kernel.run("softmax.cuh", fmt::format("Softmax<{}>", codegen::float_class(attention.dtype)),
+               fields);
+  }
   return std::move(kernel).finish(false);
 }
 

@@ -25,6 +25,12 @@ std::vector<codegen::Field> row_fields(const ir::Attention& attention, std::int6
 std::vector<codegen::Field> kept_fields(const ir::Attention& attention, const std::string& kept,
                                         codegen::KernelText& kernel);
 
+// The kernel of weights that depend on their own score each, and its class `name`.
+inline constexpr const char* kPointwiseFile = "pointwise.cuh";
+std::string pointwise_class(std::string_view name, const ir::Attention& attention);
+// What the weights are, in words.
+const char* weights_in_words(const ir::Attention& attention);
+
 // `turns` consecutive tiles of `rows` rows each, from row `first` on.
 struct RowTurns {
   std::int64_t first = 0;

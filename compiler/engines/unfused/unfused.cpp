@@ -10,6 +10,7 @@
 #include "compiler/engines/shared/rows.h"
 #include "compiler/engines/shared/strategy.h"
 #include "compiler/engines/shared/unsupported.h"
+#include "compiler/target/capabilities.h"
 
 namespace attn::engines {
 namespace {
@@ -67,7 +68,7 @@ class Unfused {
 // much memory.
 Result<plan::Program> lower_unfused(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_forward(attention));
-  if (attention.dims[ir::Dim::Skv] == 0 && attention.is_sigmoid()) return no_keys(attention);
+  if (attention.dims[ir::Dim::Skv] == 0 && !attention.is_softmax()) return no_keys(attention);
   if (attention.dims[ir::Dim::Skv] == 0) {
     return unsupported(attention.pos, "without keys there are no products to compute");
   }
@@ -80,9 +81,20 @@ Result<plan::Program> lower_unfused(const ir::Attention& attention) {
   return program;
 }
 
+// Its kernels of rows know softmax, and functions of each score.
+Status check_no_quotient(const Subject& subject) {
+  const ir::Attention& attention = subject.attention();
+  if (!attention.quotient || attention.dims.get(ir::Dim::Skv) == 0) return {};
+  const bool own = target::can(target::Capability::warp_group_products, subject.context());
+  return unsupported(attention.normalize_pos,
+                     "kernels that are not fused compute no weights over a sum but softmax",
+                     own ? "`--engine native` does" : "attnc's own kernels do, on H100 and H200");
+}
+
 // Everything that is computed for each score goes through memory.
 Result<double> bound(Subject& subject) {
   ATTN_RETURN_IF_ERROR(check_not_8_bits(subject.attention(), "the unfused engine's"));
+  ATTN_RETURN_IF_ERROR(check_no_quotient(subject));
   const ir::Dims& d = subject.attention().dims;
   if (!d.bound()) return 0.0;  // lowering says which is open
   const double bytes_a_score = subject.context().backward() ? 40 : 20;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "compiler/driver/driver.h"
 #include "runtime/targets/targets.h"
@@ -203,6 +204,23 @@ TEST(SpecSignature, ABackwardDiffersFromItsForwardAndFromOthers) {
   EXPECT_GT(specs.size(), std::size(different)) << "forwards are none of these";
 }
 
+TEST(SpecSignature, WeightsAreTold) {
+  std::set<std::string> different;
+  const char* const kWeights[] = {"",
+                                  "normalize sigmoid;",
+                                  "weight score;",
+                                  "weight relu(score);",
+                                  "weight relu(score) / sum(relu(score));",
+                                  "weight score / sum(abs(score));",
+                                  "weight score / sum(2 * abs(score));",
+                                  "weight 2 * exp(score) / sum(exp(score));"};
+  for (const char* weight : kWeights) {
+    for (const auto direction : {plan::Direction::forward, plan::Direction::backward})
+      different.insert(signature(with("more", weight), direction, "native"));
+  }
+  EXPECT_EQ(different.size(), 2 * std::size(kWeights));
+}
+
 TEST(SpecSignature, ABackwardThroughLseIsAnother) {
   const auto backward = plan::Direction::backward;
   const std::string without = signature(with("more", "grad k;"), backward, "unfused");
@@ -221,9 +239,9 @@ TEST(SpecSignature, OfAForwardIsWithoutWhatOnlyABackwardOrADivisionHas) {
 TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   const ir::Attention attention;
   [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, params, dag,
-                                scale, score, masks, normalize, normalize_pos, sink, dropout,
-                                lengths_q, lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
-                                wants_max_with_sink, wants_sum_exp_with_sink,
+                                scale, score, masks, normalize, normalize_pos, quotient, sink,
+                                dropout, lengths_q, lengths_kv, wants_o, wants_lse, wants_max,
+                                wants_sum_exp, wants_max_with_sink, wants_sum_exp_with_sink,
                                 wants_lse_without_sink, wants_amax_s, wants_amax_o,
                                 place_of_statistics, gradients, reads_d_lse, place_of_d_lse,
                                 deterministic, partial, shard, pos] = attention;

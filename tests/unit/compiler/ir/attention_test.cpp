@@ -97,6 +97,10 @@ TEST(Equality, SeesEveryDifference) {
         a.dropout = Dropout{0.5, {}, {}};
       },
       [](Attention& a) { a.normalize = Normalize::sigmoid; },
+      [](Attention& a) { a.normalize = Normalize::linear; },
+      [](Attention& a) {
+        a.quotient = Quotient{a.score, a.score, true};
+      },
       [](Attention& a) { a.lengths_q = true; },
       [](Attention& a) { a.wants_max = true; },
       [](Attention& a) { a.gradients = {"q"}; },

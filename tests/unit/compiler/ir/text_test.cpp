@@ -57,6 +57,22 @@ TEST(Text, SigmoidRoundTripsAndSoftmaxIsNotPrinted) {
   expect_error(replaced("  outputs", "  normalize relu\n  outputs"), "sigmoid", 32);
 }
 
+TEST(Text, WeightsByExpressionsRoundTrip) {
+  const std::string linear = replaced("  outputs o lse\n", "  normalize linear\n  outputs o\n");
+  ASSERT_TRUE(parse(linear).ok()) << parse(linear).error().message;
+  EXPECT_TRUE(parse(linear)->is_linear());
+  EXPECT_EQ(to_text(*parse(linear)), linear);
+  Attention divided = parse(kSample).value();
+  const ExprId term = divided.dag.leaf(Op::score_);
+  divided.normalize = Normalize::quotient;
+  divided.quotient = Quotient{term, divided.dag.add(Op::abs_, {term}), true};
+  const std::string text = to_text(divided);
+  EXPECT_NE(text.find(" exponential\n"), std::string::npos) << text;
+  ASSERT_TRUE(parse(text).ok()) << parse(text).error().message;
+  EXPECT_EQ(to_text(*parse(text)), text);
+  EXPECT_TRUE(is_same(*parse(text), *parse(to_text(divided))));
+}
+
 TEST(Text, GradientsThroughLseRoundTrip) {
   const std::string text = replaced("  outputs o lse\n", "  outputs o lse\n  grad q v lse\n");
   const Result<Attention> parsed = parse(text);

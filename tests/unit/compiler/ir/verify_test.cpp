@@ -85,6 +85,28 @@ TEST(Verify, SigmoidHasNoStatisticsAndNoSink) {
   EXPECT_EQ(sigmoid([](Attention& a) { a.sink = a.scale; }), "a sink without softmax");
 }
 
+TEST(Verify, QuotientsReadTermsAloneAndHaveNoStatisticButLse) {
+  const auto quotient = [](void (*change)(Attention&)) {
+    return complaint([&](Attention& a) {
+      const ExprId term = a.dag.leaf(Op::score_);
+      a.normalize = Normalize::quotient;
+      a.quotient = Quotient{term, a.dag.add(Op::add_, {term, a.dag.leaf(Op::unit_)}), true};
+      change(a);
+    });
+  };
+  EXPECT_EQ(quotient([](Attention&) {}), "");
+  EXPECT_EQ(quotient([](Attention& a) { a.quotient->exponential = false; }),
+            "unit in the denominator");
+  EXPECT_EQ(quotient([](Attention& a) { a.quotient->f = a.dag.boolean(true); }),
+            "numerator is not of type real");
+  EXPECT_EQ(quotient([](Attention& a) { a.score = a.dag.leaf(Op::unit_); }), "unit in the score");
+  EXPECT_EQ(quotient([](Attention& a) { a.quotient.reset(); }), "a quotient's parts");
+  EXPECT_EQ(quotient([](Attention& a) { a.normalize = Normalize::softmax; }), "a quotient's parts");
+  EXPECT_EQ(quotient([](Attention& a) { a.wants_max = true; }),
+            "a statistic of softmax without softmax");
+  EXPECT_EQ(quotient([](Attention& a) { a.sink = a.scale; }), "a sink without softmax");
+}
+
 void quantize(Attention& a) {
   a.dtype = DType::e4m3;
   a.quantize.emplace();

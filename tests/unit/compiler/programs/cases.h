@@ -103,6 +103,15 @@ inline constexpr Case kCases[] = {
     {"sigmoid_learned_and_dropped",
      "normalize sigmoid; learn u: f32[Skv]; tensor keep: bool[Sq, Skv];"
      "score score * u[kv_idx] - u[h]; dropout 0.5, keep[q_idx, kv_idx];"},
+    {"weight", "weight silu(score) / Skv;"},
+    {"weight_f16", "weight relu(score) ** 2; dtype f16; scale 3.0; mask kv_idx < q_idx - 2;"},
+    {"weight_thd", "weight score; layout thd; mask q_idx >= kv_idx;"},
+    {"weight_lengths", "weight score - 0.5; lengths q, kv; score where(kv_idx == 2, -inf, score);"},
+    {"weight_learned_and_dropped",
+     "learn u: f32[Skv]; tensor keep: bool[Sq, Skv]; score score - u[h];"
+     "weight u[kv_idx] * silu(score); dropout 0.5, keep[q_idx, kv_idx];"},
+    {"weight_no_keys",
+     "dims B = 2, Hq = 2, Hkv = 1, Sq = 5, Skv = 0, D = 8; layout thd; weight relu(score);"},
     {"sigmoid_no_keys",
      "dims B = 2, Hq = 2, Hkv = 1, Sq = 5, Skv = 0, D = 8; layout thd; normalize sigmoid;"},
 };
@@ -126,8 +135,9 @@ inline ir::Attention attention_of(std::size_t number) {
   const Case& one = kCases[number];
   std::string clauses = one.clauses;
   if (clauses.find("dims") == std::string::npos) clauses = kDims + clauses;
-  const bool sigmoid = clauses.find("normalize sigmoid") != std::string::npos;
-  const char* outputs = sigmoid ? "outputs o; " : "outputs o, lse; ";
+  const bool alone = clauses.find("normalize sigmoid") != std::string::npos ||
+                     clauses.find("weight ") != std::string::npos;
+  const char* outputs = alone ? "outputs o; " : "outputs o, lse; ";
   const support::Source source(one.name, "attention f { " + (outputs + clauses) + " }");
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
@@ -152,7 +162,7 @@ inline std::vector<plan::Program> programs_of(const ir::Attention& attention) {
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
     // Without keys, one generated kernel is the whole forward.
     const bool filled =
-        attention.dims[ir::Dim::Skv] == 0 && programs.empty() && !attention.is_sigmoid();
+        attention.dims[ir::Dim::Skv] == 0 && programs.empty() && !attention.is_pointwise();
     auto program = lowered(attention, filled ? "cudnn" : "unfused", direction);
     ATTN_CHECK(program.ok(), program.error().to_text());
     programs.push_back(std::move(program).value());

@@ -110,6 +110,34 @@ TEST(Sigmoid, EachWeightIsThatOfItsScore) {
   EXPECT_NEAR(evaluated(kTwoKeys, second, two_keys()).o.values[0], 20 * weight(1), 1e-14);
 }
 
+// Scores of 0.5 and 1, or as many hundreds.
+TEST(Weights, OverASumNeverOverflow) {
+  const auto body = [](const char* scale) {
+    return std::string("  %0: real = const_real ") + scale +
+           "\n  %1: real = score\n  %2: real = unit\n  %3: real = sub %1, %2\n"
+           "  %4: real = abs %3\n  scale %0\n  score %1\n  normalize quotient\n"
+           "  quotient %3, %4 exponential\n  outputs o lse\n";
+  };
+  const double first = std::expm1(0.5), second = std::expm1(1.0), sum = first + second;
+  const Outputs near = evaluated(kTwoKeys, body("0.5"), two_keys());
+  EXPECT_NEAR(near.o.values[0], (10 * first + 20 * second) / sum, 1e-13);
+  EXPECT_NEAR(near.lse.values[0], std::log(sum), 1e-14);
+  const Outputs far = evaluated(kTwoKeys, body("500.0"), two_keys());
+  EXPECT_NEAR(far.o.values[0], 20, 1e-13);
+  EXPECT_NEAR(far.lse.values[0], 1000, 1e-10);
+  const Outputs below = evaluated(kTwoKeys, body("-500.0"), two_keys());
+  EXPECT_NEAR(below.o.values[0], -15, 1e-13);
+  EXPECT_NEAR(below.lse.values[0], std::log(2.0), 1e-14);
+  const Outputs none = evaluated(kTwoKeys, body("0.0"), two_keys());
+  EXPECT_EQ(none.o.values[0], 0);
+  EXPECT_EQ(none.lse.values[0], -kInfinity);
+}
+
+TEST(Weights, MayBeTheScores) {
+  const std::string linear = std::string(kPlain) + "  normalize linear\n  outputs o\n";
+  EXPECT_NEAR(evaluated(kTwoKeys, linear, two_keys()).o.values[0], 10 * 0.5 + 20 * 1, 1e-14);
+}
+
 TEST(Sigmoid, OfARowThatSeesNothingIsZero) {
   const std::string body =
       "  %0: real = const_real 0.5\n  %1: real = score\n  %2: bool = const_bool false\n"

@@ -183,6 +183,56 @@ TEST(Gradients, OfSigmoidByLearnedTensors) {
   expect_differences(attention, inputs);
 }
 
+// The attention with another line that makes weights.
+std::string with_weights(std::string body, const std::string& line) {
+  const std::string outputs = "  outputs o\n";
+  return body.replace(body.find(outputs), outputs.size(), line + outputs);
+}
+
+TEST(Gradients, OfScoresAsWeights) {
+  const auto plain = testing::attention("B=2 Hq=4 Hkv=2 Sq=3 Skv=5 Dqk=3 Dv=4",
+                                        with_weights(kPlain, "  normalize linear\n"));
+  expect_differences(plain, testing::random_inputs(plain));
+  std::string body = with_weights(kLearned, "  normalize linear\n");
+  body.erase(body.find("  sink %15\n"), std::string_view("  sink %15\n").size());
+  const auto learned = testing::attention("B=2 Hq=4 Hkv=1 Sq=4 Skv=5 Dqk=3 Dv=2", body);
+  Inputs inputs = testing::random_inputs(learned);
+  inputs.tensors["t"] = testing::random_tensor({4}, 5);
+  inputs.tensors["u"] = testing::random_tensor({3}, 6);
+  expect_differences(learned, inputs);
+}
+
+// Softpick, with (exponential) and without the exponential of the score.
+constexpr const char* kQuotient = R"(
+  %0: real = const_real 0.5
+  %1: real = score
+  %2: real = UNIT
+  %3: real = sub %1, %2
+  %4: real = const_real 0.0
+  %5: real = max %3, %4
+  %6: real = abs %3
+  scale %0
+  score %1
+  normalize quotient
+  quotient %5, %6EXPONENTIAL
+  outputs o
+  grad q k v lse
+)";
+
+std::string quotient(const std::string& unit, const std::string& exponential) {
+  std::string body = kQuotient;
+  body.replace(body.find("UNIT"), 4, unit);
+  return body.replace(body.find("EXPONENTIAL"), 11, exponential);
+}
+
+TEST(Gradients, OfWeightsOverASum) {
+  for (const std::string& body :
+       {quotient("unit", " exponential"), quotient("const_real 0.25", "")}) {
+    const auto attention = testing::attention("B=2 Hq=4 Hkv=2 Sq=3 Skv=5 Dqk=3 Dv=4", body);
+    expect_differences(attention, testing::random_inputs(attention));
+  }
+}
+
 TEST(Gradients, OfLengths) {
   const auto attention = testing::attention("B=3 Hq=2 Hkv=1 Sq=4 Skv=5 Dqk=2 Dv=2", kLengths);
   Inputs inputs = testing::random_inputs(attention);

@@ -84,7 +84,10 @@ inline std::vector<std::string> names_of_gradients(const ir::Attention& attentio
 
 // Asks for all outputs that the attention can have.
 inline void want_all(ir::Attention& attention) {
-  if (attention.is_sigmoid()) return;
+  if (!attention.is_softmax()) {
+    attention.wants_lse = attention.quotient.has_value();
+    return;
+  }
   attention.wants_lse = attention.wants_max = attention.wants_sum_exp = true;
   attention.wants_max_with_sink = attention.wants_sum_exp_with_sink =
       attention.wants_lse_without_sink = attention.sink.has_value();

@@ -46,6 +46,15 @@ TEST(Scoring, ConstantFactorsAloneAreTakenOff) {
   EXPECT_EQ(without_factors(scored("score + 1.0")).weight, 1);
 }
 
+TEST(Scoring, DivisorsOfWeightsAreTakenOff) {
+  ir::Attention attention = scored("2.0 * tanh(score) / 64.0");
+  EXPECT_EQ(without_factors(attention).weight, 1);
+  attention.normalize = ir::Normalize::linear;
+  const Scoring scoring = without_factors(attention);
+  EXPECT_EQ(ir::to_source(attention, scoring.root), "tanh(score)");
+  EXPECT_NEAR(scoring.weight, 1.0 / 32, 1e-12);
+}
+
 TEST(Scoring, TheScaleIsAFactorOfHomogeneousScores) {
   expect("score * score", "score * score", kScale * kScale, false);
   expect("score * t[h]", "score * t[h]", kScale, false);

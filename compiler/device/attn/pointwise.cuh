@@ -1,16 +1,23 @@
-// Weights that are the sigmoid of a score each, and their backward.
+// Weights that are a function of their score each, and their backward.
 #pragma once
 
 #include "attn/rows.cuh"
 
 namespace kernels {
 
-// 0 for -inf.
-static __device__ float sigmoid_of(float x) { return 1 / (1 + expf(-x)); }
+// Functions of scores. Of a weight, `slope` is the derivative by the score.
+struct SigmoidOf {
+  static __device__ float weight(float x) { return 1 / (1 + expf(-x)); }
+  static __device__ float slope(float x) { return weight(x) * weight(-x); }
+};
+struct ItselfOf {
+  static __device__ float weight(float x) { return x; }
+  static __device__ float slope(float) { return 1; }
+};
 
 // Element: F16 or BF16.
-template <typename Element>
-struct Sigmoid : Rows {
+template <typename Element, typename Function>
+struct Pointwise : Rows {
   const float* scores = nullptr;  // [rows,Skv], -inf where hidden
   const int* kept = nullptr;      // [rows,Skv]; null: no dropout
   double keep_scale = 1;          // 1 / (1 - probability)
@@ -21,16 +28,17 @@ struct Sigmoid : Rows {
     const Row row = row_of(i);
     const float* x = scores + row.r * Skv;
     for (long long c = row.lane; c < columns && row.live; c += lanes) {
-      const bool seen = c < row.visible && (!kept || kept[row.r * Skv + c] != 0);
+      const bool seen = c < row.visible && x[c] != nothing();
+      const bool through = seen && (!kept || kept[row.r * Skv + c] != 0);
       weights[row.r * columns + c] =
-          Element::narrow(seen ? (float)keep_scale * sigmoid_of(x[c]) : 0);
+          Element::narrow(through ? (float)keep_scale * Function::weight(x[c]) : 0);
     }
   }
 };
 
-// dS' = P (1 - P) keep do v^T. Element: F16 or BF16.
-template <typename Element>
-struct SigmoidGradients : Rows {
+// dS' = slope keep do v^T. Element: F16 or BF16.
+template <typename Element, typename Function>
+struct PointwiseGradients : Rows {
   const float* scores = nullptr;      // [rows,Skv], -inf where hidden
   const int* kept = nullptr;          // [rows,Skv]; null: no dropout
   double keep_scale = 1;              // 1 / (1 - probability)
@@ -45,10 +53,10 @@ struct SigmoidGradients : Rows {
     for (long long c = row.lane; c < columns && row.live; c += lanes) {
       const bool seen = c < row.visible && x[c] != nothing();
       const bool through = seen && (!kept || kept[row.r * Skv + c] != 0);
-      const float weight = through ? (float)keep_scale * sigmoid_of(x[c]) : 0;
+      const float factor = through ? (float)keep_scale : 0;
       const long long at = row.r * columns + c;
-      modified[at] = through ? weight * sigmoid_of(-x[c]) * cotangents[at] : 0;
-      if (weights) weights[at] = Element::narrow(weight);
+      modified[at] = through ? factor * Function::slope(x[c]) * cotangents[at] : 0;
+      if (weights) weights[at] = Element::narrow(through ? factor * Function::weight(x[c]) : 0);
     }
   }
 };
