@@ -14,7 +14,7 @@ from attn.errors import BindingError
 from attn.specs import Spec
 from attn.torch import blocks, dynamo
 from attn.torch.blocks import Adds
-from attn.torch.calls import add_random, beside
+from attn.torch.calls import add_random, beside, check_kind
 from attn.torch.graph_mods import GraphMod, hint
 from attn.torch.joined_blocks import joined
 from attn.torch.known_mods import KnownMods
@@ -165,6 +165,9 @@ def _known_sizes(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[t
 def _checked(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple[torch.Tensor, ...], Sizes]:
     """q, k and v, those of one batch as those of all, and their sizes."""
     query, key, value = tensors
+    for name, tensor in zip(("query", "key", "value"), tensors):
+        if not torch.compiler.is_dynamo_compiling():
+            check_kind(name, tensor)
     if query.dim() == key.dim() == value.dim() == 4:
         batches = query.shape[0]
         if batches != 1 and key.shape[0] == 1 and value.shape[0] == 1:
