@@ -160,12 +160,12 @@ class Attention:
         return plans.build(self.source, bindings, target or self.target or "native", engine=self.engine,
                            direction=direction, cache=self._cache, edits=edits)
 
-    def warm(self, *, training: bool = False, dtype: str | None = None, layout: str = "bhsd",
+    def warm(self, *, training: bool = False, dtype: Any = None, layout: str = "bhsd",
              device: Any = None, background: bool = False, **sizes: int) -> Future[None]:
         """Compiles and loads the plan of torch calls with these sizes, so that they need not wait.
 
         `training`: for tensors that require a gradient. `layout`: "bhsd" or "bshd", the order of q, k and v
-        in memory, whatever their shape; `dtype`: "bf16" or "f16", by default the spec's; `device`: by default
+        in memory, whatever their shape; `dtype`: "bf16" or "f16", or torch's, by default the spec's; `device`: by default
         the current CUDA device. With `background` it returns at once; calls of these sizes then wait for
         this build. Returns a finished or running Future; without `background`, raises what the build does.
         Raises BindingError if a size is not known."""
