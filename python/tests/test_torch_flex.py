@@ -125,7 +125,8 @@ def test_tensors_that_are_several():
     import torch.distributed as processes
     from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
-    nested = torch.nested.nested_tensor([torch.randn(5, 2, 8), torch.randn(7, 2, 8)], layout=torch.jagged).transpose(1, 2)
+    parts = [torch.randn(5, 2, 8), torch.randn(7, 2, 8)]
+    nested = torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
     processes.init_process_group("gloo", store=processes.HashStore(), rank=0, world_size=1)
     try:
         sharded = distribute_tensor(torch.randn(2, 2, 5, 8), init_device_mesh("cpu", (1,)), [Shard(0)])

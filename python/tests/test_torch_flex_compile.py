@@ -1,5 +1,5 @@
-"""attn.torch.flex_attention in programs that torch.compile and torch.export trace: no graph break, and the numbers of an
-ordinary call."""
+"""attn.torch.flex_attention in programs that torch.compile and torch.export trace: no graph break, and the numbers of
+an ordinary call."""
 
 import functools
 

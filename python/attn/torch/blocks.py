@@ -274,7 +274,9 @@ def _listed(block_mask: Any, grid: Grid, device: torch.device) -> tuple[torch.Te
     return found[0] > 0, found[1] > 0
 
 
-def _summaries(mask_mod: Callable[..., Any], at: tuple[int, int], sizes: Sizes, grid: Grid, device: torch.device) -> Any:
+def _summaries(
+    mask_mod: Callable[..., Any], at: tuple[int, int], sizes: Sizes, grid: Grid, device: torch.device
+) -> Any:
     """Goes through the rows of blocks, some at a time. Yields the first row, and for each block whether the mask
     shows some of it, and whether all of it."""
     from torch.nn.attention.flex_attention import create_mask

@@ -15,7 +15,16 @@ from attn.errors import BindingError, SpecWarning, Unsupported
 from attn.reference import as_array
 from attn.torch.addressed import check_shapes
 from attn.torch.facts import Facts, facts_of
-from attn.torch.signature import DTYPES, EIGHT_BITS, IN_KERNELS, PLAIN, TORCH_DTYPES, layout_of, readable_strides, usable
+from attn.torch.signature import (
+    DTYPES,
+    EIGHT_BITS,
+    IN_KERNELS,
+    PLAIN,
+    TORCH_DTYPES,
+    layout_of,
+    readable_strides,
+    usable,
+)
 from attn.torch.variant import Form, output_layout
 
 count_modes = torch._C._len_torch_dispatch_stack
@@ -114,7 +123,7 @@ def check_kind(name: str, tensor: torch.Tensor) -> None:
 
 
 def _usable(facts: Facts, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor other than q, k and v as kernels read it, row-major: a copy if it is not, unless its strides are bound."""
+    """A tensor other than q, k and v as kernels read it, row-major: a copy if it is not, unless strides are bound."""
     return tensor.contiguous() if tensor.is_cuda and name not in (*INPUTS, *facts.said.bound) else tensor
 
 

@@ -33,7 +33,9 @@ _known: weakref.WeakKeyDictionary[dist.ProcessGroup, tuple[Meetings, Steps]] = w
 class Group:
     """This process in a group. All processes of the group make the same calls in the same order, `agree` first."""
 
-    def __init__(self, given: Any = None, device: Any = None, timeout_seconds: float | datetime.timedelta | None = None):
+    def __init__(
+        self, given: Any = None, device: Any = None, timeout_seconds: float | datetime.timedelta | None = None
+    ):
         """`given`: a ProcessGroup, a DeviceMesh of one dimension, or None for the default group. `device`: by
         default the current CUDA device if the group has NCCL, else the CPU. `timeout_seconds`: how long ranks
         wait for one that lives; by default as long as PyTorch's collectives. Raises ArgumentError; but if the

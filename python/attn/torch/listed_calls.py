@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from attn.arguments import sizes_of
+from attn.arguments import extent, sizes_of
 from attn.attention import Attention
 from attn.torch import blocks
 from attn.torch.cuda_graphs import is_preparing
@@ -67,8 +67,8 @@ def _of(attention: str) -> _Known:
 
 
 def note(joined: Attention, alone: Attention, block_mask: Any, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Notes that calls of `joined`, of q, k and v of these shapes, may be those of `alone` if they have the lists of this
-    BlockMask: if it follows from its mask_mod, for which it is compared here. Raises BindingError for wrong lists."""
+    """Notes that calls of `joined`, of q, k and v of these shapes, may be those of `alone` if they have the lists of
+    this BlockMask: if it follows from its mask_mod, for which it is compared here. Raises BindingError for wrong lists."""
     lists = {name: x for name in LISTS if (x := getattr(block_mask, name, None)) is not None}
     sizes = sizes_of(*(_Shaped(shape) for shape in shapes))
     where = lists["kv_num_blocks"]
@@ -116,7 +116,7 @@ def resolved(
     if found is None:
         dims = attention_of(attention).described.inputs[name].dims
         sizes = sizes_of(q, k, v)._asdict()
-        down, across = (int(eval(text, {"__builtins__": {}}, sizes)) for text in dims[2:])  # as the compiler writes them
+        down, across = (int(extent(text, sizes)) for text in dims[2:])
         with torch.no_grad():
             found = tensor_of({each: lists.get(each) for each in LISTS}, down, across, q.device)
         if keeps:

@@ -88,8 +88,8 @@ class _ShortBackward:
 class ShortWay(Way):
     """The same by the launches of one pair, at once: no argument is looked at in Python.
 
-    `lends`: no memory is kept between calls. It does not apply to tensors that are not as the plans expect them, nor to streams that are being captured
-    into a CUDA graph.
+    `lends`: no memory is kept between calls. It does not apply to tensors that are not as the plans expect them, nor
+    to streams that are being captured into a CUDA graph.
     """
 
     def __init__(self, each: Call, training: bool, pair: Pair, lends: bool = False):
