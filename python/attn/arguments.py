@@ -23,6 +23,12 @@ class Sizes(NamedTuple):
     Dv: int
 
 
+def extent(text: str, sizes: Mapping[str, Any]) -> Any:
+    """The size of a dimension that the compiler describes: a number, a name or an expression of sizes, such as
+    "(Skv + 127) // 128". Raises NameError for a size that is not given."""
+    return eval(text, {"__builtins__": {}}, dict(sizes))
+
+
 def named(captured: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by name: `args` are q, k and v, `kwargs` replace captured tensors."""
     if len(args) > len(INPUTS):

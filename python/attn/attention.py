@@ -79,8 +79,8 @@ class Attention:
             _of_torch().prepare(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Attention:
-        """The same attention, of the same loaded plans, with copies of the captured tensors: those of the module that is
-        copied, if it has them."""
+        """The same attention, of the same loaded plans, with copies of the captured tensors: those of the module that
+        is copied, if it has them."""
         made = memo[id(self)] = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._lock, made._recent = threading.Lock(), None
@@ -160,13 +160,13 @@ class Attention:
         return plans.build(self.source, bindings, target or self.target or "native", engine=self.engine,
                            direction=direction, cache=self._cache, edits=edits)
 
-    def warm(self, *, training: bool = False, dtype: str | None = None, layout: str = "bhsd",
+    def warm(self, *, training: bool = False, dtype: Any = None, layout: str = "bhsd",
              device: Any = None, background: bool = False, **sizes: int) -> Future[None]:
         """Compiles and loads the plan of torch calls with these sizes, so that they need not wait.
 
         `training`: for tensors that require a gradient. `layout`: "bhsd" or "bshd", the order of q, k and v
-        in memory, whatever their shape; `dtype`: "bf16" or "f16", by default the spec's; `device`: by default
-        the current CUDA device. With `background` it returns at once; calls of these sizes then wait for
+        in memory, whatever their shape; `dtype`: "bf16" or "f16", or torch's, by default the spec's; `device`: by
+        default the current CUDA device. With `background` it returns at once; calls of these sizes then wait for
         this build. Returns a finished or running Future; without `background`, raises what the build does.
         Raises BindingError if a size is not known."""
         run = _of_torch().warming(self, sizes, training=training, dtype=dtype, layout=layout, device=device)

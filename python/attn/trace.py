@@ -101,5 +101,5 @@ OPTIONS = (*Sizes._fields, *(each.name for each in dataclasses.fields(Clauses)),
 
 def unwrapped(*mods: Any) -> tuple[Any, ...]:
     """The functions that torch.compile was given."""
-    return tuple(mod.__dict__.get("_torchdynamo_orig_callable", mod) if isinstance(mod, FunctionType) else mod
-                 for mod in mods)
+    return tuple([mod.__dict__.get("_torchdynamo_orig_callable", mod)
+                  if isinstance(mod, FunctionType) and mod.__dict__ else mod for mod in mods])

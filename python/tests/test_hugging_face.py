@@ -1,5 +1,5 @@
-"""Models of Transformers with `attn_implementation="attnc"`, beside "sdpa" or "eager". Small ones with random weights; on
-a GPU in bf16, else by the reference. Skipped where Transformers is not installed."""
+"""Models of Transformers with `attn_implementation="attnc"`, beside "sdpa" or "eager". Small ones with random weights;
+on a GPU in bf16, else by the reference. Skipped where Transformers is not installed."""
 
 import pytest
 

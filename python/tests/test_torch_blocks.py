@@ -71,7 +71,8 @@ def test_other_lengths_and_types(rows, keys, dtype):
     q, k, v = qkv(rows, keys, dtype)
     shifted = lambda b, h, q_idx, kv_idx: q_idx + 3 >= kv_idx  # noqa: E731
     block_mask = made(shifted, rows=rows, keys=keys)
-    found = traced(attn.torch.flex_attention)(q.transpose(1, 2).contiguous().transpose(1, 2), k, v, block_mask=block_mask)
+    rows_first = q.transpose(1, 2).contiguous().transpose(1, 2)
+    found = traced(attn.torch.flex_attention)(rows_first, k, v, block_mask=block_mask)
     torch.testing.assert_close(found, attn.torch.flex_attention(q, k, v, mask_mod=shifted), check_stride=False)
 
 

@@ -121,6 +121,26 @@ def test_what_is_no_block_mask():
     assert "flex_attention(.., mask_mod=f)" in str(caught.value)
 
 
+def test_tensors_that_are_several():
+    import torch.distributed as processes
+    from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+
+    parts = [torch.randn(5, 2, 8), torch.randn(7, 2, 8)]
+    nested = torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
+    processes.init_process_group("gloo", store=processes.HashStore(), rank=0, world_size=1)
+    try:
+        sharded = distribute_tensor(torch.randn(2, 2, 5, 8), init_device_mesh("cpu", (1,)), [Shard(0)])
+        f = attn.compile("attention c { dims B, Hq, Sq, D; }")
+        for x, words in ((nested, "is a nested tensor"), (sharded, "is a DTensor")):
+            for run in (attn.torch.flex_attention, f):
+                with pytest.raises(attn.Unsupported, match=words):
+                    run(x, x, x)
+        local = sharded.to_local()
+        assert attn.torch.flex_attention(local, local, local).shape == (2, 2, 5, 8)
+    finally:
+        processes.destroy_process_group()
+
+
 def test_every_argument_of_flex_attention_has_the_same_name_and_place():
     import inspect
 

@@ -1,5 +1,5 @@
-"""attn.torch.flex_attention in programs that torch.compile and torch.export trace: no graph break, and the numbers of an
-ordinary call."""
+"""attn.torch.flex_attention in programs that torch.compile and torch.export trace: no graph break, and the numbers of
+an ordinary call."""
 
 import functools
 
@@ -235,3 +235,25 @@ def test_the_names_of_pytorch_that_are_not_public_are_there():
     for name in ("TorchHigherOrderOperatorVariable", "discard_graph_changes", "speculate_subgraph", "unimplemented",
                  "VariableTracker", "_hop_name_to_variable_class"):
         assert hasattr(higher_order_ops, name)
+
+
+@pytest.mark.parametrize("batch, rows, keys", [(0, 5, 6), (2, 0, 6), (2, 5, 0), (0, 0, 0)])
+def test_without_a_batch_a_row_or_a_key(batch, rows, keys):
+    q, k, v = qkv(batch, rows=rows, keys=keys)
+
+    def run(q, k, v):
+        return flex_attention(q, k, v, alibi, mask_mod=causal)
+
+    same(run, traced(run), [q, k, v, SLOPES], q, k, v)
+    found = torch.vmap(lambda q: run(q, k, v))(torch.stack([q, q]))
+    torch.testing.assert_close(found, torch.stack([run(q, k, v)] * 2))
+    if batch and rows:  # torch.export takes no inputs without elements as they are
+        class Model(torch.nn.Module):
+            def forward(self, q, k, v):
+                return flex_attention(q, k, v, mask_mod=causal)
+
+        torch._dynamo.reset()
+        for strict in (True, False):
+            with torch.no_grad():
+                program = torch.export.export(Model(), (q, k, v), strict=strict)
+                torch.testing.assert_close(program.module()(q, k, v), flex_attention(q, k, v, mask_mod=causal))

@@ -1,5 +1,5 @@
-"""attn.torch.flex_attention as a drop-in on a GPU: strides, blocks, programs that are compiled, CUDA graphs, torch.func;
-beside a dense evaluation in float64."""
+"""attn.torch.flex_attention as a drop-in on a GPU: strides, blocks, programs that are compiled, CUDA graphs and
+torch.func, beside a dense evaluation in float64."""
 
 import copy
 import itertools
@@ -141,8 +141,11 @@ def test_numbers_of_the_cpu():
     slope, shift = torch.tensor(0.02, requires_grad=True), torch.tensor(3)
     i = torch.arange(160, device=DEVICE)
 
+    def bias(score, b, h, q_idx, kv_idx):
+        return score + slope * (kv_idx - q_idx)
+
     def run():
-        return flex_attention(q, k, v, lambda s, b, h, m, n: s + slope * (n - m), mask_mod=lambda b, h, m, n: m + shift >= n)
+        return flex_attention(q, k, v, bias, mask_mod=lambda b, h, q_idx, kv_idx: q_idx + shift >= kv_idx)
 
     check(run, lambda: dense(q, k, v, i[:, None] + 3 >= i, slope.double() * (i - i[:, None])), [q, k, v, slope])
 
@@ -325,8 +328,8 @@ def test_reduced_overhead_of_inference():
 
 def test_transformations():
     q, k, v = (x.detach() for x in qkv())
-    found, wanted = (grad(lambda q, f=f: f(q).double().square().sum())(q)
-                     for f in (lambda q: flex_attention(q, k, v, mask_mod=causal), lambda q: dense(q, k, v, lower(160))))
+    both = (lambda q: flex_attention(q, k, v, mask_mod=causal), lambda q: dense(q, k, v, lower(160)))
+    found, wanted = (grad(lambda q, f=f: f(q).double().square().sum())(q) for f in both)
     close(found, wanted)
     many = torch.stack([q, -q, q * 2], 2)
     close(vmap(lambda q: flex_attention(q, k, v, mask_mod=causal), 2)(many),

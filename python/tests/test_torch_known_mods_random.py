@@ -240,7 +240,7 @@ class Graph:
 
 
 class Texts:
-    def attention(self, spec, query):
+    def attention(self, spec, query, dtype, kind):
         return spec.text
 
 
@@ -292,7 +292,7 @@ def test_what_is_found_again_is_what_a_trace_says(part, monkeypatch):
     for seed in range(part, COUNT, 4):
         graph = Graph(seed)
         for call, mod in enumerate(graph.calls()):
-            actual, error = outcome(lambda: flex._attention_of(query, (mod, None), SIZES, (None, False, 0.0)))
+            actual, error = outcome(lambda: flex._attention_of(query, (mod, None), SIZES, (None, ("o",), 0.0)))
             expected, expected_error = outcome(lambda: fresh(mod))
             raw, raw_error = outcome(lambda: unwatched(mod))
             if error != expected_error:

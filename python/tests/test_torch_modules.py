@@ -60,6 +60,24 @@ def test_mods():
     assert layer.to("meta")(*(x.to("meta") for x in inputs)).device.type == "meta"
 
 
+def test_types_by_their_own_names():
+    import datetime
+
+    mods = dict(mask_mod=lambda b, h, i, j: i >= j, B=1, Hq=2, Sq=8, D=16)
+    for dtype in (torch.float16, "f16"):
+        assert attn.compile(**mods, dtype=dtype).described.dtype == "f16"
+    with pytest.raises(attn.SpecError, match="complex64"):
+        attn.compile(**mods, dtype=torch.complex64)
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        sharded = attn.torch.distribute("document_causal", B=1, Hq=4, Hkv=2, Sq=64, D=32, dtype=torch.float16,
+                                        timeout_seconds=datetime.timedelta(minutes=2))
+        assert sharded.attention.described.dtype == "f16"
+        sharded.close()
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_layout():
     layer = attn.torch.Attention(learned("o"), Hq=4)
     inputs = tensors()

@@ -28,8 +28,8 @@ from attn.torch.schedules import Schedule
 from attn.torch.varlen import varlen_attention
 from attn.torch.varlen_attentions import VarlenAttention
 
-__all__ = ["Attention", "Bucketed", "Distributed", "Schedule", "VarlenAttention",
-           "append", "call", "distribute",
-           "flex_attention", "hugging_face", "load_distributed", "merge", "prepare", "quantize", "save_plans", "varlen_attention"]
+__all__ = ["Attention", "Bucketed", "Distributed", "Schedule", "VarlenAttention", "append", "call", "distribute",
+           "flex_attention", "hugging_face", "load_distributed", "merge", "prepare", "quantize", "save_plans",
+           "varlen_attention"]
 
 _attention.torch_calls = sys.modules[__name__]

@@ -39,6 +39,14 @@ def grid_of(block_mask: Any, sizes: Sizes) -> Grid:
 
 def mask_of(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
     """The mask_mod of a block mask. Raises BindingError if it is not of these sizes, or was sliced."""
+    known = _known.get(id(block_mask))
+    if known is not None and known.is_like(block_mask, sizes):
+        return block_mask.mask_mod
+    return checked_mask(block_mask, sizes)
+
+
+def checked_mask(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
+    """`mask_of`, which looks at nothing that was known before."""
     mask_mod = getattr(block_mask, "mask_mod", None)
     if mask_mod is None:
         notes = ["a mask_mod is given by name: flex_attention(.., mask_mod=f)"] if callable(block_mask) else []
@@ -134,17 +142,27 @@ class _Compared:
         key = id(block_mask)
         self._of = weakref.ref(block_mask, lambda _: _known.pop(key, None))
         self._mask_mod = block_mask.mask_mod
+        self._blocks = block_mask.BLOCK_SIZE, block_mask.seq_lengths
+        self._shape = block_mask.kv_indices.shape
         self._sizes, self._text = sizes, text
         self._states = {name: _State(tensor) for name, tensor in observed.items()}
 
     def is_of(self, block_mask: Any, sizes: Sizes, text: str, observed: Mapping[str, Any]) -> bool:
+        if not self.is_like(block_mask, sizes) or self._text != text or self._states.keys() != observed.keys():
+            return False
+        for name, state in self._states.items():
+            if not state.is_of(observed[name]):
+                return False
+        return True
+
+    def is_like(self, block_mask: Any, sizes: Sizes) -> bool:
+        """Whether it is this block mask, for these sizes, whatever its lists hold."""
         return (
             self._of() is block_mask
             and self._mask_mod is block_mask.mask_mod
             and self._sizes == sizes
-            and self._text == text
-            and self._states.keys() == observed.keys()
-            and all(state.is_of(observed[name]) for name, state in self._states.items())
+            and self._blocks == (block_mask.BLOCK_SIZE, block_mask.seq_lengths)
+            and self._shape == block_mask.kv_indices.shape
         )
 
 
@@ -157,8 +175,11 @@ class _State:
 
     def is_of(self, tensor: Any) -> bool:
         """Looks at elements, for which it waits, only if it is another tensor or was written to."""
-        if self._tensor() is tensor and self._place == _place(tensor):
-            return True
+        if self._tensor() is tensor:
+            if self._counts and tensor._version == self._place[0] and tensor.data_ptr() == self._place[1]:
+                return True
+            if self._place == _place(tensor):
+                return True
         if self._base() is _base(tensor) and self._place == _place(tensor):  # a view that was made again
             return True
         if torch.is_tensor(tensor) and tensor.is_cuda and is_capturing():
@@ -173,6 +194,7 @@ class _State:
     def _note(self, tensor: Any) -> None:
         self._tensor, self._base = weakref.ref(tensor), weakref.ref(_base(tensor))
         self._place = _place(tensor)
+        self._counts = isinstance(self._place, tuple)
 
 
 def _base(tensor: Any) -> Any:
@@ -252,7 +274,9 @@ def _listed(block_mask: Any, grid: Grid, device: torch.device) -> tuple[torch.Te
     return found[0] > 0, found[1] > 0
 
 
-def _summaries(mask_mod: Callable[..., Any], at: tuple[int, int], sizes: Sizes, grid: Grid, device: torch.device) -> Any:
+def _summaries(
+    mask_mod: Callable[..., Any], at: tuple[int, int], sizes: Sizes, grid: Grid, device: torch.device
+) -> Any:
     """Goes through the rows of blocks, some at a time. Yields the first row, and for each block whether the mask
     shows some of it, and whether all of it."""
     from torch.nn.attention.flex_attention import create_mask

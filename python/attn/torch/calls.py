@@ -15,7 +15,16 @@ from attn.errors import BindingError, SpecWarning, Unsupported
 from attn.reference import as_array
 from attn.torch.addressed import check_shapes
 from attn.torch.facts import Facts, facts_of
-from attn.torch.signature import DTYPES, EIGHT_BITS, IN_KERNELS, PLAIN, TORCH_DTYPES, layout_of, readable_strides, usable
+from attn.torch.signature import (
+    DTYPES,
+    EIGHT_BITS,
+    IN_KERNELS,
+    PLAIN,
+    TORCH_DTYPES,
+    layout_of,
+    readable_strides,
+    usable,
+)
 from attn.torch.variant import Form, output_layout
 
 count_modes = torch._C._len_torch_dispatch_stack
@@ -31,7 +40,7 @@ class Call(NamedTuple):
 
 
 def is_intercepted(tensors: Iterable[torch.Tensor]) -> bool:
-    """Whether something wants to see operators: a subclass of Tensor, such as DTensor or FakeTensor, or a
+    """Whether something wants to see operators: a subclass of Tensor, such as FakeTensor, or a
     dispatch mode, such as selective checkpointing's. So do tensors without memory."""
     return count_modes() > 0 or any(type(tensor) not in PLAIN or tensor.is_meta for tensor in tensors)
 
@@ -96,14 +105,32 @@ def formed(each: Call) -> Call:
     return each._replace(tensors=tensors, form=_form(facts, tensors))
 
 
+def check_kind(name: str, tensor: torch.Tensor) -> None:
+    """Raises Unsupported for tensors that are several in one."""
+    if type(tensor) in PLAIN and not tensor.is_nested:
+        return
+    if tensor.is_nested:
+        raise Unsupported(
+            f"{name} is a nested tensor, and attentions take dense ones",
+            ["packed sequences are dense: a mask of documents for x.values(), or `layout thd` with x.offsets()"],
+        )
+    if type(tensor).__name__ == "DTensor":
+        raise Unsupported(
+            f"{name} is a DTensor: which part of it a mod's b and h count is not known",
+            ["sharded by batches or heads, with mods that do not read which: give x.to_local() of q, k and v",
+             "sharded by rows: attn.torch.distribute divides the work by what the mask shows"],
+        )
+
+
 def _usable(facts: Facts, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor other than q, k and v as kernels read it, row-major: a copy if it is not, unless its strides are bound."""
+    """A tensor other than q, k and v as kernels read it, row-major: a copy if it is not, unless strides are bound."""
     return tensor.contiguous() if tensor.is_cuda and name not in (*INPUTS, *facts.said.bound) else tensor
 
 
 def _cast(tensor: Any, name: str) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise BindingError(f"{name} is a {type(tensor).__name__}, not a torch.Tensor")
+    check_kind(name, tensor)
     device = tensor.device.type
     if device != "meta" and torch.is_autocast_enabled(device) and tensor.dtype == torch.float32:
         return tensor.to(torch.get_autocast_dtype(device))

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import pathlib
 import weakref
@@ -33,6 +34,7 @@ from attn.torch.launch import is_capturing
 from attn.torch.ranked import Kernels, Reference, cotangents, numbers, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
 from attn.torch.statistics import of_outputs
+from attn.tracing.captures import type_name
 from attn.tracing.recipes import identities
 
 _known: weakref.WeakValueDictionary[Any, Distributed] = weakref.WeakValueDictionary()
@@ -271,10 +273,10 @@ def distribute(
     group: Any = None,
     *,
     training: bool = True,
-    dtype: str | None = None,
+    dtype: str | torch.dtype | None = None,
     values: Mapping[str, Any] | None = None,
     device: Any = None,
-    timeout_seconds: int | None = None,
+    timeout_seconds: float | datetime.timedelta | None = None,
     **sizes: int,
 ) -> Distributed:
     """Divides an attention among the processes of a group, each with a GPU of its own. Collective: all call it
@@ -282,7 +284,7 @@ def distribute(
 
     `attention`: what `attn.compile` returned, or a spec that it takes. `group`: a ProcessGroup with NCCL, a
     DeviceMesh of one dimension, or None for the default group. `training`: whether calls may require
-    gradients. `dtype`: "bf16" or "f16" instead of the spec's. `values`: captured tensors by name for whose
+    gradients. `dtype`: "bf16" or "f16", or torch's, instead of the spec's. `values`: captured tensors by name for whose
     values the attention is divided, so that no rank gets keys that they hide; calls then cannot change them
     (rank 0's count). `timeout_seconds`: how long a rank may wait for another one, by default as long as the
     group's own collectives (`init_process_group(timeout=..)`; 10 minutes with NCCL); but one whose process
@@ -300,7 +302,7 @@ def distribute(
     made: list[Attention] = []
 
     def request() -> dict[str, Any]:
-        made.append(_divided(attention, sizes, dtype, where))
+        made.append(_divided(attention, sizes, type_name(dtype) if dtype else None, where))
         one = made[0]
         return {
             "the spec": one.source.text,
@@ -412,7 +414,7 @@ def load_distributed(
     group: Any = None,
     *,
     device: Any = None,
-    timeout_seconds: int | None = None,
+    timeout_seconds: float | datetime.timedelta | None = None,
 ) -> Distributed:
     """Loads a file of `attnc compile --ranks` or `Distributed.save`: nothing is compiled. Collective. With
     `--split-files`, `path` is what was given to attnc, and each rank reads its own file. **A plan is code:

@@ -1,5 +1,5 @@
-"""`flex_attention` within torch.compile and torch.export(strict=True), without a graph break: Dynamo follows the mods as
-it does those of PyTorch's own FlexAttention, and the graphs that it makes of them are traced to a spec.
+"""`flex_attention` within torch.compile and torch.export(strict=True), without a graph break: Dynamo follows the mods
+as it does those of PyTorch's own FlexAttention, and the graphs that it makes of them are traced to a spec.
 
 All names of PyTorch that are not public are in this file. They are those of the versions in `VERSIONS`; with others,
 `is_supported` says no, and the call breaks the graph.
@@ -135,12 +135,13 @@ class _Call:
                 captured[name] = self._captured(recipe)
         build = self._operators.VariableTracker.build
         constants = (facts_of(attention).name, tuple(captured), settings)
-        return self._inlined(self._flex.finish, [*(build(self._tx, each) for each in constants), *inputs, *captured.values()])
+        named = [build(self._tx, each) for each in constants]
+        return self._inlined(self._flex.finish, [*named, *inputs, *captured.values()])
 
     def _trace(self, examples: list[Any], mods: list[GraphMod | None], settings: Any,
                blocks: _Blocks | None) -> tuple[Traced, Attention]:
-        """The trace of a call and its attention, with the blocks of a BlockMask. If its mask_mod says what they say, that
-        is noted: calls with these lists compute without them."""
+        """The trace of a call and its attention, with the blocks of a BlockMask. If its mask_mod says what they say,
+        that is noted: calls with these lists compute without them."""
         if blocks is None:
             traced, attention = self._flex.attention_of(examples, mods, settings)
             self._stand_ins.hold(traced, attention, examples)

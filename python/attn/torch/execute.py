@@ -15,8 +15,9 @@ from attn.torch.signature import aligned, with_strides
 from attn.torch.variant import LSE_GRADIENT, input_strides, output_strides, run_launch_backward
 
 
-def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
-    """The outputs in the order of the facts' `all_outputs` if training, else of `outputs`."""
+def run_forward(each: Call, training: bool, lends: bool = False) -> tuple[torch.Tensor, ...]:
+    """The outputs in the order of the facts' `all_outputs` if training, else of `outputs`. `lends`: no memory is kept
+    for the next call."""
     facts = facts_of(each.attention)
     names = facts.all_outputs if training else facts.outputs
     if empty.is_empty(each):
@@ -31,15 +32,16 @@ def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
                 name: tensor if name in facts.said.bound else aligned(tensor)
                 for name, tensor in each.tensors.items()
             }
-            outputs = pair_of(each, training).run_forward(tensors, each.params)
+            outputs = pair_of(each, training).run_forward(tensors, each.params, lends)
     return tuple(outputs[name] for name in names)
 
 
 def run_backward(
-    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor, d_lse: torch.Tensor | None = None
+    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor, d_lse: torch.Tensor | None = None,
+    lends: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """What the facts' `of_backward` names: the gradients of q, k, v and learned tensors, and amax. `d_lse`: the
-    gradient of lse, like lse; None if it is zero."""
+    gradient of lse, like lse; None if it is zero. `lends`: as of `run_forward`."""
     facts = facts_of(each.attention)
     if empty.is_empty(each):
         return empty.run_backward(each, facts)
@@ -48,17 +50,18 @@ def run_backward(
         if each.form is not None:
             found |= {name: with_strides(found[name], input_strides(each.form, name)) for name in INPUTS}
     else:
-        found = _run_kernels_backward(each, outputs, d_o, d_lse)
+        found = _run_kernels_backward(each, outputs, d_o, d_lse, lends)
     return tuple(found[name] for name in facts.of_backward)
 
 
 def _run_kernels_backward(
-    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor, d_lse: torch.Tensor | None
+    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor, d_lse: torch.Tensor | None, lends: bool
 ) -> dict[str, torch.Tensor]:
     facts = facts_of(each.attention)
     tensors = {**each.tensors, **dict(zip(facts.all_outputs, outputs))}
     with torch.cuda.device(each.tensors["q"].device):
         launch = backward_of(each, through_lse=d_lse is not None)
+        launch = launch.lent if lends else launch
         for name, tensor in (("o", tensors["o"]), ("do", d_o)):
             strides = launch.strides.get(name, tensors["o"].stride())  # none of packed rows
             tensors[name] = aligned(with_strides(tensor, strides))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union, overload
 
 import torch
 
@@ -14,7 +14,7 @@ from attn.errors import BindingError
 from attn.specs import Spec
 from attn.torch import blocks, dynamo
 from attn.torch.blocks import Adds
-from attn.torch.calls import add_random, beside
+from attn.torch.calls import add_random, beside, check_kind
 from attn.torch.graph_mods import GraphMod, hint
 from attn.torch.joined_blocks import joined
 from attn.torch.known_mods import KnownMods
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 256  # traces, and attentions: least recently used dropped first
 
+MOST_SIZES = 4096
+
+_sizes: dict[Any, Sizes] = {}  # by the shapes of q, k and v
 _kept = KnownMods(MOST_KEPT)
 _texts = Texts(MOST_KEPT)
 
@@ -90,44 +93,31 @@ def flex_attention(
     mods that cannot be traced, and what `attn.torch.call` raises.
     """
     del kernel_options
-    hints.refuse("flex_attention", others)
-    if return_lse and return_aux is not None:
+    if others:
+        hints.refuse("flex_attention", others)
+    outputs = ("o", "lse") if return_lse else ("o",)
+    if return_aux is not None:
+        outputs = _outputs_of(return_aux, return_lse)
+    options = (scale, outputs, float(dropout_p))
+    run = _attend_in_graph if torch.compiler.is_dynamo_compiling() else _attend
+    found = run((query, key, value), (score_mod, mask_mod), block_mask, options, enable_gqa)
+    return found if return_aux is None else _with_aux(outputs, found)
+
+
+def _outputs_of(request: AuxRequest, return_lse: bool) -> tuple[str, ...]:
+    """The outputs of the spec that a request needs."""
+    if return_lse:
         raise BindingError("return_lse and return_aux were both given: return_aux=AuxRequest(lse=True) has lse")
-    asked = Asked(return_lse, return_aux is not None, *_of_aux(return_aux))
-    options = (scale, asked.outputs, float(dropout_p))
-    arguments = ((query, key, value), (score_mod, mask_mod), block_mask, options, enable_gqa)
-    if torch.compiler.is_dynamo_compiling():
-        return asked.result(_attend_in_graph(*arguments))
-    return asked.result(_attend(*arguments))
+    return ("o", *(("lse",) if request.lse else ()), *(("max",) if request.max_scores else ()))
 
 
-def _of_aux(request: AuxRequest | None) -> tuple[bool, bool]:
-    return (False, False) if request is None else (bool(request.lse), bool(request.max_scores))
+def _with_aux(outputs: tuple[str, ...], found: Any) -> tuple[torch.Tensor, AuxOutput]:
+    """o and what was asked for beside it, of what an attention returned."""
+    from torch.nn.attention.flex_attention import AuxOutput
 
-
-class Asked(NamedTuple):
-    """What a call asks for beside o: a tuple with lse, or `AuxOutput` with lse and the largest scores of the rows."""
-
-    tuple_with_lse: bool
-    aux: bool
-    lse_in_aux: bool
-    max_in_aux: bool
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The outputs of the spec."""
-        lse = ("lse",) if self.tuple_with_lse or self.lse_in_aux else ()
-        return ("o", *lse, *(("max",) if self.max_in_aux else ()))
-
-    def result(self, found: Any) -> Any:
-        """What the caller gets, of what the attention returned."""
-        if not self.aux:
-            return found
-        from torch.nn.attention.flex_attention import AuxOutput
-
-        named = dict(zip(self.outputs, found if isinstance(found, tuple) else (found,)))
-        largest = named.get("max")  # which has no gradient, there as here
-        return named["o"], AuxOutput(lse=named.get("lse"), max_scores=None if largest is None else largest.detach())
+    named = dict(zip(outputs, found if isinstance(found, tuple) else (found,)))
+    largest = named.get("max")  # which has no gradient, there as here
+    return named["o"], AuxOutput(lse=named.get("lse"), max_scores=None if largest is None else largest.detach())
 
 
 _Options = tuple[Union[float, None], tuple[str, ...], float]  # scale, outputs, dropout_p
@@ -140,10 +130,12 @@ def _attend(
     options: _Options,
     enable_gqa: bool,
 ) -> Any:
-    (query, key, value), sizes = _checked(tensors, enable_gqa)
+    (query, key, value), sizes = _known_sizes(tensors, enable_gqa)
     score_mod, mask_mod = mods
     if block_mask is not None:
-        mask_mod = _mask_of(block_mask, mask_mod, sizes)
+        if mask_mod is not None:
+            _refuse_both()
+        mask_mod = blocks.mask_of(block_mask, sizes)
     attention, captured = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
     if block_mask is not None:
         adds = blocks.added(block_mask, query, sizes, attention, captured)
@@ -153,25 +145,44 @@ def _attend(
     return attention(query, key, value, **captured)
 
 
+def _known_sizes(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple[torch.Tensor, ...], Sizes]:
+    """`_checked`, which shapes that come again need not be."""
+    try:
+        shapes = (tensors[0].shape, tensors[1].shape, tensors[2].shape, enable_gqa)
+        sizes = _sizes.get(shapes)
+    except TypeError:  # sizes of a program that is traced
+        return _checked(tensors, enable_gqa)
+    if sizes is not None:
+        return tensors, sizes
+    found, sizes = _checked(tensors, enable_gqa)
+    if found is tensors:
+        if len(_sizes) >= MOST_SIZES:
+            _sizes.clear()
+        _sizes[shapes] = sizes
+    return found, sizes
+
+
 def _checked(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple[torch.Tensor, ...], Sizes]:
     """q, k and v, those of one batch as those of all, and their sizes."""
     query, key, value = tensors
+    for name, tensor in zip(("query", "key", "value"), tensors):
+        if not torch.compiler.is_dynamo_compiling():
+            check_kind(name, tensor)
     if query.dim() == key.dim() == value.dim() == 4:
         batches = query.shape[0]
         if batches != 1 and key.shape[0] == 1 and value.shape[0] == 1:
-            key, value = (x.expand(batches, -1, -1, -1) for x in (key, value))
+            tensors = (query, *(x.expand(batches, -1, -1, -1) for x in (key, value)))
+            _, key, value = tensors
     sizes = sizes_of(query, key, value, note="tensors are [B, H, S, D]: give x.transpose(1, 2) of others")
     if sizes.Hq != sizes.Hkv and not enable_gqa:
         raise BindingError(
             f"query has {sizes.Hq} heads and key {sizes.Hkv}: pass enable_gqa=True, if that is meant"
         )
-    return (query, key, value), sizes
+    return tensors, sizes
 
 
-def _mask_of(block_mask: BlockMask, mask_mod: Callable[..., Any] | None, sizes: Sizes) -> Callable[..., Any]:
-    if mask_mod is not None:
-        raise BindingError("block_mask and mask_mod were both given: the mask of a block_mask is its own")
-    return blocks.mask_of(block_mask, sizes)
+def _refuse_both() -> NoReturn:
+    raise BindingError("block_mask and mask_mod were both given: the mask of a block_mask is its own")
 
 
 def _attention_of(
@@ -219,7 +230,9 @@ def _attend_in_graph(
     (query, key, value), sizes = _checked(tensors, enable_gqa)
     score_mod, mask_mod = mods
     if block_mask is not None:
-        mask_mod = _mask_of(block_mask, mask_mod, sizes)
+        if mask_mod is not None:
+            _refuse_both()
+        mask_mod = blocks.checked_mask(block_mask, sizes)
         lists = (block_mask.kv_num_blocks, block_mask.kv_indices, block_mask.full_kv_num_blocks,
                  block_mask.full_kv_indices)
         grid = blocks.grid_of(block_mask, sizes)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from attn.arguments import Sizes
+from attn.arguments import Sizes, extent
 from attn.attention import Attention
 from attn.errors import TraceError
 from attn.trace import Traced
@@ -30,8 +30,8 @@ class StandIns:
         found = self._found.get(key)
         if found is None:
             with self._mode, torch.no_grad():
-                found = torch.empty_strided([hint(size) for size in tensor.shape], [hint(step) for step in tensor.stride()],
-                                            dtype=tensor.dtype, device=tensor.device)
+                shape, strides = (tuple(map(hint, sizes)) for sizes in (tensor.shape, tensor.stride()))
+                found = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
             found.requires_grad_(tensor.requires_grad)
             self._found[key], self._of[id(found)] = found, tensor
         return found
@@ -49,7 +49,7 @@ class StandIns:
             if isinstance(recipe, Source):
                 shape = self.original(recipe.value).shape
                 for size, text in zip(shape, attention.described.inputs[name].dims):
-                    wanted = eval(text, {"__builtins__": {}}, named)  # a number, or an expression of dimensions
+                    wanted = extent(text, named)
                     if size != wanted:
                         raise TraceError(f"{name} has a size of {size}, and {text} is {wanted}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import datetime
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -32,11 +33,15 @@ _known: weakref.WeakKeyDictionary[dist.ProcessGroup, tuple[Meetings, Steps]] = w
 class Group:
     """This process in a group. All processes of the group make the same calls in the same order, `agree` first."""
 
-    def __init__(self, given: Any = None, device: Any = None, timeout_seconds: int | None = None):
+    def __init__(
+        self, given: Any = None, device: Any = None, timeout_seconds: float | datetime.timedelta | None = None
+    ):
         """`given`: a ProcessGroup, a DeviceMesh of one dimension, or None for the default group. `device`: by
         default the current CUDA device if the group has NCCL, else the CPU. `timeout_seconds`: how long ranks
         wait for one that lives; by default as long as PyTorch's collectives. Raises ArgumentError; but if the
         device is of no use on one rank, `agree` does, on all."""
+        if isinstance(timeout_seconds, datetime.timedelta):
+            timeout_seconds = timeout_seconds.total_seconds()
         if timeout_seconds is not None and timeout_seconds < 1:
             raise ArgumentError(f"timeout_seconds is {timeout_seconds}; it must be at least 1")
         self.group = _process_group(given)

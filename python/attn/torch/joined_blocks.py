@@ -20,7 +20,9 @@ HIDDEN, MASKED, WHOLE = range(3)  # elements of the tensor: by the mask_mod, or 
 LISTS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
 
 
-def joined(block_mask: Any, mask_mod: Callable[..., Any], query: torch.Tensor, sizes: Sizes, adds: Adds) -> Callable[..., Any]:
+def joined(
+    block_mask: Any, mask_mod: Callable[..., Any], query: torch.Tensor, sizes: Sizes, adds: Adds
+) -> Callable[..., Any]:
     """The mask of a block mask, as FlexAttention computes it: of blocks that are listed, those of the full ones
     whole, and of others what the mask_mod shows. The lists are read on the device. What they say of blocks that are
     not there counts nothing, and a block counts once that they list twice."""

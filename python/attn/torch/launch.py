@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 
@@ -43,8 +44,9 @@ class Launch:
     threads at once: each thread has a binding for each stream.
     """
 
-    def __init__(self, executable: _libattn.Executable, device: torch.device):
+    def __init__(self, executable: _libattn.Executable, device: torch.device, most_kept: int = KEPT_WORKSPACE):
         self._executable = executable
+        self._most_kept = most_kept
         self._device = device
         self._infos = [info for info in executable.tensors if not info.is_output]
         self._made = [info for info in executable.tensors if info.is_output]
@@ -58,7 +60,13 @@ class Launch:
         self._captured: list[_Bound] = []  # CUDA graphs use them for as long as they are replayed
         order = {info.name: place for place, info in enumerate(executable.tensors)}
         self._places = [order[name] for name in self.inputs + self.outputs]
-        self._direct = direct.make(executable, device, KEPT_WORKSPACE)
+        self._direct = direct.make(executable, device, most_kept)
+
+    @functools.cached_property
+    def lent(self) -> Launch:
+        """The same executable, keeping no memory between calls: in programs that PyTorch captures into CUDA graphs
+        itself, all memory is the graphs'."""
+        return Launch(self._executable, self._device, 0)
 
     def run_direct(
         self, tensors: tuple[torch.Tensor, ...], params: tuple[float, ...]
@@ -83,7 +91,7 @@ class Launch:
         for place, tensor in zip(self._places, (*tensors, *outputs)):
             addresses[place] = tensor.data_ptr()
         stream = torch.cuda.current_stream(self._device).cuda_stream
-        workspace = self._workspace() if self._executable.workspace_bytes > KEPT_WORKSPACE else None
+        workspace = self._workspace() if self._executable.workspace_bytes > self._most_kept else None
         views = tuple(
             (info.name, *view_of(info, tensor))
             for info, tensor in zip((*self._infos, *self._made), (*tensors, *outputs))

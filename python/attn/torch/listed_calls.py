@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from attn.arguments import sizes_of
+from attn.arguments import extent, sizes_of
 from attn.attention import Attention
 from attn.torch import blocks
+from attn.torch.cuda_graphs import is_preparing
 from attn.torch.facts import attention_of, facts_of
 from attn.torch.joined_blocks import LISTS, tensor_of
 from attn.torch.signature import has_memory
@@ -66,8 +67,8 @@ def _of(attention: str) -> _Known:
 
 
 def note(joined: Attention, alone: Attention, block_mask: Any, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Notes that calls of `joined`, of q, k and v of these shapes, may be those of `alone` if they have the lists of this
-    BlockMask: if it follows from its mask_mod, for which it is compared here. Raises BindingError for wrong lists."""
+    """Notes that calls of `joined`, of q, k and v of these shapes, may be those of `alone` if they have the lists of
+    this BlockMask: if it follows from its mask_mod, for which it is compared here. Raises BindingError for wrong lists."""
     lists = {name: x for name in LISTS if (x := getattr(block_mask, name, None)) is not None}
     sizes = sizes_of(*(_Shaped(shape) for shape in shapes))
     where = lists["kv_num_blocks"]
@@ -98,25 +99,27 @@ def resolved(
     q, k, v = (tensors[names.index(each)] for each in "qkv")
     shapes = [tuple(x.shape) for x in (q, k, v)]
     capturing = q.is_cuda and is_capturing()
+    keeps = not capturing and not is_preparing(q.device)
     place = (shapes[0], shapes[1][2], *(_place(x) for x in lists.values()))
     with _lock:
         known = _of(attention)
         seen = known.seen.get(place)
         if seen is None and not capturing:
-            same = (one[0] for one in known.alone if _is_same(one, shapes, lists))
-            seen = known.seen[place] = _Seen(lists, next(same, None))
+            seen = _Seen(lists, next((one[0] for one in known.alone if _is_same(one, shapes, lists)), None))
+        if keeps:
+            known.seen[place] = seen
             while len(known.seen) > MOST_KEPT:
                 known.seen.popitem(last=False)
     if seen is not None and seen.alone is not None:
         return facts_of(seen.alone).name, names, tensors
-    found = None if seen is None or capturing else seen.blocks
+    found = seen.blocks if keeps else None
     if found is None:
         dims = attention_of(attention).described.inputs[name].dims
         sizes = sizes_of(q, k, v)._asdict()
-        down, across = (int(eval(text, {"__builtins__": {}}, sizes)) for text in dims[2:])  # as the compiler writes them
+        down, across = (int(extent(text, sizes)) for text in dims[2:])
         with torch.no_grad():
             found = tensor_of({each: lists.get(each) for each in LISTS}, down, across, q.device)
-        if seen is not None and not capturing:
+        if keeps:
             seen.blocks = found
     return attention, [*names, name], [*tensors, found]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from attn.arguments import extent
 from attn.attention import compile as compile_attention
 from attn.errors import ArgumentError
 from attn.specs import Input
@@ -24,8 +25,8 @@ class Attention(torch.nn.Module):
     are those of the module: parameters and buffers that are not saved, which move with it; what they compute of them
     is computed in each call. `device`: of the parameters that are made.
 
-    Raises ArgumentError for a size that is missing or an unknown name, and what `attn.compile` raises. As thread-safe as
-    any module.
+    Raises ArgumentError for a size that is missing or an unknown name, and what `attn.compile` raises. As thread-safe
+    as any module.
     """
 
     def __init__(self, spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
@@ -65,8 +66,8 @@ class Attention(torch.nn.Module):
         return tuple(taken)
 
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **inputs: Any) -> Any:
-        """What the attention returns: o, or a tuple of the spec's outputs. `inputs`: captured tensors, lengths and params
-        by name, also instead of those of the module, and `layout`; see `attn.torch.call`."""
+        """What the attention returns: o, or a tuple of the spec's outputs. `inputs`: captured tensors, lengths and
+        params by name, also instead of those of the module, and `layout`; see `attn.torch.call`."""
         own = {name: getattr(self, name) for name in self._named if name not in inputs}
         for name, value in own.items():
             if value.dim() == 0:
@@ -83,7 +84,7 @@ def _shape(name: str, said: Input, sizes: Mapping[str, Any]) -> tuple[int, ...]:
     """The shape of a learned tensor. `sizes` by dimensions; None if they are not known."""
     known = {dim: size for dim, size in sizes.items() if isinstance(size, int)}
     try:
-        return tuple(int(eval(text, {"__builtins__": {}}, known)) for text in said.dims)  # as the compiler writes them
+        return tuple(int(extent(text, known)) for text in said.dims)
     except NameError as error:
         raise ArgumentError(f"the shape of `{name}` is [{', '.join(said.dims)}], and {error.name} is not known",
                             [f"give it: attn.torch.Attention(.., {error.name}=..)"]) from None

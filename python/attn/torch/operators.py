@@ -16,6 +16,7 @@ from attn.outputs import is_amax
 from attn.torch import empty, listed_calls
 from attn.torch.autograd import register_gradients
 from attn.torch.calls import Call, formed
+from attn.torch.cuda_graphs import is_preparing
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import attention_of, facts_of
 from attn.torch.plans import pair_of
@@ -59,7 +60,11 @@ def _way_key(names: list[str], training: bool) -> tuple[Any, ...]:
 
 @torch.library.impl(_library, "forward", "CompositeExplicitAutograd")
 def _forward(attention, names, tensors, params, training):
+    given = attention
     attention, names, tensors = listed_calls.resolved(attention, names, tensors)
+    if given != attention and is_preparing(tensors[0].device):
+        # The graph will have other lists, whose plan cannot be loaded while it is recorded.
+        pair_of(_call_of(given, names, tensors, params), training)
     facts = facts_of(attention_of(attention))
     key = _way_key(names, training)
     way = facts.ways.get(key)
@@ -67,9 +72,9 @@ def _forward(attention, names, tensors, params, training):
     if outputs is not None:
         return list(outputs)
     each = _call_of(attention, names, tensors, params)
-    outputs = run_forward(each, training)
+    outputs = run_forward(each, training, lends=True)
     if tensors[0].is_cuda and not empty.is_empty(each):
-        facts.ways[key] = ShortWay(each, training, pair_of(each, training))
+        facts.ways[key] = ShortWay(each, training, pair_of(each, training), lends=True)
     return list(outputs)
 
 
@@ -83,7 +88,7 @@ def _backward(attention, names, tensors, params, outputs, d_o, reached, d_reache
     way = facts.ways.get(_way_key(names, True))
     found = None if way is None else way.backward_at_once((*tensors, *outputs), d_o, d_lse, params)
     if found is None:  # the recent call may have had other sizes
-        found = run_backward(_call_of(attention, names, tensors, params), outputs, d_o, d_lse)
+        found = run_backward(_call_of(attention, names, tensors, params), outputs, d_o, d_lse, lends=True)
     if facts.addressing is not None:
         return list(found)
     # As the fake says: a copy of a misaligned tensor has other strides than the tensor.

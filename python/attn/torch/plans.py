@@ -16,6 +16,7 @@ from attn.torch.facts import facts_of
 from attn.torch.statistics import is_capturing
 from attn.torch.launch import Launch
 from attn.torch.variant import LSE_GRADIENT, Form, Pair, edits_of, places_in
+from attn.tracing.captures import type_name
 
 
 def pair_of(each: Call, training: bool) -> Pair:
@@ -100,13 +101,13 @@ def warming(
     sizes: Mapping[str, int],
     *,
     training: bool,
-    dtype: str | None,
+    dtype: str | torch.dtype | None,
     layout: str,
     device: Any,
 ) -> Callable[[], None]:
     """What builds and loads the plans of calls with these sizes; see `attn.Attention.warm`."""
     facts = facts_of(attention)
-    place = _cuda_device(device)
+    place, dtype = _cuda_device(device), type_name(dtype) if dtype else None
     form = None
     if facts.addressing is None:
         known = attention.source.described({**attention.bindings, **sizes}).sizes

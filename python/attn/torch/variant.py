@@ -82,10 +82,11 @@ class Pair:
             self.backward = Launch(_libattn.Executable(runtime, file, places["bwd"]), device)
 
     def run_forward(
-        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float], lends: bool = False
     ) -> dict[str, torch.Tensor]:
-        """Executes the forward on the current stream. Returns its outputs by name, newly allocated by PyTorch."""
-        launch = self.forward
+        """Executes the forward on the current stream. Returns its outputs by name, newly allocated by PyTorch. `lends`:
+        no memory is kept."""
+        launch = self.forward.lent if lends else self.forward
         outputs = launch.run(_picked(tensors, launch.inputs), [params[name] for name in launch.params])
         return dict(zip(launch.outputs, outputs))
 

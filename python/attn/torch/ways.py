@@ -88,14 +88,17 @@ class _ShortBackward:
 class ShortWay(Way):
     """The same by the launches of one pair, at once: no argument is looked at in Python.
 
-    It does not apply to tensors that are not as the plans expect them, nor to streams that are being captured
-    into a CUDA graph.
+    `lends`: no memory is kept between calls. It does not apply to tensors that are not as the plans expect them, nor
+    to streams that are being captured into a CUDA graph.
     """
 
-    def __init__(self, each: Call, training: bool, pair: Pair):
+    def __init__(self, each: Call, training: bool, pair: Pair, lends: bool = False):
         super().__init__(each, training)
         facts = facts_of(each.attention)
         forward, backward = pair.forward, pair.backward
+        self._lends = lends
+        if lends:
+            forward, backward = forward.lent, None if backward is None else backward.lent
         shown = facts.all_outputs if training else facts.outputs
         self._run_forward = forward.run_direct
         self._inputs = _picker(forward.inputs, self._names)
@@ -129,7 +132,7 @@ class ShortWay(Way):
         if self._through_lse is None:
             launch = self.facts.through_lse.get(self._key)
             if launch is not None:
-                self._through_lse = _ShortBackward(launch, self._names, self.facts)
+                self._through_lse = _ShortBackward(launch.lent if self._lends else launch, self._names, self.facts)
         return self._through_lse
 
     def backward(

@@ -56,6 +56,11 @@ def spec_type(value: Any, name: str) -> str:
                   f"{', '.join(_TYPES)}", [f"convert it before: `{name}.to({instead})`"])
 
 
+def type_name(dtype: Any) -> str:
+    """The spec's name of a type of q, k and v, which may be one of torch's or NumPy's."""
+    return dtype if isinstance(dtype, str) else _TYPES.get(spelling(dtype), spelling(dtype))
+
+
 class Captures:
     """The tensors that the expressions of a trace read, one for each recipe."""
 

@@ -6,7 +6,7 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from attn.errors import ArgumentError, TraceError
 from attn.tracing import writing
-from attn.tracing.captures import Capture
+from attn.tracing.captures import Capture, type_name
 from attn.tracing.expressions import INT, REAL, Graph, Node, is_minus_infinity, walk
 from attn.tracing.names import identifier
 
@@ -17,7 +17,7 @@ _MOST_VALUES_READ = 1_000_000  # of a tensor, for facts
 class Clauses:
     """Clauses of a spec that mods do not say, and its name: None if that is made of those of the mods."""
 
-    dtype: str = "bf16"
+    dtype: Any = "bf16"  # or the type itself, torch.bfloat16
     layout: str = "bhsd"
     scale: float | None = None
     outputs: Sequence[str] = ("o",)
@@ -27,7 +27,7 @@ class Clauses:
 
     def before(self, sizes: Mapping[str, int]) -> str:
         """The text of those before the declarations of tensors."""
-        found = {"dims": writing.dims(sizes), "dtype": self.dtype, "layout": self.layout}
+        found = {"dims": writing.dims(sizes), "dtype": type_name(self.dtype), "layout": self.layout}
         return "".join(writing.clause(keyword, body) for keyword, body in found.items())
 
     def after(self) -> str:
