@@ -89,6 +89,14 @@ struct ScheduleMaker {
   static __device__ T ceil_div(T x, T y) {
     return (x + y - 1) / y;
   }
+  // A quotient of blocks. No quotient of numbers below 2^21 and a half is so close to a whole
+  // number that floats, which are wrong by two units in the last place at most, are on its other
+  // side.
+  static __device__ int quotient(int x, int y) {
+    if constexpr (kMostBlocks >= (1 << 18)) return x / y;
+    return (int)__fdividef(x + 0.5f, (float)y);
+  }
+  static __device__ int quotient_up(int x, int y) { return quotient(x + y - 1, y); }
   __device__ int* notes(Note note) const {
     return kNear == kNoted || tiles <= kNear ? shared.notes + note * kNear : schedule.notes(note);
   }
@@ -177,10 +185,8 @@ struct ScheduleMaker {
       notes(kNoteOfBlocks)[tile] = blocks;
       cost += cost_of(blocks), longest = ::max(longest, cost_of(blocks));
     }
-    for (int away = 16; away > 0; away /= 2) {
-      cost += __shfl_xor_sync(~0u, cost, away);
-      longest = ::max(longest, __shfl_xor_sync(~0u, longest, away));
-    }
+    cost = __reduce_add_sync(~0u, cost);
+    longest = __reduce_max_sync(~0u, longest);
     if (threadIdx.x % 32 == 0) {
       atomicAdd(&shared.cost, cost);
       atomicMax(&shared.longest, longest);
@@ -199,19 +205,15 @@ struct ScheduleMaker {
   __device__ Way equal_parts() const {
     const int parts = threadIdx.x % 32 + 1, blocks = shared.longest - C::kBetween;
     const int turns = ceil_div(tiles * C::kUnits * parts, workers);
-    const int of_each = cost_of(ceil_div(blocks, parts)) + (parts > 1 ? C::kBetween : 0);
+    const int of_each = cost_of(quotient_up(blocks, parts)) + (parts > 1 ? C::kBetween : 0);
     const long long time = (long long)turns * of_each + merging(parts);
     const bool may = (options.most_parts == 0 || parts <= options.most_parts) &&
                      (parts == 1 || tiles * C::kUnits * parts <= slots_given());
-    Way best{may && time < kNever ? (int)time : kNever, parts};
-    for (int away = 16; away > 0; away /= 2) {
-      const Way other{__shfl_xor_sync(~0u, best.time, away),
-                      __shfl_xor_sync(~0u, best.parts, away)};
-      const bool better =
-          other.time < best.time || (other.time == best.time && other.parts < best.parts);
-      if (better) best = other;
-    }
-    return best;
+    constexpr int kPartBits = 6;
+    constexpr long long kMost = (1ll << (31 - kPartBits)) - 1;
+    const int rated = may ? (int)::min(time, kMost) : (int)kMost;
+    const int best = __reduce_min_sync(~0u, rated << kPartBits | parts);
+    return {best >> kPartBits, best & ((1 << kPartBits) - 1)};
   }
   // The blocks of a part, if tiles have so few parts together that each block of threads takes one:
   // the least of what is tried, from a fair share on. kNever: of nothing that is tried.
@@ -224,7 +226,7 @@ struct ScheduleMaker {
       int parts = 0;
       for (int tile = threadIdx.x % 32; tile < tiles; tile += 32)
         parts += parts_of(notes(kNoteOfBlocks)[tile], of_part);
-      for (int away = 16; away > 0; away /= 2) parts += __shfl_xor_sync(~0u, parts, away);
+      parts = __reduce_add_sync(~0u, parts);
       if (threadIdx.x % 32 == 0 && parts * C::kUnits <= workers) atomicMin(&shared.part, of_part);
     }
     __syncthreads();
@@ -284,12 +286,12 @@ struct ScheduleMaker {
   // Blocks of each part of a tile; twice as many, three times, .. if parts would be too many.
   __device__ int blocks_of_part(int blocks) const {
     if (blocks <= longest_whole) return ::max(blocks, 1);
-    return of_part * ceil_div(ceil_div(blocks, of_part), most_parts());
+    return of_part * quotient_up(quotient_up(blocks, of_part), most_parts());
   }
 
   __device__ int class_of(const OfBatch& of, int blocks_of_part) const {
     const int longest = ::min(longest_whole, shared.longest - C::kBetween);
-    const int shorter = kSizes * (longest - blocks_of_part) / ::max(longest, 1);
+    const int shorter = quotient(kSizes * (longest - blocks_of_part), ::max(longest, 1));
     const int size = ::max(0, ::min(shorter, kSizes - 1));
     const bool few =
         kKinds == 1 || 2 * (rows_of(of.b) - of.number * C::kRowsOfTile) < C::kRowsOfTile;
@@ -325,7 +327,7 @@ struct ScheduleMaker {
     __syncthreads();
   }
   static __device__ int parts_of(int blocks, int of_part) {
-    return ceil_div(::max(blocks, 1), of_part);
+    return quotient_up(::max(blocks, 1), of_part);
   }
 
   __device__ int slots_given() const { return options.slots > 0 ? options.slots : C::kSlots; }

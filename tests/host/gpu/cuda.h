@@ -28,6 +28,7 @@ inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 inline float __fdiv_rn(float x, float y) { return x / y; }
+inline float __fdividef(float x, float y) { return x / y; }
 inline int __float_as_int(float value) {
   int bits;
   std::memcpy(&bits, &value, sizeof bits);
@@ -133,6 +134,9 @@ inline int __reduce_min_sync(unsigned, int value) {
 }
 inline int __reduce_max_sync(unsigned, int value) {
   return combined(value, [](int x, int y) { return x > y ? x : y; });
+}
+inline int __reduce_add_sync(unsigned, int value) {
+  return combined(value, [](int x, int y) { return x + y; });
 }
 inline bool __any_sync(unsigned, bool value) {
   return combined(value, [](int x, int y) { return x | y; }) != 0;
