@@ -19,7 +19,6 @@ namespace {
 
 // Alignment of rows whose strides are bound, and the bytes that they may be within.
 constexpr std::int64_t kRowAlignment = 16, kMostMapped = std::int64_t{1} << 39;
-constexpr std::int64_t kMostMapSteps = std::numeric_limits<std::int32_t>::max();  // coordinates
 
 std::string list(const std::vector<std::int64_t>& values) {
   return fmt::format("[{}]", fmt::join(values, ", "));
@@ -78,7 +77,7 @@ bool are_rows_in_place(const plan::TensorInfo& tensor) {
 // Whether pages and heads have places that a coordinate of a tensor map cannot say.
 bool steps_beyond(const plan::TensorInfo& pool) {
   const auto steps = plan::steps_of_pages(pool);
-  return !steps || *steps > kMostMapSteps;
+  return !steps || *steps > plan::TensorMapArgument::kMostSteps;
 }
 
 bool names(const plan::OperandSource& source, const std::string& tensor) {
@@ -343,11 +342,11 @@ class Checker : public AddressChecker {
           escaped(needed.name), list(given.strides), kRowAlignment / size_of(needed.dtype),
           kRowAlignment);
     }
-    if (is_page_pool(*program_, needed) && steps_beyond(bound)) {
+    if (plan::takes_steps(*program_, needed.name) && steps_beyond(bound)) {
       return fail(
           "tensor '{}' has pages and heads at multiples of {} elements, of which at most {} can be "
           "addressed; strides with a larger common divisor reach further",
-          escaped(needed.name), plan::common_step(bound), kMostMapSteps);
+          escaped(needed.name), plan::common_step(bound), plan::TensorMapArgument::kMostSteps);
     }
     const std::int64_t row_bytes =
         bound.strides[2] * static_cast<std::int64_t>(size_of(needed.dtype));

@@ -231,7 +231,11 @@ Result<std::size_t> record_for(ScheduleState& state, const SequenceCount& sequen
   }
   const auto known = std::ranges::find(state.counts, sequences, &ScheduleState::Count::of);
   if (known == state.counts.end()) {
-    ATTN_RETURN_IF_ERROR(check_address(sequences.address, state.owner->runtime->device()));
+    const cuda::Device& device = state.owner->runtime->device();
+    ATTN_RETURN_IF_ERROR(check_address(sequences.address, device));
+    if (sequences.shared_keys == SequenceCount::kBeside) {
+      ATTN_RETURN_IF_ERROR(check_address(sequences.address + 1, device));
+    }
   }
   return record_of(state, sequences);
 }

@@ -64,8 +64,8 @@ class Schedule {
 
   // What did not fit when the schedule was last made: bits kScheduleTooManyParts (tiles stayed
   // undivided; results are right), kScheduleNotShared (sequences read shared keys themselves, since
-  // some row does not see all of them or memory is too small; results are right) and
-  // kScheduleTooLong (results are not) of
+  // some row does not see all of them, the first sequence does not have them, a length is too long
+  // or memory too small; results are right) and kScheduleTooLong (results are not) of
   // plan/schedule_options.h; 0 before that. Waits for what `stream` was given before (null: for
   // the device). Errors: cuda.
   Result<std::uint32_t> flags(void* stream) const;

@@ -16,7 +16,8 @@ struct Binding::State::Change {
   Leading* leading = nullptr;
   std::vector<std::int64_t> strides;
 
-  // Operands point to the strides of the tensor, which stay in their place.
+  // Operands point to the strides of the tensor, which stay in their place; those in steps come
+  // with a map, and are made again with it.
   void swap() {
     std::ranges::swap_ranges(bound->strides, strides);
     leading->stride = bound->strides[0];

@@ -108,6 +108,18 @@ std::int64_t value_of(const StrideArgument& stride, const TensorInfo& tensor) {
   return tensor.dims[axis] > 1 ? tensor.strides[axis] / common_step(tensor) : 0;
 }
 
+bool takes_steps(const Program& program, const std::string& tensor) {
+  for (const KernelStep* step : steps_of<KernelStep>(program)) {
+    for (const Launch& launch : step->launches) {
+      for (const KernelArgument& argument : launch.arguments) {
+        const auto* of = std::get_if<StrideArgument>(&argument);
+        if (of != nullptr && of->in_steps && of->tensor == tensor) return true;
+      }
+    }
+  }
+  return false;
+}
+
 std::int64_t stride_back(std::int64_t row, std::int64_t width) {
   return TensorMapArgument::kPackedBytes / width - row;
 }

@@ -157,6 +157,7 @@ struct TensorMapArgument {
   std::vector<std::int64_t> axes{};
   bool packed = false;
   static constexpr std::int64_t kNoAxis = -1, kPagesAndHeads = -2;
+  static constexpr std::int64_t kMostSteps = 0x7fffffff;  // of kPagesAndHeads: coordinates are i32
   static constexpr std::int64_t kPackedSteps = std::int64_t{1} << 30;
   static constexpr std::int64_t kPackedMost = 2 * kPackedSteps - 1;
   static constexpr std::int64_t kPackedBytes = std::int64_t{1} << 34;  // above a row's stride
@@ -347,6 +348,9 @@ inline constexpr std::int64_t kMostRuns = std::int64_t{1} << 15;  // per program
 
 // The step that has a schedule, or null.
 const KernelStep* scheduled_step(const Program& program);
+// Whether a launch takes strides of that tensor in steps. It then has a map of kPagesAndHeads of
+// it.
+bool takes_steps(const Program& program, const std::string& tensor);
 
 // All runs in execution order, loops unrolled.
 std::vector<Run> runs_of(const Program& program);

@@ -250,6 +250,25 @@ std::string check_stride(const StrideArgument& stride, const ProgramSoFar& so_fa
   return fits ? "" : fmt::format("reads an unknown stride of {}", attn::quoted(stride.tensor));
 }
 
+// Strides of pages and heads are in steps exactly where the launch has a map of these.
+std::string check_steps(const Launch& launch) {
+  const auto has_map = [&launch](const std::string& tensor) {
+    return std::ranges::any_of(launch.arguments, [&tensor](const KernelArgument& argument) {
+      const auto* map = std::get_if<TensorMapArgument>(&argument);
+      return map != nullptr && map->tensor.name == tensor && !map->axes.empty() &&
+             map->axes.back() == TensorMapArgument::kPagesAndHeads;
+    });
+  };
+  for (const KernelArgument& argument : launch.arguments) {
+    const auto* stride = std::get_if<StrideArgument>(&argument);
+    if (stride != nullptr && stride->in_steps && !has_map(stride->tensor)) {
+      return fmt::format("takes strides of {} in steps of a map that it does not have",
+                         attn::quoted(stride->tensor));
+    }
+  }
+  return "";
+}
+
 std::string check_argument(const KernelStep& step, const KernelArgument& argument,
                            const ProgramSoFar& so_far) {
   if (const auto* constant = std::get_if<ConstantOperand>(&argument)) {
@@ -291,6 +310,7 @@ Status check_step(std::size_t index, const KernelStep& step, ProgramSoFar& so_fa
     for (const KernelArgument& argument : launch.arguments) {
       if (what.empty()) what = check_argument(step, argument, so_far);
     }
+    if (what.empty()) what = check_steps(launch);
   }
   for (const std::string& name : step.outputs) {
     if (what.empty()) what = check_written(step, name, so_far);

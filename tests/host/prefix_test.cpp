@@ -132,7 +132,11 @@ TEST_P(HostPrefixes, AreRefusedWithTheReason) {
   EXPECT_EQ(why(spec_of(sizes, "outputs o;")), "");
   EXPECT_EQ(why(spec_of(sizes, "score score - (q_idx - kv_idx); outputs o;")),
             "scores depend on the row or on the sequence");
-  EXPECT_EQ(why(spec_of(sizes, "normalize sigmoid; outputs o;")), "weights are sigmoids");
+  EXPECT_EQ(why(spec_of(sizes, "normalize sigmoid; outputs o;")),
+            "weights are not those of softmax");
+  EXPECT_EQ(why(spec_of(sizes, "weight relu(score); outputs o;")),
+            "weights are not those of softmax");
+  EXPECT_EQ(why(spec_of(sizes, "dropout 0.1; outputs o;")), "there is dropout");
   EXPECT_EQ(why("attention a { dims " + sizes + "; dtype bf16; lengths q, kv; }"),
             "rows of q and o are not packed (layout thd)");
   EXPECT_EQ(why("attention a { dims " + sizes + "; dtype bf16; layout thd; lengths q, kv; }"),

@@ -130,7 +130,7 @@ class Expected {
   // Blocks of a part, as long as `split_keys` says, or a multiple of that.
   int blocks_of_part(int blocks) const {
     const int split = std::max(1, of_.split_keys / C::kKeys);
-    const int most = of_.most_parts > 0 ? of_.most_parts : 256;
+    const int most = of_.most_parts > 0 ? std::min(of_.most_parts, 65535) : 256;
     return std::max(1, split * ceil_div(ceil_div(blocks, split), most));
   }
   int flags() const {
@@ -373,7 +373,7 @@ class Check {
     const int workers = expected_.workers();
     long long span = std::max<long long>((line_ + workers - 1) / workers, C::kLeastSpan);
     if (of_.most_parts > 1) {
-      span = std::max<long long>(span, ceil_div(longest_, of_.most_parts - 1));
+      span = std::max<long long>(span, ceil_div(longest_, std::min(of_.most_parts, 65535) - 1));
     }
     for (int i = 0; i < workers; ++i) {
       long long cost = 0;
@@ -439,6 +439,7 @@ Case random_case(unsigned seed) {
   if (made.at_address && random.once_in(6))
     made.sequences += random.once_in(2) ? 7 : -3 * C::kBatches;
   if (random.once_in(4)) made.most_parts = 1 + random.below(9);
+  if (random.once_in(16)) made.most_parts = random.once_in(2) ? 41 << 20 : 0x7fffffff;
   if (random.once_in(4)) made.split_keys = 1 + random.below(C::kColumns) / (1 + random.below(40));
   if (random.once_in(3)) made.workers = 1 + random.below(C::kWorkers + 3);
   if (random.once_in(3)) made.slots = C::kSlots + random.below(3 * C::kSlots);

@@ -230,7 +230,7 @@ class HostMemory {
         tensors_[info.name].resize(
             static_cast<std::size_t>(bytes_of(info.dims, info.strides, info.dtype)));
         widths_[info.name] = static_cast<std::int64_t>(size_of(info.dtype));
-        strides_[info.name] = info.strides;
+        infos_[info.name] = info;
       }
     }
     for (const auto& [name, value] : params) {
@@ -255,7 +255,7 @@ class HostMemory {
   void* operator()(const plan::IotaOperand&) { return iota_.data(); }
   void* operator()(const plan::TensorMapArgument& map) { return (*this)(map.tensor); }
   void* operator()(const plan::StrideArgument& of) {
-    const std::int64_t stride = strides_.at(of.tensor)[static_cast<std::size_t>(of.axis)];
+    const std::int64_t stride = plan::value_of(of, infos_.at(of.tensor));
     return (*this)(plan::ConstantOperand{DType::i64, static_cast<double>(stride)});
   }
 
@@ -266,7 +266,7 @@ class HostMemory {
  private:
   Bytes tensors_;
   std::map<std::string, std::int64_t> widths_;  // element size in bytes
-  std::map<std::string, std::vector<std::int64_t>> strides_;
+  std::map<std::string, plan::TensorInfo> infos_;
   std::int64_t turn_ = 0;
   std::map<std::string, Value> params_;
   std::deque<Value> constants_;

@@ -12,7 +12,7 @@ struct ForwardDefaults {
   static constexpr int kKeyPage = 0, kKeyPiece = 0, kKeyPages = 0;
   static constexpr int kValuePage = 0, kValuePiece = 0, kValuePages = 0;
   // Keys and values whose stages have groups of 8 rows, each with all panels (forward_stages.cuh);
-  // and whether one tile alone reads them.
+  // and whether tiles share none, as a rule: sequences may share pages.
   static constexpr bool kGroupedKeys = false, kGroupedValues = false, kReadOnce = false;
   // Keys and values that are copied row by row: columns of keys, strides in elements. Those in
   // groups have strides in steps of the map (TensorMapArgument::kPagesAndHeads).

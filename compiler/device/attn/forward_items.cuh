@@ -236,7 +236,8 @@ struct ScheduledItems : Base {
   }
 
   // Tells those that compute what there is of a prefix: they see it with the first block of keys.
-  // It is read before any item is taken, since it changes when the last one is.
+  // It is read before any item is taken, since it changes when the last one is: in order, which
+  // only a schedule with a prefix waits for.
   __device__ void tell_prefix() const {
     if (!is_first()) return;
     int word = schedule().header().prefix;

@@ -109,7 +109,7 @@ ATTN_INLINE void prefetch_map(const TensorMap& map) {
 }
 
 // Copies the box at these coordinates, innermost first, to shared memory; its bytes arrive at the
-// barrier. What is read once (kOnce) leaves the L2 cache before all else, by the policy that
+// barrier. What is likely read once (kOnce) leaves the L2 cache before all else, by the policy that
 // createpolicy makes of evict_first for all of it.
 constexpr unsigned long long kEvictFirst = 0x12F0000000000000;
 #define ATTN_COPY_BOX(dims, coordinates, policy, hint, ...)                 \

@@ -277,7 +277,8 @@ struct ScheduleMaker {
     }
   }
   __device__ int most_parts() const {
-    return options.most_parts > 0 ? options.most_parts : attn::plan::kScheduleMostParts;
+    const int given = options.most_parts;
+    return given > 0 ? ::min(given, (int)kSlotMask) : attn::plan::kScheduleMostParts;
   }
 
   // Tiles that take a smaller part of a share are in turns, after the line.
@@ -343,7 +344,7 @@ struct ScheduleMaker {
     line = (Place)scan.all(kLine) * C::kUnits;
     span = ::max(ceil_div(line, (Place)workers), (Place)C::kLeastSpan);
     if (options.most_parts > 1)
-      span = ::max(span, (Place)ceil_div(shared.longest, options.most_parts - 1));
+      span = ::max(span, (Place)ceil_div(shared.longest, most_parts() - 1));
   }
 
   // The number of the first item in turns: those of the line have as many as tiles and spans

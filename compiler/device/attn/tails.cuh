@@ -14,8 +14,8 @@
 
 namespace kernels {
 
-// The same bytes of each panel of a stage, or of a group of its rows, from `first` on in the first
-// one; and those `behind` the last ones.
+// What is cleared of a stage: `bytes` of each of so many panels, which are `panel_bytes` apart,
+// from `first` on; then as many bytes as are `behind` the last ones.
 struct Tail {
   unsigned full;  // the barrier of the stage
   unsigned first, bytes, panels, panel_bytes, behind;

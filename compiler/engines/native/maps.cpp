@@ -134,9 +134,11 @@ std::int64_t panel_of(const std::string& name, const Tile& tile) {
 
 bool in_groups(const ir::Attention& attention, const std::string& name, const Tile& tile,
                std::int64_t rows) {
+  if (layout_of(attention, name).kind != ir::LayoutKind::paged || tile.patch) return false;
   const std::int64_t columns = stored_dims(attention, name)[3], panel = panel_of(name, tile);
-  return layout_of(attention, name).kind == ir::LayoutKind::paged && !tile.patch &&
-         rows % kGroupRows == 0 && columns > panel && columns % panel == 0;
+  const auto steps = plan::steps_of_pages(pool_of(attention, name));
+  return rows % kGroupRows == 0 && columns > panel && columns % panel == 0 && steps &&
+         *steps <= plan::TensorMapArgument::kMostSteps;
 }
 
 PoolStrides pool_strides(const ir::Attention& attention, const std::string& name, bool in_steps) {

@@ -81,7 +81,8 @@ std::string why_not_shared(const ir::Attention& attention, const Kernel& kernel)
   if (!is("k", ir::LayoutKind::paged) || !is("v", ir::LayoutKind::paged))
     return "keys and values are not in pages";
   if (gathers("k") || gathers("v")) return "pages are no multiples of 16 rows";
-  if (attention.is_sigmoid()) return "weights are sigmoids";
+  if (attention.is_pointwise() || attention.quotient) return "weights are not those of softmax";
+  if (attention.quantize) return "q, k and v are 8-bit floats";
   if (attention.dropout) return "there is dropout";
   masks::Dependence dependence(attention.dag);
   const masks::Axes axes = dependence[attention.score];

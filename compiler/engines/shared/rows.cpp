@@ -71,7 +71,7 @@ std::vector<RowTurns> in_turns(std::int64_t rows, std::int64_t most) {
 
 std::string pointwise_class(std::string_view name, const ir::Attention& attention) {
   return fmt::format("{}<{}, {}>", name, codegen::float_class(attention.dtype),
-                     attention.is_sigmoid() ? "SigmoidOf" : "ItselfOf");
+                     attention.is_sigmoid() ? "kernels::SigmoidOf" : "kernels::ItselfOf");
 }
 
 const char* weights_in_words(const ir::Attention& attention) {

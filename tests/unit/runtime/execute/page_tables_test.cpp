@@ -230,15 +230,46 @@ TEST_F(BoundStrides, AreOfAlignedRows) {
             "tensor 'k' has strides [64, 8, 16] but the plan needs [64, 32, 8, 1]");
   EXPECT_THAT(given("k", {4, 2, 5, 8}, {80, 8, 16, 1}), HasSubstr("has dims"));
   EXPECT_THAT(given("k", {0, 2, 4, 8}, {64, 8, 16, 1}), HasSubstr("has dims"));
+  EXPECT_EQ(given("k", {1 << 27, 2, 4, 8}, {136, 64, 16, 1}), "accepted") << "no map has steps";
+  void* const odd = static_cast<std::byte*>(on_->addresses()[kK]) + 8;
+  EXPECT_THAT(refusal(with("k", {odd, DType::f16, {4, 2, 4, 8}, {64, 8, 16, 1}})),
+              HasSubstr("which is not a multiple of 16 bytes"));
+}
+
+// A map whose last dimension has pages and heads in steps.
+class SteppedStrides : public BoundStrides {
+ protected:
+  void SetUp() override {
+    OnStandins::SetUp();
+    load(standin::plan_of(plan::testing::stepped_program()));
+  }
+};
+
+TEST_F(SteppedStrides, ReachTheKernels) {
+  expect_seen(kK, {4, 2, 4, 8}, {64, 32, 8, 1});
+  expect_seen(kK, {4, 2, 4, 8}, {72, 32, 8, 1});
+}
+
+TEST_F(SteppedStrides, MayBeOthersLater) {
+  Binding binding = must(executable_->bind(on_->arguments()));
+  for (const std::int64_t page : {72, 64, 128}) {
+    plan::Plan other = plan_;
+    other.program.tensors[kK].strides[0] = page;
+    Case there = must(Case::make(executable_->device(), other, 3));
+    std::vector<const std::int64_t*> all(plan_.program.tensors.size());
+    all[kK] = other.program.tensors[kK].strides.data();
+    EXPECT_OK(binding.set_views(there.addresses(), all));
+    expect_right(there, binding);
+  }
+}
+
+TEST_F(SteppedStrides, AreAsManyAsCoordinatesCanSay) {
   constexpr std::int64_t kPages = 1 << 27;
   EXPECT_EQ(given("k", {kPages, 2, 4, 8}, {128, 64, 16, 1}), "accepted");
   EXPECT_EQ(
       given("k", {kPages, 2, 4, 8}, {136, 64, 16, 1}),
       "tensor 'k' has pages and heads at multiples of 8 elements, of which at most 2147483647 "
       "can be addressed; strides with a larger common divisor reach further");
-  void* const odd = static_cast<std::byte*>(on_->addresses()[kK]) + 8;
-  EXPECT_THAT(refusal(with("k", {odd, DType::f16, {4, 2, 4, 8}, {64, 8, 16, 1}})),
-              HasSubstr("which is not a multiple of 16 bytes"));
 }
 
 // Packed rows have no batch stride, and rows follow each other though a sequence has one.

@@ -45,22 +45,10 @@ TEST(ValidateProgram, BoundStridesAreOfRowsThatOthersLocate) {
             "step 0: reads an unknown stride of \"v\"");
 }
 
-// A map of k whose last dimension has pages and heads, in steps.
-Program program_with_steps() {
-  Program program = testing::bound_program();
-  auto& arguments = std::get<KernelStep>(program.steps[0]).launches[0].arguments;
-  auto& map = std::get<TensorMapArgument>(arguments[2]);
-  map.dims = {8, 4, 1};
-  map.strides = {1, 1};
-  map.box = {8, 1, 1};
-  map.axes = {2, TensorMapArgument::kPagesAndHeads};
-  return program;
-}
-
 TEST(ValidateProgram, PagesAndHeadsAreTheLastDimension) {
   const auto refusal =
       [](const std::function<void(Program&, std::vector<KernelArgument>&)>& change) {
-        Program program = program_with_steps();
+        Program program = testing::stepped_program();
         change(program, std::get<KernelStep>(program.steps[0]).launches[0].arguments);
         const Status status = validate(program);
         return status.ok() ? "accepted" : status.error().message;
@@ -75,10 +63,12 @@ TEST(ValidateProgram, PagesAndHeadsAreTheLastDimension) {
   EXPECT_EQ(refusal([&](auto&, auto& a) { axes_of(a[2])[0] = -2; }), axes);
   EXPECT_EQ(refusal([](auto&, auto& a) { std::get<StrideArgument>(a.back()).axis = 2; }),
             "step 0: reads an unknown stride of \"k\"");
+  EXPECT_EQ(refusal([&](auto&, auto& a) { axes_of(a[2])[1] = 0; }),
+            "step 0: takes strides of \"k\" in steps of a map that it does not have");
 }
 
 TEST(ValidateProgram, StepsReachEachPageAndHead) {
-  Program program = program_with_steps();
+  Program program = testing::stepped_program();
   const auto& arguments = std::get<KernelStep>(program.steps[0]).launches[0].arguments;
   TensorInfo& k = program.tensors[1];
   const auto seen = [&](std::int64_t pages, std::int64_t page, std::int64_t head) {
@@ -95,6 +85,7 @@ TEST(ValidateProgram, StepsReachEachPageAndHead) {
   EXPECT_EQ(seen(100, 1024, 7), (std::vector<std::int64_t>{1024, 100, 1, 0}));
   EXPECT_EQ(seen(1, 7, 7), (std::vector<std::int64_t>{8, 1, 0, 0}));
   k.dims[1] = 2;
+  EXPECT_EQ(*program_from_json(to_json(program)), program);
   EXPECT_EQ(seen(std::int64_t{1} << 40, std::int64_t{1} << 40, 128)[1], 0) << "beyond 63 bits";
 }
 

@@ -446,8 +446,20 @@ Program bound_program() {
       {.kernel = "bound",
        .arguments = {q, StrideArgument{"q", 2}, k, TensorOperand{"v"}, StrideArgument{"v", 0},
                      TensorOperand{"page_table"}, StrideArgument{"page_table", 0},
-                     TensorOperand{"o"}, StrideArgument{"o", 1}, StrideArgument{"k", 0, true}}}};
+                     TensorOperand{"o"}, StrideArgument{"o", 1}}}};
   program.steps = {step};
+  return program;
+}
+
+Program stepped_program() {
+  Program program = bound_program();
+  auto& arguments = std::get<KernelStep>(program.steps[0]).launches[0].arguments;
+  auto& map = std::get<TensorMapArgument>(arguments[2]);
+  map.dims = {8, 4, 1};
+  map.strides = {1, 1};
+  map.box = {8, 1, 1};
+  map.axes = {2, TensorMapArgument::kPagesAndHeads};
+  arguments.emplace_back(StrideArgument{"k", 0, true});
   return program;
 }
 

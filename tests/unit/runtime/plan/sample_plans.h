@@ -48,6 +48,8 @@ Program controlled_program();
 Plan controlled_plan();
 // One launch over tensors with bound strides: q and o packed, k and v in pages.
 Program bound_program();
+// The same, with a map of k whose last dimension has pages and heads, and a stride in its steps.
+Program stepped_program();
 Plan bound_plan();
 // One cuDNN step that computes dq, plus the other inputs of a backward: o, lse and do.
 Program backward_program();
