@@ -291,7 +291,7 @@ class Checker {
                             by_score ? fmt::format(" where the score is {}", happening.score) : ""))
         .help = written_.is_sigmoid() ? "its weight is 1 or NaN; use `-inf` to hide a score"
                 : !written_.is_softmax()
-                    ? "its weight is not finite either, unless it is `-inf`, which hides a score"
+                    ? "its weight may not be finite; use `-inf` to hide a score"
                     : "softmax turns it into NaN; use `-inf` to hide a score, or add a large "
                       "number to prefer one";
   }
