@@ -137,7 +137,7 @@ bool vanish_on_line(const Dag& dag, const Quotient& quotient) {
       *ends, [&](double x) { return fits(line.at(quotient.f, x), line.at(quotient.g, x)); });
 }
 
-// By the form of functions of a score.
+// Compares functions of a score by their form.
 class Forms {
  public:
   explicit Forms(const Dag& dag) : dag_(dag) {}
