@@ -289,8 +289,9 @@ class Checker {
         .report(Code::not_finite, span,
                 fmt::format("{} is infinite or NaN{}{}", text(happening.at), place_of(happening),
                             by_score ? fmt::format(" where the score is {}", happening.score) : ""))
-        .help = !written_.is_softmax()
-                    ? "its weight is 1 or NaN; use `-inf` to hide a score"
+        .help = written_.is_sigmoid() ? "its weight is 1 or NaN; use `-inf` to hide a score"
+                : !written_.is_softmax()
+                    ? "its weight may not be finite; use `-inf` to hide a score"
                     : "softmax turns it into NaN; use `-inf` to hide a score, or add a large "
                       "number to prefer one";
   }

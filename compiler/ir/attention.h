@@ -12,8 +12,8 @@
 // lse = -inf, max_with_sink = -inf and sum_exp_with_sink = 0, with or without a sink.
 //
 // With Normalize::sigmoid, p = 1 / (1 + exp(-s)) instead, and with Normalize::linear p = s: each
-// weight by itself, and 0 where a mask hides it. Such an attention has no sink, and o is its only
-// output. Any function of a score is linear, with the function as a part of the score.
+// weight by itself, and 0 where a mask hides it or s is -inf. Such an attention has no sink, and o
+// is its only output. Any function of a score is linear, with the function as a part of the score.
 //
 // With Normalize::quotient, p = f / (sum of g along the row), and lse = natural log of this sum:
 // see Quotient. There is no sink, and no statistic but lse.

@@ -133,6 +133,12 @@ Status RowSoftmax::weigh_each() {
   return {};
 }
 
+Result<double> RowSoftmax::part(ir::ExprId id, std::size_t column) const {
+  const Cell& cell = parts_->cells(id)[column];
+  if (cell.fault) return parts_->describe(*cell.fault, column);
+  return cell.value;
+}
+
 Status RowSoftmax::weigh_quotient() {
   const ir::Quotient& quotient = *problem_.attention.quotient;
   max_ = largest_score();
@@ -149,8 +155,9 @@ Status RowSoftmax::weigh_quotient() {
   sum_ = 0;
   for (std::size_t column = 0; column < scores_.size(); ++column) {
     if (!is_visible(column)) continue;
-    weights_[column] = parts_->cells(quotient.f)[column].value;
-    sum_ += parts_->cells(quotient.g)[column].value;
+    ATTN_ASSIGN(weights_[column], part(quotient.f, column));
+    ATTN_ASSIGN(const double term_of_sum, part(quotient.g, column));
+    sum_ += term_of_sum;
     ATTN_ASSIGN(kept_[column], kept_part(column));
   }
   if (sum_ == 0) {

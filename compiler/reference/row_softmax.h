@@ -54,6 +54,7 @@ class RowSoftmax {
   Status weigh();
   Status weigh_each();
   Status weigh_quotient();
+  Result<double> part(ir::ExprId id, std::size_t column) const;  // of a quotient
   Result<double> sink_of_row() const;
   Result<double> kept_part(std::size_t column) const;
   Result<Weight> drawn_weight(std::size_t column) const;

@@ -70,6 +70,12 @@ std::optional<Scope::Callee> Scope::find_function(const std::string& name) {
   return Callee{imported->second, Frame::Sees::library};
 }
 
+bool Scope::has_function(const std::string& name) const {
+  const auto found = symbols_.find(name);
+  return (found != symbols_.end() && found->second.kind == Symbol::Kind::function) ||
+         library_.functions.contains(name);
+}
+
 bool Scope::can_call(const Expr& expr, const ast::FunctionClause& function) {
   const std::size_t wanted = function.parameters.size();
   if (expr.operands.size() != wanted) {

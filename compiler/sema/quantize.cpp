@@ -105,14 +105,6 @@ class QuantizeReports {
     return std::nullopt;
   }
 
-  void check_softmax(const ast::Spec& spec, support::Span span) {
-    const auto& clause = find_weights(spec).weight;
-    if (clause == nullptr && attention_.is_softmax()) return;
-    const std::string by = quoted(clause != nullptr ? "weight" : "normalize sigmoid");
-    report(Code::not_available_here, span, fmt::format("`quantize` is not available beside {}", by))
-        .help = hint(fmt::format("remove {}, or use `dtype bf16;`", by));
-  }
-
   void report_untyped(const ast::Name& name) {
     auto& diagnostic = report(Code::bad_choice, name.span,
                               fmt::format("the clause gives {} no type", quoted(name.text)));
@@ -194,7 +186,6 @@ class Quantization : private QuantizeReports {
     if (!is_fp8(attention_.dtype)) return report_wide(clauses);
     const std::optional<ir::Scaling> way = way_of(clause);
     if (!way) return;
-    check_softmax(spec_, clauses.quantize->keyword.span);
     ir::Quantize& quantize = attention_.quantize.emplace();
     quantize.by = *way;
     quantize.o = quantize.d_o = quantize.gradients = attention_.dtype;
@@ -377,10 +368,19 @@ void check_kept_weights(const ast::Spec& spec, const ir::Attention& attention, d
       .help = fmt::format("choose at most {:.6g}", rounded_down(1 - scale / most));
 }
 
+void report_other_weights(const ast::Spec& spec, diag::Sink& sink) {
+  const bool by_weight = find_weights(spec).weight != nullptr;
+  const std::string by = quoted(by_weight ? "weight" : "normalize sigmoid");
+  sink.report(Code::not_available_here, find_quantize(spec).quantize->keyword.span,
+              fmt::format("`quantize` is not available beside {}", by))
+      .help = ast::hint_for(sink.source(), fmt::format("remove {}, or use `dtype bf16;`", by));
+}
+
 }  // namespace
 
 void check_weights(const ast::Spec& spec, const ir::Attention& attention, diag::Sink& sink) {
   if (!attention.quantize) return;
+  if (!attention.is_softmax()) return report_other_weights(spec, sink);
   if (attention.is_mxfp8()) return check_kept_weights(spec, attention, sink);
   const ir::CapturedTensor* scale = attention.find_tensor(kScaleOfWeights);
   const ast::QuantizeEntry* entry = default_of(spec, kScaleOfWeights);

@@ -20,8 +20,9 @@ QuantizeClauses find_quantize(const ast::Spec& spec);
 // before the spec's own tensors are added.
 void set_quantize(const ast::Spec& spec, ir::Attention& attention, Scope& scope, diag::Sink& sink);
 
-// Warns of a default of scale_s with which the largest weight, exp(0), scaled as dropout does,
-// saturates. Call it when the attention is complete.
+// Reports `quantize` beside other weights than softmax's, and warns of a default of scale_s with
+// which the largest weight, exp(0), scaled as dropout does, saturates. Call it when the attention
+// is complete.
 void check_weights(const ast::Spec& spec, const ir::Attention& attention, diag::Sink& sink);
 
 }  // namespace attn::sema

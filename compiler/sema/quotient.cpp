@@ -1,8 +1,14 @@
 #include "compiler/sema/quotient.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <vector>
+
+#include "compiler/ir/parts.h"
 
 namespace attn::sema {
 namespace {
@@ -13,6 +19,12 @@ using ir::Node;
 using ir::Op;
 
 bool is_exponential(Op op) { return op == Op::exp_ || op == Op::expm1_; }
+
+// Arguments of exponentials.
+struct Arguments {
+  std::set<ExprId> growing;
+  std::set<ExprId> at_most_0;  // -abs(..), whose exponential needs no factor to stay finite
+};
 
 // What the weights are made of, from their roots down to exponentials of scores.
 class Parts {
@@ -26,13 +38,14 @@ class Parts {
     return scored_[id] = reads;
   }
 
-  // Collects arguments of exponentials that may grow; false where something else grows.
-  bool collect(ExprId id, std::set<ExprId>& arguments) {
+  // Collects arguments of exponentials; false where something else grows.
+  bool collect(ExprId id, Arguments& arguments) {
     if (!reads_score(id) || !seen_.insert(id).second) return true;
     const Node& node = dag_[id];
-    if (is_exponential(node.op) && !is_at_most_0(node.operands[0])) {
-      arguments.insert(node.operands[0]);
-      return true;
+    if (is_exponential(node.op)) {
+      const ExprId argument = node.operands[0];
+      if (!is_at_most_0(argument)) return arguments.growing.insert(argument), true;
+      arguments.at_most_0.insert(argument);
     }
     if (node.is(Op::exp2_)) return false;
     if (node.is(Op::pow_) && reads_score(node.operands[1])) return false;
@@ -208,8 +221,8 @@ class Positive {
       case Op::select_: return operand(1) && operand(2);
       case Op::log1p_:
       case Op::expm1_:
-      case Op::tanh_:
-      case Op::pow_: return operand(0);
+      case Op::tanh_: return operand(0);
+      case Op::pow_: return operand(0) || is_even(node.operands[1]);
       case Op::log_: return is_from_1(node.operands[0]);
       default: return false;
     }
@@ -225,6 +238,11 @@ class Positive {
     };
     return (is_one(node.operands[0]) && of(node.operands[1])) ||
            (is_one(node.operands[1]) && of(node.operands[0]));
+  }
+
+  bool is_even(ExprId exponent) const {
+    const auto value = ir::fold_real(dag_, exponent);
+    return value && std::fmod(*value, 2) == 0;
   }
 
   const Dag& dag_;
@@ -243,24 +261,108 @@ bool is_of_term(const Dag& dag, ExprId root) {
   return true;
 }
 
+constexpr double kMostOfF32 = std::numeric_limits<float>::max();
+constexpr double kLeastOfF32 = std::numeric_limits<float>::min();
+// Bounds of the parts where the larger of the term and the unit is 1: what is left of f32 is for
+// sums along rows, and for products with v.
+constexpr double kMostOfPart = 1e30, kLeastOfPart = 1e-30;
+
+// Why a part is not computed in f32, or a sum is lost where exponentials are divided by the largest
+// one of the row. Empty if nothing is.
+class Range {
+ public:
+  Range(const Dag& dag, const ir::Quotient& quotient) : dag_(dag), quotient_(quotient) {}
+
+  std::string why_not(ExprId part) const {
+    std::string why = of_numbers(part);
+    if (why.empty() && quotient_.exponential) why = of_values(part);
+    if (why.empty() && quotient_.exponential && part == quotient_.g) why = of_sum();
+    return why;
+  }
+
+ private:
+  std::string of_numbers(ExprId part) const {
+    const ExprId roots[] = {part};
+    for (const ExprId id : ir::reachable(dag_, roots)) {
+      const auto number = ir::fold_real(dag_, id);
+      if (!number || *number == 0) continue;
+      const double size = std::abs(*number);
+      const bool is_lost = size < kLeastOfF32, is_infinite = std::isinf(size);
+      if (is_infinite && !quotient_.exponential) continue;
+      if (size > kMostOfF32 || is_lost) {
+        return fmt::format("weights are computed in f32, where {} is {}", *number,
+                           is_lost ? "0" : "infinite");
+      }
+    }
+    return "";
+  }
+
+  // Values are nullopt where they are not finite.
+  std::string of_values(ExprId part) const {
+    constexpr std::pair<double, double> kPlaces[] = {{1, 0}, {0, 1}, {1, 1}};
+    for (const auto& [term, unit] : kPlaces) {
+      const auto value = ir::value_of_part(dag_, part, term, unit);
+      const double size = value ? std::abs(*value) : std::numeric_limits<double>::infinity();
+      if (size > kMostOfPart) return "it may exceed f32, in which weights are computed";
+      if (part == quotient_.g && size != 0 && size < kLeastOfPart)
+        return "the sum may be too small for f32, in which weights are computed";
+    }
+    return "";
+  }
+
+  double sum_at(double term, double unit) const {
+    return ir::value_of_part(dag_, quotient_.g, term, unit).value_or(0);
+  }
+
+  // A sum of terms that are not 0 must not become 0, neither where the largest exponential exceeds
+  // all numbers beside it, nor where it is far below them.
+  std::string of_sum() const {
+    if (sum_at(1, 0) <= 0) {
+      return "the sum does not grow with exp(score): at large scores it is lost beside the largest "
+             "exponential, by which all are divided";
+    }
+    const ExprId roots[] = {quotient_.f, quotient_.g};
+    bool reads_unit = false;
+    for (const ExprId id : ir::reachable(dag_, roots)) reads_unit |= dag_[id].is(Op::unit_);
+    if (!reads_unit || sum_at(0, 1) > 0) return "";
+    constexpr double kSmall = 0x1p-40, kSmallest = 1e-300;
+    if (sum_at(kSmall, 1) == 0 && sum_at(kSmallest, 1) == 0) return "";
+    return "the sum vanishes with exp(score): at scores far below 0 it is lost beside the numbers "
+           "of the weight";
+  }
+
+  const Dag& dag_;
+  const ir::Quotient& quotient_;
+};
+
 class Search {
  public:
   Search(ir::Attention& attention, ExprId score, NoQuotient& no)
       : dag_(attention.dag), score_(score), no_(no), parts_(attention.dag, score) {}
 
   std::optional<FoundQuotient> run(ExprId numerator, ExprId denominator) {
-    std::set<ExprId> arguments;
+    Arguments arguments;
     for (const ExprId root : {numerator, denominator}) {
       of_denominator_ = root == denominator;
       if (!parts_.collect(root, arguments)) {
         return fail("a power of 2, or a power with a score in its exponent, may overflow",
                     "write it with `exp`, whose largest value along the row the kernels subtract");
       }
+      if (arguments.growing.size() > 1) {
+        return fail("exponentials of different scores have no common factor that keeps both finite",
+                    "use one `exp(..)`; what is inside may be any score");
+      }
     }
-    if (arguments.size() > 1) {
-      return fail("exponentials of different scores have no common factor that keeps both finite",
-                  "use one `exp(..)`; what is inside may be any score");
+    if (arguments.growing.empty() && arguments.at_most_0.size() == 1) {
+      if (const auto found = made(numerator, denominator, arguments.at_most_0)) return found;
     }
+    return made(numerator, denominator, arguments.growing);
+  }
+
+ private:
+  // `arguments`: none, or one.
+  std::optional<FoundQuotient> made(ExprId numerator, ExprId denominator,
+                                    const std::set<ExprId>& arguments) {
     FoundQuotient found{score_, {.exponential = !arguments.empty()}};
     if (found.quotient.exponential) found.score = *arguments.begin();
     if (!make(numerator, false, found) || !make(denominator, true, found)) return std::nullopt;
@@ -268,10 +370,17 @@ class Search {
       return fail("the sum is not proven to be positive: its terms may be negative",
                   "take `abs(..)`, `relu(..)` or `exp(..)` of them");
     }
+    for (const ExprId part : {found.quotient.f, found.quotient.g}) {
+      of_denominator_ = part == found.quotient.g;
+      std::string why = Range(dag_, found.quotient).why_not(part);
+      if (!why.empty()) {
+        return fail(std::move(why),
+                    "use smaller numbers, or a sum with both `exp(..)` and a number in it");
+      }
+    }
     return found;
   }
 
- private:
   std::optional<FoundQuotient> fail(std::string why, std::string help) {
     no_ = {of_denominator_, std::move(why), std::move(help)};
     return std::nullopt;
@@ -294,8 +403,10 @@ class Search {
       return false;
     }
     if (!is_of_term(dag_, *made)) {
-      fail("a weight over a sum is a function of the score and of constants alone",
-           "put what depends on indexes, tensors and params into a `score` clause");
+      fail(
+          "a weight over a sum is a function of the score and of constants alone",
+          "a factor of all weights cannot be written so: scale v, or `o`; what is added to a score "
+          "belongs in a `score` clause");
       return false;
     }
     (of_denominator ? found.quotient.g : found.quotient.f) = *made;
@@ -313,7 +424,12 @@ class Search {
 
 std::optional<FoundQuotient> find_quotient(ir::Attention& attention, ExprId score, ExprId numerator,
                                            ExprId denominator, NoQuotient& no) {
-  return Search(attention, score, no).run(numerator, denominator);
+  const auto found = Search(attention, score, no).run(numerator, denominator);
+  if (found || !attention.dag[score].is(Op::const_real_)) return found;
+  // A score that is a number has the node of this number, wherever else it stands. Weights are then
+  // those of any score.
+  NoQuotient ignored;
+  return Search(attention, attention.dag.leaf(Op::score_), ignored).run(numerator, denominator);
 }
 
 }  // namespace attn::sema

@@ -95,6 +95,9 @@ class Scope {
   void set_score(const Value& score) { score_ = score; }
   const Value& score() const { return score_; }
 
+  // Whether the spec, or what it imports, defines a function with this name.
+  bool has_function(const std::string& name) const;
+
   void warn_unused() const;
 
  private:

@@ -307,8 +307,9 @@ void Scope::unknown_function(const Expr& expr) {
   if (found == symbols_.end() && !library_.complete) return;  // reported where it is imported
   if (expr.text == "sum" && expr.operands.size() == 1) {
     report(Code::unknown_function, expr.head, "`sum` of one value is a sum along the row").help =
-        "it stands only as the divisor of a weight, `weight f(score) / sum(g(score));`; a sum of "
-        "terms is written `sum(j in 0..K: e)`";
+        "it stands only as the divisor of a weight, `weight f(score) / sum(g(score));`, where a "
+        "factor stands in front: `0.5 * exp(score) / sum(exp(score))`; a sum of terms is written "
+        "`sum(j in 0..K: e)`";
     return;
   }
   auto& diagnostic = report(Code::unknown_function, expr.head,

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
-#include "compiler/ast/print.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/quotient.h"
 #include "compiler/support/text.h"
@@ -49,67 +49,61 @@ void set_normalize(const ast::NormalizeClause& clause, ir::Attention& attention,
 struct WrittenQuotient {
   const ast::Expr& numerator;
   const ast::Expr& denominator;
+  support::Span sum;  // the name
 };
 std::optional<WrittenQuotient> quotient_of(const ast::Expr& weight) {
   if (weight.kind != ast::ExprKind::binary || weight.operators[0] != ast::Operator::div) return {};
   const ast::Expr& sum = weight.operands[1];
   if (sum.kind != ast::ExprKind::call || sum.text != "sum" || sum.operands.size() != 1) return {};
-  return WrittenQuotient{weight.operands[0], sum.operands[0]};
+  return WrittenQuotient{weight.operands[0], sum.operands[0], sum.head};
 }
 
-// Whether it is softmax as it is written: `exp(x) / sum(exp(x))`.
-bool is_softmax(const WrittenQuotient& quotient) {
-  const ast::Expr& exponential = quotient.numerator;
-  return exponential.kind == ast::ExprKind::call && exponential.text == "exp" &&
-         ast::to_dsl(exponential) == ast::to_dsl(quotient.denominator);
+// What rows have of the statistics of softmax: none, or only the logarithm of a sum.
+struct RowStatistics {
+  std::string by;  // the clause that makes weights
+  bool has_lse = false;
+  std::string_view why_no_sink;
+  std::string help_for_sink;
+  std::string_view help_for_outputs;
+};
+
+RowStatistics statistics_of(const ir::Attention& attention, std::string_view clause) {
+  const std::string by = quoted(clause);
+  if (attention.quotient) {
+    return {by, true, "divides by a sum of its own, without a sink",
+            "add the term to the sum, or remove the sink",
+            "of the statistics there is `lse`, the logarithm of the sum"};
+  }
+  return {by, false, "has no sink: each weight depends on its own score alone",
+          fmt::format("remove the sink, or {}", by), "the only output is `o`"};
 }
 
-// Reports the clause if it needs a statistic that weights over a sum do not have.
-void check_quotient(const ast::Clause& clause, diag::Sink& sink) {
+// Reports the clause if it needs a statistic that rows do not have.
+void check_statistics(const ast::Clause& clause, const RowStatistics& rows, diag::Sink& sink) {
   if (std::holds_alternative<ast::SinkClause>(clause.body)) {
     sink.report(Code::not_available_here, clause.keyword.span,
-                "a `sink` is a term of softmax's denominator, and `weight` has another")
-        .help = "add the term to the sum, or remove the sink";
+                fmt::format("{} {}", rows.by, rows.why_no_sink))
+        .help = rows.help_for_sink;
   }
-  const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body);
-  if (outputs == nullptr) return;
-  for (const ast::Name& name : outputs->outputs) {
-    const auto* output = std::ranges::find(ir::kOutputs, name.text, &ir::Output::name);
-    const bool is_there = name.text == "o" || name.text == "lse";
-    if (output == std::end(ir::kOutputs) || is_there) continue;
-    sink.report(Code::not_available_here, name.span,
-                fmt::format("{} is a statistic of softmax, and there is none beside `weight`",
-                            quoted(name.text)))
-        .help = "of the statistics there is `lse`, the logarithm of the sum";
-  }
-}
-
-// Reports the clause if it needs a sum along rows. `by`: what there is instead.
-void check_statistics(const ast::Clause& clause, std::string_view by, diag::Sink& sink) {
-  if (std::holds_alternative<ast::SinkClause>(clause.body)) {
-    sink.report(
-            Code::not_available_here, clause.keyword.span,
-            fmt::format("{} has no sink: each weight depends on its own score alone", quoted(by)))
-        .help = fmt::format("remove the sink, or {}", quoted(by));
-  }
+  const auto report = [&](const ast::Name& name) -> std::string& {
+    return sink
+        .report(Code::not_available_here, name.span,
+                fmt::format("{} is a statistic of softmax, and there is none beside {}",
+                            quoted(name.text), rows.by))
+        .help;
+  };
   if (const auto* gradients = std::get_if<ast::GradClause>(&clause.body)) {
     for (const ast::Name& name : gradients->tensors) {
-      if (name.text != "lse") continue;
-      sink.report(Code::not_available_here, name.span,
-                  fmt::format("`lse` is a statistic of softmax, and there is none beside {}",
-                              quoted(by)))
-          .help = "leave it out: `o` is the only output, and the only one with a gradient";
+      if (name.text == "lse" && !rows.has_lse)
+        report(name) = "leave it out: `o` is the only output, and the only one with a gradient";
     }
   }
   const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body);
   if (outputs == nullptr) return;
   for (const ast::Name& name : outputs->outputs) {
     const auto* output = std::ranges::find(ir::kOutputs, name.text, &ir::Output::name);
-    if (output == std::end(ir::kOutputs) || output->wanted == &ir::Attention::wants_o) continue;
-    sink.report(Code::not_available_here, name.span,
-                fmt::format("{} is a statistic of softmax, and there is none beside {}",
-                            quoted(name.text), quoted(by)))
-        .help = "the only output is `o`";
+    const bool is_there = name.text == "o" || (name.text == "lse" && rows.has_lse);
+    if (output != std::end(ir::kOutputs) && !is_there) report(name) = rows.help_for_outputs;
   }
 }
 
@@ -179,20 +173,34 @@ ExprId visible_alone(ExprId weight, ExprId score, ir::Dag& dag, ir::SourcePos po
                  pos);
 }
 
+// The argument of what makes weights, which is -inf too where the score hides the key.
+ExprId hidden_alike(ExprId argument, ExprId score, ir::Dag& dag, ir::SourcePos pos) {
+  if (argument == score || Finite(dag).of(score)) return argument;
+  const ExprId least = dag.real(-std::numeric_limits<double>::infinity(), pos);
+  return dag.add(Op::select_, {dag.add(Op::eq_, {score, least}, pos), least, argument}, pos);
+}
+
 // A function of each score is a part of the score, except that engines know sigmoid.
 void set_pointwise(ExprId weight, ir::Attention& attention) {
   ir::Dag& dag = attention.dag;
+  const ir::SourcePos pos = attention.normalize_pos;
   if (dag[weight].is(Op::sigmoid_)) {
     attention.normalize = ir::Normalize::sigmoid;
-    attention.score = dag[weight].operands[0];
+    attention.score = hidden_alike(dag[weight].operands[0], attention.score, dag, pos);
     return;
   }
   attention.normalize = ir::Normalize::linear;
-  attention.score = visible_alone(weight, attention.score, dag, attention.normalize_pos);
+  attention.score = visible_alone(weight, attention.score, dag, pos);
 }
 
 void set_quotient(const WrittenQuotient& written, ir::Attention& attention, Scope& scope,
                   diag::Sink& sink) {
+  if (scope.has_function("sum")) {
+    sink.report(Code::reserved_name, written.sum,
+                "`sum` is the sum along the row here, and a function of this name is defined too")
+        .help = "give the function another name";
+    return;
+  }
   const auto checked = [&](const ast::Expr& expr) {
     return scope.check_as(expr, kWeightSite, Type::real, "a condition belongs in a `mask` clause");
   };
@@ -205,12 +213,25 @@ void set_quotient(const WrittenQuotient& written, ir::Attention& attention, Scop
     sink.report(Code::bad_weight, at.span, std::move(no.why)).help = std::move(no.help);
     return;
   }
-  attention.score = found->score;
+  attention.score =
+      hidden_alike(found->score, attention.score, attention.dag, attention.normalize_pos);
   const ir::ExprId term = attention.dag.leaf(Op::score_);
   const ir::Quotient& quotient = found->quotient;
   if (quotient.exponential && quotient.f == term && quotient.g == term) return;
   attention.normalize = ir::Normalize::quotient;
   attention.quotient = quotient;
+}
+
+void make_weights(const ast::Clause& clause, ir::Attention& attention, Scope& scope,
+                  diag::Sink& sink) {
+  scope.begin_clause(clause.span);
+  const ast::Expr& weight = std::get<ast::WeightClause>(clause.body).value;
+  if (const auto quotient = quotient_of(weight)) {
+    return set_quotient(*quotient, attention, scope, sink);
+  }
+  const auto value =
+      scope.check_as(weight, kWeightSite, Type::real, "a condition belongs in a `mask` clause");
+  if (value) set_pointwise(value->id, attention);
 }
 
 }  // namespace
@@ -231,11 +252,8 @@ void begin_weights(const ast::Spec& spec, ir::Attention& attention, diag::Sink& 
     if (one != nullptr) set_normalize(*one, attention, sink);
   }
   if (weight != nullptr) {
-    const auto quotient = quotient_of(std::get<ast::WeightClause>(weight->body).value);
-    if (!quotient) attention.normalize = ir::Normalize::linear;
-    if (quotient && !is_softmax(*quotient)) {
-      for (const ast::Clause& clause : spec.clauses) check_quotient(clause, sink);
-    }
+    if (!quotient_of(std::get<ast::WeightClause>(weight->body).value))
+      attention.normalize = ir::Normalize::linear;
     attention.normalize_pos = place(sink, weight->keyword.span);
   }
   if (normalize != nullptr && weight != nullptr) {
@@ -244,24 +262,17 @@ void begin_weights(const ast::Spec& spec, ir::Attention& attention, diag::Sink& 
     diagnostic.labels.push_back({normalize->keyword.span, "the other one"});
     diagnostic.help = "remove one of them; `normalize sigmoid;` is `weight sigmoid(score);`";
   }
-  if (!attention.is_pointwise()) return;
-  const std::string_view by = weight != nullptr ? "weight" : "normalize sigmoid";
-  for (const ast::Clause& clause : spec.clauses) check_statistics(clause, by, sink);
 }
 
 void finish_weights(const ast::Spec& spec, ir::Attention& attention, Scope& scope,
                     diag::Sink& sink) {
   attention.score = scope.score().id;
   const ast::Clause* clause = find_weights(spec).weight;
-  if (clause == nullptr) return;
-  scope.begin_clause(clause->span);
-  const ast::Expr& weight = std::get<ast::WeightClause>(clause->body).value;
-  if (const auto quotient = quotient_of(weight)) {
-    return set_quotient(*quotient, attention, scope, sink);
-  }
-  const auto value =
-      scope.check_as(weight, kWeightSite, Type::real, "a condition belongs in a `mask` clause");
-  if (value) set_pointwise(value->id, attention);
+  if (clause != nullptr) make_weights(*clause, attention, scope, sink);
+  if (attention.is_softmax()) return;
+  const RowStatistics rows =
+      statistics_of(attention, clause != nullptr ? "weight" : "normalize sigmoid");
+  for (const ast::Clause& one : spec.clauses) check_statistics(one, rows, sink);
 }
 
 }  // namespace attn::sema

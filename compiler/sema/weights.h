@@ -15,11 +15,12 @@ struct WeightClauses {
 };
 WeightClauses find_weights(const ast::Spec& spec);
 
-// Sets what is known before expressions are: whether rows have statistics. Reports both clauses in
-// one spec, and a sink, and outputs other than `o`, where there are none.
+// Sets what is known before expressions are: whether weights depend on their own scores alone.
+// Reports both clauses in one spec.
 void begin_weights(const ast::Spec& spec, ir::Attention& attention, diag::Sink& sink);
 
-// Sets the score, and what makes a weight of it, once all scores are known.
+// Sets the score, and what makes a weight of it, once all scores are known. Reports a sink, outputs
+// and a gradient through lse that such weights do not have.
 void finish_weights(const ast::Spec& spec, ir::Attention& attention, Scope& scope,
                     diag::Sink& sink);
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/parts.h"
 #include "compiler/sharding/draws.h"
 
 namespace attn::sharding {
@@ -27,6 +28,12 @@ std::vector<int> groups_of(const ir::Attention& attention, int ranks) {
     all.push_back(groups);
   }
   return all;
+}
+
+// Whether parts of a row's keys can be merged: each has its weights divided by its own sum, and
+// none where that is 0.
+bool may_divide_keys(const ir::Attention& attention) {
+  return !attention.quotient || ir::vanish_together(attention.dag, *attention.quotient);
 }
 
 // The sink of a row is in the part that has the team's own keys.
@@ -66,9 +73,10 @@ class Listing {
       : attention_(attention), ranks_(ranks), map_(map) {}
 
   std::vector<Sharding> run() {
+    const bool divides = may_divide_keys(attention_);
     for (const int groups : groups_of(attention_, ranks_)) {
       const int teams = ranks_ / groups;
-      if (!has_enough(attention_, teams)) continue;
+      if (!has_enough(attention_, teams) || (teams > 1 && !divides)) continue;
       if (attention_.dims[Dim::Sq] >= teams) add_rows_at_home(groups, teams);
       if (teams > 1 && !are_the_same_tokens(attention_) && attention_.dims[Dim::Skv] >= teams)
         add_keys_at_home(groups, teams);
@@ -299,8 +307,17 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
                         "and {1} key heads",
                         ranks, dims[Dim::Hkv])};
   }
+  const bool divides = may_divide_keys(attention);
+  bool has_some = false;
   for (const int groups : groups_of(attention, ranks)) {
-    if (has_enough(attention, ranks / groups)) return {};
+    const bool has = has_enough(attention, ranks / groups);
+    if (has && (groups == ranks || divides)) return {};
+    has_some |= has;
+  }
+  if (has_some) {
+    return {ErrorCode::unsupported,
+            "keys of this `weight` are not divided: it is not proven to be 0 wherever its term of "
+            "the sum is, and keys whose own sum is 0 would be lost; `shard heads;` divides heads"};
   }
   return {ErrorCode::unsupported,
           fmt::format("{} rows and {} keys cannot be divided among {} ranks: some would have none",

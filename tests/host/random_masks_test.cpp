@@ -101,13 +101,20 @@ constexpr std::string_view kClauses[] = {
     "weight relu(exp(score) - 1) / sum(abs(exp(score) - 1));",
     "weight score / sum(abs(score) + 0.5);"};
 
+// Weights over a sum have no sink, and others one.
+void remove_sink(std::string& text) {
+  const std::size_t begin = text.find("sink ");
+  if (begin != text.npos) text.erase(begin, text.find(';', begin) + 1 - begin);
+}
+
 // A random spec with one of these clauses, and its gradients, also through lse. Nothing for head
 // dimensions that the kernels do not have.
 std::optional<Subject> by_native(std::uint64_t seed) {
   std::string text = attn::testing::random_spec(seed);
   const std::string_view clause = kClauses[seed % std::size(kClauses)];
-  const bool has_two = clause.starts_with("weight") && text.find("sink ") != text.npos;
-  text.insert(text.rfind('}'), has_two ? "" : clause);
+  const bool has_sink = clause.find("sink ") != clause.npos;
+  if (has_sink || clause.starts_with("weight")) remove_sink(text);
+  text.insert(text.rfind('}'), clause);
   constexpr std::string_view kGrad = "grad q, k, v";
   if (seed % 3 == 0) text.insert(text.find(kGrad) + kGrad.size(), ", lse");
   Subject subject{text, attention_of(text), {}};

@@ -18,10 +18,19 @@ struct LinearWeights : Base {
 #pragma unroll
       for (int i = 0; i < kScores; ++i) s[i] += shift[i / 2 & 1];
     }
+    hide_infinite();
     hide();
     // Not negative, of the last weight, so that the next keys are not waited for earlier.
     sum[0] = __int_as_float(unknown(__float_as_int(s[kScores - 1]) & 0x7fffffff));
     return false;
+  }
+
+  // A weight of -inf hides its key, as a mask does.
+  __device__ __forceinline__ void hide_infinite() {
+    if constexpr (E::kHidesScores) {
+#pragma unroll
+      for (int i = 0; i < kScores; ++i) s[i] = s[i] == nothing() ? 0.0f : s[i];
+    }
   }
 };
 

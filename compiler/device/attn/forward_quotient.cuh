@@ -13,7 +13,7 @@ struct QuotientParts {
 
 // With kExponential, the parts are expressions of a term, exp(s - m), and of a unit, exp(-m), where
 // m is the maximum of the row, which moves as that of softmax does: all sums of the row are in
-// proportion to exp(-m). If they read the unit, m is at least 0. Else they are expressions of the
+// proportion to exp(-m). Numerators are divided by kFactorOfParts, by which o is multiplied. If they read the unit, m is at least 0. Else they are expressions of the
 // score.
 template <class Base>
 struct QuotientWeights : SoftmaxWeights<Base> {
@@ -82,7 +82,7 @@ struct QuotientWeights : SoftmaxWeights<Base> {
       const float term = E::kExponential ? power_of_two(fmaf(s[i], exponent, added[r]))
                                          : (s[i] + added[r]) * weight;
       const QuotientParts of = expressions.parts(term, unit[r]);
-      s[i] = hidden ? 0.0f : of.f;
+      s[i] = hidden ? 0.0f : of.f * (1 / E::kFactorOfParts);
       part[r][i & 1] += hidden ? 0.0f : of.g;
     }
   }

@@ -67,6 +67,7 @@ struct ForwardStatistics : Base {
       factor = store_statistics(b, h, q, of.maximum, of.total, !kSecond && stores && exists(b, q),
                                 present);
     }
+    if constexpr (E::kQuotient) factor *= E::kFactorOfParts;
     if (!present) return 0;
     if constexpr (C::kAmaxOfWeights) {
       const float weight = (kKeepsLargest ? of.kept : 1) * factor * E::kKeptScale;

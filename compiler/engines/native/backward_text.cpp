@@ -240,10 +240,10 @@ class SmallKernels : public BackwardLists {
 
   // The parameters are those of BackwardProgram::preparing.
   std::string prepare_text() const {
-    const bool sigmoid = kernel_.attention.is_pointwise(), reads = kernel_.whole.reads_d_lse;
+    const bool pointwise = kernel_.attention.is_pointwise(), reads = kernel_.whole.reads_d_lse;
     const bool measures = reads && kernel_.shares(), packed = kernel_.has_row_starts();
     std::string rows;
-    if (!sigmoid) {
+    if (!pointwise) {
       rows =
           "const unsigned short* o, const unsigned short* d_o,\n"
           "                                        const float* lse, ";
@@ -259,7 +259,7 @@ class SmallKernels : public BackwardLists {
         kPrepareKernel, rows, packed ? fmt::format(", const int* {}", kRowStarts) : "",
         parameters_text(kernel_.expressions.inputs),
         expressions_object(kernel_.whole, kernel_.expressions.inputs),
-        sigmoid ? "nullptr, nullptr, nullptr" : "o, d_o, lse", packed ? kRowStarts : "nullptr",
+        pointwise ? "nullptr, nullptr, nullptr" : "o, d_o, lse", packed ? kRowStarts : "nullptr",
         more);
   }
 

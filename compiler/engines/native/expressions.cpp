@@ -291,7 +291,7 @@ class Text {
       text += lines();
       text += score();
     }
-    text += quotient_text(attention_);
+    text += forward_weights_text(attention_);
     if (expressions_.masks) text += mask("mask", attention_.masks);
     if (by_indices) text += mask("mask_by_indices", terms.by_indices);
     if (attention_.is_random())

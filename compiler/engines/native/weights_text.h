@@ -12,8 +12,9 @@ namespace attn::engines::native {
 // kQuotient, kExponential and kUnit (attn/reals.cuh).
 std::string kinds_of_weights(const ir::Attention& attention);
 
-// The method parts() of the forward, and kHidesScores. Empty without a quotient.
-std::string quotient_text(const ir::Attention& attention);
+// Whether scores may be hidden by themselves, and, of a quotient, the method parts() of the
+// forward. Empty where neither is needed.
+std::string forward_weights_text(const ir::Attention& attention);
 // The method slopes() of the backward. Empty without a quotient.
 std::string quotient_slopes_text(const gradient::Derivatives& derivatives);
 

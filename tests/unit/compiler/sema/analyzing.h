@@ -38,6 +38,12 @@ inline Analyzed analyze_body(const std::string& clauses, const Bindings& binding
   return analyze_text("attention f {\n" + clauses + "\n}", bindings);
 }
 
+inline ir::Attention good(const std::string& clauses, const Bindings& bindings = {}) {
+  Analyzed analyzed = analyze_body(clauses, bindings);
+  EXPECT_TRUE(analyzed.attention) << analyzed.text;
+  return analyzed.attention ? *std::move(analyzed.attention) : ir::Attention();
+}
+
 using Codes = std::vector<std::string>;
 
 constexpr const char* kDeclarations =

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "compiler/ir/block_scales.h"
@@ -9,12 +7,6 @@ namespace attn::sema {
 namespace {
 
 using ir::LayoutKind;
-
-ir::Attention good(const std::string& clauses, const Bindings& bindings = {}) {
-  Analyzed analyzed = analyze_body(clauses, bindings);
-  EXPECT_TRUE(analyzed.attention) << analyzed.text;
-  return analyzed.attention ? *std::move(analyzed.attention) : ir::Attention();
-}
 
 TEST(Defaults, OfAnEmptySpec) {
   const ir::Attention attention = good("");
@@ -463,92 +455,6 @@ TEST(Normalize, SigmoidHasNoSinkAndNoStatistics) {
   EXPECT_EQ(analyze_body("outputs lse, o, max; normalize sigmoid;").codes,
             (Codes{"E0207", "E0207"}));
   EXPECT_EQ(analyze_body("sink 0.5; outputs o, lse; normalize softmax;").codes, Codes{});
-}
-
-// The text of the score, which has the weight where that is a function of each.
-std::string weight(const std::string& expression) {
-  const ir::Attention attention = good("weight " + expression + ";");
-  EXPECT_TRUE(attention.is_linear()) << expression;
-  return ir::to_source(attention, attention.score);
-}
-
-TEST(Weight, OfEachScoreIsAPartOfTheScore) {
-  EXPECT_EQ(weight("relu(score)"), "max(score, 0.0)");
-  EXPECT_EQ(good("weight sigmoid(score);").normalize, ir::Normalize::sigmoid);
-  EXPECT_EQ(ir::to_text(good("weight sigmoid(2 * score);")),
-            ir::to_text(good("score 2 * score; normalize sigmoid;")));
-  EXPECT_EQ(ir::to_text(good("weight relu(score); score tanh(score);")),
-            ir::to_text(good("score tanh(score); weight relu(score);")));
-}
-
-TEST(Weight, IsZeroWhereAScoreMayBeMinusInfinity) {
-  EXPECT_EQ(weight("score"), "score");
-  const ir::Attention hidden = good("score where(kv_idx == 2, -inf, score); weight silu(score);");
-  EXPECT_EQ(hidden.dag[hidden.score].op, ir::Op::select_);
-  const ir::Attention factor =
-      good("score where(kv_idx == 2, -inf, score); weight 2 * silu(score) / 3;");
-  EXPECT_EQ(factor.dag[factor.score].op, ir::Op::div_);
-  const ir::Attention bias = good("tensor t: f32[Skv]; score score + t[kv_idx]; weight score;");
-  EXPECT_EQ(bias.dag[bias.score].op, ir::Op::select_);
-}
-
-// "f / g" of a weight over a sum.
-std::string parts(const std::string& clauses) {
-  const ir::Attention attention = good(clauses);
-  if (!attention.quotient) return "none";
-  return fmt::format("{} / {}{}", ir::to_source(attention.dag, attention.quotient->f),
-                     ir::to_source(attention.dag, attention.quotient->g),
-                     attention.quotient->exponential ? ", exponential" : "");
-}
-
-TEST(Weight, OverASumIsInProportionToOneExponential) {
-  EXPECT_EQ(parts("weight relu(exp(score) - 1) / sum(abs(exp(score) - 1));"),
-            "max(score - unit, 0.0) / abs(score - unit), exponential");
-  EXPECT_EQ(parts("weight expm1(score) / sum(abs(expm1(score)));"),
-            "score - unit / abs(score - unit), exponential");
-  EXPECT_EQ(parts("weight exp(score) / sum(exp(score) + 3);"),
-            "score / score + 3.0 * unit, exponential");
-  EXPECT_EQ(parts("weight where(exp(score) > 2, 1.0, 0.0) / sum(exp(score));"),
-            "where(score > 2.0 * unit, 1.0, 0.0) * unit / score, exponential");
-  EXPECT_EQ(parts("weight relu(score) / sum(abs(score) + 1);"),
-            "max(score, 0.0) / abs(score) + 1.0");
-}
-
-TEST(Weight, OverASumMayIgnoreTheProducts) {
-  const std::string bias = "tensor t: f32[Skv]; score t[kv_idx]; ";
-  EXPECT_EQ(parts(bias + "weight expm1(score / 4) / sum(exp(score / 4) + 2);"),
-            "score - unit / score + 2.0 * unit, exponential");
-  EXPECT_EQ(parts(bias + "weight score / sum(abs(score));"), "score / abs(score)");
-}
-
-TEST(Weight, OfExponentialsIsSoftmax) {
-  EXPECT_EQ(ir::to_text(good("weight exp(2 * score) / sum(exp(2 * score)); outputs o, lse, max;")),
-            ir::to_text(good("score 2 * score; outputs o, lse, max;")));
-  EXPECT_EQ(parts("let x = exp(score); weight x / sum(x);"), "none");
-}
-
-TEST(Weight, OverASumIsRefusedWithoutAProof) {
-  for (const char* unstable :
-       {"exp(score) ** 2 / sum(exp(score))", "exp(score) / sum(exp(2 * score))",
-        "score / sum(exp(score))", "exp2(score) / sum(exp2(score))", "score / sum(score)",
-        "1 / (1 + exp(score)) / sum(exp(score))", "h * exp(score) / sum(exp(score))",
-        "score / sum(score - 1)"}) {
-    EXPECT_EQ(analyze_body("weight " + std::string(unstable) + ";").codes, Codes{"E0505"})
-        << unstable;
-  }
-  EXPECT_EQ(analyze_body("let x = score; score 2 * score; weight x / sum(abs(x));").codes,
-            Codes{"E0505"});
-}
-
-TEST(Weight, HasNoStatisticsButLseOfASum) {
-  EXPECT_EQ(analyze_body("weight relu(score); outputs o, lse;").codes, Codes{"E0207"});
-  EXPECT_EQ(analyze_body("weight relu(score); sink 0.5;").codes, Codes{"E0207"});
-  EXPECT_EQ(analyze_body("weight relu(score); normalize softmax;").codes, Codes{"E0501"});
-  const std::string sum = "weight score / sum(abs(score)); ";
-  EXPECT_EQ(analyze_body(sum + "outputs o, lse;").codes, Codes{});
-  EXPECT_EQ(analyze_body(sum + "outputs o, max;").codes, Codes{"E0207"});
-  EXPECT_EQ(analyze_body(sum + "sink 0.5;").codes, Codes{"E0207"});
-  EXPECT_EQ(analyze_body("score score / sum(score);").codes, Codes{"E0203"});
 }
 
 }  // namespace

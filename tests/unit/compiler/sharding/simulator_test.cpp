@@ -305,6 +305,42 @@ TEST(Simulator, ComputesIntegersThatWrapAround) {
   }
 }
 
+// A part whose sum is 0 has no weights: none may be lost.
+TEST(Simulator, DividesKeysWhereWeightsVanishWithTheirSums) {
+  const std::string begin =
+      "attention w { dims B = 1, Hq = 1, Sq = 16, D = 4; shard sequence; outputs o, lse; weight ";
+  for (const char* weight :
+       {"relu(exp(score) - 1) / sum(abs(exp(score) - 1))", "exp(score) / sum(exp(score) + 1)",
+        "score / sum(abs(score))", "relu(score) / sum(abs(score) + 1)",
+        "score * score / sum(score ** 2)"}) {
+    SCOPED_TRACE(weight);
+    const support::Source source("w.attn", begin + weight + "; }");
+    const Status status = check_shardable(read(source, {}), 2);
+    EXPECT_TRUE(status.ok()) << status.error().message;
+  }
+  for (const char* weight :
+       {"score / sum(relu(score - 1.5))", "exp(score) / sum(relu(exp(score) - 1))",
+        "relu(exp(score) - 1) / sum(abs(exp(score) - 2))", "score ** 2 / sum(relu(score))"}) {
+    SCOPED_TRACE(weight);
+    const support::Source source("w.attn", begin + weight + "; }");
+    const Status status = check_shardable(read(source, {}), 2);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::unsupported);
+    EXPECT_THAT(status.error().message, ::testing::StartsWith("keys of this `weight`"));
+  }
+}
+
+TEST(Simulator, DividesHeadsOfEveryWeight) {
+  const support::Source source("w.attn",
+                               "attention w { dims B = 1, Hq = 4, Sq = 16, D = 4;"
+                               "outputs o, lse; weight score / sum(relu(score - 1.5)); }");
+  const ir::Attention attention = read(source, {});
+  const std::vector<Sharding> all = shardings(attention, 4, work_map(attention, 4, nullptr));
+  ASSERT_FALSE(all.empty());
+  for (const Sharding& sharding : all) EXPECT_EQ(sharding.teams(), 1);
+  EXPECT_TRUE(check_shardable(attention, 4).ok());
+}
+
 TEST(Simulator, ComputesRowsWithoutKeys) {
   const std::vector<Sharding> all = compare_all(
       "attention none { dims B = 1, Hq = 2, Sq = 16, Skv = 0, D = 4; outputs o, lse; }");
