@@ -18,9 +18,10 @@ from torch._ops import HigherOrderOperator
 from attn.attention import Attention
 from attn.errors import TraceError
 from attn.torch import listed_calls
+from attn.torch.blocks import LISTS
 from attn.torch.facts import facts_of
 from attn.torch.graph_mods import GraphMod, Joined, StandIns, hint
-from attn.torch.joined_blocks import LISTS, WHOLE, mask_of_blocks
+from attn.torch.joined_blocks import WHOLE, mask_of_blocks
 from attn.torch.signature import has_memory
 from attn.trace import Traced
 from attn.tracing.recipes import Computed, Made, Part, Recipe, Source
@@ -101,6 +102,12 @@ def _is_real(block_mask: Any) -> bool:
     return lists[0] is not None and all(x is None or has_memory(x) for x in lists)
 
 
+def _is_unwritten_input(variable: Any) -> bool:
+    """Whether a tensor is one that the program is given, and does not write to before."""
+    node = variable.as_proxy().node
+    return node.op == "placeholder" and node.meta["example_value"]._version == 0
+
+
 def _everything(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> bool:
     return True
 
@@ -168,8 +175,9 @@ class _Call:
         with self._tx.fake_mode:
             fake = torch.empty(shape, dtype=torch.uint8, device=query.device)
         value = getattr(block_mask.realize(), "value", None)
+        is_given = _is_real(value) and all(map(_is_unwritten_input, named.values()))
         return _Blocks(self._stand_ins.of("blocks", fake), named, self._constants(size),
-                       WHOLE if LISTS[2] in named else None, value if _is_real(value) else None)
+                       WHOLE if LISTS[2] in named else None, value if is_given else None)
 
     def _number(self, variable: Any) -> Any:
         """An integer, which may be one that changes."""

@@ -21,6 +21,7 @@ from attn.torch.known_mods import KnownMods
 from attn.torch.recall import Recalled, Texts
 from attn.torch.signature import DTYPES, HALF
 from attn.trace import Traced, trace, unwrapped
+from attn.tracing.recipes import sources
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
@@ -136,12 +137,12 @@ def _attend(
         if mask_mod is not None:
             _refuse_both()
         mask_mod = blocks.mask_of(block_mask, sizes)
-    attention, captured = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
+    attention, captured, reads = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
     if block_mask is not None:
-        adds = blocks.added(block_mask, query, sizes, attention, captured)
+        adds = blocks.added(block_mask, query, sizes, attention, reads)
         if adds is not Adds.NOTHING:
             mask_mod = joined(block_mask, unwrapped(mask_mod)[0], query, sizes, adds)
-            attention, captured = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
+            attention, captured, _ = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
     return attention(query, key, value, **captured)
 
 
@@ -187,19 +188,22 @@ def _refuse_both() -> NoReturn:
 
 def _attention_of(
     query: torch.Tensor, mods: tuple[Any, ...], sizes: Sizes, options: _Options
-) -> tuple[Any, Mapping[str, Any]]:
-    """The attention of the mods, and the tensors that they capture."""
+) -> tuple[Any, Mapping[str, Any], Callable[[str], Mapping[str, Any]]]:
+    """The attention of the mods, the tensors that they capture, and by the name of one of what it is made."""
     default = torch.get_default_dtype()  # of what the mods make
     group = (sizes, query.dtype, query.device.type, options, default)
     found, values = _kept.find(group, mods)
     if found is not None:
-        return found.attention, found.tensors(values)
+        return found.attention, found.tensors(values), lambda name: found.read(name, values)
     traced = _trace(mods, sizes, query, options)
     spec = Spec(traced.text, traced=True, origins=traced.origins)
     attention = _texts.attention(spec, query, query.dtype, query.device.type)
-    if traced.steps is not None:
-        _kept.put(group, traced.steps, Recalled(attention, traced.recipes))
-    return attention, traced.tensors
+    if traced.steps is None:
+        return attention, traced.tensors, lambda name: {name: traced.tensors[name]}
+    recalled = Recalled(attention, traced.recipes)
+    _kept.put(group, traced.steps, recalled)
+    values = {each.place: each.value for each in sources([*traced.recipes.values()])}
+    return attention, traced.tensors, lambda name: recalled.read(name, values)
 
 
 def _trace(mods: tuple[Any, ...], sizes: Sizes, query: torch.Tensor, options: _Options) -> Traced:

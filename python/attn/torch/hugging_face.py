@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from attn.errors import Unsupported
+from attn.torch.blocks import ANY_LENGTH
 from attn.torch.flex import flex_attention
 
 NAME = "attnc"
-_NO_BLOCKS = 1 << 30  # the size of the only block of a BlockMask that says nothing beside its mask_mod
 _SMALLEST_BUCKET = 128
 
 
@@ -85,7 +85,7 @@ def mask(batch_size: int, *, kv_length: int, kv_offset: int = 0, mask_function: 
     padding = _padding(attention_mask, length + kv_offset)
     visible = _mask_mod(mask_function, padding, q_offset, kv_offset)
     ones = torch.ones((1, 1, 1), dtype=torch.int32, device=device)
-    return BlockMask.from_kv_blocks(ones, torch.zeros_like(ones)[..., None], BLOCK_SIZE=_NO_BLOCKS, mask_mod=visible,
+    return BlockMask.from_kv_blocks(ones, torch.zeros_like(ones)[..., None], BLOCK_SIZE=ANY_LENGTH, mask_mod=visible,
                                     seq_lengths=(rows, kv_length))
 
 
@@ -128,7 +128,7 @@ def _mask_of(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, gi
         if given.is_floating_point():  # what is added to scores
             return (_everything if _decodes(query, key) else None), None
         return _of_tensor(_padded_bias(given, bucket(key.shape[2]) if _decodes(query, key) else key.shape[2])), None
-    if given.BLOCK_SIZE[0] < _NO_BLOCKS:
+    if given.BLOCK_SIZE[0] < ANY_LENGTH:
         return None, given
     return given.mask_mod, None
 
