@@ -130,7 +130,9 @@ def added(
     with _lock:
         known = _known.get(id(block_mask))
         if known is None or not known.is_of(block_mask):
-            known = None if capturing else _known.setdefault(id(block_mask), _Compared(block_mask))
+            known = None if capturing else _Compared(block_mask)
+            if known is not None:
+                _known[id(block_mask)] = known
         adds = None if known is None else known.find(of, observed)
         if adds is not None or capturing:
             return Adds.SHOWS if adds is None else adds
