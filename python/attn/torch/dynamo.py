@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch._ops import HigherOrderOperator
@@ -122,7 +122,10 @@ class _Call:
 
     def result(self, q: Any, k: Any, v: Any, score_mod: Any, mask_mod: Any, settings: Any, listed: Any) -> Any:
         """The variable of what the call returns. `listed`: None, or of a BlockMask itself, its lists, how many blocks
-        there are down and across, and their size."""
+        there are down and across, and their size; or a text, why the call is refused."""
+        refusal = listed.as_python_constant() if listed.is_python_constant() else None
+        if refusal is not None:
+            self._refuse("the arguments do not fit", refusal, "the same call without torch.compile is refused too")
         inputs, settings = (q, k, v), self._constants(settings)
         examples = [each.as_proxy().node.meta["example_value"] for each in inputs]
         mods = [self._mod(q, mod, place) for place, mod in enumerate((score_mod, mask_mod))]
@@ -130,9 +133,7 @@ class _Call:
         try:
             traced, attention = self._trace(examples, mods, settings, blocks)
         except TraceError as error:
-            self._operators.unimplemented(
-                gb_type="attn.torch.flex_attention: a mod cannot be traced", context=str(error),
-                explanation=str(error), hints=["docs/flexattention.md of attnc says what can be traced"])
+            self._refuse("a mod cannot be traced", str(error), "docs/flexattention.md of attnc says what can be traced")
         captured = {}
         for name in traced.tensors:
             recipe = traced.recipes[name]
@@ -144,6 +145,11 @@ class _Call:
         constants = (facts_of(attention).name, tuple(captured), settings)
         named = [build(self._tx, each) for each in constants]
         return self._inlined(self._flex.finish, [*named, *inputs, *captured.values()])
+
+    def _refuse(self, what: str, why: str, hint: str) -> NoReturn:
+        self._operators.unimplemented(gb_type=f"attn.torch.flex_attention: {what}", context=why, explanation=why,
+                                      hints=[hint])
+        raise AssertionError(why)
 
     def _trace(self, examples: list[Any], mods: list[GraphMod | None], settings: Any,
                blocks: _Blocks | None) -> tuple[Traced, Attention]:
