@@ -1,7 +1,7 @@
 """`flex_attention` within torch.compile and torch.export(strict=True), without a graph break: Dynamo follows the mods
 as it does those of PyTorch's own FlexAttention, and the graphs that it makes of them are traced to a spec.
 
-All names of PyTorch that are not public are in this file. They are those of the versions in `VERSIONS`; with others,
+The names of Dynamo that are not public are in this file. They are those of the versions in `VERSIONS`; with others,
 `is_supported` says no, and the call breaks the graph.
 """
 
@@ -288,7 +288,8 @@ class _Call:
 def never_compiled(function: Callable[..., Any]) -> None:
     """Keeps Dynamo away from calls of a function, and from all that it calls, where a graph was broken."""
     evaluation = torch._C._dynamo.eval_frame
-    if hasattr(evaluation, "set_code_exec_strategy"):
+    needed = ("set_code_exec_strategy", "_FrameAction", "_FrameExecStrategy")
+    if all(hasattr(evaluation, name) for name in needed):
         skip = evaluation._FrameAction.SKIP
         evaluation.set_code_exec_strategy(function.__code__, evaluation._FrameExecStrategy(skip, skip))
 

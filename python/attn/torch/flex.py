@@ -81,9 +81,9 @@ def flex_attention(
     """`torch.nn.attention.flex_attention.flex_attention`, with dropout.
 
     query [B, Hq, Sq, D], key [B or 1, Hkv, Skv, D], value [B or 1, Hkv, Skv, Dv]; those of one batch are those of
-    all batches, of which each has a copy on a GPU. The mask is `mask_mod`, or that of `block_mask`, as PyTorch computes it: what its mask_mod shows of
-    the blocks that it lists, and its full blocks whole. Blocks that follow from the mask_mod, as those of
-    `create_block_mask`, are not needed: they are compared with it once. `kernel_options` are
+    all batches, for each of which they are copied. The mask is `mask_mod`, or that of `block_mask`, as PyTorch computes
+    it: what its mask_mod shows of the blocks that it lists, and its full blocks whole. Blocks that follow from the
+    mask_mod, as those of `create_block_mask`, are not needed: they are compared with it once. `kernel_options` are
     ignored: they tune other kernels. Returns o, or (o, lse) with the natural logarithm's lse, or with `return_aux`
     (o, AuxOutput) with lse and max_scores, float32 [B, Hq, Sq], as far as they are asked for. Captured
     tensors that require a gradient get one, and backwards may go through lse.
