@@ -28,7 +28,7 @@ class Error(Exception):
         self.message = message
         self.notes = tuple(notes)
         self.status = status
-        super().__init__("\n  note: ".join([message, *self.notes]))
+        self.args = ("\n  note: ".join([message, *self.notes]),)  # super().__init__ is more than Dynamo follows
 
     def __reduce__(self) -> Any:  # other processes are told of it
         return _restored, (type(self), self.args, self.__dict__)

@@ -1,5 +1,9 @@
 """Block masks: what their blocks show, by the mask_mod or whole. They cost nothing where the mask_mod says the same."""
 
+import functools
+import gc
+import weakref
+
 import numpy
 import pytest
 
@@ -141,7 +145,7 @@ def test_in_a_program_that_is_compiled(make):
 
 
 def test_a_compiled_program_looks_at_blocks_when_it_is_called(monkeypatch):
-    """It computes without those that follow from the mask, also of another block mask; and with all others."""
+    """It computes without those that it was traced with, if they follow from the mask; and with all others."""
     from attn.torch import operators
 
     resolved, computed = operators.listed_calls.resolved, []
@@ -159,10 +163,87 @@ def test_a_compiled_program_looks_at_blocks_when_it_is_called(monkeypatch):
 
     block_mask = made(causal)
     assert [reads_blocks(block_mask) for _ in range(3)] == [False] * 3
-    assert not reads_blocks(made(causal))
+    assert reads_blocks(made(causal)) and not reads_blocks(block_mask)
     block_mask.kv_num_blocks.sub_(1).clamp_(min=0)
     assert reads_blocks(block_mask) and reads_blocks(block_mask)
-    assert not reads_blocks(made(causal))
+
+
+BACKENDS = ["inductor", "aot_eager"]
+
+
+def compiled(function, backend):
+    torch._dynamo.reset()
+    return torch.compile(function, fullgraph=True, backend=backend)
+
+
+def of_columns(columns):
+    """The lists of one block for each of two rows of blocks."""
+    indices = torch.tensor([[[[column, 0] for column in columns]]], dtype=torch.int32)
+    return torch.ones(1, 1, 2, dtype=torch.int32), indices
+
+
+def of_lists(counts, indices):
+    return BlockMask.from_kv_blocks(counts, indices, BLOCK_SIZE=20, compute_q_blocks=False)
+
+
+def close(found, q, k, v, block_mask):
+    torch.testing.assert_close(found, expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("inference", [False, True])
+def test_a_compiled_program_has_other_lists_at_each_call(backend, inference):
+    """Given as they are; as views that the program makes; and written to between calls, or by the program."""
+    q, k, v = qkv()
+    given = compiled(lambda block_mask: attn.torch.flex_attention(q, k, v, block_mask=block_mask), backend)
+    viewed = compiled(lambda counts, indices: attn.torch.flex_attention(
+        q, k, v, block_mask=of_lists(counts[None, None], indices[:1])), backend)
+    written = compiled(lambda counts, indices, new: attn.torch.flex_attention(
+        q, k, v, block_mask=of_lists(counts, indices.copy_(new))), backend)
+    with torch.inference_mode(inference):
+        whole = of_columns([0, 0])[1].repeat(2, 1, 1, 1)
+        counts, buffer = of_columns([1, 1])
+        for columns in ([0, 1], [1, 0], [0, 0]):
+            lists = of_columns(columns)
+            close(given(of_lists(*lists)), q, k, v, of_lists(*lists))
+            whole.copy_(lists[1])
+            close(viewed(counts[0, 0], whole), q, k, v, of_lists(*lists))
+            close(written(counts, buffer, lists[1]), q, k, v, of_lists(*lists))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_compiled_program_writes_to_the_lists_of_its_block_mask(backend):
+    q, k, v = qkv()
+    block_mask = made(causal)
+
+    @functools.partial(compiled, backend=backend)
+    def run(new):
+        block_mask.kv_num_blocks.copy_(new)
+        return attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+
+    first = block_mask.kv_num_blocks.clone()
+    for new in (first, (first - 1).clamp(min=0), first):
+        close(run(new), q, k, v, with_counts(block_mask, new))
+
+
+def with_counts(block_mask, counts):
+    return BlockMask.from_kv_blocks(counts, block_mask.kv_indices, block_mask.full_kv_num_blocks,
+                                    block_mask.full_kv_indices, BLOCK_SIZE=block_mask.BLOCK_SIZE,
+                                    mask_mod=block_mask.mask_mod, seq_lengths=block_mask.seq_lengths)
+
+
+def test_a_compiled_program_keeps_no_lists():
+    q, k, v = qkv()
+    run = compiled(lambda block_mask: attn.torch.flex_attention(q, k, v, block_mask=block_mask), "aot_eager")
+    lists = []
+    for _ in range(3):
+        block_mask = made(causal)
+        run(block_mask)
+        lists.append(weakref.ref(block_mask.kv_indices))
+    del block_mask
+    torch._dynamo.reset()
+    gc.collect()
+    assert not any(one() is not None for one in lists)
 
 
 def test_blocks_in_an_exported_program(tmp_path):
@@ -182,7 +263,7 @@ def test_blocks_in_an_exported_program(tmp_path):
             program = torch.export.export(Model(block_mask), (q, k, v), strict=strict)
             from attn.torch import listed_calls
 
-            listed_calls._known.clear()
+            listed_calls._proven.clear()
             torch.testing.assert_close(program.module()(q, k, v), expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
 
 
@@ -318,6 +399,71 @@ def test_a_block_mask_is_compared_once(monkeypatch):
     assert comparisons() == 1
     torch.testing.assert_close(attn.torch.flex_attention(q, k, v, block_mask=block_mask),
                                expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
+
+
+def test_layers_compare_a_block_mask_once(monkeypatch):
+    """That differ in what a mask does not read; also of a mask that computes tensors."""
+    from attn.torch import blocks
+
+    compare, compared = blocks._compare, []
+    monkeypatch.setattr(blocks, "_compare", lambda *args: (compared.append(None), compare(*args))[1])
+    looked, equal = [], torch.equal
+    monkeypatch.setattr(torch, "equal", lambda *args: (looked.append(None), equal(*args))[1])
+    steps = torch.randint(0, 2, (S,), generator=torch.Generator().manual_seed(3))
+
+    def by_sums(b, h, q_idx, kv_idx):
+        return steps.cumsum(0)[q_idx] == steps.cumsum(0)[kv_idx]
+
+    def half(score, b, h, q_idx, kv_idx):
+        return score / 2
+
+    q, k, v = qkv()
+    for mask in (causal, by_sums):
+        block_mask = made(mask)
+        del compared[:], looked[:]
+        for _ in range(3):
+            attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+            attn.torch.flex_attention(q, k, v, half, block_mask=block_mask)
+            attn.torch.flex_attention(q[..., :4], k[..., :4], v, block_mask=block_mask, return_lse=True)
+        # Each of three traces computes its tensors in its own way.
+        assert len(compared) == (3 if mask is by_sums else 1) and not looked
+    steps.zero_()
+    close(attn.torch.flex_attention(q, k, v, block_mask=block_mask), q, k, v, block_mask)
+    assert len(compared) == 4
+
+
+def test_all_heads_are_compared_at_once(monkeypatch):
+    import torch.nn.attention.flex_attention as flex
+
+    block_mask, calls, create = made(by_head, 2, 2), [], flex.create_mask
+    monkeypatch.setattr(flex, "create_mask", lambda *args, **rest: (calls.append(None), create(*args, **rest))[1])
+    attn.torch.flex_attention(*qkv(), block_mask=block_mask)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("mask", [causal, None])
+def test_lists_that_are_written_to_uncounted(mask):
+    """What a block mask hides is read at each call."""
+    q, k, v = qkv()
+    counts = numpy.ones((1, 1, 3), dtype=numpy.int32)
+    indices = torch.tensor([[[[0, 1, 2], [0, 1, 2], [2, 1, 0]]]], dtype=torch.int32)
+    block_mask = BlockMask.from_kv_blocks(torch.from_numpy(counts), indices, BLOCK_SIZE=SMALL, mask_mod=mask,
+                                          seq_lengths=(S, S))
+    close(attn.torch.flex_attention(q, k, v, block_mask=block_mask), q, k, v, block_mask)
+    counts[...] = 2
+    close(attn.torch.flex_attention(q, k, v, block_mask=block_mask), q, k, v, block_mask)
+    block_mask.kv_indices.data[..., 0] = 1
+    block_mask.kv_num_blocks.data[...] = 1
+    close(attn.torch.flex_attention(q, k, v, block_mask=block_mask), q, k, v, block_mask)
+
+
+def test_uncounted_writes_to_blocks_that_said_nothing_are_told():
+    q, k, v = qkv()
+    block_mask = made(causal)
+    attn.torch.flex_attention(q, k, v, block_mask=block_mask)
+    block_mask.kv_num_blocks.data.zero_()
+    torch.autograd.graph.increment_version(block_mask.kv_num_blocks)
+    close(attn.torch.flex_attention(q, k, v, block_mask=block_mask), q, k, v, block_mask)
 
 
 def test_an_array_of_blocks_is_forgotten_with_its_mask():

@@ -217,6 +217,25 @@ def test_what_cannot_be_traced_is_said():
     assert "test_torch_flex_compile.py" in str(caught.value)
 
 
+def test_arguments_that_do_not_fit_are_said():
+    """Also where the graph may break: then as without torch.compile."""
+    q, k, v = qkv(rows=40, keys=40)
+    short, whole = block_mask_of(32), block_mask_of(40)
+    for words, call in {
+        "block_mask is of 32 rows and 32 keys": lambda q: flex_attention(q, k, v, block_mask=short),
+        "pass enable_gqa=True": lambda q: flex_attention(q, k[:, :1], v[:, :1]),
+        "block_mask and mask_mod were both given": lambda q: flex_attention(q, k, v, block_mask=whole, mask_mod=causal),
+        "block_mask is a slice of another one": lambda q: flex_attention(q, k, v, block_mask=whole[:, :, 1:]),
+        r"give x.transpose\(1, 2\) of others": lambda q: flex_attention(q[0], k, v),
+    }.items():
+        with pytest.raises(attn.BindingError, match=words):
+            call(q)
+        with pytest.raises(torch._dynamo.exc.Unsupported, match=words):
+            traced(call)(q)
+        with pytest.raises(attn.BindingError, match=words):
+            traced(call, fullgraph=False)(q)
+
+
 def test_other_versions_of_pytorch_break_the_graph(monkeypatch):
     monkeypatch.setattr(dynamo, "VERSIONS", ((1, 0), (1, 13)))
     from torch._dynamo.variables import higher_order_ops

@@ -135,3 +135,13 @@ def test_a_second_derivative_is_refused():
 def test_without_a_row():
     q, k, v = (torch.randn(3, 2, 2, n, 8) for n in (0, 5, 5))
     assert vmap(ours)(q, k, v).shape == (3, 2, 2, 0, 8)
+
+
+def test_a_mapped_dim_of_size_0():
+    q, k, v = tensors((0, *SHAPE), SHAPE, (*SHAPE[:2], 7, 8))
+    q = q.movedim(0, 2)
+    k = torch.cat([k, k[:, :, :2]], 2)
+    o, lse = vmap(lambda q: F(q, k, v), in_dims=2)(q)
+    assert o.shape == (0, *SHAPE) and lse.shape == (0, *SHAPE[:3])
+    gradients = vmap(grad(lambda q, k: ours(q, k, v).sum(), argnums=(0, 1)), in_dims=(2, None))(q, k)
+    assert [x.shape for x in gradients] == [(0, *SHAPE), (0, *k.shape)]

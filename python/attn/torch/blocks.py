@@ -4,10 +4,12 @@ nothing beside it, for which they are compared; else also from a tensor of the b
 from __future__ import annotations
 
 import enum
-import math
+import functools
+import re
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -17,9 +19,12 @@ from attn.attention import Attention
 from attn.errors import BindingError
 from attn.torch.signature import has_memory
 from attn.torch.statistics import is_capturing
+from attn.tracing.recipes import Recipe
 
+LISTS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
 MOST_ELEMENTS = 1 << 24  # of a mask that are evaluated at a time
-_ANY_LENGTH = 1 << 30  # the size of the only block of FlexAttention's mask that says nothing
+MOST_KEPT = 16  # masks that one block mask was compared with
+ANY_LENGTH = 1 << 30  # the size of the only block of FlexAttention's mask that says nothing
 
 
 class Grid(NamedTuple):
@@ -35,6 +40,11 @@ def grid_of(block_mask: Any, sizes: Sizes) -> Grid:
     """The blocks of a block mask for attention of these sizes."""
     rows, keys = (min(one, length) for one, length in zip(block_mask.BLOCK_SIZE, (sizes.Sq, sizes.Skv)))
     return Grid(rows, keys, -(-sizes.Sq // rows), -(-sizes.Skv // keys))
+
+
+def lists_of(block_mask: Any) -> dict[str, torch.Tensor | None]:
+    """The lists of a block mask by their names."""
+    return {name: getattr(block_mask, name, None) for name in LISTS}
 
 
 def mask_of(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
@@ -57,7 +67,7 @@ def checked_mask(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
             ["give the mask_mod of these rows: mask_mod=lambda b, h, q, kv: whole(b, h, q + first, kv)"],
         )
     lengths = tuple(block_mask.shape[-2:])
-    if block_mask.BLOCK_SIZE[0] < _ANY_LENGTH and lengths != (sizes.Sq, sizes.Skv):
+    if block_mask.BLOCK_SIZE[0] < ANY_LENGTH and lengths != (sizes.Sq, sizes.Skv):
         raise BindingError(
             f"block_mask is of {lengths[0]} rows and {lengths[1]} keys, but query has {sizes.Sq} rows and key"
             f" {sizes.Skv}",
@@ -93,39 +103,66 @@ class Adds(enum.Enum):
 
 
 def added(
-    block_mask: Any, query: torch.Tensor, sizes: Sizes, attention: Attention, tensors: Mapping[str, Any]
+    block_mask: Any, query: torch.Tensor, sizes: Sizes, attention: Attention, reads: Callable[[str], Mapping[str, Any]]
 ) -> Adds:
     """What the blocks say beside the mask_mod, as far as it can be known.
 
-    `attention`, `tensors`: what the mods were traced to. A block mask is compared once: again only if it, the spec
-    or what the mask reads of `tensors` changed. Where nothing can be compared (in a CUDA graph, with tensors that
-    stand in for others, or if PyTorch cannot evaluate the mask_mod), blocks count for what they say. Raises
+    `attention`: what the mods were traced to; `reads(name)`: of what a tensor of it is made, by names. A block mask is
+    compared once for each mask and sizes: again only if it, or what the mask reads, changed. What is written where
+    PyTorch does not count it (through `.data`, NumPy, DLPack or kernels of the user) is not seen:
+    torch.autograd.graph.increment_version(tensor) says it. Where nothing can be compared (in a CUDA graph, with tensors
+    that stand in for others, or if PyTorch cannot evaluate the mask_mod), blocks count for what they say. Raises
     BindingError for lists that are wrong.
     """
     if 0 in sizes:
         return Adds.NOTHING
-    text, masks = attention.source.text, attention.described.facts["masks"]
-    observed = _tensors_of(block_mask)
-    observed.update((name, tensor) for name, tensor in tensors.items() if name in masks["reads"])
+    masks = attention.described.facts["masks"]
+    made = {name: value for each in masks["reads"] for name, value in reads(each).items()}
+    recipes = tuple(value for value in made.values() if isinstance(value, Recipe))
+    observed = {name: value for name, value in made.items() if not isinstance(value, Recipe)}
+    observed.update((f".{name}", x) for name, x in lists_of(block_mask).items() if x is not None)
     if not has_memory(query) or not all(map(_can_be_read, observed.values())):
         return Adds.SHOWS
     capturing = query.is_cuda and is_capturing()
     if capturing and not masks["indexes"]:  # blocks are all there is, and the graph may be for others
         return Adds.SHOWS
+    of = _of_mask(attention.source.text, tuple(masks["reads"])), _extents(sizes), query.device, recipes
     with _lock:
         known = _known.get(id(block_mask))
-        if known is not None and known.is_of(block_mask, sizes, text, observed):
-            return known.adds
-        if capturing:
-            return Adds.SHOWS
+        if known is None or not known.is_of(block_mask):
+            known = None if capturing else _Compared(block_mask)
+            if known is not None:
+                _known[id(block_mask)] = known
+        adds = None if known is None else known.find(of, observed)
+        if adds is not None or capturing:
+            return Adds.SHOWS if adds is None else adds
         with torch.no_grad():
             adds = _compare(block_mask, query.device, sizes, {"b", "h"} & {*masks["indexes"]})
-            _known[id(block_mask)] = _Compared(block_mask, sizes, text, observed, adds)
+            known.note(of, observed, adds)
     return adds
 
 
-def _can_be_read(tensor: Any) -> bool:
-    return not isinstance(tensor, torch.Tensor) or has_memory(tensor)
+def _can_be_read(value: Any) -> bool:
+    return not isinstance(value, torch.Tensor) or has_memory(value)
+
+
+def _extents(sizes: Sizes) -> tuple[int, ...]:
+    """Those on which a mask depends."""
+    return sizes.B, sizes.Hq, sizes.Sq, sizes.Skv
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_mask(text: str, reads: tuple[str, ...]) -> tuple[str, ...]:
+    """The clauses of a traced spec that say its masks, and declare what these read."""
+    clauses = [" ".join(each.split()) for each in re.split(r"\n  (?! )", text)[1:]]
+    lets = {each.split()[1]: each for each in clauses if each.startswith("let ")}
+    found = [each for each in clauses if each.startswith("mask ")]
+    for clause in found:  # which grows by the lets that are named in it
+        for word in re.findall(r"\w+", clause.partition(" ")[2]):
+            if word in lets:
+                found.append(lets.pop(word))
+    return (*found, *(each for each in clauses for name in reads
+                      if each.startswith(("tensor ", "learn ")) and each.split()[1] == f"{name}:"))
 
 
 # --- what was compared before
@@ -135,39 +172,55 @@ _known: dict[int, _Compared] = {}
 
 
 class _Compared:
-    """A block mask that was compared with its mask_mod. `adds`: what it says beside it."""
+    """A block mask, and what it says beside each mask that it was compared with."""
 
-    def __init__(self, block_mask: Any, sizes: Sizes, text: str, observed: Mapping[str, Any], adds: Adds):
-        self.adds = adds
+    def __init__(self, block_mask: Any):
         key = id(block_mask)
         self._of = weakref.ref(block_mask, lambda _: _known.pop(key, None))
         self._mask_mod = block_mask.mask_mod
         self._blocks = block_mask.BLOCK_SIZE, block_mask.seq_lengths
-        self._shape = block_mask.kv_indices.shape
-        self._sizes, self._text = sizes, text
-        self._states = {name: _State(tensor) for name, tensor in observed.items()}
+        self._shapes = _shapes(block_mask)
+        self._found: OrderedDict[Any, tuple[dict[str, _State], Adds]] = OrderedDict()
 
-    def is_of(self, block_mask: Any, sizes: Sizes, text: str, observed: Mapping[str, Any]) -> bool:
-        if not self.is_like(block_mask, sizes) or self._text != text or self._states.keys() != observed.keys():
-            return False
-        for name, state in self._states.items():
-            if not state.is_of(observed[name]):
-                return False
-        return True
+    def find(self, of: Any, observed: Mapping[str, Any]) -> Adds | None:
+        """What it says beside a mask, None if that is not known, or something was written to since."""
+        states, adds = self._found.get(of, ({}, None))
+        if states.keys() != observed.keys() or not all(state.is_of(observed[name]) for name, state in states.items()):
+            return None
+        return adds
+
+    def note(self, of: Any, observed: Mapping[str, Any], adds: Adds) -> None:
+        """Keeps what it says beside a mask, and copies of what is `observed`: one for all masks."""
+        shared = [states for states, _ in self._found.values()]
+        states = {}
+        for name, value in observed.items():
+            same = (one[name] for one in shared if name in one and one[name].is_of(value))
+            states[name] = next(same, None) or _State(value)
+        self._found[of] = states, adds
+        self._found.move_to_end(of)
+        while len(self._found) > MOST_KEPT:
+            self._found.popitem(last=False)
 
     def is_like(self, block_mask: Any, sizes: Sizes) -> bool:
         """Whether it is this block mask, for these sizes, whatever its lists hold."""
+        return self.is_of(block_mask) and any(extents == _extents(sizes) for _, extents, *_ in list(self._found))
+
+    def is_of(self, block_mask: Any) -> bool:
+        """Whether it is this block mask, and only the elements of its lists may have changed."""
         return (
             self._of() is block_mask
             and self._mask_mod is block_mask.mask_mod
-            and self._sizes == sizes
             and self._blocks == (block_mask.BLOCK_SIZE, block_mask.seq_lengths)
-            and self._shape == block_mask.kv_indices.shape
+            and self._shapes == _shapes(block_mask)
         )
 
 
+def _shapes(block_mask: Any) -> list[Any]:
+    return [None if x is None else x.shape for x in lists_of(block_mask).values()]
+
+
 class _State:
-    """The elements of a tensor at one time."""
+    """The elements of a tensor or an array at one time."""
 
     def __init__(self, tensor: Any):
         self._elements = torch.as_tensor(tensor).detach().clone()
@@ -175,12 +228,10 @@ class _State:
 
     def is_of(self, tensor: Any) -> bool:
         """Looks at elements, for which it waits, only if it is another tensor or was written to."""
-        if self._tensor() is tensor:
-            if self._counts and tensor._version == self._place[0] and tensor.data_ptr() == self._place[1]:
-                return True
-            if self._place == _place(tensor):
-                return True
-        if self._base() is _base(tensor) and self._place == _place(tensor):  # a view that was made again
+        place = place_of(tensor)
+        if place is not None and place == self._place and (
+            self._tensor() is tensor or self._base() is _base(tensor)  # a view that was made again
+        ):
             return True
         if torch.is_tensor(tensor) and tensor.is_cuda and is_capturing():
             return False
@@ -193,8 +244,7 @@ class _State:
 
     def _note(self, tensor: Any) -> None:
         self._tensor, self._base = weakref.ref(tensor), weakref.ref(_base(tensor))
-        self._place = _place(tensor)
-        self._counts = isinstance(self._place, tuple)
+        self._place = place_of(tensor)
 
 
 def _base(tensor: Any) -> Any:
@@ -202,23 +252,11 @@ def _base(tensor: Any) -> Any:
     return tensor._base if isinstance(tensor, torch.Tensor) and tensor._base is not None else tensor
 
 
-def _place(tensor: Any) -> Any:
-    """Where its elements are, and a number that grows with each write; NaN, which equals nothing, where there
-    is none."""
+def place_of(tensor: Any) -> Any:
+    """Where the elements of a tensor are, and a number that grows with each write; None where none are counted."""
     if not isinstance(tensor, torch.Tensor) or tensor.is_inference():
-        return math.nan
+        return None
     return tensor._version, tensor.data_ptr(), tensor.shape, tensor.stride()
-
-
-_LISTS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
-
-
-def _tensors_of(block_mask: Any) -> dict[str, Any]:
-    found = {}
-    for name in _LISTS:
-        if (tensor := getattr(block_mask, name, None)) is not None:
-            found["." + name] = tensor
-    return found
 
 
 # --- comparing
@@ -235,35 +273,35 @@ def _compare(block_mask: Any, device: torch.device, sizes: Sizes, differs: set[s
     counts = (sizes.B if "b" in differs else 1, sizes.Hq if "h" in differs else 1)
     extents = tuple(max(one, other) for one, other in zip(counts, masked.shape))
     shape = (*extents, grid.down, grid.across)
+    masked, whole = masked.expand(shape), whole.expand(shape)
     hidden, shown = (torch.zeros((), dtype=torch.bool, device=device) for _ in range(2))
-    for batch in range(counts[0]):
-        for head in range(counts[1]):
-            at = tuple(slice(None) if count == 1 else slice(place, place + 1)
-                       for place, count in zip((batch, head), counts))
-            try:
-                for first, some, every in _summaries(block_mask.mask_mod, (batch, head), sizes, grid, device):
-                    part = (*at, slice(first, first + some.shape[0]))
-                    full = whole.expand(shape)[part]
-                    hidden |= (some & ~(full | masked.expand(shape)[part])).any()
-                    shown |= (full & ~every).any()
-            except _Fails:
-                return Adds.SHOWS
+    try:
+        for batches, heads, rows, some, every in _summaries(block_mask.mask_mod, counts, sizes, grid, device):
+            part = tuple(slice(None) if count == 1 else at for count, at in zip(counts, (batches, heads))) + (rows,)
+            hidden |= (some & ~(whole[part] | masked[part])).any()
+            shown |= (whole[part] & ~every).any()
+    except _Fails:
+        return Adds.SHOWS
     return Adds.SHOWS if shown else Adds.HIDES if hidden else Adds.NOTHING
+
+
+def places_of(counts: torch.Tensor, indices: torch.Tensor, across: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """For each index of a list the column that it lists, int64, `across` for none; and whether it lists one that is not
+    there."""
+    used = torch.arange(indices.shape[-1], device=indices.device) < counts[..., None]
+    beyond = used & ((indices < 0) | (indices >= across))
+    return torch.where(used & ~beyond, indices.long(), across), beyond
 
 
 def _listed(block_mask: Any, grid: Grid, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Which blocks are computed with the mask_mod, and which without: [batches, heads, down, across] each."""
-    found = []
-    for kind in ("", "full_"):
-        counts = getattr(block_mask, f"{kind}kv_num_blocks", None)
+    found: list[torch.Tensor] = []
+    lists = [None if x is None else x.to(device) for x in lists_of(block_mask).values()]
+    for counts, indices in (lists[:2], lists[2:]):
         if counts is None:
             found.append(torch.zeros_like(found[0]))
             continue
-        counts, indices = counts.to(device), getattr(block_mask, f"{kind}kv_indices").to(device).long()
-        used = torch.arange(indices.shape[-1], device=device) < counts[..., None]
-        beyond = used & ((indices < 0) | (indices >= grid.across))
-        # What is not listed counts for a column that is not there.
-        places = torch.where(used & ~beyond, indices, grid.across)
+        places, beyond = places_of(counts, indices, grid.across)
         times = torch.zeros((*indices.shape[:-1], grid.across + 1), dtype=torch.int32, device=device)
         times.scatter_add_(-1, places, torch.ones_like(places, dtype=torch.int32))
         found.append(times[..., : grid.across])
@@ -275,29 +313,39 @@ def _listed(block_mask: Any, grid: Grid, device: torch.device) -> tuple[torch.Te
 
 
 def _summaries(
-    mask_mod: Callable[..., Any], at: tuple[int, int], sizes: Sizes, grid: Grid, device: torch.device
-) -> Any:
-    """Goes through the rows of blocks, some at a time. Yields the first row, and for each block whether the mask
-    shows some of it, and whether all of it."""
+    mask_mod: Callable[..., Any], counts: tuple[int, int], sizes: Sizes, grid: Grid, device: torch.device
+) -> Iterator[tuple[slice, slice, slice, torch.Tensor, torch.Tensor]]:
+    """Goes through batches, heads and rows of blocks, as many at a time as MOST_ELEMENTS allow. Yields which, and for
+    each block whether the mask shows some of it, and whether all of it."""
     from torch.nn.attention.flex_attention import create_mask
 
-    together = max(1, MOST_ELEMENTS // (grid.rows * sizes.Skv))
-    for first in range(0, grid.down, together):
-        start = first * grid.rows
-        length = min(sizes.Sq, (first + together) * grid.rows) - start
+    each = grid.rows * sizes.Skv
+    for rows in _parts(grid.down, MOST_ELEMENTS // each):
+        start, end = rows.start * grid.rows, min(sizes.Sq, rows.stop * grid.rows)
+        each_head = (end - start) * sizes.Skv
+        for heads in _parts(counts[1], MOST_ELEMENTS // each_head):
+            for batches in _parts(counts[0], MOST_ELEMENTS // (each_head * (heads.stop - heads.start))):
+                first = (batches.start, heads.start, start)
 
-        def part(b: Any, h: Any, q_idx: Any, kv_idx: Any, start: int = start) -> Any:
-            return mask_mod(b + at[0], h + at[1], q_idx + start, kv_idx)
+                def part(b: Any, h: Any, q_idx: Any, kv_idx: Any, first: tuple[int, int, int] = first) -> Any:
+                    return mask_mod(b + first[0], h + first[1], q_idx + first[2], kv_idx)
 
-        try:
-            mask = create_mask(part, 1, 1, length, sizes.Skv, device=device)[0, 0].bool()
-        except Exception as error:
-            raise _Fails from error
-        yield first, _blocks(mask, grid, False).any(3).any(1), _blocks(mask, grid, True).all(3).all(1)
+                extents = (batches.stop - batches.start, heads.stop - heads.start, end - start, sizes.Skv)
+                try:
+                    mask = create_mask(part, *extents, device=device).bool()
+                except Exception as error:
+                    raise _Fails from error
+                yield (batches, heads, rows, _blocks(mask, grid, False).any(5).any(3),
+                       _blocks(mask, grid, True).all(5).all(3))
+
+
+def _parts(count: int, together: int) -> Iterator[slice]:
+    together = max(1, together)
+    return (slice(first, min(count, first + together)) for first in range(0, count, together))
 
 
 def _blocks(mask: torch.Tensor, grid: Grid, beyond: bool) -> torch.Tensor:
-    """[down, rows, across, keys] of a mask, with `beyond` after its last row and key."""
-    missing = (-mask.shape[0] % grid.rows, grid.across * grid.keys - mask.shape[1])
+    """[batches, heads, down, rows, across, keys] of a mask, with `beyond` after its last row and key."""
+    missing = (-mask.shape[2] % grid.rows, grid.across * grid.keys - mask.shape[3])
     padded = torch.nn.functional.pad(mask, (0, missing[1], 0, missing[0]), value=beyond)
-    return padded.unflatten(1, (grid.across, grid.keys)).unflatten(0, (-1, grid.rows))
+    return padded.unflatten(3, (grid.across, grid.keys)).unflatten(2, (-1, grid.rows))

@@ -1,7 +1,7 @@
 """`flex_attention` within torch.compile and torch.export(strict=True), without a graph break: Dynamo follows the mods
 as it does those of PyTorch's own FlexAttention, and the graphs that it makes of them are traced to a spec.
 
-All names of PyTorch that are not public are in this file. They are those of the versions in `VERSIONS`; with others,
+The names of Dynamo that are not public are in this file. They are those of the versions in `VERSIONS`; with others,
 `is_supported` says no, and the call breaks the graph.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch._ops import HigherOrderOperator
@@ -18,9 +18,10 @@ from torch._ops import HigherOrderOperator
 from attn.attention import Attention
 from attn.errors import TraceError
 from attn.torch import listed_calls
+from attn.torch.blocks import LISTS
 from attn.torch.facts import facts_of
 from attn.torch.graph_mods import GraphMod, Joined, StandIns, hint
-from attn.torch.joined_blocks import LISTS, WHOLE, mask_of_blocks
+from attn.torch.joined_blocks import WHOLE, mask_of_blocks
 from attn.torch.signature import has_memory
 from attn.trace import Traced
 from attn.tracing.recipes import Computed, Made, Part, Recipe, Source
@@ -101,6 +102,12 @@ def _is_real(block_mask: Any) -> bool:
     return lists[0] is not None and all(x is None or has_memory(x) for x in lists)
 
 
+def _is_unwritten_input(variable: Any) -> bool:
+    """Whether a tensor is one that the program is given, and does not write to before."""
+    node = variable.as_proxy().node
+    return node.op == "placeholder" and node.meta["example_value"]._version == 0
+
+
 def _everything(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> bool:
     return True
 
@@ -115,7 +122,10 @@ class _Call:
 
     def result(self, q: Any, k: Any, v: Any, score_mod: Any, mask_mod: Any, settings: Any, listed: Any) -> Any:
         """The variable of what the call returns. `listed`: None, or of a BlockMask itself, its lists, how many blocks
-        there are down and across, and their size."""
+        there are down and across, and their size; or a text, why the call is refused."""
+        refusal = listed.as_python_constant() if listed.is_python_constant() else None
+        if refusal is not None:
+            self._refuse("the arguments do not fit", refusal, "the same call without torch.compile is refused too")
         inputs, settings = (q, k, v), self._constants(settings)
         examples = [each.as_proxy().node.meta["example_value"] for each in inputs]
         mods = [self._mod(q, mod, place) for place, mod in enumerate((score_mod, mask_mod))]
@@ -123,9 +133,7 @@ class _Call:
         try:
             traced, attention = self._trace(examples, mods, settings, blocks)
         except TraceError as error:
-            self._operators.unimplemented(
-                gb_type="attn.torch.flex_attention: a mod cannot be traced", context=str(error),
-                explanation=str(error), hints=["docs/flexattention.md of attnc says what can be traced"])
+            self._refuse("a mod cannot be traced", str(error), "docs/flexattention.md of attnc says what can be traced")
         captured = {}
         for name in traced.tensors:
             recipe = traced.recipes[name]
@@ -137,6 +145,11 @@ class _Call:
         constants = (facts_of(attention).name, tuple(captured), settings)
         named = [build(self._tx, each) for each in constants]
         return self._inlined(self._flex.finish, [*named, *inputs, *captured.values()])
+
+    def _refuse(self, what: str, why: str, hint: str) -> NoReturn:
+        self._operators.unimplemented(gb_type=f"attn.torch.flex_attention: {what}", context=why, explanation=why,
+                                      hints=[hint])
+        raise AssertionError(why)
 
     def _trace(self, examples: list[Any], mods: list[GraphMod | None], settings: Any,
                blocks: _Blocks | None) -> tuple[Traced, Attention]:
@@ -168,8 +181,9 @@ class _Call:
         with self._tx.fake_mode:
             fake = torch.empty(shape, dtype=torch.uint8, device=query.device)
         value = getattr(block_mask.realize(), "value", None)
+        is_given = _is_real(value) and all(map(_is_unwritten_input, named.values()))
         return _Blocks(self._stand_ins.of("blocks", fake), named, self._constants(size),
-                       WHOLE if LISTS[2] in named else None, value if _is_real(value) else None)
+                       WHOLE if LISTS[2] in named else None, value if is_given else None)
 
     def _number(self, variable: Any) -> Any:
         """An integer, which may be one that changes."""
@@ -274,7 +288,8 @@ class _Call:
 def never_compiled(function: Callable[..., Any]) -> None:
     """Keeps Dynamo away from calls of a function, and from all that it calls, where a graph was broken."""
     evaluation = torch._C._dynamo.eval_frame
-    if hasattr(evaluation, "set_code_exec_strategy"):
+    needed = ("set_code_exec_strategy", "_FrameAction", "_FrameExecStrategy")
+    if all(hasattr(evaluation, name) for name in needed):
         skip = evaluation._FrameAction.SKIP
         evaluation.set_code_exec_strategy(function.__code__, evaluation._FrameExecStrategy(skip, skip))
 

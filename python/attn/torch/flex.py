@@ -21,6 +21,7 @@ from attn.torch.known_mods import KnownMods
 from attn.torch.recall import Recalled, Texts
 from attn.torch.signature import DTYPES, HALF
 from attn.trace import Traced, trace, unwrapped
+from attn.tracing.recipes import sources
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
@@ -80,9 +81,9 @@ def flex_attention(
     """`torch.nn.attention.flex_attention.flex_attention`, with dropout.
 
     query [B, Hq, Sq, D], key [B or 1, Hkv, Skv, D], value [B or 1, Hkv, Skv, Dv]; those of one batch are those of
-    all batches. The mask is `mask_mod`, or that of `block_mask`, as PyTorch computes it: what its mask_mod shows of
-    the blocks that it lists, and its full blocks whole. Blocks that follow from the mask_mod, as those of
-    `create_block_mask`, are not needed: they are compared with it once. `kernel_options` are
+    all batches, for each of which they are copied. The mask is `mask_mod`, or that of `block_mask`, as PyTorch computes
+    it: what its mask_mod shows of the blocks that it lists, and its full blocks whole. Blocks that follow from the
+    mask_mod, as those of `create_block_mask`, are not needed: they are compared with it once. `kernel_options` are
     ignored: they tune other kernels. Returns o, or (o, lse) with the natural logarithm's lse, or with `return_aux`
     (o, AuxOutput) with lse and max_scores, float32 [B, Hq, Sq], as far as they are asked for. Captured
     tensors that require a gradient get one, and backwards may go through lse.
@@ -136,12 +137,12 @@ def _attend(
         if mask_mod is not None:
             _refuse_both()
         mask_mod = blocks.mask_of(block_mask, sizes)
-    attention, captured = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
+    attention, captured, reads = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
     if block_mask is not None:
-        adds = blocks.added(block_mask, query, sizes, attention, captured)
+        adds = blocks.added(block_mask, query, sizes, attention, reads)
         if adds is not Adds.NOTHING:
             mask_mod = joined(block_mask, unwrapped(mask_mod)[0], query, sizes, adds)
-            attention, captured = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
+            attention, captured, _ = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
     return attention(query, key, value, **captured)
 
 
@@ -187,19 +188,22 @@ def _refuse_both() -> NoReturn:
 
 def _attention_of(
     query: torch.Tensor, mods: tuple[Any, ...], sizes: Sizes, options: _Options
-) -> tuple[Any, Mapping[str, Any]]:
-    """The attention of the mods, and the tensors that they capture."""
+) -> tuple[Any, Mapping[str, Any], Callable[[str], Mapping[str, Any]]]:
+    """The attention of the mods, the tensors that they capture, and by the name of one of what it is made."""
     default = torch.get_default_dtype()  # of what the mods make
     group = (sizes, query.dtype, query.device.type, options, default)
     found, values = _kept.find(group, mods)
     if found is not None:
-        return found.attention, found.tensors(values)
+        return found.attention, found.tensors(values), lambda name: found.read(name, values)
     traced = _trace(mods, sizes, query, options)
     spec = Spec(traced.text, traced=True, origins=traced.origins)
     attention = _texts.attention(spec, query, query.dtype, query.device.type)
-    if traced.steps is not None:
-        _kept.put(group, traced.steps, Recalled(attention, traced.recipes))
-    return attention, traced.tensors
+    if traced.steps is None:
+        return attention, traced.tensors, lambda name: {name: traced.tensors[name]}
+    recalled = Recalled(attention, traced.recipes)
+    _kept.put(group, traced.steps, recalled)
+    values = {each.place: each.value for each in sources([*traced.recipes.values()])}
+    return attention, traced.tensors, lambda name: recalled.read(name, values)
 
 
 def _trace(mods: tuple[Any, ...], sizes: Sizes, query: torch.Tensor, options: _Options) -> Traced:
@@ -227,18 +231,26 @@ def _attend_in_graph(
     enable_gqa: bool,
 ) -> Any:
     """`_attend`, as Dynamo follows it: what its blocks say is known when it is called (listed_calls.py)."""
-    (query, key, value), sizes = _checked(tensors, enable_gqa)
-    score_mod, mask_mod = mods
-    if block_mask is not None:
-        if mask_mod is not None:
-            _refuse_both()
-        mask_mod = blocks.checked_mask(block_mask, sizes)
-        lists = (block_mask.kv_num_blocks, block_mask.kv_indices, block_mask.full_kv_num_blocks,
-                 block_mask.full_kv_indices)
-        grid = blocks.grid_of(block_mask, sizes)
-        listed = (block_mask, lists, (grid.down, grid.across), block_mask.BLOCK_SIZE)
-        return _in_graph(query, key, value, score_mod, mask_mod, options, listed)
-    return _in_graph(query, key, value, score_mod, mask_mod, options, None)
+    try:
+        (query, key, value), mask_mod, listed = _checked_in_graph(tensors, mods[1], block_mask, enable_gqa)
+    except BindingError as error:  # Dynamo would not say the text of an error that it sees
+        return _in_graph(*tensors, None, None, options, error.args[0])
+    return _in_graph(query, key, value, mods[0], mask_mod, options, listed)
+
+
+def _checked_in_graph(tensors: tuple[torch.Tensor, ...], mask_mod: Callable[..., Any] | None,
+                      block_mask: BlockMask | None, enable_gqa: bool) -> tuple[Any, Any, Any]:
+    """q, k and v, the mask_mod, and what `dynamo.Flex` is told of a block mask."""
+    tensors, sizes = _checked(tensors, enable_gqa)
+    if block_mask is None:
+        return tensors, mask_mod, None
+    if mask_mod is not None:
+        _refuse_both()
+    mask_mod = blocks.checked_mask(block_mask, sizes)
+    lists = (block_mask.kv_num_blocks, block_mask.kv_indices, block_mask.full_kv_num_blocks,
+             block_mask.full_kv_indices)
+    grid = blocks.grid_of(block_mask, sizes)
+    return tensors, mask_mod, (block_mask, lists, (grid.down, grid.across), block_mask.BLOCK_SIZE)
 
 
 def _traced_in_graph(examples: Sequence[torch.Tensor], mods: Sequence[GraphMod | None], options: _Options) -> Any:
@@ -271,6 +283,8 @@ def _finish(
 def _where_the_graph_breaks(
     query: Any, key: Any, value: Any, score_mod: Any, mask_mod: Any, options: Any, listed: Any
 ) -> Any:
+    if isinstance(listed, str):
+        raise BindingError(listed)
     if listed is None:
         return _attend((query, key, value), (score_mod, mask_mod), None, options, True)
     return _attend((query, key, value), (score_mod, None), listed[0], options, True)

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from attn.errors import Unsupported
+from attn.torch.blocks import ANY_LENGTH
 from attn.torch.flex import flex_attention
+from attn.torch.statistics import is_capturing
 
 NAME = "attnc"
-_NO_BLOCKS = 1 << 30  # the size of the only block of a BlockMask that says nothing beside its mask_mod
 _SMALLEST_BUCKET = 128
 
 
@@ -59,7 +60,8 @@ def attention(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, v
                            return_lse=s_aux is not None, dropout_p=dropout if module.training else 0.0)
     if s_aux is not None:
         found, lse = found
-        found = found * torch.sigmoid(lse - s_aux.view(1, -1, 1).to(lse.dtype))[..., None].to(found.dtype)
+        factor = torch.sigmoid(lse - s_aux.view(1, -1, 1).to(lse.dtype))[..., None]
+        found = (found * factor).to(found.dtype)  # which is rounded once
     return found.transpose(1, 2).contiguous(), None
 
 
@@ -79,13 +81,15 @@ def mask(batch_size: int, *, kv_length: int, kv_offset: int = 0, mask_function: 
     decodes = rows < kv_length
     if decodes and not isinstance(q_offset, torch.Tensor):
         q_offset = torch.full((), q_offset, dtype=torch.int32, device=device)  # one plan for all steps
-    elif not decodes:
-        q_offset = 0 if isinstance(q_offset, torch.Tensor) or q_offset == kv_offset else q_offset
+    elif not decodes and isinstance(q_offset, torch.Tensor) and _can_be_looked_at(q_offset):
+        q_offset = int(q_offset)  # which the compiler finds bands by
+    if mask_function is None and attention_mask is None and not isinstance(q_offset, torch.Tensor):
+        q_offset, kv_offset = q_offset - kv_offset, 0  # causal ones are the same everywhere
     length = bucket(kv_length) if decodes else kv_length
-    padding = _padding(attention_mask, length + kv_offset)
+    padding = _padding(attention_mask, kv_length + kv_offset, length + kv_offset)
     visible = _mask_mod(mask_function, padding, q_offset, kv_offset)
     ones = torch.ones((1, 1, 1), dtype=torch.int32, device=device)
-    return BlockMask.from_kv_blocks(ones, torch.zeros_like(ones)[..., None], BLOCK_SIZE=_NO_BLOCKS, mask_mod=visible,
+    return BlockMask.from_kv_blocks(ones, torch.zeros_like(ones)[..., None], BLOCK_SIZE=ANY_LENGTH, mask_mod=visible,
                                     seq_lengths=(rows, kv_length))
 
 
@@ -128,7 +132,7 @@ def _mask_of(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, gi
         if given.is_floating_point():  # what is added to scores
             return (_everything if _decodes(query, key) else None), None
         return _of_tensor(_padded_bias(given, bucket(key.shape[2]) if _decodes(query, key) else key.shape[2])), None
-    if given.BLOCK_SIZE[0] < _NO_BLOCKS:
+    if given.BLOCK_SIZE[0] < ANY_LENGTH:
         return None, given
     return given.mask_mod, None
 
@@ -165,16 +169,22 @@ def _score_mod(softcap: float | None, biases: tuple[torch.Tensor, ...]) -> Calla
     return modified
 
 
-def _padding(attention_mask: torch.Tensor | None, length: int) -> torch.Tensor | None:
-    """The tokens that are no padding, as many as there are keys; None if all are, which is looked at, as Transformers
-    does, unless a program is traced."""
+def _can_be_looked_at(tensor: torch.Tensor) -> bool:
+    """Whether the host may wait for its elements."""
+    return not torch.compiler.is_compiling() and not (tensor.is_cuda and is_capturing())
+
+
+def _padding(attention_mask: torch.Tensor | None, keys: int, length: int) -> torch.Tensor | None:
+    """The tokens that are no padding, `length` of them, of which the first `keys` are there; those that the mask does
+    not say are hidden, as Transformers pads it. None if it shows all keys, which is looked at, as Transformers does,
+    unless a program is traced or a CUDA graph is captured."""
     if attention_mask is None or attention_mask.dim() != 2:
         return None
-    missing = length - attention_mask.shape[-1]
-    if not torch.compiler.is_compiling() and bool(attention_mask.all()):
+    given = attention_mask.shape[-1]
+    if given >= keys and _can_be_looked_at(attention_mask) and bool(attention_mask.all()):
         return None
     kept = attention_mask.bool()
-    return torch.nn.functional.pad(kept, (0, missing)) if missing > 0 else kept
+    return torch.nn.functional.pad(kept, (0, length - given)) if length > given else kept
 
 
 def _mask_mod(mask_function: Callable[..., Any] | None, padding: torch.Tensor | None, q_offset: Any,

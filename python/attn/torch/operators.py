@@ -16,7 +16,6 @@ from attn.outputs import is_amax
 from attn.torch import empty, listed_calls
 from attn.torch.autograd import register_gradients
 from attn.torch.calls import Call, formed
-from attn.torch.cuda_graphs import is_preparing
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import attention_of, facts_of
 from attn.torch.plans import pair_of
@@ -60,11 +59,7 @@ def _way_key(names: list[str], training: bool) -> tuple[Any, ...]:
 
 @torch.library.impl(_library, "forward", "CompositeExplicitAutograd")
 def _forward(attention, names, tensors, params, training):
-    given = attention
     attention, names, tensors = listed_calls.resolved(attention, names, tensors)
-    if given != attention and is_preparing(tensors[0].device):
-        # The graph will have other lists, whose plan cannot be loaded while it is recorded.
-        pair_of(_call_of(given, names, tensors, params), training)
     facts = facts_of(attention_of(attention))
     key = _way_key(names, training)
     way = facts.ways.get(key)

@@ -12,7 +12,7 @@ import torch
 
 from attn.attention import Attention
 from attn.specs import Spec
-from attn.tracing.recipes import Evaluator, Recipe, Source, element, without_values
+from attn.tracing.recipes import Evaluator, Recipe, Source, element, sources, without_values
 
 
 class Texts:
@@ -61,3 +61,11 @@ class Recalled:
             for name, recipe in self._computed.items():
                 found[name] = element(evaluator.value(recipe))
         return found
+
+    def read(self, name: str, values: Sequence[Any] | Mapping[int, Any]) -> dict[str, Any]:
+        """What a captured tensor is made of, by names: itself, or how it is computed, and of which captured
+        tensors."""
+        recipe = self._computed.get(name)
+        if recipe is None:
+            return {name: values[self._places[name]]}
+        return {name: recipe, **{f"{name}/{at}": values[one.place] for at, one in enumerate(sources(recipe))}}

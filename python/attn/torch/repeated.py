@@ -69,8 +69,8 @@ class Repeated:
     """Calls that were made before. For one thread at a time.
 
     `run` takes the tensors, the settings, max_seqlen_q, max_seqlen_k and the stream; `build` cu_seqlens_q, seqused_k,
-    num_sequences, shared_keys and the stream. Both return a status: 0, UNFIT if nothing that is known fits, or one that `error`
-    says more of."""
+    num_sequences, shared_keys and the stream. Both return a status: 0, UNFIT if nothing that is known fits, or one that
+    `error` says more of."""
 
     def __init__(self, building: Building | None = None):
         build, kept = _Build(), building
@@ -80,8 +80,8 @@ class Repeated:
                 schedule=building.schedule._handle.value.value, binding=building.binding._handle.value.value,
                 addresses=ctypes.cast(addresses, ctypes.c_void_p), address_count=len(addresses),
                 starts=building.places["cu_seqlens_q"], lengths=building.places["lengths_kv"],
-                ones=building.ones.data_ptr(), most_sequences=building.most_sequences, device_type=varlen_calls.DEVICE_TYPE,
-                device=building.device)
+                ones=building.ones.data_ptr(), most_sequences=building.most_sequences,
+                device_type=varlen_calls.DEVICE_TYPE, device=building.device)
         self._calls = _LIBRARY.attn_repeated_create(direct.EXCHANGE, ctypes.byref(build),
                                                     (int, tuple, None, torch.Tensor), kept)
         self.run = _LIBRARY.attn_repeated_run(self._calls)

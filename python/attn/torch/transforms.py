@@ -49,11 +49,14 @@ def _with(bare: Call, tensors: Sequence[torch.Tensor]) -> Call:
 def _mapped(function: Any, size: int, in_dims: Sequence[int | None], first: Sequence[Any],
             tensors: Sequence[torch.Tensor]) -> tuple[Any, Any]:
     """A function of tensors for each index of a mapped dim, and where that is in its results."""
+    if size == 0:  # results of zeros say the shapes
+        tensors = [x if dim is None else x.new_zeros((*x.shape[:dim], 1, *x.shape[dim + 1:]))
+                   for x, dim in zip(tensors, in_dims)]
     found = [
         function.apply(*first, *(x if dim is None else x.select(dim, i) for x, dim in zip(tensors, in_dims)))
-        for i in range(size)
+        for i in range(max(1, size))
     ]
-    stacked = tuple(torch.stack(one) for one in zip(*found))
+    stacked = tuple(torch.stack(one)[:size] for one in zip(*found))
     return stacked, (0,) * len(stacked)
 
 

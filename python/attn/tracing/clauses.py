@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
+from attn.arguments import extent
 from attn.errors import ArgumentError, TraceError
 from attn.tracing import writing
 from attn.tracing.captures import Capture, type_name
@@ -109,7 +110,7 @@ class Reads:
                     ("kv_idx", "q_idx"): "Skv"}.get(tuple(sorted(indexes)))
             if name is None and len(indexes) == 1:
                 name = _in_blocks(next(iter(indexes)))
-            found.append(name if name and _size(name, sizes) == size else str(size))
+            found.append(name if name and extent(name, sizes) == size else str(size))
         return found
 
 
@@ -134,14 +135,6 @@ def _in_blocks(index: str) -> str | None:
     if not divisor or variable not in _LENGTHS:
         return None
     return f"({_LENGTHS[variable]} + {int(divisor) - 1}) // {divisor}"
-
-
-def _size(extent: str, sizes: Mapping[str, int]) -> int:
-    """The size of an extent that is a name, or what `_in_blocks` says."""
-    if extent in sizes:
-        return sizes[extent]
-    length, divisor = extent[1:].split(" + ")[0], int(extent.rpartition(" ")[2])
-    return -(-sizes[length] // divisor)
 
 
 def _in_value(score: Node) -> list[Node]:
@@ -185,8 +178,8 @@ def learned_of(captures: list[Capture], reads: Reads, learn: bool | Iterable[str
 def is_sorted(values: Any) -> bool:
     """Whether elements do not decrease along the last axis; False if that is not cheap to know."""
     size = 1
-    for extent in values.shape:
-        size *= extent
+    for length in values.shape:
+        size *= length
     on_cpu = str(getattr(values, "device", "cpu")) == "cpu"
     if (not on_cpu and size > _MOST_VALUES_READ) or "Fake" in type(values).__name__:
         return False

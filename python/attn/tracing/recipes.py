@@ -9,10 +9,11 @@ from typing import Any, Callable, Iterator, Mapping
 
 @dataclass(eq=False)
 class Source:
-    """A captured tensor or array. `place` says where a later call finds it: None if nobody knows."""
+    """A captured tensor or array. `place` says where a later call finds it: among what a mod reads, or by its name in a
+    module; None if nobody knows."""
 
     value: Any
-    place: int | None
+    place: int | str | None
 
 
 @dataclass(eq=False)
@@ -93,23 +94,28 @@ def _as_traced(records: bool) -> Any:
         yield
 
 
-def without_values(recipe: Any, done: dict[int, Any]) -> Any:
-    """The recipe, with Sources that keep no tensor alive."""
+def with_leaves(recipe: Any, each: Callable[[Source | Made], Recipe], done: dict[int, Any]) -> Any:
+    """The recipe, with others instead of the tensors of which it is made. `done`: what was replaced before."""
     if id(recipe) in done:
         return done[id(recipe)]
     found = recipe
-    if isinstance(recipe, Source):
-        found = Source(None, recipe.place)
+    if isinstance(recipe, (Source, Made)):
+        found = each(recipe)
     elif isinstance(recipe, Part):
-        found = Part(without_values(recipe.of, done), recipe.place)
+        found = Part(with_leaves(recipe.of, each, done), recipe.place)
     elif isinstance(recipe, Computed):
-        def bare(value: Any) -> Any:
-            return without_values(value, done) if isinstance(value, Recipe) else value
+        def inner(value: Any) -> Any:
+            return with_leaves(value, each, done) if isinstance(value, Recipe) else value
 
-        found = Computed(recipe.function, mapped(recipe.args, bare),
-                         {name: mapped(value, bare) for name, value in recipe.kwargs.items()}, recipe.records)
+        found = Computed(recipe.function, mapped(recipe.args, inner),
+                         {name: mapped(value, inner) for name, value in recipe.kwargs.items()}, recipe.records)
     done[id(recipe)] = found
     return found
+
+
+def without_values(recipe: Any, done: dict[int, Any]) -> Any:
+    """The recipe, with Sources that keep no tensor alive."""
+    return with_leaves(recipe, lambda leaf: Source(None, leaf.place) if isinstance(leaf, Source) else leaf, done)
 
 
 def sources(recipe: Any) -> list[Source]:
