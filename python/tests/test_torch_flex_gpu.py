@@ -90,12 +90,14 @@ def test_orders(order):
 
 
 CASES = {
-    "misaligned": lambda: [torch.randn(2 * 4 * 160 * 64 + 1, device=DEVICE).to(DTYPE)[1:].view(2, 4, 160, 64)] * 3,
+    "misaligned": lambda: [torch.randn(2 * 4 * 160 * 64 + 1, device=DEVICE).to(DTYPE)[1:].view(2, 4, 160, 64)
+                           for _ in range(3)],
     "gaps": lambda: list(torch.randn(2, 160, 3, 4, 64, device=DEVICE).to(DTYPE).permute(2, 0, 3, 1, 4)),
     "misaligned gaps": lambda: [x.as_strided(x.shape, x.stride(), x.storage_offset() + 4) for x in torch.randn(
         2, 160, 4, 4, 64, device=DEVICE).to(DTYPE).permute(2, 0, 3, 1, 4)[:3]],
     "elements apart": lambda: [torch.randn(2, 4, 160, 128, device=DEVICE).to(DTYPE)[..., ::2] for _ in range(3)],
-    "one head for all": lambda: [torch.randn(2, 1, 160, 64, device=DEVICE).to(DTYPE).expand(2, 4, 160, 64)] * 3,
+    "one head for all": lambda: [torch.randn(2, 1, 160, 64, device=DEVICE).to(DTYPE).expand(2, 4, 160, 64)
+                                 for _ in range(3)],
     "odd rows": lambda: [torch.randn(2, 4, 160, 67, device=DEVICE).to(DTYPE)[..., :64] for _ in range(3)],
 }
 
