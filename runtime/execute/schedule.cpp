@@ -161,7 +161,8 @@ Status write_count(ScheduleState& state, std::size_t record, const SequenceCount
   using Options = plan::ScheduleOptions;
   ATTN_RETURN_IF_ERROR(write(offsetof(Options, sequences_at), bits));
   ATTN_RETURN_IF_ERROR(write(offsetof(Options, sequences_at) + 4, bits >> 32));
-  if (shared != 0 || !its.is_kept) {  // else these are 0
+  its.has_shared |= shared != 0;
+  if (shared != 0 || (!its.is_kept && its.has_shared)) {  // else these are 0
     ATTN_RETURN_IF_ERROR(write(offsetof(Options, sequences), static_cast<std::uint64_t>(number)));
     ATTN_RETURN_IF_ERROR(write(offsetof(Options, shared_keys), static_cast<std::uint64_t>(shared)));
   }
@@ -198,9 +199,9 @@ Status check_shared_keys(const ScheduleState& state, const SequenceCount& count)
 }
 
 // Whether a kernel on the device can read an i32 there.
-Status check_address(const std::int32_t* address, const cuda::Device& device) {
-  const auto wrong = [](const std::string& what) {
-    return Status(ErrorCode::binding, "the number of sequences is " + what);
+Status check_address(const char* number, const std::int32_t* address, const cuda::Device& device) {
+  const auto wrong = [number](const std::string& what) {
+    return Status(ErrorCode::binding, fmt::format("the number of {} is {}", number, what));
   };
   if (reinterpret_cast<std::uintptr_t>(address) % sizeof(*address) != 0) {
     return wrong("at an address that is not a multiple of 4 bytes");
@@ -232,9 +233,9 @@ Result<std::size_t> record_for(ScheduleState& state, const SequenceCount& sequen
   const auto known = std::ranges::find(state.counts, sequences, &ScheduleState::Count::of);
   if (known == state.counts.end()) {
     const cuda::Device& device = state.owner->runtime->device();
-    ATTN_RETURN_IF_ERROR(check_address(sequences.address, device));
+    ATTN_RETURN_IF_ERROR(check_address("sequences", sequences.address, device));
     if (sequences.shared_keys == SequenceCount::kBeside) {
-      ATTN_RETURN_IF_ERROR(check_address(sequences.address + 1, device));
+      ATTN_RETURN_IF_ERROR(check_address("shared keys", sequences.address + 1, device));
     }
   }
   return record_of(state, sequences);

@@ -37,6 +37,7 @@ struct ScheduleState {
     SequenceCount of{};
     bool is_kept = false;
     bool is_written = false;  // else each build writes it
+    bool has_shared = false;  // whether a count that it had, maybe of a graph, had shared keys
   };
 
   std::shared_ptr<const ExecutableState> owner;

@@ -29,7 +29,7 @@ class Schedules : public WithCase {
   void SetUp() override {
     OnStandins::SetUp();
     load(standin::plan_of(plan::testing::scheduled_program()));
-    count_ = must(cuda::DeviceBuffer::allocate(executable_->device(), sizeof(std::int32_t)));
+    count_ = must(cuda::DeviceBuffer::allocate(executable_->device(), 2 * sizeof(std::int32_t)));
   }
   void TearDown() override {
     count_ = {};
@@ -306,6 +306,9 @@ TEST_F(Schedules, CountsThatCannotBeAreRefused) {
   const std::int32_t on_host = 1;
   EXPECT_EQ(given({&on_host, -1}),
             "the number of sequences is in host memory but must be in memory of CUDA device 0");
+  const auto one = must(cuda::DeviceBuffer::allocate(executable_->device(), sizeof(std::int32_t)));
+  EXPECT_EQ(given({static_cast<const std::int32_t*>(one.data()), -1, SequenceCount::kBeside}),
+            "the number of shared keys is in host memory but must be in memory of CUDA device 0");
   EXPECT_FALSE(binding.use_schedule(&schedule).ok() && binding.execute(nullptr).ok());
 }
 
