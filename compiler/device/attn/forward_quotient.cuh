@@ -13,7 +13,8 @@ struct QuotientParts {
 
 // With kExponential, the parts are expressions of a term, exp(s - m), and of a unit, exp(-m), where
 // m is the maximum of the row, which moves as that of softmax does: all sums of the row are in
-// proportion to exp(-m). Numerators are divided by kFactorOfParts, by which o is multiplied. If they read the unit, m is at least 0. Else they are expressions of the
+// proportion to exp(-m). Numerators are divided by kFactorOfParts, by which o is multiplied. Where
+// parts read the unit, m is at least 0. Without kExponential the parts are expressions of the
 // score.
 template <class Base>
 struct QuotientWeights : SoftmaxWeights<Base> {
