@@ -9,8 +9,9 @@
 //
 // Tiles in turns balance themselves, and those of all heads of a batch are side by side, so that
 // memory is read in order; but they end together only where there are many, or as many as fit. The
-// line ends together always, but has two parts of tiles in each span. Tiles with few rows wait for
-// memory, and full ones for products: in turns both mix, each the longest first.
+// line ends together always, but has two parts of tiles in each span. In turns full tiles are
+// before those with few rows, and each kind has the longest first: measured with few rows mixed
+// in, a chunk of a prompt beside 255 decodes takes 4 % longer.
 #pragma once
 
 #include "attn/bands.cuh"
@@ -296,7 +297,7 @@ struct ScheduleMaker {
     const int size = ::max(0, ::min(shorter, kSizes - 1));
     const bool few =
         kKinds == 1 || 2 * (rows_of(of.b) - of.number * C::kRowsOfTile) < C::kRowsOfTile;
-    return (few ? 0 : kSizes) + size;
+    return (few ? kSizes * (kKinds - 1) : 0) + size;
   }
 
   __device__ void note_tiles() {
@@ -445,20 +446,11 @@ struct ScheduleMaker {
     }
   }
 
-  // Where a part of a tile is among all parts of a unit. Kinds are mixed as evenly as they
-  // are many: place i of n full ones and place j of m others make all n + m.
+  // Where a part of a tile is among all parts of a unit: behind those of the classes before.
   __device__ int place_of(int tile, int of_class, int part) const {
-    const int kind = of_class / kSizes;
-    int own = notes(kNoteOfPlace)[tile] + part, of_kind[kKinds] = {};
-    for (int c = 0; c < kSizes * kKinds; ++c) {
-      of_kind[c / kSizes] += scan.all(kFirstClass + c);
-      if (c / kSizes == kind && c < of_class) own += scan.all(kFirstClass + c);
-    }
-    return kKinds == 1 ? own : mixed(own, of_kind[0], of_kind[kKinds - 1], kind);
-  }
-  static __device__ int mixed(int own, int few, int full, int kind) {
-    const long long all = few + full;
-    return (int)(kind == 0 ? own * all / few : ((own + 1) * all + full - 1) / full - 1);
+    int own = notes(kNoteOfPlace)[tile] + part;
+    for (int c = 0; c < kSizes * kKinds; ++c) own += c < of_class ? scan.all(kFirstClass + c) : 0;
+    return own;
   }
 
   // Units are side by side, so that tiles find keys in the L2 cache, a section of them at a time.
