@@ -53,7 +53,7 @@ struct ForwardStatistics : Base {
   __device__ __forceinline__ float finish_row(int b, int h, int q, RowStatistics of, bool stores,
                                               Largest& most) {
     const bool present = q < expressions.queries(b);
-    float factor = E::kLinear ? expressions.weight() : 1 / kWeightScale;
+    float factor = E::kSilu ? E::kFactor : E::kLinear ? expressions.weight() : 1 / kWeightScale;
     if constexpr (kOf8Bits) {
       const float scale_of_weights =
           Range::weight_scale(tensors) * power_of_two(-Range::lowered_by(tensors));

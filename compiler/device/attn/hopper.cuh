@@ -256,7 +256,8 @@ ATTN_INLINE float reciprocal(float x) {
   return y;
 }
 
-// Relative error below 2^-11.
+// Relative error below 2^-11 by its documentation. Measured on an H200: absolute error below 2^-16,
+// and of 1 - tanh(x) a relative one below 2^-12 for x up to 4.
 ATTN_INLINE float fast_tanh(float x) {
   float y;
   asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));

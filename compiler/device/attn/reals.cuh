@@ -27,6 +27,9 @@ ATTN_INLINE const T* aligned(const T* tensor) {
 struct Reals {
   // What makes weights of scores; what a kernel's expressions say hides these (forward.cuh).
   static constexpr bool kLinear = false;
+  // Linear weights are the silus of scores, times kFactor.
+  static constexpr bool kSilu = false;
+  static constexpr float kFactor = 1;
   static constexpr bool kQuotient = false, kExponential = false, kUnit = false;
 
   ATTN_INLINE float attn_bf16(unsigned short bits) { return BF16::widen(bits); }

@@ -288,6 +288,7 @@ class Text {
     if (attention_.quantize) text += scale();
     text += weight();
     if (expressions_.modifies) {
+      if (expressions_.scoring.silu) text += silu();
       text += lines();
       text += score();
     }
@@ -343,6 +344,12 @@ class Text {
                               : attention_.quantize ? "scale() == 0 ? 1e-30f : scale()"
                                                     : writer_.value(attention_.scale);
     return method("float weight()", writer_, value);
+  }
+
+  std::string silu() const {
+    return fmt::format(
+        "  static constexpr bool kSilu = true;\n  static constexpr float kFactor = {};\n",
+        literal(*expressions_.scoring.silu));
   }
 
   // What products of 8-bit floats have to be multiplied by.

@@ -200,6 +200,34 @@ void take_factors(const ir::Attention& attention, Scoring& scoring) {
   }
 }
 
+// What an expression is the silu of, x * sigmoid(x). It may be 0 where x is -inf.
+std::optional<ExprId> operand_of_silu(const ir::Dag& dag, ExprId id) {
+  const Node& node = dag[id];
+  if (node.is(Op::mul_)) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const ExprId x = node.operands[i];
+      const Node& other = dag[node.operands[1 - i]];
+      if (other.is(Op::sigmoid_) && other.operands[0] == x) return x;
+    }
+  }
+  if (!node.is(Op::select_) || ir::fold_real(dag, node.operands[1]) != 0) return std::nullopt;
+  const Node& condition = dag[node.operands[0]];
+  const auto x = operand_of_silu(dag, node.operands[2]);
+  const bool is_infinite = condition.is(Op::eq_) && condition.operands[0] == x &&
+                           ir::fold_real(dag, condition.operands[1]) == -masks::kInfinity;
+  return is_infinite ? x : std::nullopt;
+}
+
+// Takes a silu off the root of linear weights.
+void take_silu(const ir::Attention& attention, Scoring& scoring) {
+  const auto x = operand_of_silu(attention.dag, scoring.root);
+  if (!x || !attention.is_linear()) return;
+  scoring.silu = scoring.weight;
+  scoring.weight = 1;
+  scoring.root = *x;
+  take_factors(attention, scoring);
+}
+
 // Takes addends off the root, which is a sum; it keeps the product.
 void take_addends(const ir::Attention& attention, Scoring& scoring) {
   ir::Attention scratch = attention;  // slopes are added to its dag
@@ -253,6 +281,7 @@ Scoring scoring_of(const ir::Attention& attention) {
   const double bound = std::max(std::abs(range.low), std::abs(range.high));
   if (std::isfinite(bound)) scoring.bound = bound;
   take_factors(attention, scoring);
+  take_silu(attention, scoring);
   take_addends(attention, scoring);
   if (attention.quantize) return scoring;  // scales of q and k are known at run time
   if (exceeds_unscaled(attention)) return scoring;

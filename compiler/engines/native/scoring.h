@@ -40,6 +40,8 @@ struct Scoring {
   std::vector<Addend> addends{};
   double addend_factor = 1;       // positive
   std::optional<double> bound{};  // of the score's absolute value
+  // A linear attention's weight is this factor times the silu of the score.
+  std::optional<double> silu{};
 };
 Scoring scoring_of(const ir::Attention& attention);
 // The same with nothing but constant factors taken off the root.

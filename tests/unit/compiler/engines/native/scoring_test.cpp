@@ -55,6 +55,18 @@ TEST(Scoring, DivisorsOfWeightsAreTakenOff) {
   EXPECT_NEAR(scoring.weight, 1.0 / 32, 1e-12);
 }
 
+TEST(Scoring, ASiluIsTakenOffLinearWeights) {
+  ir::Attention attention = scored("3.0 * silu(2.0 * score + t[h]) / 64.0");
+  EXPECT_EQ(scoring_of(attention).silu, std::nullopt);
+  attention.normalize = ir::Normalize::linear;
+  const Scoring scoring = scoring_of(attention);
+  EXPECT_NEAR(scoring.silu.value_or(0), 3.0 / 64, 1e-12);
+  EXPECT_EQ(ir::to_source(attention, scoring.root), "2.0 * score");
+  EXPECT_NEAR(scoring.weight, kScale, 1e-12);
+  EXPECT_EQ(scoring.addends.size(), 1u);
+  EXPECT_FALSE(scoring.scaled);
+}
+
 TEST(Scoring, TheScaleIsAFactorOfHomogeneousScores) {
   expect("score * score", "score * score", kScale * kScale, false);
   expect("score * t[h]", "score * t[h]", kScale, false);
