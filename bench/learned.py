@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times the backward of attentions with a learned tensor (bench/learned), ours and FlexAttention's, and says
-how much memory each needs beside its tensors.
+"""Times attentions with learned tensors (bench/learned), ours and FlexAttention's: the forward, and the backward
+with the memory that it needs beside its tensors.
 
     python3 bench/learned.py [--attnc build/attnc] [--size 4096 ...] [--rows NAME ...] [--plans FOLDER]
         [--compile-only] [--runs 9] [--no-peer] [--out FILE.json]
@@ -10,6 +10,7 @@ Needs a GPU, except with --compile-only, which writes the plans to FOLDER. The l
 """
 import argparse
 import concurrent.futures
+import functools
 import os
 import pathlib
 import sys
@@ -22,7 +23,7 @@ from compare_peers import attnc_json, first_line
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "learned"
 ROWS = [path.stem for path in sorted(FOLDER.glob("*.attn"))]
-HEADS, DEPTH, REACH = 16, 64, 255
+HEADS, DEPTH, REACH, HIDDEN = 16, 64, 255, 32
 FIRST_CALL = 300  # seconds that the peer's first calls may take, with their compilation
 # FlexAttention's own choice of tiles needs more shared memory than there is for some learned tensors; then these are
 # tried in order.
@@ -36,9 +37,10 @@ def heads_of(name, size):
 
 
 def learned_of(name, heads, size):
-    """The shape of a row's learned tensor."""
-    return {"slope": (heads,), "bias": (heads, size, size), "relative": (heads, 2 * REACH + 1),
-            "t5_buckets": (32, heads), "sink": (heads,)}[name]
+    """The shapes of a row's learned tensors."""
+    return {"slope": [(heads,)], "bias": [(heads, size, size)], "relative": [(heads, 2 * REACH + 1)],
+            "t5_buckets": [(32, heads)], "sink": [(heads,)],
+            "fire": [(HIDDEN,), (HIDDEN,), (heads, HIDDEN), (1,), (1,)]}[name]
 
 
 def t5_bucket(q_idx, kv_idx):
@@ -50,16 +52,32 @@ def t5_bucket(q_idx, kv_idx):
     return half + (kv_idx > q_idx).int() * 16
 
 
+def fire(w1, b1, w2, c, threshold):
+    """FIRE's bias: a network of one hidden layer, of the distance relative to the furthest."""
+
+    def mod(score, b, h, q, kv):
+        zero = q - q
+        far = q.maximum(threshold[zero].abs())
+        x = (c[zero].abs() * (q - kv).abs() + 1).log() / (c[zero].abs() * far + 1).log()
+        for m in range(HIDDEN):
+            score = score + w2[h, zero + m] * (w1[zero + m] * x + b1[zero + m]).relu()
+        return score
+
+    return mod
+
+
 def score_mod(name, learned):
-    return {"slope": lambda score, b, h, q, kv: score + learned[h] * (kv - q),
-            "bias": lambda score, b, h, q, kv: score + learned[h, q, kv],
-            "relative": lambda score, b, h, q, kv: score + learned[h, (q - kv).clamp(-REACH, REACH) + REACH],
-            "t5_buckets": lambda score, b, h, q, kv: score + learned[t5_bucket(q, kv), h],
-            "sink": None}[name]
+    first = learned[0]
+    return {"slope": lambda score, b, h, q, kv: score + first[h] * (kv - q),
+            "bias": lambda score, b, h, q, kv: score + first[h, q, kv],
+            "relative": lambda score, b, h, q, kv: score + first[h, (q - kv).clamp(-REACH, REACH) + REACH],
+            "t5_buckets": lambda score, b, h, q, kv: score + first[t5_bucket(q, kv), h],
+            "sink": None,
+            "fire": fire(*learned) if name == "fire" else None}[name]
 
 
 class Flex:
-    """FlexAttention's backward of one row, in a process of its own."""
+    """FlexAttention's part of one row, in a process of its own."""
 
     def __init__(self, name, size):
         import torch
@@ -67,9 +85,10 @@ class Flex:
 
         heads = heads_of(name, size)
         self.inputs = peers.Inputs((1, heads, heads, size, DEPTH))
-        self.learned = torch.randn(learned_of(name, heads, size), device="cuda").mul_(0.1).requires_grad_()
+        self.learned = [torch.rand(shape, device="cuda").mul_(0.1).requires_grad_()
+                        for shape in learned_of(name, heads, size)]
         score, blocks = score_mod(name, self.learned), None
-        if name == "sink":
+        if name in ("sink", "fire"):
             blocks = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, size, size, device="cuda")
         self.memory = self.first_that_runs(flex_attention, score, blocks)
 
@@ -77,10 +96,10 @@ class Flex:
         import torch
 
         q, k, v = self.inputs.qkv
-        if blocks is None:
-            return compiled(q, k, v, score_mod=score, kernel_options=options)
+        if score is not None:
+            return compiled(q, k, v, score_mod=score, block_mask=blocks, kernel_options=options)
         o, lse = compiled(q, k, v, block_mask=blocks, return_lse=True, kernel_options=options)
-        return o * torch.sigmoid(lse - self.learned[None, :, None])[..., None].to(o.dtype)
+        return o * torch.sigmoid(lse - self.learned[0][None, :, None])[..., None].to(o.dtype)
 
     def first_that_runs(self, flex_attention, score, blocks):
         """The memory of the backward with the first of KERNEL_OPTIONS that runs."""
@@ -89,7 +108,9 @@ class Flex:
         for options in KERNEL_OPTIONS:
             try:
                 torch._dynamo.reset()
-                self.o = self.forward(torch.compile(flex_attention, dynamic=False), score, blocks, options)
+                compiled = torch.compile(flex_attention, dynamic=False)
+                self.call = functools.partial(self.forward, compiled, score, blocks, options)
+                self.o = self.call()
                 self.options = options
                 return self.backward_memory()
             except Exception:
@@ -99,7 +120,7 @@ class Flex:
     def backward(self):
         import torch
 
-        return torch.autograd.grad(self.o, (*self.inputs.qkv, self.learned), self.inputs.cotangent,
+        return torch.autograd.grad(self.o, (*self.inputs.qkv, *self.learned), self.inputs.cotangent,
                                    retain_graph=True)
 
     def backward_memory(self):
@@ -118,19 +139,20 @@ class Flex:
         return True
 
     def measure(self, runs):
-        return {"ms": peers.milliseconds(self.backward, runs), "memory": self.memory,
+        return {"forward_ms": peers.milliseconds(self.call, runs),
+                "ms": peers.milliseconds(self.backward, runs), "memory": self.memory,
                 "kernel_options": self.options}
 
 
 def ours(options, plan):
-    """Our time, and the workspace of the plan."""
+    """Our times, and the workspace of the backward's plan."""
     try:
-        timed = attnc_json(options, "bench", plan, "--device-only", "--direction", "bwd", "--iterations",
-                           options.runs)
+        timed = attnc_json(options, "bench", plan, "--device-only", "--direction", "both", "--iterations", options.runs)
         backward = attnc_json(options, "inspect", plan)["plans"][1]
     except RuntimeError as error:
         return {"error": first_line(error)}
-    return {"ms": timed["rows"][0]["device"]["median_ms"], "memory": backward["manifest"]["workspace_bytes"]}
+    forward_ms, ms = (row["device"]["median_ms"] for row in timed["rows"])
+    return {"forward_ms": forward_ms, "ms": ms, "memory": backward["manifest"]["workspace_bytes"]}
 
 
 class Theirs:
@@ -174,7 +196,8 @@ def compiled(options, name, size):
 
 def said(found):
     options = f", {found['kernel_options']}" if found.get("kernel_options") else ""
-    return found.get("error") or f"{found['ms']:.3f} ms, {found['memory'] / 1e6:.1f} MB{options}"
+    times = found.get("error") or f"{found['forward_ms']:.3f} and {found['ms']:.3f} ms"
+    return times if "error" in found else f"{times}, {found['memory'] / 1e6:.1f} MB{options}"
 
 
 def parse():

@@ -71,6 +71,7 @@ FAMILIES = (
      {"alibi": SCORES, "alibi_slopes": SCORES, "alibi_symmetric": SCORES,
       "bloom_positions": SCORES, "relative_bias": SCORES, "checkerboard": RANDOM,
       "t5_bias": SCORES, "t5_bias_causal": SCORES, "sigmoid_causal": SCORES, "hstu": SCORES,
+      "fire": SCORES,
       "bias_full": RANDOM, "bias_head": RANDOM, "bias_batch": RANDOM, "learned_bias_qk": RANDOM,
       "qk_scales": RANDOM}),
     ("Everything is visible",

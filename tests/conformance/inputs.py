@@ -208,6 +208,15 @@ EXTRAS = {
     "split_kv": Extras(outputs=("o", "lse", "max", "sum_exp")),
     "strided_views": Extras(one_head_dim=True),
     "symmetric_window": Extras(bind=dict(window=20), empty=True),
+    "fire": Extras(
+        tensors=dict(
+            w1=reals(32),
+            b1=reals(32),
+            w2=reals("Hq", 32),
+            c=lambda size, rng: -0.3 - rng.random(1),
+            threshold=lambda size, rng: 8 + rng.random(1),
+        )
+    ),
     "t5_bias": Extras(tensors=dict(table=reals(32, "Hq"))),
     "t5_bias_causal": Extras(tensors=dict(table=reals(32, "Hq"))),
     "temperature": Extras(params=dict(temperature=0.7)),

@@ -10,7 +10,7 @@ import numpy
 
 import fp8
 import oracle
-from on_scores import bucket
+from on_scores import bucket, share_of_furthest
 from registry import SPECS, Place
 
 SLOPES, LEARNED = {}, {}
@@ -39,7 +39,7 @@ def learned(*names):
 
 @slope(*"alibi alibi_symmetric alibi_slopes bloom_positions relative_bias".split())
 @slope("sigmoid", "sigmoid_causal", "hstu")
-@slope(*"t5_bias t5_bias_causal bias_full bias_head bias_batch learned_bias_qk".split())
+@slope(*"fire t5_bias t5_bias_causal bias_full bias_head bias_batch learned_bias_qk".split())
 def something_is_added(s, at, p, t):
     return 1.0
 
@@ -105,6 +105,27 @@ def by_distance(d_scores, d_sinks, s, at, t):
     of_heads = d_scores.sum(axis=0)
     distances = (at.q - at.k)[0, 0]
     return {"bias": numpy.stack([(of_heads * (distances == d)).sum(axis=(1, 2)) for d in range(at.dims.Sq)], axis=1)}
+
+
+@learned("fire")
+def network(d_scores, d_sinks, s, at, t):
+    """By hand: x is a(c, distance) / a(c, far), with a(c, d) = log(|c| d + 1)."""
+    c, threshold = t["c"][0], t["threshold"][0]
+    far, distance, x = numpy.maximum(at.q, abs(threshold)), abs(at.q - at.k), share_of_furthest(at, t)
+    gradients = {"w1": numpy.zeros(32), "b1": numpy.zeros(32), "w2": numpy.zeros_like(t["w2"])}
+    dx = 0
+    for m in range(32):
+        u = t["w1"][m] * x + t["b1"][m]
+        du = d_scores * t["w2"][at.h, m] * (u > 0)
+        gradients["w1"][m], gradients["b1"][m] = (du * x).sum(), du.sum()
+        gradients["w2"][:, m] = (d_scores * numpy.maximum(u, 0)).sum(axis=(0, 2, 3))
+        dx = dx + du * t["w1"][m]
+    of_far = numpy.log(abs(c) * far + 1)
+    by_c = (distance / (abs(c) * distance + 1) - x * far / (abs(c) * far + 1)) / of_far
+    by_far = -x / of_far * abs(c) / (abs(c) * far + 1)
+    return gradients | {"c": numpy.array([(dx * by_c).sum() * numpy.sign(c)]),
+                        "threshold": numpy.array([(dx * by_far * (abs(threshold) > at.q)).sum()
+                                                  * numpy.sign(threshold)])}
 
 
 @learned("learned_bias_qk")

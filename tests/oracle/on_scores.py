@@ -65,6 +65,19 @@ def hstu(s, at, p, t):
     return s + t["bias"][:, numpy.maximum(at.q - at.k, 0)[0, 0]], at.k <= at.q
 
 
+def share_of_furthest(at, t):
+    """FIRE's measure of a distance: its logarithm over that of the row's furthest one."""
+    c = abs(t["c"][0])
+    return numpy.log(c * abs(at.q - at.k) + 1) / numpy.log(c * numpy.maximum(at.q, abs(t["threshold"][0])) + 1)
+
+
+@spec
+def fire(s, at, p, t):
+    x = share_of_furthest(at, t)
+    hidden = [numpy.maximum(w * x + b, 0) for w, b in zip(t["w1"], t["b1"])]
+    return s + sum(t["w2"][at.h, m] * each for m, each in enumerate(hidden)), at.k <= at.q
+
+
 @spec(each=lambda s: (numpy.where(s > 0, s, 0) / s.shape[-1], (s > 0) / s.shape[-1]))
 def relu(s, at, p, t):
     return s, True
