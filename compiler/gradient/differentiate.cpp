@@ -1,6 +1,7 @@
 #include "compiler/gradient/differentiate.h"
 
 #include <algorithm>
+#include <map>
 #include <numbers>
 #include <span>
 
@@ -166,21 +167,65 @@ class Differentiator {
     return loads;
   }
 
-  // The derivative by the leaf; nullopt if it is 0 everywhere.
+  // The derivative by the leaf; nullopt if it is 0 everywhere. Where many terms have a value that
+  // alone depends on the leaf, it is the derivative by that value times its own.
   std::optional<ExprId> by(ExprId leaf) {
+    if (const auto between = waist(leaf)) {
+      const MaybeTangent outer = tangent(*between, root_), inner = tangent(leaf, *between);
+      if (!outer || !inner) return std::nullopt;
+      return builder_.expression(chained(builder_.expression(outer), builder_.expression(inner)));
+    }
+    const MaybeTangent found = tangent(leaf, root_);
+    return found ? std::optional(builder_.expression(found)) : std::nullopt;
+  }
+
+ private:
+  static constexpr int kMany = 8;
+
+  MaybeTangent tangent(ExprId leaf, ExprId root) {
     tangents_.assign(root_ + std::size_t{1}, std::nullopt);
     for (const ExprId id : below_) {
+      if (id > root) break;
       if (id == leaf) {
         tangents_[id] = Tangent{};
       } else if (depends(id)) {
         tangents_[id] = tangent_of(dag_, id, tangents_, builder_);
       }
     }
-    if (!tangents_[root_]) return std::nullopt;
-    return builder_.expression(tangents_[root_]);
+    return tangents_[root];
   }
 
- private:
+  // 0 where the outer one is, whatever the inner one is there.
+  MaybeTangent chained(ExprId outer, ExprId inner) {
+    const ExprId is_zero = builder_.make(Op::eq_, {outer, builder_.real(0)});
+    return builder_.where(is_zero, std::nullopt,
+                          Tangent{1, 1, builder_.make(Op::mul_, {outer, inner})});
+  }
+
+  // The last node on all ways from the leaf to the root that many nodes read. Operands come before
+  // what reads them: a node is on all ways if no way from one before leads to one behind.
+  std::optional<ExprId> waist(ExprId leaf) const {
+    std::map<ExprId, int> readers;  // of nodes that depend on the leaf
+    std::map<ExprId, ExprId> last;  // the last reader of each
+    readers[leaf] = 0;
+    for (const ExprId id : below_) {
+      if (dag_[id].type != ir::Type::real) continue;
+      for (const ExprId operand : dag_[id].operands) {
+        if (!readers.contains(operand)) continue;
+        ++readers[operand], last[operand] = id;
+        readers.try_emplace(id, 0);
+      }
+    }
+    std::optional<ExprId> found;
+    ExprId furthest = leaf;  // that a node before reads
+    for (const auto& [id, count] : readers) {
+      if (id != leaf && furthest <= id && count >= kMany) found = id;
+      if (const auto reader = last.find(id); reader != last.end())
+        furthest = std::max(furthest, reader->second);
+    }
+    return found;
+  }
+
   bool depends(ExprId id) const {
     const ir::Node& node = dag_[id];
     return node.type == ir::Type::real && std::ranges::any_of(node.operands, [&](ExprId operand) {

@@ -109,7 +109,7 @@ def by_distance(d_scores, d_sinks, s, at, t):
 
 @learned("fire")
 def network(d_scores, d_sinks, s, at, t):
-    """By hand: x is a(c, distance) / a(c, far), with a(c, d) = log(|c| d + 1)."""
+    """Derived by hand, where x is a(c, distance) / a(c, far), with a(c, d) = log(|c| d + 1)."""
     c, threshold = t["c"][0], t["threshold"][0]
     far, distance, x = numpy.maximum(at.q, abs(threshold)), abs(at.q - at.k), share_of_furthest(at, t)
     gradients = {"w1": numpy.zeros(32), "b1": numpy.zeros(32), "w2": numpy.zeros_like(t["w2"])}

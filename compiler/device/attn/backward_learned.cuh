@@ -12,38 +12,75 @@ struct BackwardLearned : Base {
   using E = typename Base::E;
   using RowBlock = typename Base::RowBlock;
   using Base::Base;
-  using Base::stages, Base::group, Base::steps, Base::key, Base::s, Base::kShared, Base::kScores,
-      Base::lane, Base::warp, Base::rows_of, Base::add_to_heads;
+  using Base::stages, Base::expressions, Base::group, Base::steps, Base::key, Base::s,
+      Base::kShared, Base::kScores, Base::lane, Base::warp, Base::rows_of, Base::add_to_heads;
 
   // Adds what differentiate() left of this step to the gradients of learned tensors, while the
   // product that makes dK is computed.
   __device__ __forceinline__ void learn() {
-    if constexpr (E::kParts > 0) add_part<0>(rows_of(steps));
+    if constexpr (E::kParts > 0) {
+      const RowBlock block = rows_of(steps);
+      float sums[E::kTurnsOfParts > 0 ? kScores : 1] = {};  // that local derivatives have
+      if constexpr (E::kByFeatures) learn_by_features(block, sums);
+      add_part<0>(block, sums);
+    }
   }
-  // This one and those behind it.
-  template <int kPart>
-  __device__ __forceinline__ void add_part(const RowBlock& block) {
+
+  // Those in turns, where local derivatives follow from features of each score.
+  template <int kSums>
+  __device__ __forceinline__ void learn_by_features(const RowBlock& block, float (&sums)[kSums]) {
+    typename E::Features features[kScores];
+    this->make_features(block, features);
+    add_turns<0>(block, features);
+    if constexpr (E::kTurnsOfParts > 0) {
+      this->template sum_turns<E::kTurnsOfParts>(sums, [&](int turn, int i) {
+        return expressions.term_of_parts(block.b(), block.h(), turn, features[i]);
+      });
+    }
+  }
+  template <int kPart, class Features>
+  __device__ __forceinline__ void add_turns(const RowBlock& block,
+                                            const Features (&features)[kScores]) {
     if constexpr (E::kLearned[kPart].turns > 1) {
 #pragma unroll 1
-      for (int turn = 0; turn < E::kLearned[kPart].turns; ++turn) add_turn<kPart>(block, turn);
-    } else {
-      add_turn<kPart>(block, 0);
+      for (int turn = 0; turn < E::kLearned[kPart].turns; ++turn) {
+        add_sums<kPart>(block, turn, [&](int i) {
+          const float by =
+              expressions.template local_by<kPart>(block.b(), block.h(), turn, features[i]);
+          return this->template part_with<kPart>(s[i], by);
+        });
+      }
     }
-    if constexpr (kPart + 1 < E::kParts) add_part<kPart + 1>(block);
+    if constexpr (kPart + 1 < E::kParts) add_turns<kPart + 1>(block, features);
   }
-  template <int kPart>
-  __device__ __forceinline__ void add_turn(const RowBlock& block, int turn) {
+
+  // This one and those behind it.
+  template <int kPart, int kSums>
+  __device__ __forceinline__ void add_part(const RowBlock& block, const float (&sums)[kSums]) {
+    if constexpr (E::kLearned[kPart].turns == 1) {
+      add_turn<kPart>(block, 0, sums);
+    } else if constexpr (!E::kByFeatures) {
+#pragma unroll 1
+      for (int turn = 0; turn < E::kLearned[kPart].turns; ++turn)
+        add_turn<kPart>(block, turn, sums);
+    }
+    if constexpr (kPart + 1 < E::kParts) add_part<kPart + 1>(block, sums);
+  }
+  template <int kPart, int kSums>
+  __device__ __forceinline__ void add_turn(const RowBlock& block, int turn,
+                                           const float (&sums)[kSums]) {
+    const auto sum = [&](int i) { return kSums > 1 ? sums[i] : 0; };
     if constexpr (E::kLearned[kPart].is_long) {
       float parts[kScores];
 #pragma unroll
       for (int i = 0; i < kScores; ++i) parts[i] = s[i];
 #pragma unroll 1
       for (int i = 0; i < kScores; ++i)
-        parts[i] = this->template part_by<kPart>(block, parts[i], i, turn);
+        parts[i] = this->template part_by<kPart>(block, parts[i], i, turn, sum(i));
       add_sums<kPart>(block, turn, [&](int i) { return parts[i]; });
     } else {
       add_sums<kPart>(block, turn,
-                      [&](int i) { return this->template part_of<kPart>(block, i, turn); });
+                      [&](int i) { return this->template part_of<kPart>(block, i, turn, sum(i)); });
     }
   }
   template <int kPart, typename Part>

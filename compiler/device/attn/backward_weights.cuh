@@ -115,6 +115,8 @@ struct BackwardWeights : Base {
   __device__ __forceinline__ void weigh(const RowBlock& block, unsigned n) {
     const unsigned exponents = stages.exponents(n) + (lane() & 3) * 8;
     unsigned entries[4] = {};  // of the table, for two j
+    float terms[E::kTurnsOfScore > 0 ? kScores : 1];
+    if constexpr (E::kTurnsOfScore > 0) sum_terms(block, terms);
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) {
       const float2 added = load_two(exponents + j * 32);
@@ -131,7 +133,8 @@ struct BackwardWeights : Base {
                                                      : true;
         const unsigned entry = entries[j % 2 * 2 + i / 2] >> (i & 1) * 16;
         weights[i] = weight_of(block, 4 * j + i, i & 1 ? added.y : added.x, shown,
-                               C::Entry::widen((unsigned short)entry));
+                               C::Entry::widen((unsigned short)entry),
+                               E::kTurnsOfScore > 0 ? terms[4 * j + i] : 0);
         if (kDrops && !is_kept(4 * j + i)) weights[i] = 0;
       }
       p[2 * j] = pair(Float{}, weights[0], weights[1]);
@@ -139,21 +142,50 @@ struct BackwardWeights : Base {
     }
   }
 
+  template <class Features>
+  __device__ __forceinline__ void make_features(const RowBlock& block,
+                                                Features (&features)[kScores]) const {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i)
+      features[i] = expressions.features(block.b(), block.h(), held_row(block, i), held_key(i));
+  }
+
+  // The terms of each score that are taken in turns.
+  __device__ __forceinline__ void sum_terms(const RowBlock& block, float (&terms)[kScores]) const {
+    typename E::Features features[kScores];
+    make_features(block, features);
+    sum_turns<E::kTurnsOfScore>(terms, [&](int turn, int i) {
+      return expressions.term_of_score(block.b(), block.h(), turn, features[i]);
+    });
+  }
+  template <int kTurns, typename Term>
+  static __device__ __forceinline__ void sum_turns(float (&sums)[kScores], const Term& term) {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) sums[i] = 0;
+#pragma unroll 1
+    for (int turn = 0; turn < kTurns; ++turn) {
+#pragma unroll
+      for (int i = 0; i < kScores; ++i) sums[i] += term(turn, i);
+    }
+  }
+
   __device__ __forceinline__ float weight_of(const RowBlock& block, int i, float added, bool shown,
-                                             float entry) {
+                                             float entry, float terms) {
     if constexpr (E::kQuotient && !E::kScore) {
       return this->divided(i, s[i], 1, added, shown);
     } else if constexpr (E::kQuotient) {
-      const auto scored =
+      auto scored =
           expressions.evaluate(block.b(), block.h(), held_row(block, i), held_key(i), entry, s[i]);
+      if constexpr (E::kTurnsOfScore > 0) scored.score += terms;
       return this->divided(i, scored.score, scored.slope, added, shown);
     } else if constexpr (!E::kScore) {
       const float x = fmaf(s[i], exponent, added), weight = weight_at(x);
       s[i] = slope_at(x, weight);
       return weight;
     } else {
-      const auto scored =
+      auto scored =
           expressions.evaluate(block.b(), block.h(), held_row(block, i), held_key(i), entry, s[i]);
+      if constexpr (E::kTurnsOfScore > 0) scored.score += terms;
       const float exponent_of = fmaf(scored.score, exponent, added);
       const float x = shown ? exponent_of : nothing(), weight = weight_at(x);
       const float of_score = slope_at(x, weight);

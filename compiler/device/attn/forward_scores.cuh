@@ -36,8 +36,32 @@ struct ForwardScores : Base {
       }
     }
     end_table();
+    if constexpr (E::kTurnsOfScore > 0) add_terms(rows, lines);
 #pragma unroll
     for (int r = 0; r < 2; ++r) shift[r] = lines[r].shift;
+  }
+
+ private:
+  // Adds terms that are taken in turns, to some of the scores: features of all would be too many.
+  template <class Lines>
+  __device__ __forceinline__ void add_terms(const TileRows<C>& rows, const Lines (&lines)[2]) {
+    constexpr int kSome = kScores % 16 == 0 ? 16 : 8;
+#pragma unroll
+    for (int from = 0; from < kScores; from += kSome) {
+      typename E::Features features[kSome];
+#pragma unroll
+      for (int i = 0; i < kSome; ++i) {
+        const int r = i / 2 & 1;
+        features[i] = expressions.features(rows.b, rows.h[r], rows.row(r), held_column(from + i),
+                                           (float)columns_to(from + i), lines[r]);
+      }
+#pragma unroll 1
+      for (int turn = 0; turn < E::kTurnsOfScore; ++turn) {
+#pragma unroll
+        for (int i = 0; i < kSome; ++i)
+          s[from + i] += expressions.term_of_score(rows.b, rows.h[i / 2 & 1], turn, features[i]);
+      }
+    }
   }
 };
 

@@ -65,7 +65,7 @@ struct LearnedElements : Base {
     for (int i = 0; i < kScores; ++i) {
       const int down = WarpScores<kScores>::row_of(i), right = WarpScores<kScores>::key_of(i);
       const long long at = down * kOf.row + right * kOf.column;
-      const float part = part_of<kPart>(block, i, 0) * units;
+      const float part = part_of<kPart>(block, i, 0, 0) * units;
       if (!C::kRowsFit && row + down >= C::kRows) continue;
       if (C::kColumns % S::kKeys != 0 && key + right >= C::kColumns) continue;
       if constexpr (kOf.reach == Reach::shared) {
@@ -89,21 +89,26 @@ struct LearnedElements : Base {
 
   // What score i adds to the gradient.
   template <int kPart>
-  __device__ __forceinline__ float part_of(const RowBlock& block, int i, int turn) const {
+  __device__ __forceinline__ float part_of(const RowBlock& block, int i, int turn,
+                                           float sum) const {
     constexpr LearnedPart kOf = E::kLearned[kPart];
     if constexpr (kOf.held >= 0) {
       return held[kOf.held][i];
     } else {
-      return part_by<kPart>(block, s[i], i, turn);
+      return part_by<kPart>(block, s[i], i, turn, sum);
     }
   }
 
-  // Where it is known again, by what `slope` is, dS'.
+  // Where it is known again, by what `slope` is, dS'. `sum`: of terms in turns.
   template <int kPart>
-  __device__ __forceinline__ float part_by(const RowBlock& block, float slope, int i,
-                                           int turn) const {
+  __device__ __forceinline__ float part_by(const RowBlock& block, float slope, int i, int turn,
+                                           float sum) const {
     const float by = expressions.template local<kPart>(block.b(), block.h(), held_row(block, i),
-                                                       held_key(i), turn);
+                                                       held_key(i), turn, sum);
+    return part_with<kPart>(slope, by);
+  }
+  template <int kPart>
+  static __device__ __forceinline__ float part_with(float slope, float by) {
     return !E::kLearned[kPart].finite && slope == 0 ? 0 : slope * by;
   }
 

@@ -31,6 +31,10 @@ struct Reals {
   static constexpr bool kSilu = false;
   static constexpr float kFactor = 1;
   static constexpr bool kQuotient = false, kExponential = false, kUnit = false;
+  // Terms of a score, and parts of learned tensors, that follow from features of the score, turn by
+  // turn (codegen/turns.h).
+  static constexpr int kTurnsOfScore = 0, kTurnsOfParts = 0;
+  static constexpr bool kByFeatures = false;
 
   ATTN_INLINE float attn_bf16(unsigned short bits) { return BF16::widen(bits); }
   ATTN_INLINE float attn_f16(unsigned short bits) { return F16::widen(bits); }

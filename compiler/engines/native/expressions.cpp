@@ -7,12 +7,14 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <ranges>
 #include <set>
 #include <tuple>
 
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/engines/native/intervals.h"
 #include "compiler/engines/native/scoring.h"
+#include "compiler/engines/native/turns_text.h"
 #include "compiler/engines/native/weights_text.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/ir/real_function.h"
@@ -276,6 +278,8 @@ class Text {
         expressions_(expressions),
         lines_(expressions.modifies ? lines_of(attention_, expressions.scoring.root)
                                     : std::vector<Line>()),
+        turns_(turns_of(attention_, expressions)),
+        root_(turns_ ? turns_->rest : expressions.scoring.root),
         writer_(attention_, {}, codegen::Precision::in_single) {}
 
   std::string make(bool intervals, const std::optional<ClosedBand>& band) && {
@@ -291,6 +295,7 @@ class Text {
       if (expressions_.scoring.silu) text += silu();
       text += lines();
       text += score();
+      if (turns_) text += turns();
     }
     text += forward_weights_text(attention_);
     if (expressions_.masks) text += mask("mask", attention_.masks);
@@ -395,14 +400,10 @@ class Text {
 
   // `offset`: of the column from that of the lines; `entry`: the table's element.
   std::string score() {
-    begin();
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      writer_.set_value(lines_[i].expression,
-                        fmt::format("fmaf(lines.at[{}], offset, lines.at[{}])", 2 * i + 1, 2 * i));
-    }
+    begin_with_lines();
     if (expressions_.table) writer_.set_value(expressions_.table->load, "entry");
     set_score();
-    std::string value = writer_.value(expressions_.scoring.root);
+    std::string value = writer_.value(root_);
     if (slopes_) value = fmt::format("fmaf(lines.slope, offset, {})", value);
     return method("float score(" + parameters() +
                       ", float offset, const Lines& lines,\n"
@@ -410,9 +411,31 @@ class Text {
                   writer_, value);
   }
 
+  void begin_with_lines() {
+    begin();
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      writer_.set_value(lines_[i].expression,
+                        fmt::format("fmaf(lines.at[{}], offset, lines.at[{}])", 2 * i + 1, 2 * i));
+    }
+  }
+
+  static std::optional<codegen::TurnedSum> turns_of(ir::Attention& attention,
+                                                    const Expressions& expressions) {
+    if (!expressions.modifies || expressions.grid || expressions.table) return std::nullopt;
+    auto sum = codegen::turned_sum(attention.dag, expressions.scoring.root);
+    return sum && sum->features.size() <= kMostFeatures ? std::move(sum) : std::nullopt;
+  }
+
+  std::string turns() {
+    begin_with_lines();
+    const std::string features = features_text(
+        turns_->features, parameters() + ", float offset, const Lines& lines", writer_);
+    return features + terms_text("score", *turns_, turns_->features, writer_);
+  }
+
   void set_score() {
     if (!expressions_.scoring.scaled) return writer_.set_score("product");
-    set_scaled_score(attention_, expressions_.scoring.root, writer_);
+    set_scaled_score(attention_, root_, writer_);
   }
 
   std::string mask(const char* name, const std::vector<ExprId>& terms) {
@@ -435,6 +458,8 @@ class Text {
   const Expressions& expressions_;
   std::vector<Line> lines_;
   bool slopes_ = false;  // addends have one
+  std::optional<codegen::TurnedSum> turns_;
+  ExprId root_;  // of the scoring, but for the terms of turns
   ExpressionWriter writer_;
 };
 
@@ -447,6 +472,9 @@ class GradientText {
         scoring_(without_factors(attention_)),
         quotient_slopes_(quotient_slopes_text(derivatives)),
         expressions_(expressions),
+        turns_(turns_of(attention_, expressions, scoring_.root)),
+        sum_(sum_of_parts()),
+        features_(features_of_turns()),
         writer_(attention_, {}, codegen::Precision::in_single) {}
 
   std::string make(bool intervals, const std::optional<ClosedBand>& band) && {
@@ -463,6 +491,7 @@ class GradientText {
         kept_scale(attention_));
     for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
     text += scale();
+    if (!features_.empty()) text += features();
     text += expressions_.modifies ? evaluate() : "";
     text += quotient_slopes_;
     if (!expressions_.parts.empty()) text += learned();
@@ -491,7 +520,8 @@ class GradientText {
     begin();
     set_scaled_score(attention_, attention_.score, writer_);
     if (expressions_.table) writer_.set_value(expressions_.table->load, "entry");
-    const std::string score = writer_.value(scoring_.root), slope = writer_.value(slope_);
+    const std::string score = writer_.value(turns_ ? turns_->rest : scoring_.root);
+    const std::string slope = writer_.value(slope_);
     std::string type = "kernels::Scored";
     std::string values = fmt::format("(float)({}), (float)({})", score, slope);
     std::vector<std::string> by;
@@ -506,10 +536,68 @@ class GradientText {
                   writer_, fmt::format("{}{{{}}}", type, values));
   }
 
+  // Scores of which no table is read.
+  static std::optional<codegen::TurnedSum> turns_of(ir::Attention& attention,
+                                                    const GradientExpressions& expressions,
+                                                    ExprId root) {
+    if (!expressions.modifies || expressions.table) return std::nullopt;
+    auto sum = codegen::turned_sum(attention.dag, root);
+    return sum && sum->features.size() <= kMostFeatures ? std::move(sum) : std::nullopt;
+  }
+
+  // A sum that local derivatives have.
+  struct SumOfParts {
+    ExprId root;
+    codegen::TurnedSum terms;
+  };
+  std::optional<SumOfParts> sum_of_parts() {
+    for (const LearnedPart& part : expressions_.parts) {
+      if (part.held || part.turns() > 1) continue;
+      const ExprId roots[] = {part.gather.local};
+      const std::vector<ExprId> below = ir::reachable(attention_.dag, roots);
+      for (const ExprId id : below | std::views::reverse) {
+        auto terms = codegen::turned_sum(attention_.dag, id);
+        if (terms && is_zero(attention_.dag, terms->rest)) return SumOfParts{id, *terms};
+      }
+    }
+    return std::nullopt;
+  }
+
+  // What terms of the score, and what local derivatives in turns, follow from; empty if neither is
+  // so, or that is too much.
+  std::vector<ExprId> features_of_turns() {
+    std::set<ExprId> all;
+    if (turns_) all.insert(turns_->features.begin(), turns_->features.end());
+    if (sum_) all.insert(sum_->terms.features.begin(), sum_->terms.features.end());
+    for (const LearnedPart& part : expressions_.parts) {
+      if (part.turns() == 1) continue;
+      const auto found = codegen::features_of(attention_.dag, part.locals);
+      if (!found) return only_of_score();
+      all.insert(found->begin(), found->end());
+    }
+    const std::vector<ExprId> features = codegen::independent(attention_.dag, all);
+    if (features.size() > kMostFeatures) return only_of_score();
+    by_features_ = true;
+    return features;
+  }
+  std::vector<ExprId> only_of_score() {
+    sum_.reset();
+    return turns_ ? turns_->features : std::vector<ExprId>();
+  }
+
+  std::string features() {
+    begin();
+    std::string text = fmt::format("  static constexpr bool kByFeatures = {};\n", by_features_) +
+                       features_text(features_, kIndices, writer_);
+    if (turns_) text += terms_text("score", *turns_, features_, writer_);
+    if (sum_) text += terms_text("parts", sum_->terms, features_, writer_);
+    return text;
+  }
+
   // Text of kLearned, and for each part which element a score reads, and the factor of its dS'.
   std::string learned() {
     std::vector<std::string> parts;
-    std::string element, local, store;
+    std::string element, local, by_features, store;
     int held = 0;
     for (std::size_t i = 0; i < expressions_.parts.size(); ++i) {
       const LearnedPart& part = expressions_.parts[i];
@@ -519,13 +607,19 @@ class GradientText {
                                   part.place, part.elements, part.bits, part.row, part.column,
                                   part.turns(), part.is_long));
       element += case_of(i, element_of(part));
-      if (!part.held) local += case_of(i, local_of(part));
+      if (by_features_ && part.turns() > 1)
+        by_features += case_of(i, local_by_features(part));
+      else if (!part.held)
+        local += case_of(i, local_of(part));
       if (part.reach == Reach::own) store += case_of(i, store_of(tensor));
     }
     return fmt::format("  static constexpr kernels::LearnedPart kLearned[] = {{\n      {}}};\n",
                        fmt::join(parts, ",\n      ")) +
            of_part(fmt::format("long long element({}, int turn) const", kIndices), element) +
-           of_part(fmt::format("float local({}, int turn) const", kIndices), local) +
+           of_part(fmt::format("float local({}, int turn, float sum) const", kIndices), local) +
+           (by_features.empty()
+                ? ""
+                : of_part(fmt::format("float local_by({}) const", kOfTurn), by_features)) +
            of_part("static void store(void* gradient, long long i, float x)", store);
   }
 
@@ -552,10 +646,15 @@ class GradientText {
 
   std::string local_of(const LearnedPart& part) {
     begin(part);
+    if (sum_) writer_.set_value(sum_->root, "sum");
     const std::string local = writer_.value(part.locals);
     const double factor = 1 / *slope_factor_;
     return writer_.statements(6) +
            fmt::format("      return {} * {};\n", float_literal(factor), local);
+  }
+
+  std::string local_by_features(const LearnedPart& part) {
+    return body_of_turn(part.locals, features_, writer_, 6, 1 / *slope_factor_);
   }
 
   std::string store_of(const std::string& tensor) const {
@@ -580,12 +679,16 @@ class GradientText {
     if (part.turns() > 1) writer_.repeat("turn", part.loads.size());
   }
 
-  const ir::Attention& attention_;
+  ir::Attention attention_;  // a copy: what turns leave is added to its dag
   const ExprId slope_;
   const std::optional<double> slope_factor_;
   const Scoring scoring_;
   const std::string quotient_slopes_;
   const GradientExpressions& expressions_;
+  const std::optional<codegen::TurnedSum> turns_;
+  std::optional<SumOfParts> sum_;
+  bool by_features_ = false;  // parts in turns have features
+  const std::vector<ExprId> features_;
   ExpressionWriter writer_;
 };
 

@@ -100,6 +100,25 @@ TEST(Differentiate, TensorsThatReachNothingHaveNoGathers) {
   EXPECT_THAT(derivatives.tensors[0].sink, IsEmpty());
 }
 
+// The network's derivative is that by its input, which many terms read, times the input's.
+TEST(Differentiate, WhatManyTermsReadIsAFactor) {
+  const Derivatives derivatives = differentiate(
+      attention_of("learn w: f32[8]; learn c: f32[1]; let x = tanh(c[0] * (q_idx - kv_idx)); "
+                   "score score + sum(m in 0..8: w[m] * relu(x - m)); grad c;"));
+  const ir::Dag& dag = derivatives.attention.dag;
+  const ir::ExprId roots[] = {derivatives.tensors.at(0).score.at(0).local};
+  std::size_t products = 0, loads = 0;  // of the input's derivative, which has no more nodes
+  for (const ir::ExprId id : ir::reachable(dag, roots)) {
+    products += dag[id].is(ir::Op::tanh_) ? 1 : 0;
+    loads += dag[id].is(ir::Op::load_) && dag.symbol_of(id) == "w" ? 1 : 0;
+  }
+  EXPECT_EQ(products, 1u);
+  EXPECT_EQ(loads, 8u);
+  EXPECT_TRUE(dag[roots[0]].is(ir::Op::select_));  // 0 where the outer derivative is
+  // Nor does a steep input say anything where no term follows it: 0 * inf.
+  EXPECT_EQ(slope("sum(m in 0..8: relu(sqrt(score) - m - 1))", 0), 0);
+}
+
 TEST(Differentiate, KeepsTheNodesOfTheForward) {
   const ir::Attention before = attention_of("score 20 * tanh(score / 20);");
   const Derivatives derivatives = differentiate(before);
