@@ -23,13 +23,13 @@ def plans_for_the_session(tmp_path_factory, monkeypatch):
 
 
 def compare(batch, o, lse=None, rows=None):
-    right, right_lse = (x[:rows] for x in batch.expected())
-    o = o[:rows].cpu().double()
+    right, right_lse = (x[:rows] for x in batch.expected(DEVICE))
+    o = o[:rows].double()
     assert not o.isnan().any()
     rounding = torch.finfo(batch.dtype).eps
     torch.testing.assert_close(o, right, rtol=4 * rounding, atol=4 * rounding)
     if lse is not None:
-        torch.testing.assert_close(lse[:rows].cpu().double(), right_lse, rtol=1e-4, atol=2e-3)
+        torch.testing.assert_close(lse[:rows].double(), right_lse, rtol=1e-4, atol=2e-3)
 
 
 def schedule_of(batch, **options):

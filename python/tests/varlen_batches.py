@@ -42,11 +42,11 @@ class Batch:
                 table[sequence, :shared // page] = table[0, :shared // page]
             self.k.append(k)
             self.v.append(v)
-            for first in range(shared if sequence > 0 else 0, keys, page):
-                at, numbers = int(numbers[0]), numbers[1:]
-                table[sequence, first // page] = at
-                here = min(page, keys - first)
-                self.k_cache[at, :here], self.v_cache[at, :here] = k[first:first + here], v[first:first + here]
+            first = shared if sequence > 0 else 0
+            own = -(-(keys - first) // page)
+            at, numbers = numbers[:own], numbers[own:]
+            table[sequence, first // page:first // page + own] = at
+            self.k_cache[at], self.v_cache[at] = paged(k[first:], own, page), paged(v[first:], own, page)
         wide = self.normal(sum(rows), heads_kv * group + 2, depth)
         self.q = wide[:, 1:-1]  # part of larger rows
         starts = torch.tensor([0, *rows]).cumsum(0).int()
@@ -68,13 +68,15 @@ class Batch:
         return made, [choose.choice((0, 1, choose.randint(0, self.most_keys), self.most_keys))
                       for _ in range(self.count)]
 
-    def expected(self):
-        """o and lse, float64."""
-        outputs = [self._expected_of(sequence, q) for sequence, q in enumerate(self.q.split(self.rows))]
+    def expected(self, device="cpu"):
+        """o and lse, float64, computed on a device."""
+        with torch.device(device):
+            outputs = [self._expected_of(sequence, q) for sequence, q in enumerate(self.q.to(device).split(self.rows))]
         return tuple(torch.cat(parts) for parts in zip(*outputs))
 
     def _expected_of(self, sequence, q):
-        k, v, options = self.k[sequence].double(), self.v[sequence].double(), self.options
+        k, v = (each[sequence].to(q.device).double() for each in (self.k, self.v))
+        options = self.options
         rows, keys, heads = len(q), len(k), q.shape[1]
         group = heads // k.shape[1]
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
@@ -84,7 +86,7 @@ class Batch:
         at = torch.arange(rows)[:, None] + keys - rows - torch.arange(keys)[None]  # into the past
         slopes = options.get("alibi_slopes")
         if slopes is not None:
-            slopes = slopes.cpu().double() if slopes.dim() == 1 else slopes[sequence].cpu().double()
+            slopes = (slopes if slopes.dim() == 1 else slopes[sequence]).to(q.device).double()
             s = s - slopes[:, None, None] * at.abs()
         left, right = options.get("window_size", (-1, -1))
         if options.get("causal", True):
@@ -92,7 +94,7 @@ class Batch:
         seen = ((at <= left) | (left < 0)) & ((-at <= right) | (right < 0))
         s = s.masked_fill(~seen, -torch.inf)
         sinks = options.get("s_aux")
-        sinks = torch.full((heads,), -torch.inf).double() if sinks is None else sinks.cpu().double()
+        sinks = torch.full((heads,), -torch.inf).double() if sinks is None else sinks.to(q.device).double()
         lse = torch.logaddexp(torch.logsumexp(s, -1), sinks[:, None].expand(heads, rows))
         weights = torch.exp(s - lse[..., None]).nan_to_num(0.0)
         return torch.einsum("hqk,khd->qhd", weights, v), lse.t()
@@ -128,6 +130,13 @@ def pool(pages, page, heads, depth, dtype, layout):
     if layout == "both":
         return torch.full((pages, 2, page, heads, depth), torch.nan, dtype=dtype)[:, 1]
     return torch.full((pages, page, heads, depth), torch.nan, dtype=dtype)
+
+
+def paged(rows, pages, page):
+    """Rows in pages of their own, the last of which ends with NaN."""
+    padded = torch.full((pages * page, *rows.shape[1:]), torch.nan, dtype=rows.dtype)
+    padded[:len(rows)] = rows
+    return padded.view(pages, page, *rows.shape[1:])
 
 
 def moved(view, device):
