@@ -38,7 +38,7 @@ def learned(*names):
 
 
 @slope(*"alibi alibi_symmetric alibi_slopes bloom_positions relative_bias".split())
-@slope("sigmoid", "sigmoid_causal", "hstu")
+@slope("sigmoid", "sigmoid_causal", "hstu", "fox")
 @slope(*"t5_bias t5_bias_causal bias_full bias_head bias_batch learned_bias_qk".split())
 def something_is_added(s, at, p, t):
     return 1.0
@@ -105,6 +105,15 @@ def by_distance(d_scores, d_sinks, s, at, t):
     of_heads = d_scores.sum(axis=0)
     distances = (at.q - at.k)[0, 0]
     return {"bias": numpy.stack([(of_heads * (distances == d)).sum(axis=(1, 2)) for d in range(at.dims.Sq)], axis=1)}
+
+
+@learned("fox")
+def gates(d_scores, d_sinks, s, at, t):
+    """A gate counts in each score whose key is before it, and whose query is not: its logarithm is the sum of their
+    gradients."""
+    positions = range(at.dims.Skv)
+    of_logarithms = [d_scores[:, :, n:, :n].sum(axis=(2, 3)) for n in positions]
+    return {"forget": numpy.stack(of_logarithms, axis=2) / (1 + numpy.exp(t["forget"]))}
 
 
 @learned("learned_bias_qk")
