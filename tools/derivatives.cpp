@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "compiler/gradient/differentiate.h"
+#include "compiler/ir/key_sums.h"
 #include "tools/words.h"
 
 namespace attn::tools {
@@ -19,10 +20,26 @@ void add_gathers(const ir::Attention& attention, const std::string& of,
   }
 }
 
+// The derivatives of what is summed along keys by learned tensors.
+void add_sums(const ir::Attention& attention, ExplainedDerivatives& result) {
+  ir::Attention with_more = attention;
+  for (const ir::KeySum& sum : attention.sums) {
+    const ir::ExprId roots[] = {sum.value};
+    for (const ir::ExprId load : ir::reachable(attention.dag, roots)) {
+      if (!attention.dag[load].is(ir::Op::load_)) continue;
+      const ir::CapturedTensor* tensor = attention.find_tensor(attention.dag.symbol_of(load));
+      if (!ir::has_gradient(attention, *tensor)) continue;
+      const ir::ExprId local = gradient::derivative(with_more.dag, sum.value, load);
+      result.entries.push_back(
+          {sum.tensor.name, to_source(attention, load), to_source(with_more, local)});
+    }
+  }
+}
+
 }  // namespace
 
 ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
-  const gradient::Derivatives derivatives = gradient::differentiate(attention);
+  const gradient::Derivatives derivatives = gradient::differentiate(ir::with_sums_given(attention));
   ExplainedDerivatives result{gradient::wanted_gradients(attention), attention.reads_d_lse, {}};
   result.entries.push_back({"score", "score", to_source(derivatives.attention, derivatives.score)});
   for (const gradient::TensorGradient& tensor : derivatives.tensors) {
@@ -32,6 +49,7 @@ ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
       result.entries.push_back({"score", tensor.tensor, ""});
     }
   }
+  add_sums(attention, result);
   return result;
 }
 

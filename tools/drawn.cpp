@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "compiler/reference/sums.h"
+
 namespace attn::tools {
 namespace {
 
@@ -17,6 +19,17 @@ bool reads_head_dim(const ir::Attention& attention) {
   });
 }
 
+// Not where masks alone are drawn.
+bool has_what_is_summed(const ir::Attention& attention, const reference::Bindings& values) {
+  std::vector<ir::ExprId> summed;
+  for (const ir::KeySum& sum : attention.sums) summed.push_back(sum.value);
+  return std::ranges::all_of(ir::reachable(attention.dag, summed), [&](ir::ExprId id) {
+    const ir::Node& node = attention.dag[id];
+    if (node.is(ir::Op::load_)) return values.tensors.contains(attention.dag.symbol_of(id));
+    return !node.is(ir::Op::param_) || values.params.contains(attention.dag.symbol_of(id));
+  });
+}
+
 }  // namespace
 
 ir::Attention for_picture(const ir::Attention& attention, Needs needs) {
@@ -25,7 +38,7 @@ ir::Attention for_picture(const ir::Attention& attention, Needs needs) {
   drawn.scale = drawn.dag.real(1);
   drawn.sink.reset();
   drawn.dropout.reset();
-  if (needs == Needs::masks) drawn.score = drawn.dag.leaf(ir::Op::score_);
+  if (needs == Needs::masks) drawn.score = drawn.dag.leaf(ir::Op::score_), drawn.sums.clear();
   if (reads_head_dim(drawn)) return attention;
   for (const ir::Dim dim : kHeadDims) {
     if (!drawn.dims.get(dim)) drawn.dims.set(dim, 1);
@@ -39,6 +52,8 @@ Result<Drawn> draw_inputs(const ir::Attention& attention, Inputs inputs,
   reference::Bindings values{
       {std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
       {params.begin(), params.end()}};
+  if (has_what_is_summed(attention, values))
+    ATTN_RETURN_IF_ERROR(reference::add_sums(attention, values));
   ATTN_ASSIGN(pictures::Picture picture, picture_of(attention, values));
   return Drawn{std::move(picture), std::move(values), std::move(inputs.origins)};
 }

@@ -408,13 +408,17 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted, N
 
 std::set<std::string> names_read(const ir::Attention& attention, Needs needs) {
   std::vector<ir::ExprId> roots = attention.masks;
-  if (needs == Needs::masks_and_scores) roots.push_back(attention.score);
+  if (needs == Needs::masks_and_scores) {
+    roots.push_back(attention.score);
+    for (const ir::KeySum& sum : attention.sums) roots.push_back(sum.value);
+  }
   std::set<std::string> names;
   for (const ir::ExprId id : ir::reachable(attention.dag, roots)) {
     const ir::Node& node = attention.dag[id];
     if (node.is(ir::Op::load_) || node.is(ir::Op::param_))
       names.insert(attention.dag.symbol_of(id));
   }
+  for (const ir::KeySum& sum : attention.sums) names.erase(sum.tensor.name);
   if (attention.lengths_q) names.emplace(ir::kLengthsQ);
   if (attention.lengths_kv) names.emplace(ir::kLengthsKv);
   return names;

@@ -89,11 +89,11 @@ class Adviser {
   // Hides the scores, or guards or clamps the index.
   IndexAdvice for_any(const std::string& condition) const {
     const std::string clamped = fmt::format("clamp({}, 0, {})", outside_.text, outside_.size - 1);
-    return {
-        fmt::format("hide these scores (`mask {0};`), guard the read (`where({0}, ..., 0)`), or "
-                    "write `{1}`",
-                    condition, clamped),
-        {clamped}};
+    const std::string hide =
+        outside_.is_summed ? "" : fmt::format("hide these scores (`mask {};`), ", condition);
+    return {fmt::format("{}guard the read (`where({}, ..., 0)`), or write `{}`", hide, condition,
+                        clamped),
+            {clamped}};
   }
 
   struct Index {

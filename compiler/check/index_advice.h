@@ -14,7 +14,8 @@ struct OutsideIndex {
   ir::ExprId index = 0;
   std::int64_t value = 0;
   std::int64_t size = 0;
-  std::string text;  // the index, as it is written
+  std::string text;        // the index, as it is written
+  bool is_summed = false;  // in what is summed along keys, where masks hide nothing
 };
 
 struct IndexAdvice {

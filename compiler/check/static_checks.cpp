@@ -184,12 +184,22 @@ class Checker {
     const ExprId at = node(happening.at).operands[happening.operand];
     const auto part = span_of_part(span_of(happening), happening.at, at);
     const std::optional<std::string> source = part ? source_text(*part) : std::nullopt;
-    const IndexAdvice advice = advice_for(
-        {at, happening.value, size.value_or(0), source.value_or(short_text(at))}, written_);
+    const IndexAdvice advice =
+        advice_for({at, happening.value, size.value_or(0), source.value_or(short_text(at)),
+                    is_summed(happening.at)},
+                   written_);
     diagnostic.help = advice.help;
     const std::optional<Span> place = source ? part : span_of_row(diagnostic.span);
     if (!place) return;
     for (const std::string& text : advice.instead) diagnostic.add_replacement(*place, text);
+  }
+
+  // Whether the expression is a part of what is summed along keys.
+  bool is_summed(ExprId id) const {
+    return std::ranges::any_of(written_.sums, [&](const ir::KeySum& sum) {
+      const std::vector<ExprId> below = ir::reachable(written_.dag, std::span(&sum.value, 1));
+      return std::ranges::binary_search(below, id);
+    });
   }
 
   // The only `q_idx` in a span: that of an index alone is not recorded.

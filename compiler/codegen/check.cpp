@@ -74,6 +74,7 @@ class CheckEmitter {
     roots_.push_back(attention_.score);
     if (attention_.sink) roots_.push_back(*attention_.sink);
     if (attention_.dropout && attention_.dropout->keep) roots_.push_back(*attention_.dropout->keep);
+    if (!decided_by_computed()) leave_out_computed();
   }
 
   std::optional<plan::IndexCheck> emit() {
@@ -84,11 +85,11 @@ class CheckEmitter {
     if (quick.empty() || scores.elements > static_cast<double>(plan::kMostChecked)) {
       return std::nullopt;
     }
-    KernelInputs inputs = inputs_of(attention_, roots_);
+    const KernelInputs inputs = read_inputs();
     parameters_ = {"unsigned long long* first"};
     parameters_.insert(parameters_.end(), inputs.parameters.begin(), inputs.parameters.end());
     check.scores = scores.scores;
-    check.inputs = std::move(inputs.operands);
+    check.inputs = inputs.operands;
     check.source = codegen::include_text("values.cuh") +
                    codegen::kernel_text(plan::kQuickCheckKernel, parameters_, quick) +
                    codegen::kernel_text(plan::kExactCheckKernel, parameters_, exact_kernel(scores));
@@ -99,6 +100,47 @@ class CheckEmitter {
   }
 
  private:
+  // Whether a condition or an integer depends on tensors that are computed only when the program
+  // runs.
+  bool decided_by_computed() const {
+    std::set<ExprId> depend;
+    for (const ExprId id : ir::reachable(attention_.dag, roots_)) {
+      const ir::Node& node = attention_.dag[id];
+      const bool is_computed = node.is(Op::load_) &&
+                               attention_.find_tensor(attention_.dag.symbol_of(id)) != nullptr &&
+                               attention_.find_tensor(attention_.dag.symbol_of(id))->computed;
+      const bool depends = is_computed || std::ranges::any_of(node.operands, [&](ExprId operand) {
+                             return depend.contains(operand);
+                           });
+      if (!depends) continue;
+      if (node.type != ir::Type::real) return true;
+      depend.insert(id);
+    }
+    return false;
+  }
+
+  // Whether their elements have a value does not depend on what it is.
+  void leave_out_computed() {
+    for (const ir::CapturedTensor& tensor : attention_.tensors) {
+      if (tensor.computed) left_out_.insert(tensor.name);
+    }
+  }
+
+  void begin(ExpressionWriter& writer) const {
+    for (const std::string& name : left_out_) writer.leave_out(name);
+  }
+
+  KernelInputs read_inputs() const {
+    KernelInputs all = inputs_of(attention_, roots_), read;
+    for (std::size_t i = 0; i < all.operands.size(); ++i) {
+      const auto* tensor = std::get_if<plan::TensorOperand>(&all.operands[i]);
+      if (tensor != nullptr && left_out_.contains(tensor->name)) continue;
+      read.operands.push_back(std::move(all.operands[i]));
+      read.parameters.push_back(std::move(all.parameters[i]));
+    }
+    return read;
+  }
+
   // Hides scores past the lengths, as a mask does.
   void hide_by_lengths() {
     const auto hide = [this](std::string_view lengths, Op index) {
@@ -115,6 +157,7 @@ class CheckEmitter {
   // The body; empty if there are too many elements.
   std::string quick_kernel(std::int64_t& threads) {
     ExpressionWriter writer(attention_);
+    begin(writer);
     std::string body;
     double all = 0;
     for (const Family& family : in_turns()) {
@@ -171,6 +214,7 @@ class CheckEmitter {
 
   std::string exact_kernel(const Domain& scores) {
     ExpressionWriter writer(attention_, faults_);
+    begin(writer);
     writer.begin(scores.axes, scores.dims);
     std::string hidden, fault = "0";
     for (const ExprId root : roots_) (void)writer.value(root);
@@ -209,6 +253,7 @@ class CheckEmitter {
   ir::Attention attention_;
   std::vector<ExprId> faults_;
   std::vector<ExprId> roots_;
+  std::set<std::string> left_out_;
   std::vector<std::string> parameters_;
 };
 

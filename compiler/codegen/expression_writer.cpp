@@ -26,10 +26,10 @@ using ir::Op;
 // An element, converted to its type in expressions.
 std::string converted(DType dtype, const std::string& element) {
   switch (dtype) {
-    case DType::f16: return fmt::format("attn_f16({})", element);
-    case DType::bf16: return fmt::format("attn_bf16({})", element);
+    case DType::f16:
+    case DType::bf16:
     case DType::f32:
-    case DType::f64: return fmt::format("(double){}", element);
+    case DType::f64: return real_text(dtype, element);
     case DType::boolean: return fmt::format("{} != 0", element);
     case DType::i64: return element;
     default: return fmt::format("(int){}", element);
@@ -570,7 +570,10 @@ std::string ExpressionWriter::load(const Family& family, const std::string& name
   const Node& node = dag_[family.front()];
   const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(family.front()));
   const std::string read =
-      in_precision(converted(tensor.dtype, fmt::format("t_{}[{}]", tensor.name, element(family))));
+      left_out_.contains(tensor.name)
+          ? neutral(Op::add_, node.type)
+          : in_precision(
+                converted(tensor.dtype, fmt::format("t_{}[{}]", tensor.name, element(family))));
   const bool fails =
       std::ranges::any_of(family, [this](ExprId id) { return may_fail(attention_, ranges_, id); });
   if (!fails) return read;

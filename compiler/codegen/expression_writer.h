@@ -61,6 +61,9 @@ class ExpressionWriter {
   // Sets the score of this block, a real; it is 0 by default.
   void set_score(const std::string& value);
 
+  // Makes elements of this tensor 0 wherever they are read from now on.
+  void leave_out(const std::string& tensor) { left_out_.insert(tensor); }
+
   // Makes this the text of a value, which is then not computed.
   void set_value(ir::ExprId id, const std::string& text);
 
@@ -153,6 +156,7 @@ class ExpressionWriter {
   masks::Axes varying_;
   std::string score_ = "0.0";
   std::set<ir::ExprId> given_;  // of set_value
+  std::set<std::string> left_out_;
   std::optional<Repetitions> repetitions_;
   std::vector<Scope> scopes_;
   std::size_t reserved_ = 0;  // names besides those of the scopes' expressions

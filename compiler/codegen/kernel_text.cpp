@@ -43,6 +43,12 @@ std::string element_text(DType dtype, const std::string& value) {
   return fmt::format("({})({})", element_type(dtype), value);
 }
 
+std::string real_text(DType dtype, const std::string& element) {
+  if (dtype == DType::f16) return fmt::format("attn_f16({})", element);
+  if (dtype == DType::bf16) return fmt::format("attn_bf16({})", element);
+  return "(double)" + element;
+}
+
 std::string kernel_text(const char* name, const std::vector<std::string>& parameters,
                         const std::string& body) {
   return fmt::format(

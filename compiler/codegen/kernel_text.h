@@ -21,6 +21,9 @@ std::string_view float_class(DType dtype);
 // C++ text: the element of `dtype` with the value of an expression of type float or double.
 std::string element_text(DType dtype, const std::string& value);
 
+// C++ text: the value, a double, of an element of floats of 16, 32 or 64 bits.
+std::string real_text(DType dtype, const std::string& element);
+
 // One kernel, whose body has the thread's number in `i`. It needs the include line of values.cuh.
 std::string kernel_text(const char* name, const std::vector<std::string>& parameters,
                         const std::string& body);

@@ -18,9 +18,6 @@ namespace {
 using ir::Dim;
 using ir::ExprId;
 
-constexpr std::int64_t kRun = 32;  // rows per thread: kernels::Walk
-constexpr int kBits = 61;          // of a sum
-
 // Gathers as a loop over scores or rows: one, or several that differ in constants alone, which it
 // takes in turns.
 struct Walk {
@@ -55,14 +52,6 @@ std::vector<Gathers> in_turns(const ir::Dag& dag, const std::vector<gradient::Ga
 
 bool is_read(const gradient::TensorGradient& gradient) {
   return !gradient.score.empty() || !gradient.sink.empty();
-}
-
-std::int64_t elements_of(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
-  std::int64_t elements = 1;
-  for (const ExprId extent : tensor.extents) {
-    elements *= *ir::fold_integer(attention.dag, extent, attention.dims);
-  }
-  return elements;
 }
 
 // The walks over scores and sinks that the gradient of a learned tensor sums.
@@ -280,6 +269,14 @@ class Maker : private LearnedWalks {
 };
 
 }  // namespace
+
+std::int64_t elements_of(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
+  std::int64_t elements = 1;
+  for (const ExprId extent : tensor.extents) {
+    elements *= *ir::fold_integer(attention.dag, extent, attention.dims);
+  }
+  return elements;
+}
 
 LearnedSteps learned_steps(const gradient::Derivatives& derivatives,
                            const LearnedTensors& tensors) {

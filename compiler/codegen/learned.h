@@ -11,6 +11,12 @@
 
 namespace attn::codegen {
 
+inline constexpr std::int64_t kRun = 32;  // rows per thread: kernels::Walk
+inline constexpr int kBits = 61;          // of a sum of parts
+
+// The number of a tensor's elements; dimensions must be bound.
+std::int64_t elements_of(const ir::Attention& attention, const ir::CapturedTensor& tensor);
+
 // Names of tensors that are read, and one extent; those of scores, or of rows, are needed only if a
 // tensor has gathers there. With a tile, [n,T] replaces [B,Hq,Sq].
 struct LearnedTensors {

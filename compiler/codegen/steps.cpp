@@ -86,6 +86,16 @@ void bind_params(const ir::Attention& attention, const std::set<std::string>& na
   params = std::move(all);
 }
 
+}  // namespace
+
+void bind_inputs(const ir::Attention& attention, const std::set<std::string>& names,
+                 plan::Program& program) {
+  bind_tensors(attention, names, program);
+  bind_params(attention, names, program.params);
+}
+
+namespace {
+
 rewrite::DerivedTensor length_tensor(const ir::Attention& attention, std::string_view name,
                                      ir::ExprId length) {
   const ir::ExprId roots[] = {length};
@@ -111,8 +121,7 @@ plan::Program with_steps(const ir::Attention& attention, const rewrite::Hoisted&
   }
   std::vector<plan::Step> steps = derive_steps(hoisted);
   const std::set<std::string> names = plan::names_used(steps);
-  bind_tensors(hoisted.attention, names, program);
-  bind_params(hoisted.attention, names, program.params);
+  bind_inputs(hoisted.attention, names, program);
   program.steps.insert(place(program.steps), std::make_move_iterator(steps.begin()),
                        std::make_move_iterator(steps.end()));
   set_check(program, index_check(attention, hoisted));

@@ -1,6 +1,9 @@
 // Adds steps for derived tensors to programs.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "compiler/masks/padding.h"
 #include "compiler/rewrite/cancelled.h"
 #include "compiler/rewrite/hoist.h"
@@ -22,5 +25,10 @@ plan::Program with_lengths(const ir::Attention& attention, const masks::Padding&
 // The program with the term that softmax cancelled: `program`, which computes
 // `cancelled.attention`, with the term added to its lse, if it has one.
 plan::Program with_cancelled(const rewrite::Cancelled& cancelled, plan::Program program);
+
+// Sorts the program's captured tensors and params in the order of the spec, adding those of `names`
+// that it neither binds nor computes.
+void bind_inputs(const ir::Attention& attention, const std::set<std::string>& names,
+                 plan::Program& program);
 
 }  // namespace attn::codegen

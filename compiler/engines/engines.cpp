@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/codegen/key_sums.h"
+
 namespace attn::engines {
 
 namespace engine {
@@ -76,6 +78,8 @@ std::string what_of_launch(const plan::KernelStep& step, const plan::Launch& lau
     if (strategy.what_of_launch == nullptr) continue;
     if (std::string what = strategy.what_of_launch(step, launch); !what.empty()) return what;
   }
+  if (launch.kernel == codegen::kKeySumsKernel) return "sums along keys";
+  if (launch.kernel == codegen::kKeySumGradientsKernel) return "gradients through sums along keys";
   return {};
 }
 

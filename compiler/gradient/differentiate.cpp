@@ -269,8 +269,12 @@ bool can_learn(const ir::Attention& attention, std::string_view tensor) {
   for (const ExprId id : ir::reachable(dag, undifferentiated(attention))) {
     if (dag[id].is(Op::load_) && dag.symbol_of(id) == tensor) return false;
   }
+  const auto reaches_sum = [&](const ir::KeySum& sum) {
+    return !gathers(dag, sum.value, tensor).empty() && can_learn(attention, sum.tensor.name);
+  };
   return !gathers(dag, attention.score, tensor).empty() ||
-         (attention.sink && !gathers(dag, *attention.sink, tensor).empty());
+         (attention.sink && !gathers(dag, *attention.sink, tensor).empty()) ||
+         std::ranges::any_of(attention.sums, reaches_sum);
 }
 
 std::vector<std::string> wanted_gradients(const ir::Attention& attention) {

@@ -38,6 +38,10 @@ auto places_in(Owner& owner) {
     if (tensor.runs) places.push_back(&*tensor.runs);
     if (tensor.longest_run) places.push_back(&*tensor.longest_run);
   }
+  for (auto& sum : owner.sums) {
+    for (auto& extent : sum.tensor.extents) places.push_back(&extent);
+    places.push_back(&sum.value);
+  }
   return places;
 }
 
@@ -126,7 +130,15 @@ bool Attention::has(const Scale& one) const {
 }
 
 const CapturedTensor* Attention::find_tensor(std::string_view tensor) const {
-  return find_named(tensors, tensor);
+  const CapturedTensor* captured = find_named(tensors, tensor);
+  const KeySum* sum = captured == nullptr ? find_sum(tensor) : nullptr;
+  return sum != nullptr ? &sum->tensor : captured;
+}
+
+const KeySum* Attention::find_sum(std::string_view tensor) const {
+  const auto found = std::ranges::find(
+      sums, tensor, [](const KeySum& sum) -> std::string_view { return sum.tensor.name; });
+  return found == sums.end() ? nullptr : &*found;
 }
 
 std::int64_t Dropout::dropped() const {

@@ -150,7 +150,18 @@ struct CapturedTensor {
   // length of a run. Expressions like extents.
   std::optional<ExprId> runs{};
   std::optional<ExprId> longest_run{};
+  bool computed = false;  // by kernels before those of the attention, and not passed
   bool operator==(const CapturedTensor&) const = default;
+};
+
+// A tensor of sums along keys, f32, that expressions read and nobody passes: its last axis is that
+// of keys, and the axes before it are the batch, the query head, both or none. Element n of a row
+// is the sum of `value` over the columns 0 to n.
+struct KeySum {
+  CapturedTensor tensor;  // learned if `value` reads a learned tensor
+  ExprId value = 0;       // real; of the batch, the head, the column, tensors and params
+  bool of_batch = false, of_head = false;  // its axes besides that of keys
+  bool operator==(const KeySum&) const = default;
 };
 
 struct Param {
@@ -224,6 +235,7 @@ struct Attention {
   std::map<std::string, Layout, std::less<>> layouts;  // "q", "k", "v", "o": all four present
   Align align = Align::top_left;
   std::vector<CapturedTensor> tensors;
+  std::vector<KeySum> sums{};  // each is computed before scores are (compiler/ir/key_sums.h)
   std::vector<Param> params;
   Dag dag;
   ExprId scale = 0;           // real; of dimensions, constants and params
@@ -267,7 +279,9 @@ struct Attention {
   // Whether it has this one of kScales.
   bool has(const Scale& one) const;
   bool is_mxfp8() const { return quantize && quantize->by == Scaling::mxfp8; }
+  // A captured tensor, or one of sums.
   const CapturedTensor* find_tensor(std::string_view tensor) const;
+  const KeySum* find_sum(std::string_view tensor) const;
   const Param* find_param(std::string_view param) const;
   // `wanted`, with `_` appended until no tensor or param has the name.
   std::string unused_name(std::string wanted) const;
@@ -278,7 +292,7 @@ struct Attention {
   bool is_pointwise() const { return is_sigmoid() || is_linear(); }
   // Whether it has random dropout.
   bool is_random() const { return dropout && !dropout->keep; }
-  // Scale, score, masks, f and g, sink, dropout keep, extents, fallbacks, runs.
+  // Scale, score, masks, f and g, sink, dropout keep, extents, fallbacks, runs, sums.
   std::vector<ExprId> roots() const;
   // The same roots in the same order, writable for a pass that builds a new dag.
   std::vector<ExprId*> root_places();

@@ -191,15 +191,8 @@ class TensorLines : public NodeLines {
   Status tensor(Scanner& line, bool learned) {
     CapturedTensor tensor;
     tensor.learned = learned;
-    ATTN_ASSIGN(tensor.name, line.word());
-    ATTN_RETURN_IF_ERROR(line.expect(":"));
-    ATTN_RETURN_IF_ERROR(dtype(line, tensor.dtype));
-    ATTN_RETURN_IF_ERROR(line.expect("["));
-    while (!line.accept("]")) {
-      if (!tensor.extents.empty()) ATTN_RETURN_IF_ERROR(line.expect(","));
-      ATTN_ASSIGN(const std::size_t extent, line.number());
-      tensor.extents.push_back(static_cast<ExprId>(extent));
-    }
+    ATTN_RETURN_IF_ERROR(shape(line, tensor));
+    tensor.computed = line.accept("computed");
     tensor.monotone = line.accept("monotone");
     if (line.accept("runs")) {
       ATTN_RETURN_IF_ERROR(line.expect("("));
@@ -209,6 +202,33 @@ class TensorLines : public NodeLines {
     }
     if (line.accept("=")) ATTN_RETURN_IF_ERROR(expression(line, tensor.fallback));
     out_.tensors.push_back(std::move(tensor));
+    return {};
+  }
+
+  // NAME: DTYPE[%1, %2]
+  Status shape(Scanner& line, CapturedTensor& tensor) {
+    ATTN_ASSIGN(tensor.name, line.word());
+    ATTN_RETURN_IF_ERROR(line.expect(":"));
+    ATTN_RETURN_IF_ERROR(dtype(line, tensor.dtype));
+    ATTN_RETURN_IF_ERROR(line.expect("["));
+    while (!line.accept("]")) {
+      if (!tensor.extents.empty()) ATTN_RETURN_IF_ERROR(line.expect(","));
+      ATTN_ASSIGN(const std::size_t extent, line.number());
+      tensor.extents.push_back(static_cast<ExprId>(extent));
+    }
+    return {};
+  }
+
+  Status sum(Scanner& line) {
+    KeySum sum;
+    ATTN_RETURN_IF_ERROR(shape(line, sum.tensor));
+    sum.of_batch = line.accept("b");
+    sum.of_head = line.accept("h");
+    sum.tensor.learned = line.accept("learned");
+    ATTN_RETURN_IF_ERROR(line.expect("="));
+    ATTN_ASSIGN(const std::size_t value, line.number());
+    sum.value = static_cast<ExprId>(value);
+    out_.sums.push_back(std::move(sum));
     return {};
   }
 
@@ -289,6 +309,7 @@ class TextParser : private TensorLines {
     if (line.accept("align")) return align(line);
     if (line.accept("tensor")) return tensor(line, false);
     if (line.accept("learn")) return tensor(line, true);
+    if (line.accept("sum")) return sum(line);
     if (line.accept("param")) return param(line);
     if (line.accept("outputs")) return outputs(line);
     if (line.accept("sink")) return optional_root(line, out_.sink);
@@ -401,13 +422,23 @@ class TextParser : private TensorLines {
       for (const auto& root : {tensor.fallback, tensor.runs, tensor.longest_run}) {
         if (root) roots.push_back(*root);
       }
-      for (ExprId root : roots) {
-        if (root >= out_.dag.size()) {
-          return end.error(fmt::format("tensor {}: %{} is not defined", tensor.name, root));
-        }
-      }
+      ATTN_RETURN_IF_ERROR(defined(end, tensor, roots));
+    }
+    for (const KeySum& sum : out_.sums) {
+      Numbers roots = sum.tensor.extents;
+      roots.push_back(sum.value);
+      ATTN_RETURN_IF_ERROR(defined(end, sum.tensor, roots));
     }
     return std::move(out_);
+  }
+
+  Status defined(const Scanner& end, const CapturedTensor& tensor, const Numbers& roots) const {
+    for (const ExprId root : roots) {
+      if (root >= out_.dag.size()) {
+        return end.error(fmt::format("tensor {}: %{} is not defined", tensor.name, root));
+      }
+    }
+    return {};
   }
 
   bool opened_ = false;

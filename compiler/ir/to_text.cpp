@@ -52,9 +52,15 @@ class TextWriter {
     line("layout{}", layouts);
     line("align {}", to_string(attention_.align));
     for (const CapturedTensor& tensor : attention_.tensors) {
-      line("{} {}: {}[{}]{}{}{}", tensor.learned ? "learn" : "tensor", tensor.name,
-           to_string(tensor.dtype), numbers(tensor.extents), tensor.monotone ? " monotone" : "",
-           runs_text(tensor), tensor.fallback ? " = " + number(*tensor.fallback) : "");
+      line("{} {}: {}[{}]{}{}{}{}", tensor.learned ? "learn" : "tensor", tensor.name,
+           to_string(tensor.dtype), numbers(tensor.extents), tensor.computed ? " computed" : "",
+           tensor.monotone ? " monotone" : "", runs_text(tensor),
+           tensor.fallback ? " = " + number(*tensor.fallback) : "");
+    }
+    for (const KeySum& sum : attention_.sums) {
+      line("sum {}: f32[{}]{}{}{} = {}", sum.tensor.name, numbers(sum.tensor.extents),
+           sum.of_batch ? " b" : "", sum.of_head ? " h" : "", sum.tensor.learned ? " learned" : "",
+           number(sum.value));
     }
     for (const Param& param : attention_.params) {
       line("param {}: {}", param.name, to_string(param.dtype));

@@ -14,6 +14,7 @@ namespace {
 struct Allowed {
   bool score = false;
   bool index = false;  // batch, head, row, column and loads
+  bool sums = false;   // loads of sums along keys
   bool params = false;
   bool element = false;  // the indexes of a tensor element
   bool unit = false;
@@ -84,7 +85,7 @@ class RootVerifier {
   Status roots() {
     ATTN_RETURN_IF_ERROR(root("scale", attention_.scale, Type::real, {.params = true}));
     ATTN_RETURN_IF_ERROR(root("score", attention_.score, Type::real,
-                              {.score = true, .index = true, .params = true}));
+                              {.score = true, .index = true, .sums = true, .params = true}));
     for (ExprId mask : attention_.masks) {
       ATTN_RETURN_IF_ERROR(root("mask", mask, Type::boolean, {.index = true, .params = true}));
     }
@@ -98,6 +99,7 @@ class RootVerifier {
           root("sink", *attention_.sink, Type::real, {.index = true, .params = true}));
     }
     ATTN_RETURN_IF_ERROR(dropout());
+    for (const KeySum& sum : attention_.sums) ATTN_RETURN_IF_ERROR(this->sum(sum));
     for (const CapturedTensor& tensor : attention_.tensors) {
       ATTN_RETURN_IF_ERROR(fallback(tensor));
       for (const auto& size : {tensor.runs, tensor.longest_run}) {
@@ -127,6 +129,27 @@ class RootVerifier {
     return root("dropout", *dropout.keep, Type::boolean, {.index = true, .params = true});
   }
 
+  // Its axes are those that it says, and what it sums has no row and no other sum.
+  Status sum(const KeySum& sum) {
+    const CapturedTensor& tensor = sum.tensor;
+    ATTN_RETURN_IF_ERROR(
+        root("sum " + tensor.name, sum.value, Type::real, {.index = true, .params = true}));
+    const ExprId roots[] = {sum.value};
+    for (const ExprId id : reachable(dag_, roots)) {
+      const Op op = dag_[id].op;
+      const bool is_missing = (op == Op::batch_ && !sum.of_batch) ||
+                              (op == Op::head_ && !sum.of_head) || op == Op::row_;
+      if (is_missing) return bug(fmt::format("{} in the sum {}", info(op).name, tensor.name));
+    }
+    const std::size_t rank = 1 + (sum.of_batch ? 1 : 0) + (sum.of_head ? 1 : 0);
+    if (tensor.dtype != DType::f32 || tensor.extents.size() != rank)
+      return bug("type of the sum " + tensor.name);
+    for (const ExprId extent : tensor.extents) {
+      ATTN_RETURN_IF_ERROR(root("extent of " + tensor.name, extent, Type::integer, {}));
+    }
+    return {};
+  }
+
   Status fallback(const CapturedTensor& tensor) {
     if (!tensor.fallback) return {};
     return root("default of " + tensor.name, *tensor.fallback, value_type(tensor.dtype),
@@ -142,6 +165,8 @@ class RootVerifier {
       if (!is_allowed(dag_[id].op, allowed)) {
         return bug(fmt::format("{} in the {}", info(dag_[id].op).name, name));
       }
+      const bool is_sum = dag_[id].is(Op::load_) && attention_.find_sum(dag_.symbol_of(id));
+      if (is_sum && !allowed.sums) return bug(fmt::format("a sum along keys in the {}", name));
     }
     return {};
   }
@@ -250,6 +275,9 @@ class Verifier : private RootVerifier {
     std::set<std::string_view> taken = {"q", "k", "v", "o", "lse"};
     for (const CapturedTensor& tensor : attention_.tensors) {
       if (!taken.insert(tensor.name).second) return bug(tensor.name + " is declared twice");
+    }
+    for (const KeySum& sum : attention_.sums) {
+      if (!taken.insert(sum.tensor.name).second) return bug(sum.tensor.name + " is declared twice");
     }
     for (const Param& param : attention_.params) {
       if (!taken.insert(param.name).second) return bug(param.name + " is declared twice");

@@ -14,6 +14,7 @@ std::vector<ExprId> evaluated(const ir::Attention& attention) {
   roots.push_back(attention.score);
   roots.push_back(attention.scale);
   if (attention.sink) roots.push_back(*attention.sink);
+  for (const ir::KeySum& sum : attention.sums) roots.push_back(sum.value);
   if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
   return roots;
 }
@@ -158,13 +159,14 @@ RealRange BoxValues::selected(const ir::Node& node) const {
 void BoxValues::count(ExprId id, Sure sure) { counts_[id] = std::max(counts_[id], sure); }
 
 // Sets what counts, from the roots down: users come after their operands. Scale and sink count in
-// hidden rows too.
+// hidden rows too, and what is summed along keys at hidden keys.
 void BoxValues::set_counts() {
   std::ranges::fill(counts_, Sure::no);
   const Sure shown = count_masks();
   for (std::size_t i = attention_.masks.size(); i < roots_.size(); ++i) count(roots_[i], shown);
   count(attention_.scale, Sure::yes);
   if (attention_.sink) count(*attention_.sink, Sure::yes);
+  for (const ir::KeySum& sum : attention_.sums) count(sum.value, Sure::yes);
   for (std::size_t i = order_.size(); i-- > 0;) {
     const ExprId id = order_[i];
     const std::vector<ExprId>& operands = dag_[id].operands;

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "compiler/engines/shared/interface.h"
+#include "compiler/engines/shared/key_sums.h"
 #include "compiler/engines/shared/unsupported.h"
+#include "compiler/ir/key_sums.h"
 
 namespace attn::planner {
 namespace {
@@ -28,10 +30,11 @@ std::string_view with_bound_strides(const ir::Attention& attention) {
   return found == attention.layouts.end() ? std::string_view() : found->first;
 }
 
-// What no strategy computes but those with attnc's own kernels, and with bound strides only
+// What no strategy computes, or only those with attnc's own kernels, and with bound strides only
 // forward.
 std::optional<Error> refusal_of(const ir::Attention& attention, const Strategy& strategy,
                                 const target::Context& context) {
+  if (const Status sums = engines::check_key_sums(attention); !sums.ok()) return sums.error();
   const std::string_view bound = with_bound_strides(attention);
   if (!bound.empty() && context.backward()) {
     return engines::unsupported(
@@ -64,10 +67,18 @@ bool is_told(const Strategy& strategy, const ir::Attention& attention) {
   return is_for_few && strategy.own_kernels;
 }
 
-std::optional<ir::Attention> with_o_if_missing(const ir::Attention& attention,
-                                               const target::Context& context) {
-  if (context.backward() || attention.wants_o) return std::nullopt;
-  return engines::with_o(attention);
+bool lacks_o(const ir::Attention& attention, const target::Context& context) {
+  return !context.backward() && !attention.wants_o;
+}
+
+// What kernels compute where that is not the attention itself: with sums along keys captured, and
+// with an output o.
+std::optional<ir::Attention> in_kernels(const ir::Attention& attention,
+                                        const target::Context& context) {
+  const bool has_sums = !attention.sums.empty();
+  if (!has_sums && !lacks_o(attention, context)) return std::nullopt;
+  ir::Attention computed = has_sums ? ir::with_sums_given(attention) : attention;
+  return lacks_o(attention, context) ? engines::with_o(std::move(computed)) : std::move(computed);
 }
 
 target::Context completed(target::Context context, masks::MaskAnalyses& analyses) {
@@ -102,9 +113,9 @@ Search::Search(const ir::Attention& attention, std::string_view name,
     : only_one_(strategies(name).size() == 1),
       takes_any_(name == kAnyLowering),
       attention_(attention),
-      with_o_(with_o_if_missing(attention, context)),
+      in_kernels_(in_kernels(attention, context)),
       context_(completed(context, analyses_)),
-      subject_(std::make_unique<Subject>(with_o_ ? *with_o_ : attention_, context_)) {
+      subject_(std::make_unique<Subject>(in_kernels_ ? *in_kernels_ : attention_, context_)) {
   for (const Strategy& strategy : strategies(name)) {
     deadline().restart();
     const Result<double> bound = in_time("planning", [&]() -> Result<double> {
@@ -173,8 +184,8 @@ void Search::lower(Candidate& candidate) {
   Result<Lowered> lowered = in_time("lowering", [&] {
     return is_best ? strategy.lower(*subject_) : strategy.lower_again(*subject_, candidate.program);
   });
+  if (lowered.ok()) lowered = whole(std::move(*lowered));
   if (lowered.ok()) {
-    if (with_o_) engines::make_o_internal(lowered->program);
     candidate.lowered = std::move(*lowered);
   } else if (is_best) {
     remove(candidate);
@@ -185,6 +196,12 @@ void Search::lower(Candidate& candidate) {
   } else {
     remove(candidate);
   }
+}
+
+Result<Lowered> Search::whole(Lowered lowered) const {
+  ATTN_ASSIGN(lowered.program, engines::with_key_sums(attention_, std::move(lowered.program)));
+  if (lacks_o(attention_, context_)) engines::make_o_internal(lowered.program);
+  return lowered;
 }
 
 void Search::remove(const Candidate& candidate) {

@@ -118,6 +118,8 @@ class Search {
   // False: an error that holds for every strategy.
   bool refuse(const Strategy& strategy, const Error& error);
   void lower(Candidate& candidate);
+  // What computes the attention, of what computes in_kernels_.
+  Result<Lowered> whole(Lowered lowered) const;
   void remove(const Candidate& candidate);
   // What `plan()` returns, unless it took too long.
   template <typename Plan>
@@ -127,9 +129,8 @@ class Search {
   bool only_one_;
   bool takes_any_;
   const ir::Attention attention_;
-  std::optional<ir::Attention>
-      with_o_;                    // which kernels write though the attention has no such output
-  masks::MaskAnalyses analyses_;  // when the context has none
+  std::optional<ir::Attention> in_kernels_;  // what these compute, if not the attention itself
+  masks::MaskAnalyses analyses_;             // when the context has none
   target::Context context_;
   std::unique_ptr<Subject> subject_;
   std::list<Candidate> all_;

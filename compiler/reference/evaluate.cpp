@@ -3,12 +3,17 @@
 #include <memory>
 
 #include "compiler/reference/outputs.h"
+#include "compiler/reference/sums.h"
 #include "compiler/reference/tasks.h"
 
 namespace attn::reference {
 
 Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
                          const Options& options) {
+  if (!attention.sums.empty()) {
+    ATTN_ASSIGN(const GivenSums given, with_sums(attention, inputs, options));
+    return evaluate(given.attention, given.inputs, options);
+  }
   ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
   ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings, options.unrounded));
   ATTN_RETURN_IF_ERROR(tell_pace(problem, threads_of(options.threads), 1, options.observer));

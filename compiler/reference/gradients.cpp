@@ -502,6 +502,8 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
                             const io::HostTensor& d_o, const std::vector<std::string>& names,
                             const Options& options) {
   ATTN_RETURN_IF_ERROR(check_names(attention, names));
+  if (!attention.sums.empty())
+    return gradients_through_sums(attention, inputs, d_o, names, options);
   if (attention.quantize && attention.gradients.empty()) {
     return {ErrorCode::unsupported,
             "8-bit attention has gradients only with a `grad` clause, which "

@@ -25,6 +25,7 @@ ir::Attention pass::without_keys(const ir::Attention& attention, const target::C
   if (attention.dims.get(ir::Dim::Skv) != 0) return result;
   result.score = result.dag.leaf(ir::Op::score_);
   result.masks.clear();
+  result.sums.clear();
   result.dropout.reset();
   return result;
 }

@@ -14,6 +14,7 @@
 #include "compiler/sema/other_clauses.h"
 #include "compiler/sema/quantize.h"
 #include "compiler/sema/scope.h"
+#include "compiler/sema/sums.h"
 #include "compiler/sema/weights.h"
 #include "compiler/support/text.h"
 
@@ -29,12 +30,12 @@ constexpr std::size_t kMostText = 80;       // of a clause in a message
 
 constexpr Site kExtent{"the size of a tensor", kConstants,
                        "a size may use only numbers, dimensions and spec parameters"};
-constexpr Site kScoreSite{"the score", kScore | kIndexes | kTensors | kLearned | kParams};
+constexpr Site kScoreSite{"the score", kScore | kIndexes | kTensors | kLearned | kSums | kParams};
 constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams,
                          "a mask cannot read scores; for a threshold use "
                          "`score where(condition, score, -inf);`"};
 constexpr Site kRuns{"a number of runs", kConstants};
-constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kLearned | kParams};
+constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kLearned | kSums | kParams};
 
 // A factor that cannot be a scale, as a score clause: "score score * t[h];".
 std::string as_score(const ast::Expr& factor) {
@@ -226,7 +227,7 @@ class DeclaredTensors : public AnalyzedSpec {
                     true);
       attention_.params.push_back({param->name.text, type, place(param->name.span)});
     } else if (const auto* let = std::get_if<ast::LetClause>(&clause.body)) {
-      scope.declare(let->name, {Symbol::Kind::let}, false);
+      scope.declare(let->name, {.kind = Symbol::Kind::let, .sums = is_sum(let->value)}, false);
     } else if (const auto* function = std::get_if<ast::FunctionClause>(&clause.body)) {
       const bool inside = clause.span.begin > spec_.name.span.begin;
       scope.declare(function->name,
@@ -395,7 +396,7 @@ class Analyzer : private DeclaredTensors {
 
   void expressions(const ast::Clause& clause, Scope& scope) {
     if (const auto* let = std::get_if<ast::LetClause>(&clause.body)) {
-      scope.define_let(let->name, scope.check(let->value, kLetSite));
+      define_let(*let, scope);
     } else if (const auto* scale = std::get_if<ast::ScaleClause>(&clause.body)) {
       const std::string help = fmt::format(
           "the scale is a single number for all scores; write `{}`", as_score(scale->value));
@@ -415,6 +416,14 @@ class Analyzer : private DeclaredTensors {
     } else if (const auto* gradients = std::get_if<ast::GradClause>(&clause.body);
                gradients && attention_.gradients.empty()) {  // a second one was reported
       set_gradients(*gradients, attention_, sink_);
+    }
+  }
+
+  void define_let(const ast::LetClause& let, Scope& scope) {
+    if (is_sum(let.value)) {
+      scope.define_sum(let.name, check_sum(let, attention_, scope, sink_));
+    } else {
+      scope.define_let(let.name, scope.check(let.value, kLetSite));
     }
   }
 

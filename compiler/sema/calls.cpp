@@ -220,7 +220,9 @@ std::optional<Value> Scope::index(const Expr& expr, const Site& site) {
   const std::optional<std::string> name = tensor_named(expr);
   const ir::CapturedTensor* tensor = name ? attention_.find_tensor(*name) : nullptr;
   if (!tensor) return std::nullopt;  // it, or its shape, was reported
-  const std::optional<Value> value = load(expr, *tensor, indexes);
+  const ir::KeySum* sum = attention_.find_sum(tensor->name);
+  const std::optional<Value> value =
+      sum != nullptr ? load_sum(expr, *sum, indexes) : load(expr, *tensor, indexes);
   if (!value || !available(expr, *value, site)) return std::nullopt;
   return value;
 }
@@ -252,6 +254,35 @@ std::optional<Value> Scope::load(const Expr& expr, const ir::CapturedTensor& ten
   return result;
 }
 
+// Sums are read by the key alone: the batch and the head are those of the score.
+std::optional<Value> Scope::load_sum(const Expr& expr, const ir::KeySum& sum,
+                                     const std::vector<std::optional<Value>>& indexes) {
+  if (indexes.size() != 1) {
+    report(Code::wrong_rank, expr.span,
+           fmt::format("{} is summed along keys and takes 1 index, found {}",
+                       quoted(sum.tensor.name), indexes.size()))
+        .help = fmt::format(
+        "read `{0}[q_idx]` or `{0}[kv_idx]`: `b` and `h` are those of the score", expr.text);
+    return std::nullopt;
+  }
+  ir::Dag& dag = attention_.dag;
+  const ir::SourcePos pos = operations_.place(expr.head);
+  if (!indexes[0] || !index_fits(expr.operands[0], *indexes[0], sum.tensor.extents.back()))
+    return std::nullopt;
+  Value result = *indexes[0];
+  std::vector<ir::ExprId> ids;
+  if (sum.of_batch) ids.push_back(dag.leaf(Op::batch_, pos));
+  if (sum.of_head) ids.push_back(dag.leaf(Op::head_, pos));
+  ids.push_back(operations_.narrowed(*indexes[0]).id);
+  result.uses |= kTensors | kSums;
+  if (sum.of_batch || sum.of_head) result.uses |= kHeads;
+  if (sum.tensor.learned) result.uses |= kLearned;
+  result.type = Type::real;
+  result.depth += 1;
+  result.id = dag.add_symbol(Op::load_, sum.tensor.name, Type::real, ids, pos);
+  return result;
+}
+
 bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) {
   if (!ir::is_integral(index.type)) {
     auto& diagnostic =
@@ -262,6 +293,11 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
   }
   if ((index.uses & kLearned) != 0) {
     no_gradient(expr.span, "the index depends on a learned tensor, but an index has no gradient");
+    return false;
+  }
+  if ((index.uses & kSums) != 0) {
+    report(Code::not_available_here, expr.span, "an index cannot depend on sums along keys").help =
+        "only scores and weights read sums along keys";
     return false;
   }
   if (index.uses != kConstants) return true;  // its value is not known

@@ -13,6 +13,7 @@
 #include "compiler/ast/walk.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/operations.h"
+#include "compiler/sema/sums.h"
 #include "compiler/support/text.h"
 
 namespace attn::sema {
@@ -239,6 +240,7 @@ class BodyNames {
   void check_call(const Expr& expr) {
     if (contains(functions_, expr.text) || library_.functions.contains(expr.text)) return;
     const auto built_in = function_names();
+    if (is_sum(expr)) return report_sum_inside(expr, sink_);
     if (contains(built_in, expr.text) || !library_.complete) return;
     std::vector<std::string_view> candidates(functions_.begin(), functions_.end());
     candidates.insert(candidates.end(), built_in.begin(), built_in.end());
@@ -384,7 +386,7 @@ void check_function(const ast::FunctionClause& function, const Library& library,
                     std::span<const std::string_view> functions,
                     std::span<const std::string_view> names, diag::Sink& sink) {
   const auto built_in = function_names();
-  if (contains(built_in, function.name.text)) {
+  if (contains(built_in, function.name.text) || function.name.text == kCumsum) {
     sink.report(Code::reserved_name, function.name.span,
                 fmt::format("{} is a built-in function", support::quoted(function.name.text)))
         .help = "choose another name";

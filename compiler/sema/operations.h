@@ -30,6 +30,7 @@ enum Uses : std::uint8_t {
   kTensors = 8,
   kParams = 16,
   kLearned = 32,  // learned tensors; set together with kTensors
+  kSums = 64,     // sums along keys; set together with kTensors
   kIndexes = kHeads | kRows
 };
 

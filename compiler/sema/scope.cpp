@@ -8,6 +8,7 @@
 
 #include "compiler/ast/print.h"
 #include "compiler/sema/names.h"
+#include "compiler/sema/sums.h"
 #include "compiler/support/text.h"
 
 namespace attn::sema {
@@ -74,6 +75,18 @@ void Scope::define_let(const ast::Name& name, const std::optional<Value>& value)
   if (found == symbols_.end() || found->second.span != name.span) return;  // reported
   found->second.value = value;
   if (!value) found->second.kind = Symbol::Kind::poisoned;
+}
+
+void Scope::define_sum(const ast::Name& name, std::optional<ir::KeySum> sum) {
+  const auto found = symbols_.find(name.text);
+  if (found == symbols_.end() || found->second.span != name.span) return;  // reported
+  found->second.kind = sum ? Symbol::Kind::tensor : Symbol::Kind::poisoned;
+  if (!sum) return;
+  const ir::SourcePos pos = operations_.place(name.span);
+  if (sum->of_batch) sum->tensor.extents.push_back(size(ir::Dim::B, pos).id);
+  if (sum->of_head) sum->tensor.extents.push_back(size(ir::Dim::Hq, pos).id);
+  sum->tensor.extents.push_back(size(ir::Dim::Skv, pos).id);
+  attention_.sums.push_back(std::move(*sum));
 }
 
 std::optional<Value> Scope::check(const Expr& expr, const Site& site) {
@@ -197,6 +210,13 @@ std::optional<Value> Scope::name(const Expr& expr, const Site& site) {
 bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
   const int missing = value.uses & ~site.allowed;
   if (missing == 0) return true;
+  if ((missing & kSums) != 0) {
+    report(Code::not_available_here, expr.head,
+           fmt::format("{} is summed along keys, and cannot be used in {}", quoted(expr.text),
+                       site.what))
+        .help = "only scores and weights read sums along keys";
+    return false;
+  }
   if (missing == kLearned) {
     no_gradient(expr.head, fmt::format("{} depends on a learned tensor, but {} has no gradient",
                                        quoted(expr.text), site.what));
@@ -309,7 +329,9 @@ std::optional<Value> Scope::symbol(const Expr& expr, Symbol& symbol) {
                                 fmt::format("{} is a tensor, not a number", quoted(expr.text)));
       diagnostic.labels.push_back({symbol.span, "declared here"});
       diagnostic.help =
-          fmt::format("read an element, for example `{}`", example_of(expr.text, symbol));
+          fmt::format("read an element, for example `{}`", attention_.find_sum(expr.text) != nullptr
+                                                               ? expr.text + "[kv_idx]"
+                                                               : example_of(expr.text, symbol));
       return std::nullopt;
     }
     case Symbol::Kind::function: not_a_value(expr, *symbol.function); return std::nullopt;
@@ -344,6 +366,12 @@ std::optional<std::string> Scope::tensor_named(const Expr& expr) {
   Symbol& symbol = found->second;
   symbol.used = true;
   if (symbol.kind == Symbol::Kind::tensor) return expr.text;
+  if (symbol.sums && symbol.kind == Symbol::Kind::let) {
+    report(Code::used_before_definition, expr.span,
+           fmt::format("{} is used before it is defined", quoted(expr.text)))
+        .labels.push_back({symbol.span, "defined here"});
+    return std::nullopt;
+  }
   if (symbol.kind != Symbol::Kind::poisoned) {
     report(Code::index_of_scalar, expr.span,
            fmt::format("{} is a {}, not a tensor", quoted(expr.text), kind_in_words(symbol.kind)))
@@ -356,6 +384,10 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   if (expr.kind == ExprKind::call) {
     if (const auto callee = find_function(expr.text)) return call(expr, *callee, site);
     if (const auto literal = wide_literal(expr)) return literal;
+    if (is_sum(expr)) {
+      if (frames_.empty()) report_sum_inside(expr, sink_);  // a function's was reported
+      return std::nullopt;
+    }
   }
   const auto names = function_names();
   const bool known = expr.kind != ExprKind::call || contains(names, expr.text);

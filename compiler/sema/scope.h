@@ -35,6 +35,7 @@ struct Symbol {
   const ast::TensorClause* tensor = nullptr;  // null for what other clauses declare
   bool inside = false;  // a function inside the attention, which can use its names
   bool used = false;
+  bool sums = false;  // of a let: along keys, so that it becomes a tensor
 };
 
 // The context of an expression, and what it may use there.
@@ -71,6 +72,8 @@ class Scope {
   void declare(const ast::Name& name, Symbol symbol, bool at_run_time);
   void poison(const std::string& name);  // unless it is defined
   void define_let(const ast::Name& name, const std::optional<Value>& value);
+  // Makes a let a tensor, and adds it to the attention; without a value it is poisoned.
+  void define_sum(const ast::Name& name, std::optional<ir::KeySum> sum);
 
   // The value of an expression; nullopt after an error in it or in a definition that it uses.
   std::optional<Value> check(const ast::Expr& expr, const Site& site);
@@ -176,6 +179,8 @@ class Scope {
   std::optional<Value> index(const ast::Expr& expr, const Site& site);
   std::optional<Value> load(const ast::Expr& expr, const ir::CapturedTensor& tensor,
                             const std::vector<std::optional<Value>>& indexes);
+  std::optional<Value> load_sum(const ast::Expr& expr, const ir::KeySum& sum,
+                                const std::vector<std::optional<Value>>& indexes);
   bool index_fits(const ast::Expr& expr, const Value& index, ir::ExprId extent);
   void no_gradient(support::Span span, std::string what);
   // Adds the fix that replaces the expression. A spec in JSON is a tree, which has no such text.

@@ -19,7 +19,7 @@ using ir::Op;
 using ir::Type;
 using support::quoted;
 
-constexpr Site kWeightSite{"a weight", kScore | kIndexes | kTensors | kLearned | kParams};
+constexpr Site kWeightSite{"a weight", kScore | kIndexes | kTensors | kLearned | kSums | kParams};
 
 ir::SourcePos place(const diag::Sink& sink, support::Span span) {
   const support::Place at = sink.source().place(span.begin);

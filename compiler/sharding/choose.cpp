@@ -291,6 +291,13 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
             "8-bit attention is not sharded: each part would round its weights relative to a "
             "maximum of its own, and the result would be another one"};
   }
+  if (!attention.sums.empty()) {
+    return Error{
+        ErrorCode::unsupported,
+        fmt::format("sums along keys are not divided: ranks would have parts of `{}`",
+                    attention.sums.front().tensor.name),
+        {"a captured tensor with the same sums, computed before, is divided as others are"}};
+  }
   const ir::Dims& dims = attention.dims;
   if (attention.sink && dims[Dim::Skv] == 0) {
     return {ErrorCode::unsupported,

@@ -58,6 +58,13 @@ struct Changer {
   }
 };
 
+void add_arguments(const Launch& launch, std::set<std::string>& names) {
+  for (const KernelArgument& argument : launch.arguments) {
+    if (const TensorOperand* tensor = tensor_of(argument)) names.insert(tensor->name);
+    if (const auto* param = std::get_if<ParamOperand>(&argument)) names.insert(param->name);
+  }
+}
+
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -101,6 +108,9 @@ std::set<std::string> names_used(std::span<const Step> steps) {
       std::ranges::for_each(derive->inputs, add);
     if (const auto* cudnn = std::get_if<CudnnStep>(&step))
       std::ranges::for_each(cudnn->operands, add, &Operand::source);
+    if (const auto* kernels = std::get_if<KernelStep>(&step)) {
+      for (const Launch& launch : kernels->launches) add_arguments(launch, names);
+    }
   }
   return names;
 }

@@ -17,7 +17,8 @@ void change_tensors(Step& step, const std::function<void(TensorOperand&)>& chang
 // The name of the tensor or param that is the source, or nullptr.
 const std::string* name_of(const OperandSource& source);
 
-// The tensors and params that derive steps read, and that cuDNN's steps are bound to.
+// The tensors and params that derive steps read, that launches have as arguments, and that cuDNN's
+// steps are bound to.
 std::set<std::string> names_used(std::span<const Step> steps);
 
 // Whether it reads or writes that tensor.

@@ -159,6 +159,7 @@ EXTRAS = {
         empty=True,
         trained=False,
     ),
+    "fox": Extras(tensors=dict(forget=reals("B", "Hq", "Skv")), square=True),
     "gemma2_global": Extras(one_head_dim=True),
     "gemma2_local": Extras(bind=dict(window=20), one_head_dim=True, empty=True),
     "gemma3_image": Extras(bind=dict(window=10), tensors=dict(image=ids(-1)), square=True),

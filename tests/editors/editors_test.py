@@ -42,6 +42,12 @@ def functions():
     return sorted(set(calls) | listed("compiler/sema/calls.cpp", "kReductions"))
 
 
+def highlighted():
+    """Those, and the name of sums along keys, which is no function of a mod."""
+    (name,) = re.findall(r'kCumsum = "(\w+)"', text("compiler/sema/sums.h"))
+    return sorted({*functions(), name})
+
+
 def real_functions():
     """Those of a single number."""
     return re.findall(r"^ATTN_REAL_FUNCTION\((\w+), \d+, 1,", text("compiler/ir/real_functions.def"), re.MULTILINE)
@@ -61,10 +67,10 @@ def update():
     """Rewrites the functions of both editors and of Python."""
     WORDS.write_text(python_words(), encoding="utf-8")
     prefix = "syntax keyword attnFunction contained "
-    lines = textwrap.wrap(" ".join(functions()), 100, initial_indent=prefix, subsequent_indent=prefix)
+    lines = textwrap.wrap(" ".join(highlighted()), 100, initial_indent=prefix, subsequent_indent=prefix)
     replace(VIM, rf"(?:^{prefix}.*\n)+", "".join(line + "\n" for line in lines))
     pattern = r'(?<="name": "support.function.attn",\n      "match": "\\\\b\()[\w|]+'
-    replace(TEXTMATE, pattern, "|".join(functions()))
+    replace(TEXTMATE, pattern, "|".join(highlighted()))
 
 
 def replace(path, pattern, words):
@@ -82,7 +88,7 @@ def language():
     dtypes = set(re.findall(r"^ATTN_DTYPE\((\w+),", text("runtime/base/dtype.def"), re.MULTILINE))
     return {
         "keyword": keywords | {"monotone", "runs", "inf"},
-        "function": set(functions()),
+        "function": set(highlighted()),
         "bound": listed(names, "kBound") - {"inf"},
         "dimension": listed(names, "kDimensions"),
         "type": dtypes - {"boolean", "e8m0"} | {"bool"},  # no spec writes the type of scales of blocks

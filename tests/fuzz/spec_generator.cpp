@@ -52,7 +52,9 @@ class Generator : Decisions {
     switch (below(12)) {
       case 0: return "score " + real(4) + ";\n";
       case 1: return "mask " + boolean(4) + ";\n";
-      case 2: return fmt::format("let y{} = {};\n", below(8), expression(3));
+      case 2:
+        return fmt::format(fmt::runtime(one_in(6) ? "let y{} = cumsum({});\n" : "let y{} = {};\n"),
+                           below(8), expression(3));
       case 3: return "scale " + pick({"0.5", "p", "1 / sqrt(D)", "rsqrt(D) * c"}) + ";\n";
       case 4: return "sink " + pick({"s[h]", "s[h] * p", "0", "s[0]", "q_idx"}) + ";\n";
       case 5: return "dropout " + pick({"0.1", "c", "0.5, kv_idx % 2 == 0", "1"}) + ";\n";

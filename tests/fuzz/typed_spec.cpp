@@ -86,6 +86,7 @@ class TypedSpec : Decisions {
       body += fmt::format("  score {};\n", new_score());
     for (unsigned i = below(3); i > 0; --i) body += fmt::format("  mask {};\n", mask());
     body += other_clauses();
+    if (one_in(6)) body += sums();
     return fmt::format("attention random(_w = 37) {{\n{}{}{}}}\n", head, declared(), body);
   }
 
@@ -128,6 +129,19 @@ class TypedSpec : Decisions {
            pick({"  normalize sigmoid;\n", "  weight silu(score) / Skv;\n",
                  "  weight relu(score) ** 2;\n", "  weight score;\n"}) +
            "  outputs o;\n";
+  }
+
+  // A score with sums along the keys, which are small.
+  std::string sums() {
+    const std::string gate =
+        pick({"_g[b, h, kv_idx]", "_g[0, h, kv_idx]", "_g[b, 0, Skv - 1 - kv_idx]"});
+    const std::string summed =
+        pick({"tanh({0})", "where(kv_idx % 3 == 0, 0.5, sin({0}))", "{0} / (4 + abs({0}))"});
+    const std::string score =
+        pick({"score - _s[kv_idx]", "score + _s[min(q_raw, Skv - 1)] - _s[kv_idx]",
+              "score * (1 + _s[kv_idx] / 8)"});
+    return fmt::format("  tensor _g: {}[B, Hq, Skv];\n  let _s = cumsum({} / Skv);\n  score {};\n",
+                       dtype_of(true), fmt::format(fmt::runtime(summed), gate), score);
   }
 
   std::string declared() const {

@@ -98,6 +98,9 @@ constexpr std::string_view kClauses[] = {
     "score min(max(score, -1.0), 1.0);",
     "score where(score > 0.3, score, 0.1 * score);",
     "param n: i32; mask kv_idx < n + 30 || q_raw > 20;",
+    "learn g: f32[Hq, Skv]; let c = cumsum(g[h, kv_idx] / 8); score score + c[min(q_raw, Skv - 1)] "
+    "- "
+    "c[kv_idx];",
     "weight relu(exp(score) - 1) / sum(abs(exp(score) - 1));",
     "weight score / sum(abs(score) + 0.5);"};
 

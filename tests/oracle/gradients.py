@@ -38,7 +38,7 @@ def learned(*names):
 
 
 @slope(*"alibi alibi_symmetric alibi_slopes bloom_positions relative_bias".split())
-@slope("sigmoid", "sigmoid_causal", "hstu")
+@slope("sigmoid", "sigmoid_causal", "hstu", "fox")
 @slope(*"fire t5_bias t5_bias_causal bias_full bias_head bias_batch learned_bias_qk".split())
 def something_is_added(s, at, p, t):
     return 1.0
@@ -126,6 +126,15 @@ def network(d_scores, d_sinks, s, at, t):
     return gradients | {"c": numpy.array([(dx * by_c).sum() * numpy.sign(c)]),
                         "threshold": numpy.array([(dx * by_far * (abs(threshold) > at.q)).sum()
                                                   * numpy.sign(threshold)])}
+
+
+@learned("fox")
+def gates(d_scores, d_sinks, s, at, t):
+    """A gate counts in each score whose key is before it, and whose query is not: its logarithm is the sum of their
+    gradients."""
+    positions = range(at.dims.Skv)
+    of_logarithms = [d_scores[:, :, n:, :n].sum(axis=(2, 3)) for n in positions]
+    return {"forget": numpy.stack(of_logarithms, axis=2) / (1 + numpy.exp(t["forget"]))}
 
 
 @learned("learned_bias_qk")

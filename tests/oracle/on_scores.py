@@ -14,6 +14,13 @@ def softcap(s, at, p, t):
 
 
 @spec
+def fox(s, at, p, t):
+    """The logarithms of the gates between a key and the query, added up along the sequence."""
+    forgotten = numpy.cumsum(-numpy.log1p(numpy.exp(-t["forget"])), axis=-1)
+    return s + forgotten[:, :, :, None] - forgotten[:, :, None, :], at.k <= at.q
+
+
+@spec
 def gemma2_local(s, at, p, t):
     return 50 * numpy.tanh(s / 50), last_keys(at, p.window)
 

@@ -28,10 +28,10 @@ syntax keyword attnIn contained in
 syntax keyword attnFact contained monotone runs
 syntax keyword attnConstant contained true false True False inf
 
-syntax keyword attnFunction contained abs all any atan2 band bnot bor bxor ceil clamp cos erf exp
-syntax keyword attnFunction contained exp2 expm1 float floor gelu int isnan log log1p log2 long max
-syntax keyword attnFunction contained maximum min minimum pow relu rsqrt shl shr sigmoid silu sin
-syntax keyword attnFunction contained softplus sqrt sum tan tanh where
+syntax keyword attnFunction contained abs all any atan2 band bnot bor bxor ceil clamp cos cumsum erf
+syntax keyword attnFunction contained exp exp2 expm1 float floor gelu int isnan log log1p log2 long
+syntax keyword attnFunction contained max maximum min minimum pow relu rsqrt shl shr sigmoid silu
+syntax keyword attnFunction contained sin softplus sqrt sum tan tanh where
 syntax keyword attnBound contained score b h q_idx kv_idx q_raw
 syntax keyword attnDimension contained B Hq Hkv Sq Skv D Dqk Dv
 syntax keyword attnType contained f16 bf16 f32 f64 i8 u8 i32 i64 bool e4m3 e5m2

@@ -221,6 +221,17 @@ TEST(SpecSignature, WeightsAreTold) {
   EXPECT_EQ(different.size(), 2 * std::size(kWeights));
 }
 
+TEST(SpecSignature, SumsAreTold) {
+  std::set<std::string> different;
+  const char* const kSums[] = {"t[kv_idx]", "p * t[kv_idx]", "t[kv_idx] * h", "t[kv_idx] * b"};
+  for (const char* sum : kSums) {
+    const std::string clause = fmt::format("let c = cumsum({}); score score + c[kv_idx];", sum);
+    for (const auto direction : {plan::Direction::forward, plan::Direction::backward})
+      different.insert(signature(with("more", clause), direction, "native"));
+  }
+  EXPECT_EQ(different.size(), 2 * std::size(kSums));
+}
+
 TEST(SpecSignature, ABackwardThroughLseIsAnother) {
   const auto backward = plan::Direction::backward;
   const std::string without = signature(with("more", "grad k;"), backward, "unfused");
@@ -238,15 +249,16 @@ TEST(SpecSignature, OfAForwardIsWithoutWhatOnlyABackwardOrADivisionHas) {
 // Who adds a field to what is compiled cannot compile this: it wants specs above.
 TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   const ir::Attention attention;
-  [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, params, dag,
-                                scale, score, masks, normalize, normalize_pos, quotient, sink,
+  [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, sums, params,
+                                dag, scale, score, masks, normalize, normalize_pos, quotient, sink,
                                 dropout, lengths_q, lengths_kv, wants_o, wants_lse, wants_max,
                                 wants_sum_exp, wants_max_with_sink, wants_sum_exp_with_sink,
                                 wants_lse_without_sink, wants_amax_s, wants_amax_o,
                                 place_of_statistics, gradients, reads_d_lse, place_of_d_lse,
                                 deterministic, partial, shard, pos] = attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
-                                runs, longest] = ir::CapturedTensor();
+                                runs, longest, computed] = ir::CapturedTensor();
+  [[maybe_unused]] const auto& [sum, summed, of_batch, of_head] = ir::KeySum();
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables, bound_strides] = ir::Layout();
   [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize,
                                 scaling] = ir::Quantize();

@@ -88,6 +88,10 @@ TEST(Equality, SeesEveryDifference) {
       [](Attention& a) { a.tensors[0].monotone = true; },
       [](Attention& a) { a.tensors[0].runs = a.tensors[0].extents[0]; },
       [](Attention& a) { a.tensors.pop_back(); },
+      [](Attention& a) { a.tensors[0].computed = true; },
+      [](Attention& a) {
+        a.sums.push_back({a.tensors[0], a.score});
+      },
       [](Attention& a) { a.params[0].dtype = DType::i32; },
       [](Attention& a) { a.scale = a.dag.real(0.125); },
       [](Attention& a) { a.score = 8; },

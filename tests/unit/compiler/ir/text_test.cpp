@@ -73,6 +73,26 @@ TEST(Text, WeightsByExpressionsRoundTrip) {
   EXPECT_TRUE(is_same(*parse(text), *parse(to_text(divided))));
 }
 
+TEST(Text, SumsRoundTrip) {
+  Attention summed = parse(kSample).value();
+  const ExprId keys = summed.dag.integer(129);
+  KeySum sum{{"c", DType::f32, {summed.dag.integer(2), keys}, {}}, 0};
+  sum.value = summed.dag.add(Op::to_real_, {summed.dag.leaf(Op::column_)});
+  sum.of_batch = sum.tensor.learned = true;
+  summed.sums = {sum};
+  summed.tensors[0].computed = true;
+  ASSERT_TRUE(verify(summed).ok()) << verify(summed).error().message;
+  const std::string text = to_text(summed);
+  EXPECT_THAT(text, HasSubstr("  sum c: f32[%"));
+  EXPECT_THAT(text, HasSubstr("] b learned = %"));
+  EXPECT_THAT(text, HasSubstr("] computed"));
+  ASSERT_TRUE(parse(text).ok()) << parse(text).error().message;
+  EXPECT_EQ(to_text(*parse(text)), text);
+  EXPECT_TRUE(is_same(*parse(text), summed) || parse(text)->sums.size() == 1);
+  const std::size_t at = text.find("learned = %") + std::string_view("learned = %").size();
+  EXPECT_FALSE(parse(text.substr(0, at) + "999" + text.substr(text.find('\n', at))).ok());
+}
+
 TEST(Text, GradientsThroughLseRoundTrip) {
   const std::string text = replaced("  outputs o lse\n", "  outputs o lse\n  grad q v lse\n");
   const Result<Attention> parsed = parse(text);

@@ -53,6 +53,38 @@ TEST(Verify, Names) {
   EXPECT_EQ(complaint([](Attention& a) { a.tensors[0].extents.pop_back(); }), "rank of tensor doc");
 }
 
+TEST(Verify, Sums) {
+  const auto summed = [](const std::function<void(Attention&, KeySum&)>& change) {
+    return complaint([&change](Attention& a) {
+      a.sums.push_back({{"c", DType::f32, {a.dag.integer(129)}, {}}, a.dag.real(0.5)});
+      const ExprId index[] = {a.dag.leaf(Op::column_)};
+      a.score = a.dag.add_symbol(Op::load_, "c", Type::real, index);
+      change(a, a.sums[0]);
+    });
+  };
+  EXPECT_EQ(summed([](Attention&, KeySum&) {}), "");
+  EXPECT_EQ(summed([](Attention& a, KeySum& sum) { sum.value = a.dag.integer(1); }),
+            "sum c is not of type real");
+  EXPECT_EQ(summed([](Attention& a, KeySum& sum) { sum.value = a.dag.leaf(Op::score_); }),
+            "score in the sum c");
+  EXPECT_EQ(summed([](Attention& a, KeySum& sum) { sum.value = a.score; }),
+            "a sum along keys in the sum c");
+  const auto index = [](Attention& a, Op op) { return a.dag.add(Op::to_real_, {a.dag.leaf(op)}); };
+  EXPECT_EQ(summed([&](Attention& a, KeySum& sum) { sum.value = index(a, Op::row_); }),
+            "row in the sum c");
+  EXPECT_EQ(summed([&](Attention& a, KeySum& sum) { sum.value = index(a, Op::head_); }),
+            "head in the sum c");
+  EXPECT_EQ(summed([](Attention&, KeySum& sum) { sum.of_head = true; }), "type of the sum c");
+  EXPECT_EQ(summed([](Attention&, KeySum& sum) { sum.tensor.dtype = DType::bf16; }),
+            "type of the sum c");
+  EXPECT_EQ(summed([](Attention&, KeySum& sum) { sum.tensor.name = "doc"; }),
+            "doc is declared twice");
+  EXPECT_EQ(summed([](Attention& a, KeySum&) {
+              a.masks.push_back(a.dag.add(Op::gt_, {a.score, a.dag.real(0)}));
+            }),
+            "a sum along keys in the mask");
+}
+
 TEST(Verify, Roots) {
   EXPECT_EQ(complaint([](Attention& a) { a.scale = 999; }), "root %999 does not exist");
   EXPECT_EQ(complaint([](Attention& a) { a.scale = a.dag.leaf(Op::score_); }),

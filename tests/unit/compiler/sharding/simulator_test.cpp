@@ -88,6 +88,13 @@ void expect_refusal_of_8_bits(const ir::Attention& attention, int ranks) {
               ::testing::StartsWith("8-bit attention is not sharded: each part would round"));
 }
 
+void expect_refusal_of_sums(const ir::Attention& attention, int ranks) {
+  const Status status = check_shardable(attention, ranks);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(status.error().message, ::testing::StartsWith("sums along keys are not divided"));
+}
+
 class Ranks : public ::testing::TestWithParam<int> {};
 
 TEST_P(Ranks, ComputeEverySpec) {
@@ -99,6 +106,10 @@ TEST_P(Ranks, ComputeEverySpec) {
     const ir::Attention own = read(*source, {});
     if (own.quantize) {
       expect_refusal_of_8_bits(own, GetParam());
+      continue;
+    }
+    if (!own.sums.empty()) {
+      expect_refusal_of_sums(own, GetParam());
       continue;
     }
     const ir::Attention attention = read(*source, small(own, std::string(source->text())));

@@ -8,6 +8,7 @@
 #include "compiler/sema/layouts.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/operations.h"
+#include "compiler/sema/sums.h"
 
 namespace attn::tools::lsp {
 namespace {
@@ -35,6 +36,7 @@ TEST(Words, AreThoseOfTheCompiler) {
   EXPECT_EQ(described(WordKind::value), set_of(sema::bound_names()));
   auto functions = set_of(sema::function_names());
   functions.insert({"any", "all", "sum"});  // reductions
+  functions.insert(sema::kCumsum);
   EXPECT_EQ(described(WordKind::function), functions);
   std::set<std::string_view> outputs;
   for (const ir::Output& output : ir::kOutputs) outputs.insert(output.name);

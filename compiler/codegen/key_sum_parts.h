@@ -1,0 +1,48 @@
+// Gradients of learned tensors whose elements several keys, rows or sums read. Internal to
+// key_sums.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/key_sums.h"
+#include "compiler/masks/axes.h"
+
+namespace attn::codegen {
+
+// The rows of a sum: all batches and heads that it tells apart.
+class SumShape {
+ public:
+  SumShape(const ir::Attention& attention, const ir::KeySum& sum);
+
+  masks::Axes axes() const { return axes_; }
+  const std::vector<std::int64_t>& dims() const { return dims_; }
+  std::int64_t keys() const { return dims_.back(); }
+  std::int64_t rows() const;
+
+ private:
+  masks::Axes axes_;
+  std::vector<std::int64_t> dims_;
+};
+
+// How an element of a learned tensor reaches a sum.
+struct SumPath {
+  ir::KeySum sum;
+  ir::ExprId load;     // of the element
+  ir::ExprId local;    // the derivative of what is summed by it
+  std::string onward;  // f32, of the sum's dims: the gradient by what is summed
+};
+
+// Whether the load reads each element of its tensor once, at one key of one row.
+bool reads_each_once(const ir::Attention& attention, const SumPath& path);
+
+// The gradient d_NAME of a tensor by these paths, as a sum that does not depend on the order of
+// threads; 0 without a path.
+struct SummedParts {
+  std::string name;
+  std::vector<SumPath> paths;
+  std::string rest;  // to be added, of the tensor's dtype, or ""
+};
+SumGradients summed_parts(const ir::Attention& attention, const SummedParts& parts);
+
+}  // namespace attn::codegen

@@ -1,0 +1,150 @@
+// Sums along keys against loops, and their gradients against central differences.
+#include "compiler/reference/sums.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/unit/compiler/masks/spec_example.h"
+#include "tests/unit/compiler/reference/problem.h"
+
+namespace attn::reference::sums_tests {
+namespace {
+
+using ir::Dim;
+
+constexpr const char* kFox =
+    "learn forget: f32[B, Skv, Hq]; let c = cumsum(-softplus(-forget[b, kv_idx, h]));"
+    "score score + c[q_idx] - c[kv_idx]; mask q_idx >= kv_idx;";
+
+// A tensor that scores read too, heads that share elements, and two sums.
+constexpr const char* kShared =
+    "learn gate: f32[Hkv, Skv]; param p: f32; let c = cumsum(p * tanh(gate[h // 2, kv_idx]));"
+    "let n = cumsum(where(kv_idx % 3 == 0, sqrt(abs(gate[0, kv_idx]) + 1), 0) / 8);"
+    "score score + c[kv_idx] * n[min(q_idx + 1, Skv - 1)] + gate[h % 2, kv_idx];"
+    "mask q_idx + 2 >= kv_idx; grad gate, q, lse;";
+
+struct Problem {
+  ir::Attention attention;
+  Inputs inputs;
+};
+
+Problem problem_of(const char* clauses, std::int64_t rows = 5, std::int64_t columns = 6) {
+  Problem problem{masks::testing::of_clauses(rows, columns, clauses), {}};
+  problem.inputs = testing::random_inputs(problem.attention);
+  unsigned seed = 20;
+  for (const ir::CapturedTensor& tensor : problem.attention.tensors) {
+    std::vector<std::int64_t> dims;
+    for (const ir::ExprId extent : tensor.extents)
+      dims.push_back(*ir::fold_integer(problem.attention.dag, extent));
+    problem.inputs.tensors[tensor.name] = testing::random_tensor(dims, seed++);
+  }
+  for (const ir::Param& param : problem.attention.params) problem.inputs.params[param.name] = 0.75;
+  return problem;
+}
+
+TEST(Sums, AreThoseOfEachRow) {
+  const Problem problem = problem_of(kFox);
+  const auto given = with_sums(problem.attention, problem.inputs, {.unrounded = true});
+  ASSERT_TRUE(given.ok()) << given.error().message;
+  const io::HostTensor& sums = given->inputs.tensors.at("c");
+  EXPECT_EQ(sums.dims, (std::vector<std::int64_t>{2, 4, 6}));
+  const io::HostTensor& forget = problem.inputs.tensors.at("forget");
+  for (std::size_t row = 0; row < 8; ++row) {
+    double sum = 0;
+    for (std::size_t key = 0; key < 6; ++key) {
+      sum -= std::log1p(std::exp(-forget.values[(row / 4 * 6 + key) * 4 + row % 4]));
+      EXPECT_NEAR(sums.values[row * 6 + key], sum, 1e-12);
+    }
+  }
+}
+
+TEST(Sums, TellApartOnlyWhatTheyDependOn) {
+  const Problem problem = problem_of(kShared);
+  ASSERT_EQ(problem.attention.sums.size(), 2U);
+  EXPECT_EQ(problem.attention.sums[0].tensor.extents.size(), 2U);
+  EXPECT_EQ(problem.attention.sums[1].tensor.extents.size(), 1U);
+}
+
+io::HostTensor random_of(const ir::Attention& attention, bool rows, unsigned seed) {
+  const ir::Dims& d = attention.dims;
+  std::vector<std::int64_t> dims = {d[Dim::B], d[Dim::Hq], d[Dim::Sq]};
+  if (!rows) dims.push_back(d[Dim::Dv]);
+  return testing::random_tensor(dims, seed);
+}
+
+double loss(const Problem& problem) {
+  const auto outputs = evaluate(problem.attention, problem.inputs, {.unrounded = true});
+  EXPECT_TRUE(outputs.ok()) << outputs.error().message;
+  const io::HostTensor d_o = random_of(problem.attention, false, 9);
+  const io::HostTensor d_lse = random_of(problem.attention, true, 10);
+  double sum = 0;
+  for (std::size_t i = 0; i < d_o.values.size(); ++i) sum += outputs->o.values[i] * d_o.values[i];
+  for (std::size_t i = 0; i < d_lse.values.size() && problem.attention.reads_d_lse; ++i)
+    sum += outputs->lse.values[i] * d_lse.values[i];
+  return sum;
+}
+
+Gradients gradients_of(const Problem& problem, const std::vector<std::string>& names, bool sizes) {
+  const io::HostTensor d_lse = random_of(problem.attention, true, 10);
+  Options options{.unrounded = true, .sizes = sizes};
+  if (problem.attention.reads_d_lse) options.d_lse = &d_lse;
+  auto result = gradients(problem.attention, problem.inputs, random_of(problem.attention, false, 9),
+                          names, options);
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  return result.ok() ? *result : Gradients{};
+}
+
+void expect_differences(Problem problem, const std::vector<std::string>& names) {
+  constexpr double kStep = 1e-5;
+  const Gradients result = gradients_of(problem, names, true);
+  ASSERT_EQ(result.of.size(), names.size());
+  ASSERT_EQ(result.sizes.size(), names.size());
+  for (const auto& [name, tensor] : result.of) {
+    std::vector<double>& values = problem.inputs.tensors.at(name).values;
+    for (std::size_t i = 0; i < values.size(); i += name == "q" ? 7 : 1) {
+      const double middle = values[i];
+      values[i] = middle + kStep;
+      const double up = loss(problem);
+      values[i] = middle - kStep;
+      EXPECT_NEAR(tensor.values[i], (up - loss(problem)) / (2 * kStep), 2e-8) << name << " " << i;
+      EXPECT_TRUE(tensor.values[i] == 0 || result.sizes.at(name).values[i] > 0) << name;
+      values[i] = middle;
+    }
+  }
+}
+
+TEST(Sums, HaveTheGradientsOfWhatTheySum) { expect_differences(problem_of(kFox), {"q", "forget"}); }
+
+TEST(Sums, ShareTensorsWithScoresAndWithEachOther) {
+  expect_differences(problem_of(kShared), {"gate", "q"});
+}
+
+// What lengths hide may be anything: it is behind what is read.
+TEST(Sums, AreNotReachedByWhatIsHidden) {
+  Problem problem = problem_of((std::string("lengths q, kv;") + kFox).c_str(), 6, 6);
+  problem.inputs.tensors["lengths_q"] = problem.inputs.tensors["lengths_kv"] =
+      testing::tensor({2}, {6, 4});
+  io::HostTensor& forget = problem.inputs.tensors.at("forget");
+  for (std::size_t i = (6 + 4) * 4; i < forget.values.size(); ++i) forget.values[i] = std::nan("");
+  const Gradients result = gradients_of(problem, {"q", "forget"}, true);
+  for (const double value : result.outputs.o.values) EXPECT_FALSE(std::isnan(value));
+  const std::vector<double>& of_forget = result.of.at("forget").values;
+  for (std::size_t i = 0; i < of_forget.size(); ++i)
+    EXPECT_TRUE(i < (6 + 4) * 4 ? std::isfinite(of_forget[i]) : of_forget[i] == 0) << i;
+}
+
+TEST(Sums, NeedAValueOfEachKey) {
+  Problem problem = problem_of(
+      "tensor at: i32[Skv]; tensor gate: f32[Skv]; let c = cumsum(gate[at[kv_idx]]);"
+      "score score + c[kv_idx];");
+  problem.inputs.tensors["at"] = testing::tensor({6}, {0, 1, 6, 0, 0, 0});
+  const auto outputs = evaluate(problem.attention, problem.inputs, {});
+  ASSERT_FALSE(outputs.ok());
+  EXPECT_EQ(outputs.error().code, ErrorCode::binding);
+  EXPECT_THAT(outputs.error().message, ::testing::HasSubstr("index 0 is 6, outside 0..5"));
+}
+
+}  // namespace
+}  // namespace attn::reference::sums_tests
