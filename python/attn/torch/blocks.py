@@ -47,16 +47,15 @@ def lists_of(block_mask: Any) -> dict[str, torch.Tensor | None]:
     return {name: getattr(block_mask, name, None) for name in LISTS}
 
 
-def mask_of(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
-    """The mask_mod of a block mask. Raises BindingError if it is not of these sizes, or was sliced."""
+def unwritten(block_mask: Any, sizes: Sizes) -> _Compared | None:
+    """What is known of a block mask that was compared for these very sizes (`sizes` is looked up by identity), if
+    neither it nor its lists changed since."""
     known = _known.get(id(block_mask))
-    if known is not None and known.is_like(block_mask, sizes):
-        return block_mask.mask_mod
-    return checked_mask(block_mask, sizes)
+    return known if known is not None and known.is_unwritten(block_mask, sizes) else None
 
 
 def checked_mask(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
-    """`mask_of`, which looks at nothing that was known before."""
+    """The mask_mod of a block mask. Raises BindingError if it is not of these sizes, or was sliced."""
     mask_mod = getattr(block_mask, "mask_mod", None)
     if mask_mod is None:
         notes = ["a mask_mod is given by name: flex_attention(.., mask_mod=f)"] if callable(block_mask) else []
@@ -134,11 +133,14 @@ def added(
             if known is not None:
                 _known[id(block_mask)] = known
         adds = None if known is None else known.find(of, observed)
-        if adds is not None or capturing:
-            return Adds.SHOWS if adds is None else adds
-        with torch.no_grad():
-            adds = _compare(block_mask, query.device, sizes, {"b", "h"} & {*masks["indexes"]})
-            known.note(of, observed, adds)
+        if adds is None and capturing:
+            return Adds.SHOWS
+        if adds is None:
+            with torch.no_grad():
+                adds = _compare(block_mask, query.device, sizes, {"b", "h"} & {*masks["indexes"]})
+                known.note(of, observed, adds)
+        if adds is Adds.NOTHING and masks["indexes"] and not recipes:
+            known.note_short(block_mask, sizes, attention, [(name, made[name]) for name in masks["reads"]])
     return adds
 
 
@@ -181,6 +183,42 @@ class _Compared:
         self._blocks = block_mask.BLOCK_SIZE, block_mask.seq_lengths
         self._shapes = _shapes(block_mask)
         self._found: OrderedDict[Any, tuple[dict[str, _State], Adds]] = OrderedDict()
+        self._sizes: Sizes | None = None
+        self._lists: list[tuple[str, _Place | None]] = []
+        self._short: dict[int, tuple[Any, list[tuple[str, _Place]]]] = {}  # by the ids of attentions
+
+    def note_short(self, block_mask: Any, sizes: Sizes, attention: Attention, read: list[tuple[str, Any]]) -> None:
+        """Keeps, for `follows`, that it says nothing beside the mask of an attention, which reads these tensors by
+        name, where PyTorch counts what is written to all of them."""
+        lists = [(name, None if x is None else _Place.of(x)) for name, x in lists_of(block_mask).items()]
+        places = [(name, _Place.of(x)) for name, x in read]
+        if any(place is None for _, place in places) or any(
+                place is None and getattr(block_mask, name, None) is not None for name, place in lists):
+            return
+        if self._sizes is not sizes or self._lists != lists or len(self._short) >= MOST_KEPT:
+            self._short = {}
+        self._sizes, self._lists = sizes, lists
+        self._short[id(attention)] = weakref.ref(attention), places
+
+    def is_unwritten(self, block_mask: Any, sizes: Sizes) -> bool:
+        """Whether it is this block mask with the lists that `note_short` knows, for these very sizes."""
+        if (
+            self._sizes is not sizes
+            or self._of() is not block_mask
+            or self._mask_mod is not block_mask.mask_mod
+            or self._blocks != (block_mask.BLOCK_SIZE, block_mask.seq_lengths)
+        ):
+            return False
+        for name, place in self._lists:
+            x = getattr(block_mask, name)
+            if x is not None if place is None else not place.is_of(x):
+                return False
+        return True
+
+    def follows(self, attention: Attention, captured: Mapping[str, Any]) -> bool:
+        """Whether it is known to say nothing beside the mask of an attention with these captured tensors."""
+        of, places = self._short.get(id(attention), _NOTHING_SHORT)
+        return of() is attention and all(place.is_of(captured[name]) for name, place in places)
 
     def find(self, of: Any, observed: Mapping[str, Any]) -> Adds | None:
         """What it says beside a mask, None if that is not known, or something was written to since."""
@@ -201,10 +239,6 @@ class _Compared:
         while len(self._found) > MOST_KEPT:
             self._found.popitem(last=False)
 
-    def is_like(self, block_mask: Any, sizes: Sizes) -> bool:
-        """Whether it is this block mask, for these sizes, whatever its lists hold."""
-        return self.is_of(block_mask) and any(extents == _extents(sizes) for _, extents, *_ in list(self._found))
-
     def is_of(self, block_mask: Any) -> bool:
         """Whether it is this block mask, and only the elements of its lists may have changed."""
         return (
@@ -217,6 +251,32 @@ class _Compared:
 
 def _shapes(block_mask: Any) -> list[Any]:
     return [None if x is None else x.shape for x in lists_of(block_mask).values()]
+
+
+def _nothing() -> None:
+    """A reference to nothing."""
+
+
+_NOTHING_SHORT: tuple[Any, list[tuple[str, _Place]]] = (_nothing, [])
+
+
+class _Place(NamedTuple):
+    """A tensor that was not written to since: PyTorch counts the changes of its shape, too."""
+
+    tensor: weakref.ref[torch.Tensor]
+    version: int
+    address: int
+
+    @classmethod
+    def of(cls, tensor: Any) -> _Place | None:
+        """Where a tensor is now; None if nothing is counted."""
+        if not isinstance(tensor, torch.Tensor) or tensor.is_inference():
+            return None
+        return cls(weakref.ref(tensor), tensor._version, tensor.data_ptr())
+
+    def is_of(self, tensor: Any) -> bool:
+        """Whether it is this tensor, as it was."""
+        return self.tensor() is tensor and tensor._version == self.version and tensor.data_ptr() == self.address
 
 
 class _State:

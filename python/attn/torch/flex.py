@@ -26,11 +26,25 @@ from attn.tracing.recipes import sources
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
 
+_Options = tuple[Union[float, None], tuple[str, ...], float]  # scale, outputs, dropout_p
+
 MOST_KEPT = 256  # traces, and attentions: least recently used dropped first
 
-MOST_SIZES = 4096
+MOST_GROUPS = 4096
 
-_sizes: dict[Any, Sizes] = {}  # by the shapes of q, k and v
+
+class _Group:
+    """Calls whose q, k and v are of the same shapes, types and devices, with the same options."""
+
+    __slots__ = ("sizes", "options", "expands")
+
+    def __init__(self, sizes: Sizes, options: _Options, expands: bool = False):
+        self.sizes = sizes
+        self.options = options
+        self.expands = expands  # k and v of one batch
+
+
+_groups: dict[Any, _Group] = {}
 _kept = KnownMods(MOST_KEPT)
 _texts = Texts(MOST_KEPT)
 
@@ -121,9 +135,6 @@ def _with_aux(outputs: tuple[str, ...], found: Any) -> tuple[torch.Tensor, AuxOu
     return named["o"], AuxOutput(lse=named.get("lse"), max_scores=None if largest is None else largest.detach())
 
 
-_Options = tuple[Union[float, None], tuple[str, ...], float]  # scale, outputs, dropout_p
-
-
 def _attend(
     tensors: tuple[torch.Tensor, ...],
     mods: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
@@ -131,36 +142,45 @@ def _attend(
     options: _Options,
     enable_gqa: bool,
 ) -> Any:
-    (query, key, value), sizes = _known_sizes(tensors, enable_gqa)
+    tensors, group = _grouped(tensors, options, enable_gqa)
+    query, sizes = tensors[0], group.sizes
     score_mod, mask_mod = mods
+    known = None
     if block_mask is not None:
         if mask_mod is not None:
             _refuse_both()
-        mask_mod = blocks.mask_of(block_mask, sizes)
-    attention, captured, reads = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
-    if block_mask is not None:
+        known = blocks.unwritten(block_mask, sizes)
+        mask_mod = blocks.checked_mask(block_mask, sizes) if known is None else block_mask.mask_mod
+    attention, captured, reads = _attention_of(query, unwrapped(score_mod, mask_mod), group)
+    if block_mask is not None and (known is None or not known.follows(attention, captured)):
         adds = blocks.added(block_mask, query, sizes, attention, reads)
         if adds is not Adds.NOTHING:
             mask_mod = joined(block_mask, unwrapped(mask_mod)[0], query, sizes, adds)
-            attention, captured, _ = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
-    return attention(query, key, value, **captured)
+            attention, captured, _ = _attention_of(query, unwrapped(score_mod, mask_mod), group)
+    recent = attention._recent
+    found = None if recent is None else recent.call(tensors, captured)
+    return attention(*tensors, **captured) if found is None else found
 
 
-def _known_sizes(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple[torch.Tensor, ...], Sizes]:
-    """`_checked`, which shapes that come again need not be."""
-    try:
-        shapes = (tensors[0].shape, tensors[1].shape, tensors[2].shape, enable_gqa)
-        sizes = _sizes.get(shapes)
-    except TypeError:  # sizes of a program that is traced
-        return _checked(tensors, enable_gqa)
-    if sizes is not None:
-        return tensors, sizes
-    found, sizes = _checked(tensors, enable_gqa)
-    if found is tensors:
-        if len(_sizes) >= MOST_SIZES:
-            _sizes.clear()
-        _sizes[shapes] = sizes
-    return found, sizes
+def _grouped(
+    tensors: tuple[torch.Tensor, ...], options: _Options, enable_gqa: bool
+) -> tuple[tuple[torch.Tensor, ...], _Group]:
+    """q, k and v, those of one batch as those of all, and their group, for which they are checked once."""
+    query, key, value = tensors
+    default = torch.get_default_dtype()  # of what the mods make
+    of = (query.shape, key.shape, value.shape, query.dtype, query.device, options, enable_gqa, default)
+    group = _groups.get(of)
+    if group is None:
+        found, sizes = _checked(tensors, enable_gqa)
+        if len(_groups) >= MOST_GROUPS:
+            _groups.clear()
+        group = _groups[of] = _Group(sizes, options, found is not tensors)
+    return _expanded(tensors) if group.expands else tensors, group
+
+
+def _expanded(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    query, key, value = tensors
+    return (query, *(x.expand(query.shape[0], -1, -1, -1) for x in (key, value)))
 
 
 def _checked(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple[torch.Tensor, ...], Sizes]:
@@ -172,8 +192,7 @@ def _checked(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple
     if query.dim() == key.dim() == value.dim() == 4:
         batches = query.shape[0]
         if batches != 1 and key.shape[0] == 1 and value.shape[0] == 1:
-            tensors = (query, *(x.expand(batches, -1, -1, -1) for x in (key, value)))
-            _, key, value = tensors
+            query, key, value = tensors = _expanded(tensors)
     sizes = sizes_of(query, key, value, note="tensors are [B, H, S, D]: give x.transpose(1, 2) of others")
     if sizes.Hq != sizes.Hkv and not enable_gqa:
         raise BindingError(
@@ -187,15 +206,13 @@ def _refuse_both() -> NoReturn:
 
 
 def _attention_of(
-    query: torch.Tensor, mods: tuple[Any, ...], sizes: Sizes, options: _Options
+    query: torch.Tensor, mods: tuple[Any, ...], group: _Group
 ) -> tuple[Any, Mapping[str, Any], Callable[[str], Mapping[str, Any]]]:
     """The attention of the mods, the tensors that they capture, and by the name of one of what it is made."""
-    default = torch.get_default_dtype()  # of what the mods make
-    group = (sizes, query.dtype, query.device.type, options, default)
     found, values = _kept.find(group, mods)
     if found is not None:
         return found.attention, found.tensors(values), lambda name: found.read(name, values)
-    traced = _trace(mods, sizes, query, options)
+    traced = _trace(mods, group.sizes, query, group.options)
     spec = Spec(traced.text, traced=True, origins=traced.origins)
     attention = _texts.attention(spec, query, query.dtype, query.device.type)
     if traced.steps is None:

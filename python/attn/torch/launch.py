@@ -37,6 +37,10 @@ class _Bound:
         self.params: tuple[float, ...] | None = None
 
 
+def _never(tensors: tuple[torch.Tensor, ...], params: tuple[float, ...]) -> None:
+    """A direct call that applies to nothing."""
+
+
 class Launch:
     """An executable whose inputs are torch tensors of its device and whose outputs are new ones.
 
@@ -60,20 +64,14 @@ class Launch:
         self._captured: list[_Bound] = []  # CUDA graphs use them for as long as they are replayed
         order = {info.name: place for place, info in enumerate(executable.tensors)}
         self._places = [order[name] for name in self.inputs + self.outputs]
-        self._direct = direct.make(executable, device, most_kept)
+        # `run` in one native step; None where it does not apply.
+        self.run_direct: direct.Run = direct.make(executable, device, most_kept) or _never
 
     @functools.cached_property
     def lent(self) -> Launch:
         """The same executable, keeping no memory between calls: in programs that PyTorch captures into CUDA graphs
         itself, all memory is the graphs'."""
         return Launch(self._executable, self._device, 0)
-
-    def run_direct(
-        self, tensors: tuple[torch.Tensor, ...], params: tuple[float, ...]
-    ) -> tuple[torch.Tensor, ...] | None:
-        """`run` in one native step, or None if it does not apply: tensors that do not fit, a stream that is
-        being captured, or a PyTorch without DLPack's exchange functions."""
-        return None if self._direct is None or is_capturing() else self._direct.run(tensors, params)
 
     def run(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Sequence[torch.Tensor]:
         """Enqueues the kernels on the current stream. `tensors` in the order of `inputs`.
