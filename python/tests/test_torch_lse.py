@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
 from attentions import in_8_bits, learned, merge, slopes, tensors, traced  # noqa: E402
-from attn.torch import plans, statistics  # noqa: E402
+from attn.torch import plans, private, statistics  # noqa: E402
 
 SPEC = learned("o, lse")
 REFUSED = "max has no gradient, and the backward reached it"
@@ -378,7 +378,7 @@ class _OnDevice:
 def test_a_capture_asserts_on_the_device(monkeypatch):
     asserted = []
     monkeypatch.setattr(statistics, "is_capturing", lambda: True)
-    monkeypatch.setattr(torch, "_assert_async", lambda *args: asserted.append(args))
+    monkeypatch.setattr(private, "assert_later", lambda *args: asserted.append(args))
     statistics.refuse(["max"], [_OnDevice()])
     assert [(bool(x), message) for x, message in asserted] == [(False, statistics._message("max"))]
     facts = SimpleNamespace(quantized=None, reaches_lse=False, through_lse={})

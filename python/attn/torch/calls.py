@@ -15,6 +15,7 @@ from attn.errors import BindingError, SpecWarning, Unsupported
 from attn.reference import as_array
 from attn.torch.addressed import check_shapes
 from attn.torch.facts import Facts, facts_of
+from attn.torch.private import count_modes
 from attn.torch.signature import (
     DTYPES,
     EIGHT_BITS,
@@ -26,8 +27,6 @@ from attn.torch.signature import (
     usable,
 )
 from attn.torch.variant import Form, output_layout
-
-count_modes = torch._C._len_torch_dispatch_stack
 
 
 class Call(NamedTuple):

@@ -9,6 +9,7 @@ from typing import NoReturn, Union
 import torch
 
 from attn import _libattn
+from attn.torch import private
 from attn.torch.signature import PLAIN
 
 
@@ -35,7 +36,7 @@ def _library() -> ctypes.PyDLL | None:
 
 def _exchange() -> int | None:
     """The address of PyTorch's DLPackExchangeAPI; None before PyTorch 2.10."""
-    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    capsule = private.exchange_capsule()
     if capsule is None:
         return None
     pointer = ctypes.pythonapi.PyCapsule_GetPointer

@@ -112,4 +112,4 @@ def _names_of(key):
     return _outputs_of(sharded), facts_of(sharded.attention).differentiated
 
 
-register_gradients(_library, "distributed_", _names_of, lambda key: _find(key).told())
+register_gradients(_library, "distributed_", (_forward, _backward), _names_of, lambda key: _find(key).told())

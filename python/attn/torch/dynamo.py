@@ -1,8 +1,8 @@
 """`flex_attention` within torch.compile and torch.export(strict=True), without a graph break: Dynamo follows the mods
 as it does those of PyTorch's own FlexAttention, and the graphs that it makes of them are traced to a spec.
 
-The names of Dynamo that are not public are in this file. They are those of the versions in `VERSIONS`; with others,
-`is_supported` says no, and the call breaks the graph.
+The names of Dynamo that are not public are in this file. They are those of the versions in `private.VERSIONS`; with
+others, `is_supported` says no, and the call breaks the graph.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from attn.torch.blocks import LISTS
 from attn.torch.facts import facts_of
 from attn.torch.graph_mods import GraphMod, Joined, StandIns, hint
 from attn.torch.joined_blocks import WHOLE, mask_of_blocks
+from attn.torch.private import VERSIONS
 from attn.torch.signature import has_memory
 from attn.trace import Traced
 from attn.tracing.recipes import Computed, Made, Part, Recipe, Source
-
-VERSIONS = ((2, 11), (2, 11))  # the first and the last one
 
 NAME = "attn_flex_attention"
 
 
 def is_supported() -> bool:
-    """Whether this PyTorch is one of `VERSIONS`."""
+    """Whether this PyTorch is one of `private.VERSIONS`."""
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
     return VERSIONS[0] <= (major, minor) <= VERSIONS[1]
 

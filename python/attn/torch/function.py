@@ -10,7 +10,7 @@ import torch
 from attn import layouts
 from attn.arguments import INPUTS, sizes_of
 from attn.attention import Attention
-from attn.torch import operators, quantized, transforms, ways
+from attn.torch import operators, private, quantized, transforms, ways
 from attn.torch.calls import Call, formed, is_intercepted, sorted_call
 from attn.torch.facts import facts_of
 
@@ -41,7 +41,7 @@ def call(attention: Attention, *args: Any, layout: str | None = None, **kwargs: 
         if quantized.is_wide(each):
             _check_sizes(each, layout)
             return quantized.call(each)
-    if transforms.is_transformed() and not torch.compiler.is_dynamo_compiling():
+    if private.is_transformed() and not torch.compiler.is_dynamo_compiling():
         _check_sizes(each, layout)
         return transforms.attend(each)
     if torch.compiler.is_compiling() or is_intercepted(each.tensors.values()):

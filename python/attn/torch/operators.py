@@ -110,4 +110,4 @@ def _names_of(attention):
     return facts.all_outputs, facts.of_backward
 
 
-register_gradients(_library, "", _names_of)
+register_gradients(_library, "", (_forward, _backward), _names_of)

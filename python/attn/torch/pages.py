@@ -13,6 +13,7 @@ from attn import _libattn
 from attn._libattn import operations
 from attn._libattn.declarations import _DTYPES
 from attn.errors import BindingError
+from attn.torch import private
 from attn.torch.signature import DTYPES
 
 _KEPT_CALLS = 1024  # of a thread
@@ -186,7 +187,7 @@ def _run(
 
 
 def _stream_of(device: int) -> int:
-    return torch._C._cuda_getCurrentRawStream(device)
+    return private.current_stream(device)
 
 
 def _append_arguments(tensors: dict[str, torch.Tensor], interleaved: bool) -> operations.AppendArguments:

@@ -10,6 +10,7 @@ import torch
 
 from attn.errors import Unsupported
 from attn.outputs import is_statistic
+from attn.torch import private
 
 if TYPE_CHECKING:
     from attn.torch.facts import Facts
@@ -41,7 +42,7 @@ def gradient_of_lse(
     if of_lse is None or facts.reaches_lse or facts.through_lse:
         return of_lse
     if of_lse.is_cuda and is_capturing():
-        torch._assert_async(~of_lse.any(), _NOT_CAPTURED)
+        private.assert_later(~of_lse.any(), _NOT_CAPTURED)
         return None
     return of_lse if of_lse.any() else None
 
@@ -56,7 +57,7 @@ def refuse(reached: Sequence[str], gradients: Sequence[torch.Tensor]) -> None:
     capture, the graph asserts it on the device."""
     for name, gradient in zip(reached, gradients):
         if gradient.is_cuda and is_capturing():
-            torch._assert_async(~gradient.any(), _message(name))
+            private.assert_later(~gradient.any(), _message(name))
         elif gradient.any():
             _refuse(name)
 

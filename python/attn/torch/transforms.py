@@ -8,18 +8,13 @@ from typing import Any
 import torch
 
 from attn.outputs import is_amax
+from attn.torch import private
 from attn.torch.autograd import refuse_second_derivative
 from attn.torch.calls import Call, formed
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import Facts, facts_of
 from attn.torch.statistics import gradient_of_lse, of_outputs
 
-_functorch = torch._C._functorch
-
-
-def is_transformed() -> bool:
-    """Whether a transformation of torch.func is under way."""
-    return torch._C._are_functorch_transforms_active()
 
 
 def attend(each: Call) -> Any:
@@ -35,11 +30,11 @@ def attend(each: Call) -> Any:
 def _needs_gradient(tensor: torch.Tensor) -> bool:
     """Whether a gradient of the tensor is wanted, at any level."""
     while True:
-        if tensor.requires_grad or _functorch.is_gradtrackingtensor(tensor):
+        if tensor.requires_grad or private.is_tracking(tensor):
             return True
-        if not _functorch.is_functorch_wrapped_tensor(tensor):
+        if not private.is_wrapped(tensor):
             return False
-        tensor = _functorch.get_unwrapped(tensor)
+        tensor = private.unwrapped(tensor)
 
 
 def _with(bare: Call, tensors: Sequence[torch.Tensor]) -> Call:

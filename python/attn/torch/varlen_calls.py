@@ -11,7 +11,7 @@ import torch
 from attn import _libattn
 from attn._libattn.declarations import _I32, _I64, _I64S, _POINTER, _SIZE, _int64s
 from attn.errors import BindingError, Unsupported
-from attn.torch import direct
+from attn.torch import direct, private
 from attn.torch.varlen_arguments import Tensors
 from attn.torch.varlen_spec import Key
 
@@ -138,7 +138,7 @@ def _no_stream(device: int) -> int:
 
 
 # The current stream of a CUDA device.
-stream_of = getattr(torch._C, "_cuda_getCurrentRawStream", _no_stream)
+stream_of = private.current_stream or _no_stream
 
 
 def step_of_table(table: torch.Tensor) -> int:
