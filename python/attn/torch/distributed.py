@@ -12,7 +12,7 @@ import datetime
 import os
 import pathlib
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,14 +26,13 @@ from attn.outputs import is_amax
 from attn.reference import as_array
 from attn.specs import Spec
 from attn.torch.distributed_operators import apply_operator, register
-from attn.torch.autograd import differentiable_once
+from attn.torch.autograd import Gradient, Params, Recorded, Saved
 from attn.torch.calls import Call, is_intercepted, sorted_call
 from attn.torch.facts import facts_of
 from attn.torch.group import Group
 from attn.torch.launch import is_capturing
 from attn.torch.ranked import Kernels, Reference, cotangents, numbers, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
-from attn.torch.statistics import of_outputs
 from attn.tracing.captures import type_name
 from attn.tracing.recipes import identities
 
@@ -98,7 +97,8 @@ class Distributed:
         if torch.compiler.is_compiling() or is_intercepted(tensors):
             outputs = apply_operator(self, list(each.tensors), list(tensors), list(each.params.values()))
         elif training:
-            outputs = _Attend.apply(self, tuple(each.tensors), each.params, *tensors)
+            outputs = Recorded.apply(_Way(self, each), tuple(each.params.values()), *tensors)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         else:
             found = how.forward(each.tensors, each.params)
             outputs = tuple(found[name] for name in facts.outputs)
@@ -235,37 +235,30 @@ def _needs_gradients(each: Call) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in each.tensors.values())
 
 
-class _Attend(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        sharded: Distributed,
-        names: tuple[str, ...],
-        params: dict[str, float],
-        *tensors: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]:
-        found = sharded._open().forward(dict(zip(names, tensors)), params)
-        shown = facts_of(sharded.attention).all_outputs
-        outputs = tuple(found[name] for name in shown)
-        ctx.sharded, ctx.names, ctx.params = sharded, names, params
-        ctx.save_for_backward(*tensors, *outputs)
-        ctx.mark_non_differentiable(*(found[name] for name in shown if is_amax(name)))
-        ctx.set_materialize_grads(False)
-        return outputs
+class _Way:
+    """Calls of a distributed attention like `each`, of tensors and params in its order."""
 
-    @staticmethod
-    def backward(ctx: Any, *d_outputs: torch.Tensor | None) -> tuple[Any, ...]:
-        outputs = facts_of(ctx.sharded.attention).all_outputs
-        d_o, reached, d_reached = of_outputs(outputs, d_outputs)
-        with ctx.sharded.told():
-            how, saved = ctx.sharded._open(), ctx.saved_tensors
-            tensors = dict(zip((*ctx.names, *outputs), saved))
-            # All ranks must compute, also one whose loss depends on nothing.
-            given = cotangents(facts_of(ctx.sharded.attention), tensors, d_o, reached, d_reached)
+    def __init__(self, sharded: Distributed, each: Call):
+        self._sharded, self._facts = sharded, facts_of(sharded.attention)
+        self._names, self._params = tuple(each.tensors), tuple(each.params)
+        self.told = sharded.told
+        self.outputs = self._facts.all_outputs
+        self.amax = tuple(place for place, name in enumerate(self.outputs) if is_amax(name))
+
+    def forward(self, tensors: Sequence[torch.Tensor], params: Params) -> Sequence[torch.Tensor]:
+        found = self._sharded._open().forward(dict(zip(self._names, tensors)), dict(zip(self._params, params)))
+        return [found[name] for name in self.outputs]
+
+    def gradients(self, saved: Saved, d_o: Gradient, reached: list[str], d_reached: list[torch.Tensor],
+                  params: Params) -> Sequence[Gradient]:
+        """Of all ranks, which must compute, also one whose loss depends on nothing."""
+        tensors = dict(zip((*self._names, *self.outputs), saved))
+        with self.told():
+            how = self._sharded._open()
+            given = cotangents(self._facts, tensors, d_o, reached, d_reached)
         with torch.no_grad():
-            found = how.backward({**tensors, **given}, ctx.params)
-        gradients = [found.get(name) for name in ctx.names]
-        return (None, None, None, *differentiable_once(gradients, (*saved, *given.values())))
+            found = how.backward({**tensors, **given}, dict(zip(self._params, params)))
+        return [found.get(name) for name in self._names]
 
 
 def distribute(
