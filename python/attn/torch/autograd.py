@@ -45,6 +45,7 @@ class Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, way: Way, params: Params, *tensors: torch.Tensor) -> Any:
+        """The output, or a tuple of several. Keeps the way, tensors and all that it computes."""
         outputs = way.forward(tensors, params)
         if outputs is None:
             raise Unfit
@@ -57,6 +58,7 @@ class Recorded(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *d_outputs: Gradient) -> tuple[Gradient, ...]:
+        """The gradients of what `forward` was given."""
         way: Way = ctx.way
         if way.told is None:
             saved = ctx.saved_tensors

@@ -184,14 +184,14 @@ class _Compared:
         self._shapes = _shapes(block_mask)
         self._found: OrderedDict[Any, tuple[dict[str, _State], Adds]] = OrderedDict()
         self._sizes: Sizes | None = None
-        self._lists: list[tuple[str, _Place | None]] = []
-        self._short: dict[int, tuple[Any, list[tuple[str, _Place]]]] = {}  # by the ids of attentions
+        self._lists: list[tuple[str, Place | None]] = []
+        self._short: dict[int, tuple[Any, list[tuple[str, Place]]]] = {}  # by the ids of attentions
 
     def note_short(self, block_mask: Any, sizes: Sizes, attention: Attention, read: list[tuple[str, Any]]) -> None:
         """Keeps, for `follows`, that it says nothing beside the mask of an attention, which reads these tensors by
         name, where PyTorch counts what is written to all of them."""
-        lists = [(name, None if x is None else _Place.of(x)) for name, x in lists_of(block_mask).items()]
-        places = [(name, _Place.of(x)) for name, x in read]
+        lists = [(name, None if x is None else Place.of(x)) for name, x in lists_of(block_mask).items()]
+        places = [(name, Place.of(x)) for name, x in read]
         if any(place is None for _, place in places) or any(
                 place is None and getattr(block_mask, name, None) is not None for name, place in lists):
             return
@@ -257,10 +257,10 @@ def _nothing() -> None:
     """A reference to nothing."""
 
 
-_NOTHING_SHORT: tuple[Any, list[tuple[str, _Place]]] = (_nothing, [])
+_NOTHING_SHORT: tuple[Any, list[tuple[str, Place]]] = (_nothing, [])
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A tensor that was not written to since: PyTorch counts the changes of its shape, too."""
 
     tensor: weakref.ref[torch.Tensor]
@@ -268,7 +268,7 @@ class _Place(NamedTuple):
     address: int
 
     @classmethod
-    def of(cls, tensor: Any) -> _Place | None:
+    def of(cls, tensor: Any) -> Place | None:
         """Where a tensor is now; None if nothing is counted."""
         if not isinstance(tensor, torch.Tensor) or tensor.is_inference():
             return None

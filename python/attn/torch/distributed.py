@@ -251,7 +251,7 @@ class _Way:
 
     def gradients(self, saved: Saved, d_o: Gradient, reached: list[str], d_reached: list[torch.Tensor],
                   params: Params) -> Sequence[Gradient]:
-        """Of all ranks, which must compute, also one whose loss depends on nothing."""
+        """The gradient of each tensor. All ranks compute it, also one whose loss depends on nothing."""
         tensors = dict(zip((*self._names, *self.outputs), saved))
         with self.told():
             how = self._sharded._open()
