@@ -1,4 +1,4 @@
-"""The builtin function that runs a plan with torch tensors, on the stand-in for the driver (the test python.operations).
+"""The builtin function that runs a plan with torch tensors, on the stand-in for the driver (python.operations).
 Tensors of the CPU say that they are those of a GPU: by exchange functions of this file."""
 
 import ctypes

@@ -121,5 +121,5 @@ def test_an_operator_has_no_second_derivative():
     x = torch.randn(1, 2, 8, 8, requires_grad=True)
     o = torch.ops.attn.forward(operators.facts_of(f).name, ["q", "k", "v"], [x, x, x], [], True)[0]
     (first,) = torch.autograd.grad(o.sum(), x, create_graph=True)
-    with pytest.raises(attn.Unsupported, match="second derivatives"):
+    with pytest.raises(attn.UnsupportedError, match="second derivatives"):
         first.sum().backward()

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol, Union
 
 import torch
 
-from attn.errors import Unsupported
+from attn.errors import UnsupportedError
 from attn.torch import private
 from attn.torch.statistics import of_outputs
 
@@ -73,6 +73,10 @@ class Recorded(torch.autograd.Function):
         return (None, None, *differentiable_once(found, (*saved, *given)))
 
 
+# The call of a way, recorded.
+recorded: Callable[..., Any] = Recorded.apply
+
+
 class _Once(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -83,9 +87,12 @@ class _Once(torch.autograd.Function):
         refuse_second_derivative()
 
 
+_guarded: Callable[..., tuple[torch.Tensor, ...]] = _Once.apply
+
+
 def refuse_second_derivative() -> NoReturn:
-    """Raises Unsupported: a backward cannot be differentiated."""
-    raise Unsupported(
+    """Raises UnsupportedError: a backward cannot be differentiated."""
+    raise UnsupportedError(
         "second derivatives of an attention are not computed",
         ["call backward or torch.autograd.grad without create_graph=True"],
     )
@@ -97,7 +104,7 @@ def differentiable_once(gradients: Sequence[Gradient], saved: Sequence[torch.Ten
     if not torch.is_grad_enabled():  # without create_graph=True
         return gradients
     found = [gradient for gradient in gradients if gradient is not None]
-    guarded = iter(_Once.apply(len(found), *found, *saved))
+    guarded = iter(_guarded(len(found), *found, *saved))
     return [None if gradient is None else next(guarded) for gradient in gradients]
 
 
@@ -166,7 +173,7 @@ def register_gradients(
     def forward(keys: private.KeySet, whose: str, names: list[str], tensors: list[torch.Tensor], params: list[float],
                 *others: Any) -> Sequence[torch.Tensor]:
         if _is_recording() and any(tensor.requires_grad for tensor in tensors):
-            found = Recorded.apply(_OperatorWay(operators, keys, whose, names, others), params, *tensors)
+            found = recorded(_OperatorWay(operators, keys, whose, names, others), params, *tensors)
             return [found] if isinstance(found, torch.Tensor) else list(found)
         if private.is_plain(keys):
             return forward_kernel(whose, names, tensors, params, *others)

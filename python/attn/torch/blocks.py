@@ -80,7 +80,8 @@ def checked_mask(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
         )
     if 0 not in sizes:
         _check_rows(block_mask, grid_of(block_mask, sizes))
-    return mask_mod
+    found: Callable[..., Any] = mask_mod
+    return found
 
 
 def _check_rows(block_mask: Any, grid: Grid) -> None:
@@ -133,7 +134,7 @@ def added(
             if known is not None:
                 _known[id(block_mask)] = known
         adds = None if known is None else known.find(of, observed)
-        if adds is None and capturing:
+        if adds is None and capturing or known is None:
             return Adds.SHOWS
         if adds is None:
             with torch.no_grad():
@@ -191,8 +192,8 @@ class _Compared:
         """Keeps, for `follows`, that it says nothing beside the mask of an attention, which reads these tensors by
         name, where PyTorch counts what is written to all of them."""
         lists = [(name, None if x is None else Place.of(x)) for name, x in lists_of(block_mask).items()]
-        places = [(name, Place.of(x)) for name, x in read]
-        if any(place is None for _, place in places) or any(
+        places = [(name, place) for name, x in read if (place := Place.of(x)) is not None]
+        if len(places) < len(read) or any(
                 place is None and getattr(block_mask, name, None) is not None for name, place in lists):
             return
         if self._sizes is not sizes or self._lists != lists or len(self._short) >= MOST_KEPT:
@@ -204,7 +205,7 @@ class _Compared:
         """Whether it is this block mask with the lists that `note_short` knows, for these very sizes."""
         if (
             self._sizes is not sizes
-            or self._of() is not block_mask
+            or not self._is(block_mask)
             or self._mask_mod is not block_mask.mask_mod
             or self._blocks != (block_mask.BLOCK_SIZE, block_mask.seq_lengths)
         ):
@@ -239,10 +240,13 @@ class _Compared:
         while len(self._found) > MOST_KEPT:
             self._found.popitem(last=False)
 
+    def _is(self, block_mask: Any) -> bool:
+        return self._of() is block_mask
+
     def is_of(self, block_mask: Any) -> bool:
         """Whether it is this block mask, and only the elements of its lists may have changed."""
         return (
-            self._of() is block_mask
+            self._is(block_mask)
             and self._mask_mod is block_mask.mask_mod
             and self._blocks == (block_mask.BLOCK_SIZE, block_mask.seq_lengths)
             and self._shapes == _shapes(block_mask)
@@ -274,9 +278,11 @@ class Place(NamedTuple):
             return None
         return cls(weakref.ref(tensor), tensor._version, tensor.data_ptr())
 
-    def is_of(self, tensor: Any) -> bool:
+    def is_of(self, tensor: torch.Tensor) -> bool:
         """Whether it is this tensor, as it was."""
-        return self.tensor() is tensor and tensor._version == self.version and tensor.data_ptr() == self.address
+        known = self.tensor()
+        return (known is tensor and known is not None and known._version == self.version
+                and known.data_ptr() == self.address)
 
 
 class _State:
@@ -358,7 +364,7 @@ def _listed(block_mask: Any, grid: Grid, device: torch.device) -> tuple[torch.Te
     found: list[torch.Tensor] = []
     lists = [None if x is None else x.to(device) for x in lists_of(block_mask).values()]
     for counts, indices in (lists[:2], lists[2:]):
-        if counts is None:
+        if counts is None or indices is None:
             found.append(torch.zeros_like(found[0]))
             continue
         places, beyond = places_of(counts, indices, grid.across)
@@ -408,4 +414,4 @@ def _blocks(mask: torch.Tensor, grid: Grid, beyond: bool) -> torch.Tensor:
     """[batches, heads, down, rows, across, keys] of a mask, with `beyond` after its last row and key."""
     missing = (-mask.shape[2] % grid.rows, grid.across * grid.keys - mask.shape[3])
     padded = torch.nn.functional.pad(mask, (0, missing[1], 0, missing[0]), value=beyond)
-    return padded.unflatten(3, (grid.across, grid.keys)).unflatten(2, (-1, grid.rows))
+    return padded.reshape(*padded.shape[:2], -1, grid.rows, grid.across, grid.keys)

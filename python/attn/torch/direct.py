@@ -41,7 +41,7 @@ def _exchange() -> int | None:
         return None
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return pointer(capsule, b"dlpack_exchange_api")
+    return int(pointer(capsule, b"dlpack_exchange_api"))
 
 
 LIBRARY = _library()
@@ -68,4 +68,5 @@ def make(executable: _libattn.Executable, device: torch.device, most_kept_worksp
     def failed(status: int) -> NoReturn:
         raise _libattn._failure(status, error)
 
-    return LIBRARY.attn_call_function(handle, tuple(PLAIN), failed)
+    run: Run = LIBRARY.attn_call_function(handle, tuple(PLAIN), failed)
+    return run

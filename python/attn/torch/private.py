@@ -1,7 +1,7 @@
 """The names of PyTorch that are not public, but for those of Dynamo, which are in dynamo.py.
 
-They are those of the versions in `VERSIONS`, with which the package is tested (python/tests/test_torch_private.py). With
-older and newer ones it imports if they are there.
+They are those of the versions in `VERSIONS`, with which the package is tested (python/tests/test_torch_private.py).
+With older and newer ones it imports if they are there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ assert_later: Callable[[torch.Tensor, str], None] = torch._assert_async
 
 def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     """`function.apply` without what that does for setup_context and torch.func."""
-    found: Callable[..., Any] = super(torch.autograd.Function, function).apply
+    bases: Any = super(torch.autograd.Function, function)
+    found: Callable[..., Any] = bases.apply
     return found
 
 
@@ -82,7 +83,8 @@ def below_autograd() -> AbstractContextManager[None]:
     return torch._C._AutoDispatchBelowAutograd()
 
 
-def redispatched(operator: Any, keys: KeySet, *args: Any) -> Any:
+def redispatched(operator: Any, keys: KeySet, *args: Any) -> list[torch.Tensor]:
     """An operator's result, from the kernels below autograd on."""
     with below_autograd():
-        return operator.redispatch(keys & _BELOW, *args)
+        found: list[torch.Tensor] = operator.redispatch(keys & _BELOW, *args)
+        return found

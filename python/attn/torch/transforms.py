@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,9 +21,10 @@ def attend(each: Call) -> Any:
     """Computes a call of tensors that torch.func wraps. The outputs that a caller sees."""
     facts = facts_of(each.attention)
     tensors = tuple(each.tensors.values())
-    bare = each._replace(tensors=dict.fromkeys(each.tensors))
+    names: dict[str, Any] = dict.fromkeys(each.tensors)
+    bare = each._replace(tensors=names)
     training = torch.is_grad_enabled() and any(map(_needs_gradient, tensors))
-    outputs = _Forward.apply(bare, training, *tensors)[: len(facts.outputs)]
+    outputs = _forward(bare, training, *tensors)[: len(facts.outputs)]
     return outputs[0] if len(outputs) == 1 else outputs
 
 
@@ -76,9 +77,9 @@ class _Forward(torch.autograd.Function):
         facts, saved = facts_of(ctx.bare.attention), ctx.saved_tensors
         d_o, reached, others = of_outputs(facts.all_outputs, d_outputs)
         if d_o is None and not reached:
-            return (None,) * (ctx.count + 2)
+            return (None,) * int(ctx.count + 2)
         d_o = torch.zeros_like(saved[ctx.count + facts.all_outputs.index("o")]) if d_o is None else d_o
-        found = dict(zip(facts.of_backward, _Backward.apply(ctx.bare, tuple(reached), *saved, d_o, *others)))
+        found = dict(zip(facts.of_backward, _backward(ctx.bare, tuple(reached), *saved, d_o, *others)))
         return (None, None, *(found.get(name) for name in ctx.bare.tensors))
 
     @staticmethod
@@ -109,3 +110,7 @@ class _Backward(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, bare: Call, reached: tuple[str, ...], *tensors: torch.Tensor) -> Any:
         return _mapped(_Backward, info.batch_size, in_dims[2:], (bare, reached), tensors)
+
+
+_forward: Callable[..., tuple[torch.Tensor, ...]] = _Forward.apply
+_backward: Callable[..., tuple[torch.Tensor, ...]] = _Backward.apply

@@ -12,7 +12,7 @@ import torch
 from attn.arguments import INPUTS, RANDOM
 from attn.outputs import is_amax
 from attn.torch import private
-from attn.torch.autograd import Gradient, Recorded, Saved, Unfit
+from attn.torch.autograd import Gradient, Recorded, Saved, Unfit, recorded
 from attn.torch.calls import Call, add_random
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import Facts, facts_of
@@ -168,7 +168,7 @@ def attend(each: Call) -> Any:
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     way = Way(each, training)
     if training:
-        return Recorded.apply(way, params, *tensors)
+        return recorded(way, params, *tensors)
     outputs = way.forward(tensors, params)
     return outputs[0] if len(outputs) == 1 else outputs
 
@@ -228,7 +228,7 @@ class Recent:
 
     def _sorted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
         values = (*args, *kwargs.values(), *self._kept)
-        params = self._params(values)
+        params = () if self._params is None else self._params(values)
         if self._random:
             random = {name: value for name, value in kwargs.items() if name in RANDOM}
             add_random(random, args[0].device)
