@@ -9,7 +9,7 @@ See docs/python.md."""
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import attention as _attention
 from . import specs
@@ -17,7 +17,7 @@ from .attention import Attention, compile, load
 from .doctor import doctor
 from .errors import (ArgumentError, BindingError, CompilerError, CudaError, CudnnError, Diagnostic,
                      Error, NcclError, PlanDeviceError, PlanError, PlanVersionError, SpecError,
-                     SpecWarning, TraceError, Unsupported)
+                     SpecWarning, TraceError, UnsupportedError)
 from .plan import targets
 from .specs import Spec
 from .trace import trace
@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "Attention", "BindingError", "CompilerError", "CudaError", "CudnnError",
     "Diagnostic", "Error", "NcclError", "PlanDeviceError", "PlanError", "PlanVersionError", "Spec",
-    "SpecError", "SpecWarning", "TraceError", "Unsupported", "__version__", "compile", "doctor",
+    "SpecError", "SpecWarning", "TraceError", "UnsupportedError", "__version__", "compile", "doctor",
     "load", "specs", "targets", "torch", "trace",
 ]
 
@@ -39,7 +39,10 @@ def _import_torch() -> Any:
 _attention.import_torch = _import_torch
 
 
-def __getattr__(name: str) -> Any:
-    if name == "torch":
-        return _import_torch()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from . import torch as torch
+else:
+    def __getattr__(name: str) -> Any:
+        if name == "torch":
+            return _import_torch()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -94,7 +94,7 @@ class _Server:
     def __init__(self, program: pathlib.Path):
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen([str(program), "serve"], stdin=theirs, stdout=subprocess.DEVNULL,
+            self._process = subprocess.Popen([str(program), "serve"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL,
                                              stderr=subprocess.DEVNULL, start_new_session=True)
 
     def connect(self) -> socket.socket:
@@ -150,7 +150,9 @@ def _start(arguments: Sequence[str], text: str, folder: str | os.PathLike[str] |
                "environment": _environment()}
     try:
         server, connection = _connection()
-    except ConnectionError:
+    except ConnectionError as error:
+        if _server is None:
+            raise CompilerError(f"attnc could not be started: {error}") from error
         return _lost(_server)
     except OSError as error:
         raise CompilerError(f"attnc could not be started: {error}") from error

@@ -65,7 +65,7 @@ class _Info(_Struct):
                 ("directions", _I32), ("reserved", _I32)]
 
 
-_FALLIBLE = {
+_FALLIBLE: dict[str, list[Any]] = {
     "attn_distributed_open_memory": [_POINTER, _TEXT, _SIZE, _POINTER, _POINTER],
     "attn_distributed_describe": [_POINTER, _POINTER],
     "attn_distributed_home": [_POINTER, _I32, _I32, _POINTER, _SIZE, _POINTER],
@@ -158,7 +158,7 @@ class Distributed:
         self._handle.destroy()
 
     def _count(self, what: str, direction: str) -> int:
-        return getattr(library(), f"attn_distributed_{what}_count")(self._handle, _DIRECTIONS[direction])
+        return int(getattr(library(), f"attn_distributed_{what}_count")(self._handle, _DIRECTIONS[direction]))
 
     def home(self, rank: int, which: int) -> tuple[tuple[int, int], ...]:
         """The ROWS (of q, o and their gradients) or KEYS (of k and v) that any rank has: begin and end of
@@ -262,7 +262,7 @@ class Binding:
         count = len(addresses)
         if count != len(self._addresses):
             raise ArgumentError(f"{count} addresses are given for {len(self._addresses)} tensors")
-        self._addresses[:] = addresses
+        self._addresses[:] = list(addresses)
         _call("attn_distributed_binding_set_addresses", self._handle, self._addresses, count, int(checked),
               stream)
 

@@ -1,6 +1,7 @@
 """Compiled attentions: `compile`, `load`, and what they return."""
 from __future__ import annotations
 
+import builtins
 import copy
 import functools
 import os
@@ -18,8 +19,13 @@ from .arguments import INPUTS, check_names, named, number, sizes_of
 from .errors import ArgumentError, PlanError
 from .specs import Description, Spec
 from .tracing.recipes import Captured
+from .types import Mod, Outputs
 
 if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+
     from .picture import Picture
     from .torch.buckets import Bucketed
 
@@ -42,13 +48,13 @@ class Attention:
               others
     target    the GPU that plans are for, or None
     engine    the engine that plans must be of, or None
-    builds    whether a torch call for which there is no plan compiles one; else it raises Unsupported
+    builds    whether a torch call for which there is no plan compiles one; else it raises UnsupportedError
     layout    the order of the dimensions of q, k, v and o in calls: "bhsd", "bshd", or None: "bhsd", and calls
               are refused whose tensors fit the spec only as [B, S, H, D]"""
 
-    def __init__(self, source: Spec, bindings: Mapping[str, Any], contents: bytes | None = None, *,
+    def __init__(self, source: Spec, bindings: Mapping[str, object], contents: bytes | None = None, *,
                  target: str | None = None, engine: str | None = None, cache: bool = True,
-                 captured: Mapping[str, Any] | None = None, builds: bool = True, layout: str | None = None,
+                 captured: Mapping[str, object] | None = None, builds: bool = True, layout: str | None = None,
                  later: Callable[[], bytes | None] | None = None):
         self.source = source.standing_alone()
         self.bindings = dict(bindings)
@@ -119,7 +125,7 @@ class Attention:
         return PlanFile(contents).plans if contents else ()
 
     @property
-    def sizes(self) -> dict[str, Any]:
+    def sizes(self) -> dict[str, int | None]:
         """The size of each dimension: those of the first plan, if it was compiled, else the spec's, None for open
         ones."""
         if self._contents is not None:
@@ -148,8 +154,8 @@ class Attention:
                                  "lists all, and none of them needs to be here"])
         plans.write(path, contents)
 
-    def build(self, sizes: Mapping[str, Any] | None = None, *, edits: Sequence[str] = (),
-              direction: str | None = None, target: str | None = None) -> bytes:
+    def build(self, sizes: Mapping[str, object] | None = None, *, edits: Sequence[str] = (),
+              direction: str | None = None, target: str | None = None) -> builtins.bytes:
         """Compiles a plan with other sizes, or other clauses (`edits`: options of attnc compile, such as "--dtype",
         "f16"), and returns the contents of its plan file. What is not given is as in this attention; the target
         is the local GPU then, if there was none. Raises what `attn.compile` does."""
@@ -160,8 +166,8 @@ class Attention:
         return plans.build(self.source, bindings, target or self.target or "native", engine=self.engine,
                            direction=direction, cache=self._cache, edits=edits)
 
-    def warm(self, *, training: bool = False, dtype: Any = None, layout: str = "bhsd",
-             device: Any = None, background: bool = False, **sizes: int) -> Future[None]:
+    def warm(self, *, training: bool = False, dtype: str | torch.dtype | None = None, layout: str = "bhsd",
+             device: torch.device | str | int | None = None, background: bool = False, **sizes: int) -> Future[None]:
         """Compiles and loads the plan of torch calls with these sizes, so that they need not wait.
 
         `training`: for tensors that require a gradient. `layout`: "bhsd" or "bshd", the order of q, k and v
@@ -186,7 +192,8 @@ class Attention:
 
         Raises ArgumentError if the spec reads Sq or Skv other than as the sizes of tensors."""
         buckets = {"Sq": lengths if Sq is None else Sq, "Skv": lengths if Skv is None else Skv}
-        return _of_torch().bucketed(self, buckets)
+        found: Bucketed = _of_torch().bucketed(self, buckets)
+        return found
 
     def explain(self, target: str | None = None) -> str:
         """What attnc says about the attention: graph nodes, mask, work and engine. Of the plans if there
@@ -204,7 +211,7 @@ class Attention:
     def draw(self, path: str | os.PathLike[str] | None = None, *, b: int | None = None,
              h: int | None = None, blocks: tuple[int, int] | None = None, score: bool = False,
              score_at: float | None = None, parts: bool = False, theme: str | None = None,
-             **inputs_and_sizes: Any) -> Picture:
+             **inputs_and_sizes: object) -> Picture:
         """Draws the mask, exactly or by blocks, as `attnc draw` does; notebooks show what is returned.
 
         `path`: a file .svg or .png to write too. `b`, `h`: one batch or head, instead of all that differ.
@@ -214,7 +221,8 @@ class Attention:
         Raises ArgumentError, BindingError, SpecError."""
         from .picture import draw
 
-        inputs, sizes = {}, dict(self.bindings)
+        inputs: dict[str, Any] = {}
+        sizes = dict(self.bindings)
         names = {*self.described.params, *self.described.inputs}
         for name, value in inputs_and_sizes.items():
             (inputs if name in names else sizes)[name] = value
@@ -223,7 +231,7 @@ class Attention:
                    "theme": theme}
         return draw(self.source, sizes, inputs, self.captured, path, options)
 
-    def __call__(self, *args: Any, layout: str | None = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, layout: str | None = None, **kwargs: object) -> Outputs:
         """Computes the attention of q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv], in this order or
         by name; captured tensors, lengths and params by name. Sizes are those of the tensors. With
         `layout="bshd"`, here or in `attn.compile`, q is [B,Sq,Hq,Dqk], k [B,Skv,Hkv,Dqk], v [B,Skv,Hkv,Dv] and
@@ -249,8 +257,8 @@ class Attention:
             return _of_torch().call(self, *args, layout=layout, **kwargs)
         return self._outputs(self._inputs(args, kwargs, layout))
 
-    def gradients(self, *args: Any, do: Any, dlse: Any = None, layout: str | None = None,
-                  **kwargs: Any) -> dict[str, Any]:
+    def gradients(self, *args: object, do: object, dlse: object = None, layout: str | None = None,
+                  **kwargs: object) -> dict[str, NDArray[np.floating]]:
         """Gradients of the sum of o times `do` [B,Hq,Sq,Dv], and with `dlse` [B,Hq,Sq] of lse times `dlse` too, by
         the names of inputs: those that the spec's `grad` lists, else q, k, v and every learned tensor. The
         arguments are those of a call with NumPy arrays; torch has autograd. f32, or f64 if q is."""
@@ -299,11 +307,11 @@ class Attention:
         return {**{name: value for name, value in self.bindings.items() if name != "D"}, **sizes}
 
 
-def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
-            mask_mod: Callable[..., Any] | None = None, target: str | None = None,
+def compile(spec: object = None, *, score_mod: Mod | None = None, mask_mod: Mod | None = None,
+            target: str | None = None,
             engine: str | None = None, direction: str | None = None, cache: bool = True,
             deny_warnings: bool = False, builds: bool = True, layout: str | None = None,
-            **sizes_and_parameters: Any) -> Attention:
+            **sizes_and_parameters: object) -> Attention:
     """Compiles an attention.
 
     `spec`: whatever `Spec.of` takes: a path, the text, the JSON form, or the name of a standard spec. Or
@@ -316,13 +324,13 @@ def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
     `engine`: "auto", "cudnn", "native" or "unfused". `direction`: "fwd", "bwd" or "both".
     `cache`: whether plans are looked up and kept in the folder that `attnc cache path` prints.
     `builds`: False for calls of torch tensors that never wait for a compiler: those for which there is no
-    plan yet, from here or from `warm`, raise Unsupported.
+    plan yet, from here or from `warm`, raise UnsupportedError.
     `layout`: the order of the dimensions of q, k, v and o in calls: "bhsd", as without it, or "bshd". That of
     traced functions' plans in memory is the same; a spec has a clause for that.
     Other arguments are sizes and parameters of the spec that replace its own: Sq=4096, window=64. A list of
     sizes gives a plan for each.
 
-    Raises SpecError (with `deny_warnings` also for warnings), TraceError, Unsupported, ArgumentError."""
+    Raises SpecError (with `deny_warnings` also for warnings), TraceError, UnsupportedError, ArgumentError."""
     captured: Mapping[str, Any] = {}
     bindings = sizes_and_parameters
     if score_mod is not None or mask_mod is not None:
@@ -368,7 +376,7 @@ def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Attention:
 
     `recompile`: if its plans are for another GPU than the local one, or another cuDNN than is found here,
     compile them again, with a warning that names both; and plans that are missing are compiled by the torch
-    call that needs them, instead of raising Unsupported. Raises CompilerError if the file cannot be read,
+    call that needs them, instead of raising UnsupportedError. Raises CompilerError if the file cannot be read,
     PlanError if it is damaged or no plan file."""
     contents = plans.read(path)
     if recompile:
@@ -378,7 +386,7 @@ def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Attention:
     except PlanError as error:
         notes = error.notes
         if os.fspath(path).endswith((".attn", ".attn.json")):
-            notes = [*notes, "this is the name of a spec: attn.compile compiles it"]
+            notes = (*notes, "this is the name of a spec: attn.compile compiles it")
         raise type(error)(f"{os.fspath(path)}: {error.message}", notes, error.status) from None
     return Attention(Spec(found[0].spec), _bindings_of(contents), contents, target=found[0].target,
                      builds=recompile)
@@ -394,7 +402,7 @@ def _bindings_of(contents: bytes) -> dict[str, Any]:
     return {one["name"]: plans.number(one["value"]) for one in manifest["bindings"]}
 
 
-def _traced(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | None,
+def _traced(score_mod: Mod | None, mask_mod: Mod | None,
             options: Mapping[str, Any]) -> tuple[Spec, Mapping[str, Any]]:
     from .trace import OPTIONS, trace
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from . import _attnc, _find, _libattn
 from .errors import Error
+from .types import Json
 
 
-def doctor(file: Any = None) -> dict[str, Any]:
+def doctor(file: TextIO | None = None) -> dict[str, Json]:
     """Prints what this package finds and would use: attnc, libattn, the GPU and its driver, each copy of
     cuDNN, PyTorch, and the folder of cached plans. Returns the same as a dict. Loads neither PyTorch nor
     cuDNN into this process. `file` is where to print, standard output by default.
@@ -33,14 +34,15 @@ def doctor(file: Any = None) -> dict[str, Any]:
 
 def _attempt(entry: Any) -> dict[str, Any]:
     try:
-        return entry()
+        return dict(entry())
     except Error as error:
         return {"error": str(error)}
 
 
 def _versions() -> dict[str, Any]:
     folder = _find.cudnn_folder()
-    return _attnc.run(["version", *(["--cudnn", folder] if folder else [])])
+    found: dict[str, Any] = _attnc.run(["version", *(["--cudnn", folder] if folder else [])])
+    return found
 
 
 def _attnc_entry() -> dict[str, Any]:
@@ -125,7 +127,7 @@ def _lines(name: str, entry: dict[str, Any]) -> list[str]:
             return [f"{used['version']}  {used['path']}: used", *lines]
         return [*entry["error"].splitlines(), *lines]
     if "error" in entry:
-        return entry["error"].splitlines()
+        return str(entry["error"]).splitlines()
     words = dict(entry)
     first = [str(words.pop(key)) for key in ("version", "name") if key in words]
     return ["  ".join([*first, *(str(value) if key in ("path", "executable") else f"{key} {value}"

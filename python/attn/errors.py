@@ -4,7 +4,7 @@
       ArgumentError (ValueError)   an argument of a call is wrong
         BindingError               a tensor, size or param does not fit
       SpecError                    the spec has errors: `.diagnostics`
-      Unsupported                  valid, but no engine computes it on this target
+      UnsupportedError             valid, but no engine computes it on this target
       PlanError                    a plan file cannot be used: `.status`
         PlanVersionError           it was compiled for another version of cuDNN
         PlanDeviceError            it was compiled for another GPU architecture
@@ -68,7 +68,7 @@ class SpecWarning(UserWarning):
     """A valid spec, or a call, that may not mean what was intended."""
 
 
-class Unsupported(Error):
+class UnsupportedError(Error):
     """The spec is valid, but no engine computes it on this target; the notes have the reasons."""
 
 
@@ -121,7 +121,7 @@ class CompilerError(Error):
 _BY_STATUS: dict[str, type[Error]] = {
     "invalid_argument": ArgumentError,
     "invalid_spec": SpecError,
-    "unsupported": Unsupported,
+    "unsupported": UnsupportedError,
     "binding": BindingError,
     "cuda": CudaError,
     "cudnn": CudnnError,

@@ -28,7 +28,7 @@ class Picture:
         """The share of scores that are visible, over the batches and heads that are drawn."""
         panels = self.facts["panels"]
         places = sum(len(panel["places"]) for panel in panels)
-        return sum(panel["share"] * len(panel["places"]) for panel in panels) / max(places, 1)
+        return float(sum(panel["share"] * len(panel["places"]) for panel in panels) / max(places, 1))
 
     def _repr_svg_(self) -> str:
         return self.svg

@@ -38,7 +38,7 @@ def build(spec: Spec, bindings: Mapping[str, Any], target: str = "native", *, en
     `edits` are options that replace clauses of the spec, such as "--dtype", "f16"; `bindings` are sizes and
     spec parameters, `target` a name of `targets()`, "native" for the local GPU, or a path of a JSON file. With
     `cache`, plans come from and go to the folder of `attnc cache`, which processes share. Raises SpecError,
-    Unsupported, or what attnc reports."""
+    UnsupportedError, or what attnc reports."""
     check_choices(engine, direction)
     options = [*bind_arguments(bindings), *edits, *deny_arguments(deny_warnings), "--target", _target(target),
                *_autotune()]
@@ -75,7 +75,8 @@ def homes(spec: Spec, bindings: Mapping[str, Any], ranks: int,
     [begin, end]."""
     with _inputs(values) as given:
         answer = spec.answer("explain", *bind_arguments(bindings), "--ranks", str(ranks), *given)
-    return answer["of_ranks"]
+    found: list[dict[str, Any]] = answer["of_ranks"]
+    return found
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from .arguments import INPUTS, Sizes, order_note
-from .errors import ArgumentError, BindingError, CompilerError, Unsupported
+from .errors import Error, ArgumentError, BindingError, CompilerError, UnsupportedError
 from .outputs import NO_KEY_BUT_A_SINK, NO_KEY_NOTES, is_amax, is_statistic, value_of_nothing
 from .specs import Spec, bind_arguments
 
@@ -80,7 +80,7 @@ def _of_nothing(has_sink: bool, inputs: Mapping[str, Any], outputs: Sequence[str
     q, v = inputs["q"], inputs["v"]
     rows = q.shape[:3]
     if has_sink and 0 not in rows and any(map(is_statistic, outputs)):
-        raise Unsupported(NO_KEY_BUT_A_SINK, NO_KEY_NOTES)
+        raise UnsupportedError(NO_KEY_BUT_A_SINK, NO_KEY_NOTES)
     shapes = {name: (1,) if is_amax(name) else rows for name in outputs}
     shapes.update({"o": (*rows, v.shape[3])} if "o" in outputs else {})
     made = {name: np.full(shape, value_of_nothing(name), dtype) for name, shape in shapes.items()}
@@ -140,7 +140,7 @@ def input_argument(folder: str, name: str, value: Any) -> str:
 
 
 def about_arrays(error: ArgumentError | CompilerError, folder: str, spec: Spec | None = None,
-                 sizes: Mapping[str, Any] | None = None) -> Exception:
+                 sizes: Mapping[str, Any] | None = None) -> Error:
     """The error in terms of arrays instead of files and of attnc's options; of a traced spec, with the line of
     Python. `sizes`: those that were read from q, k and v."""
     def reworded(text: str) -> str:

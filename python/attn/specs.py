@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple
 
 from . import _attnc, _find, hints
 from .errors import ArgumentError, CompilerError, SpecError
+from .types import Json
 
 if TYPE_CHECKING:
     from .tracing.origins import Origin
@@ -104,7 +105,7 @@ class Spec:
     origins: tuple[Origin, ...] = ()
 
     @staticmethod
-    def of(source: Any) -> Spec:
+    def of(source: object) -> Spec:
         """A spec from any of: a Spec; a path, str or PathLike, of a .attn or .attn.json file; the name of
         a standard spec ("gemma2_local"); the text of a spec; a dict, the JSON form.
 
@@ -125,13 +126,13 @@ class Spec:
             return Spec(source)
         return _named(source)
 
-    def answer(self, command: str, *arguments: str) -> Any:
+    def answer(self, command: str, *arguments: str) -> Json:
         """What `attnc COMMAND - ARGUMENTS --format json` says about this spec. Errors of a spec that functions
         were traced to are of their lines of Python."""
         with self._at_python():
             return _attnc.run([command, "-", *arguments], **self._input)
 
-    def print(self, command: str, bindings: Mapping[str, Any], *arguments: str) -> str:
+    def print(self, command: str, bindings: Mapping[str, object], *arguments: str) -> str:
         """What `attnc COMMAND - ARGUMENTS` prints about this spec."""
         return _attnc.run_text([command, "-", *bind_arguments(bindings), *arguments], **self._input)
 
@@ -151,18 +152,18 @@ class Spec:
 
             raise at_python(error, self.text, self.origins) from None
 
-    def check(self, bindings: Mapping[str, Any], deny_warnings: bool = False) -> Description:
+    def check(self, bindings: Mapping[str, object], deny_warnings: bool = False) -> Description:
         """What the spec is with these sizes and parameters. Raises SpecError if it has errors, ArgumentError if
         it has no dimension or parameter of such a name; issues its warnings as SpecWarning."""
         said, printed = self._ask(bindings, *deny_arguments(deny_warnings))
         _attnc.warn(printed)
         return said
 
-    def described(self, bindings: Mapping[str, Any] | None = None) -> Description:
+    def described(self, bindings: Mapping[str, object] | None = None) -> Description:
         """The same without warnings."""
         return self._ask(bindings or {})[0]
 
-    def _ask(self, bindings: Mapping[str, Any], *options: str) -> tuple[Description, str]:
+    def _ask(self, bindings: Mapping[str, object], *options: str) -> tuple[Description, str]:
         # What is imported may change.
         ask = _described.__wrapped__ if _IMPORTS.search(self.text) else _described
         try:
@@ -173,7 +174,7 @@ class Spec:
                 raise
             raise self._unknown_name(bindings) or error from None
 
-    def _unknown_name(self, bindings: Mapping[str, Any]) -> ArgumentError | None:
+    def _unknown_name(self, bindings: Mapping[str, object]) -> ArgumentError | None:
         said = self.described()
         known = [*_SIZES, *said.parameters]
         for name in bindings:
@@ -187,9 +188,10 @@ class Spec:
         return None
 
     @property
-    def tree(self) -> dict[str, Any]:
+    def tree(self) -> dict[str, Json]:
         """The JSON form."""
-        return json.loads(_converted(self, "--to", "json"))
+        found: dict[str, Any] = json.loads(_converted(self, "--to", "json"))
+        return found
 
     @property
     def dsl(self) -> str:
@@ -223,7 +225,7 @@ def names() -> list[str]:
     return sorted(path.name.removesuffix(".attn") for path in _find.specs_folder().glob("*.attn"))
 
 
-def bind_arguments(bindings: Mapping[str, Any]) -> list[str]:
+def bind_arguments(bindings: Mapping[str, object]) -> list[str]:
     """The arguments of attnc that set sizes and parameters. A list of sizes gives a plan for each."""
     arguments = []
     for name, value in bindings.items():

@@ -19,6 +19,7 @@ from attn.tracing.names import Names
 from attn.tracing.recipes import Recipe, element, sources
 from attn.tracing.tracer import Tracer
 from attn.tracing.watching import Watch
+from attn.types import Mod
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Traced:
     opaque: str | None = dataclasses.field(repr=False, compare=False, default=None)
 
 
-def trace(score_mod: Callable | None = None, mask_mod: Callable | None = None, *,
-          learn: bool | Iterable[str] | None = None, facts: bool = True, **sizes_and_clauses: Any) -> Traced:
+def trace(score_mod: Mod | None = None, mask_mod: Mod | None = None, *,
+          learn: bool | Iterable[str] | None = None, facts: bool = True, **sizes_and_clauses: object) -> Traced:
     """The spec of `score_mod(score, b, h, q_idx, kv_idx)` and `mask_mod(b, h, q_idx, kv_idx)`.
 
     `sizes_and_clauses`: the sizes of q, k and v, all of them: B, Hq, Hkv, Sq, Skv, Dqk and Dv; and what is not
@@ -56,8 +57,9 @@ def trace(score_mod: Callable | None = None, mask_mod: Callable | None = None, *
     Raises TraceError, with the line of the mod, for what cannot be expressed. Several threads may trace at
     the same time.
     """
-    given = Sizes(**{name: sizes_and_clauses.pop(name) for name in Sizes._fields if name in sizes_and_clauses})
-    clauses, sizes = Clauses(**sizes_and_clauses), given._asdict()
+    rest: dict[str, Any] = dict(sizes_and_clauses)
+    given = Sizes(**{name: rest.pop(name) for name in Sizes._fields if name in rest})
+    clauses, sizes = Clauses(**rest), given._asdict()
     if given.Dqk == given.Dv:
         sizes["D"] = sizes.pop("Dqk")
         del sizes["Dv"]

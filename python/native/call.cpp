@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "enqueue.h"
 #include "exchange.h"
 #include "python_abi.h"
 
@@ -45,7 +46,8 @@ struct Expected {
   attn_dtype type;
   DlDtype dtype;
   std::vector<std::int64_t> dims, strides;
-  std::vector<int> order;  // dims from the slowest to the fastest in memory
+  std::vector<int> order;             // dims from the slowest to the fastest in memory
+  std::vector<std::int64_t> ordered;  // sizes in this order
   std::int64_t alignment;
   bool is_pool;    // of pages that a table locates: there may be fewer of them
   bool is_packed;  // rows that cumulative lengths locate
@@ -78,6 +80,7 @@ static Expected expected(const attn_tensor_info& info, std::size_t place) {
                 {info.dims, info.dims + rank},
                 {info.strides, info.strides + rank},
                 {},
+                {},
                 info.alignment,
                 std::string_view(info.addressed_by).starts_with("page_table"),
                 std::string_view(info.addressed_by).starts_with("cu_seqlens"),
@@ -86,6 +89,7 @@ static Expected expected(const attn_tensor_info& info, std::size_t place) {
   std::stable_sort(made.order.begin(), made.order.end(), [&](int x, int y) {
     return made.strides[static_cast<std::size_t>(x)] > made.strides[static_cast<std::size_t>(y)];
   });
+  for (const int dim : made.order) made.ordered.push_back(made.dims[static_cast<std::size_t>(dim)]);
   return made;
 }
 
@@ -147,21 +151,28 @@ struct attn_call {
   std::vector<void*> addresses;  // of the run under way
   Views views;
   std::vector<Memory> made;
+  Reference types, failed;
+  attn_error* error = attn_error_create();
 
+  attn_call() = default;
+  attn_call(const attn_call&) = delete;
+  attn_call& operator=(const attn_call&) = delete;
   ~attn_call() {
+    attn_error_destroy(error);
     bound.clear();
     attn_executable_release(executable);
   }
 
   attn_status prepare(attn_error* error);
   // A new reference to a tuple of the outputs, or null and a status.
-  void* run(void* tuple, void* numbers, attn_status& status, attn_error* error);
+  void* run(void* tuple, void* numbers, attn_status& status);
 
  private:
+  bool is_of_types(void* object) const;
   bool read(void* tuple);
   bool read_params(void* numbers);
   bool allocate_outputs();
-  Memory allocate(const Expected& tensor) const;
+  Memory allocate(Expected& tensor) const;
   Memory allocate_bytes(std::uint64_t bytes) const;
   attn_status bind_to(void* stream, const double* values, const Memory& workspace,
                       attn_binding** binding, attn_error* error);
@@ -199,15 +210,22 @@ attn_status attn_call::prepare(attn_error* error) {
   return ATTN_STATUS_OK;
 }
 
+bool attn_call::is_of_types(void* object) const {
+  const std::ptrdiff_t count = PyTuple_Size(types.get());
+  for (std::ptrdiff_t i = 0; i < count; ++i) {
+    if (has_type(object, PyTuple_GetItem(types.get(), i))) return true;
+  }
+  return false;
+}
+
 bool attn_call::read(void* tuple) {
   if (PyTuple_Size(tuple) != static_cast<std::ptrdiff_t>(inputs.size())) return false;
   views.clear();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Expected& plan = inputs[i];
     DlTensor tensor{};
-    if (exchange->tensor_from_object(PyTuple_GetItem(tuple, static_cast<std::ptrdiff_t>(i)),
-                                     &tensor) != 0)
-      return false;
+    void* const object = PyTuple_GetItem(tuple, static_cast<std::ptrdiff_t>(i));
+    if (!is_of_types(object) || !read_tensor(*exchange, object, tensor)) return false;
     const bool fits = tensor.device.type == kCuda && tensor.device.id == device &&
                       tensor.dtype.code == plan.dtype.code &&
                       tensor.dtype.bits == plan.dtype.bits && !plan.is_packed &&
@@ -225,19 +243,17 @@ bool attn_call::read(void* tuple) {
 
 // The framework allocates row-major tensors: the dims are given in the order of memory, and
 // permuted in the result, whose arrays of dims and strides are its own.
-Memory attn_call::allocate(const Expected& tensor) const {
-  std::vector<std::int64_t> dims;
-  for (const int dim : tensor.order) dims.push_back(tensor.dims[static_cast<std::size_t>(dim)]);
+Memory attn_call::allocate(Expected& tensor) const {
   DlTensor prototype{nullptr,
                      {kCuda, device},
-                     static_cast<std::int32_t>(dims.size()),
+                     static_cast<std::int32_t>(tensor.ordered.size()),
                      tensor.dtype,
-                     dims.data(),
+                     tensor.ordered.data(),
                      nullptr,
                      0};
   DlManagedTensor* memory = nullptr;
   if (exchange->allocate(&prototype, &memory, nullptr, ignore_error) != 0) return nullptr;
-  for (std::size_t dim = 0; dim < dims.size(); ++dim) {
+  for (std::size_t dim = 0; dim < tensor.dims.size(); ++dim) {
     memory->tensor.dims[dim] = tensor.dims[dim];
     if (memory->tensor.strides != nullptr) memory->tensor.strides[dim] = tensor.strides[dim];
   }
@@ -359,11 +375,13 @@ void* attn_call::give() {
   return tuple;
 }
 
-void* attn_call::run(void* tuple, void* numbers, attn_status& status, attn_error* error) {
+void* attn_call::run(void* tuple, void* numbers, attn_status& status) {
   status = ATTN_CALL_UNFIT;
-  if (!read(tuple) || !read_params(numbers) || !allocate_outputs()) return nullptr;
   void* stream = nullptr;
-  if (exchange->current_stream(kCuda, device, &stream) != 0) return nullptr;
+  if (!read(tuple) || !read_params(numbers) ||
+      exchange->current_stream(kCuda, device, &stream) != 0 || is_capturing(stream) ||
+      !allocate_outputs())
+    return nullptr;
   Memory workspace;
   if (workspace_bytes > most_kept) {
     workspace = allocate_bytes(workspace_bytes);
@@ -404,14 +422,49 @@ attn_status attn_call_create(attn_executable* executable, const void* exchange, 
 
 void attn_call_destroy(attn_call* call) { delete call; }
 
-void* attn_call_run(attn_call* call, void* inputs, void* params, attn_error* error) {
-  attn_status status = ATTN_STATUS_OUT_OF_MEMORY;
-  void* results = nullptr;
-  try {
-    results = call->run(inputs, params, status, error);
-  } catch (const std::bad_alloc&) {
+attn_error* attn_call_error(const attn_call* call) { return call->error; }
+
+namespace attn::python {
+namespace {
+
+constexpr const char* kCallCapsule = "attn_call";
+
+attn_call& call_of(void* capsule) {
+  return *static_cast<attn_call*>(PyCapsule_GetPointer(capsule, kCallCapsule));
+}
+
+void destroy_call(void* capsule) { delete &call_of(capsule); }
+
+void* run_call(void* capsule, void* const* arguments, std::ptrdiff_t count) {
+  constexpr std::ptrdiff_t kArguments = 2;
+  if (count != kArguments) {
+    PyErr_BadArgument();
+    return nullptr;
   }
-  if (results != nullptr) return results;
+  attn_call& call = call_of(capsule);
+  attn_status status = ATTN_STATUS_OUT_OF_MEMORY;
+  try {
+    void* const results = call.run(arguments[0], arguments[1], status);
+    if (results != nullptr) return results;
+  } catch (const std::bad_alloc&) {
+    status = ATTN_STATUS_OUT_OF_MEMORY;
+  }
   PyErr_Clear();
-  return PyLong_FromLong(status);
+  if (status == ATTN_CALL_UNFIT) return none();
+  const Reference number(PyLong_FromLong(status));
+  return PyObject_CallFunctionObjArgs(call.failed.get(), number.get(), nullptr);
+}
+
+Method call_method{"run", run_call, kFastCall, nullptr};
+
+}  // namespace
+}  // namespace attn::python
+
+void* attn_call_function(attn_call* call, void* types, void* failed) {
+  call->types = new_reference(types);
+  call->failed = new_reference(failed);
+  void* const capsule = PyCapsule_New(call, kCallCapsule, destroy_call);
+  if (capsule == nullptr) return nullptr;
+  const Reference owned(capsule);
+  return PyCFunction_NewEx(&call_method, capsule, nullptr);
 }

@@ -15,8 +15,8 @@ extern "C" {
 
 typedef struct attn_call attn_call;
 
-/* A tensor is not as the plan expects it, or the framework could not convert or allocate one.
- * Nothing was enqueued; the same in Python says why. Python's error may be set. */
+/* A call does not apply: a tensor is not as the plan expects it, or the framework could not convert
+ * or allocate one. Nothing was enqueued; Python's error may be set. */
 enum { ATTN_CALL_UNFIT = -1 };
 
 /* `exchange` is the DLPackExchangeAPI of the tensors' type, of major version 1; it and the
@@ -29,12 +29,17 @@ ATTN_API attn_status attn_call_create(attn_executable* executable, const void* e
 /* The device must have finished all runs. */
 ATTN_API void attn_call_destroy(attn_call* call);
 
-/* `inputs`: a tuple of objects, the executable's tensors that are not outputs, in its order;
- * `params`: a tuple of numbers, the values of its params. Returns a new reference: a tuple of the
- * outputs, or an integer, the status of an error: ATTN_CALL_UNFIT, or one of attn_binding_create
- * and attn_binding_execute. Not for streams that are being captured: a graph needs a binding of its
- * own. One thread at a time, which the global lock ensures. */
-ATTN_API void* attn_call_run(attn_call* call, void* inputs, void* params, attn_error* error);
+/* The function of Python that runs the call, a new reference, or NULL with Python's error set. It
+ * is builtin, so that ctypes converts nothing, and owns the call. Its arguments are a tuple of
+ * objects, the executable's tensors that are not outputs, in its order, and a tuple of numbers, the
+ * values of its params. It returns a tuple of the outputs, or None: a tensor is not as the plan
+ * expects it or none of `types` (a tuple of types), the stream is being captured, whose graph needs
+ * a binding of its own, or the framework could not convert or allocate a tensor. Then nothing was
+ * enqueued, and the same in Python says why. After an error of attn_binding_create or
+ * attn_binding_execute it calls `failed` with the status, which raises; attn_call_error says more
+ * of it. One thread at a time, which the global lock ensures. */
+ATTN_API void* attn_call_function(attn_call* call, void* types, void* failed);
+ATTN_API attn_error* attn_call_error(const attn_call* call);
 
 #ifdef __cplusplus
 }

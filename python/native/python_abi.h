@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 extern "C" {
 void PyErr_Clear();
@@ -24,4 +25,33 @@ int PyObject_RichCompareBool(void* object, void* other, int operation);
 void* PyCapsule_New(void* pointer, const char* name, void (*destructor)(void* capsule));
 void* PyCapsule_GetPointer(void* capsule, const char* name);
 void* PyCFunction_NewEx(void* method, void* self, void* module);  // keeps self
+void* PyObject_CallFunctionObjArgs(void* callable, ...);          // up to a null
+void* Py_BuildValue(const char* format, ...);
 }
+
+namespace attn::python {
+
+// Owns one reference to an object.
+struct ReleaseReference {
+  void operator()(void* object) const { Py_DecRef(object); }
+};
+using Reference = std::unique_ptr<void, ReleaseReference>;
+
+inline Reference new_reference(void* object) {
+  Py_IncRef(object);
+  return Reference(object);
+}
+
+// A new reference to None.
+inline void* none() { return Py_BuildValue(""); }
+
+// As Python's PyMethodDef.
+struct Method {
+  const char* name;
+  void* (*function)(void* self, void* const* arguments, std::ptrdiff_t count);
+  int flags;
+  const char* doc;
+};
+constexpr int kFastCall = 0x80;  // METH_FASTCALL
+
+}  // namespace attn::python

@@ -17,17 +17,6 @@ constexpr std::size_t kTensors = ATTN_REPEATED_TENSORS, kSettings = ATTN_REPEATE
 constexpr std::ptrdiff_t kRunArguments = kTensors + kSettings + 3, kBuildArguments = 5;
 constexpr std::size_t kWindow = 2;  // among settings
 
-// Owns one reference to an object.
-struct Release {
-  void operator()(void* object) const { Py_DecRef(object); }
-};
-using Reference = std::unique_ptr<void, Release>;
-
-Reference new_reference(void* object) {
-  Py_IncRef(object);
-  return Reference(object);
-}
-
 // A call that was made before. The objects are those of the tuple of calls.
 struct Repeated {
   std::array<void*, kSettings> settings;
@@ -222,14 +211,6 @@ void* build_function(void* capsule, void* const* arguments, std::ptrdiff_t count
                                                   : ATTN_CALL_UNFIT);
 }
 
-// As Python's PyMethodDef.
-struct Method {
-  const char* name;
-  void* (*function)(void* self, void* const* arguments, std::ptrdiff_t count);
-  int flags;
-  const char* doc;
-};
-constexpr int kFastCall = 0x80;  // METH_FASTCALL
 Method run_method{"run", run_function, kFastCall, nullptr};
 Method build_method{"build", build_function, kFastCall, nullptr};
 

@@ -246,7 +246,7 @@ def expandable_segments(here):
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             execute(here, sharded)
 
-    refused(attn.Unsupported, "NCCL_GRAPH_REGISTER=0", capture)
+    refused(attn.UnsupportedError, "NCCL_GRAPH_REGISTER=0", capture)
     execute(here, sharded)
 
 
@@ -289,7 +289,7 @@ def compiled_here(here):
     assert attn.torch.distribute(f, here.group, training=False, **sizes) is plain
     o = plain(*(plain.shard(x.bfloat16()) for x in (q, k, v)), doc=doc)
     close("o", o, plain.shard(dense))
-    refused(attn.Unsupported, "for forwards alone",
+    refused(attn.UnsupportedError, "for forwards alone",
             lambda: plain(*(plain.shard(x.bfloat16()).requires_grad_() for x in (q, k, v)), doc=doc))
     path = here.folder / f"saved{here.rank}.attnplan"
     plain.save(path)

@@ -165,7 +165,7 @@ def test_an_input_is_no_parameter():
 
 
 def test_what_no_engine_computes_is_unsupported():
-    with pytest.raises(attn.Unsupported) as caught:
+    with pytest.raises(attn.UnsupportedError) as caught:
         attn.compile("gemma2_local", target="a100", engine="native")
     assert "sm_80" in str(caught.value) or "compute capability" in str(caught.value)
 

@@ -80,7 +80,7 @@ def test_options_that_cannot_be_are_named(executable):
         _libattn.Schedule(executable).build(layer.binding, 0, sequences=3)
     with pytest.raises(attn.ArgumentError, match="the number of shared keys is -3"):
         _libattn.Schedule(executable).build(layer.binding, 0, shared_keys=-3)
-    with pytest.raises(attn.Unsupported, match="the executable takes no schedule"):
+    with pytest.raises(attn.UnsupportedError, match="the executable takes no schedule"):
         _libattn.Schedule(loaded(OTHER))
 
 

@@ -572,7 +572,7 @@ def test_graphs_are_refused_where_nccl_would_hang(monkeypatch, settings, registe
     if register is not None:
         monkeypatch.setenv("NCCL_GRAPH_REGISTER", register)
     if refused:
-        with pytest.raises(attn.Unsupported, match="NCCL_GRAPH_REGISTER=0"):
+        with pytest.raises(attn.UnsupportedError, match="NCCL_GRAPH_REGISTER=0"):
             check_graphs()
     else:
         check_graphs()

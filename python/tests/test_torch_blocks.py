@@ -401,6 +401,36 @@ def test_a_block_mask_is_compared_once(monkeypatch):
                                expected(q, k, v, block_mask), atol=1e-5, rtol=1e-5)
 
 
+def test_a_repeated_call_looks_at_nothing_but_tensors(monkeypatch):
+    """Until one of them, or the block mask, is another one or was written to."""
+    from attn.torch import blocks
+
+    added, calls = blocks.added, []
+    monkeypatch.setattr(blocks, "added", lambda *args: (calls.append(None), added(*args))[1])
+    same, ids = documents()
+    block_mask, (q, k, v) = made(same), qkv()
+
+    def looks():
+        before = len(calls)
+        close(attn.torch.flex_attention(q, k, v, block_mask=block_mask), q, k, v, block_mask)
+        return len(calls) > before
+
+    def changes(change):
+        change()
+        return looks(), looks()
+
+    assert changes(lambda: None) == (True, False)
+    assert changes(lambda: ids.copy_(ids.clone())) == (True, False)
+    assert changes(lambda: setattr(ids, "data", ids.clone())) == (True, False)
+    assert changes(lambda: block_mask.kv_indices.copy_(block_mask.kv_indices.clone())) == (True, False)
+    assert changes(lambda: setattr(block_mask, "kv_indices", block_mask.kv_indices.clone())) == (True, False)
+    assert changes(lambda: setattr(block_mask, "mask_mod", causal)) == (True, True)  # blocks hide some of it
+    assert changes(lambda: setattr(block_mask, "mask_mod", same)) == (True, False)
+    shorter = [x[:, :, :-1] for x in (q, k, v)]
+    with pytest.raises(attn.BindingError, match="block_mask is of"):
+        attn.torch.flex_attention(*shorter, block_mask=block_mask)
+
+
 def test_layers_compare_a_block_mask_once(monkeypatch):
     """That differ in what a mask does not read; also of a mask that computes tensors."""
     from attn.torch import blocks

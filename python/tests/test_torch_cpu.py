@@ -395,12 +395,12 @@ def test_warm_in_the_background_gives_what_the_build_does(monkeypatch):
     assert threads and threads[0] != threading.get_ident()
 
     def fail(*_):
-        raise attn.Unsupported("no")
+        raise attn.UnsupportedError("no")
 
     monkeypatch.setattr(plans, "_pair", fail)
-    with pytest.raises(attn.Unsupported):
+    with pytest.raises(attn.UnsupportedError):
         f.warm(background=True, device="cuda:0").result(60)
-    with pytest.raises(attn.Unsupported):
+    with pytest.raises(attn.UnsupportedError):
         f.warm(device="cuda:0")
 
 
@@ -467,7 +467,7 @@ def test_a_plan_file_compiles_nothing_unasked(monkeypatch, tmp_path):
     form = plans.Form(plans.Sizes(1, 2, 2, 99, 99, 64, 64), "bf16", ("bshd",) * 3, "bshd", False)
     device = torch.device("cuda:0")
     attn.compile(CAUSAL, target="h200", engine="native", **sizes).save(path)
-    with pytest.raises(attn.Unsupported, match="no plan for a forward with these sizes"):
+    with pytest.raises(attn.UnsupportedError, match="no plan for a forward with these sizes"):
         plans._make_pair(attn.load(path), form, False, device, False)
     attn.compile(CAUSAL, target="a100", **sizes).save(path)
     with pytest.raises(attn.PlanDeviceError, match=r"is for a100 \(sm_80\), and this GPU is sm_90"):
@@ -513,15 +513,15 @@ def test_second_derivatives_are_refused():
     f = attn.compile(CAUSAL)
     q, k, v = inputs(grad=True)
     (dq,) = torch.autograd.grad(f(q, k, v).square().sum(), q, create_graph=True)
-    with pytest.raises(attn.Unsupported, match="second derivatives"):
+    with pytest.raises(attn.UnsupportedError, match="second derivatives"):
         dq.sum().backward()
     (dq,) = torch.autograd.grad(f(q, k, v).sum(), q, create_graph=True)  # depends on q, though d_o does not
-    with pytest.raises(attn.Unsupported, match="second derivatives"):
+    with pytest.raises(attn.UnsupportedError, match="second derivatives"):
         dq.sum().backward()
     name = f._torch_facts.name
     o = torch.ops.attn.forward(name, ["q", "k", "v"], [q, k, v], [], True)[0]
     (dq,) = torch.autograd.grad(o.square().sum(), q, create_graph=True)
-    with pytest.raises(attn.Unsupported, match="second derivatives"):
+    with pytest.raises(attn.UnsupportedError, match="second derivatives"):
         dq.sum().backward()
 
 

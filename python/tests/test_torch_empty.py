@@ -85,7 +85,7 @@ def test_a_sink_without_a_key():
     f = attn.compile("attention x { dims B, Hq, Hkv, Sq, Skv, D; learn s: f32[Hq]; sink s[h]; outputs o, lse; }")
     q, k, v = tensors(2, 5, 0)
     for inputs in ((q, k, v), [x.detach().numpy() for x in (q, k, v)]):
-        with pytest.raises(attn.Unsupported, match="without a key, lse and its like are those of the sink"):
+        with pytest.raises(attn.UnsupportedError, match="without a key, lse and its like are those of the sink"):
             f(*inputs, s=torch.ones(4) if inputs[0] is q else np.ones(4))
     assert f(*tensors(2, 0, 5), s=torch.ones(4))[1].shape == (2, 4, 0)
     alone = attn.compile(f.spec.replace("outputs o, lse;", "outputs o;"))

@@ -8,6 +8,7 @@ from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, flex_attent
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from attn.torch import flex  # noqa: E402
 from attn.torch.calls import beside  # noqa: E402
 
 
@@ -132,9 +133,8 @@ def test_tensors_that_are_several():
         sharded = distribute_tensor(torch.randn(2, 2, 5, 8), init_device_mesh("cpu", (1,)), [Shard(0)])
         f = attn.compile("attention c { dims B, Hq, Sq, D; }")
         for x, words in ((nested, "is a nested tensor"), (sharded, "is a DTensor")):
-            for run in (attn.torch.flex_attention, f):
-                with pytest.raises(attn.Unsupported, match=words):
-                    run(x, x, x)
+            with pytest.raises(attn.UnsupportedError, match=words):
+                f(x, x, x)
         local = sharded.to_local()
         assert attn.torch.flex_attention(local, local, local).shape == (2, 2, 5, 8)
     finally:
@@ -148,3 +148,25 @@ def test_every_argument_of_flex_attention_has_the_same_name_and_place():
     assert list(theirs) == [name for name in ours if name in theirs]
     for name, parameter in theirs.items():
         assert ours[name].kind == parameter.kind and ours[name].default == parameter.default
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_heads_that_are_one_are_not_copied(batches, monkeypatch):
+    """Nor are their gradients anything but sums."""
+    made, attention_of = [], flex._attention_of
+    monkeypatch.setattr(flex, "_attention_of", lambda *args: (made.append(args[-1].sizes), attention_of(*args))[1])
+    q = torch.randn(2, 4, 12, 8, requires_grad=True)
+    k, v = (torch.randn(batches, 1, 12, 8, requires_grad=True) for _ in range(2))
+
+    def bias(score, b, h, q_idx, kv_idx):
+        return score * (h + 1) + SLOPES[h]
+
+    expanded = [x.expand(2, 4, -1, -1) for x in (k, v)]
+    wanted = attn.torch.flex_attention(q, *(x.contiguous() for x in expanded), bias, mask_mod=causal)
+    assert made[-1].Hkv == 4
+    found = attn.torch.flex_attention(q, *expanded, bias, mask_mod=causal)
+    assert made[-1].Hkv == 1
+    torch.testing.assert_close(found, wanted)
+    d_o = torch.randn_like(found)
+    for x, y in zip(*(torch.autograd.grad(o, (q, k, v), d_o) for o in (found, wanted))):
+        torch.testing.assert_close(x, y)

@@ -260,6 +260,15 @@ def test_a_graph_reads_the_lists_when_it_is_replayed(mask_mod):
 
 @pytest.mark.parametrize("name", MODS)
 def test_mods_without_a_graph_break(name):
+    compare_compiled(name, "aot_eager")
+
+
+@pytest.mark.parametrize("name", list(MODS)[::8])
+def test_mods_by_inductor(name):
+    compare_compiled(name, "inductor")
+
+
+def compare_compiled(name, backend):
     """With gradients of q, k, v and learned tensors, as without torch.compile."""
     with torch.device(DEVICE):
         score_mod, mask_mod = MODS[name]()
@@ -272,7 +281,7 @@ def test_mods_without_a_graph_break(name):
 
     torch._dynamo.reset()
     leaves = [q, k, v, *captured.values()]
-    found, wanted = torch.compile(run, backend="aot_eager", fullgraph=True)(q, k, v), run(q, k, v)
+    found, wanted = torch.compile(run, backend=backend, fullgraph=True)(q, k, v), run(q, k, v)
     close(found, wanted, 1e-2)
     d_o = torch.randn_like(wanted)
     for x, y in zip(*(torch.autograd.grad(o, leaves, d_o, allow_unused=True) for o in (found, wanted))):

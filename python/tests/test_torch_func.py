@@ -128,7 +128,7 @@ def test_a_module_that_is_called_with_other_parameters():
 
 def test_a_second_derivative_is_refused():
     q, k, v = tensors(*(SHAPE,) * 3)
-    with pytest.raises(attn.Unsupported, match="second derivatives"):
+    with pytest.raises(attn.UnsupportedError, match="second derivatives"):
         grad(lambda q: grad(lambda q: flex(q, k, v).square().sum())(q).sum())(q)
 
 

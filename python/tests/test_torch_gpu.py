@@ -393,14 +393,14 @@ def test_warm_builds_what_the_call_needs():
     f(q, k, v).float().sum().backward()
     with torch.no_grad():
         f(q, k, v)
-    with pytest.raises(attn.Unsupported):
+    with pytest.raises(attn.UnsupportedError):
         f(*inputs(1, 4, 4, 334, 334, 64))
 
 
 def test_calls_that_may_not_build():
     f = attn.compile("attention unbuilt { dims B, Hq, Sq, D; mask q_idx >= kv_idx; }", builds=False)
     q, k, v = (x.detach() for x in inputs(1, 4, 4, 200, 200, 64))
-    with pytest.raises(attn.Unsupported, match="`unbuilt` has no plan for a forward with these sizes"):
+    with pytest.raises(attn.UnsupportedError, match="`unbuilt` has no plan for a forward with these sizes"):
         f(q, k, v)
     f.warm(B=1, Hq=4, Sq=200, D=64)
     assert difference(f(q, k, v), dense(q, k, v, mask_mod=causal)) < 1.5e-2
@@ -443,7 +443,7 @@ def test_deterministic_mode_replaces_a_plan_that_is_not(tmp_path):
     try:
         found = [torch.autograd.grad(f(q, k, v).float().square().sum(), (q, k, v)) for _ in range(5)]
         f.save(tmp_path / "x.attnplan")
-        with pytest.raises(attn.Unsupported, match="deterministic"):
+        with pytest.raises(attn.UnsupportedError, match="deterministic"):
             attn.load(tmp_path / "x.attnplan")(q, k, v).sum().backward()
     finally:
         torch.use_deterministic_algorithms(False)

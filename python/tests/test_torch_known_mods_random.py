@@ -281,6 +281,7 @@ def test_what_is_found_again_is_what_a_trace_says(part, monkeypatch):
     monkeypatch.setattr(flex, "_texts", Texts())
     flex._kept.clear()
     query, differ, found = torch.zeros(2, 4, 8, 8), [], []
+    group = flex._Group(SIZES, (None, ("o",), 0.0))
     find = flex._kept.find
 
     def counting(*key):
@@ -292,7 +293,7 @@ def test_what_is_found_again_is_what_a_trace_says(part, monkeypatch):
     for seed in range(part, COUNT, 4):
         graph = Graph(seed)
         for call, mod in enumerate(graph.calls()):
-            actual, error = outcome(lambda: flex._attention_of(query, (mod, None), SIZES, (None, ("o",), 0.0)))
+            actual, error = outcome(lambda: flex._attention_of(query, (mod, None), group))
             expected, expected_error = outcome(lambda: fresh(mod))
             raw, raw_error = outcome(lambda: unwatched(mod))
             if error != expected_error:

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
 from attentions import in_8_bits, learned, merge, slopes, tensors, traced  # noqa: E402
-from attn.torch import plans, statistics  # noqa: E402
+from attn.torch import plans, private, statistics  # noqa: E402
 
 SPEC = learned("o, lse")
 REFUSED = "max has no gradient, and the backward reached it"
@@ -271,7 +271,7 @@ def test_a_graph_that_is_kept():
         torch.testing.assert_close(x, y)
     o, largest = greatest(q, k, v)
     o.sum().backward(retain_graph=True)
-    with pytest.raises(attn.Unsupported, match=REFUSED):
+    with pytest.raises(attn.UnsupportedError, match=REFUSED):
         torch.autograd.grad(largest[0, 0, 1], q)
 
 
@@ -279,7 +279,7 @@ def test_a_second_derivative_is_refused():
     q, k, v = tensors()
     _, lse = compiled()(q, k, v)
     (first,) = torch.autograd.grad(lse.square().sum(), q, create_graph=True)
-    with pytest.raises(attn.Unsupported, match="second derivatives"):
+    with pytest.raises(attn.UnsupportedError, match="second derivatives"):
         first.sum().backward()
 
 
@@ -314,7 +314,7 @@ def test_other_outputs_and_orders(outputs, traces):
         if name == "lse":
             value.sum().backward(retain_graph=True)
             continue
-        with pytest.raises(attn.Unsupported, match=f"{name} has no gradient, and the backward reached it"):
+        with pytest.raises(attn.UnsupportedError, match=f"{name} has no gradient, and the backward reached it"):
             value.sum().backward(retain_graph=True)
 
 
@@ -324,7 +324,7 @@ def test_lse_without_the_sink_is_of_the_scores_alone():
     _, lse, alone = attn.compile(text.format("sink 0.5; outputs o, lse, lse_without_sink;"))(q, k, v)
     torch.testing.assert_close(alone, attn.compile(text.format("outputs lse;"))(q, k, v))
     torch.testing.assert_close(lse, torch.logaddexp(alone, torch.full_like(alone, 0.5)))
-    with pytest.raises(attn.Unsupported, match="lse_without_sink has no gradient, and"):
+    with pytest.raises(attn.UnsupportedError, match="lse_without_sink has no gradient, and"):
         alone.sum().backward()
 
 
@@ -335,7 +335,7 @@ def test_what_is_largest_is_no_statistic():
         o, lse, amax_s, amax_o = run(q, k, v, **scales)
         assert not amax_s.requires_grad and not amax_o.requires_grad
         (o.sum() + amax_o.sum()).backward(retain_graph=True)
-        with pytest.raises(attn.Unsupported, match="lse has no gradient here, and the backward reached it"):
+        with pytest.raises(attn.UnsupportedError, match="lse has no gradient here, and the backward reached it"):
             sinks(o, lse).backward()
 
 
@@ -352,7 +352,7 @@ def test_an_attention_of_several_gpus():
                 q, k, v = tensors()
                 o, lse = function(q, k, v)
                 if spec is SPEC:
-                    with pytest.raises(attn.Unsupported, match="lse has no gradient here") as caught:
+                    with pytest.raises(attn.UnsupportedError, match="lse has no gradient here") as caught:
                         sinks(o, lse).backward()
                     assert "`grad q, k, v, lse;`" in str(caught.value)
                 else:
@@ -378,7 +378,7 @@ class _OnDevice:
 def test_a_capture_asserts_on_the_device(monkeypatch):
     asserted = []
     monkeypatch.setattr(statistics, "is_capturing", lambda: True)
-    monkeypatch.setattr(torch, "_assert_async", lambda *args: asserted.append(args))
+    monkeypatch.setattr(private, "assert_later", lambda *args: asserted.append(args))
     statistics.refuse(["max"], [_OnDevice()])
     assert [(bool(x), message) for x, message in asserted] == [(False, statistics._message("max"))]
     facts = SimpleNamespace(quantized=None, reaches_lse=False, through_lse={})
@@ -398,20 +398,20 @@ def test_a_backward_through_lse_has_a_plan_of_its_own(monkeypatch):
 
         def build(self, sizes, **options):
             built.append(options)
-            raise attn.Unsupported("stop")
+            raise attn.UnsupportedError("stop")
 
     facts = SimpleNamespace(differentiated=("q", "k", "v"), random=False)
     monkeypatch.setattr(plans, "facts_of", lambda _: facts)
     pair = SimpleNamespace(by_cudnn=True)
-    with pytest.raises(attn.Unsupported, match="stop"):
+    with pytest.raises(attn.UnsupportedError, match="stop"):
         plans._make_backward(Attention(), None, pair, torch.device("cuda", 0))
     assert built == [{"edits": ["--gradients", "q,k,v,lse"], "direction": "bwd", "target": "native"}]
     facts.random = True
-    with pytest.raises(attn.Unsupported, match="random numbers of this dropout") as raised:
+    with pytest.raises(attn.UnsupportedError, match="random numbers of this dropout") as raised:
         plans._make_backward(Attention(), None, pair, torch.device("cuda", 0))
     assert 'engine="native"' in str(raised.value)
     Attention.builds = False
-    with pytest.raises(attn.Unsupported, match="no plan for a backward that reaches lse") as raised:
+    with pytest.raises(attn.UnsupportedError, match="no plan for a backward that reaches lse") as raised:
         plans._make_backward(Attention(), None, pair, torch.device("cuda", 0))
     assert "`grad q, k, v, lse;`" in str(raised.value)
 

@@ -91,7 +91,7 @@ def test_gradients_of_wider_tensors(training, dtype):
     amax = {name: torch.zeros(1) for name in AMAX}
     o, lse, amax_s, amax_o = training(*leaves, **descales(q.detach(), k.detach(), v.detach(), do), **amax)
     assert (o.dtype, amax_o.requires_grad) == (dtype, False)
-    with pytest.raises(attn.Unsupported, match="lse has no gradient here"):
+    with pytest.raises(attn.UnsupportedError, match="lse has no gradient here"):
         lse.sum().backward(retain_graph=True)
     of_o, of_inputs = expected(q, k, v, do)
     assert difference(o, of_o) < 0.08
@@ -203,9 +203,9 @@ REFUSED = {
     "an amax that is not written": ("fp8_training", lambda q, k, v: (
         [x.to(E4M3) for x in (q, k, v)], {"amax_dq": torch.zeros(1)}), attn.BindingError, "is written only for"),
     "gradients in e5m2": ("fp8_training", lambda q, k, v: (
-        [q.to(E4M3).requires_grad_(), k.to(E4M3), v.to(E4M3)], {}), attn.Unsupported,
+        [q.to(E4M3).requires_grad_(), k.to(E4M3), v.to(E4M3)], {}), attn.UnsupportedError,
         "autograd converts gradients to the types of their tensors"),
-    "no grad clause": ("fp8_current", lambda q, k, v: ([q.requires_grad_(), k, v], {}), attn.Unsupported,
+    "no grad clause": ("fp8_current", lambda q, k, v: ([q.requires_grad_(), k, v], {}), attn.UnsupportedError,
                        "gradients only with a `grad` clause"),
     "an unknown scale": ("fp8_current", lambda q, k, v: ([q, k, v], {"scale_o": torch.ones(1)}),
                          attn.BindingError, "has no input `scale_o`"),
@@ -247,11 +247,11 @@ def test_second_derivatives_are_refused(training):
     q, k, v, do = tensors()
     o, *_ = training(q.requires_grad_(), k, v, **descales(q.detach(), k, v, do))
     (gradient,) = torch.autograd.grad(o.sum(), q, create_graph=True)
-    with pytest.raises(attn.Unsupported, match="second derivatives"):
+    with pytest.raises(attn.UnsupportedError, match="second derivatives"):
         gradient.square().sum().backward()
 
 
 def test_scales_of_blocks_are_refused():
     q = torch.zeros(1, 4, 64, 64, dtype=E4M3)
-    with pytest.raises(attn.Unsupported, match="scales of blocks"):
+    with pytest.raises(attn.UnsupportedError, match="scales of blocks"):
         attn.compile("mxfp8")(q, q, q)

@@ -67,7 +67,7 @@ def test_masks_that_are_no_bands_have_lists_of_all_sequences():
         attend(**{**given, **one})
     attend(**{**given, **one, "max_seqlen_q": 1})
     assert list(attend._calls.values())[-1]._starts.tolist() == [0] + 8 * [1]
-    with pytest.raises(attn.Unsupported, match="its mask is no band of keys"):
+    with pytest.raises(attn.UnsupportedError, match="its mask is no band of keys"):
         schedule_of(attend, given)
 
 

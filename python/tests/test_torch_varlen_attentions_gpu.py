@@ -51,7 +51,7 @@ def test_random_batches(name):
             for _ in range(2):
                 compare(batch, right, *attend(**given, **inputs, return_lse=True))
             if name not in BANDS:
-                with pytest.raises(attn.Unsupported, match="takes no schedule"):
+                with pytest.raises(attn.UnsupportedError, match="takes no schedule"):
                     schedule_of(attend, batch, return_lse=True, **inputs)
                 continue
             schedule = schedule_of(attend, batch, return_lse=True, max_parts=batch.choose.choice((0, 1, 2)), **inputs)

@@ -456,6 +456,6 @@ def test_what_a_build_refuses():
     with pytest.raises(attn.ArgumentError, match="shared keys are given for a schedule with split_keys"):
         split.build(starts, lengths, shared_keys=16)
     small = {name: on_device(torch.zeros(40, 1, 2, 64).bfloat16()) for name in ("k_cache", "v_cache")}
-    with pytest.raises(attn.Unsupported, match="since pages are no multiples of 16 rows"):
+    with pytest.raises(attn.UnsupportedError, match="since pages are no multiples of 16 rows"):
         schedule_of({**given, **small}).build(starts, lengths, shared_keys=16)
     assert schedules.Schedule is attn.torch.Schedule

@@ -109,9 +109,9 @@ def test_what_cannot_be_shared_says_why():
         schedule.build(batch.arguments["cu_seqlens_q"], batch.arguments["seqused_k"], shared_keys=64)
 
     sizes = (2, 4, 64, 64, 16, torch.bfloat16)
-    with pytest.raises(attn.Unsupported, match="since scores depend on the row or on the sequence"):
+    with pytest.raises(attn.UnsupportedError, match="since scores depend on the row or on the sequence"):
         build(Batch(1, DEVICE, sizes, count=5, shared=64, alibi_slopes=torch.rand(8, device=DEVICE)))
-    with pytest.raises(attn.Unsupported, match="since pages are no multiples of 16 rows"):
+    with pytest.raises(attn.UnsupportedError, match="since pages are no multiples of 16 rows"):
         build(Batch(1, DEVICE, (*sizes[:4], 1, sizes[5]), count=5, shared=64, causal=True))
     with pytest.raises(attn.ArgumentError, match="split_keys"):
         build(Batch(1, DEVICE, sizes, count=5, shared=64, causal=True), split_keys=256, capacity_keys=9999)

@@ -16,3 +16,8 @@ from attn._libattn.executables import Binding, Executable, Runtime, Schedule, ru
 from attn._libattn.handles import Later, _call, _error_handle, _failure, _Handle, of_thread
 from attn._libattn.plan_files import (ParamInfo, PlanFile, PlanInfo, Shapes, TensorInfo, _params, _tensors,
                                       arguments_of)
+
+__all__ = ["arguments_of", "Binding", "declare", "Executable", "Later", "library", "of_thread", "ParamInfo", "path",
+           "PlanFile", "PlanInfo", "runtime", "Runtime", "Schedule", "Shapes", "TensorInfo", "version",
+           "_BindOptions", "_call", "_DIRECTIONS", "_error_handle", "_failure", "_Handle", "_I32", "_I64", "_params",
+           "_POINTER", "_REAL", "_SIZE", "_Struct", "_tensors", "_TEXT"]

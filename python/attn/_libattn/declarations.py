@@ -89,7 +89,7 @@ class _ScheduleOptions(_Struct):
 
 
 # Functions that can fail: they return a status and take an error last.
-_FALLIBLE = {
+_FALLIBLE: dict[str, list[Any]] = {
     "attn_runtime_open": [_POINTER, _POINTER],
     "attn_runtime_describe": [_POINTER, _POINTER],
     "attn_executable_describe": [_POINTER, _POINTER],
@@ -179,7 +179,7 @@ def library() -> ctypes.CDLL:
 
 def version() -> str:
     """The version of libattn, three numbers: "1.2.3"."""
-    return library().attn_version().decode()
+    return str(library().attn_version().decode())
 
 
 def _direction_name(number: int) -> str:

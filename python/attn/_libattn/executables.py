@@ -94,7 +94,7 @@ class Binding:
         count = len(addresses)
         if count != len(self._addresses):
             raise ArgumentError(f"{count} addresses are given for {len(self._addresses)} tensors")
-        self._addresses[:] = addresses
+        self._addresses[:] = list(addresses)
         error = _error_handle()
         status = self._set_addresses(self._handle.value, self._addresses, count, int(checked), error)
         if status != 0:
@@ -132,7 +132,7 @@ class Schedule:
     many (attn/schedule.h). For one thread at a time. With `split_keys`, `capacity_keys` says how many keys all
     sequences have together at most.
 
-    Raises Unsupported if the executable takes none, ArgumentError for options that cannot be, CudaError."""
+    Raises UnsupportedError if the executable takes none, ArgumentError for options that cannot be, CudaError."""
 
     def __init__(self, executable: Executable, max_parts: int = 0, split_keys: int = 0, sm_margin: int = 0,
                  capacity_rows: int = 0, capacity_keys: int = 0):
@@ -146,7 +146,7 @@ class Schedule:
         """Enqueues the kernel that makes it of the lengths that the binding has. `sequences` of the plan's are
         computed, -1: all; or as many as the i32 at the device address `device_sequences` says. `shared_keys`: how many
         keys in the same pages all of these begin with, -1: the i32 behind that. May be captured into a CUDA graph.
-        Raises BindingError, ArgumentError, Unsupported for shared keys, with the reason, CudaError."""
+        Raises BindingError, ArgumentError, UnsupportedError for shared keys, with the reason, CudaError."""
         _call("attn_schedule_build_shared", self._handle, binding._handle, device_sequences, sequences, shared_keys,
               stream)
 

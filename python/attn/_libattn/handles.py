@@ -128,7 +128,7 @@ def _error_handle() -> int:
         with _error_handle_lock:
             if _thread_error is None:
                 _thread_error = _ThreadError()
-    return _thread_error.handle
+    return int(_thread_error.handle)
 
 
 def _call(name: str, *arguments: Any) -> None:

@@ -53,10 +53,10 @@ class MergeArguments(_Struct):
 
 
 def append(runtime: Runtime, arguments: AppendArguments, stream: int) -> None:
-    """attn_append on a CUDA stream. Raises BindingError, Unsupported, CudaError."""
+    """attn_append on a CUDA stream. Raises BindingError, UnsupportedError, CudaError."""
     _call("attn_append", runtime._handle, ctypes.byref(arguments), stream)
 
 
 def merge(runtime: Runtime, arguments: MergeArguments, stream: int) -> None:
-    """attn_merge on a CUDA stream. Raises BindingError, Unsupported, CudaError."""
+    """attn_merge on a CUDA stream. Raises BindingError, UnsupportedError, CudaError."""
     _call("attn_merge", runtime._handle, ctypes.byref(arguments), stream)

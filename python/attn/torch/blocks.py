@@ -47,16 +47,15 @@ def lists_of(block_mask: Any) -> dict[str, torch.Tensor | None]:
     return {name: getattr(block_mask, name, None) for name in LISTS}
 
 
-def mask_of(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
-    """The mask_mod of a block mask. Raises BindingError if it is not of these sizes, or was sliced."""
+def unwritten(block_mask: Any, sizes: Sizes) -> _Compared | None:
+    """What is known of a block mask that was compared for these very sizes (`sizes` is looked up by identity), if
+    neither it nor its lists changed since."""
     known = _known.get(id(block_mask))
-    if known is not None and known.is_like(block_mask, sizes):
-        return block_mask.mask_mod
-    return checked_mask(block_mask, sizes)
+    return known if known is not None and known.is_unwritten(block_mask, sizes) else None
 
 
 def checked_mask(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
-    """`mask_of`, which looks at nothing that was known before."""
+    """The mask_mod of a block mask. Raises BindingError if it is not of these sizes, or was sliced."""
     mask_mod = getattr(block_mask, "mask_mod", None)
     if mask_mod is None:
         notes = ["a mask_mod is given by name: flex_attention(.., mask_mod=f)"] if callable(block_mask) else []
@@ -81,7 +80,8 @@ def checked_mask(block_mask: Any, sizes: Sizes) -> Callable[..., Any]:
         )
     if 0 not in sizes:
         _check_rows(block_mask, grid_of(block_mask, sizes))
-    return mask_mod
+    found: Callable[..., Any] = mask_mod
+    return found
 
 
 def _check_rows(block_mask: Any, grid: Grid) -> None:
@@ -134,11 +134,14 @@ def added(
             if known is not None:
                 _known[id(block_mask)] = known
         adds = None if known is None else known.find(of, observed)
-        if adds is not None or capturing:
-            return Adds.SHOWS if adds is None else adds
-        with torch.no_grad():
-            adds = _compare(block_mask, query.device, sizes, {"b", "h"} & {*masks["indexes"]})
-            known.note(of, observed, adds)
+        if adds is None and capturing or known is None:
+            return Adds.SHOWS
+        if adds is None:
+            with torch.no_grad():
+                adds = _compare(block_mask, query.device, sizes, {"b", "h"} & {*masks["indexes"]})
+                known.note(of, observed, adds)
+        if adds is Adds.NOTHING and masks["indexes"] and not recipes:
+            known.note_short(block_mask, sizes, attention, [(name, made[name]) for name in masks["reads"]])
     return adds
 
 
@@ -181,6 +184,42 @@ class _Compared:
         self._blocks = block_mask.BLOCK_SIZE, block_mask.seq_lengths
         self._shapes = _shapes(block_mask)
         self._found: OrderedDict[Any, tuple[dict[str, _State], Adds]] = OrderedDict()
+        self._sizes: Sizes | None = None
+        self._lists: list[tuple[str, Place | None]] = []
+        self._short: dict[int, tuple[Any, list[tuple[str, Place]]]] = {}  # by the ids of attentions
+
+    def note_short(self, block_mask: Any, sizes: Sizes, attention: Attention, read: list[tuple[str, Any]]) -> None:
+        """Keeps, for `follows`, that it says nothing beside the mask of an attention, which reads these tensors by
+        name, where PyTorch counts what is written to all of them."""
+        lists = [(name, None if x is None else Place.of(x)) for name, x in lists_of(block_mask).items()]
+        places = [(name, place) for name, x in read if (place := Place.of(x)) is not None]
+        if len(places) < len(read) or any(
+                place is None and getattr(block_mask, name, None) is not None for name, place in lists):
+            return
+        if self._sizes is not sizes or self._lists != lists or len(self._short) >= MOST_KEPT:
+            self._short = {}
+        self._sizes, self._lists = sizes, lists
+        self._short[id(attention)] = weakref.ref(attention), places
+
+    def is_unwritten(self, block_mask: Any, sizes: Sizes) -> bool:
+        """Whether it is this block mask with the lists that `note_short` knows, for these very sizes."""
+        if (
+            self._sizes is not sizes
+            or not self._is(block_mask)
+            or self._mask_mod is not block_mask.mask_mod
+            or self._blocks != (block_mask.BLOCK_SIZE, block_mask.seq_lengths)
+        ):
+            return False
+        for name, place in self._lists:
+            x = getattr(block_mask, name)
+            if x is not None if place is None else not place.is_of(x):
+                return False
+        return True
+
+    def follows(self, attention: Attention, captured: Mapping[str, Any]) -> bool:
+        """Whether it is known to say nothing beside the mask of an attention with these captured tensors."""
+        of, places = self._short.get(id(attention), _NOTHING_SHORT)
+        return of() is attention and all(place.is_of(captured[name]) for name, place in places)
 
     def find(self, of: Any, observed: Mapping[str, Any]) -> Adds | None:
         """What it says beside a mask, None if that is not known, or something was written to since."""
@@ -201,14 +240,13 @@ class _Compared:
         while len(self._found) > MOST_KEPT:
             self._found.popitem(last=False)
 
-    def is_like(self, block_mask: Any, sizes: Sizes) -> bool:
-        """Whether it is this block mask, for these sizes, whatever its lists hold."""
-        return self.is_of(block_mask) and any(extents == _extents(sizes) for _, extents, *_ in list(self._found))
+    def _is(self, block_mask: Any) -> bool:
+        return self._of() is block_mask
 
     def is_of(self, block_mask: Any) -> bool:
         """Whether it is this block mask, and only the elements of its lists may have changed."""
         return (
-            self._of() is block_mask
+            self._is(block_mask)
             and self._mask_mod is block_mask.mask_mod
             and self._blocks == (block_mask.BLOCK_SIZE, block_mask.seq_lengths)
             and self._shapes == _shapes(block_mask)
@@ -217,6 +255,34 @@ class _Compared:
 
 def _shapes(block_mask: Any) -> list[Any]:
     return [None if x is None else x.shape for x in lists_of(block_mask).values()]
+
+
+def _nothing() -> None:
+    """A reference to nothing."""
+
+
+_NOTHING_SHORT: tuple[Any, list[tuple[str, Place]]] = (_nothing, [])
+
+
+class Place(NamedTuple):
+    """A tensor that was not written to since: PyTorch counts the changes of its shape, too."""
+
+    tensor: weakref.ref[torch.Tensor]
+    version: int
+    address: int
+
+    @classmethod
+    def of(cls, tensor: Any) -> Place | None:
+        """Where a tensor is now; None if nothing is counted."""
+        if not isinstance(tensor, torch.Tensor) or tensor.is_inference():
+            return None
+        return cls(weakref.ref(tensor), tensor._version, tensor.data_ptr())
+
+    def is_of(self, tensor: torch.Tensor) -> bool:
+        """Whether it is this tensor, as it was."""
+        known = self.tensor()
+        return (known is tensor and known is not None and known._version == self.version
+                and known.data_ptr() == self.address)
 
 
 class _State:
@@ -298,7 +364,7 @@ def _listed(block_mask: Any, grid: Grid, device: torch.device) -> tuple[torch.Te
     found: list[torch.Tensor] = []
     lists = [None if x is None else x.to(device) for x in lists_of(block_mask).values()]
     for counts, indices in (lists[:2], lists[2:]):
-        if counts is None:
+        if counts is None or indices is None:
             found.append(torch.zeros_like(found[0]))
             continue
         places, beyond = places_of(counts, indices, grid.across)
@@ -348,4 +414,4 @@ def _blocks(mask: torch.Tensor, grid: Grid, beyond: bool) -> torch.Tensor:
     """[batches, heads, down, rows, across, keys] of a mask, with `beyond` after its last row and key."""
     missing = (-mask.shape[2] % grid.rows, grid.across * grid.keys - mask.shape[3])
     padded = torch.nn.functional.pad(mask, (0, missing[1], 0, missing[0]), value=beyond)
-    return padded.unflatten(3, (grid.across, grid.keys)).unflatten(2, (-1, grid.rows))
+    return padded.reshape(*padded.shape[:2], -1, grid.rows, grid.across, grid.keys)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from attn import _distributed
 from attn.errors import NcclError
@@ -65,10 +66,10 @@ class Board:
     gives each life a name, below which everything is written. The name that another rank finds first may be that
     of an earlier one: it looks for a newer one until rank 0 has answered it there."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int):
+    def __init__(self, store: Store, rank: int, size: int):
         own = _own_connection(store)
-        self._whole = dist.PrefixStore("attn", store if own is None else own)
-        self._store: dist.Store | None = None  # of this life
+        self._whole = PrefixStore("attn", store if own is None else own)
+        self._store: Store | None = None
         self._life = b""
         self.rank, self.size = rank, size
         self.own = State((uuid.uuid4().hex, 0))
@@ -84,7 +85,7 @@ class Board:
             for other in range(size):
                 self.write(state_of(other), b"")
                 self.write(question_of(other), b"")
-            _tried(lambda: self._whole.set(_LIFE, self._life))
+            _tried(lambda: self._whole.set(_LIFE, self._life.decode()))
         self._thread = threading.Thread(target=self._beat, daemon=True)
         if self.shows_life:
             self._thread.start()
@@ -108,21 +109,26 @@ class Board:
 
     # Once `find_life` has found one:
 
+    @property
+    def _there(self) -> Any:
+        assert self._store is not None
+        return self._store
+
     def write(self, key: str, value: bytes) -> None:
         """Sets a key of the store. Raises NcclError if the store does not answer."""
-        _tried(lambda: self._store.set(key, value))
+        _tried(lambda: self._there.set(key, value))
 
     def read(self, keys: Sequence[str]) -> list[bytes]:
         """The values of keys that exist."""
-        return _tried(lambda: self._store.multi_get(keys)) if keys else []
+        return _tried(lambda: self._there.multi_get(keys)) if keys else []
 
     def has(self, key: str) -> bool:
         """Whether there is such a key."""
-        return _tried(lambda: self._store.check([key]))
+        return bool(_tried(lambda: self._there.check([key])))
 
     def remove(self, key: str) -> None:
         """Removes a key of the store. Raises NcclError if the store does not answer."""
-        _tried(lambda: self._store.delete_key(key))
+        _tried(lambda: self._there.delete_key(key))
 
     def tell(self) -> None:
         """Shows the others what `own` is now. Raises NcclError if the store does not answer."""
@@ -194,21 +200,22 @@ class Board:
                 self.tell()
 
     def _begin(self, life: bytes) -> None:
-        self._store, self._life = dist.PrefixStore(life.decode(), self._whole), life
+        self._store, self._life = PrefixStore(life.decode(), self._whole), life
 
 
-def _own_connection(store: dist.Store) -> dist.Store | None:
+def _own_connection(store: Any) -> Store | None:
     """A clone of the store with a connection of its own: no other thread can use PyTorch's connection while PyTorch
     waits on it. None in older versions of PyTorch, and for stores that allow only one connection."""
     try:
-        own = store.clone()
+        own: Any = store.clone()
     except (AttributeError, RuntimeError):
         return None
     usual = store.timeout
     own.set_timeout(_SLOW)
     if store.timeout != usual:  # it is the same one
         own.set_timeout(usual)
-    return own
+    found: Store = own
+    return found
 
 
 def _pause(size: int) -> float:

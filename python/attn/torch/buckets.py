@@ -15,6 +15,7 @@ from attn.arguments import order_note, sizes_of
 from attn.attention import Attention
 from attn.errors import ArgumentError, BindingError
 from attn.specs import Description
+from attn.types import Outputs
 
 _ROWS, _COLUMNS = "Sq", "Skv"
 _ONE = {"B": 1, _ROWS: 1, _COLUMNS: 1}
@@ -50,8 +51,8 @@ class Bucketed:
         return Bucketed, (self.attention, self.buckets, self.layout)
 
     def __call__(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, layout: str | None = None, **inputs: Any
-    ) -> Any:
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, layout: str | None = None, **inputs: object
+    ) -> Outputs:
         """What the attention returns for these tensors, with gradients. Raises BindingError if a length
         exceeds the largest bucket, and what `attn.torch.call` raises."""
         layout = layout or self.layout
@@ -66,16 +67,18 @@ class Bucketed:
         for name, length in (("lengths_q", sizes.Sq), ("lengths_kv", sizes.Skv)):
             if name not in inputs:
                 inputs[name] = torch.full((sizes.B,), length, dtype=torch.int32, device=q.device)
-        outputs = self.attention(*tensors, **inputs)
+        given: dict[str, Any] = inputs
+        outputs = self.attention(*tensors, **given)
         if isinstance(outputs, tuple):  # amax has no rows
             return tuple(x[:, :, : sizes.Sq] if x.dim() > 1 else x for x in outputs)
         return outputs[:, :, : sizes.Sq]
 
-    def warm(self, *, background: bool = False, **options: Any) -> list[Future[None]]:
+    def warm(self, *, background: bool = False, **options: object) -> list[Future[None]]:
         """`attn.Attention.warm` for each bucket: those of Sq with those of Skv, or each with itself if they
         are the same. `options`: those of `warm`, and the other sizes."""
+        given: dict[str, Any] = options
         return [
-            self.attention.warm(background=background, **{**options, _ROWS: rows, _COLUMNS: columns})
+            self.attention.warm(background=background, **{**given, _ROWS: rows, _COLUMNS: columns})
             for rows, columns in self._pairs()
         ]
 
@@ -113,9 +116,10 @@ def bucketed(attention: Attention, buckets: Mapping[str, Sequence[int]]) -> Buck
             ["compile the spec's text, attn.compile(f.spec), and give them at each call"],
         )
     _check(padded.described(bindings))
-    options = {"engine": attention.engine, "cache": attention._cache, "builds": attention.builds}
     # Rows and keys may be padded to different lengths, whatever the spec says.
-    return Bucketed(Attention(padded, bindings, layout="bhsd", **options), buckets, attention.layout)
+    made = Attention(padded, bindings, layout="bhsd", engine=attention.engine, cache=attention._cache,
+                     builds=attention.builds)
+    return Bucketed(made, buckets, attention.layout)
 
 
 def _check(said: Description) -> None:

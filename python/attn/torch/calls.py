@@ -11,10 +11,11 @@ import torch
 from attn._attnc import outside
 from attn.arguments import INPUTS, check_names, named, number, sizes_of
 from attn.attention import Attention
-from attn.errors import BindingError, SpecWarning, Unsupported
+from attn.errors import BindingError, SpecWarning, UnsupportedError
 from attn.reference import as_array
 from attn.torch.addressed import check_shapes
 from attn.torch.facts import Facts, facts_of
+from attn.torch.private import count_modes
 from attn.torch.signature import (
     DTYPES,
     EIGHT_BITS,
@@ -26,8 +27,6 @@ from attn.torch.signature import (
     usable,
 )
 from attn.torch.variant import Form, output_layout
-
-count_modes = torch._C._len_torch_dispatch_stack
 
 
 class Call(NamedTuple):
@@ -49,7 +48,7 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
     """Raises BindingError for missing, unknown and unusable arguments."""
     facts = facts_of(attention)
     if facts.quantized is not None and facts.quantized.by == "mxfp8":
-        raise Unsupported(
+        raise UnsupportedError(
             f"`{facts.title}` has scales of blocks (`quantize mxfp8`), which attn.torch does not take yet",
             ["`quantize per_tensor` works; `attnc run` and attn.hpp take scales of blocks"],
         )
@@ -106,18 +105,20 @@ def formed(each: Call) -> Call:
 
 
 def check_kind(name: str, tensor: torch.Tensor) -> None:
-    """Raises Unsupported for tensors that are several in one."""
+    """Raises UnsupportedError for tensors that are several in one."""
     if type(tensor) in PLAIN and not tensor.is_nested:
         return
     if tensor.is_nested:
-        raise Unsupported(
-            f"{name} is a nested tensor, and attentions take dense ones",
-            ["packed sequences are dense: a mask of documents for x.values(), or `layout thd` with x.offsets()"],
+        raise UnsupportedError(
+            f"{name} is a nested tensor, and this attention takes dense ones",
+            ["flex_attention takes jagged ones, but not within torch.compile; packed sequences are dense: `layout thd`,"
+             " for x.values() and x.offsets()"],
         )
     if type(tensor).__name__ == "DTensor":
-        raise Unsupported(
-            f"{name} is a DTensor: which part of it a mod's b and h count is not known",
-            ["sharded by batches or heads, with mods that do not read which: give x.to_local() of q, k and v",
+        raise UnsupportedError(
+            f"{name} is a DTensor: which part of it b and h count is not known",
+            ["flex_attention takes those divided by batches and heads, but not within torch.compile; else, where nothing"
+             " reads b and h, give x.to_local() of q, k and v",
              "sharded by rows: attn.torch.distribute divides the work by what the mask shows"],
         )
 
@@ -168,13 +169,18 @@ def _add_scales(facts: Facts, tensors: dict[str, torch.Tensor]) -> None:
     device = tensors["q"].device
     missing = [name for name in facts.scales if name not in tensors]
     if torch.compiler.is_compiling() or is_intercepted(tensors.values()):
-        made = {name: torch.full((1,), facts.scales[name], device=device) for name in missing}
+        made = {name: _full(facts.scales[name], device) for name in missing}
     else:
         made = facts.defaults.setdefault(device, {})
         for name in missing:
             if name not in made:
-                made[name] = torch.full((1,), facts.scales[name], device=device)
+                made[name] = _full(facts.scales[name], device)
     tensors.update({name: made[name] for name in missing})
+
+
+def _full(scale: float | None, device: torch.device) -> torch.Tensor:
+    assert scale is not None  # of those that must be given, one is missing
+    return torch.full((1,), scale, device=device)
 
 
 # Numbers of PyTorch's generator, so that torch.manual_seed repeats them and CUDA graphs draw new ones.
@@ -223,6 +229,6 @@ def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
     if tensors["q"].is_cuda:
         tensors.update({name: usable(x) if name in INPUTS else _usable(facts, name, x) for name, x in tensors.items()})
     dtype = tensors["q"].dtype
-    layouts = tuple(layout_of(tensors[name].shape, readable_strides(tensors[name])) for name in INPUTS)
+    q, k, v = (layout_of(tensors[name].shape, readable_strides(tensors[name])) for name in INPUTS)
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return Form(sizes, DTYPES[dtype] if dtype in IN_KERNELS else facts.dtype, layouts, output, deterministic)
+    return Form(sizes, DTYPES[dtype] if dtype in IN_KERNELS else facts.dtype, (q, k, v), output, deterministic)

@@ -12,30 +12,32 @@ import datetime
 import os
 import pathlib
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
 
 from attn import _attnc
 from attn import plan as plans
 from attn.arguments import INPUTS, Sizes
 from attn.attention import Attention
-from attn.errors import ArgumentError, BindingError, Unsupported
+from attn.errors import ArgumentError, BindingError, UnsupportedError
 from attn.outputs import is_amax
 from attn.reference import as_array
 from attn.specs import Spec
 from attn.torch.distributed_operators import apply_operator, register
-from attn.torch.autograd import differentiable_once
+from attn.torch.autograd import Gradient, Params, Saved, recorded
 from attn.torch.calls import Call, is_intercepted, sorted_call
 from attn.torch.facts import facts_of
 from attn.torch.group import Group
-from attn.torch.launch import is_capturing
+from attn.torch.statistics import is_capturing
 from attn.torch.ranked import Kernels, Reference, cotangents, numbers, whole_of
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES
-from attn.torch.statistics import of_outputs
 from attn.tracing.captures import type_name
 from attn.tracing.recipes import identities
+from attn.types import Outputs
 
 _known: weakref.WeakValueDictionary[Any, Distributed] = weakref.WeakValueDictionary()
 
@@ -77,7 +79,7 @@ class Distributed:
         sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes._asdict().items())
         return f"<attn.torch.Distributed {self.attention.name}({sizes}): rank {self.rank} of {self.ranks}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Outputs:
         """Computes this rank's rows. Collective: all ranks make the same calls, and backwards, in the same
         order.
 
@@ -98,7 +100,8 @@ class Distributed:
         if torch.compiler.is_compiling() or is_intercepted(tensors):
             outputs = apply_operator(self, list(each.tensors), list(tensors), list(each.params.values()))
         elif training:
-            outputs = _Attend.apply(self, tuple(each.tensors), each.params, *tensors)
+            outputs = recorded(_Way(self, each), tuple(each.params.values()), *tensors)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         else:
             found = how.forward(each.tensors, each.params)
             outputs = tuple(found[name] for name in facts.outputs)
@@ -195,7 +198,7 @@ class Distributed:
                 raise BindingError(f"{name} is a DTensor: give this rank's part, {name}.to_local()")
         self._check(each)
         if _needs_gradients(each) and not self.training:
-            raise Unsupported(
+            raise UnsupportedError(
                 f"`{facts_of(self.attention).title}` was distributed for forwards alone, but a tensor requires"
                 " a gradient",
                 ["distribute(.., training=True), or call it under torch.no_grad()"],
@@ -235,47 +238,40 @@ def _needs_gradients(each: Call) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in each.tensors.values())
 
 
-class _Attend(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        sharded: Distributed,
-        names: tuple[str, ...],
-        params: dict[str, float],
-        *tensors: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]:
-        found = sharded._open().forward(dict(zip(names, tensors)), params)
-        shown = facts_of(sharded.attention).all_outputs
-        outputs = tuple(found[name] for name in shown)
-        ctx.sharded, ctx.names, ctx.params = sharded, names, params
-        ctx.save_for_backward(*tensors, *outputs)
-        ctx.mark_non_differentiable(*(found[name] for name in shown if is_amax(name)))
-        ctx.set_materialize_grads(False)
-        return outputs
+class _Way:
+    """Calls of a distributed attention like `each`, of tensors and params in its order."""
 
-    @staticmethod
-    def backward(ctx: Any, *d_outputs: torch.Tensor | None) -> tuple[Any, ...]:
-        outputs = facts_of(ctx.sharded.attention).all_outputs
-        d_o, reached, d_reached = of_outputs(outputs, d_outputs)
-        with ctx.sharded.told():
-            how, saved = ctx.sharded._open(), ctx.saved_tensors
-            tensors = dict(zip((*ctx.names, *outputs), saved))
-            # All ranks must compute, also one whose loss depends on nothing.
-            given = cotangents(facts_of(ctx.sharded.attention), tensors, d_o, reached, d_reached)
+    def __init__(self, sharded: Distributed, each: Call):
+        self._sharded, self._facts = sharded, facts_of(sharded.attention)
+        self._names, self._params = tuple(each.tensors), tuple(each.params)
+        self.told = sharded.told
+        self.outputs = self._facts.all_outputs
+        self.amax = tuple(place for place, name in enumerate(self.outputs) if is_amax(name))
+
+    def forward(self, tensors: Sequence[torch.Tensor], params: Params) -> Sequence[torch.Tensor]:
+        found = self._sharded._open().forward(dict(zip(self._names, tensors)), dict(zip(self._params, params)))
+        return [found[name] for name in self.outputs]
+
+    def gradients(self, saved: Saved, d_o: Gradient, reached: list[str], d_reached: list[torch.Tensor],
+                  params: Params) -> Sequence[Gradient]:
+        """The gradient of each tensor. All ranks compute it, also one whose loss depends on nothing."""
+        tensors = dict(zip((*self._names, *self.outputs), saved))
+        with self.told():
+            how = self._sharded._open()
+            given = cotangents(self._facts, tensors, d_o, reached, d_reached)
         with torch.no_grad():
-            found = how.backward({**tensors, **given}, ctx.params)
-        gradients = [found.get(name) for name in ctx.names]
-        return (None, None, None, *differentiable_once(gradients, (*saved, *given.values())))
+            found = how.backward({**tensors, **given}, dict(zip(self._params, params)))
+        return [found.get(name) for name in self._names]
 
 
 def distribute(
-    attention: Any,
-    group: Any = None,
+    attention: object,
+    group: dist.ProcessGroup | DeviceMesh | None = None,
     *,
     training: bool = True,
     dtype: str | torch.dtype | None = None,
-    values: Mapping[str, Any] | None = None,
-    device: Any = None,
+    values: Mapping[str, object] | None = None,
+    device: torch.device | str | int | None = None,
     timeout_seconds: float | datetime.timedelta | None = None,
     **sizes: int,
 ) -> Distributed:
@@ -320,7 +316,7 @@ def distribute(
            training, one.engine, one.target)
     known = None if values else _known.get(key)
     # A rank may have closed it, or failed to make it.
-    if not where.holds_on_all(known is not None and not known.closed):
+    if not where.holds_on_all(known is not None and not known.closed) or known is None:
         known = _distributed(where, one, training, values or {})
         if not values:
             _known[key] = known
@@ -343,7 +339,7 @@ def _divided(attention: Any, sizes: Mapping[str, int], dtype: str | None, where:
     said = attention.source.described(bindings)
     name = said.name
     if said.located:
-        raise Unsupported(
+        raise UnsupportedError(
             f"`{name}` has packed sequences or pages, which are not divided among GPUs",
             ["a spec with a tensor of document numbers says the same of packed sequences"],
         )
@@ -385,7 +381,7 @@ def _distributed(
     if where.device.type == "cpu":
         found = where.of_rank_0(lambda: plans.homes(source, bindings, where.size, given))
         homes = [tuple(numbers(rank[which]) for which in ("rows", "keys")) for rank in found]
-        how = Reference(where, attention, homes, training, where.steps())
+        how: Reference | Kernels = Reference(where, attention, homes, training, where.steps())
         return Distributed(where, attention, how, None, names)
     contents = where.of_rank_0(
         lambda: plans.build_ranks(
@@ -411,9 +407,9 @@ def _copied(name: str, value: Any) -> Any:
 
 def load_distributed(
     path: str | os.PathLike[str],
-    group: Any = None,
+    group: dist.ProcessGroup | DeviceMesh | None = None,
     *,
-    device: Any = None,
+    device: torch.device | str | int | None = None,
     timeout_seconds: float | datetime.timedelta | None = None,
 ) -> Distributed:
     """Loads a file of `attnc compile --ranks` or `Distributed.save`: nothing is compiled. Collective. With

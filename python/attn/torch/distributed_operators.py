@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -67,7 +68,7 @@ def _outputs_of(sharded: Distributed) -> tuple[str, ...]:
 
 
 @torch.library.impl(_library, "distributed_forward", "CompositeExplicitAutograd")
-def _forward(key, names, tensors, params):
+def _forward(key: str, names: list[str], tensors: list[torch.Tensor], params: list[float]) -> list[torch.Tensor]:
     sharded = _find(key)
     with sharded.told():
         how = sharded._open()
@@ -76,7 +77,10 @@ def _forward(key, names, tensors, params):
 
 
 @torch.library.impl(_library, "distributed_backward", "CompositeExplicitAutograd")
-def _backward(key, names, tensors, params, outputs, d_o, reached, d_reached):
+def _backward(
+    key: str, names: list[str], tensors: list[torch.Tensor], params: list[float], outputs: list[torch.Tensor],
+    d_o: torch.Tensor, reached: list[str], d_reached: list[torch.Tensor],
+) -> list[torch.Tensor]:
     sharded = _find(key)
     with sharded.told():
         how = sharded._open()
@@ -86,8 +90,7 @@ def _backward(key, names, tensors, params, outputs, d_o, reached, d_reached):
     return [found[name] for name in facts_of(sharded.attention).differentiated]
 
 
-@torch.library.register_fake("attn::distributed_forward", lib=_library)
-def _fake_forward(key, names, tensors, params):
+def _fake_forward(key: str, names: list[str], tensors: list[torch.Tensor], params: list[float]) -> list[torch.Tensor]:
     sharded = _find(key)
     given, facts = dict(zip(names, tensors)), facts_of(sharded.attention)
     q, v = given["q"], given["v"]
@@ -98,8 +101,8 @@ def _fake_forward(key, names, tensors, params):
             for name in _outputs_of(sharded)]
 
 
-@torch.library.register_fake("attn::distributed_backward", lib=_library)
-def _fake_backward(key, names, tensors, params, outputs, d_o, reached, d_reached):
+def _fake_backward(key: str, names: list[str], tensors: list[torch.Tensor], params: list[float],
+                   *_: Any) -> list[torch.Tensor]:
     sharded = _find(key)
     given, facts = dict(zip(names, tensors)), facts_of(sharded.attention)
     return [sharded._open().empty_like(f"d{name}", given[name].shape, given[name],
@@ -107,9 +110,15 @@ def _fake_backward(key, names, tensors, params, outputs, d_o, reached, d_reached
             for name in facts.differentiated]
 
 
-def _names_of(key):
+def _names_of(key: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     sharded = _find(key)
     return _outputs_of(sharded), facts_of(sharded.attention).differentiated
 
 
-register_gradients(_library, "distributed_", _names_of, lambda key: _find(key).told())
+def _told(key: str) -> AbstractContextManager[None]:
+    return _find(key).told()
+
+
+torch.library.register_fake("attn::distributed_forward", _fake_forward, lib=_library)
+torch.library.register_fake("attn::distributed_backward", _fake_backward, lib=_library)
+register_gradients(_library, "distributed_", (_forward, _backward), _names_of, _told)

@@ -1,8 +1,8 @@
 """`flex_attention` within torch.compile and torch.export(strict=True), without a graph break: Dynamo follows the mods
 as it does those of PyTorch's own FlexAttention, and the graphs that it makes of them are traced to a spec.
 
-The names of Dynamo that are not public are in this file. They are those of the versions in `VERSIONS`; with others,
-`is_supported` says no, and the call breaks the graph.
+The names of Dynamo that are not public are in this file. They are those of the versions in `private.VERSIONS`; with
+others, `is_supported` says no, and the call breaks the graph.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from attn.torch.blocks import LISTS
 from attn.torch.facts import facts_of
 from attn.torch.graph_mods import GraphMod, Joined, StandIns, hint
 from attn.torch.joined_blocks import WHOLE, mask_of_blocks
+from attn.torch.private import VERSIONS
 from attn.torch.signature import has_memory
 from attn.trace import Traced
 from attn.tracing.recipes import Computed, Made, Part, Recipe, Source
-
-VERSIONS = ((2, 11), (2, 11))  # the first and the last one
 
 NAME = "attn_flex_attention"
 
 
 def is_supported() -> bool:
-    """Whether this PyTorch is one of `VERSIONS`."""
+    """Whether this PyTorch is one of `private.VERSIONS`."""
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
     return VERSIONS[0] <= (major, minor) <= VERSIONS[1]
 
@@ -47,7 +46,8 @@ class Flex(HigherOrderOperator):
 
     def __init__(self, attention_of: Callable[..., tuple[Traced, Attention]], finish: Callable[..., Any],
                  otherwise: Callable[..., Any]):
-        super().__init__(NAME)
+        initialize: Callable[[str], None] = super().__init__
+        initialize(NAME)
         self.attention_of, self.finish, self.otherwise = attention_of, finish, otherwise
 
     @property
@@ -68,22 +68,19 @@ class Flex(HigherOrderOperator):
 def _register() -> None:
     from torch._dynamo.variables import higher_order_ops as operators
 
-    known = operators._hop_name_to_variable_class
+    known: dict[str, Any] = operators._hop_name_to_variable_class
     if NAME not in known and is_supported():
         known[NAME] = _variable_class(operators)
 
 
-def _variable_class(operators: Any) -> type:
-    class FlexVariable(operators.TorchHigherOrderOperatorVariable):
-        """What Dynamo does for a call of `Flex`."""
+def _variable_class(operators: Any) -> Any:
+    """What Dynamo does for a call of `Flex`."""
+    def call(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return _Call(operators, self.value, tx).result(*args)
 
-        _HOP_NAME = "attn.torch.flex_attention"
-        _ALLOW_FALLBACK_TO_EAGER = True
-
-        def _call_function(self, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-            return _Call(operators, self.value, tx).result(*args)
-
-    return FlexVariable
+    base = operators.TorchHigherOrderOperatorVariable
+    return type(base)("FlexVariable", (base,), {
+        "_HOP_NAME": "attn.torch.flex_attention", "_ALLOW_FALLBACK_TO_EAGER": True, "_call_function": call})
 
 
 class _Blocks(NamedTuple):
@@ -105,7 +102,7 @@ def _is_real(block_mask: Any) -> bool:
 def _is_unwritten_input(variable: Any) -> bool:
     """Whether a tensor is one that the program is given, and does not write to before."""
     node = variable.as_proxy().node
-    return node.op == "placeholder" and node.meta["example_value"]._version == 0
+    return bool(node.op == "placeholder" and node.meta["example_value"]._version == 0)
 
 
 def _everything(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> bool:
@@ -134,7 +131,7 @@ class _Call:
             traced, attention = self._trace(examples, mods, settings, blocks)
         except TraceError as error:
             self._refuse("a mod cannot be traced", str(error), "docs/flexattention.md of attnc says what can be traced")
-        captured = {}
+        captured: dict[str, Any] = {}
         for name in traced.tensors:
             recipe = traced.recipes[name]
             if blocks is not None and isinstance(recipe, Source) and recipe.value is blocks.stand_in:
@@ -266,7 +263,8 @@ class _Call:
         build = self._operators.VariableTracker.build
         if isinstance(recipe, Part):
             return self._captured(recipe.of).call_method(self._tx, "__getitem__", [build(self._tx, recipe.place)], {})
-        function, first = recipe.function, ()
+        function: Any = recipe.function
+        first: tuple[Any, ...] = ()
         if isinstance(function, functools.partial):  # of a method's name
             function, first = function.func, function.args
         return build(self._tx, function).call_function(

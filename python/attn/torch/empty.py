@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from attn.arguments import INPUTS
-from attn.errors import Unsupported
+from attn.errors import UnsupportedError
 from attn.outputs import NO_KEY_BUT_A_SINK, NO_KEY_NOTES, is_amax, is_statistic, value_of_nothing
 from attn.torch.calls import Call
 from attn.torch.facts import Facts
@@ -47,9 +47,9 @@ def _gradient(each: Call, facts: Facts, name: str) -> torch.Tensor:
 
 
 def run_forward(each: Call, facts: Facts, names: Sequence[str]) -> tuple[torch.Tensor, ...]:
-    """The outputs where no row sees a key. Raises Unsupported where they depend on a sink."""
+    """The outputs where no row sees a key. Raises UnsupportedError where they depend on a sink."""
     if facts.said.facts["sink"] and 0 not in each.tensors["q"].shape and any(map(is_statistic, facts.outputs)):
-        raise Unsupported(NO_KEY_BUT_A_SINK, NO_KEY_NOTES)
+        raise UnsupportedError(NO_KEY_BUT_A_SINK, NO_KEY_NOTES)
     return tuple(x.fill_(value_of_nothing(name)) for name, x in zip(names, outputs(each, facts, names)))
 
 

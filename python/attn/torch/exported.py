@@ -10,7 +10,7 @@ import torch
 
 from attn import plan as plans
 from attn._libattn import PlanFile
-from attn.errors import ArgumentError, Unsupported
+from attn.errors import ArgumentError, UnsupportedError
 from attn.torch.calls import Call, formed
 from attn.torch.facts import attention_of, facts_of
 from attn.torch.variant import edits_of, places_in
@@ -50,7 +50,7 @@ def _save(folder: pathlib.Path, target: str, name: str, names: Any, nodes: Any) 
             )
     form = formed(Call(attention, tensors, {})).form
     if form is None:
-        raise Unsupported(f"`{facts.title}` has packed sequences or pages: its plan is not found by shapes")
+        raise UnsupportedError(f"`{facts.title}` has packed sequences or pages: its plan is not found by shapes")
     contents = attention.build(
         form.sizes._asdict(), edits=edits_of(form), direction="fwd", target=target
     )

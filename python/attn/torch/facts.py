@@ -92,7 +92,8 @@ def facts_of(attention: Attention) -> Facts:
     """The facts that `prepare` found: when it was compiled, or now if PyTorch was not imported."""
     if attention._torch_facts is None:
         prepare(attention)
-    return attention._torch_facts
+    facts: Facts = attention._torch_facts
+    return facts
 
 
 def attention_of(name: str) -> Attention:

@@ -12,53 +12,69 @@ from attn import hints
 from attn.arguments import Sizes, sizes_of
 from attn.errors import BindingError
 from attn.specs import Spec
-from attn.torch import blocks, dynamo
+from attn.torch import blocks, dynamo, nested, sharded
 from attn.torch.blocks import Adds
 from attn.torch.calls import add_random, beside, check_kind
 from attn.torch.graph_mods import GraphMod, hint
 from attn.torch.joined_blocks import joined
 from attn.torch.known_mods import KnownMods
 from attn.torch.recall import Recalled, Texts
-from attn.torch.signature import DTYPES, HALF
+from attn.torch.signature import DTYPES, HALF, PLAIN
 from attn.trace import Traced, trace, unwrapped
 from attn.tracing.recipes import sources
+from attn.types import Mod, Outputs
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
 
+_Options = tuple[Union[float, None], tuple[str, ...], float]  # scale, outputs, dropout_p
+
 MOST_KEPT = 256  # traces, and attentions: least recently used dropped first
 
-MOST_SIZES = 4096
+MOST_GROUPS = 4096
 
-_sizes: dict[Any, Sizes] = {}  # by the shapes of q, k and v
+
+class _Group:
+    """Calls whose q, k and v are of the same shapes, types and devices, with the same options."""
+
+    __slots__ = ("sizes", "options", "expands", "layout")
+
+    def __init__(self, sizes: Sizes, options: _Options, expands: bool = False, layout: str = "bhsd"):
+        self.sizes = sizes
+        self.options = options
+        self.expands = expands  # k and v of one batch
+        self.layout = layout  # of q, k and v in memory: "thd", if they are packed
+
+
+_groups: dict[Any, _Group] = {}
 _kept = KnownMods(MOST_KEPT)
 _texts = Texts(MOST_KEPT)
 
 
 @overload
 def flex_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Callable[..., Any] | None = None,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Mod | None = None,
     block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
-    return_lse: Literal[False] = False, kernel_options: Any = None, *, return_aux: None = None,
-    mask_mod: Callable[..., Any] | None = None, dropout_p: float = 0.0, **others: Any,
+    return_lse: Literal[False] = False, kernel_options: object = None, *, return_aux: None = None,
+    mask_mod: Mod | None = None, dropout_p: float = 0.0, **others: object,
 ) -> torch.Tensor: ...
 
 
 @overload
 def flex_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Callable[..., Any] | None = None,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Mod | None = None,
     block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
-    return_lse: bool = False, kernel_options: Any = None, *, return_aux: AuxRequest,
-    mask_mod: Callable[..., Any] | None = None, dropout_p: float = 0.0, **others: Any,
+    return_lse: bool = False, kernel_options: object = None, *, return_aux: AuxRequest,
+    mask_mod: Mod | None = None, dropout_p: float = 0.0, **others: object,
 ) -> tuple[torch.Tensor, AuxOutput]: ...
 
 
 @overload
 def flex_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Callable[..., Any] | None = None,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Mod | None = None,
     block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
-    *, return_lse: Literal[True], kernel_options: Any = None, return_aux: None = None,
-    mask_mod: Callable[..., Any] | None = None, dropout_p: float = 0.0, **others: Any,
+    *, return_lse: Literal[True], kernel_options: object = None, return_aux: None = None,
+    mask_mod: Mod | None = None, dropout_p: float = 0.0, **others: object,
 ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
@@ -66,28 +82,32 @@ def flex_attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    score_mod: Callable[..., Any] | None = None,
+    score_mod: Mod | None = None,
     block_mask: BlockMask | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
     return_lse: bool = False,
-    kernel_options: Any = None,
+    kernel_options: object = None,
     *,
     return_aux: AuxRequest | None = None,
-    mask_mod: Callable[..., Any] | None = None,
+    mask_mod: Mod | None = None,
     dropout_p: float = 0.0,
-    **others: Any,
-) -> Any:
+    **others: object,
+) -> Outputs:
     """`torch.nn.attention.flex_attention.flex_attention`, with dropout.
 
     query [B, Hq, Sq, D], key [B or 1, Hkv, Skv, D], value [B or 1, Hkv, Skv, Dv]; those of one batch are those of
-    all batches, for each of which they are copied. The mask is `mask_mod`, or that of `block_mask`, as PyTorch computes
-    it: what its mask_mod shows of the blocks that it lists, and its full blocks whole. Blocks that follow from the
-    mask_mod, as those of `create_block_mask`, are not needed: they are compared with it once. `kernel_options` are
+    all batches, for each of which they are copied; heads that are one by `expand` are not. The mask is `mask_mod`, or
+    that of `block_mask`, as PyTorch computes it: what its mask_mod shows of the blocks that it lists, and its full
+    blocks whole. Blocks that follow from the mask_mod, as those of `create_block_mask`, are not needed: they are
+    compared with it once. `kernel_options` are
     ignored: they tune other kernels. Returns o, or (o, lse) with the natural logarithm's lse, or with `return_aux`
     (o, AuxOutput) with lse and max_scores, float32 [B, Hq, Sq], as far as they are asked for. Captured
     tensors that require a gradient get one, and backwards may go through lse.
     `others` are arguments of other attentions, which are refused.
+
+    Jagged nested tensors [B, H, j, D] are packed sequences: mods count the rows and keys of each, and outputs are
+    nested. DTensors may be divided by batches and heads in equal parts: mods count those of the whole.
 
     A pair of mods is traced once: again only if what they read changes, other than the elements of tensors
     and arrays; at each call if they read what cannot be compared (docs/flexattention.md). Raises TraceError for
@@ -96,7 +116,7 @@ def flex_attention(
     del kernel_options
     if others:
         hints.refuse("flex_attention", others)
-    outputs = ("o", "lse") if return_lse else ("o",)
+    outputs: tuple[str, ...] = ("o", "lse") if return_lse else ("o",)
     if return_aux is not None:
         outputs = _outputs_of(return_aux, return_lse)
     options = (scale, outputs, float(dropout_p))
@@ -121,46 +141,113 @@ def _with_aux(outputs: tuple[str, ...], found: Any) -> tuple[torch.Tensor, AuxOu
     return named["o"], AuxOutput(lse=named.get("lse"), max_scores=None if largest is None else largest.detach())
 
 
-_Options = tuple[Union[float, None], tuple[str, ...], float]  # scale, outputs, dropout_p
-
-
 def _attend(
     tensors: tuple[torch.Tensor, ...],
-    mods: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
+    mods: tuple[Mod | None, Mod | None],
+    block_mask: BlockMask | None,
+    options: _Options,
+    enable_gqa: bool,
+    changed: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+) -> Any:
+    """`changed`: what becomes of captured tensors before the call."""
+    if tensors[0].is_nested or tensors[1].is_nested or tensors[2].is_nested:
+        return _attend_nested(tensors, mods, block_mask, options, enable_gqa)
+    if type(tensors[0]) not in PLAIN and sharded.is_distributed(tensors[0]):
+        part = sharded.part_of(tensors)
+        block_mask = None if block_mask is None else part.block_mask(block_mask)
+        found = _attend(part.local, part.shifted(mods), block_mask, options, enable_gqa, part.summed)
+        return part.whole(found) if isinstance(found, torch.Tensor) else tuple(map(part.whole, found))
+    tensors, group = _grouped(tensors, options, enable_gqa)
+    query, sizes = tensors[0], group.sizes
+    score_mod, mask_mod = mods
+    known = None
+    if block_mask is not None:
+        if mask_mod is not None:
+            _refuse_both()
+        known = blocks.unwritten(block_mask, sizes)
+        mask_mod = blocks.checked_mask(block_mask, sizes) if known is None else block_mask.mask_mod
+    attention, captured, reads = _attention_of(query, unwrapped(score_mod, mask_mod), group)
+    if block_mask is not None and (known is None or not known.follows(attention, captured)):
+        adds = blocks.added(block_mask, query, sizes, attention, reads)
+        if adds is not Adds.NOTHING:
+            mask_mod = joined(block_mask, unwrapped(mask_mod)[0], query, sizes, adds)
+            attention, captured, _ = _attention_of(query, unwrapped(score_mod, mask_mod), group)
+    if changed is not None:
+        captured = changed(captured)
+    recent = attention._recent
+    found = None if recent is None else recent.call(tensors, captured)
+    if found is not None:
+        return found
+    if _share_a_head(tensors):
+        one_head = (query, *(x[:, :1] for x in tensors[1:]))
+        return _attend(one_head, mods, block_mask, options, True, changed)
+    return attention(*tensors, **captured)
+
+
+def _share_a_head(tensors: tuple[torch.Tensor, ...]) -> bool:
+    """Whether k and v of several heads are one, by strides of 0: kernels need no copies of it."""
+    _, key, value = tensors
+    return key.shape[1] > 1 and key.stride(1) == 0 == value.stride(1)
+
+
+def _grouped(
+    tensors: tuple[torch.Tensor, ...], options: _Options, enable_gqa: bool
+) -> tuple[tuple[torch.Tensor, ...], _Group]:
+    """q, k and v, those of one batch as those of all, and their group, for which they are checked once."""
+    query, key, value = tensors
+    default = torch.get_default_dtype()  # of what the mods make
+    of = (query.shape, key.shape, value.shape, query.dtype, query.device, options, enable_gqa, default)
+    group = _groups.get(of)
+    if group is None:
+        found, sizes = _checked(tensors, enable_gqa)
+        if len(_groups) >= MOST_GROUPS:
+            _groups.clear()
+        group = _groups[of] = _Group(sizes, options, found is not tensors)
+    return _expanded(tensors) if group.expands else tensors, group
+
+
+def _expanded(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    query, key, value = tensors
+    return (query, *(x.expand(query.shape[0], -1, -1, -1) for x in (key, value)))
+
+
+def _attend_nested(
+    tensors: tuple[torch.Tensor, ...],
+    mods: tuple[Mod | None, Mod | None],
     block_mask: BlockMask | None,
     options: _Options,
     enable_gqa: bool,
 ) -> Any:
-    (query, key, value), sizes = _known_sizes(tensors, enable_gqa)
-    score_mod, mask_mod = mods
+    """`_attend` of jagged nested tensors, whose mods count rows and keys of each sequence."""
     if block_mask is not None:
-        if mask_mod is not None:
-            _refuse_both()
-        mask_mod = blocks.mask_of(block_mask, sizes)
-    attention, captured, reads = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
-    if block_mask is not None:
-        adds = blocks.added(block_mask, query, sizes, attention, reads)
-        if adds is not Adds.NOTHING:
-            mask_mod = joined(block_mask, unwrapped(mask_mod)[0], query, sizes, adds)
-            attention, captured, _ = _attention_of(query, unwrapped(score_mod, mask_mod), sizes, options)
-    return attention(query, key, value, **captured)
+        raise BindingError("a BlockMask is of sequences of one length, and query, key and value are nested tensors",
+                           ["give its mask_mod: flex_attention(.., mask_mod=f)"])
+    packed = nested.packed(tensors)
+    query, key, _ = packed.tensors
+    _check_heads(query.shape[1], key.shape[1], enable_gqa)
+    found = unwrapped(*mods)
+    group = _packed_group(query, packed.sizes, options)
+    known, _ = _kept.find(group, found)
+    if known is None:
+        traced = _trace(found, group, query)
+        known = _EXACT if traced.tensors else None
+        if known is not None and traced.steps is not None:
+            _kept.put(group, traced.steps, known)
+    if known is _EXACT:  # a captured tensor has elements for rows of the longest sequence, and no others
+        group = _packed_group(query, packed.exact_sizes, options)
+    attention, captured, _ = _attention_of(query, found, group)
+    outputs = attention(*packed.tensors, **captured, **packed.cumulative)
+    return packed.nested(outputs) if isinstance(outputs, torch.Tensor) else tuple(map(packed.nested, outputs))
 
 
-def _known_sizes(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple[torch.Tensor, ...], Sizes]:
-    """`_checked`, which shapes that come again need not be."""
-    try:
-        shapes = (tensors[0].shape, tensors[1].shape, tensors[2].shape, enable_gqa)
-        sizes = _sizes.get(shapes)
-    except TypeError:  # sizes of a program that is traced
-        return _checked(tensors, enable_gqa)
-    if sizes is not None:
-        return tensors, sizes
-    found, sizes = _checked(tensors, enable_gqa)
-    if found is tensors:
-        if len(_sizes) >= MOST_SIZES:
-            _sizes.clear()
-        _sizes[shapes] = sizes
-    return found, sizes
+_EXACT = object()  # is kept for mods that need plans of exact lengths
+
+
+def _packed_group(query: torch.Tensor, sizes: Sizes, options: _Options) -> _Group:
+    of = ("thd", sizes, query.dtype, query.device, options, torch.get_default_dtype())
+    if of not in _groups:
+        _groups[of] = _Group(sizes, options, layout="thd")
+    return _groups[of]
 
 
 def _checked(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple[torch.Tensor, ...], Sizes]:
@@ -172,14 +259,15 @@ def _checked(tensors: tuple[torch.Tensor, ...], enable_gqa: bool) -> tuple[tuple
     if query.dim() == key.dim() == value.dim() == 4:
         batches = query.shape[0]
         if batches != 1 and key.shape[0] == 1 and value.shape[0] == 1:
-            tensors = (query, *(x.expand(batches, -1, -1, -1) for x in (key, value)))
-            _, key, value = tensors
+            query, key, value = tensors = _expanded(tensors)
     sizes = sizes_of(query, key, value, note="tensors are [B, H, S, D]: give x.transpose(1, 2) of others")
-    if sizes.Hq != sizes.Hkv and not enable_gqa:
-        raise BindingError(
-            f"query has {sizes.Hq} heads and key {sizes.Hkv}: pass enable_gqa=True, if that is meant"
-        )
+    _check_heads(sizes.Hq, sizes.Hkv, enable_gqa)
     return tensors, sizes
+
+
+def _check_heads(of_query: int, of_key: int, enable_gqa: bool) -> None:
+    if of_query != of_key and not enable_gqa:
+        raise BindingError(f"query has {of_query} heads and key {of_key}: pass enable_gqa=True, if that is meant")
 
 
 def _refuse_both() -> NoReturn:
@@ -187,32 +275,30 @@ def _refuse_both() -> NoReturn:
 
 
 def _attention_of(
-    query: torch.Tensor, mods: tuple[Any, ...], sizes: Sizes, options: _Options
+    query: torch.Tensor, mods: tuple[Any, ...], group: _Group
 ) -> tuple[Any, Mapping[str, Any], Callable[[str], Mapping[str, Any]]]:
     """The attention of the mods, the tensors that they capture, and by the name of one of what it is made."""
-    default = torch.get_default_dtype()  # of what the mods make
-    group = (sizes, query.dtype, query.device.type, options, default)
     found, values = _kept.find(group, mods)
     if found is not None:
         return found.attention, found.tensors(values), lambda name: found.read(name, values)
-    traced = _trace(mods, sizes, query, options)
+    traced = _trace(mods, group, query)
     spec = Spec(traced.text, traced=True, origins=traced.origins)
     attention = _texts.attention(spec, query, query.dtype, query.device.type)
     if traced.steps is None:
         return attention, traced.tensors, lambda name: {name: traced.tensors[name]}
     recalled = Recalled(attention, traced.recipes)
     _kept.put(group, traced.steps, recalled)
-    values = {each.place: each.value for each in sources([*traced.recipes.values()])}
-    return attention, traced.tensors, lambda name: recalled.read(name, values)
+    found_at = {each.place: each.value for each in sources([*traced.recipes.values()])}
+    return attention, traced.tensors, lambda name: recalled.read(name, found_at)
 
 
-def _trace(mods: tuple[Any, ...], sizes: Sizes, query: torch.Tensor, options: _Options) -> Traced:
-    scale, outputs, dropout_p = options
+def _trace(mods: tuple[Any, ...], group: _Group, query: torch.Tensor) -> Traced:
+    scale, outputs, dropout_p = group.options
     return trace(
         *mods,
-        **sizes._asdict(),
+        **group.sizes._asdict(),
         dtype=DTYPES[query.dtype] if query.dtype in HALF else "bf16",
-        layout="bhsd",
+        layout=group.layout,
         scale=scale,
         outputs=outputs,
         dropout=dropout_p,
@@ -225,7 +311,7 @@ def _trace(mods: tuple[Any, ...], sizes: Sizes, query: torch.Tensor, options: _O
 
 def _attend_in_graph(
     tensors: tuple[torch.Tensor, ...],
-    mods: tuple[Callable[..., Any] | None, Callable[..., Any] | None],
+    mods: tuple[Mod | None, Mod | None],
     block_mask: BlockMask | None,
     options: _Options,
     enable_gqa: bool,
@@ -238,9 +324,11 @@ def _attend_in_graph(
     return _in_graph(query, key, value, mods[0], mask_mod, options, listed)
 
 
-def _checked_in_graph(tensors: tuple[torch.Tensor, ...], mask_mod: Callable[..., Any] | None,
+def _checked_in_graph(tensors: tuple[torch.Tensor, ...], mask_mod: Mod | None,
                       block_mask: BlockMask | None, enable_gqa: bool) -> tuple[Any, Any, Any]:
     """q, k and v, the mask_mod, and what `dynamo.Flex` is told of a block mask."""
+    if tensors[0].is_nested or tensors[1].is_nested or tensors[2].is_nested:
+        raise BindingError("query, key and value are nested tensors, which torch.compile does not follow here")
     tensors, sizes = _checked(tensors, enable_gqa)
     if block_mask is None:
         return tensors, mask_mod, None
@@ -257,7 +345,7 @@ def _traced_in_graph(examples: Sequence[torch.Tensor], mods: Sequence[GraphMod |
     """The trace of mods that Dynamo followed, and its attention."""
     query, key, value = examples
     shapes = [SimpleNamespace(shape=tuple(map(hint, x.shape))) for x in examples]
-    traced = _trace(tuple(mods), sizes_of(*shapes), query, options)
+    traced = _trace(tuple(mods), _Group(sizes_of(*shapes), options), query)
     return traced, _texts.attention(Spec(traced.text, traced=True), shapes[0], query.dtype, query.device.type)
 
 

@@ -10,28 +10,33 @@ import torch
 from attn import layouts
 from attn.arguments import INPUTS, sizes_of
 from attn.attention import Attention
-from attn.torch import operators, quantized, transforms, ways
-from attn.torch.calls import Call, formed, is_intercepted, sorted_call
+from attn.torch import nested, operators, private, quantized, transforms, ways
+from attn.torch.calls import Call, check_kind, formed, is_intercepted, sorted_call
 from attn.torch.facts import facts_of
+from attn.types import Outputs
 
 
-def call(attention: Attention, *args: Any, layout: str | None = None, **kwargs: Any) -> Any:
+def call(attention: Attention, *args: object, layout: str | None = None, **kwargs: object) -> Outputs:
     """Calls an attention with torch tensors.
 
     `args` are q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv] of any strides, with
     `layout="bshd"` q [B, Sq, Hq, Dqk], k and v [B, Skv, Hkv, ..], and o [B, Sq, Hq, Dv]; `kwargs` are
     the spec's captured tensors, lengths and params by name. Returns the output, or a tuple of the outputs in
     the order of the spec's clause `outputs`. o and lse have gradients of q, k, v and learned tensors; a backward
-    that reaches another output with anything but zeros raises Unsupported. CPU tensors are computed by the
+    that reaches another output with anything but zeros raises UnsupportedError. CPU tensors are computed by the
     reference, in double precision.
+
+    Attentions whose q, k and v have `layout thd` also take jagged nested tensors [B, H, j, D], and return such ones.
 
     8-bit attention also takes its scales by name, f32 tensors of one element, and q, k and v of float8, or of
     more bits: then `attn.torch.quantized.call` rounds them, and has gradients of their type.
 
     Under `torch.autocast`, q, k and v are cast to its dtype. With `torch.use_deterministic_algorithms` the
     gradients are bitwise the same in every run. Raises BindingError for arguments that do not fit, and
-    Unsupported, SpecError or CompilerError if a plan is needed that cannot be built.
+    UnsupportedError, SpecError or CompilerError if a plan is needed that cannot be built.
     """
+    if any(isinstance(tensor, torch.Tensor) and tensor.is_nested for tensor in args):
+        return _call_nested(attention, args, kwargs)
     layout = layout or attention.layout
     if layout is not None and layouts.checked(layout) != "bhsd":
         return layouts.call(partial(call, attention), attention.described, args, kwargs)
@@ -41,7 +46,7 @@ def call(attention: Attention, *args: Any, layout: str | None = None, **kwargs: 
         if quantized.is_wide(each):
             _check_sizes(each, layout)
             return quantized.call(each)
-    if transforms.is_transformed() and not torch.compiler.is_dynamo_compiling():
+    if private.is_transformed() and not torch.compiler.is_dynamo_compiling():
         _check_sizes(each, layout)
         return transforms.attend(each)
     if torch.compiler.is_compiling() or is_intercepted(each.tensors.values()):
@@ -52,6 +57,18 @@ def call(attention: Attention, *args: Any, layout: str | None = None, **kwargs: 
     result = ways.attend(each)
     ways.remember(each, args, kwargs)
     return result
+
+
+def _call_nested(attention: Attention, args: tuple[Any, ...], kwargs: dict[str, object]) -> Outputs:
+    """A call of jagged nested tensors, of an attention of packed sequences."""
+    addressing = facts_of(attention).addressing
+    if len(args) != len(INPUTS) or addressing is None or addressing.packed != INPUTS or "layout" in kwargs:
+        for name, tensor in zip(INPUTS, args):
+            check_kind(name, tensor)
+    packed = nested.packed(args)
+    given: dict[str, Any] = {**packed.cumulative, **kwargs}
+    outputs = attention(*packed.tensors, **given)
+    return packed.nested(outputs) if isinstance(outputs, torch.Tensor) else tuple(map(packed.nested, outputs))
 
 
 def _check_sizes(each: Call, layout: str | None) -> None:

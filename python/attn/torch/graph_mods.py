@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from attn.arguments import Sizes, extent
 from attn.attention import Attention
 from attn.errors import TraceError
+from attn.torch.private import FakeTensorMode
 from attn.trace import Traced
 from attn.tracing.reads import Unwatched
 from attn.tracing.recipes import Source

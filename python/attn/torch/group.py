@@ -198,7 +198,9 @@ def _process_group(given: Any) -> dist.ProcessGroup:
     if not dist.is_available() or not dist.is_initialized():
         raise ArgumentError("torch.distributed is not initialized", [_HOW_TO_BEGIN])
     if given is None:
-        return dist.group.WORLD
+        whole = dist.group.WORLD
+        assert whole is not None  # it is initialized
+        return whole
     if isinstance(given, DeviceMesh):
         if given.ndim != 1:
             names = given.mesh_dim_names
@@ -227,7 +229,7 @@ def _backend(group: dist.ProcessGroup, device: str) -> Any:
 def _pointer(backend: Any) -> int:
     """0 if there is no communicator yet."""
     try:
-        return backend._comm_ptr()
+        return int(backend._comm_ptr())
     except RuntimeError:
         return 0
 

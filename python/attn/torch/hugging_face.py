@@ -8,15 +8,20 @@ Transformers is imported by `register` alone. docs/hugging_face.md says what mod
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn.errors import Unsupported
+from attn.errors import UnsupportedError
 from attn.torch.blocks import ANY_LENGTH
 from attn.torch.flex import flex_attention
 from attn.torch.statistics import is_capturing
+from attn.types import Mod
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 NAME = "attnc"
 _SMALLEST_BUCKET = 128
@@ -24,12 +29,12 @@ _SMALLEST_BUCKET = 128
 
 def register(name: str = NAME) -> None:
     """Makes `attn_implementation=name` known to Transformers, whose models then call this package for attention and
-    for masks. Raises Unsupported if Transformers is not installed, or has no interface for attention (before
+    for masks. Raises UnsupportedError if Transformers is not installed, or has no interface for attention (before
     4.48). May be called again."""
     try:
         from transformers import AttentionInterface
     except ImportError as error:
-        raise Unsupported(f"Transformers' attention interface cannot be imported: {error}",
+        raise UnsupportedError(f"Transformers' attention interface cannot be imported: {error}",
                           ["pip install 'transformers>=4.53'"]) from error
     AttentionInterface.register(name, attention)
     try:
@@ -40,10 +45,10 @@ def register(name: str = NAME) -> None:
 
 
 def attention(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-              attention_mask: Any, scaling: float | None = None, dropout: float = 0.0,
+              attention_mask: BlockMask | torch.Tensor | None, scaling: float | None = None, dropout: float = 0.0,
               softcap: float | None = None, s_aux: torch.Tensor | None = None,
               position_bias: torch.Tensor | None = None, is_causal: bool | None = None,
-              **_: Any) -> tuple[torch.Tensor, None]:
+              **_: object) -> tuple[torch.Tensor, None]:
     """The attention of a layer, as Transformers calls it: query [B, Hq, Sq, D], key and value [B, Hkv, Skv, D]; returns
     [B, Sq, Hq, Dv] and no weights.
 
@@ -56,18 +61,21 @@ def attention(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, v
         key, value, mask_mod = _in_a_bucket(key, value, mask_mod)
     biases = tuple(_padded_bias(x, key.shape[2]) for x in (bias, position_bias) if x is not None)
     score_mod = _score_mod(softcap, biases)
-    found = flex_attention(query, key, value, score_mod, block_mask, scaling, enable_gqa=True, mask_mod=mask_mod,
-                           return_lse=s_aux is not None, dropout_p=dropout if module.training else 0.0)
-    if s_aux is not None:
-        found, lse = found
+    attend = functools.partial(flex_attention, query, key, value, score_mod, block_mask, scaling, enable_gqa=True,
+                               mask_mod=mask_mod, dropout_p=dropout if module.training else 0.0)
+    if s_aux is None:
+        found = attend()
+    else:
+        found, lse = attend(return_lse=True)
         factor = torch.sigmoid(lse - s_aux.view(1, -1, 1).to(lse.dtype))[..., None]
         found = (found * factor).to(found.dtype)  # which is rounded once
     return found.transpose(1, 2).contiguous(), None
 
 
-def mask(batch_size: int, *, kv_length: int, kv_offset: int = 0, mask_function: Callable[..., Any] | None = None,
-         attention_mask: torch.Tensor | None = None, q_length: int | None = None, q_offset: Any = 0,
-         cache_position: torch.Tensor | None = None, device: Any = "cpu", **_: Any) -> Any:
+def mask(batch_size: int, *, kv_length: int, kv_offset: int = 0, mask_function: Mod | None = None,
+         attention_mask: torch.Tensor | None = None, q_length: int | None = None, q_offset: int | torch.Tensor = 0,
+         cache_position: torch.Tensor | None = None, device: torch.device | str = "cpu",
+         **_: object) -> BlockMask | torch.Tensor | None:
     """The mask of layers, as Transformers asks for it: a BlockMask whose blocks say nothing, with the mask_mod of rows
     `q_offset` on and keys `kv_offset` on, and of `attention_mask`, the tokens [B, n] that are no padding. Before
     Transformers 5, `cache_position` has the places of the rows instead. Nothing of the size of the scores is made."""
@@ -89,8 +97,9 @@ def mask(batch_size: int, *, kv_length: int, kv_offset: int = 0, mask_function: 
     padding = _padding(attention_mask, kv_length + kv_offset, length + kv_offset)
     visible = _mask_mod(mask_function, padding, q_offset, kv_offset)
     ones = torch.ones((1, 1, 1), dtype=torch.int32, device=device)
-    return BlockMask.from_kv_blocks(ones, torch.zeros_like(ones)[..., None], BLOCK_SIZE=ANY_LENGTH, mask_mod=visible,
-                                    seq_lengths=(rows, kv_length))
+    made: BlockMask = BlockMask.from_kv_blocks(ones, torch.zeros_like(ones)[..., None], BLOCK_SIZE=ANY_LENGTH,
+                                               mask_mod=visible, seq_lengths=(rows, kv_length))
+    return made
 
 
 def bucket(length: int) -> int:

@@ -46,12 +46,14 @@ def mask_of_blocks(
 
 def tensor_of(lists: dict[str, torch.Tensor | None], down: int, across: int, device: torch.device) -> torch.Tensor:
     """The tensor of blocks of the lists of a block mask, by their names, computed on the device."""
-    batches = lists["kv_num_blocks"].shape[:-1]
+    first = lists["kv_num_blocks"]
+    assert first is not None
+    batches = first.shape[:-1]
     # What is not listed counts for a column that is not there.
     made = torch.zeros((*batches, down, across + 1), dtype=torch.uint8, device=device)
     for kind, element in (("kv", MASKED), ("full_kv", WHOLE)):
         counts, indices = lists[f"{kind}_num_blocks"], lists[f"{kind}_indices"]
-        if counts is None:
+        if counts is None or indices is None:
             continue
         places, _ = places_of(counts.to(device), indices.to(device), across)
         made = made.scatter(-1, places.expand(*batches, down, places.shape[-1]), element)

@@ -14,7 +14,7 @@ from attn.errors import BindingError
 from attn.outputs import value_of_nothing
 from attn.torch import direct
 from attn.torch.signature import DTYPES, TORCH_DTYPES, dense_strides, same_strides
-from attn.torch.statistics import is_capturing
+from attn.torch.statistics import is_capturing as is_capturing
 
 # The strides that are bound of some calls; of more than this, the oldest are forgotten.
 MOST_VIEWS = 256
@@ -35,6 +35,10 @@ class _Bound:
         self.binding = binding
         self.workspace = workspace
         self.params: tuple[float, ...] | None = None
+
+
+def _never(tensors: tuple[torch.Tensor, ...], params: tuple[float, ...]) -> None:
+    """A direct call that applies to nothing."""
 
 
 class Launch:
@@ -60,7 +64,8 @@ class Launch:
         self._captured: list[_Bound] = []  # CUDA graphs use them for as long as they are replayed
         order = {info.name: place for place, info in enumerate(executable.tensors)}
         self._places = [order[name] for name in self.inputs + self.outputs]
-        self._direct = direct.make(executable, device, most_kept)
+        # `run` in one native step; None where it does not apply.
+        self.run_direct: direct.Run = direct.make(executable, device, most_kept) or _never
 
     @functools.cached_property
     def lent(self) -> Launch:
@@ -68,21 +73,14 @@ class Launch:
         itself, all memory is the graphs'."""
         return Launch(self._executable, self._device, 0)
 
-    def run_direct(
-        self, tensors: tuple[torch.Tensor, ...], params: tuple[float, ...]
-    ) -> tuple[torch.Tensor, ...] | None:
-        """`run` in one native step, or None if it does not apply: tensors that do not fit, a stream that is
-        being captured, or a PyTorch without DLPack's exchange functions."""
-        return None if self._direct is None or is_capturing() else self._direct.run(tensors, params)
-
     def run(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Sequence[torch.Tensor]:
         """Enqueues the kernels on the current stream. `tensors` in the order of `inputs`.
 
         Raises BindingError if a tensor is not as the plan expects it.
         """
-        outputs = self.run_direct(tuple(tensors), tuple(params))
-        if outputs is not None:
-            return outputs
+        found = self.run_direct(tuple(tensors), tuple(params))
+        if found is not None:
+            return found
         for info, tensor in zip(self._infos, tensors):
             check(info, tensor, self._device)
         rows = {info.addressed_by: tensor for info, tensor in zip(self._infos, tensors)}
@@ -113,6 +111,7 @@ class Launch:
         dtype = TORCH_DTYPES[info.dtype]
         if not info.addressed_by:
             return torch.empty_strided(info.dims, info.strides, dtype=dtype, device=self._device)
+        assert located is not None
         made = torch.empty(addressed_shape(info, located.shape[0]), dtype=dtype, device=self._device)
         # Kernels write no rows past those of the last sequence.
         return made.fill_(value_of_nothing(info.name)) if is_packed(info) else made
@@ -216,7 +215,7 @@ def check_addressed(info: _libattn.TensorInfo, tensor: torch.Tensor) -> None:
         listed = ", ".join([what, *map(str, shape[1:])])
         raise BindingError(f"{info.name} has shape {list(tensor.shape)}, but the plan expects [{listed}]")
     if info.bound_strides:
-        check_rows(info, tensor)
+        check_rows(info.name, tensor)
         return
     if not is_packed(info) and count > info.dims[0]:
         raise BindingError(
@@ -227,7 +226,7 @@ def check_addressed(info: _libattn.TensorInfo, tensor: torch.Tensor) -> None:
         raise BindingError(f"{info.name} must be contiguous: pass {info.name}.contiguous()")
 
 
-def check_rows(info: _libattn.TensorInfo, tensor: torch.Tensor) -> None:
+def check_rows(name: str, tensor: torch.Tensor) -> None:
     """Raises BindingError unless kernels can read the tensor in place: elements of a row are adjacent, and rows
     begin at multiples of 16 bytes."""
     align = 16 // tensor.element_size()
@@ -236,7 +235,7 @@ def check_rows(info: _libattn.TensorInfo, tensor: torch.Tensor) -> None:
     if adjacent and tensor.data_ptr() % 16 == 0 and all(step > 0 and step % align == 0 for step in steps):
         return
     raise BindingError(
-        f"{info.name} has strides {list(tensor.stride())} and begins at a multiple of"
+        f"{name} has strides {list(tensor.stride())} and begins at a multiple of"
         f" {_power_of_two(tensor.data_ptr())} bytes; kernels read it in place",
         [f"elements of a row must be adjacent, other strides multiples of {align} elements (16 bytes), above 0,"
          " and it must begin at a multiple of 16 bytes"],

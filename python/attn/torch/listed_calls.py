@@ -11,16 +11,15 @@ left out: these very tensors, not written to since.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from attn.arguments import extent, sizes_of
+from attn.arguments import INPUTS, extent, sizes_of
 from attn.attention import Attention
 from attn.torch import blocks
-from attn.torch.blocks import LISTS, lists_of, place_of
+from attn.torch.blocks import LISTS, Place, lists_of
 from attn.torch.cuda_graphs import is_preparing
 from attn.torch.facts import attention_of, facts_of
 from attn.torch.joined_blocks import tensor_of
@@ -28,9 +27,6 @@ from attn.torch.signature import has_memory
 from attn.torch.statistics import is_capturing
 
 MOST_KEPT = 64  # block masks that were compared, for each attention
-
-Lists = dict[str, torch.Tensor]  # those of LISTS that there are
-
 
 def name_of(tensor: str, kind: str) -> str:
     """The name by which the operator is given a list. `tensor`: the name of the tensor of blocks in the spec."""
@@ -43,30 +39,51 @@ def without_lists(names: list[str], tensors: list[torch.Tensor]) -> tuple[list[s
     return [names[place] for place in kept], [tensors[place] for place in kept]
 
 
+class _Order(NamedTuple):
+    """The names of a call in its order, and where its lists, q, k and v, and the tensors that are no lists are."""
+
+    names: list[str]
+    lists: list[tuple[int, Place]]
+    inputs: list[int]
+    kept: list[int]
+    kept_names: list[str]
+
+
 class _Proven:
     """Lists that follow from the mask_mod of the attention `alone`, for q, k and v of these shapes. Keeps no list
     alive."""
 
-    def __init__(self, alone: Attention, shapes: Sequence[tuple[int, ...]], lists: Lists):
-        self.alone = alone
+    def __init__(self, alone: Attention, shapes: Sequence[tuple[int, ...]], lists: Mapping[str, Place]):
+        self.alone = facts_of(alone).name
         self._shapes = shapes
-        self._lists = {name: weakref.ref(x) for name, x in lists.items()}
-        self._states = {name: place_of(x) for name, x in lists.items()}
+        self._lists = lists
+        self._order: _Order | None = None  # of the last call
 
     @property
     def lives(self) -> bool:
         """Whether a call may still have these lists."""
-        return all(ref() is not None for ref in self._lists.values())
+        return all(place.tensor() is not None for place in self._lists.values())
 
-    def is_of(self, shapes: Sequence[tuple[int, ...]], lists: Lists) -> bool:
-        """Whether these are the very lists, as they were."""
-        return self._shapes == shapes and self._lists.keys() == lists.keys() and all(
-            self._lists[name]() is x and _counts_writes(x) and self._states[name] == place_of(x)
-            for name, x in lists.items())
+    def without(self, names: list[str], tensors: list[torch.Tensor]) -> tuple[list[str], list[torch.Tensor]] | None:
+        """The names and tensors of a call without its lists; None unless these are the very ones, as they were."""
+        order = self._order
+        if order is None or order.names != names:
+            order = self._order = self._order_of(names)
+        if order is None or [tensors[at].shape for at in order.inputs] != self._shapes:
+            return None
+        for at, place in order.lists:
+            if not place.is_of(tensors[at]):
+                return None
+        return list(order.kept_names), [tensors[at] for at in order.kept]
 
-
-def _counts_writes(x: torch.Tensor) -> bool:
-    return has_memory(x) and not x.is_inference()
+    def _order_of(self, names: list[str]) -> _Order | None:
+        """None if a call has other lists."""
+        kinds = {name.partition(".")[2]: at for at, name in enumerate(names) if "." in name}
+        if kinds.keys() != self._lists.keys():
+            return None
+        kept = [at for at, name in enumerate(names) if "." not in name]
+        lists = [(kinds[kind], place) for kind, place in self._lists.items()]
+        return _Order(list(names), lists, [names.index(each) for each in INPUTS], kept, [names[at] for at in kept])
 
 
 _lock = threading.Lock()
@@ -76,10 +93,13 @@ _proven: dict[str, list[_Proven]] = {}  # by the names of attentions
 def note(joined: Attention, alone: Attention, block_mask: Any, shapes: Sequence[tuple[int, ...]]) -> None:
     """Notes that calls of `joined`, of q, k and v of these shapes, are those of `alone` if they have the lists of this
     BlockMask: if it follows from its mask_mod, for which it is compared here. Raises BindingError for wrong lists."""
-    lists = {name: x for name, x in lists_of(block_mask).items() if x is not None}
+    given = {name: x for name, x in lists_of(block_mask).items() if x is not None}
     sizes = sizes_of(*(_Shaped(shape) for shape in shapes))
-    where = lists["kv_num_blocks"]
-    if not all(map(_counts_writes, lists.values())) or (where.is_cuda and is_capturing()):
+    where = given["kv_num_blocks"]
+    if not all(map(has_memory, given.values())) or (where.is_cuda and is_capturing()):
+        return
+    lists = {name: place for name, x in given.items() if (place := Place.of(x)) is not None}
+    if len(lists) < len(given):
         return
     if blocks.added(block_mask, where, sizes, alone, _reads_nothing) is blocks.Adds.NOTHING:
         with _lock:
@@ -100,20 +120,24 @@ def resolved(
 ) -> tuple[str, list[str], list[torch.Tensor]]:
     """The attention, names and tensors of a call that may have lists, without them. A CUDA graph, which may be replayed
     after lists were written to, reads them."""
+    for one in _proven.get(attention, ()):
+        found = one.without(names, tensors)
+        if found is not None and not _is_kept(tensors[0]):
+            return one.alone, *found
     listed = next((name for name in names if "." in name), None)
     if listed is None:
         return attention, names, tensors
     name = listed.partition(".")[0]
     lists = {each.partition(".")[2]: x for each, x in zip(names, tensors) if "." in each}
     names, tensors = without_lists(names, tensors)
-    q, k, v = (tensors[names.index(each)] for each in "qkv")
-    if not (q.is_cuda and (is_capturing() or is_preparing(q.device))):
-        shapes = [tuple(x.shape) for x in (q, k, v)]
-        alone = next((one.alone for one in _proven.get(attention, ()) if one.is_of(shapes, lists)), None)
-        if alone is not None:
-            return facts_of(alone).name, names, tensors
+    q, k, v = (tensors[names.index(each)] for each in INPUTS)
     sizes = sizes_of(q, k, v)._asdict()
     down, across = (int(extent(text, sizes)) for text in attention_of(attention).described.inputs[name].dims[2:])
     with torch.no_grad():
-        found = tensor_of({each: lists.get(each) for each in LISTS}, down, across, q.device)
-    return attention, [*names, name], [*tensors, found]
+        blocks_of_call = tensor_of({each: lists.get(each) for each in LISTS}, down, across, q.device)
+    return attention, [*names, name], [*tensors, blocks_of_call]
+
+
+def _is_kept(tensor: torch.Tensor) -> bool:
+    """Whether a call of a tensor becomes part of a CUDA graph."""
+    return tensor.is_cuda and (is_capturing() or is_preparing(tensor.device))

@@ -52,7 +52,8 @@ class Meetings:
 
     def _hear(self, seconds: float) -> tuple[dict[int, Any], NcclError | None]:
         """The questions of all ranks, or of those that came in time."""
-        board, others, asked = self._board, range(1, self._board.size), {}
+        board, others = self._board, range(1, self._board.size)
+        asked: dict[int, Any] = {}
 
         def look() -> bool | None:
             """All at once: a rank that has given up meanwhile would not hear what the others do."""
@@ -115,7 +116,8 @@ class Meetings:
             if asked_in is not None:
                 with contextlib.suppress(NcclError):
                     board.write(question, b"")
-        return pickle.loads(said)
+        found: tuple[list[bytes], NcclError | None] = pickle.loads(said)
+        return found
 
 
 def _late(ranks: Sequence[int], seconds: float) -> NcclError:

@@ -15,6 +15,7 @@ from attn.errors import ArgumentError
 from attn.specs import Input
 from attn.torch.signature import TORCH_DTYPES
 from attn.tracing.recipes import Captured, Evaluator, Made, Recipe, Source, element, with_leaves
+from attn.types import Mod, Outputs
 
 
 class Attention(torch.nn.Module):
@@ -33,11 +34,12 @@ class Attention(torch.nn.Module):
     elements of another shape; and what `attn.compile` raises. As thread-safe as any module.
     """
 
-    def __init__(self, spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
-                 mask_mod: Callable[..., Any] | None = None, learned: Mapping[str, torch.Tensor] | None = None,
-                 device: torch.device | str | None = None, **options: Any):
+    def __init__(self, spec: object = None, *, score_mod: Mod | None = None, mask_mod: Mod | None = None,
+                 learned: Mapping[str, torch.Tensor] | None = None,
+                 device: torch.device | str | None = None, **options: object):
         super().__init__()
-        self.attention = compile_attention(spec, score_mod=score_mod, mask_mod=mask_mod, **options)
+        settings: dict[str, Any] = options
+        self.attention = compile_attention(spec, score_mod=score_mod, mask_mod=mask_mod, **settings)
         said = self.attention.described
         captured = self.attention.captured
         recipes = captured.recipes if isinstance(captured, Captured) else {}
@@ -104,12 +106,13 @@ class Attention(torch.nn.Module):
         with torch.no_grad():
             parameter.copy_(value)
 
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **inputs: Any) -> Any:
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **inputs: object) -> Outputs:
         """What the attention returns: o, or a tuple of the spec's outputs. `inputs`: captured tensors, lengths and
         params by name, also instead of those of the module, and `layout`; see `attn.torch.call`."""
         evaluator = Evaluator(self._tensor)
         own = {name: element(evaluator.value(recipe)) for name, recipe in self._recipes.items() if name not in inputs}
-        return self.attention(q, k, v, **own, **inputs)
+        given: dict[str, Any] = {**own, **inputs}
+        return self.attention(q, k, v, **given)
 
     def _tensor(self, source: Source) -> Any:
         """A tensor of the module, in the type that is declared; others as they were captured."""

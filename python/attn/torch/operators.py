@@ -58,7 +58,8 @@ def _way_key(names: list[str], training: bool) -> tuple[Any, ...]:
 
 
 @torch.library.impl(_library, "forward", "CompositeExplicitAutograd")
-def _forward(attention, names, tensors, params, training):
+def _forward(attention: str, names: list[str], tensors: list[torch.Tensor], params: list[float],
+             training: bool) -> list[torch.Tensor]:
     attention, names, tensors = listed_calls.resolved(attention, names, tensors)
     facts = facts_of(attention_of(attention))
     key = _way_key(names, training)
@@ -74,7 +75,10 @@ def _forward(attention, names, tensors, params, training):
 
 
 @torch.library.impl(_library, "backward", "CompositeExplicitAutograd")
-def _backward(attention, names, tensors, params, outputs, d_o, reached, d_reached):
+def _backward(
+    attention: str, names: list[str], tensors: list[torch.Tensor], params: list[float], outputs: list[torch.Tensor],
+    d_o: torch.Tensor, reached: list[str], d_reached: list[torch.Tensor],
+) -> list[torch.Tensor]:
     """`reached`: the outputs other than o that a backward came to, and their gradients: of others than lse they must
     be zero."""
     attention, names, tensors = listed_calls.resolved(attention, names, tensors)
@@ -92,22 +96,24 @@ def _backward(attention, names, tensors, params, outputs, d_o, reached, d_reache
             for name, x in zip(facts.of_backward, found)]
 
 
-@torch.library.register_fake("attn::forward", lib=_library)
-def _fake_forward(attention, names, tensors, params, training):
+def _fake_forward(attention: str, names: list[str], tensors: list[torch.Tensor], params: list[float],
+                  training: bool) -> list[torch.Tensor]:
     each = _call_of(attention, names, tensors, params)
     facts = facts_of(each.attention)
     return empty.outputs(each, facts, facts.all_outputs if training else facts.outputs)
 
 
-@torch.library.register_fake("attn::backward", lib=_library)
-def _fake_backward(attention, names, tensors, params, outputs, d_o, reached, d_reached):
+def _fake_backward(attention: str, names: list[str], tensors: list[torch.Tensor], params: list[float],
+                   *_: Any) -> list[torch.Tensor]:
     each = _call_of(attention, names, tensors, params)
     return empty.gradients(each, facts_of(each.attention))
 
 
-def _names_of(attention):
+def _names_of(attention: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     facts = facts_of(attention_of(attention))
     return facts.all_outputs, facts.of_backward
 
 
-register_gradients(_library, "", _names_of)
+torch.library.register_fake("attn::forward", _fake_forward, lib=_library)
+torch.library.register_fake("attn::backward", _fake_backward, lib=_library)
+register_gradients(_library, "", (_forward, _backward), _names_of)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -13,6 +14,7 @@ from attn import _libattn
 from attn._libattn import operations
 from attn._libattn.declarations import _DTYPES
 from attn.errors import BindingError
+from attn.torch import private
 from attn.torch.signature import DTYPES
 
 _KEPT_CALLS = 1024  # of a thread
@@ -52,7 +54,7 @@ def append(
     k_scale and v_scale.
     outside: an int32 tensor of one element, to which the number of rows without a slot or position is added.
 
-    Nothing has a gradient. Raises BindingError for a tensor that does not fit, naming it, and Unsupported on a GPU
+    Nothing has a gradient. Raises BindingError for a tensor that does not fit, naming it, and UnsupportedError on a GPU
     older than compute capability 8.0."""
     if q is not None and q_out is None:
         q_out = torch.empty_like(q, memory_format=torch.contiguous_format)
@@ -83,7 +85,7 @@ def merge(
     result, with its type and strides.
 
     Strides are any, of contiguous elements of a head. Nothing has a gradient. Raises BindingError for a tensor that
-    does not fit, naming it, and Unsupported on a GPU older than compute capability 8.0."""
+    does not fit, naming it, and UnsupportedError on a GPU older than compute capability 8.0."""
     rows, heads, width = o_a.shape[-3:] if o_a.dim() > 2 else (0, 0, 0)
     if out is None:
         out = torch.empty((rows, heads, width), dtype=o_a.dtype, device=o_a.device)
@@ -95,7 +97,7 @@ def merge(
     return out, lse_out
 
 
-def _place(arguments: type[ctypes.Structure], *fields: str) -> int:
+def _place(arguments: Any, *fields: str) -> int:
     """The number of the word that holds an address."""
     at = 0
     for field in fields:
@@ -149,20 +151,20 @@ class _OfThread(threading.local):
     """The calls that a thread has made, by the facts of their tensors."""
 
     def __init__(self) -> None:
-        self.calls: dict[tuple, _Call] = {}
+        self.calls: dict[tuple[Any, ...], _Call] = {}
 
 
 _of_thread = _OfThread()
 
 
-def _facts(tensor: torch.Tensor | None) -> tuple | None:
+def _facts(tensor: torch.Tensor | None) -> tuple[Any, ...] | None:
     if tensor is None:
         return None
     return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad
 
 
 def _run(
-    operation: Callable,
+    operation: Callable[..., Any],
     places: dict[str, int],
     tensors: Sequence[torch.Tensor | None],
     option: bool,
@@ -186,7 +188,8 @@ def _run(
 
 
 def _stream_of(device: int) -> int:
-    return torch._C._cuda_getCurrentRawStream(device)
+    assert private.current_stream is not None  # there is a tensor on a CUDA device
+    return private.current_stream(device)
 
 
 def _append_arguments(tensors: dict[str, torch.Tensor], interleaved: bool) -> operations.AppendArguments:
@@ -286,11 +289,12 @@ def _check_caches(tensors: dict[str, torch.Tensor]) -> tuple[int, int]:
             if f"descale_{name}" in tensors:
                 raise BindingError(f"descale_{name} is given without {name}")
             continue
+        assert cache is not None
         if cache.dim() != 4:
             raise BindingError(
                 f"{name}_cache has shape {list(cache.shape)}, but must have [pages, page_size, heads, width]"
             )
-        pages = tuple(cache.shape[:2]) if sizes == (0, 0) else sizes
+        pages = (cache.shape[0], cache.shape[1]) if sizes == (0, 0) else sizes
         _check_shape(f"{name}_cache", cache, (*pages, *new.shape[1:]))
         sizes = pages
     return sizes

@@ -10,7 +10,7 @@ import torch
 from attn import _libattn
 from attn.arguments import Sizes, order_note
 from attn.attention import Attention
-from attn.errors import BindingError, PlanDeviceError, Unsupported
+from attn.errors import BindingError, PlanDeviceError, UnsupportedError
 from attn.torch.calls import Call
 from attn.torch.facts import facts_of
 from attn.torch.statistics import is_capturing
@@ -29,6 +29,7 @@ def backward_of(each: Call, through_lse: bool) -> Launch:
     """The backward of a call on CUDA tensors. With `through_lse` it reads the gradient of lse: that of the pair if
     the spec has `lse` in its `grad` clause, else one that is compiled beside it when it is first needed."""
     pair = pair_of(each, True)
+    assert pair.backward is not None
     if not through_lse or LSE_GRADIENT in pair.backward.inputs:
         return pair.backward
     attention, device = each.attention, each.tensors["q"].device
@@ -53,12 +54,12 @@ def _make_backward(attention: Attention, form: Form | None, pair: Pair, device: 
     facts, name = facts_of(attention), attention.name
     clause = f"`grad {', '.join(facts.differentiated)}, lse;`"
     if not attention.builds:
-        raise Unsupported(
+        raise UnsupportedError(
             f"`{name}` has no plan for a backward that reaches lse, and calls may not compile one",
             [f"compile a spec with the clause {clause}", _HOW_TO_BUILD],
         )
     if facts.random and pair.by_cudnn:
-        raise Unsupported(
+        raise UnsupportedError(
             "cuDNN drew the random numbers of this dropout, and its kernels compute no gradients through lse",
             ['attn.compile(.., engine="native") computes both directions'],
         )
@@ -152,7 +153,7 @@ def _make_pair(
     if not builds:
         _check_target(attention, sm)
         what = "training (forward and backward)" if training else "a forward"
-        raise Unsupported(
+        raise UnsupportedError(
             f"`{name}` has no plan for {what} with these sizes, strides and dtype on this"
             f" GPU (sm_{sm})",
             [
@@ -171,7 +172,7 @@ def _make_pair(
     file = _libattn.PlanFile(built)
     places = places_in(file, form, sm)
     if "fwd" not in places:
-        raise Unsupported(f"`{name}` was compiled, but not for these strides: {form.layouts}")
+        raise UnsupportedError(f"`{name}` was compiled, but not for these strides: {form.layouts}")
     return Pair(file, places, device)
 
 
@@ -187,19 +188,19 @@ def _make_addressed_pair(
     """The pair of plans for the sizes that the spec and the bindings give: those of q, k and v say less."""
     said, name = attention.described, attention.name
     if _wants_deterministic(None) and training and not said.facts["deterministic"]:
-        raise Unsupported(
+        raise UnsupportedError(
             f"the gradients of `{name}` are not bitwise the same in every run",
             ["add the clause `deterministic` to the spec"],
         )
     if said.open:
-        raise Unsupported(
+        raise UnsupportedError(
             f"`{name}` has no plan for this GPU (sm_{sm}), and q, k and v do not give all sizes of its"
             " layout",
             [f"give {', '.join(said.open)} to attn.compile"],
         )
     if not builds:
         _check_target(attention, sm)
-        raise Unsupported(
+        raise UnsupportedError(
             f"`{name}` has no plan for this GPU (sm_{sm}), and calls may not compile one", [_HOW_TO_BUILD]
         )
     built = _libattn.PlanFile(attention.build(direction="both" if training else "fwd", target="native"))

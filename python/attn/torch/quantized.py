@@ -6,12 +6,13 @@ Here tensors keep their type, and q, k, v, o, do and the gradients have 8 bits o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from attn.arguments import INPUTS
-from attn.errors import BindingError, Unsupported
+from attn.errors import BindingError, UnsupportedError
 from attn.outputs import is_amax
 from attn.torch.autograd import differentiable_once
 from attn.torch.calls import Call
@@ -41,7 +42,7 @@ def is_wide(each: Call) -> bool:
 
 
 def check(each: Call) -> None:
-    """Raises BindingError or Unsupported for types that do not fit together, and for tensors that ask for more
+    """Raises BindingError or UnsupportedError for types that do not fit together, and for tensors that ask for more
     than autograd can do."""
     facts, tensors = facts_of(each.attention), each.tensors
     if is_wide(each):
@@ -53,9 +54,9 @@ def check(each: Call) -> None:
     if not _trains(tensors):
         return
     _check_trained(facts)
-    if not facts.keeps_types:
-        types = facts.quantized
-        raise Unsupported(
+    types = facts.quantized
+    if types is not None and not facts.keeps_types:
+        raise UnsupportedError(
             f"autograd converts gradients to the types of their tensors: `{facts.title}` has do in {types.do}"
             f" beside o in {types.o}, and gradients in {types.gradients} beside q in {facts.dtype}",
             ["give q, k and v of 16 or 32 bits: they are rounded by descale_q, descale_k and descale_v"],
@@ -80,12 +81,13 @@ def call(each: Call) -> Any:
         tuple(each.params.values()),
         training,
         TORCH_DTYPES[facts.dtype],
-        TORCH_DTYPES[facts.quantized.do],
+        facts.dtype_of("do", TORCH_DTYPES[facts.dtype]),
         facts.of_backward,
         facts.all_outputs if training else facts.outputs,
         tuple(buffers),
     )
-    outputs = _Attend.apply(how, *(tensors[name] for name in names), *buffers.values())
+    attend: Any = _Attend
+    outputs = attend.apply(how, *(tensors[name] for name in names), *buffers.values())
     shown = outputs[: len(facts.outputs)]
     return shown[0] if len(shown) == 1 else tuple(shown)
 
@@ -107,7 +109,7 @@ def _trains(tensors: dict[str, torch.Tensor]) -> bool:
 
 def _check_trained(facts: Facts) -> None:
     if not facts.said.facts["grad"]:
-        raise Unsupported(
+        raise UnsupportedError(
             f"`{facts.title}` has gradients only with a `grad` clause, which declares their scales",
             ["add `grad q, k, v;`, or call it under torch.no_grad()"],
         )
@@ -179,7 +181,7 @@ class _Attend(torch.autograd.Function):
         gradients = {
             name: _scaled_back(made[name], given.get(f"scale_d{name}"), ctx.dtype) for name in INPUTS
         }
-        ordered = [gradients.get(name) for name in how.names]
+        ordered: Sequence[torch.Tensor | None] = [gradients.get(name) for name in how.names]
         if torch.is_grad_enabled():  # create_graph=True; what was saved was rounded, and leads nowhere
             ordered = differentiable_once(ordered, (torch.ones((), requires_grad=True),))
         return (None, *ordered, *(None for _ in how.buffers))

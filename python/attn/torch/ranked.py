@@ -13,12 +13,12 @@ import torch
 from attn import _distributed, _libattn
 from attn.arguments import RANDOM
 from attn.attention import Attention
-from attn.errors import BindingError, Unsupported
+from attn.errors import BindingError, UnsupportedError
 from attn.torch.calls import Call, formed
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import Facts, facts_of
 from attn.torch.group import Group
-from attn.torch.launch import is_capturing
+from attn.torch.statistics import is_capturing
 from attn.torch.signature import (
     DTYPES,
     NAMED_LAYOUTS,
@@ -39,12 +39,12 @@ Homes = list[tuple[torch.Tensor, ...]]  # the numbers of rows and of keys of eac
 
 
 def check_graphs() -> None:
-    """Raises Unsupported where NCCL would take memory of several segments for that of the first one: it maps what
+    """Raises UnsupportedError where NCCL would take memory of several segments for that of the first one: it maps what
     captured exchanges send and receive into other processes."""
     settings = ",".join(os.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
     expands = "expandable_segments:true" in settings.replace(" ", "").lower()
     if expands and os.environ.get("NCCL_GRAPH_REGISTER") != "0":
-        raise Unsupported(
+        raise UnsupportedError(
             "exchanges between GPUs cannot be captured into a CUDA graph while PyTorch's memory has"
             " expandable_segments",
             ["NCCL would wait forever, or read other memory: set NCCL_GRAPH_REGISTER=0 before the group is made"],
@@ -153,7 +153,7 @@ class Kernels:
         device = self._device if like is None else like.device
         if name not in ("o", "dq", "dk", "dv"):
             return torch.empty(shape, dtype=dtype, device=device)
-        layout = layout_of(like)
+        layout = "bshd" if like is None else layout_of(like.shape, like.stride())
         order = NAMED_LAYOUTS[layout if layout in NAMED_LAYOUTS else "bshd"]
         return torch.empty_strided(shape, dense_strides(shape, order), dtype=dtype, device=device)
 
@@ -215,7 +215,7 @@ def cotangents(
 ) -> dict[str, torch.Tensor]:
     """What a backward reads beside the tensors and outputs of its forward, by name: `do`, and `dlse` if the spec has
     `lse` in its `grad` clause, so that all ranks know it; zeros for those that this rank's loss did not reach. Raises
-    Unsupported if the gradient of another statistic is not zero."""
+    UnsupportedError if the gradient of another statistic is not zero."""
     made = {"do": torch.zeros_like(tensors["o"]) if d_o is None else d_o}
     others = dict(zip(reached, d_reached))
     if facts.said.facts["grad_of_lse"]:
@@ -296,6 +296,7 @@ class Reference:
             d_o, d_lse = (
                 self._gathered(name, tensors[name]) if name in tensors else None for name in ("do", LSE_GRADIENT)
             )
+            assert d_o is not None
             found = run_backward(each, outputs, d_o, d_lse)
             return self._mine(dict(zip(facts.of_backward, found)))
 

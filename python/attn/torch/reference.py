@@ -31,8 +31,11 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _numpy(tensor: torch.Tensor) -> Any:
+    """A copy of the elements: FSDP resizes the storages of parameters, and PyTorch none that NumPy has seen."""
     tensor = tensor.detach()
-    return (tensor.float() if tensor.dtype in IN_KERNELS else tensor).contiguous().numpy()
+    if tensor.dtype in IN_KERNELS:
+        return tensor.float().contiguous().numpy()
+    return tensor.clone(memory_format=torch.contiguous_format).numpy()
 
 
 def run_forward(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:

@@ -37,7 +37,7 @@ def _declared() -> ctypes.PyDLL | None:
     return library
 
 
-_LIBRARY = _declared()
+_LIBRARY: Any = _declared()  # None if it is not there: no call is repeated
 
 
 class Fit(NamedTuple):

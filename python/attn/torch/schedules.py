@@ -11,7 +11,7 @@ from attn import _libattn
 from attn.errors import BindingError
 from attn.torch import varlen_calls
 from attn.torch.varlen_arguments import (Capacity, Options, Tensors, check_bounds, check_example, check_numbers,
-                                         check_shape, check_tensors, key_of)
+                                         check_shape, check_tensors, example_of, key_of)
 from attn.torch.repeated import Building, Fit, Repeated
 from attn.torch.varlen_calls import ANY_NUMBER, UNFIT, BoundCall, Placed, bind_placed, make_call, step_of_table
 from attn.torch.varlen_spec import executable_of, keys_for, power_of_two, sequences_for
@@ -43,7 +43,7 @@ class Schedule:
     Has memory of its own on the device, about 45 MB, for all of its builds and calls. Calls that use it must not
     overlap: they share it, and after an overlap it must be built again. CUDA graphs may hold builds and calls, and
     must not outlive it. For one thread at a time.
-    Raises BindingError for what does not fit, ArgumentError for options that cannot be, Unsupported."""
+    Raises BindingError for what does not fit, ArgumentError for options that cannot be, UnsupportedError."""
 
     def __init__(self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, *,
                  max_seqlen_q: int, max_seqlen_k: int, softmax_scale: float | None = None, causal: bool = True,
@@ -51,9 +51,10 @@ class Schedule:
                  alibi_slopes: torch.Tensor | None = None, s_aux: torch.Tensor | None = None,
                  return_lse: bool = False, max_parts: int = 0, split_keys: int = 0, capacity_rows: int = 0,
                  capacity_keys: int = 0, sm_margin: int = 0):
-        example = Tensors(q, k_cache, v_cache, None, block_table, None, q, q if return_lse else None, s_aux,
-                          alibi_slopes)
-        options = Options(softmax_scale, bool(causal), *(window_size or (-1, -1)), softcap)
+        example = example_of(q, k_cache, v_cache, block_table, return_lse)
+        example = example._replace(s_aux=s_aux, alibi_slopes=alibi_slopes)
+        left, right = window_size or (-1, -1)
+        options = Options(softmax_scale, bool(causal), left, right, softcap)
         check_example(example, options)
         check_bounds(max_seqlen_q, max_seqlen_k)
         varlen_calls.require_library()
@@ -88,7 +89,7 @@ class Schedule:
         not compared. None: `num_sequences` has two elements, of which the second is that number. Where some row does
         not see all of them, or memory is too small, sequences read them themselves, and `flags` says so. The order of
         sums depends on the number.
-        Raises BindingError, ArgumentError (also for shared_keys with split_keys), Unsupported, with the reason, if
+        Raises BindingError, ArgumentError (also for shared_keys with split_keys), UnsupportedError, with the reason, if
         kernels cannot read shared keys once."""
         status = self._build(cu_seqlens_q, seqused_k, num_sequences, shared_keys,
                              varlen_calls.stream_of(self._index))
@@ -102,7 +103,7 @@ class Schedule:
                        num_sequences: int | torch.Tensor | None, shared_keys: int | None) -> None:
         """The same the longer way, which says what is wrong."""
         self._check_lengths(cu_seqlens_q, seqused_k)
-        sequences, address, shared = self._count(num_sequences, shared_keys, len(seqused_k))
+        sequences, address, shared = self._count(self._device, num_sequences, shared_keys, len(seqused_k))
         starts = self._ones if cu_seqlens_q is None else cu_seqlens_q
         self._lengths.set(cu_seqlens_q=starts, lengths_kv=seqused_k)
         self._schedule.build(self._lengths.binding, self._stream(), sequences, address, shared)
@@ -115,11 +116,11 @@ class Schedule:
             raise BindingError("the schedule was not built yet")
         if (block_table is None) != (k_cache is None):
             raise BindingError("block_table and k_cache must be given together")
-        if block_table is not None:
+        if block_table is not None and k_cache is not None:
             self._check_pages(block_table, k_cache)
         placed = Placed(self._executable, self._device, 0 if block_table is None else step_of_table(block_table))
         given = dict(zip(("cu_seqlens_q", "lengths_kv"), self._built))
-        if block_table is None:
+        if block_table is None or k_cache is None:
             placed.scratch.zero_()  # a table of page 0
         else:
             given["page_table"] = block_table
@@ -161,7 +162,8 @@ class Schedule:
             raise BindingError(f"{name} has {count} sequences, but the schedule is for {self._key.sequences}",
                                ["make it with a block_table of as many rows"])
 
-    def _count(self, given: int | torch.Tensor | None, shared_keys: int | None,
+    @staticmethod
+    def _count(device: torch.device, given: int | torch.Tensor | None, shared_keys: int | None,
                count: int) -> tuple[int, int | None, int]:
         """A number of sequences, the address of one, and a number of shared keys, as the library takes them."""
         if shared_keys is not None and (not isinstance(shared_keys, int) or shared_keys < 0):
@@ -174,7 +176,7 @@ class Schedule:
             if not isinstance(number, int) or not 0 <= number <= count:
                 raise BindingError(f"num_sequences is {number!r}, but must be 0 to {count}, as seqused_k has them")
             return number, None, shared
-        check_tensors({"num_sequences": given}, self._device)
+        check_tensors({"num_sequences": given}, device)
         elements = 2 if shared_keys is None else 1
         if given.dtype != torch.int32 or given.numel() != elements or not given.is_contiguous():
             raise BindingError(f"num_sequences is {given.dtype} of shape {list(given.shape)}; it must be torch.int32 of"
@@ -213,7 +215,7 @@ class Schedule:
 class _Lengths:
     """A binding with the lengths of a batch, of which nothing else is read."""
 
-    def __init__(self, executable: _libattn.Executable, placed: Placed, params: Sequence[int], stream: int,
+    def __init__(self, executable: _libattn.Executable, placed: Placed, params: Sequence[float], stream: int,
                  schedule: _libattn.Schedule | None = None):
         self.binding = bind_placed(executable, placed, params, stream, schedule)
         self.places = {name: place for place, name in enumerate(placed)}

@@ -7,6 +7,8 @@ from typing import Union
 
 import torch
 
+from attn.torch.private import is_wrapped
+
 DTYPES = {
     torch.float16: "f16",
     torch.bfloat16: "bf16",
@@ -25,7 +27,6 @@ TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 HALF = (torch.bfloat16, torch.float16)
 EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 IN_KERNELS = (*HALF, *EIGHT_BITS)  # of q, k and v
-is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 # The dims [B, H, S, D] of each layout in the order of its memory.

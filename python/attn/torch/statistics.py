@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
-from attn.errors import Unsupported
+from attn.errors import UnsupportedError
 from attn.outputs import is_statistic
+from attn.torch import private
 
 if TYPE_CHECKING:
     from attn.torch.facts import Facts
@@ -33,7 +34,7 @@ def gradient_of_lse(
     """The gradient of lse, if it is among those that a backward reached and counts; None if it is zero.
 
     A backward through lse takes a plan of its own, so until one was made the gradient is looked at, which waits
-    for the device; during a capture, the graph asserts there that it is zero. Raises Unsupported if that of
+    for the device; during a capture, the graph asserts there that it is zero. Raises UnsupportedError if that of
     another statistic is not zero."""
     found = dict(zip(reached, gradients))
     of_lse = found.pop("lse", None) if facts.quantized is None else None
@@ -41,7 +42,7 @@ def gradient_of_lse(
     if of_lse is None or facts.reaches_lse or facts.through_lse:
         return of_lse
     if of_lse.is_cuda and is_capturing():
-        torch._assert_async(~of_lse.any(), _NOT_CAPTURED)
+        private.assert_later(~of_lse.any(), _NOT_CAPTURED)
         return None
     return of_lse if of_lse.any() else None
 
@@ -52,11 +53,11 @@ _NOT_CAPTURED = (
 
 
 def refuse(reached: Sequence[str], gradients: Sequence[torch.Tensor]) -> None:
-    """Raises Unsupported if the gradient of a statistic is not zero. Waits for the device to know it; during a
+    """Raises UnsupportedError if the gradient of a statistic is not zero. Waits for the device to know it; during a
     capture, the graph asserts it on the device."""
     for name, gradient in zip(reached, gradients):
         if gradient.is_cuda and is_capturing():
-            torch._assert_async(~gradient.any(), _message(name))
+            private.assert_later(~gradient.any(), _message(name))
         elif gradient.any():
             _refuse(name)
 
@@ -71,4 +72,4 @@ def _refuse(name: str) -> NoReturn:
     notes = [f"if no gradient is meant, compute with {name}.detach()"]
     if name == "lse":
         notes.insert(0, "8-bit attention has none; one of several GPUs has, if its spec says so: `grad q, k, v, lse;`")
-    raise Unsupported(_message(name), notes)
+    raise UnsupportedError(_message(name), notes)

@@ -25,7 +25,7 @@ class Steps:
         self.seconds = 0.0
         self.board = board
         self._own = board.own
-        self._aborts: list[weakref.WeakMethod] = []
+        self._aborts: list[weakref.WeakMethod[Callable[[str], None]]] = []
         self._count = 0  # calls that have begun
         self._opening = False
         self._asked = 0.0

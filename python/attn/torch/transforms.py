@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from attn.outputs import is_amax
+from attn.torch import private
 from attn.torch.autograd import refuse_second_derivative
 from attn.torch.calls import Call, formed
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import Facts, facts_of
 from attn.torch.statistics import gradient_of_lse, of_outputs
 
-_functorch = torch._C._functorch
-
-
-def is_transformed() -> bool:
-    """Whether a transformation of torch.func is under way."""
-    return torch._C._are_functorch_transforms_active()
 
 
 def attend(each: Call) -> Any:
     """Computes a call of tensors that torch.func wraps. The outputs that a caller sees."""
     facts = facts_of(each.attention)
     tensors = tuple(each.tensors.values())
-    bare = each._replace(tensors=dict.fromkeys(each.tensors))
+    names: dict[str, Any] = dict.fromkeys(each.tensors)
+    bare = each._replace(tensors=names)
     training = torch.is_grad_enabled() and any(map(_needs_gradient, tensors))
-    outputs = _Forward.apply(bare, training, *tensors)[: len(facts.outputs)]
+    outputs = _forward(bare, training, *tensors)[: len(facts.outputs)]
     return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _needs_gradient(tensor: torch.Tensor) -> bool:
     """Whether a gradient of the tensor is wanted, at any level."""
     while True:
-        if tensor.requires_grad or _functorch.is_gradtrackingtensor(tensor):
+        if tensor.requires_grad or private.is_tracking(tensor):
             return True
-        if not _functorch.is_functorch_wrapped_tensor(tensor):
+        if not private.is_wrapped(tensor):
             return False
-        tensor = _functorch.get_unwrapped(tensor)
+        tensor = private.unwrapped(tensor)
 
 
 def _with(bare: Call, tensors: Sequence[torch.Tensor]) -> Call:
@@ -81,9 +77,9 @@ class _Forward(torch.autograd.Function):
         facts, saved = facts_of(ctx.bare.attention), ctx.saved_tensors
         d_o, reached, others = of_outputs(facts.all_outputs, d_outputs)
         if d_o is None and not reached:
-            return (None,) * (ctx.count + 2)
+            return (None,) * int(ctx.count + 2)
         d_o = torch.zeros_like(saved[ctx.count + facts.all_outputs.index("o")]) if d_o is None else d_o
-        found = dict(zip(facts.of_backward, _Backward.apply(ctx.bare, tuple(reached), *saved, d_o, *others)))
+        found = dict(zip(facts.of_backward, _backward(ctx.bare, tuple(reached), *saved, d_o, *others)))
         return (None, None, *(found.get(name) for name in ctx.bare.tensors))
 
     @staticmethod
@@ -114,3 +110,7 @@ class _Backward(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, bare: Call, reached: tuple[str, ...], *tensors: torch.Tensor) -> Any:
         return _mapped(_Backward, info.batch_size, in_dims[2:], (bare, reached), tensors)
+
+
+_forward: Callable[..., tuple[torch.Tensor, ...]] = _Forward.apply
+_backward: Callable[..., tuple[torch.Tensor, ...]] = _Backward.apply

@@ -18,6 +18,7 @@ from attn.torch.statistics import is_capturing
 from attn.torch.varlen_arguments import Capacity, Options, Tensors, capacity_of, check, key_of
 from attn.torch.varlen_calls import ANY_NUMBER, UNFIT, BoundCall, make_call
 from attn.torch.varlen_spec import executable_of, keys_for
+from attn.types import Outputs
 
 _MOST_SETTINGS = 16  # of a thread, each of which has memory for a schedule
 _NO_WINDOW = (-1, -1)
@@ -46,7 +47,7 @@ def varlen_attention(
     lse_out: torch.Tensor | None = None,
     return_lse: bool = False,
     schedule: Schedule | None = None,
-) -> Any:
+) -> Outputs:
     """Attention of packed queries over the pages of a cache, on the current stream. Names and meaning are those of
     `flash_attn_varlen_func` with a paged cache. Returns o, or o and lse if `return_lse` or `lse_out` is given.
 
@@ -72,8 +73,8 @@ def varlen_attention(
 
     After a first call the same may be captured into a CUDA graph. Nothing waits for the GPU, and nothing has a
     gradient. May be called by several threads at once, with a schedule by one.
-    Raises BindingError for an argument that does not fit, naming it, or a schedule of other kernels, and Unsupported
-    for what there are no kernels for."""
+    Raises BindingError for an argument that does not fit, naming it, or a schedule of other kernels, and
+    UnsupportedError for what there are no kernels for."""
     # A call that was made before with such tensors is enqueued in one step.
     if out is not None and not (_is_grad_enabled() and _have_gradients(q, k_cache, v_cache)):
         repeated = None
@@ -108,7 +109,7 @@ def _call(tensors: Tensors, wanted: tuple[Any, Any, Any, Any], max_seqlen_q: int
     stream, capturing = varlen_calls.stream_of(device), is_capturing()
     try:
         left, right = window_size or _NO_WINDOW
-        settings = (scale, causal, left, right, softcap)
+        settings: tuple[Any, ...] = (scale, causal, left, right, softcap)
         if schedule is not None:
             kept = schedule._calls
         else:
@@ -122,6 +123,7 @@ def _call(tensors: Tensors, wanted: tuple[Any, Any, Any, Any], max_seqlen_q: int
         schedule._check_bounds(max_seqlen_q, max_seqlen_k)
     if _is_grad_enabled():
         _refuse_gradients(*tensors[:3])
+    call: BoundCall | None
     for call in calls:
         status = varlen_calls.run(call.handle, tensors, call.schedule, stream, _error())
         if status != UNFIT:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import types
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -31,6 +30,12 @@ class Tensors(NamedTuple):
     lse_out: torch.Tensor | None
     s_aux: torch.Tensor | None
     alibi_slopes: torch.Tensor | None
+
+
+def example_of(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
+               lse: bool) -> Tensors:
+    """Tensors that decide a plan, for a schedule; those that do not are q."""
+    return Tensors(q, k_cache, v_cache, q, block_table, None, q, q if lse else None, None, None)
 
 
 class Options(NamedTuple):
@@ -161,7 +166,7 @@ def check_q_and_caches(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Te
     if q.shape[2] != depth:
         raise BindingError(f"q has heads of {q.shape[2]} elements, but k_cache of {depth}")
     for name, tensor in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache)):
-        check_rows(types.SimpleNamespace(name=name), tensor)
+        check_rows(name, tensor)
 
 
 def _check_sequences(tensors: Tensors) -> None:
@@ -197,7 +202,7 @@ def _check_outputs(tensors: Tensors) -> None:
     check_shape("out", out, (rows, heads, tensors.v_cache.shape[3]))
     if out.dtype != q.dtype:
         raise BindingError(f"out is {out.dtype}, but q is {q.dtype}: they must have one type")
-    check_rows(types.SimpleNamespace(name="out"), out)
+    check_rows("out", out)
     if lse is None:
         return
     check_shape("lse_out", lse, (rows, heads))

@@ -8,15 +8,16 @@ from typing import Any
 import torch
 
 from attn import _libattn
-from attn.errors import BindingError, Unsupported
+from attn.errors import BindingError, UnsupportedError
 from attn.torch import varlen_calls, varlen_kernels
 from attn.torch.schedules import Schedule, _Lengths
 from attn.torch.varlen_arguments import (Capacity, Options, Tensors, capacity_of, check, check_bounds, check_example,
-                                         check_numbers, check_shape, check_tensors)
+                                         check_numbers, check_shape, check_tensors, example_of)
 from attn.torch.varlen_calls import Placed, bind_placed, step_of_table, with_call
 from attn.torch.varlen_kernels import (Asked, Kernels, Sizes, addresses_of, check_inputs, placed_tensors,
                                        require_no_capture, sizes_of)
 from attn.torch.varlen_spec import keys_for, power_of_two, sequences_for
+from attn.types import Mod, Outputs
 
 _PLAIN = Options(None, False, -1, -1, 0.0)
 
@@ -41,8 +42,8 @@ class VarlenAttention:
     CUDA graphs that hold them must outlive neither this object nor their schedule. For one thread at a time.
     Raises ArgumentError, SpecError, TraceError; calls raise them too, and what `varlen_attention` raises."""
 
-    def __init__(self, spec: Any = None, *, score_mod: Callable | None = None, mask_mod: Callable | None = None,
-                 softmax_scale: float | None = None, **parameters: Any):
+    def __init__(self, spec: object = None, *, score_mod: Mod | None = None, mask_mod: Mod | None = None,
+                 softmax_scale: float | None = None, **parameters: object):
         self._asked = Asked(spec, (score_mod, mask_mod), softmax_scale, parameters)
         self._kernels: dict[tuple[Sizes, int], Kernels] = {}
         self._calls: dict[Kernels, _Calls] = {}  # without a schedule of the caller, which has its own
@@ -51,7 +52,7 @@ class VarlenAttention:
                  cu_seqlens_q: torch.Tensor | None = None, seqused_k: torch.Tensor, block_table: torch.Tensor,
                  max_seqlen_q: int, max_seqlen_k: int, out: torch.Tensor | None = None,
                  lse_out: torch.Tensor | None = None, return_lse: bool = False,
-                 schedule: VarlenSchedule | None = None, **inputs: Any) -> Any:
+                 schedule: VarlenSchedule | None = None, **inputs: object) -> Outputs:
         """Arguments and results are those of `varlen_attention`. `inputs`: the spec's tensors and params by name; a
         tensor with an element for each sequence may have as many as there are, others are as large as the plan has
         them. `schedule`: one that `schedule` made of the same inputs, as far as masks read them."""
@@ -75,12 +76,12 @@ class VarlenAttention:
     def schedule(self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, *,
                  max_seqlen_q: int, max_seqlen_k: int, return_lse: bool = False, max_parts: int = 0,
                  split_keys: int = 0, capacity_rows: int = 0, capacity_keys: int = 0, sm_margin: int = 0,
-                 **inputs: Any) -> VarlenSchedule:
+                 **inputs: object) -> VarlenSchedule:
         """A schedule for calls like these (`attn.torch.Schedule` says what arguments mean), and with these `inputs`:
         those that masks read decide it, and must be in calls what they are in it.
-        Raises Unsupported for kernels that take none: those whose masks are no bands of keys. They list blocks
+        Raises UnsupportedError for kernels that take none: those whose masks are no bands of keys. They list blocks
         themselves at each call."""
-        example = Tensors(q, k_cache, v_cache, None, block_table, None, q, q if return_lse else None, None, None)
+        example = example_of(q, k_cache, v_cache, block_table, return_lse)
         check_example(example, _PLAIN)
         check_bounds(max_seqlen_q, max_seqlen_k)
         check_inputs(inputs, q.device)
@@ -90,7 +91,7 @@ class VarlenAttention:
         capacity = Capacity(sequences_for(count), power_of_two(max_seqlen_q), keys_for(max_seqlen_k, columns, page))
         kernels = self._kernels_of(sizes_of(example, capacity), device)
         if not kernels.takes_schedule:
-            raise Unsupported("this attention takes no schedule: its mask is no band of keys, whose ends lengths,"
+            raise UnsupportedError("this attention takes no schedule: its mask is no band of keys, whose ends lengths,"
                               " params and tensors of a batch or head say", ["call it without one"])
         room = capacity_keys or (len(k_cache) * page if split_keys else 0)
         made = _libattn.Schedule(kernels.executable, max_parts, split_keys, sm_margin, capacity_rows, room)
@@ -255,7 +256,7 @@ class VarlenSchedule:
             check_shape("cu_seqlens_q", cu_seqlens_q, (len(seqused_k) + 1,))
             check_numbers("cu_seqlens_q", cu_seqlens_q)
         extras, _ = self._kernels.split(self._inputs, len(seqused_k))
-        sequences, address, shared = Schedule._count(self, num_sequences, shared_keys, len(seqused_k))
+        sequences, address, shared = Schedule._count(self._device, num_sequences, shared_keys, len(seqused_k))
         starts = self._calls.numbers if cu_seqlens_q is None else cu_seqlens_q
         self._lengths.set(cu_seqlens_q=starts, lengths_kv=seqused_k, **extras)
         self._schedule.build(self._lengths.binding, self._stream(), sequences, address, shared)

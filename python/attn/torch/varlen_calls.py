@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from attn import _libattn
 from attn._libattn.declarations import _I32, _I64, _I64S, _POINTER, _SIZE, _int64s
-from attn.errors import BindingError, Unsupported
-from attn.torch import direct
+from attn.errors import BindingError, UnsupportedError
+from attn.torch import direct, private
 from attn.torch.varlen_arguments import Tensors
 from attn.torch.varlen_spec import Key
 
@@ -22,7 +22,15 @@ _KEPT_ADDRESSES = 64  # as many layers as switch caches without new tensor maps
 ANY_NUMBER = (1 << 63) - 1
 _MOST_VIEWS = 32  # strides for which bindings are kept
 _APART = 256  # bytes
-_AnyCall = TypeVar("_AnyCall")  # with `captured`, whether a CUDA graph uses it
+
+
+class _Call(Protocol):
+    @property
+    def captured(self) -> bool:
+        """Whether a CUDA graph uses it."""
+
+
+_AnyCall = TypeVar("_AnyCall", bound=_Call)
 
 
 class _Tensor(ctypes.Structure):
@@ -56,21 +64,21 @@ def _declared() -> ctypes.PyDLL | None:
     return library
 
 
-_LIBRARY = _declared()
+_LIBRARY: Any = _declared()  # None if it is not there: require_library raises
 
 # Enqueues a call: its handle, a tuple of Tensors, the schedule to make before or None, the stream, attn_error.
-run = None if _LIBRARY is None else _LIBRARY.attn_bound_call_run
+run: Any = None if _LIBRARY is None else _LIBRARY.attn_bound_call_run
 
 
 def require_library() -> None:
-    """Raises Unsupported without the native step, or a PyTorch whose tensors it cannot read."""
+    """Raises UnsupportedError without the native step, or a PyTorch whose tensors it cannot read."""
     if _LIBRARY is None:
-        raise Unsupported("varlen_attention needs libattn_call.so beside libattn.so.1, which is missing")
+        raise UnsupportedError("varlen_attention needs libattn_call.so beside libattn.so.1, which is missing")
     if direct.EXCHANGE is None:
-        raise Unsupported("varlen_attention needs DLPack's exchange functions, which PyTorch has since 2.10")
+        raise UnsupportedError("varlen_attention needs DLPack's exchange functions, which PyTorch has since 2.10")
 
 
-class Placed(dict):
+class Placed(dict[str, Any]):
     """Tensors of a binding by the plan's name: address, dtype, dims and strides, as `Executable.bind` takes them. All
     are in `scratch`, memory without contents, until they are given: lengths and tables are as large as the plan has
     them there, and calls give smaller ones, of their sequences."""
@@ -110,14 +118,14 @@ def bind(executable: _libattn.Executable, key: Key, params: Sequence[int], tenso
         placed[name] = (tensor.data_ptr(), infos[name].dtype, infos[name].dims, _strides_of_rows(infos[name], tensor))
     for name, pool in (("k", tensors.k_cache), ("v", tensors.v_cache)):
         placed[name] = (pool.data_ptr(), infos[name].dtype, *_view_of_pool(infos[name], pool))
-    if key.lse:
+    if tensors.lse_out is not None and key.lse:
         placed["lse"] = (tensors.lse_out.data_ptr(), *placed["lse"][1:])
-    if key.sinks:
+    if tensors.s_aux is not None and key.sinks:
         placed["sinks"] = (tensors.s_aux.data_ptr(), *placed["sinks"][1:])
     return bind_placed(executable, placed, params, stream, schedule)
 
 
-def bind_placed(executable: _libattn.Executable, placed: Placed, params: Sequence[int], stream: int,
+def bind_placed(executable: _libattn.Executable, placed: Placed, params: Sequence[float], stream: int,
                 schedule: _libattn.Schedule | None = None) -> _libattn.Binding:
     """A binding for what is placed, and params in the plan's order, which uses the schedule if there is one."""
     named = {info.name: value for info, value in zip(executable.params, params)}
@@ -134,11 +142,11 @@ def device_of(q: Any) -> int:
 
 
 def _no_stream(device: int) -> int:
-    raise Unsupported("varlen_attention needs a PyTorch with CUDA")
+    raise UnsupportedError("varlen_attention needs a PyTorch with CUDA")
 
 
 # The current stream of a CUDA device.
-stream_of = getattr(torch._C, "_cuda_getCurrentRawStream", _no_stream)
+stream_of = private.current_stream or _no_stream
 
 
 def step_of_table(table: torch.Tensor) -> int:
@@ -198,9 +206,9 @@ class BoundCall:
         described = [self._described(field, tensor, tensors, places)
                      for field, tensor in zip(Tensors._fields, tensors)]
         addresses = (ctypes.c_void_p * len(infos))()
-        described = (_Tensor * len(described))(*described)
+        listed = (_Tensor * len(described))(*described)
         options = _Options(
-            tensors=described, tensor_count=len(described),
+            tensors=listed, tensor_count=len(described),
             addresses=ctypes.cast(addresses, ctypes.c_void_p), address_count=len(infos),
             least_sequences=0 if self.own_schedule is None else self.key.least_sequences,
             most_sequences=self.key.sequences,
@@ -211,6 +219,7 @@ class BoundCall:
                                                  tuple(tensors), ctypes.byref(handle), error)
         if status != 0:
             raise _libattn._failure(status, error)
+        assert handle.value is not None
         return handle.value
 
     def _described(self, field: str, tensor: torch.Tensor | None, tensors: Tensors,

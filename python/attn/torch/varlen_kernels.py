@@ -12,13 +12,14 @@ import torch
 
 from attn import _libattn
 from attn.attention import compile as compile_attention
-from attn.errors import ArgumentError, BindingError, Unsupported
+from attn.errors import ArgumentError, BindingError, UnsupportedError
 from attn.specs import Description, Spec
 from attn.torch import varlen_calls, varlen_spec
 from attn.torch.signature import DTYPES
-from attn.torch.statistics import is_capturing
+from attn.torch.statistics import is_capturing as is_capturing
 from attn.torch.varlen_arguments import Capacity, Tensors, check_tensors
 from attn.trace import trace
+from attn.types import Mod
 
 # What calls of any spec have; other tensors of a plan are the spec's own.
 OF_CALLS = ("q", "k", "v", "o", "lse", "cu_seqlens_q", "lengths_kv", "page_table")
@@ -53,8 +54,8 @@ class Sizes(NamedTuple):
 def sizes_of(tensors: Tensors, capacity: Capacity) -> Sizes:
     """Those of checked tensors."""
     page, heads_kv, depth_v = tensors.v_cache.shape[1:]
-    return Sizes(*capacity, *tensors.q.shape[1:2], heads_kv, tensors.q.shape[2], depth_v, DTYPES[tensors.q.dtype], page,
-                 tensors.lse_out is not None)
+    _, heads, depth = tensors.q.shape
+    return Sizes(*capacity, heads, heads_kv, depth, depth_v, DTYPES[tensors.q.dtype], page, tensors.lse_out is not None)
 
 
 class Asked:
@@ -62,7 +63,7 @@ class Asked:
 
     Raises ArgumentError, SpecError."""
 
-    def __init__(self, spec: Any, mods: tuple[Callable | None, Callable | None], scale: float | None,
+    def __init__(self, spec: Any, mods: tuple[Mod | None, Mod | None], scale: float | None,
                  parameters: Mapping[str, Any]):
         if (spec is None) == (mods == (None, None)):
             raise ArgumentError("give a spec, or score_mod, mask_mod or both, and not both of these")
@@ -183,15 +184,15 @@ def require_no_capture(missing: str) -> None:
 
 
 def _check(said: Description, sizes: Sizes) -> None:
-    """Raises Unsupported for a spec that does not mean the same in a plan for larger sizes, or has more than o."""
+    """Raises UnsupportedError for a spec that does not mean the same in a plan for larger sizes, or has more than o."""
     if said.quantized is not None:
-        raise Unsupported("caches of 8 bits are not read by packed rows over pages yet")
+        raise UnsupportedError("caches of 8 bits are not read by packed rows over pages yet")
     if said.facts["random"]:
-        raise Unsupported("dropout is for training, which has no cache")
+        raise UnsupportedError("dropout is for training, which has no cache")
     needed = {"B": sizes.sequences, "Sq": sizes.rows, "Skv": sizes.keys}
     reads = [dim for dim, size in needed.items() if size > 1 and dim not in said.facts["padded"]]
     if reads:
-        raise Unsupported(
+        raise UnsupportedError(
             f"`{said.name}` reads the size {' and '.join(reads)}, which is the most that a plan serves, and not a"
             " sequence's own",
             ["a sequence has lengths_q[b] rows and lengths_kv[b] keys; the keys before its rows are q_idx - q_raw"])
@@ -201,7 +202,7 @@ def _takes_schedule(executable: _libattn.Executable) -> bool:
     try:
         # One part: no memory for results.
         _libattn.Schedule(executable, max_parts=1)
-    except Unsupported:
+    except UnsupportedError:
         return False
     return True
 

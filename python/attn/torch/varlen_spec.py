@@ -134,7 +134,7 @@ _compiling = threading.Lock()
 def executable_of(key: Key, device: int) -> _libattn.Executable:
     """The loaded plan of a key on a CUDA device, compiled first if there is none. Others wait meanwhile.
 
-    Raises Unsupported if there are no kernels for the key on the device, BindingError while a graph is captured."""
+    Raises UnsupportedError if there are no kernels for the key on the device, BindingError while a graph is captured."""
     found = _executables.get((key, device))
     if found is not None:
         return found

@@ -11,22 +11,24 @@ import torch
 
 from attn.arguments import INPUTS, RANDOM
 from attn.outputs import is_amax
-from attn.torch.autograd import differentiable_once
-from attn.torch.calls import Call, add_random, count_modes
+from attn.torch import private
+from attn.torch.autograd import Gradient, Recorded, Saved, Unfit, recorded
+from attn.torch.calls import Call, add_random
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import Facts, facts_of
 from attn.torch.launch import Launch
 from attn.torch.plans import key_of
 from attn.torch.signature import PLAIN
-from attn.torch.statistics import gradient_of_lse, of_outputs
+from attn.torch.statistics import gradient_of_lse
 from attn.torch.variant import LSE_GRADIENT, Pair, differentiated
 
 
-Saved = Sequence[torch.Tensor]  # the tensors of a call, and the outputs that `all_outputs` of the facts names
-
 
 class Way:
-    """Computes calls like `each` step by step, of tensors and params in its order. Keeps no tensor."""
+    """Computes calls like `each` step by step, of tensors and params in its order. Keeps no tensor. Outputs that are
+    saved are those that `all_outputs` of the facts names."""
+
+    told = None
 
     def __init__(self, each: Call, training: bool):
         facts = facts_of(each.attention)
@@ -56,10 +58,13 @@ class Way:
         with torch.no_grad():
             return run_backward(self._with(saved[:count], params), saved[count:], d_o, d_lse)
 
-    def gradients(
-        self, saved: Saved, d_o: torch.Tensor, d_lse: torch.Tensor | None, params: Sequence[float]
-    ) -> list[torch.Tensor | None]:
-        """The gradient of each tensor of the call."""
+    def gradients(self, saved: Saved, d_o: Gradient, reached: list[str], d_reached: list[torch.Tensor],
+                  params: Sequence[float]) -> Sequence[Gradient] | None:
+        """The gradient of each tensor of the call; None if all are zero."""
+        d_lse = gradient_of_lse(self.facts, reached, d_reached)
+        if d_o is None and d_lse is None:
+            return None
+        d_o = torch.zeros_like(self.output("o", saved)) if d_o is None else d_o
         found = self.backward(saved, d_o, d_lse, params)
         return [None if place is None else found[place] for place in self._places]
 
@@ -153,40 +158,8 @@ def _picker(wanted: Sequence[str], given: Sequence[str]) -> Any:
     return itemgetter(*places) if places else lambda values: ()
 
 
-class _Unfit(Exception):
-    """A way does not apply to the tensors."""
-
-
-class _Recorded(torch.autograd.Function):
-    """The outputs that a caller sees, by a way, recorded for autograd."""
-
-    @staticmethod
-    def forward(ctx: Any, way: Way, params: Sequence[float], *tensors: torch.Tensor) -> Any:
-        outputs = way.forward(tensors, params)
-        if outputs is None:
-            raise _Unfit
-        ctx.way, ctx.params = way, params
-        ctx.save_for_backward(*tensors, *outputs)
-        ctx.set_materialize_grads(False)
-        if way.amax:
-            ctx.mark_non_differentiable(*(outputs[place] for place in way.amax))
-        return outputs[0] if len(way.outputs) == 1 else outputs[: len(way.outputs)]
-
-    @staticmethod
-    def backward(ctx: Any, *d_outputs: torch.Tensor | None) -> tuple[Any, ...]:
-        way, saved = ctx.way, ctx.saved_tensors
-        d_o, reached, others = of_outputs(way.outputs, d_outputs)
-        d_lse = gradient_of_lse(way.facts, reached, others)
-        if d_o is None and d_lse is None:
-            return (None,) * len(ctx.needs_input_grad)
-        if d_o is None:
-            d_o = torch.zeros_like(way.output("o", saved))
-        found = way.gradients(saved, d_o, d_lse, ctx.params)
-        return (None, None, *differentiable_once(found, (*saved, d_o, *(() if d_lse is None else (d_lse,)))))
-
-
 # Function.apply without what it does for setup_context and functorch, which calls of short ways do not have.
-_record = super(torch.autograd.Function, _Recorded).apply
+_record = private.apply_of(Recorded)
 
 
 def attend(each: Call) -> Any:
@@ -195,7 +168,7 @@ def attend(each: Call) -> Any:
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     way = Way(each, training)
     if training:
-        return _Recorded.apply(way, params, *tensors)
+        return recorded(way, params, *tensors)
     outputs = way.forward(tensors, params)
     return outputs[0] if len(outputs) == 1 else outputs
 
@@ -204,7 +177,7 @@ def attend(each: Call) -> Any:
 _is_autocast = torch.is_autocast_enabled
 _is_deterministic = torch.are_deterministic_algorithms_enabled
 _is_recording = torch.is_grad_enabled
-_is_transformed = torch._C._are_functorch_transforms_active
+_is_transformed = private.is_transformed
 
 
 class Recent:
@@ -234,20 +207,19 @@ class Recent:
             or _is_autocast("cuda")
             or _is_deterministic() != self._deterministic
             or self._params is None
-            or count_modes() > 0
+            or private.count_modes() > 0
             or _is_transformed()
         ):
             return None
         tensors, params = (args, ()) if self._only_args else self._sorted(args, kwargs)
-        for tensor in tensors:
-            if type(tensor) not in PLAIN:  # if it is no tensor at all, the longer way says so
-                return None
         try:
             if _is_recording():
                 for tensor in tensors:
+                    if type(tensor) not in PLAIN:  # if it is no tensor at all, the longer way says so
+                        return None
                     if tensor.requires_grad:
                         return _record(self._way, params, *tensors) if self._trains else None
-        except _Unfit:
+        except Unfit:
             return None
         outputs = self._way.forward(tensors, params)
         if outputs is None:
@@ -256,7 +228,7 @@ class Recent:
 
     def _sorted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
         values = (*args, *kwargs.values(), *self._kept)
-        params = self._params(values)
+        params = () if self._params is None else self._params(values)
         if self._random:
             random = {name: value for name, value in kwargs.items() if name in RANDOM}
             add_random(random, args[0].device)

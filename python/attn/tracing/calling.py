@@ -58,7 +58,7 @@ def _result(tracer: Tracer, watch: Watch, place: int, what: str, parameters: tup
         raise wrong
     values = [tracer.wrap(tracer.graph.var(name)) for name in parameters]
 
-    def run(copy: Callable[[], Callable]) -> Node:
+    def run(copy: Callable[[], Callable[..., Any]]) -> Node:
         with _watching_torch(tracer, watch), _watching_calls(tracer, watch):
             return _returned(tracer, _called(copy(), values), mod, what)
 
@@ -75,7 +75,7 @@ def _result(tracer: Tracer, watch: Watch, place: int, what: str, parameters: tup
         return found
 
 
-def _called(mod: Callable, values: list[Value]) -> Any:
+def _called(mod: Callable[..., Any], values: list[Value]) -> Any:
     try:
         return mod(*values)
     except TraceError:
@@ -91,7 +91,7 @@ def _called(mod: Callable, values: list[Value]) -> Any:
                       at=of_exception(error.__traceback__)) from error
 
 
-def _returned(tracer: Tracer, result: Any, mod: Callable, what: str) -> Node:
+def _returned(tracer: Tracer, result: Any, mod: Callable[..., Any], what: str) -> Node:
     wanted = "a condition" if what == "mask_mod" else "a score"
     if result is None or isinstance(result, (bool, str, tuple, list, dict)):
         shown = repr(result) if result is None or isinstance(result, bool) else f"a {type(result).__name__}"
@@ -135,7 +135,7 @@ def _watching_calls(tracer: Tracer, watch: Watch) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def _watching_torch(tracer: Tracer, watch: Watch) -> contextlib.AbstractContextManager:
+def _watching_torch(tracer: Tracer, watch: Watch) -> contextlib.AbstractContextManager[Any]:
     """Follows captured tensors through torch's functions. Needs torch only if the mod has it."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -160,7 +160,7 @@ _METADATA = frozenset(
     "result_type promote_types can_cast".split())
 
 
-def _ordinary(tracer: Tracer, watch: Watch, func: Callable, args: Any, kwargs: Any, outside: bool) -> Any:
+def _ordinary(tracer: Tracer, watch: Watch, func: Callable[..., Any], args: Any, kwargs: Any, outside: bool) -> Any:
     """A function of torch that takes no traced value, within a mod. `outside`: whether autograd records
     around the mod, which makes no difference to what the mod means."""
     import torch

@@ -37,13 +37,13 @@ class Clauses:
         text += writing.clause("outputs", ", ".join(self.outputs))
         return text + (writing.clause("deterministic") if self.deterministic else "")
 
-    def title(self, *mods: Callable | None) -> str:
+    def title(self, *mods: Callable[..., Any] | None) -> str:
         """The name of the attention."""
         if self.name is not None:
             return identifier(self.name, "traced")
         names = []
         for mod in mods:
-            while hasattr(mod, "func"):  # functools.partial
+            while mod is not None and hasattr(mod, "func"):  # functools.partial
                 mod = mod.func
             if mod is not None:
                 names.append(identifier(getattr(mod, "__name__", type(mod).__name__), ""))
@@ -117,7 +117,7 @@ class Reads:
 def _index_name(index: Node, sizes: Mapping[str, int]) -> str:
     """The variable that an index is, "key head" for `h // (Hq / Hkv)`, "q_idx // 128", or ""."""
     if index.op == "var":
-        return index.value
+        return str(index.value)
     if index.op != "//" or index.args[0].op != "var" or index.args[1].op != "const":
         return ""
     variable, divisor = index.args[0].value, index.args[1].value

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from attn.tracing.watching import Watch
 
 
-class List(list):
+class List(list[Any]):
     """Stands for a list of the user."""
 
-    def __init__(self, watch: Watch, value: list, place: int, wish: str):
+    def __init__(self, watch: Watch, value: list[Any], place: int, wish: str):
         super().__init__(value)
         self._attn = watch, place, wish
 
@@ -25,7 +25,7 @@ class List(list):
 
     def __len__(self) -> int:
         watch, place, wish = self._attn
-        return watch.read(place, reads.length, None, wish)
+        return int(watch.read(place, reads.length, None, wish))
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
@@ -48,10 +48,10 @@ class List(list):
         return [*other, *self]
 
 
-class Dict(dict):
+class Dict(dict[str, Any]):
     """Stands for a dict of the user."""
 
-    def __init__(self, watch: Watch, value: dict, place: int, wish: str):
+    def __init__(self, watch: Watch, value: dict[str, Any], place: int, wish: str):
         super().__init__(value)
         self._attn = watch, place, wish
 
@@ -76,12 +76,12 @@ class Dict(dict):
     def __contains__(self, key: Any) -> bool:
         watch, place, wish = self._attn
         if reads.is_constant(key):
-            return watch.read(place, reads.has, key, wish)
+            return bool(watch.read(place, reads.has, key, wish))
         return self._item(key) is not MISSING
 
     def __len__(self) -> int:
         watch, place, wish = self._attn
-        return watch.read(place, reads.length, None, wish)
+        return int(watch.read(place, reads.length, None, wish))
 
     def __iter__(self) -> Any:
         watch, place, wish = self._attn
@@ -105,7 +105,7 @@ def _plain(value: Any) -> Any:
     return {key: value[key] for key in value} if type(value) is Dict else value
 
 
-def _reading(kind: type, name: str) -> Callable:
+def _reading(kind: type, name: str) -> Callable[..., Any]:
     """A method that reads all items of a container, and changes nothing."""
     def method(self: Any, *args: Any) -> Any:
         return getattr(kind, name)(*map(_plain, (self, *args)))
@@ -113,7 +113,7 @@ def _reading(kind: type, name: str) -> Callable:
     return method
 
 
-def _writing(kind: type, name: str) -> Callable:
+def _writing(kind: type, name: str) -> Callable[..., Any]:
     """A method that changes a container: the user's too, and nothing is known of it afterwards."""
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         watch, place, wish = self._attn

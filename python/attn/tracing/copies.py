@@ -7,7 +7,7 @@ import enum
 import functools
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from attn.tracing import reads
 from attn.tracing.containers import Dict, List
@@ -53,7 +53,7 @@ def of_method(watch: Watch, method: types.MethodType, place: int, wish: str) -> 
     return types.MethodType(function, watch.read(place, reads.attribute, "__self__", wish))
 
 
-def of_partial(watch: Watch, partial: functools.partial, place: int, wish: str) -> Any:
+def of_partial(watch: Watch, partial: functools.partial[Any], place: int, wish: str) -> Any:
     """A functools.partial whose function and arguments are watched."""
     function = watch.read(place, reads.attribute, "func", wish)
     args = watch.read(place, reads.attribute, "args", wish)
@@ -79,7 +79,7 @@ def _side_effect(code: types.CodeType, captured: tuple[str, ...] | None = None) 
     return next(filter(None, found), None)
 
 
-class Scope(dict):
+class Scope(dict[str, Any]):
     """The global variables of a function. Python asks `__getitem__`, since this is not exactly a dict."""
 
     def __init__(self, watch: Watch, place: int, variables: dict[str, Any]):
@@ -107,7 +107,7 @@ def _type(watch: Watch, *args: Any) -> Any:
     if type(value) is StandIn:
         _, place, _ = inside(value)
         return watch.read(place, reads.class_of, None, "")
-    return {List: list, Dict: dict}.get(type(value), type(value))
+    return _CLASSES.get(type(value), type(value))
 
 
 def _isinstance(watch: Watch, value: Any, kinds: Any) -> bool:
@@ -118,7 +118,7 @@ def _callable(watch: Watch, value: Any) -> bool:
     return callable(real(value))
 
 
-_CAREFUL = {"isinstance": _isinstance, "callable": _callable, "type": _type}
+_CAREFUL: dict[str, Callable[..., Any]] = {"isinstance": _isinstance, "callable": _callable, "type": _type}
 _PURE_BUILTINS = frozenset(
     "abs all any bool bytes complex dict divmod enumerate filter float frozenset getattr hasattr int iter "
     "len list map max min next pow print range repr reversed round set slice sorted str sum tuple zip "
@@ -149,6 +149,7 @@ def _functions_of_torch() -> Any:
     return None if torch is None else torch._C._VariableFunctions
 
 
+_CLASSES: dict[Any, Any] = {List: list, Dict: dict}
 _PURE_OWNERS = {bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, slice, List,
                 Dict, StandIn, type(None), enum.EnumMeta, object, type}
 

@@ -64,7 +64,7 @@ class Graph:
     """Makes nodes; equal ones only once."""
 
     def __init__(self) -> None:
-        self._nodes: dict[tuple, Node] = {}
+        self._nodes: dict[tuple[Any, ...], Node] = {}
 
     def node(self, op: str, args: tuple[Node, ...], type: str, value: Any = None) -> Node:
         """The node with this operation, operands, type and value: the same object for equal ones."""
@@ -140,7 +140,7 @@ class Graph:
 
 def _size(op: str, args: tuple[Node, ...], value: Any) -> int:
     if op == "each":
-        return value
+        return int(value)
     sizes = sorted({arg.size for arg in args} - {0})
     if len(sizes) > 1:
         raise Mismatch(f"vectors of {sizes[0]} and {sizes[1]} elements meet in one expression")

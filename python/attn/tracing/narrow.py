@@ -88,7 +88,8 @@ def _is_dtype(value: Any) -> bool:
 def _type_of(value: Any) -> str | None:
     """The narrow type of a value, or of a type that something is converted to."""
     if hasattr(value, "narrow") and not callable(value.narrow):  # tensors have a method of this name
-        return value.narrow
+        narrow: str | None = value.narrow
+        return narrow
     return of_dtype(value if isinstance(value, type) else getattr(value, "dtype", value))
 
 

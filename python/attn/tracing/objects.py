@@ -48,14 +48,14 @@ def real(value: Any) -> Any:
     return inside(value)[2] if type(value) is StandIn else value
 
 
-_TEXTS = {"__repr__": repr, "__str__": str, "__format__": format}
+_TEXTS: dict[str, Callable[..., str]] = {"__repr__": repr, "__str__": str, "__format__": format}
 _OPERATORS = frozenset(
     f"__{side}{name}__" for side in ("", "r") for name in
     "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()) | {
         "__lt__", "__le__", "__gt__", "__ge__"}
 
 
-def _special(name: str) -> Callable:
+def _special(name: str) -> Callable[..., Any]:
     def method(self: StandIn, *args: Any, **kwargs: Any) -> Any:
         watch, _, value = inside(self)
         if name == "__call__" and isinstance(value, type):
@@ -222,7 +222,7 @@ def is_autograd_function(kind: type) -> bool:
 
 def is_plain_metaclass(kind: type) -> bool:
     """Whether attributes of a class of this metaclass are found as those of any class."""
-    return kind.__getattribute__ is type.__getattribute__ and reads.find_in_class(
+    return reads.find_in_class(kind, "__getattribute__") is type.__getattribute__ and reads.find_in_class(
         kind, "__getattr__") is MISSING
 
 

@@ -78,8 +78,9 @@ def _columns(code: CodeType, instruction: int, line: int) -> tuple[int, int] | N
     if not hasattr(code, "co_positions"):
         return None
     first, last, start, end = list(code.co_positions())[instruction // 2]
-    one_line = first == last == line and start is not None and end is not None
-    return (start, end) if one_line else None
+    if not first == last == line or start is None or end is None:
+        return None
+    return start, end
 
 
 def origins_of(noted: Sequence[Indexed], text: Callable[[Node], str],
@@ -161,9 +162,9 @@ def _line_of(diagnostic: Diagnostic) -> str:
 
 def _wrapped(origin: Origin) -> str:
     """The user's expression with `% size`, or the spec's if its source is not known."""
-    expression = origin.place.expression
+    expression = origin.place.expression or ""
     try:
-        tree = ast.parse(expression or "", mode="eval").body
+        tree = ast.parse(expression, mode="eval").body
     except SyntaxError:
         tree = None
     if isinstance(tree, ast.Subscript):

@@ -16,7 +16,7 @@ from typing import Any, Callable, Sequence
 from attn.errors import TraceError
 
 _OURS = str(Path(__file__).parents[1]) + "/"
-_PYTHONS = tuple(module.__file__ for module in (ast, contextlib, enum, functools, inspect, types))
+_PYTHONS = tuple(str(module.__file__) for module in (ast, contextlib, enum, functools, inspect, types))
 
 
 def is_library(code: CodeType) -> bool:
@@ -68,20 +68,22 @@ def _is_pure_file(name: str) -> bool:
 def _folder(package: str) -> str:
     """Where an imported package is installed."""
     module = sys.modules.get(package)
-    return str(Path(module.__file__).parent) + "/" if module and module.__file__ else "<frozen"
+    file = None if module is None else module.__file__
+    return "<frozen" if file is None else str(Path(file).parent) + "/"
 
 
 def refusal(message: str, notes: Sequence[str] = (), *, at: tuple[str, int] | None = None) -> TraceError:
     """A TraceError for a line of the user's function: by default the one that is being executed."""
-    filename, lineno = at or _current() or (None, None)
-    if filename is None:
+    place = at or _current()
+    if place is None:
         return TraceError(message, notes)
+    filename, lineno = place
     line = linecache.getline(filename, lineno).strip()
     shown = f"{message}\n  --> {filename}:{lineno}" + (f"\n   |  {line}" if line else "")
     return TraceError(shown, notes, filename, lineno, line)
 
 
-def of_function(function: Callable) -> tuple[str, int] | None:
+def of_function(function: Callable[..., Any]) -> tuple[str, int] | None:
     """File and line of a function's definition."""
     function = getattr(function, "func", function)
     code = getattr(function, "__code__", None) or getattr(
@@ -159,8 +161,8 @@ def _kinds(frame: FrameType) -> list[str]:
 def _last_line(node: Any) -> int:
     """The last line of a statement; for one with a body, that of its condition."""
     if isinstance(node, (ast.If, ast.While)):
-        return node.test.end_lineno or node.lineno
-    return getattr(node, "end_lineno", None) or node.lineno
+        node = node.test
+    return int(getattr(node, "end_lineno", None) or node.lineno)
 
 
 def _kind(node: ast.AST) -> str:
@@ -178,7 +180,7 @@ def _kind(node: ast.AST) -> str:
     return kinds.get(type(node), "")
 
 
-def signature_error(function: Callable, parameters: Sequence[str], what: str) -> TraceError | None:
+def signature_error(function: Callable[..., Any], parameters: Sequence[str], what: str) -> TraceError | None:
     """An error if the function cannot be called with these parameters."""
     try:
         signature = inspect.signature(function)

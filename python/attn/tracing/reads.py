@@ -36,7 +36,7 @@ MISSING = _Name("missing")  # no such attribute, item, global; a closure's varia
 OPAQUE = _Name("opaque")
 
 
-class Keys(tuple):
+class Keys(tuple[Any, ...]):
     """The keys of a dict, in its order."""
 
 
@@ -146,7 +146,7 @@ def _of_function(function: types.FunctionType) -> Any:
             tuple(function.__dict__) if function.__dict__ else ())
 
 
-def _of_tuple(value: tuple) -> Any:
+def _of_tuple(value: tuple[Any, ...]) -> Any:
     return tuple, len(value)
 
 
@@ -219,6 +219,7 @@ _MAKERS: dict[type, Callable[[Any], Any]] = {
 def _maker(kind: type) -> Callable[[Any], Any]:
     """How the values of a class get their keys. Kept for library classes alone: it keeps them alive."""
     library = is_library_module(kind.__module__)
+    make: Callable[[Any], Any]
     if issubclass(kind, Unwatched):
         make = _opaque
     elif kind.__module__ == "torch" and kind.__name__ == "Tensor" or (
@@ -252,7 +253,7 @@ def _is_by_value(kind: type) -> bool:
 def is_plain(kind: type) -> bool:
     """Whether objects of the class are attributes and methods, and nothing else: not containers, numbers or
     tensors in other clothes, and not of a class whose attributes are read by code."""
-    return kind.__getattribute__ is object.__getattribute__ and all(map(_is_of_python, kind.__mro__))
+    return find_in_class(kind, "__getattribute__") is object.__getattribute__ and all(map(_is_of_python, kind.__mro__))
 
 
 _HEAP, _IMMUTABLE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE, of class statements too, and _IMMUTABLETYPE

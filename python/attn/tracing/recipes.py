@@ -13,7 +13,7 @@ class Source:
     module; None if nobody knows."""
 
     value: Any
-    place: int | str | None
+    place: Any  # a number, a name, or None
 
 
 @dataclass(eq=False)
@@ -134,7 +134,7 @@ def element(value: Any) -> Any:
     return value.reshape(1) if value.ndim == 0 else value
 
 
-class Captured(Mapping):
+class Captured(Mapping[str, Any]):
     """The tensors that an attention captures, by name. Those named in `computed`, which its functions compute of other
     tensors, are computed each time they are asked for."""
 

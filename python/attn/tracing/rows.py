@@ -158,7 +158,7 @@ class Rows:
         self._rows[id(value)] = made
         return made
 
-    def derive(self, function: Callable, name: str, args: Any, kwargs: Any, result: Any,
+    def derive(self, function: Callable[..., Any], name: str, args: Any, kwargs: Any, result: Any,
                records: bool) -> Any:
         """Notes how the mod computed tensors from what it captured, and gives the rows of arrays."""
         if any(result is each for each in (*args, *kwargs.values())):

@@ -52,8 +52,9 @@ def indexed(row: Row, index: Any, tracer: Tracer) -> Indexed:
             whole = whole and shape[-1] == size and step == 1
             nodes.append(None)
         else:
-            nodes.append(_index(row, one, size, tracer))
-            places.append(_fixed(nodes[-1]))
+            node = _index(row, one, size, tracer)
+            nodes.append(node)
+            places.append(_fixed(node))
 
     def element(indexes: tuple[Node, ...]) -> Node:
         return row.element(tuple(place(indexes) for place in places))
@@ -263,7 +264,7 @@ def method_of(row: Row, tracer: Tracer, name: str) -> Any:
     return apply
 
 
-def property_of(name: str) -> Callable:
+def property_of(name: str) -> Callable[..., Any]:
     """A function that reads the property `name` of a value."""
     return functools.partial(_property, name)
 
@@ -272,7 +273,7 @@ def _property(name: str, value: Any) -> Any:
     return getattr(value, name)
 
 
-def method(name: str) -> Callable:
+def method(name: str) -> Callable[..., Any]:
     """A function that calls the method `name` of its first argument."""
     return functools.partial(_called, name)
 

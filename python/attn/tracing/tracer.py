@@ -54,7 +54,7 @@ class Tracer:
         """The least and the largest value of an integer, as far as that is easily seen."""
         return bounds_of(node, self._sizes)
 
-    def apply(self, function: Callable, name: str, *args: Any, **kwargs: Any) -> Any:
+    def apply(self, function: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
         """A function of values. One of captured arrays alone is computed with the arrays."""
         values = [value for value in flat([*args, *kwargs.values()]) if isinstance(value, Value)]
         if any(not isinstance(value, Row) or not is_array(value.value) for value in values):

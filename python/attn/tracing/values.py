@@ -38,7 +38,8 @@ class Value:
         return self._has_64 or is_wide(self.node)
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         tracer = next(value._tracer for value in flat([*args, *(kwargs or {}).values()])
                       if isinstance(value, Value))
         return tracer.call(functions.name_of(func), *args, **(kwargs or {}))
@@ -48,7 +49,7 @@ class Value:
             raise refusal(f"`numpy.{ufunc.__name__}.{method}` cannot be traced")
         return self._tracer.apply(ufunc, ufunc.__name__, *inputs, **kwargs)
 
-    def __array_function__(self, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self._tracer.apply(func, func.__name__, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -152,14 +153,14 @@ class Value:
         return math.prod(self.shape)
 
 
-def _whole(name: str) -> Callable:
+def _whole(name: str) -> Callable[..., Any]:
     def apply(self: Value) -> Any:
         value = self._tracer.call(name, self)
         return self._tracer.call("int", value) if value.node.type == REAL else value
     return apply
 
 
-def _operator(method: str, is_reflected: bool = False) -> Callable:
+def _operator(method: str, is_reflected: bool = False) -> Callable[..., Any]:
     function, name = getattr(operator, method), functions.of_operator(method)
 
     def apply(self: Value, *others: Any) -> Any:

@@ -12,3 +12,6 @@ Each takes the tracer and what the mod gave, and returns an expression.
 from attn.tracing.functions import arithmetic, conditions, conversions, rows  # noqa: F401: they define functions
 from attn.tracing.functions.table import (READS_VALUES, find, in_place_error, is_in_place, is_random, name_of,
                                           of_operator, random_error, reading_error, unknown)
+
+__all__ = ["READS_VALUES", "find", "in_place_error", "is_in_place", "is_random", "name_of", "of_operator",
+           "random_error", "reading_error", "unknown"]

@@ -40,14 +40,15 @@ def _is_neutral(op: str, node: Node, other: Node) -> bool:
         return False
     if node.value == 0 and other.type == REAL and (math.copysign(1, node.value) < 0) != (op == "+"):
         return False
-    return node.value == _NEUTRAL.get(op)
+    return bool(node.value == _NEUTRAL.get(op))
 
 
-_PYTHON: dict[str, Callable] = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-                                "//": operator.floordiv, "%": operator.mod}
+_PYTHON: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod}
 
 
-def _with_factor(op: str) -> Callable:
+def _with_factor(op: str) -> Callable[..., Any]:
     def apply(t: Tracer, x: Any, y: Any, alpha: Any = 1) -> Node:
         return arithmetic(t, op, x, y if alpha == 1 else t.wrap(arithmetic(t, "*", y, alpha)))
     return apply
@@ -57,7 +58,7 @@ define("add")(_with_factor("+"))
 define("sub", "subtract")(_with_factor("-"))
 
 
-def _operator(op: str, reverse: bool = False) -> Callable:
+def _operator(op: str, reverse: bool = False) -> Callable[..., Any]:
     if reverse:
         return lambda t, x, y: arithmetic(t, op, y, x)
     return lambda t, x, y: arithmetic(t, op, x, y)
@@ -152,7 +153,7 @@ def _sign(t: Tracer, x: Any) -> Node:
                   t.wrap(where(t, t.wrap(compare(t, "<", x, 0)), -one, 0 * one)))
 
 
-def _rounding(name: str) -> Callable:
+def _rounding(name: str) -> Callable[..., Any]:
     def apply(t: Tracer, x: Any) -> Node:
         node = t.node(x)
         return t.graph.call(name, node) if node.type == REAL else node
@@ -177,7 +178,7 @@ def _round(t: Tracer, x: Any, *, decimals: int = 0) -> Node:
     raise refusal("`round` cannot be traced", ["write `torch.floor(x + 0.5)`"])
 
 
-def _real_function(name: str) -> Callable:
+def _real_function(name: str) -> Callable[..., Any]:
     return lambda t, x: t.graph.call(name, t.node(x))
 
 
@@ -219,7 +220,8 @@ def _gelu(t: Tracer, x: Any, approximate: str = "none") -> Node:
     if approximate == "none":
         return t.graph.call("gelu", t.node(x))
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)
-    return t.node(0.5 * x * (1 + t.wrap(t.graph.call("tanh", t.node(inner)))))
+    tanh: Any = t.wrap(t.graph.call("tanh", t.node(inner)))
+    return t.node(0.5 * x * (1 + tanh))
 
 
 @define("lerp")

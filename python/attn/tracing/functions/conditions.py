@@ -12,7 +12,7 @@ from attn.tracing.places import refusal
 if TYPE_CHECKING:
     from attn.tracing.tracer import Tracer
 
-_PYTHON: dict[str, Callable] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+_PYTHON: dict[str, Callable[..., Any]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
                                 "==": operator.eq, "!=": operator.ne}
 
 
@@ -26,7 +26,7 @@ def compare(t: Tracer, op: str, x: Any, y: Any) -> Node:
     return t.graph.node(op, (left, right), BOOL)
 
 
-def _comparison(op: str) -> Callable:
+def _comparison(op: str) -> Callable[..., Any]:
     return lambda t, x, y: compare(t, op, x, y)
 
 
@@ -83,7 +83,7 @@ def _bits(t: Tracer, op: str, x: Any, y: Any) -> Node:
     return t.graph.node(op, (left, right), INT)
 
 
-def _bit_operator(op: str) -> Callable:
+def _bit_operator(op: str) -> Callable[..., Any]:
     return lambda t, x, y: _bits(t, op, x, y)
 
 
@@ -107,7 +107,7 @@ def _invert(t: Tracer, x: Any) -> Node:
     return t.graph.call("~", node, type=INT)
 
 
-def _shift(op: str, reverse: bool = False) -> Callable:
+def _shift(op: str, reverse: bool = False) -> Callable[..., Any]:
     def apply(t: Tracer, x: Any, y: Any) -> Node:
         left, right = (t.node(y), t.node(x)) if reverse else (t.node(x), t.node(y))
         if left.type != INT or right.type != INT:

@@ -86,7 +86,7 @@ def integer(t: Tracer, x: Any, target: Any) -> Node:
     return t.graph.call("int", node, type=INT) if is_wide(node) else node
 
 
-def _conversion(kind: str) -> Callable:
+def _conversion(kind: str) -> Callable[..., Any]:
     return lambda t, x, *ignored: convert(t, x, kind)
 
 
@@ -127,13 +127,13 @@ def _filled(t: Tracer, value: Any, size: Any, dtype: Any, like: Any) -> Node:
     return convert(t, t.wrap(t.node(value)), _kind_of(dtype) or t.node(like).type)
 
 
-def _new(value: int) -> Callable:
+def _new(value: int) -> Callable[..., Any]:
     def apply(t: Tracer, x: Any, *size: Any, dtype: Any = None, **options: Any) -> Node:
         return _filled(t, value, options.get("size", size[0] if len(size) == 1 else size), dtype, x)
     return apply
 
 
-def _like(value: int) -> Callable:
+def _like(value: int) -> Callable[..., Any]:
     return lambda t, x, dtype=None, **options: _filled(t, value, (), dtype, x)
 
 

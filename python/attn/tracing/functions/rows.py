@@ -51,7 +51,7 @@ def _reduce(t: Tracer, name: str, x: Any) -> Node:
     return t.graph.reduce(name, node)
 
 
-def _reduction(name: str) -> Callable:
+def _reduction(name: str) -> Callable[..., Any]:
     def apply(t: Tracer, x: Any, dim: Any = None, axis: Any = None, **options: Any) -> Node:
         return _reduce(t, name, x)
     return apply
@@ -61,7 +61,7 @@ for _name in ("any", "all"):
     define(_name)(_reduction(_name))
 
 
-def _extremum(name: str) -> Callable:
+def _extremum(name: str) -> Callable[..., Node]:
     def apply(t: Tracer, x: Any, y: Any = None) -> Node:
         if y is None:
             return _reduce(t, name, x)

@@ -1,12 +1,14 @@
 """The functions of torch and NumPy that mods may call, by their names, and the errors of others."""
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from attn.errors import TraceError
 from attn.tracing.places import refusal
 
-_TABLE: dict[str, Callable] = {}
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_TABLE: dict[str, Callable[..., Any]] = {}
 
 _RANDOM = ("rand", "randn", "randint", "randperm", "bernoulli", "multinomial", "normal", "poisson",
            "rand_like", "randn_like", "randint_like", "dropout", "alpha_dropout", "feature_dropout")
@@ -25,17 +27,17 @@ _INSTEAD = {
 }
 
 
-def define(*names: str) -> Callable:
+def define(*names: str) -> Callable[[Function], Function]:
     """Decorates the function that traces operations of these names, as PyTorch and Python call them."""
 
-    def register(function: Callable) -> Callable:
+    def register(function: Function) -> Function:
         for name in names:
             _TABLE[name] = function
         return function
     return register
 
 
-def find(name: str) -> Callable | None:
+def find(name: str) -> Callable[..., Any] | None:
     """The function that traces the operation of this name, or None."""
     return _TABLE.get(name)
 
