@@ -70,12 +70,8 @@ FAMILIES = (
      "`--score` colours by how much a score changes. Tensors of biases and slopes are random.",
      {"alibi": SCORES, "alibi_slopes": SCORES, "alibi_symmetric": SCORES,
       "bloom_positions": SCORES, "relative_bias": SCORES, "checkerboard": RANDOM,
-<<<<<<< HEAD
-      "t5_bias": SCORES, "t5_bias_causal": SCORES, "sigmoid_causal": SCORES, "hstu": SCORES,
-      "fire": SCORES,
-=======
       "t5_bias": SCORES, "t5_bias_causal": SCORES, "sigmoid_causal": SCORES, "hstu": SCORES, "fox": SCORES,
->>>>>>> 3d13cd1676fddfb53b212b51eb553dbdb613a4cf
+      "fire": SCORES,
       "bias_full": RANDOM, "bias_head": RANDOM, "bias_batch": RANDOM, "learned_bias_qk": RANDOM,
       "qk_scales": RANDOM}),
     ("Everything is visible",
