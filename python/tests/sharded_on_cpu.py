@@ -63,6 +63,39 @@ def check(mesh, placements, options, tensors=None, of_kv=None):
         torch.testing.assert_close(one, other)
 
 
+def check_captured(mesh):
+    """A DTensor that a mod captures, with its gradient."""
+    whole_bias = torch.randn(HEADS, generator=torch.Generator().manual_seed(4)).requires_grad_()
+    tensors = whole(heads_kv=HEADS)
+    for placement in (Shard(0), Replicate()):
+        bias = distribute_tensor(whole_bias.detach(), mesh, [placement]).requires_grad_()
+
+        def mod(score, b, h, q_idx, kv_idx, bias=bias):
+            return score + bias[h] * (kv_idx - q_idx)
+
+        expected = flex_attention(*tensors, lambda score, b, h, i, j: score + whole_bias[h] * (j - i))
+        found = flex_attention(*(distribute_tensor(x, mesh, [Shard(1)]) for x in tensors), mod)
+        torch.testing.assert_close(found.full_tensor(), expected)
+        for one, other in zip(gradients(found, [bias]), gradients(expected, [whole_bias])):
+            torch.testing.assert_close(one, other)
+        try:
+            flex_attention(*tensors, mod)
+        except attn.UnsupportedError as error:
+            assert "bias is a DTensor" in str(error)
+        else:
+            raise AssertionError("a DTensor beside tensors")
+
+
+def check_compiled(mesh):
+    q = distribute_tensor(whole()[0], mesh, [Shard(1)])
+    try:
+        torch.compile(lambda q: flex_attention(q, q, q), fullgraph=True, backend="aot_eager")(q)
+    except torch._dynamo.exc.Unsupported as error:
+        assert "torch.compile does not follow here" in str(error)
+    else:
+        raise AssertionError("a DTensor in a graph")
+
+
 def check_refusals(mesh):
     q, k, v = (distribute_tensor(x, mesh, [Shard(0)]) for x in whole())
     refusals = [
@@ -144,6 +177,10 @@ def run(rank, size, path):
                 check(mesh, placements, options)
         check(mesh, [Shard(1)], {"score_mod": biased}, whole(heads_kv=1), [Replicate()])
         check(mesh, [Shard(0)], {"score_mod": biased}, whole(batches_kv=1), [Replicate()])
+        for shape in ((size, 1), (1, size)):
+            check(init_device_mesh("cpu", shape), [Shard(0), Shard(1)], {"score_mod": biased, "mask_mod": documents})
+        check_captured(mesh)
+        check_compiled(mesh)
         check_refusals(mesh)
         for kind in (Layer, Compiled):
             check_fsdp(mesh, kind)

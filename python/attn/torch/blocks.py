@@ -179,7 +179,7 @@ class _Compared:
 
     def __init__(self, block_mask: Any):
         key = id(block_mask)
-        self._of = weakref.ref(block_mask, lambda _: _known.pop(key, None))
+        self._of: Callable[[], Any] = weakref.ref(block_mask, lambda _: _known.pop(key, None))
         self._mask_mod = block_mask.mask_mod
         self._blocks = block_mask.BLOCK_SIZE, block_mask.seq_lengths
         self._shapes = _shapes(block_mask)
@@ -205,21 +205,31 @@ class _Compared:
         """Whether it is this block mask with the lists that `note_short` knows, for these very sizes."""
         if (
             self._sizes is not sizes
-            or not self._is(block_mask)
+            or self._of() is not block_mask
             or self._mask_mod is not block_mask.mask_mod
             or self._blocks != (block_mask.BLOCK_SIZE, block_mask.seq_lengths)
         ):
             return False
         for name, place in self._lists:
             x = getattr(block_mask, name)
-            if x is not None if place is None else not place.is_of(x):
+            if place is None:
+                if x is not None:
+                    return False
+                continue
+            tensor, version, address = place  # as Place.is_of, at once
+            if tensor() is not x or x is None or x._version != version or x.data_ptr() != address:
                 return False
         return True
 
     def follows(self, attention: Attention, captured: Mapping[str, Any]) -> bool:
         """Whether it is known to say nothing beside the mask of an attention with these captured tensors."""
         of, places = self._short.get(id(attention), _NOTHING_SHORT)
-        return of() is attention and all(place.is_of(captured[name]) for name, place in places)
+        if of() is not attention:
+            return False
+        for name, place in places:
+            if not place.is_of(captured[name]):
+                return False
+        return True
 
     def find(self, of: Any, observed: Mapping[str, Any]) -> Adds | None:
         """What it says beside a mask, None if that is not known, or something was written to since."""
@@ -240,13 +250,10 @@ class _Compared:
         while len(self._found) > MOST_KEPT:
             self._found.popitem(last=False)
 
-    def _is(self, block_mask: Any) -> bool:
-        return self._of() is block_mask
-
     def is_of(self, block_mask: Any) -> bool:
         """Whether it is this block mask, and only the elements of its lists may have changed."""
         return (
-            self._is(block_mask)
+            self._of() is block_mask
             and self._mask_mod is block_mask.mask_mod
             and self._blocks == (block_mask.BLOCK_SIZE, block_mask.seq_lengths)
             and self._shapes == _shapes(block_mask)

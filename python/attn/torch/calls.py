@@ -61,6 +61,7 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
         if name not in INPUTS and name not in facts.params:
             dtype = facts.said.inputs[name].dtype if name in facts.said.inputs else "f32"
             tensor = _as_tensor(name, given[name], dtype, q.device)
+            check_kind(name, tensor)
             tensors[name] = beside(tensor, q.device) if facts.traced else tensor
     if facts.scales:
         _check_scales(facts, tensors)

@@ -158,6 +158,9 @@ def _attend(
         found = _attend(part.local, part.shifted(mods), block_mask, options, enable_gqa, part.summed)
         return part.whole(found) if isinstance(found, torch.Tensor) else tuple(map(part.whole, found))
     tensors, group = _grouped(tensors, options, enable_gqa)
+    if tensors[1].stride(1) == 0 and _share_a_head(tensors):
+        one_head = (tensors[0], *(x[:, :1] for x in tensors[1:]))
+        return _attend(one_head, mods, block_mask, options, True, changed)
     query, sizes = tensors[0], group.sizes
     score_mod, mask_mod = mods
     known = None
@@ -176,12 +179,7 @@ def _attend(
         captured = changed(captured)
     recent = attention._recent
     found = None if recent is None else recent.call(tensors, captured)
-    if found is not None:
-        return found
-    if _share_a_head(tensors):
-        one_head = (query, *(x[:, :1] for x in tensors[1:]))
-        return _attend(one_head, mods, block_mask, options, True, changed)
-    return attention(*tensors, **captured)
+    return attention(*tensors, **captured) if found is None else found
 
 
 def _share_a_head(tensors: tuple[torch.Tensor, ...]) -> bool:
@@ -329,6 +327,8 @@ def _checked_in_graph(tensors: tuple[torch.Tensor, ...], mask_mod: Mod | None,
     """q, k and v, the mask_mod, and what `dynamo.Flex` is told of a block mask."""
     if tensors[0].is_nested or tensors[1].is_nested or tensors[2].is_nested:
         raise BindingError("query, key and value are nested tensors, which torch.compile does not follow here")
+    if type(tensors[0]).__name__ == "DTensor":
+        raise BindingError("query, key and value are DTensors, which torch.compile does not follow here")
     tensors, sizes = _checked(tensors, enable_gqa)
     if block_mask is None:
         return tensors, mask_mod, None

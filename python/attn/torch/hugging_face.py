@@ -8,7 +8,6 @@ Transformers is imported by `register` alone. docs/hugging_face.md says what mod
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +60,13 @@ def attention(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, v
         key, value, mask_mod = _in_a_bucket(key, value, mask_mod)
     biases = tuple(_padded_bias(x, key.shape[2]) for x in (bias, position_bias) if x is not None)
     score_mod = _score_mod(softcap, biases)
-    attend = functools.partial(flex_attention, query, key, value, score_mod, block_mask, scaling, enable_gqa=True,
-                               mask_mod=mask_mod, dropout_p=dropout if module.training else 0.0)
+    dropped = dropout if module.training else 0.0
     if s_aux is None:
-        found = attend()
+        found = flex_attention(query, key, value, score_mod, block_mask, scaling, enable_gqa=True, mask_mod=mask_mod,
+                               dropout_p=dropped)
     else:
-        found, lse = attend(return_lse=True)
+        found, lse = flex_attention(query, key, value, score_mod, block_mask, scaling, enable_gqa=True,
+                                    return_lse=True, mask_mod=mask_mod, dropout_p=dropped)
         factor = torch.sigmoid(lse - s_aux.view(1, -1, 1).to(lse.dtype))[..., None]
         found = (found * factor).to(found.dtype)  # which is rounded once
     return found.transpose(1, 2).contiguous(), None

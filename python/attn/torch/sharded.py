@@ -56,18 +56,20 @@ class Part(NamedTuple):
         return _score_of(score_mod, self.first), _mask_of(mask_mod, self.first)
 
     def summed(self, captured: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Captured tensors whose gradients are the sums of those of all processes that have other parts."""
-        if not torch.is_grad_enabled() or not self.divides:
-            return captured
-        return {name: self._summed(x) if isinstance(x, torch.Tensor) and x.requires_grad else x
-                for name, x in captured.items()}
+        """Captured tensors, of DTensors the whole, whose gradients are the sums of those of all processes that have
+        other parts. Raises UnsupportedError for DTensors of another mesh."""
+        records = torch.is_grad_enabled() and self.divides
+        return {name: self._summed(name, x) if is_distributed(x) or (
+            records and isinstance(x, torch.Tensor) and x.requires_grad) else x for name, x in captured.items()}
 
-    def _summed(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _summed(self, name: str, tensor: Any) -> torch.Tensor:
         from torch.distributed.tensor import DTensor, Partial, Replicate
 
-        same = [Replicate()] * len(self.placements)
-        whole = DTensor.from_local(tensor, self.mesh, same, run_check=False)
-        found: torch.Tensor = whole.to_local(
+        if not is_distributed(tensor):
+            tensor = DTensor.from_local(tensor, self.mesh, [Replicate()] * len(self.placements), run_check=False)
+        elif tensor.device_mesh != self.mesh:
+            raise UnsupportedError(f"{name}, which a mod captures, is a DTensor of another mesh than query")
+        found: torch.Tensor = tensor.full_tensor(
             grad_placements=[one if one.is_replicate() else Partial() for one in self.placements])
         return found
 
