@@ -195,6 +195,8 @@ class Differentiator {
   std::vector<MaybeTangent> tangents_;  // by id, up to the root
 };
 
+}  // namespace
+
 std::vector<Gather> gathers(ir::Dag& dag, ExprId root, std::string_view tensor) {
   Differentiator differentiator(dag, root);
   std::vector<Gather> found;
@@ -203,6 +205,8 @@ std::vector<Gather> gathers(ir::Dag& dag, ExprId root, std::string_view tensor) 
   }
   return found;
 }
+
+namespace {
 
 // The masks, conditions and indexes that depend on nothing learned.
 std::vector<ExprId> undifferentiated(const ir::Attention& attention) {
@@ -225,7 +229,8 @@ bool can_learn(const ir::Attention& attention, std::string_view tensor) {
     if (dag[id].is(Op::load_) && dag.symbol_of(id) == tensor) return false;
   }
   return !gathers(dag, attention.score, tensor).empty() ||
-         (attention.sink && !gathers(dag, *attention.sink, tensor).empty());
+         (attention.sink && !gathers(dag, *attention.sink, tensor).empty()) ||
+         (attention.epilogue && !gathers(dag, *attention.epilogue, tensor).empty());
 }
 
 std::vector<std::string> wanted_gradients(const ir::Attention& attention) {
@@ -268,6 +273,8 @@ Derivatives differentiate(const ir::Attention& attention) {
   ir::Dag& dag = result.attention.dag;
   result.score = derivative(dag, attention.score, dag.leaf(Op::score_));
   if (attention.quotient) result.quotient = derivatives_of(*attention.quotient, dag);
+  if (attention.epilogue)
+    result.epilogue = derivative(dag, *attention.epilogue, dag.leaf(Op::output_));
   for (const std::string& name : wanted_gradients(attention)) {
     const ir::CapturedTensor* tensor = attention.find_tensor(name);
     if (tensor == nullptr || !tensor->learned) continue;
@@ -275,6 +282,7 @@ Derivatives differentiate(const ir::Attention& attention) {
     gradient.tensor = name;
     gradient.score = gathers(dag, attention.score, name);
     if (attention.sink) gradient.sink = gathers(dag, *attention.sink, name);
+    if (attention.epilogue) gradient.epilogue = gathers(dag, *attention.epilogue, name);
   }
   return result;
 }

@@ -26,11 +26,13 @@ enum Uses : std::uint8_t {
   kConstants = 0,
   kScore = 1,
   kHeads = 2,  // the batch and head indexes
-  kRows = 4,   // the query and key indexes
+  kRows = 4,   // the query index
   kTensors = 8,
   kParams = 16,
   kLearned = 32,  // learned tensors; set together with kTensors
-  kIndexes = kHeads | kRows
+  kKeys = 64,     // the key index
+  kResult = 128,  // an element of o and its column
+  kIndexes = kHeads | kRows | kKeys
 };
 
 // A checked expression. Depth and size are those of the expression expanded to a tree.

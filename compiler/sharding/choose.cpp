@@ -291,6 +291,11 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
             "8-bit attention is not sharded: each part would round its weights relative to a "
             "maximum of its own, and the result would be another one"};
   }
+  if (attention.epilogue && ranks > 1) {
+    return {ErrorCode::unsupported,
+            "an attention with an epilogue is not sharded: ranks merge parts of rows, which the "
+            "epilogue may only follow; leave it out, and apply it to the result"};
+  }
   const ir::Dims& dims = attention.dims;
   if (attention.sink && dims[Dim::Skv] == 0) {
     return {ErrorCode::unsupported,

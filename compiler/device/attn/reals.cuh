@@ -28,6 +28,8 @@ struct Reals {
   // What makes weights of scores; what a kernel's expressions say hides these (forward.cuh).
   static constexpr bool kLinear = false;
   static constexpr bool kQuotient = false, kExponential = false, kUnit = false;
+  // Whether something becomes of each element of o (forward_epilogue.cuh).
+  static constexpr bool kEpilogue = false;
 
   ATTN_INLINE float attn_bf16(unsigned short bits) { return BF16::widen(bits); }
   ATTN_INLINE float attn_f16(unsigned short bits) { return F16::widen(bits); }
