@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import torch
 
 from attn.errors import Unsupported
+from attn.outputs import is_o
 from attn.torch.statistics import of_outputs
 
 
@@ -69,7 +70,8 @@ def register_gradients(
         d_o, reached, d_reached = of_outputs(shown, d_outputs)
         gradients = {}
         if d_o is not None or reached or told is not None:
-            d_o = torch.zeros_like(outputs[shown.index("o")]) if d_o is None else d_o
+            of_o = next(place for place, name in enumerate(shown) if is_o(name))
+            d_o = torch.zeros_like(outputs[of_o]) if d_o is None else d_o
             backward = getattr(torch.ops.attn, f"{prefix}backward")
             found = backward(ctx.whose, ctx.names, tensors, ctx.params, outputs, d_o, reached, d_reached)
             gradients = dict(zip(of_backward, found))

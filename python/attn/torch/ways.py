@@ -180,7 +180,7 @@ class _Recorded(torch.autograd.Function):
         if d_o is None and d_lse is None:
             return (None,) * len(ctx.needs_input_grad)
         if d_o is None:
-            d_o = torch.zeros_like(way.output("o", saved))
+            d_o = torch.zeros_like(way.output(way.facts.saved_o, saved))
         found = way.gradients(saved, d_o, d_lse, ctx.params)
         return (None, None, *differentiable_once(found, (*saved, d_o, *(() if d_lse is None else (d_lse,)))))
 
