@@ -34,6 +34,7 @@ clause
   | deterministicClause
   | normalizeClause
   | weightClause
+  | epilogueClause
   | quantizeClause
   | shardClause
   | functionClause
@@ -70,6 +71,7 @@ gradClause : GRAD name (',' name)* ';' ;
 deterministicClause : DETERMINISTIC ';' ;
 normalizeClause : NORMALIZE name ';' ;
 weightClause : WEIGHT expr ';' ;
+epilogueClause : (EPILOGUE | GATE) expr ';' ;
 shardClause : SHARD name ';' ;
 // Types of tensors, and defaults of scales.
 quantizeClause : QUANTIZE name (',' quantizeEntry)* ';' ;
@@ -114,7 +116,7 @@ indexes : '[' expr (',' expr)* ']' ;
 name
   : IDENT | ATTENTION | DIMS | DTYPE | LAYOUT | TENSOR | PARAM | LET | SCALE | SCORE | MASK
   | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE
-  | QUANTIZE | SHARD | WEIGHT | FN | IMPORT
+  | QUANTIZE | SHARD | WEIGHT | EPILOGUE | GATE | FN | IMPORT
   ;
 
 ATTENTION : 'attention' ;
@@ -139,6 +141,8 @@ NORMALIZE : 'normalize' ;
 QUANTIZE : 'quantize' ;
 SHARD : 'shard' ;
 WEIGHT : 'weight' ;
+EPILOGUE : 'epilogue' ;
+GATE : 'gate' ;
 FN : 'fn' ;
 IMPORT : 'import' ;
 RETURN : 'return' ;

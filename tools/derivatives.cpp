@@ -42,10 +42,15 @@ ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
   const gradient::Derivatives derivatives = gradient::differentiate(ir::with_sums_given(attention));
   ExplainedDerivatives result{gradient::wanted_gradients(attention), attention.reads_d_lse, {}};
   result.entries.push_back({"score", "score", to_source(derivatives.attention, derivatives.score)});
+  if (derivatives.epilogue) {
+    result.entries.push_back(
+        {"epilogue", "o", to_source(derivatives.attention, *derivatives.epilogue)});
+  }
   for (const gradient::TensorGradient& tensor : derivatives.tensors) {
     add_gathers(derivatives.attention, "score", tensor.score, result);
     add_gathers(derivatives.attention, "sink", tensor.sink, result);
-    if (tensor.score.empty() && tensor.sink.empty()) {
+    add_gathers(derivatives.attention, "epilogue", tensor.epilogue, result);
+    if (tensor.score.empty() && tensor.sink.empty() && tensor.epilogue.empty()) {
       result.entries.push_back({"score", tensor.tensor, ""});
     }
   }

@@ -10,7 +10,8 @@
 namespace attn::tools {
 
 struct ExplainedDerivatives {
-  // The derivative of `of` ("score" or "sink") by `by` ("score", meaning the scaled product, or a
+  // The derivative of `of` ("score", "sink" or "epilogue") by `by` ("score", meaning the scaled
+  // product, "o", the element before the epilogue, or a
   // gather such as "table[b, h]"). An empty `value` is 0: no gradient flows through the tensor
   // `by`.
   struct Entry {

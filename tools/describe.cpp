@@ -155,8 +155,8 @@ class Tensors {
   void add_outputs() {
     for (const ir::Output& output : ir::kOutputs) {
       if (!(attention_.*output.wanted)) continue;
-      if (output.name == "o") {
-        add_io("o", Role::output, {"B", "Hq", "Sq", "Dv"});
+      if (ir::is_o(output.name)) {
+        add_io(output.name, Role::output, {"B", "Hq", "Sq", "Dv"});
       } else if (ir::is_amax(output.name)) {
         add(output.name, Role::amax, DType::f32, {"1"});
       } else {
@@ -247,6 +247,7 @@ Json facts_json(const Described& spec, const sema::Bindings& bindings) {
   }
   Json facts = {{"normalize", to_string(attention.normalize)},
                 {"sink", attention.sink.has_value()},
+                {"epilogue", attention.epilogue.has_value()},
                 {"dropout", attention.dropout.has_value()},
                 {"random", attention.is_random()},
                 {"deterministic", attention.deterministic},
@@ -290,8 +291,9 @@ std::vector<std::string> outputs_of(const ast::Spec& spec) {
 
 // The outputs that a backward reads.
 std::vector<std::string> saved_by(const ir::Attention& attention) {
-  if (attention.is_pointwise()) return {"o"};
-  return {"o", "lse"};
+  const char* o = attention.epilogue ? "o_inner" : "o";
+  if (attention.is_pointwise()) return {o};
+  return {o, "lse"};
 }
 
 Json to_json(const Described& spec, const sema::Bindings& bindings) {

@@ -173,6 +173,9 @@ class Builder {
       case Grammar::RuleWeightClause:
         clause.body = WeightClause{expr(context->weightClause()->expr())};
         break;
+      case Grammar::RuleEpilogueClause:
+        clause.body = EpilogueClause{expr(context->epilogueClause()->expr())};
+        break;
       case Grammar::RuleShardClause:
         clause.body = ShardClause{name(context->shardClause()->name())};
         break;

@@ -255,6 +255,8 @@ constexpr ClauseForm kJsonClauses[] = {
     {"deterministic", deterministic, ""},
     {"normalize", of_name<NormalizeClause>, "the normalization"},
     {"weight", of_expression<WeightClause>, ""},
+    {"epilogue", of_expression<EpilogueClause>, ""},
+    {"gate", of_expression<EpilogueClause>, ""},
     {"quantize", quantize, "the quantization", {"with"}},
     {"shard", of_name<ShardClause>, "what is sharded"},
     {"dtype", of_name<DtypeClause>, "the type"},

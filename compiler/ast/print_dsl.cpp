@@ -142,6 +142,7 @@ struct BodyPrinter {
   std::string operator()(const DeterministicClause&) const { return ""; }
   std::string operator()(const NormalizeClause& clause) const { return clause.by.text; }
   std::string operator()(const WeightClause& clause) const { return to_dsl(clause.value); }
+  std::string operator()(const EpilogueClause& clause) const { return to_dsl(clause.value); }
   std::string operator()(const ShardClause& clause) const { return clause.axis.text; }
   std::string operator()(const QuantizeClause& clause) const {
     std::string out = clause.by.text;

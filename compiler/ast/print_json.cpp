@@ -155,6 +155,7 @@ struct JsonBodyPrinter {
   std::string operator()(const DeterministicClause&) const { return "true"; }
   std::string operator()(const NormalizeClause& clause) const { return text(clause.by.text); }
   std::string operator()(const WeightClause& clause) const { return json(clause.value); }
+  std::string operator()(const EpilogueClause& clause) const { return json(clause.value); }
   std::string operator()(const ShardClause& clause) const { return text(clause.axis.text); }
   std::string operator()(const QuantizeClause& clause) const {
     if (clause.entries.empty()) return text(clause.by.text);

@@ -59,6 +59,7 @@ class Walk {
   void operator()(DeterministicClause&) const {}
   void operator()(NormalizeClause& clause) const { (*this)(clause.by); }
   void operator()(WeightClause& clause) const { (*this)(clause.value); }
+  void operator()(EpilogueClause& clause) const { (*this)(clause.value); }
   void operator()(ShardClause& clause) const { (*this)(clause.axis); }
   void operator()(QuantizeClause& clause) const { all(clause.by, clause.entries); }
   void operator()(FunctionClause& clause) const {

@@ -13,6 +13,7 @@
 
 #include "compiler/check/index_advice.h"
 #include "compiler/check/zero_scores.h"
+#include "compiler/ir/epilogue.h"
 #include "compiler/masks/effects.h"
 #include "compiler/masks/happens.h"
 #include "compiler/masks/mask_analysis.h"
@@ -40,6 +41,17 @@ class Checker {
         mask_(masks::analyzed(subject.simplified, context)),
         context_(context),
         sink_(sink) {}
+
+  // Reports what happens in the view of an epilogue: there are no weights.
+  void run_of_epilogue() {
+    const masks::Happenings happenings = masks::happenings(written_, mask_->form().band);
+    if (happenings.stopped) sink_.set_stopped();
+    for (const Happening& happening : happenings.found) report_error(happening);
+    if (sink_.has_errors()) return;
+    for (const Happening& happening : happenings.found) {
+      if (happening.event != Event::not_finite) report_warning(happening);
+    }
+  }
 
   void run() {
     const masks::Happenings happenings = masks::happenings(written_, mask_->form().band);
@@ -482,11 +494,26 @@ class Checker {
   masks::Effort effort_{kMostOperations};
 };
 
+void check_epilogue(const StaticSubject& subject, const target::Context& context,
+                    diag::Sink& sink) {
+  std::map<ExprId, ExprId> numbers;
+  const ir::Attention view = ir::epilogue_view(subject.written, &numbers);
+  sema::Spans spans;
+  for (const auto& [id, places] : subject.spans.of) {
+    const auto found = numbers.find(id);
+    if (found != numbers.end()) spans.of[found->second] = places;
+  }
+  const ir::Attention simplified = rewrite::simplify(view);
+  const StaticSubject of_view{view, simplified, spans, subject.name};
+  Checker(of_view, context, sink).run_of_epilogue();
+}
+
 }  // namespace
 
 void check_statically(const StaticSubject& subject, const target::Context& context,
                       diag::Sink& sink) {
   Checker(subject, context, sink).run();
+  if (subject.written.epilogue) check_epilogue(subject, context, sink);
 }
 
 }  // namespace attn::check

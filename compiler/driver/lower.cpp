@@ -34,6 +34,7 @@ Result<std::unique_ptr<planner::Search>> search_of(const ir::Attention& attentio
 ir::Attention training_forward(ir::Attention attention) {
   attention.wants_o = true;
   attention.wants_lse = !attention.is_pointwise();
+  attention.wants_o_inner = attention.epilogue.has_value();
   return attention;
 }
 

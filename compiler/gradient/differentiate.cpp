@@ -240,6 +240,8 @@ class Differentiator {
   std::vector<MaybeTangent> tangents_;  // by id, up to the root
 };
 
+}  // namespace
+
 std::vector<Gather> gathers(ir::Dag& dag, ExprId root, std::string_view tensor) {
   Differentiator differentiator(dag, root);
   std::vector<Gather> found;
@@ -248,6 +250,8 @@ std::vector<Gather> gathers(ir::Dag& dag, ExprId root, std::string_view tensor) 
   }
   return found;
 }
+
+namespace {
 
 // The masks, conditions and indexes that depend on nothing learned.
 std::vector<ExprId> undifferentiated(const ir::Attention& attention) {
@@ -274,6 +278,7 @@ bool can_learn(const ir::Attention& attention, std::string_view tensor) {
   };
   return !gathers(dag, attention.score, tensor).empty() ||
          (attention.sink && !gathers(dag, *attention.sink, tensor).empty()) ||
+         (attention.epilogue && !gathers(dag, *attention.epilogue, tensor).empty()) ||
          std::ranges::any_of(attention.sums, reaches_sum);
 }
 
@@ -317,6 +322,8 @@ Derivatives differentiate(const ir::Attention& attention) {
   ir::Dag& dag = result.attention.dag;
   result.score = derivative(dag, attention.score, dag.leaf(Op::score_));
   if (attention.quotient) result.quotient = derivatives_of(*attention.quotient, dag);
+  if (attention.epilogue)
+    result.epilogue = derivative(dag, *attention.epilogue, dag.leaf(Op::output_));
   for (const std::string& name : wanted_gradients(attention)) {
     const ir::CapturedTensor* tensor = attention.find_tensor(name);
     if (tensor == nullptr || !tensor->learned) continue;
@@ -324,6 +331,7 @@ Derivatives differentiate(const ir::Attention& attention) {
     gradient.tensor = name;
     gradient.score = gathers(dag, attention.score, name);
     if (attention.sink) gradient.sink = gathers(dag, *attention.sink, name);
+    if (attention.epilogue) gradient.epilogue = gathers(dag, *attention.epilogue, name);
   }
   return result;
 }

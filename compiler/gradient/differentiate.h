@@ -15,6 +15,9 @@
 //                            Gather::load reads index i, for each of TensorGradient::score
 //                          + sum of dZ * local over all (b,h,row) where it does, for each of ::sink
 //
+// With an epilogue, dO is that of o before it: dO * Derivatives::epilogue, of the dO of o after it;
+// and d tensor gets the sum of the latter * local for each of TensorGradient::epilogue.
+//
 // Masks need no derivative: where P is 0, dS' is 0. But there a local derivative may be infinite,
 // NaN or without a value (an index out of range), as the score may: it counts at visible scores
 // only. In a row that sees nothing, and past the lengths, dS' is 0, and where lse is -inf dZ too,
@@ -53,6 +56,8 @@ struct TensorGradient {
   std::string tensor;
   std::vector<Gather> score;  // local depends on b, h, row, column, score, tensors, params
   std::vector<Gather> sink;   // local depends on b, h, tensors, params
+  // local depends on b, h, row, depth, output, tensors, params
+  std::vector<Gather> epilogue{};
 };
 
 // Derivatives of the parts of a quotient by the score that their term is of.
@@ -67,6 +72,7 @@ struct Derivatives {
   ir::ExprId score = 0;                 // real: d s' / d s; the constant 0 when s' does not read s
   std::vector<TensorGradient> tensors;  // of the learned tensors of wanted_gradients, in order
   std::optional<QuotientDerivatives> quotient{};  // beside Attention::quotient
+  std::optional<ir::ExprId> epilogue{};           // by the element of o before it
 };
 
 // The inputs with a gradient: those of the spec's `grad` clause; without it q, k, v and every
@@ -82,6 +88,9 @@ std::string gradient_name(std::string_view of);
 
 // The attention must be valid (ir::verify), and should be simplified.
 Derivatives differentiate(const ir::Attention& attention);
+
+// The loads of the tensor below a real expression, with the derivatives by each that are not 0.
+std::vector<Gather> gathers(ir::Dag& dag, ir::ExprId root, std::string_view tensor);
 
 // The derivative of one real expression by one real leaf of it (score or a load), in the same DAG.
 ir::ExprId derivative(ir::Dag& dag, ir::ExprId of, ir::ExprId by);

@@ -27,6 +27,7 @@ auto places_in(Owner& owner) {
   for (auto& mask : owner.masks) places.push_back(&mask);
   if (owner.quotient) places.insert(places.end(), {&owner.quotient->f, &owner.quotient->g});
   if (owner.sink) places.push_back(&*owner.sink);
+  if (owner.epilogue) places.push_back(&*owner.epilogue);
   if (owner.dropout && owner.dropout->keep) places.push_back(&*owner.dropout->keep);
   if (owner.dropout && owner.dropout->origin) {
     auto& origin = *owner.dropout->origin;

@@ -18,6 +18,10 @@
 // With Normalize::quotient, p = f / (sum of g along the row), and lse = natural log of this sum:
 // see Quotient. There is no sink, and no statistic but lse.
 //
+// With an epilogue, o = epilogue(o, b, h, row, depth) for each of its elements: in f32 before o is
+// rounded, and of o = 0 in a row without visible keys. Rows from lengths_q[b] on stay 0. o_inner is
+// o before it, rounded as o is. There is none with `quantize`.
+//
 // With `quantize`, q, k, v and most others are 8-bit floats, each with a scale (kScales): what a
 // tensor x stands for is descale_x * x, and what is stored of a result y is scale_y * y, rounded
 // and saturated (runtime/base/dtype.h):
@@ -245,6 +249,10 @@ struct Attention {
   SourcePos normalize_pos{};
   std::optional<Quotient> quotient{};  // exactly with Normalize::quotient
   std::optional<ExprId> sink{};        // real; of the head, tensors, params and constants
+  // Real; what becomes of each element of o, by its value and place: of the leaves `output`,
+  // `depth`, batch, head and row, tensors, params and constants.
+  std::optional<ExprId> epilogue{};
+  SourcePos epilogue_pos{};  // of the first clause
   std::optional<Dropout> dropout{};
   bool lengths_q = false;   // then `tensors` has kLengthsQ
   bool lengths_kv = false;  // then `tensors` has kLengthsKv
@@ -257,6 +265,7 @@ struct Attention {
   bool wants_lse_without_sink = false;
   bool wants_amax_s = false;  // only with `quantize`, like the next
   bool wants_amax_o = false;
+  bool wants_o_inner = false;            // o before the epilogue; only with one
   SourcePos statistics_pos{};            // of the first statistic other than lse
   std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
   bool reads_d_lse =
@@ -292,7 +301,7 @@ struct Attention {
   bool is_pointwise() const { return is_sigmoid() || is_linear(); }
   // Whether it has random dropout.
   bool is_random() const { return dropout && !dropout->keep; }
-  // Scale, score, masks, f and g, sink, dropout keep, extents, fallbacks, runs, sums.
+  // Scale, score, masks, f and g, sink, epilogue, dropout keep, extents, fallbacks, runs, sums.
   std::vector<ExprId> roots() const;
   // The same roots in the same order, writable for a pass that builds a new dag.
   std::vector<ExprId*> root_places();
@@ -317,6 +326,7 @@ struct Output {
   bool Attention::*wanted;
 };
 inline constexpr Output kOutputs[] = {{"o", &Attention::wants_o},
+                                      {"o_inner", &Attention::wants_o_inner},
                                       {"lse", &Attention::wants_lse},
                                       {"max", &Attention::wants_max},
                                       {"sum_exp", &Attention::wants_sum_exp},
@@ -325,6 +335,8 @@ inline constexpr Output kOutputs[] = {{"o", &Attention::wants_o},
                                       {"lse_without_sink", &Attention::wants_lse_without_sink},
                                       {"amax_s", &Attention::wants_amax_s},
                                       {"amax_o", &Attention::wants_amax_o}};
+// o and o_inner, which have its dims, layout and type.
+inline bool is_o(std::string_view output) { return output == "o" || output == "o_inner"; }
 // f32[1]; other outputs have a value for each row, or are o.
 inline bool is_amax(std::string_view output) { return output.starts_with("amax_"); }
 // -inf of nothing.

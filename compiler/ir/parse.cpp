@@ -313,6 +313,7 @@ class TextParser : private TensorLines {
     if (line.accept("param")) return param(line);
     if (line.accept("outputs")) return outputs(line);
     if (line.accept("sink")) return optional_root(line, out_.sink);
+    if (line.accept("epilogue")) return optional_root(line, out_.epilogue);
     if (line.accept("dropout")) return dropout(line);
     if (line.accept("lengths")) return lengths(line);
     if (line.accept("grad")) return gradients(line);

@@ -102,6 +102,8 @@ class SourceWriter {
       case Op::head_: return {"h"};
       case Op::row_: return {std::string(row_name_)};
       case Op::column_: return {"kv_idx"};
+      case Op::output_: return {"o"};
+      case Op::depth_: return {"d_idx"};
       case Op::const_bool_: return {std::get<bool>(node.attribute) ? "true" : "false"};
       case Op::const_wide_: return wide_number(std::get<std::int64_t>(node.attribute));
       case Op::const_int_: return integer(std::get<std::int64_t>(node.attribute));

@@ -112,6 +112,7 @@ class TextWriter {
     line("score {}", number(attention_.score));
     for (ExprId mask : attention_.masks) line("mask {}", number(mask));
     if (attention_.sink) line("sink {}", number(*attention_.sink));
+    if (attention_.epilogue) line("epilogue {}", number(*attention_.epilogue));
     if (attention_.dropout) dropout(*attention_.dropout);
     if (attention_.lengths_q || attention_.lengths_kv) {
       line("lengths{}{}", attention_.lengths_q ? " q" : "", attention_.lengths_kv ? " kv" : "");

@@ -18,6 +18,8 @@ struct Allowed {
   bool params = false;
   bool element = false;  // the indexes of a tensor element
   bool unit = false;
+  bool keys = true;     // of the indexes, the column
+  bool output = false;  // elements of o and their columns
 };
 
 // Verifies nodes, and what each root may read.
@@ -97,6 +99,10 @@ class RootVerifier {
     if (attention_.sink) {
       ATTN_RETURN_IF_ERROR(
           root("sink", *attention_.sink, Type::real, {.index = true, .params = true}));
+    }
+    if (attention_.epilogue) {
+      ATTN_RETURN_IF_ERROR(root("epilogue", *attention_.epilogue, Type::real,
+                                {.index = true, .params = true, .keys = false, .output = true}));
     }
     ATTN_RETURN_IF_ERROR(dropout());
     for (const KeySum& sum : attention_.sums) ATTN_RETURN_IF_ERROR(this->sum(sum));
@@ -178,8 +184,10 @@ class RootVerifier {
       case Op::batch_:
       case Op::head_:
       case Op::row_:
-      case Op::column_:
       case Op::load_: return allowed.index;
+      case Op::column_: return allowed.index && allowed.keys;
+      case Op::output_:
+      case Op::depth_: return allowed.output;
       case Op::param_: return allowed.params;
       case Op::index_: return allowed.element;
       default: return true;
@@ -261,6 +269,8 @@ class Verifier : private RootVerifier {
     if ((attention_.wants_amax_s || attention_.wants_amax_o) && !attention_.quantize) {
       return bug("amax without quantize");
     }
+    if (attention_.wants_o_inner && !attention_.epilogue) return bug("o_inner without an epilogue");
+    if (attention_.quantize && attention_.epilogue) return bug("an epilogue of 8-bit floats");
     const bool divides = attention_.normalize == Normalize::quotient;
     if (divides != attention_.quotient.has_value()) return bug("a quotient's parts");
     if (attention_.is_softmax()) return {};

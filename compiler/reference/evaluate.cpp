@@ -17,15 +17,18 @@ Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
   ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
   ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings, options.unrounded));
   ATTN_RETURN_IF_ERROR(tell_pace(problem, threads_of(options.threads), 1, options.observer));
-  Outputs outputs = make_outputs(attention.dims, options.unrounded);
+  Outputs outputs = make_outputs(attention, options.unrounded);
   Advance advance(problem.rows(), options.observer);
   const auto make_worker = [&]() -> Worker {
-    return [&, row = std::make_shared<RowSoftmax>(problem)](std::int64_t index) -> Status {
-      ATTN_RETURN_IF_ERROR(row->run(index));
-      write_row(problem, *row, index, outputs);
-      advance.row();
-      return {};
-    };
+    const auto epilogue = attention.epilogue ? std::make_shared<RowEpilogue>(problem)
+                                             : std::shared_ptr<RowEpilogue>();
+    return
+        [&, epilogue, row = std::make_shared<RowSoftmax>(problem)](std::int64_t index) -> Status {
+          ATTN_RETURN_IF_ERROR(row->run(index));
+          ATTN_RETURN_IF_ERROR(write_row(problem, *row, epilogue.get(), index, outputs));
+          advance.row();
+          return {};
+        };
   };
   ATTN_RETURN_IF_ERROR(run_tasks(problem.rows(), options.threads, make_worker));
   finish_outputs(problem, outputs);

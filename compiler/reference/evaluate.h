@@ -59,8 +59,9 @@ struct Outputs {
   io::HostTensor sum_exp_with_sink;  // [B,Hq,Sq]
   io::HostTensor lse_without_sink;   // [B,Hq,Sq]
   // Largest magnitudes, with `quantize`.
-  io::HostTensor amax_s;  // [1]
-  io::HostTensor amax_o;  // [1]
+  io::HostTensor amax_s;   // [1]
+  io::HostTensor amax_o;   // [1]
+  io::HostTensor o_inner;  // [B,Hq,Sq,Dv], o before the epilogue; empty without one
 };
 
 // Outputs are f32 (o as it is stored, rounded to its dtype, the others not), or f64 when unrounded.

@@ -100,6 +100,17 @@ class RowProducts {
     return shared;
   }
 
+  // What a cotangent of a weight is measured by: itself. Kernels round the gradient of o before an
+  // epilogue, so then the root of the sum of squares of its products counts, too.
+  double d_weight_size(std::size_t column, const double* d_o) const {
+    if (!problem_.attention.epilogue) return d_weights_[column];
+    double squares = 0;
+    const double* value = v_.values.data() + key_row(v_, column);
+    for (std::int64_t d = 0; d < problem_.size(Dim::Dv); ++d)
+      add_squares(&squares, value + d, d_o[d], 1);
+    return std::hypot(d_weights_[column], row_.kept()[column] * std::sqrt(squares));
+  }
+
   void to_value(const Target& to, std::size_t column, const double* d_o) {
     double factor = weight(column) * row_.kept()[column];
     if (blocks_ && to.rounds) {
@@ -160,6 +171,10 @@ class RowGradients : private RowProducts {
         score_(problem.attention.dag, row_.evaluator(), problem.attention.score),
         score_leaf_(score_leaf(problem.attention, problem.attention.score)),
         whole_(options.whole) {
+    if (problem.attention.epilogue) {
+      epilogue_.emplace(problem);
+      if (options.sizes) beside_.emplace(problem);
+    }
     const auto& sink = problem.attention.sink;
     if (sink) sink_.emplace(problem.attention.dag, row_.evaluator(), *sink);
     if (const auto& quotient = problem.attention.quotient) {
@@ -172,13 +187,15 @@ class RowGradients : private RowProducts {
   // Runs row `index` of the problem's rows.
   Status run(std::int64_t index, HeadSums& learned) {
     ATTN_RETURN_IF_ERROR(row_.run(index));
-    write_row(problem_, row_, index, result_.outputs);
+    ATTN_RETURN_IF_ERROR(
+        write_row(problem_, row_, epilogue_ ? &*epilogue_ : nullptr, index, result_.outputs));
+    const double* d_o = cotangent_of_row(index, learned);
     share_ = whole_ ? share_of_part(whole_->lse.values[static_cast<std::size_t>(index)]) : 1;
     d_lse_ = d_lse_of(index);
     if (row_.is_empty()) {
       add_sink_alone(index, learned);
     } else {
-      ATTN_RETURN_IF_ERROR(run_row(index, learned));
+      run_row(index, d_o, learned);
     }
     if (blocks_) blocks_->end_row(row_.place(), result_.of);
     return {};
@@ -202,31 +219,69 @@ class RowGradients : private RowProducts {
     add_sink_term(target(result_.sizes, learned.sizes, add_squares), 1, std::hypot(delta, d_lse_));
   }
 
-  Status run_row(std::int64_t index, HeadSums& learned) {
+  // The cotangent of the row before the epilogue, whose learned tensors get their terms.
+  const double* cotangent_of_row(std::int64_t index, HeadSums& learned) {
+    const double* d_o = d_o_.values.data() + index * problem_.size(Dim::Dv);
+    if (!epilogue_ || row_.is_past_end()) return d_o;
+    d_inner_.resize(static_cast<std::size_t>(problem_.size(Dim::Dv)));
+    for (std::size_t column = 0; column < d_inner_.size(); ++column) {
+      epilogue_->reverse(column, d_o[column]);
+      d_inner_[column] = epilogue_->cotangent();
+      epilogue_->gather(column, [&](const std::string& tensor, std::int64_t element, double term) {
+        add_term(learned.of, tensor, element, term, add_scaled);
+        add_term(learned.sizes, tensor, element, term, add_squares);
+      });
+    }
+    if (beside_) add_sizes_beside(index, d_o, learned);
+    return d_inner_.data();
+  }
+
+  // A term depends on o, which is a sum itself: it is measured where o is larger by the root of the
+  // sum of squares of its own terms, too.
+  void add_sizes_beside(std::int64_t index, const double* d_o, HeadSums& learned) {
+    const std::int64_t width = problem_.size(Dim::Dv);
+    std::vector<double> squares(static_cast<std::size_t>(width));
+    for (std::size_t column = 0; column < row_.weights().size(); ++column) {
+      if (!row_.is_visible(column) || row_.kept()[column] == 0) continue;
+      add_squares(squares.data(), v_.values.data() + key_row(v_, column),
+                  weight(column) * row_.kept()[column], width);
+    }
+    const double* o = result_.outputs.o_inner.values.data() + index * width;
+    o_beside_.assign(o, o + width);
+    for (std::size_t d = 0; d < squares.size(); ++d) o_beside_[d] += std::sqrt(squares[d]);
+    if (!beside_->run(row_.place(), o_beside_).ok()) return;  // no element is there
+    for (std::size_t column = 0; column < squares.size(); ++column) {
+      beside_->reverse(column, d_o[column]);
+      beside_->gather(column, [&](const std::string& tensor, std::int64_t element, double term) {
+        add_term(learned.sizes, tensor, element, term, add_squares);
+      });
+    }
+  }
+
+  static void add_term(Sums& sums, const std::string& tensor, std::int64_t element, double term,
+                       Add add) {
+    const auto sum = sums.find(tensor);
+    if (sum != sums.end()) add(sum->second.values.data() + element, &term, 1, 1);
+  }
+
+  void run_row(std::int64_t index, const double* d_o, HeadSums& learned) {
     const std::int64_t of_row = index * problem_.size(Dim::Dv);
-    const double* d_o = d_o_.values.data() + of_row;
     const double shared = weigh(d_o);
     const double delta = quantized() ? stored_delta(d_o, of_row)
                          : whole_ ? whole_->delta.values[static_cast<std::size_t>(index)] - d_lse_
                                   : shared - d_lse_;
     amax_dp_ = &learned.amax_dp;
     if (blocks_) blocks_->begin_row();
-    if (problem_.attention.is_pointwise()) {
-      add_terms_of_each(d_o, learned);
-      return {};
-    }
-    if (f_) {
-      add_terms_of_quotient(index, d_o, delta, learned);
-      return {};
-    }
+    if (problem_.attention.is_pointwise()) return add_terms_of_each(d_o, learned);
+    if (f_) return add_terms_of_quotient(index, d_o, delta, learned);
     add_terms(target(result_.of, learned.of, add_scaled, true), d_o, delta,
               [&](std::size_t column) { return weight(column) * (d_weights_[column] - delta); });
-    if (result_.sizes.empty()) return {};
+    if (result_.sizes.empty()) return;
     const double size = std::hypot(delta, d_lse_, products_size(d_o, of_row));
-    add_terms(
-        target(result_.sizes, learned.sizes, add_squares), d_o, size,
-        [&](std::size_t column) { return weight(column) * std::hypot(d_weights_[column], size); });
-    return {};
+    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, size,
+              [&](std::size_t column) {
+                return weight(column) * std::hypot(d_weight_size(column, d_o), size);
+              });
   }
 
   // Each weight depends on its own score alone: there is no delta.
@@ -236,9 +291,13 @@ class RowGradients : private RowProducts {
       const double p = weight(column);
       return linear ? d_weights_[column] : p * (d_weights_[column] * (1 - p));
     };
+    const auto size = [&](std::size_t column) {
+      const double p = weight(column);
+      return d_weight_size(column, d_o) * (linear ? 1 : p * (1 - p));
+    };
     add_terms(target(result_.of, learned.of, add_scaled), d_o, 0, d_score);
     if (result_.sizes.empty()) return;
-    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, 0, d_score);
+    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, 0, size);
   }
 
   // Each score changes its own numerator, and the sum that all weights are divided by.
@@ -251,7 +310,7 @@ class RowGradients : private RowProducts {
     const double size =
         std::hypot(delta, d_lse_, products_size(d_o, index * problem_.size(Dim::Dv)));
     add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, 0, [&](std::size_t column) {
-      return std::hypot(slope(*f_, column) * d_weights_[column], slope(*g_, column) * size);
+      return std::hypot(slope(*f_, column) * d_weight_size(column, d_o), slope(*g_, column) * size);
     });
   }
 
@@ -305,7 +364,8 @@ class RowGradients : private RowProducts {
 
   // The root of the sum of squares of the products whose sum is delta.
   double products_size(const double* d_o, std::int64_t of_row) const {
-    const double* o = result_.outputs.o.values.data() + of_row;
+    const Outputs& outputs = result_.outputs;
+    const double* o = (epilogue_ ? outputs.o_inner : outputs.o).values.data() + of_row;
     double squares = 0;
     for (std::int64_t d = 0; d < problem_.size(Dim::Dv); ++d)
       add_squares(&squares, o + d, d_o[d], 1);
@@ -328,6 +388,10 @@ class RowGradients : private RowProducts {
   Gradients& result_;
   ReverseMode score_;
   std::optional<ReverseMode> sink_;
+  std::optional<RowEpilogue> epilogue_;
+  std::optional<RowEpilogue> beside_;  // with sizes: of o changed by its own size
+  std::vector<double> o_beside_;
+  std::vector<double> d_inner_;       // of the row, with an epilogue
   std::optional<ReverseMode> f_, g_;  // of a quotient
   std::optional<ExprId> score_leaf_, term_;
   const WholeRows* whole_;
@@ -514,7 +578,7 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
   ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings, options.unrounded));
   ATTN_ASSIGN(io::HostTensor cotangent, checked_d_o(attention, d_o, options.unrounded));
   if (attention.is_mxfp8()) apply_block_scales(bindings.tensors.at("descale_do"), false, cotangent);
-  Gradients result{make_outputs(attention.dims, options.unrounded),
+  Gradients result{make_outputs(attention, options.unrounded),
                    make_sums(bindings, names, options.unrounded ? DType::f64 : DType::f32),
                    {},
                    {}};

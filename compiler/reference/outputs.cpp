@@ -1,6 +1,8 @@
 #include "compiler/reference/outputs.h"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "compiler/reference/blocks.h"
 
@@ -28,32 +30,22 @@ double in_product(const Problem& problem, double weight) {
 
 }  // namespace
 
-Outputs make_outputs(const ir::Dims& dims, bool unrounded) {
+Outputs make_outputs(const ir::Attention& attention, bool unrounded) {
+  const ir::Dims& dims = attention.dims;
   const DType dtype = unrounded ? DType::f64 : DType::f32;
   const io::HostTensor rows = zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq]});
-  return {zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dv]}),
-          rows,
-          rows,
-          rows,
-          rows,
-          rows,
-          rows,
-          rows,
-          rows};
+  const io::HostTensor o =
+      zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dv]});
+  return {o,    rows, rows, rows, rows,
+          rows, rows, rows, rows, attention.epilogue ? o : io::HostTensor()};
 }
 
-void write_row(const Problem& problem, const RowSoftmax& row, std::int64_t index,
-               Outputs& outputs) {
-  const auto at = static_cast<std::size_t>(index);
-  outputs.max.values[at] = row.max();
-  outputs.sum_exp.values[at] = row.sum_exp();
-  outputs.lse.values[at] = row.lse();
-  outputs.max_with_sink.values[at] = row.max_with_sink();
-  outputs.sum_exp_with_sink.values[at] = row.sum_exp_with_sink();
-  outputs.lse_without_sink.values[at] = row.lse_without_sink();
-  if (row.is_empty()) return;  // o stays 0
+namespace {
+
+// Adds up the values of a row that sees keys.
+void write_sums(const Problem& problem, const RowSoftmax& row, std::size_t at, Outputs& outputs) {
   const std::int64_t width = problem.size(Dim::Dv);
-  double* o = outputs.o.values.data() + index * width;
+  double* o = outputs.o.values.data() + static_cast<std::int64_t>(at) * width;
   double& amax_s = outputs.amax_s.values[at];
   for (std::size_t column = 0; column < row.weights().size(); ++column) {
     if (!row.is_visible(column) || row.kept()[column] == 0) continue;
@@ -71,10 +63,30 @@ void write_row(const Problem& problem, const RowSoftmax& row, std::int64_t index
   }
 }
 
+}  // namespace
+
+Status write_row(const Problem& problem, const RowSoftmax& row, RowEpilogue* epilogue,
+                 std::int64_t index, Outputs& outputs) {
+  const auto at = static_cast<std::size_t>(index);
+  outputs.max.values[at] = row.max();
+  outputs.sum_exp.values[at] = row.sum_exp();
+  outputs.lse.values[at] = row.lse();
+  outputs.max_with_sink.values[at] = row.max_with_sink();
+  outputs.sum_exp_with_sink.values[at] = row.sum_exp_with_sink();
+  outputs.lse_without_sink.values[at] = row.lse_without_sink();
+  if (!row.is_empty()) write_sums(problem, row, at, outputs);  // else o stays 0
+  if (epilogue == nullptr || row.is_past_end()) return {};
+  const auto width = static_cast<std::size_t>(problem.size(Dim::Dv));
+  const std::span o(outputs.o.values.data() + at * width, width);
+  std::ranges::copy(o, outputs.o_inner.values.data() + at * width);
+  return epilogue->run(row.place(), o);
+}
+
 void finish_outputs(const Problem& problem, Outputs& outputs) {
   const double scale = problem.quantizer("scale_o");
   const DType dtype = problem.attention.dtype_of("o");
   for (double& value : outputs.o.values) value = problem.rounded(dtype, value * scale);
+  for (double& value : outputs.o_inner.values) value = problem.rounded(dtype, value);
   reduce_amax(outputs.amax_s);
   reduce_amax(outputs.amax_o);
 }

@@ -2,15 +2,18 @@
 #pragma once
 
 #include "compiler/reference/evaluate.h"
+#include "compiler/reference/row_epilogue.h"
 #include "compiler/reference/row_softmax.h"
 
 namespace attn::reference {
 
 // Zeros of the outputs' dims, f64 when unrounded, else f32.
-Outputs make_outputs(const ir::Dims& dims, bool unrounded);
+Outputs make_outputs(const ir::Attention& attention, bool unrounded);
 
-// Writes the elements of row `index`, the last one that `row` ran.
-void write_row(const Problem& problem, const RowSoftmax& row, std::int64_t index, Outputs& outputs);
+// Writes the elements of row `index`, the last one that `row` ran. `epilogue`: of the problem, null
+// without one. Errors: those of RowEpilogue::run.
+Status write_row(const Problem& problem, const RowSoftmax& row, RowEpilogue* epilogue,
+                 std::int64_t index, Outputs& outputs);
 
 // Call it once, after all rows: scales and rounds o, and reduces amax_s and amax_o, which have had
 // a value for each row.

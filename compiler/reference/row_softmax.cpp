@@ -39,7 +39,7 @@ Status RowSoftmax::run(std::int64_t index) {
   weights_.clear();
   sum_exp_ = sum_exp_with_sink_ = 0;
   max_ = max_with_sink_ = lse_ = lse_without_sink_ = kHidden;
-  if (place_.row >= length(ir::kLengthsQ, Dim::Sq)) return {};  // padding sees nothing
+  if (is_past_end()) return {};  // padding sees nothing
   products();
   // A sink has a value even without keys.
   constexpr double kNoScore[] = {0};

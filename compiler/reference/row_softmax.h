@@ -24,6 +24,8 @@ class RowSoftmax {
 
   // Results of the last run. For a row that sees nothing, weights() is empty.
   bool is_empty() const { return weights_.empty(); }
+  // Whether it is a row past the length, which is no row of the attention.
+  bool is_past_end() const { return place_.row >= length(ir::kLengthsQ, ir::Dim::Sq); }
   const RowPlace& place() const { return place_; }
   std::int64_t kv_head() const { return place_.head / problem_.group(); }
   bool is_visible(std::size_t column) const { return scores_[column] != kHidden; }

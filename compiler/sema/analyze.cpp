@@ -12,6 +12,7 @@
 #include "compiler/sema/layouts.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/other_clauses.h"
+#include "compiler/sema/epilogue.h"
 #include "compiler/sema/quantize.h"
 #include "compiler/sema/scope.h"
 #include "compiler/sema/sums.h"
@@ -35,7 +36,8 @@ constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams,
                          "a mask cannot read scores; for a threshold use "
                          "`score where(condition, score, -inf);`"};
 constexpr Site kRuns{"a number of runs", kConstants};
-constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kLearned | kSums | kParams};
+constexpr Site kLetSite{"a let",
+                        kScore | kIndexes | kTensors | kLearned | kSums | kParams | kResult};
 
 // A factor that cannot be a scale, as a score clause: "score score * t[h];".
 std::string as_score(const ast::Expr& factor) {
@@ -383,8 +385,10 @@ class Analyzer : private DeclaredTensors {
     } else if (const auto* shard = std::get_if<ast::ShardClause>(&clause.body)) {
       set_shard(*shard, attention_, sink_);
     } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
-      set_outputs(*outputs, {has_sink(), find_quantize(spec_).quantize != nullptr}, attention_,
-                  sink_);
+      set_outputs(*outputs,
+                  {has_sink(), find_quantize(spec_).quantize != nullptr,
+                   find_epilogue(spec_) != nullptr},
+                  attention_, sink_);
     } else if (const auto* layout = std::get_if<ast::LayoutClause>(&clause.body)) {
       layout_ = layout;
     } else if (const auto* lengths = std::get_if<ast::LengthsClause>(&clause.body)) {
@@ -409,6 +413,8 @@ class Analyzer : private DeclaredTensors {
       const auto value = scope.check_as(mask->value, kMaskSite, Type::boolean,
                                         "a mask is a condition: compare, for example `!= 0`");
       if (value) attention_.masks.push_back(value->id);
+    } else if (std::holds_alternative<ast::EpilogueClause>(clause.body)) {
+      add_epilogue(clause, attention_, scope, sink_);
     } else if (const auto* sink = std::get_if<ast::SinkClause>(&clause.body)) {
       set_sink(*sink, attention_, scope);
     } else if (std::holds_alternative<ast::DropoutClause>(clause.body)) {

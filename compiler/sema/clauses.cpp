@@ -125,6 +125,11 @@ bool fits(const ast::Name& name, const ir::Output& output, OutputsOf spec,
         .help = "only 8-bit tensors need it: remove it from `outputs`";
     return false;
   }
+  if (output.name == "o_inner" && !spec.epilogue) {
+    sink.report(Code::bad_choice, name.span, "`o_inner` needs an `epilogue` clause").help =
+        "it is `o` before the epilogue: without one, use `o`";
+    return false;
+  }
   if (spec.sink || !ir::needs_sink(output.name)) return true;
   auto& diagnostic = sink.report(Code::bad_choice, name.span,
                                  fmt::format("{} needs a `sink` clause", quoted(name.text)));
@@ -170,7 +175,8 @@ void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention
       if (!diagnostic.help.empty()) continue;
       diagnostic.help =
           "expected `o`, `lse`, `max` or `sum_exp`, or with a sink also `max_with_sink`, "
-          "`sum_exp_with_sink` or `lse_without_sink`, or with `quantize` also `amax_s` or `amax_o`";
+          "`sum_exp_with_sink` or `lse_without_sink`, or with `quantize` also `amax_s` or `amax_o`, "
+          "or with an epilogue also `o_inner`";
       continue;
     }
     if (!fits(name, *output, spec, attention, sink)) continue;
@@ -221,6 +227,7 @@ bool is_other_output(const ast::Name& name, diag::Sink& sink) {
                   name.text == "o" ? "`o` always has a gradient, which the backward reads as `do`"
                                    : fmt::format("{} has no gradient", quoted(name.text)));
   diagnostic.help = name.text == "o" ? "list the inputs alone, as in `grad q, k, v;`"
+                    : name.text == "o_inner" ? "gradients come to `o`, and go through the epilogue"
                     : ir::is_amax(name.text)
                         ? "it is a magnitude for the scales of a later call"
                         : "of the statistics only `lse` has one, from which others may be computed";

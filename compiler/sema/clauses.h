@@ -25,6 +25,7 @@ void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::S
 struct OutputsOf {
   bool sink = false;
   bool quantize = false;
+  bool epilogue = false;
 };
 void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention& attention,
                  diag::Sink& sink);

@@ -9,9 +9,11 @@
 namespace attn::sema {
 namespace {
 
-constexpr std::string_view kBound[] = {"score", "b", "h", "q_idx", "kv_idx", "q_raw", "inf"};
+constexpr std::string_view kBound[] = {"score", "b",   "h", "q_idx", "kv_idx",
+                                       "q_raw", "inf", "o", "d_idx"};
 constexpr std::string_view kDimensions[] = {"B", "Hq", "Hkv", "Sq", "Skv", "D", "Dqk", "Dv"};
-constexpr std::string_view kRunTime[] = {"q",
+constexpr std::string_view kRunTime[] = {"o_inner",
+                                         "q",
                                          "k",
                                          "v",
                                          "o",
@@ -39,9 +41,9 @@ constexpr std::string_view kRunTime[] = {"q",
                                          "qkv"};
 constexpr std::string_view kInputs[] = {"q", "k", "v"};
 constexpr std::string_view kBuilt[] = {
-    "dims",  "dtype",         "layout",    "tensor",   "learn",   "param",   "let",     "fn",
-    "scale", "score",         "mask",      "sink",     "dropout", "lengths", "outputs", "align",
-    "grad",  "deterministic", "normalize", "quantize", "shard",   "weight"};
+    "dims",  "dtype",         "layout",    "tensor",   "learn",   "param",   "let",      "fn",
+    "scale", "score",         "mask",      "sink",     "dropout", "lengths", "outputs",  "align",
+    "grad",  "deterministic", "normalize", "quantize", "shard",   "weight",  "epilogue", "gate"};
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 

@@ -26,7 +26,7 @@ struct Index {
 };
 constexpr Index kIndexes[] = {{"b", Dim::B},      {"h", Dim::Hq}, {"q_idx", Dim::Sq},
                               {"q_raw", Dim::Sq}, {"q", Dim::Sq}, {"kv_idx", Dim::Skv},
-                              {"kv", Dim::Skv},   {"k", Dim::Skv}};
+                              {"kv", Dim::Skv},   {"k", Dim::Skv},  {"d_idx", Dim::Dv}};
 
 const Index* find_index(const Expr& expr) {
   const auto* found = std::ranges::find(kIndexes, expr.text, &Index::name);

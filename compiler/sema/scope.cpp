@@ -45,7 +45,8 @@ Scope::Scope(Environment& environment, const Library& library, ir::Attention& at
       attention_(attention),
       sink_(sink),
       operations_(attention.dag, sink),
-      score_(operations_.leaf(attention.dag.leaf(Op::score_), kScore)) {}
+      score_(operations_.leaf(attention.dag.leaf(Op::score_), kScore)),
+      output_(operations_.leaf(attention.dag.leaf(Op::output_), kResult)) {}
 
 diag::Diagnostic& Scope::report(Code code, Span span, std::string message) {
   return sink_.report(code, span, std::move(message));
@@ -224,18 +225,23 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
   }
   const auto found = symbols_.find(expr.text);
   const bool is_let = found != symbols_.end() && found->second.kind == Symbol::Kind::let;
-  const std::string_view what = (missing & kScore) != 0     ? "the score"
-                                : (missing & kRows) != 0    ? "a query or key index"
-                                : (missing & kHeads) != 0   ? "an index"
-                                : (missing & kTensors) != 0 ? "a tensor"
-                                                            : "a param";
+  const std::string_view what = (missing & kScore) != 0               ? "the score"
+                                : (missing & kResult) != 0            ? "an element of the result"
+                                : (missing & kIndexes & ~kHeads) != 0 ? "a query or key index"
+                                : (missing & kHeads) != 0             ? "an index"
+                                : (missing & kTensors) != 0           ? "a tensor"
+                                                                      : "a param";
   auto& diagnostic =
       report(Code::not_available_here, expr.head,
              is_let ? fmt::format("{} depends on {}, which cannot be used in {}", quoted(expr.text),
                                   what, site.what)
                     : fmt::format("{} cannot be used in {}", quoted(expr.text), site.what));
   if (is_let) diagnostic.labels.push_back({found->second.span, "defined here"});
-  diagnostic.help = ast::hint_for(sink_.source(), site.help);
+  diagnostic.help = ast::hint_for(
+      sink_.source(), (missing & kResult) != 0
+                          ? "`o` and `d_idx` are an element of the result and its column: they "
+                            "stand in an `epilogue` or `gate` clause"
+                          : site.help);
   return false;
 }
 
@@ -249,6 +255,8 @@ std::optional<Value> Scope::bound(const Expr& expr) {
   const ir::SourcePos pos = operations_.place(expr.span);
   const std::string& name = expr.text;
   if (name == "score") return score_;
+  if (name == "o") return output_;
+  if (name == "d_idx") return operations_.leaf(dag.leaf(Op::depth_, pos), kResult);
   if (name == "inf") {
     return operations_.leaf(dag.real(std::numeric_limits<double>::infinity(), pos), kConstants);
   }
@@ -258,7 +266,7 @@ std::optional<Value> Scope::bound(const Expr& expr) {
                 : name == "kv_idx" ? Op::column_
                                    : Op::row_;
   const bool heads = op == Op::batch_ || op == Op::head_;
-  return operations_.leaf(dag.leaf(op, pos), heads ? kHeads : kRows);
+  return operations_.leaf(dag.leaf(op, pos), heads ? kHeads : op == Op::column_ ? kKeys : kRows);
 }
 
 std::optional<Value> Scope::query_index(ir::SourcePos pos) {

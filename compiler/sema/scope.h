@@ -41,7 +41,7 @@ struct Symbol {
 // The context of an expression, and what it may use there.
 struct Site {
   std::string_view what;       // "a mask"
-  std::uint8_t allowed;        // Uses
+  std::uint16_t allowed;        // Uses
   std::string_view help = "";  // help for a name that cannot be used there
 };
 
@@ -97,6 +97,10 @@ class Scope {
   // Sets the value of `score` for the expressions that follow.
   void set_score(const Value& score) { score_ = score; }
   const Value& score() const { return score_; }
+  // The same of `o`, and its product with a value.
+  void set_output(const Value& output) { output_ = output; }
+  const Value& output() const { return output_; }
+  Value gated(const Value& by) { return operations_.build(ir::Op::mul_, {output_, by}); }
 
   // Whether the spec, or what it imports, defines a function with this name.
   bool has_function(const std::string& name) const;
@@ -202,6 +206,7 @@ class Scope {
   diag::Sink& sink_;
   Operations operations_;
   Value score_;
+  Value output_;
   std::map<std::string, Symbol, std::less<>> symbols_;
   std::vector<Local> locals_;
   std::vector<Frame> frames_;

@@ -65,6 +65,7 @@ std::string declaration_of(const Expr& index, std::string_view type) {
                                     : one.text == "h"                            ? "Hq"
                                     : one.text == "q_idx" || one.text == "q_raw" ? "Sq"
                                     : one.text == "kv_idx"                       ? "Skv"
+                                    : one.text == "d_idx"                        ? "Dv"
                                                                                  : "N";
     extents += fmt::format("{}{}", extents.empty() ? "" : ", ", extent);
   }

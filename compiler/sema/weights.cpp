@@ -102,7 +102,7 @@ void check_statistics(const ast::Clause& clause, const RowStatistics& rows, diag
   if (outputs == nullptr) return;
   for (const ast::Name& name : outputs->outputs) {
     const auto* output = std::ranges::find(ir::kOutputs, name.text, &ir::Output::name);
-    const bool is_there = name.text == "o" || (name.text == "lse" && rows.has_lse);
+    const bool is_there = ir::is_o(name.text) || (name.text == "lse" && rows.has_lse);
     if (output != std::end(ir::kOutputs) && !is_there) report(name) = rows.help_for_outputs;
   }
 }

@@ -298,6 +298,11 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
                     attention.sums.front().tensor.name),
         {"a captured tensor with the same sums, computed before, is divided as others are"}};
   }
+  if (attention.epilogue && ranks > 1) {
+    return {ErrorCode::unsupported,
+            "an attention with an epilogue is not sharded: ranks merge parts of rows, which the "
+            "epilogue may only follow; leave it out, and apply it to the result"};
+  }
   const ir::Dims& dims = attention.dims;
   if (attention.sink && dims[Dim::Skv] == 0) {
     return {ErrorCode::unsupported,

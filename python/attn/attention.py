@@ -17,6 +17,7 @@ from . import _attnc, _find, hints, layouts, plan as plans
 from ._libattn import PlanFile, PlanInfo
 from .arguments import INPUTS, check_names, named, number, sizes_of
 from .errors import ArgumentError, PlanError
+from .outputs import is_o
 from .specs import Description, Spec
 from .tracing.recipes import Captured
 from .types import Mod, Outputs
@@ -280,7 +281,7 @@ class Attention:
         q = inputs["q"]
         names = self.described.outputs
         found = reference(self.source, self._sizes_of(inputs), inputs, names, unrounded=self._is_exact(q))
-        outputs = tuple(found[name].astype(q.dtype) if name == "o" and q.dtype.kind == "f"
+        outputs = tuple(found[name].astype(q.dtype) if is_o(name) and q.dtype.kind == "f"
                         else _as_float(found[name], q) for name in names)
         return outputs[0] if len(outputs) == 1 else outputs
 

@@ -8,6 +8,7 @@ from typing import Any, Callable, Mapping, Sequence
 from ._attnc import outside
 from .arguments import INPUTS, ORDERS, Sizes, named, order_note, sizes_of
 from .errors import ArgumentError, BindingError, SpecWarning
+from .outputs import is_o
 from .reference import as_array
 from .specs import Description
 
@@ -68,8 +69,8 @@ def call(function: Callable[..., Any], said: Description, args: Sequence[Any], k
         check(said, sizes_of(*tensors.values(), layout="bshd"), "bshd")
     found = function(**{name: swapped(x) for name, x in tensors.items()}, layout="bhsd", **given)
     if not isinstance(found, tuple):
-        return swapped(found) if said.outputs[0] == "o" else found
-    return tuple(swapped(x) if name == "o" else x for name, x in zip(said.outputs, found))
+        return swapped(found) if is_o(said.outputs[0]) else found
+    return tuple(swapped(x) if is_o(name) else x for name, x in zip(said.outputs, found))
 
 
 def gradients(attention: Any, args: Sequence[Any], do: Any, dlse: Any,

@@ -8,9 +8,14 @@ def is_amax(name: str) -> bool:
     return name.startswith("amax_")
 
 
+def is_o(name: str) -> bool:
+    """Whether it is o, or o before the epilogue: both have the same dims and type."""
+    return name in ("o", "o_inner")
+
+
 def is_statistic(name: str) -> bool:
     """Whether it is a number for each row that says something of its scores: lse, max, sum_exp, ..."""
-    return name != "o" and not is_amax(name)
+    return not is_o(name) and not is_amax(name)
 
 
 def value_of_nothing(name: str) -> float:
@@ -19,5 +24,6 @@ def value_of_nothing(name: str) -> float:
     return float("-inf") if name.startswith(("lse", "max")) else 0.0
 
 
+NO_KEY_BUT_AN_EPILOGUE = "without a key, o is what the epilogue makes of 0, which is not computed"
 NO_KEY_BUT_A_SINK = "without a key, lse and its like are those of the sink, which is not computed"
 NO_KEY_NOTES = ["give one key, and hide it by `lengths kv`: lengths_kv=0"]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from .arguments import INPUTS, Sizes, order_note
 from .errors import Error, ArgumentError, BindingError, CompilerError, UnsupportedError
-from .outputs import NO_KEY_BUT_A_SINK, NO_KEY_NOTES, is_amax, is_statistic, value_of_nothing
+from .outputs import (
+    NO_KEY_BUT_A_SINK, NO_KEY_BUT_AN_EPILOGUE, NO_KEY_NOTES, is_amax, is_o, is_statistic, value_of_nothing,
+)
 from .specs import Spec, bind_arguments
 
 if TYPE_CHECKING:
@@ -43,8 +45,8 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
             values["dlse"], through = gradients["dlse"], ["lse"]
     if _sees_nothing(inputs):
         parameters = {name: value for name, value in bind.items() if name not in Sizes._fields}
-        has_sink = spec.described(parameters).facts["sink"]
-        return _of_nothing(has_sink, inputs, outputs, wanted, np.float64 if unrounded else np.float32)
+        facts = spec.described(parameters).facts
+        return _of_nothing(facts, inputs, outputs, wanted, np.float64 if unrounded else np.float32)
     files = {name: name for name in outputs}
     files.update({name: _gradient(name) for name in wanted})
     files.update({name: name for name in (gradients or {}).get("amax", ())})
@@ -73,16 +75,18 @@ def _sees_nothing(inputs: Mapping[str, Any]) -> bool:
     return any(0 in inputs[name].shape[:3] for name in INPUTS)
 
 
-def _of_nothing(has_sink: bool, inputs: Mapping[str, Any], outputs: Sequence[str], gradients: Sequence[str],
+def _of_nothing(facts: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Sequence[str], gradients: Sequence[str],
                 dtype: Any) -> dict[str, np.ndarray]:
     import numpy as np
 
     q, v = inputs["q"], inputs["v"]
     rows = q.shape[:3]
-    if has_sink and 0 not in rows and any(map(is_statistic, outputs)):
+    if facts["epilogue"] and 0 not in rows and any(map(is_o, outputs)):
+        raise UnsupportedError(NO_KEY_BUT_AN_EPILOGUE, NO_KEY_NOTES)
+    if facts["sink"] and 0 not in rows and any(map(is_statistic, outputs)):
         raise UnsupportedError(NO_KEY_BUT_A_SINK, NO_KEY_NOTES)
     shapes = {name: (1,) if is_amax(name) else rows for name in outputs}
-    shapes.update({"o": (*rows, v.shape[3])} if "o" in outputs else {})
+    shapes.update({name: (*rows, v.shape[3]) for name in filter(is_o, outputs)})
     made = {name: np.full(shape, value_of_nothing(name), dtype) for name, shape in shapes.items()}
     return {**made, **{name: np.zeros(inputs[name].shape, dtype) for name in gradients}}
 

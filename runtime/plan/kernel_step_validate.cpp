@@ -158,7 +158,9 @@ std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
       tensor.alignment < kMapAlignment) {
     return "has a tensor map that is not aligned to 16 bytes";
   }
-  if (map.packed && (tensor.addressed_by.empty() || !rows_of_packed(map))) {
+  // An internal tensor has as many rows as all sequences may have.
+  const bool has_rows = !tensor.addressed_by.empty() || tensor.role == TensorRole::internal;
+  if (map.packed && (!has_rows || !rows_of_packed(map))) {
     return "has a tensor map of packed rows without their dimensions";
   }
   const bool known =

@@ -118,6 +118,13 @@ TILES = {"odd": (12, 20), "empty rows": (12, 12), "five to one": (16, 12), "one 
 
 # Constants are smaller than the specs' defaults, so that they have an effect at these shapes.
 EXTRAS = {
+    "alphafold_gated": Extras(
+        tensors=dict(
+            pair=reals("Hq", "Sq", "Skv"), gate=reals("B", "Hq", "Sq", "Dv"), residues=up_to("Skv")
+        ),
+        outputs=("o", "o_inner", "lse"),
+        empty=True,
+    ),
     "alibi_slopes": Extras(tensors=dict(slopes=reals("Hq"))),
     "batchify": Extras(bind=dict(length=16), empty=True),
     "bias_batch": Extras(tensors=dict(bias=reals("B", "Sq", "Skv"))),
@@ -160,6 +167,9 @@ EXTRAS = {
         trained=False,
     ),
     "fox": Extras(tensors=dict(forget=reals("B", "Hq", "Skv")), square=True),
+    "gated": Extras(
+        tensors=dict(gate=reals("B", "Hq", "Sq", "Dv")), outputs=("o", "o_inner", "lse"), empty=False
+    ),
     "gemma2_global": Extras(one_head_dim=True),
     "gemma2_local": Extras(bind=dict(window=20), one_head_dim=True, empty=True),
     "gemma3_image": Extras(bind=dict(window=10), tensors=dict(image=ids(-1)), square=True),

@@ -49,7 +49,7 @@ class Generator : Decisions {
   }
 
   std::string clause() {
-    switch (below(12)) {
+    switch (below(13)) {
       case 0: return "score " + real(4) + ";\n";
       case 1: return "mask " + boolean(4) + ";\n";
       case 2:
@@ -69,6 +69,10 @@ class Generator : Decisions {
       case 9:
         return "dtype e4m3; quantize per_tensor" +
                pick({"", ", o: bf16", ", do: e5m2, scale_s = 256", ", scale_s = c", ", o: c"}) +
+               ";\n";
+      case 11:
+        return pick({"epilogue o * p + s[h]", "epilogue where(o > 0, o, c * d_idx)",
+                     "gate sigmoid(s[d_idx % Hq])", "gate " + real(3)}) +
                ";\n";
       default: return "grad q, " + pick({"k, v", "s", "t"}) + "; deterministic;\n";
     }

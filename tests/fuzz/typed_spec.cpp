@@ -117,6 +117,7 @@ class TypedSpec : Decisions {
     sink_ = one_in(10);
     std::string text = sink_ ? "  sink sinks[h];\n  tensor sinks: f32[Hq];\n" : "";
     if (one_in(8)) text += "  lengths kv = Skv - i0 * 3;\n";
+    if (one_in(8)) text += epilogue();
     if (sink_ || !one_in(6)) return text + "  outputs o, lse;\n";
     if (one_in(2)) {
       return text +
@@ -142,6 +143,14 @@ class TypedSpec : Decisions {
               "score * (1 + _s[kv_idx] / 8)"});
     return fmt::format("  tensor _g: {}[B, Hq, Skv];\n  let _s = cumsum({} / Skv);\n  score {};\n",
                        dtype_of(true), fmt::format(fmt::runtime(summed), gate), score);
+  }
+
+  std::string epilogue() {
+    return pick({"  tensor _g: bf16[B, Hq, Sq, D];\n  gate sigmoid(_g[b, h, q_raw, d_idx]);\n",
+                 "  tensor _g: f32[Hq, D];\n  epilogue o * _g[h, d_idx] + 0.25 * tanh(o);\n",
+                 "  tensor _g: f16[B, Sq, Hq];\n  gate silu(_g[b, q_raw, h]);\n",
+                 "  tensor _g: f32[D + 3];\n  gate 1 + 0.5 * (h % 2);\n"
+                 "  epilogue where(d_idx % 3 == 0, o, 0.5 * o + _g[d_idx + 2]);\n"});
   }
 
   std::string declared() const {

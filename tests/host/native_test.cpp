@@ -21,13 +21,15 @@ namespace {
 constexpr std::int64_t kLongest = 300;  // rows and columns: several tiles and blocks
 
 // Specs whose gradients are compared, too; each takes many seconds.
-constexpr std::string_view kTrained[] = {"specs/bias_head.attn",
+constexpr std::string_view kTrained[] = {"specs/alphafold_gated.attn",
+                                         "specs/bias_head.attn",
                                          "specs/causal.attn",
                                          "specs/dilated_window.attn",
                                          "specs/document_causal.attn",
                                          "specs/dropout_causal.attn",
                                          "specs/dropout_mask.attn",
                                          "specs/fox.attn",
+                                         "specs/gated.attn",
                                          "specs/gqa_5to1.attn",
                                          "specs/merge_by_lse.attn",
                                          "specs/padding.attn",
@@ -72,6 +74,11 @@ constexpr std::string_view kTrained[] = {"specs/bias_head.attn",
                                          "tests/gpu/native/band_prefixes.attn",
                                          "tests/gpu/native/band_thd.attn",
                                          "tests/gpu/native/deterministic.attn",
+                                         "tests/gpu/native/epilogue_alone.attn",
+                                         "tests/gpu/native/epilogue_gate.attn",
+                                         "tests/gpu/native/epilogue_learned.attn",
+                                         "tests/gpu/native/epilogue_thd.attn",
+                                         "tests/gpu/native/epilogue_weight.attn",
                                          "tests/gpu/native/wide_tree.attn"};
 
 const char* text_of(gpu::Order order) {

@@ -102,7 +102,9 @@ constexpr std::string_view kClauses[] = {
     "- "
     "c[kv_idx];",
     "weight relu(exp(score) - 1) / sum(abs(exp(score) - 1));",
-    "weight score / sum(abs(score) + 0.5);"};
+    "weight score / sum(abs(score) + 0.5);",
+    "learn g: bf16[B, Hq, Sq, Dv]; gate sigmoid(g[b, h, q_raw, d_idx]);",
+    "tensor g: f32[Hq, Dv]; epilogue o * g[h, d_idx] + 0.1 * q_raw;"};
 
 // Weights over a sum have no sink, and others one.
 void remove_sink(std::string& text) {
@@ -120,6 +122,7 @@ std::optional<Subject> by_native(std::uint64_t seed) {
   text.insert(text.rfind('}'), clause);
   constexpr std::string_view kGrad = "grad q, k, v";
   if (seed % 3 == 0) text.insert(text.find(kGrad) + kGrad.size(), ", lse");
+  if (clause.starts_with("learn g")) text.insert(text.find(kGrad) + kGrad.size(), ", g");
   Subject subject{text, attention_of(text), {}};
   auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
   auto backward = driver::lower(subject.attention, "native", plan::Direction::backward);

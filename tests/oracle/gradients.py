@@ -38,7 +38,7 @@ def learned(*names):
 
 
 @slope(*"alibi alibi_symmetric alibi_slopes bloom_positions relative_bias".split())
-@slope("sigmoid", "sigmoid_causal", "hstu", "fox")
+@slope("sigmoid", "sigmoid_causal", "hstu", "fox", "alphafold_gated")
 @slope(*"fire t5_bias t5_bias_causal bias_full bias_head bias_batch learned_bias_qk".split())
 def something_is_added(s, at, p, t):
     return 1.0
@@ -137,6 +137,11 @@ def gates(d_scores, d_sinks, s, at, t):
     return {"forget": numpy.stack(of_logarithms, axis=2) / (1 + numpy.exp(t["forget"]))}
 
 
+@learned("alphafold_gated")
+def pair(d_scores, d_sinks, s, at, t):
+    return {"pair": d_scores.sum(axis=0)}
+
+
 @learned("learned_bias_qk")
 def bias(d_scores, d_sinks, s, at, t):
     return {"bias": d_scores.sum(axis=(0, 1))}
@@ -194,19 +199,26 @@ def gradients(name, dims, params, tensors, d_o, d_lse=0.0):
         q, k, v = (tensors[each] for each in "qkv")
         return fp8.gradients((fp8.EXACT,) * 4, q, k, v, d_o, tensors, visible)
     values, sinks_of_rows = oracle.scores(name, dims, params, tensors)
-    weights, rows = oracle.weights_of(name, values, sinks_of_rows)
+    weights, statistics = oracle.weights_of(name, values, sinks_of_rows)
     kept = oracle.kept(name, tensors)
     v, k = oracle.repeated("v", dims, tensors), oracle.repeated("k", dims, tensors)
+    of_epilogue = {}
+    if SPECS[name].epilogue:
+        rows = oracle.rows_of(dims, tensors)
+        o = numpy.einsum("bhqk,bhkd->bhqd", weights * kept, v)
+        _, by_o, by_tensors = SPECS[name].epilogue(o, tensors)
+        of_epilogue = {f"d_{key}": numpy.where(rows, d_o * by, 0) for key, by in by_tensors.items()}
+        d_o = numpy.where(rows, d_o * by_o, 0)
     d_weights = numpy.einsum("bhqd,bhkd->bhqk", d_o, v) * kept
     if SPECS[name].each:
         d_scores, d_sinks = oracle.of_visible(values, SPECS[name].each)[1] * d_weights, None
     elif SPECS[name].quotient:
         d_scores, d_sinks = of_quotient(name, values, weights, d_weights, d_lse), None
     else:
-        nothing = numpy.isneginf(rows["lse"])
+        nothing = numpy.isneginf(statistics["lse"])
         delta = (weights * d_weights).sum(axis=-1) - numpy.where(nothing, 0, d_lse)
         d_scores = weights * (d_weights - delta[..., None])
-        lse = numpy.where(nothing, 0, rows["lse"])
+        lse = numpy.where(nothing, 0, statistics["lse"])
         d_sinks = -numpy.exp(sinks_of_rows - lse) * delta
     scaled = oracle.products(name, dims, tensors)
     spaces = types.SimpleNamespace(**dims), types.SimpleNamespace(**params)
@@ -221,4 +233,4 @@ def gradients(name, dims, params, tensors, d_o, d_lse=0.0):
     if name in LEARNED:
         of_learned = LEARNED[name](d_scores, d_sinks, scaled, at, tensors)
         result |= {f"d_{key}": value for key, value in of_learned.items()}
-    return result
+    return result | of_epilogue

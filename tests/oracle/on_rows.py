@@ -48,6 +48,19 @@ def merge_by_lse(s, at, p, t):
     return s, at.k + at.dims.Sq // 4 <= at.q
 
 
+def sigmoid_gate(o, t):
+    gate = 1 / (1 + numpy.exp(-t["gate"]))
+    return o * gate, gate, {"gate": o * gate * (1 - gate)}
+
+
+spec(causal, name="gated", epilogue=sigmoid_gate)
+
+
+@spec(epilogue=sigmoid_gate)
+def alphafold_gated(s, at, p, t):
+    return s + t["pair"], at.k < t["residues"].reshape(-1, 1, 1, 1)
+
+
 TENTH = round(0.1 * 2**15) / 2**15  # what random dropout makes of 0.1
 
 spec(noop, name="dropout", dropout=TENTH)

@@ -116,7 +116,17 @@ def attention(name, dims, params, tensors):
     weights, outputs = weights_of(name, *scores(name, dims, params, tensors))
     v = repeated("v", dims, tensors)
     weights = weights * kept(name, tensors)
-    return {"o": numpy.einsum("bhqk,bhkd->bhqd", weights, v), **outputs}
+    o = numpy.einsum("bhqk,bhkd->bhqd", weights, v)
+    if SPECS[name].epilogue:
+        outputs = {"o_inner": o, **outputs}
+        o = numpy.where(rows_of(dims, tensors), SPECS[name].epilogue(o, tensors)[0], 0)
+    return {"o": o, **outputs}
+
+
+def rows_of(dims, tensors):
+    """[B, 1, Sq, 1]: whether there is such a row."""
+    at = Place(types.SimpleNamespace(**dims), tensors)
+    return at.q < at.queries
 
 
 def in_8_bits(name, dims, params, tensors):

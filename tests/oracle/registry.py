@@ -18,14 +18,18 @@ class Meaning(typing.NamedTuple):
     each: typing.Callable | None  # weights are functions of their scores: f(s) returns f and its derivative
     quotient: typing.Callable | None  # weights are f over the sum of g: of (s, m), both relative to exp(m), and
     # their derivatives by s
+    epilogue: typing.Callable | None  # of (o, t): what becomes of o, its derivative by o, and by the element that
+    # each place reads of learned tensors, by name
     quantized: bool  # tensors of 8 bits, with the scales of fp8.py among the tensors
 
 
-def spec(function=None, *, name=None, scale=None, dropout=0.0, each=None, quotient=None, quantized=False):
+def spec(
+    function=None, *, name=None, scale=None, dropout=0.0, each=None, quotient=None, epilogue=None, quantized=False
+):
     """Registers a function for the spec `name` (default: the function's name)."""
 
     def register(modify):
-        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, each, quotient, quantized)
+        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, each, quotient, epilogue, quantized)
         return modify
 
     return register(function) if function else register

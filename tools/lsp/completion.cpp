@@ -236,14 +236,23 @@ class Completer {
         }
       }
     }
-    constexpr std::string_view kOfScores[] = {"score", "weight", "let", "fn"};
-    const bool has_score = sema::contains(kOfScores, place_.keyword);
     for (const std::string_view name : sema::bound_names()) {
-      if (name != "score" || has_score) word(WordKind::value, name, kVariableItem);
+      if (has_value(name)) word(WordKind::value, name, kVariableItem);
     }
     sizes();
     words(WordKind::function, kFunctionItem);
     standard_functions();
+  }
+
+  // Whether the name has a value in the clause: scores and keys have none after the sum over keys.
+  bool has_value(std::string_view name) const {
+    constexpr std::string_view kAnywhere[] = {"let", "fn"}, kOfScores[] = {"score", "weight"},
+                               kOfResults[] = {"epilogue", "gate"};
+    if (sema::contains(kAnywhere, place_.keyword)) return true;
+    const bool is_after = sema::contains(kOfResults, place_.keyword);
+    if (name == "o" || name == "d_idx") return is_after;
+    if (name == "kv_idx") return !is_after;
+    return name != "score" || sema::contains(kOfScores, place_.keyword);
   }
 
   // Whether the symbol is of this file, not of an imported one.

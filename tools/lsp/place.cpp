@@ -35,12 +35,13 @@ struct ExpectedIn {
   Expected expected;
 };
 constexpr ExpectedIn kExpectedIn[] = {
-    {"dtype", Expected::type},         {"align", Expected::choice},
-    {"normalize", Expected::choice},   {"shard", Expected::choice},
-    {"outputs", Expected::output},     {"grad", Expected::gradient},
-    {"scale", Expected::expression},   {"score", Expected::expression},
-    {"mask", Expected::expression},    {"sink", Expected::expression},
-    {"dropout", Expected::expression}, {"weight", Expected::expression}};
+    {"dtype", Expected::type},          {"align", Expected::choice},
+    {"normalize", Expected::choice},    {"shard", Expected::choice},
+    {"outputs", Expected::output},      {"grad", Expected::gradient},
+    {"scale", Expected::expression},    {"score", Expected::expression},
+    {"mask", Expected::expression},     {"sink", Expected::expression},
+    {"dropout", Expected::expression},  {"weight", Expected::expression},
+    {"epilogue", Expected::expression}, {"gate", Expected::expression}};
 
 // Follows the tokens before the cursor.
 class Walker {

@@ -3,6 +3,7 @@
 
 #include "attn/forward_columns.cuh"
 #include "attn/forward_dropout.cuh"
+#include "attn/forward_epilogue.cuh"
 #include "attn/forward_finish.cuh"
 #include "attn/forward_following.cuh"
 #include "attn/forward_handover.cuh"
@@ -45,7 +46,9 @@ struct ForwardLayers {
                                 Either<E::kQuotient, QuotientWeights<Scores>, Softmax>>>;
   using Columns = StoredColumns<Weights>;
   using Rows =
-      Either<sizeof(typename C::Output::Bits) == 1, RowsOf8Bits<Columns>, RowsOf16Bits<Columns>>;
+      Either<E::kEpilogue, RowsOfEpilogue<Columns>,
+             Either<sizeof(typename C::Output::Bits) == 1, RowsOf8Bits<Columns>,
+                    RowsOf16Bits<Columns>>>;
   using Tiles = Handover<FinishedTiles<MergedParts<PrefixOfRows<StoredParts<Rows>>>>>;
   using Begun = ForwardSteps<Tiles>;
   using Steps = Either<kFollows, FollowingSteps<Begun>, PlainSteps<Begun>>;

@@ -52,6 +52,10 @@ struct MergedParts : Base {
       const float(&x)[8] = merged[i / 64];
       const int column = kFirstOfWidth + i + lane % 8 * 8;
       const bool stores = exists(at.b, q) && i < columns && column < C::kStored;
+      if constexpr (E::kEpilogue) {
+        if (stores) this->store_merged_columns(at.b, h, q, column, x, factor);
+        continue;
+      }
       unsigned pairs[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {

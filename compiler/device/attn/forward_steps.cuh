@@ -26,6 +26,7 @@ struct ForwardSteps : Base {
       maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = kept[i] = 0;
       if (kFollows) maximum[i] = kLowest, kept[i] = nothing();
     }
+    if constexpr (E::kEpilogue) this->prefetch_rows(this->rows_of(tile_words));
   }
 
   template <bool kWeighs>

@@ -19,7 +19,7 @@ struct RowStrides {
 // (kThdQ, ..) see packed_rows.cuh.
 struct ForwardTensors {
   const TensorMap *q = nullptr, *k = nullptr, *v = nullptr, *table = nullptr;
-  void* o = nullptr;
+  void *o = nullptr, *o_inner = nullptr;  // o_inner: before an epilogue
   float *lse = nullptr, *max = nullptr, *sum_exp = nullptr;
   float *max_with_sink = nullptr, *sum_exp_with_sink = nullptr, *lse_without_sink = nullptr;
   int* counter = nullptr;  // 0 at first, and so are those of parts behind it

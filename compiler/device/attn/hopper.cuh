@@ -108,6 +108,11 @@ ATTN_INLINE void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
+// Brings the line of 128 bytes at the address to the L2 cache.
+ATTN_INLINE void prefetch_line(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory");
+}
+
 // Copies the box at these coordinates, innermost first, to shared memory; its bytes arrive at the
 // barrier. What is likely read once (kOnce) leaves the L2 cache before all else, by the policy that
 // createpolicy makes of evict_first for all of it.

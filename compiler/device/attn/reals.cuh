@@ -35,6 +35,8 @@ struct Reals {
   // turn (codegen/turns.h).
   static constexpr int kTurnsOfScore = 0, kTurnsOfParts = 0;
   static constexpr bool kByFeatures = false;
+  // Whether something becomes of each element of o (forward_epilogue.cuh).
+  static constexpr bool kEpilogue = false;
 
   ATTN_INLINE float attn_bf16(unsigned short bits) { return BF16::widen(bits); }
   ATTN_INLINE float attn_f16(unsigned short bits) { return F16::widen(bits); }

@@ -20,6 +20,16 @@ Status check_softmax(const Subject& subject) {
                                           : "`--allow-unfused` computes both directions");
 }
 
+// Nothing of cuDNN's comes between the sum over keys and what is stored.
+Status check_epilogue(const Subject& subject) {
+  const ir::Attention& attention = subject.attention();
+  if (!attention.epilogue) return {};
+  const bool own = target::can(target::Capability::warp_group_products, subject.context());
+  return unsupported(attention.epilogue_pos, "cuDNN's fused kernels store o without an epilogue",
+                     own ? "`--engine native` computes both directions"
+                         : "attnc's own kernels do, on H100 and H200");
+}
+
 // The fused engine matches delta as a sum of do * o, to which nothing is added.
 Status check_gradient_of_lse(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
@@ -72,6 +82,7 @@ Status check_quantize(Subject& subject, std::string_view strategy) {
 // `kOf`, a strategy's bound or lower, for attentions that cuDNN knows.
 template <auto kOf, const char* kName>
 auto checked(Subject& subject) -> decltype(kOf(subject)) {
+  ATTN_RETURN_IF_ERROR(check_epilogue(subject));
   ATTN_RETURN_IF_ERROR(check_softmax(subject));
   ATTN_RETURN_IF_ERROR(check_gradient_of_lse(subject));
   ATTN_RETURN_IF_ERROR(check_quantize(subject, kName));

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "compiler/codegen/epilogue.h"
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/engines/native/expression_text.h"
 #include "compiler/engines/native/intervals.h"
@@ -133,6 +134,7 @@ class Text {
       if (turns_) text += turns();
     }
     text += forward_weights_text(attention_);
+    if (attention_.epilogue) text += codegen::epilogue_text(attention_);
     if (expressions_.masks) text += mask("mask", attention_.masks);
     if (by_indices) text += mask("mask_by_indices", terms.by_indices);
     if (attention_.is_random())
@@ -318,7 +320,9 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   if (masks) made.column_period = column_period(attention);
   if (table && made.modifies) made.table = table_of(attention, made.scoring.root);
   made.reads_columns = reads_by_column(attention, roots, made.table);
-  made.inputs = codegen::inputs_of(attention, roots);
+  std::vector<ExprId> read = roots;
+  if (attention.epilogue) read.push_back(*attention.epilogue);
+  made.inputs = codegen::inputs_of(attention, read);
   add_controls(attention, made.inputs);
   read_starts(attention, made.inputs);
   return made;

@@ -293,7 +293,7 @@ class Source : private ConstantsText {
     }
     if (kernel_.expressions.table) add_map("table");
     for (const std::string& name : kernel_.outputs) {
-      const std::string_view type = name == "o" ? codegen::element_type(attention_.dtype_of("o"))
+      const std::string_view type = ir::is_o(name) ? codegen::element_type(attention_.dtype_of("o"))
                                     : ir::is_amax(name) ? "unsigned"
                                                         : "float";
       add(name, fmt::format("{}*", type), name);

@@ -115,15 +115,16 @@ Result<double> bound_of_native(Subject& subject) {
 }
 
 // A kernel that spills registers is slower than a kernel with the next tile. But a few spills are
-// allowed in a backward, whose last step is outside of its loop, and for a Dv that only one tile
-// serves, since cuDNN would take five times as long. The kernel that makes lists may spill any
-// number, because it makes them once.
+// allowed in a backward, whose last step is outside of its loop, beside an epilogue, which acts
+// where a tile ends, and for a Dv that only one tile serves, since cuDNN would take five times as
+// long. The kernel that makes lists may spill any number, because it makes them once.
 std::optional<nvrtc::KernelLimits> limits(const Subject& subject) {
   constexpr std::int64_t kFew = 32;         // bytes
   constexpr std::int64_t kOfOneTile = 256;  // Dv, above which there is one
   if (kWatched) return std::nullopt;
-  const bool may =
-      subject.context().backward() || subject.attention().dims[ir::Dim::Dv] > kOfOneTile;
+  const ir::Attention& attention = subject.attention();
+  const bool may = subject.context().backward() || attention.epilogue ||
+                   attention.dims[ir::Dim::Dv] > kOfOneTile;
   return nvrtc::KernelLimits{.spilled_bytes = may ? kFew : 0, .may_spill = native::kListsKernel};
 }
 

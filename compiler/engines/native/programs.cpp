@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/codegen/epilogue.h"
 #include "compiler/codegen/scores.h"
 #include "compiler/engines/native/backward.h"
 #include "compiler/engines/native/checks.h"
@@ -21,10 +22,12 @@
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/cost.h"
+#include "compiler/engines/shared/epilogue.h"
 #include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
+#include "compiler/ir/epilogue.h"
 #include "compiler/ir/random_dropout.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/target/capabilities.h"
@@ -113,6 +116,7 @@ class Native {
     made.work.launches =
         static_cast<double>(std::get<plan::KernelStep>(made.program.steps.back()).launches.size());
     codegen::check_scores(whole_, made.program);
+    if (whole_.epilogue) ATTN_RETURN_IF_ERROR(codegen::check_epilogue(whole_, made.program));
     ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
     return made;
   }
@@ -586,7 +590,10 @@ Status check_native(const ir::Attention& attention, const target::Context& conte
   }
   if (context.backward()) {
     ATTN_RETURN_IF_ERROR(check_not_8_bits(attention, "attnc's backward"));
-    return native::check_backward(attention);
+    if (!attention.epilogue) return native::check_backward(attention);
+    ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
+    ATTN_RETURN_IF_ERROR(check_epilogue_gradients(attention));
+    return native::check_backward(ir::without_epilogue(attention));
   }
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
@@ -608,7 +615,7 @@ struct NativePrograms::Forms {
   Forms(const ir::Attention& attention, const masks::Axes& mask_axes,
         const target::Context& context)
       : whole(native::whole_form(native::with_reduced_strength(attention))),
-        part(native::classes_of(whole.attention, context)),
+        part(attention.epilogue ? std::nullopt : native::classes_of(whole.attention, context)),
         classes(native::readable_classes(whole.attention, part, {"q", "k", "v"})),
         of_whole(attention, whole, mask_axes, context) {
     if (!classes) return;
@@ -630,11 +637,29 @@ NativePrograms::NativePrograms(ir::Attention attention, const masks::Axes& mask_
 
 NativePrograms::~NativePrograms() = default;
 
+// An epilogue's step comes before, and with gradients of its tensors alone there is no more.
+Result<NativeProgram> NativePrograms::make_backward(std::size_t refused) const {
+  if (!attention_.epilogue)
+    return native::lower_backward(attention_, mask_axes_, context_, refused);
+  NativeProgram made;
+  if (has_inner_gradients(attention_)) {
+    ATTN_ASSIGN(made, native::lower_backward(ir::without_epilogue(attention_), mask_axes_, context_,
+                                             refused));
+  } else if (refused > 0) {
+    return unsupported(attention_.pos, "no other program makes these gradients");
+  }
+  made.program = through_epilogue(attention_, std::move(made.program));
+  ATTN_RETURN_IF_ERROR(codegen::check_epilogue(attention_, made.program));
+  const ir::Dims& dims = attention_.dims;
+  made.work.moved += static_cast<double>(8 * dims[ir::Dim::B] * dims[ir::Dim::Hq] *
+                                         dims[ir::Dim::Sq] * dims[ir::Dim::Dv]);
+  ATTN_RETURN_IF_ERROR(check_program(attention_, made.program));
+  return made;
+}
+
 Result<NativeProgram> NativePrograms::make(std::size_t refused) {
   ATTN_RETURN_IF_ERROR(check_native(attention_, context_));
-  if (context_.backward()) {
-    return native::lower_backward(attention_, mask_axes_, context_, refused);
-  }
+  if (context_.backward()) return make_backward(refused);
   if (!forms_) forms_ = std::make_unique<Forms>(attention_, mask_axes_, context_);
   std::size_t of_whole = 0, of_classes = 0;  // refused
   while (true) {

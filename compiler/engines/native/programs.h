@@ -108,6 +108,7 @@ class NativePrograms {
 
  private:
   struct Forms;
+  Result<NativeProgram> make_backward(std::size_t refused) const;
 
   const ir::Attention attention_;
   const masks::Axes mask_axes_;

@@ -29,7 +29,9 @@ class Interface {
     add_io("o", Role::output);
     for (const ir::Output& output : ir::kOutputs) {
       if (output.name == "o" || !(attention_.*output.wanted)) continue;
-      if (ir::is_amax(output.name)) {
+      if (ir::is_o(output.name)) {
+        add_io(std::string(output.name), Role::output);
+      } else if (ir::is_amax(output.name)) {
         add_amax(std::string(output.name));
       } else {
         add_statistics(std::string(output.name), Role::stats);
@@ -40,10 +42,11 @@ class Interface {
 
   std::vector<plan::TensorInfo> backward(const std::vector<std::string>& gradients) && {
     add_inputs(!attention_.is_mxfp8());  // which reads v_t
-    if (!attention_.is_pointwise()) {
+    if (attention_.epilogue)
+      add_io("o_inner", Role::saved);
+    else if (!attention_.is_pointwise())
       add_io("o", Role::saved);
-      add_statistics("lse", Role::saved);
-    }
+    if (!attention_.is_pointwise()) add_statistics("lse", Role::saved);
     add_io("do", Role::cotangent);
     if (attention_.reads_d_lse) add_statistics(kLseCotangent, Role::cotangent);
     for (const std::string& name : gradients) add_gradient(name);

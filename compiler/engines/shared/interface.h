@@ -17,8 +17,8 @@ std::vector<plan::TensorInfo> bound_tensors(const ir::Attention& attention,
                                             const std::set<std::string>& used,
                                             const Controls& controls);
 
-// The tensors of a backward: q, k, v, captured tensors that are used, controls, the forward's o and
-// lse, do, dlse if it is read, then `gradients` in that order: "dq", "dk", "dv" or "d_" and a
+// The tensors of a backward: q, k, v, captured tensors that are used, controls, the forward's o
+// (with an epilogue: o_inner) and lse, do, dlse if it is read, then `gradients` in that order: "dq", "dk", "dv" or "d_" and a
 // captured tensor's name.
 std::vector<plan::TensorInfo> backward_tensors(const ir::Attention& attention,
                                                const std::set<std::string>& used,

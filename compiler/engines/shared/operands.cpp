@@ -56,7 +56,7 @@ bool is_statistic(std::string_view name) {
 }
 
 std::string_view layout_owner(std::string_view name) {
-  if (is_statistic(name)) return "o";
+  if (is_statistic(name) || name == "o_inner") return "o";
   return name.size() == 2 && name.starts_with('d') ? name.substr(1) : name;
 }
 
@@ -64,7 +64,7 @@ const ir::Layout& layout_of(const ir::Attention& attention, std::string_view nam
   static const ir::Layout dense;
   const std::string_view owner = layout_owner(name);
   const ir::Layout& layout = attention.layouts.find(owner)->second;
-  const bool is_gradient = owner != name && !is_statistic(name);
+  const bool is_gradient = owner != name && !is_statistic(name) && !ir::is_o(name);
   return is_gradient && repeats(layout) ? dense : layout;
 }
 

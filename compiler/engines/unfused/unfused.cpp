@@ -91,10 +91,20 @@ Status check_no_quotient(const Subject& subject) {
                      own ? "`--engine native` does" : "attnc's own kernels do, on H100 and H200");
 }
 
+// Its kernels of rows end with the product with v.
+Status check_no_epilogue(const Subject& subject) {
+  const ir::Attention& attention = subject.attention();
+  if (!attention.epilogue) return {};
+  const bool own = target::can(target::Capability::warp_group_products, subject.context());
+  return unsupported(attention.epilogue_pos, "kernels that are not fused compute no epilogue",
+                     own ? "`--engine native` does" : "attnc's own kernels do, on H100 and H200");
+}
+
 // Everything that is computed for each score goes through memory.
 Result<double> bound(Subject& subject) {
   ATTN_RETURN_IF_ERROR(check_not_8_bits(subject.attention(), "the unfused engine's"));
   ATTN_RETURN_IF_ERROR(check_no_quotient(subject));
+  ATTN_RETURN_IF_ERROR(check_no_epilogue(subject));
   const ir::Dims& d = subject.attention().dims;
   if (!d.bound()) return 0.0;  // lowering says which is open
   const double bytes_a_score = subject.context().backward() ? 40 : 20;

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Protocol, Union
 import torch
 
 from attn.errors import UnsupportedError
+from attn.outputs import is_o
 from attn.torch import private
 from attn.torch.statistics import of_outputs
 
@@ -137,7 +138,8 @@ class _OperatorWay:
             return None
         count = len(self._names)
         tensors, outputs = list(saved[:count]), list(saved[count:])
-        d_o = torch.zeros_like(outputs[self.outputs.index("o")]) if d_o is None else d_o
+        of_o = next(place for place, name in enumerate(self.outputs) if is_o(name))
+        d_o = torch.zeros_like(outputs[of_o]) if d_o is None else d_o
         with torch.no_grad():
             found = self._operators.backward(self._whose, self._names, tensors, params, outputs, d_o, reached,
                                              d_reached)

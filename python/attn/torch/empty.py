@@ -8,7 +8,9 @@ import torch
 
 from attn.arguments import INPUTS
 from attn.errors import UnsupportedError
-from attn.outputs import NO_KEY_BUT_A_SINK, NO_KEY_NOTES, is_amax, is_statistic, value_of_nothing
+from attn.outputs import (
+    NO_KEY_BUT_A_SINK, NO_KEY_BUT_AN_EPILOGUE, NO_KEY_NOTES, is_amax, is_o, is_statistic, value_of_nothing,
+)
 from attn.torch.calls import Call
 from attn.torch.facts import Facts
 from attn.torch.signature import dense_strides
@@ -25,7 +27,10 @@ def outputs(each: Call, facts: Facts, names: Sequence[str]) -> list[torch.Tensor
     q, v = each.tensors["q"], each.tensors["v"]
     shape = (*q.shape[:-1], v.shape[-1])
     strides = output_strides(each.form) if each.form else dense_strides(shape, range(len(shape)))
-    made = {"o": torch.empty_strided(shape, strides, dtype=facts.dtype_of("o", q.dtype), device=q.device)}
+    dtype = facts.dtype_of("o", q.dtype)
+    made = {
+        name: torch.empty_strided(shape, strides, dtype=dtype, device=q.device) for name in names if is_o(name)
+    }
     made |= {name: q.new_empty(1, dtype=torch.float32) for name in names if is_amax(name)}
     stats = facts.dtype_of("lse", q.dtype)
     return [made[name] if name in made else q.new_empty(shape[:-1], dtype=stats) for name in names]
@@ -47,7 +52,9 @@ def _gradient(each: Call, facts: Facts, name: str) -> torch.Tensor:
 
 
 def run_forward(each: Call, facts: Facts, names: Sequence[str]) -> tuple[torch.Tensor, ...]:
-    """The outputs where no row sees a key. Raises UnsupportedError where they depend on a sink."""
+    """The outputs where no row sees a key. Raises UnsupportedError where they depend on a sink or an epilogue."""
+    if facts.said.facts["epilogue"] and 0 not in each.tensors["q"].shape:
+        raise UnsupportedError(NO_KEY_BUT_AN_EPILOGUE, NO_KEY_NOTES)
     if facts.said.facts["sink"] and 0 not in each.tensors["q"].shape and any(map(is_statistic, facts.outputs)):
         raise UnsupportedError(NO_KEY_BUT_A_SINK, NO_KEY_NOTES)
     return tuple(x.fill_(value_of_nothing(name)) for name, x in zip(names, outputs(each, facts, names)))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from attn.arguments import INPUTS
+from attn.outputs import is_o
 from attn.torch import empty, reference
 from attn.torch.calls import Call
 from attn.torch.facts import facts_of
@@ -24,8 +25,8 @@ def run_forward(each: Call, training: bool, lends: bool = False) -> tuple[torch.
         return empty.run_forward(each, facts, names)
     if each.tensors["q"].device.type == "cpu":
         outputs = reference.run_forward(each, names)
-        if each.form is not None and "o" in outputs:
-            outputs["o"] = with_strides(outputs["o"], output_strides(each.form))
+        for name in filter(is_o, outputs if each.form is not None else ()):
+            outputs[name] = with_strides(outputs[name], output_strides(each.form))
     else:
         with torch.cuda.device(each.tensors["q"].device):
             tensors = {
@@ -62,8 +63,9 @@ def _run_kernels_backward(
     with torch.cuda.device(each.tensors["q"].device):
         launch = backward_of(each, through_lse=d_lse is not None)
         launch = launch.lent if lends else launch
-        for name, tensor in (("o", tensors["o"]), ("do", d_o)):
-            strides = launch.strides.get(name, tensors["o"].stride())  # none of packed rows
+        of_o = tensors[facts.saved_o]
+        for name, tensor in ((facts.saved_o, of_o), ("do", d_o)):
+            strides = launch.strides.get(name, of_o.stride())  # none of packed rows
             tensors[name] = aligned(with_strides(tensor, strides))
         if LSE_GRADIENT in launch.inputs:
             of_lse = torch.zeros_like(tensors["lse"]) if d_lse is None else d_lse

@@ -12,6 +12,7 @@ import torch
 from attn.arguments import INPUTS
 from attn.attention import Attention
 from attn.attention import compile as compile_attention
+from attn.outputs import is_o
 from attn.specs import Spec
 from attn.torch.addressed import addressing_of
 from attn.torch.launch import Launch
@@ -43,6 +44,8 @@ class Facts:
         self.random = said.facts["random"]
         # Also what a backward reads, shown or not.
         self.all_outputs = (*self.outputs, *(name for name in said.saved if name not in self.outputs))
+        # The one of o, before or after an epilogue, that a backward reads.
+        self.saved_o = next(name for name in said.saved if is_o(name))
         self.differentiated = (*INPUTS, *self.learned)
         self.amax_of_backward = said.amax
         # Whether all backwards go through lse, because the spec says so.
@@ -60,7 +63,7 @@ class Facts:
 
     def dtype_of(self, name: str, of_q: torch.dtype) -> torch.dtype:
         """The dtype of an output, of the gradient of an input ("dq") or of `do`, for q, k and v of dtype `of_q`."""
-        if name in ("o", "do", *(f"d{each}" for each in INPUTS)):
+        if is_o(name) or name in ("do", *(f"d{each}" for each in INPUTS)):
             if self.quantized is None:
                 return of_q
             types = self.quantized

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import torch
 
 from attn.errors import UnsupportedError
-from attn.outputs import is_statistic
+from attn.outputs import is_amax
 from attn.torch import private
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ is_capturing = torch.cuda.is_current_stream_capturing
 def of_outputs(
     names: Sequence[str], gradients: Sequence[torch.Tensor | None]
 ) -> tuple[torch.Tensor | None, list[str], list[torch.Tensor]]:
-    """The gradient of o, and the statistics whose gradients there are: names and gradients. None is of an
+    """The gradient of o, and the other outputs whose gradients there are: names and gradients. None is of an
     output that the backward did not reach; gradients that are missing at the end count as None."""
     found = {name: gradient for name, gradient in zip(names, gradients) if gradient is not None}
-    reached = [name for name in found if is_statistic(name)]
+    reached = [name for name in found if name != "o" and not is_amax(name)]
     return found.get("o"), reached, [found[name] for name in reached]
 
 

@@ -78,7 +78,7 @@ class _Forward(torch.autograd.Function):
         d_o, reached, others = of_outputs(facts.all_outputs, d_outputs)
         if d_o is None and not reached:
             return (None,) * int(ctx.count + 2)
-        d_o = torch.zeros_like(saved[ctx.count + facts.all_outputs.index("o")]) if d_o is None else d_o
+        d_o = torch.zeros_like(saved[ctx.count + facts.all_outputs.index(facts.saved_o)]) if d_o is None else d_o
         found = dict(zip(facts.of_backward, _backward(ctx.bare, tuple(reached), *saved, d_o, *others)))
         return (None, None, *(found.get(name) for name in ctx.bare.tensors))
 

@@ -64,7 +64,7 @@ class Way:
         d_lse = gradient_of_lse(self.facts, reached, d_reached)
         if d_o is None and d_lse is None:
             return None
-        d_o = torch.zeros_like(self.output("o", saved)) if d_o is None else d_o
+        d_o = torch.zeros_like(self.output(self.facts.saved_o, saved)) if d_o is None else d_o
         found = self.backward(saved, d_o, d_lse, params)
         return [None if place is None else found[place] for place in self._places]
 

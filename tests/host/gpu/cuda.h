@@ -52,6 +52,10 @@ template <typename T>
 T __ldcg(const T* from) {
   return *from;
 }
+template <typename T>
+T __ldg(const T* from) {
+  return *from;
+}
 inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
 inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }

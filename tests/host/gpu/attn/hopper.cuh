@@ -39,6 +39,7 @@ ATTN_INLINE void sync_named(int name, int threads) { attn::gpu::sync_named(name,
 ATTN_INLINE void arrive_named(int name, int threads) { attn::gpu::arrive_named(name, threads); }
 
 ATTN_INLINE void prefetch_map(const TensorMap&) {}
+ATTN_INLINE void prefetch_line(const void*) {}
 
 template <bool kOnce = false, typename... Coordinates>
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, Coordinates... x) {

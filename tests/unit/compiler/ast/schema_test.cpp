@@ -43,7 +43,7 @@ TEST(Schema, ListsEveryClause) {
                        "dims",     "dtype",   "layout", "tensor", "learn",         "param",
                        "let",      "scale",   "score",  "mask",   "sink",          "dropout",
                        "lengths",  "outputs", "align",  "grad",   "deterministic", "normalize",
-                       "quantize", "shard",   "weight", "fn"}));
+                       "quantize", "shard",   "weight", "fn",     "epilogue",      "gate"}));
 }
 
 }  // namespace

@@ -232,6 +232,17 @@ TEST(SpecSignature, SumsAreTold) {
   EXPECT_EQ(different.size(), 2 * std::size(kSums));
 }
 
+TEST(SpecSignature, EpiloguesAreTold) {
+  std::set<std::string> different;
+  const char* const kEpilogues[] = {"", "epilogue 2 * o;", "gate o;", "gate d_idx;",
+                                    "epilogue o + d_idx;"};
+  for (const char* epilogue : kEpilogues) {
+    for (const auto direction : {plan::Direction::forward, plan::Direction::backward})
+      different.insert(signature(with("more", epilogue), direction, "native"));
+  }
+  EXPECT_EQ(different.size(), 2 * std::size(kEpilogues));
+}
+
 TEST(SpecSignature, ABackwardThroughLseIsAnother) {
   const auto backward = plan::Direction::backward;
   const std::string without = signature(with("more", "grad k;"), backward, "unfused");
@@ -251,11 +262,12 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   const ir::Attention attention;
   [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, sums, params,
                                 dag, scale, score, masks, normalize, normalize_pos, quotient, sink,
-                                dropout, lengths_q, lengths_kv, wants_o, wants_lse, wants_max,
-                                wants_sum_exp, wants_max_with_sink, wants_sum_exp_with_sink,
-                                wants_lse_without_sink, wants_amax_s, wants_amax_o,
-                                place_of_statistics, gradients, reads_d_lse, place_of_d_lse,
-                                deterministic, partial, shard, pos] = attention;
+                                epilogue, place_of_epilogue, dropout, lengths_q, lengths_kv,
+                                wants_o, wants_lse, wants_max, wants_sum_exp, wants_max_with_sink,
+                                wants_sum_exp_with_sink, wants_lse_without_sink, wants_amax_s,
+                                wants_amax_o, wants_o_inner, place_of_statistics, gradients,
+                                reads_d_lse, place_of_d_lse, deterministic, partial, shard, pos] =
+      attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest, computed] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [sum, summed, of_batch, of_head] = ir::KeySum();

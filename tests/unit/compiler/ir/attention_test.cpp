@@ -105,6 +105,8 @@ TEST(Equality, SeesEveryDifference) {
       [](Attention& a) {
         a.quotient = Quotient{a.score, a.score, true};
       },
+      [](Attention& a) { a.epilogue = a.score; },
+      [](Attention& a) { a.wants_o_inner = true; },
       [](Attention& a) { a.lengths_q = true; },
       [](Attention& a) { a.wants_max = true; },
       [](Attention& a) { a.gradients = {"q"}; },

@@ -57,6 +57,19 @@ TEST(Text, SigmoidRoundTripsAndSoftmaxIsNotPrinted) {
   expect_error(replaced("  outputs", "  normalize relu\n  outputs"), "sigmoid", 32);
 }
 
+TEST(Text, EpiloguesRoundTrip) {
+  Attention attention = parse(kSample).value();
+  Dag& dag = attention.dag;
+  const ExprId column = dag.add(Op::to_real_, {dag.leaf(Op::depth_)});
+  attention.epilogue = dag.add(Op::mul_, {dag.leaf(Op::output_), column});
+  attention.wants_o_inner = true;
+  const std::string text = to_text(attention);
+  EXPECT_NE(text.find("\n  epilogue %"), std::string::npos) << text;
+  ASSERT_TRUE(parse(text).ok()) << parse(text).error().message;
+  EXPECT_TRUE(is_same(*parse(text), attention));
+  EXPECT_EQ(to_source(attention, *attention.epilogue), "o * d_idx");
+}
+
 TEST(Text, WeightsByExpressionsRoundTrip) {
   const std::string linear = replaced("  outputs o lse\n", "  normalize linear\n  outputs o\n");
   ASSERT_TRUE(parse(linear).ok()) << parse(linear).error().message;

@@ -117,6 +117,21 @@ TEST(Verify, SigmoidHasNoStatisticsAndNoSink) {
   EXPECT_EQ(sigmoid([](Attention& a) { a.sink = a.scale; }), "a sink without softmax");
 }
 
+TEST(Verify, EpiloguesReadElementsOfTheResultAndNoKeys) {
+  const auto epilogue = [](ExprId (*make)(Dag&)) {
+    return complaint([&](Attention& a) { a.epilogue = make(a.dag); });
+  };
+  EXPECT_EQ(epilogue([](Dag& dag) { return dag.leaf(Op::output_); }), "");
+  EXPECT_EQ(epilogue([](Dag& dag) { return dag.leaf(Op::score_); }), "score in the epilogue");
+  EXPECT_EQ(epilogue([](Dag& dag) { return dag.leaf(Op::depth_); }),
+            "epilogue is not of type real");
+  EXPECT_EQ(epilogue([](Dag& dag) { return dag.add(Op::to_real_, {dag.leaf(Op::column_)}); }),
+            "column in the epilogue");
+  EXPECT_EQ(complaint([](Attention& a) { a.score = a.dag.leaf(Op::output_); }),
+            "output in the score");
+  EXPECT_EQ(complaint([](Attention& a) { a.wants_o_inner = true; }), "o_inner without an epilogue");
+}
+
 TEST(Verify, QuotientsReadTermsAloneAndHaveNoStatisticButLse) {
   const auto quotient = [](void (*change)(Attention&)) {
     return complaint([&](Attention& a) {

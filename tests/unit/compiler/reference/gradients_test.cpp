@@ -233,6 +233,49 @@ TEST(Gradients, OfWeightsOverASum) {
   }
 }
 
+// tanh(o) * t[row, column] + o * u[head] where o is positive; rows past the lengths have none.
+constexpr const char* kEpilogue = R"(
+  tensor lengths_q: i32[%2]
+  learn t: f32[%3, %4]
+  learn u: f32[%2]
+  %0: real = const_real 0.5
+  %1: real = score
+  %2: int = const_int 2
+  %3: int = const_int 4
+  %4: int = const_int 3
+  %5: real = const_real 0.0
+  %6: real = output
+  %7: int = row
+  %8: int = depth
+  %9: real = load t %7, %8
+  %10: real = tanh %6
+  %11: real = mul %10, %9
+  %12: int = head
+  %13: real = load u %12
+  %14: real = mul %6, %13
+  %15: bool = gt %6, %5
+  %16: real = select %15, %14, %5
+  %17: real = add %11, %16
+  scale %0
+  score %1
+  epilogue %17
+  lengths q
+  outputs o
+  grad q k v t u lse
+)";
+
+TEST(Gradients, ThroughAnEpilogue) {
+  const auto attention = testing::attention("B=2 Hq=2 Hkv=1 Sq=4 Skv=5 Dqk=2 Dv=3", kEpilogue);
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["lengths_q"] = testing::tensor({2}, {4, 2});
+  inputs.tensors["t"] = testing::random_tensor({4, 3}, 5);
+  inputs.tensors["u"] = testing::random_tensor({2}, 6);
+  expect_differences(attention, inputs);
+  const Gradients result = computed(attention, inputs, random_d_o(attention));
+  const std::vector<double>& o = result.outputs.o.values;
+  EXPECT_THAT(std::vector<double>(o.end() - 6, o.end()), Each(0.0)) << "rows past the length";
+}
+
 TEST(Gradients, OfLengths) {
   const auto attention = testing::attention("B=3 Hq=2 Hkv=1 Sq=4 Skv=5 Dqk=2 Dv=2", kLengths);
   Inputs inputs = testing::random_inputs(attention);

@@ -450,6 +450,33 @@ TEST(Normalize, IsSoftmaxOrSigmoid) {
   EXPECT_EQ(analyze_body("normalize sigmoid; normalize sigmoid;").codes, Codes{"E0501"});
 }
 
+// The text of the epilogue.
+std::string epilogue(const std::string& clauses) {
+  const ir::Attention attention = good(clauses);
+  return attention.epilogue ? ir::to_source(attention, *attention.epilogue) : "none";
+}
+
+TEST(Epilogue, ActsInOrderOnWhatOIs) {
+  EXPECT_EQ(epilogue(""), "none");
+  EXPECT_EQ(epilogue("epilogue o + d_idx;"), "o + d_idx");
+  EXPECT_EQ(epilogue("gate 2 + h;"), "o * (2 + h)");
+  EXPECT_EQ(epilogue("epilogue o + 1; score score * 2; gate tanh(o);"),
+            "(o + 1.0) * tanh(o + 1.0)");
+  EXPECT_EQ(epilogue("let twice = 2 * o; fn f(x) = x + q_idx; epilogue f(twice);"),
+            "2.0 * o + q_idx");
+  EXPECT_EQ(good("epilogue o; outputs o_inner;").wants_o_inner, true);
+}
+
+TEST(Epilogue, HasNoScoresAndNoKeysAndOthersHaveNoResult) {
+  EXPECT_EQ(analyze_body("epilogue o * score;").codes, Codes{"E0207"});
+  EXPECT_EQ(analyze_body("gate kv_idx;").codes, Codes{"E0207"});
+  EXPECT_EQ(analyze_body("score score + o;").codes, Codes{"E0207"});
+  EXPECT_EQ(analyze_body("mask d_idx < 2;").codes, Codes{"E0207"});
+  EXPECT_EQ(analyze_body("let x = o; sink x;").codes, Codes{"E0207"});
+  EXPECT_EQ(analyze_body("outputs o_inner;").codes, Codes{"E0502"});
+  EXPECT_EQ(analyze_body("epilogue o > 1;").codes, Codes{"E0301"});
+}
+
 TEST(Normalize, SigmoidHasNoSinkAndNoStatistics) {
   EXPECT_EQ(analyze_body("normalize sigmoid; sink 0.5;").codes, Codes{"E0207"});
   EXPECT_EQ(analyze_body("outputs lse, o, max; normalize sigmoid;").codes,

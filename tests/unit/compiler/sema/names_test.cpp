@@ -30,10 +30,11 @@ TEST(Names, ArePartOfOneSpace) {
 }
 
 TEST(Names, OfTheLanguageAreReserved) {
-  for (const char* name : {"score", "b", "h", "q_idx", "kv_idx", "q_raw", "inf", "Sq", "D"}) {
+  for (const char* name :
+       {"score", "b", "h", "q_idx", "kv_idx", "q_raw", "o", "d_idx", "inf", "Sq", "D"}) {
     EXPECT_EQ(analyze_body(std::string("let ") + name + " = 1;").codes, Codes{"E0205"}) << name;
   }
-  for (const char* name : {"q", "k", "v", "o", "lse", "seed"}) {
+  for (const char* name : {"q", "k", "v", "lse", "seed"}) {
     EXPECT_EQ(analyze_body(std::string("tensor ") + name + ": f32[B];").codes, Codes{"E0205"})
         << name;
     EXPECT_TRUE(analyze_body(std::string("let ") + name + " = 1;").attention) << name;

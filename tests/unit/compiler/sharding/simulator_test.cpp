@@ -80,19 +80,19 @@ void compare_some(const ir::Attention& attention, int ranks, const Expected& exp
   compare(attention, other, map, expected);
 }
 
-void expect_refusal_of_8_bits(const ir::Attention& attention, int ranks) {
-  const Status status = check_shardable(attention, ranks);
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().code, ErrorCode::unsupported);
-  EXPECT_THAT(status.error().message,
-              ::testing::StartsWith("8-bit attention is not sharded: each part would round"));
+// How the message begins that refuses an attention, or null.
+const char* refusal_of(const ir::Attention& attention) {
+  return attention.quantize        ? "8-bit attention is not sharded: each part would round"
+         : !attention.sums.empty() ? "sums along keys are not divided"
+         : attention.epilogue      ? "an attention with an epilogue is not sharded"
+                                   : nullptr;
 }
 
-void expect_refusal_of_sums(const ir::Attention& attention, int ranks) {
+void expect_refusal(const ir::Attention& attention, int ranks, const char* begin) {
   const Status status = check_shardable(attention, ranks);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::unsupported);
-  EXPECT_THAT(status.error().message, ::testing::StartsWith("sums along keys are not divided"));
+  EXPECT_THAT(status.error().message, ::testing::StartsWith(begin));
 }
 
 class Ranks : public ::testing::TestWithParam<int> {};
@@ -104,12 +104,8 @@ TEST_P(Ranks, ComputeEverySpec) {
     const auto source = support::Source::read(ATTN_SOURCE_DIR "/specs/" + name + ".attn");
     ASSERT_TRUE(source.ok());
     const ir::Attention own = read(*source, {});
-    if (own.quantize) {
-      expect_refusal_of_8_bits(own, GetParam());
-      continue;
-    }
-    if (!own.sums.empty()) {
-      expect_refusal_of_sums(own, GetParam());
+    if (const char* refusal = refusal_of(own)) {
+      expect_refusal(own, GetParam(), refusal);
       continue;
     }
     const ir::Attention attention = read(*source, small(own, std::string(source->text())));

@@ -45,6 +45,8 @@ TEST(Place, OfAClause) {
   EXPECT_EQ(inside("param p: |"), Expected::type);
   EXPECT_EQ(inside("let x = |"), Expected::expression);
   EXPECT_EQ(inside("weight relu(|"), Expected::expression);
+  EXPECT_EQ(inside("epilogue o * |"), Expected::expression);
+  EXPECT_EQ(inside("gate sigmoid(|"), Expected::expression);
   EXPECT_EQ(inside("mask kv_idx < |"), Expected::expression);
   EXPECT_EQ(inside("mask kv_idx < 1|"), Expected::nothing);
   EXPECT_EQ(inside("align |"), Expected::choice);
