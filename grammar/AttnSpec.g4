@@ -36,6 +36,7 @@ clause
   | weightClause
   | quantizeClause
   | shardClause
+  | prologueClause
   | functionClause
   | otherClause
   ;
@@ -70,6 +71,8 @@ gradClause : GRAD name (',' name)* ';' ;
 deterministicClause : DETERMINISTIC ';' ;
 normalizeClause : NORMALIZE name ';' ;
 weightClause : WEIGHT expr ';' ;
+// What becomes of each row of q or k.
+prologueClause : PROLOGUE name ':' expr ';' ;
 shardClause : SHARD name ';' ;
 // Types of tensors, and defaults of scales.
 quantizeClause : QUANTIZE name (',' quantizeEntry)* ';' ;
@@ -114,7 +117,7 @@ indexes : '[' expr (',' expr)* ']' ;
 name
   : IDENT | ATTENTION | DIMS | DTYPE | LAYOUT | TENSOR | PARAM | LET | SCALE | SCORE | MASK
   | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE
-  | QUANTIZE | SHARD | WEIGHT | FN | IMPORT
+  | QUANTIZE | SHARD | WEIGHT | PROLOGUE | FN | IMPORT
   ;
 
 ATTENTION : 'attention' ;
@@ -139,6 +142,7 @@ NORMALIZE : 'normalize' ;
 QUANTIZE : 'quantize' ;
 SHARD : 'shard' ;
 WEIGHT : 'weight' ;
+PROLOGUE : 'prologue' ;
 FN : 'fn' ;
 IMPORT : 'import' ;
 RETURN : 'return' ;

@@ -160,6 +160,10 @@ struct NormalizeClause {
 struct WeightClause {
   Expr value;
 };
+struct PrologueClause {
+  Name tensor;  // "q" or "k"
+  Expr value;
+};
 // `o: bf16` or `scale_s = 256`: one of the two.
 struct QuantizeEntry {
   Name name;
@@ -193,7 +197,8 @@ struct Clause {
   std::variant<DimsClause, DtypeClause, LayoutClause, TensorClause, ParamClause, LetClause,
                ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, SinkClause,
                DropoutClause, LengthsClause, GradClause, DeterministicClause, NormalizeClause,
-               QuantizeClause, ShardClause, WeightClause, FunctionClause, ImportClause, OtherClause>
+               QuantizeClause, ShardClause, WeightClause, PrologueClause, FunctionClause,
+               ImportClause, OtherClause>
       body;
   Comments comments{};
 };

@@ -10,11 +10,11 @@
 namespace attn::ast {
 namespace {
 
-constexpr std::array<std::string_view, 24> kClauseWords = {
-    "'dims'",     "'dtype'",   "'layout'",  "'tensor'",  "'param'",         "'let'",
-    "'scale'",    "'score'",   "'mask'",    "'outputs'", "'align'",         "'learn'",
-    "'sink'",     "'dropout'", "'lengths'", "'grad'",    "'deterministic'", "'normalize'",
-    "'quantize'", "'shard'",   "'weight'",  "'fn'",      "'import'",        "'attention'"};
+constexpr std::array<std::string_view, 25> kClauseWords = {
+    "'dims'",     "'dtype'", "'layout'",        "'tensor'",    "'param'",    "'let'",   "'scale'",
+    "'score'",    "'mask'",  "'outputs'",       "'align'",     "'learn'",    "'sink'",  "'dropout'",
+    "'lengths'",  "'grad'",  "'deterministic'", "'normalize'", "'quantize'", "'shard'", "'weight'",
+    "'prologue'", "'fn'",    "'import'",        "'attention'"};
 
 }  // namespace
 

@@ -97,11 +97,14 @@ class SourceWriter {
  private:
   Piece leaf(const Node& node) const {
     if (node.is(Op::index_)) return {fmt::format("i{}", std::get<std::int64_t>(node.attribute))};
+    if (node.is(Op::row_sum_))
+      return {fmt::format("row_sum({})", std::get<std::int64_t>(node.attribute))};
     switch (node.op) {
       case Op::batch_: return {"b"};
       case Op::head_: return {"h"};
       case Op::row_: return {std::string(row_name_)};
       case Op::column_: return {"kv_idx"};
+      case Op::depth_: return {"d_idx"};
       case Op::const_bool_: return {std::get<bool>(node.attribute) ? "true" : "false"};
       case Op::const_wide_: return wide_number(std::get<std::int64_t>(node.attribute));
       case Op::const_int_: return integer(std::get<std::int64_t>(node.attribute));

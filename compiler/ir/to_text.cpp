@@ -113,6 +113,8 @@ class TextWriter {
     for (ExprId mask : attention_.masks) line("mask {}", number(mask));
     if (attention_.sink) line("sink {}", number(*attention_.sink));
     if (attention_.dropout) dropout(*attention_.dropout);
+    prologue("q", attention_.prologue_q);
+    prologue("k", attention_.prologue_k);
     if (attention_.lengths_q || attention_.lengths_kv) {
       line("lengths{}{}", attention_.lengths_q ? " q" : "", attention_.lengths_kv ? " kv" : "");
     }
@@ -134,6 +136,12 @@ class TextWriter {
     if (attention_.partial) line("partial");
     if (attention_.shard) line("shard {}", to_string(*attention_.shard));
     text_ += "}\n";
+  }
+
+  void prologue(std::string_view tensor, const std::optional<Prologue>& prologue) {
+    if (!prologue) return;
+    line("prologue {} {}{}{}", tensor, number(prologue->value), prologue->sums.empty() ? "" : ", ",
+         numbers(prologue->sums));
   }
 
   std::string outputs() const {

@@ -12,6 +12,7 @@
 #include "compiler/sema/layouts.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/other_clauses.h"
+#include "compiler/sema/prologue.h"
 #include "compiler/sema/quantize.h"
 #include "compiler/sema/scope.h"
 #include "compiler/sema/sums.h"
@@ -411,6 +412,8 @@ class Analyzer : private DeclaredTensors {
       if (value) attention_.masks.push_back(value->id);
     } else if (const auto* sink = std::get_if<ast::SinkClause>(&clause.body)) {
       set_sink(*sink, attention_, scope);
+    } else if (const auto* prologue = std::get_if<ast::PrologueClause>(&clause.body)) {
+      add_prologue(*prologue, attention_, scope, sink_);
     } else if (std::holds_alternative<ast::DropoutClause>(clause.body)) {
       set_dropout(clause, attention_, environment_, scope, sink_);
     } else if (const auto* gradients = std::get_if<ast::GradClause>(&clause.body);

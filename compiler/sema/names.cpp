@@ -9,7 +9,8 @@
 namespace attn::sema {
 namespace {
 
-constexpr std::string_view kBound[] = {"score", "b", "h", "q_idx", "kv_idx", "q_raw", "inf"};
+constexpr std::string_view kBound[] = {"score",  "b",     "h",   "q_idx",
+                                       "kv_idx", "q_raw", "inf", "d_idx"};
 constexpr std::string_view kDimensions[] = {"B", "Hq", "Hkv", "Sq", "Skv", "D", "Dqk", "Dv"};
 constexpr std::string_view kRunTime[] = {"q",
                                          "k",
@@ -41,7 +42,7 @@ constexpr std::string_view kInputs[] = {"q", "k", "v"};
 constexpr std::string_view kBuilt[] = {
     "dims",  "dtype",         "layout",    "tensor",   "learn",   "param",   "let",     "fn",
     "scale", "score",         "mask",      "sink",     "dropout", "lengths", "outputs", "align",
-    "grad",  "deterministic", "normalize", "quantize", "shard",   "weight"};
+    "grad",  "deterministic", "normalize", "quantize", "shard",   "weight",  "prologue"};
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 

@@ -22,15 +22,16 @@ namespace attn::sema {
 inline constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
 
 // What an expression reads, as a bit set.
-enum Uses : std::uint8_t {
+enum Uses : std::uint16_t {
   kConstants = 0,
   kScore = 1,
   kHeads = 2,  // the batch and head indexes
   kRows = 4,   // the query and key indexes
   kTensors = 8,
   kParams = 16,
-  kLearned = 32,  // learned tensors; set together with kTensors
-  kSums = 64,     // sums along keys; set together with kTensors
+  kLearned = 32,   // learned tensors; set together with kTensors
+  kSums = 256,     // sums along keys; set together with kTensors
+  kElement = 512,  // elements and sums of a row of q or k, and the column
   kIndexes = kHeads | kRows
 };
 
@@ -38,7 +39,7 @@ enum Uses : std::uint8_t {
 struct Value {
   ir::ExprId id = 0;
   ir::Type type = ir::Type::real;
-  std::uint8_t uses = kConstants;
+  std::uint16_t uses = kConstants;
   std::uint32_t depth = 1;
   std::uint64_t size = 1;
 };
@@ -72,7 +73,7 @@ class Operations {
   // one. Reports values of the wrong type.
   std::optional<Value> reduce(const ast::Expr& expr, std::span<const Value> values);
 
-  Value leaf(ir::ExprId id, std::uint8_t uses) const { return {id, dag_[id].type, uses, 1, 1}; }
+  Value leaf(ir::ExprId id, std::uint16_t uses) const { return {id, dag_[id].type, uses, 1, 1}; }
   Value build(ir::Op op, std::initializer_list<Value> operands) {
     return build(op, std::span(operands.begin(), operands.size()));
   }

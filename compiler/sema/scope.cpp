@@ -197,6 +197,9 @@ std::optional<Value> Scope::name(const Expr& expr, const Site& site) {
     value = bound(expr);
   } else if (is_dimension_name(expr.text)) {
     value = dimension(expr);
+  } else if (is_element(expr)) {
+    report(Code::tensor_without_index, expr.span, "`x` is a row, not a number").help =
+        "read an element, for example `x[d_idx]`";
   } else if (found != symbols_.end()) {
     found->second.used = true;
     value = symbol(expr, found->second);
@@ -225,6 +228,7 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
   const auto found = symbols_.find(expr.text);
   const bool is_let = found != symbols_.end() && found->second.kind == Symbol::Kind::let;
   const std::string_view what = (missing & kScore) != 0     ? "the score"
+                                : (missing & kElement) != 0 ? "a column of a row"
                                 : (missing & kRows) != 0    ? "a query or key index"
                                 : (missing & kHeads) != 0   ? "an index"
                                 : (missing & kTensors) != 0 ? "a tensor"
@@ -235,7 +239,10 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
                                   what, site.what)
                     : fmt::format("{} cannot be used in {}", quoted(expr.text), site.what));
   if (is_let) diagnostic.labels.push_back({found->second.span, "defined here"});
-  diagnostic.help = ast::hint_for(sink_.source(), site.help);
+  diagnostic.help =
+      (missing & kElement) != 0
+          ? "`d_idx` is the column of an element of a row: it stands in a `prologue` clause"
+          : ast::hint_for(sink_.source(), site.help);
   return false;
 }
 
@@ -257,6 +264,7 @@ std::optional<Value> Scope::bound(const Expr& expr) {
                 : name == "h"      ? Op::head_
                 : name == "kv_idx" ? Op::column_
                                    : Op::row_;
+  if (name == "d_idx") return operations_.leaf(dag.leaf(Op::depth_, pos), kElement);
   const bool heads = op == Op::batch_ || op == Op::head_;
   return operations_.leaf(dag.leaf(op, pos), heads ? kHeads : kRows);
 }
@@ -384,6 +392,8 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   if (expr.kind == ExprKind::call) {
     if (const auto callee = find_function(expr.text)) return call(expr, *callee, site);
     if (const auto literal = wide_literal(expr)) return literal;
+    if (!row_of_.empty() && expr.text == "sum" && expr.operands.size() == 1)
+      return row_sum(expr, site);
     if (is_sum(expr)) {
       if (frames_.empty()) report_sum_inside(expr, sink_);  // a function's was reported
       return std::nullopt;

@@ -40,7 +40,8 @@ constexpr ExpectedIn kExpectedIn[] = {
     {"outputs", Expected::output},     {"grad", Expected::gradient},
     {"scale", Expected::expression},   {"score", Expected::expression},
     {"mask", Expected::expression},    {"sink", Expected::expression},
-    {"dropout", Expected::expression}, {"weight", Expected::expression}};
+    {"dropout", Expected::expression}, {"weight", Expected::expression},
+    {"prologue", Expected::expression}};
 
 // Follows the tokens before the cursor.
 class Walker {

@@ -8,7 +8,7 @@ syntax case match
 " A clause's word is a keyword where a statement begins, and a name elsewhere.
 syntax region attnStatement matchgroup=attnClause
   \ start="\<\%(dims\|dtype\|layout\|tensor\|learn\|param\|let\|scale\|score\|mask\|sink\|dropout\)\>"
-  \ start="\<\%(lengths\|align\|outputs\|grad\|deterministic\|normalize\|quantize\|shard\|weight\|import\)\>"
+  \ start="\<\%(lengths\|align\|outputs\|grad\|deterministic\|normalize\|quantize\|shard\|weight\|prologue\|import\)\>"
   \ matchgroup=NONE end=";" end="}"me=s-1 contains=@attnExpression,attnSet
 syntax region attnSet start="{" end="}" contained contains=@attnExpression
 syntax region attnHeader matchgroup=attnClause start="\<attention\>" matchgroup=NONE end="{"me=s-1
@@ -32,7 +32,7 @@ syntax keyword attnFunction contained abs all any atan2 band bnot bor bxor ceil 
 syntax keyword attnFunction contained exp exp2 expm1 float floor gelu int isnan log log1p log2 long
 syntax keyword attnFunction contained max maximum min minimum pow relu rsqrt shl shr sigmoid silu
 syntax keyword attnFunction contained sin softplus sqrt sum tan tanh where
-syntax keyword attnBound contained score b h q_idx kv_idx q_raw
+syntax keyword attnBound contained score b h q_idx kv_idx q_raw d_idx
 syntax keyword attnDimension contained B Hq Hkv Sq Skv D Dqk Dv
 syntax keyword attnType contained f16 bf16 f32 f64 i8 u8 i32 i64 bool e4m3 e5m2
 
