@@ -18,14 +18,17 @@ class Meaning(typing.NamedTuple):
     each: typing.Callable | None  # weights are functions of their scores: f(s) returns f and its derivative
     quotient: typing.Callable | None  # weights are f over the sum of g: of (s, m), both relative to exp(m), and
     # their derivatives by s
+    rows: typing.Callable | None  # f(x, name, t) returns what rows of q or k become, and a function of its gradient
+    # that returns that of x and those of learned tensors by name
     quantized: bool  # tensors of 8 bits, with the scales of fp8.py among the tensors
 
 
-def spec(function=None, *, name=None, scale=None, dropout=0.0, each=None, quotient=None, quantized=False):
+def spec(function=None, *, name=None, scale=None, dropout=0.0, each=None, quotient=None, rows=None,
+         quantized=False):
     """Registers a function for the spec `name` (default: the function's name)."""
 
     def register(modify):
-        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, each, quotient, quantized)
+        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, each, quotient, rows, quantized)
         return modify
 
     return register(function) if function else register
