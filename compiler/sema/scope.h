@@ -72,7 +72,7 @@ class Scope {
   void declare(const ast::Name& name, Symbol symbol, bool at_run_time);
   void poison(const std::string& name);  // unless it is defined
   void define_let(const ast::Name& name, const std::optional<Value>& value);
-  // Makes a let a tensor, and adds it to the attention; without a value it is poisoned.
+  // sums.cpp: makes a let a tensor, and adds it to the attention; without a value it is poisoned.
   void define_sum(const ast::Name& name, std::optional<ir::KeySum> sum);
 
   // The value of an expression; nullopt after an error in it or in a definition that it uses.
