@@ -37,6 +37,7 @@ clause
   | epilogueClause
   | quantizeClause
   | shardClause
+  | prologueClause
   | functionClause
   | otherClause
   ;
@@ -72,6 +73,8 @@ deterministicClause : DETERMINISTIC ';' ;
 normalizeClause : NORMALIZE name ';' ;
 weightClause : WEIGHT expr ';' ;
 epilogueClause : (EPILOGUE | GATE) expr ';' ;
+// What becomes of each row of q or k.
+prologueClause : PROLOGUE name ':' expr ';' ;
 shardClause : SHARD name ';' ;
 // Types of tensors, and defaults of scales.
 quantizeClause : QUANTIZE name (',' quantizeEntry)* ';' ;
@@ -116,7 +119,7 @@ indexes : '[' expr (',' expr)* ']' ;
 name
   : IDENT | ATTENTION | DIMS | DTYPE | LAYOUT | TENSOR | PARAM | LET | SCALE | SCORE | MASK
   | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE
-  | QUANTIZE | SHARD | WEIGHT | EPILOGUE | GATE | FN | IMPORT
+  | QUANTIZE | SHARD | WEIGHT | PROLOGUE | EPILOGUE | GATE | FN | IMPORT
   ;
 
 ATTENTION : 'attention' ;
@@ -143,6 +146,7 @@ SHARD : 'shard' ;
 WEIGHT : 'weight' ;
 EPILOGUE : 'epilogue' ;
 GATE : 'gate' ;
+PROLOGUE : 'prologue' ;
 FN : 'fn' ;
 IMPORT : 'import' ;
 RETURN : 'return' ;

@@ -188,7 +188,8 @@ double error_of_scores(const Outputs& reference, const Types& types) {
       if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
     }
   }
-  return largest * (is_fp8(types.dtype) ? 0x1p-10 : 0x1p-21);
+  const bool rounds = is_fp8(types.dtype) || types.makes_rows;
+  return largest * (rounds ? 0x1p-10 : 0x1p-21);
 }
 
 // The bound of a sum of exponentials of differences of scores. A sum is never 0, so that an error
@@ -241,7 +242,8 @@ Types::Types(const ir::Attention& attention)
     : dtype(attention.dtype),
       o(attention.dtype_of("o")),
       d_o(attention.dtype_of("do")),
-      gradients(attention.dtype_of("dq")) {}
+      gradients(attention.dtype_of("dq")),
+      makes_rows(attention.prologue_q || attention.prologue_k) {}
 
 std::vector<Comparison> compare(const Outputs& outputs, const Outputs& reference,
                                 const Types& types, const Outputs& sizes) {

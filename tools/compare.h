@@ -29,6 +29,7 @@ struct Comparison {
 // The types that the bounds follow from: of q, k and v, of o, of do, and of dq, dk and dv.
 struct Types {
   DType dtype, o, d_o, gradients;
+  bool makes_rows = false;  // of q or k, which are rounded
 
   Types(DType all) : dtype(all), o(all), d_o(all), gradients(all) {}  // NOLINT(*-explicit-*)
   explicit Types(const ir::Attention& attention);
@@ -56,7 +57,8 @@ struct Types {
 // others, a single element is twice as far off as the tensor: 2 u of the weights for amax_o, 2 u of
 // o (at least 1e-2) for amax_dp, and twice the bound of the gradient for its amax. lse and
 // max have a bound of 2^-10 of the largest instead of 2^-21: GPUs add up products of 8-bit floats
-// in fewer bits than f32 has.
+// in fewer bits than f32 has. With a prologue they have that bound, too: what it makes is rounded,
+// and a number in the middle of two may be rounded to the other one.
 //
 // Tensors that have `sizes` (reference::Gradients::sizes) are gradients. Their bound is 1e-2 for
 // bf16 and 2e-3 for f16 over the whole tensor (by the type of q, for d_NAME too). Each

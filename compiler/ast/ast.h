@@ -160,6 +160,10 @@ struct NormalizeClause {
 struct WeightClause {
   Expr value;
 };
+struct PrologueClause {
+  Name tensor;  // "q" or "k"
+  Expr value;
+};
 // The clause's keyword is `epilogue` or `gate`.
 struct EpilogueClause {
   Expr value;
@@ -197,8 +201,8 @@ struct Clause {
   std::variant<DimsClause, DtypeClause, LayoutClause, TensorClause, ParamClause, LetClause,
                ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, SinkClause,
                DropoutClause, LengthsClause, GradClause, DeterministicClause, NormalizeClause,
-               QuantizeClause, ShardClause, WeightClause, EpilogueClause, FunctionClause,
-               ImportClause, OtherClause>
+               QuantizeClause, ShardClause, WeightClause, PrologueClause, EpilogueClause,
+               FunctionClause, ImportClause, OtherClause>
       body;
   Comments comments{};
 };

@@ -170,6 +170,11 @@ class Builder {
       case Grammar::RuleNormalizeClause:
         clause.body = NormalizeClause{name(context->normalizeClause()->name())};
         break;
+      case Grammar::RulePrologueClause: {
+        auto* c = context->prologueClause();
+        clause.body = PrologueClause{name(c->name()), expr(c->expr())};
+        break;
+      }
       case Grammar::RuleWeightClause:
         clause.body = WeightClause{expr(context->weightClause()->expr())};
         break;

@@ -148,6 +148,11 @@ LetClause inner_let(const JsonValue& json, JsonExpressions& in) {
   return {in.name(in.need(json, "let", "a let"), "the let"), bound ? in.expr(*bound) : Expr{}};
 }
 
+Body prologue(const Given& given) {
+  const JsonValue* value = given.in.need(given.json, "value", "a prologue");
+  return PrologueClause{given.name(), value ? given.in.expr(*value) : Expr{}};
+}
+
 Body let(const Given& given) { return inner_let(given.json, given.in); }
 
 Body function(const Given& given) {
@@ -257,6 +262,7 @@ constexpr ClauseForm kJsonClauses[] = {
     {"weight", of_expression<WeightClause>, ""},
     {"epilogue", of_expression<EpilogueClause>, ""},
     {"gate", of_expression<EpilogueClause>, ""},
+    {"prologue", prologue, "the tensor of a prologue", {"value"}},
     {"quantize", quantize, "the quantization", {"with"}},
     {"shard", of_name<ShardClause>, "what is sharded"},
     {"dtype", of_name<DtypeClause>, "the type"},

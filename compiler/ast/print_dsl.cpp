@@ -141,6 +141,9 @@ struct BodyPrinter {
   std::string operator()(const GradClause& clause) const { return join(clause.tensors); }
   std::string operator()(const DeterministicClause&) const { return ""; }
   std::string operator()(const NormalizeClause& clause) const { return clause.by.text; }
+  std::string operator()(const PrologueClause& clause) const {
+    return fmt::format("{}: {}", clause.tensor.text, to_dsl(clause.value));
+  }
   std::string operator()(const WeightClause& clause) const { return to_dsl(clause.value); }
   std::string operator()(const EpilogueClause& clause) const { return to_dsl(clause.value); }
   std::string operator()(const ShardClause& clause) const { return clause.axis.text; }

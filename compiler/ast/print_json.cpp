@@ -154,6 +154,9 @@ struct JsonBodyPrinter {
   std::string operator()(const GradClause& clause) const { return names(clause.tensors); }
   std::string operator()(const DeterministicClause&) const { return "true"; }
   std::string operator()(const NormalizeClause& clause) const { return text(clause.by.text); }
+  std::string operator()(const PrologueClause& clause) const {
+    return fmt::format("{}, \"value\": {}", text(clause.tensor.text), json(clause.value));
+  }
   std::string operator()(const WeightClause& clause) const { return json(clause.value); }
   std::string operator()(const EpilogueClause& clause) const { return json(clause.value); }
   std::string operator()(const ShardClause& clause) const { return text(clause.axis.text); }

@@ -58,6 +58,7 @@ class Walk {
   void operator()(GradClause& clause) const { (*this)(clause.tensors); }
   void operator()(DeterministicClause&) const {}
   void operator()(NormalizeClause& clause) const { (*this)(clause.by); }
+  void operator()(PrologueClause& clause) const { all(clause.tensor, clause.value); }
   void operator()(WeightClause& clause) const { (*this)(clause.value); }
   void operator()(EpilogueClause& clause) const { (*this)(clause.value); }
   void operator()(ShardClause& clause) const { (*this)(clause.axis); }

@@ -1,10 +1,10 @@
-// Gradients of learned tensors whose elements several keys, rows or sums read. Internal to
-// key_sums.cpp.
+// How elements of learned tensors reach sums along keys. Internal to key_sums.cpp.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/element_parts.h"
 #include "compiler/codegen/key_sums.h"
 #include "compiler/masks/axes.h"
 
@@ -36,13 +36,7 @@ struct SumPath {
 // Whether the load reads each element of its tensor once, at one key of one row.
 bool reads_each_once(const ir::Attention& attention, const SumPath& path);
 
-// The gradient d_NAME of a tensor by these paths, as a sum that does not depend on the order of
-// threads; 0 without a path.
-struct SummedParts {
-  std::string name;
-  std::vector<SumPath> paths;
-  std::string rest;  // to be added, of the tensor's dtype, or ""
-};
-SumGradients summed_parts(const ir::Attention& attention, const SummedParts& parts);
+// What reads elements so, and the parts of their gradients.
+PartsWalk walk_of(const ir::Attention& attention, const SumPath& path);
 
 }  // namespace attn::codegen

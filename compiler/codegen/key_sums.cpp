@@ -93,7 +93,7 @@ class GradientsMaker {
     }
   }
 
-  SumGradients run() && {
+  MadeSteps run() && {
     std::vector<ExprId> read;
     for (const std::string& name : tensors_.learned) {
       if (is_direct(name)) write(name);
@@ -195,7 +195,10 @@ class GradientsMaker {
   }
 
   void add_parts(const std::string& name) {
-    SumGradients parts = summed_parts(attention_, {name, paths_to(name), tensors_.rest(name)});
+    std::vector<PartsWalk> walks;
+    for (const SumPath& path : paths_to(name)) walks.push_back(walk_of(attention_, path));
+    MadeSteps parts = summed_parts(attention_, *attention_.find_tensor(name), walks,
+                                   tensors_.rest(name), ".onward");
     std::ranges::move(parts.internals, std::back_inserter(made_.internals));
     std::ranges::move(parts.steps, std::back_inserter(made_.steps));
   }
@@ -204,7 +207,7 @@ class GradientsMaker {
   const SumGradientTensors& tensors_;
   RowKernel kernel_;
   std::vector<SumPath> paths_;
-  SumGradients made_;
+  MadeSteps made_;
 };
 
 }  // namespace
@@ -229,7 +232,7 @@ plan::KernelStep key_sums_step(const ir::Attention& attention, const std::vector
   return std::move(kernel).finish();
 }
 
-SumGradients key_sum_gradients(const ir::Attention& attention, const SumGradientTensors& tensors) {
+MadeSteps key_sum_gradients(const ir::Attention& attention, const SumGradientTensors& tensors) {
   return GradientsMaker(attention, tensors).run();
 }
 

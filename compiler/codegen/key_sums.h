@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/element_parts.h"
 #include "compiler/ir/attention.h"
 #include "runtime/plan/program.h"
 
@@ -30,10 +31,6 @@ struct SumGradientTensors {
 // the last key to the first, and, where each of its elements is summed once, on to a learned
 // tensor. Others are summed over all that reads an element, as codegen::learned_steps does: what is
 // computed does not depend on the order of threads.
-struct SumGradients {
-  std::vector<plan::TensorInfo> internals;
-  std::vector<plan::Step> steps;
-};
-SumGradients key_sum_gradients(const ir::Attention& attention, const SumGradientTensors& tensors);
+MadeSteps key_sum_gradients(const ir::Attention& attention, const SumGradientTensors& tensors);
 
 }  // namespace attn::codegen

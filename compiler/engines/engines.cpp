@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/codegen/key_sums.h"
+#include "compiler/codegen/prologues.h"
 
 namespace attn::engines {
 
@@ -80,6 +81,8 @@ std::string what_of_launch(const plan::KernelStep& step, const plan::Launch& lau
   }
   if (launch.kernel == codegen::kKeySumsKernel) return "sums along keys";
   if (launch.kernel == codegen::kKeySumGradientsKernel) return "gradients through sums along keys";
+  if (launch.kernel == codegen::kProloguesKernel) return "rows of q and k, before the products";
+  if (launch.kernel == codegen::kPrologueGradientsKernel) return "gradients of these rows";
   return {};
 }
 

@@ -33,6 +33,11 @@ auto places_in(Owner& owner) {
     auto& origin = *owner.dropout->origin;
     places.insert(places.end(), {&origin.head, &origin.row, &origin.column});
   }
+  for (auto* prologue : {&owner.prologue_q, &owner.prologue_k}) {
+    if (!*prologue) continue;
+    places.push_back(&(*prologue)->value);
+    for (auto& sum : (*prologue)->sums) places.push_back(&sum);
+  }
   for (auto& tensor : owner.tensors) {
     for (auto& extent : tensor.extents) places.push_back(&extent);
     if (tensor.fallback) places.push_back(&*tensor.fallback);

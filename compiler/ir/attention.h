@@ -134,6 +134,17 @@ struct Quotient {
   bool operator==(const Quotient&) const = default;
 };
 
+// What each row of q or k becomes before the products, rounded as it is: element `depth` is
+// `value`. An element of the row itself is a load of "q" or "k" at the batch, the head (of k: the
+// key head), the row (of k: the column) and an integer.
+struct Prologue {
+  ExprId value = 0;            // real; of these loads and indexes, `depth`, sums, tensors, params
+  std::vector<ExprId> sums{};  // reals, as `value`: `row_sum i` is the sum of sums[i] over depth.
+                               // Each reads those before it
+  SourcePos pos{};
+  bool operator==(const Prologue&) const = default;
+};
+
 // What may be divided among several GPUs (compiler/sharding): rows and keys, heads, or both.
 enum class Shard : std::uint8_t { sequence, heads, both };
 inline constexpr std::string_view kShardNames[] = {"sequence", "heads", "both"};
@@ -254,6 +265,7 @@ struct Attention {
   std::optional<ExprId> epilogue{};
   SourcePos epilogue_pos{};  // of the first clause
   std::optional<Dropout> dropout{};
+  std::optional<Prologue> prologue_q{}, prologue_k{};
   bool lengths_q = false;   // then `tensors` has kLengthsQ
   bool lengths_kv = false;  // then `tensors` has kLengthsKv
   bool wants_o = true;
@@ -301,7 +313,8 @@ struct Attention {
   bool is_pointwise() const { return is_sigmoid() || is_linear(); }
   // Whether it has random dropout.
   bool is_random() const { return dropout && !dropout->keep; }
-  // Scale, score, masks, f and g, sink, epilogue, dropout keep, extents, fallbacks, runs, sums.
+  // Scale, score, masks, f and g, sink, epilogue, dropout keep, prologues, extents, fallbacks,
+  // runs, sums.
   std::vector<ExprId> roots() const;
   // The same roots in the same order, writable for a pass that builds a new dag.
   std::vector<ExprId*> root_places();

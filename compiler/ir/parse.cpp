@@ -103,6 +103,7 @@ class NodeLines {
       if (operand != Type::integer) return line.error("an index is not an int");
     }
     const std::string& name = std::get<std::string>(attribute);
+    if (op == Op::load_ && (name == "q" || name == "k")) return Type::real;
     if (op == Op::load_ && out_.find_tensor(name)) return value_type(out_.find_tensor(name)->dtype);
     if (op == Op::param_ && out_.find_param(name)) return value_type(out_.find_param(name)->dtype);
     return line.error(fmt::format("'{}' is not declared", name));
@@ -315,6 +316,7 @@ class TextParser : private TensorLines {
     if (line.accept("sink")) return optional_root(line, out_.sink);
     if (line.accept("epilogue")) return optional_root(line, out_.epilogue);
     if (line.accept("dropout")) return dropout(line);
+    if (line.accept("prologue")) return prologue(line);
     if (line.accept("lengths")) return lengths(line);
     if (line.accept("grad")) return gradients(line);
     if (line.accept("normalize")) return normalize(line);
@@ -369,6 +371,16 @@ class TextParser : private TensorLines {
     ATTN_ASSIGN(origin.row, node_id(line));
     ATTN_RETURN_IF_ERROR(line.expect(","));
     ATTN_ASSIGN(origin.column, node_id(line));
+    return {};
+  }
+
+  Status prologue(Scanner& line) {
+    const bool is_q = line.accept("q");
+    if (!is_q) ATTN_RETURN_IF_ERROR(line.expect("k"));
+    std::optional<Prologue>& prologue = is_q ? out_.prologue_q : out_.prologue_k;
+    if (prologue) return line.error("given twice");
+    ATTN_ASSIGN(prologue.emplace().value, node_id(line));
+    ATTN_ASSIGN(prologue->sums, operands(line));
     return {};
   }
 

@@ -97,6 +97,8 @@ class SourceWriter {
  private:
   Piece leaf(const Node& node) const {
     if (node.is(Op::index_)) return {fmt::format("i{}", std::get<std::int64_t>(node.attribute))};
+    if (node.is(Op::row_sum_))
+      return {fmt::format("row_sum({})", std::get<std::int64_t>(node.attribute))};
     switch (node.op) {
       case Op::batch_: return {"b"};
       case Op::head_: return {"h"};

@@ -114,6 +114,8 @@ class TextWriter {
     if (attention_.sink) line("sink {}", number(*attention_.sink));
     if (attention_.epilogue) line("epilogue {}", number(*attention_.epilogue));
     if (attention_.dropout) dropout(*attention_.dropout);
+    prologue("q", attention_.prologue_q);
+    prologue("k", attention_.prologue_k);
     if (attention_.lengths_q || attention_.lengths_kv) {
       line("lengths{}{}", attention_.lengths_q ? " q" : "", attention_.lengths_kv ? " kv" : "");
     }
@@ -135,6 +137,12 @@ class TextWriter {
     if (attention_.partial) line("partial");
     if (attention_.shard) line("shard {}", to_string(*attention_.shard));
     text_ += "}\n";
+  }
+
+  void prologue(std::string_view tensor, const std::optional<Prologue>& prologue) {
+    if (!prologue) return;
+    line("prologue {} {}{}{}", tensor, number(prologue->value), prologue->sums.empty() ? "" : ", ",
+         numbers(prologue->sums));
   }
 
   std::string outputs() const {

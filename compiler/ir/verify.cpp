@@ -13,8 +13,9 @@ namespace {
 // What a root may contain.
 struct Allowed {
   bool score = false;
-  bool index = false;  // batch, head, row, column and loads
-  bool sums = false;   // loads of sums along keys
+  bool index = false;      // batch, head, row, column and loads
+  bool sums = false;       // loads of sums along keys
+  std::string_view row{};  // the tensor of whose rows elements are loaded
   bool params = false;
   bool element = false;  // the indexes of a tensor element
   bool unit = false;
@@ -74,6 +75,7 @@ class RootVerifier {
       if (param == nullptr) return bug(name + " is not a param");
       return node.type == value_type(param->dtype) ? Status() : bug("type of param " + name);
     }
+    if (name == "q" || name == "k") return of_row(node, name);
     const CapturedTensor* tensor = attention_.find_tensor(name);
     if (tensor == nullptr) return bug(name + " is not a tensor");
     if (node.type != value_type(tensor->dtype)) return bug("type of tensor " + name);
@@ -84,7 +86,40 @@ class RootVerifier {
     return {};
   }
 
+  // An element of a row that a prologue reads.
+  Status of_row(const Node& node, const std::string& name) {
+    const Op row = name == "q" ? Op::row_ : Op::column_;
+    const std::vector<ExprId>& at = node.operands;
+    const bool fits = node.type == Type::real && at.size() == 4 && dag_[at[0]].is(Op::batch_) &&
+                      dag_[at[1]].is(Op::head_) && dag_[at[2]].is(row) &&
+                      dag_[at[3]].type == Type::integer;
+    return fits ? Status() : bug("an element of " + name);
+  }
+
+  Status prologue(std::string_view tensor, const std::optional<Prologue>& prologue) {
+    if (!prologue) return {};
+    const Op other = tensor == "q" ? Op::column_ : Op::row_;
+    for (std::size_t i = 0; i <= prologue->sums.size(); ++i) {
+      const bool is_sum = i < prologue->sums.size();
+      const ExprId root = is_sum ? prologue->sums[i] : prologue->value;
+      ATTN_RETURN_IF_ERROR(this->root(fmt::format("prologue of {}", tensor), root, Type::real,
+                                      {.index = true, .row = tensor, .params = true}));
+      for (const ExprId id : reachable(dag_, std::span(&root, 1))) {
+        if (dag_[id].is(other))
+          return bug(fmt::format("the prologue of {} reads a {}", tensor, info(other).name));
+        const bool is_later =
+            dag_[id].is(Op::row_sum_) &&
+            (dag_.integer_of(id) < 0 || dag_.integer_of(id) >= static_cast<std::int64_t>(i));
+        if (is_later) return bug(fmt::format("a sum of the prologue of {}", tensor));
+      }
+    }
+    if (attention_.quantize) return bug("a prologue of 8-bit floats");
+    return {};
+  }
+
   Status roots() {
+    ATTN_RETURN_IF_ERROR(prologue("q", attention_.prologue_q));
+    ATTN_RETURN_IF_ERROR(prologue("k", attention_.prologue_k));
     ATTN_RETURN_IF_ERROR(root("scale", attention_.scale, Type::real, {.params = true}));
     ATTN_RETURN_IF_ERROR(root("score", attention_.score, Type::real,
                               {.score = true, .index = true, .sums = true, .params = true}));
@@ -171,6 +206,10 @@ class RootVerifier {
       if (!is_allowed(dag_[id].op, allowed)) {
         return bug(fmt::format("{} in the {}", info(dag_[id].op).name, name));
       }
+      const bool is_of_row =
+          dag_[id].is(Op::load_) && (dag_.symbol_of(id) == "q" || dag_.symbol_of(id) == "k");
+      if (is_of_row && dag_.symbol_of(id) != allowed.row)
+        return bug(fmt::format("an element of {} in the {}", dag_.symbol_of(id), name));
       const bool is_sum = dag_[id].is(Op::load_) && attention_.find_sum(dag_.symbol_of(id));
       if (is_sum && !allowed.sums) return bug(fmt::format("a sum along keys in the {}", name));
     }
@@ -186,10 +225,11 @@ class RootVerifier {
       case Op::row_:
       case Op::load_: return allowed.index;
       case Op::column_: return allowed.index && allowed.keys;
-      case Op::output_:
-      case Op::depth_: return allowed.output;
+      case Op::output_: return allowed.output;
       case Op::param_: return allowed.params;
       case Op::index_: return allowed.element;
+      case Op::depth_: return allowed.output || !allowed.row.empty();
+      case Op::row_sum_: return !allowed.row.empty();
       default: return true;
     }
   }

@@ -9,8 +9,10 @@
 
 #include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/key_sums.h"
+#include "compiler/engines/shared/prologues.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/ir/key_sums.h"
+#include "compiler/ir/prologues.h"
 
 namespace attn::planner {
 namespace {
@@ -34,6 +36,8 @@ std::string_view with_bound_strides(const ir::Attention& attention) {
 // forward.
 std::optional<Error> refusal_of(const ir::Attention& attention, const Strategy& strategy,
                                 const target::Context& context) {
+  const Status rows = engines::check_prologues(attention, context.backward());
+  if (!rows.ok()) return rows.error();
   if (const Status sums = engines::check_key_sums(attention); !sums.ok()) return sums.error();
   const std::string_view bound = with_bound_strides(attention);
   if (!bound.empty() && context.backward()) {
@@ -71,13 +75,15 @@ bool lacks_o(const ir::Attention& attention, const target::Context& context) {
   return !context.backward() && !attention.wants_o;
 }
 
-// What kernels compute where that is not the attention itself: with sums along keys captured, and
-// with an output o.
+// What kernels compute where that is not the attention itself: of what prologues make, with sums
+// along keys captured, and with an output o.
 std::optional<ir::Attention> in_kernels(const ir::Attention& attention,
                                         const target::Context& context) {
-  const bool has_sums = !attention.sums.empty();
-  if (!has_sums && !lacks_o(attention, context)) return std::nullopt;
-  ir::Attention computed = has_sums ? ir::with_sums_given(attention) : attention;
+  const bool has_more = !attention.sums.empty() || ir::has_prologue(attention);
+  if (!has_more && !lacks_o(attention, context)) return std::nullopt;
+  ir::Attention computed = attention;
+  if (ir::has_prologue(computed)) computed = ir::with_prologues_given(computed);
+  if (!computed.sums.empty()) computed = ir::with_sums_given(computed);
   return lacks_o(attention, context) ? engines::with_o(std::move(computed)) : std::move(computed);
 }
 
@@ -199,7 +205,10 @@ void Search::lower(Candidate& candidate) {
 }
 
 Result<Lowered> Search::whole(Lowered lowered) const {
-  ATTN_ASSIGN(lowered.program, engines::with_key_sums(attention_, std::move(lowered.program)));
+  const ir::Attention rows_given =
+      ir::has_prologue(attention_) ? ir::with_prologues_given(attention_) : attention_;
+  ATTN_ASSIGN(lowered.program, engines::with_key_sums(rows_given, std::move(lowered.program)));
+  lowered.program = engines::with_prologues(attention_, std::move(lowered.program));
   if (lacks_o(attention_, context_)) engines::make_o_internal(lowered.program);
   return lowered;
 }

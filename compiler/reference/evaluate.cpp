@@ -2,7 +2,9 @@
 
 #include <memory>
 
+#include "compiler/ir/prologues.h"
 #include "compiler/reference/outputs.h"
+#include "compiler/reference/prologues.h"
 #include "compiler/reference/sums.h"
 #include "compiler/reference/tasks.h"
 
@@ -10,6 +12,10 @@ namespace attn::reference {
 
 Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
                          const Options& options) {
+  if (ir::has_prologue(attention)) {
+    ATTN_ASSIGN(const GivenPrologues given, with_prologues(attention, inputs, options));
+    return evaluate(given.attention, given.inputs, options);
+  }
   if (!attention.sums.empty()) {
     ATTN_ASSIGN(const GivenSums given, with_sums(attention, inputs, options));
     return evaluate(given.attention, given.inputs, options);

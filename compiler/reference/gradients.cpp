@@ -8,9 +8,12 @@
 #include <memory>
 #include <optional>
 
+#include "compiler/ir/prologues.h"
 #include "compiler/reference/blocks.h"
 #include "compiler/reference/outputs.h"
+#include "compiler/reference/prologues.h"
 #include "compiler/reference/reverse.h"
+#include "compiler/reference/sums.h"
 #include "compiler/reference/tasks.h"
 
 namespace attn::reference {
@@ -566,6 +569,8 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
                             const io::HostTensor& d_o, const std::vector<std::string>& names,
                             const Options& options) {
   ATTN_RETURN_IF_ERROR(check_names(attention, names));
+  if (ir::has_prologue(attention))
+    return gradients_through_prologues(attention, inputs, d_o, names, options);
   if (!attention.sums.empty())
     return gradients_through_sums(attention, inputs, d_o, names, options);
   if (attention.quantize && attention.gradients.empty()) {

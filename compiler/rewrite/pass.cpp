@@ -26,6 +26,8 @@ ir::Attention pass::without_keys(const ir::Attention& attention, const target::C
   result.score = result.dag.leaf(ir::Op::score_);
   result.masks.clear();
   result.sums.clear();
+  result.prologue_q.reset();
+  result.prologue_k.reset();
   result.dropout.reset();
   return result;
 }

@@ -9,10 +9,11 @@
 #include "compiler/ast/print.h"
 #include "compiler/sema/clauses.h"
 #include "compiler/sema/environment.h"
+#include "compiler/sema/epilogue.h"
 #include "compiler/sema/layouts.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/other_clauses.h"
-#include "compiler/sema/epilogue.h"
+#include "compiler/sema/prologue.h"
 #include "compiler/sema/quantize.h"
 #include "compiler/sema/scope.h"
 #include "compiler/sema/sums.h"
@@ -36,8 +37,8 @@ constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams,
                          "a mask cannot read scores; for a threshold use "
                          "`score where(condition, score, -inf);`"};
 constexpr Site kRuns{"a number of runs", kConstants};
-constexpr Site kLetSite{"a let",
-                        kScore | kIndexes | kTensors | kLearned | kSums | kParams | kResult};
+constexpr Site kLetSite{
+    "a let", kScore | kIndexes | kTensors | kLearned | kSums | kParams | kResult | kColumn};
 
 // A factor that cannot be a scale, as a score clause: "score score * t[h];".
 std::string as_score(const ast::Expr& factor) {
@@ -385,10 +386,10 @@ class Analyzer : private DeclaredTensors {
     } else if (const auto* shard = std::get_if<ast::ShardClause>(&clause.body)) {
       set_shard(*shard, attention_, sink_);
     } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
-      set_outputs(*outputs,
-                  {has_sink(), find_quantize(spec_).quantize != nullptr,
-                   find_epilogue(spec_) != nullptr},
-                  attention_, sink_);
+      set_outputs(
+          *outputs,
+          {has_sink(), find_quantize(spec_).quantize != nullptr, find_epilogue(spec_) != nullptr},
+          attention_, sink_);
     } else if (const auto* layout = std::get_if<ast::LayoutClause>(&clause.body)) {
       layout_ = layout;
     } else if (const auto* lengths = std::get_if<ast::LengthsClause>(&clause.body)) {
@@ -417,6 +418,8 @@ class Analyzer : private DeclaredTensors {
       add_epilogue(clause, attention_, scope, sink_);
     } else if (const auto* sink = std::get_if<ast::SinkClause>(&clause.body)) {
       set_sink(*sink, attention_, scope);
+    } else if (const auto* prologue = std::get_if<ast::PrologueClause>(&clause.body)) {
+      add_prologue(*prologue, attention_, scope, sink_);
     } else if (std::holds_alternative<ast::DropoutClause>(clause.body)) {
       set_dropout(clause, attention_, environment_, scope, sink_);
     } else if (const auto* gradients = std::get_if<ast::GradClause>(&clause.body);

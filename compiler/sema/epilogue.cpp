@@ -10,7 +10,7 @@ namespace attn::sema {
 namespace {
 
 constexpr Site kEpilogueSite{
-    "an epilogue", kHeads | kRows | kTensors | kLearned | kParams | kResult,
+    "an epilogue", kHeads | kRows | kTensors | kLearned | kParams | kResult | kColumn,
     "it acts on each element of `o`, after the sum over keys: it may read `o`, `b`, `h`, `q_idx`, "
     "`d_idx` (the element's column), tensors, params and constants"};
 

@@ -13,6 +13,7 @@
 #include "compiler/ast/walk.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/operations.h"
+#include "compiler/sema/prologue.h"
 #include "compiler/sema/sums.h"
 #include "compiler/support/text.h"
 
@@ -223,6 +224,7 @@ class BodyNames {
   void check_name(const Expr& expr) {
     if (contains(known_, expr.text) || contains(names_, expr.text)) return;
     if (is_bound_name(expr.text) || is_dimension_name(expr.text)) return;
+    if (expr.kind == ExprKind::index && expr.text == kRow) return;  // of a prologue
     std::vector<std::string_view> candidates = known_;
     candidates.insert(candidates.end(), names_.begin(), names_.end());
     candidates.insert(candidates.end(), bound_names().begin(), bound_names().end());
@@ -240,6 +242,7 @@ class BodyNames {
   void check_call(const Expr& expr) {
     if (contains(functions_, expr.text) || library_.functions.contains(expr.text)) return;
     const auto built_in = function_names();
+    if (expr.text == "sum" && expr.operands.size() == 1) return;  // over a row, or a mistake there
     if (is_sum(expr)) return report_sum_inside(expr, sink_);
     if (contains(built_in, expr.text) || !library_.complete) return;
     std::vector<std::string_view> candidates(functions_.begin(), functions_.end());

@@ -29,10 +29,12 @@ enum Uses : std::uint16_t {
   kRows = 4,   // the query index
   kTensors = 8,
   kParams = 16,
-  kLearned = 32,  // learned tensors; set together with kTensors
-  kSums = 64,     // sums along keys; set together with kTensors
-  kKeys = 128,    // the key index
-  kResult = 256,  // an element of o and its column
+  kLearned = 32,   // learned tensors; set together with kTensors
+  kKeys = 64,      // the key index
+  kResult = 128,   // an element of o, in an epilogue
+  kSums = 256,     // sums along keys; set together with kTensors
+  kElement = 512,  // elements and sums of a row of q or k, in a prologue
+  kColumn = 1024,  // the column of an element, in both
   kIndexes = kHeads | kRows | kKeys
 };
 

@@ -24,13 +24,13 @@ struct Index {
   std::string_view name;
   Dim dim;
 };
-constexpr Index kIndexes[] = {{"b", Dim::B},      {"h", Dim::Hq}, {"q_idx", Dim::Sq},
-                              {"q_raw", Dim::Sq}, {"q", Dim::Sq}, {"kv_idx", Dim::Skv},
-                              {"kv", Dim::Skv},   {"k", Dim::Skv},  {"d_idx", Dim::Dv}};
+constexpr Index kIndexesOfTensors[] = {{"b", Dim::B},      {"h", Dim::Hq},  {"q_idx", Dim::Sq},
+                                       {"q_raw", Dim::Sq}, {"q", Dim::Sq},  {"kv_idx", Dim::Skv},
+                                       {"kv", Dim::Skv},   {"k", Dim::Skv}, {"d_idx", Dim::Dv}};
 
 const Index* find_index(const Expr& expr) {
-  const auto* found = std::ranges::find(kIndexes, expr.text, &Index::name);
-  return expr.operands.empty() && found != std::end(kIndexes) ? found : nullptr;
+  const auto* found = std::ranges::find(kIndexesOfTensors, expr.text, &Index::name);
+  return expr.operands.empty() && found != std::end(kIndexesOfTensors) ? found : nullptr;
 }
 
 // The index as it is called here: `q_idx` for `q`.

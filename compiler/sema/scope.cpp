@@ -36,6 +36,16 @@ std::string_view kind_in_words(Symbol::Kind kind) {
   }
 }
 
+// What would do for an expression that reads what a site does not have.
+std::string_view help_without(unsigned missing, const Site& site) {
+  if ((missing & kResult) != 0)
+    return "`o` is an element of the result: it stands in an `epilogue` or `gate` clause";
+  if ((missing & kColumn) != 0)
+    return "`d_idx` is the column of an element: it stands in a `prologue`, `epilogue` or `gate` "
+           "clause";
+  return site.help;
+}
+
 }  // namespace
 
 Scope::Scope(Environment& environment, const Library& library, ir::Attention& attention,
@@ -76,18 +86,6 @@ void Scope::define_let(const ast::Name& name, const std::optional<Value>& value)
   if (found == symbols_.end() || found->second.span != name.span) return;  // reported
   found->second.value = value;
   if (!value) found->second.kind = Symbol::Kind::poisoned;
-}
-
-void Scope::define_sum(const ast::Name& name, std::optional<ir::KeySum> sum) {
-  const auto found = symbols_.find(name.text);
-  if (found == symbols_.end() || found->second.span != name.span) return;  // reported
-  found->second.kind = sum ? Symbol::Kind::tensor : Symbol::Kind::poisoned;
-  if (!sum) return;
-  const ir::SourcePos pos = operations_.place(name.span);
-  if (sum->of_batch) sum->tensor.extents.push_back(size(ir::Dim::B, pos).id);
-  if (sum->of_head) sum->tensor.extents.push_back(size(ir::Dim::Hq, pos).id);
-  sum->tensor.extents.push_back(size(ir::Dim::Skv, pos).id);
-  attention_.sums.push_back(std::move(*sum));
 }
 
 std::optional<Value> Scope::check(const Expr& expr, const Site& site) {
@@ -198,6 +196,9 @@ std::optional<Value> Scope::name(const Expr& expr, const Site& site) {
     value = bound(expr);
   } else if (is_dimension_name(expr.text)) {
     value = dimension(expr);
+  } else if (is_element(expr)) {
+    report(Code::tensor_without_index, expr.span, "`x` is a row, not a number").help =
+        "read an element, for example `x[d_idx]`";
   } else if (found != symbols_.end()) {
     found->second.used = true;
     value = symbol(expr, found->second);
@@ -225,23 +226,20 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
   }
   const auto found = symbols_.find(expr.text);
   const bool is_let = found != symbols_.end() && found->second.kind == Symbol::Kind::let;
-  const std::string_view what = (missing & kScore) != 0               ? "the score"
-                                : (missing & kResult) != 0            ? "an element of the result"
-                                : (missing & kIndexes & ~kHeads) != 0 ? "a query or key index"
-                                : (missing & kHeads) != 0             ? "an index"
-                                : (missing & kTensors) != 0           ? "a tensor"
-                                                                      : "a param";
+  const std::string_view what = (missing & kScore) != 0                 ? "the score"
+                                : (missing & kResult) != 0              ? "an element of the result"
+                                : (missing & (kElement | kColumn)) != 0 ? "a column of a row"
+                                : (missing & kIndexes & ~kHeads) != 0   ? "a query or key index"
+                                : (missing & kHeads) != 0               ? "an index"
+                                : (missing & kTensors) != 0             ? "a tensor"
+                                                                        : "a param";
   auto& diagnostic =
       report(Code::not_available_here, expr.head,
              is_let ? fmt::format("{} depends on {}, which cannot be used in {}", quoted(expr.text),
                                   what, site.what)
                     : fmt::format("{} cannot be used in {}", quoted(expr.text), site.what));
   if (is_let) diagnostic.labels.push_back({found->second.span, "defined here"});
-  diagnostic.help = ast::hint_for(
-      sink_.source(), (missing & kResult) != 0
-                          ? "`o` and `d_idx` are an element of the result and its column: they "
-                            "stand in an `epilogue` or `gate` clause"
-                          : site.help);
+  diagnostic.help = ast::hint_for(sink_.source(), help_without(missing, site));
   return false;
 }
 
@@ -256,7 +254,6 @@ std::optional<Value> Scope::bound(const Expr& expr) {
   const std::string& name = expr.text;
   if (name == "score") return score_;
   if (name == "o") return output_;
-  if (name == "d_idx") return operations_.leaf(dag.leaf(Op::depth_, pos), kResult);
   if (name == "inf") {
     return operations_.leaf(dag.real(std::numeric_limits<double>::infinity(), pos), kConstants);
   }
@@ -265,6 +262,7 @@ std::optional<Value> Scope::bound(const Expr& expr) {
                 : name == "h"      ? Op::head_
                 : name == "kv_idx" ? Op::column_
                                    : Op::row_;
+  if (name == "d_idx") return operations_.leaf(dag.leaf(Op::depth_, pos), kColumn);
   const bool heads = op == Op::batch_ || op == Op::head_;
   return operations_.leaf(dag.leaf(op, pos), heads ? kHeads : op == Op::column_ ? kKeys : kRows);
 }
@@ -392,6 +390,8 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   if (expr.kind == ExprKind::call) {
     if (const auto callee = find_function(expr.text)) return call(expr, *callee, site);
     if (const auto literal = wide_literal(expr)) return literal;
+    if (!row_of_.empty() && expr.text == "sum" && expr.operands.size() == 1)
+      return row_sum(expr, site);
     if (is_sum(expr)) {
       if (frames_.empty()) report_sum_inside(expr, sink_);  // a function's was reported
       return std::nullopt;

@@ -72,7 +72,7 @@ class Scope {
   void declare(const ast::Name& name, Symbol symbol, bool at_run_time);
   void poison(const std::string& name);  // unless it is defined
   void define_let(const ast::Name& name, const std::optional<Value>& value);
-  // Makes a let a tensor, and adds it to the attention; without a value it is poisoned.
+  // sums.cpp: makes a let a tensor, and adds it to the attention; without a value it is poisoned.
   void define_sum(const ast::Name& name, std::optional<ir::KeySum> sum);
 
   // The value of an expression; nullopt after an error in it or in a definition that it uses.
@@ -93,6 +93,14 @@ class Scope {
 
   // Reports errors in the functions of the spec and of its imports, called or not.
   void check_functions();
+
+  // From here on, `x[..]` is an element of a row of this tensor, "q" or "k", after the prologue so
+  // far, and `sum(..)` of one value a sum over the row, which is added to its sums; "": no more.
+  void begin_prologue(std::string_view tensor, ir::Prologue* prologue, bool is_first = true) {
+    row_of_ = tensor;
+    prologue_ = prologue;
+    is_first_prologue_ = is_first;
+  }
 
   // Sets the value of `score` for the expressions that follow.
   void set_score(const Value& score) { score_ = score; }
@@ -168,6 +176,11 @@ class Scope {
   std::string with_rank(const ast::Expr& expr, const ir::CapturedTensor& tensor,
                         const Symbol& symbol) const;
 
+  // prologue.cpp
+  bool is_element(const ast::Expr& expr) const;
+  std::optional<Value> element_of_row(const ast::Expr& expr, const Site& site);
+  std::optional<Value> row_sum(const ast::Expr& expr, const Site& site);
+
   // The tensor that `expr`, a name or an index expression, means.
   std::optional<std::string> tensor_named(const ast::Expr& expr);
 
@@ -217,6 +230,9 @@ class Scope {
   std::uint32_t attention_begin_ = 0;
   std::uint64_t work_ = 0;  // expressions visited, those of functions at every call
   std::optional<std::uint64_t> most_work_;
+  std::string row_of_;                // of a prologue that is checked
+  ir::Prologue* prologue_ = nullptr;  // so far
+  bool is_first_prologue_ = true;     // so that rows are those of the tensor
   bool default_is_replaced_ = false;
   bool is_stopped_ = false;
 };

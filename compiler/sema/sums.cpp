@@ -108,4 +108,16 @@ std::optional<ir::KeySum> check_sum(const ast::LetClause& let, const ir::Attenti
   return sum;
 }
 
+void Scope::define_sum(const ast::Name& name, std::optional<ir::KeySum> sum) {
+  const auto found = symbols_.find(name.text);
+  if (found == symbols_.end() || found->second.span != name.span) return;  // reported
+  found->second.kind = sum ? Symbol::Kind::tensor : Symbol::Kind::poisoned;
+  if (!sum) return;
+  const ir::SourcePos pos = operations_.place(name.span);
+  if (sum->of_batch) sum->tensor.extents.push_back(size(ir::Dim::B, pos).id);
+  if (sum->of_head) sum->tensor.extents.push_back(size(ir::Dim::Hq, pos).id);
+  sum->tensor.extents.push_back(size(ir::Dim::Skv, pos).id);
+  attention_.sums.push_back(std::move(*sum));
+}
+
 }  // namespace attn::sema

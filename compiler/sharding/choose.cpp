@@ -291,6 +291,11 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
             "8-bit attention is not sharded: each part would round its weights relative to a "
             "maximum of its own, and the result would be another one"};
   }
+  if (attention.prologue_q || attention.prologue_k) {
+    return Error{ErrorCode::unsupported,
+                 "prologues are not divided: ranks that pass keys on would compute them again",
+                 {"compute q and k before, and leave the prologues out"}};
+  }
   if (!attention.sums.empty()) {
     return Error{
         ErrorCode::unsupported,

@@ -117,6 +117,13 @@ PIXELS = {"odd": (9, 7), "empty rows": (6, 8), "five to one": (8, 5), "one row":
 TILES = {"odd": (12, 20), "empty rows": (12, 12), "five to one": (16, 12), "one row": (12, 16)}.get
 
 # Constants are smaller than the specs' defaults, so that they have an effect at these shapes.
+def halves(rows, width):
+    """[rows, width // 2], standard normal."""
+    return lambda size, rng: rng.normal(size=[size[rows], size[width] // 2])
+
+
+TABLES = dict(cosines=halves("Skv", "Dqk"), sines=halves("Skv", "Dqk"))
+
 EXTRAS = {
     "alphafold_gated": Extras(
         tensors=dict(
@@ -204,9 +211,13 @@ EXTRAS = {
     "paged_decode": Extras(tensors=KEYS, empty=True),
     "prefix_lm": Extras(bind=dict(prefix=30)),
     "prefix_lm_batched": Extras(tensors=dict(prefix_length=up_to("Skv"))),
+    "qk_norm": Extras(
+        tensors=TABLES | dict(q_weight=reals("Dqk"), k_weight=reals("Dqk")), square=True, one_head_dim=True
+    ),
     "qk_scales": Extras(
         tensors=dict(q_scale=reals("B", "Hq", "Sq"), k_scale=reals("B", "Hq", "Skv"))
     ),
+    "rope_causal": Extras(tensors=TABLES, square=True, one_head_dim=True),
     "score_select": Extras(bind=dict(slope=0.25)),
     "shared_prefix": Extras(tensors=dict(branch=ids()), square=True),
     "relu": Extras(outputs=("o",)),
@@ -218,6 +229,9 @@ EXTRAS = {
     "softcap": Extras(bind=dict(cap=2.5)),
     "split_kv": Extras(outputs=("o", "lse", "max", "sum_exp")),
     "strided_views": Extras(one_head_dim=True),
+    "swin_v2": Extras(
+        tensors=dict(logit_scale=reals("Hq"), bias=reals("Hq", "Sq", "Skv")), square=True
+    ),
     "symmetric_window": Extras(bind=dict(window=20), empty=True),
     "fire": Extras(
         tensors=dict(

@@ -87,6 +87,7 @@ class TypedSpec : Decisions {
     for (unsigned i = below(3); i > 0; --i) body += fmt::format("  mask {};\n", mask());
     body += other_clauses();
     if (one_in(6)) body += sums();
+    if (one_in(6)) body += prologue();
     return fmt::format("attention random(_w = 37) {{\n{}{}{}}}\n", head, declared(), body);
   }
 
@@ -130,6 +131,18 @@ class TypedSpec : Decisions {
            pick({"  normalize sigmoid;\n", "  weight silu(score) / Skv;\n",
                  "  weight relu(score) ** 2;\n", "  weight score;\n"}) +
            "  outputs o;\n";
+  }
+
+  // Rows of q or k that are about as long as they are without it.
+  std::string prologue() {
+    const std::string tensor = pick({"q", "k"});
+    const std::string position = tensor == "q" ? "q_raw" : "kv_idx";
+    const std::string value =
+        pick({"x[d_idx] * rsqrt(sum(x[d_idx] ** 2) / D + 0.5)",
+              "x[d_idx] * cos({0} * 0.1) - x[(d_idx + D // 2) % D] * sin({0} * 0.1)",
+              "where(d_idx < D // 2, x[D - 1 - d_idx], x[d_idx] - sum(x[d_idx]) / D)",
+              "x[d_idx] * (1 + 0.25 * sin(d_idx + {0}))"});
+    return fmt::format("  prologue {}: {};\n", tensor, fmt::format(fmt::runtime(value), position));
   }
 
   // A score with sums along the keys, which are small.

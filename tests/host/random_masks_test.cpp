@@ -101,6 +101,9 @@ constexpr std::string_view kClauses[] = {
     "learn g: f32[Hq, Skv]; let c = cumsum(g[h, kv_idx] / 8); score score + c[min(q_raw, Skv - 1)] "
     "- "
     "c[kv_idx];",
+    "learn w: f32[D]; prologue q: x[d_idx] * rsqrt(sum(x[d_idx] ** 2) / D + 0.5) * (1 + w[d_idx] / "
+    "4); "
+    "prologue k: x[(d_idx + 1) % D];",
     "weight relu(exp(score) - 1) / sum(abs(exp(score) - 1));",
     "weight score / sum(abs(score) + 0.5);",
     "learn g: bf16[B, Hq, Sq, Dv]; gate sigmoid(g[b, h, q_raw, d_idx]);",

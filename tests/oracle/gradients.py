@@ -10,6 +10,7 @@ import numpy
 
 import fp8
 import oracle
+from of_rows import factors
 from on_scores import bucket, share_of_furthest
 from registry import SPECS, Place
 
@@ -57,6 +58,11 @@ def softcap_50(s, at, p, t):
 @slope("head_scale")
 def head_scale(s, at, p, t):
     return t["head_scale"][None, :, None, None]
+
+
+@slope("swin_v2")
+def swin_v2(s, at, p, t):
+    return factors(t)
 
 
 @slope("temperature")
@@ -142,6 +148,18 @@ def pair(d_scores, d_sinks, s, at, t):
     return {"pair": d_scores.sum(axis=0)}
 
 
+@learned("qk_norm")
+def in_rows(d_scores, d_sinks, s, at, t):
+    """They are those of rows, which of_rows.py has."""
+    return {}
+
+
+@learned("swin_v2")
+def factors_and_bias(d_scores, d_sinks, s, at, t):
+    by_factor = (d_scores * s).sum(axis=(0, 2, 3)) * factors(t).ravel()
+    return {"logit_scale": by_factor * (t["logit_scale"] < 4.605170186), "bias": d_scores.sum(axis=0)}
+
+
 @learned("learned_bias_qk")
 def bias(d_scores, d_sinks, s, at, t):
     return {"bias": d_scores.sum(axis=(0, 1))}
@@ -201,7 +219,8 @@ def gradients(name, dims, params, tensors, d_o, d_lse=0.0):
     values, sinks_of_rows = oracle.scores(name, dims, params, tensors)
     weights, statistics = oracle.weights_of(name, values, sinks_of_rows)
     kept = oracle.kept(name, tensors)
-    v, k = oracle.repeated("v", dims, tensors), oracle.repeated("k", dims, tensors)
+    rows_made = oracle.made(name, tensors)
+    v, k = oracle.repeated("v", dims, tensors), oracle.repeated("k", dims, rows_made)
     of_epilogue = {}
     if SPECS[name].epilogue:
         rows = oracle.rows_of(dims, tensors)
@@ -227,10 +246,14 @@ def gradients(name, dims, params, tensors, d_o, d_lse=0.0):
     d_products = d_products * oracle.scale_of(name, dims)
     result = {
         "dq": d_products @ k,
-        "dk": summed(d_products.swapaxes(2, 3) @ tensors["q"], dims),
+        "dk": summed(d_products.swapaxes(2, 3) @ rows_made["q"], dims),
         "dv": summed((weights * kept).swapaxes(2, 3) @ d_o, dims),
     }
     if name in LEARNED:
         of_learned = LEARNED[name](d_scores, d_sinks, scaled, at, tensors)
+        result |= {f"d_{key}": value for key, value in of_learned.items()}
+    for each in "qk" if SPECS[name].rows else "":
+        _, back = SPECS[name].rows(tensors[each].astype(numpy.float64), each, tensors)
+        result[f"d{each}"], of_learned = back(result[f"d{each}"])
         result |= {f"d_{key}": value for key, value in of_learned.items()}
     return result | of_epilogue

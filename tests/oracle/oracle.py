@@ -15,6 +15,7 @@ import types
 import numpy
 
 import fp8
+import of_rows  # noqa: F401  (fills SPECS)
 import on_rows  # noqa: F401  (fills SPECS)
 import on_scores  # noqa: F401
 import on_visibility  # noqa: F401
@@ -79,8 +80,17 @@ def repeated(name, dims, tensors):
     return numpy.repeat(tensors[name].astype(numpy.float64), dims["Hq"] // dims["Hkv"], axis=1)
 
 
+def made(name, tensors):
+    """The tensors with q and k after the prologues of the spec."""
+    if SPECS[name].rows is None:
+        return tensors
+    rows = {each: SPECS[name].rows(tensors[each].astype(numpy.float64), each, tensors)[0] for each in "qk"}
+    return {**tensors, **rows}
+
+
 def products(name, dims, tensors):
     """Scaled products q k^T, [B, Hq, Sq, Skv]."""
+    tensors = made(name, tensors)
     q = tensors["q"].astype(numpy.float64)
     k = repeated("k", dims, tensors)
     return numpy.einsum("bhqd,bhkd->bhqk", q, k) * scale_of(name, dims)

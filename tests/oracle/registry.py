@@ -20,16 +20,19 @@ class Meaning(typing.NamedTuple):
     # their derivatives by s
     epilogue: typing.Callable | None  # of (o, t): what becomes of o, its derivative by o, and by the element that
     # each place reads of learned tensors, by name
+    rows: typing.Callable | None  # f(x, name, t) returns what rows of q or k become, and a function of its gradient
+    # that returns that of x and those of learned tensors by name
     quantized: bool  # tensors of 8 bits, with the scales of fp8.py among the tensors
 
 
 def spec(
-    function=None, *, name=None, scale=None, dropout=0.0, each=None, quotient=None, epilogue=None, quantized=False
+    function=None, *, name=None, scale=None, dropout=0.0, each=None, quotient=None, epilogue=None, rows=None,
+    quantized=False,
 ):
     """Registers a function for the spec `name` (default: the function's name)."""
 
     def register(modify):
-        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, each, quotient, epilogue, quantized)
+        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, each, quotient, epilogue, rows, quantized)
         return modify
 
     return register(function) if function else register

@@ -233,6 +233,7 @@ class Indexer : private IndexedNames {
   }
   void visit(const ast::DeterministicClause&) {}
   void visit(const ast::NormalizeClause& clause) { word(WordKind::choice, clause.by); }
+  void visit(const ast::PrologueClause& clause) { visit(clause.value); }
   void visit(const ast::WeightClause& clause) { visit(clause.value); }
   void visit(const ast::EpilogueClause& clause) { visit(clause.value); }
   void visit(const ast::ShardClause& clause) { word(WordKind::choice, clause.axis); }

@@ -41,7 +41,8 @@ constexpr ExpectedIn kExpectedIn[] = {
     {"scale", Expected::expression},    {"score", Expected::expression},
     {"mask", Expected::expression},     {"sink", Expected::expression},
     {"dropout", Expected::expression},  {"weight", Expected::expression},
-    {"epilogue", Expected::expression}, {"gate", Expected::expression}};
+    {"prologue", Expected::expression}, {"epilogue", Expected::expression},
+    {"gate", Expected::expression}};
 
 // Follows the tokens before the cursor.
 class Walker {

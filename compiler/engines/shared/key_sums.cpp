@@ -70,7 +70,7 @@ class WithKeySums {
     if (!step.schedule) return;
     for (plan::KernelArgument& argument : step.launches.front().arguments) {
       auto* tensor = std::get_if<plan::TensorOperand>(&argument);
-      if (tensor != nullptr && attention_.find_sum(tensor->name) != nullptr) tensor->name = "q";
+      if (tensor != nullptr && attention_.find_sum(tensor->name) != nullptr) tensor->name = "v";
     }
   }
 
@@ -97,7 +97,7 @@ class WithKeySums {
       if (set_rest_aside(name)) with_rest.insert(name);
       add_output(*attention_.find_tensor(name));
     }
-    codegen::SumGradients made = codegen::key_sum_gradients(
+    codegen::MadeSteps made = codegen::key_sum_gradients(
         attention_, {sums, learned, [&](const std::string& name) {
                        return with_rest.contains(name) ? rest_of(name) : std::string();
                      }});

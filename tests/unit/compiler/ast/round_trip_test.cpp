@@ -116,6 +116,7 @@ TEST(RoundTrip, EveryClauseAndForm) {
     layout q: bshd, o: strides(a, 2, 3, 1_0);  tensor t: bool[B, Hq + 1];  param p: f32;
     let x = t[b, -1] || !true;  scale 1;  score score;  mask a <= b < c;  outputs lse;
     align top_left;  normalize sigmoid;  weight relu(score) / sum(abs(score));
+    prologue q: x[d_idx] * rsqrt(sum(x[d_idx] ** 2));  prologue k: x[0];
     epilogue o * t[d_idx];  gate gate;
     shard both;  quantize per_tensor;  quantize x, o: bf16, scale_s = 2 ** 8, descale_s = [1 / a];
   })");

@@ -221,6 +221,18 @@ TEST(SpecSignature, WeightsAreTold) {
   EXPECT_EQ(different.size(), 2 * std::size(kWeights));
 }
 
+TEST(SpecSignature, ProloguesAreTold) {
+  std::set<std::string> different;
+  const char* const kPrologues[] = {"", "prologue q: x[d_idx] * p;", "prologue k: x[d_idx] * p;",
+                                    "prologue k: x[d_idx] * sum(x[d_idx]);",
+                                    "prologue k: x[d_idx] * sum(abs(x[d_idx]));"};
+  for (const char* prologue : kPrologues) {
+    for (const auto direction : {plan::Direction::forward, plan::Direction::backward})
+      different.insert(signature(with("more", prologue), direction, "native"));
+  }
+  EXPECT_EQ(different.size(), 2 * std::size(kPrologues));
+}
+
 TEST(SpecSignature, SumsAreTold) {
   std::set<std::string> different;
   const char* const kSums[] = {"t[kv_idx]", "p * t[kv_idx]", "t[kv_idx] * h", "t[kv_idx] * b"};
@@ -262,15 +274,16 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   const ir::Attention attention;
   [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, sums, params,
                                 dag, scale, score, masks, normalize, normalize_pos, quotient, sink,
-                                epilogue, place_of_epilogue, dropout, lengths_q, lengths_kv,
-                                wants_o, wants_lse, wants_max, wants_sum_exp, wants_max_with_sink,
-                                wants_sum_exp_with_sink, wants_lse_without_sink, wants_amax_s,
-                                wants_amax_o, wants_o_inner, place_of_statistics, gradients,
-                                reads_d_lse, place_of_d_lse, deterministic, partial, shard, pos] =
-      attention;
+                                epilogue, place_of_epilogue, dropout, prologue_q, prologue_k,
+                                lengths_q, lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
+                                wants_max_with_sink, wants_sum_exp_with_sink,
+                                wants_lse_without_sink, wants_amax_s, wants_amax_o, wants_o_inner,
+                                place_of_statistics, gradients, reads_d_lse, place_of_d_lse,
+                                deterministic, partial, shard, pos] = attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest, computed] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [sum, summed, of_batch, of_head] = ir::KeySum();
+  [[maybe_unused]] const auto& [value, sums_of_row, place_of_prologue] = ir::Prologue();
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables, bound_strides] = ir::Layout();
   [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize,
                                 scaling] = ir::Quantize();

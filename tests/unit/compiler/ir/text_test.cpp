@@ -86,6 +86,36 @@ TEST(Text, WeightsByExpressionsRoundTrip) {
   EXPECT_TRUE(is_same(*parse(text), *parse(to_text(divided))));
 }
 
+TEST(Text, ProloguesRoundTrip) {
+  Attention rows = parse(kSample).value();
+  Dag& dag = rows.dag;
+  const auto element = [&dag](const char* tensor, Op row) {
+    const ExprId at[] = {dag.leaf(Op::batch_), dag.leaf(Op::head_), dag.leaf(row),
+                         dag.leaf(Op::depth_)};
+    return dag.add_symbol(Op::load_, tensor, Type::real, at);
+  };
+  const ExprId of_q = element("q", Op::row_), of_k = element("k", Op::column_);
+  const ExprId sum = dag.add(Op::row_sum_, {}, std::int64_t{0}, {});
+  rows.prologue_q = Prologue{dag.add(Op::mul_, {of_q, sum}), {dag.add(Op::abs_, {of_q})}};
+  rows.prologue_k = Prologue{dag.add(Op::neg_, {of_k})};
+  ASSERT_TRUE(verify(rows).ok()) << verify(rows).error().message;
+  const std::string text = to_text(rows);
+  EXPECT_THAT(text, HasSubstr("  prologue q %"));
+  EXPECT_THAT(text, HasSubstr("  prologue k %"));
+  ASSERT_TRUE(parse(text).ok()) << parse(text).error().message;
+  EXPECT_EQ(to_text(*parse(text)), text);
+  EXPECT_TRUE(verify(*parse(text)).ok());
+  Attention wrong = rows;
+  wrong.prologue_q->value = of_k;
+  EXPECT_FALSE(verify(wrong).ok());
+  wrong = rows;
+  wrong.prologue_k->value = sum;  // of which there is none
+  EXPECT_FALSE(verify(wrong).ok());
+  wrong = rows;
+  wrong.score = of_q;
+  EXPECT_FALSE(verify(wrong).ok());
+}
+
 TEST(Text, SumsRoundTrip) {
   Attention summed = parse(kSample).value();
   const ExprId keys = summed.dag.integer(129);

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tests/unit/compiler/masks/spec_example.h"
 #include "tests/unit/compiler/reference/problem.h"
@@ -119,6 +121,47 @@ TEST(Sums, HaveTheGradientsOfWhatTheySum) { expect_differences(problem_of(kFox),
 
 TEST(Sums, ShareTensorsWithScoresAndWithEachOther) {
   expect_differences(problem_of(kShared), {"gate", "q"});
+}
+
+// Norms and rotations of rows, which read sums of sums, elements elsewhere and learned tensors that
+// scores and sums along keys read, too.
+TEST(Prologues, HaveGradientsOfRowsAndOfWhatTheyRead) {
+  expect_differences(
+      problem_of("learn weight: f32[D]; learn both: f32[Skv];"
+                 "let c = cumsum(both[kv_idx]);"
+                 "fn mean() = sum(x[d_idx]) / D;"
+                 "prologue q: (x[d_idx] - mean()) * rsqrt(sum((x[d_idx] - mean()) ** 2) + 0.1) * "
+                 "weight[d_idx];"
+                 "prologue q: x[d_idx] + x[(d_idx + 3) % D] * both[min(q_idx, Skv - 1)];"
+                 "prologue k: x[d_idx] * weight[d_idx // 2] / max(sqrt(sum(x[d_idx] ** 2)), 0.5);"
+                 "score score + both[kv_idx] * c[kv_idx]; grad q, k, v, weight, both, lse;"),
+      {"q", "k", "v", "weight", "both"});
+}
+
+TEST(Prologues, ThatOnlyLearnedTensorsGoThrough) {
+  expect_differences(problem_of("learn gain: f32[Hkv]; prologue k: tanh(x[d_idx]) * gain[h];"
+                                "grad gain;"),
+                     {"gain"});
+}
+
+TEST(Prologues, MakeWhatTheySay) {
+  const Problem problem = problem_of("prologue q: x[D - 1 - d_idx] + sum(x[d_idx]) * h;");
+  Inputs turned = problem.inputs;
+  std::vector<double>& q = turned.tensors.at("q").values;
+  for (std::size_t row = 0; row < q.size() / 8; ++row) {
+    double* const x = q.data() + row * 8;
+    const double sum = std::accumulate(x, x + 8, 0.0);
+    std::reverse(x, x + 8);
+    for (std::size_t d = 0; d < 8; ++d) x[d] += sum * static_cast<double>(row / 5 % 4);
+  }
+  ir::Attention plain = problem.attention;
+  plain.prologue_q.reset();
+  const Options options{.unrounded = true};
+  const auto made = evaluate(problem.attention, problem.inputs, options);
+  const auto expected = evaluate(plain, turned, options);
+  ASSERT_TRUE(made.ok() && expected.ok());
+  for (std::size_t i = 0; i < expected->o.values.size(); ++i)
+    EXPECT_NEAR(made->o.values[i], expected->o.values[i], 1e-12);
 }
 
 // What lengths hide may be anything: it is behind what is read.

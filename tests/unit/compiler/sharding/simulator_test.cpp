@@ -84,6 +84,7 @@ void compare_some(const ir::Attention& attention, int ranks, const Expected& exp
 const char* refusal_of(const ir::Attention& attention) {
   return attention.quantize        ? "8-bit attention is not sharded: each part would round"
          : !attention.sums.empty() ? "sums along keys are not divided"
+         : attention.prologue_q    ? "prologues are not divided"
          : attention.epilogue      ? "an attention with an epilogue is not sharded"
                                    : nullptr;
 }
