@@ -238,7 +238,7 @@ EXTRAS = {
             w1=reals(32),
             b1=reals(32),
             w2=reals("Hq", 32),
-            c=lambda size, rng: -0.3 - rng.random(1),
+            c=lambda size, rng: -2 - rng.random(1),
             threshold=lambda size, rng: 8 + rng.random(1),
         )
     ),
