@@ -23,6 +23,7 @@ using ir::Op;
 
 constexpr std::int64_t kWarps = 8;            // kernels::kPrologueWarps
 constexpr std::int64_t kRowsOfGradients = 3;  // the row, and gradients of what it becomes and of it
+constexpr std::int64_t kShared = 48 << 10;    // bytes, which every GPU has without asking
 constexpr masks::Axes kAll{.batch = true, .head = true, .row = true, .column = true};
 
 std::string offset_text(const std::array<std::int64_t, 4>& strides, const std::string& column) {
@@ -165,15 +166,18 @@ class WarpKernel {
   std::int64_t rows_ = 0;
 };
 
-std::string load_row(const PrologueRows& rows) {
+// Statements that load a row.
+std::string loaded(const PrologueRows& rows) {
   const ir::PrologueView& view = *rows.view;
-  return fmt::format(
-      "{}    float* x = rows[warp][0];\n{}    __syncwarp();\n", place_text(view, "number", 4),
-      loop_text(view.columns(),
-                fmt::format("      x[column] = (float)({});\n",
-                            real_text(view.attention.dtype,
-                                      fmt::format("from_{}[{}]", view.tensor,
-                                                  offset_text(rows.strides, "column"))))));
+  const std::string from =
+      fmt::format("from_{}[{}]", view.tensor, offset_text(rows.strides, "column"));
+  return loop_text(view.columns(), fmt::format("      x[column] = (float)({});\n",
+                                               real_text(view.attention.dtype, from)));
+}
+
+std::string load_row(const PrologueRows& rows) {
+  return place_text(*rows.view, "number", 4) + "    float* x = rows[warp][0];\n" + loaded(rows) +
+         "    __syncwarp();\n";
 }
 
 std::int64_t most_columns(const std::vector<PrologueRows>& all) {
@@ -423,13 +427,50 @@ class GradientsOfRows {
 }  // namespace
 
 std::int64_t most_columns_of_prologues(bool backward) {
-  constexpr std::int64_t kShared = 48 << 10;  // bytes, which every GPU has without asking
   const std::int64_t rows = backward ? kRowsOfGradients : 1;
   return kShared / (kWarps * rows * static_cast<std::int64_t>(sizeof(float)));
 }
 
+namespace {
+
+// A warp has several rows, whose loads are under way together, if shared memory has room.
+std::int64_t rows_of_warp(const std::vector<PrologueRows>& all) {
+  constexpr std::int64_t kMost = 4;
+  const std::int64_t row = most_columns(all) * static_cast<std::int64_t>(sizeof(float));
+  return kWarps * kMost * row <= kShared ? kMost : 1;
+}
+
+// The body of a loop over a warp's rows. Those of all heads at a position follow each other, so
+// that they find what positions read in a cache; past the end is the last one again.
+std::string each_row(const ir::PrologueView& view, std::int64_t rows, const std::string& body) {
+  const ir::Dims& d = view.attention.dims;
+  return fmt::format(
+      "#pragma unroll\n    for (int r = 0; r < {0}; ++r) {{\n"
+      "      const long long last = {1}, at = number * {0} + r < last ? number * {0} + r : last;\n"
+      "      const int h = (int)(at % {2}), row = (int)(at / {2} % {3}), b = (int)(at / {4});\n"
+      "      float* x = rows[warp][r];\n{5}    }}\n",
+      rows, view.rows() - 1, d[Dim::Hq], d[Dim::Sq], d[Dim::Sq] * d[Dim::Hq], body);
+}
+
+std::string made_rows(const PrologueRows& rows, std::int64_t of_warp) {
+  const ir::PrologueView& view = *rows.view;
+  const ir::Dims& d = view.attention.dims;
+  RowWriter writer(view.attention, view);
+  const std::string value = element_text(view.attention.dtype, writer.value(view.value));
+  const std::string made =
+      fmt::format("      made_{}[(((long long)b * {} + h) * {} + row) * {} + column] = {};\n",
+                  view.tensor, d[Dim::Hq], d[Dim::Sq], view.columns(), value);
+  return each_row(view, of_warp, loaded(rows)) + "    __syncwarp();\n" +
+         each_row(view, of_warp,
+                  sums_text(view.attention, view) +
+                      loop_text(view.columns(), writer.statements(6) + made));
+}
+
+}  // namespace
+
 plan::KernelStep prologues_step(const std::vector<PrologueRows>& all) {
   WarpKernel kernel(kProloguesKernel);
+  const std::int64_t of_warp = rows_of_warp(all);
   for (const PrologueRows& rows : all)
     kernel.write(rows.made, rows.view->attention.dtype, "made_" + rows.view->tensor);
   for (const PrologueRows& rows : all) {
@@ -438,16 +479,9 @@ plan::KernelStep prologues_step(const std::vector<PrologueRows>& all) {
     std::vector<ExprId> roots = view.sums;
     roots.push_back(view.value);
     kernel.read(inputs_of(view.attention, roots), own_names(view));
-    RowWriter writer(view.attention, view);
-    const std::string value = element_text(view.attention.dtype, writer.value(view.value));
-    kernel.add_rows(
-        view.rows(),
-        load_row(rows) + sums_text(view.attention, view) +
-            loop_text(view.columns(),
-                      fmt::format("{}      made_{}[number * {} + column] = {};\n",
-                                  writer.statements(6), view.tensor, view.columns(), value)));
+    kernel.add_rows(ceil_div(view.rows(), of_warp), made_rows(rows, of_warp));
   }
-  return std::move(kernel).finish(1, most_columns(all));
+  return std::move(kernel).finish(of_warp, most_columns(all));
 }
 
 MadeSteps prologue_gradients(const ir::Attention& attention,
