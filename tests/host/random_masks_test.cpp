@@ -127,7 +127,8 @@ std::optional<Subject> by_native(std::uint64_t seed) {
   if (seed % 3 == 0) text.insert(text.find(kGrad) + kGrad.size(), ", lse");
   if (clause.starts_with("learn g")) text.insert(text.find(kGrad) + kGrad.size(), ", g");
   Subject subject{text, attention_of(text), {}};
-  auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
+  auto forward = driver::lower(driver::training_forward(subject.attention), "native",
+                               plan::Direction::forward);
   auto backward = driver::lower(subject.attention, "native", plan::Direction::backward);
   if (!forward.ok() || !backward.ok()) return std::nullopt;
   const bool early = std::popcount(seed) % 2 == 0;  // of each clause, some
