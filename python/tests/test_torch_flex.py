@@ -8,6 +8,7 @@ from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, flex_attent
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from attentions import traced  # noqa: E402
 from attn.torch import flex  # noqa: E402
 from attn.torch.calls import beside  # noqa: E402
 
@@ -170,3 +171,20 @@ def test_heads_that_are_one_are_not_copied(batches, monkeypatch):
     d_o = torch.randn_like(found)
     for x, y in zip(*(torch.autograd.grad(o, (q, k, v), d_o) for o in (found, wanted))):
         torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_each_head_of_a_leaf_has_its_gradient(compiled):
+    """Though its heads are one in memory; those that `expand` made are added by it."""
+    q = torch.randn(2, 4, 6, 8)
+    leaves = [torch.randn(2, 1, 6, 8).expand(2, 4, 6, 8).detach().requires_grad_() for _ in range(2)]
+    whole = [x.detach().clone(memory_format=torch.contiguous_format).requires_grad_() for x in leaves]
+    computed = traced(attn.torch.flex_attention) if compiled else attn.torch.flex_attention
+    d_o = torch.randn(q.shape)
+    found = torch.autograd.grad(computed(q, *leaves, mask_mod=causal), leaves, d_o)
+    wanted = torch.autograd.grad(attn.torch.flex_attention(q, *whole, mask_mod=causal), whole, d_o)
+    torch.testing.assert_close(found, wanted)
+    ones = [torch.randn(2, 1, 6, 8).requires_grad_() for _ in range(2)]
+    found = torch.autograd.grad(computed(q, *(x.expand(2, 4, 6, 8) for x in ones), mask_mod=causal), ones, d_o)
+    o = attn.torch.flex_attention(q, *(x.repeat(1, 4, 1, 1) for x in ones), mask_mod=causal)
+    torch.testing.assert_close(found, torch.autograd.grad(o, ones, d_o))

@@ -148,9 +148,9 @@ def pair(d_scores, d_sinks, s, at, t):
     return {"pair": d_scores.sum(axis=0)}
 
 
-@learned("qk_norm")
-def in_rows(d_scores, d_sinks, s, at, t):
-    """They are those of rows, which of_rows.py has."""
+@learned("qk_norm", "gated")
+def elsewhere(d_scores, d_sinks, s, at, t):
+    """They are those of rows, which of_rows.py has, or of the epilogue."""
     return {}
 
 

@@ -183,9 +183,16 @@ def _attend(
 
 
 def _share_a_head(tensors: tuple[torch.Tensor, ...]) -> bool:
-    """Whether k and v of several heads are one, by strides of 0: kernels need no copies of it."""
+    """Whether k and v of several heads are one, by strides of 0: kernels need no copies of it.
+
+    Not where gradients are wanted, each head of which has its own, but of what `expand` made, which adds them."""
     _, key, value = tensors
-    return key.shape[1] > 1 and key.stride(1) == 0 == value.stride(1)
+    return key.shape[1] > 1 and key.stride(1) == 0 == value.stride(1) and all(map(_adds_heads, (key, value)))
+
+
+def _adds_heads(tensor: torch.Tensor) -> bool:
+    made_by = tensor.grad_fn
+    return not tensor.requires_grad or (made_by is not None and made_by.name() == "ExpandBackward0")
 
 
 def _grouped(

@@ -15,7 +15,7 @@
 namespace attn::codegen::testing {
 
 inline constexpr unsigned kCases = 120;
-inline constexpr unsigned kCheckSeeds = 2500;  // some of these have a check
+inline constexpr unsigned kCheckSeeds = 3500;  // some of these have a check
 inline constexpr std::int64_t kColumns = 10;
 
 struct Case {
