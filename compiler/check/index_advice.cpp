@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 #include "compiler/masks/range.h"
 
@@ -36,9 +37,10 @@ class Adviser {
     if (2 * below + 1 == size || range_.high + below < size) return shifted(below);
     if (below < size && range_.high < size) {
       const std::string distance = fmt::format("abs({})", outside_.text);
-      return {
-          fmt::format("write `{}`, or hide these scores: `mask {} >= 0;`", distance, outside_.text),
-          {distance}};
+      const std::string hide =
+          outside_.can_hide ? fmt::format(", or hide these scores: `mask {} >= 0;`", outside_.text)
+                            : "";
+      return {fmt::format("write `{}`{}", distance, hide), {distance}};
     }
     return for_any(fmt::format("{} >= 0", outside_.text));
   }
@@ -89,11 +91,11 @@ class Adviser {
   // Hides the scores, or guards or clamps the index.
   IndexAdvice for_any(const std::string& condition) const {
     const std::string clamped = fmt::format("clamp({}, 0, {})", outside_.text, outside_.size - 1);
-    const std::string hide =
-        outside_.is_summed ? "" : fmt::format("hide these scores (`mask {};`), ", condition);
-    return {fmt::format("{}guard the read (`where({}, ..., 0)`), or write `{}`", hide, condition,
-                        clamped),
-            {clamped}};
+    std::string help;
+    if (outside_.can_hide) help += fmt::format("hide these scores (`mask {};`), ", condition);
+    if (outside_.can_guard)
+      help += fmt::format("guard the read (`where({}, ..., 0)`), or ", condition);
+    return {fmt::format("{}write `{}`", help, clamped), {clamped}};
   }
 
   struct Index {
@@ -101,17 +103,19 @@ class Adviser {
     Dim dim;
     std::string_view name;
   };
-  static constexpr Index kIndexes[] = {{Op::batch_, Dim::B, "b"},
-                                       {Op::head_, Dim::Hq, "h"},
-                                       {Op::row_, Dim::Sq, "q_idx"},
-                                       {Op::column_, Dim::Skv, "kv_idx"}};
+  std::array<Index, 4> indexes() const {
+    return {{{Op::batch_, Dim::B, "b"},
+             {Op::head_, Dim::Hq, "h"},
+             {Op::row_, Dim::Sq, "q_idx"},
+             {Op::column_, Dim::Skv, outside_.column}}};
+  }
 
   // Where the index is one of them alone: others that run through as many values, and the block of
   // this one, if the axis has an element for each.
   std::vector<std::string> other_indexes() const {
     std::vector<std::string> found;
     if (!dag_[outside_.index].operands.empty()) return found;
-    for (const Index& index : kIndexes) {
+    for (const Index& index : indexes()) {
       const std::int64_t size = size_of(index.dim);
       if (!dag_[outside_.index].is(index.op)) {
         if (size == outside_.size) found.emplace_back(index.name);

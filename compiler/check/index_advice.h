@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/ir/attention.h"
@@ -14,8 +15,10 @@ struct OutsideIndex {
   ir::ExprId index = 0;
   std::int64_t value = 0;
   std::int64_t size = 0;
-  std::string text;        // the index, as it is written
-  bool is_summed = false;  // in what is summed along keys, where masks hide nothing
+  std::string text;                    // the index, as it is written
+  bool can_hide = true;                // whether masks hide what reads it
+  bool can_guard = true;               // whether kernels take it if a condition guards it
+  std::string_view column = "kv_idx";  // the name of Op::column_
 };
 
 struct IndexAdvice {

@@ -14,6 +14,7 @@
 #include "compiler/check/index_advice.h"
 #include "compiler/check/zero_scores.h"
 #include "compiler/ir/epilogue.h"
+#include "compiler/ir/prologues.h"
 #include "compiler/masks/effects.h"
 #include "compiler/masks/happens.h"
 #include "compiler/masks/mask_analysis.h"
@@ -33,17 +34,27 @@ bool holds(Span outer, Span inner) { return outer.begin <= inner.begin && inner.
 constexpr std::int64_t kMostOperations = std::int64_t{1}
                                          << 21;  // of all searches for hidden scores
 
+// What expressions of a view are in the attention that it is of, whose names are the spec's.
+struct Viewed {
+  const ir::Attention& attention;
+  std::map<ExprId, ExprId> of{};
+  bool can_guard = true;  // whether kernels take indexes that conditions guard
+};
+
 class Checker {
  public:
-  Checker(const StaticSubject& subject, const target::Context& context, diag::Sink& sink)
+  // `viewed` is null, or that of the subject, which is a view.
+  Checker(const StaticSubject& subject, const target::Context& context, diag::Sink& sink,
+          const Viewed* viewed = nullptr)
       : subject_(subject),
+        viewed_(viewed),
         written_(subject.written),
         mask_(masks::analyzed(subject.simplified, context)),
         context_(context),
         sink_(sink) {}
 
-  // Reports what happens in the view of an epilogue: there are no weights.
-  void run_of_epilogue() {
+  // Reports what happens in the view of an epilogue or a prologue: there are no weights.
+  void run_of_view() {
     const masks::Happenings happenings = masks::happenings(written_, mask_->form().band);
     if (happenings.stopped) sink_.set_stopped();
     for (const Happening& happening : happenings.found) report_error(happening);
@@ -144,7 +155,10 @@ class Checker {
 
   // The expression, shortened if it is long.
   std::string short_text(ExprId id) const {
-    std::string source = ir::to_source(written_, id);
+    const auto named = viewed_ ? viewed_->of.find(id) : std::map<ExprId, ExprId>::const_iterator();
+    std::string source = viewed_ && named != viewed_->of.end()
+                             ? ir::to_source(viewed_->attention, named->second)
+                             : ir::to_source(written_, id);
     if (source.size() > kMostText) source = source.substr(0, kMostText) + "...";
     return source;
   }
@@ -196,10 +210,11 @@ class Checker {
     const ExprId at = node(happening.at).operands[happening.operand];
     const auto part = span_of_part(span_of(happening), happening.at, at);
     const std::optional<std::string> source = part ? source_text(*part) : std::nullopt;
-    const IndexAdvice advice =
-        advice_for({at, happening.value, size.value_or(0), source.value_or(short_text(at)),
-                    is_summed(happening.at)},
-                   written_);
+    const bool summed = is_summed(happening.at);
+    const IndexAdvice advice = advice_for(
+        {at, happening.value, size.value_or(0), source.value_or(short_text(at)),
+         !viewed_ && !summed, viewed_ ? viewed_->can_guard : !summed, viewed_ ? "d_idx" : "kv_idx"},
+        written_);
     diagnostic.help = advice.help;
     const std::optional<Span> place = source ? part : span_of_row(diagnostic.span);
     if (!place) return;
@@ -487,6 +502,7 @@ class Checker {
   static constexpr std::size_t kMostText = 60;    // of an expression in a message
 
   const StaticSubject& subject_;
+  const Viewed* viewed_;
   const ir::Attention& written_;
   masks::Analyzed mask_;  // of the simplified attention
   const target::Context& context_;
@@ -494,10 +510,12 @@ class Checker {
   masks::Effort effort_{kMostOperations};
 };
 
-void check_epilogue(const StaticSubject& subject, const target::Context& context,
-                    diag::Sink& sink) {
-  std::map<ExprId, ExprId> numbers;
-  const ir::Attention view = ir::epilogue_view(subject.written, &numbers);
+// Checks a view of the subject; `numbers` has what expressions of the subject are in it.
+void check_view(const StaticSubject& subject, const ir::Attention& view,
+                const std::map<ExprId, ExprId>& numbers, bool can_guard,
+                const target::Context& context, diag::Sink& sink) {
+  Viewed viewed{subject.written, {}, can_guard};
+  for (const auto& [id, number] : numbers) viewed.of.emplace(number, id);
   sema::Spans spans;
   for (const auto& [id, places] : subject.spans.of) {
     const auto found = numbers.find(id);
@@ -505,7 +523,26 @@ void check_epilogue(const StaticSubject& subject, const target::Context& context
   }
   const ir::Attention simplified = rewrite::simplify(view);
   const StaticSubject of_view{view, simplified, spans, subject.name};
-  Checker(of_view, context, sink).run_of_epilogue();
+  Checker(of_view, context, sink, &viewed).run_of_view();
+}
+
+void check_epilogue(const StaticSubject& subject, const target::Context& context,
+                    diag::Sink& sink) {
+  std::map<ExprId, ExprId> numbers;
+  const ir::Attention view = ir::epilogue_view(subject.written, &numbers);
+  check_view(subject, view, numbers, true, context, sink);
+}
+
+void check_prologues(const StaticSubject& subject, const target::Context& context,
+                     diag::Sink& sink) {
+  for (ir::PrologueView& view : ir::prologue_views(subject.written)) {
+    std::vector<ExprId> roots = view.sums;
+    roots.push_back(view.value);
+    for (const ExprId root : roots) {
+      view.attention.score = root;
+      check_view(subject, view.attention, view.numbers, false, context, sink);
+    }
+  }
 }
 
 }  // namespace
@@ -514,6 +551,7 @@ void check_statically(const StaticSubject& subject, const target::Context& conte
                       diag::Sink& sink) {
   Checker(subject, context, sink).run();
   if (subject.written.epilogue) check_epilogue(subject, context, sink);
+  check_prologues(subject, context, sink);
 }
 
 }  // namespace attn::check

@@ -134,6 +134,8 @@ std::string set_strides(const ir::Attention& view, ExprId load, EpilogueTensor& 
       own = stride;
     }
     const std::int64_t read = found == std::end(all) ? 1 : view.dims[std::get<2>(*found)];
+    if (more < 0 || more + read > extent)  // kernels store a sum for every index
+      return "a condition guards indexes of it that are out of range";
     tensor.is_whole &= extent == read;
     stride *= extent;
   }

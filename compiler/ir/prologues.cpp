@@ -51,6 +51,7 @@ class ViewMaker {
     for (const ExprId id : reachable(from_.dag, roots_of(prologue_))) numbers_[id] = moved(id);
     view_.value = to.score = to.scale = numbers_.at(prologue_.value);
     for (const ExprId sum : prologue_.sums) view_.sums.push_back(numbers_.at(sum));
+    view_.numbers = std::move(numbers_);
     return std::move(view_);
   }
 

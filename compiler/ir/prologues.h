@@ -2,6 +2,7 @@
 // make in place of q and k.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,9 @@ struct PrologueView {
   Attention attention;
   ExprId value = 0;
   std::vector<ExprId> sums{};
-  std::string tensor;            // "q" or "k"
-  std::string x, sums_of_row{};  // names of these captured tensors
+  std::string tensor;                  // "q" or "k"
+  std::string x, sums_of_row{};        // names of these captured tensors
+  std::map<ExprId, ExprId> numbers{};  // what expressions of the attention are in the view
 
   std::int64_t rows() const;
   std::int64_t columns() const { return attention.dims[Dim::Skv]; }

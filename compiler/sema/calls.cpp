@@ -215,6 +215,7 @@ std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
 }
 
 std::optional<Value> Scope::index(const Expr& expr, const Site& site) {
+  if (is_row_hidden(expr)) return std::nullopt;
   if (is_element(expr)) return element_of_row(expr, site);
   std::vector<std::optional<Value>> indexes;
   for (const Expr& operand : expr.operands) indexes.push_back(check(operand, site));

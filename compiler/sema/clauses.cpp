@@ -175,7 +175,8 @@ void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention
       if (!diagnostic.help.empty()) continue;
       diagnostic.help =
           "expected `o`, `lse`, `max` or `sum_exp`, or with a sink also `max_with_sink`, "
-          "`sum_exp_with_sink` or `lse_without_sink`, or with `quantize` also `amax_s` or `amax_o`, "
+          "`sum_exp_with_sink` or `lse_without_sink`, or with `quantize` also `amax_s` or "
+          "`amax_o`, "
           "or with an epilogue also `o_inner`";
       continue;
     }
@@ -226,7 +227,7 @@ bool is_other_output(const ast::Name& name, diag::Sink& sink) {
       sink.report(Code::bad_choice, name.span,
                   name.text == "o" ? "`o` always has a gradient, which the backward reads as `do`"
                                    : fmt::format("{} has no gradient", quoted(name.text)));
-  diagnostic.help = name.text == "o" ? "list the inputs alone, as in `grad q, k, v;`"
+  diagnostic.help = name.text == "o"         ? "list the inputs alone, as in `grad q, k, v;`"
                     : name.text == "o_inner" ? "gradients come to `o`, and go through the epilogue"
                     : ir::is_amax(name.text)
                         ? "it is a magnitude for the scales of a later call"
@@ -244,6 +245,13 @@ void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag
     }
     if (is_other_output(name, sink)) continue;
     const ir::CapturedTensor* tensor = attention.find_tensor(name.text);
+    if (attention.find_sum(name.text) != nullptr) {
+      sink.report(Code::bad_choice, name.span,
+                  fmt::format("{} is summed along keys, and its gradient is not an output",
+                              quoted(name.text)))
+          .help = "list the learned tensors that it sums";
+      continue;
+    }
     if (!contains(input_names(), name.text) && !(tensor && tensor->learned)) {
       auto& diagnostic = sink.report(Code::bad_choice, name.span,
                                      fmt::format("{} has no gradient", quoted(name.text)));

@@ -91,6 +91,20 @@ bool Scope::is_element(const Expr& expr) const {
   return !sees_spec() || !symbols_.contains(expr.text);
 }
 
+bool Scope::is_row_hidden(const Expr& expr) {
+  if (row_of_.empty() || expr.text != kRow || find_local(expr.text) != nullptr) return false;
+  const auto found = symbols_.find(expr.text);
+  if (!sees_spec() || found == symbols_.end()) return false;
+  found->second.used = true;
+  auto& diagnostic = report(Code::reserved_name, expr.head,
+                            fmt::format("in a prologue {} is the row, and the spec has it for "
+                                        "something else",
+                                        quoted(kRow)));
+  diagnostic.labels.push_back({found->second.span, "declared here"});
+  diagnostic.help = "choose another name for that";
+  return true;
+}
+
 std::optional<Value> Scope::element_of_row(const Expr& expr, const Site& site) {
   if (expr.operands.size() != 1) {
     report(

@@ -41,7 +41,7 @@ struct Symbol {
 // The context of an expression, and what it may use there.
 struct Site {
   std::string_view what;       // "a mask"
-  std::uint16_t allowed;        // Uses
+  std::uint16_t allowed;       // Uses
   std::string_view help = "";  // help for a name that cannot be used there
 };
 
@@ -178,6 +178,8 @@ class Scope {
 
   // prologue.cpp
   bool is_element(const ast::Expr& expr) const;
+  // Whether an index of `x` in a prologue would read what the spec calls so; if so, reports it.
+  bool is_row_hidden(const ast::Expr& expr);
   std::optional<Value> element_of_row(const ast::Expr& expr, const Site& site);
   std::optional<Value> row_sum(const ast::Expr& expr, const Site& site);
 

@@ -161,8 +161,8 @@ Status check_key_sums(const ir::Attention& attention) {
     return unsupported(
         sum.tensor.pos,
         fmt::format(
-            "what `{}` sums along keys may have no value: an index, a divisor or a shift in "
-            "it depends on tensors, params or lengths",
+            "what `{}` sums along keys may have no value: an index, a divisor or a shift in it "
+            "is not known to be in range, whatever guards it",
             sum.tensor.name),
         "indexes of `b`, `h`, `kv_idx` and constants are known to be in range; `clamp(i, 0, n)` of "
         "any other is, too");
