@@ -159,11 +159,11 @@ class TypedSpec : Decisions {
   }
 
   std::string epilogue() {
-    return pick({"  tensor _g: bf16[B, Hq, Sq, D];\n  gate sigmoid(_g[b, h, q_raw, d_idx]);\n",
-                 "  tensor _g: f32[Hq, D];\n  epilogue o * _g[h, d_idx] + 0.25 * tanh(o);\n",
-                 "  tensor _g: f16[B, Sq, Hq];\n  gate silu(_g[b, q_raw, h]);\n",
-                 "  tensor _g: f32[D + 3];\n  gate 1 + 0.5 * (h % 2);\n"
-                 "  epilogue where(d_idx % 3 == 0, o, 0.5 * o + _g[d_idx + 2]);\n"});
+    return pick({"  tensor _e: bf16[B, Hq, Sq, D];\n  gate sigmoid(_e[b, h, q_raw, d_idx]);\n",
+                 "  tensor _e: f32[Hq, D];\n  epilogue o * _e[h, d_idx] + 0.25 * tanh(o);\n",
+                 "  tensor _e: f16[B, Sq, Hq];\n  gate silu(_e[b, q_raw, h]);\n",
+                 "  tensor _e: f32[D + 3];\n  gate 1 + 0.5 * (h % 2);\n"
+                 "  epilogue where(d_idx % 3 == 0, o, 0.5 * o + _e[d_idx + 2]);\n"});
   }
 
   std::string declared() const {
