@@ -153,11 +153,11 @@ def test_every_argument_of_flex_attention_has_the_same_name_and_place():
 
 @pytest.mark.parametrize("batches", [1, 2])
 def test_heads_that_are_one_are_not_copied(batches, monkeypatch):
-    """Nor are their gradients anything but sums."""
+    """But where gradients of them are recorded, of which each head has its own."""
     made, attention_of = [], flex._attention_of
     monkeypatch.setattr(flex, "_attention_of", lambda *args: (made.append(args[-1].sizes), attention_of(*args))[1])
     q = torch.randn(2, 4, 12, 8, requires_grad=True)
-    k, v = (torch.randn(batches, 1, 12, 8, requires_grad=True) for _ in range(2))
+    k, v = (torch.randn(batches, 1, 12, 8) for _ in range(2))
 
     def bias(score, b, h, q_idx, kv_idx):
         return score * (h + 1) + SLOPES[h]
@@ -169,13 +169,18 @@ def test_heads_that_are_one_are_not_copied(batches, monkeypatch):
     assert made[-1].Hkv == 1
     torch.testing.assert_close(found, wanted)
     d_o = torch.randn_like(found)
-    for x, y in zip(*(torch.autograd.grad(o, (q, k, v), d_o) for o in (found, wanted))):
-        torch.testing.assert_close(x, y)
+    torch.testing.assert_close(*(torch.autograd.grad(o, q, d_o) for o in (found, wanted)))
+    leaves = [x.requires_grad_() for x in expanded]
+    o = attn.torch.flex_attention(q, *leaves, bias, mask_mod=causal)
+    assert made[-1].Hkv == 4
+    whole = [x.detach().contiguous().requires_grad_() for x in expanded]
+    wanted = attn.torch.flex_attention(q, *whole, bias, mask_mod=causal)
+    torch.testing.assert_close(torch.autograd.grad(o, leaves, d_o), torch.autograd.grad(wanted, whole, d_o))
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_each_head_of_a_leaf_has_its_gradient(compiled):
-    """Though its heads are one in memory; those that `expand` made are added by it."""
+    """Though its heads are one in memory, as those that `expand` made."""
     q = torch.randn(2, 4, 6, 8)
     leaves = [torch.randn(2, 1, 6, 8).expand(2, 4, 6, 8).detach().requires_grad_() for _ in range(2)]
     whole = [x.detach().clone(memory_format=torch.contiguous_format).requires_grad_() for x in leaves]
@@ -185,6 +190,7 @@ def test_each_head_of_a_leaf_has_its_gradient(compiled):
     wanted = torch.autograd.grad(attn.torch.flex_attention(q, *whole, mask_mod=causal), whole, d_o)
     torch.testing.assert_close(found, wanted)
     ones = [torch.randn(2, 1, 6, 8).requires_grad_() for _ in range(2)]
-    found = torch.autograd.grad(computed(q, *(x.expand(2, 4, 6, 8) for x in ones), mask_mod=causal), ones, d_o)
-    o = attn.torch.flex_attention(q, *(x.repeat(1, 4, 1, 1) for x in ones), mask_mod=causal)
-    torch.testing.assert_close(found, torch.autograd.grad(o, ones, d_o))
+    expanded, repeated = [x.expand(2, 4, 6, 8) for x in ones], [x.repeat(1, 4, 1, 1) for x in ones]
+    found = torch.autograd.grad(computed(q, *expanded, mask_mod=causal), [*ones, *expanded], d_o)
+    o = attn.torch.flex_attention(q, *repeated, mask_mod=causal)
+    torch.testing.assert_close(found, torch.autograd.grad(o, [*ones, *repeated], d_o))

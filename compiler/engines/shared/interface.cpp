@@ -18,6 +18,20 @@ using ir::Dim;
 
 using Role = plan::TensorRole;
 
+plan::TensorInfo captured_info(const ir::Attention& attention, const std::string& name, Role role,
+                               const ir::CapturedTensor& captured) {
+  std::vector<std::int64_t> dims;
+  for (const ir::ExprId id : captured.extents)
+    dims.push_back(*ir::fold_integer(attention.dag, id, attention.dims));
+  std::vector<std::int64_t> strides = row_major_strides(dims);
+  return {name,
+          role,
+          captured.dtype,
+          std::move(dims),
+          std::move(strides),
+          captured_alignment(name, captured.dtype)};
+}
+
 class Interface {
  public:
   Interface(const ir::Attention& attention, const std::set<std::string>& used,
@@ -91,13 +105,7 @@ class Interface {
   }
 
   void add_captured(const std::string& name, Role role, const ir::CapturedTensor& captured) {
-    std::vector<std::int64_t> dims;
-    for (const ir::ExprId id : captured.extents) {
-      dims.push_back(*ir::fold_integer(attention_.dag, id));
-    }
-    std::vector<std::int64_t> strides = row_major_strides(dims);
-    tensors_.push_back({name, role, captured.dtype, std::move(dims), std::move(strides),
-                        captured_alignment(name, captured.dtype)});
+    tensors_.push_back(captured_info(attention_, name, role, captured));
   }
 
   void add_amax(const std::string& name) {
@@ -203,6 +211,39 @@ void make_o_internal(plan::Program& program) {
   if (std::ranges::any_of(program.steps, uses_o)) program.internals.push_back(std::move(internal));
   const Status status = plan::validate(program);
   ATTN_CHECK(status.ok(), status.error().message);
+}
+
+bool make_internal(plan::Program& program, const std::string& name, const std::string& to) {
+  const auto found = std::ranges::find(program.tensors, name, &plan::TensorInfo::name);
+  if (found == program.tensors.end()) return false;
+  program.internals.push_back(plan::internal_tensor(to, found->dtype, found->dims));
+  program.tensors.erase(found);
+  for (plan::Step& step : program.steps) {
+    plan::change_tensors(step, [&](plan::TensorOperand& tensor) {
+      if (tensor.name == name) tensor.name = to;
+    });
+  }
+  return true;
+}
+
+void add_learned_gradient(const ir::Attention& attention, const std::string& learned,
+                          plan::Program& program) {
+  program.tensors.push_back(captured_info(attention, gradient::gradient_name(learned),
+                                          Role::gradient, *attention.find_tensor(learned)));
+}
+
+void order_tensors(const ir::Attention& attention, plan::Program& program) {
+  const std::vector<std::string> names = gradient_names(attention);
+  const auto place = [&names](const plan::TensorInfo& tensor) {
+    const auto found = std::ranges::find(names, tensor.name) - names.begin();
+    const bool is_gradient = tensor.role == Role::gradient;
+    const int group = tensor.role <= Role::value  ? static_cast<int>(tensor.role)
+                      : tensor.role == Role::amax ? 5
+                      : is_gradient               ? 4
+                                                  : 3;
+    return std::pair(group, is_gradient ? found : 0);
+  };
+  std::ranges::stable_sort(program.tensors, {}, place);
 }
 
 }  // namespace attn::engines

@@ -18,8 +18,8 @@ std::vector<plan::TensorInfo> bound_tensors(const ir::Attention& attention,
                                             const Controls& controls);
 
 // The tensors of a backward: q, k, v, captured tensors that are used, controls, the forward's o
-// (with an epilogue: o_inner) and lse, do, dlse if it is read, then `gradients` in that order: "dq", "dk", "dv" or "d_" and a
-// captured tensor's name.
+// (with an epilogue: o_inner) and lse, do, dlse if it is read, then `gradients` in that order:
+// "dq", "dk", "dv" or "d_" and a captured tensor's name.
 std::vector<plan::TensorInfo> backward_tensors(const ir::Attention& attention,
                                                const std::set<std::string>& used,
                                                const Controls& controls,
@@ -40,5 +40,15 @@ ir::Attention with_o(ir::Attention attention);
 
 // Makes the output `o` of a forward of with_o() internal, and removes the steps that only copy it.
 void make_o_internal(plan::Program& program);
+
+// For steps before and after those of a program.
+//
+// Makes a bound tensor an internal one, of this name in all steps. False if there is none.
+bool make_internal(plan::Program& program, const std::string& name, const std::string& to);
+// Adds the gradient of a learned tensor to what is bound.
+void add_learned_gradient(const ir::Attention& attention, const std::string& learned,
+                          plan::Program& program);
+// Orders what is bound: q, k and v, others as they are, gradients as gradient_names, amax.
+void order_tensors(const ir::Attention& attention, plan::Program& program);
 
 }  // namespace attn::engines

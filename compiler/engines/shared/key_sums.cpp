@@ -11,13 +11,10 @@
 #include "compiler/codegen/key_sums.h"
 #include "compiler/codegen/steps.h"
 #include "compiler/engines/shared/interface.h"
-#include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/gradient/differentiate.h"
 #include "compiler/ir/key_sums.h"
 #include "runtime/base/check.h"
-#include "runtime/graph/extent.h"
-#include "runtime/plan/internal_tensor.h"
 #include "runtime/plan/step_tensors.h"
 
 namespace attn::engines {
@@ -35,8 +32,9 @@ class WithKeySums {
     const bool is_backward = plan::direction_of(program_) == plan::Direction::backward;
     std::vector<KeySum> read, differentiated;
     for (const KeySum& sum : attention_.sums) {
-      if (make_internal(sum.tensor.name)) read.push_back(sum);
-      if (make_internal(gradient::gradient_name(sum.tensor.name))) differentiated.push_back(sum);
+      const std::string &name = sum.tensor.name, gradient = gradient::gradient_name(name);
+      if (make_internal(program_, name, name)) read.push_back(sum);
+      if (make_internal(program_, gradient, gradient)) differentiated.push_back(sum);
     }
     std::vector<plan::Step> steps;
     if (!read.empty()) steps.emplace_back(codegen::key_sums_step(attention_, read));
@@ -47,23 +45,13 @@ class WithKeySums {
       if (auto* kernels = std::get_if<plan::KernelStep>(&step)) free_schedule(*kernels);
     }
     codegen::bind_inputs(attention_, plan::names_used(program_.steps), program_);
-    if (is_backward) sort_gradients();
+    order_tensors(attention_, program_);
     const Status status = plan::validate(program_);
     ATTN_CHECK(status.ok(), status.error().message);
     return std::move(program_);
   }
 
  private:
-  // Makes a bound tensor of the program internal. False if it has none of the name.
-  bool make_internal(const std::string& name, const std::string& new_name = "") {
-    const auto found = std::ranges::find(program_.tensors, name, &plan::TensorInfo::name);
-    if (found == program_.tensors.end()) return false;
-    program_.internals.push_back(
-        plan::internal_tensor(new_name.empty() ? name : new_name, found->dtype, found->dims));
-    program_.tensors.erase(found);
-    return true;
-  }
-
   // A schedule may be made long before the sums are. What makes it has all inputs of expressions,
   // and reads those of masks alone: it gets another address for the others.
   void free_schedule(plan::KernelStep& step) const {
@@ -78,24 +66,14 @@ class WithKeySums {
     return gradient::gradient_name(learned) + ".rest";
   }
 
-  // What scores give a learned tensor themselves is the rest of its gradient.
-  bool set_rest_aside(const std::string& learned) {
-    const std::string name = gradient::gradient_name(learned), rest = rest_of(learned);
-    if (!make_internal(name, rest)) return false;
-    for (plan::Step& step : program_.steps) {
-      plan::change_tensors(step, [&](plan::TensorOperand& tensor) {
-        if (tensor.name == name) tensor.name = rest;
-      });
-    }
-    return true;
-  }
-
   void add_gradients(const std::vector<KeySum>& sums) {
     const std::vector<std::string> learned = ir::summed_with_gradients(attention_);
     std::set<std::string> with_rest;
     for (const std::string& name : learned) {
-      if (set_rest_aside(name)) with_rest.insert(name);
-      add_output(*attention_.find_tensor(name));
+      // What scores give a learned tensor themselves is the rest of its gradient.
+      if (make_internal(program_, gradient::gradient_name(name), rest_of(name)))
+        with_rest.insert(name);
+      add_learned_gradient(attention_, name, program_);
     }
     codegen::MadeSteps made = codegen::key_sum_gradients(
         attention_, {sums, learned, [&](const std::string& name) {
@@ -103,37 +81,6 @@ class WithKeySums {
                      }});
     std::ranges::move(made.internals, std::back_inserter(program_.internals));
     std::ranges::move(made.steps, std::back_inserter(program_.steps));
-  }
-
-  void add_output(const ir::CapturedTensor& tensor) {
-    const std::string name = gradient::gradient_name(tensor.name);
-    std::vector<std::int64_t> dims;
-    for (const ir::ExprId extent : tensor.extents)
-      dims.push_back(*ir::fold_integer(attention_.dag, extent, attention_.dims));
-    std::vector<std::int64_t> strides = row_major_strides(dims);
-    program_.tensors.push_back({name, Role::gradient, tensor.dtype, std::move(dims),
-                                std::move(strides), captured_alignment(name, tensor.dtype)});
-  }
-
-  // In the order of gradient::wanted_gradients.
-  void sort_gradients() {
-    const std::vector<std::string> names = gradient_names(attention_);
-    const auto place = [&names](const plan::TensorInfo& tensor) {
-      return std::ranges::find(names, tensor.name) - names.begin();
-    };
-    std::vector<plan::TensorInfo> gradients, amax;
-    for (plan::TensorInfo& tensor : program_.tensors) {
-      if (tensor.role == Role::gradient)
-        gradients.push_back(std::move(tensor));
-      else if (tensor.role == Role::amax)
-        amax.push_back(std::move(tensor));
-    }
-    std::erase_if(program_.tensors, [](const plan::TensorInfo& tensor) {
-      return tensor.role == Role::gradient || tensor.role == Role::amax;
-    });
-    std::ranges::stable_sort(gradients, {}, place);
-    std::ranges::move(gradients, std::back_inserter(program_.tensors));
-    std::ranges::move(amax, std::back_inserter(program_.tensors));
   }
 
   const ir::Attention& attention_;

@@ -11,14 +11,11 @@
 #include "compiler/codegen/prologues.h"
 #include "compiler/codegen/steps.h"
 #include "compiler/engines/shared/interface.h"
-#include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/gradient/differentiate.h"
 #include "compiler/ir/prologues.h"
 #include "runtime/base/check.h"
-#include "runtime/graph/extent.h"
-#include "runtime/plan/internal_tensor.h"
 #include "runtime/plan/step_tensors.h"
 
 namespace attn::engines {
@@ -37,14 +34,14 @@ class WithPrologues {
     const bool is_backward = plan::direction_of(program_) == plan::Direction::backward;
     std::vector<codegen::PrologueRows> rows;
     for (const ir::PrologueView& view : views_) {
-      if (!rename(view.tensor, made(view.tensor))) continue;
+      if (!make_internal(program_, view.tensor, made(view.tensor))) continue;
       restore(view.tensor, view.tensor == "q" ? Role::query : Role::key);
       rows.push_back({&view, strides(view.tensor), made(view.tensor)});
     }
     if (!rows.empty()) program_.steps.insert(program_.steps.begin(), codegen::prologues_step(rows));
     if (is_backward) add_gradients(rows);
     codegen::bind_inputs(attention_, plan::names_used(program_.steps), program_);
-    order();
+    order_tensors(attention_, program_);
     const Status status = plan::validate(program_);
     ATTN_CHECK(status.ok(), status.error().message);
     return std::move(program_);
@@ -58,20 +55,6 @@ class WithPrologues {
   std::array<std::int64_t, 4> strides(const std::string& tensor) const {
     const Dims4 found = stored_strides(attention_, tensor);
     return {found[0], found[1], found[2], found[3]};
-  }
-
-  // Makes a bound tensor of the program an internal one of another name.
-  bool rename(const std::string& name, const std::string& to) {
-    const auto found = std::ranges::find(program_.tensors, name, &plan::TensorInfo::name);
-    if (found == program_.tensors.end()) return false;
-    program_.internals.push_back(plan::internal_tensor(to, found->dtype, found->dims));
-    program_.tensors.erase(found);
-    for (plan::Step& step : program_.steps) {
-      plan::change_tensors(step, [&](plan::TensorOperand& tensor) {
-        if (tensor.name == name) tensor.name = to;
-      });
-    }
-    return true;
   }
 
   void restore(const std::string& name, Role role) {
@@ -92,7 +75,7 @@ class WithPrologues {
     for (const codegen::PrologueRows& one : rows) {
       const std::string& name = one.view->tensor;
       const std::string gradient = gradient::gradient_name(name);
-      if (!rename(gradient, made(gradient))) continue;
+      if (!make_internal(program_, gradient, made(gradient))) continue;
       const bool is_wanted = std::ranges::find(wanted, name) != wanted.end();
       if (is_wanted) restore(gradient, Role::gradient);
       tensors.of.push_back({one, made(gradient), is_wanted ? gradient : "", strides(gradient)});
@@ -101,8 +84,9 @@ class WithPrologues {
     std::set<std::string> with_rest;
     tensors.learned = ir::learned_by_prologues(attention_);
     for (const std::string& name : tensors.learned) {
-      if (rename(gradient::gradient_name(name), rest_of(name))) with_rest.insert(name);
-      add_output(*attention_.find_tensor(name));
+      if (make_internal(program_, gradient::gradient_name(name), rest_of(name)))
+        with_rest.insert(name);
+      add_learned_gradient(attention_, name, program_);
     }
     tensors.rest = [&with_rest](const std::string& name) {
       return with_rest.contains(name) ? rest_of(name) : std::string();
@@ -110,31 +94,6 @@ class WithPrologues {
     codegen::MadeSteps steps = codegen::prologue_gradients(attention_, tensors);
     std::ranges::move(steps.internals, std::back_inserter(program_.internals));
     std::ranges::move(steps.steps, std::back_inserter(program_.steps));
-  }
-
-  void add_output(const ir::CapturedTensor& tensor) {
-    const std::string name = gradient::gradient_name(tensor.name);
-    std::vector<std::int64_t> dims;
-    for (const ir::ExprId extent : tensor.extents)
-      dims.push_back(*ir::fold_integer(attention_.dag, extent, attention_.dims));
-    std::vector<std::int64_t> row_major = row_major_strides(dims);
-    program_.tensors.push_back({name, Role::gradient, tensor.dtype, std::move(dims),
-                                std::move(row_major), captured_alignment(name, tensor.dtype)});
-  }
-
-  // q, k and v first, gradients in the order of gradient::wanted_gradients.
-  void order() {
-    const std::vector<std::string> names = gradient_names(attention_);
-    const auto place = [&names](const plan::TensorInfo& tensor) {
-      const auto found = std::ranges::find(names, tensor.name) - names.begin();
-      const bool is_gradient = tensor.role == Role::gradient;
-      const int group = tensor.role <= Role::value  ? static_cast<int>(tensor.role)
-                        : tensor.role == Role::amax ? 5
-                        : is_gradient               ? 4
-                                                    : 3;
-      return std::pair(group, is_gradient ? found : 0);
-    };
-    std::ranges::stable_sort(program_.tensors, {}, place);
   }
 
   const ir::Attention& attention_;

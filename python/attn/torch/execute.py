@@ -25,8 +25,9 @@ def run_forward(each: Call, training: bool, lends: bool = False) -> tuple[torch.
         return empty.run_forward(each, facts, names)
     if each.tensors["q"].device.type == "cpu":
         outputs = reference.run_forward(each, names)
-        for name in filter(is_o, outputs if each.form is not None else ()):
-            outputs[name] = with_strides(outputs[name], output_strides(each.form))
+        if each.form is not None:
+            for name in filter(is_o, outputs):
+                outputs[name] = with_strides(outputs[name], output_strides(each.form))
     else:
         with torch.cuda.device(each.tensors["q"].device):
             tensors = {

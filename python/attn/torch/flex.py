@@ -97,11 +97,11 @@ def flex_attention(
     """`torch.nn.attention.flex_attention.flex_attention`, with dropout.
 
     query [B, Hq, Sq, D], key [B or 1, Hkv, Skv, D], value [B or 1, Hkv, Skv, Dv]; those of one batch are those of
-    all batches, for each of which they are copied; heads that are one by `expand` are not. The mask is `mask_mod`, or
-    that of `block_mask`, as PyTorch computes it: what its mask_mod shows of the blocks that it lists, and its full
-    blocks whole. Blocks that follow from the mask_mod, as those of `create_block_mask`, are not needed: they are
-    compared with it once. `kernel_options` are
-    ignored: they tune other kernels. Returns o, or (o, lse) with the natural logarithm's lse, or with `return_aux`
+    all batches, for each of which they are copied; heads that are one by `expand` are copied only if they have
+    gradients. The mask is `mask_mod`, or that of `block_mask`, as PyTorch computes it: what its mask_mod shows of the
+    blocks that it lists, and its full blocks whole. Blocks that follow from the mask_mod, as those of
+    `create_block_mask`, are not needed: they are compared with it once. `kernel_options` are ignored: they tune other
+    kernels. Returns o, or (o, lse) with the natural logarithm's lse, or with `return_aux`
     (o, AuxOutput) with lse and max_scores, float32 [B, Hq, Sq], as far as they are asked for. Captured
     tensors that require a gradient get one, and backwards may go through lse.
     `others` are arguments of other attentions, which are refused.
@@ -185,14 +185,10 @@ def _attend(
 def _share_a_head(tensors: tuple[torch.Tensor, ...]) -> bool:
     """Whether k and v of several heads are one, by strides of 0: kernels need no copies of it.
 
-    Not where gradients are wanted, each head of which has its own, but of what `expand` made, which adds them."""
+    Not where their gradients are recorded: each head has its own."""
     _, key, value = tensors
-    return key.shape[1] > 1 and key.stride(1) == 0 == value.stride(1) and all(map(_adds_heads, (key, value)))
-
-
-def _adds_heads(tensor: torch.Tensor) -> bool:
-    made_by = tensor.grad_fn
-    return not tensor.requires_grad or (made_by is not None and made_by.name() == "ExpandBackward0")
+    records = torch.is_grad_enabled() and (key.requires_grad or value.requires_grad)
+    return key.shape[1] > 1 and key.stride(1) == 0 == value.stride(1) and not records
 
 
 def _grouped(

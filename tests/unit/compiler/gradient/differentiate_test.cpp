@@ -107,12 +107,12 @@ TEST(Differentiate, WhatManyTermsReadIsAFactor) {
                    "score score + sum(m in 0..8: w[m] * relu(x - m)); grad c;"));
   const ir::Dag& dag = derivatives.attention.dag;
   const ir::ExprId roots[] = {derivatives.tensors.at(0).score.at(0).local};
-  std::size_t products = 0, loads = 0;  // of the input's derivative, which has no more nodes
+  std::size_t inputs = 0, loads = 0;
   for (const ir::ExprId id : ir::reachable(dag, roots)) {
-    products += dag[id].is(ir::Op::tanh_) ? 1 : 0;
+    inputs += dag[id].is(ir::Op::tanh_) ? 1 : 0;
     loads += dag[id].is(ir::Op::load_) && dag.symbol_of(id) == "w" ? 1 : 0;
   }
-  EXPECT_EQ(products, 1u);
+  EXPECT_EQ(inputs, 1u);
   EXPECT_EQ(loads, 8u);
   EXPECT_TRUE(dag[roots[0]].is(ir::Op::select_));  // 0 where the outer derivative is
   // Nor does a steep input say anything where no term follows it: 0 * inf.
