@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
+#include <span>
 
 #include "compiler/codegen/check.h"
 #include "compiler/codegen/expression_writer.h"
 #include "compiler/codegen/kernel_text.h"
+#include "compiler/codegen/row_values.h"
 #include "compiler/gradient/differentiate.h"
 #include "compiler/ir/epilogue.h"
 
@@ -23,7 +26,6 @@ constexpr std::int64_t kVectorSize = 8;  // elements that are read together
 // The loads of which a thread reads eight columns at once: the last index is the column, the others
 // are of the row, and all are known to be in range.
 std::vector<ExprId> vectors_of(const ir::Attention& view, const std::vector<ExprId>& roots) {
-  masks::Dependence dependence(view.dag);
   std::vector<ExprId> found;
   for (const ExprId id : ir::reachable(view.dag, roots)) {
     const ir::Node& node = view.dag[id];
@@ -34,14 +36,39 @@ std::vector<ExprId> vectors_of(const ir::Attention& view, const std::vector<Expr
     const auto width = ir::fold_integer(view.dag, tensor.extents.back());
     if (!is_known || !width || *width % kVectorSize != 0) continue;
     std::vector<ExprId> others(node.operands.begin(), node.operands.end() - 1);
-    const auto below = ir::reachable(view.dag, others);
-    const bool varies = std::ranges::any_of(below, [&](ExprId each) {
-      return view.dag[each].is(Op::column_) || view.dag[each].is(Op::score_);
-    });
+    const bool varies =
+        std::ranges::any_of(others, [&](ExprId each) { return varies_along(view, each); });
     const bool is_along = view.dag[node.operands.back()].is(Op::column_) && !varies;
     if (is_along && faults_of(view, {id}).empty()) found.push_back(id);
   }
   return found;
+}
+
+// Whether the expression reads a tensor that is not below one of `known`.
+bool reads_beside(const ir::Attention& view, ExprId root, const std::vector<ExprId>& known) {
+  std::vector<ExprId> open = {root};
+  std::set<ExprId> seen(known.begin(), known.end());
+  while (!open.empty()) {
+    const ExprId id = open.back();
+    open.pop_back();
+    if (!seen.insert(id).second) continue;
+    const ir::Node& node = view.dag[id];
+    if (node.is(Op::load_)) return true;
+    open.insert(open.end(), node.operands.begin(), node.operands.end());
+  }
+  return false;
+}
+
+std::string row_values_text(const ir::Attention& view, const std::vector<ExprId>& values) {
+  std::string text = fmt::format("  static constexpr int kRowValues = {};\n", values.size());
+  if (values.empty()) return text;
+  ExpressionWriter writer(view, {}, Precision::in_single);
+  writer.begin({.batch = true, .head = true, .row = true});
+  std::string made;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    made += fmt::format("    values[{}] = {};\n", i, writer.value(values[i]));
+  return text + "  __device__ void row_values(int b, int h, int row, float* values) const {\n" +
+         writer.statements(4) + made + "  }\n";
 }
 
 std::string row_type(DType dtype) {
@@ -84,12 +111,13 @@ void begin_element(ExpressionWriter& writer, const std::vector<ExprId>& vectors)
     writer.set_value(vectors[i], fmt::format("vectors[{}]", i));
 }
 
+// `further`: parameters besides those of all elements.
 std::string element_method(const std::string& head, const ExpressionWriter& writer,
-                           const std::string& value) {
+                           const std::string& value, const std::string& further = "") {
   return fmt::format(
       "  __device__ {}(int b, int h, int row, int column, const float* vectors,\n"
-      "                      float output) const {{\n{}    return {};\n  }}\n",
-      head, writer.statements(4), value);
+      "                      float output{}) const {{\n{}    return {};\n  }}\n",
+      head, further, writer.statements(4), value);
 }
 
 Error no_gradient(const ir::Attention& attention, const std::string& name, const std::string& why) {
@@ -149,10 +177,21 @@ std::string epilogue_text(const ir::Attention& attention) {
   const std::vector<ExprId> vectors = vectors_of(view, {view.score});
   ExpressionWriter writer(view, {}, Precision::in_single);
   begin_element(writer, vectors);
+  const std::vector<ExprId> of_rows = row_values(view, view.score);
+  for (std::size_t i = 0; i < of_rows.size(); ++i)
+    writer.set_value(of_rows[i], fmt::format("vectors[{}]", vectors.size() + i));
   const std::string value = writer.value(view.score);
-  return fmt::format("  static constexpr bool kEpilogue = true, kKeepsInner = {};\n",
-                     attention.wants_o_inner) +
-         vectors_text(view, vectors) + element_method("float epilogue", writer, value);
+  std::vector<ExprId> read = vectors;
+  read.insert(read.end(), of_rows.begin(), of_rows.end());
+  return fmt::format(
+             "  static constexpr bool kEpilogue = true, kKeepsInner = {}, kReadsElements = {}, "
+             "kSigmoids = {};\n",
+             attention.wants_o_inner, reads_beside(view, view.score, read),
+             std::ranges::any_of(ir::reachable(view.dag, std::span(&view.score, 1)),
+                                 [&](ExprId id) { return view.dag[id].is(Op::sigmoid_); })) +
+         vectors_text(view, vectors) + row_values_text(view, of_rows) +
+         "  template <class Sigmoid>\n" +
+         element_method("float epilogue", writer, value, ", const Sigmoid& attn_sigmoid");
 }
 
 Result<EpilogueSlopes> epilogue_slopes(const ir::Attention& attention) {

@@ -524,6 +524,8 @@ std::optional<std::string> ExpressionWriter::faster_pattern(const Family& family
     if (node.is(Op::floordiv_)) return "floorf(__fdiv_rn({0}, {1}))";
     if (node.is(Op::mod_)) return "{0} - {1} * floorf(__fdiv_rn({0}, {1}))";
     if (node.is(Op::div_)) return "__fdiv_rn({0}, {1})";
+    if (node.is(Op::rsqrt_)) return "rsqrtf({0})";
+    if (node.is(Op::sigmoid_)) return "attn_sigmoid({0})";
     return std::nullopt;
   }
   const bool divides = node.is(Op::floordiv_), rests = node.is(Op::mod_);

@@ -1,184 +1,26 @@
 #include "compiler/codegen/prologues.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
-#include <set>
+#include <limits>
 #include <utility>
 
 #include "compiler/codegen/kernel_text.h"
-#include "compiler/codegen/sources.h"
-#include "compiler/gradient/differentiate.h"
-#include "runtime/base/ceil_div.h"
-#include "runtime/plan/internal_tensor.h"
+#include "compiler/codegen/prologue_text.h"
+#include "compiler/codegen/row_values.h"
 
 namespace attn::codegen {
-namespace {
 
 using ir::Dim;
 using ir::ExprId;
-using ir::Op;
 
-constexpr std::int64_t kWarps = 8;            // kernels::kPrologueWarps
-constexpr std::int64_t kRowsOfGradients = 3;  // the row, and gradients of what it becomes and of it
-constexpr std::int64_t kShared = 48 << 10;    // bytes, which every GPU has without asking
-constexpr masks::Axes kAll{.batch = true, .head = true, .row = true, .column = true};
-
-std::string offset_text(const std::array<std::int64_t, 4>& strides, const std::string& column) {
-  return fmt::format("(long long)b * {} + (long long)h * {} + (long long)row * {} + {} * {}",
-                     strides[0], strides[1], strides[2], column, strides[3]);
+std::int64_t most_columns_of_prologues(bool backward) {
+  const std::int64_t rows = backward ? kRowsOfPrologueGradients : 1;
+  return kPrologueShared / (kPrologueWarps * rows * static_cast<std::int64_t>(sizeof(float)));
 }
 
-// Statements that find the place of a row by its number.
-std::string place_text(const ir::PrologueView& view, std::string_view number, int indent) {
-  const ir::Dims& d = view.attention.dims;
-  return fmt::format(
-      "{0:{1}}const int row = (int)({2} % {3}), h = (int)({2} / {3} % {4}), b = (int)({2} / "
-      "{5});\n",
-      "", indent, number, d[Dim::Sq], d[Dim::Hq], d[Dim::Sq] * d[Dim::Hq]);
-}
-
-// Writes expressions of a row whose elements are in `x`, and whose sums are sum0, sum1, ..
-class RowWriter {
- public:
-  RowWriter(const ir::Attention& attention, const ir::PrologueView& view,
-            Precision precision = Precision::in_single)
-      : view_(view), attention_(attention), writer_(attention, {}, precision) {
-    writer_.begin(kAll);
-  }
-
-  // The text of an element by its column; `x[column]` by default.
-  std::function<std::string(const std::string& column)> element = [](const std::string& column) {
-    return fmt::format("x[{}]", column);
-  };
-  std::function<std::string(std::int64_t number)> sum = [](std::int64_t number) {
-    return fmt::format("sum{}", number);
-  };
-
-  std::string value(ExprId root) {
-    for (const ExprId id : ir::reachable(attention_.dag, std::span(&root, 1))) {
-      if (!known_.insert(id).second) continue;
-      const ir::Node& node = attention_.dag[id];  // the view's, or a derivative
-      if (!node.is(Op::load_)) continue;
-      const std::string& name = attention_.dag.symbol_of(id);
-      if (name == view_.sums_of_row) writer_.set_value(id, sum(view_.number_of(id)));
-      if (name == view_.x) writer_.set_value(id, element(column_of(id)));
-    }
-    return writer_.value(root);
-  }
-
-  // The column that a load of an element reads.
-  std::string column_of(ExprId load) { return writer_.value(attention_.dag[load].operands.back()); }
-  std::string element_of(ExprId load) {
-    for (const ExprId index : attention_.dag[load].operands) (void)value(index);
-    return writer_.element(load);
-  }
-  std::string statements(std::size_t indent) const { return writer_.statements(indent); }
-
- private:
-  const ir::PrologueView& view_;
-  const ir::Attention& attention_;
-  ExpressionWriter writer_;
-  std::set<ExprId> known_;
-};
-
-std::string loop_text(std::int64_t columns, const std::string& body) {
-  return fmt::format("    for (int column = lane; column < {}; column += 32) {{\n{}    }}\n",
-                     columns, body);
-}
-
-// Statements that declare the sums of a row.
-std::string sums_text(const ir::Attention& attention, const ir::PrologueView& view) {
-  std::string text;
-  for (std::size_t i = 0; i < view.sums.size(); ++i) {
-    RowWriter writer(attention, view);
-    const std::string value = writer.value(view.sums[i]);
-    text += fmt::format(
-        "    float sum{0} = 0;\n{1}    sum{0} = kernels::sum_of_lanes(sum{0});\n", i,
-        loop_text(view.columns(),
-                  fmt::format("{}      sum{} += {};\n", writer.statements(6), i, value)));
-  }
-  return text;
-}
-
-// The text of a kernel in which each row has a warp.
-class WarpKernel {
- public:
-  explicit WarpKernel(const char* name) : name_(name) {}
-
-  void write(const std::string& tensor, DType dtype, const std::string& parameter) {
-    step_.outputs.push_back(tensor);
-    add(tensor, fmt::format("{}* {}", element_type(dtype), parameter));
-  }
-  void read(const std::string& tensor, DType dtype, const std::string& parameter) {
-    add(tensor, fmt::format("const {}* {}", element_type(dtype), parameter));
-  }
-  // All but those of rows, which are read by names of their own.
-  void read(const KernelInputs& inputs, const std::set<std::string>& but) {
-    for (std::size_t i = 0; i < inputs.operands.size(); ++i) {
-      const auto* tensor = std::get_if<plan::TensorOperand>(&inputs.operands[i]);
-      const std::string& name =
-          tensor != nullptr ? tensor->name : std::get<plan::ParamOperand>(inputs.operands[i]).name;
-      if (but.contains(name) || !read_.insert(name).second) continue;
-      parameters_.push_back(inputs.parameters[i]);
-      if (tensor != nullptr) {
-        launch_.arguments.emplace_back(*tensor);
-      } else {
-        launch_.arguments.emplace_back(std::get<plan::ParamOperand>(inputs.operands[i]));
-      }
-    }
-  }
-  void add_rows(std::int64_t rows, const std::string& body) {
-    body_ +=
-        fmt::format("  if (number < {0}) {{\n{1}    return;\n  }}\n  number -= {0};\n", rows, body);
-    rows_ += rows;
-  }
-
-  // `rows` of a warp are in shared memory, of so many columns.
-  plan::KernelStep finish(std::int64_t rows, std::int64_t columns) && {
-    launch_.kernel = name_;
-    launch_.grid = {ceil_div(rows_, kWarps), 1, 1};
-    launch_.block = {kWarps * 32, 1, 1};
-    step_.source = fmt::format(
-        "{}extern \"C\" __global__ void {}({}) {{\n  __shared__ float rows[{}][{}][{}];\n"
-        "  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;\n"
-        "  long long number = kernels::row_of_warp();\n{}}}\n",
-        include_text("prologues.cuh"), name_, fmt::join(parameters_, ", "), kWarps, rows, columns,
-        body_);
-    step_.launches.push_back(std::move(launch_));
-    return std::move(step_);
-  }
-
- private:
-  void add(const std::string& tensor, std::string parameter) {
-    launch_.arguments.emplace_back(plan::TensorOperand{tensor});
-    parameters_.push_back(std::move(parameter));
-  }
-
-  const char* name_;
-  plan::KernelStep step_;
-  plan::Launch launch_;
-  std::vector<std::string> parameters_;
-  std::set<std::string> read_;
-  std::string body_;
-  std::int64_t rows_ = 0;
-};
-
-// Statements that load a row.
-std::string loaded(const PrologueRows& rows) {
-  const ir::PrologueView& view = *rows.view;
-  const std::string from =
-      fmt::format("from_{}[{}]", view.tensor, offset_text(rows.strides, "column"));
-  return loop_text(view.columns(), fmt::format("      x[column] = (float)({});\n",
-                                               real_text(view.attention.dtype, from)));
-}
-
-std::string load_row(const PrologueRows& rows) {
-  return place_text(*rows.view, "number", 4) + "    float* x = rows[warp][0];\n" + loaded(rows) +
-         "    __syncwarp();\n";
-}
+namespace {
 
 std::int64_t most_columns(const std::vector<PrologueRows>& all) {
   std::int64_t columns = 1;
@@ -186,307 +28,160 @@ std::int64_t most_columns(const std::vector<PrologueRows>& all) {
   return columns;
 }
 
-std::set<std::string> own_names(const ir::PrologueView& view) { return {view.x, view.sums_of_row}; }
+constexpr std::int64_t kVector = 8;  // elements of 16 bits that a lane copies at once
 
-// What goes on from the gradient of what one prologue makes: the derivatives of its value and sums.
-class OnwardRow {
+// Whether lanes copy a prologue's rows as vectors: elements are adjacent and of 16 bits.
+bool copies_vectors(const PrologueRows& rows) {
+  const auto are_of_vectors = [](std::int64_t n) { return n % kVector == 0; };
+  const std::int64_t columns = rows.view->columns();
+  const std::int64_t most =
+      kPrologueShared / (kPrologueWarps * static_cast<std::int64_t>(sizeof(float) + 2));
+  return size_of(rows.view->attention.dtype) == 2 && rows.strides[3] == 1 && columns <= most &&
+         are_of_vectors(columns) &&
+         std::all_of(rows.strides.begin(), rows.strides.end() - 1, are_of_vectors);
+}
+
+// A warp has rows of several heads at one position, whose loads are under way together and which
+// read what positions have once. Shared memory has the elements, and what they become.
+std::int64_t rows_of_warp(const ir::PrologueView& view) {
+  const std::int64_t row = view.columns() * static_cast<std::int64_t>(sizeof(float) + 2);
+  for (const std::int64_t rows : {4, 2}) {
+    const bool fits = kPrologueWarps * rows * row <= kPrologueShared;
+    if (fits && view.attention.dims[Dim::Hq] % rows == 0) return rows;
+  }
+  return 1;
+}
+
+// Statements that make rows in one launch: each lane copies vectors, or elements if it cannot.
+class MadeRows {
  public:
-  explicit OnwardRow(const ir::PrologueView& view) : view_(view), attention_(view.attention) {
-    for (std::size_t i = 0; i <= view.sums.size(); ++i) {
-      const ExprId root = root_of(i);
-      for (const ExprId id : ir::reachable(view.attention.dag, std::span(&root, 1))) {
-        const ir::Node& node = view.attention.dag[id];
-        if (!node.is(Op::load_) || node.type != ir::Type::real) continue;
-        const ExprId local = gradient::derivative(attention_.dag, root, id);
-        const bool is_nothing =
-            attention_.dag[local].is(Op::const_real_) && attention_.dag.real_of(local) == 0;
-        if (!is_nothing) paths_.push_back({i, id, local});
-      }
-    }
-  }
+  explicit MadeRows(const PrologueRows& rows)
+      : rows_(rows),
+        view_(*rows.view),
+        of_warp_(rows_of_warp(view_)),
+        by_vectors_(copies_vectors(rows)),
+        values_(row_values(view_.attention, view_.value)) {}
 
-  struct Path {
-    std::size_t root;  // the number of a sum, or that of all sums for the value
-    ExprId load, local;
-  };
-
-  const ir::PrologueView& view() const { return view_; }
-  const ir::Attention& attention() const { return attention_; }  // with derivatives
-
-  std::vector<Path> paths_to(const std::string& tensor) const {
-    std::vector<Path> found;
-    std::ranges::copy_if(paths_, std::back_inserter(found), [&](const Path& path) {
-      return attention_.dag.symbol_of(path.load) == tensor;
-    });
-    return found;
-  }
-
-  // The cotangent of a root, at this column.
-  std::string cotangent(std::size_t root) const {
-    return root == view_.sums.size() ? "dy[column]" : fmt::format("dsum{}", root);
-  }
-
-  // Statements that declare the gradients of the sums, last to first.
-  std::string sums_text() const {
-    std::string text;
-    for (std::size_t i = view_.sums.size(); i-- > 0;) {
-      RowWriter writer(attention_, view_);
-      std::string body;
-      for (const Path& path : paths_) {
-        if (!view_.is_sum(path.load) || view_.number_of(path.load) != static_cast<std::int64_t>(i))
-          continue;
-        const std::string local = writer.value(path.local);
-        body += fmt::format("      if ({1} != 0) dsum{0} += {1} * ({2});\n", i,
-                            cotangent(path.root), local);
-      }
-      text +=
-          fmt::format("    float dsum{0} = 0;\n{1}    dsum{0} = kernels::sum_of_lanes(dsum{0});\n",
-                      i, loop_text(view_.columns(), writer.statements(6) + body));
-    }
+  std::string text() const {
+    const std::string synchronised = "    __syncwarp();\n";
+    std::string text = place_of_warp() + loaded_rows() + synchronised + of_rows() + values();
+    if (by_vectors_) text += synchronised + stored();
     return text;
   }
-
-  // Statements that add what goes on to the elements of the row, in the order of paths. Where
-  // nothing comes back, as past the lengths, a row may hold anything.
-  std::string elements_text() const {
-    std::string text;
-    for (const Path& path : paths_to(view_.x)) {
-      RowWriter writer(attention_, view_);
-      const std::string local = writer.value(path.local), at = writer.column_of(path.load);
-      text += loop_text(view_.columns(),
-                        fmt::format("{0}      if ({2} != 0) atomicAdd(&dx[{1}], {2} * ({3}));\n",
-                                    writer.statements(6), at, cotangent(path.root), local)) +
-              "    __syncwarp();\n";
-    }
-    return text;
-  }
-
-  std::vector<ExprId> locals() const {
-    std::vector<ExprId> all = view_.sums;
-    for (const Path& path : paths_) {
-      all.push_back(path.local);
-      const std::vector<ExprId>& indexes = attention_.dag[path.load].operands;
-      all.insert(all.end(), indexes.begin(), indexes.end());
-    }
-    return all;
-  }
+  std::int64_t warps() const { return view_.rows() / of_warp_; }
+  std::int64_t of_warp() const { return of_warp_; }
+  bool by_vectors() const { return by_vectors_; }
 
  private:
-  ExprId root_of(std::size_t i) const {
-    return i < view_.sums.size() ? view_.sums[i] : view_.value;
+  // Those of all heads at a position follow each other, so that they find what positions read in a
+  // cache.
+  std::string place_of_warp() const {
+    const ir::Dims& d = view_.attention.dims;
+    const bool is_small = view_.rows() <= std::numeric_limits<std::int32_t>::max();
+    return fmt::format(
+        "    const {0} at = number;\n"
+        "    const int head = (int)(at % {1}) * {2}, row = (int)(at / {1} % {3}), b = (int)(at / "
+        "{4});\n",
+        is_small ? "unsigned" : "long long", d[Dim::Hq] / of_warp_, of_warp_, d[Dim::Sq],
+        d[Dim::Hq] / of_warp_ * d[Dim::Sq]);
+  }
+  std::string each_row(const std::string& body) const {
+    return fmt::format(
+        "#pragma unroll\n    for (int r = 0; r < {}; ++r) {{\n"
+        "      const int h = head + r;\n      float* x = rows[warp][r];\n{}    }}\n",
+        of_warp_, body);
+  }
+  // A loop over the vectors of all rows, each from `column` of row `r` on.
+  std::string each_vector(const std::string& body) const {
+    const std::int64_t of_row = view_.columns() / kVector;
+    return fmt::format(
+        "#pragma unroll\n    for (int i = lane; i < {0}; i += 32) {{\n"
+        "      const int r = i / {1}, column = i % {1} * {2}, h = head + r;\n      {3}\n    }}\n",
+        of_warp_ * of_row, of_row, kVector, body);
   }
 
+  std::string loaded_rows() const {
+    if (!by_vectors_) return each_row(loaded(rows_));
+    return each_vector(fmt::format("kernels::load_eight<{}>(&rows[warp][r][column], from_{} + {});",
+                                   float_class(view_.attention.dtype), view_.tensor,
+                                   offset_text(rows_.strides, "column")));
+  }
+  // Declares what all columns of a row share: its sums, and values of them.
+  std::string of_rows() const {
+    const auto declared = [this](const char* name, std::size_t count) {
+      return count == 0 ? "" : fmt::format("    float {}[{}][{}];\n", name, of_warp_, count);
+    };
+    if (view_.sums.empty() && values_.empty()) return "";
+    std::string body = sums_text(view_.attention, view_);
+    for (std::size_t i = 0; i < view_.sums.size(); ++i)
+      body += fmt::format("      sums[r][{0}] = sum{0};\n", i);
+    RowWriter writer(view_.attention, view_);
+    std::string kept;
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      kept += fmt::format("      values[r][{}] = {};\n", i, writer.value(values_[i]));
+    return declared("sums", view_.sums.size()) + declared("values", values_.size()) +
+           each_row(body + writer.statements(6) + kept);
+  }
+  // A lane has two adjacent columns of all rows, so that what they read is read together, and
+  // stores them after all.
+  std::string values() const {
+    RowWriter writer(view_.attention, view_);
+    writer.sum = [](std::int64_t number) { return fmt::format("sums[r][{}]", number); };
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      writer.set_value(values_[i], fmt::format("values[r][{}]", i));
+    const std::string value = element_text(view_.attention.dtype, writer.value(view_.value));
+    const std::string statements = writer.statements(6);
+    if (!by_vectors_)
+      return loop_text(view_.columns(),
+                       each_row(fmt::format("{}      made_{}[{}] = {};\n", statements, view_.tensor,
+                                            place(), value)));
+    return fmt::format(
+        "    for (int first = 2 * lane; first < {}; first += 64) {{\n"
+        "      unsigned short made[{}][2];\n{}{}    }}\n",
+        view_.columns(), of_warp_,
+        each_row(fmt::format("#pragma unroll\n      for (int j = 0; j < 2; ++j) {{\n"
+                             "      const int column = first + j;\n{}      made[r][j] = {};\n"
+                             "      }}\n",
+                             statements, value)),
+        each_row("      kernels::store_pair(&results[warp][r][first], made[r]);\n"));
+  }
+  std::string stored() const {
+    return each_vector(fmt::format("kernels::store_eight(made_{} + {}, &results[warp][r][column]);",
+                                   view_.tensor, place()));
+  }
+  std::string place() const {
+    const ir::Dims& d = view_.attention.dims;
+    return fmt::format("(((long long)b * {} + h) * {} + row) * {} + column", d[Dim::Hq], d[Dim::Sq],
+                       view_.columns());
+  }
+
+  const PrologueRows& rows_;
   const ir::PrologueView& view_;
-  ir::Attention attention_;
-  std::vector<Path> paths_;
+  const std::int64_t of_warp_;
+  const bool by_vectors_;
+  const std::vector<ExprId> values_;  // of rows
 };
-
-class GradientsOfRows {
- public:
-  GradientsOfRows(const ir::Attention& attention, const PrologueGradientTensors& tensors)
-      : attention_(attention), tensors_(tensors) {
-    for (const PrologueGradientTensors::Of& of : tensors.of) onward_.emplace_back(*of.rows.view);
-  }
-
-  MadeSteps run() && {
-    WarpKernel kernel(kPrologueGradientsKernel);
-    bool writes = false;
-    for (std::size_t i = 0; i < onward_.size(); ++i) writes |= declare(i, kernel);
-    std::int64_t columns = 1;
-    for (std::size_t i = 0; i < onward_.size(); ++i) {
-      add_rows(i, kernel);
-      columns = std::max(columns, onward_[i].view().columns());
-    }
-    if (writes) made_.steps.emplace_back(std::move(kernel).finish(kRowsOfGradients, columns));
-    for (const std::string& name : tensors_.learned) add_learned(name);
-    return std::move(made_);
-  }
-
- private:
-  const PrologueGradientTensors::Of& of(std::size_t i) const { return tensors_.of[i]; }
-  std::string sums_name(std::size_t i) const { return onward_[i].view().tensor + ".row_sums"; }
-
-  // Whether sums of rows are kept for gradients of learned tensors.
-  bool keeps_sums(std::size_t i) const {
-    return !onward_[i].view().sums.empty() &&
-           std::ranges::any_of(tensors_.learned, [&](const std::string& name) {
-             return !onward_[i].paths_to(name).empty();
-           });
-  }
-  std::int64_t kept(std::size_t i) const {
-    return 2 * static_cast<std::int64_t>(onward_[i].view().sums.size());
-  }
-
-  bool declare(std::size_t i, WarpKernel& kernel) {
-    const ir::PrologueView& view = onward_[i].view();
-    const bool wanted = !of(i).gradient.empty();
-    if (wanted) kernel.write(of(i).gradient, view.attention.dtype, "to_" + view.tensor);
-    if (keeps_sums(i)) {
-      made_.internals.push_back(
-          plan::internal_tensor(sums_name(i), DType::f32, {view.rows(), kept(i)}));
-      kernel.write(sums_name(i), DType::f32, "kept_" + view.tensor);
-    }
-    return wanted || keeps_sums(i);
-  }
-
-  void add_rows(std::size_t i, WarpKernel& kernel) {
-    const OnwardRow& onward = onward_[i];
-    const ir::PrologueView& view = onward.view();
-    const bool wanted = !of(i).gradient.empty();
-    if (!wanted && !keeps_sums(i)) return;
-    kernel.read(view.tensor, view.attention.dtype, "from_" + view.tensor);
-    kernel.read(of(i).made, view.attention.dtype, "made_" + view.tensor);
-    kernel.read(inputs_of(onward.attention(), onward.locals()), own_names(view));
-    std::string body = load_row(of(i).rows);
-    body += "    float *dy = rows[warp][1], *dx = rows[warp][2];\n";
-    body += loop_text(
-        view.columns(),
-        fmt::format("      dy[column] = (float)({});\n      dx[column] = 0;\n",
-                    real_text(view.attention.dtype, fmt::format("made_{}[number * {} + column]",
-                                                                view.tensor, view.columns()))));
-    body += "    __syncwarp();\n" + sums_text(onward.attention(), view) + onward.sums_text();
-    if (keeps_sums(i)) {
-      for (std::size_t n = 0; n < view.sums.size(); ++n) {
-        body += fmt::format(
-            "    if (lane == 0) kept_{0}[number * {1} + {2}] = sum{3}, kept_{0}[number * {1} + "
-            "{4}] = "
-            "dsum{3};\n",
-            view.tensor, kept(i), 2 * n, n, 2 * n + 1);
-      }
-    }
-    if (wanted) {
-      const std::string value = element_text(view.attention.dtype, "dx[column]");
-      body += onward.elements_text() +
-              loop_text(view.columns(), fmt::format("      to_{}[{}] = {};\n", view.tensor,
-                                                    offset_text(of(i).strides, "column"), value));
-    }
-    kernel.add_rows(view.rows(), body);
-  }
-
-  void add_learned(const std::string& name) {
-    std::vector<PartsWalk> walks;
-    for (std::size_t i = 0; i < onward_.size(); ++i) {
-      for (const OnwardRow::Path& path : onward_[i].paths_to(name))
-        walks.push_back(walk_of(i, path));
-    }
-    MadeSteps parts = summed_parts(attention_, *attention_.find_tensor(name), walks,
-                                   tensors_.rest(name), ".of_rows");
-    std::ranges::move(parts.internals, std::back_inserter(made_.internals));
-    std::ranges::move(parts.steps, std::back_inserter(made_.steps));
-  }
-
-  PartsWalk walk_of(std::size_t i, const OnwardRow::Path& path) const {
-    const OnwardRow& onward = onward_[i];
-    const ir::PrologueView& view = onward.view();
-    const DType dtype = view.attention.dtype;
-    RowWriter writer(onward.attention(), view, Precision::in_double);
-    writer.element = [&](const std::string& column) {
-      return "(" +
-             real_text(dtype, fmt::format("from[{}]", offset_text(of(i).rows.strides, column))) +
-             ")";
-    };
-    writer.sum = [&](std::int64_t n) {
-      return fmt::format("(double)kept[local * {} + {}]", kept(i), 2 * n);
-    };
-    const std::string local = writer.value(path.local), element = writer.element_of(path.load);
-    const bool of_value = path.root == view.sums.size();
-    const std::string cotangent =
-        of_value ? real_text(dtype, fmt::format("made[local * {} + c]", view.columns()))
-                 : fmt::format("kept[local * {} + {}]", kept(i), 2 * path.root + 1);
-    std::vector<ExprId> read = {path.local};
-    const std::vector<ExprId>& indexes = onward.attention().dag[path.load].operands;
-    read.insert(read.end(), indexes.begin(), indexes.end());
-    PartsWalk walk;
-    walk.rows = view.rows();
-    walk.columns = view.columns();
-    walk.part_at = fmt::format(
-        "    const double cotangent = {};\n    if (cotangent == 0) return false;\n{}"
-        "    const int column = (int)c;\n{}    element = {};\n    part = cotangent * ({});\n",
-        cotangent, place_text(view, "local", 4), writer.statements(4), element, local);
-    walk.inputs = inputs_of(onward.attention(), read);
-    for (std::size_t at = walk.inputs.operands.size(); at-- > 0;) {
-      const auto* tensor = std::get_if<plan::TensorOperand>(&walk.inputs.operands[at]);
-      if (tensor == nullptr || !own_names(view).contains(tensor->name)) continue;
-      walk.inputs.operands.erase(walk.inputs.operands.begin() + static_cast<std::ptrdiff_t>(at));
-      walk.inputs.parameters.erase(walk.inputs.parameters.begin() +
-                                   static_cast<std::ptrdiff_t>(at));
-    }
-    walk.reads = {{view.tensor, dtype, "from"}};
-    if (of_value) walk.reads.push_back({of(i).made, dtype, "made"});
-    if (keeps_sums(i)) walk.reads.push_back({sums_name(i), DType::f32, "kept"});
-    walk.source = ir::to_source(onward.attention(), path.load);
-    return walk;
-  }
-
-  const ir::Attention& attention_;
-  const PrologueGradientTensors& tensors_;
-  std::vector<OnwardRow> onward_;
-  MadeSteps made_;
-};
-
-}  // namespace
-
-std::int64_t most_columns_of_prologues(bool backward) {
-  const std::int64_t rows = backward ? kRowsOfGradients : 1;
-  return kShared / (kWarps * rows * static_cast<std::int64_t>(sizeof(float)));
-}
-
-namespace {
-
-// A warp has several rows, whose loads are under way together, if shared memory has room.
-std::int64_t rows_of_warp(const std::vector<PrologueRows>& all) {
-  constexpr std::int64_t kMost = 4;
-  const std::int64_t row = most_columns(all) * static_cast<std::int64_t>(sizeof(float));
-  return kWarps * kMost * row <= kShared ? kMost : 1;
-}
-
-// The body of a loop over a warp's rows. Those of all heads at a position follow each other, so
-// that they find what positions read in a cache; past the end is the last one again.
-std::string each_row(const ir::PrologueView& view, std::int64_t rows, const std::string& body) {
-  const ir::Dims& d = view.attention.dims;
-  return fmt::format(
-      "#pragma unroll\n    for (int r = 0; r < {0}; ++r) {{\n"
-      "      const long long last = {1}, at = number * {0} + r < last ? number * {0} + r : last;\n"
-      "      const int h = (int)(at % {2}), row = (int)(at / {2} % {3}), b = (int)(at / {4});\n"
-      "      float* x = rows[warp][r];\n{5}    }}\n",
-      rows, view.rows() - 1, d[Dim::Hq], d[Dim::Sq], d[Dim::Sq] * d[Dim::Hq], body);
-}
-
-std::string made_rows(const PrologueRows& rows, std::int64_t of_warp) {
-  const ir::PrologueView& view = *rows.view;
-  const ir::Dims& d = view.attention.dims;
-  RowWriter writer(view.attention, view);
-  const std::string value = element_text(view.attention.dtype, writer.value(view.value));
-  const std::string made =
-      fmt::format("      made_{}[(((long long)b * {} + h) * {} + row) * {} + column] = {};\n",
-                  view.tensor, d[Dim::Hq], d[Dim::Sq], view.columns(), value);
-  return each_row(view, of_warp, loaded(rows)) + "    __syncwarp();\n" +
-         each_row(view, of_warp,
-                  sums_text(view.attention, view) +
-                      loop_text(view.columns(), writer.statements(6) + made));
-}
 
 }  // namespace
 
 plan::KernelStep prologues_step(const std::vector<PrologueRows>& all) {
   WarpKernel kernel(kProloguesKernel);
-  const std::int64_t of_warp = rows_of_warp(all);
   for (const PrologueRows& rows : all)
     kernel.write(rows.made, rows.view->attention.dtype, "made_" + rows.view->tensor);
+  bool by_vectors = false;
+  std::int64_t most = 1;
   for (const PrologueRows& rows : all) {
     const ir::PrologueView& view = *rows.view;
     kernel.read(view.tensor, view.attention.dtype, "from_" + view.tensor);
     std::vector<ExprId> roots = view.sums;
     roots.push_back(view.value);
     kernel.read(inputs_of(view.attention, roots), own_names(view));
-    kernel.add_rows(ceil_div(view.rows(), of_warp), made_rows(rows, of_warp));
+    const MadeRows made(rows);
+    kernel.add_rows(made.warps(), made.text());
+    by_vectors |= made.by_vectors();
+    most = std::max(most, made.of_warp());
   }
-  return std::move(kernel).finish(of_warp, most_columns(all));
-}
-
-MadeSteps prologue_gradients(const ir::Attention& attention,
-                             const PrologueGradientTensors& tensors) {
-  return GradientsOfRows(attention, tensors).run();
+  return std::move(kernel).finish(most, most_columns(all), by_vectors);
 }
 
 }  // namespace attn::codegen

@@ -60,7 +60,7 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
   using Base = typename ForwardLayers<C, E, kSecond>::Steps;
   using Base::Base;
   using Base::fetch, Base::release, Base::wait_for_values, Base::weigh_values, Base::rows_of,
-      Base::finished_rows_of, Base::finish, Base::hand_over, Base::take_over, Base::take_products;
+      Base::finished_rows_of, Base::finish, Base::hand_over, Base::take_over, Base::take_products, Base::read_ahead;
   using Base::stages, Base::query, Base::key, Base::value, Base::group, Base::tile_words,
       Base::block, Base::adds, Base::maximum, Base::sum, Base::kept, Base::o, Base::kOutputs;
 
@@ -96,7 +96,10 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
     weigh_values();
     take_products();
     if constexpr (C::kShares > 1) hand_over(kEndOfStream, maximum, sum, maximum);
-    finish(finished_rows_of(tile_words), {maximum, sum, kept});
+    const auto at = finished_rows_of(tile_words);
+    typename Base::Ahead ahead;
+    read_ahead(at, ahead);
+    finish(at, {maximum, sum, kept}, ahead);
   }
 
   static constexpr bool kSpares = kSparesWarpGroups<C, typename Base::E>;
@@ -129,7 +132,12 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
       float factor[2];
       take_over(factor);
       if (block & kFirstOfTile) {
-        if (some) finish(rows_of(words_before), {maximum, sum, kept});
+        typename Base::Ahead ahead;
+        if (some) {
+          const auto at = rows_of(words_before);
+          read_ahead(at, ahead);
+          finish(at, {maximum, sum, kept}, ahead);
+        }
         if (block == kEndOfStream) return;
       } else if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) {
 #pragma unroll

@@ -3,12 +3,14 @@
 
 #include "attn/epilogue.cuh"
 #include "attn/exchange.cuh"
+#include "attn/reals.cuh"
 #include "attn/tile_rows.cuh"
 
 namespace kernels {
 
-// 16-bit floats. E has what becomes of an element: epilogue(b, h, row, column, vectors, o). A row
-// past the length stays 0.
+// 16-bit floats. E has what becomes of an element: epilogue(b, h, row, column, values, o,
+// sigmoid), where values are those of its vectors and then those of row_values(b, h, row, ..). A row past the length
+// stays 0.
 template <class Base>
 struct RowsOfEpilogue : Base {
   using C = typename Base::C;
@@ -39,27 +41,49 @@ struct RowsOfEpilogue : Base {
     }
   }
 
+  // What the epilogue reads of a thread's two rows before it is needed: values of rows, and vectors
+  // of as many parts as registers hold, those of the second row after those of the first.
+  static constexpr int kAhead = kWidth <= 128 ? kWidth / 32 : 1;
+  struct Ahead {
+    float values[2][E::kRowValues + 1];
+    EpilogueVectors<E> vectors[kAhead];
+  };
+  __device__ __forceinline__ void read_ahead(const TileRows<C>& at, Ahead& ahead) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      read_values(row_of_head(at.b, at.h[r], at.q[r]), ahead.values[r]);
+  }
+  __device__ __forceinline__ void read_vectors(const TileRows<C>& at, Ahead& ahead) const {
+#pragma unroll
+    for (int part = 0; part < kAhead; ++part) load_part(at, part, ahead);
+  }
+
   // What is kept of o before the epilogue is stored first: registers are few.
-  __device__ __forceinline__ void store_row(const TileRows<C>& at, int r, float factor, Largest&) {
+  __device__ __forceinline__ void store_row(const TileRows<C>& at, int r, float factor, Largest&,
+                                            Ahead& ahead) {
     const RowOfHead row = row_of_head(at.b, at.h[r], at.q[r]);
     if (E::kKeepsInner) store_inner(row, r, factor);
-    constexpr int kAhead = kWidth <= 128 ? kParts : 1;
-    EpilogueVectors<E> vectors[kAhead];
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
+    for (int part = 0; part < kParts; part += kAhead) {
 #pragma unroll
-      for (int i = 0; part % kAhead == 0 && i < kAhead; ++i)
-        load(row, column_of(part + i), vectors[i]);
-      vectors[part % kAhead].spread(lane);
-      unsigned pairs[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int group = 4 * part + i, column = kFirstOfWidth + 8 * group + (lane & 3) * 2;
-        const float two[2] = {o[4 * group + 2 * r], o[4 * group + 2 * r + 1]};
-        pairs[i] = after(row, column, vectors[part % kAhead], i, two, factor);
+      for (int i = 0; i < kAhead; ++i) ahead.vectors[(part + i) % kAhead].spread(lane);
+      unsigned pairs[kAhead][4] = {};
+      float least = 0;
+      if (E::kSigmoids) {  // what they are taken of, which takes few instructions
+        unsigned unused[kAhead][4];
+        const auto take = [&least](float x) { return least = fminf(least, x); };
+        compute_parts(row, r, factor, part, ahead, take, unused);
       }
-      exchange(pairs, lane);
-      store_eight(tensors.o, row, column_of(part), pairs);
+      if (E::kSigmoids && __any_sync(~0u, least < kLeastOfFastSigmoid))
+        compute_parts(row, r, same(factor), part, ahead, exact_sigmoid(), pairs);
+      else
+        compute_parts(row, r, same(factor), part, ahead, fast_sigmoid, pairs);
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        load_part(at, r * kParts + part + i + kAhead, ahead);
+        exchange(pairs[i], lane);
+        store_eight(tensors.o, row, column_of(part + i), pairs[i]);
+      }
     }
   }
 
@@ -67,13 +91,16 @@ struct RowsOfEpilogue : Base {
   __device__ __forceinline__ void store_merged_columns(int b, int h, int q, int column,
                                                        const float (&x)[8], float factor) {
     const RowOfHead row = row_of_head(b, h, q);
+    float values[E::kRowValues + 1];
+    read_values(row, values);
     EpilogueVectors<E> vectors;
     load(row, column, vectors);
-    unsigned pairs[4], inner[4];
+    unsigned pairs[4] = {0, 0, 0, 0}, inner[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float two[2] = {x[2 * i], x[2 * i + 1]};
-      pairs[i] = after(row, column + 2 * i, vectors, i, two, factor);
+      if (row.present)
+        pairs[i] = after(row, column + 2 * i, values, vectors, i, two, factor, exact_sigmoid());
       inner[i] = before(two, factor);
     }
     store_eight(tensors.o, row, column, pairs);
@@ -97,6 +124,52 @@ struct RowsOfEpilogue : Base {
     }
   }
 
+  // What elements of parts become, in one branch at most, so that none waits for the one before.
+  template <class Sigmoid>
+  __device__ __forceinline__ void compute_parts(const RowOfHead& row, int r, float factor,
+                                                int first, const Ahead& ahead,
+                                                const Sigmoid& sigmoid,
+                                                unsigned (&pairs)[kAhead][4]) const {
+    if (E::kReadsElements && !row.present) return;
+#pragma unroll
+    for (int n = 0; n < kAhead; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int group = 4 * (first + n) + i, column = kFirstOfWidth + 8 * group + (lane & 3) * 2;
+        const float two[2] = {o[4 * group + 2 * r], o[4 * group + 2 * r + 1]};
+        const unsigned both = after(row, column, ahead.values[r], ahead.vectors[(first + n) % kAhead],
+                                    i, two, factor,
+                                    sigmoid);
+        pairs[n][i] = row.present ? both : 0;
+      }
+    }
+  }
+
+  static __device__ __forceinline__ float same(float x) {
+    return __int_as_float(unknown(__float_as_int(x)));
+  }
+
+  // 1 / (1 + exp(-x)) for any x.
+  __device__ __forceinline__ auto exact_sigmoid() const {
+    return [this](float x) { return expressions.attn_sigmoid(x); };
+  }
+
+  // Loads the vectors of a part, which are counted through both rows.
+  __device__ __forceinline__ void load_part(const TileRows<C>& at, int n, Ahead& ahead) const {
+    const int r = n / kParts, part = n % kParts;
+    if (r < 2)
+      load(row_of_head(at.b, at.h[r], at.q[r]), column_of(part), ahead.vectors[part % kAhead]);
+  }
+
+  // Nothing is read of a row that is not there.
+  __device__ __forceinline__ void read_values(const RowOfHead& row, float* values) const {
+    if constexpr (E::kRowValues > 0) {
+#pragma unroll
+      for (int n = 0; n < E::kRowValues; ++n) values[n] = 0;
+      if (row.present) expressions.row_values(row.b, row.h, row.q, values);
+    }
+  }
+
   // The columns that this lane stores of a part of 32.
   __device__ __forceinline__ int column_of(int part) const {
     return kFirstOfWidth + (4 * part + (lane & 3)) * 8;
@@ -113,18 +186,22 @@ struct RowsOfEpilogue : Base {
   }
 
   // Two columns from `column` on, of which the sums are `two`; pair i of the vectors.
+  template <class Sigmoid>
   __device__ __forceinline__ unsigned after(const RowOfHead& row, int column,
+                                            const float (&values)[E::kRowValues + 1],
                                             const EpilogueVectors<E>& vectors, int i,
-                                            const float (&two)[2], float factor) const {
+                                            const float (&two)[2], float factor,
+                                            const Sigmoid& sigmoid) const {
     float made[2] = {0, 0};
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const float inner = factor == 0 ? 0 : two[j] * factor;
-      const bool is_there = C::kStored % 32 == 0 || column + j < C::kStored;
-      if (!row.present || !is_there) continue;
-      float of[E::kVectors + 1];
+      if (C::kStored % 32 != 0 && column + j >= C::kStored) continue;
+      float of[E::kVectors + E::kRowValues + 1];
       vectors.get(i, j, of);
-      made[j] = expressions.epilogue(row.b, row.h, row.q, column + j, of, inner);
+#pragma unroll
+      for (int n = 0; n < E::kRowValues; ++n) of[E::kVectors + n] = values[n];
+      made[j] = expressions.epilogue(row.b, row.h, row.q, column + j, of, inner, sigmoid);
     }
     return pair(Output{}, made[0], made[1]);
   }

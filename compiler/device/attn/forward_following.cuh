@@ -109,7 +109,7 @@ struct FollowingSteps : Base {
   using Base::key, Base::tile_words, Base::block, Base::adds, Base::maximum, Base::sum, Base::kept,
       Base::p, Base::begin_tile, Base::begin_step, Base::fetch, Base::pack, Base::take_products,
       Base::scale_outputs, Base::finished_rows_of, Base::finish, Base::follow_scores,
-      Base::weigh_first_scores, Base::weigh_other_scores;
+      Base::weigh_first_scores, Base::weigh_other_scores, Base::read_ahead;
 
   template <bool kWeighs>
   __device__ __forceinline__ void step() {
@@ -128,13 +128,15 @@ struct FollowingSteps : Base {
     float shift[2] = {0, 0}, factor[2] = {1, 1};
     const bool moved = follow_scores(shift, factor);
     key.next();
+    typename Base::Ahead ahead;
+    if (kWeighs && first) read_ahead(finished_rows_of(words_before), ahead);
     weigh_first_scores(shift);
     // 0, as the sums are positive.
     fetch(unknown((int)(__float_as_uint(sum[0] + sum[1]) >> 28 & 8)));
     if (kWeighs) {
       take_products();
       if (first)
-        finish(finished_rows_of(words_before), before);
+        finish(finished_rows_of(words_before), before, ahead);
       else if (moved)
         scale_outputs(factor);
     }

@@ -68,7 +68,7 @@ struct PlainSteps : Base {
       Base::p, Base::s, Base::kOf8Bits, Base::kHidesWeights, Base::kPacksEarly, Base::kWords,
       Base::begin_tile, Base::begin_step, Base::modify, Base::hide, Base::make_weights, Base::drop,
       Base::drop_at_random, Base::fetch, Base::pack, Base::take, Base::take_products,
-      Base::scale_outputs, Base::finished_rows_of, Base::finish, Base::hand_over;
+      Base::scale_outputs, Base::finished_rows_of, Base::finish, Base::hand_over, Base::read_ahead;
 
   template <bool kWeighs>
   __device__ __forceinline__ void step() {
@@ -89,11 +89,13 @@ struct PlainSteps : Base {
       pin(packed);
     else
       pin(s);
+    typename Base::Ahead ahead;
+    if (kWeighs && first) read_ahead(finished_rows_of(words_before), ahead);
     fetch(sum[0] + sum[1] < 0 ? 8 : 0);
     if (kWeighs) {
       take_products();
       if (first) {
-        finish(finished_rows_of(words_before), {maximum_before, sum_before, kept_before});
+        finish(finished_rows_of(words_before), {maximum_before, sum_before, kept_before}, ahead);
       } else if (!E::kBounded && ((!C::kLazy && !kOf8Bits) || __any_sync(~0u, moved))) {
         scale_outputs(factor);
       }

@@ -17,6 +17,11 @@ struct StoredColumns : Base {
   using Base::Base;
   using Base::tensors, Base::expressions, Base::o, Base::bits_of, Base::first_of;
 
+  // What is read of a tile's rows before they are stored: nothing here.
+  struct Ahead {};
+  __device__ __forceinline__ void read_ahead(const TileRows<C>&, Ahead&) const {}
+  __device__ __forceinline__ void read_vectors(const TileRows<C>&, Ahead&) const {}
+
   __device__ __forceinline__ OutputBits* outputs() const {
     return static_cast<OutputBits*>(tensors.o);
   }
@@ -78,7 +83,7 @@ struct RowsOf16Bits : Base {
       Base::place_of_row, Base::scaled_pair, Base::store_columns;
 
   __device__ __forceinline__ void store_row(const TileRows<C>& at, int r, float factor,
-                                            Largest& most) {
+                                            Largest& most, typename Base::Ahead&) {
     const bool exists = this->exists(at.b, at.q[r]);
     OutputBits* const row = outputs() + place_of_row(at.b, at.h[r], at.q[r]);
 #pragma unroll
@@ -107,7 +112,7 @@ struct RowsOf8Bits : Base {
 
   // A lane exchanges pairs of bytes of two groups of 8 columns at once: it has 16 columns then.
   __device__ __forceinline__ void store_row(const TileRows<C>& at, int r, float factor,
-                                            Largest& most) {
+                                            Largest& most, typename Base::Ahead&) {
     const bool exists = this->exists(at.b, at.q[r]);
     OutputBits* const row = outputs() + place_of_row(at.b, at.h[r], at.q[r]);
     constexpr int kGroups = kWidth / 8;

@@ -62,6 +62,8 @@ static __device__ int attn_truncate(double x) {
 static __device__ double attn_min(double x, double y) { return x != x || x < y ? x : y; }
 static __device__ double attn_max(double x, double y) { return x != x || x > y ? x : y; }
 
+static __device__ float attn_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
 // 16-bit floats, which tensors hold as bits.
 static __device__ double attn_bf16(unsigned short bits) {
   return __uint_as_float((unsigned)bits << 16);

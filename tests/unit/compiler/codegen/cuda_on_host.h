@@ -24,6 +24,8 @@ inline float __uint_as_float(unsigned bits) {
   return value;
 }
 
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+
 inline unsigned long long atomicMin(unsigned long long* place, unsigned long long value) {
   const unsigned long long before = *place;
   if (value < before) *place = value;
