@@ -24,6 +24,8 @@ struct ForwardDefaults {
   // The same of queries, and whether they stay in registers (mma_forward.cuh).
   static constexpr long long kQueryBatchStride = 0, kQueryHeadStride = 0, kQueryRowStride = 0;
   static constexpr bool kHoldsQueries = false;
+  // Strips of 16 rows that a warp has (mma_forward.cuh).
+  static constexpr int kStrips = 1;
   // Whether strides of keys and values in pages, and of packed rows of o, are in `tensors`.
   static constexpr bool kBoundKeys = false, kBoundValues = false, kBoundOutput = false;
   // Lists.

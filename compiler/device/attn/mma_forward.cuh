@@ -1,14 +1,16 @@
 // Forward attention over lists of key blocks, for every GPU since compute capability 8.0.
 //
-// All threads of a block copy, and all compute: kGroups times four warps, each with 16 rows of a
-// tile of queries. A block of threads has one tile, or one part of its keys.
+// All threads of a block copy, and all compute. A warp has kStrips strips of 16 rows of a tile of
+// queries, 64 rows apart, so that what it reads of keys and values serves 32 rows where registers
+// suffice. A block of threads has one tile, or one part of its keys.
 //
 //   copies      Q K0 V0 | K1 V1            | K2 V2            | ..      into stages, in turns
 //   products            | S0       O+=P0 V0| S1       O+=P1 V1| ..
 //   softmax             |    P0            |    P1            |
 //
 // Warps meet once for each block of keys: then all have copied what they compute next, and none
-// reads the stage any more that is copied to next. Kernels are given the same three classes as
+// reads the stage any more that is copied to next. With one stage of keys and one of values they
+// meet twice. Kernels are given the same three classes as
 // those of forward.cuh, and share all that follows from scores (forward_layers.cuh), tiles, and
 // blocks of keys (forward_items.cuh): a warp's rows are in its registers as those of a warp group
 // are. Shared memory has the same stages (forward_stages.cuh), but no barriers.
@@ -28,73 +30,132 @@
 namespace kernels {
 
 template <class C, class E>
-struct LayersOfWarp {
+struct LayersOfStrip {
   using Thread = ForwardStatistics<ForwardColumns<ForwardThread<C, E, false>>>;
-  using Values = PackedWeights<ValuesOfWarp<ScoresOfWarp<Thread>>>;
-  using Tiles = typename LayersOfScores<C, E, Values>::Tiles;
+  using Tiles = typename LayersOfScores<C, E, PackedWeights<ProductsOfStrip<Thread>>>::Tiles;
 };
 
-// A thread.
-template <class C, class E, class Copies>
-struct ThreadOfWarp : LayersOfWarp<C, E>::Tiles {
-  using Base = typename LayersOfWarp<C, E>::Tiles;
+// A strip of rows: its part of a block of keys, and of a tile.
+template <class C, class E>
+struct StripOfRows : LayersOfStrip<C, E>::Tiles {
+  using Base = typename LayersOfStrip<C, E>::Tiles;
   using Base::Base;
-  using Base::tile_words, Base::block, Base::maximum, Base::sum, Base::kept, Base::o, Base::p,
-      Base::kOutputs;
-  static constexpr int kStages = C::kStages;
-  static_assert(kStages > 1, "a block of keys is copied while another is computed");
+  using Base::tile_words, Base::maximum, Base::sum, Base::kept, Base::o, Base::p, Base::kOutputs;
 
-  __device__ __forceinline__ void run(Copies& copies) {
-    copies.begin();
-    copies.copy_queries();
-    unsigned words[kStages - 1];  // of the blocks that are on their way
-#pragma unroll
-    for (int i = 0; i < kStages - 1; ++i) {
-      words[i] = copies.copy_block(i);
-      commit_copies();
-    }
-    copies.tell_tile(tile_words);
+  __device__ __forceinline__ void begin(const unsigned (&words)[2]) {
+    tile_words[0] = words[0], tile_words[1] = words[1];
     this->begin_rows();
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) o[i] = 0;
-    bool first = true;
-#pragma unroll 1
-    for (int stage = 0; words[0] != kEndOfStream; first = false) {
-      wait_for_copies<kStages - 2>();
-      __syncthreads();
-      block = words[0];
-#pragma unroll
-      for (int i = 0; i < kStages - 2; ++i) words[i] = words[i + 1];
-      words[kStages - 2] = copies.copy_block(stage == 0 ? kStages - 1 : stage - 1);
-      commit_copies();
-      if (first) this->hold_queries();
-      step(stage);
-      stage = stage == kStages - 1 ? 0 : stage + 1;
-    }
-    this->finish(this->rows_of(tile_words), {maximum, sum, kept});
   }
-
- private:
-  // A block of keys.
-  __device__ __forceinline__ void step(int stage) {
-    this->multiply_keys(stage);
+  __device__ __forceinline__ void weigh() {
     float factor[2] = {1, 1};
     const bool moved = this->weigh_scores(factor);
     this->rescale(moved, factor);
     this->pack(p);
     if constexpr (E::kRandom) this->drop_at_random(p);
-    this->weigh_values(stage);
+  }
+  __device__ __forceinline__ void end(const unsigned (&words)[2]) {
+    this->finish(this->rows_of(words), {maximum, sum, kept});
   }
 };
 
-// The kernel, for 128 kGroups threads: as many blocks of them as there are items.
+// A thread: of each of its strips it has two rows.
+template <class C, class E, class Copies>
+struct ThreadOfWarp {
+  using Strip = StripOfRows<C, E>;
+  using Rows = Strips<Strip, C::kStrips>;
+  static constexpr int kStages = C::kStages;
+
+  Copies& copies;
+  Rows rows;
+  const ProductsOfWarp<C, Rows> products;
+
+  __device__ __forceinline__ ThreadOfWarp(Copies& copies_)
+      : copies(copies_),
+        rows(threadIdx.x / 128, copies_.stages, copies_.tensors, copies_.expressions),
+        products(copies_.stages) {}
+
+  __device__ __forceinline__ void run() {
+    copies.begin();
+    copies.copy_queries();
+    unsigned words[2];
+    copies.tell_tile(words);
+    rows.each([&](Strip& strip) { strip.begin(words); });
+    if constexpr (kStages == 1)
+      run_in_one_stage();
+    else
+      run_in_stages();
+    copies.tell_tile(words);
+    rows.each([&](Strip& strip) { strip.end(words); });
+  }
+
+ private:
+  // Blocks of keys are copied while others are computed.
+  __device__ __forceinline__ void run_in_stages() {
+    unsigned words[kStages - 1];  // of the blocks that are on their way
+#pragma unroll
+    for (int i = 0; i < kStages - 1; ++i) {
+      words[i] = copies.copy_keys(i);
+      copies.copy_values(i);
+      commit_copies();
+    }
+    bool first = true;
+#pragma unroll 1
+    for (int stage = 0; words[0] != kEndOfStream; first = false) {
+      wait_for_copies<kStages - 2>();
+      __syncthreads();
+      begin_block(words[0], first);
+#pragma unroll
+      for (int i = 0; i < kStages - 2; ++i) words[i] = words[i + 1];
+      const int empty = stage == 0 ? kStages - 1 : stage - 1;
+      words[kStages - 2] = copies.copy_keys(empty);
+      copies.copy_values(empty);
+      commit_copies();
+      products.multiply_keys(rows, stage);
+      rows.each([](Strip& strip) { strip.weigh(); });
+      products.weigh_values(rows, stage);
+      stage = stage == kStages - 1 ? 0 : stage + 1;
+    }
+  }
+
+  // Values are copied while scores are computed, and the next keys while these are weighed.
+  __device__ __forceinline__ void run_in_one_stage() {
+    unsigned word = copies.copy_keys(0);
+    commit_copies();
+#pragma unroll 1
+    for (bool first = true; word != kEndOfStream; first = false) {
+      wait_for_copies<0>();
+      __syncthreads();
+      begin_block(word, first);
+      copies.copy_values(0);
+      commit_copies();
+      products.multiply_keys(rows, 0);
+      rows.each([](Strip& strip) { strip.weigh(); });
+      wait_for_copies<0>();
+      __syncthreads();
+      word = copies.copy_keys(0);
+      commit_copies();
+      products.weigh_values(rows, 0);
+    }
+  }
+
+  __device__ __forceinline__ void begin_block(unsigned word, bool first) {
+    rows.each([&](Strip& strip) {
+      strip.block = word;
+      if (first) strip.hold_queries();
+    });
+  }
+};
+
+// The kernel, for 128 kGroups / kStrips threads: as many blocks of them as there are items.
 template <class C, class E, class L>
 ATTN_INLINE void forward_of_warps(const ForwardTensors& tensors, const E& expressions,
                                   const L& lists) {
   using Copies = typename LayersOfCopies<C, E, L>::Copies;
-  const Stages<C> stages{(shared_address(shared_memory()) + 1023) & ~1023u};
+  const Stages<C> stages{(shared_address(shared_memory()) + 127) & ~127u};
   Copies copies{stages, tensors, expressions, lists};
-  ThreadOfWarp<C, E, Copies>(stages, tensors, expressions, threadIdx.x / 128).run(copies);
+  ThreadOfWarp<C, E, Copies>(copies).run();
 }
 
 }  // namespace kernels

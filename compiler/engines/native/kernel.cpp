@@ -69,6 +69,7 @@ class ConstantsText {
             {"kTaken", copies_rows() ? dims_[Dim::Dqk] : 0},
             {"kDepthPanel", tile.depth_panel()},
             {"kWidthPanel", tile.width_panel()},
+            {"kStrips", tile.strips > 1 ? tile.strips : 0},
             {"kShares", tile.shares},
             {"kShare", tile.share()},
             {"kStages", tile.stages},
@@ -333,15 +334,16 @@ class Source : private ConstantsText {
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
     }
     const std::string check =
-        fmt::format("static_assert(kernels::Stages<Constants>::kBytes + 1024 == {}, \"\");\n",
-                    kernel_.tile.shared_bytes());
+        fmt::format("static_assert(kernels::Stages<Constants>::kBytes + {} == {}, \"\");\n",
+                    kernel_.tile.alignment(), kernel_.tile.shared_bytes());
     return check +
            fmt::format(
-               "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
+               "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(\n    {}{}) {{\n  {}\n"
                "  kernels::ForwardTensors tensors;\n{}"
                "  kernels::{}<Constants>(tensors, expressions, {}{{{}}});\n}}\n",
-               kernel_.tile.threads(), kForwardKernel, fmt::join(parameters, ",\n    "), inputs(),
-               expressions(), fields, kernel_.tile.of_warps ? "forward_of_warps" : "forward",
+               kernel_.tile.threads(), kernel_.tile.resident, kForwardKernel,
+               fmt::join(parameters, ",\n    "), inputs(), expressions(), fields,
+               kernel_.tile.of_warps ? "forward_of_warps" : "forward",
                kernel_.band ? "kernels::NoLists" : "Lists",
                kernel_.makes_lists ? "tiles, runs" : "");
   }

@@ -155,13 +155,13 @@ bool clears_values(const ir::Attention& attention) {
          (attention.lengths_kv || kind == ir::LayoutKind::paged || has_padded_keys(attention));
 }
 
-// Bytes of Stages (attn/forward_stages.cuh), aligned to 1024.
+// Bytes of Stages (attn/forward_stages.cuh), and what aligns them.
 std::int64_t Tile::shared_bytes() const {
   const std::int64_t of_values = element == 1 ? width * rounded(keys, width_panel()) : keys * width;
   const std::int64_t elements =
       (queries * rows() + stages * keys) * rounded(depth, depth_panel()) + stages * of_values;
   const std::int64_t handed = shares > 1 ? 2 : 0;
-  return 1024 + element * elements + tables * table_bytes() + handed * handed_bytes() +
+  return alignment() + element * elements + tables * table_bytes() + handed * handed_bytes() +
          16 * (queries + 2 * stages + tables + handed) + (clears_values ? tail_bytes(stages) : 0) +
          8 * queries + 4 * stages + 8;
 }
@@ -180,7 +180,7 @@ std::int64_t Tile::width_panel() const { return panel_of(element == 1 ? keys : w
 // Words of a thread: those of queries, of scores and their weights, and of o.
 bool Tile::holds_queries() const {
   constexpr std::int64_t kMostWords = 168;
-  return of_warps && depth / 4 + keys / 2 + keys / 4 + width / 2 <= kMostWords;
+  return of_warps && strips * (depth / 4 + keys / 2 + keys / 4 + width / 2) <= kMostWords;
 }
 
 std::int64_t Tile::share() const { return shares == 1 ? width : rounded(width / 2, kPanel); }

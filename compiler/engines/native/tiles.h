@@ -48,6 +48,8 @@ struct Tile {
   bool spare = false;
   // Whether warps make products alone (attn/mma_forward.cuh), not warp groups.
   bool of_warps = false;
+  std::int64_t strips = 1;    // of 16 rows that a warp has, then
+  std::int64_t resident = 1;  // blocks of threads of a multiprocessor, then
 
   std::int64_t rows() const { return kGroup * groups; }
   std::int64_t rows_of_head() const { return rows() / pack; }
@@ -56,13 +58,17 @@ struct Tile {
   std::int64_t table_columns() const { return keys + 8; }
   std::int64_t handed_bytes() const;  // of a block, between warp groups that divide o
   std::int64_t share() const;         // columns of o of a warp group, if not the last
-  std::int64_t threads() const { return 128 * (groups * shares + (of_warps ? 0 : 1)); }
+  std::int64_t threads() const {
+    return of_warps ? 128 * groups / strips : 128 * (groups * shares + 1);
+  }
   std::int64_t warps() const { return 4 * groups * shares; }  // that compute
   std::int64_t cells_of(std::int64_t columns) const { return ceil_div(columns, cell); }
   // Columns of a panel of q and k, and of v; of 8 bits, keys of v.
   std::int64_t depth_panel() const;
   std::int64_t width_panel() const;
   std::int64_t shared_bytes() const;
+  // Of shared memory: products of warp groups want whole patterns of a swizzle, others whole rows.
+  std::int64_t alignment() const { return of_warps ? 128 : 1024; }
   // Whether queries stay in registers; with `of_warps`.
   bool holds_queries() const;
 };

@@ -8,27 +8,31 @@ namespace {
 
 using ir::Dim;
 
-// Not measured on the GPUs that they are for. Warps read keys and values from shared memory for 16
-// rows each, so blocks of threads have as many warps as registers allow: two groups of four. Those
-// of one group are for few rows, and for less shared memory. As many stages are taken as fit, up to
-// this number.
+// Measured on an H200 alone. What a warp reads of keys and values serves 32 rows where registers
+// suffice (`strips`); then two blocks of threads of four warps share a multiprocessor. As many
+// stages are taken as fit, from `most` down to `least`. Tiles of one group are for few rows.
 struct WarpRow {
   std::int64_t most_depth, most_width;
-  std::int64_t groups, keys, stages;
+  std::int64_t groups, strips, keys;
+  std::int64_t least, most;  // stages
+  std::int64_t resident;
   double rate;
   bool spare = false;
 };
 constexpr WarpRow kTilesOfWarps[] = {
-    {64, 64, 2, 128, 2, 0.75},       {64, 64, 2, 64, 2, 0.72},        {64, 64, 1, 64, 4, 0.5},
+    {64, 64, 2, 2, 96, 1, 2, 2, 0.82},        {64, 64, 2, 2, 64, 1, 2, 2, 0.8},
+    {64, 64, 2, 1, 64, 2, 2, 1, 0.7},         {64, 64, 2, 1, 32, 2, 2, 1, 0.5, true},
+    {64, 64, 1, 1, 64, 2, 4, 1, 0.5},
 
-    {128, 128, 2, 64, 3, 0.75},      {128, 128, 2, 32, 3, 0.6, true}, {128, 128, 1, 64, 4, 0.5},
+    {128, 128, 2, 2, 64, 1, 2, 2, 0.8},       {128, 128, 2, 1, 64, 2, 3, 1, 0.7},
+    {128, 128, 2, 1, 32, 2, 3, 1, 0.5, true}, {128, 128, 1, 1, 64, 2, 4, 1, 0.5},
 
-    {192, 128, 2, 48, 3, 0.7},       {192, 128, 2, 32, 3, 0.6, true}, {192, 128, 1, 32, 4, 0.5},
+    {192, 128, 2, 1, 64, 2, 3, 1, 0.7},       {192, 128, 2, 1, 32, 2, 3, 1, 0.6},
+    {192, 128, 1, 1, 32, 2, 4, 1, 0.5},
 
-    {192, 192, 2, 48, 2, 0.7},       {192, 192, 2, 32, 2, 0.6, true}, {192, 192, 1, 32, 4, 0.5},
-
-    {256, 256, 2, 48, 2, 0.7},       {256, 256, 2, 32, 2, 0.6},       {256, 256, 1, 32, 3, 0.5},
-    {256, 256, 1, 16, 3, 0.3, true},
+    {256, 256, 2, 1, 64, 2, 2, 1, 0.7},       {256, 256, 2, 1, 48, 2, 2, 1, 0.65},
+    {256, 256, 2, 1, 32, 2, 2, 1, 0.6},       {256, 256, 1, 1, 32, 2, 4, 1, 0.5},
+    {256, 256, 1, 1, 16, 2, 4, 1, 0.3, true},
 };
 
 std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
@@ -37,17 +41,20 @@ std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to 
 std::optional<Tile> tile_of(const WarpRow& row, const ir::Attention& attention, bool by_head,
                             std::int64_t most_shared) {
   const ir::Dims& d = attention.dims;
-  Tile tile{row.groups, row.keys, row.stages, 1};
+  Tile tile{row.groups, row.keys, row.most, 1};
   tile.depth = round_up(d[Dim::Dqk], 16), tile.width = round_up(d[Dim::Dv], kSmallPanel);
   tile.rate = row.rate, tile.spare = row.spare, tile.of_warps = true;
+  tile.strips = row.strips, tile.resident = row.resident;
   tile.clears_values = clears_values(attention);
   if (attention.is_random()) {
     tile.cell = kRandomCell;
     tile.keys = std::max(kRandomCell, row.keys / kRandomCell * kRandomCell);
   }
   if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
-  while (tile.shared_bytes() > most_shared) {
-    if (--tile.stages < 2) return std::nullopt;
+  constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
+  const std::int64_t room = (most_shared + kReserved) / row.resident - kReserved;
+  while (tile.shared_bytes() > room) {
+    if (--tile.stages < row.least) return std::nullopt;
   }
   return tile;
 }
@@ -67,7 +74,8 @@ std::vector<Tile> tiles_of_warps(const ir::Attention& attention, bool by_head,
     if (!tile) continue;
     most_depth = row.most_depth, most_width = row.most_width;
     const bool is_new = std::ranges::none_of(tiles, [&tile](const Tile& other) {
-      return other.groups == tile->groups && other.keys == tile->keys;
+      return other.groups == tile->groups && other.keys == tile->keys &&
+             other.strips == tile->strips;
     });
     if (is_new) tiles.push_back(*tile);
   }
