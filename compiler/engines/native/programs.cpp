@@ -429,6 +429,7 @@ class Native {
     work.tiles = expected_tiles();
     work.splits = static_cast<double>(kernel_.parts);
     work.groups = static_cast<double>(tile.groups);
+    work.of_warps = tile.of_warps;
     work.scheduled = kernel_.is_scheduled();
     if (kernel_.parts > 1) {
       work.merging = work.tiles * static_cast<double>(tile.warps());
