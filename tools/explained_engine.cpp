@@ -79,6 +79,11 @@ std::string tile_text(const KernelFacts& facts) {
   return text;
 }
 
+// Kernels of warps have no warp group that copies.
+bool is_of_warps(const KernelFacts& facts, const plan::Launch& launch) {
+  return launch.block[0] <= 128 * facts.groups;
+}
+
 std::string items_text(const KernelFacts& facts, const plan::Launch& launch) {
   if (facts.has_schedule) {
     return fmt::format(
@@ -91,6 +96,7 @@ std::string items_text(const KernelFacts& facts, const plan::Launch& launch) {
     text += fmt::format(", of which long ones are divided into {}{} parts in all",
                         facts.makes_lists ? "at most " : "", facts.divided);
   }
+  if (is_of_warps(facts, launch)) return text + ", each of a block of threads";
   return text + fmt::format(", taken in turns by {} blocks of threads", launch.grid[0]);
 }
 
@@ -105,7 +111,11 @@ std::string stages_text(const KernelFacts& facts) {
   return text;
 }
 
-std::string warps_text(const KernelFacts& facts) {
+std::string warps_text(const KernelFacts& facts, const plan::Launch& launch) {
+  if (is_of_warps(facts, launch)) {
+    const std::int64_t warps = launch.block[0] / 32;
+    return fmt::format("{} copy and compute, {} rows each", warps, 64 * facts.groups / warps);
+  }
   return fmt::format("{} warp group{} of 4 warps compute{}, one more copies by TMA{}", facts.groups,
                      facts.groups == 1 ? "" : "s", facts.groups == 1 ? "s" : "",
                      facts.gathers ? ", and keys or values row by row" : "");
@@ -142,7 +152,7 @@ std::string facts_text(const KernelFacts& facts, const plan::Launch& launch) {
       "    {}\n      tile    {}\n      tiles   {}\n      stages  {}\n      warps   {}\n"
       "      blocks  {}\n",
       launch.kernel, tile_text(facts), items_text(facts, launch), stages_text(facts),
-      warps_text(facts), blocks_text(facts));
+      warps_text(facts, launch), blocks_text(facts));
 }
 
 Json facts_json(const KernelFacts& facts) {

@@ -119,6 +119,19 @@ void add_rewrites(CLI::App& command, target::Rewrites& rewrites) {
       ->check(CLI::IsMember(names));
 }
 
+// Kernels for a GPU that also runs those of older ones.
+void add_skeleton(CLI::App& command, target::Rewrites& rewrites) {
+  command
+      .add_option_function<std::string>(
+          "--skeleton",
+          [&rewrites](const std::string& name) { rewrites.warp_groups = name != "mma"; },
+          "Skeleton of attnc's own kernels: wgmma for compute capability 9.0 alone, or mma, which "
+          "every GPU since 8.0 runs, to check it on a 9.0")
+      ->default_text("wgmma where the GPU has it")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"wgmma", "mma"}));
+}
+
 }  // namespace
 
 void add_strategy(CLI::App& command, std::string& strategy, target::Rewrites& rewrites) {
@@ -146,6 +159,7 @@ void add_strategy(CLI::App& command, std::string& strategy, target::Rewrites& re
       ->excludes("--strategy")
       ->excludes("--engine");
   add_rewrites(command, rewrites);
+  add_skeleton(command, rewrites);
   command
       .add_option("--score-memory", rewrites.score_bytes,
                   "Bytes that the scores of a backward may take; larger ones are computed in tiles")

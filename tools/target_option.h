@@ -51,7 +51,8 @@ worker::Options worker_options(const std::string& cudnn_folder, const BuildLimit
 // sheets.
 std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version);
 
-// --engine NAME, --strategy NAME or --allow-unfused, and --without NAME[,NAME]. `strategy` becomes
+// --engine NAME, --strategy NAME or --allow-unfused, --without NAME[,NAME] and
+// --skeleton NAME. `strategy` becomes
 // what planner::strategies() takes.
 void add_strategy(CLI::App& command, std::string& strategy, target::Rewrites& rewrites);
 

@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "compiler/engines/engines.h"
+#include "compiler/engines/shared/own_kernels.h"
 #include "compiler/rewrite/reals.h"
 #include "compiler/target/capabilities.h"
 #include "runtime/base/check.h"
@@ -34,11 +35,12 @@ Json to_json(const Refusal& refusal) {
 
 bool is_of_own(const Refusal& refusal) { return engines::has_own_kernels(refusal.lowering); }
 
-// Whether attnc's own kernels are for such attentions at all: not for every GPU, nor for gradients
-// of 8 bits.
+// Whether attnc's own kernels are for such attentions at all: not for every GPU, nor for 8 bits
+// on all of them, nor for gradients of these.
 bool are_for(const ir::Attention& attention, const target::Context& context) {
-  return can(target::Capability::warp_group_products, context) &&
-         !(context.backward() && attention.quantize);
+  const bool all = can(target::Capability::warp_group_products, context);
+  return engines::are_own_kernels_for(context) &&
+         !(attention.quantize && (context.backward() || !all));
 }
 
 // What an error is of, in order. Attnc's own kernels compute most, so what they lack is of most

@@ -1,6 +1,7 @@
 #include "compiler/target/gpu.h"
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <string_view>
 
@@ -24,11 +25,11 @@ constexpr DataSheet kDataSheets[] = {
 
 struct Architecture {
   std::int64_t sm;
-  double flop_per_clock, flop_per_clock_in_8_bits, lanes;
+  double flop_per_clock, flop_per_clock_in_8_bits, lanes, share_of_warps;
 };
 constexpr Architecture kArchitectures[] = {
-#define ATTN_ARCHITECTURE(sm, flop_per_clock, flop_per_clock_in_8_bits, lanes) \
-  {sm, flop_per_clock, flop_per_clock_in_8_bits, lanes},
+#define ATTN_ARCHITECTURE(sm, flop_per_clock, flop_per_clock_in_8_bits, lanes, share_of_warps) \
+  {sm, flop_per_clock, flop_per_clock_in_8_bits, lanes, share_of_warps},
 #include "compiler/target/architectures.def"
 };
 
@@ -37,12 +38,19 @@ const Architecture& architecture_of(std::int64_t sm) {
   return above == std::begin(kArchitectures) ? *above : *std::prev(above);
 }
 
+// Whether the device's name has these words: "L4" is no part of "L40".
+bool is_named(std::string_view device, std::string_view words) {
+  const std::size_t at = device.find(words);
+  if (at == std::string_view::npos) return false;
+  const std::string_view behind = device.substr(at + words.size());
+  return behind.empty() || std::isalnum(static_cast<unsigned char>(behind.front())) == 0;
+}
+
 const DataSheet* data_sheet_of(std::string_view target, std::string_view device) {
   const auto* found = std::ranges::find(kDataSheets, target, &DataSheet::target);
   if (found == std::end(kDataSheets)) {
-    found = std::ranges::find_if(kDataSheets, [device](const DataSheet& sheet) {
-      return device.find(sheet.device) != std::string_view::npos;
-    });
+    found = std::ranges::find_if(
+        kDataSheets, [device](const DataSheet& sheet) { return is_named(device, sheet.device); });
   }
   return found == std::end(kDataSheets) ? nullptr : found;
 }
@@ -71,6 +79,7 @@ Gpu gpu_of(const plan::Target& target) {
   gpu.multiprocessors = number("multiProcessorCount", gpu.multiprocessors);
   gpu.clock = number("smClockRateKHz", gpu.clock * 1e6) * 1e-6;
   gpu.lanes = architecture.lanes;
+  gpu.share_of_warps = architecture.share_of_warps;
   const double clocks = gpu.multiprocessors * gpu.clock * 1e-3;
   gpu.matrix_rate = architecture.flop_per_clock * clocks;
   gpu.rate_in_8_bits = architecture.flop_per_clock_in_8_bits * clocks;

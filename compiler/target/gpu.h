@@ -22,6 +22,7 @@ struct Gpu {
   double lanes = 128;              // f32 operations that an SM issues per clock
   double matrix_rate = 989.4;      // TFLOP/s, dense, 16-bit inputs, f32 accumulation
   double rate_in_8_bits = 1978.9;  // the same of 8-bit floats; 0 without
+  double share_of_warps = 0.68;    // of matrix_rate, that products of single warps reach
   double bandwidth = 4800;         // GB/s of global memory
   bool measured = true;            // false: predictions are scaled from the H200 by these figures
   std::string source = "NVIDIA H200 data sheet";  // of matrix_rate and bandwidth

@@ -7,6 +7,8 @@
 namespace attn::target {
 namespace {
 
+constexpr std::string_view kWarpGroups = "warp_groups";
+
 constexpr Rewrite kRewrites[] = {
 #define ATTN_REWRITE(name, what) {#name, what, &Rewrites::name},
 #include "compiler/target/rewrites.def"
@@ -22,6 +24,7 @@ std::vector<std::string> without(const Rewrites& rewrites) {
   for (const Rewrite& rewrite : kRewrites) {
     if (!(rewrites.*rewrite.made)) names.emplace_back(rewrite.name);
   }
+  if (!rewrites.warp_groups) names.emplace_back(kWarpGroups);
   return names;
 }
 
@@ -29,6 +32,7 @@ Rewrites all_but(const std::vector<std::string>& names, Rewrites rewrites) {
   for (const Rewrite& rewrite : kRewrites) {
     if (std::ranges::find(names, rewrite.name) != names.end()) rewrites.*rewrite.made = false;
   }
+  if (std::ranges::find(names, kWarpGroups) != names.end()) rewrites.warp_groups = false;
   return rewrites;
 }
 

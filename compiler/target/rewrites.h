@@ -18,6 +18,10 @@ struct Rewrites {
 #include "compiler/target/rewrites.def"
 #undef ATTN_REWRITE
 
+  // Whether attnc's kernels may use products of warp groups. Otherwise they are those that every
+  // GPU since compute capability 8.0 runs (--skeleton). Told among the names of what is disabled.
+  bool warp_groups = true;
+
   std::int64_t score_bytes = kMostScoreBytes;  // 1 or more; tests use a small one
 
   bool operator==(const Rewrites&) const = default;

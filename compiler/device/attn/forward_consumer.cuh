@@ -2,56 +2,27 @@
 #pragma once
 
 #include "attn/forward_columns.cuh"
-#include "attn/forward_dropout.cuh"
-#include "attn/forward_epilogue.cuh"
-#include "attn/forward_finish.cuh"
-#include "attn/forward_following.cuh"
 #include "attn/forward_handover.cuh"
-#include "attn/forward_linear.cuh"
-#include "attn/forward_masks.cuh"
-#include "attn/forward_merge.cuh"
-#include "attn/forward_parts.cuh"
-#include "attn/forward_prefix.cuh"
+#include "attn/forward_layers.cuh"
 #include "attn/forward_products.cuh"
-#include "attn/forward_quotient.cuh"
-#include "attn/forward_scores.cuh"
-#include "attn/forward_sigmoid.cuh"
-#include "attn/forward_softmax.cuh"
-#include "attn/forward_statistics.cuh"
 #include "attn/forward_steps.cuh"
-#include "attn/forward_store.cuh"
-#include "attn/forward_table.cuh"
-#include "attn/forward_thread.cuh"
 #include "attn/forward_values.cuh"
 #include "attn/which.cuh"
 
 namespace kernels {
 
-// Layers up to scores, and up to weights.
+// Layers that make products, and those that steps take them by.
 template <class C, class E, bool kSecond>
 struct ForwardLayers {
   using Thread = ForwardThread<C, E, kSecond>;
-  static constexpr bool kOf8Bits = Thread::kOf8Bits, kFollows = Thread::kFollows;
   template <bool kFirst, class A, class B>
   using Either = typename Which<kFirst, A, B>::Type;
 
   using Products = ForwardProducts<ForwardStatistics<ForwardColumns<Thread>>>;
-  using Values = PackedWeights<Either<kOf8Bits, ValuesOf8Bits<Products>, ValuesOf16Bits<Products>>>;
-  using Table = Either<C::kTables == 0, NoTable<Values>,
-                       Either<Stages<C>::kWideTable, WideTable<Values>, NarrowTable<Values>>>;
-  using Scores = ForwardDropout<ForwardMasks<ForwardScores<Table>>>;
-  using Softmax = Either<kFollows, FollowingWeights<Scores>, SoftmaxWeights<Scores>>;
-  using Weights = Either<E::kSigmoid, SigmoidWeights<Scores>,
-                         Either<E::kLinear, LinearWeights<Scores>,
-                                Either<E::kQuotient, QuotientWeights<Scores>, Softmax>>>;
-  using Columns = StoredColumns<Weights>;
-  using Rows =
-      Either<E::kEpilogue, RowsOfEpilogue<Columns>,
-             Either<sizeof(typename C::Output::Bits) == 1, RowsOf8Bits<Columns>,
-                    RowsOf16Bits<Columns>>>;
-  using Tiles = Handover<FinishedTiles<MergedParts<PrefixOfRows<StoredParts<Rows>>>>>;
-  using Begun = ForwardSteps<Tiles>;
-  using Steps = Either<kFollows, FollowingSteps<Begun>, PlainSteps<Begun>>;
+  using Values =
+      PackedWeights<Either<Thread::kOf8Bits, ValuesOf8Bits<Products>, ValuesOf16Bits<Products>>>;
+  using Begun = ForwardSteps<Handover<typename LayersOfScores<C, E, Values>::Tiles>>;
+  using Steps = Either<Thread::kFollows, FollowingSteps<Begun>, PlainSteps<Begun>>;
 };
 
 // A thread of a warp group. kSecond: it has the columns of o from kShare on, and no scores.

@@ -15,11 +15,17 @@ struct ForwardDefaults {
   // and whether tiles share none, as a rule: sequences may share pages.
   static constexpr bool kGroupedKeys = false, kGroupedValues = false, kReadOnce = false;
   // Keys and values that are copied row by row: columns of keys, strides in elements. Those in
-  // groups have strides in steps of the map (TensorMapArgument::kPagesAndHeads).
+  // groups have strides in steps of the map (TensorMapArgument::kPagesAndHeads). In mma_forward.cuh
+  // that of pages is that of batches, where there are no pages.
   static constexpr bool kGatherKeys = false, kGatherValues = false;
   static constexpr int kTaken = 0;
   static constexpr long long kKeyPageStride = 0, kKeyHeadStride = 0, kKeyRowStride = 0;
   static constexpr long long kValuePageStride = 0, kValueHeadStride = 0, kValueRowStride = 0;
+  // The same of queries, and whether they stay in registers (mma_forward.cuh).
+  static constexpr long long kQueryBatchStride = 0, kQueryHeadStride = 0, kQueryRowStride = 0;
+  static constexpr bool kHoldsQueries = false;
+  // Strips of 16 rows that a warp has (mma_forward.cuh).
+  static constexpr int kStrips = 1;
   // Whether strides of keys and values in pages, and of packed rows of o, are in `tensors`.
   static constexpr bool kBoundKeys = false, kBoundValues = false, kBoundOutput = false;
   // Lists.

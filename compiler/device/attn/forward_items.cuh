@@ -173,6 +173,26 @@ struct BlocksOfBand : Base {
   }
 };
 
+// Blocks of an item, one after another.
+template <class Base>
+struct FollowingBlocks : Base {
+  using C = typename Base::C;
+  using Blocks = typename Base::Blocks;
+
+  // The flags of the next block, of which one less is to come then.
+  static __device__ unsigned begin_block(Blocks& blocks) {
+    const bool past = !C::kPatches && blocks.key + C::kKeys > blocks.keys;
+    unsigned flags = blocks.flags | (past ? kPastKeys : 0);
+    if (--blocks.left == 0) flags |= kLastOfTile;
+    return flags;
+  }
+  // Goes on to the one behind it.
+  __device__ void end_block(Blocks& blocks) const {
+    blocks.flags &= ~kFirstOfTile, blocks.key += C::kKeys;
+    if (--blocks.of_run == 0 && blocks.left > 0) Base::begin_run(blocks);
+  }
+};
+
 // Items in the order of their numbers: each block of threads has one, then takes others in turns.
 template <class Base>
 struct NumberedItems : Base {

@@ -13,7 +13,8 @@ template <class C, class E, class L>
 struct CopierLayers {
   using Thread = ForwardCopier<C, E, L>;
   using Tiles = ForwardTiles<Thread>;
-  using Blocks = typename Which<C::kBand, BlocksOfBand<Tiles>, ListedBlocks<Tiles>>::Type;
+  using Blocks =
+      FollowingBlocks<typename Which<C::kBand, BlocksOfBand<Tiles>, ListedBlocks<Tiles>>::Type>;
   using Items = typename Which<C::kScheduled, ScheduledItems<Blocks>, NumberedItems<Blocks>>::Type;
   using Copies = ForwardCopies<Items>;
   using Values = typename Which<Stages<C>::kOf8Bits, ValueCopiesOf8Bits<Copies>,
@@ -27,9 +28,8 @@ struct Producer : CopierLayers<C, E, L>::Values {
   using Blocks = typename Base::Blocks;
   using Base::first_item, Base::is_item, Base::take, Base::next_item, Base::read_item,
       Base::item_of;
-  using Base::is_first, Base::takes_part, Base::known_to_all, Base::blocks_of, Base::begin_run,
-      Base::prefetch_maps, Base::copy_queries, Base::copy_keys, Base::copy_table, Base::copy_values,
-      Base::keep_values;
+  using Base::is_first, Base::takes_part, Base::known_to_all, Base::blocks_of, Base::prefetch_maps,
+      Base::copy_queries, Base::copy_keys, Base::copy_table, Base::copy_values, Base::keep_values;
   using Base::stages, Base::key, Base::tails, Base::kThreads, Base::kGathers, Base::kClearsLater;
 
   // Blocks that are copied before the number of the next item is waited for: all of a short part.
@@ -71,9 +71,7 @@ struct Producer : CopierLayers<C, E, L>::Values {
   // The values of a block come after the keys of the next.
   __device__ void copy_block(const Item& item, Blocks& blocks) {
     const int at = blocks.key, head = item.unit * C::kPack / C::kHeadsOfKey;
-    const bool past = !C::kPatches && at + C::kKeys > blocks.keys;
-    unsigned flags = blocks.flags | (past ? kPastKeys : 0);
-    if (--blocks.left == 0) flags |= kLastOfTile;
+    const unsigned flags = Base::begin_block(blocks);
     const int b = Base::batch_of_keys(item);
     const auto place = Base::template place_of<C::kThdK>(b, at, blocks.keys);
     if (takes_part(C::kGatherKeys)) copy_keys(place, head, at | flags, blocks.keys);
@@ -88,8 +86,7 @@ struct Producer : CopierLayers<C, E, L>::Values {
       keep_values(place, head, blocks.used);
     else
       keep_values(Base::template place_of<C::kThdV>(b, at, blocks.used), head, blocks.used);
-    blocks.flags &= ~kFirstOfTile, blocks.key += C::kKeys;
-    if (--blocks.of_run == 0 && blocks.left > 0) begin_run(blocks);
+    Base::end_block(blocks);
   }
 };
 

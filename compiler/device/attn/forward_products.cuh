@@ -15,7 +15,7 @@ struct ForwardProducts : Base {
   using S = typename Base::S;
   using Base::Base;
   using Base::stages, Base::group, Base::query, Base::key, Base::value, Base::o, Base::s,
-      Base::kOf8Bits, Base::kOutputs, Base::release;
+      Base::kOf8Bits, Base::release;
 
   __device__ __forceinline__ void multiply_keys() {
     constexpr int kSteps = S::kKeyRow / 32;  // of a panel
@@ -47,10 +47,6 @@ struct ForwardProducts : Base {
     pin(o);
     release(stages.value_full(value.stage));
     value.next();
-  }
-  __device__ __forceinline__ void scale_outputs(const float (&factor)[2]) {
-#pragma unroll
-    for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
   }
 };
 

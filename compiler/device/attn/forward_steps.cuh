@@ -13,20 +13,15 @@ struct ForwardSteps : Base {
   using C = typename Base::C;
   using E = typename Base::E;
   using Base::Base;
-  using Base::stages, Base::query, Base::key, Base::group, Base::tile_words, Base::block,
-      Base::maximum, Base::sum, Base::kept, Base::s, Base::kFollows, Base::release,
-      Base::multiply_keys, Base::wait_for_values, Base::weigh_values;
+  using Base::stages, Base::query, Base::key, Base::group, Base::tile_words, Base::block, Base::s,
+      Base::kFollows, Base::release, Base::begin_rows, Base::multiply_keys, Base::wait_for_values,
+      Base::weigh_values;
 
   __device__ __forceinline__ void begin_tile() {
     wait(stages.query_full(query.stage), query.parity);
     const unsigned word = stages.query_word(query.stage);
     tile_words[0] = load_shared(word), tile_words[1] = load_shared(word + 4);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = kept[i] = 0;
-      if (kFollows) maximum[i] = kLowest, kept[i] = nothing();
-    }
-    if constexpr (E::kEpilogue) this->prefetch_rows(this->rows_of(tile_words));
+    begin_rows();
   }
 
   template <bool kWeighs>
@@ -65,10 +60,10 @@ struct PlainSteps : Base {
   using E = typename Base::E;
   using Base::Base;
   using Base::key, Base::tile_words, Base::block, Base::adds, Base::maximum, Base::sum, Base::kept,
-      Base::p, Base::s, Base::kOf8Bits, Base::kHidesWeights, Base::kPacksEarly, Base::kWords,
-      Base::begin_tile, Base::begin_step, Base::modify, Base::hide, Base::make_weights, Base::drop,
-      Base::drop_at_random, Base::fetch, Base::pack, Base::take, Base::take_products,
-      Base::scale_outputs, Base::finished_rows_of, Base::finish, Base::hand_over, Base::read_ahead;
+      Base::p, Base::s, Base::kPacksEarly, Base::kWords, Base::begin_tile, Base::begin_step,
+      Base::weigh_scores, Base::rescale, Base::drop_at_random, Base::fetch, Base::pack, Base::take,
+      Base::take_products, Base::finished_rows_of, Base::finish, Base::hand_over,
+      Base::read_ahead;
 
   template <bool kWeighs>
   __device__ __forceinline__ void step() {
@@ -96,8 +91,8 @@ struct PlainSteps : Base {
       take_products();
       if (first) {
         finish(finished_rows_of(words_before), {maximum_before, sum_before, kept_before}, ahead);
-      } else if (!E::kBounded && ((!C::kLazy && !kOf8Bits) || __any_sync(~0u, moved))) {
-        scale_outputs(factor);
+      } else {
+        rescale(moved, factor);
       }
     }
     adds = !first;
@@ -108,16 +103,6 @@ struct PlainSteps : Base {
     if constexpr (C::kShares > 1) {
       hand_over(first ? kFirstOfTile : 0, maximum_before, sum_before, factor);
     }
-  }
-
-  // Makes weights of the scores. Gets the factor of what was summed so far; true if it is not 1.
-  __device__ __forceinline__ bool weigh_scores(float (&factor)[2]) {
-    float shift[2] = {0, 0};
-    if constexpr (E::kScore) modify(shift);
-    if constexpr (!kHidesWeights) hide();
-    const bool moved = make_weights(shift, factor);
-    if constexpr (E::kKeep) drop();
-    return moved;
   }
 };
 

@@ -34,8 +34,9 @@ struct ForwardTensors {
   const int *row_starts = nullptr, *column_starts = nullptr;
   float* parts = nullptr;   // what warps have of each, if there are parts
   int* schedule = nullptr;  // kScheduled
-  // Keys and values that are read row by row (kGatherKeys, kGatherValues).
-  const unsigned short *key_rows = nullptr, *value_rows = nullptr;
+  // Keys and values that are read row by row (kGatherKeys, kGatherValues); in mma_forward.cuh these
+  // and queries always are.
+  const unsigned short *query_rows = nullptr, *key_rows = nullptr, *value_rows = nullptr;
   // Scales of 8-bit floats. scale_o may be null, and so may amax_s and amax_o, which are 0 before.
   const float *descale_v = nullptr, *descale_s = nullptr;
   const float *scale_s = nullptr, *scale_o = nullptr;

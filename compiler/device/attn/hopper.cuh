@@ -192,9 +192,12 @@ ATTN_INLINE void load_matrices(unsigned (&pairs)[4], unsigned address) {
                : "memory");
 }
 
-// Lets the next launch begin, if it overlaps this one, once all blocks are there.
+// Lets the next launch begin, if it overlaps this one, once all blocks are there. Launches overlap
+// on compute capability 9.0 and later.
 ATTN_INLINE void begin_next_launch() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 // Waits until the launch before has ended, and sees what it wrote.
 ATTN_INLINE void wait_for_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

@@ -2,6 +2,7 @@
 // a transposed matrix, matrices that are stored transposed, and sums in global memory, in turns.
 #pragma once
 
+#include "attn/mma.cuh"
 #include "attn/wgmma.cuh"
 
 namespace kernels {
@@ -69,14 +70,6 @@ ATTN_INLINE void store_transposed(unsigned address, unsigned m0, unsigned m1, un
       "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
       "r"(m0), "r"(m1), "r"(m2), "r"(m3)
       : "memory");
-}
-
-// Loads four matrices of 8 x 8 16-bit elements that are stored transposed, in the same way.
-ATTN_INLINE void load_transposed(unsigned (&pairs)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
-               : "r"(address)
-               : "memory");
 }
 
 ATTN_INLINE void store_shared(unsigned address, float x, float y, float z, float w) {

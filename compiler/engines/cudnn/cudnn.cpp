@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "compiler/engines/cudnn/strategies.h"
+#include "compiler/engines/shared/own_kernels.h"
 #include "compiler/engines/shared/quantized.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/target/capabilities.h"
@@ -11,23 +12,22 @@ namespace {
 Status check_softmax(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (attention.is_softmax()) return {};
-  const bool own = target::can(target::Capability::warp_group_products, subject.context());
-  return unsupported(attention.normalize_pos,
-                     fmt::format("cuDNN's fused kernels compute softmax, not {}",
-                                 attention.is_sigmoid() ? "sigmoid" : "other weights"),
-                     own                  ? "`--engine native` computes both directions"
-                     : attention.quotient ? "attnc's own kernels do, on H100 and H200"
-                                          : "`--allow-unfused` computes both directions");
+  return unsupported(
+      attention.normalize_pos,
+      fmt::format("cuDNN's fused kernels compute softmax, not {}",
+                  attention.is_sigmoid() ? "sigmoid" : "other weights"),
+      own_kernels_note(subject.context(), attention.quotient
+                                              ? "attnc's own kernels do, on H100 and H200"
+                                              : "`--allow-unfused` computes both directions"));
 }
 
 // Nothing of cuDNN's comes between the sum over keys and what is stored.
 Status check_epilogue(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (!attention.epilogue) return {};
-  const bool own = target::can(target::Capability::warp_group_products, subject.context());
-  return unsupported(attention.epilogue_pos, "cuDNN's fused kernels store o without an epilogue",
-                     own ? "`--engine native` computes both directions"
-                         : "attnc's own kernels do, on H100 and H200");
+  return unsupported(
+      attention.epilogue_pos, "cuDNN's fused kernels store o without an epilogue",
+      own_kernels_note(subject.context(), "attnc's own kernels do, on H100 and H200"));
 }
 
 // The fused engine matches delta as a sum of do * o, to which nothing is added.

@@ -204,13 +204,14 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
   const double scalar = scalar_slowdown(gpu);
   Computing all;
   // Tiles of one warp group that are for few rows have a rate of their own.
-  const double few = work.groups == 1 && work.rate < 1 ? figures.native_few * work.rate : 1;
+  const bool is_few = work.groups == 1 && work.rate < 1 && !work.of_warps;
+  const double few = is_few ? figures.native_few * work.rate : 1;
   const bool in_pages = attention.layouts.at("k").kind == ir::LayoutKind::paged;
   const double products = context.backward() ? figures.native_backward
                           : in_pages         ? figures.native_in_pages
                                              : 1;
   all.products = of_score(work.width, attention.quantize.has_value(), figures) * few / work.rate *
-                 products * scores * matrix_slowdown(gpu);
+                 products * scores * matrix_slowdown(gpu) / (work.of_warps ? gpu.share_of_warps : 1);
   const double count = operations.of(attention.masks);
   all.others =
       ((of_modification(attention, context, operations) + figures.native_operation * work.learned) *

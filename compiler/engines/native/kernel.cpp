@@ -55,9 +55,7 @@ class ConstantsText {
     text += native::constants_text("long long", strides());
     if (kernel_.statistics.of_class != 0)
       text += native::constants_text("int", {{"kHeadsOfClass", kernel_.statistics.heads}});
-    if (gathers("k") || gathers("v"))
-      text += native::constants_text("int", {{"kTaken", dims_[Dim::Dqk]}});
-    text += native::constants_text("long long", pool_strides());
+    text += native::constants_text("long long", copied_strides());
     return text + "};\n";
   }
 
@@ -68,8 +66,10 @@ class ConstantsText {
             {"kDepth", tile.depth},
             {"kWidth", tile.width},
             {"kStored", dims_[Dim::Dv]},
+            {"kTaken", copies_rows() ? dims_[Dim::Dqk] : 0},
             {"kDepthPanel", tile.depth_panel()},
             {"kWidthPanel", tile.width_panel()},
+            {"kStrips", tile.strips > 1 ? tile.strips : 0},
             {"kShares", tile.shares},
             {"kShare", tile.share()},
             {"kStages", tile.stages},
@@ -162,7 +162,8 @@ class ConstantsText {
   }
 
   Constants flags() const {
-    return {{"kTurns", kernel_.tile.groups > 1},
+    return {{"kTurns", kernel_.tile.groups > 1 && !kernel_.tile.of_warps},
+            {"kHoldsQueries", kernel_.tile.holds_queries()},
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kBatchesFirst", batches_first()},
             {"kBand", kernel_.band.has_value()},
@@ -205,13 +206,17 @@ class ConstantsText {
             {"kStatisticsRow", statistics.row}};
   }
 
-  // Strides of keys and values that are copied by rows or in groups.
-  Constants pool_strides() const {
+  // Strides of what is copied by rows or in groups.
+  Constants copied_strides() const {
     Constants all;
+    if (kernel_.tile.of_warps) {
+      const auto [batch, head, row, column] = stored_strides(attention_, "q");
+      all = {{"kQueryBatchStride", batch}, {"kQueryHeadStride", head}, {"kQueryRowStride", row}};
+    }
     if (const auto keys = strides_of("k")) {
-      all = {{"kKeyPageStride", keys->page},
-             {"kKeyHeadStride", keys->head},
-             {"kKeyRowStride", keys->row}};
+      all.emplace_back("kKeyPageStride", keys->page);
+      all.emplace_back("kKeyHeadStride", keys->head);
+      all.emplace_back("kKeyRowStride", keys->row);
     }
     if (const auto values = strides_of("v")) {
       all.emplace_back("kValuePageStride", values->page);
@@ -221,6 +226,10 @@ class ConstantsText {
     return all;
   }
   std::optional<PoolStrides> strides_of(const char* name) const {
+    if (kernel_.tile.of_warps) {
+      const auto [batch, head, row, column] = stored_strides(attention_, name);
+      return PoolStrides{batch, head, row};
+    }
     const bool in_steps = reads_groups(attention_, kernel_, name);
     if ((!gathers(name) && !in_steps) || in_bound_pages(attention_, name)) return std::nullopt;
     return native::pool_strides(attention_, name, in_steps);
@@ -231,6 +240,8 @@ class ConstantsText {
   }
 
   bool gathers(const char* name) const { return kernel_.gathers(read_page_of(attention_, name)); }
+  // Whether some are copied row by row.
+  bool copies_rows() const { return kernel_.tile.of_warps || gathers("k") || gathers("v"); }
 
   const ir::Attention& attention_;
   const ir::Dims& dims_;
@@ -242,8 +253,10 @@ class Source : private ConstantsText {
   using ConstantsText::ConstantsText;
 
   std::string make() const {
-    std::string text = kWatched ? watch_text(kernel_.tile) : "";
-    text += codegen::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
+    const bool of_warps = kernel_.tile.of_warps;
+    std::string text = kWatched && !of_warps ? watch_text(kernel_.tile) : "";
+    text += codegen::include_text(of_warps ? "mma_forward.cuh" : "forward.cuh");
+    if (kernel_.makes_lists) text += codegen::include_text("key_lists.cuh");
     if (kernel_.is_scheduled()) text += codegen::include_text("schedule_maker.cuh");
     if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
     if (!kernel_.band)
@@ -284,10 +297,10 @@ class Source : private ConstantsText {
       parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", name));
       set(name, fmt::format("&{}", name));
     };
-    for (const char* name : {"q", "k", "v"}) {
-      if (gathers(name))
-        add(name == std::string_view("k") ? "key_rows" : "value_rows", "const unsigned short*",
-            name);
+    for (const auto& [name, rows] :
+         {std::pair("q", "query_rows"), {"k", "key_rows"}, {"v", "value_rows"}}) {
+      if (reads_rows(kernel_, attention_, name))
+        add(rows, "const unsigned short*", name);
       else
         add_map(name);
     }
@@ -321,15 +334,17 @@ class Source : private ConstantsText {
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
     }
     const std::string check =
-        fmt::format("static_assert(kernels::Stages<Constants>::kBytes + 1024 == {}, \"\");\n",
-                    kernel_.tile.shared_bytes());
+        fmt::format("static_assert(kernels::Stages<Constants>::kBytes + {} == {}, \"\");\n",
+                    kernel_.tile.alignment(), kernel_.tile.shared_bytes());
     return check +
            fmt::format(
-               "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
+               "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(\n    {}{}) {{\n  {}\n"
                "  kernels::ForwardTensors tensors;\n{}"
-               "  kernels::forward<Constants>(tensors, expressions, {}{{{}}});\n}}\n",
-               kernel_.tile.threads(), kForwardKernel, fmt::join(parameters, ",\n    "), inputs(),
-               expressions(), fields, kernel_.band ? "kernels::NoLists" : "Lists",
+               "  kernels::{}<Constants>(tensors, expressions, {}{{{}}});\n}}\n",
+               kernel_.tile.threads(), kernel_.tile.resident, kForwardKernel,
+               fmt::join(parameters, ",\n    "), inputs(), expressions(), fields,
+               kernel_.tile.of_warps ? "forward_of_warps" : "forward",
+               kernel_.band ? "kernels::NoLists" : "Lists",
                kernel_.makes_lists ? "tiles, runs" : "");
   }
 };
@@ -365,11 +380,19 @@ std::int64_t read_page_of(const ir::Attention& attention, const std::string& nam
 
 bool reads_groups(const ir::Attention& attention, const Kernel& kernel, const std::string& name) {
   const std::int64_t page = read_page_of(attention, name);
-  return page > 0 && !kernel.gathers(page) &&
+  return page > 0 && !kernel.tile.of_warps && !kernel.gathers(page) &&
          in_groups(attention, name, kernel.tile, kernel.piece(page));
 }
 
+bool reads_rows(const Kernel& kernel, const ir::Attention& attention, const std::string& name) {
+  return kernel.tile.of_warps || kernel.gathers(read_page_of(attention, name));
+}
+
+bool Kernel::gathers(std::int64_t page) const { return !tile.of_warps && piece(page) < kCell; }
+
+// Launches overlap on compute capability 9.0 and later alone.
 bool Kernel::overlaps(const ir::Attention& attention) const {
+  if (tile.of_warps) return false;
   return attention.quantize || makes_lists || is_scheduled();
 }
 

@@ -76,8 +76,11 @@ struct Kernel {
   // adjacent keys.
   bool overlaps(const ir::Attention& attention) const;
   // Whether rows of such pages are copied one by one, by a warp group: pieces would be many.
-  bool gathers(std::int64_t page) const { return piece(page) < kCell; }
+  bool gathers(std::int64_t page) const;
 };
+// Whether the kernel reads "q", "k" or "v" row by row, by a pointer rather than a map: in small
+// pages, or as all kernels of warps do.
+bool reads_rows(const Kernel& kernel, const ir::Attention& attention, const std::string& name);
 // Whether the kernel reads "k" or "v" in groups (maps.h).
 bool reads_groups(const ir::Attention& attention, const Kernel& kernel, const std::string& name);
 

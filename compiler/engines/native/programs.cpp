@@ -18,6 +18,7 @@
 #include "compiler/engines/native/patches.h"
 #include "compiler/engines/native/quantized.h"
 #include "compiler/engines/native/schedules.h"
+#include "compiler/engines/native/skeleton.h"
 #include "compiler/engines/native/strength_reduction.h"
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/controls.h"
@@ -272,6 +273,10 @@ class Native {
   }
 
   std::vector<Tile> tiles(const Expressions& expressions) const {
+    if (has_kernels_of_warps(context_)) {
+      return tiles_of_warps(attention_, mask_axes_.head,
+                            limit(target::Capability::shared_bytes_of_block, context_));
+    }
     std::vector<Tile> all = tiles_for(attention_, mask_axes_.head, expressions.table);
     if (masks_read_inputs(attention_) && dims_[Dim::Skv] < kKeysOfLongLists) {
       std::erase_if(all, [](const Tile& tile) {
@@ -329,7 +334,7 @@ class Native {
   // Threads that copy for three warp groups have too few registers, and parts of a tile must be
   // merged.
   bool may_be_scheduled(const Tile& tile) const {
-    return may_be_scheduled() && tile.groups < 3 && !tile.patch &&
+    return may_be_scheduled() && tile.groups < 3 && !tile.patch && !tile.of_warps &&
            tile.share() <= widest_part(tile);
   }
   // Whether work may differ much between batches of one plan, as those of a server.
@@ -424,6 +429,7 @@ class Native {
     work.tiles = expected_tiles();
     work.splits = static_cast<double>(kernel_.parts);
     work.groups = static_cast<double>(tile.groups);
+    work.of_warps = tile.of_warps;
     work.scheduled = kernel_.is_scheduled();
     if (kernel_.parts > 1) {
       work.merging = work.tiles * static_cast<double>(tile.warps());
@@ -475,7 +481,10 @@ class Native {
       const std::int64_t page = read_page_of(attention_, name);
       if (page == 0) continue;
       const auto pieces = rows / static_cast<double>(kernel_.piece(page));
-      (kernel_.gathers(page) ? work.gathered : work.pieces) += pieces;
+      if (tile.of_warps)
+        work.gathered += rows;
+      else
+        (kernel_.gathers(page) ? work.gathered : work.pieces) += pieces;
     }
   }
 
@@ -526,12 +535,13 @@ class Native {
 
   plan::Launch forward() const {
     const auto multiprocessors = static_cast<std::int64_t>(context_.gpu.multiprocessors);
-    const std::int64_t blocks =
-        kernel_.is_scheduled() ? kernel_.workers
-                               : std::min(multiprocessors, kernel_.items(dims_) * kernel_.parts);
+    const std::int64_t items = kernel_.items(dims_) * kernel_.parts;
+    const std::int64_t blocks = kernel_.is_scheduled()  ? kernel_.workers
+                                : kernel_.tile.of_warps ? items
+                                                        : std::min(multiprocessors, items);
     std::vector<plan::KernelArgument> arguments;
     for (const char* name : {"q", "k", "v"}) {
-      if (kernel_.gathers(read_page_of(attention_, name)))
+      if (reads_rows(kernel_, attention_, name))
         arguments.emplace_back(plan::TensorOperand{name});
       else
         arguments.emplace_back(map_of(attention_, kernel_, name));
@@ -583,11 +593,15 @@ class Native {
 }  // namespace native
 
 Status check_native(const ir::Attention& attention, const target::Context& context) {
-  if (!can(target::Capability::warp_group_products, context)) {
-    return unsupported(attention.pos,
-                       fmt::format("attnc's own engine is for compute capability 9.0, not {}.{}",
-                                   context.gpu.sm / 10, context.gpu.sm % 10));
+  const std::optional<native::Skeleton> skeleton = native::skeleton_of(context);
+  if (!skeleton) {
+    return unsupported(
+        attention.pos,
+        fmt::format("attnc's own engine is for compute capability 8.0 and later, not {}.{}",
+                    context.gpu.sm / 10, context.gpu.sm % 10));
   }
+  if (skeleton == native::Skeleton::warps)
+    ATTN_RETURN_IF_ERROR(native::check_of_warps(attention, context));
   if (context.backward()) {
     ATTN_RETURN_IF_ERROR(check_not_8_bits(attention, "attnc's backward"));
     if (!attention.epilogue) return native::check_backward(attention);

@@ -54,26 +54,27 @@ struct ListWork {
 // What a program computes, for a prediction of its time: with lengths, of those that are expected
 // (engines/shared/lengths.h).
 struct NativeWork {
-  double scores = 0;    // that are computed, hidden ones of partial blocks included
-  double masked = 0;    // of these, for which masks are evaluated
-  double rate = 1;      // of the tile that was chosen, compared with the best of this depth
-  double rows = 0;      // of a tile, of all heads that share it
-  double queries = 0;   // of a tile
-  double keys = 0;      // of a block
-  double heads = 1;     // of which a tile computes each of its rows
-  double products = 1;  // times those of a forward, for each score
-  double width = 0;     // of q and v, in shared memory
-  double tiles = 0;     // of queries, of all heads and batches
-  double most = 0;      // scores of one tile
-  double last = 0;      // the same of those of the last batch
-  double splits = 1;    // in which the keys of a tile are computed
-  double merged = 0;    // bytes that a warp merges of all parts of its rows
-  double merging = 0;   // warps that merge
-  double groups = 0;    // warp groups that compute the scores of a tile
-  double copied = 0;    // bytes of keys and values that all tiles copy, as lines of the L2 cache
-  double read = 0;      // of these, from memory: tiles that share keys copy them at a time
-  double pieces = 0;    // in which keys and values in pages are copied by TMA
-  double gathered = 0;  // rows of keys and values in pages that threads copy, one by one
+  double scores = 0;      // that are computed, hidden ones of partial blocks included
+  double masked = 0;      // of these, for which masks are evaluated
+  double rate = 1;        // of the tile that was chosen, compared with the best of this depth
+  double rows = 0;        // of a tile, of all heads that share it
+  double queries = 0;     // of a tile
+  double keys = 0;        // of a block
+  double heads = 1;       // of which a tile computes each of its rows
+  double products = 1;    // times those of a forward, for each score
+  double width = 0;       // of q and v, in shared memory
+  double tiles = 0;       // of queries, of all heads and batches
+  double most = 0;        // scores of one tile
+  double last = 0;        // the same of those of the last batch
+  double splits = 1;      // in which the keys of a tile are computed
+  double merged = 0;      // bytes that a warp merges of all parts of its rows
+  double merging = 0;     // warps that merge
+  bool of_warps = false;  // products are those of single warps
+  double groups = 0;      // warp groups that compute the scores of a tile
+  double copied = 0;      // bytes of keys and values that all tiles copy, as lines of the L2 cache
+  double read = 0;        // of these, from memory: tiles that share keys copy them at a time
+  double pieces = 0;      // in which keys and values in pages are copied by TMA
+  double gathered = 0;    // rows of keys and values in pages that threads copy, one by one
   double launches = 1;
   double moved = 0;    // bytes, by other kernels
   double learned = 0;  // operations on each score that sum gradients of learned tensors

@@ -12,7 +12,6 @@ namespace {
 using ir::Dim;
 
 constexpr std::int64_t kMostPack = 8, kMostPackOfFewRows = 64;
-constexpr std::int64_t kRandomCell = 32;  // keys that the generator of dropout numbers together
 constexpr std::int64_t kMostShared = 227 << 10;
 
 // Measured on an H200, all but spare ones and those of one warp group. Those with one warp group
@@ -104,17 +103,6 @@ std::int64_t panel_of(std::int64_t columns, std::int64_t element) {
   return rest == 0 || rest > least ? most : least;
 }
 
-// The most heads of a group whose rows fill a tile. More share one where rows are few.
-std::int64_t pack_of(const Tile& tile, std::int64_t group, std::int64_t rows) {
-  const std::int64_t most = rows * kMostPack <= tile.rows()
-                                ? std::min(kMostPackOfFewRows, tile.rows() / rows)
-                                : kMostPack;
-  for (std::int64_t pack = std::min(group, most); pack > 1; --pack) {
-    if (group % pack == 0 && tile.rows() % pack == 0) return pack;
-  }
-  return 1;
-}
-
 // Measured with a bias: read by plain loads; with one stage of it; and where three warp groups read
 // it.
 constexpr double kRateOfPlainLoads = 0.6, kRateOfOneStage = 0.75, kRateOfThreeGroups = 0.9;
@@ -148,21 +136,32 @@ void add_table(Tile& tile, const Table& table) {
   if (tile.groups == 3) tile.rate *= kRateOfThreeGroups;
 }
 
+}  // namespace
+
+// More share one where rows are few.
+std::int64_t pack_of(const Tile& tile, std::int64_t group, std::int64_t rows) {
+  const std::int64_t most = rows * kMostPack <= tile.rows()
+                                ? std::min(kMostPackOfFewRows, tile.rows() / rows)
+                                : kMostPack;
+  for (std::int64_t pack = std::min(group, most); pack > 1; --pack) {
+    if (group % pack == 0 && tile.rows() % pack == 0) return pack;
+  }
+  return 1;
+}
+
 bool clears_values(const ir::Attention& attention) {
   const ir::LayoutKind kind = layout_of(attention, "v").kind;
   return !attention.quantize && kind != ir::LayoutKind::thd &&
          (attention.lengths_kv || kind == ir::LayoutKind::paged || has_padded_keys(attention));
 }
 
-}  // namespace
-
-// Bytes of Stages (attn/forward_stages.cuh), aligned to 1024.
+// Bytes of Stages (attn/forward_stages.cuh), and what aligns them.
 std::int64_t Tile::shared_bytes() const {
   const std::int64_t of_values = element == 1 ? width * rounded(keys, width_panel()) : keys * width;
   const std::int64_t elements =
       (queries * rows() + stages * keys) * rounded(depth, depth_panel()) + stages * of_values;
   const std::int64_t handed = shares > 1 ? 2 : 0;
-  return 1024 + element * elements + tables * table_bytes() + handed * handed_bytes() +
+  return alignment() + element * elements + tables * table_bytes() + handed * handed_bytes() +
          16 * (queries + 2 * stages + tables + handed) + (clears_values ? tail_bytes(stages) : 0) +
          8 * queries + 4 * stages + 8;
 }
@@ -177,6 +176,12 @@ std::int64_t Tile::handed_bytes() const { return (keys / 4 + 7) * 128 * 4; }
 std::int64_t Tile::depth_panel() const { return panel_of(depth, element); }
 
 std::int64_t Tile::width_panel() const { return panel_of(element == 1 ? keys : width, element); }
+
+// Words of a thread: those of queries, of scores and their weights, and of o.
+bool Tile::holds_queries() const {
+  constexpr std::int64_t kMostWords = 168;
+  return of_warps && strips * (depth / 4 + keys / 2 + keys / 4 + width / 2) <= kMostWords;
+}
 
 std::int64_t Tile::share() const { return shares == 1 ? width : rounded(width / 2, kPanel); }
 

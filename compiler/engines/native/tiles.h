@@ -19,6 +19,8 @@ inline constexpr std::int64_t kGroup = 64;      // rows of a warp group
 inline constexpr std::int64_t kStepBytes = 32;  // of head dimensions, in products
 inline constexpr std::int64_t kMostDepth = 576, kMostWidth = 512;  // Dqk, Dv
 inline constexpr std::int64_t kMostDepthOf8Bits = 256;             // both
+inline constexpr std::int64_t kRandomCell =
+    32;  // keys that the generator of dropout numbers together
 
 // Bytes that Tails (attn/tails.cuh) takes in shared memory for as many stages.
 constexpr std::int64_t tail_bytes(std::int64_t stages) { return 32 * (stages + 1); }
@@ -44,6 +46,10 @@ struct Tile {
   // Whether the tile is only for expressions that need so many registers that the other tiles'
   // kernels spill.
   bool spare = false;
+  // Whether warps make products alone (attn/mma_forward.cuh), not warp groups.
+  bool of_warps = false;
+  std::int64_t strips = 1;    // of 16 rows that a warp has, then
+  std::int64_t resident = 1;  // blocks of threads of a multiprocessor, then
 
   std::int64_t rows() const { return kGroup * groups; }
   std::int64_t rows_of_head() const { return rows() / pack; }
@@ -52,13 +58,19 @@ struct Tile {
   std::int64_t table_columns() const { return keys + 8; }
   std::int64_t handed_bytes() const;  // of a block, between warp groups that divide o
   std::int64_t share() const;         // columns of o of a warp group, if not the last
-  std::int64_t threads() const { return 128 * (groups * shares + 1); }
+  std::int64_t threads() const {
+    return of_warps ? 128 * groups / strips : 128 * (groups * shares + 1);
+  }
   std::int64_t warps() const { return 4 * groups * shares; }  // that compute
   std::int64_t cells_of(std::int64_t columns) const { return ceil_div(columns, cell); }
   // Columns of a panel of q and k, and of v; of 8 bits, keys of v.
   std::int64_t depth_panel() const;
   std::int64_t width_panel() const;
   std::int64_t shared_bytes() const;
+  // Of shared memory: products of warp groups want whole patterns of a swizzle, others whole rows.
+  std::int64_t alignment() const { return of_warps ? 128 : 1024; }
+  // Whether queries stay in registers; with `of_warps`.
+  bool holds_queries() const;
 };
 
 // Tiles that fit the attention's head dimensions, which are at most kMostDepth and kMostWidth.
@@ -66,5 +78,14 @@ struct Tile {
 // copied too; tiles without room for it have no stage of it.
 std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
                             const std::optional<Table>& table);
+// The same of kernels of warps, for head dimensions up to kMostDepthOfWarps, within so many bytes
+// of shared memory. They copy no table.
+std::vector<Tile> tiles_of_warps(const ir::Attention& attention, bool by_head,
+                                 std::int64_t most_shared);
+
+// The most heads of a group that share a tile: those whose rows fill it.
+std::int64_t pack_of(const Tile& tile, std::int64_t group, std::int64_t rows);
+// Whether shared memory has room for what clears values past a length (attn/tails.cuh).
+bool clears_values(const ir::Attention& attention);
 
 }  // namespace attn::engines::native

@@ -5,12 +5,12 @@
 #include "compiler/engines/shared/cost.h"
 #include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/no_keys.h"
+#include "compiler/engines/shared/own_kernels.h"
 #include "compiler/engines/shared/products.h"
 #include "compiler/engines/shared/products_backward.h"
 #include "compiler/engines/shared/rows.h"
 #include "compiler/engines/shared/strategy.h"
 #include "compiler/engines/shared/unsupported.h"
-#include "compiler/target/capabilities.h"
 
 namespace attn::engines {
 namespace {
@@ -85,19 +85,21 @@ Result<plan::Program> lower_unfused(const ir::Attention& attention) {
 Status check_no_quotient(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (!attention.quotient || attention.dims.get(ir::Dim::Skv) == 0) return {};
-  const bool own = target::can(target::Capability::warp_group_products, subject.context());
   return unsupported(attention.normalize_pos,
                      "kernels that are not fused compute no weights over a sum but softmax",
-                     own ? "`--engine native` does" : "attnc's own kernels do, on H100 and H200");
+                     are_own_kernels_for(subject.context())
+                         ? "`--engine native` does"
+                         : "attnc's own kernels do, on H100 and H200");
 }
 
 // Its kernels of rows end with the product with v.
 Status check_no_epilogue(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (!attention.epilogue) return {};
-  const bool own = target::can(target::Capability::warp_group_products, subject.context());
   return unsupported(attention.epilogue_pos, "kernels that are not fused compute no epilogue",
-                     own ? "`--engine native` does" : "attnc's own kernels do, on H100 and H200");
+                     are_own_kernels_for(subject.context())
+                         ? "`--engine native` does"
+                         : "attnc's own kernels do, on H100 and H200");
 }
 
 // Everything that is computed for each score goes through memory.

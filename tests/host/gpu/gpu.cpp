@@ -61,6 +61,7 @@ struct Fiber {
   std::vector<std::vector<Product>> groups;  // committed
   std::vector<std::function<void()>> sums;
   std::vector<std::function<void()>> vectors;  // copies that no arrival followed yet
+  std::vector<std::vector<std::function<void()>>> vector_groups;
 
   bool can_run() const {
     return !ended && (counter == nullptr || *counter >= until) &&
@@ -237,6 +238,41 @@ class Block {
   void finish_sums() {
     for (const auto& sum : fibers_[running_].sums) sum();
     fibers_[running_].sums.clear();
+  }
+
+  // Copies of vectors happen as soon as they are in a group, or when it is waited for.
+  void commit_vectors() {
+    Fiber& own = fibers_[running_];
+    own.vector_groups.push_back(std::exchange(own.vectors, {}));
+    if (order_ == Order::early_copies) wait_for_vectors(0);
+  }
+  void wait_for_vectors(std::size_t left) {
+    auto& groups = fibers_[running_].vector_groups;
+    for (; groups.size() > left; groups.erase(groups.begin())) {
+      for (const auto& vector : groups.front()) vector();
+    }
+  }
+
+  // The lane's part of a product of its warp.
+  void multiply_in_warp(const WarpProduct& product) {
+    const unsigned long long* const all = gather(reinterpret_cast<std::uintptr_t>(&product));
+    const auto of = [all](unsigned lane) {
+      return reinterpret_cast<const WarpProduct*>(static_cast<std::uintptr_t>(all[lane]));
+    };
+    const auto lane = static_cast<unsigned>(running_ % kLanes);
+    for (unsigned i = 0; i < 4; ++i) {
+      LineBits row{}, column{};
+      for (unsigned k = 0; k < kBytes; k += 4) {
+        const unsigned part = k % 16 / 4, half = k / 16;
+        std::memcpy(row.data() + k, &of(lane / 4 * 4 + part)->a[i / 2 + 2 * half], 4);
+        std::memcpy(column.data() + k, &of((lane % 4 * 2 + i % 2) * 4 + part)->b[half], 4);
+      }
+      Line x{}, y{};
+      widen(row, product.type, x);
+      widen(column, product.type, y);
+      product.c[i] += dot<false>(x, y);
+    }
+    gather(0);  // others may read this lane's words until now
   }
 
   void issue(const Product& product) { fibers_[running_].issued.push_back(product); }
@@ -561,7 +597,11 @@ void wait_for_count(const int* count, int number) { block().wait_for_count(count
 
 void wait_for_sums() { block().finish_sums(); }
 
+void commit_vectors() { block().commit_vectors(); }
+void wait_for_vectors(int left) { block().wait_for_vectors(static_cast<std::size_t>(left)); }
+
 void multiply(const Product& product) { block().issue(product); }
+void multiply_in_warp(const WarpProduct& product) { block().multiply_in_warp(product); }
 void commit_products() { block().commit(); }
 void wait_for_products(int left) { block().finish_products(static_cast<std::size_t>(left)); }
 

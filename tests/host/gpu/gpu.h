@@ -58,6 +58,9 @@ void copy_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier)
 // 16 bytes, or zeros if `from` is null; the thread arrives when those before have been copied.
 void copy_vector(unsigned to, const void* from);
 void arrive_with_copies(unsigned barrier);
+// The same copies in groups, of which a thread waits for the oldest.
+void commit_vectors();
+void wait_for_vectors(int left);
 // Sums of floats in shared memory to global memory, which the thread waits for.
 void add_floats(float* to, unsigned from, unsigned bytes);
 void wait_for_sums();
@@ -75,6 +78,14 @@ struct Product {
   std::uint64_t a = 0, b = 0;
 };
 void multiply(const Product& product);
+
+// A product of a warp, of the form of mma.cuh: c += a b, 16 rows, 8 columns, 16 deep.
+struct WarpProduct {
+  float* c = nullptr;        // 4
+  DType type = DType::bf16;  // or f16
+  unsigned a[4] = {}, b[2] = {};
+};
+void multiply_in_warp(const WarpProduct& product);
 void commit_products();
 void wait_for_products(int left);
 

@@ -1,6 +1,7 @@
 // Takes the place of compiler/device/attn/transposed.cuh on the host; see tests/host/gpu/gpu.h.
 #pragma once
 
+#include "attn/mma.cuh"
 #include "attn/wgmma.cuh"
 
 namespace kernels {
@@ -44,19 +45,6 @@ ATTN_INLINE void store_transposed(unsigned address, unsigned m0, unsigned m1, un
       const auto bits = (unsigned short)(matrices[i] >> 16 * e);
       const auto row = (unsigned)rows[8 * i + lane % 4 * 2 + e];
       memcpy(attn::gpu::shared_at(row + lane / 4 * 2, 2), &bits, 2);
-    }
-  }
-}
-ATTN_INLINE void load_transposed(unsigned (&pairs)[4], unsigned address) {
-  const unsigned long long* const rows = attn::gpu::gather(address);
-  const unsigned lane = threadIdx.x % 32;
-  for (int i = 0; i < 4; ++i) {
-    pairs[i] = 0;
-    for (int e = 0; e < 2; ++e) {
-      unsigned short bits;
-      const auto row = (unsigned)rows[8 * i + lane % 4 * 2 + e];
-      memcpy(&bits, attn::gpu::shared_at(row + lane / 4 * 2, 2), 2);
-      pairs[i] |= (unsigned)bits << 16 * e;
     }
   }
 }

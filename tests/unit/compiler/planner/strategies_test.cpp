@@ -372,7 +372,7 @@ TEST(Strategies, ARefusalBeginsWithTheScoreAndWhatNativeLacks) {
   const Error other = all_refused(capped, true, 100);
   EXPECT_EQ(other.message, "`tanh(score / 50) * 50`: too wide");
   EXPECT_THAT(other.notes,
-              ::testing::Contains(HasSubstr("is for compute capability 9.0, not 10.0")));
+              ::testing::Contains(HasSubstr("for compute capability 10.0 compute no gradients")));
   EXPECT_THAT(all_refused(wide + "quantize per_tensor; dtype e4m3;", true).message,
               HasSubstr("8-bit attention has gradients only with a `grad` clause"));
 }

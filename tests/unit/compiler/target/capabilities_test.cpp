@@ -112,7 +112,27 @@ void show_warp_group_products() {
     target::Context context = attn::testing::in(false);
     context.gpu.sm = sm;
     const auto program = driver::lower(attention_of(kSizes), "native", context);
-    EXPECT_EQ(program.ok(), sm == 90) << sm;
+    ASSERT_TRUE(program.ok()) << sm;
+    const auto& step = std::get<plan::KernelStep>(program->steps.back());
+    EXPECT_EQ(step.source.find("forward_of_warps") == step.source.npos, sm == 90) << sm;
+  }
+}
+void show_warp_products() {
+  target::Context context = attn::testing::in(false);
+  for (const std::int64_t sm : {70, 75, 80, 121}) {
+    context.gpu.sm = sm;
+    EXPECT_EQ(driver::lower(attention_of(kSizes), "native", context).ok(), sm >= 80) << sm;
+  }
+}
+void show_shared_bytes_of_block() {
+  for (const std::int64_t sm : {80, 86, 87, 89, 100, 103, 120, 121}) {
+    target::Context context = attn::testing::in(false);
+    context.gpu.sm = sm;
+    const auto program = driver::lower(attention_of(kSizes), "native", context);
+    ASSERT_TRUE(program.ok()) << sm;
+    const auto& step = std::get<plan::KernelStep>(program->steps.back());
+    const bool small = sm == 86 || sm == 89 || sm >= 120;
+    EXPECT_LE(step.launches[0].shared_bytes, small ? 99 << 10 : 163 << 10) << sm;
   }
 }
 

@@ -30,6 +30,13 @@ TEST(Gpu, NamedTargetsHaveTheirDataSheets) {
   EXPECT_DOUBLE_EQ(of("b200").bandwidth, 8000);
 }
 
+// Whether a card's rate is that of its architecture, or half or twice as much, as cards of one
+// capability have.
+void expect_rate(double ratio, const std::string& name) {
+  const double nearest = ratio > 1.4 ? 2 : ratio < 0.7 ? 0.5 : 1;
+  EXPECT_NEAR(ratio / nearest, 1, 0.1) << name;
+}
+
 // The data sheets' figures are near what the device properties say.
 TEST(Gpu, FiguresOfAnUnknownGpuComeFromItsProperties) {
   for (const std::string& name : targets::target_names()) {
@@ -42,9 +49,22 @@ TEST(Gpu, FiguresOfAnUnknownGpuComeFromItsProperties) {
     const Gpu gpu = gpu_of(target);
     EXPECT_EQ(gpu.source, "device properties");
     EXPECT_FALSE(gpu.measured);
-    EXPECT_NEAR(gpu.matrix_rate / listed.matrix_rate, 1, 0.1) << name;
-    EXPECT_NEAR(gpu.rate(DType::e5m2) / listed.rate(DType::e5m2), 1, 0.1) << name;
+    expect_rate(gpu.matrix_rate / listed.matrix_rate, name);
+    expect_rate(gpu.rate(DType::e5m2) / listed.rate(DType::e5m2), name);
     EXPECT_NEAR(gpu.bandwidth / listed.bandwidth, 1, 0.05) << name;
+  }
+}
+
+TEST(Gpu, NamesOfDevicesHaveAllOfADataSheetsWords) {
+  for (const auto& [device, sheet] :
+       {std::pair("NVIDIA L4", "NVIDIA L4 data sheet"),
+        {"NVIDIA A10", "NVIDIA A10 data sheet"},
+        {"NVIDIA L40", "device properties"},
+        {"NVIDIA A10G", "device properties"},
+        {"NVIDIA H100 80GB HBM3", "NVIDIA H100 data sheet (SXM)"},
+        {"NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB data sheet (SXM)"}}) {
+    const std::string json = "{\"deviceName\": \"" + std::string(device) + "\"}";
+    EXPECT_EQ(gpu_of({"some card", 80, json}).source, sheet) << device;
   }
 }
 

@@ -52,7 +52,7 @@ TEST(Targets, CapabilitiesAreNames) {
 
 TEST(Targets, GpusOfACapability) {
   EXPECT_THAT(gpus_of(90), ElementsAre("H200", "H100", "H800", "H20", "GH200"));
-  EXPECT_THAT(gpus_of(89), ElementsAre("L40S", "L40"));
+  EXPECT_THAT(gpus_of(89), ElementsAre("L40S", "L4", "RTX4090", "L40"));
   EXPECT_THAT(gpus_of(70), ElementsAre());
 }
 
@@ -95,8 +95,8 @@ TEST(Targets, AnUnknownNameHasAHintByItsGpu) {
     EXPECT_EQ(hint_for(name), "did you mean `h100`?") << name;
   }
   EXPECT_EQ(hint_for("a100-sxm4-40gb"), "did you mean `a100`?");
-  for (const char* name :
-       {"rtx4090", "NVIDIA GeForce RTX 4090 Laptop", "L4", "RTX 4070 Ti Super"}) {
+  EXPECT_EQ(hint_for("NVIDIA GeForce RTX 4090 Laptop"), "did you mean `rtx4090`?");
+  for (const char* name : {"rtx4060", "NVIDIA RTX 4000 Ada", "RTX 4070 Ti Super"}) {
     EXPECT_EQ(hint_for(name), "its compute capability is 8.9, like that of `l40s`") << name;
   }
   EXPECT_EQ(hint_for("rtx5080"), "its compute capability is 12.0, like that of `rtx5090`");

@@ -1,0 +1,177 @@
+// Copies of the forward by all threads of a block (cp.async): queries of its tile, and blocks of
+// keys and values as they are needed. Rows that are not there become zeros, also values past the
+// length of a batch, so that a product sees none that are NaN.
+#pragma once
+
+#include "attn/forward_items.cuh"
+#include "attn/mma.cuh"
+#include "attn/which.cuh"
+
+namespace kernels {
+
+// Copies a matrix of kRows rows to swizzled panels of kPanel columns: kStored of each row, zeros up
+// to kNeeded. 8 threads copy 128 bytes of a row. `rows` says where a row is in memory, which is
+// read only if rows.has(row).
+template <int kThreads, int kRows, int kStored, int kNeeded, int kPanel, class Rows>
+ATTN_INLINE void copy_rows(unsigned to, const Rows& rows) {
+  constexpr int kVectors = kPanel / 8, kAtOnce = kThreads / 8;
+  static_assert(kAtOnce % 8 == 0, "rows of a thread are swizzled in the same way");
+  const int vector = threadIdx.x % 8, first = threadIdx.x / 8;
+  const unsigned place = to + first * (2 * kPanel) + vector / kVectors * (kRows * 2 * kPanel) +
+                         (vector ^ first / (64 / kPanel)) % kVectors * 16;
+#pragma unroll
+  for (int n = 0; n < kRows; n += kAtOnce) {
+    if (kRows % kAtOnce != 0 && first + n >= kRows) break;
+    const bool has_row = rows.has(first + n);
+    const unsigned short* const from = rows.row(first, n) + vector * 8;
+#pragma unroll
+    for (int of_row = 0; of_row < kNeeded; of_row += 64) {
+      const int column = of_row + vector * 8;
+      if (column < kNeeded)
+        copy_vector(place + n * (2 * kPanel) + of_row * (kRows * 2), from + of_row,
+                    has_row && column < kStored);
+    }
+  }
+}
+
+// Rows of a tile of queries.
+template <class C>
+struct RowsOfQueries {
+  const unsigned short* first;  // of the tile
+  int rows;                     // that there are from it on
+
+  __device__ bool has(int r) const { return r / C::kPack < rows; }
+  // Row r + n.
+  __device__ const unsigned short* row(int r, int n) const {
+    return first + (r + n) / C::kPack * C::kQueryRowStride +
+           (r + n) % C::kPack * C::kQueryHeadStride;
+  }
+};
+
+// Adjacent rows of a block of keys or values.
+template <long long kStride>
+struct AdjacentRowsOfBlock {
+  const unsigned short* first;
+  int rows;  // that there are from it on
+
+  __device__ bool has(int row) const { return row < rows; }
+  __device__ const unsigned short* row(int row, int n) const {
+    return first + row * kStride + n * kStride;
+  }
+};
+// Those in pages: `pages` are those of the batch.
+template <int kPage, long long kPageStride, long long kStride>
+struct PagedRowsOfBlock {
+  const unsigned short* pool;
+  const int* pages;
+  int at, rows;
+
+  __device__ bool has(int row) const { return row < rows; }
+  __device__ const unsigned short* row(int row, int n) const {
+    if (!has(row + n)) return pool;  // entries past the length are not read
+    const int key = at + row + n;
+    return pool + pages[key / kPage] * kPageStride + key % kPage * kStride;
+  }
+};
+
+// What a thread that copies knows: a base of ForwardTiles.
+template <class C_, class E_, class L_>
+struct CopierOfBlock {
+  using C = C_;
+  using E = E_;
+  using L = L_;
+  using S = Stages<C>;
+  static constexpr int kPastAllKeys = (C::kColumns + 15) / 16 * 16;
+  static constexpr bool kSparesGroups = false;
+  const S stages;
+  const ForwardTensors& tensors;
+  const E& expressions;
+  const L& lists;
+};
+
+// Copies the tile of a block of threads, which has one, and its blocks of keys.
+template <class Base>
+struct CopiesOfBlock : Base {
+  using C = typename Base::C;
+  using S = typename Base::S;
+  using Item = typename Base::Item;
+  using Blocks = typename Base::Blocks;
+  using Base::stages, Base::tensors, Base::expressions;
+  static constexpr int kThreads = 128 * C::kGroups / C::kStrips;
+
+  Item item;
+  Blocks blocks;
+  int at;  // the first key of the block that is copied; -1: there is none
+
+  // Finds the tile.
+  __device__ void begin() {
+    item = Base::item_of(Base::read_item(Base::first_item()));
+    blocks = Base::blocks_of(item);
+  }
+  // What tells rows of the tile (TileRows::set). It is found again where it is needed again: that
+  // takes fewer registers.
+  __device__ void tell_tile(unsigned (&words)[2]) const {
+    const Item of = Base::item_of(Base::read_item(unknown(Base::first_item())));
+    words[0] = of.b * C::kUnits + of.unit;
+    words[1] = of.tile.tile * C::kSplits + of.part;
+  }
+
+  __device__ void copy_queries() const {
+    const int first = item.tile.tile * C::kRowsOfTile;
+    const unsigned short* const of_unit =
+        tensors.query_rows + item.unit * C::kPack * C::kQueryHeadStride +
+        (C::kThdQ ? tensors.row_starts[item.b] * C::kQueryRowStride
+                  : item.b * C::kQueryBatchStride);
+    copy_rows<kThreads, S::kTileRows, C::kTaken, C::kDepth, C::kDepthPanel>(
+        stages.query(0), RowsOfQueries<C>{of_unit + first * C::kQueryRowStride,
+                                          expressions.queries(item.b) - first});
+  }
+
+  // Copies the keys of the next block to a stage, if there is one. Returns its word.
+  __device__ unsigned copy_keys(int stage) {
+    at = -1;
+    if (blocks.left == 0) return kEndOfStream;
+    at = blocks.key;
+    const unsigned word = at | Base::begin_block(blocks);
+    const unsigned short* const of_head = tensors.key_rows + head() * C::kKeyHeadStride;
+    copy_rows<kThreads, C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel>(
+        stages.key(stage), rows_of<C::kKeyPage, C::kKeyPageStride, C::kKeyRowStride, C::kThdK>(
+                               of_head, tensors.key_table + item.b * C::kKeyPages, blocks.keys));
+    Base::end_block(blocks);
+    return word;
+  }
+  // The values of the same block.
+  __device__ void copy_values(int stage) const {
+    if (at < 0) return;
+    const unsigned short* const of_head = tensors.value_rows + head() * C::kValueHeadStride;
+    copy_rows<kThreads, C::kKeys, C::kStored, C::kWidth, C::kWidthPanel>(
+        stages.value(stage),
+        rows_of<C::kValuePage, C::kValuePageStride, C::kValueRowStride, C::kThdV>(
+            of_head, tensors.value_table + item.b * C::kValuePages, blocks.used));
+  }
+
+ private:
+  // Rows of the block, of a batch with so many of them; kPageStride is that of batches, where there
+  // are no pages.
+  template <int kPage, long long kPageStride, long long kStride, bool kPacked>
+  __device__ auto rows_of(const unsigned short* of_head, const int* pages, int end) const {
+    if constexpr (kPage > 0) {
+      return PagedRowsOfBlock<kPage, kPageStride, kStride>{of_head, pages, at, end - at};
+    } else {
+      const unsigned short* const of_batch =
+          of_head + (kPacked ? tensors.column_starts[item.b] * kStride : item.b * kPageStride);
+      return AdjacentRowsOfBlock<kStride>{of_batch + at * kStride, end - at};
+    }
+  }
+  __device__ int head() const { return item.unit * C::kPack / C::kHeadsOfKey; }
+};
+
+template <class C, class E, class L>
+struct LayersOfCopies {
+  using Tiles = ForwardTiles<CopierOfBlock<C, E, L>>;
+  using Blocks =
+      FollowingBlocks<typename Which<C::kBand, BlocksOfBand<Tiles>, ListedBlocks<Tiles>>::Type>;
+  using Copies = CopiesOfBlock<NumberedItems<Blocks>>;
+};
+
+}  // namespace kernels

@@ -1,0 +1,28 @@
+// The skeletons of attnc's kernels: by which instructions they copy and multiply.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "compiler/ir/attention.h"
+#include "compiler/target/context.h"
+#include "runtime/base/status.h"
+
+namespace attn::engines::native {
+
+enum class Skeleton : std::uint8_t {
+  warp_groups,  // products of warp groups, copies by TMA: compute capability 9.0 (attn/forward.cuh)
+  warps,        // products of warps, copies by threads: 8.0 and later (attn/mma_forward.cuh)
+};
+
+// The one of the GPU's kernels; nullopt if it has the instructions of none.
+std::optional<Skeleton> skeleton_of(const target::Context& context);
+// The same, which must exist, and whether it is that of warps.
+bool has_kernels_of_warps(const target::Context& context);
+
+// Checks what kernels of warps compute. Errors: unsupported for gradients, 8-bit floats, head
+// dimensions above kMostDepthOfWarps, and strides that are bound.
+inline constexpr std::int64_t kMostDepthOfWarps = 256;  // Dqk, Dv
+Status check_of_warps(const ir::Attention& attention, const target::Context& context);
+
+}  // namespace attn::engines::native

@@ -1,0 +1,96 @@
+// Tiles of kernels whose products are those of warps (attn/mma_forward.cuh).
+#include <algorithm>
+
+#include "compiler/engines/native/tiles.h"
+
+namespace attn::engines::native {
+namespace {
+
+using ir::Dim;
+
+// Measured on an H200 alone. What a warp reads of keys and values serves 32 rows where registers
+// suffice (`strips`); then two blocks of threads of four warps share a multiprocessor. As many
+// stages are taken as fit, from `most` down to `least`. Tiles of one group are for few rows.
+struct WarpRow {
+  std::int64_t most_depth, most_width;
+  std::int64_t groups, strips, keys;
+  std::int64_t least, most;  // stages
+  std::int64_t resident;
+  double rate;
+  bool spare = false;
+};
+constexpr WarpRow kTilesOfWarps[] = {
+    {64, 64, 2, 2, 96, 1, 2, 2, 0.82},
+    {64, 64, 2, 2, 64, 1, 2, 2, 0.8},
+    {64, 64, 2, 1, 64, 2, 2, 1, 0.7},
+    {64, 64, 2, 1, 32, 2, 2, 1, 0.5, true},
+    {64, 64, 1, 1, 64, 2, 4, 2, 0.5},
+
+    {128, 128, 2, 2, 64, 1, 2, 2, 0.8},
+    {128, 128, 2, 2, 48, 1, 2, 2, 0.76},
+    {128, 128, 2, 1, 64, 2, 3, 1, 0.6},
+    {128, 128, 2, 1, 32, 2, 3, 1, 0.5, true},
+    {128, 128, 1, 1, 64, 2, 4, 2, 0.5},
+    {128, 128, 1, 1, 64, 2, 4, 1, 0.45},
+
+    {192, 128, 2, 1, 64, 2, 3, 1, 0.7},
+    {192, 128, 2, 1, 32, 2, 3, 1, 0.6},
+    {192, 128, 1, 1, 32, 2, 4, 2, 0.5},
+    {192, 128, 1, 1, 32, 2, 4, 1, 0.45},
+
+    {256, 256, 2, 1, 64, 2, 2, 1, 0.7},
+    {256, 256, 2, 1, 48, 2, 2, 1, 0.65},
+    {256, 256, 2, 1, 32, 2, 2, 1, 0.6},
+    {256, 256, 1, 1, 32, 2, 4, 2, 0.5},
+    {256, 256, 1, 1, 32, 2, 4, 1, 0.45},
+    {256, 256, 1, 1, 16, 2, 4, 1, 0.3, true},
+};
+
+std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+
+// The tile of a row, with as many stages as shared memory has room for; none with too few.
+std::optional<Tile> tile_of(const WarpRow& row, const ir::Attention& attention, bool by_head,
+                            std::int64_t most_shared) {
+  const ir::Dims& d = attention.dims;
+  Tile tile{row.groups, row.keys, row.most, 1};
+  tile.depth = round_up(d[Dim::Dqk], 16), tile.width = round_up(d[Dim::Dv], kSmallPanel);
+  tile.rate = row.rate, tile.spare = row.spare, tile.of_warps = true;
+  tile.strips = row.strips, tile.resident = row.resident;
+  tile.clears_values = clears_values(attention);
+  if (attention.is_random()) {
+    tile.cell = kRandomCell;
+    tile.keys = std::max(kRandomCell, row.keys / kRandomCell * kRandomCell);
+  }
+  if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
+  constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
+  const std::int64_t room = (most_shared + kReserved) / row.resident - kReserved;
+  while (tile.shared_bytes() > room) {
+    if (--tile.stages < row.least) return std::nullopt;
+  }
+  return tile;
+}
+
+}  // namespace
+
+std::vector<Tile> tiles_of_warps(const ir::Attention& attention, bool by_head,
+                                 std::int64_t most_shared) {
+  const std::int64_t depth = round_up(attention.dims[Dim::Dqk], 16);
+  const std::int64_t width = round_up(attention.dims[Dim::Dv], kSmallPanel);
+  std::vector<Tile> tiles;
+  std::int64_t most_depth = 0, most_width = 0;
+  for (const WarpRow& row : kTilesOfWarps) {
+    if (row.most_depth < depth || row.most_width < width) continue;
+    if (!tiles.empty() && (row.most_depth != most_depth || row.most_width != most_width)) break;
+    const std::optional<Tile> tile = tile_of(row, attention, by_head, most_shared);
+    if (!tile) continue;
+    most_depth = row.most_depth, most_width = row.most_width;
+    const bool is_new = std::ranges::none_of(tiles, [&tile](const Tile& other) {
+      return other.groups == tile->groups && other.keys == tile->keys &&
+             other.strips == tile->strips;
+    });
+    if (is_new) tiles.push_back(*tile);
+  }
+  return tiles;
+}
+
+}  // namespace attn::engines::native

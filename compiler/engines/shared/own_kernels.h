@@ -1,0 +1,17 @@
+// What attnc's own kernels compute on a GPU, for those who refuse something to say what does.
+#pragma once
+
+#include <string>
+
+#include "compiler/target/context.h"
+
+namespace attn::engines {
+
+// Whether there are some for the GPU and the direction.
+bool are_own_kernels_for(const target::Context& context);
+
+// "`--engine native` computes both directions", or the forward alone; `otherwise` where there are
+// none.
+std::string own_kernels_note(const target::Context& context, std::string otherwise);
+
+}  // namespace attn::engines

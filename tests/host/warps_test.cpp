@@ -1,0 +1,109 @@
+// Runs kernels of warps (compiler/device/attn/mma_forward.cuh) on an emulated GPU, and compares
+// their outputs with the reference. Sizes take turns: copies that happen early and late, and tiles
+// for the shared memory of an H200 (two stages) and of an A100 (one).
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/host/attention.h"
+#include "tools/shapes.h"
+#include "tools/spec.h"
+
+namespace attn::host::warps_tests {
+namespace {
+
+constexpr std::int64_t kLongest = 300;  // rows and columns: several tiles and blocks
+
+// What specs have that kernels of warps compute in a way of their own, or share with others.
+constexpr const char* kSpecs[] = {"specs/alphafold_gated.attn",
+                                  "specs/bias_head.attn",
+                                  "specs/causal.attn",
+                                  "specs/decode_gqa.attn",
+                                  "specs/dilated_window.attn",
+                                  "specs/document_causal.attn",
+                                  "specs/dropout_causal.attn",
+                                  "specs/dropout_mask.attn",
+                                  "specs/gpt_oss.attn",
+                                  "specs/gqa_5to1.attn",
+                                  "specs/head_dim_80.attn",
+                                  "specs/hstu.attn",
+                                  "specs/mla_prefill.attn",
+                                  "specs/padding.attn",
+                                  "specs/paged_decode.attn",
+                                  "specs/sigmoid_causal.attn",
+                                  "tests/gpu/native/band_thd.attn",
+                                  "tests/gpu/native/dropout_depth_256.attn",
+                                  "tests/gpu/native/dropout_lengths.attn",
+                                  "tests/gpu/native/epilogue_parts.attn",
+                                  "tests/gpu/native/loops.attn",
+                                  "tests/gpu/native/pages_12.attn",
+                                  "tests/gpu/native/pages_of_two_sizes.attn",
+                                  "tests/gpu/native/softpick.attn",
+                                  "tests/gpu/native/split_sink.attn",
+                                  "tests/gpu/native/strided_output.attn",
+                                  "tests/gpu/native/table_by_batch.attn",
+                                  "tests/gpu/native/thd_bottom_right.attn"};
+
+// Adds the attention on the next GPU in turns, unless its kernels refuse it.
+void add(const std::string& text, const ir::Attention& attention, std::vector<Subject>& subjects) {
+  const std::size_t turn = subjects.size();
+  target::Context context;
+  context.rewrites.warp_groups = false;
+  if (turn / 2 % 2 == 1) context.gpu.sm = 80;
+  const auto forward = driver::lower(attention, "native", context);
+  if (!forward.ok()) return;
+  const bool early = turn % 2 == 0;
+  Subject subject{fmt::format("{}, sm_{}", text, context.gpu.sm), attention, {}};
+  subject.pairs.push_back({early ? "early copies" : "late copies",
+                           *forward,
+                           {},
+                           early ? gpu::Order::early_copies : gpu::Order::late_copies,
+                           tools::Unused::anything});
+  subjects.push_back(std::move(subject));
+}
+
+class HostWarps : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(HostWarps, AreTheReference) {
+  const std::string file = GetParam();
+  const tools::SpecOutcome spec =
+      tools::read_spec(ATTN_SOURCE_DIR "/" + file, {}, tools::Format::text);
+  ASSERT_TRUE(spec.spec.has_value());
+  const bool own = file.starts_with("tests/gpu/native");
+  std::vector<Subject> subjects;
+  for (const tools::Shape& shape :
+       tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
+                        own ? tools::ShapeSet::own : tools::ShapeSet::all, kLongest)) {
+    const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
+    if (!bound.spec) continue;  // the spec does not support these sizes
+    add(file + ", " + shape.name, bound.spec->attention, subjects);
+    if (own) add(file + ", again", bound.spec->attention, subjects);
+  }
+  ASSERT_FALSE(subjects.empty()) << "the engine refuses it";
+  expect_reference(subjects);
+}
+
+// Rows that see nothing, batches without keys, and sizes that end within a tile and a block.
+TEST(HostWarpsSizes, AreTheReference) {
+  std::vector<Subject> subjects;
+  for (const auto& [rows, keys, depth] :
+       {std::tuple(1, 1, 8), {7, 129, 24}, {129, 7, 64}, {1, 1001, 128}, {777, 1001, 40}}) {
+    const std::string sizes =
+        fmt::format("dims B = 3, Hq = 5, Hkv = 1, Sq = {}, Skv = {}, D = {}; ", rows, keys, depth);
+    for (const char* clauses : {"lengths q, kv; outputs o, lse, max, sum_exp;",
+                                "dtype f16; mask q_idx > kv_idx + 3; outputs o, lse;"}) {
+      add(sizes + clauses, attention_of("attention f { " + sizes + clauses + " }"), subjects);
+    }
+  }
+  EXPECT_EQ(subjects.size(), 10U);
+  expect_reference(subjects);
+}
+
+std::string name_of(const ::testing::TestParamInfo<const char*>& file) {
+  return std::filesystem::path(file.param).stem().string();
+}
+INSTANTIATE_TEST_SUITE_P(Specs, HostWarps, ::testing::ValuesIn(kSpecs), name_of);
+
+}  // namespace
+}  // namespace attn::host::warps_tests

@@ -1,0 +1,140 @@
+// Programs of kernels whose products are those of warps (attn/mma_forward.cuh).
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/engines/native/programs.h"
+#include "compiler/engines/native/skeleton.h"
+#include "compiler/engines/native/tiles.h"
+#include "compiler/nvrtc/assembly.h"
+#include "compiler/nvrtc/nvrtc.h"
+#include "compiler/target/capabilities.h"
+#include "tests/unit/compiler/engines/native/lowered.h"
+
+namespace attn::engines::warps_tests {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::kSizes;
+using ::testing::Not;
+using testing::of;
+using testing::step_of;
+
+constexpr std::int64_t kGpus[] = {80, 86, 89, 100, 103, 120, 121};
+
+target::Context of_gpu(std::int64_t sm, bool backward = false) {
+  target::Context context = attn::testing::in(backward);
+  context.gpu.sm = sm;
+  return context;
+}
+
+Result<NativeProgram> lowered(const std::string& clauses, const target::Context& context,
+                              std::size_t refused = 0) {
+  const ir::Attention attention = of(clauses);
+  const masks::MaskAnalysis mask(attention, nullptr);
+  return NativePrograms(attention, masks::varying(mask.axes(), attention.dims), context)
+      .make(refused);
+}
+
+Error refusal(const std::string& clauses, const target::Context& context) {
+  const Result<NativeProgram> made = lowered(clauses, context);
+  EXPECT_FALSE(made.ok()) << clauses;
+  return made.ok() ? Error() : made.error();
+}
+
+TEST(NativeOfWarps, IsForGpusWithoutProductsOfWarpGroups) {
+  for (const std::int64_t sm : kGpus) EXPECT_TRUE(native::has_kernels_of_warps(of_gpu(sm))) << sm;
+  EXPECT_FALSE(native::has_kernels_of_warps(of_gpu(90)));
+  EXPECT_EQ(native::skeleton_of(of_gpu(75)), std::nullopt);
+  target::Context wanted = of_gpu(90);
+  wanted.rewrites.warp_groups = false;
+  EXPECT_TRUE(native::has_kernels_of_warps(wanted));
+}
+
+TEST(NativeOfWarps, IsALaunchThatReadsTensorsByTheirAddresses) {
+  const NativeProgram made = lowered(kSizes, of_gpu(80)).value();
+  ASSERT_EQ(made.program.steps.size(), 1U);
+  const plan::KernelStep& step = step_of(made);
+  ASSERT_EQ(step.launches.size(), 1U);
+  const plan::Launch& launch = step.launches[0];
+  EXPECT_EQ(launch.block[0], 128);
+  EXPECT_EQ(launch.grid[0], 2 * 2 * 10);  // items: units of 4 heads, tiles of 32 rows
+  EXPECT_FALSE(launch.overlaps);
+  for (const plan::KernelArgument& argument : launch.arguments)
+    EXPECT_FALSE(std::holds_alternative<plan::TensorMapArgument>(argument));
+  EXPECT_THAT(step.source, AllOf(HasSubstr("#include \"attn/mma_forward.cuh\""),
+                                 HasSubstr("kernels::forward_of_warps<Constants>"),
+                                 HasSubstr("kStrips = 2;"), Not(HasSubstr("TensorMap"))));
+}
+
+// Blocks of threads that are to share a multiprocessor leave each other room.
+TEST(NativeOfWarps, TilesFitSharedMemoryAndRegisters) {
+  for (const std::int64_t sm : kGpus) {
+    const std::int64_t most = limit(target::Capability::shared_bytes_of_block, of_gpu(sm));
+    for (std::int64_t depth = 8; depth <= native::kMostDepthOfWarps; depth += 8) {
+      const auto tiles = native::tiles_of_warps(
+          of(fmt::format("dims B = 1, Hq = 2, Sq = 512, Skv = 512, D = {};", depth)), false, most);
+      ASSERT_FALSE(tiles.empty()) << sm << ' ' << depth;
+      for (const native::Tile& tile : tiles) {
+        EXPECT_LE(tile.resident * (tile.shared_bytes() + 1024), most + 1024);
+        EXPECT_LE(tile.threads() * tile.resident * 255, 65536);
+        EXPECT_LE(tile.strips * (tile.width / 2 + tile.keys / 2), 192) << depth;
+        EXPECT_GE(tile.stages, 1);
+      }
+    }
+  }
+}
+
+TEST(NativeOfWarps, SayWhatTheyDoNotCompute) {
+  const auto message = [](const std::string& clauses) {
+    return refusal(kSizes + clauses, of_gpu(80)).message;
+  };
+  const Error gradients = refusal(kSizes, of_gpu(89, true));
+  EXPECT_EQ(gradients.message, "attnc's kernels for compute capability 8.9 compute no gradients");
+  EXPECT_THAT(gradients.notes, ::testing::Contains(HasSubstr("compute capability 9.0 do")));
+  EXPECT_EQ(message("dtype e4m3; quantize per_tensor;"),
+            "attnc's kernels for compute capability 8.0 compute no 8-bit floats");
+  EXPECT_EQ(message("layout thd; strides = bound;").substr(0, 5), "attnc") << "bound strides";
+  EXPECT_THAT(refusal("dims B = 1, Hq = 1, Sq = 64, Skv = 64, D = 264;", of_gpu(80)).message,
+              HasSubstr("no forward above D 256 (this is 264)"));
+  EXPECT_THAT(refusal("dims B = 1, Hq = 1, Sq = 64, Skv = 64, D = 100;", of_gpu(80)).message,
+              HasSubstr("multiples of 8"));
+  target::Context wanted = of_gpu(90, true);
+  wanted.rewrites.warp_groups = false;
+  EXPECT_EQ(refusal(kSizes, wanted).message,
+            "attnc's kernels with `--skeleton mma` compute no gradients");
+}
+
+// The best tile whose kernel does not spill, for these expressions.
+void expect_a_kernel_without_spills(const std::string& clauses, std::int64_t sm) {
+  for (std::size_t refused = 0; refused < 4; ++refused) {
+    const Result<NativeProgram> made = lowered(clauses, of_gpu(sm), refused);
+    ASSERT_TRUE(made.ok()) << sm << ' ' << clauses << made.error().to_text();
+    std::string log;
+    const auto image =
+        nvrtc::compile_kernel(step_of(*made).source, sm, "", codegen::KernelKind::general, &log);
+    ASSERT_TRUE(image.ok()) << sm << ' ' << clauses << image.error().to_text();
+    if (nvrtc::check_assembly(nvrtc::read_assembly(log), {.may_spill = "attn_lists"}).ok()) return;
+  }
+  ADD_FAILURE() << sm << ' ' << clauses;
+}
+
+TEST(NativeOfWarps, KernelsDoNotSpill) {
+  for (const std::int64_t sm : {80, 86, 89, 100, 120}) {
+    for (const char* clauses :
+         {"Sq = 1000, D = 64; dropout 0.1; mask q_idx >= kv_idx;",
+          "Sq = 1000, D = 128; dtype f16; score 30.0 * tanh(score / 30.0); mask q_idx >= kv_idx;",
+          "Sq = 1000, D = 256; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
+          "Sq = 1, D = 128; lengths kv; layout q: bshd, k: paged(page = 16), v: paged(page = 16), "
+          "o: bshd;"}) {
+      expect_a_kernel_without_spills(
+          fmt::format("dims B = 2, Hq = 8, Hkv = 2, Skv = 1000, {}", clauses), sm);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attn::engines::warps_tests
