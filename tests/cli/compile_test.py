@@ -335,7 +335,7 @@ class Compile(attnc.Case):
     def test_a_refusal_says_if_unfused_serves(self):
         said = "`--allow-unfused` computes it without a fused kernel"
         spec = self.write("x.attn", NOOP.replace("outputs", "score atan2(score, 1.0); outputs"))
-        compile_it = ("compile", spec, "--target", "a100", "-o", self.folder / "x")
+        compile_it = ("compile", spec, "--target", "a100", "--bind", "D=512", "-o", self.folder / "x")
         self.assertEqual(self.attnc(*compile_it, code=3).stderr.count(said), 1)
         self.assertNotIn(said, self.attnc(*compile_it, "--engine", "cudnn", code=3).stderr)
 
@@ -364,9 +364,10 @@ class Compile(attnc.Case):
         for engine, strategy in [("auto", "native"), ("cudnn", "composite"), ("native", "native")]:
             self.assertEqual(self.attnc_json(*compile, "--engine", engine)["strategy"], strategy)
         self.assertIn("; composite (cudnn), ", self.attnc(*compile).stdout)
+        self.attnc("compile", spec, "--target", "a100", "-o", plan, "--engine", "native")
         process = self.attnc("compile", spec, "--target", "a100", "-o", plan, "--engine", "native",
-                             code=3)
-        self.assertIn("attnc's own engine is for compute capability 9.0, not 8.0", process.stderr)
+                             "--direction", "both", code=3)
+        self.assertIn("attnc's kernels for compute capability 8.0 compute no gradients", process.stderr)
         self.attnc(*compile, "--engine", "cutlass", code=2)
         for other in [["--strategy", "composite"], ["--allow-unfused"]]:
             self.attnc(*compile, "--engine", "cudnn", *other, code=2)
@@ -403,7 +404,7 @@ class Compile(attnc.Case):
         again = attnc.run("worker", stdin=repro.read_text())
         self.assertEqual(again.returncode, -signal.SIGSEGV)
         # A strategy that was not allowed is suggested.
-        compile = ["compile", spec, "--target", "a100", "-o", plan, "--cudnn",
+        compile = ["compile", spec, "--target", "a100", "--bind", "D=512", "-o", plan, "--cudnn",
                    os.environ["ATTN_CRASHING_CUDNN"]]
         process = self.attnc(*compile, code=4)
         self.assertIn("`--allow-unfused` computes it without a fused kernel", process.stderr)

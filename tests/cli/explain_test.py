@@ -359,13 +359,13 @@ class Explain(attnc.Case):
                           "reason": "the mask has no parts"})
 
     def test_why_an_engine_was_not_taken(self):
-        explain = ("explain", SPECS / "causal.attn", "--target", "a100", "--bind", "Sq=64")
+        explain = ("explain", SPECS / "causal.attn", "--target", "a100", "--bind", "Sq=64", "--bind", "D=512")
         last = self.attnc_json(*explain)["engine"]["choice"][-1]
         self.assertEqual((last["strategy"], last["engine"], last["predicted_ms"]),
                          ("native", "native", None))
-        self.assertIn("compute capability 9.0", last["refused"])
+        self.assertIn("no forward above D 256", last["refused"])
         self.assertRegex(self.attnc(*explain).stdout,
-                         r"  native  native +- +-  refused \(1\)\n(.|\n)*\n  \(1\) attnc's own engine is ")
+                         r"  native  native +- +-  refused \(1\)\n(.|\n)*\n  \(1\) attnc's own engine has no forward ")
 
     def test_a_padded_head_dimension(self):
         path = self.write("d100.attn", NOOP.replace("D = 64", "D = 100"))

@@ -63,7 +63,7 @@ MISTAKES = [
     "compile noop.attn --backward -o x.attnplan",
     "compile noop.attn h200 -o x.attnplan",
     "compile noop.attn Sq=64 -o x.attnplan",
-    "compile noop.attn --target rtx4090 -o x.attnplan",
+    "compile noop.attn --target rtx4080 -o x.attnplan",
     "compile noop.attn --target orin -o x.attnplan",
     "compile noop.attn --target v100 -o x.attnplan",
     "compile noop.attn --target H100-SXM -o x.attnplan",

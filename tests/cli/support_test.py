@@ -61,7 +61,7 @@ class Support(attnc.Case):
         spec, = self.attnc_json(*support, "heuristics")["specs"]
         ours, other = spec["targets"]
         self.assertEqual((ours["strategy"], ours["other_engines"]), ("native", ["cudnn"]))
-        self.assertEqual((other["strategy"], other["other_engines"]), ("composite", []))
+        self.assertEqual((other["strategy"], other["other_engines"]), ("composite", ["native"]))
         self.assertIn(" native, or cudnn ", self.attnc(*support, "heuristics").stdout)
         self.assertIn(" maybe, or cudnn ", self.attnc(*support, "rules").stdout)
 
@@ -88,7 +88,7 @@ class Support(attnc.Case):
         self.attnc("support", "--all", SPECS, "--target", "h300", code=2)
         self.attnc("support", code=2)
         self.attnc("support", self.write("bad.attn", "attention {"), code=1)
-        self.attnc("support", SPECS / "noop.attn", "--cudnn", self.folder, code=4)
+        self.attnc("support", SPECS / "noop.attn", "--cudnn", self.folder, "--engine", "cudnn", code=4)
 
 
 if __name__ == "__main__":

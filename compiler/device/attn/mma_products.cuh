@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attn/forward_stages.cuh"
+#include "attn/forward_tensors.cuh"
 #include "attn/mma.cuh"
 
 namespace kernels {

@@ -22,7 +22,9 @@ using ir::Op;
 constexpr double kRandom = 0.56e-9;      // ms of the whole H200, a score, by random dropout
 constexpr double kRandomAgain = 1.2e-9;  // the same, in the backward
 
-constexpr double kNarrow = 128;            // of q and v together, as the next ones
+constexpr double kUnmeasured =
+    1.15;                        // times as long: a margin, for kernels of warps where none ran
+constexpr double kNarrow = 128;  // of q and v together, as the next ones
 constexpr double kWidthOfRows = 256;       // that rows were measured with
 constexpr double kWidestOfOneGroup = 512;  // where one warp group has all of o
 constexpr double kLookedAt = 5;            // operations on a score that lists are made from
@@ -211,7 +213,8 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
                           : in_pages         ? figures.native_in_pages
                                              : 1;
   all.products = of_score(work.width, attention.quantize.has_value(), figures) * few / work.rate *
-                 products * scores * matrix_slowdown(gpu) / (work.of_warps ? gpu.share_of_warps : 1);
+                 products * scores * matrix_slowdown(gpu) /
+                 (work.of_warps ? gpu.share_of_warps : 1);
   const double count = operations.of(attention.masks);
   all.others =
       ((of_modification(attention, context, operations) + figures.native_operation * work.learned) *
@@ -327,10 +330,11 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   moved *= figures.moving / figures.native_moving;
   const double turns = std::max(1.0, work.tiles * work.splits / gpu.multiprocessors);
   const double part = work.splits > 1 ? figures.native_part * work.width / kWidthOfRows : 0;
-  return launches_ms(work, false, figures) + figures.native_item * turns + part * std::ceil(turns) +
-         std::max(computed, memory_ms(attention, work, share, gpu)) *
-             rounded_by_schedule(work, gpu) +
-         moved + lists_ms(work, gpu);
+  const double ms =
+      launches_ms(work, false, figures) + figures.native_item * turns + part * std::ceil(turns) +
+      std::max(computed, memory_ms(attention, work, share, gpu)) * rounded_by_schedule(work, gpu) +
+      moved + lists_ms(work, gpu);
+  return work.of_warps && !gpu.measured ? kUnmeasured * ms : ms;
 }
 
 }  // namespace attn::engines

@@ -255,7 +255,8 @@ class Source : private ConstantsText {
   std::string make() const {
     const bool of_warps = kernel_.tile.of_warps;
     std::string text = kWatched && !of_warps ? watch_text(kernel_.tile) : "";
-    text += codegen::include_text(of_warps ? "mma_forward.cuh" : "forward.cuh");
+    if (of_warps || !kernel_.makes_lists)
+      text += codegen::include_text(of_warps ? "mma_forward.cuh" : "forward.cuh");
     if (kernel_.makes_lists) text += codegen::include_text("key_lists.cuh");
     if (kernel_.is_scheduled()) text += codegen::include_text("schedule_maker.cuh");
     if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");

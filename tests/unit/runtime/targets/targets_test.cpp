@@ -114,7 +114,7 @@ TEST(Targets, AnUnknownNameHasAHintByItsGpu) {
   }
   for (const char* name : {"", "h2000", "mi300x", "none", "1"})
     EXPECT_EQ(hint_for(name), "") << name;
-  EXPECT_EQ(find_target("rtx4090").error().notes, std::vector{hint_for("rtx4090")});
+  EXPECT_EQ(find_target("rtx4080").error().notes, std::vector{hint_for("rtx4080")});
 }
 
 TEST(Targets, NamesAreReadInAnyCase) {

@@ -353,11 +353,13 @@ TEST(Native, RefusesWhatItCannotCompute) {
   EXPECT_EQ(refusal(dims + "D = 64; tensor t: bool[Skv]; dropout 0.00001, t[kv_idx];"), "");
 }
 
-TEST(Native, IsForOneArchitecture) {
+TEST(Native, IsForGpusSinceAmpere) {
   const ir::Attention attention = of(kSizes);
   target::Context other = attn::testing::in(false);
-  other.gpu.sm = 100;
-  EXPECT_THAT(check_native(attention, other).error().message, HasSubstr("9.0, not 10.0"));
+  other.gpu.sm = 75;
+  EXPECT_THAT(check_native(attention, other).error().message, HasSubstr("8.0 and later, not 7.5"));
+  other.gpu.sm = 80;
+  EXPECT_TRUE(check_native(attention, other).ok());
 }
 
 // The tensor map of the table that is copied beside the keys, which follows those of q, k and v.
