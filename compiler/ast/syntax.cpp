@@ -65,7 +65,7 @@ class EqualsSigns : public SyntaxHelp {
     static constexpr std::string_view kClauses[] = {
         "dims",  "dtype",   "layout",   "scale",    "score",   "mask",      "sink",
         "align", "dropout", "outputs",  "grad",     "lengths", "normalize", "quantize",
-        "shard", "weight",  "prologue", "epilogue", "gate"};
+        "shard", "weight",  "prologue", "epilogue", "gate",    "combine"};
     const std::string_view sign = text(at_);
     if ((sign != "=" && sign != ":") || at_ < 2) return false;
     if (sign == ":" && in_body(at_)) return false;  // an annotation

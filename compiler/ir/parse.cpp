@@ -233,6 +233,20 @@ class TensorLines : public NodeLines {
     return {};
   }
 
+  // NAME: DTYPE[%1, %2] k=TENSOR
+  Status branch(Scanner& line) {
+    Branch branch;
+    ATTN_RETURN_IF_ERROR(shape(line, branch.o));
+    branch.o.name = output_of_branch(branch.o.name);
+    while (!line.at_end()) {
+      ATTN_ASSIGN(const std::string_view name, line.word());
+      ATTN_RETURN_IF_ERROR(line.expect("="));
+      ATTN_ASSIGN(branch.inputs[std::string(name)], line.word());
+    }
+    out_.branches.push_back(std::move(branch));
+    return {};
+  }
+
   static Status expression(Scanner& line, std::optional<ExprId>& id) {
     ATTN_ASSIGN(const std::size_t number, line.number());
     id = static_cast<ExprId>(number);
@@ -272,8 +286,11 @@ class TensorLines : public NodeLines {
 // checked when they are read; extents are checked at the end.
 class TextParser : private TensorLines {
  public:
+  // The number of the line before the first.
+  explicit TextParser(std::size_t before) : before_(before) {}
+
   Result<Attention> parse(std::string_view text) {
-    std::size_t number = 0;
+    std::size_t number = before_;
     while (!text.empty()) {
       const std::size_t end = std::min(text.find('\n'), text.size());
       Scanner line(text.substr(0, end), ++number);
@@ -325,6 +342,8 @@ class TextParser : private TensorLines {
     if (line.accept("deterministic")) return set(out_.deterministic);
     if (line.accept("partial")) return set(out_.partial);
     if (line.accept("shard")) return shard(line);
+    if (line.accept("branch")) return branch(line);
+    if (line.accept("beside")) return beside(line);
     return line.error(fmt::format("'{}' does not start a statement", line.next()));
   }
 
@@ -348,6 +367,12 @@ class TextParser : private TensorLines {
 
   Status outputs(Scanner& line) {
     for (const Output& output : kOutputs) out_.*output.wanted = line.accept(output.name);
+    out_.wants_branches = line.accept("branches");
+    return {};
+  }
+
+  Status beside(Scanner& line) {
+    ATTN_ASSIGN(out_.branch, line.word());
     return {};
   }
 
@@ -437,6 +462,8 @@ class TextParser : private TensorLines {
       }
       ATTN_RETURN_IF_ERROR(defined(end, tensor, roots));
     }
+    for (const Branch& branch : out_.branches)
+      ATTN_RETURN_IF_ERROR(defined(end, branch.o, branch.o.extents));
     for (const KeySum& sum : out_.sums) {
       Numbers roots = sum.tensor.extents;
       roots.push_back(sum.value);
@@ -454,6 +481,7 @@ class TextParser : private TensorLines {
     return {};
   }
 
+  std::size_t before_;
   bool opened_ = false;
   bool closed_ = false;
   bool has_scale_ = false;
@@ -462,6 +490,27 @@ class TextParser : private TensorLines {
 
 }  // namespace
 
-Result<Attention> parse(std::string_view text) { return TextParser().parse(text); }
+// The texts of branches follow that of the attention, in their order.
+Result<Attention> parse(std::string_view text) {
+  std::size_t lines = 0;
+  const auto next = [&]() -> Result<Attention> {
+    const std::size_t close = text.find("\n}\n");
+    const std::size_t size = close == text.npos ? text.size() : close + 3;
+    const std::string_view one = text.substr(0, size);
+    text.remove_prefix(size);
+    Result<Attention> parsed = TextParser(lines).parse(one);
+    lines += static_cast<std::size_t>(std::ranges::count(one, '\n'));
+    return parsed;
+  };
+  ATTN_ASSIGN(Attention whole, next());
+  for (Branch& branch : whole.branches) {
+    ATTN_ASSIGN(branch.attention, next());
+    if (output_of_branch(branch.attention.branch) != branch.o.name)
+      return Scanner({}, lines).error("expected the branch of " + branch.o.name);
+  }
+  if (text.find_first_not_of(" \t\r\n") != text.npos)
+    return Scanner({}, lines + 1).error("text after the closing '}'");
+  return whole;
+}
 
 }  // namespace attn::ir

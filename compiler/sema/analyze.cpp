@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compiler/ast/print.h"
+#include "compiler/sema/branches.h"
 #include "compiler/sema/clauses.h"
 #include "compiler/sema/environment.h"
 #include "compiler/sema/epilogue.h"
@@ -52,16 +53,19 @@ std::string as_score(const ast::Expr& factor) {
 class AnalyzedSpec {
  public:
   AnalyzedSpec(const ast::Spec& spec, const Library& library, const Bindings& bindings,
-               diag::Sink& sink, Spans* spans, std::optional<std::uint64_t> most_work)
+               diag::Sink& sink, Spans* spans, std::optional<std::uint64_t> most_work,
+               NamesRead& read)
       : spec_(spec),
         library_(library),
         sink_(sink),
         spans_(spans),
         most_work_(most_work),
+        read_(read),
         environment_(make_environment(spec, bindings, sink)) {
     attention_.name = spec.name.text;
     attention_.dims = environment_.dims;
     attention_.pos = place(spec.name.span);
+    attention_.branch = own_branch(spec);
   }
 
  protected:
@@ -128,7 +132,7 @@ class AnalyzedSpec {
       const std::string& word = clause.keyword.text;
       const std::string_view once[] = {"dtype",     "layout",   "scale", "outputs", "align",
                                        "sink",      "dropout",  "grad",  "lengths", "deterministic",
-                                       "normalize", "quantize", "shard", "weight"};
+                                       "normalize", "quantize", "shard", "weight", "combine"};
       if (!contains(once, word)) continue;
       const auto [first, added] = seen.emplace(word, &clause);
       if (!added) repeated(*first->second, clause);
@@ -190,6 +194,7 @@ class AnalyzedSpec {
   diag::Sink& sink_;
   Spans* spans_;
   std::optional<std::uint64_t> most_work_;
+  NamesRead& read_;
   Environment environment_;
   ir::Attention attention_;
 };
@@ -236,6 +241,8 @@ class DeclaredTensors : public AnalyzedSpec {
       scope.declare(function->name,
                     {.kind = Symbol::Kind::function, .function = function, .inside = inside},
                     false);
+    } else if (const auto* branch = std::get_if<ast::BranchClause>(&clause.body)) {
+      scope.declare(branch->name, {.kind = Symbol::Kind::branch}, true);
     } else if (std::holds_alternative<ast::OtherClause>(clause.body)) {
       other(clause, scope);
     }
@@ -452,7 +459,7 @@ class Analyzer : private DeclaredTensors {
     finish_weights(spec_, attention_, scope, sink_);
     attention_.scale = scale_ ? *scale_ : default_scale();
     check_weights(spec_, attention_, sink_);
-    if (!sink_.has_errors()) scope.warn_unused();
+    if (!sink_.has_errors()) scope.warn_unused(read_.names, read_.collects);
   }
 
   // 1 / sqrt(Dqk).
@@ -481,7 +488,13 @@ std::optional<ir::Attention> analyze(const ast::Spec& spec, const Library& libra
         "use its functions in a spec with `import`";
     return std::nullopt;
   }
-  return Analyzer(spec, library, bindings, sink, spans, most_work).run();
+  const auto one = [&](const ast::Spec& part, const Bindings& bound, Spans* places,
+                       NamesRead& read) {
+    return Analyzer(part, library, bound, sink, places, most_work, read).run();
+  };
+  if (has_branches(spec)) return analyze_branches(spec, bindings, sink, spans, one);
+  NamesRead read;
+  return one(spec, bindings, spans, read);
 }
 
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,
