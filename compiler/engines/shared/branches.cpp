@@ -64,6 +64,7 @@ class WithBranches {
 
   Result<plan::Program> run(std::vector<BranchProgram> branches) && {
     if (is_backward_) begin_backward(branches);
+    free_schedules();
     std::vector<plan::Step> before;
     for (BranchProgram& each : branches) {
       if (!is_backward_ && !is_needed(*each.branch)) continue;
@@ -85,6 +86,23 @@ class WithBranches {
   // Whether the o of the branch is read or bound.
   bool is_needed(const ir::Branch& branch) {
     return attention_.wants_branches || find(program_.tensors, branch.o.name) != nullptr;
+  }
+
+  // What makes a schedule has all inputs of expressions, and reads those of masks alone: it gets
+  // another address for what branches make, which is not there yet.
+  void free_schedules() {
+    for (plan::Step& step : program_.steps) {
+      auto* kernels = std::get_if<plan::KernelStep>(&step);
+      if (kernels == nullptr || !kernels->schedule) continue;
+      for (plan::KernelArgument& argument : kernels->launches.front().arguments) {
+        auto* tensor = std::get_if<plan::TensorOperand>(&argument);
+        const bool is_made =
+            tensor != nullptr && std::ranges::any_of(attention_.branches, [&](const auto& each) {
+              return each.o.name == tensor->name;
+            });
+        if (is_made) tensor->name = "v";
+      }
+    }
   }
 
   // The gradients of what branches made become internal, and so do parts of gradients.

@@ -61,8 +61,10 @@ class EpilogueStep {
     std::int64_t floats = 0;
     if (!writes_rows()) step.launches.clear();
     for (std::size_t i = 0; i < slopes_.tensors.size(); ++i) {
-      step.outputs.push_back(gradient::gradient_name(slopes_.tensors[i].name));
-      if (!slopes_.tensors[i].is_whole)
+      const bool is_first =
+          i == 0 || slopes_.tensors[i].name != slopes_.tensors[i - 1].name;  // of the reads of one
+      if (is_first) step.outputs.push_back(gradient::gradient_name(slopes_.tensors[i].name));
+      if (is_first && !slopes_.tensors[i].is_whole)
         step.launches.insert(step.launches.begin(), zeroing_launch(i));
       if (slopes_.tensors[i].is_own()) continue;
       floats = std::max(floats, kept(i) * parts(i) * columns(i));
