@@ -163,6 +163,12 @@ class Tensors {
         add(output.name, Role::stats, DType::f32, {"B", "Hq", "Sq"});
       }
     }
+    for (const ir::Branch& branch : attention_.branches) {
+      if (!attention_.wants_branches) break;
+      add(branch.o.name, Role::output, branch.o.dtype, {"B", "Hq", "Sq", "Dv"});
+      if (!branch.attention.is_pointwise())
+        add(branch.lse(), Role::stats, DType::f32, {"B", "Hq", "Sq"});
+    }
   }
 
   void add_gradients() {

@@ -1,7 +1,6 @@
 #include "compiler/reference/branches.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "compiler/ir/branches.h"
@@ -10,48 +9,6 @@
 namespace attn::reference {
 namespace {
 
-using Axes = std::array<std::size_t, 4>;
-
-// The axes of a tensor that is row-major in this layout, by [B, H, S, D].
-Axes axes_of(const ir::Layout& layout) {
-  if (layout.kind == ir::LayoutKind::bhsd) return {0, 1, 2, 3};
-  if (layout.kind == ir::LayoutKind::sbhd) return {1, 2, 0, 3};
-  return {0, 2, 1, 3};
-}
-
-Axes outward(const Axes& axes) {
-  Axes result{};
-  for (std::size_t i = 0; i < axes.size(); ++i) result[axes[i]] = i;
-  return result;
-}
-
-// The tensor with axis i from axis axes[i].
-io::HostTensor permuted(const io::HostTensor& from, const Axes& axes) {
-  io::HostTensor to = from;
-  std::array<std::size_t, 4> strides{}, extents{};
-  std::size_t stride = 1;
-  for (std::size_t axis = 4; axis-- > 0;) {
-    strides[axis] = stride;
-    stride *= static_cast<std::size_t>(from.dims[axis]);
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    to.dims[i] = from.dims[axes[i]];
-    extents[i] = static_cast<std::size_t>(to.dims[i]);
-  }
-  std::size_t at = 0;
-  for (std::size_t a = 0; a < extents[0]; ++a)
-    for (std::size_t b = 0; b < extents[1]; ++b)
-      for (std::size_t c = 0; c < extents[2]; ++c)
-        for (std::size_t d = 0; d < extents[3]; ++d)
-          to.values[at++] = from.values[a * strides[axes[0]] + b * strides[axes[1]] +
-                                        c * strides[axes[2]] + d * strides[axes[3]]];
-  return to;
-}
-
-const ir::Layout& layout_of(const ir::Branch& branch, const std::string& name) {
-  return branch.attention.layouts.find(name)->second;
-}
-
 // What the branch is given: its own q, k and v.
 Result<Inputs> inputs_of(const ir::Branch& branch, const Inputs& inputs) {
   Inputs own = inputs;
@@ -59,8 +16,7 @@ Result<Inputs> inputs_of(const ir::Branch& branch, const Inputs& inputs) {
     const auto found = inputs.tensors.find(by);
     if (found == inputs.tensors.end())
       return {ErrorCode::binding, "the tensor " + by + " is missing"};
-    if (found->second.dims.size() != 4) return {ErrorCode::binding, by + " is not of rank 4"};
-    own.tensors[name] = permuted(found->second, axes_of(layout_of(branch, name)));
+    own.tensors[name] = found->second;
   }
   return own;
 }
@@ -129,14 +85,7 @@ Status add_branch(const ir::Attention& attention, const ir::Branch& branch, cons
   ATTN_ASSIGN(const Gradients found, gradients(alone, own, d_o, alone.gradients, quiet));
   for (const std::string& name : alone.gradients) {
     const io::HostTensor& of = found.of.at(name);
-    const io::HostTensor* size = options.sizes ? &found.sizes.at(name) : nullptr;
-    if (!branch.inputs.contains(name)) {
-      to.add(name, of, size);
-      continue;
-    }
-    const Axes axes = outward(axes_of(layout_of(branch, name)));
-    const io::HostTensor outer_size = size ? permuted(*size, axes) : io::HostTensor();
-    to.add(branch.outer(name), permuted(of, axes), size ? &outer_size : nullptr);
+    to.add(branch.outer(name), of, options.sizes ? &found.sizes.at(name) : nullptr);
   }
   return {};
 }

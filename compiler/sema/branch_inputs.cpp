@@ -14,15 +14,7 @@ namespace {
 
 using diag::Code;
 using ir::Dim;
-using ir::LayoutKind;
 using support::quoted;
-
-// The axes of a row-major tensor in this layout, of [B, H, S, D].
-std::array<std::size_t, 4> axes_of(const ir::Layout& layout) {
-  if (layout.kind == LayoutKind::bhsd) return {0, 1, 2, 3};
-  if (layout.kind == LayoutKind::sbhd) return {2, 0, 1, 3};
-  return {0, 2, 1, 3};
-}
 
 // The dims [B, H, S, D] of q, k or v; keys and their heads may be others in a branch.
 std::array<Dim, 4> dims_of(std::string_view tensor) {
@@ -77,19 +69,6 @@ std::optional<std::int64_t> BranchInputs::size_of(const ast::Expr& extent) const
   return known.state == Known::State::value ? known.integer() : std::nullopt;
 }
 
-ir::Layout BranchInputs::layout_of(const std::string& tensor) const {
-  for (const ast::Clause& clause : spec_.clauses) {
-    const auto* layout = std::get_if<ast::LayoutClause>(&clause.body);
-    if (layout == nullptr) continue;
-    for (const ast::LayoutEntry& entry : layout->entries) {
-      if (entry.tensor && entry.tensor->text != tensor) continue;
-      const auto kind = ir::parse_layout_kind(entry.kind.text);
-      if (kind == LayoutKind::bhsd || kind == LayoutKind::sbhd) return {.kind = *kind};
-    }
-  }
-  return {};
-}
-
 std::string BranchInputs::dtype() const {
   for (const ast::Clause& clause : spec_.clauses) {
     if (const auto* type = std::get_if<ast::DtypeClause>(&clause.body)) return type->dtype.text;
@@ -97,25 +76,20 @@ std::string BranchInputs::dtype() const {
   return "bf16";
 }
 
-std::string BranchInputs::declaration(const ast::BranchInput& input,
-                                      const ir::Layout& layout) const {
-  const std::array<std::size_t, 4> axes = axes_of(layout);
-  const std::array<Dim, 4> dims = dims_of(input.tensor.text);
+std::string BranchInputs::declaration(const ast::BranchInput& input) const {
   std::vector<std::string_view> extents;
-  for (const std::size_t axis : axes) {
-    const Dim dim = dims[axis];
+  for (const Dim dim : dims_of(input.tensor.text)) {
     const bool is_depth = environment_.head_dim && (dim == Dim::Dqk || dim == Dim::Dv);
     extents.push_back(is_depth ? "D" : to_string(dim));
   }
   return fmt::format("learn {}: {}[{}];", input.by.text, dtype(), fmt::join(extents, ", "));
 }
 
-bool BranchInputs::fits(const ast::BranchInput& input, const ast::TensorClause& tensor,
-                        const ir::Layout& layout) const {
+bool BranchInputs::fits(const ast::BranchInput& input, const ast::TensorClause& tensor) const {
   const auto refuse = [&](support::Span at, const std::string& what) {
     auto& diagnostic = sink_.report(Code::bad_size, at, what);
     diagnostic.labels.push_back({input.by.span, fmt::format("read as {} here", input.tensor.text)});
-    diagnostic.help = fmt::format("write `{}`{}", declaration(input, layout),
+    diagnostic.help = fmt::format("write `{}`{}", declaration(input),
                                   input.tensor.text == "q" ? "" : ", with other keys if you like");
     return false;
   };
@@ -128,9 +102,8 @@ bool BranchInputs::fits(const ast::BranchInput& input, const ast::TensorClause& 
                                                 quoted(tensor.name.text), tensor.extents.size(),
                                                 quoted(input.tensor.text)));
   }
-  const std::array<std::size_t, 4> axes = axes_of(layout);
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const Dim dim = dims_of(input.tensor.text)[axes[i]];
+  for (std::size_t i = 0; i < tensor.extents.size(); ++i) {
+    const Dim dim = dims_of(input.tensor.text)[i];
     const auto size = size_of(tensor.extents[i]), wanted = environment_.dims.get(dim);
     if (may_differ(dim) || !size || !wanted || *size == *wanted) continue;
     return refuse(tensor.extents[i].span,
@@ -150,21 +123,14 @@ bool BranchInputs::add(const ast::BranchInput& input, GivenInputs& given) const 
   }
   const ast::TensorClause* tensor = find(input.by);
   if (tensor == nullptr) return false;
-  const ir::Layout layout = layout_of(name);
-  if (!fits(input, *tensor, layout)) return false;
+  if (!fits(input, *tensor)) return false;
   if (!given.names.emplace(name, input.by.text).second) {
     sink_.report(Code::duplicate_name, input.tensor.span,
                  fmt::format("{} is given twice", quoted(name)));
     return false;
   }
-  given.layouts[name] = layout;
   if (name == "q") return true;
-  const std::array<std::size_t, 4> axes = axes_of(layout);
-  const auto size_at = [&](std::size_t axis) {
-    const auto at = std::ranges::find(axes, axis) - axes.begin();
-    return size_of(tensor->extents[static_cast<std::size_t>(at)]);
-  };
-  const auto heads = size_at(1), keys = size_at(2);
+  const auto heads = size_of(tensor->extents[1]), keys = size_of(tensor->extents[2]);
   if (given.has_keys && (given.keys != keys || given.heads != heads)) {
     sink_.report(Code::bad_size, input.by.span, "k and v of a branch have other heads or keys").help =
         "declare both with the same sizes";

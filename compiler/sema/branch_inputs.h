@@ -1,4 +1,5 @@
-// The tensors that a branch reads in place of q, k and v: `branch b: k = k_cmp, v = v_cmp;`.
+// The tensors that a branch reads in place of q, k and v: `branch b: k = k_cmp, v = v_cmp;`. They are
+// row-major, as all captured tensors are: [B, heads, queries or keys, D].
 #pragma once
 
 #include <map>
@@ -16,7 +17,6 @@ namespace attn::sema {
 // What a branch reads, by "q", "k" and "v".
 struct GivenInputs {
   std::map<std::string, std::string, std::less<>> names;
-  std::map<std::string, ir::Layout, std::less<>> layouts;
   // Sizes of its k and v, where they have tensors of their own; absent: open.
   bool has_keys = false;
   std::optional<std::int64_t> keys, heads;
@@ -38,10 +38,8 @@ class BranchInputs {
   const ast::TensorClause* find(const ast::Name& name) const;
   std::optional<std::int64_t> size_of(const ast::Expr& extent) const;
   bool add(const ast::BranchInput& input, GivenInputs& given) const;
-  bool fits(const ast::BranchInput& input, const ast::TensorClause& tensor,
-            const ir::Layout& layout) const;
-  std::string declaration(const ast::BranchInput& input, const ir::Layout& layout) const;
-  ir::Layout layout_of(const std::string& tensor) const;
+  bool fits(const ast::BranchInput& input, const ast::TensorClause& tensor) const;
+  std::string declaration(const ast::BranchInput& input) const;
   std::string dtype() const;
 
   const ast::Spec& spec_;

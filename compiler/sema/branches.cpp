@@ -1,6 +1,7 @@
 #include "compiler/sema/branches.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -31,6 +32,35 @@ bool is_combine(const ast::Clause& clause) { return clause.keyword.text == "comb
 
 const ast::BranchClause* branch_of(const ast::Clause& clause) {
   return std::get_if<ast::BranchClause>(&clause.body);
+}
+
+// The names of what the branches beside the spec's own make, in a training pair or by `outputs`.
+std::vector<std::string> names_of_outputs(const ast::Spec& spec) {
+  std::vector<std::string> names;
+  const std::string own = own_branch(spec);
+  for (const ast::Clause& clause : spec.clauses) {
+    const ast::BranchClause* branch = branch_of(clause);
+    if (branch == nullptr || branch->name.text == own) continue;
+    names.push_back(ir::output_of_branch(branch->name.text));
+    names.push_back(branch->name.text + "_lse");
+  }
+  return names;
+}
+
+bool is_among(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// Takes the names of what branches make out of the clauses `outputs`: whether there were any.
+bool take_outputs(ast::Spec& spec, const std::vector<std::string>& made) {
+  std::size_t count = 0;
+  for (ast::Clause& clause : spec.clauses) {
+    auto* outputs = std::get_if<ast::OutputsClause>(&clause.body);
+    if (outputs == nullptr) continue;
+    count += std::erase_if(outputs->outputs,
+                           [&](const ast::Name& name) { return is_among(made, name.text); });
+  }
+  return count > 0;
 }
 
 // The clauses of one branch: those of all, and its own.
@@ -69,8 +99,11 @@ class Branches {
       if (auto one = other(*branch, inputs)) made.push_back(std::move(*one));
     }
     read_.collects = false;
-    auto whole = analyze_(of_branch(spec_, own, true), bindings_, spans_, read_);
+    ast::Spec of_whole = of_branch(spec_, own, true);
+    const bool wants_branches = take_outputs(of_whole, names_of_outputs(spec_));
+    auto whole = analyze_(of_whole, bindings_, spans_, read_);
     if (!whole || sink_.error_count() > before) return std::nullopt;
+    whole->wants_branches = wants_branches && !made.empty();
     leave_out_sums(*whole);
     for (ir::Branch& branch : made) join(*whole, std::move(branch));
     return whole;
@@ -125,7 +158,7 @@ class Branches {
       diagnostic.help = "write it above, below the `branch` that it is of";
     }
     if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body))
-      check_names(outputs->outputs, "o", "is of one attention, and there are several");
+      check_outputs(outputs->outputs);
     if (const auto* gradients = std::get_if<ast::GradClause>(&clause.body)) {
       for (const ast::Name& name : gradients->tensors) {
         if (name.text != "lse") continue;
@@ -133,19 +166,27 @@ class Branches {
             "list the inputs alone, as in `grad q, k, v;`";
       }
     }
-    if (const auto* branch = branch_of(clause)) check_outputs(*branch);
+    if (const auto* branch = branch_of(clause)) check_taken(*branch);
   }
 
-  void check_names(const std::vector<ast::Name>& names, std::string_view only, const char* why) {
+  // What a backward reads may be listed: all of it.
+  void check_outputs(const std::vector<ast::Name>& names) {
+    const std::vector<std::string> made = names_of_outputs(spec_);
+    std::size_t listed = 0;
     for (const ast::Name& name : names) {
-      if (name.text == only) continue;
-      report(name, fmt::format("{} {}", quoted(name.text), why)).help =
-          "the output of branches is `o`: write `outputs o;`, or leave the clause out";
+      constexpr std::string_view kOfWhole[] = {"o", "o_inner", "lse"};
+      listed += is_among(made, name.text) ? 1 : 0;
+      if (is_among(made, name.text) || contains(kOfWhole, name.text)) continue;
+      report(name, fmt::format("{} is not an output of several attentions", quoted(name.text)))
+          .help = "write `outputs o;`, or leave the clause out";
     }
+    if (listed == 0 || listed == made.size()) return;
+    report(names.front(), "the outputs of branches are listed all, or none").help =
+        fmt::format("they are {}", fmt::join(made, ", "));
   }
 
   // What a branch makes is bound by names, too.
-  void check_outputs(const ast::BranchClause& branch) {
+  void check_taken(const ast::BranchClause& branch) {
     const std::string& name = branch.name.text;
     const std::string taken[] = {ir::output_of_branch(name), name + "_lse",
                                  "d_" + ir::output_of_branch(name)};
@@ -178,7 +219,8 @@ class Branches {
     std::optional<ir::Attention> attention = analyze_(part, bindings, &spans, read_);
     if (!attention) return std::nullopt;
     leave_out_sums(*attention);
-    for (const auto& [tensor, layout] : given->layouts) attention->layouts[tensor] = layout;
+    for (const auto& [tensor, by] : given->names)
+      attention->layouts[tensor] = {.kind = ir::LayoutKind::bhsd};
     attention->branch = clause.name.text;
     if (spans_ != nullptr) spans_->branches.push_back(std::move(spans));
     return ir::Branch{std::move(*attention), {}, given->names};
