@@ -75,7 +75,7 @@ class WithBranches {
     }
     program_.steps.insert(program_.steps.begin(), std::make_move_iterator(before.begin()),
                           std::make_move_iterator(before.end()));
-    if (is_backward_) add_sums();
+    if (is_backward_) end_backward();
     bind();
     const Status status = plan::validate(program_);
     ATTN_CHECK(status.ok(), status.error().message);
@@ -245,6 +245,14 @@ class WithBranches {
       return gradient::gradient_name(each.first) == name;
     });
     if (is_io) aligned_.insert(gradient);
+  }
+
+  // What combines may read what branches made where these do not, as those without softmax.
+  void end_backward() {
+    add_sums();
+    for (const ir::Branch& branch : attention_.branches) {
+      if (plan::TensorInfo* o = find(program_.tensors, branch.o.name)) o->role = Role::saved;
+    }
   }
 
   // Sums of the parts of each gradient: in f32, in the order of the branches.
