@@ -164,7 +164,7 @@ struct PrologueClause {
   Name tensor;  // "q" or "k"
   Expr value;
 };
-// Begins the clauses of an attention of several: `branch b: k = k_cmp, v = v_cmp;`.
+// Begins the clauses of an attention of several: `branch far: k = k_far, v = v_far;`.
 struct BranchInput {
   Name tensor;  // "q", "k" or "v"
   Name by;

@@ -153,7 +153,7 @@ Body prologue(const Given& given) {
   return PrologueClause{given.name(), value ? given.in.expr(*value) : Expr{}};
 }
 
-// "b", beside "inputs": {"k": "k_cmp"}
+// "far", beside "inputs": {"k": "k_far"}
 Body branch(const Given& given) {
   BranchClause clause{given.name()};
   const JsonMember* inputs = given.json.find("inputs");

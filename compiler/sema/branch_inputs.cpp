@@ -154,7 +154,7 @@ std::optional<GivenInputs> BranchInputs::of(const ast::BranchClause& clause) con
   if (differs && !has_both) {
     sink_.report(Code::bad_size, clause.name.span,
                  "k and v of a branch have other heads or keys")
-        .help = "give both, as in `k = k_cmp, v = v_cmp`, or declare what is given with `Hkv` heads and `Skv` keys";
+        .help = "give both, as in `k = k_far, v = v_far`, or declare what is given with `Hkv` heads and `Skv` keys";
     return std::nullopt;
   }
   if (given.heads && environment_.dims.get(Dim::Hq) &&

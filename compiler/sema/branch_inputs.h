@@ -1,4 +1,4 @@
-// The tensors that a branch reads in place of q, k and v: `branch b: k = k_cmp, v = v_cmp;`. They are
+// The tensors that a branch reads in place of q, k and v: `branch far: k = k_far, v = v_far;`. They are
 // row-major, as all captured tensors are: [B, heads, queries or keys, D].
 #pragma once
 

@@ -22,8 +22,8 @@ struct Excluded {
   std::string_view word, help;
 };
 constexpr Excluded kExcluded[] = {
-    {"epilogue", "write it into `combine`, as in `combine o_gate * (a + b);`"},
-    {"gate", "write it into `combine`, as in `combine sigmoid(g[h]) * (a + b);`"},
+    {"epilogue", "write it into `combine`, as in `combine 2 * (near + far);`"},
+    {"gate", "write it into `combine`, as in `combine sigmoid(g[h]) * (near + far);`"},
     {"dropout", "leave it out: each branch would draw the same numbers"},
     {"quantize", "use `dtype bf16;` without `quantize`: branches are combined in f32, without scales"},
     {"shard", "leave it out: branches are computed on one GPU"}};
@@ -124,7 +124,7 @@ class Branches {
     }
     if (branch == nullptr) {
       report(combine->keyword, "`combine` has no branches").help =
-          "begin each attention with `branch a;`, or write `epilogue` for a single one";
+          "begin each attention with a branch, as `branch near;`, or write `epilogue` for a single one";
     } else if (combine == nullptr) {
       report(branch->keyword, "branches are not combined").help = fmt::format(
           "say below them what o is, as in `combine {};`", example());

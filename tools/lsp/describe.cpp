@@ -73,7 +73,7 @@ std::string comment_above(const ast::Clause& clause) {
   return text;
 }
 
-// "branch b: k = k_cmp"
+// "branch far: k = k_far"
 std::string branch_text(const ast::Clause* clause) {
   const auto& branch = std::get<ast::BranchClause>(clause->body);
   std::string text = "branch " + branch.name.text;
