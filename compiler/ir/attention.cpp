@@ -198,6 +198,7 @@ Attention compact(const Attention& attention) {
     numbers[id] = result.dag.add_like(node, operands);
   }
   for (ExprId* place : result.root_places()) *place = numbers[*place];
+  for (Branch& each : result.branches) each.attention = compact(each.attention);
   return result;
 }
 

@@ -108,6 +108,9 @@ TEST(Equality, SeesEveryDifference) {
         a.quotient = Quotient{a.score, a.score, true};
       },
       [](Attention& a) { a.epilogue = a.score; },
+      [](Attention& a) { a.branches.emplace_back(); },
+      [](Attention& a) { a.branch = "x"; },
+      [](Attention& a) { a.wants_branches = true; },
       [](Attention& a) { a.wants_o_inner = true; },
       [](Attention& a) { a.lengths_q = true; },
       [](Attention& a) { a.wants_max = true; },
