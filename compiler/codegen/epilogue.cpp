@@ -114,8 +114,7 @@ bool are_apart(const ir::Dag& dag, const std::vector<gradient::Gather>& gathers)
   const auto differ = [&dag](const gradient::Gather& a, const gradient::Gather& b) {
     const std::vector<ExprId>&x = dag[a.load].operands, &y = dag[b.load].operands;
     for (std::size_t axis = 0; axis < x.size(); ++axis) {
-      const bool are_constants =
-          dag[x[axis]].is(Op::const_int_) && dag[y[axis]].is(Op::const_int_);
+      const bool are_constants = dag[x[axis]].is(Op::const_int_) && dag[y[axis]].is(Op::const_int_);
       if (are_constants && dag.integer_of(x[axis]) != dag.integer_of(y[axis])) return true;
     }
     return false;

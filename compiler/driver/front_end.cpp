@@ -49,9 +49,9 @@ std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings&
   for (std::size_t i = 0; i < attention.branches.size(); ++i) {
     const ir::Attention& branch = written->branches[i].attention;
     attention.branches[i].attention = simplified(branch);
-    check::check_statically({branch, attention.branches[i].attention, spans.branches[i],
-                             parsed.spec.name.span},
-                            context, sink);
+    check::check_statically(
+        {branch, attention.branches[i].attention, spans.branches[i], parsed.spec.name.span},
+        context, sink);
   }
   if (sink.has_errors()) return std::nullopt;
   return attention;

@@ -22,9 +22,9 @@
 // rounded, and of o = 0 in a row without visible keys. Rows from lengths_q[b] on stay 0. o_inner is
 // o before it, rounded as o is. There is none with `quantize`.
 //
-// With branches, which are attentions over the same dims of o, the epilogue reads the o of each as a
-// captured tensor (Branch::o), rounded as o is, and o_inner is the o of this one: o is a combination
-// of all. A branch has tensors and params of its own, but only those of this one, which are passed.
+// With branches, which are attentions over the same dims of o, the epilogue reads the o of each as
+// a captured tensor (Branch::o), rounded as o is, and o_inner is the o of this one: o is a
+// combination of all. A branch has the tensors and params of this one, and no others.
 //
 // With `quantize`, q, k, v and most others are 8-bit floats, each with a scale (kScales): what a
 // tensor x stands for is descale_x * x, and what is stored of a result y is scale_y * y, rounded
@@ -269,7 +269,7 @@ struct Attention {
   // Real; what becomes of each element of o, by its value and place: of the leaves `output`,
   // `depth`, batch, head and row, tensors, params and constants.
   std::optional<ExprId> epilogue{};
-  SourcePos epilogue_pos{};  // of the first clause
+  SourcePos epilogue_pos{};        // of the first clause
   std::vector<Branch> branches{};  // only with an epilogue
   std::string branch{};            // the name of this one beside others, or of a branch
   std::optional<Dropout> dropout{};
@@ -286,7 +286,7 @@ struct Attention {
   bool wants_amax_s = false;  // only with `quantize`, like the next
   bool wants_amax_o = false;
   bool wants_o_inner = false;            // o before the epilogue; only with one
-  bool wants_branches = false;           // o and lse of branches: Branch::outputs
+  bool wants_branches = false;           // o and lse of branches (Branch::o, lse())
   SourcePos statistics_pos{};            // of the first statistic other than lse
   std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
   bool reads_d_lse =

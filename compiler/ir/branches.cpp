@@ -33,9 +33,8 @@ bool is_wanted(const Attention& attention, const std::string& tensor) {
 // What of the branch has a gradient, in its own words.
 std::vector<std::string> gradients_of(const Attention& attention, const Branch& branch) {
   std::vector<std::string> names = tensors_read(branch);
-  std::erase_if(names, [&](const std::string& name) {
-    return !is_wanted(attention, branch.outer(name));
-  });
+  std::erase_if(names,
+                [&](const std::string& name) { return !is_wanted(attention, branch.outer(name)); });
   return names;
 }
 

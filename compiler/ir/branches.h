@@ -1,6 +1,7 @@
-// Branches as what they are to kernels: their o is a captured tensor of the attention whose epilogue
-// combines them. An attention with branches is computed as that of each branch, then the one that
-// captures what they made; backward the other way around, from the gradients of what is captured.
+// Branches as what they are to kernels: their o is a captured tensor of the attention whose
+// epilogue combines them. An attention with branches is computed as that of each branch, then the
+// one that captures what they made; backward the other way around, from the gradients of what is
+// captured.
 #pragma once
 
 #include <string>
@@ -17,8 +18,8 @@ namespace attn::ir {
 Attention with_branches_given(const Attention& attention);
 
 // The branch alone, as a part of the whole: its gradients are those that it adds to those of the
-// whole, in its own words ("q" for what the whole calls "q2"), o is bhsd and the only output; lse is
-// one, too, if `trains`.
+// whole, in its own words ("q" for what the whole calls "q2"), o is bhsd and the only output; lse
+// is one, too, if `trains`.
 Attention branch_alone(const Attention& attention, const Branch& branch, bool trains);
 
 // Whether gradients go through the branch: it reads q, k, v or a learned tensor that has one.

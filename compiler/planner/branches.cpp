@@ -33,9 +33,9 @@ Branches::Branches(const ir::Attention& attention, std::string_view name,
 
 std::optional<Error> Branches::add(const ir::Branch& branch, std::string_view name,
                                    const target::Context& context) {
-  OfBranch of{&branch, std::make_unique<Search>(
-                           ir::branch_alone(attention_, branch, attention_.wants_branches), name,
-                           context)};
+  OfBranch of{&branch,
+              std::make_unique<Search>(
+                  ir::branch_alone(attention_, branch, attention_.wants_branches), name, context)};
   Result<Candidate*> best = of.search->next();
   if (!best.ok()) {
     Error error = best.error();
@@ -73,8 +73,8 @@ Result<Lowered> Branches::added(Lowered own, std::size_t program) {
     for (const std::string& part : candidate.lowered->parts)
       own.parts.push_back(fmt::format("{}: {}", name, part));
   }
-  ATTN_ASSIGN(own.program, engines::with_branches(attention_, std::move(own.program),
-                                                  std::move(programs)));
+  ATTN_ASSIGN(own.program,
+              engines::with_branches(attention_, std::move(own.program), std::move(programs)));
   return own;
 }
 

@@ -13,8 +13,9 @@ namespace attn::planner {
 
 class Branches {
  public:
-  // Searches for each branch that the program needs: of a backward, those that gradients go through.
-  // `name` is as for Search; of a strategy, its engine counts. `attention` must outlive it.
+  // Searches for each branch that the program needs: of a backward, those that gradients go
+  // through. `name` is as for Search; of a strategy, its engine counts. `attention` must outlive
+  // it.
   Branches(const ir::Attention& attention, std::string_view name, const target::Context& context);
 
   // Why there is no program, if a branch has none or layouts are not served.

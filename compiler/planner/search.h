@@ -132,7 +132,7 @@ class Search {
   bool only_one_;
   bool takes_any_;
   const ir::Attention attention_;
-  const ir::Attention combined_;  // the attention, which captures what its branches make
+  const ir::Attention combined_;             // the attention, which captures what its branches make
   std::optional<ir::Attention> in_kernels_;  // what these compute, if not the attention itself
   masks::MaskAnalyses analyses_;             // when the context has none
   target::Context context_;

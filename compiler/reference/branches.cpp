@@ -107,8 +107,8 @@ Result<Gradients> gradients_of_branches(const ir::Attention& attention, const In
   ir::Attention wanted = attention;
   wanted.gradients = names;
   ATTN_ASSIGN(Given given, with_branches(wanted, inputs, options));
-  ATTN_ASSIGN(Gradients result, gradients(given.attention, given.inputs, d_o,
-                                          given.attention.gradients, options));
+  ATTN_ASSIGN(Gradients result,
+              gradients(given.attention, given.inputs, d_o, given.attention.gradients, options));
   Summed sums(result, options.sizes);
   for (const ir::Branch& branch : wanted.branches) {
     if (!is_among(given.attention.gradients, branch.o.name)) continue;
@@ -119,8 +119,7 @@ Result<Gradients> gradients_of_branches(const ir::Attention& attention, const In
   for (auto& [name, tensor] : result.of) {
     const ir::CapturedTensor* captured = attention.find_tensor(name);
     const DType dtype = captured != nullptr ? captured->dtype : attention.dtype_of("d" + name);
-    for (double& value : tensor.values)
-      value = options.unrounded ? value : round_to(dtype, value);
+    for (double& value : tensor.values) value = options.unrounded ? value : round_to(dtype, value);
   }
   result.outputs.branches = std::move(given.made);
   return result;

@@ -54,7 +54,8 @@ const ast::TensorClause* BranchInputs::find(const ast::Name& name) const {
                                   fmt::format("{} is not a tensor of the spec", quoted(name.text)));
   did_you_mean(support::nearest(name.text, names)).put(diagnostic, name.span);
   if (diagnostic.help.empty())
-    diagnostic.help = "declare it with `tensor` or `learn`; leave out what the spec calls `q`, `k` or `v`";
+    diagnostic.help =
+        "declare it with `tensor` or `learn`; leave out what the spec calls `q`, `k` or `v`";
   return nullptr;
 }
 
@@ -94,13 +95,14 @@ bool BranchInputs::fits(const ast::BranchInput& input, const ast::TensorClause& 
     return false;
   };
   if (tensor.dtype.text != dtype()) {
-    return refuse(tensor.dtype.span, fmt::format("{} is of type {}, and q, k and v of {}",
-                                                 quoted(tensor.name.text), tensor.dtype.text, dtype()));
+    return refuse(tensor.dtype.span,
+                  fmt::format("{} is of type {}, and q, k and v of {}", quoted(tensor.name.text),
+                              tensor.dtype.text, dtype()));
   }
   if (tensor.extents.size() != 4) {
-    return refuse(tensor.name.span, fmt::format("{} has {} dimensions, and {} has 4",
-                                                quoted(tensor.name.text), tensor.extents.size(),
-                                                quoted(input.tensor.text)));
+    return refuse(tensor.name.span,
+                  fmt::format("{} has {} dimensions, and {} has 4", quoted(tensor.name.text),
+                              tensor.extents.size(), quoted(input.tensor.text)));
   }
   for (std::size_t i = 0; i < tensor.extents.size(); ++i) {
     const Dim dim = dims_of(input.tensor.text)[i];
@@ -116,8 +118,9 @@ bool BranchInputs::fits(const ast::BranchInput& input, const ast::TensorClause& 
 bool BranchInputs::add(const ast::BranchInput& input, GivenInputs& given) const {
   const std::string& name = input.tensor.text;
   if (!contains(input_names(), name)) {
-    sink_.report(Code::bad_choice, input.tensor.span,
-                 fmt::format("a branch has no input {}", quoted(name)))
+    sink_
+        .report(Code::bad_choice, input.tensor.span,
+                fmt::format("a branch has no input {}", quoted(name)))
         .help = "its inputs are `q`, `k` and `v`";
     return false;
   }
@@ -132,8 +135,8 @@ bool BranchInputs::add(const ast::BranchInput& input, GivenInputs& given) const 
   if (name == "q") return true;
   const auto heads = size_of(tensor->extents[1]), keys = size_of(tensor->extents[2]);
   if (given.has_keys && (given.keys != keys || given.heads != heads)) {
-    sink_.report(Code::bad_size, input.by.span, "k and v of a branch have other heads or keys").help =
-        "declare both with the same sizes";
+    sink_.report(Code::bad_size, input.by.span, "k and v of a branch have other heads or keys")
+        .help = "declare both with the same sizes";
     return false;
   }
   given.has_keys = true, given.keys = keys, given.heads = heads;
@@ -152,9 +155,10 @@ std::optional<GivenInputs> BranchInputs::of(const ast::BranchClause& clause) con
   const bool differs =
       given.has_keys && !(is_usual(Dim::Skv, given.keys) && is_usual(Dim::Hkv, given.heads));
   if (differs && !has_both) {
-    sink_.report(Code::bad_size, clause.name.span,
-                 "k and v of a branch have other heads or keys")
-        .help = "give both, as in `k = k_far, v = v_far`, or declare what is given with `Hkv` heads and `Skv` keys";
+    sink_.report(Code::bad_size, clause.name.span, "k and v of a branch have other heads or keys")
+        .help =
+        "give both, as in `k = k_far, v = v_far`, or declare what is given with `Hkv` heads and "
+        "`Skv` keys";
     return std::nullopt;
   }
   if (given.heads && environment_.dims.get(Dim::Hq) &&

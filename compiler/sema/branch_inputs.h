@@ -1,5 +1,5 @@
-// The tensors that a branch reads in place of q, k and v: `branch far: k = k_far, v = v_far;`. They are
-// row-major, as all captured tensors are: [B, heads, queries or keys, D].
+// The tensors that a branch reads in place of q, k and v: `branch far: k = k_far, v = v_far;`. They
+// are row-major, as all captured tensors are: [B, heads, queries or keys, D].
 #pragma once
 
 #include <map>

@@ -16,7 +16,7 @@ using diag::Code;
 using support::quoted;
 
 // Clauses of one branch, and those that a spec with branches does not have.
-constexpr std::string_view kOfBranches[] = {"scale", "score",    "mask",     "sink",
+constexpr std::string_view kOfBranches[] = {"scale",  "score",     "mask",    "sink",
                                             "weight", "normalize", "prologue"};
 struct Excluded {
   std::string_view word, help;
@@ -25,7 +25,8 @@ constexpr Excluded kExcluded[] = {
     {"epilogue", "write it into `combine`, as in `combine 2 * (near + far);`"},
     {"gate", "write it into `combine`, as in `combine sigmoid(g[h]) * (near + far);`"},
     {"dropout", "leave it out: each branch would draw the same numbers"},
-    {"quantize", "use `dtype bf16;` without `quantize`: branches are combined in f32, without scales"},
+    {"quantize",
+     "use `dtype bf16;` without `quantize`: branches are combined in f32, without scales"},
     {"shard", "leave it out: branches are computed on one GPU"}};
 
 bool is_combine(const ast::Clause& clause) { return clause.keyword.text == "combine"; }
@@ -71,8 +72,8 @@ ast::Spec of_branch(const ast::Spec& spec, const std::string& name, bool is_whol
   for (const ast::Clause& clause : spec.clauses) {
     if (const auto* branch = branch_of(clause)) section = branch->name.text;
     const bool is_own = contains(kOfBranches, clause.keyword.text);
-    const bool is_of_whole = is_combine(clause) || clause.keyword.text == "grad" ||
-                             clause.keyword.text == "outputs";
+    const bool is_of_whole =
+        is_combine(clause) || clause.keyword.text == "grad" || clause.keyword.text == "outputs";
     if (is_of_whole && !is_whole) continue;
     if (is_own && !section.empty() && section != name) continue;
     part.clauses.push_back(clause);
@@ -124,10 +125,11 @@ class Branches {
     }
     if (branch == nullptr) {
       report(combine->keyword, "`combine` has no branches").help =
-          "begin each attention with a branch, as `branch near;`, or write `epilogue` for a single one";
+          "begin each attention with a branch, as `branch near;`, or write `epilogue` for a single "
+          "one";
     } else if (combine == nullptr) {
-      report(branch->keyword, "branches are not combined").help = fmt::format(
-          "say below them what o is, as in `combine {};`", example());
+      report(branch->keyword, "branches are not combined").help =
+          fmt::format("say below them what o is, as in `combine {};`", example());
     } else if (own_branch(spec_).empty()) {
       report(branch->keyword, "no branch reads `q`, `k` and `v` themselves").help =
           "leave out the inputs of one branch, and let its tensors be `q`, `k` and `v`";
@@ -200,9 +202,9 @@ class Branches {
       if (declared == nullptr || std::ranges::find(taken, declared->text) == std::end(taken))
         continue;
       sink_
-          .report(Code::reserved_name, declared->span,
-                  fmt::format("{} is reserved for the branch {}", quoted(declared->text),
-                              quoted(name)))
+          .report(
+              Code::reserved_name, declared->span,
+              fmt::format("{} is reserved for the branch {}", quoted(declared->text), quoted(name)))
           .help = "choose another name";
     }
   }

@@ -2,9 +2,9 @@
 //
 // A clause of scores or weights (kOfBranches) below `branch NAME` is of that branch, up to the next
 // `branch` or `combine`; above the first, it is of all. All other clauses are of the whole spec,
-// wherever they stand. So each branch is a spec of its own, which is analyzed as any other. The last
-// one that reads q, k and v themselves is the attention of the IR, whose epilogue combines; the
-// others are its ir::Branch.
+// wherever they stand. So each branch is a spec of its own, which is analyzed as any other. The
+// last one that reads q, k and v themselves is the attention of the IR, whose epilogue combines;
+// the others are its ir::Branch.
 #pragma once
 
 #include <functional>

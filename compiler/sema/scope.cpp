@@ -503,8 +503,8 @@ void Scope::warn_unused(std::set<std::string, std::less<>>& elsewhere, bool coll
     return;
   }
   for (const auto& [name, symbol] : symbols_) {
-    const bool used = symbol.used || elsewhere.contains(name) || environment_.used.contains(name) || name.starts_with('_') ||
-                      name == ir::kLengthsQ || name == ir::kLengthsKv;
+    const bool used = symbol.used || elsewhere.contains(name) || environment_.used.contains(name) ||
+                      name.starts_with('_') || name == ir::kLengthsQ || name == ir::kLengthsKv;
     if (used || symbol.kind == Symbol::Kind::poisoned) continue;
     auto& diagnostic =
         sink_.report(Code::unused_name, symbol.span,

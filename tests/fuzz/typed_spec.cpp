@@ -141,8 +141,8 @@ class TypedSpec : Decisions {
   // What is above is of all branches; some have tensors and clauses of their own.
   std::string branches() {
     const std::string q2 = fmt::format("  learn _q2: {}[B, Hq, Sq, D];\n", dtype_);
-    const std::string keys =
-        fmt::format("  tensor _k2: {0}[B, Hkv, Skv, D];\n  learn _v2: {0}[B, Hkv, Skv, D];\n", dtype_);
+    const std::string keys = fmt::format(
+        "  tensor _k2: {0}[B, Hkv, Skv, D];\n  learn _v2: {0}[B, Hkv, Skv, D];\n", dtype_);
     const std::string more = pick({"  mask q_idx >= kv_idx;\n", "  score score / 2;\n", ""});
     const std::string others =
         pick({"  branch _x;\n", "  branch _x: q = _q2;\n", "  branch _x: k = _k2, v = _v2;\n",

@@ -147,9 +147,8 @@ class Completer {
 
   // Adds clauses, but those that are there and may appear only once.
   void clauses() {
-    constexpr std::string_view kRepeated[] = {"dims", "tensor", "learn", "param",
-                                              "let",  "fn",     "score", "mask",
-                                              "branch"};
+    constexpr std::string_view kRepeated[] = {"dims", "tensor", "learn", "param", "let",
+                                              "fn",   "score",  "mask",  "branch"};
     for (const std::string_view name : sema::built_clauses()) {
       const bool may_repeat = sema::contains(kRepeated, name);
       if (may_repeat || !is_there(name)) word(WordKind::clause, name, kKeywordItem);

@@ -25,7 +25,10 @@ Status check_epilogue(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (!attention.epilogue) return {};
   const bool own = target::can(target::Capability::warp_group_products, subject.context());
-  return unsupported(attention.epilogue_pos, "cuDNN's fused kernels store o without an epilogue",
+  return unsupported(attention.epilogue_pos,
+                     attention.branch.empty()
+                         ? "cuDNN's fused kernels store o without an epilogue"
+                         : "cuDNN's fused kernels store o as it is, and combine no branches",
                      own ? "`--engine native` computes both directions"
                          : "attnc's own kernels do, on H100 and H200");
 }

@@ -235,8 +235,7 @@ class WithBranches {
     return part;
   }
 
-  void add_learned(const std::string& gradient, const ir::Branch& branch,
-                   const std::string& name) {
+  void add_learned(const std::string& gradient, const ir::Branch& branch, const std::string& name) {
     const std::vector<std::string> wanted = gradient::wanted_gradients(attention_);
     const auto of = std::ranges::find(wanted, gradient, gradient::gradient_name);
     ATTN_CHECK(of != wanted.end(), "a branch has no gradient but those of the whole");
@@ -285,12 +284,12 @@ class WithBranches {
     std::string place = "long long rest = i, at = 0;";
     for (std::size_t axis = sum.dims.size(); axis-- > 0;) {
       count *= sum.dims[axis];
-      place += fmt::format(" at += rest % {0} * {1}ll; rest /= {0};", sum.dims[axis],
-                           sum.strides[axis]);
+      place +=
+          fmt::format(" at += rest % {0} * {1}ll; rest /= {0};", sum.dims[axis], sum.strides[axis]);
     }
-    kernel.make(sum.name, sum.dtype, count, meaning,
-                fmt::format("{}\n    out[at] = {};", place,
-                            codegen::element_text(sum.dtype, value)));
+    kernel.make(
+        sum.name, sum.dtype, count, meaning,
+        fmt::format("{}\n    out[at] = {};", place, codegen::element_text(sum.dtype, value)));
     return std::move(kernel).finish(false);
   }
 
@@ -323,11 +322,12 @@ Status check_branches(const ir::Attention& attention) {
   for (const auto& [name, layout] : attention.layouts) {
     const bool is_packed = layout.kind == ir::LayoutKind::thd;
     if (!is_packed && !layout.bound_strides) continue;
-    return unsupported(attention.epilogue_pos,
-                       fmt::format("{} {}, and branches are combined at rows and strides that are "
-                                   "known",
-                                   name, is_packed ? "is packed (layout thd)" : "has bound strides"),
-                       "use another layout, with `lengths` for sequences of different lengths");
+    return unsupported(
+        attention.epilogue_pos,
+        fmt::format("{} {}, and branches are combined at rows and strides that are "
+                    "known",
+                    name, is_packed ? "is packed (layout thd)" : "has bound strides"),
+        "use another layout, with `lengths` for sequences of different lengths");
   }
   return {};
 }

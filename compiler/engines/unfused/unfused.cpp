@@ -96,7 +96,9 @@ Status check_no_epilogue(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (!attention.epilogue) return {};
   const bool own = target::can(target::Capability::warp_group_products, subject.context());
-  return unsupported(attention.epilogue_pos, "kernels that are not fused compute no epilogue",
+  return unsupported(attention.epilogue_pos,
+                     attention.branch.empty() ? "kernels that are not fused compute no epilogue"
+                                              : "kernels that are not fused combine no branches",
                      own ? "`--engine native` does" : "attnc's own kernels do, on H100 and H200");
 }
 

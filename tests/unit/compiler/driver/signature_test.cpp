@@ -292,13 +292,11 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, sums, params,
                                 dag, scale, score, masks, normalize, normalize_pos, quotient, sink,
                                 epilogue, place_of_epilogue, branches, branch, dropout, prologue_q,
-                                prologue_k,
-                                lengths_q, lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
-                                wants_max_with_sink, wants_sum_exp_with_sink,
+                                prologue_k, lengths_q, lengths_kv, wants_o, wants_lse, wants_max,
+                                wants_sum_exp, wants_max_with_sink, wants_sum_exp_with_sink,
                                 wants_lse_without_sink, wants_amax_s, wants_amax_o, wants_o_inner,
-                                wants_branches,
-                                place_of_statistics, gradients, reads_d_lse, place_of_d_lse,
-                                deterministic, partial, shard, pos] = attention;
+                                wants_branches, place_of_statistics, gradients, reads_d_lse,
+                                place_of_d_lse, deterministic, partial, shard, pos] = attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest, computed] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [sum, summed, of_batch, of_head] = ir::KeySum();

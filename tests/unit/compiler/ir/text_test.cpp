@@ -130,8 +130,8 @@ TEST(Text, BranchesRoundTrip) {
                        dag.leaf(Op::depth_)};
   whole.branch = "y";
   whole.branches = {branch};
-  whole.epilogue = dag.add(Op::sub_, {dag.leaf(Op::output_),
-                                      dag.add_symbol(Op::load_, "x_o", Type::real, at)});
+  whole.epilogue =
+      dag.add(Op::sub_, {dag.leaf(Op::output_), dag.add_symbol(Op::load_, "x_o", Type::real, at)});
   ASSERT_TRUE(verify(whole).ok()) << verify(whole).error().message;
   const std::string text = to_text(whole);
   EXPECT_THAT(text, HasSubstr("  branch x: bf16[%"));
