@@ -228,7 +228,7 @@ class WithBranches {
         add_learned(gradient, branch, tensor.name);
       return gradient;
     }
-    const std::string part = fmt::format("{}.{}", branch.attention.branch, gradient);
+    const std::string part = fmt::format("{}.{}", branch.attention.branch, tensor.name);
     parts_[gradient].push_back(part);
     if (is_input) bound_.emplace(gradient, tensor);
     program_.internals.push_back(room_for(part, tensor));
