@@ -108,7 +108,10 @@ TEST(Equality, SeesEveryDifference) {
         a.quotient = Quotient{a.score, a.score, true};
       },
       [](Attention& a) { a.epilogue = a.score; },
-      [](Attention& a) { a.branches.emplace_back(); },
+      [](Attention& a) {
+        const Attention copy = a;
+        a.branches.push_back({copy, copy.tensors[0], {}});
+      },
       [](Attention& a) { a.branch = "x"; },
       [](Attention& a) { a.wants_branches = true; },
       [](Attention& a) { a.wants_o_inner = true; },
