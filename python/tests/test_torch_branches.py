@@ -89,7 +89,7 @@ def nsa_by_torch(q, k, v, k_compressed, v_compressed, gates, chosen, window):
     made = (softmax_attention(q, k_compressed, v_compressed, short * 16 + 31 <= at),
             softmax_attention(q, k, v, (at >= key) & blocks),
             softmax_attention(q, k, v, (at >= key) & (at - key < window)))
-    return sum(gates.double()[..., i, None] * one for i, one in enumerate(made))
+    return sum(gates.double().sigmoid()[..., i, None] * one for i, one in enumerate(made))
 
 
 @pytest.mark.parametrize("rows", [70, 256, 333])

@@ -63,15 +63,20 @@ def sliding(s, at, p, t):
     return s, last_keys(at, p.window_size)
 
 
+def opened(t):
+    return 1 / (1 + numpy.exp(-t["gates"].astype(numpy.float64)))
+
+
 GATED = "compressed selected sliding".split()
 
 
 combined(
     "nsa", {"compressed": compressed, "selected": selected, "sliding": sliding}, "sliding",
     {"compressed": {"k": "k_compressed", "v": "v_compressed"}, "selected": {}},
-    lambda o, t: sum(t["gates"][..., i, None] * o[each] for i, each in enumerate(GATED)),
-    lambda d_o, o, t: ({each: t["gates"][..., i, None] * d_o for i, each in enumerate(GATED)},
-                       {"gates": numpy.stack([(d_o * o[each]).sum(axis=-1) for each in GATED], axis=-1)}))
+    lambda o, t: sum(opened(t)[..., i, None] * o[each] for i, each in enumerate(GATED)),
+    lambda d_o, o, t: ({each: opened(t)[..., i, None] * d_o for i, each in enumerate(GATED)},
+                       {"gates": numpy.stack([(d_o * o[each]).sum(axis=-1) for each in GATED], axis=-1)
+                        * opened(t) * (1 - opened(t))}))
 
 
 def names_of(name):
