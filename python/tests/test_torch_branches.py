@@ -115,7 +115,7 @@ def test_nothing_is_kept_without_gradients():
 
 
 def test_gradients_of_some():
-    """Of one branch's tensors alone, and of what combines alone."""
+    """Tensors of one branch alone, and of what combines alone."""
     f = attn.compile("differential", Hq=4, Hkv=2)
     for names in (("q2",), ("factor",), ("k", "factor")):
         q, k, v, q2, k2, factor = inputs = differential_inputs(50)

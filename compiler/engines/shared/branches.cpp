@@ -197,7 +197,7 @@ class WithBranches {
     return tensor;
   }
 
-  // Of a captured tensor that the program had.
+  // Removes a captured tensor that the program had.
   void leave_out(const std::string& name) {
     std::erase_if(program_.tensors,
                   [&name](const plan::TensorInfo& tensor) { return tensor.name == name; });
