@@ -130,15 +130,9 @@ Search::Search(const ir::Attention& attention, std::string_view name,
       in_kernels_(in_kernels(attention, context)),
       context_(completed(context, analyses_)),
       subject_(std::make_unique<Subject>(in_kernels_ ? *in_kernels_ : attention_, context_)) {
-  std::optional<Error> of_branches;
-  if (!attention_.branches.empty()) {
-    branches_ = std::make_unique<Branches>(attention_, name, context_);
-    of_branches = branches_->refusal();
-  }
   for (const Strategy& strategy : strategies(name)) {
     deadline().restart();
     const Result<double> bound = in_time("planning", [&]() -> Result<double> {
-      if (of_branches) return *of_branches;
       std::optional<Error> refusal = refusal_of(combined_, strategy, context_);
       return refusal ? std::move(*refusal) : strategy.bound(*subject_);
     });
@@ -148,7 +142,18 @@ Search::Search(const ir::Attention& attention, std::string_view name,
       break;
     }
   }
+  if (!attention_.branches.empty() && !all_.empty()) search_branches(name);
   begin();
+}
+
+// Without a program for each branch there is none of any strategy.
+void Search::search_branches(std::string_view name) {
+  branches_ = std::make_unique<Branches>(attention_, name, context_);
+  if (!branches_->refusal()) return;
+  for (const Candidate& candidate : all_) {
+    if (!refuse(*candidate.strategy, *branches_->refusal())) break;
+  }
+  all_.clear();
 }
 
 Search::~Search() = default;

@@ -123,6 +123,7 @@ class Search {
   // What computes the attention, of what computes in_kernels_: the program of a strategy with this
   // number, beside those of branches.
   Result<Lowered> whole(Lowered lowered, std::size_t program);
+  void search_branches(std::string_view name);
   void remove(const Candidate& candidate);
   // What `plan()` returns, unless it took too long.
   template <typename Plan>
