@@ -38,6 +38,7 @@ clause
   | quantizeClause
   | shardClause
   | prologueClause
+  | branchClause
   | functionClause
   | otherClause
   ;
@@ -72,7 +73,10 @@ gradClause : GRAD name (',' name)* ';' ;
 deterministicClause : DETERMINISTIC ';' ;
 normalizeClause : NORMALIZE name ';' ;
 weightClause : WEIGHT expr ';' ;
-epilogueClause : (EPILOGUE | GATE) expr ';' ;
+epilogueClause : (EPILOGUE | GATE | COMBINE) expr ';' ;
+// Begins the clauses of one attention of several.
+branchClause : BRANCH name (':' branchInput (',' branchInput)*)? ';' ;
+branchInput : name '=' name ;
 // What becomes of each row of q or k.
 prologueClause : PROLOGUE name ':' expr ';' ;
 shardClause : SHARD name ';' ;
@@ -119,7 +123,7 @@ indexes : '[' expr (',' expr)* ']' ;
 name
   : IDENT | ATTENTION | DIMS | DTYPE | LAYOUT | TENSOR | PARAM | LET | SCALE | SCORE | MASK
   | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE
-  | QUANTIZE | SHARD | WEIGHT | PROLOGUE | EPILOGUE | GATE | FN | IMPORT
+  | QUANTIZE | SHARD | WEIGHT | PROLOGUE | EPILOGUE | GATE | BRANCH | COMBINE | FN | IMPORT
   ;
 
 ATTENTION : 'attention' ;
@@ -147,6 +151,8 @@ WEIGHT : 'weight' ;
 EPILOGUE : 'epilogue' ;
 GATE : 'gate' ;
 PROLOGUE : 'prologue' ;
+BRANCH : 'branch' ;
+COMBINE : 'combine' ;
 FN : 'fn' ;
 IMPORT : 'import' ;
 RETURN : 'return' ;

@@ -163,6 +163,12 @@ class Tensors {
         add(output.name, Role::stats, DType::f32, {"B", "Hq", "Sq"});
       }
     }
+    for (const ir::Branch& branch : attention_.branches) {
+      if (!attention_.wants_branches) break;
+      add(branch.o.name, Role::output, branch.o.dtype, {"B", "Hq", "Sq", "Dv"});
+      if (!branch.attention.is_pointwise())
+        add(branch.lse(), Role::stats, DType::f32, {"B", "Hq", "Sq"});
+    }
   }
 
   void add_gradients() {
@@ -291,9 +297,13 @@ std::vector<std::string> outputs_of(const ast::Spec& spec) {
 
 // The outputs that a backward reads.
 std::vector<std::string> saved_by(const ir::Attention& attention) {
-  const char* o = attention.epilogue ? "o_inner" : "o";
-  if (attention.is_pointwise()) return {o};
-  return {o, "lse"};
+  std::vector<std::string> names = {attention.epilogue ? "o_inner" : "o"};
+  if (!attention.is_pointwise()) names.emplace_back("lse");
+  for (const ir::Branch& branch : attention.branches) {
+    names.push_back(branch.o.name);
+    if (!branch.attention.is_pointwise()) names.push_back(branch.lse());
+  }
+  return names;
 }
 
 Json to_json(const Described& spec, const sema::Bindings& bindings) {

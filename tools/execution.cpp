@@ -122,6 +122,9 @@ Outputs listed(const ir::Attention& attention, reference::Outputs all) {
   Outputs outputs;
   if (attention.wants_o) outputs["o"] = std::move(all.o);
   if (attention.wants_o_inner) outputs["o_inner"] = std::move(all.o_inner);
+  if (attention.wants_branches) {
+    for (auto& [name, tensor] : all.branches) outputs[name] = std::move(tensor);
+  }
   if (attention.wants_lse) outputs["lse"] = std::move(all.lse);
   if (attention.wants_max) outputs["max"] = std::move(all.max);
   if (attention.wants_sum_exp) outputs["sum_exp"] = std::move(all.sum_exp);

@@ -276,6 +276,11 @@ std::vector<std::string> output_names(const ir::Attention& attention, const Opti
   for (const ir::Output& output : ir::kOutputs) {
     if (attention.*output.wanted && options.wants_forward()) names.emplace_back(output.name);
   }
+  for (const ir::Branch& branch : attention.branches) {
+    if (!attention.wants_branches || !options.wants_forward()) break;
+    names.push_back(branch.o.name);
+    if (!branch.attention.is_pointwise()) names.push_back(branch.lse());
+  }
   if (!options.wants_gradients()) return names;
   std::ranges::copy(engines::gradient_names(attention), std::back_inserter(names));
   if (!attention.quantize) return names;

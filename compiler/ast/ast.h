@@ -164,7 +164,16 @@ struct PrologueClause {
   Name tensor;  // "q" or "k"
   Expr value;
 };
-// The clause's keyword is `epilogue` or `gate`.
+// Begins the clauses of an attention of several: `branch far: k = k_far, v = v_far;`.
+struct BranchInput {
+  Name tensor;  // "q", "k" or "v"
+  Name by;
+};
+struct BranchClause {
+  Name name;
+  std::vector<BranchInput> inputs{};
+};
+// The clause's keyword is `epilogue`, `gate` or `combine`.
 struct EpilogueClause {
   Expr value;
 };
@@ -202,7 +211,7 @@ struct Clause {
                ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, SinkClause,
                DropoutClause, LengthsClause, GradClause, DeterministicClause, NormalizeClause,
                QuantizeClause, ShardClause, WeightClause, PrologueClause, EpilogueClause,
-               FunctionClause, ImportClause, OtherClause>
+               BranchClause, FunctionClause, ImportClause, OtherClause>
       body;
   Comments comments{};
 };

@@ -181,6 +181,7 @@ class Builder {
       case Grammar::RuleEpilogueClause:
         clause.body = EpilogueClause{expr(context->epilogueClause()->expr())};
         break;
+      case Grammar::RuleBranchClause: clause.body = branch(context->branchClause()); break;
       case Grammar::RuleShardClause:
         clause.body = ShardClause{name(context->shardClause()->name())};
         break;
@@ -188,6 +189,13 @@ class Builder {
       case Grammar::RuleFunctionClause: clause.body = function(context->functionClause()); break;
       default: return other(inner);
     }
+    return clause;
+  }
+
+  static BranchClause branch(Grammar::BranchClauseContext* context) {
+    BranchClause clause{name(context->name())};
+    for (auto* input : context->branchInput())
+      clause.inputs.push_back({name(input->name(0)), name(input->name(1))});
     return clause;
   }
 

@@ -153,6 +153,18 @@ Body prologue(const Given& given) {
   return PrologueClause{given.name(), value ? given.in.expr(*value) : Expr{}};
 }
 
+// "far", beside "inputs": {"k": "k_far"}
+Body branch(const Given& given) {
+  BranchClause clause{given.name()};
+  const JsonMember* inputs = given.json.find("inputs");
+  if (!inputs || !given.in.is(inputs->value, JsonKind::object, "`inputs`")) return clause;
+  for (const JsonMember& member : inputs->value.members) {
+    clause.inputs.push_back({given.in.name(member.key, member.key_span),
+                             given.in.name(&member.value, "a tensor of `inputs`")});
+  }
+  return clause;
+}
+
 Body let(const Given& given) { return inner_let(given.json, given.in); }
 
 Body function(const Given& given) {
@@ -262,6 +274,8 @@ constexpr ClauseForm kJsonClauses[] = {
     {"weight", of_expression<WeightClause>, ""},
     {"epilogue", of_expression<EpilogueClause>, ""},
     {"gate", of_expression<EpilogueClause>, ""},
+    {"combine", of_expression<EpilogueClause>, ""},
+    {"branch", branch, "the branch", {"inputs"}},
     {"prologue", prologue, "the tensor of a prologue", {"value"}},
     {"quantize", quantize, "the quantization", {"with"}},
     {"shard", of_name<ShardClause>, "what is sharded"},

@@ -146,6 +146,14 @@ struct BodyPrinter {
   }
   std::string operator()(const WeightClause& clause) const { return to_dsl(clause.value); }
   std::string operator()(const EpilogueClause& clause) const { return to_dsl(clause.value); }
+  std::string operator()(const BranchClause& clause) const {
+    std::string out = clause.name.text;
+    for (const BranchInput& input : clause.inputs) {
+      out += &input == &clause.inputs.front() ? ": " : ", ";
+      out += fmt::format("{} = {}", input.tensor.text, input.by.text);
+    }
+    return out;
+  }
   std::string operator()(const ShardClause& clause) const { return clause.axis.text; }
   std::string operator()(const QuantizeClause& clause) const {
     std::string out = clause.by.text;

@@ -159,6 +159,14 @@ struct JsonBodyPrinter {
   }
   std::string operator()(const WeightClause& clause) const { return json(clause.value); }
   std::string operator()(const EpilogueClause& clause) const { return json(clause.value); }
+  std::string operator()(const BranchClause& clause) const {
+    if (clause.inputs.empty()) return text(clause.name.text);
+    const auto input = [](const BranchInput& each) {
+      return fmt::format("{}: {}", text(each.tensor.text), text(each.by.text));
+    };
+    return fmt::format("{}, \"inputs\": {{{}}}", text(clause.name.text),
+                       joined(clause.inputs, input));
+  }
   std::string operator()(const ShardClause& clause) const { return text(clause.axis.text); }
   std::string operator()(const QuantizeClause& clause) const {
     if (clause.entries.empty()) return text(clause.by.text);

@@ -65,7 +65,7 @@ class EqualsSigns : public SyntaxHelp {
     static constexpr std::string_view kClauses[] = {
         "dims",  "dtype",   "layout",   "scale",    "score",   "mask",      "sink",
         "align", "dropout", "outputs",  "grad",     "lengths", "normalize", "quantize",
-        "shard", "weight",  "prologue", "epilogue", "gate"};
+        "shard", "weight",  "prologue", "epilogue", "gate",    "combine"};
     const std::string_view sign = text(at_);
     if ((sign != "=" && sign != ":") || at_ < 2) return false;
     if (sign == ":" && in_body(at_)) return false;  // an annotation
@@ -137,7 +137,10 @@ class SyntaxError : public SyntaxHelp {
     EqualsSigns equals(*this);
     if (foreign.report_statement() || equals.report_named_argument()) return;
     if (equals.report_compound_assignment() || report_lengths() || equals.report_clause()) return;
-    if (report_declaration() || foreign.report_word() || report_bracket()) return;
+    if (report_declaration() || foreign.report_word() || report_branch_in_braces() ||
+        report_bracket()) {
+      return;
+    }
     put(Code::syntax, at_);
   }
 
@@ -236,6 +239,13 @@ class SyntaxError : public SyntaxHelp {
       return true;
     }
     return false;
+  }
+
+  // `branch a { mask ..; }`
+  bool report_branch_in_braces() {
+    if (text(at_) != "{" || !is_in_clause(at_, "'branch'")) return false;
+    unexpected(span(at_), "the clauses of a branch follow it, up to the next: write `;`");
+    return true;
   }
 
   bool report_bracket() {

@@ -10,12 +10,12 @@
 namespace attn::ast {
 namespace {
 
-constexpr std::array<std::string_view, 27> kClauseWords = {
-    "'dims'",     "'dtype'",   "'layout'",   "'tensor'",   "'param'",         "'let'",
-    "'scale'",    "'score'",   "'mask'",     "'outputs'",  "'align'",         "'learn'",
-    "'sink'",     "'dropout'", "'lengths'",  "'grad'",     "'deterministic'", "'normalize'",
-    "'quantize'", "'shard'",   "'weight'",   "'prologue'", "'epilogue'",      "'gate'",
-    "'fn'",       "'import'",  "'attention'"};
+constexpr std::array<std::string_view, 29> kClauseWords = {
+    "'dims'",     "'dtype'",   "'layout'",  "'tensor'",   "'param'",         "'let'",
+    "'scale'",    "'score'",   "'mask'",    "'outputs'",  "'align'",         "'learn'",
+    "'sink'",     "'dropout'", "'lengths'", "'grad'",     "'deterministic'", "'normalize'",
+    "'quantize'", "'shard'",   "'weight'",  "'prologue'", "'epilogue'",      "'gate'",
+    "'branch'",   "'combine'", "'fn'",      "'import'",   "'attention'"};
 
 }  // namespace
 

@@ -37,6 +37,7 @@ class Walk {
   void operator()(Fact& fact) const { all(fact.name, fact.arguments); }
   void operator()(LengthsEntry& entry) const { all(entry.side, entry.fallback); }
   void operator()(QuantizeEntry& entry) const { all(entry.name, entry.dtype, entry.fallback); }
+  void operator()(BranchInput& input) const { all(input.tensor, input.by); }
   void operator()(SpecParameter& parameter) const { all(parameter.name, parameter.value); }
 
   void operator()(DimsClause& clause) const { (*this)(clause.entries); }
@@ -61,6 +62,7 @@ class Walk {
   void operator()(PrologueClause& clause) const { all(clause.tensor, clause.value); }
   void operator()(WeightClause& clause) const { (*this)(clause.value); }
   void operator()(EpilogueClause& clause) const { (*this)(clause.value); }
+  void operator()(BranchClause& clause) const { all(clause.name, clause.inputs); }
   void operator()(ShardClause& clause) const { (*this)(clause.axis); }
   void operator()(QuantizeClause& clause) const { all(clause.by, clause.entries); }
   void operator()(FunctionClause& clause) const {

@@ -137,6 +137,24 @@ std::pair<Op, std::int64_t> index_of(const ir::Dag& dag, ExprId id) {
   return {node.op, 0};
 }
 
+// Whether no two loads read the same element, as `gates[h, 0]` and `gates[h, 1]`.
+bool are_apart(const ir::Dag& dag, const std::vector<gradient::Gather>& gathers) {
+  const auto differ = [&dag](const gradient::Gather& a, const gradient::Gather& b) {
+    const std::vector<ExprId>&x = dag[a.load].operands, &y = dag[b.load].operands;
+    for (std::size_t axis = 0; axis < x.size(); ++axis) {
+      const bool are_constants = dag[x[axis]].is(Op::const_int_) && dag[y[axis]].is(Op::const_int_);
+      if (are_constants && dag.integer_of(x[axis]) != dag.integer_of(y[axis])) return true;
+    }
+    return false;
+  };
+  for (std::size_t i = 0; i < gathers.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!differ(gathers[i], gathers[j])) return false;
+    }
+  }
+  return true;
+}
+
 // Strides of the indices that read the tensor. Returns why it cannot be read so, or nothing.
 std::string set_strides(const ir::Attention& view, ExprId load, EpilogueTensor& tensor) {
   const ir::Node& node = view.dag[load];
@@ -203,16 +221,19 @@ Result<EpilogueSlopes> epilogue_slopes(const ir::Attention& attention) {
     if (ir::others_read(attention, name))
       return no_gradient(attention, name, "another clause reads it, too");
     const std::vector<gradient::Gather> gathers = gradient::gathers(dag, made.view.score, name);
-    EpilogueTensor& tensor = made.tensors.emplace_back();
-    tensor.name = name;
-    tensor.dtype = attention.find_tensor(name)->dtype;
-    if (gathers.size() != 1)
+    if (gathers.empty())
+      return no_gradient(attention, name, "it is read where nothing has a derivative");
+    if (!are_apart(dag, gathers))
       return no_gradient(attention, name,
-                         gathers.empty() ? "it is read where nothing has a derivative"
-                                         : "it is read in several ways");
-    tensor.local = gathers.front().local;
-    const std::string why = set_strides(made.view, gathers.front().load, tensor);
-    if (!why.empty()) return no_gradient(attention, name, why);
+                         "it is read in several ways, which no index of constants tells apart");
+    for (const gradient::Gather& gather : gathers) {
+      EpilogueTensor& tensor = made.tensors.emplace_back();
+      tensor.name = name;
+      tensor.dtype = attention.find_tensor(name)->dtype;
+      tensor.local = gather.local;
+      const std::string why = set_strides(made.view, gather.load, tensor);
+      if (!why.empty()) return no_gradient(attention, name, why);
+    }
   }
   return made;
 }

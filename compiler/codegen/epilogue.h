@@ -37,7 +37,8 @@ struct EpilogueSlopes {
 };
 
 // The derivatives by what is learned of the epilogue. Errors: unsupported, with the place, for a
-// tensor that is read otherwise than EpilogueTensor says, in two ways, or by other clauses too.
+// tensor that is read otherwise than EpilogueTensor says, in two ways that no constant index tells
+// apart (else it is there once for each), or by other clauses too.
 Result<EpilogueSlopes> epilogue_slopes(const ir::Attention& attention);
 
 // Members of what the backward computes (attn/epilogue_gradients.cuh): `slopes`, and the learned

@@ -41,9 +41,18 @@ std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings&
   check_verified(*written);
   check::check_defaults(parsed.spec, *written, sink);
   const target::Context context{.analyses = analyses};
-  ir::Attention attention =
-      rewrite::run_pass("simplify", rewrite::run_pass("without_keys", *written, context), context);
+  const auto simplified = [&context](const ir::Attention& one) {
+    return rewrite::run_pass("simplify", rewrite::run_pass("without_keys", one, context), context);
+  };
+  ir::Attention attention = simplified(*written);
   check::check_statically({*written, attention, spans, parsed.spec.name.span}, context, sink);
+  for (std::size_t i = 0; i < attention.branches.size(); ++i) {
+    const ir::Attention& branch = written->branches[i].attention;
+    attention.branches[i].attention = simplified(branch);
+    check::check_statically(
+        {branch, attention.branches[i].attention, spans.branches[i], parsed.spec.name.span},
+        context, sink);
+  }
   if (sink.has_errors()) return std::nullopt;
   return attention;
 }

@@ -35,6 +35,7 @@ ir::Attention training_forward(ir::Attention attention) {
   attention.wants_o = true;
   attention.wants_lse = !attention.is_pointwise();
   attention.wants_o_inner = attention.epilogue.has_value();
+  attention.wants_branches = !attention.branches.empty();
   return attention;
 }
 

@@ -48,6 +48,9 @@ auto places_in(Owner& owner) {
     for (auto& extent : sum.tensor.extents) places.push_back(&extent);
     places.push_back(&sum.value);
   }
+  for (auto& branch : owner.branches) {
+    for (auto& extent : branch.o.extents) places.push_back(&extent);
+  }
   return places;
 }
 
@@ -138,8 +141,18 @@ bool Attention::has(const Scale& one) const {
 const CapturedTensor* Attention::find_tensor(std::string_view tensor) const {
   const CapturedTensor* captured = find_named(tensors, tensor);
   const KeySum* sum = captured == nullptr ? find_sum(tensor) : nullptr;
-  return sum != nullptr ? &sum->tensor : captured;
+  if (captured != nullptr || sum != nullptr) return sum != nullptr ? &sum->tensor : captured;
+  const auto made = std::ranges::find_if(
+      branches, [tensor](const Branch& each) { return each.o.name == tensor; });
+  return made == branches.end() ? nullptr : &made->o;
 }
+
+std::string Branch::outer(const std::string& tensor) const {
+  const auto found = inputs.find(tensor);
+  return found == inputs.end() ? tensor : found->second;
+}
+
+std::string output_of_branch(std::string_view branch) { return std::string(branch) + "_o"; }
 
 const KeySum* Attention::find_sum(std::string_view tensor) const {
   const auto found = std::ranges::find(
@@ -185,6 +198,7 @@ Attention compact(const Attention& attention) {
     numbers[id] = result.dag.add_like(node, operands);
   }
   for (ExprId* place : result.root_places()) *place = numbers[*place];
+  for (Branch& each : result.branches) each.attention = compact(each.attention);
   return result;
 }
 

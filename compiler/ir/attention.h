@@ -22,6 +22,10 @@
 // rounded, and of o = 0 in a row without visible keys. Rows from lengths_q[b] on stay 0. o_inner is
 // o before it, rounded as o is. There is none with `quantize`.
 //
+// With branches, which are attentions over the same dims of o, the epilogue reads the o of each as
+// a captured tensor (Branch::o), rounded as o is, and o_inner is the o of this one: o is a
+// combination of all. A branch has the tensors and params of this one, and no others.
+//
 // With `quantize`, q, k, v and most others are 8-bit floats, each with a scale (kScales): what a
 // tensor x stands for is descale_x * x, and what is stored of a result y is scale_y * y, rounded
 // and saturated (runtime/base/dtype.h):
@@ -242,6 +246,8 @@ bool is_scale(std::string_view name);  // in kScales or kBlockScales
 inline constexpr std::string_view kLengthsQ = "lengths_q";
 inline constexpr std::string_view kLengthsKv = "lengths_kv";
 
+struct Branch;
+
 struct Attention {
   std::string name;
   Dims dims;
@@ -263,7 +269,9 @@ struct Attention {
   // Real; what becomes of each element of o, by its value and place: of the leaves `output`,
   // `depth`, batch, head and row, tensors, params and constants.
   std::optional<ExprId> epilogue{};
-  SourcePos epilogue_pos{};  // of the first clause
+  SourcePos epilogue_pos{};        // of the first clause
+  std::vector<Branch> branches{};  // only with an epilogue
+  std::string branch{};            // the name of this one beside others, or of a branch
   std::optional<Dropout> dropout{};
   std::optional<Prologue> prologue_q{}, prologue_k{};
   bool lengths_q = false;   // then `tensors` has kLengthsQ
@@ -278,6 +286,7 @@ struct Attention {
   bool wants_amax_s = false;  // only with `quantize`, like the next
   bool wants_amax_o = false;
   bool wants_o_inner = false;            // o before the epilogue; only with one
+  bool wants_branches = false;           // o and lse of branches (Branch::o, lse())
   SourcePos statistics_pos{};            // of the first statistic other than lse
   std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
   bool reads_d_lse =
@@ -300,7 +309,7 @@ struct Attention {
   // Whether it has this one of kScales.
   bool has(const Scale& one) const;
   bool is_mxfp8() const { return quantize && quantize->by == Scaling::mxfp8; }
-  // A captured tensor, or one of sums.
+  // A captured tensor, one of sums, or the o of a branch.
   const CapturedTensor* find_tensor(std::string_view tensor) const;
   const KeySum* find_sum(std::string_view tensor) const;
   const Param* find_param(std::string_view param) const;
@@ -321,6 +330,22 @@ struct Attention {
   // Compares also what no root reaches in the DAG, in order; see is_same().
   bool operator==(const Attention&) const = default;
 };
+
+// An attention that is computed before another one, whose epilogue reads its o.
+struct Branch {
+  Attention attention{};  // of the same B, Hq, Sq, Dv and dtype; has no branches
+  CapturedTensor o{};     // of the dims of o, bhsd; extents are of the other one's dag
+  // The captured tensors that it reads as "q", "k" or "v"; others are those of the attention.
+  std::map<std::string, std::string, std::less<>> inputs{};
+
+  // What the forward of a training pair keeps: "NAME_o" and, unless weights are pointwise,
+  // "NAME_lse".
+  std::string lse() const { return attention.branch + "_lse"; }
+  // The tensor of the whole that the branch calls so.
+  std::string outer(const std::string& tensor) const;
+  bool operator==(const Branch&) const = default;
+};
+std::string output_of_branch(std::string_view branch);  // "NAME_o"
 
 // The attention with a DAG of what its roots reach alone, in the same order.
 Attention compact(const Attention& attention);
@@ -348,7 +373,7 @@ inline constexpr Output kOutputs[] = {{"o", &Attention::wants_o},
                                       {"lse_without_sink", &Attention::wants_lse_without_sink},
                                       {"amax_s", &Attention::wants_amax_s},
                                       {"amax_o", &Attention::wants_amax_o}};
-// o and o_inner, which have its dims, layout and type.
+// o and o_inner, which have its dims, layout and type. (The o of a branch is bhsd.)
 inline bool is_o(std::string_view output) { return output == "o" || output == "o_inner"; }
 // f32[1]; other outputs have a value for each row, or are o.
 inline bool is_amax(std::string_view output) { return output.starts_with("amax_"); }

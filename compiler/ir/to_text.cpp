@@ -62,9 +62,19 @@ class TextWriter {
            sum.of_batch ? " b" : "", sum.of_head ? " h" : "", sum.tensor.learned ? " learned" : "",
            number(sum.value));
     }
+    for (const Branch& branch : attention_.branches) {
+      line("branch {}: {}[{}]{}", branch.attention.branch, to_string(branch.o.dtype),
+           numbers(branch.o.extents), inputs_text(branch));
+    }
     for (const Param& param : attention_.params) {
       line("param {}: {}", param.name, to_string(param.dtype));
     }
+  }
+
+  static std::string inputs_text(const Branch& branch) {
+    std::string text;
+    for (const auto& [name, by] : branch.inputs) text += fmt::format(" {}={}", name, by);
+    return text;
   }
 
   std::string runs_text(const CapturedTensor& tensor) const {
@@ -136,7 +146,9 @@ class TextWriter {
     if (attention_.deterministic) line("deterministic");
     if (attention_.partial) line("partial");
     if (attention_.shard) line("shard {}", to_string(*attention_.shard));
+    if (!attention_.branch.empty()) line("beside {}", attention_.branch);
     text_ += "}\n";
+    for (const Branch& branch : attention_.branches) text_ += to_text(branch.attention);
   }
 
   void prologue(std::string_view tensor, const std::optional<Prologue>& prologue) {
@@ -150,6 +162,7 @@ class TextWriter {
     for (const Output& output : kOutputs) {
       if (attention_.*output.wanted) text += fmt::format(" {}", output.name);
     }
+    if (attention_.wants_branches) text += " branches";
     return text;
   }
 

@@ -250,6 +250,7 @@ class Verifier : private RootVerifier {
     ATTN_RETURN_IF_ERROR(quantize());
     ATTN_RETURN_IF_ERROR(gradients());
     ATTN_RETURN_IF_ERROR(outputs());
+    for (const Branch& branch : attention_.branches) ATTN_RETURN_IF_ERROR(this->branch(branch));
     ATTN_RETURN_IF_ERROR(root_ids());
     for (ExprId id : reachable(dag_, attention_.roots())) ATTN_RETURN_IF_ERROR(node(id));
     return roots();
@@ -310,6 +311,7 @@ class Verifier : private RootVerifier {
       return bug("amax without quantize");
     }
     if (attention_.wants_o_inner && !attention_.epilogue) return bug("o_inner without an epilogue");
+    if (attention_.wants_branches && attention_.branches.empty()) return bug("no branches");
     if (attention_.quantize && attention_.epilogue) return bug("an epilogue of 8-bit floats");
     const bool divides = attention_.normalize == Normalize::quotient;
     if (divides != attention_.quotient.has_value()) return bug("a quotient's parts");
@@ -321,6 +323,26 @@ class Verifier : private RootVerifier {
                : Status();
   }
 
+  // A branch has the dims of o, and tensors of the whole as its own.
+  Status branch(const Branch& branch) {
+    const Attention& of = branch.attention;
+    if (!attention_.epilogue || attention_.quantize) return bug("branches without an epilogue");
+    if (!of.branches.empty() || of.epilogue || of.quantize) return bug("a branch of a branch");
+    if (branch.o.name != output_of_branch(of.branch) || branch.o.dtype != attention_.dtype ||
+        branch.o.extents.size() != 4 || of.dtype != attention_.dtype)
+      return bug("o of the branch " + of.branch);
+    for (const Dim dim : {Dim::B, Dim::Hq, Dim::Sq, Dim::Dv}) {
+      if (of.dims.get(dim) != attention_.dims.get(dim)) return bug("dims of " + of.branch);
+    }
+    for (const auto& [name, by] : branch.inputs) {
+      const CapturedTensor* tensor = attention_.find_tensor(by);
+      const bool is_input = name == "q" || name == "k" || name == "v";
+      if (!is_input || tensor == nullptr || tensor->dtype != attention_.dtype)
+        return bug(fmt::format("{} of the branch {}", name, of.branch));
+    }
+    return ir::verify(of);
+  }
+
   Status names() {
     std::set<std::string_view> taken = {"q", "k", "v", "o", "lse"};
     for (const CapturedTensor& tensor : attention_.tensors) {
@@ -328,6 +350,9 @@ class Verifier : private RootVerifier {
     }
     for (const KeySum& sum : attention_.sums) {
       if (!taken.insert(sum.tensor.name).second) return bug(sum.tensor.name + " is declared twice");
+    }
+    for (const Branch& branch : attention_.branches) {
+      if (!taken.insert(branch.o.name).second) return bug(branch.o.name + " is declared twice");
     }
     for (const Param& param : attention_.params) {
       if (!taken.insert(param.name).second) return bug(param.name + " is declared twice");

@@ -11,8 +11,10 @@
 #include "compiler/engines/shared/key_sums.h"
 #include "compiler/engines/shared/prologues.h"
 #include "compiler/engines/shared/unsupported.h"
+#include "compiler/ir/branches.h"
 #include "compiler/ir/key_sums.h"
 #include "compiler/ir/prologues.h"
+#include "compiler/planner/branches.h"
 
 namespace attn::planner {
 namespace {
@@ -75,13 +77,18 @@ bool lacks_o(const ir::Attention& attention, const target::Context& context) {
   return !context.backward() && !attention.wants_o;
 }
 
+ir::Attention combined(const ir::Attention& attention) {
+  return attention.branches.empty() ? attention : ir::with_branches_given(attention);
+}
+
 // What kernels compute where that is not the attention itself: of what prologues make, with sums
-// along keys captured, and with an output o.
+// along keys captured, as what branches make is, and with an output o.
 std::optional<ir::Attention> in_kernels(const ir::Attention& attention,
                                         const target::Context& context) {
-  const bool has_more = !attention.sums.empty() || ir::has_prologue(attention);
+  const bool has_more =
+      !attention.branches.empty() || !attention.sums.empty() || ir::has_prologue(attention);
   if (!has_more && !lacks_o(attention, context)) return std::nullopt;
-  ir::Attention computed = attention;
+  ir::Attention computed = combined(attention);
   if (ir::has_prologue(computed)) computed = ir::with_prologues_given(computed);
   if (!computed.sums.empty()) computed = ir::with_sums_given(computed);
   return lacks_o(attention, context) ? engines::with_o(std::move(computed)) : std::move(computed);
@@ -119,13 +126,14 @@ Search::Search(const ir::Attention& attention, std::string_view name,
     : only_one_(strategies(name).size() == 1),
       takes_any_(name == kAnyLowering),
       attention_(attention),
+      combined_(combined(attention)),
       in_kernels_(in_kernels(attention, context)),
       context_(completed(context, analyses_)),
       subject_(std::make_unique<Subject>(in_kernels_ ? *in_kernels_ : attention_, context_)) {
   for (const Strategy& strategy : strategies(name)) {
     deadline().restart();
     const Result<double> bound = in_time("planning", [&]() -> Result<double> {
-      std::optional<Error> refusal = refusal_of(attention_, strategy, context_);
+      std::optional<Error> refusal = refusal_of(combined_, strategy, context_);
       return refusal ? std::move(*refusal) : strategy.bound(*subject_);
     });
     if (bound.ok()) {
@@ -134,7 +142,18 @@ Search::Search(const ir::Attention& attention, std::string_view name,
       break;
     }
   }
+  if (!attention_.branches.empty() && !all_.empty()) search_branches(name);
   begin();
+}
+
+// Without a program for each branch there is none of any strategy.
+void Search::search_branches(std::string_view name) {
+  branches_ = std::make_unique<Branches>(attention_, name, context_);
+  if (!branches_->refusal()) return;
+  for (const Candidate& candidate : all_) {
+    if (!refuse(*candidate.strategy, *branches_->refusal())) break;
+  }
+  all_.clear();
 }
 
 Search::~Search() = default;
@@ -190,7 +209,7 @@ void Search::lower(Candidate& candidate) {
   Result<Lowered> lowered = in_time("lowering", [&] {
     return is_best ? strategy.lower(*subject_) : strategy.lower_again(*subject_, candidate.program);
   });
-  if (lowered.ok()) lowered = whole(std::move(*lowered));
+  if (lowered.ok()) lowered = whole(std::move(*lowered), candidate.program);
   if (lowered.ok()) {
     candidate.lowered = std::move(*lowered);
   } else if (is_best) {
@@ -204,11 +223,14 @@ void Search::lower(Candidate& candidate) {
   }
 }
 
-Result<Lowered> Search::whole(Lowered lowered) const {
+Result<Lowered> Search::whole(Lowered lowered, std::size_t program) {
   const ir::Attention rows_given =
-      ir::has_prologue(attention_) ? ir::with_prologues_given(attention_) : attention_;
+      ir::has_prologue(combined_) ? ir::with_prologues_given(combined_) : combined_;
   ATTN_ASSIGN(lowered.program, engines::with_key_sums(rows_given, std::move(lowered.program)));
-  lowered.program = engines::with_prologues(attention_, std::move(lowered.program));
+  lowered.program = engines::with_prologues(combined_, std::move(lowered.program));
+  if (branches_) {
+    ATTN_ASSIGN(lowered, branches_->added(std::move(lowered), program));
+  }
   if (lacks_o(attention_, context_)) engines::make_o_internal(lowered.program);
   return lowered;
 }
@@ -257,7 +279,7 @@ auto Search::in_time(std::string_view phase, const Plan& plan) const -> decltype
 
 bool Search::has_slow() const {
   return std::ranges::any_of(strategies(kAnyOrSlow), [this](const Strategy& strategy) {
-    return strategy.kind == Strategy::Kind::slow && !refusal_of(attention_, strategy, context_) &&
+    return strategy.kind == Strategy::Kind::slow && !refusal_of(combined_, strategy, context_) &&
            strategy.bound(*subject_).ok() && strategy.lower(*subject_).ok();
   });
 }

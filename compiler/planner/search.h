@@ -49,6 +49,8 @@ struct Candidate {
   double rank() const { return program == 0 ? predicted_ms() : bound; }
 };
 
+class Branches;
+
 // A search among the strategies that `name` means: kAnyLowering, kAnyOrSlow, or the name of a
 // strategy or an engine. Candidates come in ascending order of predicted time; those with a long
 // build after the usual ones, slow strategies last. A further program of a strategy (add_next_of)
@@ -118,8 +120,10 @@ class Search {
   // False: an error that holds for every strategy.
   bool refuse(const Strategy& strategy, const Error& error);
   void lower(Candidate& candidate);
-  // What computes the attention, of what computes in_kernels_.
-  Result<Lowered> whole(Lowered lowered) const;
+  // What computes the attention, of what computes in_kernels_: the program of a strategy with this
+  // number, beside those of branches.
+  Result<Lowered> whole(Lowered lowered, std::size_t program);
+  void search_branches(std::string_view name);
   void remove(const Candidate& candidate);
   // What `plan()` returns, unless it took too long.
   template <typename Plan>
@@ -129,9 +133,11 @@ class Search {
   bool only_one_;
   bool takes_any_;
   const ir::Attention attention_;
+  const ir::Attention combined_;             // the attention, which captures what its branches make
   std::optional<ir::Attention> in_kernels_;  // what these compute, if not the attention itself
   masks::MaskAnalyses analyses_;             // when the context has none
   target::Context context_;
+  std::unique_ptr<Branches> branches_;  // null without branches
   std::unique_ptr<Subject> subject_;
   std::list<Candidate> all_;
   std::vector<Candidate*> left_;  // not returned yet

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "compiler/ir/prologues.h"
+#include "compiler/reference/branches.h"
 #include "compiler/reference/outputs.h"
 #include "compiler/reference/prologues.h"
 #include "compiler/reference/sums.h"
@@ -12,6 +13,7 @@ namespace attn::reference {
 
 Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
                          const Options& options) {
+  if (!attention.branches.empty()) return evaluate_branches(attention, inputs, options);
   if (ir::has_prologue(attention)) {
     ATTN_ASSIGN(const GivenPrologues given, with_prologues(attention, inputs, options));
     return evaluate(given.attention, given.inputs, options);

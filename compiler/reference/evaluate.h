@@ -47,6 +47,8 @@ struct Options {
   // dlse, [B,Hq,Sq]: gradients() is then of sum(o * d_o) + sum(lse * d_lse), with the lse of whole
   // rows. Required exactly where the attention reads_d_lse.
   const io::HostTensor* d_lse = nullptr;
+  // d_o is what kernels have rounded, and is measured so by Gradients::sizes.
+  bool rounds_d_o = false;
 };
 
 struct Outputs {
@@ -62,6 +64,8 @@ struct Outputs {
   io::HostTensor amax_s;   // [1]
   io::HostTensor amax_o;   // [1]
   io::HostTensor o_inner;  // [B,Hq,Sq,Dv], o before the epilogue; empty without one
+  // o and lse of branches, by their names (ir::Branch).
+  std::map<std::string, io::HostTensor, std::less<>> branches{};
 };
 
 // Outputs are f32 (o as it is stored, rounded to its dtype, the others not), or f64 when unrounded.

@@ -10,6 +10,7 @@
 
 #include "compiler/ir/prologues.h"
 #include "compiler/reference/blocks.h"
+#include "compiler/reference/branches.h"
 #include "compiler/reference/outputs.h"
 #include "compiler/reference/prologues.h"
 #include "compiler/reference/reverse.h"
@@ -106,7 +107,7 @@ class RowProducts {
   // What a cotangent of a weight is measured by: itself. Kernels round the gradient of o before an
   // epilogue, so then the root of the sum of squares of its products counts, too.
   double d_weight_size(std::size_t column, const double* d_o) const {
-    if (!problem_.attention.epilogue) return d_weights_[column];
+    if (!problem_.attention.epilogue && !problem_.rounds_d_o) return d_weights_[column];
     double squares = 0;
     const double* value = v_.values.data() + key_row(v_, column);
     for (std::int64_t d = 0; d < problem_.size(Dim::Dv); ++d)
@@ -569,6 +570,8 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
                             const io::HostTensor& d_o, const std::vector<std::string>& names,
                             const Options& options) {
   ATTN_RETURN_IF_ERROR(check_names(attention, names));
+  if (!attention.branches.empty())
+    return gradients_of_branches(attention, inputs, d_o, names, options);
   if (ir::has_prologue(attention))
     return gradients_through_prologues(attention, inputs, d_o, names, options);
   if (!attention.sums.empty())
@@ -580,7 +583,8 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
   }
   ATTN_RETURN_IF_ERROR(check_d_lse(attention, options.d_lse));
   ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
-  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings, options.unrounded));
+  ATTN_ASSIGN(Problem problem, make_problem(attention, bindings, options.unrounded));
+  problem.rounds_d_o = options.rounds_d_o;
   ATTN_ASSIGN(io::HostTensor cotangent, checked_d_o(attention, d_o, options.unrounded));
   if (attention.is_mxfp8()) apply_block_scales(bindings.tensors.at("descale_do"), false, cotangent);
   Gradients result{make_outputs(attention, options.unrounded),

@@ -15,6 +15,7 @@ struct Problem {
   double scale;      // of the products of q and k
   double of_stored;  // the same of q and k as they are stored: with their descales
   bool unrounded = false;
+  bool rounds_d_o = false;  // Options
 
   std::int64_t size(ir::Dim dim) const { return attention.dims[dim]; }
   std::int64_t rows() const { return size(ir::Dim::B) * size(ir::Dim::Hq) * size(ir::Dim::Sq); }

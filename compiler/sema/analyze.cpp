@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compiler/ast/print.h"
+#include "compiler/sema/branches.h"
 #include "compiler/sema/clauses.h"
 #include "compiler/sema/environment.h"
 #include "compiler/sema/epilogue.h"
@@ -15,6 +16,7 @@
 #include "compiler/sema/other_clauses.h"
 #include "compiler/sema/prologue.h"
 #include "compiler/sema/quantize.h"
+#include "compiler/sema/repeats.h"
 #include "compiler/sema/scope.h"
 #include "compiler/sema/sums.h"
 #include "compiler/sema/weights.h"
@@ -28,7 +30,6 @@ using ir::Type;
 using support::quoted;
 
 constexpr std::size_t kMostDimensions = 8;  // of a tensor, as in plans
-constexpr std::size_t kMostText = 80;       // of a clause in a message
 
 constexpr Site kExtent{"the size of a tensor", kConstants,
                        "a size may use only numbers, dimensions and spec parameters"};
@@ -52,16 +53,19 @@ std::string as_score(const ast::Expr& factor) {
 class AnalyzedSpec {
  public:
   AnalyzedSpec(const ast::Spec& spec, const Library& library, const Bindings& bindings,
-               diag::Sink& sink, Spans* spans, std::optional<std::uint64_t> most_work)
+               diag::Sink& sink, Spans* spans, std::optional<std::uint64_t> most_work,
+               NamesRead& read)
       : spec_(spec),
         library_(library),
         sink_(sink),
         spans_(spans),
         most_work_(most_work),
+        read_(read),
         environment_(make_environment(spec, bindings, sink)) {
     attention_.name = spec.name.text;
     attention_.dims = environment_.dims;
     attention_.pos = place(spec.name.span);
+    attention_.branch = own_branch(spec);
   }
 
  protected:
@@ -122,74 +126,12 @@ class AnalyzedSpec {
     });
   }
 
-  void check_repeats() {
-    std::map<std::string, const ast::Clause*, std::less<>> seen;
-    for (const ast::Clause& clause : spec_.clauses) {
-      const std::string& word = clause.keyword.text;
-      const std::string_view once[] = {"dtype",     "layout",   "scale", "outputs", "align",
-                                       "sink",      "dropout",  "grad",  "lengths", "deterministic",
-                                       "normalize", "quantize", "shard", "weight"};
-      if (!contains(once, word)) continue;
-      const auto [first, added] = seen.emplace(word, &clause);
-      if (!added) repeated(*first->second, clause);
-    }
-  }
-
-  void repeated(const ast::Clause& first, const ast::Clause& second) {
-    const std::string& word = second.keyword.text;
-    auto& diagnostic = report(Code::duplicate_clause, second.keyword.span,
-                              fmt::format("{} may appear only once", quoted(word)));
-    diagnostic.labels.push_back({first.keyword.span, "first here"});
-    const std::string_view lists[] = {"outputs", "grad", "lengths"};
-    const bool is_list = contains(lists, word) || (word == "layout" && of_tensors(second));
-    diagnostic.help = "remove one of them";
-    if (sink_.source().is_json()) return;
-    const std::string both = fmt::format("{}, {}", listed(first), listed(second));
-    if (is_list && both.size() <= kMostText && !has_duplicates(both)) {
-      diagnostic.help = fmt::format("write `{} {};`", word, both);
-      diagnostic.fixes.push_back(
-          {diagnostic.help, {{first.span, fmt::format("{} {};", word, both)}, {second.span, ""}}});
-    } else {
-      diagnostic.fixes.push_back({"remove the second", {{second.span, ""}}});
-    }
-  }
-
-  // Whether each entry of a layout clause names a tensor, so that it may follow others.
-  static bool of_tensors(const ast::Clause& clause) {
-    const auto* layout = std::get_if<ast::LayoutClause>(&clause.body);
-    return layout != nullptr &&
-           std::ranges::all_of(layout->entries, [](const ast::LayoutEntry& entry) {
-             return entry.tensor.has_value();
-           });
-  }
-
-  // Whether two of the entries of a list begin with the same name.
-  static bool has_duplicates(std::string_view list) {
-    std::set<std::string_view> seen;
-    for (std::size_t at = 0; at < list.size();) {
-      const std::size_t end = std::min(list.find(',', at), list.size());
-      std::string_view name = list.substr(at, end - at);
-      name.remove_prefix(std::min(name.find_first_not_of(" \t\r\n"), name.size()));
-      if (!seen.insert(name.substr(0, name.find_first_of(" :=\t\r\n"))).second) return true;
-      at = end + 1;
-    }
-    return false;
-  }
-
-  // What the clause lists, as it is written.
-  std::string listed(const ast::Clause& clause) const {
-    const std::uint32_t begin = clause.keyword.span.end;
-    std::string_view text = sink_.source().text().substr(begin, clause.span.end - begin);
-    if (text.ends_with(';')) text.remove_suffix(1);
-    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-    return std::string(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
-  }
-
   const ast::Spec& spec_;
   const Library& library_;
   diag::Sink& sink_;
   Spans* spans_;
   std::optional<std::uint64_t> most_work_;
+  NamesRead& read_;
   Environment environment_;
   ir::Attention attention_;
 };
@@ -236,6 +178,8 @@ class DeclaredTensors : public AnalyzedSpec {
       scope.declare(function->name,
                     {.kind = Symbol::Kind::function, .function = function, .inside = inside},
                     false);
+    } else if (const auto* branch = std::get_if<ast::BranchClause>(&clause.body)) {
+      scope.declare(branch->name, {.kind = Symbol::Kind::branch}, true);
     } else if (std::holds_alternative<ast::OtherClause>(clause.body)) {
       other(clause, scope);
     }
@@ -354,7 +298,7 @@ class Analyzer : private DeclaredTensors {
     }
     for (const ast::Clause& clause : spec_.clauses) declare(clause, scope);
     for (const std::string& name : environment_.unknown) scope.poison(name);
-    check_repeats();
+    check_repeats(spec_, sink_);
     for (const ast::Clause& clause : spec_.clauses) settings(clause);
     begin_weights(spec_, attention_, sink_);
     attention_.layouts = make_layouts(layout_, environment_, sink_);
@@ -452,7 +396,7 @@ class Analyzer : private DeclaredTensors {
     finish_weights(spec_, attention_, scope, sink_);
     attention_.scale = scale_ ? *scale_ : default_scale();
     check_weights(spec_, attention_, sink_);
-    if (!sink_.has_errors()) scope.warn_unused();
+    if (!sink_.has_errors()) scope.warn_unused(read_.names, read_.collects);
   }
 
   // 1 / sqrt(Dqk).
@@ -481,7 +425,13 @@ std::optional<ir::Attention> analyze(const ast::Spec& spec, const Library& libra
         "use its functions in a spec with `import`";
     return std::nullopt;
   }
-  return Analyzer(spec, library, bindings, sink, spans, most_work).run();
+  const auto one = [&](const ast::Spec& part, const Bindings& bound, Spans* places,
+                       NamesRead& read) {
+    return Analyzer(part, library, bound, sink, places, most_work, read).run();
+  };
+  if (has_branches(spec)) return analyze_branches(spec, bindings, sink, spans, one);
+  NamesRead read;
+  return one(spec, bindings, spans, read);
 }
 
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,

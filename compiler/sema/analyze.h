@@ -28,6 +28,8 @@ struct Spans {
     bool binds_weakly;         // its operator, weaker than +, without parentheses around
   };
   std::vector<Score> scores;  // in text order
+
+  std::vector<Spans> branches{};  // of ir::Attention::branches
 };
 
 // Returns nullopt after reporting errors. A library, which has no attention, is an error. `library`

@@ -14,6 +14,11 @@ constexpr Site kEpilogueSite{
     "it acts on each element of `o`, after the sum over keys: it may read `o`, `b`, `h`, `q_idx`, "
     "`d_idx` (the element's column), tensors, params and constants"};
 
+constexpr Site kCombineSite{
+    "what branches become", kHeads | kRows | kTensors | kLearned | kParams | kBranch | kColumn,
+    "it is of each element of `o`, after the sums over keys: it may read branches by their names, "
+    "`b`, `h`, `q_idx`, `d_idx` (the element's column), tensors, params and constants"};
+
 }  // namespace
 
 const ast::Clause* find_epilogue(const ast::Spec& spec) {
@@ -26,7 +31,8 @@ const ast::Clause* find_epilogue(const ast::Spec& spec) {
 void add_epilogue(const ast::Clause& clause, ir::Attention& attention, Scope& scope,
                   diag::Sink& sink) {
   const std::string& word = clause.keyword.text;
-  const auto value = scope.check_as(std::get<ast::EpilogueClause>(clause.body).value, kEpilogueSite,
+  const auto value = scope.check_as(std::get<ast::EpilogueClause>(clause.body).value,
+                                    word == "combine" ? kCombineSite : kEpilogueSite,
                                     ir::Type::real, "choose numbers by `where(condition, a, b)`");
   if (!value) return;
   if (is_fp8(attention.dtype)) {
@@ -34,7 +40,9 @@ void add_epilogue(const ast::Clause& clause, ir::Attention& attention, Scope& sc
                 fmt::format("8-bit attention has no {}: `scale_o` and `amax_o` are of o as the "
                             "attention leaves it",
                             support::quoted(word)))
-        .help = "use `dtype bf16;` without `quantize`, or apply it to the result";
+        .help = word == "combine"
+                    ? "use `dtype bf16;` without `quantize`"
+                    : "use `dtype bf16;` without `quantize`, or apply it to the result";
     return;
   }
   if (!attention.epilogue) {

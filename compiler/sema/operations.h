@@ -35,6 +35,7 @@ enum Uses : std::uint16_t {
   kSums = 256,     // sums along keys; set together with kTensors
   kElement = 512,  // elements and sums of a row of q or k, in a prologue
   kColumn = 1024,  // the column of an element, in both
+  kBranch = 2048,  // an element of the o of a branch, where branches are combined
   kIndexes = kHeads | kRows | kKeys
 };
 

@@ -32,12 +32,17 @@ std::string_view kind_in_words(Symbol::Kind kind) {
     case Symbol::Kind::tensor: return "tensor";
     case Symbol::Kind::param: return "param";
     case Symbol::Kind::function: return "function";
+    case Symbol::Kind::branch: return "branch";
     default: return "let";
   }
 }
 
 // What would do for an expression that reads what a site does not have.
 std::string_view help_without(unsigned missing, const Site& site) {
+  if ((missing & kBranch) != 0)
+    return "a branch has a value for each element of `o`: it stands in a `combine` clause";
+  if ((missing & kResult) != 0 && (site.allowed & kBranch) != 0)
+    return "name the branch whose `o` it is";
   if ((missing & kResult) != 0)
     return "`o` is an element of the result: it stands in an `epilogue` or `gate` clause";
   if ((missing & kColumn) != 0)
@@ -227,7 +232,7 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
   const auto found = symbols_.find(expr.text);
   const bool is_let = found != symbols_.end() && found->second.kind == Symbol::Kind::let;
   const std::string_view what = (missing & kScore) != 0                 ? "the score"
-                                : (missing & kResult) != 0              ? "an element of the result"
+                                : (missing & (kResult | kBranch)) != 0  ? "an element of the result"
                                 : (missing & (kElement | kColumn)) != 0 ? "a column of a row"
                                 : (missing & kIndexes & ~kHeads) != 0   ? "a query or key index"
                                 : (missing & kHeads) != 0               ? "an index"
@@ -341,6 +346,7 @@ std::optional<Value> Scope::symbol(const Expr& expr, Symbol& symbol) {
       return std::nullopt;
     }
     case Symbol::Kind::function: not_a_value(expr, *symbol.function); return std::nullopt;
+    case Symbol::Kind::branch: return branch(expr);
     case Symbol::Kind::let: break;
   }
   if (symbol.value) return symbol.value;
@@ -489,10 +495,16 @@ void Scope::rewrite(const Expr& expr, std::string_view text, diag::Diagnostic& d
   diagnostic.add_replacement(span, text);
 }
 
-void Scope::warn_unused() const {
+void Scope::warn_unused(std::set<std::string, std::less<>>& elsewhere, bool collects) const {
+  if (collects) {
+    for (const auto& [name, symbol] : symbols_) {
+      if (symbol.used || environment_.used.contains(name)) elsewhere.insert(name);
+    }
+    return;
+  }
   for (const auto& [name, symbol] : symbols_) {
-    const bool used = symbol.used || environment_.used.contains(name) || name.starts_with('_') ||
-                      name == ir::kLengthsQ || name == ir::kLengthsKv;
+    const bool used = symbol.used || elsewhere.contains(name) || environment_.used.contains(name) ||
+                      name.starts_with('_') || name == ir::kLengthsQ || name == ir::kLengthsKv;
     if (used || symbol.kind == Symbol::Kind::poisoned) continue;
     auto& diagnostic =
         sink_.report(Code::unused_name, symbol.span,

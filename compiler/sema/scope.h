@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ struct Symbol {
     param,
     let,       // value set once its clause is reached
     function,  // of the spec's own file
+    branch,    // its element of o, in `combine`
     poisoned,  // an error was reported, or will be, where it is defined
   };
   Kind kind = Kind::poisoned;
@@ -113,7 +115,8 @@ class Scope {
   // Whether the spec, or what it imports, defines a function with this name.
   bool has_function(const std::string& name) const;
 
-  void warn_unused() const;
+  // Reports the names that are read neither here nor elsewhere, or `collects` those read here.
+  void warn_unused(std::set<std::string, std::less<>>& elsewhere, bool collects) const;
 
  private:
   // A local name: a function's parameter or let, the variable of a reduction, or an element's
@@ -193,6 +196,7 @@ class Scope {
   std::optional<Value> bound(const ast::Expr& expr);
   std::optional<Value> dimension(const ast::Expr& expr);
   std::optional<Value> symbol(const ast::Expr& expr, Symbol& symbol);
+  Value branch(const ast::Expr& expr);  // branches.cpp
   std::optional<Value> constant(const ast::Expr& expr, const Known& known);
   std::optional<Value> wide_literal(const ast::Expr& expr);
   std::optional<Value> index(const ast::Expr& expr, const Site& site);

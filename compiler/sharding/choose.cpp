@@ -303,6 +303,11 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
                     attention.sums.front().tensor.name),
         {"a captured tensor with the same sums, computed before, is divided as others are"}};
   }
+  if (!attention.branches.empty() && ranks > 1) {
+    return {ErrorCode::unsupported,
+            "several attentions in one spec are not sharded: shard each as a spec of its own, and "
+            "combine the results"};
+  }
   if (attention.epilogue && ranks > 1) {
     return {ErrorCode::unsupported,
             "an attention with an epilogue is not sharded: ranks merge parts of rows, which the "

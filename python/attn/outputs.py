@@ -9,8 +9,13 @@ def is_amax(name: str) -> bool:
 
 
 def is_o(name: str) -> bool:
-    """Whether it is o, or o before the epilogue: both have the same dims and type."""
-    return name in ("o", "o_inner")
+    """Whether it is o, o before the epilogue, or that of a branch: all have the same dims and type."""
+    return name in ("o", "o_inner") or is_o_of_branch(name)
+
+
+def is_o_of_branch(name: str) -> bool:
+    """Whether it is the o of one of several attentions, which is row-major whatever the layout is."""
+    return name.endswith("_o") and not is_amax(name)
 
 
 def is_statistic(name: str) -> bool:
@@ -21,7 +26,7 @@ def is_statistic(name: str) -> bool:
 def value_of_nothing(name: str) -> float:
     """What an output, or a gradient, is for a row that sees no key: zero, and a largest score of -inf. (With a
     sink, statistics are other numbers.)"""
-    return float("-inf") if name.startswith(("lse", "max")) else 0.0
+    return float("-inf") if name.startswith(("lse", "max")) or name.endswith("_lse") else 0.0
 
 
 NO_KEY_BUT_AN_EPILOGUE = "without a key, o is what the epilogue makes of 0, which is not computed"

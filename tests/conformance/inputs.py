@@ -99,6 +99,11 @@ def tree(size, rng):
     return words
 
 
+def compressed(size, rng):
+    """Keys or values, one for 16."""
+    return rng.normal(size=[size["B"], size["Hkv"], size["Skv"] // 16, size["Dqk"]])
+
+
 def scales(*names):
     """Scales of 8-bit tensors: near 1, since nothing is rounded, and all different."""
     return {name: lambda size, rng: 0.5 + rng.random(1) for name in names}
@@ -162,6 +167,12 @@ EXTRAS = {
     "dropout_causal": Extras(dropout=0.1),
     "dropout_mask": Extras(tensors=dict(keep=chances(0.9, "B", "Hq", "Sq", "Skv"))),
     "dropout_softcap_window": Extras(bind=dict(window=20), dropout=0.1, empty=True),
+    "differential": Extras(
+        tensors={
+            "q2": reals("B", "Hq", "Sq", "Dqk"), "k2": reals("B", "Hkv", "Skv", "Dqk"), "lambda": reals("Hq")
+        },
+        outputs=("o", "o_inner", "lse"),
+    ),
     "fp8_causal": Extras(tensors=SCALES | OF_OUTPUT, outputs=IN_8_BITS, trained=False),
     "fp8_current": Extras(tensors=SCALES, outputs=IN_8_BITS, trained=False),
     "fp8_gqa": Extras(tensors=SCALES | OF_OUTPUT, outputs=IN_8_BITS, trained=False),
@@ -202,6 +213,20 @@ EXTRAS = {
             place=integers(lambda size, rng: rng.integers(0, 9, size=[size["B"], size["Skv"]])),
         ),
         square=True,
+    ),
+    "nsa": Extras(
+        bind=dict(size=8, most=4, window_size=20),
+        tensors=dict(
+            k_compressed=compressed,
+            v_compressed=compressed,
+            chosen=integers(
+                lambda size, rng: rng.integers(-1, size["Skv"] // 8 + 1, size=[size["B"], size["Hkv"], size["Sq"], 4])
+            ),
+            gates=reals("B", "Hq", "Sq", 3),
+        ),
+        outputs=("o", "o_inner", "lse"),
+        square=True,
+        one_head_dim=True,
     ),
     "natten_2d": Extras(bind=dict(kernel=5), image=PIXELS),
     "natten_tiled": Extras(bind=dict(kernel=5, tile=4), image=TILES),

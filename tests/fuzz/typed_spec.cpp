@@ -85,9 +85,11 @@ class TypedSpec : Decisions {
     for (unsigned i = one_in(4) ? 2 : 1; i > 0; --i)
       body += fmt::format("  score {};\n", new_score());
     for (unsigned i = below(3); i > 0; --i) body += fmt::format("  mask {};\n", mask());
+    has_branches_ = one_in(6);
     body += other_clauses();
     if (one_in(6)) body += sums();
     if (one_in(6)) body += prologue();
+    if (has_branches_) body += branches();
     return fmt::format("attention random(_w = 37) {{\n{}{}{}}}\n", head, declared(), body);
   }
 
@@ -107,7 +109,10 @@ class TypedSpec : Decisions {
                        size({64, 64, 128, 32, 80}));
   }
 
-  std::string dtype() { return fmt::format("  dtype {};\n", pick({"bf16", "f16"})); }
+  std::string dtype() {
+    dtype_ = pick({"bf16", "f16"});
+    return fmt::format("  dtype {};\n", dtype_);
+  }
 
   std::string align() {
     bottom_right_ = one_in(5);
@@ -118,7 +123,7 @@ class TypedSpec : Decisions {
     sink_ = one_in(10);
     std::string text = sink_ ? "  sink sinks[h];\n  tensor sinks: f32[Hq];\n" : "";
     if (one_in(8)) text += "  lengths kv = Skv - i0 * 3;\n";
-    if (one_in(8)) text += epilogue();
+    if (!has_branches_ && one_in(8)) text += epilogue();
     if (sink_ || !one_in(6)) return text + "  outputs o, lse;\n";
     if (one_in(2)) {
       return text +
@@ -131,6 +136,23 @@ class TypedSpec : Decisions {
            pick({"  normalize sigmoid;\n", "  weight silu(score) / Skv;\n",
                  "  weight relu(score) ** 2;\n", "  weight score;\n"}) +
            "  outputs o;\n";
+  }
+
+  // What is above is of all branches; some have tensors and clauses of their own.
+  std::string branches() {
+    const std::string q2 = fmt::format("  learn _q2: {}[B, Hq, Sq, D];\n", dtype_);
+    const std::string keys = fmt::format(
+        "  tensor _k2: {0}[B, Hkv, Skv, D];\n  learn _v2: {0}[B, Hkv, Skv, D];\n", dtype_);
+    const std::string more = pick({"  mask q_idx >= kv_idx;\n", "  score score / 2;\n", ""});
+    const std::string others =
+        pick({"  branch _x;\n", "  branch _x: q = _q2;\n", "  branch _x: k = _k2, v = _v2;\n",
+              "  branch _y;\n  mask kv_idx % 3 != 1;\n  branch _x: v = _v2;\n"});
+    const std::string gates = "  learn _gates: f32[B, Hq, Sq, 2];\n";
+    const std::string combined =
+        pick({"_own - 0.5 * _x", "_gates[b, h, q_raw, 0] * _own + _gates[b, h, q_raw, 1] * _x",
+              "_own * tanh(_x)", "where(d_idx % 2 == 0, _own, _x)"});
+    return q2 + keys + gates + others + more + "  branch _own;\n" +
+           fmt::format("  combine {};\n", combined);
   }
 
   // Rows of q or k that are about as long as they are without it.
@@ -619,6 +641,8 @@ class TypedSpec : Decisions {
   Sizes sizes_;
   bool bottom_right_ = false;
   bool sink_ = false;
+  bool has_branches_ = false;
+  std::string dtype_;
   std::vector<Tensor> tensors_;
 };
 

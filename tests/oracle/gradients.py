@@ -9,10 +9,11 @@ import types
 import numpy
 
 import fp8
+import of_branches
 import oracle
 from of_rows import factors
 from on_scores import bucket, share_of_furthest
-from registry import SPECS, Place
+from registry import Place, meaning_of
 
 SLOPES, LEARNED = {}, {}
 
@@ -189,7 +190,7 @@ def slopes_of(name, scaled, at, params, tensors):
     """The derivative of each score by its product; 1 if scores are not modified."""
     if name in SLOPES:
         return SLOPES[name](scaled, at, params, tensors)
-    if SPECS[name].modify(scaled, at, params, tensors)[0] is not scaled:
+    if meaning_of(name).modify(scaled, at, params, tensors)[0] is not scaled:
         raise KeyError(f"tests/oracle/gradients.py has no slope of {name}")
     return 1.0
 
@@ -209,10 +210,37 @@ def of_quotient(name, values, weights, d_weights, d_lse):
     return d_scores / numpy.where(nothing, 1, sums)[..., None]
 
 
+def of_combined(name, dims, params, tensors, d_o):
+    """The gradients of several attentions: of what they share, the sums."""
+    spec, result = of_branches.COMBINED[name], {}
+    found = oracle.branches(name, dims, params, tensors)
+    of_o, of_learned = spec.back(d_o, {branch: each["o"] for branch, each in found.items()}, tensors)
+    for branch, of in of_branches.names_of(name).items():
+        inputs, given = spec.inputs.get(branch, {}), of_branches.given(name, branch, dims, tensors)
+        for key, value in alone(of, given[0], params, given[1], of_o[branch]).items():
+            by = inputs.get(key[1:])
+            key = f"d_{by}" if by else key
+            result[key] = result.get(key, 0) + value
+    return result | {f"d_{key}": value for key, value in of_learned.items()}
+
+
+@learned("differential", "nsa")
+def of_branches_alone(d_scores, d_sinks, s, at, t):
+    """They are those of what is combined, or of q, k and v, which of_combined has."""
+    return {}
+
+
 def gradients(name, dims, params, tensors, d_o, d_lse=0.0):
     """The gradients dq, dk, dv and d_NAME (learned tensors) of sum(o * d_o) + sum(lse * d_lse), where lse is not
     -inf. Arguments as in oracle.attention."""
-    if SPECS[name].quantized:
+    if name in of_branches.COMBINED:
+        return of_combined(name, dims, params, tensors, d_o)
+    return alone(name, dims, params, tensors, d_o, d_lse)
+
+
+def alone(name, dims, params, tensors, d_o, d_lse=0.0):
+    """The same of one attention."""
+    if meaning_of(name).quantized:
         visible = ~numpy.isneginf(oracle.scores(name, dims, params, tensors)[0])
         q, k, v = (tensors[each] for each in "qkv")
         return fp8.gradients((fp8.EXACT,) * 4, q, k, v, d_o, tensors, visible)
@@ -222,16 +250,16 @@ def gradients(name, dims, params, tensors, d_o, d_lse=0.0):
     rows_made = oracle.made(name, tensors)
     v, k = oracle.repeated("v", dims, tensors), oracle.repeated("k", dims, rows_made)
     of_epilogue = {}
-    if SPECS[name].epilogue:
+    if meaning_of(name).epilogue:
         rows = oracle.rows_of(dims, tensors)
         o = numpy.einsum("bhqk,bhkd->bhqd", weights * kept, v)
-        _, by_o, by_tensors = SPECS[name].epilogue(o, tensors)
+        _, by_o, by_tensors = meaning_of(name).epilogue(o, tensors)
         of_epilogue = {f"d_{key}": numpy.where(rows, d_o * by, 0) for key, by in by_tensors.items()}
         d_o = numpy.where(rows, d_o * by_o, 0)
     d_weights = numpy.einsum("bhqd,bhkd->bhqk", d_o, v) * kept
-    if SPECS[name].each:
-        d_scores, d_sinks = oracle.of_visible(values, SPECS[name].each)[1] * d_weights, None
-    elif SPECS[name].quotient:
+    if meaning_of(name).each:
+        d_scores, d_sinks = oracle.of_visible(values, meaning_of(name).each)[1] * d_weights, None
+    elif meaning_of(name).quotient:
         d_scores, d_sinks = of_quotient(name, values, weights, d_weights, d_lse), None
     else:
         nothing = numpy.isneginf(statistics["lse"])
@@ -252,8 +280,8 @@ def gradients(name, dims, params, tensors, d_o, d_lse=0.0):
     if name in LEARNED:
         of_learned = LEARNED[name](d_scores, d_sinks, scaled, at, tensors)
         result |= {f"d_{key}": value for key, value in of_learned.items()}
-    for each in "qk" if SPECS[name].rows else "":
-        _, back = SPECS[name].rows(tensors[each].astype(numpy.float64), each, tensors)
+    for each in "qk" if meaning_of(name).rows else "":
+        _, back = meaning_of(name).rows(tensors[each].astype(numpy.float64), each, tensors)
         result[f"d{each}"], of_learned = back(result[f"d{each}"])
         result |= {f"d_{key}": value for key, value in of_learned.items()}
     return result | of_epilogue

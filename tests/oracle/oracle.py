@@ -15,11 +15,12 @@ import types
 import numpy
 
 import fp8
+import of_branches
 import of_rows  # noqa: F401  (fills SPECS)
 import on_rows  # noqa: F401  (fills SPECS)
 import on_scores  # noqa: F401
 import on_visibility  # noqa: F401
-from registry import SPECS, Place
+from registry import SPECS, Place, meaning_of
 
 
 def softmax(values, sinks):
@@ -50,7 +51,7 @@ def parts_of(name, values):
     """Parts of weights that are f over the sum of g along the row: f and g relative to exp(m), their derivatives by
     the score, the sum of g, and m."""
     largest = numpy.maximum(values.max(axis=-1), 0)
-    parts = of_visible(values, SPECS[name].quotient, largest[..., None])
+    parts = of_visible(values, meaning_of(name).quotient, largest[..., None])
     return parts, parts[1].sum(axis=-1), largest
 
 
@@ -63,15 +64,15 @@ def quotient(name, values):
 
 def weights_of(name, values, sinks):
     """The weights, and statistics of each row: of weights that depend on their score alone only max."""
-    if SPECS[name].each:
-        return of_visible(values, SPECS[name].each)[0], {"max": values.max(axis=-1)}
-    if SPECS[name].quotient:
+    if meaning_of(name).each:
+        return of_visible(values, meaning_of(name).each)[0], {"max": values.max(axis=-1)}
+    if meaning_of(name).quotient:
         return quotient(name, values)
     return softmax(values, sinks)
 
 
 def scale_of(name, dims):
-    scale = SPECS[name].scale
+    scale = meaning_of(name).scale
     return 1 / math.sqrt(dims["Dqk"]) if scale is None else scale
 
 
@@ -82,9 +83,9 @@ def repeated(name, dims, tensors):
 
 def made(name, tensors):
     """The tensors with q and k after the prologues of the spec."""
-    if SPECS[name].rows is None:
+    if meaning_of(name).rows is None:
         return tensors
-    rows = {each: SPECS[name].rows(tensors[each].astype(numpy.float64), each, tensors)[0] for each in "qk"}
+    rows = {each: meaning_of(name).rows(tensors[each].astype(numpy.float64), each, tensors)[0] for each in "qk"}
     return {**tensors, **rows}
 
 
@@ -101,7 +102,7 @@ def scores(name, dims, params, tensors):
     scaled = products(name, dims, tensors)
     dims, params = types.SimpleNamespace(**dims), types.SimpleNamespace(**params)
     at = Place(dims, tensors)
-    values, visible, *sinks = SPECS[name].modify(scaled, at, params, tensors)
+    values, visible, *sinks = meaning_of(name).modify(scaled, at, params, tensors)
     is_row = at.q < at.queries
     values = numpy.where(visible & is_row & (at.k < at.keys), values, -numpy.inf)
     sinks = sinks[0][None, :, None] if sinks else -numpy.inf
@@ -110,7 +111,7 @@ def scores(name, dims, params, tensors):
 
 def kept(name, tensors):
     """Dropout factor of each weight: 0 or 1 / (1 - p)."""
-    dropout = SPECS[name].dropout
+    dropout = meaning_of(name).dropout
     return tensors["keep"] / (1 - dropout) if dropout else 1.0
 
 
@@ -121,15 +122,34 @@ def attention(name, dims, params, tensors):
     the rows and keys of each batch; rows beyond have o 0 and lse -inf, even with a sink. With scales, what
     they make of o, of the amax outputs too, as if no value were rounded.
     """
-    if SPECS[name].quantized:
+    if meaning_of(name).quantized:
         return in_8_bits(name, dims, params, tensors)
+    if name in of_branches.COMBINED:
+        found = branches(name, dims, params, tensors)
+        own = of_branches.COMBINED[name].own
+        o = of_branches.COMBINED[name].combine({branch: each["o"] for branch, each in found.items()}, tensors)
+        return {**found[own], "o_inner": found[own]["o"], "o": o}
+    return alone(name, dims, params, tensors)
+
+
+def branches(name, dims, params, tensors):
+    """What each branch makes, by its name."""
+    found = {}
+    for branch, of in of_branches.names_of(name).items():
+        own_dims, own_tensors = of_branches.given(name, branch, dims, tensors)
+        found[branch] = alone(of, own_dims, params, own_tensors)
+    return found
+
+
+def alone(name, dims, params, tensors):
+    """The same of one attention."""
     weights, outputs = weights_of(name, *scores(name, dims, params, tensors))
     v = repeated("v", dims, tensors)
     weights = weights * kept(name, tensors)
     o = numpy.einsum("bhqk,bhkd->bhqd", weights, v)
-    if SPECS[name].epilogue:
+    if meaning_of(name).epilogue:
         outputs = {"o_inner": o, **outputs}
-        o = numpy.where(rows_of(dims, tensors), SPECS[name].epilogue(o, tensors)[0], 0)
+        o = numpy.where(rows_of(dims, tensors), meaning_of(name).epilogue(o, tensors)[0], 0)
     return {"o": o, **outputs}
 
 

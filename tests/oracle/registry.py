@@ -5,6 +5,7 @@ import typing
 import numpy
 
 SPECS = {}
+BRANCHES = {}  # by NAME.BRANCH: attentions that are parts of others
 
 
 class Meaning(typing.NamedTuple):
@@ -36,6 +37,10 @@ def spec(
         return modify
 
     return register(function) if function else register
+
+
+def meaning_of(name):
+    return SPECS[name] if name in SPECS else BRANCHES[name]
 
 
 class Place:

@@ -89,6 +89,8 @@ class Completer {
       case Expected::side: words(WordKind::side, kEnumItem); break;
       case Expected::fact: words(WordKind::fact, kEnumItem); break;
       case Expected::gradient: gradients(); break;
+      case Expected::input: inputs(); break;
+      case Expected::tensor: tensors(); break;
     }
     return {{"isIncomplete", false}, {"items", std::move(items_)}};
   }
@@ -145,8 +147,8 @@ class Completer {
 
   // Adds clauses, but those that are there and may appear only once.
   void clauses() {
-    constexpr std::string_view kRepeated[] = {"dims", "tensor", "learn", "param",
-                                              "let",  "fn",     "score", "mask"};
+    constexpr std::string_view kRepeated[] = {"dims", "tensor", "learn", "param", "let",
+                                              "fn",   "score",  "mask",  "branch"};
     for (const std::string_view name : sema::built_clauses()) {
       const bool may_repeat = sema::contains(kRepeated, name);
       if (may_repeat || !is_there(name)) word(WordKind::clause, name, kKeywordItem);
@@ -247,9 +249,10 @@ class Completer {
   // Whether the name has a value in the clause: scores and keys have none after the sum over keys.
   bool has_value(std::string_view name) const {
     constexpr std::string_view kAnywhere[] = {"let", "fn"}, kOfScores[] = {"score", "weight"},
-                               kOfResults[] = {"epilogue", "gate"};
+                               kOfResults[] = {"epilogue", "gate", "combine"};
     if (sema::contains(kAnywhere, place_.keyword)) return true;
     const bool is_after = sema::contains(kOfResults, place_.keyword);
+    if (name == "o" && place_.keyword == "combine") return false;
     if (name == "o" || name == "d_idx") return is_after;
     if (name == "kv_idx") return !is_after;
     return name != "score" || sema::contains(kOfScores, place_.keyword);
@@ -269,6 +272,9 @@ class Completer {
       case Meaning::tensor:
       case Meaning::param:
         if (place_.in_attention) add(symbol, kFieldItem);
+        return;
+      case Meaning::branch:
+        if (place_.keyword == "combine") add(symbol, kVariableItem);
         return;
       case Meaning::let:
         if (place_.in_attention && symbol.definition->end < offset_) {
@@ -353,6 +359,21 @@ class Completer {
         const bool learns =
             symbol.meaning == Meaning::tensor && symbol.clause->keyword.text == "learn";
         if (learns) add(symbol.name, kFieldItem, signature_of(symbol), "");
+      }
+    }
+  }
+
+  // What a branch may read from tensors of its own, and these tensors.
+  void inputs() {
+    for (const std::string_view name : sema::input_names()) {
+      word(WordKind::tensor, name, kVariableItem);
+    }
+  }
+  void tensors() {
+    for (const Analysis* analysis : analyses()) {
+      for (const Symbol& symbol : analysis->index.symbols()) {
+        if (symbol.meaning == Meaning::tensor && !seen_.contains({symbol.name, kFieldItem}))
+          add(symbol.name, kFieldItem, signature_of(symbol), prose_of(symbol));
       }
     }
   }

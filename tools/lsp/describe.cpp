@@ -73,6 +73,17 @@ std::string comment_above(const ast::Clause& clause) {
   return text;
 }
 
+// "branch far: k = k_far"
+std::string branch_text(const ast::Clause* clause) {
+  const auto& branch = std::get<ast::BranchClause>(clause->body);
+  std::string text = "branch " + branch.name.text;
+  for (const ast::BranchInput& input : branch.inputs) {
+    text += &input == &branch.inputs.front() ? ": " : ", ";
+    text += fmt::format("{} = {}", input.tensor.text, input.by.text);
+  }
+  return text;
+}
+
 std::string sizes_of(const Analysis& analysis, const ast::TensorClause& tensor) {
   std::string text;
   for (const ast::Expr& extent : tensor.extents) {
@@ -98,6 +109,7 @@ std::string signature_of(const Symbol& symbol) {
       return tensor_signature(*symbol.clause, std::get<ast::TensorClause>(symbol.clause->body));
     case Meaning::param: return fmt::format("param {}: {}", symbol.name, param_type(symbol));
     case Meaning::let: return assigned("let", symbol);
+    case Meaning::branch: return branch_text(symbol.clause);
     case Meaning::function: return function_signature(*symbol.function);
     case Meaning::argument:
       return fmt::format("{}  # of {}", symbol.name, function_head(*symbol.function));

@@ -80,6 +80,8 @@ class IndexedNames {
       Symbol symbol = symbol_of(Meaning::let, let->name, &clause);
       symbol.value = &let->value;
       define(names_, let->name, std::move(symbol));
+    } else if (const auto* branch = std::get_if<ast::BranchClause>(&clause.body)) {
+      define(names_, branch->name, symbol_of(Meaning::branch, branch->name, &clause));
     }
   }
 
@@ -236,6 +238,13 @@ class Indexer : private IndexedNames {
   void visit(const ast::PrologueClause& clause) { visit(clause.value); }
   void visit(const ast::WeightClause& clause) { visit(clause.value); }
   void visit(const ast::EpilogueClause& clause) { visit(clause.value); }
+  void visit(const ast::BranchClause& clause) {
+    for (const ast::BranchInput& input : clause.inputs) {
+      word(WordKind::tensor, input.tensor);
+      const auto found = names_.find(input.by.text);
+      if (found != names_.end()) use(input.by.span, found->second);
+    }
+  }
   void visit(const ast::ShardClause& clause) { word(WordKind::choice, clause.axis); }
   void visit(const ast::QuantizeClause& clause) {
     word(WordKind::choice, clause.by);

@@ -29,6 +29,7 @@ enum class Meaning : std::uint8_t {
   tensor,
   param,
   let,
+  branch,
   function,
   argument,  // of a function
   local,     // a value of a function's body

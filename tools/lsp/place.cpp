@@ -42,7 +42,7 @@ constexpr ExpectedIn kExpectedIn[] = {
     {"mask", Expected::expression},     {"sink", Expected::expression},
     {"dropout", Expected::expression},  {"weight", Expected::expression},
     {"prologue", Expected::expression}, {"epilogue", Expected::expression},
-    {"gate", Expected::expression}};
+    {"gate", Expected::expression},     {"combine", Expected::expression}};
 
 // Follows the tokens before the cursor.
 class Walker {
@@ -167,6 +167,12 @@ class Walker {
     if (keyword == "param") return has("':'") ? Expected::type : Expected::nothing;
     if (keyword == "quantize") {
       return count_ == clause_ + 1 ? Expected::choice : Expected::constant;
+    }
+    if (keyword == "branch") {
+      const bool begins_input = last() == "':'" || last() == "','";
+      return last() == "'='" ? Expected::tensor
+             : begins_input  ? Expected::input
+                             : Expected::nothing;
     }
     if (keyword == "lengths") return begins_entry ? Expected::side : Expected::element;
     if (keyword == "let" || keyword == "fn") {

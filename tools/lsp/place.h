@@ -26,6 +26,8 @@ enum class Expected : std::uint8_t {
   side,
   fact,
   gradient,
+  input,   // `q`, `k` or `v` of a branch
+  tensor,  // that is read in its place
 };
 
 struct Place {

@@ -59,6 +59,7 @@ Coloured colour_of(const Symbol& symbol) {
     case Meaning::tensor:
     case Meaning::param: return {{}, Kind::variable};
     case Meaning::let:
+    case Meaning::branch:
     case Meaning::local: return {{}, Kind::variable, kReadonly};
     case Meaning::function: return {{}, Kind::function};
     case Meaning::argument:

@@ -26,7 +26,9 @@ Status check_epilogue(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (!attention.epilogue) return {};
   return unsupported(
-      attention.epilogue_pos, "cuDNN's fused kernels store o without an epilogue",
+      attention.epilogue_pos,
+      attention.branch.empty() ? "cuDNN's fused kernels store o without an epilogue"
+                               : "cuDNN's fused kernels store o as it is, and combine no branches",
       own_kernels_note(subject.context(), "attnc's own kernels do, on H100 and H200"));
 }
 

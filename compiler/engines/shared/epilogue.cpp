@@ -61,9 +61,8 @@ class EpilogueStep {
     std::int64_t floats = 0;
     if (!writes_rows()) step.launches.clear();
     for (std::size_t i = 0; i < slopes_.tensors.size(); ++i) {
-      step.outputs.push_back(gradient::gradient_name(slopes_.tensors[i].name));
-      if (!slopes_.tensors[i].is_whole)
-        step.launches.insert(step.launches.begin(), zeroing_launch(i));
+      if (is_first(i)) step.outputs.push_back(gradient::gradient_name(slopes_.tensors[i].name));
+      if (is_zeroed(i)) step.launches.insert(step.launches.begin(), zeroing_launch(i));
       if (slopes_.tensors[i].is_own()) continue;
       floats = std::max(floats, kept(i) * parts(i) * columns(i));
       step.launches.push_back(sums_launch(i));
@@ -78,6 +77,12 @@ class EpilogueStep {
 
  private:
   bool packed() const { return layout_of(attention_, "o").kind == ir::LayoutKind::thd; }
+
+  // Whether this read is the first of its tensor, and whether it begins with zeros for others.
+  bool is_first(std::size_t i) const {
+    return i == 0 || slopes_.tensors[i].name != slopes_.tensors[i - 1].name;
+  }
+  bool is_zeroed(std::size_t i) const { return is_first(i) && !slopes_.tensors[i].is_whole; }
 
   // Whether the first kernel has something to write.
   bool writes_rows() const {
@@ -191,7 +196,7 @@ class EpilogueStep {
     }
     for (std::size_t i = 0; i < slopes_.tensors.size(); ++i) {
       const codegen::EpilogueTensor& of = slopes_.tensors[i];
-      if (!of.is_whole) {
+      if (is_zeroed(i)) {
         text += fmt::format(
             "extern \"C\" __global__ void attn_epilogue_zero_{}({}* gradient) {{\n"
             "  const long long i = attn_thread();\n  if (i < {}) gradient[i] = 0;\n}}\n",

@@ -96,7 +96,9 @@ Status check_no_quotient(const Subject& subject) {
 Status check_no_epilogue(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (!attention.epilogue) return {};
-  return unsupported(attention.epilogue_pos, "kernels that are not fused compute no epilogue",
+  return unsupported(attention.epilogue_pos,
+                     attention.branch.empty() ? "kernels that are not fused compute no epilogue"
+                                              : "kernels that are not fused combine no branches",
                      are_own_kernels_for(subject.context())
                          ? "`--engine native` does"
                          : "attnc's own kernels do, on H100 and H200");

@@ -9,7 +9,8 @@ import torch
 from attn.arguments import INPUTS
 from attn.errors import UnsupportedError
 from attn.outputs import (
-    NO_KEY_BUT_A_SINK, NO_KEY_BUT_AN_EPILOGUE, NO_KEY_NOTES, is_amax, is_o, is_statistic, value_of_nothing,
+    NO_KEY_BUT_A_SINK, NO_KEY_BUT_AN_EPILOGUE, NO_KEY_NOTES, is_amax, is_o, is_o_of_branch, is_statistic,
+    value_of_nothing,
 )
 from attn.torch.calls import Call
 from attn.torch.facts import Facts
@@ -26,10 +27,12 @@ def outputs(each: Call, facts: Facts, names: Sequence[str]) -> list[torch.Tensor
     """What a call returns, in memory that was not written yet."""
     q, v = each.tensors["q"], each.tensors["v"]
     shape = (*q.shape[:-1], v.shape[-1])
-    strides = output_strides(each.form) if each.form else dense_strides(shape, range(len(shape)))
+    dense = dense_strides(shape, range(len(shape)))
+    strides = output_strides(each.form) if each.form else dense
     dtype = facts.dtype_of("o", q.dtype)
     made = {
-        name: torch.empty_strided(shape, strides, dtype=dtype, device=q.device) for name in names if is_o(name)
+        name: torch.empty_strided(shape, dense if is_o_of_branch(name) else strides, dtype=dtype, device=q.device)
+        for name in names if is_o(name)
     }
     made |= {name: q.new_empty(1, dtype=torch.float32) for name in names if is_amax(name)}
     stats = facts.dtype_of("lse", q.dtype)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from attn.arguments import INPUTS
-from attn.outputs import is_o
+from attn.outputs import is_o, is_o_of_branch
 from attn.torch import empty, reference
 from attn.torch.calls import Call
 from attn.torch.facts import facts_of
@@ -27,6 +27,8 @@ def run_forward(each: Call, training: bool, lends: bool = False) -> tuple[torch.
         outputs = reference.run_forward(each, names)
         if each.form is not None:
             for name in filter(is_o, outputs):
+                if is_o_of_branch(name):
+                    continue
                 outputs[name] = with_strides(outputs[name], output_strides(each.form))
     else:
         with torch.cuda.device(each.tensors["q"].device):

@@ -255,6 +255,23 @@ TEST(SpecSignature, EpiloguesAreTold) {
   EXPECT_EQ(different.size(), 2 * std::size(kEpilogues));
 }
 
+TEST(SpecSignature, BranchesAreTold) {
+  std::set<std::string> different;
+  const char* const kBranches[] = {
+      "",
+      "branch x; branch y; combine x - y;",
+      "branch x; branch y; combine x - 2 * y;",
+      "branch x; score score / 2; branch y; combine x - y;",
+      "branch x; mask kv_idx != 3; branch y; combine x - y;",
+      "learn k2: f16[B, Hkv, Skv, D]; branch x: k = k2; branch y; combine x - y;",
+      "learn k2: f16[B, Hkv, Skv, D]; branch x: k = k2, v = k2; branch y; combine x - y;"};
+  for (const char* branches : kBranches) {
+    for (const auto direction : {plan::Direction::forward, plan::Direction::backward})
+      different.insert(signature(with("more", branches), direction, "native"));
+  }
+  EXPECT_EQ(different.size(), 2 * std::size(kBranches));
+}
+
 TEST(SpecSignature, ABackwardThroughLseIsAnother) {
   const auto backward = plan::Direction::backward;
   const std::string without = signature(with("more", "grad k;"), backward, "unfused");
@@ -274,15 +291,16 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   const ir::Attention attention;
   [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, sums, params,
                                 dag, scale, score, masks, normalize, normalize_pos, quotient, sink,
-                                epilogue, place_of_epilogue, dropout, prologue_q, prologue_k,
-                                lengths_q, lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
-                                wants_max_with_sink, wants_sum_exp_with_sink,
+                                epilogue, place_of_epilogue, branches, branch, dropout, prologue_q,
+                                prologue_k, lengths_q, lengths_kv, wants_o, wants_lse, wants_max,
+                                wants_sum_exp, wants_max_with_sink, wants_sum_exp_with_sink,
                                 wants_lse_without_sink, wants_amax_s, wants_amax_o, wants_o_inner,
-                                place_of_statistics, gradients, reads_d_lse, place_of_d_lse,
-                                deterministic, partial, shard, pos] = attention;
+                                wants_branches, place_of_statistics, gradients, reads_d_lse,
+                                place_of_d_lse, deterministic, partial, shard, pos] = attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest, computed] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [sum, summed, of_batch, of_head] = ir::KeySum();
+  [[maybe_unused]] const auto& [of_branch, o_of_branch, inputs_of_branch] = ir::Branch();
   [[maybe_unused]] const auto& [value, sums_of_row, place_of_prologue] = ir::Prologue();
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables, bound_strides] = ir::Layout();
   [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize,

@@ -108,6 +108,12 @@ TEST(Equality, SeesEveryDifference) {
         a.quotient = Quotient{a.score, a.score, true};
       },
       [](Attention& a) { a.epilogue = a.score; },
+      [](Attention& a) {
+        const Attention copy = a;
+        a.branches.push_back({copy, copy.tensors[0], {}});
+      },
+      [](Attention& a) { a.branch = "x"; },
+      [](Attention& a) { a.wants_branches = true; },
       [](Attention& a) { a.wants_o_inner = true; },
       [](Attention& a) { a.lengths_q = true; },
       [](Attention& a) { a.wants_max = true; },

@@ -116,6 +116,38 @@ TEST(Text, ProloguesRoundTrip) {
   EXPECT_FALSE(verify(wrong).ok());
 }
 
+TEST(Text, BranchesRoundTrip) {
+  Attention whole = parse(kSample).value();
+  Dag& dag = whole.dag;
+  Branch branch{whole, {"x_o", whole.dtype, {}, {}}, {}};
+  branch.attention.branch = "x";
+  branch.attention.score = branch.attention.dag.leaf(Op::score_);
+  for (const Dim dim : {Dim::B, Dim::Hq, Dim::Sq, Dim::Dv}) {
+    const auto size = whole.dims.get(dim);
+    branch.o.extents.push_back(size ? dag.integer(*size) : dag.dim(std::string(to_string(dim))));
+  }
+  const ExprId at[] = {dag.leaf(Op::batch_), dag.leaf(Op::head_), dag.leaf(Op::row_),
+                       dag.leaf(Op::depth_)};
+  whole.branch = "y";
+  whole.branches = {branch};
+  whole.epilogue =
+      dag.add(Op::sub_, {dag.leaf(Op::output_), dag.add_symbol(Op::load_, "x_o", Type::real, at)});
+  ASSERT_TRUE(verify(whole).ok()) << verify(whole).error().message;
+  const std::string text = to_text(whole);
+  EXPECT_THAT(text, HasSubstr("  branch x: bf16[%"));
+  ASSERT_TRUE(parse(text).ok()) << parse(text).error().message;
+  EXPECT_EQ(to_text(*parse(text)), text);
+  EXPECT_TRUE(verify(*parse(text)).ok());
+  EXPECT_FALSE(parse(text + "x").ok());
+  EXPECT_FALSE(parse(text.substr(0, text.find("\n}\n") + 3)).ok());  // the branch is missing
+  Attention wrong = whole;
+  wrong.branches[0].inputs["k"] = "nothing";
+  EXPECT_FALSE(verify(wrong).ok());
+  wrong = whole;
+  wrong.epilogue.reset();
+  EXPECT_FALSE(verify(wrong).ok());
+}
+
 TEST(Text, SumsRoundTrip) {
   Attention summed = parse(kSample).value();
   const ExprId keys = summed.dag.integer(129);

@@ -123,6 +123,23 @@ TEST(Sums, ShareTensorsWithScoresAndWithEachOther) {
   expect_differences(problem_of(kShared), {"gate", "q"});
 }
 
+// Keys of another number and with other heads, queries of one branch, a table that all read, and a
+// sum along keys and a prologue of some.
+TEST(Branches, HaveGradientsOfWhatTheyReadAndOfWhatCombines) {
+  expect_differences(
+      problem_of(
+          "learn k2: bf16[B, Hq, Skv // 2, D]; learn v2: bf16[B, Hq, Skv // 2, D];"
+          "learn q2: bf16[B, Hq, Sq, D]; learn table: f32[Hq, 4]; learn gates: f32[Hq, Sq, 2];"
+          "learn forget: f32[Skv]; let c = cumsum(forget[min(kv_idx, 2)]);"
+          "score score + table[h, kv_idx % 4];"
+          "branch short: k = k2, v = v2; mask kv_idx <= q_idx;"
+          "branch turned: q = q2; prologue q: x[(d_idx + 1) % D]; score score * c[kv_idx];"
+          "branch own; mask kv_idx != 1; weight exp(score) / sum(exp(score) + 0.25);"
+          "combine gates[h, q_idx, 0] * own * tanh(short) + gates[h, q_idx, 1] * turned;"
+          "grad q, k, v, k2, v2, q2, table, gates, forget;"),
+      {"q", "k", "v", "k2", "v2", "q2", "table", "gates", "forget"});
+}
+
 // Norms and rotations of rows, which read sums of sums, elements elsewhere and learned tensors that
 // scores and sums along keys read, too.
 TEST(Prologues, HaveGradientsOfRowsAndOfWhatTheyRead) {
