@@ -31,6 +31,36 @@ ATTN_API void* attn_xla_instantiate(void* call);
 ATTN_API void* attn_xla_initialize(void* call);
 ATTN_API void* attn_xla_execute(void* call);
 
+/* A handler for arrays of the CPU, which a function of the process computes, such as the dense
+ * reference by Python. Its one attribute is text, `request`, which says what to compute. */
+ATTN_API void* attn_xla_compute(void* call);
+
+/* A dense array of a call, row-major. */
+typedef struct attn_xla_array {
+  void* data;
+  const int64_t* dims;
+  int32_t rank;
+  attn_dtype dtype;
+} attn_xla_array;
+
+/* A call of attn_xla_compute, valid until the function returns. */
+typedef struct attn_xla_request {
+  const char* text; /* the attribute, `text_size` bytes */
+  size_t text_size;
+  const attn_xla_array* arguments;
+  size_t argument_count;
+  const attn_xla_array* results; /* to be written */
+  size_t result_count;
+  char* message; /* of a failure: at most `message_size` bytes with the terminating zero */
+  size_t message_size;
+} attn_xla_request;
+
+/* Returns an attn_status. Called by any number of threads at once. */
+typedef attn_status (*attn_xla_computer)(const attn_xla_request* request);
+
+/* Sets the function, which must not be unloaded: NULL is the default, and then calls fail. */
+ATTN_API void attn_xla_set_computer(attn_xla_computer computer);
+
 #ifdef __cplusplus
 }
 #endif

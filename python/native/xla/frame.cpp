@@ -106,8 +106,13 @@ std::int64_t count_of(const ffi::Buffer& buffer) {
 }
 
 std::int64_t element_bytes(ffi::Type type) {
+  return static_cast<std::int64_t>(attn_dtype_bytes(dtype_of(type).value_or(attn_dtype{})));
+}
+
+std::optional<attn_dtype> dtype_of(ffi::Type type) {
   const auto* found = std::ranges::find(kTypes, type, &Named::type);
-  return found == kTypes.end() ? 0 : static_cast<std::int64_t>(attn_dtype_bytes(found->dtype));
+  if (found == kTypes.end()) return std::nullopt;
+  return found->dtype;
 }
 
 std::optional<ffi::Type> type_of(attn_dtype dtype) {

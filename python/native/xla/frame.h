@@ -33,7 +33,8 @@ const ffi::Buffer* buffer_of(const ffi::Buffers& buffers, std::size_t place);
 // The elements of a buffer, and the bytes of one; 0 for a type that no plan has.
 std::int64_t count_of(const ffi::Buffer& buffer);
 std::int64_t element_bytes(ffi::Type type);
-// The type of XLA for one of attn.h.
+// The type of XLA for one of attn.h, and the other way.
 std::optional<ffi::Type> type_of(attn_dtype dtype);
+std::optional<attn_dtype> dtype_of(ffi::Type type);
 
 }  // namespace attn::xla

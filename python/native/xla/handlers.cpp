@@ -1,33 +1,11 @@
-#include <exception>
-#include <new>
-
 #include "attn_xla.h"
 #include "base64.h"
 #include "frame.h"
+#include "guarded.h"
 #include "state.h"
 
 namespace attn::xla {
 namespace {
-
-// Body of each handler: what XLA asks for at registration, and exceptions.
-template <typename Body>
-void* guarded(void* frame, const Body& body) noexcept {
-  const ffi::Call& call = *static_cast<const ffi::Call*>(frame);
-  if (answers_metadata(call)) return nullptr;
-  if (!is_served(call)) {
-    const std::string is =
-        std::to_string(call.api->version.major) + "." + std::to_string(call.api->version.minor);
-    return failure(call, ATTN_STATUS_UNSUPPORTED,
-                   "XLA's foreign function interface is " + is + ", and 0.2 or later is needed");
-  }
-  try {
-    return body(call);
-  } catch (const std::bad_alloc&) {
-    return failure(call, ATTN_STATUS_OUT_OF_MEMORY, std::string("the host is out of memory"));
-  } catch (const std::exception& exception) {
-    return failure(call, ATTN_STATUS_INTERNAL, std::string(exception.what()));
-  }
-}
 
 ffi::Error* instantiate(const ffi::Call& call) {
   const auto plan = text_of(call, "plan");

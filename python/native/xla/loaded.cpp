@@ -18,6 +18,12 @@ bool is_packed(const attn_tensor_info& info) {
 // Whether other tensors say where its rows are, so that it may have any number of them.
 bool is_located(const attn_tensor_info& info) { return *info.addressed_by != '\0'; }
 
+// 64-bit integers may be given as pairs of 32-bit ones, the low half first: programs of JAX have no
+// others unless they ask for them.
+bool has_type(const ffi::Buffer& buffer, ffi::Type type) {
+  return buffer.type == type || (type == ffi::Type::s64 && buffer.type == ffi::Type::s32);
+}
+
 // The first address in a buffer that a workspace may begin at: XLA aligns less.
 void* aligned(void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
@@ -111,7 +117,7 @@ attn_status Loaded::read(const ffi::Call& call, Given& given, std::string& text)
     const attn_tensor_info& info = tensor.info;
     const ffi::Buffer* const buffer =
         buffer_of(info.is_output != 0 ? call.results : call.arguments, tensor.place);
-    if (buffer == nullptr || buffer->type != tensor.type ||
+    if (buffer == nullptr || !has_type(*buffer, tensor.type) ||
         (!is_located(info) && count_of(*buffer) * element_bytes(buffer->type) < info.bytes)) {
       text = std::string(info.name) + " must have " + std::to_string(info.bytes) + " bytes of " +
              attn_dtype_name(info.dtype);

@@ -1,0 +1,106 @@
+"""Attentions as differentiable functions of JAX's arrays."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, NoReturn, Sequence
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+from attn.errors import UnsupportedError
+from attn.jax import primitives
+from attn.jax.dtypes import DTYPES
+from attn.jax.facts import Setup
+from attn.jax.mapping import mapped
+from attn.jax.partitioning import Operation
+from attn.jax.varying import alike
+from attn.outputs import is_amax
+
+
+def function_of(setup: Setup) -> Callable[..., list[Any]]:
+    """The compiled function of a setup, of tensors in the order of its names: the outputs that the spec lists. One for
+    all calls, which lives as long as the attention."""
+    known = setup.facts.functions.get(setup)
+    if known is None:
+        known = setup.facts.functions.setdefault(setup, jax.jit(_differentiable(setup)))
+    return known
+
+
+def _differentiable(setup: Setup) -> Callable[..., list[Any]]:
+    facts = setup.facts
+    shown = len(facts.outputs)
+
+    @jax.custom_vjp
+    def attention(*tensors: Any) -> list[Any]:
+        return _forward(setup, False)(*tensors)
+
+    def attention_fwd(*tensors: Any) -> tuple[list[Any], Any]:
+        given = [each.value for each in tensors]  # with whether they have tangents
+        outputs = _forward(setup, True)(*given)
+        return outputs[:shown], (given, outputs)
+
+    def attention_bwd(saved: Any, d_outputs: Sequence[Any]) -> tuple[Any, ...]:
+        tensors, outputs = saved
+        found = _gradients(setup, tensors, outputs, dict(zip(facts.outputs, d_outputs)))
+        return tuple(found.get(name) for name in setup.names)
+
+    attention.defvjp(attention_fwd, attention_bwd, symbolic_zeros=True)
+    return attention
+
+
+def _gradients(setup: Setup, tensors: Sequence[Any], outputs: Sequence[Any],
+               d_outputs: dict[str, Any]) -> dict[str, Any]:
+    """The gradients of tensors by name; none if nothing reached an output that has gradients."""
+    facts = setup.facts
+    reached = {name: x for name, x in d_outputs.items() if not _is_zero(x) and not is_amax(name)}
+    d_o = reached.pop("o", None)
+    d_lse = reached.pop("lse", None) if facts.quantized is None else None
+    for name in reached:
+        _refuse_statistic(name)
+    if d_o is None and d_lse is None:
+        return {}
+    of_o = outputs[facts.all_outputs.index(facts.saved_o)]
+    if d_o is None:
+        d_o = jnp.zeros(of_o.shape, of_o.dtype)
+    if facts.quantized is not None:
+        d_o = d_o.astype(DTYPES[facts.quantized.do])
+    given = [*tensors, *outputs, d_o, *(() if d_lse is None else (d_lse,))]
+    found = _backward(setup, d_lse is not None)(*given)
+    return dict(zip(facts.of_backward[: len(facts.differentiated)], found))
+
+
+def _is_zero(gradient: Any) -> bool:
+    return gradient is None or isinstance(gradient, SymbolicZero)
+
+
+def _refuse_statistic(name: str) -> NoReturn:
+    notes = [f"if no gradient is meant, compute with jax.lax.stop_gradient({name})"]
+    if name == "lse":
+        raise UnsupportedError("lse has no gradient here, and the backward reached it: 8-bit attention has none", notes)
+    raise UnsupportedError(f"{name} has no gradient, and the backward reached it: only o and lse have one", notes)
+
+
+def _forward(setup: Setup, training: bool) -> Callable[..., list[Any]]:
+    names = primitives.output_names(setup, training)
+    operation = Operation(setup, setup.names, names, lambda *xs: primitives.forward(setup, training, xs), False)
+    return _never_differentiated(mapped(operation))
+
+
+def _backward(setup: Setup, through_lse: bool) -> Callable[..., list[Any]]:
+    operation = Operation(setup, primitives.names_of_backward(setup, through_lse), setup.facts.of_backward,
+                          lambda *xs: primitives.backward(setup, through_lse, xs), True)
+    return _never_differentiated(mapped(operation))
+
+
+def _never_differentiated(function: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """The function, of which a derivative is refused: it would be a second one, or one in forward mode."""
+    found: Callable[..., list[Any]] = jax.custom_jvp(lambda *xs: alike(function(*xs), xs))
+    found.defjvp(_refuse_derivative)  # type: ignore[attr-defined]
+    return found
+
+
+def _refuse_derivative(*_: Any) -> NoReturn:
+    raise UnsupportedError(
+        "attention has first derivatives in reverse mode alone, and this is a second one or one in forward mode",
+        ["jax.grad and jax.vjp differentiate it once; for jax.hessian and jax.jvp, write it in jax.numpy"])

@@ -1,0 +1,175 @@
+"""attn.jax on the CPU under JAX's transformations, beside a dense attention in jax.numpy, in float64. Eight devices."""
+
+import os
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+
+import gc  # noqa: E402
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+jax = pytest.importorskip("jax")
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_enable_x64", True)
+
+import jax.numpy as jnp  # noqa: E402
+from jax.sharding import Mesh, NamedSharding  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+
+import attn  # noqa: E402
+import attn.jax  # noqa: E402
+from jax_dense import assert_close, dense, inputs, loss_of, text  # noqa: E402
+
+ALL = (0, 1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def f():
+    return attn.compile(text("transformed"))
+
+
+@pytest.fixture
+def mine(f):
+    return lambda q, k, v, slopes, doc: f(q, k, v, slopes=slopes, doc=doc)
+
+
+def test_alone_and_compiled(mine):
+    given = inputs(2)
+    assert_close(mine(*given), dense(*given))
+    assert_close(jax.jit(mine)(*given), dense(*given))
+
+
+def test_gradients(mine):
+    given = inputs(2)
+    assert_close(jax.grad(loss_of(mine), ALL)(*given), jax.grad(loss_of(dense), ALL)(*given))
+    only_o = [jax.grad(lambda *args, g=g: jnp.sum(g(*args)[0] ** 2), (0, 3))(*given) for g in (mine, dense)]
+    assert_close(*only_o)
+    assert_close(*(jax.jacrev(lambda q, g=g: g(q, *given[1:])[0][0, 1])(given[0]) for g in (mine, dense)))
+
+
+def test_what_no_loss_reaches_has_no_gradient(mine):
+    given = inputs(1)
+    assert_close(jax.grad(lambda q: jnp.sum(q) + 0 * mine(q, *given[1:])[1].size)(given[0]), jnp.ones_like(given[0]))
+
+
+@pytest.mark.parametrize("axes", [(0, 0, 0, None, 0), (1, 2, 0, None, None), (None, None, None, 0, None)])
+def test_vmap(mine, axes):
+    whole = inputs(3, 2)
+    given = [whole[i] if axes[i] is not None else inputs(2)[i] for i in range(5)]
+    if axes[3] == 0:
+        given[3] = jnp.stack([given[3], 2 * given[3], 0 * given[3]])
+    given = [x if axis is None else jnp.moveaxis(x, 0, axis) for x, axis in zip(given, axes)]
+    assert_close(*(jax.vmap(g, axes)(*given) for g in (mine, dense)))
+    assert_close(*(jax.vmap(jax.grad(loss_of(g), ALL), axes)(*given) for g in (mine, dense)))
+
+    def summed(g):
+        return lambda *args: sum(jnp.sum(x**2) for x in jax.vmap(g, axes)(*args))
+
+    assert_close(*(jax.jit(jax.grad(summed(g), ALL))(*given) for g in (mine, dense)))
+
+
+def test_vmap_of_vmap(mine):
+    given = inputs(2, 3, 2)
+    axes = (0, 0, 0, None, 0)
+    assert_close(*(jax.vmap(jax.vmap(g, axes), axes)(*given) for g in (mine, dense)))
+
+
+def test_vmap_is_one_call_where_nothing_counts_batches(mine):
+    axes = (0, 0, 0, None, 0)
+    program = str(jax.make_jaxpr(jax.vmap(mine, axes))(*inputs(3, 2)))
+    assert "scan" not in program and program.count("attn_forward") == 1
+    program = str(jax.make_jaxpr(jax.vmap(jax.grad(loss_of(mine), 3), axes))(*inputs(3, 2)))
+    assert "scan" in program  # each has its own gradient of slopes
+
+
+def test_what_counts_batches_is_computed_one_by_one():
+    counts = attn.compile("attention c { dims B, Hq, Sq, D; score score * (b + 1); }")
+    q = inputs(3, 2)[0]
+    found = jax.vmap(counts)(q, q, q)
+    for each, x in zip(found, q):
+        assert_close(each, counts(x, x, x))
+
+
+def test_remat_and_scan(mine):
+    given = inputs(1)
+    for g, h in ((jax.checkpoint(mine), dense), (jax.checkpoint(mine, policy=jax.checkpoint_policies.dots_saveable),
+                                                 dense)):
+        assert_close(*(jax.grad(loss_of(each), ALL)(*given) for each in (g, h)))
+
+    def layers(g):
+        def step(q, _):
+            return g(q, *given[1:])
+
+        return lambda q: sum(jnp.sum(x**2) for x in jax.lax.scan(step, q, None, length=3))
+
+    assert_close(*(jax.grad(layers(g))(given[0]) for g in (mine, dense)))
+
+
+@pytest.mark.parametrize("derivative", [
+    lambda g, q: jax.hessian(g)(q), lambda g, q: jax.jvp(g, (q,), (q,)), lambda g, q: jax.jacfwd(g)(q),
+    lambda g, q: jax.grad(lambda x: jnp.sum(jax.grad(g)(x) ** 2))(q)])
+def test_other_derivatives_are_refused(mine, derivative):
+    given = inputs(1)
+    with pytest.raises((attn.UnsupportedError, TypeError), match="reverse mode alone|forward-mode"):
+        derivative(lambda q: jnp.sum(mine(q, *given[1:])[0] ** 2), given[0])
+
+
+# --- several devices
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    assert jax.device_count() == 8
+    return Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+
+
+SPECS = (*(P("data", "model"),) * 3, P("model"), P("data"))
+
+
+def placed(mesh, given, specs=SPECS):
+    return [jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in zip(given, specs)]
+
+
+def test_batches_and_heads_stay_divided(mine, mesh):
+    given = inputs(4)
+    there = placed(mesh, given)
+    program = jax.jit(mine).lower(*there).compile()
+    assert "all-gather" not in program.as_text() and "all-to-all" not in program.as_text()
+    gc.collect()
+    found = program(*there)
+    assert [x.sharding.spec for x in found] == [P("data", "model"), P("data", "model")]
+    assert_close(found, dense(*given))
+    assert_close(mine(*there), dense(*given))
+
+
+def test_gradients_stay_divided(mine, mesh):
+    given = inputs(4)
+    there = placed(mesh, given)
+    program = jax.jit(jax.grad(loss_of(mine), ALL)).lower(*there).compile()
+    words = program.as_text()
+    assert "all-gather" not in words and "all-reduce" in words  # of slopes, over batches
+    found = program(*there)
+    assert [x.sharding.spec for x in found] == [*(P("data", "model"),) * 3, P("model")]
+    assert_close(found, jax.grad(loss_of(dense), ALL)(*given))
+
+
+def test_only_batches_are_divided(mine, mesh):
+    given = inputs(4)
+    there = placed(mesh, given, (*(P(("data",)),) * 3, P(), P("data")))
+    assert_close(jax.jit(jax.grad(loss_of(mine), ALL))(*there), jax.grad(loss_of(dense), ALL)(*given))
+
+
+def test_what_counts_heads_is_not_divided_by_them(mesh):
+    counts = attn.compile("attention c { dims B, Hq, Sq, D; score score * (h + 1); }")
+    q = inputs(4)[0]
+    there = jax.device_put(q, NamedSharding(mesh, P("data", "model")))
+    assert_close(jax.jit(counts)(there, there, there), counts(q, q, q))
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_shard_map(mine, mesh, checks):
+    given = inputs(4)
+    mapped = jax.shard_map(mine, mesh=mesh, in_specs=SPECS, out_specs=(P("data", "model"),) * 2, check_vma=checks)
+    assert_close(jax.jit(mapped)(*given), dense(*given))
+    assert_close(jax.jit(jax.grad(loss_of(mapped), ALL))(*given), jax.grad(loss_of(dense), ALL)(*given))
