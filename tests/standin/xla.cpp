@@ -58,8 +58,16 @@ void* on_gpu(void* frame, Handler handler) {
 }
 
 std::size_t bytes_of(const ffi::Buffer& buffer) {
-  constexpr std::size_t kMost = 8;  // of an element
-  std::size_t bytes = kMost;
+  std::size_t bytes = 1;
+  switch (buffer.type) {
+    case ffi::Type::s64:
+    case ffi::Type::f64: bytes = sizeof(std::int64_t); break;
+    case ffi::Type::s32:
+    case ffi::Type::f32: bytes = sizeof(std::int32_t); break;
+    case ffi::Type::f16:
+    case ffi::Type::bf16: bytes = sizeof(std::int16_t); break;
+    default: break;
+  }
   for (std::int64_t i = 0; i < buffer.rank; ++i) bytes *= static_cast<std::size_t>(buffer.dims[i]);
   return bytes;
 }
