@@ -15,7 +15,7 @@ PLAN = "attn_plan"
 REFERENCE = "attn_reference"
 WORKSPACE_ALIGNMENT = 256
 
-_OLDEST = (0, 8)  # whose foreign function interface is 0.2
+_OLDEST = (0, 8)
 
 
 class Array(ctypes.Structure):

@@ -1,7 +1,7 @@
 /* Handlers by which programs of XLA (JAX) execute plans: one for each stage of XLA's foreign
  * function interface. They are plain functions of C, have no lock of Python and need nothing of
- * jaxlib: libattn_xla.so serves all its versions with FFI 0.2 or later. Register the three under
- * one name, with api_version 1 and platform CUDA.
+ * jaxlib: libattn_xla.so serves its versions since 0.8, with FFI 0.1 and later. Register the three
+ * under one name, with api_version 1 and platform CUDA.
  *
  * Attributes of a call:
  *   plan    text: the contents of a plan file in base64, so that an exported program has all that

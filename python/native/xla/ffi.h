@@ -1,5 +1,5 @@
 // The part of XLA's foreign function interface (FFI) that the handlers use, as its C API is laid
-// out in memory in versions 0.2 to 0.4: https://openxla.org/xla/custom_call. The interface is
+// out in memory in versions 0.1 to 0.4: https://openxla.org/xla/custom_call. The interface is
 // stable by structures that begin with their size and grow at their end; XLA passes its table of
 // functions in each call, so that nothing of XLA or jaxlib is included or linked. Addresses that
 // are not used are void*. Internal to python/native/xla.
@@ -13,7 +13,7 @@ namespace attn::xla::ffi {
 // The oldest version whose structures these are, which the handlers report: newer runtimes serve
 // it.
 constexpr std::int32_t kMajor = 0;
-constexpr std::int32_t kMinor = 2;
+constexpr std::int32_t kMinor = 1;
 // The version in which the structures of states got a stage.
 constexpr std::int32_t kMinorOfStages = 3;
 
@@ -148,16 +148,18 @@ struct RegisterType {
   std::size_t size;
   Extension* extensions;
   Bytes name;
-  TypeId* type;  // 0: XLA chooses one
-  const TypeInfo* info;
+  TypeId* type;          // 0: XLA chooses one
+  const TypeInfo* info;  // since 0.2
 };
 // A state that lives as long as the executable of XLA that has the call: before 0.3, and since.
+// Version 0.1 destroys it by `destroy`, later ones by the type's.
 struct StateWithoutStage {
   std::size_t size;
   Extension* extensions;
   Context* context;
   TypeId* type;
   void* state;
+  void (*destroy)(void* object);
 };
 struct StateOfStage {
   std::size_t size;

@@ -19,7 +19,8 @@ void* guarded(void* frame, const Body& body) noexcept {
     const std::string is =
         std::to_string(call.api->version.major) + "." + std::to_string(call.api->version.minor);
     return failure(call, ATTN_STATUS_UNSUPPORTED,
-                   "XLA's foreign function interface is " + is + ", and 0.2 or later is needed");
+                   "XLA's foreign function interface is " + is +
+                       ", and 0.1 of jaxlib 0.8, or a later one, is needed");
   }
   try {
     return body(call);

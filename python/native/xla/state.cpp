@@ -56,7 +56,7 @@ ffi::Error* exchange(const ffi::Call& call, ffi::Error* (*function)(void*), ffi:
     state = arguments.state;
     return error;
   }
-  ffi::StateWithoutStage arguments{sizeof arguments, nullptr, call.context, type, state};
+  ffi::StateWithoutStage arguments{sizeof arguments, nullptr, call.context, type, state, destroy};
   ffi::Error* const error = function(&arguments);
   state = arguments.state;
   return error;
