@@ -10,10 +10,12 @@ jax 0.8 or later.
 import sys
 
 from attn import attention as _attention
+from attn.jax.dot_product import dot_product_attention
 from attn.jax.errors import error_of
 from attn.jax.exported import disabled_checks
+from attn.jax.flex import flex_attention
 from attn.jax.function import call
 
-__all__ = ["call", "disabled_checks", "error_of"]
+__all__ = ["call", "disabled_checks", "dot_product_attention", "error_of", "flex_attention"]
 
 _attention.jax_calls = sys.modules[__name__]
