@@ -1,13 +1,11 @@
 """attn.jax.flex_attention and dot_product_attention on the CPU, beside functions of jax.numpy."""
 
+import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
-jax.config.update("jax_platforms", "cpu")
-jax.config.update("jax_enable_x64", True)
+from jax_on_cpu import jax, on_cpu, with_64_bits  # noqa: F401
 
 import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
 
 import attn  # noqa: E402
 import attn.jax  # noqa: E402
@@ -17,7 +15,7 @@ B, H, S = 2, 4, 6
 
 
 def wave(*shape):
-    return jnp.sin(jnp.arange(np.prod(shape)) * 1.7).reshape(shape)
+    return np.sin(np.arange(np.prod(shape)) * 1.7).reshape(shape)
 
 
 def dense(q, k, v, score_mod=None, mask_mod=None):
@@ -90,7 +88,7 @@ def with_arrays(slopes, table, doc):
 
 def test_arrays_have_gradients_if_a_program_computes_them():
     q, k, v, *_ = inputs(B, rows=S)
-    slopes, table = wave(H), wave(H, 5)
+    slopes, table = jnp.asarray(wave(H)), jnp.asarray(wave(H, 5))
     doc = jnp.asarray(np.arange(S)[None] // np.array([[2], [3]]))
 
     def loss(function):
@@ -134,8 +132,8 @@ CASES = {
     "plain": {}, "causal": {"is_causal": True}, "scale": {"scale": 0.3}, "window": {"local_window_size": (2, 1)},
     "both_sides": {"local_window_size": 1}, "bias": {"bias": wave(B, H, S, S)}, "bias_of_heads": {"bias": wave(1, H, S, S)},
     "bias_of_keys": {"bias": wave(B, 1, 1, S)}, "mask": {"mask": wave(1, 1, S, S) > -0.7},
-    "mask_and_causal": {"mask": (wave(B, H, 1, S) > -0.95) | (jnp.arange(S) == 0), "is_causal": True, "bias": wave(1, 1, S, S)},
-    "lengths": {"key_value_seq_lengths": jnp.array([3, 6], jnp.int32)},
+    "mask_and_causal": {"mask": (wave(B, H, 1, S) > -0.95) | (np.arange(S) == 0), "is_causal": True, "bias": wave(1, 1, S, S)},
+    "lengths": {"key_value_seq_lengths": np.array([3, 6], np.int32)},
 }
 
 
@@ -166,7 +164,7 @@ def test_dot_product_attention_without_batch_and_with_residual():
 @pytest.mark.parametrize("options, message", [
     ({"implementation": "xla"}, "has no `implementation`"), ({"bias": wave(3, 1, 1, S)}, "cannot be broadcast"),
     ({"mask": wave(1, 1, S, S)}, "must be of booleans"), ({"local_window_size": (-1, 2)}, "must not be negative"),
-    ({"bias": jnp.ones((1, 1, S, S), jnp.int32)}, "it must be of floats"), ({"block_mask": 1}, "block_mask")])
+    ({"bias": np.ones((1, 1, S, S), np.int32)}, "it must be of floats"), ({"block_mask": 1}, "block_mask")])
 def test_wrong_arguments_of_dot_product_attention(options, message):
     q, k, v = (jnp.swapaxes(x, 1, 2) for x in inputs(B, rows=S)[:3])
     with pytest.raises(attn.ArgumentError, match=message):

@@ -35,8 +35,19 @@ INTEGERS = {
     "document": lambda shape: np.broadcast_to(np.arange(shape[-1]) // 50, shape),
     "prefix": lambda shape: np.full(shape, 40),
 }
+# Values of floats where those of a normal distribution would leave scores all but equal, so that gradients are
+# differences of nearly the same numbers: of norms and rotations.
+FLOATS = {
+    "q_weight": lambda shape: 1 + 0.2 * np.sin(np.arange(shape[0])),
+    "k_weight": lambda shape: 1 + 0.2 * np.cos(np.arange(shape[0])),
+    "cosines": lambda shape: np.cos(_angles(shape)), "sines": lambda shape: np.sin(_angles(shape)),
+}
 SPECS = ("causal", "alibi", "alibi_slopes", "bias_full", "softcap", "sliding_window", "t5_bias", "gpt_oss", "padding",
          "document_causal", "gemma2_local", "learned_bias_qk", "sigmoid_causal", "qk_norm", "squared")
+
+
+def _angles(shape):
+    return np.arange(shape[0])[:, None] * 100.0 ** (-np.arange(shape[1]) / shape[1])
 
 
 def some(shape, seed, dtype=jnp.bfloat16, scale=1.0):
@@ -56,7 +67,9 @@ def inputs_of(f):
         if one.optional:
             continue
         shape = tuple(int(extent(dim, sizes)) for dim in one.dims)
-        if "f" in one.dtype:
+        if name in FLOATS:
+            captured[name] = jnp.asarray(FLOATS[name](shape), jnp.float32)
+        elif "f" in one.dtype:
             captured[name] = some(shape, len(captured) + 5, jnp.float32, 0.3)
         else:
             captured[name] = jnp.asarray(INTEGERS[name](shape), {"i32": jnp.int32, "i64": jnp.int32}[one.dtype])
@@ -212,3 +225,63 @@ def test_two_gpus_keep_batches_and_heads_divided():
         found, wanted = program(*there, captured), jax.jit(jax.grad(loss, (0, 1, 2)))(q, k, v, captured)
         assert all(x.sharding.spec == spec for x in found)
         assert all(difference(x, y) < BACKWARD for x, y in zip(found, wanted))
+
+
+STEPS, RATE = 200, 0.05
+LEARNED = """attention l { dims B, Hq, Hkv = Hq, Sq, Skv = Sq, D; learn table: f32[Hq, 65];
+  score score + table[h, clamp(kv_idx - q_idx, -32, 32) + 32]; mask q_idx >= kv_idx; }"""
+
+
+def initial():
+    generator = np.random.default_rng(0)
+    weights = [(generator.normal(size=(H * D, H * D)) / (H * D) ** 0.5).astype(np.float32) for _ in range(4)]
+    return [*weights, np.zeros((H, 65), np.float32)], generator.normal(size=(2, B, S, H * D)).astype(np.float32)
+
+
+def losses_of_jax(f, parameters, x, target):
+    def loss(parameters):
+        *weights, table = parameters
+        q, k, v = ((x @ w).reshape(B, S, H, D).astype(jnp.bfloat16) for w in weights[:3])
+        o = f(q, k, v, table=table, layout="bshd").astype(jnp.float32)
+        return jnp.mean((o.reshape(B, S, H * D) @ weights[3] - target) ** 2)
+
+    @jax.jit
+    def step(parameters):
+        found, gradients = jax.value_and_grad(loss)(parameters)
+        return found, [p - RATE * g for p, g in zip(parameters, gradients)]
+
+    losses = []
+    with jax.default_matmul_precision("highest"):
+        for _ in range(STEPS):
+            found, parameters = step(parameters)
+            losses.append(float(found))
+    return losses
+
+
+def losses_of_torch(f, parameters, x, target):
+    import torch
+
+    parameters = [torch.tensor(p, device="cuda", requires_grad=True) for p in parameters]
+    x, target = (torch.tensor(each, device="cuda") for each in (x, target))
+    losses = []
+    for _ in range(STEPS):
+        *weights, table = parameters
+        q, k, v = ((x @ w).view(B, S, H, D).to(torch.bfloat16) for w in weights[:3])
+        o = f(q, k, v, table=table, layout="bshd").float()
+        found = ((o.reshape(B, S, H * D) @ weights[3] - target) ** 2).mean()
+        for p, g in zip(parameters, torch.autograd.grad(found, parameters)):
+            p.data -= RATE * g
+        losses.append(found.item())
+    return losses
+
+
+def test_training_follows_that_of_pytorch():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no CUDA GPU")
+    f = attn.compile(LEARNED)
+    parameters, (x, target) = initial()
+    ours = losses_of_jax(f, [jnp.asarray(p) for p in parameters], jnp.asarray(x), jnp.asarray(target))
+    theirs = losses_of_torch(f, parameters, x, target)
+    assert ours[-1] < 0.97 * ours[0]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3)

@@ -1,17 +1,11 @@
 """attn.jax on the CPU under JAX's transformations, beside a dense attention in jax.numpy, in float64. Eight devices."""
 
-import os
+import gc
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+import numpy as np
+import pytest
 
-import gc  # noqa: E402
-
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-
-jax = pytest.importorskip("jax")
-jax.config.update("jax_platforms", "cpu")
-jax.config.update("jax_enable_x64", True)
+from jax_on_cpu import jax, on_cpu, with_64_bits  # noqa: F401
 
 import jax.numpy as jnp  # noqa: E402
 from jax.sharding import Mesh, NamedSharding  # noqa: E402
@@ -120,8 +114,7 @@ def test_other_derivatives_are_refused(mine, derivative):
 
 @pytest.fixture(scope="module")
 def mesh():
-    assert jax.device_count() == 8
-    return Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+    return Mesh(np.array(jax.devices("cpu")[:8]).reshape(4, 2), ("data", "model"))
 
 
 SPECS = (*(P("data", "model"),) * 3, P("model"), P("data"))

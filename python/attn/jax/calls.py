@@ -62,7 +62,7 @@ def _array(facts: Facts, name: str, value: Any) -> Any:
     elif isinstance(value, (bool, int, float)):
         x = jnp.full((1,), value, DTYPES[declared or "f32"])
     else:
-        x = jnp.asarray(value if isinstance(value, np.ndarray) else as_array(name, value))
+        x = jnp.asarray(_numpy(name, value))
     if declared is None:
         return x
     if x.ndim == 0 and facts.said.inputs[name].dims == ("1",):
@@ -70,9 +70,23 @@ def _array(facts: Facts, name: str, value: Any) -> Any:
     return _typed(name, x, declared)
 
 
+def _numpy(name: str, value: Any) -> np.ndarray:
+    """What is no array of JAX, such as a tensor of PyTorch that a mod captured."""
+    if not isinstance(value, np.ndarray):
+        value = as_array(name, value.detach() if type(value).__module__.partition(".")[0] == "torch" else value)
+    if value.dtype == np.int64 and not jax.config.jax_enable_x64 and value.size > 0:
+        wide = max(int(value.max()), -int(value.min()) - 1)
+        if wide > np.iinfo(np.int32).max:
+            raise BindingError(f"{name} has integers of more than 32 bits, which JAX would cut",
+                               ['jax.config.update("jax_enable_x64", True) keeps them'])
+    found: np.ndarray = value
+    return found
+
+
 def _typed(name: str, x: Any, declared: str) -> Any:
     found = name_of(x)
-    if found != declared and not (found in REALS and declared in REALS):
+    is_wider = declared == "i64" and found == "i32"  # there are no others unless JAX is told so
+    if found != declared and not is_wider and not (found in REALS and declared in REALS):
         raise BindingError(f"{name} is of {x.dtype}, but the spec declares {declared}",
                            [f"pass {name}.astype(jnp.{_jnp_name(declared)})"])
     return x

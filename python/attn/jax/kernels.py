@@ -146,6 +146,8 @@ def _operand(setup: Setup, info: TensorInfo, given: Mapping[str, Any]) -> Any:
     x = given[info.name]
     if info.name in RANDOM:
         return x
+    if name_of(x) == "i32" and info.dtype == "i64":  # as pairs, which the handler takes
+        x = jnp.stack([x, jnp.where(x < 0, -1, 0).astype(jnp.int32)], -1)
     if name_of(x) != info.dtype and name_of(x) in REALS and info.dtype in REALS:
         x = x.astype(DTYPES[info.dtype])
     if not info.addressed_by and not info.bound_strides:

@@ -84,9 +84,12 @@ class _Call:
         named = dict(zip(said["names"], given))
         self.dtype = said["dtype"]
         self._swaps = said["layout"] == "bshd"
-        tensors = {name: self.read(name, x) for name, x in named.items()}
         self.spec = Spec(said["spec"])
         described = self.spec.described(said["bindings"])
+        tensors = {name: self.read(name, x) for name, x in named.items()}
+        for name, one in described.inputs.items():
+            if one.dtype == "i64" and name in tensors:
+                tensors[name] = tensors[name].astype(np.int64)
         addressing = Addressing(described.packed, described.tables) if described.located else NOT_ADDRESSED
         self.dense = Dense(addressing, tensors, described.sizes)
         sizes = sizes_of(*(self.dense.tensors[name] for name in INPUTS))
