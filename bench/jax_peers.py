@@ -57,7 +57,7 @@ def mine(score_mod=None, mask_mod=None):
 
 
 def cases(rows):
-    """By name, the attentions of each peer; None if it has none."""
+    """The attentions of each peer, by the name of a case; None if it has none."""
     place = np.arange(rows)
     slopes = np.exp2(-(np.arange(1, H + 1) * 8.0 / H))
     distances = jnp.asarray(slopes[:, None, None] * (place[None] - place[:, None]), jnp.bfloat16)[None]

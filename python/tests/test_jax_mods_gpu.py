@@ -53,7 +53,7 @@ def computed(name):
 
 @pytest.fixture(scope="module")
 def found():
-    """Of all mods: plans are compiled by several processes at once."""
+    """The differences of all mods, whose plans are compiled by several processes at once."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return {name: pool.submit(computed, name) for name in MODS}
 
