@@ -72,8 +72,7 @@ def _array(facts: Facts, name: str, value: Any) -> Any:
 
 def _numpy(name: str, value: Any) -> np.ndarray:
     """What is no array of JAX, such as a tensor of PyTorch that a mod captured."""
-    if not isinstance(value, np.ndarray):
-        value = as_array(name, value.detach() if type(value).__module__.partition(".")[0] == "torch" else value)
+    value = as_array(name, value.detach() if type(value).__module__.partition(".")[0] == "torch" else value)
     if value.dtype == np.int64 and not jax.config.jax_enable_x64 and value.size > 0:
         wide = max(int(value.max()), -int(value.min()) - 1)
         if wide > np.iinfo(np.int32).max:
