@@ -209,3 +209,53 @@ def test_functions_die_with_their_attention():
     jax.clear_caches()
     gc.collect()
     assert facts() is None
+
+
+def test_jit_that_is_switched_off():
+    f, given = attn.compile(CAUSAL, Hkv=2), arrays(*qkv())
+    with jax.disable_jit():
+        close(f(*given), f(*map(np.asarray, given)))
+
+
+def test_sizes_that_stay_open_in_an_exported_program():
+    f = attn.compile(CAUSAL)
+    batch, = jax.export.symbolic_shape("batch")
+    shape = jax.ShapeDtypeStruct((batch, 2, 6, 8), jnp.float32)
+    options = {"disabled_checks": attn.jax.disabled_checks()}
+    run = jax.jit(lambda q: f(q, q, q)[0])
+    q = jnp.asarray(some(3, 2, 6, 8))
+    close(jax.export.export(run, **options)(shape).call(q), run(q))
+    g = attn.compile(CAUSAL, target="h200", B=1, Hq=2, Sq=128, D=64)
+    shape = jax.ShapeDtypeStruct((batch, 2, 128, 64), jnp.bfloat16)
+    with pytest.raises(attn.UnsupportedError, match="a plan has numbers for sizes, and `c` is to be exported for"):
+        jax.export.export(jax.jit(lambda q: g(q, q, q)[0]), platforms=["cuda"], **options)(shape)
+
+
+def test_plans_of_a_file(tmp_path):
+    attn.compile(CAUSAL, target="h200", B=1, Hq=2, Sq=128, D=64, direction="both").save(tmp_path / "causal.attnplan")
+    f = attn.load(tmp_path / "causal.attnplan")
+
+    def loss(q):
+        return jnp.sum(f(q, q, q, layout="bshd")[0].astype(jnp.float32))  # as the spec lays them out
+
+    export = jax.export.export(jax.jit(jax.value_and_grad(loss)), platforms=["cuda"],
+                               disabled_checks=attn.jax.disabled_checks())
+    words = export(jax.ShapeDtypeStruct((1, 128, 2, 64), jnp.bfloat16)).mlir_module()
+    assert words.count("custom_call @attn_plan") == 2
+    with pytest.raises(attn.UnsupportedError, match=r"no plan for training \(forward and backward\) with these sizes"):
+        export(jax.ShapeDtypeStruct((2, 128, 2, 64), jnp.bfloat16))
+
+
+ENDS = """
+    import jax, jax.numpy as jnp, attn, attn.jax
+    f = attn.compile("attention c { dims B, Hq, Sq, D; }")
+    q = jnp.ones((2, 2, 32, 8))
+    run = jax.jit(lambda q: f(f(q, q, q), q, q))
+    found = [run(q) for _ in range(5)]
+"""
+
+
+def test_python_ends_while_programs_run():
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(ENDS)], capture_output=True, env=environment)
+    assert ended.returncode == 0, ended.stderr

@@ -5,6 +5,7 @@ import base64
 import ctypes
 import os
 import pathlib
+import resource
 
 import pytest
 
@@ -133,9 +134,11 @@ def test_calls_allocate_nothing(control):
     run, q = jax.jit(called), some(6)
     run(q).block_until_ready()
     before = [control.calls(name, -1) for name in (b"cuMemAlloc", b"cuMemFree", b"cuModuleLoadData")]
-    for _ in range(1000):
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(10_000):
         run(q)
     run(q).block_until_ready()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held < 2_000  # KiB
     assert [control.calls(name, -1) for name in (b"cuMemAlloc", b"cuMemFree", b"cuModuleLoadData")] == before
 
 

@@ -24,7 +24,8 @@ class Facts(CallFacts):
         self.attention = attention
         # Its parts, of batches ("B") and heads ("Hq"), are attentions of their own.
         self.divisible = frozenset(self.said.facts["divisible"])
-        self.functions: dict[Setup, Callable[..., Any]] = {}
+        self.functions: dict[Setup, Callable[..., Any]] = {}  # changed with `making`
+        self.making = threading.Lock()
         self.files: dict[Any, Found] = {}  # by form, direction and GPU; each is built once, with `building`
         self.building = threading.Lock()
 

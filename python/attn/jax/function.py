@@ -6,6 +6,7 @@ from typing import Any
 
 from attn.attention import Attention
 from attn.jax.calls import sorted_call
+from attn.jax.facts import facts_of
 from attn.jax.gradients import function_of
 from attn.jax.varying import alike
 from attn.types import Outputs
@@ -27,6 +28,8 @@ def call(attention: Attention, *args: Any, layout: str | None = None, key: Any =
     Raises BindingError for arguments that do not fit, and UnsupportedError, SpecError or CompilerError if a plan is
     needed that cannot be built. What fails in a running program is an error of JAX: see `attn.jax.error_of`.
     """
+    if key is not None and "key" in facts_of(attention).said.inputs:
+        kwargs["key"], key = key, None  # the spec has a tensor of this name
     setup, tensors = sorted_call(attention, args, kwargs, layout or attention.layout, key)
     outputs = function_of(setup)(*alike(tensors))
     return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -18,12 +18,20 @@ from attn.jax.varying import alike
 from attn.outputs import is_amax
 
 
+MOST_FUNCTIONS = 256  # of an attention; of more, the oldest is forgotten
+
+
 def function_of(setup: Setup) -> Callable[..., list[Any]]:
     """The compiled function of a setup, of tensors in the order of its names: the outputs that the spec lists. One for
-    all calls, which lives as long as the attention."""
-    known = setup.facts.functions.get(setup)
+    all calls, which lives at most as long as the attention."""
+    functions = setup.facts.functions
+    known = functions.get(setup)
     if known is None:
-        known = setup.facts.functions.setdefault(setup, jax.jit(_differentiable(setup)))
+        made = jax.jit(_differentiable(setup))
+        with setup.facts.making:
+            if len(functions) >= MOST_FUNCTIONS:  # each value of a param has one
+                del functions[next(iter(functions))]
+            known = functions.setdefault(setup, made)
     return known
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 from typing import Any
@@ -56,6 +57,7 @@ def register(computer: Any) -> None:
     """Makes the functions known to XLA, those for arrays of the CPU by `computer`, a Computer."""
     loaded = library()
     loaded.attn_xla_set_computer(computer)
+    atexit.register(loaded.attn_xla_set_computer, None)  # waits for calls that still run, which need Python
     names = {"instantiate": "attn_xla_instantiate", "initialize": "attn_xla_initialize",
              "execute": "attn_xla_execute"}
     stages = {stage: jax.ffi.pycapsule(getattr(loaded, name)) for stage, name in names.items()}

@@ -55,6 +55,9 @@ def form_of(setup: Setup, given: Mapping[str, Any]) -> Form | None:
     if setup.layout is None:
         return None
     sizes = sizes_of(*(given[name] for name in INPUTS), layout=setup.layout)
+    if not all(isinstance(size, int) for size in sizes):
+        raise UnsupportedError(f"a plan has numbers for sizes, and `{facts.title}` is to be exported for {sizes}",
+                               ["export a program for each shape; on the CPU, sizes may stay open"])
     return Form(sizes, dtype, (setup.layout,) * 3, setup.layout, False)
 
 

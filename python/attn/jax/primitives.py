@@ -70,6 +70,17 @@ def _abstract_backward(*given: Any, setup: Setup, through_lse: bool) -> list[Any
     return _abstract(_backward_shapes(setup, dict(zip(setup.names, given))))
 
 
+def _alone(primitive: Any) -> Any:
+    """What is done if jit is switched off, for debugging: the operation is compiled nevertheless."""
+    def run(*given: Any, **params: Any) -> Any:
+        with jax.disable_jit(False):
+            return jax.jit(lambda *xs: primitive.bind(*xs, **params))(*given)
+
+    return run
+
+
+for _primitive in (forward_p, backward_p):
+    _primitive.def_impl(_alone(_primitive))
 forward_p.def_abstract_eval(_abstract_forward)
 backward_p.def_abstract_eval(_abstract_backward)
 

@@ -58,7 +58,8 @@ typedef struct attn_xla_request {
 /* Returns an attn_status. Called by any number of threads at once. */
 typedef attn_status (*attn_xla_computer)(const attn_xla_request* request);
 
-/* Sets the function, which must not be unloaded: NULL is the default, and then calls fail. */
+/* Sets the function: NULL is the default, and then calls fail. Returns when no call of the one
+ * before runs any more, so not called by such a function. */
 ATTN_API void attn_xla_set_computer(attn_xla_computer computer);
 
 #ifdef __cplusplus

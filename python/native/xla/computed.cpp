@@ -10,6 +10,17 @@ namespace attn::xla {
 namespace {
 
 std::atomic<attn_xla_computer> current_computer{nullptr};
+std::atomic<std::int64_t> running{0};  // calls that may be in it
+
+// Counts a call while it lives.
+struct Running {
+  Running() { running.fetch_add(1); }
+  ~Running() {
+    if (running.fetch_sub(1) == 1) running.notify_all();
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+};
 
 // False if an element type is none of attn.h.
 bool read(const ffi::Buffers& buffers, std::vector<attn_xla_array>& arrays) {
@@ -23,10 +34,14 @@ bool read(const ffi::Buffers& buffers, std::vector<attn_xla_array>& arrays) {
 }
 
 ffi::Error* compute(const ffi::Call& call) {
-  const attn_xla_computer computer = current_computer.load(std::memory_order_acquire);
+  const Running counted;
+  const attn_xla_computer computer = current_computer.load();
   if (computer == nullptr) {
-    return failure(call, ATTN_STATUS_UNSUPPORTED,
-                   std::string("nothing here computes attentions of the CPU: import attn.jax"));
+    return failure(
+        call, ATTN_STATUS_UNSUPPORTED,
+        std::string(
+            "nothing here computes attentions of the CPU: import attn.jax, and do not end Python "
+            "before they are done"));
   }
   const auto text = text_of(call, "request");
   std::vector<attn_xla_array> arguments, results;
@@ -49,5 +64,6 @@ ffi::Error* compute(const ffi::Call& call) {
 void* attn_xla_compute(void* call) { return attn::xla::guarded(call, attn::xla::compute); }
 
 void attn_xla_set_computer(attn_xla_computer computer) {
-  attn::xla::current_computer.store(computer, std::memory_order_release);
+  attn::xla::current_computer.store(computer);
+  while (const std::int64_t calls = attn::xla::running.load()) attn::xla::running.wait(calls);
 }
