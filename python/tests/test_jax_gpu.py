@@ -100,6 +100,13 @@ def on_cpu(tree):
     return jax.tree.map(lambda x: jax.device_put(np.asarray(x), CPU), tree)
 
 
+def differences(names, found, wanted):
+    """Those of all arrays of two trees, by name."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
+    assert all(x.dtype == y.dtype for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted)))
+    return {name: float(difference(x, y)) for name, (x, y) in zip(names, pairs)}
+
+
 @pytest.mark.parametrize("name", SPECS)
 def test_specs(name):
     group = attn.Spec.of(name).described().facts["group"]
@@ -108,13 +115,21 @@ def test_specs(name):
     learned = {each: x for each, x in captured.items() if each in f.described.learned}
     rest = {each: x for each, x in captured.items() if each not in learned}
     compiled = jax.jit(lambda qkv, captured: f(*qkv, **captured))
-    found, wanted = compiled(qkv, captured), compiled(*on_cpu((qkv, captured)))
-    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted)):
-        assert x.dtype == y.dtype and difference(x, y) < FORWARD
+    outputs = differences(f.described.outputs, compiled(qkv, captured), compiled(*on_cpu((qkv, captured))))
     gradient = jax.jit(jax.grad(loss_of(f), (0, 1)))
     found, wanted = gradient(qkv, learned, rest), gradient(*on_cpu((qkv, learned, rest)))
-    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted)):
-        assert x.dtype == y.dtype and difference(x, y) < BACKWARD
+    gradients = differences(("q", "k", "v", *sorted(learned)), found, wanted)
+    assert max(outputs.values()) < FORWARD and max(gradients.values()) < BACKWARD, (outputs, gradients)
+
+
+def test_a_prologue_whose_scores_are_all_but_equal():
+    """Norms with small weights: the forward says little of q and k there, but their gradients do."""
+    f = attn.compile("qk_norm", Hq=H, Hkv=1)
+    qkv, captured = inputs_of(f)
+    captured |= {name: captured[name] * 0.3 for name in ("q_weight", "k_weight")}
+    gradient = jax.jit(jax.grad(lambda qkv, captured: loss_of(f)(qkv, {}, captured)))
+    found = differences("qkv", gradient(qkv, captured), gradient(*on_cpu((qkv, captured))))
+    assert max(found.values()) < BACKWARD, found
 
 
 def test_gradients_of_lse_and_order_of_dimensions():

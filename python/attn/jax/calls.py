@@ -73,7 +73,7 @@ def _array(facts: Facts, name: str, value: Any) -> Any:
 def _numpy(name: str, value: Any) -> np.ndarray:
     """What is no array of JAX, such as a tensor of PyTorch that a mod captured."""
     value = as_array(name, value.detach() if type(value).__module__.partition(".")[0] == "torch" else value)
-    if value.dtype == np.int64 and not jax.config.jax_enable_x64 and value.size > 0:
+    if value.dtype == np.int64 and jax.dtypes.canonicalize_dtype(np.int64) != np.int64 and value.size > 0:
         wide = max(int(value.max()), -int(value.min()) - 1)
         if wide > np.iinfo(np.int32).max:
             raise BindingError(f"{name} has integers of more than 32 bits, which JAX would cut",
