@@ -40,24 +40,6 @@ std::string shape_text(const ffi::Buffer& buffer) {
 
 }  // namespace
 
-Runtime runtime_of(std::int32_t device, attn_status& status, attn_error* error) {
-  static std::mutex opening;
-  static std::array<std::weak_ptr<attn_runtime>, kMostDevices> opened;
-  const std::lock_guard lock(opening);
-  std::weak_ptr<attn_runtime>& known = opened[static_cast<std::size_t>(device)];
-  if (Runtime found = known.lock()) return found;
-  attn_runtime_options options = {};
-  options.size = sizeof options;
-  options.device = device;
-  options.skip_value_checks = 1;  // the values are written after everything is bound
-  attn_runtime* runtime = nullptr;
-  status = attn_runtime_open(&options, &runtime, error);
-  if (status != ATTN_STATUS_OK) return nullptr;
-  Runtime made(runtime, attn_runtime_release);
-  known = made;
-  return made;
-}
-
 std::unique_ptr<Loaded> Loaded::make(const attn_plan* plan, std::size_t index,
                                      std::span<const double> params, std::int32_t device,
                                      attn_status& status, attn_error* error) {
@@ -74,7 +56,7 @@ std::unique_ptr<Loaded> Loaded::make(const attn_plan* plan, std::size_t index,
 }
 
 Loaded::~Loaded() {
-  for (std::atomic<attn_binding*>& ready : ready_) Binding(ready.load());
+  for (std::atomic<Bound*>& ready : ready_) delete ready.load();
 }
 
 attn_status Loaded::describe(attn_error* error) {
@@ -113,6 +95,7 @@ attn_status Loaded::read(const ffi::Call& call, Given& given, std::string& text)
            std::to_string(values_.size());
     return ATTN_STATUS_BINDING;
   }
+  given.addresses.reserve(tensors_.size());
   for (const Tensor& tensor : tensors_) {
     const attn_tensor_info& info = tensor.info;
     const ffi::Buffer* const buffer =
@@ -154,7 +137,7 @@ attn_status Loaded::set_pool(attn_arguments* arguments, const Tensor& tensor,
   return attn_arguments_tensor(arguments, &given, error);
 }
 
-attn_status Loaded::bind(const ffi::Call& call, const Given& given, void* stream, Binding& binding,
+attn_status Loaded::bind(const ffi::Call& call, const Given& given, void* stream, Bound& bound,
                          attn_error* error) const {
   attn_arguments* made = nullptr;
   attn_status status = attn_arguments_create(&made, error);
@@ -179,44 +162,60 @@ attn_status Loaded::bind(const ffi::Call& call, const Given& given, void* stream
   options.workspace_memory = given.workspace;
   options.kept_addresses = kKeptAddresses;
   options.stream = stream;
-  attn_binding* bound = nullptr;
-  status = attn_binding_create(executable_.get(), made, &options, &bound, error);
-  binding.reset(bound);
+  attn_binding* binding = nullptr;
+  status = attn_binding_create(executable_.get(), made, &options, &binding, error);
+  bound = {Binding(binding), given.addresses, given.workspace};
   return status;
 }
 
-Binding Loaded::take() {
-  for (std::atomic<attn_binding*>& ready : ready_) {
+attn_status Loaded::move(Bound& bound, Given& given, attn_error* error) {
+  attn_binding* const binding = bound.binding.get();
+  attn_status status = ATTN_STATUS_OK;
+  if (bound.addresses != given.addresses) {
+    status = attn_binding_set_addresses(binding, given.addresses.data(), given.addresses.size(),
+                                        ATTN_CHECK_NOTHING, error);
+    if (status == ATTN_STATUS_OK) bound.addresses.swap(given.addresses);
+  }
+  if (status == ATTN_STATUS_OK && bound.workspace != given.workspace) {
+    status = attn_binding_set_workspace(binding, given.workspace, error);
+    if (status == ATTN_STATUS_OK) bound.workspace = given.workspace;
+  }
+  return status;
+}
+
+std::unique_ptr<Loaded::Bound> Loaded::take() {
+  for (std::atomic<Bound*>& ready : ready_) {
     if (ready.load(std::memory_order_relaxed) == nullptr) continue;
-    if (attn_binding* const found = ready.exchange(nullptr, std::memory_order_acquire))
-      return Binding(found);
+    if (Bound* const found = ready.exchange(nullptr, std::memory_order_acquire))
+      return std::unique_ptr<Bound>(found);
   }
   return nullptr;
 }
 
-void Loaded::give_back(Binding binding) {
-  for (std::atomic<attn_binding*>& ready : ready_) {
-    attn_binding* none = nullptr;
-    if (ready.compare_exchange_strong(none, binding.get(), std::memory_order_release,
+void Loaded::give_back(std::unique_ptr<Bound> bound) {
+  for (std::atomic<Bound*>& ready : ready_) {
+    Bound* none = nullptr;
+    if (ready.compare_exchange_strong(none, bound.get(), std::memory_order_release,
                                       std::memory_order_relaxed)) {
-      static_cast<void>(binding.release());
+      static_cast<void>(bound.release());
       return;
     }
   }
   const std::lock_guard lock(keeping_);
-  others_.push_back(std::move(binding));
+  others_.push_back(std::move(bound));
 }
 
 attn_status Loaded::prepare(const ffi::Call& call, void* stream, attn_error* error,
                             std::string& text) {
-  Binding binding = take();
-  if (binding == nullptr) {
+  std::unique_ptr<Bound> bound = take();
+  if (bound == nullptr) {
+    bound = std::make_unique<Bound>();
     Given given;
     attn_status status = read(call, given, text);
-    if (status == ATTN_STATUS_OK) status = bind(call, given, stream, binding, error);
+    if (status == ATTN_STATUS_OK) status = bind(call, given, stream, *bound, error);
     if (status != ATTN_STATUS_OK) return status;
   }
-  give_back(std::move(binding));
+  give_back(std::move(bound));
   return ATTN_STATUS_OK;
 }
 
@@ -224,17 +223,16 @@ attn_status Loaded::run(const ffi::Call& call, void* stream, attn_error* error, 
   Given given;
   attn_status status = read(call, given, text);
   if (status != ATTN_STATUS_OK) return status;
-  Binding binding = take();
-  if (binding == nullptr) {
-    status = bind(call, given, stream, binding, error);
+  std::unique_ptr<Bound> bound = take();
+  if (bound == nullptr) {
+    bound = std::make_unique<Bound>();
+    status = bind(call, given, stream, *bound, error);
+    if (status != ATTN_STATUS_OK) return status;
   } else {
-    status = attn_binding_set_addresses(binding.get(), given.addresses.data(),
-                                        given.addresses.size(), ATTN_CHECK_NOTHING, error);
-    if (status == ATTN_STATUS_OK && given.workspace != nullptr)
-      status = attn_binding_set_workspace(binding.get(), given.workspace, error);
+    status = move(*bound, given, error);
   }
-  if (status == ATTN_STATUS_OK) status = attn_binding_execute(binding.get(), stream, error);
-  if (binding != nullptr) give_back(std::move(binding));
+  if (status == ATTN_STATUS_OK) status = attn_binding_execute(bound->binding.get(), stream, error);
+  give_back(std::move(bound));
   return status;
 }
 

@@ -10,31 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "attn.h"
 #include "ffi.h"
+#include "runtimes.h"
 
 namespace attn::xla {
-
-template <auto destroy>
-struct Destroy {
-  template <typename Handle>
-  void operator()(Handle* handle) const {
-    destroy(handle);
-  }
-};
-using Plan = std::unique_ptr<attn_plan, Destroy<attn_plan_close>>;
-using Executable = std::unique_ptr<attn_executable, Destroy<attn_executable_release>>;
-using Binding = std::unique_ptr<attn_binding, Destroy<attn_binding_destroy>>;
-using Arguments = std::unique_ptr<attn_arguments, Destroy<attn_arguments_destroy>>;
-using ErrorDetails = std::unique_ptr<attn_error, Destroy<attn_error_destroy>>;
-using Runtime = std::shared_ptr<attn_runtime>;
-
-// Devices of a process are numbered below this.
-constexpr std::int32_t kMostDevices = 64;
-
-// The runtime of a device, which all programs of the process share while one of them has something
-// loaded there. Null, with `error`, if it cannot be opened.
-Runtime runtime_of(std::int32_t device, attn_status& status, attn_error* error);
 
 // Thread-safe. What CUDA graphs were captured of stays until this is destroyed.
 class Loaded {
@@ -62,14 +41,22 @@ class Loaded {
     void* workspace = nullptr;
   };
 
+  // A binding, and what it was moved to last.
+  struct Bound {
+    Binding binding;
+    std::vector<void*> addresses;
+    void* workspace = nullptr;
+  };
+
   attn_status describe(attn_error* error);
   attn_status read(const ffi::Call& call, Given& given, std::string& text) const;
-  attn_status bind(const ffi::Call& call, const Given& given, void* stream, Binding& binding,
+  attn_status bind(const ffi::Call& call, const Given& given, void* stream, Bound& bound,
                    attn_error* error) const;
   attn_status set_pool(attn_arguments* arguments, const Tensor& tensor, const ffi::Buffer& buffer,
                        attn_error* error) const;
-  Binding take();
-  void give_back(Binding binding);
+  static attn_status move(Bound& bound, Given& given, attn_error* error);
+  std::unique_ptr<Bound> take();
+  void give_back(std::unique_ptr<Bound> bound);
 
   static constexpr std::size_t kReady = 16;
 
@@ -82,9 +69,9 @@ class Loaded {
   std::int64_t workspace_bytes_ = 0;
   // Bindings that no thread uses. More than kReady are in `others_`: graphs may have been captured
   // of them, so that none is destroyed before.
-  std::array<std::atomic<attn_binding*>, kReady> ready_{};
+  std::array<std::atomic<Bound*>, kReady> ready_{};
   std::mutex keeping_;
-  std::vector<Binding> others_;
+  std::vector<std::unique_ptr<Bound>> others_;
 };
 
 }  // namespace attn::xla
