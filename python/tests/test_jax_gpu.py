@@ -192,6 +192,28 @@ def test_packed_sequences():
         assert difference(x, y) < BACKWARD
 
 
+def test_pages():
+    f = attn.compile("""attention g { dims B = 2, Hq = 8, Hkv = 2, Sq = 1, Skv = 200, D = 64;
+      layout k: paged(page = 64, pages = 12), v: paged(page = 64, pages = 12); lengths kv; align bottom_right;
+      mask q_idx >= kv_idx; outputs o, lse; }""")
+    q, pools = some((2, 8, 1, 64), 1), [some((9, 2, 64, 64), seed) for seed in (2, 3)]
+    given = {"page_table": jnp.asarray([[5, 0, 8, 1], [2, 3, 7, 7]], jnp.int32),
+             "lengths_kv": jnp.asarray([200, 70], jnp.int32)}
+    run = jax.jit(lambda q, k, v, given: f(q, k, v, **given))
+    found, wanted = run(q, *pools, given), run(*on_cpu((q, *pools, given)))
+    assert all(difference(x, y) < FORWARD for x, y in zip(found, wanted))
+
+
+def test_8_bit_floats():
+    f = attn.compile("fp8_causal", Hq=H, Hkv=H)
+    x = [some((B, H, S, D), seed).astype(jnp.float8_e4m3fn) for seed in range(3)]
+    run = jax.jit(lambda q, k, v: f(q, k, v, descale_q=jnp.full((1,), 0.5)))
+    found, wanted = run(*x), run(*on_cpu(tuple(x)))
+    for one, other in zip(found, wanted):
+        assert one.dtype == other.dtype
+        assert difference(one.astype(jnp.float32), other.astype(jnp.float32)) < 0.06
+
+
 def test_what_kernels_do_not_read_is_refused():
     f = attn.compile(CAUSAL)
     q = some((B, H, S, D), 1, jnp.float32)
