@@ -21,7 +21,6 @@ from attn.jax.facts import Facts, Setup, Shape
 from attn.jax.handlers import PLAN, WORKSPACE_ALIGNMENT
 from attn.outputs import value_of_nothing
 
-
 # What has the order of dimensions that a call says; all others are as the spec declares them.
 _ORDERED = ("q", "k", "v", "o", "o_inner", "do", "dq", "dk", "dv")
 

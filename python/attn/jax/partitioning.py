@@ -49,7 +49,8 @@ def partitioned(operation: Operation, given: Sequence[Any]) -> list[Any]:
         return operation.run(*given)
     wrapped = custom_partitioning(lambda *xs: tuple(operation.run(*xs)))
     rule, sizes, whole = _rule(operation, given)
-    wrapped.def_partition(partition=_Partition(operation, given), sharding_rule=rule,
+    parts = _Partition(operation, given)
+    wrapped.def_partition(partition=parts, infer_sharding_from_operands=parts.results, sharding_rule=rule,
                           need_replication_factors=whole, **sizes)
     return list(wrapped(*given))
 
@@ -94,22 +95,32 @@ class _Partition:
 
     def __call__(self, mesh: Any, operands: Sequence[Any], results: Any) -> Any:
         """The mesh, the function of one part, and the shardings of results and operands."""
-        setup, divisible = self._operation.setup, self._operation.setup.facts.divisible
-        spec = getattr(operands[0].sharding, "spec", None) or ()
-        spec = (*spec, *(None,) * 4)
-        along = {BATCHES: _axes(mesh, spec[0], self._batches) if BATCHES in divisible else (),
-                 HEADS: _axes(mesh, spec[self._heads_axis], self._heads) if HEADS in divisible else ()}
-        along[KEY_HEADS] = along[HEADS]
-
-        def sharding(name: str) -> NamedSharding:
-            return NamedSharding(mesh, PartitionSpec(*(along.get(dim) or None for dim in dims_of(setup, name))))
+        along = self._along(mesh, operands)
 
         def run(*part: Any) -> tuple[Any, ...]:
             found = self._operation.run(*part)
             return tuple(self._whole(name, x, along) for name, x in zip(self._operation.results, found))
 
-        return (mesh, run, tuple(map(sharding, self._operation.results)),
-                tuple(map(sharding, self._operation.operands)))
+        return (mesh, run, self._shardings(mesh, self._operation.results, along),
+                self._shardings(mesh, self._operation.operands, along))
+
+    def results(self, mesh: Any, operands: Sequence[Any], _: Any) -> tuple[NamedSharding, ...]:
+        """The shardings of results, for XLA's partitioner before Shardy, which does not read the rule."""
+        return self._shardings(mesh, self._operation.results, self._along(mesh, operands))
+
+    def _along(self, mesh: Any, operands: Sequence[Any]) -> dict[str, tuple[str, ...]]:
+        """The axes of the mesh that divide batches and heads: those of q."""
+        divisible = self._operation.setup.facts.divisible
+        spec = (*(getattr(operands[0].sharding, "spec", None) or ()), *(None,) * 4)
+        along = {BATCHES: _axes(mesh, spec[0], self._batches) if BATCHES in divisible else (),
+                 HEADS: _axes(mesh, spec[self._heads_axis], self._heads) if HEADS in divisible else ()}
+        return {**along, KEY_HEADS: along[HEADS]}
+
+    def _shardings(self, mesh: Any, names: Sequence[str],
+                   along: dict[str, tuple[str, ...]]) -> tuple[NamedSharding, ...]:
+        setup = self._operation.setup
+        return tuple(NamedSharding(mesh, PartitionSpec(*(along.get(dim) or None for dim in dims_of(setup, name))))
+                     for name in names)
 
     def _whole(self, name: str, x: Any, along: dict[str, tuple[str, ...]]) -> Any:
         """A result, of which devices may have parts that add up."""

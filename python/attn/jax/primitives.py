@@ -147,7 +147,6 @@ def _reference_backward(setup: Setup, through_lse: bool, given: Mapping[str, Any
     facts = setup.facts
     request = _asked(setup, given, backward=True, saved=len(facts.all_outputs), through_lse=through_lse,
                      gradients=facts.differentiated, amax=facts.amax_of_backward)
-    # Outputs may have the names of tensors only if they are other arrays: all are given by their places.
     return _computed(request, [*given.values()], shapes)
 
 
