@@ -155,6 +155,22 @@ def test_only_batches_are_divided(mine, mesh):
     assert_close(jax.jit(jax.grad(loss_of(mine), ALL))(*there), jax.jit(jax.grad(loss_of(dense), ALL))(*given))
 
 
+def test_heads_that_all_share_one_stay_divided(mesh):
+    f = attn.compile(text("shared"), Hkv=1)
+
+    def mine(q, k, v, slopes, doc):
+        return f(q, k, v, slopes=slopes, doc=doc)
+
+    q, k, v, slopes, doc = inputs(4)
+    given = (q, k[:, :1], v[:, :1], slopes, doc)
+    there = placed(mesh, given, (P("data", "model"), P("data"), P("data"), P("model"), P("data")))
+    program = jax.jit(jax.grad(loss_of(mine), ALL)).lower(*there).compile()
+    assert "all-gather" not in program.as_text()
+    found = program(*there)
+    assert [x.sharding.spec for x in found] == [P("data", "model"), P("data"), P("data"), P("model")]
+    assert_close(found, jax.jit(jax.grad(loss_of(dense), ALL))(*given))
+
+
 def test_what_counts_heads_is_not_divided_by_them(mesh):
     counts = attn.compile("attention c { dims B, Hq, Sq, D; score score * (h + 1); }")
     q = inputs(4)[0]

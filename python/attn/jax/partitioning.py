@@ -56,20 +56,22 @@ def partitioned(operation: Operation, given: Sequence[Any]) -> list[Any]:
 
 
 def _rule(operation: Operation, given: Sequence[Any]) -> tuple[str, dict[str, int], tuple[str, ...]]:
-    """The rule in words of einsum: `b` are batches, `g` heads of k, and `r` those of q that share one. Its sizes, and
-    the factors that are not divided."""
+    """The rule in words of einsum: `b` are batches, `g` heads of k, and `r` those of q that share one, which are divided
+    if all share one. Its sizes, and the factors that are not divided."""
     setup = operation.setup
     whole: list[str] = []  # in the order in which they occur first, as XLA wants them
     shapes = dict(zip(operation.operands, (x.shape for x in given)))
     axis = 1 if setup.layout == "bhsd" else 2
-    shared = shapes["q"][axis] // shapes["k"][axis]
+    shared, is_one = shapes["q"][axis] // shapes["k"][axis], shapes["k"][axis] == 1
 
     def word(dim: str) -> str:
         if dim == BATCHES and BATCHES in setup.facts.divisible:
             return "b"
-        if dim in (HEADS, KEY_HEADS) and HEADS in setup.facts.divisible:
-            if dim == KEY_HEADS or shared == 1:
-                return "g"
+        if dim == KEY_HEADS and HEADS in setup.facts.divisible and not is_one:
+            return "g"
+        if dim == HEADS and HEADS in setup.facts.divisible:
+            if is_one or shared == 1:
+                return "r" if is_one else "g"
             if "r" not in whole:
                 whole.append("r")
             return "(g r)"
@@ -91,7 +93,9 @@ class _Partition:
         setup = operation.setup
         shapes = dict(zip(operation.operands, (x.shape for x in given)))
         self._heads_axis = 1 if setup.layout == "bhsd" else 2
-        self._batches, self._heads = shapes["q"][0], shapes["k"][self._heads_axis]
+        heads, key_heads = (shapes[name][self._heads_axis] for name in "qk")
+        self._is_one = key_heads == 1  # all heads of q share that of k, which then is not divided
+        self._batches, self._heads = shapes["q"][0], heads if self._is_one else key_heads
 
     def __call__(self, mesh: Any, operands: Sequence[Any], results: Any) -> Any:
         """The mesh, the function of one part, and the shardings of results and operands."""
@@ -114,7 +118,7 @@ class _Partition:
         spec = (*(getattr(operands[0].sharding, "spec", None) or ()), *(None,) * 4)
         along = {BATCHES: _axes(mesh, spec[0], self._batches) if BATCHES in divisible else (),
                  HEADS: _axes(mesh, spec[self._heads_axis], self._heads) if HEADS in divisible else ()}
-        return {**along, KEY_HEADS: along[HEADS]}
+        return {**along, KEY_HEADS: () if self._is_one else along[HEADS]}
 
     def _shardings(self, mesh: Any, names: Sequence[str],
                    along: dict[str, tuple[str, ...]]) -> tuple[NamedSharding, ...]:
@@ -128,7 +132,7 @@ class _Partition:
         missing: list[str] = []
         if BATCHES not in dims:
             missing += along[BATCHES]
-        if HEADS not in dims and KEY_HEADS not in dims:
+        if HEADS not in dims and (self._is_one or KEY_HEADS not in dims):
             missing += along[HEADS]
         joined = _JOINED["max" if is_amax(name) else "sum"]
         return joined(x, tuple(missing)) if missing else x
