@@ -25,13 +25,30 @@ bool only_whole_extents(const ir::Attention& attention, std::string_view name) {
            std::ranges::none_of(ir::reachable(attention.dag, roots),
                                 [&](ExprId id) { return is_dim(attention.dag, id, name); });
   };
-  return std::ranges::all_of(attention.tensors, [&](const ir::CapturedTensor& tensor) {
+  const auto has_clean = [&](const ir::CapturedTensor& tensor) {
     return std::ranges::all_of(tensor.extents, is_clean);
-  });
+  };
+  return std::ranges::all_of(attention.tensors, has_clean) &&
+         std::ranges::all_of(attention.sums, has_clean, &ir::KeySum::tensor);
+}
+
+// All expressions but extents, and defaults, which calls replace.
+std::vector<ExprId> roots_of_values(ir::Attention attention) {
+  for (ir::CapturedTensor& tensor : attention.tensors) {
+    tensor.extents.clear();
+    tensor.fallback.reset();
+  }
+  for (ir::KeySum& sum : attention.sums) sum.tensor.extents.clear();
+  return attention.roots();
+}
+
+// The tensor of a load. Null if it is the row of a prologue, which is one of q or k.
+const ir::CapturedTensor* tensor_of(const ir::Attention& attention, ExprId load) {
+  return attention.find_tensor(attention.dag.symbol_of(load));
 }
 
 // Whether `counter`, the index of the dimension, is read only to index whole dimensions, and the
-// size not at all. `roots`: all expressions but extents.
+// size not at all.
 bool counts_nothing_else(const ir::Attention& attention, const std::vector<ExprId>& roots,
                          Op counter, std::string_view name) {
   const ir::Dag& dag = attention.dag;
@@ -39,13 +56,11 @@ bool counts_nothing_else(const ir::Attention& attention, const std::vector<ExprI
   for (const ExprId id : ir::reachable(dag, roots)) {
     if (is_dim(dag, id, name)) return false;
     const ir::Node& node = dag[id];
-    const ir::CapturedTensor* tensor =
-        node.is(Op::load_) ? attention.find_tensor(dag.symbol_of(id)) : nullptr;
     for (std::size_t axis = 0; axis < node.operands.size(); ++axis) {
       if (!dag[node.operands[axis]].is(counter)) continue;
-      if (tensor == nullptr || axis >= tensor->extents.size() ||
-          !is_dim(dag, tensor->extents[axis], name))
-        return false;
+      if (!node.is(Op::load_)) return false;
+      const ir::CapturedTensor* const tensor = tensor_of(attention, id);
+      if (tensor != nullptr && !is_dim(dag, tensor->extents[axis], name)) return false;
     }
   }
   return true;
@@ -56,9 +71,7 @@ bool counts_nothing_else(const ir::Attention& attention, const std::vector<ExprI
 std::vector<ir::Dim> divisible_dims(const support::Source& source, const sema::Bindings& bindings) {
   const std::optional<ir::Attention> open = opened(source, bindings, kOpened);
   if (!open || open->is_random()) return {};
-  ir::Attention bare = *open;
-  for (ir::CapturedTensor& tensor : bare.tensors) tensor.extents.clear();
-  const std::vector<ExprId> roots = bare.roots();
+  const std::vector<ExprId> roots = roots_of_values(*open);
   std::vector<ir::Dim> dims;
   for (const auto& [dim, counter] :
        {std::pair{ir::Dim::B, Op::batch_}, std::pair{ir::Dim::Hq, Op::head_}}) {

@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import attn  # noqa: E402
 import attn.jax  # noqa: E402
+from attn.arguments import extent  # noqa: E402
 from jax_dense import assert_close, dense, inputs, loss_of, text  # noqa: E402
 
 ALL = (0, 1, 2, 3)
@@ -206,3 +207,31 @@ def test_an_exported_program_of_several_devices(mine, mesh):
     exported = jax.export.export(mapped, disabled_checks=attn.jax.disabled_checks())(*there)
     assert exported.nr_devices == 8
     assert_close(jax.jit(exported.call)(*there), dense(*given))
+
+
+@pytest.mark.parametrize("name", ["fox", "gated", "gpt_oss", "padding", "qk_norm"])
+def test_specs_are_divided(name, mesh):
+    f = attn.compile(name, Hq=4, Hkv=2)
+    assert set(f.described.facts["divisible"]) == {"B", "Hq"}
+    q, k, v, *_ = inputs(4, rows=6)
+    sizes = {"B": 4, "Hq": 4, "Hkv": 2, "Sq": 6, "Skv": 6, "Dqk": 8, "Dv": 8}
+    captured, specs = {}, {}
+    for each, one in f.described.inputs.items():
+        shape = tuple(extent(dim, sizes) for dim in one.dims)
+        captured[each] = jnp.asarray(np.sin(np.arange(np.prod(shape)) + 1.0).reshape(shape)) if "f" in one.dtype else \
+            jnp.asarray(np.arange(np.prod(shape)) % 5 + 2, jnp.int32).reshape(shape)
+        specs[each] = P(*({"B": "data", "Hq": "model"}.get(dim) for dim in one.dims))
+    learned = tuple(f.described.learned)
+
+    def loss(qkv, learned, rest):
+        return jnp.sum(jnp.sin(jax.tree.leaves(f(*qkv, **learned, **rest))[0]))
+
+    def split(place):
+        parts = [{each: place(x, specs[each]) for each, x in captured.items() if (each in learned) is wanted}
+                 for wanted in (True, False)]
+        return (tuple(place(x, P("data", "model")) for x in (q, k, v)), *parts)
+
+    program = jax.jit(jax.grad(loss, (0, 1)))
+    there = split(lambda x, spec: jax.device_put(x, NamedSharding(mesh, spec)))
+    assert "all-gather" not in program.lower(*there).compile().as_text()
+    assert_close(program(*there), program(*split(lambda x, spec: x)))
