@@ -54,6 +54,15 @@ def test_order_of_dimensions():
     assert attn.compile(CAUSAL, Hkv=2, layout="bshd")(*swapped)[0].shape == o.shape
 
 
+def test_arrays_of_numpy_beside_those_of_jax():
+    import ml_dtypes
+
+    f = attn.compile(CAUSAL)
+    q = some(1, 2, 5, 8).astype(ml_dtypes.bfloat16)
+    o, _ = f(jnp.asarray(q), q, q)
+    assert isinstance(o, jax.Array) and o.dtype == "bfloat16"
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_dtypes(dtype):
     f = attn.compile(CAUSAL)

@@ -222,6 +222,19 @@ def reals_for_8_bits():
     f("fp8_causal", Hq=2, Hkv=2)(q, q, q)
 
 
+@use(UnsupportedError, "`fp8_causal` is of 8 bits, which has no backward in attn.jax")
+def gradient_of_8_bits():
+    q, g = some(1, 2, 4, 16, dtype=jnp.float8_e4m3fn), f("fp8_causal", Hq=2, Hkv=2)
+    jax.vjp(lambda q: g(q, q, q)[1], q)[1](some(1, 2, 4))
+
+
+@use(BindingError, "`fp8_training` has no input `amax_dq`")
+def amax_of_a_backward():
+    q = some(1, 2, 4, 16, dtype=jnp.float8_e4m3fn)
+    one = {f"descale_{name}": some(1) for name in ("q", "k", "v", "do")}
+    f("fp8_training", Hq=2, Hkv=2)(q, q, q, amax_dq=some(1), **one)
+
+
 @use(UnsupportedError, "`m` has scales of blocks (`quantize mxfp8`), which attn.jax does not take yet")
 def scales_of_blocks():
     q = some(1, 2, 32, 32, dtype=jnp.float8_e4m3fn)

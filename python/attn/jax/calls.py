@@ -29,8 +29,7 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
             f"`{facts.title}` has scales of blocks (`quantize mxfp8`), which attn.jax does not take yet",
             ["`quantize per_tensor` works; `attnc run` and attn.hpp take scales of blocks"])
     given = named(attention.captured, args, kwargs)
-    check_names(facts.title, given, (*INPUTS, *facts.declared, *facts.params),
-                (*facts.optional, *facts.amax_of_backward))
+    check_names(facts.title, given, (*INPUTS, *facts.declared, *facts.params), facts.optional)
     params = tuple(_param(name, given.pop(name)) for name in facts.params)
     tensors = {name: _array(facts, name, given[name]) for name in INPUTS}
     tensors |= {name: _array(facts, name, x) for name, x in given.items() if name not in INPUTS}
@@ -57,8 +56,8 @@ def _array(facts: Facts, name: str, value: Any) -> Any:
     declared = facts.said.inputs[name].dtype if name in facts.said.inputs else None
     if declared is not None and isinstance(value, (bool, int, float)) and facts.said.inputs[name].dims != ("1",):
         raise BindingError(f"{name} is a number, but the spec declares a tensor of {declared}")
-    if isinstance(value, jax.Array):
-        x: Any = value
+    if isinstance(value, jax.Array) or name in INPUTS:
+        x: Any = jnp.asarray(value)
     elif isinstance(value, (bool, int, float)):
         x = jnp.full((1,), value, DTYPES[declared or "f32"])
     else:
@@ -117,9 +116,9 @@ def _add_scales(facts: Facts, tensors: dict[str, Any]) -> None:
         if name not in tensors:
             assert scale is not None  # of those that must be given, one is missing
             tensors[name] = jnp.full((1,), scale, jnp.float32)
-    for name in (*facts.scales, *facts.amax_of_backward):
-        x = tensors.get(name)
-        if x is not None and (name_of(x) != "f32" or x.shape != (1,)):
+    for name in facts.scales:
+        x = tensors[name]
+        if name_of(x) != "f32" or x.shape != (1,):
             raise BindingError(f"{name} is {x.dtype} of shape {list(x.shape)}; it must be float32 of shape [1]")
 
 

@@ -8,7 +8,6 @@ from typing import Any, Callable, NamedTuple
 
 import jax.numpy as jnp
 
-from attn.arguments import INPUTS
 from attn.attention import Attention
 from attn.facts import CallFacts
 from attn.jax.dtypes import DTYPES, IN_KERNELS, name_of
@@ -91,11 +90,5 @@ def outputs_of(setup: Setup, given: dict[str, Any], names: tuple[str, ...]) -> l
 
 
 def gradients_of(setup: Setup, given: dict[str, Any]) -> list[Shape]:
-    """What the facts' `of_backward` names."""
-    facts = setup.facts
-    made = []
-    for name in facts.differentiated:
-        x = given[name]
-        rounded = name in INPUTS and facts.quantized is not None
-        made.append(Shape(x.shape, DTYPES[facts.quantized.gradients] if rounded and facts.quantized else x.dtype))
-    return made + [Shape((1,), jnp.dtype("float32")) for _ in facts.amax_of_backward]
+    """The gradients of what the facts' `differentiated` names. (8-bit attention has no backward here.)"""
+    return [Shape(given[name].shape, given[name].dtype) for name in setup.facts.differentiated]

@@ -10,7 +10,6 @@ from jax.custom_derivatives import SymbolicZero
 
 from attn.errors import UnsupportedError
 from attn.jax import primitives
-from attn.jax.dtypes import DTYPES
 from attn.jax.facts import Setup
 from attn.jax.mapping import mapped
 from attn.jax.partitioning import Operation
@@ -59,11 +58,15 @@ def _differentiable(setup: Setup) -> Callable[..., list[Any]]:
 
 def _gradients(setup: Setup, tensors: Sequence[Any], outputs: Sequence[Any],
                d_outputs: dict[str, Any]) -> dict[str, Any]:
-    """The gradients of tensors by name; none if nothing reached an output that has gradients."""
+    """The gradients of tensors by name; none if nothing reached an output that has gradients. Raises UnsupportedError if
+    one reached that has none."""
     facts = setup.facts
     reached = {name: x for name, x in d_outputs.items() if not _is_zero(x) and not is_amax(name)}
+    if reached and facts.quantized is not None:
+        raise UnsupportedError(f"`{facts.title}` is of 8 bits, which has no backward in attn.jax",
+                               ["attn.torch trains with 8 bits; jax.lax.stop_gradient of its outputs has no gradient"])
     d_o = reached.pop("o", None)
-    d_lse = reached.pop("lse", None) if facts.quantized is None else None
+    d_lse = reached.pop("lse", None)
     for name in reached:
         _refuse_statistic(name)
     if d_o is None and d_lse is None:
@@ -71,11 +74,9 @@ def _gradients(setup: Setup, tensors: Sequence[Any], outputs: Sequence[Any],
     of_o = outputs[facts.all_outputs.index(facts.saved_o)]
     if d_o is None:
         d_o = jnp.zeros(of_o.shape, of_o.dtype)
-    if facts.quantized is not None:
-        d_o = d_o.astype(DTYPES[facts.quantized.do])
     given = [*tensors, *outputs, d_o, *(() if d_lse is None else (d_lse,))]
     found = _backward(setup, d_lse is not None)(*given)
-    return dict(zip(facts.of_backward[: len(facts.differentiated)], found))
+    return dict(zip(facts.differentiated, found))
 
 
 def _is_zero(gradient: Any) -> bool:
@@ -84,8 +85,6 @@ def _is_zero(gradient: Any) -> bool:
 
 def _refuse_statistic(name: str) -> NoReturn:
     notes = [f"if no gradient is meant, compute with jax.lax.stop_gradient({name})"]
-    if name == "lse":
-        raise UnsupportedError("lse has no gradient here, and the backward reached it: 8-bit attention has none", notes)
     raise UnsupportedError(f"{name} has no gradient, and the backward reached it: only o and lse have one", notes)
 
 
@@ -96,7 +95,7 @@ def _forward(setup: Setup, training: bool) -> Callable[..., list[Any]]:
 
 
 def _backward(setup: Setup, through_lse: bool) -> Callable[..., list[Any]]:
-    operation = Operation(setup, primitives.names_of_backward(setup, through_lse), setup.facts.of_backward,
+    operation = Operation(setup, primitives.names_of_backward(setup, through_lse), setup.facts.differentiated,
                           lambda *xs: primitives.backward(setup, through_lse, xs), True)
     return _never_differentiated(mapped(operation))
 

@@ -116,7 +116,7 @@ def run_forward(setup: Setup, training: bool, given: Mapping[str, Any], shapes: 
 
 def run_backward(setup: Setup, through_lse: bool, given: Mapping[str, Any],
                  shapes: Mapping[str, Shape]) -> list[Any]:
-    """What the facts' `of_backward` names, with these shapes. `given`: the tensors of the forward, its outputs, `do`
+    """The gradients of these names and shapes. `given`: the tensors of the forward, its outputs, `do`
     and, if a gradient of lse reaches it, `dlse`."""
     which = _backward_of(setup, given, through_lse)
     if LSE_GRADIENT not in given and any(info.name == LSE_GRADIENT for info in which[2].tensors):

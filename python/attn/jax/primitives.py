@@ -38,7 +38,7 @@ def forward(setup: Setup, training: bool, tensors: Sequence[Any]) -> list[Any]:
 
 
 def backward(setup: Setup, through_lse: bool, given: Sequence[Any]) -> list[Any]:
-    """What the facts' `of_backward` names. `given`: the tensors, the facts' `all_outputs`, the gradient of o and, with
+    """The gradients of what the facts' `differentiated` names. `given`: the tensors, the facts' `all_outputs`, the gradient of o and, with
     `through_lse`, that of lse."""
     found: list[Any] = backward_p.bind(*given, setup=setup, through_lse=through_lse)
     return found
@@ -55,7 +55,7 @@ def _forward_shapes(setup: Setup, training: bool, given: Mapping[str, Any]) -> d
 
 
 def _backward_shapes(setup: Setup, given: Mapping[str, Any]) -> dict[str, Shape]:
-    return dict(zip(setup.facts.of_backward, gradients_of(setup, dict(given))))
+    return dict(zip(setup.facts.differentiated, gradients_of(setup, dict(given))))
 
 
 def _abstract(shapes: Mapping[str, Shape]) -> list[Any]:
@@ -146,7 +146,7 @@ def _reference_backward(setup: Setup, through_lse: bool, given: Mapping[str, Any
                         shapes: Mapping[str, Shape]) -> list[Any]:
     facts = setup.facts
     request = _asked(setup, given, backward=True, saved=len(facts.all_outputs), through_lse=through_lse,
-                     gradients=facts.differentiated, amax=facts.amax_of_backward)
+                     gradients=facts.differentiated)
     return _computed(request, [*given.values()], shapes)
 
 

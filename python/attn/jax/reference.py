@@ -119,12 +119,11 @@ def _forward(said: Mapping[str, Any], given: list[np.ndarray]) -> list[np.ndarra
 
 
 def _backward(said: Mapping[str, Any], given: list[np.ndarray]) -> list[np.ndarray]:
-    """The gradients that the request names, and amax. Outputs of the forward are given too, and not read."""
+    """The gradients that the request names. Outputs of the forward are given too, and not read."""
     call = _Call(said, given)
     cotangents = given[len(said["names"]) + said["saved"]:]
     d_o = call.dense.gradient_of_output(call.read("do", cotangents[0]))
     d_lse = call.dense.gradient_of_output(cotangents[1]) if said["through_lse"] else None
     found = reference(call.spec, call.bindings, call.inputs, (),
-                      {"do": d_o, "dlse": d_lse, "of": said["gradients"], "amax": said["amax"]}, **call.options)
-    made = [call.swapped(name, call.dense.gradient(name, found[name])) for name in said["gradients"]]
-    return made + [found[name] for name in said["amax"]]
+                      {"do": d_o, "dlse": d_lse, "of": said["gradients"]}, **call.options)
+    return [call.swapped(name, call.dense.gradient(name, found[name])) for name in said["gradients"]]
