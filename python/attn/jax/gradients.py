@@ -90,13 +90,13 @@ def _refuse_statistic(name: str) -> NoReturn:
 
 def _forward(setup: Setup, training: bool) -> Callable[..., list[Any]]:
     names = primitives.output_names(setup, training)
-    operation = Operation(setup, setup.names, names, lambda *xs: primitives.forward(setup, training, xs), False)
+    operation = Operation(setup, setup.names, names, lambda *xs: primitives.forward(setup, training, xs))
     return _never_differentiated(mapped(operation))
 
 
 def _backward(setup: Setup, through_lse: bool) -> Callable[..., list[Any]]:
     operation = Operation(setup, primitives.names_of_backward(setup, through_lse), setup.facts.differentiated,
-                          lambda *xs: primitives.backward(setup, through_lse, xs), True)
+                          lambda *xs: primitives.backward(setup, through_lse, xs))
     return _never_differentiated(mapped(operation))
 
 

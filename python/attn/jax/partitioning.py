@@ -32,14 +32,13 @@ def dims_of(setup: Setup, name: str) -> tuple[str, ...]:
 
 
 class Operation(NamedTuple):
-    """An operation of one device: its operands and results by name, and `run`, of the operands. `gradients`: whether
-    results are gradients of the operands of their names, which sum what parts of tensors without batches get."""
+    """An operation of one device: its operands and results by name, and `run`, of the operands. Results have the
+    dimensions of what has their names: gradients those of tensors, of which devices may have terms of a sum."""
 
     setup: Setup
     operands: tuple[str, ...]
     results: tuple[str, ...]
     run: Callable[..., list[Any]]
-    gradients: bool
 
 
 def partitioned(operation: Operation, given: Sequence[Any]) -> list[Any]:
