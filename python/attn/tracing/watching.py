@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import sys
 import types
 from collections import OrderedDict
@@ -124,7 +125,7 @@ class Watch:
     def calls(self, frame: types.FrameType) -> None:
         """A frame of Python begins."""
         code, caller = frame.f_code, frame.f_back
-        if self._is_paused or type(frame.f_globals) is Scope:
+        if self._is_paused or type(frame.f_globals) is Scope or _collects_garbage(code):
             return
         if not is_library(code) and not is_standard(code) and not _is_generated(frame):
             self.is_opaque(f"it runs `{code.co_name}`, which is not watched")
@@ -135,6 +136,11 @@ class Watch:
         """A function that is not Python's is called."""
         if type(frame.f_globals) is Scope and not is_pure_builtin(function):
             self.is_opaque(f"it calls `{getattr(function, '__name__', function)}`")
+
+
+def _collects_garbage(code: types.CodeType) -> bool:
+    """Whether it is what Python calls when it collects garbage, as JAX lets it: at any place of a mod."""
+    return any(getattr(each, "__code__", None) is code for each in gc.callbacks)
 
 
 def _is_generated(frame: types.FrameType) -> bool:
