@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ast/parse.h"
+#include "compiler/driver/divisible.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/shape.h"
 #include "compiler/engines/shared/interface.h"
@@ -251,6 +252,10 @@ Json facts_json(const Described& spec, const sema::Bindings& bindings) {
   for (const plan::Dim dim : driver::paddable_dims(*spec.source, bindings, attention)) {
     padded.push_back(to_string(dim));
   }
+  Json divisible = Json::array();
+  for (const ir::Dim dim : driver::divisible_dims(*spec.source, bindings)) {
+    divisible.push_back(to_string(dim));
+  }
   Json facts = {{"normalize", to_string(attention.normalize)},
                 {"sink", attention.sink.has_value()},
                 {"epilogue", attention.epilogue.has_value()},
@@ -265,6 +270,7 @@ Json facts_json(const Described& spec, const sema::Bindings& bindings) {
                 {"aligned", spec.sizes.aligned},
                 {"group", nullptr},
                 {"padded", padded},
+                {"divisible", divisible},
                 {"masks", masks_json(attention)}};
   if (spec.sizes.group) facts["group"] = *spec.sizes.group;
   return facts;

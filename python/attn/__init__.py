@@ -28,7 +28,7 @@ __all__ = [
     "ArgumentError", "Attention", "BindingError", "CompilerError", "CudaError", "CudnnError",
     "Diagnostic", "Error", "NcclError", "PlanDeviceError", "PlanError", "PlanVersionError", "Spec",
     "SpecError", "SpecWarning", "TraceError", "UnsupportedError", "__version__", "compile", "doctor",
-    "load", "specs", "targets", "torch", "trace",
+    "jax", "load", "specs", "targets", "torch", "trace",
 ]
 
 
@@ -36,13 +36,21 @@ def _import_torch() -> Any:
     return importlib.import_module(f"{__name__}.torch")  # imports PyTorch
 
 
+def _import_jax() -> Any:
+    return importlib.import_module(f"{__name__}.jax")  # imports JAX
+
+
 _attention.import_torch = _import_torch
+_attention.import_jax = _import_jax
 
 
 if TYPE_CHECKING:
+    from . import jax as jax
     from . import torch as torch
 else:
     def __getattr__(name: str) -> Any:
         if name == "torch":
             return _import_torch()
+        if name == "jax":
+            return _import_jax()
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

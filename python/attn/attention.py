@@ -33,10 +33,17 @@ if TYPE_CHECKING:
 # attn.torch builds on this module: it says here that it was imported, and `attn` how it is.
 torch_calls: Any = None
 import_torch: Callable[[], Any]
+# attn.jax likewise.
+jax_calls: Any = None
+import_jax: Callable[[], Any]
 
 
 def _of_torch() -> Any:
     return import_torch() if torch_calls is None else torch_calls
+
+
+def _of_jax() -> Any:
+    return import_jax() if jax_calls is None else jax_calls
 
 
 class Attention:
@@ -70,18 +77,20 @@ class Attention:
         self._later = later  # gives the contents when somebody asks for them
         self._lock = threading.Lock()
         self._torch_facts: Any = None
+        self._jax_facts: Any = None
         self._recent: Any = None  # a short way for torch calls like the last one
         if "torch" in sys.modules:  # programs that torch.compile traces only read what this finds
             _of_torch().prepare(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickle keeps: the spec, sizes, plans and captured tensors."""
-        dropped = ("_lock", "_torch_facts", "_recent", "described")
+        dropped = ("_lock", "_torch_facts", "_jax_facts", "_recent", "described")
         return {name: value for name, value in self.__dict__.items() if name not in dropped}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock, self._torch_facts, self._recent = threading.Lock(), None, None
+        self._lock, self._recent = threading.Lock(), None
+        self._torch_facts, self._jax_facts = None, None
         if "torch" in sys.modules:
             _of_torch().prepare(self)
 
@@ -90,7 +99,7 @@ class Attention:
         is copied, if it has them."""
         made = memo[id(self)] = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
-        made._lock, made._recent = threading.Lock(), None
+        made._lock, made._recent, made._jax_facts = threading.Lock(), None, None
         made.captured = copy.deepcopy(self.captured, memo)
         return made
 
@@ -238,7 +247,7 @@ class Attention:
         `layout="bshd"`, here or in `attn.compile`, q is [B,Sq,Hq,Dqk], k [B,Skv,Hkv,Dqk], v [B,Skv,Hkv,Dv] and
         o [B,Sq,Hq,Dv].
 
-        torch tensors: see `attn.torch.call`. NumPy arrays, and what has DLPack in the CPU's memory: the
+        torch tensors: see `attn.torch.call`. JAX's arrays: see `attn.jax.call`. NumPy arrays, and what has DLPack in the CPU's memory: the
         dense reference computes, in double precision; arrays of float16 are first rounded to the spec's
         dtype, and for 8-bit attention all but those of float64. The scales of 8-bit attention are inputs
         too. Returns o, or a tuple of the outputs in the order of the spec's clause; o has q's dtype.
@@ -246,6 +255,8 @@ class Attention:
         if self._computed:
             missing = [name for name in self._computed if name not in kwargs]
             kwargs = {**{name: self.captured[name] for name in missing}, **kwargs}
+        if _has_jax_array(args, kwargs):
+            return _of_jax().call(self, *args, layout=layout, **kwargs)
         layout = layout or self.layout
         if layout is not None and layouts.checked(layout) != "bhsd":
             return layouts.call(self, self.described, args, kwargs)
@@ -469,6 +480,12 @@ def _has_torch_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         if isinstance(value, torch.Tensor):
             return True
     return False
+
+
+def _has_jax_array(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    jax = sys.modules.get("jax")
+    array = getattr(jax, "Array", None)  # while jax is imported, there is none
+    return array is not None and any(isinstance(value, array) for value in (*args, *kwargs.values()))
 
 
 def _as_float(value: Any, q: Any) -> Any:

@@ -3,7 +3,7 @@ memory, unless `layout="bshd"` says [B, S, H, D]."""
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, NoReturn, Sequence
 
 from ._attnc import outside
 from .arguments import INPUTS, ORDERS, Sizes, named, order_note, sizes_of
@@ -51,6 +51,12 @@ def check(said: Description, sizes: Sizes, layout: str | None) -> None:
                       SpecWarning, stacklevel=outside())
 
 
+def refuse_order(said: Description) -> NoReturn:
+    """Raises ArgumentError: the order of dimensions was said where other tensors locate rows."""
+    raise ArgumentError(f"`{said.name}` has packed sequences or pages, to which layout= does not apply",
+                        ["packed tensors are [T, H, D], a pool of pages is [pages, Hkv, page, D]"])
+
+
 def _fits_other(sizes: Sizes) -> bool:
     """Whether rows are as many as keys, and heads are shared, if heads are rows and rows are heads. Cross
     attention may look so too, but has seldom fewer rows than heads."""
@@ -61,8 +67,7 @@ def call(function: Callable[..., Any], said: Description, args: Sequence[Any], k
     """`function` of q, k and v [B, H, S, D], for tensors [B, S, H, D]: o is [B, Sq, Hq, Dv] then, and what has
     one number for each row stays [B, Hq, Sq]."""
     if said.located:
-        raise ArgumentError(f"`{said.name}` has packed sequences or pages, to which layout= does not apply",
-                            ["packed tensors are [T, H, D], a pool of pages is [pages, Hkv, page, D]"])
+        refuse_order(said)
     given = named({}, args, kwargs)
     tensors = {name: _with_shape(name, given.pop(name)) for name in INPUTS if name in given}
     if len(tensors) == len(INPUTS):

@@ -6,6 +6,7 @@ to them; what it returns is written as a spec. See docs/python.md.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from types import FunctionType
 from typing import Any, Callable, Iterable, Mapping
 
@@ -15,6 +16,7 @@ from attn.tracing.calling import traced_mask, traced_score
 from attn.tracing.captures import Captures
 from attn.tracing.clauses import Clauses, Reads, is_sorted, learned_of, without_hidden
 from attn.tracing.expressions import Graph, walk
+from attn.tracing.jax_functions import Followed
 from attn.tracing.names import Names
 from attn.tracing.recipes import Recipe, element, sources
 from attn.tracing.tracer import Tracer
@@ -65,7 +67,8 @@ def trace(score_mod: Mod | None = None, mask_mod: Mod | None = None, *,
         del sizes["Dv"]
     names = Names()
     tracer = Tracer(Graph(), Captures(names), sizes)
-    watch = Watch(unwrapped(score_mod, mask_mod), tracer.rows.capture, tracer.rows.array)
+    watch = Watch(unwrapped(score_mod, mask_mod), tracer.rows.capture, tracer.rows.array,
+                  functools.partial(Followed, tracer))
     score, masks = without_hidden(tracer.graph, traced_score(tracer, watch), traced_mask(tracer, watch))
     reads = Reads(score, masks)
     captures = reads.captures

@@ -1,5 +1,9 @@
-"""Each test has a plan cache of its own."""
+"""Each test has a plan cache of its own, and JAX eight devices of the CPU."""
+import os
+
 import pytest
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 
 @pytest.fixture(autouse=True)

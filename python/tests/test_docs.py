@@ -1,4 +1,4 @@
-"""Runs the blocks ```python of docs/python.md and docs/serving.md, in order and in one namespace for each page, in
+"""Runs the blocks ```python of docs/python.md, docs/jax.md and docs/serving.md, in order and in one namespace for each page, in
 an empty folder. A block may say what it needs after the word: torch, gpu."""
 import pathlib
 import re
@@ -21,7 +21,7 @@ def has(need):
     return True
 
 
-@pytest.mark.parametrize("name, least", [("python.md", 5), ("serving.md", 2)])
+@pytest.mark.parametrize("name, least", [("python.md", 5), ("jax.md", 5), ("serving.md", 2)])
 def test_the_manual_runs(name, least, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall(PAGE.with_name(name).read_text(encoding="utf-8"))
@@ -35,8 +35,10 @@ def test_the_manual_runs(name, least, tmp_path, monkeypatch):
 def test_the_readme_runs():
     pytest.importorskip("torch")
     text = (PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    exec(compile(block[1], "README.md", "exec"), {})  # noqa: S102
+    names = {}
+    for needs, block in BLOCK.findall(text):
+        if all(has(need) for need in needs.split()):
+            exec(compile(block, "README.md", "exec"), names)  # noqa: S102
 
 
 def test_the_error_in_the_manual_is_the_one_printed(capsys):

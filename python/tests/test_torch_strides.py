@@ -12,7 +12,8 @@ from torch._higher_order_ops.flex_attention import _permute_strides  # noqa: E40
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
 from attentions import traced  # noqa: E402
-from attn.torch import signature, variant  # noqa: E402
+from attn import forms  # noqa: E402
+from attn.torch import signature  # noqa: E402
 
 SHAPE = (2, 3, 5, 8)
 ORDERS = list(itertools.permutations(range(4)))
@@ -58,7 +59,7 @@ def test_flex_attention(order):
 
 def at(offset, shape, strides=None, dtype=torch.bfloat16):
     """A tensor that begins at this element of memory that begins at a multiple of 16 bytes."""
-    strides = strides or signature.dense_strides(shape, range(4))
+    strides = strides or forms.dense_strides(shape, range(4))
     memory = torch.randn(offset + 1 + sum((n - 1) * step for n, step in zip(shape, strides))).to(dtype)
     assert memory.data_ptr() % 16 == 0
     return memory.as_strided(shape, strides, offset)
@@ -88,9 +89,9 @@ def test_what_kernels_cannot_read_is_copied(case):
     torch.testing.assert_close(found, x, rtol=0, atol=0)
     assert found.data_ptr() % 16 == 0
     assert found is x if strides is None else found.stride() == strides
-    words = signature.layout_of(found.shape, found.stride())
-    form = variant.Form(variant.Sizes(2, 3, 3, 5, 5, 8, 8), "bf16", (words,) * 3, words, False)
-    assert variant.input_strides(form, "q") == found.stride()
+    words = forms.layout_of(found.shape, found.stride())
+    form = forms.Form(forms.Sizes(2, 3, 3, 5, 5, 8, 8), "bf16", (words,) * 3, words, False)
+    assert forms.input_strides(form, "q") == found.stride()
 
 
 def test_copies_have_gradients():

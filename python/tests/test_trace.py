@@ -1,6 +1,7 @@
 """A traced mod computes the same scores as the mod itself, called with PyTorch's tensors."""
 import concurrent.futures
 import enum
+import gc
 import inspect
 import os
 import pathlib
@@ -468,3 +469,24 @@ def test_threads_trace_at_the_same_time():
         texts = {name: pool.submit(lambda make=make: trace(*make(), **SIZES).text)
                  for name, make in mods.MODS.items()}
     assert {name: text.result() for name, text in texts.items()} == wanted
+
+
+def test_garbage_that_is_collected_within_a_mod_is_not_part_of_it():
+    calls, threshold = [], gc.get_threshold()
+
+    def collects(phase, info):
+        calls.append(phase)
+
+    def mod(score, b, h, q_idx, kv_idx):
+        for _ in range(20):
+            score = score + q_idx * 0.5
+        return score
+
+    gc.callbacks.append(collects)
+    gc.set_threshold(1, 1, 1)
+    try:
+        found = trace(mod, B=1, Hq=1, Hkv=1, Sq=4, Skv=4, Dqk=8, Dv=8)
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(collects)
+    assert calls and found.opaque is None

@@ -94,6 +94,18 @@ class Describe(attnc.Case):
         text = "align bottom_right; mask q_idx >= kv_idx;"
         self.assertEqual(self.body(text, "--lengths", "q,kv")["facts"]["padded"], ["B", "Sq", "Skv"])
 
+    def test_what_parts_may_have(self):
+        cases = {"": ["B", "Hq"], "learn s: f32[Hq]; score score + s[h];": ["B", "Hq"], "score score * (h + 1);": ["B"],
+                 "tensor d: i32[B, Skv]; mask d[b, kv_idx] > 0;": ["B", "Hq"], "mask b < 1 || kv_idx > 2;": ["Hq"],
+                 "tensor d: i32[4, Skv]; mask d[b % 4, kv_idx] > 0;": ["Hq"], "scale 1 / Hq;": ["B"],
+                 "learn s: f32[2 * Hq]; score score + s[h];": ["B"], "dropout 0.1;": [],
+                 "lengths q = (i0 + 1) * Sq // B;": ["B", "Hq"], "prologue q: x[d_idx] * 2.0;": ["B", "Hq"],
+                 "prologue q: x[d_idx] * (h + 1);": ["B"],
+                 "learn f: f32[B, Hq, Skv]; let c = cumsum(f[b, h, kv_idx]); score score + c[q_idx];": ["B", "Hq"],
+                 "let c = cumsum(1.0 * b); score score + c[kv_idx];": ["Hq"]}
+        for clauses, divisible in cases.items():
+            self.assertEqual(self.body(clauses)["facts"]["divisible"], divisible, clauses)
+
     def test_rows_that_tensors_locate(self):
         said = self.attnc_json("describe", SPECS / "thd.attn")
         self.assertTrue(said["facts"]["packed"])

@@ -92,8 +92,10 @@ class Documented(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_exported_names_of_python_are_on_its_page(self):
-        page = read("docs/python.md")
-        for place in ("python/attn/__init__.py", "python/attn/torch/__init__.py"):
+        pages = {"python/attn/__init__.py": "docs/python.md", "python/attn/torch/__init__.py": "docs/python.md",
+                 "python/attn/jax/__init__.py": "docs/jax.md"}
+        for place, name in pages.items():
+            page = read(name)
             listed = next(each.value for each in ast.parse(read(place)).body if isinstance(each, ast.Assign)
                           and each.targets[0].id == "__all__")
             missing = [name for name in ast.literal_eval(listed) if not re.search(rf"\b{name}\b", page)]

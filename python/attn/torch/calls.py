@@ -9,24 +9,16 @@ from typing import Any, NamedTuple
 import torch
 
 from attn._attnc import outside
+from attn.addressed import check_shapes
 from attn.arguments import INPUTS, check_names, named, number, sizes_of
 from attn.attention import Attention
 from attn.errors import BindingError, SpecWarning, UnsupportedError
+from attn.forms import Form, layout_of
 from attn.reference import as_array
-from attn.torch.addressed import check_shapes
 from attn.torch.facts import Facts, facts_of
 from attn.torch.private import count_modes
-from attn.torch.signature import (
-    DTYPES,
-    EIGHT_BITS,
-    IN_KERNELS,
-    PLAIN,
-    TORCH_DTYPES,
-    layout_of,
-    readable_strides,
-    usable,
-)
-from attn.torch.variant import Form, output_layout
+from attn.torch.signature import DTYPES, EIGHT_BITS, IN_KERNELS, PLAIN, TORCH_DTYPES, readable_strides, usable
+from attn.torch.variant import output_layout
 
 
 class Call(NamedTuple):

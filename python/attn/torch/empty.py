@@ -8,14 +8,13 @@ import torch
 
 from attn.arguments import INPUTS
 from attn.errors import UnsupportedError
+from attn.forms import dense_strides, input_strides, output_strides
 from attn.outputs import (
     NO_KEY_BUT_A_SINK, NO_KEY_BUT_AN_EPILOGUE, NO_KEY_NOTES, is_amax, is_o, is_o_of_branch, is_statistic,
     value_of_nothing,
 )
 from attn.torch.calls import Call
 from attn.torch.facts import Facts
-from attn.torch.signature import dense_strides
-from attn.torch.variant import input_strides, output_strides
 
 
 def is_empty(each: Call) -> bool:

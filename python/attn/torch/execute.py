@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import torch
 
 from attn.arguments import INPUTS
+from attn.forms import LSE_GRADIENT, input_strides, output_strides
 from attn.outputs import is_o, is_o_of_branch
 from attn.torch import empty, reference
 from attn.torch.calls import Call
 from attn.torch.facts import facts_of
 from attn.torch.plans import backward_of, pair_of
 from attn.torch.signature import aligned, with_strides
-from attn.torch.variant import LSE_GRADIENT, input_strides, output_strides, run_launch_backward
+from attn.torch.variant import run_launch_backward
 
 
 def run_forward(each: Call, training: bool, lends: bool = False) -> tuple[torch.Tensor, ...]:

@@ -11,9 +11,9 @@ import torch
 from attn import plan as plans
 from attn._libattn import PlanFile
 from attn.errors import ArgumentError, UnsupportedError
+from attn.forms import edits_of, places_in
 from attn.torch.calls import Call, formed
 from attn.torch.facts import attention_of, facts_of
-from attn.torch.variant import edits_of, places_in
 
 INDEX = "plans.tsv"
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
+from attn.addressed import addressing_of
 from attn.arguments import INPUTS
 from attn.attention import Attention
 from attn.attention import compile as compile_attention
+from attn.facts import CallFacts
 from attn.outputs import is_o
 from attn.specs import Spec
-from attn.torch.addressed import addressing_of
 from attn.torch.launch import Launch
 from attn.torch.signature import IN_KERNELS, TORCH_DTYPES
 from attn.torch.variant import Pair
@@ -23,34 +24,13 @@ _attentions: dict[str, Attention] = {}
 _lock = threading.Lock()
 
 
-class Facts:
-    """What the calls of one attention share: what the compiler says of it, `said`, and what was made for them."""
+class Facts(CallFacts):
+    """The same for torch tensors, and what was made for calls of them."""
 
     def __init__(self, attention: Attention, name: str):
-        said = attention.described
-        self.said = said
-        self.traced = attention.source.traced
+        super().__init__(attention)
         self.name = name  # from which the operators find the attention, in another process too
-        self.title = said.name
-        self.declared = {each.name: each.dtype for each in said.inputs.values() if not each.optional}
-        self.optional = tuple(name for name in said.inputs if name not in self.declared)
-        self.addressing = addressing_of(said)
-        self.quantized = said.quantized
-        self.dtype = said.dtype
-        self.scales = said.scales
-        self.params = said.params
-        self.outputs = said.outputs
-        self.learned = said.learned
-        self.random = said.facts["random"]
-        # Also what a backward reads, shown or not.
-        self.all_outputs = (*self.outputs, *(name for name in said.saved if name not in self.outputs))
-        # The one of o, before or after an epilogue, that a backward reads.
-        self.saved_o = next(name for name in said.saved if is_o(name))
-        self.differentiated = (*INPUTS, *self.learned)
-        self.amax_of_backward = said.amax
-        # Whether all backwards go through lse, because the spec says so.
-        self.reaches_lse = said.facts["grad_of_lse"]
-        self.of_backward = (*self.differentiated, *self.amax_of_backward)
+        self.addressing = addressing_of(self.said)
         # Whether the gradient of each tensor has its type, as autograd wants.
         self.keeps_types = self.quantized is None or (
             self.quantized.o == self.quantized.do and self.quantized.gradients == self.dtype

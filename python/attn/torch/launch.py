@@ -11,9 +11,10 @@ import torch
 from attn import _libattn
 from attn.arguments import order_note
 from attn.errors import BindingError
+from attn.forms import dense_strides, same_strides
 from attn.outputs import value_of_nothing
 from attn.torch import direct
-from attn.torch.signature import DTYPES, TORCH_DTYPES, dense_strides, same_strides
+from attn.torch.signature import DTYPES, TORCH_DTYPES
 from attn.torch.statistics import is_capturing as is_capturing
 
 # The strides that are bound of some calls; of more than this, the oldest are forgotten.

@@ -7,15 +7,16 @@ from typing import Any
 
 import torch
 
-from attn import _libattn
-from attn.arguments import Sizes, order_note
+from attn import _libattn, variants
+from attn.arguments import Sizes
 from attn.attention import Attention
-from attn.errors import BindingError, PlanDeviceError, UnsupportedError
+from attn.errors import BindingError, UnsupportedError
+from attn.forms import Form, LSE_GRADIENT, edits_of, places_in
 from attn.torch.calls import Call
 from attn.torch.facts import facts_of
 from attn.torch.statistics import is_capturing
 from attn.torch.launch import Launch
-from attn.torch.variant import LSE_GRADIENT, Form, Pair, edits_of, places_in
+from attn.torch.variant import Pair
 from attn.tracing.captures import type_name
 
 
@@ -56,7 +57,7 @@ def _make_backward(attention: Attention, form: Form | None, pair: Pair, device: 
     if not attention.builds:
         raise UnsupportedError(
             f"`{name}` has no plan for a backward that reaches lse, and calls may not compile one",
-            [f"compile a spec with the clause {clause}", _HOW_TO_BUILD],
+            [f"compile a spec with the clause {clause}", variants.HOW_TO_BUILD],
         )
     if facts.random and pair.by_cudnn:
         raise UnsupportedError(
@@ -140,83 +141,8 @@ def _make_pair(
     attention: Attention, form: Form | None, training: bool, device: torch.device, builds: bool
 ) -> Pair:
     sm = _libattn.runtime(device.index or 0).describe()["sm"]
-    plan = attention._contents  # what was not compiled yet may be of no use
-    repeatable = not training or facts_of(attention).said.facts["deterministic"]
-    if plan and (repeatable or not _wants_deterministic(form)):
-        file = _libattn.PlanFile(plan)
-        places = places_in(file, form, sm)
-        if places.keys() >= ({"fwd", "bwd"} if training else {"fwd"}):
-            return Pair(file, places, device)
-    name = attention.name
-    if form is None:
-        return _make_addressed_pair(attention, training, sm, device, builds)
-    if not builds:
-        _check_target(attention, sm)
-        what = "training (forward and backward)" if training else "a forward"
-        raise UnsupportedError(
-            f"`{name}` has no plan for {what} with these sizes, strides and dtype on this"
-            f" GPU (sm_{sm})",
-            [
-                f"asked for: {form.sizes._asdict()}, {form.dtype},{' deterministic,' * form.deterministic}"
-                f" q {form.layouts[0]}, k {form.layouts[1]}, v {form.layouts[2]}",
-                order_note("bhsd"),
-                _HOW_TO_BUILD,
-            ],
-        )
-    built = attention.build(
-        form.sizes._asdict(),
-        edits=edits_of(form),
-        direction="both" if training else "fwd",
-        target="native",
-    )
-    file = _libattn.PlanFile(built)
-    places = places_in(file, form, sm)
-    if "fwd" not in places:
-        raise UnsupportedError(f"`{name}` was compiled, but not for these strides: {form.layouts}")
-    return Pair(file, places, device)
-
-
-_HOW_TO_BUILD = (
-    "f.warm(..) compiles it before the call; attn.compile(.., builds=True) and attn.load(..,"
-    " recompile=True) allow calls to"
-)
-
-
-def _make_addressed_pair(
-    attention: Attention, training: bool, sm: int, device: torch.device, builds: bool
-) -> Pair:
-    """The pair of plans for the sizes that the spec and the bindings give: those of q, k and v say less."""
-    said, name = attention.described, attention.name
-    if _wants_deterministic(None) and training and not said.facts["deterministic"]:
-        raise UnsupportedError(
-            f"the gradients of `{name}` are not bitwise the same in every run",
-            ["add the clause `deterministic` to the spec"],
-        )
-    if said.open:
-        raise UnsupportedError(
-            f"`{name}` has no plan for this GPU (sm_{sm}), and q, k and v do not give all sizes of its"
-            " layout",
-            [f"give {', '.join(said.open)} to attn.compile"],
-        )
-    if not builds:
-        _check_target(attention, sm)
-        raise UnsupportedError(
-            f"`{name}` has no plan for this GPU (sm_{sm}), and calls may not compile one", [_HOW_TO_BUILD]
-        )
-    built = _libattn.PlanFile(attention.build(direction="both" if training else "fwd", target="native"))
-    return Pair(built, places_in(built, None, sm), device)
-
-
-def _check_target(attention: Attention, sm: int) -> None:
-    """Raises PlanDeviceError if all plans of a file are for other GPUs."""
-    targets = {f"{info.target} (sm_{info.sm})" for info in attention.plans}
-    if targets and all(info.sm != sm for info in attention.plans):
-        raise PlanDeviceError(
-            f"the plan file of `{attention.name}` is for {' and '.join(sorted(targets))}, and this GPU is"
-            f" sm_{sm}",
-            ["attn.load(path, recompile=True) compiles its spec again"],
-            "plan_device",
-        )
+    found = variants.find(attention, form, training, sm, builds=builds, deterministic=_wants_deterministic(form))
+    return Pair(found.file, found.places, device)
 
 
 def _wants_deterministic(form: Form | None) -> bool:

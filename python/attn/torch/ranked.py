@@ -14,23 +14,15 @@ from attn import _distributed, _libattn
 from attn.arguments import RANDOM
 from attn.attention import Attention
 from attn.errors import BindingError, UnsupportedError
+from attn.forms import LSE_GRADIENT, NAMED_LAYOUTS, dense_strides, differentiated, layout_of, same_strides
 from attn.torch.calls import Call, formed
 from attn.torch.execute import run_backward, run_forward
 from attn.torch.facts import Facts, facts_of
 from attn.torch.group import Group
 from attn.torch.statistics import is_capturing
-from attn.torch.signature import (
-    DTYPES,
-    NAMED_LAYOUTS,
-    TORCH_DTYPES,
-    dense_strides,
-    layout_of,
-    same_strides,
-    usable,
-)
+from attn.torch.signature import DTYPES, TORCH_DTYPES, usable
 from attn.torch.statistics import refuse
 from attn.torch.steps import Steps
-from attn.torch.variant import LSE_GRADIENT, differentiated
 
 # Roles of tensors that ranks have parts of: they may have any strides, if rows are contiguous.
 ROLES_AT_HOME = ("query", "key", "value", "output", "stats", "saved", "cotangent", "gradient")

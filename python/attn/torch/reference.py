@@ -5,29 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
+from attn.addressed import NOT_ADDRESSED, Dense
 from attn.arguments import INPUTS, sizes_of
 from attn.outputs import is_amax
 from attn.reference import reference
-from attn.torch.addressed import NOT_ADDRESSED, Dense
 from attn.torch.calls import Call
 from attn.torch.facts import facts_of
-from attn.torch.signature import DTYPES, EIGHT_BITS, HALF, IN_KERNELS
+from attn.torch.signature import DTYPES, HALF, IN_KERNELS
 
 
 def _dense(each: Call) -> tuple[Dense, dict[str, Any]]:
-    """The tensors in logical order, and the sizes and parameters."""
+    """The arrays in logical order, and the sizes and parameters."""
     facts, bindings = facts_of(each.attention), each.attention.bindings
-    tensors = {name: _widened(tensor) for name, tensor in each.tensors.items()}
-    found = Dense(facts.addressing or NOT_ADDRESSED, tensors, facts.said.sizes)
+    arrays = {name: _numpy(tensor) for name, tensor in each.tensors.items()}
+    found = Dense(facts.addressing or NOT_ADDRESSED, arrays, facts.said.sizes)
     sizes = sizes_of(*(found.tensors[name] for name in INPUTS))
     return found, {**{name: value for name, value in bindings.items() if name != "D"}, **sizes._asdict()}
-
-
-def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, as f32 if it has 8 bits, which PyTorch can only copy and convert."""
-    return tensor.detach().float() if tensor.dtype in EIGHT_BITS else tensor
 
 
 def _numpy(tensor: torch.Tensor) -> Any:
@@ -38,6 +34,10 @@ def _numpy(tensor: torch.Tensor) -> Any:
     return tensor.clone(memory_format=torch.contiguous_format).numpy()
 
 
+def _tensor(array: Any) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+
+
 def run_forward(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:
     """The outputs of these names."""
     found, bindings = _dense(each)
@@ -45,15 +45,14 @@ def run_forward(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:
     values = reference(
         each.attention.source,
         bindings,
-        {**{name: _numpy(tensor) for name, tensor in found.tensors.items()}, **each.params},
+        {**found.tensors, **each.params},
         outputs=names,
         unrounded=dtype not in IN_KERNELS,
         dtype=DTYPES[dtype] if dtype in HALF else None,
     )
-    made = {name: torch.from_numpy(value) for name, value in values.items()}
     return {
-        name: (value if is_amax(name) else found.output(name, value)).to(facts.dtype_of(name, dtype))
-        for name, value in made.items()
+        name: _tensor(value if is_amax(name) else found.output(name, value)).to(facts.dtype_of(name, dtype))
+        for name, value in values.items()
     }
 
 
@@ -67,18 +66,19 @@ def run_backward(
     values = reference(
         each.attention.source,
         bindings,
-        {**{name: _numpy(tensor) for name, tensor in found.tensors.items()}, **each.params},
+        {**found.tensors, **each.params},
         outputs=(),
         gradients={
-            "do": _numpy(found.gradient_of_output(_widened(d_o))),
-            "dlse": None if d_lse is None else _numpy(found.gradient_of_output(d_lse)),
+            "do": found.gradient_of_output(_numpy(d_o)),
+            "dlse": None if d_lse is None else found.gradient_of_output(_numpy(d_lse)),
             "of": wanted,
             "amax": facts.amax_of_backward,
         },
         unrounded=dtype not in IN_KERNELS,
         dtype=DTYPES[dtype] if dtype in HALF else None,
     )
-    made = {name: torch.from_numpy(values[name]) for name in facts.of_backward}
+    made = {name: _tensor(values[name]) for name in facts.amax_of_backward}
     for name in wanted:
-        made[name] = found.gradient(name, made[name]).to(facts.gradient_dtype(name, each.tensors[name]))
+        gradient = _tensor(found.gradient(name, values[name]))
+        made[name] = gradient.to(facts.gradient_dtype(name, each.tensors[name]))
     return made

@@ -1,12 +1,10 @@
-"""What a call's tensors ask of a plan: dtype and layout."""
+"""What a call's tensors ask of a plan: dtype and strides."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Union
-
 import torch
 
+from attn.forms import dense_strides, same_strides
 from attn.torch.private import is_wrapped
 
 DTYPES = {
@@ -28,39 +26,6 @@ HALF = (torch.bfloat16, torch.float16)
 EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 IN_KERNELS = (*HALF, *EIGHT_BITS)  # of q, k and v
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
-
-# The dims [B, H, S, D] of each layout in the order of its memory.
-NAMED_LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
-
-# Words of a layout clause, or strides.
-Layout = Union[str, tuple[int, ...]]
-
-
-def dense_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a tensor without gaps whose dims have this order in memory; as PyTorch's also
-    where a size is 0."""
-    strides, step = [0] * len(shape), 1
-    for dim in reversed(order):
-        strides[dim] = step
-        step *= max(shape[dim], 1)
-    return tuple(strides)
-
-
-def same_strides(shape: tuple[int, ...], x: tuple[int, ...], y: tuple[int, ...]) -> bool:
-    """Whether the strides address the same elements: those of dims of size 1 do not matter."""
-    return all(size <= 1 or a == b for size, a, b in zip(shape, x, y))
-
-
-def layout_of(shape: Sequence[int], strides: Sequence[int]) -> Layout:
-    """The layout clause's words for 4 dims with these strides, the last of them contiguous; the strides themselves, if
-    a program is traced for sizes that change."""
-    shape = tuple(shape)
-    for name, order in NAMED_LAYOUTS.items():
-        if same_strides(shape, tuple(strides), dense_strides(shape, order)):
-            return name
-    steps = tuple(step if size > 1 else 1 for size, step in zip(shape, strides))
-    return f"strides({', '.join(map(str, steps))})" if all(type(step) is int for step in steps) else steps
-
 
 def order_of(tensor: torch.Tensor) -> tuple[int, ...]:
     """The dims in the order of the tensor's memory, the last dim at the end, as FlexAttention orders its outputs by

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from attn.arguments import INPUTS, RANDOM
+from attn.forms import LSE_GRADIENT, differentiated
 from attn.outputs import is_amax
 from attn.torch import private
 from attn.torch.autograd import Gradient, Recorded, Saved, Unfit, recorded
@@ -20,7 +21,7 @@ from attn.torch.launch import Launch
 from attn.torch.plans import key_of
 from attn.torch.signature import PLAIN
 from attn.torch.statistics import gradient_of_lse
-from attn.torch.variant import LSE_GRADIENT, Pair, differentiated
+from attn.torch.variant import Pair
 
 
 

@@ -1,6 +1,7 @@
 """Captured tensors: their names and types, and those that a mod computes of them."""
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from attn.tracing.expressions import BOOL, INT, REAL
@@ -32,8 +33,10 @@ class Capture:
 
     @property
     def needs_gradient(self) -> bool:
-        """Whether the captured tensor is learned: it is of reals and requires a gradient."""
-        return bool(getattr(self.value, "requires_grad", False)) and self.kind == REAL
+        """Whether the captured tensor is learned: it is of reals and requires a gradient, or a program of JAX computes
+        it."""
+        requires = is_computed(self.value) or bool(getattr(self.value, "requires_grad", False))
+        return requires and self.kind == REAL
 
 
 def spelling(dtype: Any) -> str:
@@ -78,11 +81,25 @@ class Captures:
 
 
 def is_tensor(value: Any) -> bool:
-    """A torch tensor or a NumPy array; torch is not imported for that."""
-    return any(base.__module__ in ("torch", "numpy") and base.__name__ in ("Tensor", "ndarray")
-               for base in type(value).__mro__)
+    """A torch tensor, or an array of NumPy or JAX; none of these is imported for that."""
+    return is_array_of_jax(value) or any(
+        base.__module__ in ("torch", "numpy") and base.__name__ in ("Tensor", "ndarray")
+        for base in type(value).__mro__)
 
 
 def is_array(value: Any) -> bool:
-    """Whether the value is a NumPy array, without importing NumPy."""
-    return any(base.__module__ == "numpy" and base.__name__ == "ndarray" for base in type(value).__mro__)
+    """Whether the value is an array of NumPy or JAX, without importing them."""
+    return is_array_of_jax(value) or any(
+        base.__module__ == "numpy" and base.__name__ == "ndarray" for base in type(value).__mro__)
+
+
+def is_array_of_jax(value: Any) -> bool:
+    """Whether it is an array of JAX, also one of a program that is traced. JAX is not imported for that."""
+    array = getattr(sys.modules.get("jax"), "Array", None)
+    return array is not None and isinstance(value, array)
+
+
+def is_computed(value: Any) -> bool:
+    """Whether it is an array that a traced program of JAX computes, and may differentiate."""
+    tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
+    return tracer is not None and isinstance(value, tracer)

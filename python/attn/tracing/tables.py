@@ -162,7 +162,7 @@ def _tried(recipe: Computed | Part, probe: Any, value: Any) -> Any:
 def _where(found: Any, probe: Any) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
     """Shape, strides and offset of a view, in elements."""
     if is_array(probe):
-        if not is_array(found) or (found is not probe and found.base is None) or found.dtype != probe.dtype:
+        if not is_array(found) or (found is not probe and getattr(found, "base", None) is None) or found.dtype != probe.dtype:
             return None
         size = probe.itemsize
         first, own = (each.__array_interface__["data"][0] for each in (probe, found))

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from typing import TYPE_CHECKING, Any, Callable
 
 from attn.tracing import functions
@@ -105,13 +106,14 @@ class Value:
 
     @property
     def dtype(self) -> Any:
-        """The type that PyTorch gives such a value: a narrow integer's own, else bool, int32 or float32."""
-        import torch
-        if self.narrow:
-            return getattr(torch, self.narrow)
-        if self.has_64_bits:
-            return torch.int64
-        return {BOOL: torch.bool, INT: torch.int32, REAL: torch.float32}[self.node.type]
+        """The type that PyTorch gives such a value: a narrow integer's own, else bool, int32 or float32; NumPy's type
+        of this name where PyTorch was not imported."""
+        name = "int64" if self.has_64_bits else {BOOL: "bool", INT: "int32", REAL: "float32"}[self.node.type]
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            return getattr(torch, self.narrow or name)
+        import numpy
+        return numpy.dtype(self.narrow or name)
 
     @property
     def device(self) -> Any:

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import sys
 import types
 from collections import OrderedDict
 from typing import Any, Callable, Iterator
 
 from attn.tracing import reads
+from attn.tracing.captures import is_array
 from attn.tracing.containers import Dict, List
 from attn.tracing.copies import Scope, is_pure_builtin, of_function, of_method, of_partial
+from attn.tracing.jax_functions import is_followed
 from attn.tracing.objects import StandIn, has_base, is_watched
 from attn.tracing.places import is_library, is_library_module, is_pure, is_standard
 from attn.tracing.reads import OPAQUE, Read
@@ -29,17 +32,19 @@ from attn.tracing.reads import OPAQUE, Read
 class Watch:
     """The reads of one trace, in their order: `steps` has each with the key of what it found.
 
-    `on_array` makes the stand-in of a NumPy array; `on_tensor` is told of each tensor. Both get its name, the
+    `on_function` makes the stand-in of a function of JAX, or of a module that has some, `on_array` that of an array;
+    `on_tensor` is told of each tensor. These two get its name, the
     variable, attribute or key through which the mod reaches it, and its place among what was read.
     """
 
     def __init__(self, mods: tuple[Any, ...], on_tensor: Callable[[Any, str, int], Any],
-                 on_array: Callable[[Any, str, int], Any]):
+                 on_array: Callable[[Any, str, int], Any],
+                 on_function: Callable[[Any], Any]):
         self.mods = mods
         self.steps: list[tuple[Read, Any]] = []
         self.opaque: str | None = None
         self.values: list[Any] = [mods]
-        self._on_tensor, self._on_array = on_tensor, on_array
+        self._on_tensor, self._on_array, self._on_function = on_tensor, on_array, on_function
         self.places: dict[int, int] = {}
         self._done: dict[Read, Any] = {}
         self.stand_ins: dict[int, Any] = {}
@@ -95,8 +100,10 @@ class Watch:
         if has_base(kind, "torch", "Tensor"):
             with _outside_of_modes():
                 self._on_tensor(value, wish, place)
-        elif has_base(kind, "numpy", "ndarray"):
+        elif is_array(value):
             return self._on_array(value, wish, place)
+        elif is_followed(value):
+            return self._on_function(value)
         elif isinstance(value, (type, types.ModuleType)):
             if isinstance(value, type) and issubclass(value, BaseException) and is_watched(value):
                 self.is_opaque(f"it reads `{wish}`, an exception")
@@ -118,7 +125,7 @@ class Watch:
     def calls(self, frame: types.FrameType) -> None:
         """A frame of Python begins."""
         code, caller = frame.f_code, frame.f_back
-        if self._is_paused or type(frame.f_globals) is Scope:
+        if self._is_paused or type(frame.f_globals) is Scope or _collects_garbage(code):
             return
         if not is_library(code) and not is_standard(code) and not _is_generated(frame):
             self.is_opaque(f"it runs `{code.co_name}`, which is not watched")
@@ -129,6 +136,11 @@ class Watch:
         """A function that is not Python's is called."""
         if type(frame.f_globals) is Scope and not is_pure_builtin(function):
             self.is_opaque(f"it calls `{getattr(function, '__name__', function)}`")
+
+
+def _collects_garbage(code: types.CodeType) -> bool:
+    """Whether it is what Python calls when it collects garbage, as JAX lets it: at any place of a mod."""
+    return any(getattr(each, "__code__", None) is code for each in gc.callbacks)
 
 
 def _is_generated(frame: types.FrameType) -> bool:

@@ -7,14 +7,15 @@ sequences. A pool of pages is [pages, Hkv, page, D].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn.arguments import INPUTS
 from attn.errors import BindingError
 from attn.outputs import value_of_nothing
 from attn.specs import Description
+
+if TYPE_CHECKING:
+    import numpy as np
 
 CUMULATIVE = {"q": "cu_seqlens_q", "k": "cu_seqlens_kv", "v": "cu_seqlens_kv"}
 
@@ -43,11 +44,11 @@ def addressing_of(said: Description) -> Addressing | None:
     return Addressing(said.packed, said.tables) if said.located else None
 
 
-def check_shapes(addressing: Addressing, tensors: Mapping[str, torch.Tensor]) -> None:
+def check_shapes(addressing: Addressing, tensors: Mapping[str, Any]) -> None:
     """Raises BindingError if q, k or v has not the number of dimensions that its layout has."""
     for name in INPUTS:
         is_packed = name in addressing.packed
-        if tensors[name].dim() != (3 if is_packed else 4):
+        if len(tensors[name].shape) != (3 if is_packed else 4):
             wanted = "[T, H, D]" if is_packed else "[B, Hq, Sq, D]"
             if name in addressing.tables:
                 wanted = "[pages, Hkv, page, D]"
@@ -55,16 +56,16 @@ def check_shapes(addressing: Addressing, tensors: Mapping[str, torch.Tensor]) ->
 
 
 class Dense:
-    """A call's tensors in logical order, `tensors`: [B, H, S, D], and lengths.
+    """A call's arrays in logical order, `tensors`: [B, H, S, D], and lengths.
 
     `sizes` are those of the spec, as far as they are known. Raises BindingError for offsets and page tables
     that lead out of q, k or v.
     """
 
-    def __init__(self, addressing: Addressing, given: Mapping[str, torch.Tensor], sizes: Mapping[str, Any]):
+    def __init__(self, addressing: Addressing, given: Mapping[str, np.ndarray], sizes: Mapping[str, Any]):
         self._given = given
         self._rows: dict[str, _Rows] = {}
-        self.tensors = {name: tensor for name, tensor in given.items() if name not in addressing.inputs}
+        self.tensors = {name: array for name, array in given.items() if name not in addressing.inputs}
         for name in addressing.packed:
             cumulative, dim = CUMULATIVE[name], "Sq" if name == "q" else "Skv"
             rows = _Rows(cumulative, given[cumulative], name, len(given[name]), dim, sizes.get(dim))
@@ -75,51 +76,57 @@ class Dense:
         for name, table in self._tables.items():
             self.tensors[name] = _of_pages(given[name], table, sizes.get("Skv"))
 
-    def output(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    def output(self, name: str, array: np.ndarray) -> np.ndarray:
         """An output in the order of q's rows."""
-        return self._rows["q"].packed(tensor, value_of_nothing(name)) if "q" in self._rows else tensor
+        return self._rows["q"].packed(array, value_of_nothing(name)) if "q" in self._rows else array
 
-    def gradient_of_output(self, tensor: torch.Tensor) -> torch.Tensor:
+    def gradient_of_output(self, array: np.ndarray) -> np.ndarray:
         """The gradient of o, [B, Hq, Sq, Dv], or of lse, [B, Hq, Sq], with the rows of packed sequences padded.
-        The same tensor if nothing is packed."""
-        return self._rows["q"].padded(tensor) if "q" in self._rows else tensor
+        The same array if nothing is packed."""
+        return self._rows["q"].padded(array) if "q" in self._rows else array
 
-    def gradient(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """The gradient of what was given, from that of the logical tensor: of shared pages the sum."""
+    def gradient(self, name: str, array: np.ndarray) -> np.ndarray:
+        """The gradient of what was given, from that of the logical array: of shared pages the sum."""
         if name in self._rows:
-            return self._rows[name].packed(tensor, 0.0)
+            return self._rows[name].packed(array, 0.0)
         if name in self._tables:
-            return _to_pages(tensor, self._tables[name], self._given[name])
-        return tensor
+            return _to_pages(array, self._tables[name], self._given[name])
+        return array
 
 
-def _pages_in(table: str, numbers: torch.Tensor, name: str, pool: torch.Tensor,
-              lengths: torch.Tensor | None) -> torch.Tensor:
+def _pages_in(table: str, numbers: np.ndarray, name: str, pool: np.ndarray,
+              lengths: np.ndarray | None) -> np.ndarray:
     """A page table, of which every entry is a page of the pool: those past the lengths are page 0."""
+    import numpy as np
+
     if lengths is not None:
-        first = torch.arange(numbers.shape[1], device=numbers.device) * pool.shape[2]
-        numbers = torch.where(first < lengths[:, None], numbers, 0)
+        first = np.arange(numbers.shape[1]) * pool.shape[2]
+        numbers = np.where(first < lengths[:, None], numbers, 0)
     wrong = (numbers < 0) | (numbers >= pool.shape[0])
     if wrong.any():
-        place = wrong.nonzero()[0].tolist()
+        place = np.argwhere(wrong)[0].tolist()
         raise BindingError(
             f"{table}{place} is {int(numbers[tuple(place)])}, but {name} has {pool.shape[0]} pages"
         )
-    return numbers.long()
+    return numbers.astype(np.int64)
 
 
-def _of_pages(pool: torch.Tensor, table: torch.Tensor, length: Any) -> torch.Tensor:
+def _of_pages(pool: np.ndarray, table: np.ndarray, length: Any) -> np.ndarray:
     batches = table.shape[0]
-    rows = pool[table].transpose(1, 2).reshape(batches, pool.shape[1], -1, pool.shape[3])
+    rows: np.ndarray = pool[table].swapaxes(1, 2).reshape(batches, pool.shape[1], -1, pool.shape[3])
     return rows[:, :, :length] if isinstance(length, int) else rows
 
 
-def _to_pages(rows: torch.Tensor, table: torch.Tensor, pool: torch.Tensor) -> torch.Tensor:
-    _, heads, page, depth = pool.shape
+def _to_pages(rows: np.ndarray, table: np.ndarray, pool: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    count, heads, page, depth = pool.shape
     missing = table.shape[1] * page - rows.shape[2]
-    padded = torch.nn.functional.pad(rows, (0, 0, 0, missing))
-    pages = padded.unflatten(2, (-1, page)).transpose(1, 2).reshape(-1, heads, page, depth)
-    return torch.zeros_like(pool).index_add_(0, table.flatten(), pages.to(pool.dtype))
+    padded = np.pad(rows, ((0, 0), (0, 0), (0, missing), (0, 0)))
+    pages = padded.reshape(len(rows), heads, -1, page, depth).swapaxes(1, 2).reshape(-1, heads, page, depth)
+    summed: np.ndarray = np.zeros((count, heads, page, depth), rows.dtype)
+    np.add.at(summed, table.ravel(), pages)
+    return summed
 
 
 class _Rows:
@@ -129,39 +136,48 @@ class _Rows:
     it is known.
     """
 
-    def __init__(self, offsets: str, cumulative: torch.Tensor, name: str, count: int, dim: str, length: Any):
+    def __init__(self, offsets: str, cumulative: np.ndarray, name: str, count: int, dim: str, length: Any):
+        import numpy as np
+
         _check_offsets(offsets, cumulative, name, count)
-        first, last = cumulative[:-1].long(), cumulative[1:].long()
+        first, last = cumulative[:-1].astype(np.int64), cumulative[1:].astype(np.int64)
         longest = int((last - first).max()) if len(first) else 0
         if isinstance(length, int) and longest > length:
             raise BindingError(f"{offsets} has a sequence of {longest} rows, but {dim} is {length}",
                                [f"{dim} is the longest: attn.compile(.., {dim}={longest})"])
         longest = length if isinstance(length, int) else longest
-        self.lengths = (last - first).int()
+        self.lengths = (last - first).astype(np.int32)
         self._count, self._end = count, int(cumulative[-1])
-        position = torch.arange(longest, device=cumulative.device)
+        position = np.arange(longest)
         self._used = position < self.lengths[:, None]
-        self._places = torch.where(self._used, first[:, None] + position, 0)
+        self._places = np.where(self._used, first[:, None] + position, 0)
 
-    def padded(self, tensor: torch.Tensor) -> torch.Tensor:
+    def padded(self, array: np.ndarray) -> np.ndarray:
         """[B, H, S, D] of [T, H, D], or [B, H, S] of [T, H]."""
-        used = self._used[(..., *(None,) * (tensor.dim() - 1))]
-        return torch.where(used, tensor[self._places], 0).transpose(1, 2)
+        import numpy as np
 
-    def packed(self, tensor: torch.Tensor, beyond: float) -> torch.Tensor:
+        used = self._used[(..., *(None,) * (array.ndim - 1))]
+        found = array[self._places] if len(array) else np.zeros((*self._places.shape, *array.shape[1:]), array.dtype)
+        return np.where(used, found, array.dtype.type(0)).swapaxes(1, 2)
+
+    def packed(self, array: np.ndarray, beyond: float) -> np.ndarray:
         """[T, H, D] of [B, H, S, D], or [T, H] of [B, H, S]; `beyond` is in rows past the last sequence."""
-        used = tensor.transpose(1, 2)[self._used]
-        made = used.new_full((self._count, *used.shape[1:]), beyond)
+        import numpy as np
+
+        used = array.swapaxes(1, 2)[self._used]
+        made = np.full((self._count, *used.shape[1:]), beyond, array.dtype)
         made[: self._end] = used
         return made
 
 
-def _check_offsets(offsets: str, cumulative: torch.Tensor, name: str, count: int) -> None:
-    if cumulative.dim() != 1 or len(cumulative) == 0 or cumulative[0] != 0:
+def _check_offsets(offsets: str, cumulative: np.ndarray, name: str, count: int) -> None:
+    import numpy as np
+
+    if cumulative.ndim != 1 or len(cumulative) == 0 or cumulative[0] != 0:
         raise BindingError(
             f"{offsets} must be [B + 1] offsets, of which the first is 0: it is {_shown(cumulative)}"
         )
-    falls = (cumulative[1:] < cumulative[:-1]).nonzero()
+    falls = np.flatnonzero(cumulative[1:] < cumulative[:-1])
     if len(falls):
         at = int(falls[0])
         raise BindingError(
@@ -172,5 +188,5 @@ def _check_offsets(offsets: str, cumulative: torch.Tensor, name: str, count: int
         raise BindingError(f"{offsets} ends at {int(cumulative[-1])}, but {name} has {count} rows")
 
 
-def _shown(values: torch.Tensor) -> str:
-    return f"of shape {list(values.shape)}" if values.dim() != 1 else f"{values[:4].tolist()}"
+def _shown(values: np.ndarray) -> str:
+    return f"of shape {list(values.shape)}" if values.ndim != 1 else f"{values[:4].tolist()}"
