@@ -1,9 +1,10 @@
-"""Each test has a plan cache of its own, and JAX eight devices of the CPU."""
+"""Each test has a plan cache of its own, and JAX eight devices of the CPU, for which it optimizes little."""
 import os
 
 import pytest
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+                                   " --xla_llvm_disable_expensive_passes=true")
 
 
 @pytest.fixture(autouse=True)
