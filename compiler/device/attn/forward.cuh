@@ -56,6 +56,7 @@
 //     packed_rows                                   places of packed sequences in a map
 //     forward_copies, forward_value_copies          queries, keys and tables; values
 //   forward_thread, forward_consumer                threads that compute: likewise
+//   forward_layers                                layers above products, as mma_forward.cuh has, too
 //     forward_columns, tile_rows, patches           which scores a thread has
 //     forward_products, forward_values              products with keys, and with values
 //     forward_scores, forward_table                 scores that the spec modifies; a captured table
@@ -67,7 +68,7 @@
 //     forward_parts, forward_merge, forward_finish  parts of tiles, their merge, the end of a tile
 //     forward_prefix                                keys that sequences share
 //     forward_handover                              weights for the warp group with other columns
-//     forward_steps                                 a block of keys
+//     forward_weighing, forward_steps               a block of keys
 //
 // Threads are made of layers: each is a template of the class below it, names what it uses of that
 // (using Base::..), and adds one thing. Where there are several ways, a kernel takes one of them.

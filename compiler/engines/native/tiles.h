@@ -67,7 +67,7 @@ struct Tile {
   std::int64_t depth_panel() const;
   std::int64_t width_panel() const;
   std::int64_t shared_bytes() const;
-  // Of shared memory: products of warp groups want whole patterns of a swizzle, others whole rows.
+  // Aligns shared memory: products of warp groups want whole patterns of a swizzle, others rows.
   std::int64_t alignment() const { return of_warps ? 128 : 1024; }
   // Whether queries stay in registers; with `of_warps`.
   bool holds_queries() const;
