@@ -188,12 +188,12 @@ class Compile(attnc.Case):
     def test_recompile(self):
         plan = self.compile(NOOP)
         again = self.folder / "again.attnplan"
-        self.attnc("compile", "--recompile", plan, "--target", "l40s", "-o", again)
+        self.attnc("compile", "--recompile", plan, "--target", "l40s", "--engine", "cudnn", "-o", again)
         before, after = self.attnc_json("inspect", plan), self.attnc_json("inspect", again)
         self.assertEqual(after["target"]["name"], "l40s")
         self.assertEqual(before["program"], after["program"])
         apart = self.folder / "apart.attnplan"
-        self.attnc("compile", plan, "--recompile", "--target", "l40s", "-o", apart)
+        self.attnc("compile", plan, "--recompile", "--target", "l40s", "--engine", "cudnn", "-o", apart)
         self.assertEqual(self.attnc_json("inspect", apart)["program"], after["program"])
         process = self.attnc("compile", SPECS / "noop.attn", "--recompile", "--target", "l40s", "-o", apart, code=2)
         self.assertIn("--recompile needs PLAN, a plan file", process.stderr)
@@ -316,10 +316,9 @@ class Compile(attnc.Case):
     def test_split_where_no_fused_kernel_serves(self):
         spec = SOURCE / "tests/gpu/surface/sink_all_outputs.attn"
         plan = self.folder / "x.attnplan"
-        process = self.attnc("compile", spec, "--target", "a100", "-o", plan, code=3)
+        process = self.attnc("compile", spec, "--target", "a100", "--engine", "cudnn", "-o", plan, code=3)
         self.assertIn("beside a sink", process.stderr)
-        process = self.attnc("compile", spec, "--target", "a100", "-o", plan, "--allow-unfused")
-        self.assertIn("strategy unfused, since composite was refused", process.stderr + process.stdout)
+        self.attnc("compile", spec, "--target", "a100", "-o", plan, "--engine", "unfused")
         steps = self.attnc_json("inspect", plan)["program"]["steps"]
         self.assertEqual([step["step"] for step in steps],
                          ["derive", "cudnn", "derive", "derive", "cudnn", "derive"])
