@@ -32,11 +32,11 @@ std::vector<std::string> target_words(std::vector<std::string> more) {
 
 namespace {
 
-// attnc's own kernels run on every GPU of their compute capability.
+// attnc's own kernels run on every GPU since compute capability 8.0.
 Result<plan::Target> target_without_cudnn(const cuda::Device& device, const Error& why) {
   Result<plan::Target> alike = targets::find_target(fmt::format("sm_{}", device.sm()));
-  const bool runs = alike.ok() && target::can(target::Capability::warp_group_products,
-                                              {.gpu = target::gpu_of(*alike)});
+  const bool runs =
+      alike.ok() && target::can(target::Capability::warp_products, {.gpu = target::gpu_of(*alike)});
   return runs ? std::move(alike) : Result<plan::Target>(why);
 }
 
@@ -123,13 +123,13 @@ void add_rewrites(CLI::App& command, target::Rewrites& rewrites) {
 void add_skeleton(CLI::App& command, target::Rewrites& rewrites) {
   command
       .add_option_function<std::string>(
-          "--skeleton",
-          [&rewrites](const std::string& name) { rewrites.warp_groups = name != "mma"; },
-          "Skeleton of attnc's own kernels: wgmma for compute capability 9.0 alone, or mma, which "
-          "every GPU since 8.0 runs, to check it on a 9.0")
-      ->default_text("wgmma where the GPU has it")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"wgmma", "mma"}));
+          "--skeleton", [&rewrites](const std::string&) { rewrites.warp_groups = false; },
+          "Skeleton of attnc's own kernels: mma, which every GPU since compute capability 8.0 "
+          "runs, "
+          "to check it on a 9.0")
+      ->default_text("wgmma on compute capability 9.0, else mma")
+      ->type_name("mma")
+      ->check(CLI::IsMember({"mma"}));
 }
 
 }  // namespace

@@ -59,6 +59,22 @@ bool reads_beside(const ir::Attention& view, ExprId root, const std::vector<Expr
   return false;
 }
 
+// Whether the epilogue has sigmoids, none of which is of another one: what all are taken of is
+// known before any is computed.
+bool has_plain_sigmoids(const ir::Attention& view) {
+  const auto are_below = [&view](const std::vector<ExprId>& roots) {
+    return std::ranges::any_of(ir::reachable(view.dag, roots),
+                               [&view](ExprId id) { return view.dag[id].is(Op::sigmoid_); });
+  };
+  bool any = false;
+  for (const ExprId id : ir::reachable(view.dag, std::span(&view.score, 1))) {
+    if (!view.dag[id].is(Op::sigmoid_)) continue;
+    any = true;
+    if (are_below(view.dag[id].operands)) return false;
+  }
+  return any;
+}
+
 std::string row_values_text(const ir::Attention& view, const std::vector<ExprId>& values) {
   std::string text = fmt::format("  static constexpr int kRowValues = {};\n", values.size());
   if (values.empty()) return text;
@@ -203,10 +219,9 @@ std::string epilogue_text(const ir::Attention& attention) {
   read.insert(read.end(), of_rows.begin(), of_rows.end());
   return fmt::format(
              "  static constexpr bool kEpilogue = true, kKeepsInner = {}, kReadsElements = {}, "
-             "kSigmoids = {};\n",
+             "kPlainSigmoids = {};\n",
              attention.wants_o_inner, reads_beside(view, view.score, read),
-             std::ranges::any_of(ir::reachable(view.dag, std::span(&view.score, 1)),
-                                 [&](ExprId id) { return view.dag[id].is(Op::sigmoid_); })) +
+             has_plain_sigmoids(view)) +
          vectors_text(view, vectors) + row_values_text(view, of_rows) +
          "  template <class Sigmoid>\n" +
          element_method("float epilogue", writer, value, ", const Sigmoid& attn_sigmoid");

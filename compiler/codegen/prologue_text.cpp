@@ -122,8 +122,8 @@ plan::KernelStep WarpKernel::finish(std::int64_t rows, std::int64_t columns,
   launch_.grid = {ceil_div(rows_, kPrologueWarps), 1, 1};
   launch_.block = {kPrologueWarps * 32, 1, 1};
   const std::string results =
-      fmt::format("  alignas(16) __shared__ unsigned short results[{}][{}][{}];\n",
-                  kPrologueWarps, rows, columns);
+      fmt::format("  alignas(16) __shared__ unsigned short results[{}][{}][{}];\n", kPrologueWarps,
+                  rows, columns);
   step_.source = fmt::format(
       "{}extern \"C\" __global__ void {}({}) {{\n"
       "  alignas(16) __shared__ float rows[{}][{}][{}];\n{}"

@@ -56,7 +56,8 @@
 //     packed_rows                                   places of packed sequences in a map
 //     forward_copies, forward_value_copies          queries, keys and tables; values
 //   forward_thread, forward_consumer                threads that compute: likewise
-//   forward_layers                                layers above products, as mma_forward.cuh has, too
+//   forward_layers                                layers above products, as mma_forward.cuh has,
+//   too
 //     forward_columns, tile_rows, patches           which scores a thread has
 //     forward_products, forward_values              products with keys, and with values
 //     forward_scores, forward_table                 scores that the spec modifies; a captured table

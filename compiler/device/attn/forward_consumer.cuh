@@ -31,7 +31,8 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
   using Base = typename ForwardLayers<C, E, kSecond>::Steps;
   using Base::Base;
   using Base::fetch, Base::release, Base::wait_for_values, Base::weigh_values, Base::rows_of,
-      Base::finished_rows_of, Base::finish, Base::hand_over, Base::take_over, Base::take_products, Base::read_ahead;
+      Base::finished_rows_of, Base::finish, Base::hand_over, Base::take_over, Base::take_products,
+      Base::read_ahead;
   using Base::stages, Base::query, Base::key, Base::value, Base::group, Base::tile_words,
       Base::block, Base::adds, Base::maximum, Base::sum, Base::kept, Base::o, Base::kOutputs;
 

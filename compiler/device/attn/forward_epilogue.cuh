@@ -9,8 +9,8 @@
 namespace kernels {
 
 // 16-bit floats. E has what becomes of an element: epilogue(b, h, row, column, values, o,
-// sigmoid), where values are those of its vectors and then those of row_values(b, h, row, ..). A row past the length
-// stays 0.
+// sigmoid), where values are those of its vectors and then those of row_values(b, h, row, ..). A
+// row past the length stays 0.
 template <class Base>
 struct RowsOfEpilogue : Base {
   using C = typename Base::C;
@@ -50,8 +50,7 @@ struct RowsOfEpilogue : Base {
   };
   __device__ __forceinline__ void read_ahead(const TileRows<C>& at, Ahead& ahead) const {
 #pragma unroll
-    for (int r = 0; r < 2; ++r)
-      read_values(row_of_head(at.b, at.h[r], at.q[r]), ahead.values[r]);
+    for (int r = 0; r < 2; ++r) read_values(row_of_head(at.b, at.h[r], at.q[r]), ahead.values[r]);
   }
   __device__ __forceinline__ void read_vectors(const TileRows<C>& at, Ahead& ahead) const {
 #pragma unroll
@@ -69,12 +68,12 @@ struct RowsOfEpilogue : Base {
       for (int i = 0; i < kAhead; ++i) ahead.vectors[(part + i) % kAhead].spread(lane);
       unsigned pairs[kAhead][4] = {};
       float least = 0;
-      if (E::kSigmoids) {  // what they are taken of, which takes few instructions
+      if (E::kPlainSigmoids) {  // what they are taken of, which takes few instructions
         unsigned unused[kAhead][4];
         const auto take = [&least](float x) { return least = fminf(least, x); };
         compute_parts(row, r, factor, part, ahead, take, unused);
       }
-      if (E::kSigmoids && __any_sync(~0u, least < kLeastOfFastSigmoid))
+      if (!E::kPlainSigmoids || __any_sync(~0u, least < kLeastOfFastSigmoid))
         compute_parts(row, r, same(factor), part, ahead, exact_sigmoid(), pairs);
       else
         compute_parts(row, r, same(factor), part, ahead, fast_sigmoid, pairs);
@@ -137,9 +136,8 @@ struct RowsOfEpilogue : Base {
       for (int i = 0; i < 4; ++i) {
         const int group = 4 * (first + n) + i, column = kFirstOfWidth + 8 * group + (lane & 3) * 2;
         const float two[2] = {o[4 * group + 2 * r], o[4 * group + 2 * r + 1]};
-        const unsigned both = after(row, column, ahead.values[r], ahead.vectors[(first + n) % kAhead],
-                                    i, two, factor,
-                                    sigmoid);
+        const unsigned both = after(row, column, ahead.values[r],
+                                    ahead.vectors[(first + n) % kAhead], i, two, factor, sigmoid);
         pairs[n][i] = row.present ? both : 0;
       }
     }

@@ -60,8 +60,8 @@ struct FinishedTiles : Base {
   }
 
   // Stores rows that are complete.
-  __device__ __forceinline__ void store(const TileRows<C>& at, const Statistics& of,
-                                        Largest& most, Ahead& ahead) {
+  __device__ __forceinline__ void store(const TileRows<C>& at, const Statistics& of, Largest& most,
+                                        Ahead& ahead) {
     this->read_vectors(at, ahead);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

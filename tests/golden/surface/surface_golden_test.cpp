@@ -1,7 +1,7 @@
 // Support of every spec of tests/gpu/surface, and of the backward of every shipped spec, on one
-// target of each kind, found without a GPU: the engine that serves it, or the reason of the refusal.
-// (cli.offline builds the forward of every shipped spec for every target.) The expected results are
-// in tests/golden/surface. And what plans of cuDNN's derive, compiled for every target.
+// target of each kind, found without a GPU: the engine that serves it, or the reason of the
+// refusal. (cli.offline builds the forward of every shipped spec for every target.) The expected
+// results are in tests/golden/surface. And what plans of cuDNN's derive, compiled for every target.
 //
 // For one target plans are built: those of tests/gpu/surface, where cuDNN refuses to build some
 // that it offers, and those of backwards that have an operation, type or head size that none before

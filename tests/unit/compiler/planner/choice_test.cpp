@@ -276,7 +276,8 @@ TEST(Choice, RefusalsOf8BitsAreThoseOfBothEngines) {
   const auto best = search.next();
   ASSERT_FALSE(best.ok());
   EXPECT_THAT(best.error().message, HasSubstr("score expressions"));
-  EXPECT_THAT(best.error().notes, Contains(HasSubstr("for compute capability 10.0 compute no 8-bit floats")));
+  EXPECT_THAT(best.error().notes,
+              Contains(HasSubstr("for compute capability 10.0 compute no 8-bit floats")));
   EXPECT_THAT(best.error().notes, Not(Contains(HasSubstr("--strategy composite"))));
   const ir::Attention served =
       attention_of("dims B = 1, Hq = 2, Skv = 128, Sq = 128, D = 128; " ATTN_OF_8_BITS);
