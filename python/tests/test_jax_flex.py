@@ -49,6 +49,13 @@ def selected(score, b, h, q_idx, kv_idx):
     return jax.lax.select(q_idx % 2 == 0, score, score * 0.5)
 
 
+def divided(score, b, h, q_idx, kv_idx):
+    apart, three = kv_idx - q_idx, jnp.full_like(q_idx, 3)
+    small = (apart * 40).astype(jnp.int8)
+    whole = jax.lax.div(apart, three) + jax.lax.div(three * 2, -1 - q_idx) + jax.lax.div(small, jnp.full_like(small, -7))
+    return score * jax.lax.div(score, score * 2 + 30) + 0.1 * (whole + jax.lax.rem(apart, three))
+
+
 def piled(score, b, h, q_idx, kv_idx):
     x = jnp.where((q_idx - kv_idx) % 3 == 0, jnp.abs(score), jnp.minimum(score, 0.3))
     return jax.nn.silu(x) + jax.nn.sigmoid(x) * jnp.clip(score, -1, 1) - jnp.log1p(jnp.square(x))
@@ -63,7 +70,7 @@ def not_far(b, h, q_idx, kv_idx):
 
 
 @pytest.mark.parametrize("score_mod, mask_mod", [
-    (relative, None), (alibi, causal), (softcap, None), (selected, None), (piled, None), (None, window),
+    (relative, None), (alibi, causal), (softcap, None), (selected, None), (divided, None), (piled, None), (None, window),
     (None, not_far), (softcap, causal)])
 def test_functions_of_numbers(score_mod, mask_mod):
     q, k, v, *_ = inputs(B, rows=S)

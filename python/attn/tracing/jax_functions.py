@@ -16,7 +16,7 @@ _MODULES = ("jax", "jaxlib")
 
 # Functions of jax.lax and jax.nn that are called otherwise than those of PyTorch and NumPy.
 _NAMES = {"select": "where", "logistic": "sigmoid", "rem": "fmod", "stop_gradient": "detach", "max": "maximum",
-          "min": "minimum", "integer_pow": "pow", "convert_element_type": "astype",
+          "min": "minimum", "integer_pow": "pow", "convert_element_type": "astype", "div": "lax_div",
           "shift_left": "left_shift", "shift_right_arithmetic": "right_shift", "not": "bitwise_not"}
 
 
