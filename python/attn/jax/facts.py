@@ -72,8 +72,8 @@ class Shape(NamedTuple):
 
 
 def outputs_of(setup: Setup, given: dict[str, Any], names: tuple[str, ...]) -> list[Shape]:
-    """The outputs of these names, of tensors with shapes and types like those of `given`, as operations have them: those
-    of branches are [B, Hq, Sq, Dv] whatever the layout is."""
+    """The outputs of these names, of tensors with shapes and types like those of `given`. Those of branches are
+    [B, Hq, Sq, Dv] whatever the layout is, as plans write them."""
     q, v = given["q"], given["v"]
     quantized = setup.facts.quantized
     of_o = q.dtype if quantized is None else DTYPES[quantized.o]

@@ -18,9 +18,9 @@ def call(attention: Attention, *args: Any, layout: str | None = None, key: Any =
     """Calls an attention with JAX's arrays, also those of a program that is traced.
 
     `args` are q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv], with `layout="bshd"` q [B, Sq, Hq,
-    Dqk], k and v [B, Skv, Hkv, ..], and o, also those of branches, [B, Sq, Hq, Dv]; `kwargs` are the spec's captured tensors, lengths and params
-    by name; `key`, of jax.random, is what random dropout draws by. Returns the output, or a tuple of the outputs in the
-    order of the spec's clause `outputs`.
+    Dqk], k and v [B, Skv, Hkv, ..], and o, also that of a branch, [B, Sq, Hq, Dv]; `kwargs` are the spec's captured
+    tensors, lengths and params by name; `key`, of jax.random, is what random dropout draws by. Returns the output, or a
+    tuple of the outputs in the order of the spec's clause `outputs`.
 
     On GPUs a plan computes, which is compiled when a program is lowered, and is in it; on the CPU the reference, in
     double precision. It goes through jit, grad and vjp (once: second derivatives are refused), vmap, remat, scan,

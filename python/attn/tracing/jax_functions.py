@@ -29,6 +29,10 @@ def is_followed(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).partition(".")[0] in _MODULES
 
 
+def _gelu(tracer: Tracer, x: Any, approximate: bool = True) -> Any:
+    return tracer.call("gelu", x, approximate="tanh" if approximate else "none")
+
+
 class Followed:
     """The stand-in of a module of JAX or of a function."""
 
@@ -46,8 +50,7 @@ class Followed:
             return function(*args, **kwargs)
         name = str(getattr(function, "__name__", function))
         if name == "gelu":  # which is approximate by default here
-            approximate = kwargs.pop("approximate", True) if len(args) == 1 else args[1]
-            return tracer.call(name, args[0], approximate="tanh" if approximate else "none")
+            return _gelu(tracer, *args, **kwargs)
         return tracer.apply(function, _NAMES.get(name, name), *args, **kwargs)
 
     def __repr__(self) -> str:
