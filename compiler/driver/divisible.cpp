@@ -71,6 +71,7 @@ bool counts_nothing_else(const ir::Attention& attention, const std::vector<ExprI
 std::vector<ir::Dim> divisible_dims(const support::Source& source, const sema::Bindings& bindings) {
   const std::optional<ir::Attention> open = opened(source, bindings, kOpened);
   if (!open || open->is_random()) return {};
+  if (!open->branches.empty()) return {};  // nothing here looks into branches
   const std::vector<ExprId> roots = roots_of_values(*open);
   std::vector<ir::Dim> dims;
   for (const auto& [dim, counter] :

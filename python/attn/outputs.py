@@ -18,6 +18,11 @@ def is_o_of_branch(name: str) -> bool:
     return name.endswith("_o") and not is_amax(name)
 
 
+def has_layout(name: str) -> bool:
+    """Whether it is an o whose order of dimensions is that of q: all are but those of branches."""
+    return is_o(name) and not is_o_of_branch(name)
+
+
 def is_statistic(name: str) -> bool:
     """Whether it is a number for each row that says something of its scores: lse, max, sum_exp, ..."""
     return not is_o(name) and not is_amax(name)

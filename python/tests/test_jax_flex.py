@@ -49,9 +49,21 @@ def selected(score, b, h, q_idx, kv_idx):
     return jax.lax.select(q_idx % 2 == 0, score, score * 0.5)
 
 
+def divided(score, b, h, q_idx, kv_idx):
+    apart, three = kv_idx - q_idx, jnp.full_like(q_idx, 3)
+    small = (apart * 40).astype(jnp.int8)
+    whole = jax.lax.div(apart, three) + jax.lax.div(three * 2, -1 - q_idx)
+    whole = whole + jax.lax.div(small, jnp.full_like(small, -7))
+    return score * jax.lax.div(score, score * 2 + 30) + 0.1 * (whole + jax.lax.rem(apart, three))
+
+
 def piled(score, b, h, q_idx, kv_idx):
     x = jnp.where((q_idx - kv_idx) % 3 == 0, jnp.abs(score), jnp.minimum(score, 0.3))
     return jax.nn.silu(x) + jax.nn.sigmoid(x) * jnp.clip(score, -1, 1) - jnp.log1p(jnp.square(x))
+
+
+def gelu(score, b, h, q_idx, kv_idx):
+    return jax.nn.gelu(x=score) + jax.nn.gelu(score, False) - jax.nn.gelu(approximate=True, x=score * 0.5)
 
 
 def window(b, h, q_idx, kv_idx):
@@ -63,8 +75,8 @@ def not_far(b, h, q_idx, kv_idx):
 
 
 @pytest.mark.parametrize("score_mod, mask_mod", [
-    (relative, None), (alibi, causal), (softcap, None), (selected, None), (piled, None), (None, window),
-    (None, not_far), (softcap, causal)])
+    (relative, None), (alibi, causal), (softcap, None), (selected, None), (divided, None), (piled, None), (gelu, None),
+    (None, window), (None, not_far), (softcap, causal)])
 def test_functions_of_numbers(score_mod, mask_mod):
     q, k, v, *_ = inputs(B, rows=S)
 
@@ -151,6 +163,13 @@ def test_dot_product_attention(name):
         return jax.jit(jax.grad(run, (0, 1, 2) if bias is None else (0, 1, 2, 3)))
 
     assert_close(*(loss(f)(q, k, v, bias) for f in (mine, theirs)), 1e-6)
+
+
+def test_windows_are_integers_of_any_kind():
+    q, k, v = (jnp.swapaxes(x, 1, 2) for x in inputs(B, rows=S)[:3])
+    of = [attn.jax.dot_product_attention(q, k, v, local_window_size=size)
+          for size in (2, np.int32(2), jnp.array(2), (2, jnp.array(2)), jnp.array([2, 2]))]
+    assert all(jnp.array_equal(of[0], other) for other in of[1:])
 
 
 def test_dot_product_attention_without_batch_and_with_residual():

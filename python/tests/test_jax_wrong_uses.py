@@ -361,6 +361,87 @@ def shape_of_bias():
     attn.jax.dot_product_attention(q, q, q, some(3, 1, 1, 4))
 
 
+def of_mod(score_mod, mask_mod=None):
+    return attn.jax.flex_attention(*qkv(), score_mod, mask_mod)
+
+
+@use(TraceError, "write `jnp.where(condition, a, b)`")
+def condition_of_python():
+    of_mod(lambda score, b, h, q_idx, kv_idx: score if q_idx > 1 else 0)
+
+
+@use(TraceError, "pass it as mask_mod, or write `jnp.where(condition, score, -float('inf'))`")
+def score_that_is_a_condition():
+    of_mod(lambda score, b, h, q_idx, kv_idx: q_idx > kv_idx)
+
+
+@use(TraceError, "`x.astype(jnp.float32)`, and `jnp.exp(x)` for `math.exp(x)`")
+def float_of_python():
+    of_mod(lambda score, b, h, q_idx, kv_idx: score + float(q_idx))
+
+
+@use(TraceError, "test_jax_wrong_uses.py")
+def float_of_jax_is_located():
+    of_mod(lambda score, b, h, q_idx, kv_idx: score + jnp.float32(q_idx))
+
+
+@use(TraceError, "`x.astype(jnp.float32)` is written for `jnp.float32(x)`")
+def float_of_jax():
+    of_mod(lambda score, b, h, q_idx, kv_idx: score + jnp.float32(q_idx))
+
+
+@use(TraceError, "JAX counts a negative index from the end, a spec does not")
+def index_from_the_end():
+    table = some(4)
+    of_mod(lambda score, b, h, q_idx, kv_idx: score + table[q_idx - kv_idx])
+
+
+@use(TraceError, "guard the read with `jnp.where`, or use `jnp.clip`")
+def index_outside():
+    table = some(4)
+    of_mod(lambda score, b, h, q_idx, kv_idx: score + table[q_idx + kv_idx])
+
+
+@use(TraceError, "`//` in place of `/`, or `.astype(jnp.int32)`")
+def index_of_reals():
+    table = some(4)
+    of_mod(lambda score, b, h, q_idx, kv_idx: score + table[q_idx / 2])
+
+
+@use(BindingError, "scale is computed by a traced program; it must be a number of Python\n"
+                   "  note: a shape gives one: scale=q.shape[-1] ** -0.5")
+def traced_scale():
+    jax.jit(lambda scale: attn.jax.flex_attention(*qkv(), scale=scale))(0.5)
+
+
+@use(BindingError, "scale is computed by a traced program")
+def traced_scale_of_dot_product():
+    q = some(1, 4, 4, 8)
+    jax.jit(lambda scale: attn.jax.dot_product_attention(q, q, q, scale=scale))(0.5)
+
+
+@use(BindingError, "scale is 'x'; it must be a number")
+def text_for_scale():
+    attn.jax.flex_attention(*qkv(), scale="x")
+
+
+@use(BindingError, "dropout is computed by a traced program")
+def traced_dropout():
+    jax.jit(lambda p: attn.jax.flex_attention(*qkv(), dropout=p, dropout_key=jax.random.key(0)))(0.5)
+
+
+@use(BindingError, "local_window_size is [1, 2, 3]; it must be an integer of Python, or two")
+def window_of_three():
+    q = some(1, 4, 4, 8)
+    attn.jax.dot_product_attention(q, q, q, local_window_size=[1, 2, 3])
+
+
+@use(BindingError, "local_window_size=(left, right) counts keys before and after")
+def traced_window():
+    q = some(1, 4, 4, 8)
+    jax.jit(lambda size: attn.jax.dot_product_attention(q, q, q, local_window_size=size))(2)
+
+
 @pytest.mark.parametrize("name", USES)
 def test_what_is_said(name):
     function, error, message = USES[name]
@@ -372,4 +453,4 @@ def test_what_is_said(name):
 
 
 def test_all_are_here():
-    assert len(USES) >= 48
+    assert len(USES) >= 62

@@ -102,7 +102,8 @@ class Describe(attnc.Case):
                  "lengths q = (i0 + 1) * Sq // B;": ["B", "Hq"], "prologue q: x[d_idx] * 2.0;": ["B", "Hq"],
                  "prologue q: x[d_idx] * (h + 1);": ["B"],
                  "learn f: f32[B, Hq, Skv]; let c = cumsum(f[b, h, kv_idx]); score score + c[q_idx];": ["B", "Hq"],
-                 "let c = cumsum(1.0 * b); score score + c[kv_idx];": ["Hq"]}
+                 "let c = cumsum(1.0 * b); score score + c[kv_idx];": ["Hq"],
+                 "branch far; score score * 2; branch near; combine near - far;": []}
         for clauses, divisible in cases.items():
             self.assertEqual(self.body(clauses)["facts"]["divisible"], divisible, clauses)
 

@@ -47,6 +47,22 @@ def _param(name: str, value: Any) -> float:
     return float(number(name, value))
 
 
+def number_of(name: str, value: Any, instead: str) -> float:
+    """A number that is part of the text of a spec. Raises BindingError, with what to write `instead`, for one that a
+    traced program computes, and for what is none."""
+    if isinstance(value, jax.core.Tracer):
+        raise BindingError(f"{name} is computed by a traced program; it must be a number of Python", [instead])
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise BindingError(f"{name} is {value!r}; it must be a number", [instead]) from None
+
+
+# What to write instead of a scale that a program computes.
+SCALE = ("a shape gives one: scale=q.shape[-1] ** -0.5; one that a program computes may be multiplied to q, with"
+         " scale=1.0")
+
+
 def _array(facts: Facts, name: str, value: Any) -> Any:
     """An array of JAX, of the type that the spec declares if it is a captured tensor."""
     if name in INPUTS and not isinstance(value, (jax.Array, np.ndarray)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Sequence
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 
 from attn import hints
 from attn.errors import ArgumentError, BindingError
+from attn.jax.calls import SCALE, number_of
 from attn.jax.dtypes import REALS, name_of
 from attn.jax.flex import attention_of
 from attn.jax.function import call
@@ -44,7 +46,7 @@ def dot_product_attention(
     clauses = [_term("bias", bias, query, key, tensors), _term("mask", mask, query, key, tensors),
                "mask q_idx >= kv_idx;" if is_causal else "", _window(local_window_size),
                _lengths(query_seq_lengths, key_value_seq_lengths, tensors),
-               "" if scale is None else f"scale {float(scale)!r};"]
+               "" if scale is None else f"scale {number_of('scale', scale, SCALE)!r};"]
     text = ("attention dot_product { dims B, Hq, Hkv, Sq, Skv, D; " + " ".join(filter(None, clauses))
             + " outputs o, lse; }")
     o, lse = call(attention_of(Spec(text)), query, key, value, layout="bshd", **tensors)
@@ -79,10 +81,22 @@ def _term(name: str, x: Any, query: Any, key: Any, tensors: dict[str, Any]) -> s
 def _window(size: int | Sequence[int] | None) -> str:
     if size is None:
         return ""
-    left, right = (size, size) if isinstance(size, int) else map(int, size)
+    left, right = _sides(size)
     if left < 0 or right < 0:
         raise ArgumentError(f"local_window_size is {(left, right)}; it must not be negative")
     return f"mask q_idx - kv_idx <= {left} && kv_idx - q_idx <= {right};"
+
+
+def _sides(size: Any) -> tuple[int, int]:
+    """The numbers of keys that a window has to the left and to the right. Raises BindingError if it says none."""
+    try:
+        sides = tuple(size) if isinstance(size, Sequence) or getattr(size, "ndim", 0) > 0 else (size, size)
+        left, right = map(operator.index, sides)
+    except (TypeError, ValueError):
+        raise BindingError(f"local_window_size is {size!r}; it must be an integer of Python, or two",
+                           ["local_window_size=(left, right) counts keys before and after: (1023, 0)",
+                            "one that a program computes is a mask: `mask=`"]) from None
+    return left, right
 
 
 def _lengths(of_query: Any, of_keys: Any, tensors: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from attn.attention import Attention
 from attn.facts import CallFacts
 from attn.jax.dtypes import DTYPES, IN_KERNELS, name_of
-from attn.outputs import is_amax, is_o
+from attn.outputs import has_layout, is_amax, is_o
 from attn.variants import Found
 
 
@@ -72,7 +72,8 @@ class Shape(NamedTuple):
 
 
 def outputs_of(setup: Setup, given: dict[str, Any], names: tuple[str, ...]) -> list[Shape]:
-    """The outputs of these names, of tensors with shapes and types like those of `given`."""
+    """The outputs of these names, of tensors with shapes and types like those of `given`. Those of branches are
+    [B, Hq, Sq, Dv] whatever the layout is, as plans write them."""
     q, v = given["q"], given["v"]
     quantized = setup.facts.quantized
     of_o = q.dtype if quantized is None else DTYPES[quantized.o]
@@ -83,7 +84,7 @@ def outputs_of(setup: Setup, given: dict[str, Any], names: tuple[str, ...]) -> l
     made = []
     for name in names:
         if is_o(name):
-            made.append(Shape((*q.shape[:-1], v.shape[-1]), of_o))
+            made.append(Shape((*(q.shape[:-1] if has_layout(name) else rows), v.shape[-1]), of_o))
         else:
             made.append(Shape((1,), jnp.dtype("float32")) if is_amax(name) else Shape(rows, statistic))
     return made

@@ -11,10 +11,12 @@ from attn import hints, layouts
 from attn.arguments import INPUTS, sizes_of
 from attn.attention import Attention
 from attn.errors import BindingError
+from attn.jax.calls import SCALE, number_of
 from attn.jax.dtypes import HALF, name_of
 from attn.jax.function import call
 from attn.specs import Spec
 from attn.trace import trace
+from attn.tracing import dialects
 from attn.types import Mod, Outputs
 
 MOST_KEPT = 256  # attentions: least recently used dropped first
@@ -48,7 +50,10 @@ def flex_attention(query: Any, key: Any, value: Any, score_mod: Mod | None = Non
             raise BindingError(f"{name} is a {type(x).__name__}, not an array of JAX")
     sizes = sizes_of(query, key, value, layout=layouts.checked(layout) or "bhsd")
     dtype = name_of(query)
-    traced = trace(score_mod, mask_mod, facts=False, scale=scale, outputs=("o", "lse") if return_lse else ("o",),
-                   dropout=dropout, dtype=dtype if dtype in HALF else "bf16", layout=layout, **sizes._asdict())
+    scale = None if scale is None else number_of("scale", scale, SCALE)
+    dropout = number_of("dropout", dropout, "its key may be computed: dropout=0.1, dropout_key=key")
+    with dialects.of_jax():
+        traced = trace(score_mod, mask_mod, facts=False, scale=scale, outputs=("o", "lse") if return_lse else ("o",),
+                       dropout=dropout, dtype=dtype if dtype in HALF else "bf16", layout=layout, **sizes._asdict())
     attention = attention_of(Spec(traced.text, traced=True, origins=traced.origins))
     return call(attention, **dict(zip(INPUTS, (query, key, value))), layout=layout, key=dropout_key, **traced.tensors)

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from attn.arguments import INPUTS
 from attn.jax.facts import Setup
-from attn.outputs import is_amax, is_o
+from attn.outputs import has_layout, is_amax, is_o
 
 # How parts of a result make the whole.
 _JOINED: dict[str, Callable[..., Any]] = {"sum": jax.lax.psum, "max": jax.lax.pmax}
@@ -25,7 +25,8 @@ def dims_of(setup: Setup, name: str) -> tuple[str, ...]:
     heads = HEADS if name == "q" or is_o(name) or name == "do" else KEY_HEADS
     if name in INPUTS or is_o(name) or name == "do":
         rest = ("rows", "elements")
-        return (BATCHES, heads, *rest) if setup.layout == "bhsd" else (BATCHES, rest[0], heads, rest[1])
+        is_swapped = setup.layout != "bhsd" and (has_layout(name) or not is_o(name))
+        return (BATCHES, rest[0], heads, rest[1]) if is_swapped else (BATCHES, heads, *rest)
     if name in setup.facts.said.inputs:
         return setup.facts.said.inputs[name].dims
     return ("1",) if is_amax(name) else (BATCHES, HEADS, "rows")

@@ -17,7 +17,7 @@ from attn.arguments import INPUTS, RANDOM, sizes_of
 from attn.errors import ArgumentError, BindingError, Error, SpecError, UnsupportedError
 from attn.jax.dtypes import DTYPES, HALF, IN_KERNELS
 from attn.jax.handlers import Array, Computer, Request
-from attn.outputs import is_amax, is_o
+from attn.outputs import has_layout, is_amax
 from attn.reference import reference
 from attn.specs import Spec
 
@@ -107,8 +107,8 @@ class _Call:
         return self.swapped(name, x)
 
     def swapped(self, name: str, x: np.ndarray) -> np.ndarray:
-        """In the other order, if calls have it, which only q, k, v, o and their gradients do."""
-        return x.swapaxes(1, 2) if self._swaps and (name in (*INPUTS, "do") or is_o(name)) else x
+        """In the other order, if calls have it, which only q, k, v, o and their gradients do, and no o of a branch."""
+        return x.swapaxes(1, 2) if self._swaps and (name in (*INPUTS, "do") or has_layout(name)) else x
 
 
 def _forward(said: Mapping[str, Any], given: list[np.ndarray]) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator
 from attn.errors import TraceError
 from attn.tracing import functions, tables
 from attn.tracing.expressions import BOOL, INT, Node
-from attn.tracing.places import is_library, of_exception, of_function, refusal, signature_error
+from attn.tracing.places import is_library, is_within_jax, of_exception, of_function, refusal, signature_error
 from attn.tracing.reads import Unwatched
 from attn.tracing.rows import Row
 from attn.tracing.tracer import Tracer
@@ -87,6 +87,8 @@ def _called(mod: Callable[..., Any], values: list[Value]) -> Any:
         notes = ["a mod is called once, with stand-ins for score, b, h, q_idx and kv_idx"]
         if "infer dtype" in str(error):
             notes = ["a value of one score need not be made a tensor: compute with it"]
+        elif is_within_jax(error.__traceback__):
+            notes = ["values of one score are no arrays of JAX: `x.astype(jnp.float32)` is written for `jnp.float32(x)`"]
         raise refusal(f"the mod failed while it was traced: {type(error).__name__}: {error}", notes,
                       at=of_exception(error.__traceback__)) from error
 

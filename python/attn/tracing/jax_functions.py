@@ -16,7 +16,7 @@ _MODULES = ("jax", "jaxlib")
 
 # Functions of jax.lax and jax.nn that are called otherwise than those of PyTorch and NumPy.
 _NAMES = {"select": "where", "logistic": "sigmoid", "rem": "fmod", "stop_gradient": "detach", "max": "maximum",
-          "min": "minimum", "integer_pow": "pow", "convert_element_type": "astype",
+          "min": "minimum", "integer_pow": "pow", "convert_element_type": "astype", "div": "lax_div",
           "shift_left": "left_shift", "shift_right_arithmetic": "right_shift", "not": "bitwise_not"}
 
 
@@ -27,6 +27,10 @@ def is_followed(value: Any) -> bool:
     if isinstance(value, type) or not callable(value) or is_array_of_jax(value):
         return False
     return str(getattr(value, "__module__", "")).partition(".")[0] in _MODULES
+
+
+def _gelu(tracer: Tracer, x: Any, approximate: bool = True) -> Any:
+    return tracer.call("gelu", x, approximate="tanh" if approximate else "none")
 
 
 class Followed:
@@ -46,8 +50,7 @@ class Followed:
             return function(*args, **kwargs)
         name = str(getattr(function, "__name__", function))
         if name == "gelu":  # which is approximate by default here
-            approximate = kwargs.pop("approximate", True) if len(args) == 1 else args[1]
-            return tracer.call(name, args[0], approximate="tanh" if approximate else "none")
+            return _gelu(tracer, *args, **kwargs)
         return tracer.apply(function, _NAMES.get(name, name), *args, **kwargs)
 
     def __repr__(self) -> str:

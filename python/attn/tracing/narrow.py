@@ -14,7 +14,7 @@ _CONVERSIONS = {"to": "", "type": "", "astype": "", "_to_copy": "", "char": "int
                 "short": "int16", "type_as": ""}
 _WRAPPING = frozenset(
     "add sub subtract rsub mul multiply neg negative abs absolute pow power rpow square bitwise_left_shift "
-    "left_shift rlshift bitwise_not invert floor_divide rfloor_divide div divide lerp bitwise_xor bitwise_or "
+    "left_shift rlshift bitwise_not invert floor_divide rfloor_divide div divide lax_div lerp bitwise_xor bitwise_or "
     "bitwise_and".split())
 KEEPING = _WRAPPING | frozenset(
     "remainder mod rremainder fmod bitwise_right_shift right_shift rrshift minimum maximum min max amin amax fmin "

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
 
 from attn.errors import Diagnostic, SpecError, TraceError
-from attn.tracing import places
+from attn.tracing import dialects, places
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -61,6 +61,7 @@ class Origin(NamedTuple):
     text: str
     position: int
     place: Place
+    is_of_jax: bool = False  # whether hints are said in JAX's words
 
 
 def note(noted: list[Indexed], capture: Any, axes: Sequence[int], nodes: Sequence[Node | None]) -> None:
@@ -86,12 +87,13 @@ def _columns(code: CodeType, instruction: int, line: int) -> tuple[int, int] | N
 def origins_of(noted: Sequence[Indexed], text: Callable[[Node], str],
                *mods: Callable[..., Any] | None) -> tuple[Origin, ...]:
     """`text` writes nodes as the spec does; `mods` are the score_mod and the mask_mod."""
-    found = [Origin(each.capture.name, each.axis, each.size, text(each.node), each.position, each.place)
+    of_jax = dialects.is_of_jax()
+    found = [Origin(each.capture.name, each.axis, each.size, text(each.node), each.position, each.place, of_jax)
              for each in noted]
     for clause, mod in zip(("score", "mask"), mods):
         at = None if mod is None else places.of_function(mod)
         if at is not None:
-            found.append(Origin("", -1, 0, clause, 0, Place(*at)))
+            found.append(Origin("", -1, 0, clause, 0, Place(*at), of_jax))
     return tuple(found)
 
 
@@ -123,7 +125,8 @@ def notes_of_value(message: str, origins: Sequence[Origin]) -> list[str]:
 
 
 def _wraps(origin: Origin) -> str:
-    return ("torch counts a negative index from the end, a spec does not: write "
+    library = "JAX" if origin.is_of_jax else "torch"
+    return (f"{library} counts a negative index from the end, a spec does not: write "
             f"`{_wrapped(origin)}` if that is meant")
 
 
@@ -149,9 +152,8 @@ def _notes(diagnostic: Diagnostic, origin: Origin) -> list[str]:
         notes.append(_wraps(origin))
     advice = [line.split("help: ", 1)[1] for line in diagnostic.text.splitlines() if "= help: " in line]
     notes += [f"in the spec, {line}" for line in advice if line.startswith("in a table")]
-    notes.append("for scores that do not count: hide them by a mask, guard the read with `torch.where`, or use"
-                 " `torch.clamp`")
-    return notes
+    hint = "for scores that do not count: hide them by a mask, guard the read with `torch.where`, or use `torch.clamp`"
+    return [*notes, dialects.said(hint, origin.is_of_jax)]
 
 
 def _line_of(diagnostic: Diagnostic) -> str:

@@ -14,6 +14,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Sequence
 
 from attn.errors import TraceError
+from attn.tracing.dialects import said
 
 _OURS = str(Path(__file__).parents[1]) + "/"
 _PYTHONS = tuple(str(module.__file__) for module in (ast, contextlib, enum, functools, inspect, types))
@@ -72,8 +73,14 @@ def _folder(package: str) -> str:
     return "<frozen" if file is None else str(Path(file).parent) + "/"
 
 
+def is_of_jax(code: CodeType) -> bool:
+    """Whether the code is JAX's own."""
+    return "jax" in sys.modules and code.co_filename.startswith(_folder("jax"))
+
+
 def refusal(message: str, notes: Sequence[str] = (), *, at: tuple[str, int] | None = None) -> TraceError:
     """A TraceError for a line of the user's function: by default the one that is being executed."""
+    notes = [said(note) for note in notes]
     place = at or _current()
     if place is None:
         return TraceError(message, notes)
@@ -95,10 +102,19 @@ def of_exception(traceback: TracebackType | None) -> tuple[str, int] | None:
     """The innermost line of the user that an exception passed."""
     place = None
     while traceback is not None:
-        if not is_library(traceback.tb_frame.f_code):
+        if not is_library(traceback.tb_frame.f_code) and not is_of_jax(traceback.tb_frame.f_code):
             place = traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
         traceback = traceback.tb_next
     return place
+
+
+def is_within_jax(traceback: TracebackType | None) -> bool:
+    """Whether a function of JAX raised an exception, or what it called."""
+    while traceback is not None:
+        if is_of_jax(traceback.tb_frame.f_code):
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def _user_frame() -> FrameType | None:

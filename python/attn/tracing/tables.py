@@ -106,7 +106,7 @@ def _sum(graph: Graph, terms: list[tuple[Node, int]], constant: int) -> Node:
 def _index(row: Row, given: Any, size: int, tracer: Tracer) -> Node:
     node = tracer.node(given)
     if node.type != INT:
-        instead = "torch.where" if node.type == BOOL else "`//` in place of `/`, or `.int()`"
+        instead = "`torch.where`" if node.type == BOOL else "`//` in place of `/`, or `.int()`"
         raise refusal(f"an index of `{row.name}` is a {node.type} number"
                       if node.type == REAL else f"an index of `{row.name}` is a boolean",
                       [f"write {instead}"])

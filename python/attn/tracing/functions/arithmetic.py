@@ -83,6 +83,12 @@ def _div(t: Tracer, x: Any, y: Any, rounding_mode: str | None = None) -> Node:
     return where(t, _is_below_zero_with_rest(t, x, y), t.call("add", whole, 1), whole)
 
 
+@define("lax_div")
+def _lax_div(t: Tracer, x: Any, y: Any) -> Node:
+    """The quotient as jax.lax.div has it: that of two integers is rounded to 0."""
+    return _div(t, x, y, None if REAL in (t.node(x).type, t.node(y).type) else "trunc")
+
+
 def _is_below_zero_with_rest(t: Tracer, x: Any, y: Any) -> Any:
     """Whether the quotient of two integers is below 0 and not whole: to round it down and to 0 is not the same."""
     signs = (t.wrap(compare(t, "<", each, 0)) for each in (x, y))
