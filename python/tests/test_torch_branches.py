@@ -77,7 +77,7 @@ WAYS = {
 def test_differential_attention(way, rows):
     f = attn.compile("differential", Hq=4, Hkv=2)
     q, k, v, q2, k2, factor = inputs = differential_inputs(rows)
-    found = WAYS[way](f)(q, k, v, **{"q2": q2, "k2": k2, "lambda": factor})
+    found = WAYS[way](f)(q, k, v, q2=q2, k2=k2, lam=factor)
     expect_same(found, differential_by_torch(*inputs), inputs)
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_kept_without_gradients():
     f = attn.compile("differential", Hq=4, Hkv=2)
     inputs = differential_inputs(65)
     q, k, v, q2, k2, factor = (x.detach() for x in inputs)
-    found = f(q, k, v, **{"q2": q2, "k2": k2, "lambda": factor})
+    found = f(q, k, v, q2=q2, k2=k2, lam=factor)
     assert not found.requires_grad
     torch.testing.assert_close(found.double(), differential_by_torch(*inputs).detach(), **CLOSE)
 
@@ -122,5 +122,5 @@ def test_gradients_of_some():
         by_name = dict(zip(("q", "k", "v", "q2", "k2", "factor"), inputs))
         for name, tensor in by_name.items():
             tensor.requires_grad_(name in names)
-        found = f(q, k, v, **{"q2": q2, "k2": k2, "lambda": factor})
+        found = f(q, k, v, q2=q2, k2=k2, lam=factor)
         expect_same(found, differential_by_torch(*inputs), [by_name[name] for name in names])
