@@ -35,8 +35,10 @@ Attention epilogue_view(const Attention& attention, std::map<ExprId, ExprId>* nu
   view.lengths_kv = false;
   view.wants_o_inner = view.reads_d_lse = false;
   view.dims.set(Dim::Skv, attention.dims.get(Dim::Dv));
-  std::erase_if(view.tensors,
-                [](const CapturedTensor& tensor) { return tensor.name == kLengthsKv; });
+  if (!epilogue_reads(attention, kLengthsKv)) {  // else a tensor as any other
+    std::erase_if(view.tensors,
+                  [](const CapturedTensor& tensor) { return tensor.name == kLengthsKv; });
+  }
   view.gradients.clear();
   Dag from = attention.dag;
   view.scale = from.real(1);

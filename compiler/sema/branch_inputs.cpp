@@ -86,31 +86,80 @@ std::string BranchInputs::declaration(const ast::BranchInput& input) const {
   return fmt::format("learn {}: {}[{}];", input.by.text, dtype(), fmt::join(extents, ", "));
 }
 
-bool BranchInputs::fits(const ast::BranchInput& input, const ast::TensorClause& tensor) const {
-  const auto refuse = [&](support::Span at, const std::string& what) {
-    auto& diagnostic = sink_.report(Code::bad_size, at, what);
-    diagnostic.labels.push_back({input.by.span, fmt::format("read as {} here", input.tensor.text)});
-    diagnostic.help = fmt::format("write `{}`{}", declaration(input),
-                                  input.tensor.text == "q" ? "" : ", with other keys if you like");
+diag::Diagnostic& BranchInputs::refuse_size(const ast::BranchInput& input, support::Span at,
+                                            std::string what) const {
+  auto& diagnostic = sink_.report(Code::bad_size, at, std::move(what));
+  diagnostic.labels.push_back({input.by.span, fmt::format("read as {} here", input.tensor.text)});
+  diagnostic.help = fmt::format("write `{}`{}", declaration(input),
+                                input.tensor.text == "q" ? "" : ", with other keys if you like");
+  return diagnostic;
+}
+
+// No keys are as many as k has, if it has none.
+bool BranchInputs::check_size(const ast::BranchInput& input, Dim dim,
+                              const ast::Expr& extent) const {
+  const auto size = size_of(extent), wanted = environment_.dims.get(dim);
+  const bool is_none = size && *size < 1 && !(dim == Dim::Skv && size == wanted);
+  if (is_none) {
+    refuse_size(input, extent.span, fmt::format("the size is {}", *size));
     return false;
-  };
+  }
+  if (may_differ(dim) || !size || !wanted || *size == *wanted) return true;
+  refuse_size(input, extent.span,
+              fmt::format("the size is {}, and {} of {} is {}", *size, to_string(dim),
+                          quoted(input.tensor.text), *wanted));
+  return false;
+}
+
+bool BranchInputs::fits(const ast::BranchInput& input, const ast::TensorClause& tensor) const {
   if (tensor.dtype.text != dtype()) {
-    return refuse(tensor.dtype.span,
-                  fmt::format("{} is of type {}, and q, k and v of {}", quoted(tensor.name.text),
-                              tensor.dtype.text, dtype()));
+    refuse_size(input, tensor.dtype.span,
+                fmt::format("{} is of type {}, and q, k and v of {}", quoted(tensor.name.text),
+                            tensor.dtype.text, dtype()));
+    return false;
   }
   if (tensor.extents.size() != 4) {
-    return refuse(tensor.name.span,
-                  fmt::format("{} has {} dimensions, and {} has 4", quoted(tensor.name.text),
-                              tensor.extents.size(), quoted(input.tensor.text)));
+    refuse_size(input, tensor.name.span,
+                fmt::format("{} has {} dimensions, and {} has 4", quoted(tensor.name.text),
+                            tensor.extents.size(), quoted(input.tensor.text)));
+    return false;
   }
-  for (std::size_t i = 0; i < tensor.extents.size(); ++i) {
-    const Dim dim = dims_of(input.tensor.text)[i];
-    const auto size = size_of(tensor.extents[i]), wanted = environment_.dims.get(dim);
-    if (may_differ(dim) || !size || !wanted || *size == *wanted) continue;
-    return refuse(tensor.extents[i].span,
-                  fmt::format("the size is {}, and {} of {} is {}", *size, to_string(dim),
-                              quoted(input.tensor.text), *wanted));
+  const std::array<Dim, 4> dims = dims_of(input.tensor.text);
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (!check_size(input, dims[i], tensor.extents[i])) return false;
+  }
+  return true;
+}
+
+// Lengths, and the rows that `align` moves, are by the keys of k.
+bool BranchInputs::check_counts(const ast::BranchClause& clause, const GivenInputs& given) const {
+  if (!given.counts_own_keys) return true;
+  const auto refuse = [&](const ast::Name& at, std::string_view what, std::string_view label,
+                          std::string_view help) {
+    auto& diagnostic =
+        sink_.report(Code::not_available_here, clause.name.span,
+                     fmt::format("{}, and branch {} has its own", what, quoted(clause.name.text)));
+    diagnostic.labels.push_back({at.span, std::string(label)});
+    diagnostic.help = help;
+    return false;
+  };
+  for (const ast::Clause& each : spec_.clauses) {
+    if (const auto* lengths = std::get_if<ast::LengthsClause>(&each.body)) {
+      const auto kv = std::ranges::find_if(
+          lengths->entries, [](const ast::LengthsEntry& entry) { return entry.side.text == "kv"; });
+      if (kv != lengths->entries.end()) {
+        return refuse(kv->side, "`lengths kv` counts the keys of `k`", "of the keys of `k`",
+                      "leave it out, and hide keys of each branch by a captured tensor, as in "
+                      "`mask kv_idx < sizes[b];`");
+      }
+    }
+    const auto* align = std::get_if<ast::AlignClause>(&each.body);
+    if (align != nullptr && align->align.text == to_string(ir::Align::bottom_right)) {
+      return refuse(align->align, "`align bottom_right` moves `q_idx` by the keys of `k`",
+                    "by the keys of `k`",
+                    "leave it out, and move rows where they are compared, as in `mask q_idx + Skv "
+                    "- Sq >= kv_idx;`");
+    }
   }
   return true;
 }
@@ -140,6 +189,11 @@ bool BranchInputs::add(const ast::BranchInput& input, GivenInputs& given) const 
     return false;
   }
   given.has_keys = true, given.keys = keys, given.heads = heads;
+  const ast::Expr& extent = tensor->extents[2];
+  const bool is_skv =
+      keys ? keys == environment_.dims.get(Dim::Skv)
+           : extent.kind == ast::ExprKind::name && extent.text == to_string(Dim::Skv);
+  given.counts_own_keys |= !is_skv;
   return true;
 }
 
@@ -168,6 +222,7 @@ std::optional<GivenInputs> BranchInputs::of(const ast::BranchClause& clause) con
                              *environment_.dims.get(Dim::Hq), *given.heads));
     return std::nullopt;
   }
+  if (!check_counts(clause, given)) return std::nullopt;
   return given;
 }
 

@@ -20,6 +20,7 @@ struct GivenInputs {
   // Sizes of its k and v, where they have tensors of their own; absent: open.
   bool has_keys = false;
   std::optional<std::int64_t> keys, heads;
+  bool counts_own_keys = false;  // unless there are proven to be as many as of k
 };
 
 class BranchInputs {
@@ -39,6 +40,10 @@ class BranchInputs {
   std::optional<std::int64_t> size_of(const ast::Expr& extent) const;
   bool add(const ast::BranchInput& input, GivenInputs& given) const;
   bool fits(const ast::BranchInput& input, const ast::TensorClause& tensor) const;
+  bool check_size(const ast::BranchInput& input, ir::Dim dim, const ast::Expr& extent) const;
+  bool check_counts(const ast::BranchClause& clause, const GivenInputs& given) const;
+  diag::Diagnostic& refuse_size(const ast::BranchInput& input, support::Span at,
+                                std::string what) const;
   std::string declaration(const ast::BranchInput& input) const;
   std::string dtype() const;
 

@@ -48,6 +48,12 @@ std::vector<std::string> names_of_outputs(const ast::Spec& spec) {
   return names;
 }
 
+// All names that a branch may bind: its o, lse, and the gradient of o.
+std::vector<std::string> names_made(const std::string& branch) {
+  const std::string o = ir::output_of_branch(branch);
+  return {o, branch + "_lse", "d_" + o};
+}
+
 bool is_among(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -187,26 +193,58 @@ class Branches {
         fmt::format("they are {}", fmt::join(made, ", "));
   }
 
-  // What a branch makes is bound by names, too.
+  // What a branch makes is bound by names, too: no other branch, output or tensor has them.
   void check_taken(const ast::BranchClause& branch) {
-    const std::string& name = branch.name.text;
-    const std::string taken[] = {ir::output_of_branch(name), name + "_lse",
-                                 "d_" + ir::output_of_branch(name)};
-    for (const ast::Clause& clause : spec_.clauses) {
-      const ast::Name* declared = nullptr;
-      if (const auto* tensor = std::get_if<ast::TensorClause>(&clause.body)) {
-        declared = &tensor->name;
-      } else if (const auto* param = std::get_if<ast::ParamClause>(&clause.body)) {
-        declared = &param->name;
-      }
-      if (declared == nullptr || std::ranges::find(taken, declared->text) == std::end(taken))
-        continue;
-      sink_
-          .report(
-              Code::reserved_name, declared->span,
-              fmt::format("{} is reserved for the branch {}", quoted(declared->text), quoted(name)))
-          .help = "choose another name";
+    const std::vector<std::string> made = names_made(branch.name.text);
+    for (const ir::Output& output : ir::kOutputs) {
+      if (is_among(made, output.name))
+        refuse_taken(branch.name, fmt::format("{} is the name of an output", quoted(output.name)));
     }
+    for (const ast::Clause& clause : spec_.clauses) {
+      const auto* other = branch_of(clause);
+      if (other == &branch) break;
+      if (other == nullptr || other->name.text == branch.name.text) continue;
+      check_both(branch.name, made, other->name);
+    }
+    for (const ast::Clause& clause : spec_.clauses) {
+      if (const auto* tensor = std::get_if<ast::TensorClause>(&clause.body)) {
+        const bool is_learned = clause.keyword.text == "learn";
+        check_declared(branch.name, made, tensor->name, is_learned);
+      } else if (const auto* param = std::get_if<ast::ParamClause>(&clause.body)) {
+        check_declared(branch.name, made, param->name, false);
+      }
+    }
+  }
+
+  diag::Diagnostic& refuse_taken(const ast::Name& at, std::string message) {
+    auto& diagnostic = sink_.report(Code::reserved_name, at.span, std::move(message));
+    diagnostic.help = "choose another name";
+    return diagnostic;
+  }
+
+  // Two branches must not make the same.
+  void check_both(const ast::Name& branch, const std::vector<std::string>& made,
+                  const ast::Name& other) {
+    for (const std::string& name : names_made(other.text)) {
+      if (!is_among(made, name)) continue;
+      refuse_taken(branch, fmt::format("branches {} and {} would both make {}", quoted(other.text),
+                                       quoted(branch.text), quoted(name)))
+          .labels.push_back({other.span, "the other branch"});
+    }
+  }
+
+  // Neither a tensor or param, nor the gradient of a learned one, may be what a branch makes.
+  void check_declared(const ast::Name& branch, const std::vector<std::string>& made,
+                      const ast::Name& declared, bool is_learned) {
+    if (is_among(made, declared.text)) {
+      refuse_taken(declared, fmt::format("{} is reserved for the branch {}", quoted(declared.text),
+                                         quoted(branch.text)));
+    }
+    const std::string gradient = "d_" + declared.text;
+    if (!is_learned || !is_among(made, gradient)) return;
+    refuse_taken(declared,
+                 fmt::format("{}, the gradient of {}, is reserved for the branch {}",
+                             quoted(gradient), quoted(declared.text), quoted(branch.text)));
   }
 
   std::optional<ir::Branch> other(const ast::BranchClause& clause, const BranchInputs& inputs) {

@@ -503,6 +503,13 @@ void Scope::warn_unused(std::set<std::string, std::less<>>& elsewhere, bool coll
     return;
   }
   for (const auto& [name, symbol] : symbols_) {
+    if (symbol.kind == Symbol::Kind::branch && !symbol.used) {
+      sink_
+          .report(Code::not_available_here, symbol.span,
+                  fmt::format("branch {} is not read", quoted(name)))
+          .help = "read it in `combine`, or leave it out";
+      continue;
+    }
     const bool used = symbol.used || elsewhere.contains(name) || environment_.used.contains(name) ||
                       name.starts_with('_') || name == ir::kLengthsQ || name == ir::kLengthsKv;
     if (used || symbol.kind == Symbol::Kind::poisoned) continue;

@@ -115,7 +115,8 @@ class Scope {
   // Whether the spec, or what it imports, defines a function with this name.
   bool has_function(const std::string& name) const;
 
-  // Reports the names that are read neither here nor elsewhere, or `collects` those read here.
+  // Reports the names that are read neither here nor elsewhere, or `collects` those read here. A
+  // branch that is not read is an error: it would be computed for nothing.
   void warn_unused(std::set<std::string, std::less<>>& elsewhere, bool collects) const;
 
  private:

@@ -2,10 +2,14 @@
 from __future__ import annotations
 
 
+# Exact names: those of branches, as `amax_far_o`, begin as their users like.
+_AMAX = frozenset({"amax_s", "amax_o", "amax_dp", "amax_dq", "amax_dk", "amax_dv"})
+
+
 def is_amax(name: str) -> bool:
     """Whether it is the largest magnitude in something, f32 [1]: a number for scales, which nobody
     differentiates."""
-    return name.startswith("amax_")
+    return name in _AMAX
 
 
 def is_o(name: str) -> bool:
@@ -31,7 +35,8 @@ def is_statistic(name: str) -> bool:
 def value_of_nothing(name: str) -> float:
     """What an output, or a gradient, is for a row that sees no key: zero, and a largest score of -inf. (With a
     sink, statistics are other numbers.)"""
-    return float("-inf") if name.startswith(("lse", "max")) or name.endswith("_lse") else 0.0
+    is_logarithm = name.startswith(("lse", "max")) or name.endswith("_lse")
+    return float("-inf") if is_logarithm and not is_o(name) else 0.0
 
 
 NO_KEY_BUT_AN_EPILOGUE = "without a key, o is what the epilogue makes of 0, which is not computed"

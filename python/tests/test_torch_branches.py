@@ -77,7 +77,7 @@ WAYS = {
 def test_differential_attention(way, rows):
     f = attn.compile("differential", Hq=4, Hkv=2)
     q, k, v, q2, k2, factor = inputs = differential_inputs(rows)
-    found = WAYS[way](f)(q, k, v, **{"q2": q2, "k2": k2, "lambda": factor})
+    found = WAYS[way](f)(q, k, v, q2=q2, k2=k2, lam=factor)
     expect_same(found, differential_by_torch(*inputs), inputs)
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_kept_without_gradients():
     f = attn.compile("differential", Hq=4, Hkv=2)
     inputs = differential_inputs(65)
     q, k, v, q2, k2, factor = (x.detach() for x in inputs)
-    found = f(q, k, v, **{"q2": q2, "k2": k2, "lambda": factor})
+    found = f(q, k, v, q2=q2, k2=k2, lam=factor)
     assert not found.requires_grad
     torch.testing.assert_close(found.double(), differential_by_torch(*inputs).detach(), **CLOSE)
 
@@ -122,5 +122,30 @@ def test_gradients_of_some():
         by_name = dict(zip(("q", "k", "v", "q2", "k2", "factor"), inputs))
         for name, tensor in by_name.items():
             tensor.requires_grad_(name in names)
-        found = f(q, k, v, **{"q2": q2, "k2": k2, "lambda": factor})
+        found = f(q, k, v, q2=q2, k2=k2, lam=factor)
         expect_same(found, differential_by_torch(*inputs), [by_name[name] for name in names])
+
+
+NAMED = """attention named {
+  dims B, Hq = 4, Hkv = 2, Sq, Skv = Sq, D = 64;
+  lengths kv;
+  branch own;
+  score score / 2;
+  branch amax_far;
+  mask q_idx >= kv_idx;
+  branch last;
+  combine own + amax_far * lengths_kv[b] / 50 - last;
+  grad q, k, v;
+}
+"""
+
+
+def test_names_as_outputs_begin_and_lengths_where_branches_are_combined():
+    q, k, v = inputs = normal(2, 4, 50, 64), normal(2, 2, 50, 64), normal(2, 2, 50, 64)
+    lengths = torch.tensor([50, 17], dtype=torch.int32, device=DEVICE)
+    found = attn.compile(NAMED)(q, k, v, lengths_kv=lengths)
+    at, key = positions(50, 50)
+    seen = (key < lengths[:, None, None, None]).expand(2, 4, 50, 50)
+    own, far, last = (softmax_attention(q / over, k, v, seen & mask)
+                      for over, mask in ((2, at >= 0), (1, at >= key), (1, at >= 0)))
+    expect_same(found, own + far * lengths[:, None, None, None] / 50 - last, inputs)

@@ -169,7 +169,7 @@ EXTRAS = {
     "dropout_softcap_window": Extras(bind=dict(window=20), dropout=0.1, empty=True),
     "differential": Extras(
         tensors={
-            "q2": reals("B", "Hq", "Sq", "Dqk"), "k2": reals("B", "Hkv", "Skv", "Dqk"), "lambda": reals("Hq")
+            "q2": reals("B", "Hq", "Sq", "Dqk"), "k2": reals("B", "Hkv", "Skv", "Dqk"), "lam": reals("Hq")
         },
         outputs=("o", "o_inner", "lse"),
     ),

@@ -42,9 +42,9 @@ def per_head(values):
 
 combined(
     "differential", {"first": causal, "second": causal}, "first", {"second": {"q": "q2", "k": "k2"}},
-    lambda o, t: o["first"] - per_head(t["lambda"]) * o["second"],
-    lambda d_o, o, t: ({"first": d_o, "second": -per_head(t["lambda"]) * d_o},
-                       {"lambda": -(d_o * o["second"]).sum(axis=(0, 2, 3))}))
+    lambda o, t: o["first"] - per_head(t["lam"]) * o["second"],
+    lambda d_o, o, t: ({"first": d_o, "second": -per_head(t["lam"]) * d_o},
+                       {"lam": -(d_o * o["second"]).sum(axis=(0, 2, 3))}))
 
 
 def compressed(s, at, p, t):

@@ -26,7 +26,7 @@ using Role = plan::TensorRole;
 using Names = std::map<std::string, std::string, std::less<>>;
 
 constexpr std::int64_t kAlignment = 16;  // of what is read or written as q, k and v are
-constexpr const char* kOwn = "own";
+constexpr const char* kOwn = ".own";     // no branch can be called so
 
 plan::TensorInfo* find(std::vector<plan::TensorInfo>& tensors, std::string_view name) {
   const auto found = std::ranges::find(tensors, name, &plan::TensorInfo::name);
