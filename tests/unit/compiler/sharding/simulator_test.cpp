@@ -82,11 +82,12 @@ void compare_some(const ir::Attention& attention, int ranks, const Expected& exp
 
 // How the message begins that refuses an attention, or null.
 const char* refusal_of(const ir::Attention& attention) {
-  return attention.quantize        ? "8-bit attention is not sharded: each part would round"
-         : !attention.sums.empty() ? "sums along keys are not divided"
-         : attention.prologue_q    ? "prologues are not divided"
-         : attention.epilogue      ? "an attention with an epilogue is not sharded"
-                                   : nullptr;
+  return attention.quantize            ? "8-bit attention is not sharded: each part would round"
+         : !attention.branches.empty() ? "several attentions in one spec are not sharded"
+         : !attention.sums.empty()     ? "sums along keys are not divided"
+         : attention.prologue_q        ? "prologues are not divided"
+         : attention.epilogue          ? "an attention with an epilogue is not sharded"
+                                       : nullptr;
 }
 
 void expect_refusal(const ir::Attention& attention, int ranks, const char* begin) {
