@@ -13,8 +13,7 @@ struct WeighedScores : Base {
   using E = typename Base::E;
   using Base::Base;
   using Base::tile_words, Base::maximum, Base::sum, Base::kept, Base::o, Base::kOutputs,
-      Base::kFollows, Base::kOf8Bits, Base::kHidesWeights, Base::modify, Base::hide,
-      Base::make_weights, Base::drop;
+      Base::kFollows, Base::kOf8Bits, Base::kHidesWeights, Base::modify, Base::hide, Base::drop;
 
   // Begins the rows of the tile that `tile_words` say.
   __device__ __forceinline__ void begin_rows() {
@@ -31,7 +30,7 @@ struct WeighedScores : Base {
     float shift[2] = {0, 0};
     if constexpr (E::kScore) modify(shift);
     if constexpr (!kHidesWeights) hide();
-    const bool moved = make_weights(shift, factor);
+    const bool moved = this->make_weights(shift, factor);  // weights that follow have none
     if constexpr (E::kKeep) drop();
     return moved;
   }
