@@ -148,11 +148,12 @@ class TypedSpec : Decisions {
         pick({"  branch _x;\n", "  branch _x: q = _q2;\n", "  branch _x: k = _k2, v = _v2;\n",
               "  branch _y;\n  mask kv_idx % 3 != 1;\n  branch _x: v = _v2;\n"});
     const std::string gates = "  learn _gates: f32[B, Hq, Sq, 2];\n";
+    const bool three = others.find("_y") != std::string::npos;
     const std::string combined =
         pick({"_own - 0.5 * _x", "_gates[b, h, q_raw, 0] * _own + _gates[b, h, q_raw, 1] * _x",
               "_own * tanh(_x)", "where(d_idx % 2 == 0, _own, _x)"});
     return q2 + keys + gates + others + more + "  branch _own;\n" +
-           fmt::format("  combine {};\n", combined);
+           fmt::format("  combine {}{};\n", combined, three ? " + 0.25 * _y" : "");
   }
 
   // Rows of q or k that are about as long as they are without it.

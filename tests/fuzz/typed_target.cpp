@@ -20,20 +20,28 @@ bool is_static(const diag::Diagnostic& found) {
          found.code == diag::Code::not_a_number;
 }
 
+// Ends the process unless `holds`, after what was found and the spec.
+void require_of(const std::string& text, bool holds, const std::string& found) {
+  if (!holds) std::fprintf(stderr, "%s\n%s", found.c_str(), text.c_str());
+  require(holds);
+}
+
 void try_typed(const std::string& text) {
   const support::Source source("x.attn", text);
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
-  if (!attention) return require(std::ranges::all_of(sink.sorted(), is_static));
+  if (!attention) {
+    return require_of(text, std::ranges::all_of(sink.sorted(), is_static), diag::to_text(sink));
+  }
   const Result<plan::Program> program = driver::lower(*attention, "cudnn");
   if (!program.ok()) {
-    require(program.error().code == ErrorCode::unsupported);
-    return require(!program.error().payload.empty());
+    const bool placed = !program.error().payload.empty();
+    return require_of(text, program.error().code == ErrorCode::unsupported && placed,
+                      program.error().message);
   }
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
     const std::string pattern = testing::crash_pattern(step->graph);
-    if (!pattern.empty()) std::fprintf(stderr, "%s\n%s", pattern.c_str(), text.c_str());
-    require(pattern.empty());
+    require_of(text, pattern.empty(), pattern);
   }
 }
 
