@@ -1,8 +1,6 @@
 """Several attentions in one spec, against PyTorch's own operators: on the CPU by the reference, on a GPU by
 kernels."""
 
-import itertools
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,47 +8,12 @@ torch = pytest.importorskip("torch")
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
 from attentions import traced  # noqa: E402
-
-ON_GPU = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
-DEVICE, DTYPE = ("cuda", torch.bfloat16) if ON_GPU else ("cpu", torch.float64)
-CLOSE = dict(atol=3e-2, rtol=3e-2) if ON_GPU else dict(atol=1e-9, rtol=1e-9)
-
-
-SEEDS = itertools.count()
-
-
-def normal(*shape, grad=True, dtype=DTYPE):
-    values = torch.randn(*shape, generator=torch.Generator().manual_seed(next(SEEDS)), dtype=torch.float64)
-    return values.to(DEVICE, dtype).requires_grad_(grad)
+from by_torch import CLOSE, DEVICE, ON_GPU, expect_same, normal, positions, softmax_attention  # noqa: E402
 
 
 def numbers(*shape):
     """A learned tensor of f32, kept in more digits on the CPU."""
     return normal(*shape, dtype=torch.float32 if ON_GPU else torch.float64)
-
-
-def softmax_attention(q, k, v, visible):
-    """o of q [B, H, S, D], and of fewer heads of k and v, with 0 in rows that see nothing."""
-    k, v = (x.double().repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    scores = q.double() @ k.transpose(2, 3) / q.shape[-1] ** 0.5
-    weights = scores.masked_fill(~visible, float("-inf")).softmax(-1).nan_to_num(0.0)
-    return weights @ v
-
-
-def positions(rows, keys):
-    return torch.arange(rows, device=DEVICE)[:, None], torch.arange(keys, device=DEVICE)[None]
-
-
-def expect_same(found, expected, inputs):
-    """The outputs, and the gradients of a sum of products that differ."""
-    torch.testing.assert_close(found.double(), expected.double(), **CLOSE)
-    d_o = normal(*found.shape, grad=False)
-    ours = torch.autograd.grad(found, inputs, d_o)
-    theirs = torch.autograd.grad(expected, inputs, d_o.to(expected.dtype))
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.dtype == other.dtype and one.shape == other.shape
-        scale = other.double().abs().max().item()
-        torch.testing.assert_close(one.double() / scale, other.double() / scale, **CLOSE)
 
 
 def differential_inputs(rows):

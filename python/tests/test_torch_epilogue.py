@@ -1,7 +1,5 @@
 """Epilogues and gates, against PyTorch's own operators: on the CPU by the reference, on a GPU by kernels."""
 
-import itertools
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,42 +7,11 @@ torch = pytest.importorskip("torch")
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
 from attentions import traced  # noqa: E402
-
-ON_GPU = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
-DEVICE, DTYPE = ("cuda", torch.bfloat16) if ON_GPU else ("cpu", torch.float64)
-CLOSE = dict(atol=3e-2, rtol=3e-2) if ON_GPU else dict(atol=1e-9, rtol=1e-9)
-
-
-SEEDS = itertools.count()
-
-
-def normal(*shape, grad=True):
-    values = torch.randn(*shape, generator=torch.Generator().manual_seed(next(SEEDS)), dtype=torch.float64)
-    return values.to(DEVICE, DTYPE).requires_grad_(grad)
-
-
-def softmax_attention(q, k, v, visible, added=0.0):
-    """o of q [B, H, S, D], and of fewer heads of k and v, with 0 in rows that see nothing."""
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    scores = q.double() @ k.double().transpose(2, 3) / q.shape[-1] ** 0.5 + added
-    weights = scores.masked_fill(~visible, float("-inf")).softmax(-1).nan_to_num(0.0)
-    return weights @ v.double()
+from by_torch import CLOSE, DEVICE, ON_GPU, expect_same, normal, softmax_attention  # noqa: E402
 
 
 def causal(rows):
     return torch.ones(rows, rows, dtype=torch.bool, device=DEVICE).tril()
-
-
-def expect_same(found, expected, inputs):
-    """The outputs, and the gradients of a sum of products that differ."""
-    torch.testing.assert_close(found.double(), expected.double(), **CLOSE)
-    d_o = normal(*found.shape, grad=False)
-    ours = torch.autograd.grad(found, inputs, d_o)
-    theirs = torch.autograd.grad(expected, inputs, d_o.to(expected.dtype))
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.dtype == other.dtype and one.shape == other.shape
-        scale = other.double().abs().max().item()
-        torch.testing.assert_close(one.double() / scale, other.double() / scale, **CLOSE)
 
 
 def gated_inputs(rows=40, width=64):
