@@ -35,6 +35,11 @@ Json to_json(const Refusal& refusal) {
 
 bool is_of_own(const Refusal& refusal) { return engines::has_own_kernels(refusal.lowering); }
 
+bool advises_own_kernels(std::string_view note) {
+  note.remove_prefix(std::min(note.find_first_not_of(' '), note.size()));
+  return engines::is_own_kernels_note(note);
+}
+
 // Whether attnc's own kernels are for such attentions at all: not for every GPU, nor for 8 bits
 // on all of them, nor for gradients of these.
 bool are_for(const ir::Attention& attention, const target::Context& context) {
@@ -111,6 +116,7 @@ Error error_of(const std::vector<Refusal>& refusals) {
         fmt::format("strategy `{}`: {}", refusal.lowering, refusal.error.message));
     for (const std::string& note : refusal.error.notes) error.notes.push_back("  " + note);
   }
+  if (std::ranges::any_of(refusals, is_of_own)) std::erase_if(error.notes, advises_own_kernels);
   error.payload = dumped(payload);
   return error;
 }

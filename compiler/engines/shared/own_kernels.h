@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "compiler/target/context.h"
 
@@ -13,5 +14,7 @@ bool are_own_kernels_for(const target::Context& context);
 // "`--engine native` computes both directions", or the forward alone; `otherwise` where there are
 // none.
 std::string own_kernels_note(const target::Context& context, std::string otherwise);
+// Whether a note advises these kernels: it misleads where they refuse too.
+bool is_own_kernels_note(std::string_view note);
 
 }  // namespace attn::engines
