@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/timing.h"
+#include "compiler/ir/branches.h"
 #include "compiler/target/gpu.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
@@ -116,20 +117,27 @@ Status time_plan(TimedPlan& loaded, const Options& options, Row& row) {
   return {};
 }
 
+// Of each of ir::attentions_of.
+using ShownScores = std::vector<reference::Shown>;
+
 // The visible scores, from the bound values.
-Result<reference::Shown> count_scores(const ir::Attention& attention, const TimedPlan& loaded) {
+Result<ShownScores> count_scores(const ir::Attention& attention, const TimedPlan& loaded) {
   ATTN_ASSIGN(const reference::Inputs values, bound_values(attention, loaded));
-  return reference::shown_scores(attention, values);
+  ShownScores shown;
+  for (const ir::Attention* each : ir::attentions_of(attention)) {
+    ATTN_ASSIGN(shown.emplace_back(), reference::shown_scores(*each, values));
+  }
+  return shown;
 }
 
 // Counts FLOP; without a count the plan is timed all the same.
-void count_flops(const ir::Attention& attention, const Result<reference::Shown>& shown, Row& row) {
+void count_flops(const ir::Attention& attention, const Result<ShownScores>& shown, Row& row) {
   if (!shown.ok()) {
     row.unknown = shown.error().message;
     return;
   }
   row.flops = shown_flops(attention, *shown, row.direction);
-  row.counted_rows = shown->every;
+  row.counted_rows = std::ranges::max(*shown, {}, &reference::Shown::every).every;
 }
 
 void check_peak(const plan::Target& target, DType dtype, Row& row) {
@@ -269,8 +277,8 @@ int finish(const Options& options, const plan::Target& target, const std::vector
 
 // Times one plan and appends its row.
 Status add_row(const std::string& path, const ir::Attention& attention,
-               const Result<reference::Shown>& scores, TimedPlan& loaded,
-               const plan::Target& target, const Options& options, Rows& rows) {
+               const Result<ShownScores>& scores, TimedPlan& loaded, const plan::Target& target,
+               const Options& options, Rows& rows) {
   Row row;
   row.spec = path;
   row.direction = plan::direction_of(loaded.plan.program);
@@ -326,7 +334,7 @@ Status time_subject(const std::string& path, const Subject& subject, const plan:
   const ir::Attention& attention = subject.spec.attention;
   ATTN_ASSIGN(TimedPlan forward,
               load_timed(attention, plans.forward, options.cudnn_folder, options.inputs));
-  const Result<reference::Shown> scores = count_scores(attention, forward);
+  const Result<ShownScores> scores = count_scores(attention, forward);
   if (timed.forward) {
     ATTN_RETURN_IF_ERROR(add_row(path, attention, scores, forward, target, options, rows));
   }

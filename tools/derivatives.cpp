@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "compiler/gradient/differentiate.h"
+#include "compiler/ir/branches.h"
 #include "compiler/ir/key_sums.h"
 #include "tools/words.h"
 
@@ -36,9 +39,17 @@ void add_sums(const ir::Attention& attention, ExplainedDerivatives& result) {
   }
 }
 
-}  // namespace
+// Learned tensors have their derivatives there.
+bool is_read_by_branch(const ir::Attention& attention, const std::string& tensor) {
+  return std::ranges::any_of(attention.branches, [&](const ir::Branch& branch) {
+    const std::vector<std::string> read = ir::tensors_read(branch);
+    return std::ranges::any_of(
+        read, [&](const std::string& name) { return branch.outer(name) == tensor; });
+  });
+}
 
-ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
+// Without those of branches.
+ExplainedDerivatives derivatives_of(const ir::Attention& attention) {
   const gradient::Derivatives derivatives = gradient::differentiate(ir::with_sums_given(attention));
   ExplainedDerivatives result{gradient::wanted_gradients(attention), attention.reads_d_lse, {}};
   result.entries.push_back({"score", "score", to_source(derivatives.attention, derivatives.score)});
@@ -50,7 +61,8 @@ ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
     add_gathers(derivatives.attention, "score", tensor.score, result);
     add_gathers(derivatives.attention, "sink", tensor.sink, result);
     add_gathers(derivatives.attention, "epilogue", tensor.epilogue, result);
-    if (tensor.score.empty() && tensor.sink.empty() && tensor.epilogue.empty()) {
+    if (tensor.score.empty() && tensor.sink.empty() && tensor.epilogue.empty() &&
+        !is_read_by_branch(attention, tensor.tensor)) {
       result.entries.push_back({"score", tensor.tensor, ""});
     }
   }
@@ -58,11 +70,30 @@ ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
   return result;
 }
 
+}  // namespace
+
+ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
+  ExplainedDerivatives result = derivatives_of(attention);
+  for (const ir::Branch& branch : attention.branches) {
+    if (!ir::has_gradients(attention, branch)) continue;
+    const ir::Attention alone = ir::branch_alone(attention, branch, true);
+    for (ExplainedDerivatives::Entry& entry : derivatives_of(alone).entries) {
+      entry.branch = alone.branch;
+      result.entries.push_back(std::move(entry));
+    }
+  }
+  return result;
+}
+
+std::string ExplainedDerivatives::Entry::where() const {
+  return branch.empty() ? of : fmt::format("{} of {}", of, branch);
+}
+
 std::string to_text(const ExplainedDerivatives& derivatives) {
   std::string text = fmt::format("  wanted    {}{}\n", fmt::join(derivatives.wanted, ", "),
                                  derivatives.through_lse ? ", through o and lse" : "");
   for (const ExplainedDerivatives::Entry& entry : derivatives.entries) {
-    text += fmt::format("  {:<8}  by {}: {}\n", entry.of, shown_beginning(entry.by),
+    text += fmt::format("  {:<8}  by {}: {}\n", entry.where(), shown_beginning(entry.by),
                         entry.value.empty() ? kNothing : std::string_view(entry.value));
   }
   return text;
@@ -73,6 +104,7 @@ Json to_json(const ExplainedDerivatives& derivatives) {
   for (const ExplainedDerivatives::Entry& entry : derivatives.entries) {
     entries.push_back(
         {{"of", entry.of}, {"by", entry.by}, {"value", entry.value.empty() ? "0.0" : entry.value}});
+    if (!entry.branch.empty()) entries.back()["branch"] = entry.branch;
   }
   return {{"wanted", derivatives.wanted},
           {"through_lse", derivatives.through_lse},

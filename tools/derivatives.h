@@ -11,13 +11,15 @@ namespace attn::tools {
 
 struct ExplainedDerivatives {
   // The derivative of `of` ("score", "sink" or "epilogue") by `by` ("score", meaning the scaled
-  // product, "o", the element before the epilogue, or a
-  // gather such as "table[b, h]"). An empty `value` is 0: no gradient flows through the tensor
-  // `by`.
+  // product, "o", the element before the epilogue, or a gather such as "table[b, h]"). An empty
+  // `value` is 0: no gradient flows through the tensor `by`.
   struct Entry {
     std::string of;
     std::string by;
     std::string value;
+    std::string branch{};  // that it is of; empty: of the attention that combines them
+
+    std::string where() const;  // "score", "score of far"
   };
   std::vector<std::string> wanted;  // gradient::wanted_gradients
   bool through_lse = false;         // of lse times dlse, too

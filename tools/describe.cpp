@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/ast/parse.h"
 #include "compiler/driver/divisible.h"
@@ -11,6 +12,7 @@
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/quantized.h"
 #include "compiler/gradient/differentiate.h"
+#include "compiler/ir/branches.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/reference/defaults.h"
 #include "tools/command.h"
@@ -233,17 +235,24 @@ std::vector<std::string> lengths_of(const ir::Attention& attention) {
   return names;
 }
 
+// Those of all branches.
 Json masks_json(const ir::Attention& attention) {
+  std::size_t count = 0;
+  masks::Axes axes;
+  std::set<std::string> reads;
+  for (const ir::Attention* each : ir::attentions_of(attention)) {
+    count += each->masks.size();
+    axes = axes | masks::analyzed(*each, {})->axes();
+    const std::vector<std::string> names = names_read(*each, Needs::masks);
+    reads.insert(names.begin(), names.end());
+  }
   Json indexes = Json::array();
-  const masks::Axes axes = masks::analyzed(attention, {})->axes();
   const std::pair<bool, const char*> all[] = {
       {axes.batch, "b"}, {axes.head, "h"}, {axes.row, "q_idx"}, {axes.column, "kv_idx"}};
   for (const auto& [is_read, name] : all) {
     if (is_read) indexes.push_back(name);
   }
-  return {{"count", attention.masks.size()},
-          {"indexes", indexes},
-          {"reads", names_read(attention, Needs::masks)}};
+  return {{"count", count}, {"indexes", indexes}, {"reads", reads}};
 }
 
 Json facts_json(const Described& spec, const sema::Bindings& bindings) {

@@ -252,12 +252,18 @@ struct Prediction {
 
 std::optional<Prediction> prediction_of(const Explanation& explanation,
                                         const ExplainedProgram& program) {
-  if (!program.compiled || explanation.lengths || !explanation.residual.empty()) return {};
+  const auto is_all = [](const ExplainedMask& mask) {
+    return !mask.lengths && mask.residual.empty();
+  };
+  if (!program.compiled || !is_all(explanation) ||
+      !std::ranges::all_of(explanation.branches, is_all)) {
+    return {};
+  }
   const plan::Plan& plan = program.compiled->plan;
   const target::Gpu gpu = target::gpu_of(plan.target);
   if (plan.choice.empty() || plan.choice.front().predicted_ms <= 0 || gpu.matrix_rate <= 0)
     return {};
-  const double flops = program.flops * explanation.share;
+  const double flops = program.flops * explanation.share_of_work;
   return Prediction{flops / plan.choice.front().predicted_ms * 1e-9, gpu.rate(program.dtype)};
 }
 

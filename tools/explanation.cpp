@@ -104,9 +104,9 @@ std::string clauses_text(const std::vector<ExplainedClause>& clauses) {
 }
 
 // Where it was measured (docs/cudnn.md, Masks): a bound on either side, in more than one row.
-bool skips_blocks(const Explanation& explanation) {
-  const masks::Band& band = explanation.mask.band;
-  return explanation.rows > 1 && (band.right || band.left);
+bool skips_blocks(const ExplainedMask& explained) {
+  const masks::Band& band = explained.mask.band;
+  return explained.rows > 1 && (band.right || band.left);
 }
 
 std::string blocks_text(const masks::BlockMap& map) {
@@ -141,9 +141,9 @@ bool is_of_one_kernel(const Explanation& explanation) {
   return std::ranges::find(kOthers, program->compiled->plan.strategy) == std::end(kOthers);
 }
 
-bool has_band(const Explanation& explanation) {
-  const masks::Band& band = explanation.mask.band;
-  const masks::Band& end = explanation.mask.from_end;
+bool has_band(const ExplainedMask& explained) {
+  const masks::Band& band = explained.mask.band;
+  const masks::Band& end = explained.mask.from_end;
   return band.left || band.right || end.left || end.right;
 }
 
@@ -153,16 +153,16 @@ bool is_of_lists(const Explanation& explanation) {
   return program && program->compiled && planner::has_own_kernels(program->compiled->plan.strategy);
 }
 
-std::string band_text(const Explanation& explanation) {
+std::string band_text(const Explanation& explanation, const ExplainedMask& explained) {
   if (is_of_lists(explanation)) return ": blocks outside are skipped";
-  return skips_blocks(explanation) ? ": cuDNN skips the blocks outside" : "";
+  return skips_blocks(explained) ? ": cuDNN skips the blocks outside" : "";
 }
 
 // The term as it was written, then what it is, if that is something else.
-std::string residuals_text(const Explanation& explanation) {
+std::string residuals_text(const Explanation& explanation, const ExplainedMask& explained) {
   std::string text;
   const WrittenCondition* last = nullptr;
-  for (const auto& [written, condition] : explanation.residual) {
+  for (const auto& [written, condition] : explained.residual) {
     const bool again = last != nullptr && *last == written;
     last = &written;
     if (written.text.empty()) {
@@ -174,37 +174,48 @@ std::string residuals_text(const Explanation& explanation) {
       text += fmt::format("            {} {}\n", again ? "and" : "computed as", condition);
     }
   }
-  if (!text.empty()) text += fmt::format("            {}\n", residual_text(explanation));
+  if (!text.empty()) text += fmt::format("            {}\n", residual_text(explanation, explained));
   return text;
 }
 
-std::string mask_text(const Explanation& explanation) {
-  const masks::Band& from_end = explanation.mask.from_end;
+std::string mask_text(const Explanation& explanation, const ExplainedMask& explained) {
+  const masks::Band& from_end = explained.mask.from_end;
   std::string text;
-  if (explanation.mask.band.left || explanation.mask.band.right) {
-    text += fmt::format("  band      {}{}\n", explanation.band, band_text(explanation));
-    for (const WrittenCondition& written : explanation.band_written) {
+  if (explained.mask.band.left || explained.mask.band.right) {
+    text += fmt::format("  band      {}{}\n", explained.band, band_text(explanation, explained));
+    for (const WrittenCondition& written : explained.band_written) {
       text += fmt::format("            line {}: {}\n", written.line, written.text);
     }
   }
   if (from_end.left || from_end.right) {
     text += fmt::format("  band      {}: from the last diagonal of each batch\n",
-                        explanation.band_from_end);
+                        explained.band_from_end);
   }
-  const std::string keys = keys_text(explanation);
+  const std::string keys = keys_text(explained);
   if (!keys.empty()) text += fmt::format("  keys      {}\n", keys);
-  if (explanation.blocks) text += blocks_text(*explanation.blocks);
-  if (explanation.stopped) {
+  if (explained.blocks) text += blocks_text(*explained.blocks);
+  if (explained.stopped) {
     text +=
         "  stopped   analysing the whole mask takes too much work: some bounds are wider than "
         "they need to be, or blocks unknown\n";
   }
-  text += residuals_text(explanation);
+  text += residuals_text(explanation, explained);
   if (text.empty()) {
-    text = explanation.columns == 0 ? "  there are no keys\n" : "  everything is visible\n";
+    text = explained.columns == 0 ? "  there are no keys\n" : "  everything is visible\n";
   }
-  if (explanation.lengths) text += "  lengths   hide what is beyond them\n";
+  if (explained.lengths) text += "  lengths   hide what is beyond them\n";
   return text;
+}
+
+// A section for each branch; without branches, one.
+std::string masks_text(const Explanation& explanation) {
+  if (explanation.branches.empty()) return "\nmask\n" + mask_text(explanation, explanation);
+  std::string text;
+  for (const ExplainedMask& branch : explanation.branches) {
+    text += fmt::format("\nmask of branch {}\n{}", branch.branch, mask_text(explanation, branch));
+  }
+  return text + fmt::format("\nmask of branch {}\n{}", explanation.branch,
+                            mask_text(explanation, explanation));
 }
 
 std::string gradients_text(const Explanation& explanation) {
@@ -214,10 +225,10 @@ std::string gradients_text(const Explanation& explanation) {
 
 std::string work_text(const Explanation& explanation, const ExplainedProgram& program) {
   std::string text = fmt::format("  {} over all scores", flops_text(program.flops));
-  if (has_band(explanation)) {
-    text +=
-        fmt::format(", of which {} ({}) lie in the band",
-                    flops_text(program.flops * explanation.share), percent_text(explanation.share));
+  if (has_band(explanation) || std::ranges::any_of(explanation.branches, has_band)) {
+    const double share = explanation.share_of_work;
+    text += fmt::format(", of which {} ({}) lie in the band{}", flops_text(program.flops * share),
+                        percent_text(share), explanation.branches.empty() ? "" : "s");
   }
   text += program.bytes > 0 ? fmt::format("\n  {} in tensors\n", bytes_text(program.bytes)) : "\n";
   const std::int64_t between = bytes_of(program.program.internals);
@@ -225,30 +236,30 @@ std::string work_text(const Explanation& explanation, const ExplainedProgram& pr
   return text;
 }
 
-Json mask_json(const Explanation& explanation) {
-  const masks::Band& band = explanation.mask.band;
-  Json json = {{"text", explanation.band}, {"left", nullptr}, {"right", nullptr}};
+Json mask_json(const ExplainedMask& explained) {
+  const masks::Band& band = explained.mask.band;
+  Json json = {{"text", explained.band}, {"left", nullptr}, {"right", nullptr}};
   if (band.left) json["left"] = *band.left;
   if (band.right) json["right"] = *band.right;
-  const masks::Band& end = explanation.mask.from_end;
+  const masks::Band& end = explained.mask.from_end;
   if (end.left || end.right) {
-    json["from_end"] = {{"text", explanation.band_from_end},
+    json["from_end"] = {{"text", explained.band_from_end},
                         {"left", end.left ? Json(*end.left) : Json(nullptr)},
                         {"right", end.right ? Json(*end.right) : Json(nullptr)}};
   }
-  json["skips_blocks"] = skips_blocks(explanation);
-  json["stopped"] = explanation.stopped;
+  json["skips_blocks"] = skips_blocks(explained);
+  json["stopped"] = explained.stopped;
   json["residual"] = Json::array();
   json["conditions"] = Json::array();
-  for (const auto& [written, text] : explanation.residual) {
+  for (const auto& [written, text] : explained.residual) {
     json["residual"].push_back(text);
     json["conditions"].push_back({{"text", text}, {"written", nullptr}, {"line", nullptr}});
     if (written.text.empty()) continue;
     json["conditions"].back()["written"] = written.text;
     json["conditions"].back()["line"] = written.line;
   }
-  if (explanation.blocks) json["blocks"] = blocks_json(*explanation.blocks);
-  if (explanation.keys) json["keys"] = keys_json(*explanation.keys);
+  if (explained.blocks) json["blocks"] = blocks_json(*explained.blocks);
+  if (explained.keys) json["keys"] = keys_json(*explained.keys);
   return json;
 }
 
@@ -333,6 +344,52 @@ std::vector<WrittenCondition> written_of(const masks::Band& band,
   return all;
 }
 
+// The mask of one attention of the spec.
+ExplainedMask explain_mask(const Spec& spec, const ir::Attention& attention,
+                           const target::Context& context) {
+  masks::Effort effort(context.deadline.get());
+  const ir::Attention covered = context.rewrites.bounding_band
+                                    ? rewrite::with_bounding_band(attention, context, effort)
+                                    : attention;
+  if (context.rewrites.redundant) (void)rewrite::without_redundant(covered, context, effort);
+  ExplainedMask explained;
+  explained.branch = attention.branch;
+  explained.stopped = effort.is_spent();
+  const masks::Analyzed mask = masks::analyzed(covered, context);
+  explained.mask = mask->form();
+  explained.lengths = attention.lengths_q || attention.lengths_kv;
+  explained.rows = attention.dims[ir::Dim::Sq];
+  explained.columns = attention.dims[ir::Dim::Skv];
+  explained.band = masks::band_text(mask->form(), covered);
+  explained.band_from_end = masks::band_from_end_text(mask->form(), covered);
+  const WrittenConditions written(*spec.source);
+  explained.band_written = written_of(explained.mask.band, written);
+  for (const ir::ExprId id : explained.mask.residual) {
+    explained.residual.push_back({written.at(covered.dag[id].pos), ir::to_source(covered, id)});
+  }
+  explained.blocks = masks::analyzed(attention, context)->blocks();
+  if (!attention.masks.empty() && explained.rows > 0) {
+    explained.keys = masks::row_counts(attention, context.deadline.get());
+    if (explained.lengths) {  // which end rows at run time
+      explained.keys->fewest = 0, explained.keys->exactness = masks::Exactness::bound;
+    }
+  }
+  explained.stopped |= explained.blocks && explained.blocks->exactness == masks::Exactness::stopped;
+  explained.stopped |= context.deadline && context.deadline->is_over();
+  explained.share = masks::band_share(covered.dims, mask->band());
+  return explained;
+}
+
+// The share of the FLOPs of the forward that lie in the bands.
+double share_of_work(const Explanation& explanation, const ir::Attention& attention) {
+  const double all = dense_flops(attention);
+  double in_bands = own_flops(attention) * explanation.share;
+  for (std::size_t i = 0; i < explanation.branches.size(); ++i) {
+    in_bands += own_flops(attention.branches[i].attention) * explanation.branches[i].share;
+  }
+  return all == 0 ? 1 : in_bands / all;
+}
+
 }  // namespace
 
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program) {
@@ -371,48 +428,23 @@ ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
 
 Explanation explain(const Spec& spec, bool gradients, target::Rewrites made,
                     std::shared_ptr<target::Deadline> deadline) {
-  Explanation explanation;
+  const target::Context context{
+      .rewrites = made, .analyses = spec.analyses.get(), .deadline = std::move(deadline)};
+  Explanation explanation{explain_mask(spec, spec.attention, context)};
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
-  masks::Effort effort(deadline.get());
-  const target::Context context{
-      .rewrites = made, .analyses = spec.analyses.get(), .deadline = deadline};
-  const ir::Attention covered = made.bounding_band
-                                    ? rewrite::with_bounding_band(spec.attention, context, effort)
-                                    : spec.attention;
-  if (made.redundant) (void)rewrite::without_redundant(covered, context, effort);
-  explanation.stopped = effort.is_spent();
-  const masks::Analyzed mask = masks::analyzed(covered, context);
-  explanation.mask = mask->form();
-  explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
-  explanation.rows = spec.attention.dims[ir::Dim::Sq];
-  explanation.columns = spec.attention.dims[ir::Dim::Skv];
-  explanation.band = masks::band_text(mask->form(), covered);
-  explanation.band_from_end = masks::band_from_end_text(mask->form(), covered);
-  const WrittenConditions written(*spec.source);
-  explanation.band_written = written_of(explanation.mask.band, written);
-  for (const ir::ExprId id : explanation.mask.residual) {
-    explanation.residual.push_back({written.at(covered.dag[id].pos), ir::to_source(covered, id)});
+  for (const ir::Branch& branch : spec.attention.branches) {
+    explanation.branches.push_back(explain_mask(spec, branch.attention, context));
   }
-  explanation.blocks = masks::analyzed(spec.attention, context)->blocks();
-  if (!spec.attention.masks.empty() && explanation.rows > 0) {
-    explanation.keys = masks::row_counts(spec.attention, deadline.get());
-    if (spec.attention.lengths_q || spec.attention.lengths_kv) {  // which end rows at run time
-      explanation.keys->fewest = 0, explanation.keys->exactness = masks::Exactness::bound;
-    }
-  }
-  explanation.stopped |=
-      explanation.blocks && explanation.blocks->exactness == masks::Exactness::stopped;
-  explanation.stopped |= deadline != nullptr && deadline->is_over();
+  explanation.share_of_work = share_of_work(explanation, spec.attention);
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
-  explanation.share = masks::band_share(covered.dims, mask->band());
   return explanation;
 }
 
-std::string keys_text(const Explanation& explanation) {
-  if (!explanation.keys) return "";
-  const auto& [fewest, most, exactness] = *explanation.keys;
-  const std::int64_t all = explanation.columns;
+std::string keys_text(const ExplainedMask& explained) {
+  if (!explained.keys) return "";
+  const auto& [fewest, most, exactness] = *explained.keys;
+  const std::int64_t all = explained.columns;
   if (exactness != masks::Exactness::exact) {
     if (fewest == 0 && most == all) return "";
     const std::string least = fewest > 0 ? fmt::format("at least {} and ", fewest) : "";
@@ -422,17 +454,17 @@ std::string keys_text(const Explanation& explanation) {
   return fmt::format("a row sees {} to {} of {}", fewest, most, all);
 }
 
-std::string residual_text(const Explanation& explanation) {
+std::string residual_text(const Explanation& explanation, const ExplainedMask& explained) {
   if (is_of_lists(explanation)) return "computed for the scores of partial blocks";
   return fmt::format("{}computed for every score{}",
                      is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ",
-                     has_band(explanation) ? " in the band" : "");
+                     has_band(explained) ? " in the band" : "");
 }
 
 std::string to_text(const Explanation& explanation) {
   const auto& forward = explanation.forward;
-  return fmt::format("{} ({})\n{}\nmask\n{}{}{}{}", explanation.name, explanation.file,
-                     forward ? tensors_section(*forward, "") : "", mask_text(explanation),
+  return fmt::format("{} ({})\n{}{}{}{}{}", explanation.name, explanation.file,
+                     forward ? tensors_section(*forward, "") : "", masks_text(explanation),
                      gradients_text(explanation),
                      forward ? work_section(explanation, *forward, "") : "",
                      backward_text(explanation));
@@ -443,6 +475,9 @@ Json to_json(const Explanation& explanation) {
   Json json = {{"name", explanation.name}, {"file", explanation.file}};
   if (forward) json["clauses"] = clauses_json(*forward);
   json["mask"] = mask_json(explanation);
+  for (const ExplainedMask& branch : explanation.branches) {
+    json["branches"].push_back({{"name", branch.branch}, {"mask", mask_json(branch)}});
+  }
   if (forward) json["flop"] = forward->flops;
   json["share_in_band"] = explanation.share;
   if (forward) {

@@ -52,9 +52,9 @@ struct ExplainedCondition {
   std::string text;          // as it is after constants and functions are inlined
 };
 
-struct Explanation {
-  std::string file;
-  std::string name;
+// What the masks of an attention show.
+struct ExplainedMask {
+  std::string branch;  // that it is of, if there are branches
   masks::MaskForm mask;
   std::string band;                            // masks::band_text
   std::vector<WrittenCondition> band_written;  // the terms that gave its bounds
@@ -68,6 +68,14 @@ struct Explanation {
   std::optional<masks::RowCounts> keys;
   bool stopped = false;  // the mask takes more work (effort.h) or time than is given to it
   std::vector<ExplainedCondition> residual;
+};
+
+// The mask is that of the attention, which combines the branches.
+struct Explanation : ExplainedMask {
+  std::string file;
+  std::string name;
+  std::vector<ExplainedMask> branches;
+  double share_of_work = 1;  // of the forward's FLOPs that lie in the bands
   std::optional<ExplainedDerivatives> derivatives;
   std::optional<ExplainedProgram> forward;
   std::optional<ExplainedProgram> backward;
@@ -88,9 +96,9 @@ ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Er
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);
 
 // "a row sees 1 to 256 of 4096", or at least and at most so many; empty if nothing is known.
-std::string keys_text(const Explanation& explanation);
-// Says for which scores a residual condition is computed.
-std::string residual_text(const Explanation& explanation);
+std::string keys_text(const ExplainedMask& explained);
+// Says for which scores a residual condition of the mask, or of a branch's, is computed.
+std::string residual_text(const Explanation& explanation, const ExplainedMask& explained);
 
 std::string to_text(const Explanation& explanation);
 Json to_json(const Explanation& explanation);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "bench/random_arguments.h"
 #include "bench/timing.h"
+#include "compiler/ir/branches.h"
 #include "compiler/reference/defaults.h"
 #include "compiler/reference/shown.h"
 #include "tools/console.h"
@@ -86,7 +88,12 @@ Result<reference::Inputs> bound_values(const ir::Attention& attention, const Tim
   reference::Inputs values = timed.values;
   for (const ir::Param& param : attention.params) values.params.try_emplace(param.name, 1);
   const std::vector<plan::TensorInfo>& bound = timed.executable.program().tensors;
-  for (const std::string& name : reference::tensors_that_hide(attention)) {
+  std::set<std::string> names;
+  for (const ir::Attention* each : ir::attentions_of(attention)) {
+    const std::vector<std::string> read = reference::tensors_that_hide(*each);
+    names.insert(read.begin(), read.end());
+  }
+  for (const std::string& name : names) {
     if (values.tensors.contains(name)) continue;
     const bool is_bound = std::ranges::find(bound, name, &plan::TensorInfo::name) != bound.end();
     ATTN_ASSIGN(values.tensors[name],

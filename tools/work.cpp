@@ -3,30 +3,30 @@
 #include <algorithm>
 #include <iterator>
 
+#include "compiler/ir/branches.h"
+#include "runtime/base/check.h"
 #include "runtime/plan/device_properties.h"
 
 namespace attn::tools {
 
+namespace {
+
 using ir::Dim;
 
-double dense_flops(const ir::Attention& attention, plan::Direction direction) {
+double scores_of(const ir::Attention& attention) {
+  const ir::Dims& d = attention.dims;
+  return static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq]) *
+         static_cast<double>(d[Dim::Skv]);
+}
+
+// Of one score of one attention.
+double flops_of_score(const ir::Attention& attention, plan::Direction direction) {
   const ir::Dims& d = attention.dims;
   const std::int64_t width = direction == plan::Direction::forward
                                  ? d[Dim::Dqk] + d[Dim::Dv]
                                  : 3 * d[Dim::Dqk] + 2 * d[Dim::Dv];
-  return 2.0 * static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq]) *
-         static_cast<double>(d[Dim::Skv]) * static_cast<double>(width);
+  return 2.0 * static_cast<double>(width);
 }
-
-double shown_flops(const ir::Attention& attention, const reference::Shown& shown,
-                   plan::Direction direction) {
-  const ir::Dims& d = attention.dims;
-  const double all = static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq]) *
-                     static_cast<double>(d[Dim::Skv]);
-  return all == 0 ? 0 : dense_flops(attention, direction) * (shown.scores / all);
-}
-
-namespace {
 
 // FLOPs per SM and clock, from the vendor's white papers: 16-bit factors, dense.
 struct Rate {
@@ -37,6 +37,29 @@ constexpr Rate kRates[] = {
     {80, 80, 2048}, {86, 89, 1024}, {90, 90, 4096}, {100, 103, 8192}, {120, 121, 1024}};
 
 }  // namespace
+
+double own_flops(const ir::Attention& attention, plan::Direction direction) {
+  return scores_of(attention) * flops_of_score(attention, direction);
+}
+
+double dense_flops(const ir::Attention& attention, plan::Direction direction) {
+  double flops = 0;
+  for (const ir::Attention* each : ir::attentions_of(attention)) {
+    flops += own_flops(*each, direction);
+  }
+  return flops;
+}
+
+double shown_flops(const ir::Attention& attention, const std::vector<reference::Shown>& shown,
+                   plan::Direction direction) {
+  const std::vector<const ir::Attention*> all = ir::attentions_of(attention);
+  ATTN_CHECK(shown.size() == all.size(), "scores are counted of each attention");
+  double flops = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    flops += shown[i].scores * flops_of_score(*all[i], direction);
+  }
+  return flops;
+}
 
 std::optional<double> peak_flops(const plan::Target& target, DType dtype) {
   const auto* rate = std::ranges::find_if(kRates, [&](const Rate& each) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "compiler/ir/attention.h"
 #include "compiler/reference/shown.h"
@@ -12,12 +13,16 @@
 namespace attn::tools {
 
 // FLOPs of the matrix products over all scores: Q K^T and P V in the forward; Q K^T, dO V^T, dQ, dK
-// and dV in the backward. Every dimension must be bound.
+// and dV in the backward; of all branches. Every dimension must be bound.
 double dense_flops(const ir::Attention& attention,
                    plan::Direction direction = plan::Direction::forward);
 
-// FLOPs of the visible scores, for benchmarks.
-double shown_flops(const ir::Attention& attention, const reference::Shown& shown,
+// The same of the attention alone, without its branches.
+double own_flops(const ir::Attention& attention,
+                 plan::Direction direction = plan::Direction::forward);
+
+// FLOPs of the visible scores, for benchmarks: `shown` is of each of ir::attentions_of.
+double shown_flops(const ir::Attention& attention, const std::vector<reference::Shown>& shown,
                    plan::Direction direction = plan::Direction::forward);
 
 // Peak FLOP/s of the target's tensor cores at the highest clock: factors of `dtype` (of 16 bits or

@@ -40,6 +40,13 @@ std::vector<std::string> gradients_of(const Attention& attention, const Branch& 
 
 }  // namespace
 
+std::vector<const Attention*> attentions_of(const Attention& attention) {
+  std::vector<const Attention*> all;
+  for (const Branch& branch : attention.branches) all.push_back(&branch.attention);
+  all.push_back(&attention);
+  return all;
+}
+
 std::vector<std::string> tensors_read(const Branch& branch) {
   std::vector<std::string> names(std::begin(kInputs), std::end(kInputs));
   const std::set<std::string> read = loaded(branch.attention);

@@ -25,6 +25,9 @@ Attention branch_alone(const Attention& attention, const Branch& branch, bool tr
 // Whether gradients go through the branch: it reads q, k, v or a learned tensor that has one.
 bool has_gradients(const Attention& attention, const Branch& branch);
 
+// The attentions that the whole is made of: that of each branch, and itself.
+std::vector<const Attention*> attentions_of(const Attention& attention);
+
 // What the branch reads of the whole, in the words of the branch: q, k, v, tensors.
 std::vector<std::string> tensors_read(const Branch& branch);
 

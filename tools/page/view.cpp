@@ -40,27 +40,32 @@ std::string target_text(const Explanation& explanation) {
   return text;
 }
 
-// One line each of what the analysis found.
-Json findings_view(const Explanation& explanation) {
-  Json list = Json::array();
+void add_findings(const Explanation& explanation, const ExplainedMask& mask, Json& list) {
+  const std::string of = explanation.branches.empty() ? "" : " of " + mask.branch;
   const auto add = [&](const char* what, std::string text, const std::string& note) {
-    list.push_back({{"what", what}, {"text", std::move(text)}, {"note", note}});
+    list.push_back({{"what", what + of}, {"text", std::move(text)}, {"note", note}});
   };
-  const masks::Band& band = explanation.mask.band;
-  const masks::Band& end = explanation.mask.from_end;
-  if (band.left || band.right) add("band", explanation.band, "");
-  if (end.left || end.right) {
-    add("band", explanation.band_from_end, "from the last diagonal of each batch");
-  }
-  const std::string keys = keys_text(explanation);
+  const masks::Band& band = mask.mask.band;
+  const masks::Band& end = mask.mask.from_end;
+  if (band.left || band.right) add("band", mask.band, "");
+  if (end.left || end.right)
+    add("band", mask.band_from_end, "from the last diagonal of each batch");
+  const std::string keys = keys_text(mask);
   if (!keys.empty()) add("keys", keys, "");
-  for (const auto& [written, condition] : explanation.residual) {
+  for (const auto& [written, condition] : mask.residual) {
     const bool known = !written.text.empty() && written.text != condition;
     add("condition", condition,
         (known ? fmt::format("line {}: {}; ", written.line, written.text) : "") +
-            residual_text(explanation));
+            residual_text(explanation, mask));
   }
-  if (explanation.stopped) add("stopped", "analysing the whole mask takes too much work", "");
+  if (mask.stopped) add("stopped", "analysing the whole mask takes too much work", "");
+}
+
+// One line each of what the analysis found.
+Json findings_view(const Explanation& explanation) {
+  Json list = Json::array();
+  for (const ExplainedMask& branch : explanation.branches) add_findings(explanation, branch, list);
+  add_findings(explanation, explanation, list);
   return list;
 }
 
@@ -142,7 +147,7 @@ void add_derivatives(const Explanation& explanation, Json& view) {
   if (!explanation.derivatives) return;
   Json entries = Json::array();
   for (const ExplainedDerivatives::Entry& entry : explanation.derivatives->entries) {
-    entries.push_back({{"of", entry.of}, {"by", entry.by}, {"value", entry.value}});
+    entries.push_back({{"of", entry.where()}, {"by", entry.by}, {"value", entry.value}});
   }
   view["derivatives"] = {
       {"wanted", fmt::format("{}{}", fmt::join(explanation.derivatives->wanted, ", "),
