@@ -28,8 +28,8 @@ struct Options {
   bool recompiles = false;  // --recompile
   std::string plan;         // its value; else the SPEC of the command line
   std::string output;
-  std::string target = "native";
-  std::string direction;  // empty: both if the spec has a `grad` clause, else fwd
+  std::string target = "native";  // or several, separated by commas
+  std::string direction;          // empty: both if the spec has a `grad` clause, else fwd
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
   target::Rewrites rewrites;
@@ -79,9 +79,26 @@ int usage_error(const Options& options, const std::string& message) {
   return report({ErrorCode::invalid_argument, message}, options.format);
 }
 
-Result<driver::CompileOptions> compile_options(const Options& options) {
+// The targets, each of another compute capability.
+Result<std::vector<plan::Target>> targets_of(const Options& options) {
+  std::vector<plan::Target> targets;
+  for (const std::string& name : CLI::detail::split(options.target, ',')) {
+    ATTN_ASSIGN(plan::Target target, find_target(name, options.cudnn_folder));
+    for (const plan::Target& other : targets) {
+      if (other.sm != target.sm) continue;
+      return Error{
+          ErrorCode::invalid_argument,
+          fmt::format("--target: {} and {} are both sm_{}", other.name, target.name, target.sm),
+          {"a plan file has the plans of one GPU of each compute capability"}};
+    }
+    targets.push_back(std::move(target));
+  }
+  return targets;
+}
+
+driver::CompileOptions compile_options(const Options& options, const plan::Target& target) {
   driver::CompileOptions result;
-  ATTN_ASSIGN(result.target, find_target(options.target, options.cudnn_folder));
+  result.target = target;
   result.worker = worker_options(options.cudnn_folder, options.limits);
   result.lowering = options.lowering;
   result.rewrites = options.rewrites;
@@ -161,8 +178,17 @@ std::vector<plan::Dim> varying_dims(const std::vector<driver::Compiled>& plans) 
   return plan::varying(sizes);
 }
 
-void tell_doubt(const plan::Plan& plan, const std::string& output) {
-  const std::string doubt = doubt_of(plan.target, plan.cudnn_version);
+std::vector<plan::Target> targets_in(const std::vector<driver::Compiled>& plans) {
+  std::vector<plan::Target> targets;
+  for (const driver::Compiled& compiled : plans) {
+    const plan::Target& target = compiled.plan.target;
+    if (std::ranges::find(targets, target) == targets.end()) targets.push_back(target);
+  }
+  return targets;
+}
+
+void tell_doubt(const plan::Target& target, std::int64_t cudnn_version, const std::string& output) {
+  const std::string doubt = doubt_of(target, cudnn_version);
   if (!doubt.empty()) tell_note(fmt::format("{}: note: {}", output, doubt));
 }
 
@@ -175,8 +201,9 @@ int finish(const Options& options, const std::vector<driver::Compiled>& plans,
   }
   tell_detail(fmt::format("wrote {}", output));
   const int worst = worst_of(failures);
-  const plan::Plan& first = plans.front().plan;
-  tell_doubt(first, output);
+  for (const plan::Target& target : targets_in(plans)) {
+    tell_doubt(target, plans.front().plan.cudnn_version, output);
+  }
   if (options.format == Format::json) {
     Json json = file_json(plans, output);
     if (!failures.empty()) json["failed"] = failures_json(failures);
@@ -187,7 +214,9 @@ int finish(const Options& options, const std::vector<driver::Compiled>& plans,
   Progress::clear();
   const std::vector<plan::Dim> dims = varying_dims(plans);
   for (const driver::Compiled& compiled : plans) print_plan(compiled, output, dims);
-  fmt::print("{}: runs on {}\n", output, runs_on_text(first.target.sm));
+  for (const plan::Target& target : targets_in(plans)) {
+    fmt::print("{}: runs on {}\n", output, runs_on_text(target.sm));
+  }
   return worst;
 }
 
@@ -265,6 +294,54 @@ std::optional<Error> warn_of_memory(const Options& options, const Spec& spec,
   return report_denied(sink, format_of_variants(options));
 }
 
+// What was compiled so far of a spec, for all of its sizes and targets.
+class Compilation {
+ public:
+  Compilation(const Options& options, std::shared_ptr<const support::Source> source,
+              std::vector<Failure> failures)
+      : options_(options), source_(std::move(source)), failures_(std::move(failures)) {}
+
+  // Compiles for one target. Returns an exit code if the command ends with it.
+  std::optional<int> add(const std::vector<Spec>& specs, const plan::Target& target) {
+    const driver::CompileOptions how = compile_options(options_, target);
+    Progress progress("compile", specs.size());
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      const std::string sizes = driver::words_of(specs[i].bindings, options_.bindings);
+      progress.show(i, sizes);
+      tell_detail(fmt::format("compile `{}` {}", specs[i].attention.name, sizes));
+      if (const auto ends = add(specs[i], how)) return ends;
+    }
+    return std::nullopt;
+  }
+
+  int finish() const {
+    if (plans_.empty()) return report_failures(options_, failures_);
+    return compile_command::finish(options_, plans_, failures_);
+  }
+
+ private:
+  std::optional<int> add(const Spec& spec, const driver::CompileOptions& how) {
+    auto compiled = compile_plans(options_, spec, how);
+    if (!compiled.ok()) {
+      const Error error = at_sizes(options_, spec.bindings, compiled.error());
+      if (!options_.keep_going) return report(error, options_.format, source_.get());
+      tell(error_text(error, source_.get(), error_paint()));
+      failures_.push_back({spec.bindings, error});
+    } else if (const auto denied = warn_of_memory(options_, spec, *compiled)) {
+      if (!options_.keep_going) return kSpecHasErrors;
+      failures_.push_back({spec.bindings, at_sizes(options_, spec.bindings, *denied)});
+    } else {
+      compile_command::add(plans_, std::move(*compiled));
+    }
+    return std::nullopt;
+  }
+
+  const Options& options_;
+  std::shared_ptr<const support::Source> source_;
+  std::vector<driver::Compiled> plans_;
+  std::vector<Failure> failures_;
+};
+
 int compile_spec(const Options& options) {
   Result<support::Source> read = read_source(options.spec, options.edits);
   if (!read.ok()) return report(read.error(), options.format);
@@ -275,33 +352,13 @@ int compile_spec(const Options& options) {
                                       : analyze_all_sizes(source, options.bindings, options.format);
   if (specs.empty())
     return options.keep_going ? report_failures(options, failures) : kSpecHasErrors;
-  const Result<driver::CompileOptions> how = compile_options(options);
-  if (!how.ok()) return report(how.error(), options.format);
-  std::vector<driver::Compiled> plans;
-  Progress progress("compile", specs.size());
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    const Spec& spec = specs[i];
-    const std::string sizes = driver::words_of(spec.bindings, options.bindings);
-    progress.show(i, sizes);
-    tell_detail(fmt::format("compile `{}` {}", spec.attention.name, sizes));
-    auto compiled = compile_plans(options, spec, *how);
-    if (compiled.ok()) {
-      const std::optional<Error> denied = warn_of_memory(options, spec, *compiled);
-      if (!denied) {
-        add(plans, std::move(*compiled));
-        continue;
-      }
-      failures.push_back({spec.bindings, at_sizes(options, spec.bindings, *denied)});
-      if (!options.keep_going) return kSpecHasErrors;
-      continue;
-    }
-    const Error error = at_sizes(options, spec.bindings, compiled.error());
-    if (!options.keep_going) return report(error, options.format, source.get());
-    tell(error_text(error, source.get(), error_paint()));
-    failures.push_back({spec.bindings, error});
+  const Result<std::vector<plan::Target>> targets = targets_of(options);
+  if (!targets.ok()) return report(targets.error(), options.format);
+  Compilation compilation(options, source, std::move(failures));
+  for (const plan::Target& target : *targets) {
+    if (const auto ends = compilation.add(specs, target)) return *ends;
   }
-  if (plans.empty()) return report_failures(options, failures);
-  return finish(options, plans, failures);
+  return compilation.finish();
 }
 
 // driver::compile_ranks, which tells how far it is.
@@ -321,20 +378,21 @@ int compile_family(const Options& options) {
       read_spec(options.spec, options.bindings, options.format, {}, options.edits);
   if (!outcome.spec) return outcome.exit_code;
   const Spec& spec = *outcome.spec;
-  Result<driver::CompileOptions> how = compile_options(options);
-  if (!how.ok()) return report(how.error(), options.format, spec.source.get());
-  how->analyses = spec.analyses.get();
+  const Result<plan::Target> target = find_target(options.target, options.cudnn_folder);
+  if (!target.ok()) return report(target.error(), options.format, spec.source.get());
+  driver::CompileOptions how = compile_options(options, *target);
+  how.analyses = spec.analyses.get();
   const bool both = options.direction == "both" ||
                     (options.direction.empty() && !spec.attention.gradients.empty());
   const bool backward = options.direction == "bwd";
   const auto sharded = shard(spec, options.ranks, options.target, both || backward);
   if (!sharded.ok()) return report(sharded.error(), options.format, spec.source.get());
-  if (backward) how->direction = plan::Direction::backward;
-  const auto family = family_of(spec, **sharded, {*how, both, options.split_files});
+  if (backward) how.direction = plan::Direction::backward;
+  const auto family = family_of(spec, **sharded, {how, both, options.split_files});
   if (!family.ok()) return report(family.error(), options.format, spec.source.get());
   const Status saved = driver::save(*family, options.output, options.split_files);
   if (!saved.ok()) return report(saved.error(), options.format);
-  tell_doubt(family->plans.front().plan, options.output);
+  tell_doubt(*target, family->plans.front().plan.cudnn_version, options.output);
   if (options.format == Format::json) {
     print_json(to_json(*family, options.output, options.split_files));
   } else if (!is_quiet()) {
@@ -350,20 +408,32 @@ std::string conflict_of_ranks(const Options& options) {
   if (!options.plan.empty()) return "--ranks cannot be used with --recompile";
   if (options.keep_going) return "--keep-going cannot be used with --ranks";
   if (options.tuning.all) return "--autotune cannot be used with --ranks";
+  if (options.target.find(',') != std::string::npos) return "--ranks takes one --target";
   return "";
+}
+
+// The programs to compile for a target: those of its compute capability, else of the first target.
+plan::Bundle programs_for(const plan::Target& target, const plan::Bundle& old) {
+  Result<plan::Bundle> same = plan::plans_for_device(old, target.sm);
+  if (!same.ok()) same = plan::plans_for_device(old, old.plans.front().target.sm);
+  return std::move(*same);
 }
 
 int recompile(const Options& options) {
   const Result<plan::Bundle> old = plan::load_bundle(options.plan);
   if (!old.ok()) return report(old.error(), options.format);
-  const Result<driver::CompileOptions> how = compile_options(options);
-  if (!how.ok()) return report(how.error(), options.format);
-  const auto compiled = driver::recompile(*old, *how);
-  if (!compiled.ok()) {
-    return report(compiled.error(), options.format,
-                  source_of_plan(options.plan, old->plans.front()).get());
+  const Result<std::vector<plan::Target>> targets = targets_of(options);
+  if (!targets.ok()) return report(targets.error(), options.format);
+  std::vector<driver::Compiled> plans;
+  for (const plan::Target& target : *targets) {
+    auto compiled = driver::recompile(programs_for(target, *old), compile_options(options, target));
+    if (!compiled.ok()) {
+      return report(compiled.error(), options.format,
+                    source_of_plan(options.plan, old->plans.front()).get());
+    }
+    add(plans, std::move(*compiled));
   }
-  return finish(options, *compiled, {});
+  return finish(options, plans, {});
 }
 
 // Takes, as `run` does, a plan file that is given apart from --recompile.
@@ -423,7 +493,7 @@ void add_compile(CLI::App& app, Action& action) {
                    "Plan file to write (.attnplan); holds all plans of a spec with several sizes")
       ->type_name("FILE")
       ->required();
-  add_target_option(*command, options->target);
+  add_targets_option(*command, options->target);
   add_bindings(*command, "NAME=VALUE", options->bindings,
                "Set a dimension or parameter of the spec (repeatable); several sizes, "
                "as in Sq=1024,2048, give one plan each");

@@ -5,6 +5,8 @@
 #include <charconv>
 
 #include "compiler/sema/environment.h"
+#include "runtime/cuda/device.h"
+#include "tools/console.h"
 #include "tools/report.h"
 
 namespace attn::tools {
@@ -62,8 +64,26 @@ Result<plan::Bundle> read_plans(const std::string& path, const sema::Bindings& b
   return error;
 }
 
+namespace {
+
+// The plans of the local GPU, if there is one and they are; else those of the first.
+plan::Bundle of_one_target(plan::Bundle bundle, const std::string& path) {
+  if (plan::has_one_capability(bundle)) return bundle;
+  const Result<cuda::Device> device = cuda::Device::open(0);
+  if (device.ok()) {
+    Result<plan::Bundle> local = plan::plans_for_device(bundle, device->sm());
+    if (local.ok()) return std::move(*local);
+  }
+  const plan::Target first = bundle.plans.front().target;
+  tell_note(fmt::format("{} has plans for several GPUs: those for {} are taken", path, first.name));
+  return *plan::plans_for_device(std::move(bundle), first.sm);
+}
+
+}  // namespace
+
 Result<plan::Bundle> read_shape(const std::string& path, const sema::Bindings& bindings) {
   ATTN_ASSIGN(plan::Bundle bundle, read_plans(path, bindings));
+  bundle = of_one_target(std::move(bundle), path);
   Status one = plan::check_one_shape(bundle);
   if (one.ok()) return bundle;
   Error error = one.error();

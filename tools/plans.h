@@ -28,7 +28,8 @@ Result<plan::Sizes> sizes_of(const sema::Bindings& bindings);
 // plan::plans_for and sizes_of.
 Result<plan::Bundle> read_plans(const std::string& path, const sema::Bindings& sizes);
 
-// The same, but they must have one shape. Errors: also those of plan::check_one_shape.
+// The same, but they must have one shape. Of a file for several GPUs, those for the local one, or
+// with a note for the first. Errors: also those of plan::check_one_shape.
 Result<plan::Bundle> read_shape(const std::string& path, const sema::Bindings& sizes);
 
 }  // namespace attn::tools

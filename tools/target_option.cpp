@@ -24,6 +24,15 @@ void add_target_option(CLI::App& command, std::string& target) {
       ->check(CLI::Suggest(target_words({"native"})));
 }
 
+void add_targets_option(CLI::App& command, std::string& targets) {
+  command
+      .add_option("--target", targets,
+                  "GPUs to compile for (`attnc target list`), each of another compute capability; "
+                  "native is the local GPU")
+      ->type_name("NAME[,NAME]|FILE.json|native")
+      ->check(CLI::Suggest(target_words({"native"})));
+}
+
 std::vector<std::string> target_words(std::vector<std::string> more) {
   for (const std::string& name : targets::target_names()) more.push_back(name);
   for (const targets::Alias& alias : targets::aliases()) more.emplace_back(alias.name);

@@ -18,6 +18,9 @@ inline constexpr const char* kDefaultTarget = "h200";
 // --target NAME|FILE.json|native
 void add_target_option(CLI::App& command, std::string& target);
 
+// --target NAME[,NAME]|FILE.json|native
+void add_targets_option(CLI::App& command, std::string& targets);
+
 // `more`, then the names and aliases of targets.
 std::vector<std::string> target_words(std::vector<std::string> more);
 

@@ -39,7 +39,8 @@ ATTN_API attn_status attn_executable_load_file(attn_runtime* runtime, const char
                                       {executable, "the output pointer for the executable"}}));
     ATTN_ASSIGN(const attn_load_options read, read_sized(options));
     ATTN_ASSIGN(const plan::Direction direction, direction_of(read));
-    ATTN_ASSIGN(const plan::Plan plan, plan::load(path, direction, Trust(read).of_file()));
+    ATTN_ASSIGN(const plan::Plan plan, plan::load(path, direction, runtime->runtime->device().sm(),
+                                                  Trust(read).of_file()));
     ATTN_ASSIGN(auto loaded, load(*runtime, plan));
     *executable = loaded.release();
     return {};
@@ -58,7 +59,8 @@ ATTN_API attn_status attn_executable_load_memory(attn_runtime* runtime, const vo
     ATTN_ASSIGN(const plan::Direction direction, direction_of(read));
     const std::string_view file(static_cast<const char*>(bytes), byte_count);
     ATTN_RETURN_IF_ERROR(Trust(read)(file));
-    ATTN_ASSIGN(const plan::Plan plan, plan::deserialize(file, direction));
+    ATTN_ASSIGN(const plan::Plan plan,
+                plan::deserialize(file, direction, runtime->runtime->device().sm()));
     ATTN_ASSIGN(auto loaded, load(*runtime, plan));
     *executable = loaded.release();
     return {};

@@ -104,6 +104,7 @@ Result<std::unique_ptr<attn_picker>> create(attn_runtime& runtime, plan::Bundle 
     ATTN_ASSIGN(picker::AttncOptions attnc, attnc_options(read, runtime, plans));
     options.builder = picker::attnc_builder(std::move(attnc));
   }
+  options.sm = runtime.runtime->device().sm();
   if (read.most_built != 0) options.most_built = read.most_built;
   options.fits = [&runtime](const plan::Plan& plan) {
     return execute::Executable::check_fits(*runtime.runtime, plan);

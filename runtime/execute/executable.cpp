@@ -11,6 +11,7 @@
 #include "runtime/execute/checks.h"
 #include "runtime/execute/executable_state.h"
 #include "runtime/graph/listing.h"
+#include "runtime/plan/storage.h"
 
 namespace attn::execute {
 
@@ -137,6 +138,17 @@ Result<std::optional<cudnn::Handles::Seat>> take_seat(const ExecutableState& sta
 
 }  // namespace
 
+namespace {
+
+RuntimeOptions opened_by(const LoadOptions& options) {
+  RuntimeOptions opened;
+  opened.device = options.device;
+  opened.cudnn_folder = options.cudnn_folder;
+  return opened;
+}
+
+}  // namespace
+
 Status Executable::check_fits(Runtime& runtime, const plan::Plan& plan) {
   const cuda::Device& device = runtime.device();
   ATTN_RETURN_IF_ERROR(check_device(plan, device.name(), device.sm()));
@@ -155,17 +167,18 @@ Result<Executable> Executable::load(std::shared_ptr<Runtime> runtime, const plan
 
 Result<Executable> Executable::load(const plan::Plan& plan, const LoadOptions& options) {
   ATTN_RETURN_IF_ERROR(check_plan(plan));
-  RuntimeOptions opened;
-  opened.device = options.device;
-  opened.cudnn_folder = options.cudnn_folder;
-  ATTN_ASSIGN(auto runtime, Runtime::open(opened));
+  ATTN_ASSIGN(auto runtime, Runtime::open(opened_by(options)));
   ATTN_ASSIGN(auto state, load_state(runtime, plan, options));
   return Executable(std::move(state));
 }
 
 Result<Executable> Executable::load_file(const std::string& path, const LoadOptions& options) {
-  ATTN_ASSIGN(const plan::Plan plan, plan::load(path, options.direction));
-  return load(plan, options);
+  ATTN_ASSIGN(plan::Bundle bundle, plan::load_bundle(path));
+  ATTN_ASSIGN(auto runtime, Runtime::open(opened_by(options)));
+  const Result<plan::Plan> plan =
+      plan::plan_of(std::move(bundle), options.direction, runtime->device().sm());
+  if (!plan.ok()) return plan::at(path, plan.error());
+  return load(std::move(runtime), *plan, options);
 }
 
 const plan::Program& Executable::program() const { return state_->program; }

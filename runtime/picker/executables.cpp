@@ -9,6 +9,7 @@ Result<std::unique_ptr<ExecutablePicker>> pick_executables(
       return execute::Executable::check_fits(cache->runtime(), plan);
     };
   }
+  if (options.sm == 0) options.sm = cache->runtime().device().sm();
   return ExecutablePicker::create(
       std::move(options),
       [cache = std::move(cache)](const plan::Plan& plan) { return cache->get(plan); });

@@ -32,6 +32,9 @@ struct PickerOptions {
   // What to build. Replaced by the plans' own origin if there are plans.
   BuildRequest origin;
   Builder builder;  // empty: never build
+  // The compute capability of the device (90 is 9.0), if `plans` has plans for several: the others
+  // are ignored. 0: there is one.
+  std::int64_t sm = 0;
   // With a builder, plans that do not fit are ignored. Empty: all fit.
   Fits fits;
   std::size_t most_built = 256;  // shapes kept, least recently used evicted first
@@ -84,6 +87,10 @@ class Picker {
   static Result<std::unique_ptr<Picker>> create(PickerOptions options, Loader loader) {
     if (!options.plans.plans.empty()) {
       ATTN_ASSIGN(options.origin, origin_of(options.plans));
+      if (options.sm != 0) {
+        ATTN_ASSIGN(options.plans,
+                    for_device(std::move(options.plans), options.sm, !options.builder));
+      }
     }
     std::vector<std::string> unfit;
     if (options.builder && options.fits) unfit = drop_unfit(options.plans, options.fits);

@@ -92,6 +92,12 @@ Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle) {
   return all;
 }
 
+Result<plan::Bundle> for_device(plan::Bundle bundle, std::int64_t sm, bool needs_one) {
+  Result<plan::Bundle> here = plan::plans_for_device(std::move(bundle), sm);
+  if (here.ok() || needs_one) return here;
+  return plan::Bundle();
+}
+
 std::vector<std::string> drop_unfit(plan::Bundle& bundle, const Fits& fits) {
   std::vector<std::string> reasons;
   std::vector<Plan> fitting;

@@ -1,5 +1,5 @@
 // The plans of one file: a single plan or a training pair (forward and backward), for one or
-// several shapes. Plans are identified by direction, shape and target, not by position.
+// several shapes and GPUs. Plans are identified by direction, shape and target, not by position.
 #pragma once
 
 #include <functional>
@@ -22,6 +22,15 @@ struct Bundle {
 
 // The bundle's plan of that direction. Errors: invalid_argument if there is none, or several.
 Result<Plan> plan_of(Bundle bundle, Direction direction);
+// The same, of plans_for_device.
+Result<Plan> plan_of(Bundle bundle, Direction direction, std::int64_t sm);
+
+// The plans for GPUs of this compute capability (90 is 9.0), if the bundle has plans for several;
+// else all, whatever they are for. Errors: plan_device, listing the GPUs, if none is for it.
+Result<Bundle> plans_for_device(Bundle bundle, std::int64_t sm);
+
+// Whether all are for one compute capability.
+bool has_one_capability(const Bundle& bundle);
 
 // The plans whose shapes have every size in `sizes`; all plans if `sizes` is empty. Errors:
 // invalid_argument, listing the available shapes, if there is none.
@@ -30,7 +39,8 @@ Result<Bundle> plans_for(Bundle bundle, const Sizes& sizes);
 // Errors: invalid_argument, listing the shapes, if the plans have several.
 Status check_one_shape(const Bundle& bundle);
 
-// "forward Sq=16, forward Sq=32": each plan's direction, and the sizes that differ between plans.
+// "forward Sq=16, forward Sq=32": each plan's direction, its target if the bundle has several
+// capabilities, and the sizes that differ between plans.
 std::string contents_text(const Bundle& bundle);
 
 // The same as of a single plan (plan.h): a bundle of one plan is serialized like that plan, byte
@@ -63,6 +73,8 @@ Result<Family> load_family(const std::string& path, const CheckBytes& check = {}
 Result<Family> deserialize_family(std::string_view bytes, const CheckBytes& check = {});
 
 Result<Bundle> load_bundle(const std::string& path, const CheckBytes& check);
-Result<Plan> load(const std::string& path, Direction direction, const CheckBytes& check);
+// The same as deserialize for a compute capability.
+Result<Plan> load(const std::string& path, Direction direction, std::int64_t sm,
+                  const CheckBytes& check = {});
 
 }  // namespace attn::plan

@@ -109,6 +109,9 @@ std::string serialize(const Plan& plan);
 // note lists what it has). Never reads past `bytes` or allocates more than a small multiple of the
 // format's limits, whatever the input.
 Result<Plan> deserialize(std::string_view bytes, Direction direction = Direction::forward);
+// The same for GPUs of this compute capability (90 is 9.0), of a file that has plans for several.
+// Errors also: plan_device if it has none for it.
+Result<Plan> deserialize(std::string_view bytes, Direction direction, std::int64_t sm);
 
 // The manifest as JSON text (printed by `attnc inspect --format json`), without kernels.
 std::string manifest_json(const Plan& plan);

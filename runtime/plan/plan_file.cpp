@@ -287,4 +287,9 @@ Result<Plan> deserialize(std::string_view bytes, Direction direction) {
   return plan_of(std::move(bundle), direction);
 }
 
+Result<Plan> deserialize(std::string_view bytes, Direction direction, std::int64_t sm) {
+  ATTN_ASSIGN(Bundle bundle, deserialize_bundle(bytes));
+  return plan_of(std::move(bundle), direction, sm);
+}
+
 }  // namespace attn::plan

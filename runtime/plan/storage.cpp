@@ -9,12 +9,13 @@
 #include "runtime/plan/container.h"
 
 namespace attn::plan {
-namespace {
 
 Error at(const std::string& path, Error error) {
   error.message = fmt::format("{}: {}", path, error.message);
   return error;
 }
+
+namespace {
 
 // Reads all of the file if there is a check, which may look at more than the plan.
 Result<std::string> read_checked(const FileDescriptor& file, const std::string& path,
@@ -94,12 +95,16 @@ Result<Bundle> load_bundle(const std::string& path, const CheckBytes& check) {
 }
 
 Result<Plan> load(const std::string& path, Direction direction) {
-  return load(path, direction, {});
+  ATTN_ASSIGN(Bundle bundle, load_bundle(path));
+  Result<Plan> plan = plan_of(std::move(bundle), direction);
+  if (!plan.ok()) return at(path, plan.error());
+  return plan;
 }
 
-Result<Plan> load(const std::string& path, Direction direction, const CheckBytes& check) {
+Result<Plan> load(const std::string& path, Direction direction, std::int64_t sm,
+                  const CheckBytes& check) {
   ATTN_ASSIGN(Bundle bundle, load_bundle(path, check));
-  Result<Plan> plan = plan_of(std::move(bundle), direction);
+  Result<Plan> plan = plan_of(std::move(bundle), direction, sm);
   if (!plan.ok()) return at(path, plan.error());
   return plan;
 }

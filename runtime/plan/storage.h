@@ -11,6 +11,9 @@
 
 namespace attn::plan {
 
+// The error with the path before its message.
+Error at(const std::string& path, Error error);
+
 // Reads a plan file that is open at its start. Checks the header first, and reads no more than it
 // announces. `path` is for messages. Errors: io; plan_foreign, plan_newer, plan_damaged, as
 // deserialize.

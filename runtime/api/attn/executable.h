@@ -13,7 +13,8 @@ typedef struct attn_executable attn_executable;
  * by the caller, and keeps what it needs of the runtime alive. Errors: io, plan_truncated,
  * plan_damaged, plan_foreign, plan_newer, plan_refused; plan_device and plan_version if the plan
  * does not fit this machine; invalid_argument if the file has no plan or several plans of the
- * direction, or if `sha256` is malformed; cuda, cudnn. */
+ * direction, or if `sha256` is malformed; cuda, cudnn. Of a file for several GPUs, plans for others
+ * than the runtime's device are ignored. */
 ATTN_API attn_status attn_executable_load_file(attn_runtime* runtime, const char* path,
                                                const attn_load_options* options,
                                                attn_executable** executable, attn_error* error);

@@ -1,6 +1,7 @@
 // Tests loading on the stand-ins: errors, several devices, caches, handles and logs.
 #include <cudnn_graph.h>
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 #include "runtime/cuda/driver.h"
 #include "runtime/execute/addresses.h"
 #include "runtime/execute/executable_cache.h"
+#include "runtime/plan/bundle.h"
 #include "tests/unit/runtime/execute/on_standins.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
@@ -63,6 +65,19 @@ TEST_F(LoadTest, PlansForOthersAreRefusedBeforeCudnnSeesThem) {
             ErrorCode::plan_version);
   EXPECT_EQ(Executable::load(runtime, make_plan({.sm = 100})).error().code, ErrorCode::plan_device);
   EXPECT_EQ(standin::cudnn().control.calls(nullptr, STANDIN_ANY), 0);
+}
+
+TEST_F(LoadTest, AFileForSeveralGpusGivesThePlanOfTheDevice) {
+  const plan::Plan here = make_plan(), other = make_plan({.sm = 100});
+  const std::string path = ::testing::TempDir() + "several.attnplan";
+  ASSERT_TRUE(plan::save(plan::Bundle{{other, here}}, path).ok());
+  EXPECT_EQ(must(Executable::load_file(path)).signature(), here.signature);
+  ASSERT_TRUE(plan::save(plan::Bundle{{other, make_plan({.sm = 80})}}, path).ok());
+  const auto none = Executable::load_file(path);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::plan_device);
+  EXPECT_THAT(none.error().message, HasSubstr("several.attnplan: the plan file has no plan for"));
+  std::filesystem::remove(path);
 }
 
 // As attnc compares rows now.

@@ -40,6 +40,15 @@ TEST(Plans, ThatCannotBeToldApartAreRefused) {
               HasSubstr("do not have the same directions"));
 }
 
+TEST(Plans, OfOtherGpusAreLeftOut) {
+  plan::Plan here = plan_of(shape_of(4, 8, 8)), other = here;
+  other.target.sm = 80;
+  const std::int64_t sm = here.target.sm;
+  EXPECT_EQ(for_device({{here, other}}, sm, true)->plans, std::vector{here});
+  EXPECT_EQ(for_device({{here, other}}, 120, true).error().code, ErrorCode::plan_device);
+  EXPECT_TRUE(for_device({{here, other}}, 120, false)->plans.empty()) << "they can be built";
+}
+
 TEST(Plans, SizesOfARequestReplaceThoseOfThePlans) {
   plan::Bundle bundle{{plan_of(shape_of(4, 8, 8)), plan_of(shape_of(4, 16, 8))}};
   auto origin = origin_of(bundle);

@@ -46,6 +46,32 @@ TEST(Bundle, ComesBackWholeAndInOrder) {
   }
 }
 
+Plan for_target(Plan plan, std::int64_t sm, std::string name) {
+  plan.target.sm = sm;
+  plan.target.name = std::move(name);
+  return plan;
+}
+
+TEST(Bundle, OfSeveralGpusGivesThoseOfADevice) {
+  const Bundle pair = testing::sample_pair();
+  Bundle both = pair;
+  for (const Plan& plan : pair.plans) both.plans.push_back(for_target(plan, 80, "a100"));
+  EXPECT_TRUE(has_one_capability(pair));
+  EXPECT_FALSE(has_one_capability(both));
+  const std::int64_t sm = pair.plans.front().target.sm;
+  EXPECT_EQ(*plans_for_device(both, sm), pair);
+  EXPECT_EQ(plan_of(both, Direction::backward, 80)->target.name, "a100");
+  EXPECT_THAT(
+      plan_of(both, Direction::forward).error().notes,
+      ElementsAre(AllOf(HasSubstr("it has: forward for "), HasSubstr("backward for a100"))));
+  const Result<Bundle> none = plans_for_device(both, 120);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::plan_device);
+  EXPECT_EQ(none.error().message, "the plan file has no plan for this device, which is sm_120");
+  EXPECT_THAT(none.error().notes, ElementsAre(HasSubstr("sm_80 (a100)")));
+  EXPECT_EQ(*plans_for_device(pair, 120), pair) << "whoever loads it says what it is for";
+}
+
 // A family comes back whole, and is refused where plans are read.
 TEST(Family, IsNotABundle) {
   const std::string path = ::testing::TempDir() + "family.attnplan";
