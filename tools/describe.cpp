@@ -243,8 +243,7 @@ Json masks_json(const ir::Attention& attention) {
   for (const ir::Attention* each : ir::attentions_of(attention)) {
     count += each->masks.size();
     axes = axes | masks::analyzed(*each, {})->axes();
-    const std::vector<std::string> names = names_read(*each, Needs::masks);
-    reads.insert(names.begin(), names.end());
+    reads.merge(names_read(*each, Needs::masks));
   }
   Json indexes = Json::array();
   const std::pair<bool, const char*> all[] = {

@@ -430,7 +430,8 @@ Explanation explain(const Spec& spec, bool gradients, target::Rewrites made,
                     std::shared_ptr<target::Deadline> deadline) {
   const target::Context context{
       .rewrites = made, .analyses = spec.analyses.get(), .deadline = std::move(deadline)};
-  Explanation explanation{explain_mask(spec, spec.attention, context)};
+  Explanation explanation;
+  static_cast<ExplainedMask&>(explanation) = explain_mask(spec, spec.attention, context);
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
   for (const ir::Branch& branch : spec.attention.branches) {
