@@ -68,7 +68,7 @@ class Compile(attnc.Case):
         process = self.attnc("compile", "-", "--target", "a100,l40s", "--bind", "Sq=16,32", "-o", plan, stdin=NOOP)
         self.assertIn("runs on compute capability 8.0: A100", process.stdout)
         self.assertIn("runs on compute capability 8.9: L40S", process.stdout)
-        plans = self.attnc_json("inspect", plan)["plans"]
+        plans = [each["manifest"] for each in self.attnc_json("inspect", plan)["plans"]]
         self.assertEqual([(each["target"]["name"], each["shape"]["sizes"]["Sq"]) for each in plans],
                          [("a100", 16), ("a100", 32), ("l40s", 16), ("l40s", 32)])
         process = self.attnc("explain", plan, "--bind", "Sq=16")
@@ -77,7 +77,7 @@ class Compile(attnc.Case):
         again = self.folder / "again.attnplan"
         self.attnc("compile", "--recompile", plan, "--target", "l40s,h200", "-o", again)
         plans = self.attnc_json("inspect", again)["plans"]
-        self.assertEqual([each["target"]["name"] for each in plans], ["l40s", "l40s", "h200", "h200"])
+        self.assertEqual([each["manifest"]["target"]["name"] for each in plans], ["l40s", "l40s", "h200", "h200"])
         process = self.attnc("compile", "-", "--target", "a10,rtx3090", "-o", plan, stdin=NOOP, code=2)
         self.assertIn("a10 and rtx3090 are both sm_86", process.stderr)
         process = self.attnc("compile", "-", "--target", "h200,b200", "--ranks", "2", "-o", plan, stdin=NOOP, code=2)

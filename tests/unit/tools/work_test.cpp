@@ -48,15 +48,29 @@ TEST(Work, ShareOfABand) {
 
 TEST(Work, ShownScoresCount) {
   const Spec spec = spec_with("", 8, 8);
-  EXPECT_DOUBLE_EQ(shown_flops(spec.attention, {2 * 4 * 36, 1}),
+  EXPECT_DOUBLE_EQ(shown_flops(spec.attention, {{2 * 4 * 36, 1}}),
                    dense_flops(spec.attention) * 36 / 64);
 }
 
 TEST(Work, ABackwardHasFiveProductsOfTwo) {
   const Spec spec = spec_with("", 8, 8);  // Dqk 16, Dv 8
-  const reference::Shown shown{100, 1};
+  const std::vector<reference::Shown> shown{{100, 1}};
   EXPECT_DOUBLE_EQ(shown_flops(spec.attention, shown, plan::Direction::backward),
                    shown_flops(spec.attention, shown) * (3 * 16 + 2 * 8) / (16 + 8));
+}
+
+// Of keys of their own, and a share of each attention's scores.
+TEST(Work, IsThatOfAllBranches) {
+  const Spec spec = spec_of(
+      "attention t { dims B = 2, Hq = 4, Hkv = 2, Sq = 10, Skv = 20, D = 16; learn k2: bf16[B, "
+      "Hkv, "
+      "5, D]; learn v2: bf16[B, Hkv, 5, D]; branch far: k = k2, v = v2; branch near; combine far - "
+      "near; }");
+  const double own = 2.0 * 2 * 4 * 10 * 20 * 32, far = 2.0 * 2 * 4 * 10 * 5 * 32;
+  EXPECT_EQ(dense_flops(spec.attention), own + far);
+  EXPECT_EQ(own_flops(spec.attention), own);
+  const std::vector<reference::Shown> shown{{2 * 4 * 10 * 5, 1}, {2 * 4 * 10 * 10, 1}};
+  EXPECT_DOUBLE_EQ(shown_flops(spec.attention, shown), far + own / 2);
 }
 
 plan::Target target_of(std::int64_t sm) {
