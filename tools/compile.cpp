@@ -2,22 +2,19 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <span>
 
 #include "compiler/driver/driver.h"
 #include "compiler/driver/memory.h"
-#include "runtime/cudnn/library.h"
 #include "tools/cached.h"
 #include "tools/command.h"
 #include "tools/compile_ranks.h"
+#include "tools/compiled_file.h"
 #include "tools/console.h"
-#include "tools/manifest.h"
 #include "tools/ranks.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/target_option.h"
 #include "tools/timed.h"
-#include "tools/words.h"
 
 namespace attn::tools {
 namespace compile_command {
@@ -42,12 +39,6 @@ struct Options {
   RankOptions ranks;
   bool split_files = false;
   Format format = Format::text;
-};
-
-// A variant that failed to compile.
-struct Failure {
-  sema::Bindings bindings;
-  Error error;
 };
 
 // The output is overwritten: refuses anything but a regular file, and names of hand-written files.
@@ -108,116 +99,6 @@ driver::CompileOptions compile_options(const Options& options, const plan::Targe
   set_autotune(result, options.tuning, options.target == "native" && options.ranks.ranks == 0,
                options.cudnn_folder);
   return result;
-}
-
-Json plan_json(const driver::Compiled& compiled) {
-  return {{"strategy", compiled.plan.strategy},
-          {"refused", refusals_json(compiled.refused)},
-          {"manifest", manifest_of(compiled.plan)}};
-}
-
-Json failures_json(const std::vector<Failure>& failures) {
-  Json list = Json::array();
-  for (const Failure& failure : failures) {
-    list.push_back({{"bindings", failure.bindings}, {"error", error_json(failure.error, nullptr)}});
-  }
-  return list;
-}
-
-int worst_of(const std::vector<Failure>& failures) {
-  int worst = kOk;
-  for (const Failure& failure : failures) worst = std::max(worst, exit_code(failure.error.code));
-  return worst;
-}
-
-// The JSON of a single plan is flat; several plans are a list.
-Json file_json(const std::vector<driver::Compiled>& plans, const std::string& output) {
-  Json json = {{"plan", output}};
-  if (plans.size() == 1) {
-    json.update(plan_json(plans.front()));
-    return json;
-  }
-  for (const driver::Compiled& compiled : plans) {
-    Json plan = {{"direction", to_string(plan::direction_of(compiled.plan.program))}};
-    plan.update(plan_json(compiled));
-    json["plans"].push_back(std::move(plan));
-  }
-  return json;
-}
-
-// `dims`: the dimensions in which the file's plans differ.
-void print_plan(const driver::Compiled& compiled, const std::string& output,
-                std::span<const plan::Dim> dims) {
-  const plan::Plan& plan = compiled.plan;
-  const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
-  const std::string sizes = dims.empty() ? "" : " " + plan::to_text(plan.shape.sizes, dims);
-  for (const plan::CompiledStep& step : plan.compiled) {
-    fmt::print("{}: {}`{}`{} for {} (sm_{}), cuDNN {}: engine {} of heuristic {}, workspace {}\n",
-               output, backward ? "backward of " : "", plan.spec_name, sizes, plan.target.name,
-               plan.target.sm, cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
-               bytes_text(step.workspace_bytes));
-  }
-  if (plan.compiled.empty()) {
-    fmt::print("{}: {}`{}`{} for {} (sm_{}): attnc kernels\n", output,
-               backward ? "backward of " : "", plan.spec_name, sizes, plan.target.name,
-               plan.target.sm);
-  }
-  fmt::print("{}: {}total workspace {}\n", output, backward ? "backward: " : "",
-             memory_text(plan::memory_of(plan)));
-  for (const std::string& line : choice_lines(plan)) {
-    fmt::print("{}: {}{}\n", output, backward ? "backward: " : "", line);
-  }
-  for (const std::string& line : refusal_lines(compiled)) {
-    fmt::print("{}: {}{}\n", output, backward ? "backward: " : "", line);
-  }
-}
-
-std::vector<plan::Dim> varying_dims(const std::vector<driver::Compiled>& plans) {
-  std::vector<plan::Sizes> sizes;
-  for (const driver::Compiled& compiled : plans) sizes.push_back(compiled.plan.shape.sizes);
-  return plan::varying(sizes);
-}
-
-std::vector<plan::Target> targets_in(const std::vector<driver::Compiled>& plans) {
-  std::vector<plan::Target> targets;
-  for (const driver::Compiled& compiled : plans) {
-    const plan::Target& target = compiled.plan.target;
-    if (std::ranges::find(targets, target) == targets.end()) targets.push_back(target);
-  }
-  return targets;
-}
-
-void tell_doubt(const plan::Target& target, std::int64_t cudnn_version, const std::string& output) {
-  const std::string doubt = doubt_of(target, cudnn_version);
-  if (!doubt.empty()) tell_note(fmt::format("{}: note: {}", output, doubt));
-}
-
-// Writes the plan file and prints it. Returns the largest exit code of the failures.
-int finish(const Options& options, const std::vector<driver::Compiled>& plans,
-           const std::vector<Failure>& failures) {
-  const std::string& output = options.output;
-  if (const Status saved = plan::save(driver::bundle_of(plans), output); !saved.ok()) {
-    return report(saved.error(), options.format);
-  }
-  tell_detail(fmt::format("wrote {}", output));
-  const int worst = worst_of(failures);
-  for (const plan::Target& target : targets_in(plans)) {
-    tell_doubt(target, plans.front().plan.cudnn_version, output);
-  }
-  if (options.format == Format::json) {
-    Json json = file_json(plans, output);
-    if (!failures.empty()) json["failed"] = failures_json(failures);
-    print_json(json);
-    return worst;
-  }
-  if (is_quiet()) return worst;
-  Progress::clear();
-  const std::vector<plan::Dim> dims = varying_dims(plans);
-  for (const driver::Compiled& compiled : plans) print_plan(compiled, output, dims);
-  for (const plan::Target& target : targets_in(plans)) {
-    fmt::print("{}: runs on {}\n", output, runs_on_text(target.sm));
-  }
-  return worst;
 }
 
 Result<std::vector<driver::Compiled>> compile_plans(const Options& options, const Spec& spec,
@@ -316,7 +197,7 @@ class Compilation {
 
   int finish() const {
     if (plans_.empty()) return report_failures(options_, failures_);
-    return compile_command::finish(options_, plans_, failures_);
+    return write_compiled(plans_, failures_, options_.output, options_.format);
   }
 
  private:
@@ -392,7 +273,7 @@ int compile_family(const Options& options) {
   if (!family.ok()) return report(family.error(), options.format, spec.source.get());
   const Status saved = driver::save(*family, options.output, options.split_files);
   if (!saved.ok()) return report(saved.error(), options.format);
-  tell_doubt(*target, family->plans.front().plan.cudnn_version, options.output);
+  tell_doubt(family->plans.front().plan, options.output);
   if (options.format == Format::json) {
     print_json(to_json(*family, options.output, options.split_files));
   } else if (!is_quiet()) {
@@ -433,7 +314,7 @@ int recompile(const Options& options) {
     }
     add(plans, std::move(*compiled));
   }
-  return finish(options, plans, {});
+  return write_compiled(plans, {}, options.output, options.format);
 }
 
 // Takes, as `run` does, a plan file that is given apart from --recompile.
