@@ -124,6 +124,7 @@ struct GradientsOfWarp : LayersOfKeys<C, E>::Stored {
     commit_copies();
     if (has_next) draw(steps + 1);
     if (threadIdx.x == 0 && left > 2) walker.go_on();
+    __syncwarp();
     this->multiply_keys(n);
     this->weigh(n);
     if constexpr (S::kStoresWeights) this->store_weights();
