@@ -96,7 +96,7 @@ std::string items_text(const KernelFacts& facts, const plan::Launch& launch) {
     text += fmt::format(", of which long ones are divided into {}{} parts in all",
                         facts.makes_lists ? "at most " : "", facts.divided);
   }
-  if (is_of_warps(facts, launch)) return text + ", each of a block of threads";
+  if (!facts.backward && is_of_warps(facts, launch)) return text + ", each of a block of threads";
   return text + fmt::format(", taken in turns by {} blocks of threads", launch.grid[0]);
 }
 
@@ -114,6 +114,7 @@ std::string stages_text(const KernelFacts& facts) {
 std::string warps_text(const KernelFacts& facts, const plan::Launch& launch) {
   if (is_of_warps(facts, launch)) {
     const std::int64_t warps = launch.block[0] / 32;
+    if (facts.backward) return fmt::format("{} copy and compute, 16 keys each", warps);
     return fmt::format("{} copy and compute, {} rows each", warps, 64 * facts.groups / warps);
   }
   return fmt::format("{} warp group{} of 4 warps compute{}, one more copies by TMA{}", facts.groups,

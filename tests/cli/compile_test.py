@@ -384,9 +384,7 @@ class Compile(attnc.Case):
             self.assertEqual(self.attnc_json(*compile, "--engine", engine)["strategy"], strategy)
         self.assertIn("; composite (cudnn), ", self.attnc(*compile).stdout)
         self.attnc("compile", spec, "--target", "a100", "-o", plan, "--engine", "native")
-        process = self.attnc("compile", spec, "--target", "a100", "-o", plan, "--engine", "native",
-                             "--direction", "both", code=3)
-        self.assertIn("attnc's kernels for compute capability 8.0 compute no gradients", process.stderr)
+        self.attnc("compile", spec, "--target", "a100", "-o", plan, "--engine", "native", "--direction", "both")
         self.attnc(*compile, "--engine", "cutlass", code=2)
         for other in [["--strategy", "composite"], ["--allow-unfused"]]:
             self.attnc(*compile, "--engine", "cudnn", *other, code=2)

@@ -54,10 +54,12 @@
 //   backward_stages                                 shared memory and its barriers
 //   backward_prepare                                delta, before all else
 //   backward_copier, backward_producer              the thread that copies: what it knows, and does
-//     backward_items, backward_row_lists, bands     blocks of keys or parts of them; their rows
+//     backward_order, backward_items                the order of steps; blocks of keys or parts
+//     backward_row_lists, bands                     their rows
 //     backward_copies                               rows, keys, tables, tails
 //   kept_drawer, query_adder                        other warps: random dropout; ordered sums of dQ
-//   backward_thread, backward_gradients             threads that compute: likewise
+//   backward_group, backward_gradients              threads that compute: likewise
+//     backward_thread, backward_layers              what all know; layers, whatever makes products
 //     backward_products                             all products
 //     backward_masks, backward_dropout              what is hidden, what is dropped
 //     backward_weights, backward_slopes, scored     weights; derivatives of scores

@@ -10,8 +10,19 @@ namespace kernels {
 // Rows that a block of threads converts, through shared memory: kConvertedRows (kDepth + 1) floats.
 constexpr int kConvertedRows = 32;
 
-// Makes dq of its sums, which are in the order of registers (QuerySums::add_queries): the share of
-// this block of threads.
+// Sums of dq: those of 8 rows and 16 columns are 128 floats, four of each lane (QuerySums), which
+// follow each other or, with kScatters, those of all lanes.
+template <class C>
+ATTN_INLINE float4 sums_of_lane(const float* sums, long long row, int lane) {
+  if constexpr (C::kScatters) {
+    const float* const from = sums + row * 16 + lane;
+    return float4{from[0], from[32], from[64], from[96]};
+  } else {
+    return reinterpret_cast<const float4*>(sums)[row * 4 + lane];
+  }
+}
+
+// Makes dq of its sums: the share of this block of threads.
 template <class C, class E>
 ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expressions,
                          unsigned short* dq, int block) {
@@ -29,7 +40,7 @@ ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expr
     const int columns = i / 32 / (kConvertedRows / 8);
     const long long row =
         ((long long)head_of_all * (C::kDepth / 16) + columns) * C::kPaddedRows + first + eight * 8;
-    const float4 four = reinterpret_cast<const float4*>(sums)[row * 4 + lane];
+    const float4 four = sums_of_lane<C>(sums, row, lane);
     float* const to = tile + (eight * 8 + lane % 4 * 2) * kStride + columns * 16 + lane / 4;
     to[0] = four.x, to[kStride] = four.y, to[8] = four.z, to[kStride + 8] = four.w;
   }

@@ -1,38 +1,27 @@
-// Threads of the backward kernel that compute: their layers, each of which uses those below it.
+// Threads of the backward kernel of warp groups that compute: their layers, each of which uses
+// those below it.
 #pragma once
 
-#include "attn/backward_dropout.cuh"
-#include "attn/backward_learned.cuh"
-#include "attn/backward_masks.cuh"
+#include "attn/backward_layers.cuh"
 #include "attn/backward_products.cuh"
-#include "attn/backward_slopes.cuh"
 #include "attn/backward_steps.cuh"
 #include "attn/backward_store.cuh"
-#include "attn/backward_thread.cuh"
-#include "attn/backward_weights.cuh"
 #include "attn/query_sums.cuh"
-#include "attn/which.cuh"
 
 namespace kernels {
 
 template <class C, class E>
-struct BackwardLayers {
-  using Thread = BackwardThread<C, E>;
-  using Masks = BackwardDropout<BackwardMasks<BackwardProducts<Thread>>>;
-  using Each = typename Which<E::kSigmoid, SigmoidSlopes<Masks>, LinearSlopes<Masks>>::Type;
-  using Divided =
-      typename Which<E::kQuotient, DividedWeights<Masks>, ExponentialWeights<Masks>>::Type;
-  using Function = typename Which<kPointwise<E>, Each, Divided>::Type;
-  using Slopes = BackwardSlopes<BackwardWeights<Function>>;
-  using Learned = BackwardLearned<LearnedElements<Slopes>>;
+struct LayersOfGroup {
+  using Thread = ThreadOfGroup<BackwardThread<C, E>>;
+  using Learned = typename BackwardLayers<BackwardProducts<Thread>>::Learned;
   using Stored = StoredKeys<QuerySums<Learned>>;
   using Steps = typename Which<Thread::kShared, StepsOfShares<Stored>, StepsOfBoth<Stored>>::Type;
 };
 
 // A thread of a warp group.
 template <class C, class E>
-struct Gradients : BackwardLayers<C, E>::Steps {
-  using Base = typename BackwardLayers<C, E>::Steps;
+struct Gradients : LayersOfGroup<C, E>::Steps {
+  using Base = typename LayersOfGroup<C, E>::Steps;
   using S = typename Base::S;
   using Base::Base;
   using Base::lane, Base::warp, Base::shared_word, Base::release, Base::parity_of,

@@ -12,8 +12,8 @@ struct BackwardLearned : Base {
   using E = typename Base::E;
   using RowBlock = typename Base::RowBlock;
   using Base::Base;
-  using Base::stages, Base::expressions, Base::group, Base::steps, Base::key, Base::s,
-      Base::kShared, Base::kScores, Base::lane, Base::warp, Base::rows_of, Base::add_to_heads;
+  using Base::stages, Base::expressions, Base::steps, Base::key, Base::s, Base::kScores, Base::lane,
+      Base::rows_of, Base::add_to_heads;
 
   // Adds what differentiate() left of this step to the gradients of learned tensors, while the
   // product that makes dK is computed.
@@ -102,7 +102,7 @@ struct BackwardLearned : Base {
     } else if constexpr (kReach == Reach::column) {
       scores.add_columns(part, add);
     } else if constexpr (kReach == Reach::diagonal) {
-      float* const scratch = stages.scratch((kShared ? 0 : group * 4) + warp());
+      float* const scratch = stages.scratch(this->warp_of_keys());
       scores.add_diagonals(scratch, part, [&](int distance, float sum) {
         this->template add_to_diagonal<kPart>(block.head, first_row - first_key + distance, sum);
       });

@@ -1,30 +1,22 @@
 // The thread of the backward kernel that copies: its layers, each of which uses those below it.
 #pragma once
 
-#include "attn/backward_copier.cuh"
 #include "attn/backward_copies.cuh"
-#include "attn/backward_items.cuh"
-#include "attn/backward_row_lists.cuh"
-#include "attn/which.cuh"
+#include "attn/backward_order.cuh"
 
 namespace kernels {
 
 template <class C, class E, class L>
-using RowsOfTile =
-    typename Which<C::kBand, RowsOfBand<RowCopier<C, E, L>>, RowLists<RowCopier<C, E, L>>>::Type;
-template <class C, class E, class L>
-using RowCopierLayers = RowCopies<RowItems<RowsOfTile<C, E, L>>>;
+using RowCopierLayers = RowCopies<StepsOfRows<C, E, L>>;
 
 template <class C, class E, class L>
 struct RowProducer : RowCopierLayers<C, E, L> {
   using Base = RowCopierLayers<C, E, L>;
   using S = typename Base::S;
-  using Base::kBlock, Base::kFirstKey, Base::kFirstRun, Base::kBlocksLeft, Base::kStepsLeft,
-      Base::kUnit, Base::kTail;
-  using Base::set, Base::get, Base::parts, Base::whole, Base::part_in_order, Base::has_no_keys,
-      Base::first_key, Base::set_steps, Base::pass_to_first, Base::last_head, Base::blocks_of,
-      Base::begin_list, Base::next_rows, Base::copy_queries, Base::copy_gradients, Base::copy_keys;
-  using Base::stages, Base::tensors, Base::lists, Base::steps, Base::kFirstStep, Base::kLeastBlocks;
+  using Base::kStepsLeft, Base::kTail;
+  using Base::set, Base::get, Base::parts, Base::with_item, Base::has_no_keys, Base::first_step,
+      Base::next_step, Base::last_head, Base::copy_queries, Base::copy_gradients, Base::copy_keys;
+  using Base::stages, Base::tensors, Base::steps, Base::kFirstStep;
 
   __device__ void run() {
     static_assert(S::kStages == 2, "steps % 2");
@@ -45,38 +37,13 @@ struct RowProducer : RowCopierLayers<C, E, L> {
   }
 
   __device__ void copy_item(int n) {
-    if constexpr (kPartsInOrder<C>) {
-      const int part = part_in_order(n);
-      const Part of = part < 0 ? whole(n) : lists.part(part);
-      set(kUnit, part < 0 ? of.unit : part | kOfPart);
-      copy_item(of, lists.tile(of.tile));
-    } else if constexpr (kDivides<C>) {
-      const int parts = lists.parts();
-      const Part of = n < parts ? lists.part(n) : whole(n - parts);
-      const Tile tile = lists.tile(of.tile);
-      if (n >= parts && tile.blocks > lists.most()) return;
-      set(kUnit, of.parts > 1 ? n | kOfPart : of.unit);
-      copy_item(of, tile);
-    } else {
-      const Part of = whole(n);
-      copy_item(of, lists.tile(of.tile));
-    }
+    with_item(n, [this](const Part& of, const Tile& tile) { copy_item(of, tile); });
   }
 
   __device__ __forceinline__ void copy_item(const Part& of, const Tile& tile) {
-    const int b = of.unit / C::kKeyHeads;
-    if (has_no_keys(tile, b)) return;
-    const int blocks = blocks_of(tile, of.unit);
-    set(kBlock, tile.tile), set(kFirstKey, first_key(tile, b));
-    set(kFirstRun, tile.first + (C::kOrdered ? tile.runs : 0));
-    if (kDivides<C> && of.parts > 1)
-      set_steps(of, blocks);
-    else
-      set_steps(blocks, 0, (blocks < kLeastBlocks ? kLeastBlocks : blocks) * C::kHeadsOfKey);
-    int head = of.unit * C::kHeadsOfKey;
-    begin_list();
-    unsigned rows = kDivides<C> ? pass_to_first(head) : 0;
-    rows = next_rows(head, rows);
+    if (has_no_keys(tile, of.unit / C::kKeyHeads)) return;
+    int head;
+    unsigned rows = first_step(of, tile, head);
     steps |= kFirstStep;
 #pragma unroll 1
     for (;;) {
@@ -89,13 +56,7 @@ struct RowProducer : RowCopierLayers<C, E, L> {
       set(kStepsLeft, left);
       rows = load_shared(stages.step_words(steps)) & ~kTailBits, head = last_head();
       ++steps;
-      if (C::kHeadsOutside && get(kBlocksLeft) > 0) {
-        rows = next_rows(head, rows);
-        continue;
-      }
-      if (++head % C::kHeadsOfKey == 0) head -= C::kHeadsOfKey;
-      if (C::kHeadsOutside) begin_list();
-      if (C::kHeadsOutside || head % C::kHeadsOfKey == 0) rows = next_rows(head, rows);
+      next_step(rows, head);
     }
     ++steps;
     steps ^= 1u << 31;

@@ -1,7 +1,7 @@
 // Products of the backward.
 #pragma once
 
-#include "attn/backward_stages.cuh"
+#include "attn/backward_group.cuh"
 #include "attn/transposed.cuh"
 #include "attn/wgmma.cuh"
 

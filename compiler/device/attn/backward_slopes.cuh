@@ -15,8 +15,8 @@ struct BackwardSlopes : Base {
   using Float = typename Base::Float;
   using Base::Base;
   using Base::stages, Base::s, Base::dp, Base::p, Base::ds, Base::held, Base::d_sum,
-      Base::kKeepsTerms, Base::expressions, Base::kDrops, Base::kScores, Base::lane,
-      Base::transposed, Base::is_kept, Base::take_kept;
+      Base::kKeepsTerms, Base::expressions, Base::kDrops, Base::kScores, Base::lane, Base::is_kept,
+      Base::take_kept;
 
   // dS^T of a step, for this warp group and for those that make dQ.
   __device__ __forceinline__ void make_slopes(int n) {
@@ -38,11 +38,11 @@ struct BackwardSlopes : Base {
     return fmaf(d_g, -delta, d_f * d_weight);
   }
 
-  // Makes dS^T, in registers and transposed in shared memory, and what learn() takes.
+  // Makes dS^T, in registers and in shared memory, and what learn() takes.
   __device__ __forceinline__ void differentiate(int n) {
-    const unsigned deltas = stages.deltas(n) + (lane() & 3) * 8;
-    const unsigned exponents = stages.exponents(n) + (lane() & 3) * 8;
-    const unsigned to = transposed(stages.slope(n));
+    const unsigned deltas = this->row_values(stages.deltas(n));
+    const unsigned exponents = this->row_values(stages.exponents(n));
+    const unsigned to = this->slopes_of_lane(n);
     if constexpr (E::kRandom) take_kept();  // again: else 32 predicates are kept, in a register
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) {
@@ -69,9 +69,7 @@ struct BackwardSlopes : Base {
       }
       ds[2 * j] = pair(Float{}, slopes[0], slopes[1]);
       ds[2 * j + 1] = pair(Float{}, slopes[2], slopes[3]);
-      if (j % 2 == 1) {
-        store_transposed(to + j / 2 * 2048, ds[2 * j - 2], ds[2 * j - 1], ds[2 * j], ds[2 * j + 1]);
-      }
+      if (j % 2 == 1) this->store_slopes(to, j);
     }
   }
 };

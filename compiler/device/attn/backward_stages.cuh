@@ -7,9 +7,11 @@
 
 namespace kernels {
 
-// Addresses in shared memory.
+// Addresses in shared memory: of kernels of warp groups, or of warps (mma_backward_stages.cuh).
+template <class C, bool kOfWarps = C::kOfWarps>
+struct BackwardStages;
 template <class C>
-struct BackwardStages {
+struct BackwardStages<C, false> {
   static constexpr int kKeys = C::kKeys, kStages = 2;
   static constexpr bool kShared = kKeys == 64;  // both warp groups have the same keys
   // Number of steps whose words are kept: what adds dQ is some steps behind.

@@ -1,7 +1,7 @@
 // Steps of the backward: a block of rows each.
 #pragma once
 
-#include "attn/backward_thread.cuh"
+#include "attn/backward_group.cuh"
 
 namespace kernels {
 

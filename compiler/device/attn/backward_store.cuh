@@ -27,6 +27,7 @@ struct StoredKeys : Base {
     if constexpr (kDivides<C>) {
       if (unit & kOfPart) return store_part(first, unit ^ kOfPart, c, factor);
     }
+    const int of_warp = this->row_group() * (2 * kOutputs);  // its first column
     const int b = unit / C::kKeyHeads, keys = P::kPacked ? expressions.keys(b) : C::kColumns;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -41,7 +42,7 @@ struct StoredKeys : Base {
           pairs[i] = pair(Float{}, c[from] * factor, c[from + 1] * factor);
         }
         exchange(pairs, lane());
-        const int column = (4 * part + (lane() & 3)) * 8;
+        const int column = of_warp + (4 * part + (lane() & 3)) * 8;
         if (k < keys && column < P::kColumns) P::store(of_key + column * P::kColumn, pairs);
       }
     }
@@ -51,8 +52,8 @@ struct StoredKeys : Base {
   __device__ __forceinline__ void store_part(int first, int part, const float (&c)[kOutputs],
                                              float factor) const {
     constexpr int kRow = C::kDepth + C::kWidth;
-    float* const to =
-        tensors.key_sums + ((long long)part * S::kKeys + key % S::kKeys) * kRow + first;
+    float* const to = tensors.key_sums + ((long long)part * S::kKeys + key % S::kKeys) * kRow +
+                      first + this->row_group() * (2 * kOutputs);
 #pragma unroll
     for (int i = 0; i < kOutputs; i += 2) {
       const int column = i / 4 * 8 + (lane() & 3) * 2;

@@ -13,6 +13,9 @@ constexpr int kMostOwn = 8;
 // What the kernel reads and writes; gradients that are not wanted are null.
 struct BackwardTensors {
   const TensorMap *q = nullptr, *k = nullptr, *v = nullptr, *d_o = nullptr;
+  // Instead of maps, of kernels of warps.
+  const unsigned short *query_rows = nullptr, *key_rows = nullptr, *value_rows = nullptr,
+                       *gradient_rows = nullptr;
   // Where batches begin, if q or dO is packed, and if k or v is (packed_rows.cuh).
   const int *row_starts = nullptr, *column_starts = nullptr;
   // [B, Hq, kPaddedRows]: -lse log2(e), -inf in empty rows; delta.

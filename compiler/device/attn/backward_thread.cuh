@@ -1,6 +1,6 @@
-// A thread of the backward kernel that computes: what it knows and holds. What it does with that
-// are the layers backward_*.cuh, templates of the class below them; backward_gradients.cuh has
-// their order.
+// A thread of the backward kernel that computes: what it knows and holds, whatever makes its
+// products. What it does with that are the layers backward_*.cuh, templates of the class below
+// them; backward_layers.cuh has their order.
 #pragma once
 
 #include "attn/backward_stages.cuh"
@@ -11,25 +11,16 @@
 
 namespace kernels {
 
-// What a warp group makes: dK and dS, dV and dQ, or all of them.
-enum class Role { both, keys, values };
-
 template <class C_, class E_>
 struct BackwardThread {
   using C = C_;
   using E = E_;
   using Float = typename C::Float;
   using S = BackwardStages<C>;
-  static constexpr bool kShared = S::kShared;
-  static constexpr int kScores = C::kBlockRows / 2;
-  // A warp group computes dQ of so many times 64 columns, in one or two parts, and, where there are
-  // 64 in all and two compute it, of a half of the rows.
-  static constexpr int kPanels = kShared ? C::kDepth / 64 : 1;
-  static constexpr int kParts = kPanels > 1 ? 2 : 1;
-  static constexpr int kPanelsOfPart = (kPanels + kParts - 1) / kParts;
-  static constexpr bool kHalves = !kShared && C::kDepth == 64;
-  static constexpr int kSumRows = kHalves ? C::kBlockRows / 2 : C::kBlockRows;
-  static_assert(kShared || C::kDepth <= 128, "two warp groups, 64 columns each");
+  static constexpr int kRowsOfWarp = C::kBlockRows / C::kRowGroups, kScores = kRowsOfWarp / 2;
+  // Registers of dK and dV: warps that share keys have a part of the columns each.
+  static constexpr int kKeyOutputs = C::kDepth / 2 / C::kRowGroups;
+  static constexpr int kValueOutputs = C::kWidth / 2 / C::kRowGroups;
 
   static constexpr bool kLinear = E::kLinear || (E::kQuotient && !E::kExponential);
 
@@ -42,8 +33,7 @@ struct BackwardThread {
   const float exponent;
   unsigned steps = 0;  // as those of the producer
   int key = 0;         // the first of this thread's two; the other is 8 further
-  float dk[C::kDepth / 2], dv[C::kWidth / 2], s[kScores], dp[kScores];
-  float dq[kPanelsOfPart][kSumRows / 2];
+  float dk[kKeyOutputs], dv[kValueOutputs], s[kScores], dp[kScores];
   unsigned p[kScores / 2], ds[kScores / 2];
   float held[E::kHeld + 1][kScores];  // weights times the derivatives by elements; the last is none
   // With kQuotient, `s` has derivatives of weights and this those of the sum; terms of plain
@@ -61,22 +51,25 @@ struct BackwardThread {
         group(group_),
         exponent(expressions_.weight() * (kLinear ? 1.0f : kLog2E)) {}
 
-  // Read again each time: all registers are taken.
-  __device__ __forceinline__ static unsigned lane() { return thread_read_again() % 32; }
-  __device__ __forceinline__ static unsigned warp() {  // of the group
-    return thread_read_again() / 32 & 3;
+  // Read again each time, where products of warp groups take all registers.
+  __device__ __forceinline__ static unsigned thread() {
+    return C::kOfWarps ? threadIdx.x : thread_read_again();
   }
+  __device__ __forceinline__ static unsigned lane() { return thread() % 32; }
+  __device__ __forceinline__ static unsigned warp() { return thread() / 32 & 3; }  // of the group
   __device__ __forceinline__ static unsigned shared_word(unsigned address) {
     return __shfl_sync(~0u, load_shared(address), 0);
   }
-  __device__ __forceinline__ void release(unsigned full) {
-    __syncwarp();
-    if (lane() == 0) arrive(empty_of(full));
+  // Which of the warps that share keys this is.
+  __device__ __forceinline__ int row_group() const {
+    return C::kRowGroups > 1 ? (group * 4 + (int)warp()) / (S::kKeys / 16) : 0;
+  }
+  // Where this thread's first two values are, of those that a block of rows has in shared memory.
+  __device__ __forceinline__ unsigned row_values(unsigned of_block) const {
+    return of_block + row_group() * (kRowsOfWarp * 4) + (lane() & 3) * 8;
   }
 
-  __device__ __forceinline__ static unsigned parity_of(unsigned step) { return step >> 1 & 1; }
-
-  // The rows and head of a step.
+  // The rows of a step that the thread's warp has, and their head.
   struct RowBlock {
     unsigned rows;           // the first, a multiple of 16, and kMasked
     int head;                // of all batches
@@ -87,8 +80,8 @@ struct BackwardThread {
     __device__ int first() const { return (int)(rows & kKeyBits); }
   };
   __device__ __forceinline__ RowBlock rows_of(unsigned step) const {
-    return {shared_word(stages.step_words(step)), (int)shared_word(stages.step_words(step) + 4),
-            (lane() & 3) * 2};
+    return {shared_word(stages.step_words(step)) + row_group() * kRowsOfWarp,
+            (int)shared_word(stages.step_words(step) + 4), (lane() & 3) * 2};
   }
 
   // The row of score i: register 4 j + 2 r + e is row 8 j + 2 (lane % 4) + e and key `key` + 8 r.
@@ -104,14 +97,6 @@ struct BackwardThread {
   }
   __device__ __forceinline__ int held_key(int i) const {
     return E::kReadsTensors ? min(key_of(i), C::kColumns - 1) : key_of(i);
-  }
-
-  // This lane's place in a matrix of rows of q that is stored as TMA does: panels of 64 keys, a row
-  // of 128 bytes for each row of q, swizzled. Four matrices are 16 keys of 16 rows.
-  __device__ __forceinline__ unsigned transposed(unsigned matrix) const {
-    const unsigned panel = kShared ? 0 : group;
-    return matrix + panel * (C::kBlockRows * 128) + (lane() & 7) * 128 + (lane() >> 4) * 1024 +
-           ((warp() * 2 + (lane() >> 3 & 1) ^ lane() & 7) << 4);
   }
 };
 

@@ -88,15 +88,15 @@ struct BackwardWeights : Base {
   using Base::Base;
   using Base::stages, Base::expressions, Base::exponent, Base::steps, Base::s, Base::p, Base::held,
       Base::kDrops, Base::kScores, Base::kMayHide, Base::weight_at, Base::slope_at, Base::counts,
-      Base::lane, Base::transposed, Base::rows_of, Base::held_row, Base::held_key, Base::hides,
-      Base::shows, Base::hide, Base::is_kept, Base::keep, Base::take_kept;
+      Base::lane, Base::rows_of, Base::held_row, Base::held_key, Base::hides, Base::shows,
+      Base::hide, Base::is_kept, Base::keep, Base::take_kept;
 
   // Makes weights of the products, and keeps in `s` weights times slopes.
   __device__ __forceinline__ void weigh(unsigned n) {
     const RowBlock block = rows_of(steps);
     if constexpr (E::kKeep) keep(block);
     if constexpr (E::kRandom) {
-      wait(stages.drawn_full(steps), steps >> 2 & 1);
+      this->wait_for_kept();
       take_kept();
     }
     if constexpr (kHidesFirst || !kMayHide) {
@@ -113,7 +113,7 @@ struct BackwardWeights : Base {
   static constexpr bool kHidesFirst = !E::kScore || E::kReadsTensors || C::kTable;
   template <bool kHides>
   __device__ __forceinline__ void weigh(const RowBlock& block, unsigned n) {
-    const unsigned exponents = stages.exponents(n) + (lane() & 3) * 8;
+    const unsigned exponents = this->row_values(stages.exponents(n));
     unsigned entries[4] = {};  // of the table, for two j
     float terms[E::kTurnsOfScore > 0 ? kScores : 1];
     if constexpr (E::kTurnsOfScore > 0) sum_terms(block, terms);
@@ -121,7 +121,7 @@ struct BackwardWeights : Base {
     for (int j = 0; j < kScores / 4; ++j) {
       const float2 added = load_two(exponents + j * 32);
       if constexpr (C::kTable) {
-        if (j % 2 == 0) load_transposed(entries, transposed(stages.table(n)) + j / 2 * 2048);
+        if (j % 2 == 0) load_transposed(entries, this->transposed(stages.table(n)) + j / 2 * 2048);
       }
       RowBlock own = block;  // whose rows are not kept for all j
       if (kHides) own.rows = unknown(own.rows), own.first_row = unknown(own.first_row);

@@ -1,4 +1,5 @@
-// Warps of the backward kernel that draw random dropout.
+// Draws of random dropout in the backward, by all lanes of a warp, and the warps that have no other
+// task.
 #pragma once
 
 #include "attn/backward_stages.cuh"
@@ -8,41 +9,18 @@
 
 namespace kernels {
 
-// A warp that draws what random dropout keeps of each step, in the numbering of
-// ForwardDropout::drop_at_random: the words of a call are of a row and 2 keys of each 8 of 32. It
-// is up to two steps ahead of the warp groups: further, the rows of a step are not known yet.
+// Draws a share of what random dropout keeps of a step, in the numbering of
+// ForwardDropout::drop_at_random: the words of a call are of a row and 2 keys of each 8 of 32. All
+// drawers of a block of threads draw all of it, a bit for each score.
 template <class C, class E>
-struct KeptDrawer {
+struct DrawerOfStep {
   using S = BackwardStages<C>;
   const S stages;
   const E& expressions;
   const int drawer;
 
-  __device__ void run() const {
-    const uint2 random_key = dropout_key(*expressions.seed(), *expressions.offset());
-    int tails = 0;
-#pragma unroll 1
-    for (unsigned step = 0;; ++step) {
-      wait(empty_of(stages.drawn_full(step)), step / 4 & 1);
-      if (load_shared(stages.step_words(step)) == kEndOfStream) return;
-      draw(step, random_key);
-      __syncwarp();
-      if (lane() == 0) arrive(stages.drawn_full(step));
-      if constexpr (S::kClears) {
-        if (drawer == 0) clear_tails(step, tails);
-      }
-    }
-  }
-
- private:
+ protected:
   static __device__ unsigned lane() { return thread_read_again() % 32; }
-
-  // Clears the tails of a step, whose copies it waits for; `tails` are those before.
-  __device__ __forceinline__ void clear_tails(unsigned step, int& tails) const {
-    const int end = tails + (int)((load_shared(stages.step_words(step)) & kTailBits) / kOneTail);
-#pragma unroll 1
-    for (; tails < end; ++tails) stages.tails().clear(tails);
-  }
 
   // At a time, a warp draws for 64 keys and 8 rows. A lane has 2 of the rows, and 8 of 32 keys: of
   // these, adjacent ones are those of threads of a warp group that are 4 apart.
@@ -81,6 +59,39 @@ struct KeptDrawer {
         kept_halves<E::kDropped>(x2) & 0x40004 | kept_halves<E::kDropped>(x3) & 0x80008;
     store_byte(to, bits);
     store_byte(to + 32, bits >> 16);
+  }
+};
+
+// A warp that draws for each step. It is up to two steps ahead of the warp groups: further, the
+// rows of a step are not known yet.
+template <class C, class E>
+struct KeptDrawer : DrawerOfStep<C, E> {
+  using Base = DrawerOfStep<C, E>;
+  using S = typename Base::S;
+  using Base::stages, Base::expressions, Base::drawer, Base::lane, Base::draw;
+
+  __device__ void run() const {
+    const uint2 random_key = dropout_key(*expressions.seed(), *expressions.offset());
+    int tails = 0;
+#pragma unroll 1
+    for (unsigned step = 0;; ++step) {
+      wait(empty_of(stages.drawn_full(step)), step / 4 & 1);
+      if (load_shared(stages.step_words(step)) == kEndOfStream) return;
+      draw(step, random_key);
+      __syncwarp();
+      if (lane() == 0) arrive(stages.drawn_full(step));
+      if constexpr (S::kClears) {
+        if (drawer == 0) clear_tails(step, tails);
+      }
+    }
+  }
+
+ private:
+  // Clears the tails of a step, whose copies it waits for; `tails` are those before.
+  __device__ __forceinline__ void clear_tails(unsigned step, int& tails) const {
+    const int end = tails + (int)((load_shared(stages.step_words(step)) & kTailBits) / kOneTail);
+#pragma unroll 1
+    for (; tails < end; ++tails) stages.tails().clear(tails);
   }
 };
 

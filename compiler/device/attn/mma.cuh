@@ -28,6 +28,37 @@ ATTN_INLINE void load_transposed(unsigned (&pairs)[4], unsigned address) {
                : "memory");
 }
 
+// Adds four of c, from register `at` on, to sums in global memory, in any order: to adjacent ones by
+// one instruction, which needs compute capability 9.0, or to each 32nd. Source: PTX ISA, "red".
+template <bool kVector, int kCount>
+ATTN_INLINE void add_four(float* to, const float (&c)[kCount], int at) {
+  if constexpr (kVector) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(c[at]),
+                 "f"(c[at + 1]), "f"(c[at + 2]), "f"(c[at + 3])
+                 : "memory");
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to + 32 * i), "f"(c[at + i])
+                   : "memory");
+    }
+  }
+}
+
+// Turns of blocks of threads, in global memory, of sums that threads add (add_four): those that all
+// threads of a block had added before they met, and this one passed the turn, come before those of
+// the block that waited for it. As wait_for_turn() and pass_turn() (transposed.cuh), which are of
+// bulk sums.
+ATTN_INLINE void wait_for_own_turn(const int* turn, int number) {
+  int now;
+  do {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+  } while (now != number);
+}
+ATTN_INLINE void pass_own_turn(int* turn, int number) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(number) : "memory");
+}
+
 // c += a b from register `at` on. Words of a: columns 2 (l % 4) and the next of rows l / 4 and
 // l / 4 + 8, then the same 8 columns further. Words of b: rows 2 (l % 4) and the next of column
 // l / 4, then 8 rows further.

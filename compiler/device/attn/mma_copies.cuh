@@ -4,35 +4,10 @@
 #pragma once
 
 #include "attn/forward_items.cuh"
-#include "attn/mma.cuh"
+#include "attn/mma_panels.cuh"
 #include "attn/which.cuh"
 
 namespace kernels {
-
-// Copies a matrix of kRows rows to swizzled panels of kPanel columns: kStored of each row, zeros up
-// to kNeeded. 8 threads copy 128 bytes of a row. `rows` says where a row is in memory, which is
-// read only if rows.has(row).
-template <int kThreads, int kRows, int kStored, int kNeeded, int kPanel, class Rows>
-ATTN_INLINE void copy_rows(unsigned to, const Rows& rows) {
-  constexpr int kVectors = kPanel / 8, kAtOnce = kThreads / 8;
-  static_assert(kAtOnce % 8 == 0, "rows of a thread are swizzled in the same way");
-  const int vector = threadIdx.x % 8, first = threadIdx.x / 8;
-  const unsigned place = to + first * (2 * kPanel) + vector / kVectors * (kRows * 2 * kPanel) +
-                         (vector ^ first / (64 / kPanel)) % kVectors * 16;
-#pragma unroll
-  for (int n = 0; n < kRows; n += kAtOnce) {
-    if (kRows % kAtOnce != 0 && first + n >= kRows) break;
-    const bool has_row = rows.has(first + n);
-    const unsigned short* const from = rows.row(first, n) + vector * 8;
-#pragma unroll
-    for (int of_row = 0; of_row < kNeeded; of_row += 64) {
-      const int column = of_row + vector * 8;
-      if (column < kNeeded)
-        copy_vector(place + n * (2 * kPanel) + of_row * (kRows * 2), from + of_row,
-                    has_row && column < kStored);
-    }
-  }
-}
 
 // Rows of a tile of queries.
 template <class C>
@@ -48,17 +23,6 @@ struct RowsOfQueries {
   }
 };
 
-// Adjacent rows of a block of keys or values.
-template <long long kStride>
-struct AdjacentRowsOfBlock {
-  const unsigned short* first;
-  int rows;  // that there are from it on
-
-  __device__ bool has(int row) const { return row < rows; }
-  __device__ const unsigned short* row(int row, int n) const {
-    return first + row * kStride + n * kStride;
-  }
-};
 // Those in pages: `pages` are those of the batch.
 template <int kPage, long long kPageStride, long long kStride>
 struct PagedRowsOfBlock {

@@ -4,24 +4,9 @@
 
 #include "attn/forward_stages.cuh"
 #include "attn/forward_tensors.cuh"
-#include "attn/mma.cuh"
+#include "attn/mma_panels.cuh"
 
 namespace kernels {
-
-// Where a lane reads matrices of rows in swizzled panels of kPanel columns: row `row` of the first
-// 16 that a product takes, and the first or the second 8 of 16 columns.
-template <int kPanel>
-ATTN_INLINE unsigned lane_offset(int row, int half) {
-  static_assert(kPanel == 64 || kPanel == 32, "swizzles of 128 and 64 bytes");
-  return row * (2 * kPanel) + ((half ^ row / (64 / kPanel)) % (kPanel / 8)) * 16;
-}
-// The address of 16 columns further, `step` times, of a lane's address: panels are `panel` bytes
-// apart.
-template <int kPanel>
-ATTN_INLINE unsigned at_step(unsigned address, int step, int panel) {
-  constexpr int kSteps = kPanel / 16;
-  return (address ^ step % kSteps * 32) + step / kSteps * panel;
-}
 
 // A strip's operands and sums: queries in registers where these suffice, or those of a step.
 template <class Base>

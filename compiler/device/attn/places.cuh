@@ -11,7 +11,7 @@ namespace kernels {
 template <long long kBatch, long long kHead, long long kRow, long long kColumn_, int kColumns_,
           bool kAligned, bool kPacked_>
 struct Places {
-  static constexpr long long kColumn = kColumn_;
+  static constexpr long long kColumn = kColumn_, kRowStride = kRow;
   static constexpr int kColumns = kColumns_;
   static constexpr bool kPacked = kPacked_;
 

@@ -16,27 +16,28 @@ Status check_softmax(const Subject& subject) {
       attention.normalize_pos,
       fmt::format("cuDNN's fused kernels compute softmax, not {}",
                   attention.is_sigmoid() ? "sigmoid" : "other weights"),
-      own_kernels_note(subject.context(), attention.quotient
-                                              ? "attnc's own kernels do, on H100 and H200"
-                                              : "`--allow-unfused` computes both directions"));
+      own_kernels_note(subject.context(),
+                       attention.quotient ? "attnc's own kernels do, from compute capability 8.0 on"
+                                          : "`--allow-unfused` computes both directions"));
 }
 
 // Nothing of cuDNN's comes between the sum over keys and what is stored.
 Status check_epilogue(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (!attention.epilogue) return {};
-  return unsupported(
-      attention.epilogue_pos,
-      attention.branch.empty() ? "cuDNN's fused kernels store o without an epilogue"
-                               : "cuDNN's fused kernels store o as it is, and combine no branches",
-      own_kernels_note(subject.context(), "attnc's own kernels do, on H100 and H200"));
+  return unsupported(attention.epilogue_pos,
+                     attention.branch.empty()
+                         ? "cuDNN's fused kernels store o without an epilogue"
+                         : "cuDNN's fused kernels store o as it is, and combine no branches",
+                     own_kernels_note(subject.context(),
+                                      "attnc's own kernels do, from compute capability 8.0 on"));
 }
 
 // The fused engine matches delta as a sum of do * o, to which nothing is added.
 Status check_gradient_of_lse(const Subject& subject) {
   const ir::Attention& attention = subject.attention();
   if (!subject.context().backward() || !attention.reads_d_lse) return {};
-  const bool own = target::can(target::Capability::warp_group_products, subject.context());
+  const bool own = are_own_kernels_for(subject.context());
   return unsupported(attention.d_lse_pos,
                      "cuDNN's fused kernels compute no gradients through `lse`",
                      own ? "`--engine native` does, or leave `lse` out of `grad`"

@@ -9,38 +9,22 @@
 #include "compiler/codegen/scores.h"
 #include "compiler/engines/native/backward_kernel.h"
 #include "compiler/engines/native/checks.h"
+#include "compiler/engines/native/row_tiles.h"
 #include "compiler/engines/native/strength_reduction.h"
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/products_backward.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/support/text.h"
+#include "compiler/target/capabilities.h"
 
 namespace attn::engines::native {
 namespace {
 
 using ir::Dim;
 
-constexpr std::int64_t kMostColumns = 256;        // Dqk, Dv
-constexpr std::int64_t kMostShared = 227 * 1024;  // bytes of a block of threads
-constexpr double kMostWordBytes = 0x1p36;         // of sums of learned tensors
-
-// Tiles that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
-// Up to 128 columns, registers hold the sums of 128 keys. Above, both warp groups share 64, and
-// there are six products rather than five. The rates of 48 and 32 rows are not measured.
-std::vector<RowTile> tiles_of(const ir::Attention& attention, bool diagonals) {
-  const ir::Dims& dims = attention.dims;
-  const bool wide = std::max(dims[Dim::Dqk], dims[Dim::Dv]) > 128;
-  const std::int64_t keys = wide ? 64 : 128;
-  const double best = wide ? 0.72 : 1;
-  std::vector<RowTile> tiles = {{64, keys, best}, {48, keys, 0.9 * best}, {32, keys, 0.7 * best}};
-  // Warp groups that divide 64 columns of dq by rows need multiples of 32.
-  if (panels(dims[Dim::Dqk]) == 64 && !wide) tiles.erase(tiles.begin() + 1);
-  std::erase_if(tiles, [&](const RowTile& tile) {
-    return shared_bytes(attention, tile, false, diagonals) > kMostShared;
-  });
-  return tiles;
-}
+constexpr std::int64_t kMostColumns = 256;  // Dqk, Dv
+constexpr double kMostWordBytes = 0x1p36;   // of sums of learned tensors
 
 class NativeBackward {
  public:
@@ -48,7 +32,8 @@ class NativeBackward {
                  const RowTile& tile, const target::Context& context)
       : kernel_(whole, form, tile),
         mask_axes_(mask_axes),
-        gpu_(context.gpu),
+        most_shared_(target::limit(target::Capability::shared_bytes_of_block, context)),
+        at_once_(context.gpu.multiprocessors * static_cast<double>(tile.resident)),
         deadline_(context.deadline.get()) {}
 
   // Blocks of scores.
@@ -59,15 +44,11 @@ class NativeBackward {
 
   // Makes the program; called after work().
   Result<NativeProgram> make() && {
-    kernel_.expressions = gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, true);
-    if (kernel_.shared_bytes() > kMostShared) {
-      kernel_.expressions =
-          gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, false);
-    }
+    make_expressions();
     kernel_.place_parts();
     divide();
-    kernel_.blocks_of_threads = std::min(static_cast<std::int64_t>(gpu_.multiprocessors),
-                                         kernel_.items() + kernel_.parts());
+    kernel_.blocks_of_threads =
+        std::min(static_cast<std::int64_t>(at_once_), kernel_.items() + kernel_.parts());
     LearnedGradients learned;
     if (const gradient::Derivatives of_sinks = without_scores(); !of_sinks.tensors.empty()) {
       ATTN_ASSIGN(learned, learned_gradients(of_sinks));
@@ -100,13 +81,23 @@ class NativeBackward {
         kernel_.band = closed_band(kernel_.attention, ir::Op::row_);
       if (kernel_.band) return {};
       kernel_.blocks.axes = mask_axes_;
-      kernel_.made_lists.emplace(kernel_.dims, kernel_.blocks, kernel_.tile, gpu_.multiprocessors);
+      kernel_.made_lists.emplace(kernel_.dims, kernel_.blocks, kernel_.tile,
+                                 static_cast<std::int64_t>(at_once_));
       if (kernel_.blocks.masked && kernel_.made_lists->can_be_made()) return {};
       kernel_.made_lists.reset();
     }
     ATTN_ASSIGN(kernel_.blocks, row_blocks(kernel_.attention, mask_axes_, kernel_.tile,
                                            kernel_.ordered(), deadline_));
     return {};
+  }
+
+  // With a captured table beside the rows, where one is copied and has room.
+  void make_expressions() {
+    kernel_.expressions =
+        gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, !kernel_.tile.of_warps);
+    if (kernel_.shared_bytes() <= most_shared_) return;
+    kernel_.expressions =
+        gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, false);
   }
 
   // Derivatives of learned tensors that only sinks read.
@@ -122,11 +113,10 @@ class NativeBackward {
     if (kernel_.count_of(Reach::heads) > 0 || (!kernel_.wants("dk") && !kernel_.wants("dv")))
       return;
     if (kernel_.made_lists) {
-      kernel_.made_division = made_division(kernel_.dims, kernel_.blocks, gpu_.multiprocessors);
+      kernel_.made_division = made_division(kernel_.dims, kernel_.blocks, at_once_);
     } else {
       const KeyBlocks& blocks = kernel_.band ? with_equal_tiles(kernel_.blocks) : kernel_.blocks;
-      kernel_.division =
-          row_division(kernel_.dims, blocks, gpu_.multiprocessors, kernel_.ordered());
+      kernel_.division = row_division(kernel_.dims, blocks, at_once_, kernel_.ordered());
     }
   }
 
@@ -144,6 +134,7 @@ class NativeBackward {
         kernel_.blocks.blocks * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
     work.at_most = kernel_.depends_on_inputs();
     work.rate = kernel_.tile.rate;
+    work.of_warps = kernel_.tile.of_warps;
     work.rows = work.queries = static_cast<double>(kernel_.tile.keys);
     work.keys = static_cast<double>(kernel_.tile.rows);
     work.most = longest() * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
@@ -230,7 +221,8 @@ class NativeBackward {
 
   BackwardKernel kernel_;
   const masks::Axes mask_axes_;
-  const target::Gpu& gpu_;
+  const std::int64_t most_shared_;    // bytes of a block of threads
+  const double at_once_;              // blocks of threads
   target::Deadline* const deadline_;  // may be null
 };
 
@@ -291,7 +283,7 @@ Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks
   const Form whole = whole_form(with_reduced_strength(attention));
   const std::vector<LearnedPart> learned = learned_parts(gradient::differentiate(whole.attention));
   const bool diagonals = std::ranges::count(learned, Reach::diagonal, &LearnedPart::reach) > 0;
-  const std::vector<RowTile> tiles = tiles_of(attention, diagonals);
+  const std::vector<RowTile> tiles = row_tiles(attention, context, diagonals);
   if (refused >= tiles.size()) {
     return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
   }

@@ -1,5 +1,6 @@
-// The backward as attnc's own kernels, for compute capability 9.0 (attn/backward.cuh): text
-// generated from the IR and its derivative, with the lists of row blocks that masks show.
+// The backward as attnc's own kernels, for compute capability 9.0 (attn/backward.cuh) and for other
+// GPUs from 8.0 on (attn/mma_backward.cuh): text generated from the IR and its derivative, with the
+// lists of row blocks that masks show.
 //
 //   native.counter    i32: the number of items that were taken, then one for each list that the GPU
 //                     makes (row_lists.h), and the parts into which it divides blocks of keys

@@ -26,35 +26,7 @@ constexpr std::int64_t kWordsOfPart = 4;
 constexpr std::int64_t kMergersOfPart = 8, kPartsOfBlock = 8, kWordsOfLargest = 4,
                        kWordsOfElement = 9;
 
-bool is_packed(const ir::Attention& attention, const std::string& name) {
-  return layout_of(attention, name).kind == ir::LayoutKind::thd;
-}
-
-// Whether rows are cleared, as kClears of BackwardStages says.
-bool clears_rows(const ir::Attention& attention) {
-  return (attention.lengths_q || attention.lengths_kv || has_padding(attention)) &&
-         !std::ranges::all_of(BackwardKernel::kCopied,
-                              [&](const char* name) { return is_packed(attention, name); });
-}
-
 }  // namespace
-
-std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
-
-// Bytes of BackwardStages (attn/backward_stages.cuh), aligned to 1024.
-std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
-                          bool diagonals) {
-  const ir::Dims& dims = attention.dims;
-  const std::int64_t depth = panels(dims[Dim::Dqk]), width = panels(dims[Dim::Dv]);
-  const std::int64_t of_keys = 2 * tile.keys * (depth + width);
-  const std::int64_t of_scores = table ? 2 * tile.keys : tile.keys;
-  const std::int64_t of_rows = 2 * tile.rows * (depth + width + of_scores) + 8 * tile.rows;
-  const std::int64_t of_random = attention.is_random() ? 4 * (16 * tile.keys + 16) : 0;
-  const std::int64_t of_diagonals = diagonals ? tile.keys / 16 * 32 * (tile.rows + 8) : 0;
-  return 1024 + of_keys + kStagesOfBackward * of_rows + 4 * tile.rows * depth + of_random +
-         of_diagonals + (clears_rows(attention) ? tail_bytes(2 + 2 * kStagesOfBackward) : 0) +
-         16 * 9 + 64 + 16 * 8;
-}
 
 BackwardKernel::BackwardKernel(const ir::Attention& of_whole, const Form& form,
                                const RowTile& of_tile)
@@ -248,7 +220,7 @@ plan::TensorMapArgument BackwardKernel::map_of(const std::string& name) const {
 }
 
 bool BackwardKernel::is_packed(const std::string& name) const {
-  return native::is_packed(whole, name);
+  return layout_of(whole, name).kind == ir::LayoutKind::thd;
 }
 
 std::string BackwardKernel::spreading_kernel(std::size_t part) {

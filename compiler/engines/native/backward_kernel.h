@@ -21,19 +21,13 @@
 
 namespace attn::engines::native {
 
-// Columns of q or v, as panels of shared memory have them.
-std::int64_t panels(std::int64_t columns);
-
-// Shared memory of a block of threads. `diagonals`: with sums of these.
-std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
-                          bool diagonals);
-
 struct BackwardKernel {
   BackwardKernel(const ir::Attention& of_whole, const Form& form, const RowTile& of_tile);
   BackwardKernel(const BackwardKernel&) = delete;
   BackwardKernel& operator=(const BackwardKernel&) = delete;
 
-  // Tensors of the program (backward.h); and those that are copied by TMA.
+  // Tensors of the program (backward.h); and those that are copied by blocks: by TMA, or by
+  // threads.
   static constexpr const char* kCopied[] = {"q", "k", "v", "do"};
   static constexpr const char* kCounter = "native.counter";
   static constexpr const char* kExponents = "native.exponents";
@@ -101,8 +95,8 @@ struct BackwardKernel {
   std::int64_t padded_rows() const { return past_all_rows(dims) + tile.rows; }
   // Number of sums of all parts, 0 if there are none.
   std::int64_t key_sums() const { return parts() * tile.keys * (depth() + width()); }
-  std::int64_t depth() const { return panels(dims[ir::Dim::Dqk]); }
-  std::int64_t width() const { return panels(dims[ir::Dim::Dv]); }
+  std::int64_t depth() const { return tile.depth; }
+  std::int64_t width() const { return tile.width; }
   std::int64_t shared_bytes() const;
 
   // Learned tensors that scores read, the first part of one, and the tensor of a part.

@@ -209,9 +209,9 @@ class BackwardProgram : private BackwardLaunches {
                             .block = kernel_.tile.rows,
                             .depth = kernel_.depth(),
                             .width = kernel_.width(),
-                            .groups = kGroupsOfBackward,
-                            .stages = kStagesOfBackward,
-                            .table_stages = kernel_.expressions.table ? kStagesOfBackward : 0,
+                            .groups = kernel_.tile.groups(),
+                            .stages = kernel_.tile.stages,
+                            .table_stages = kernel_.expressions.table ? kernel_.tile.stages : 0,
                             .items = kernel_.key_blocks(),
                             .divided = kernel_.parts(),
                             .has_lengths = kernel_.lengths(),
@@ -266,7 +266,10 @@ class BackwardProgram : private BackwardLaunches {
     if (kernel_.shares()) all.push_back(finding_largest());
     std::vector<plan::KernelArgument> arguments;
     for (const char* name : BackwardKernel::kCopied) {
-      arguments.emplace_back(kernel_.map_of(name));
+      if (kernel_.tile.of_warps)
+        arguments.emplace_back(Tensor{name});
+      else
+        arguments.emplace_back(kernel_.map_of(name));
     }
     add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
     add_starts(arguments, kernel_.has_column_starts(), kColumnStarts);
@@ -279,7 +282,7 @@ class BackwardProgram : private BackwardLaunches {
     }
     all.push_back({.kernel = kBackwardKernel,
                    .grid = {kernel_.blocks_of_threads, 1, 1},
-                   .block = {kThreadsOfBackward, 1, 1},
+                   .block = {kernel_.tile.threads(), 1, 1},
                    .shared_bytes = kernel_.shared_bytes(),
                    .arguments = std::move(arguments)});
     for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {

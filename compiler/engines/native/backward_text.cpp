@@ -107,6 +107,7 @@ class BackwardLists {
         "  using Entry = {};\n",
         codegen::float_class(kernel_.whole.dtype), codegen::float_class(entry_type()));
     return base + native::constants_text("int", sizes()) +
+           native::constants_text("int", sizes_of_warps()) +
            native::constants_text("long long",
                                   {{"kStatisticsClass", kernel_.statistics.of_class}}) +
            native::constants_text("bool", flags()) + all_places_text() + "};\n";
@@ -137,6 +138,16 @@ class BackwardLists {
             {"kListsOfHead", by_head ? 1 : 0}};
   }
 
+  // Those of kernels of warps.
+  Constants sizes_of_warps() const {
+    const RowTile& tile = kernel_.tile;
+    if (!tile.of_warps) return {};
+    return {{"kStages", tile.stages},
+            {"kRowGroups", tile.row_groups},
+            {"kDepthPanel", tile.depth_panel()},
+            {"kWidthPanel", tile.width_panel()}};
+  }
+
   Constants flags() const {
     const Table table = kernel_.expressions.table.value_or(Table());
     return {{"kLengths", kernel_.lengths()},
@@ -149,6 +160,8 @@ class BackwardLists {
             {"kShares", kernel_.shares()},
             {"kBatchesFirst", kernel_.batches_first()},
             {"kPadded", kernel_.expressions.padded},
+            {"kOfWarps", kernel_.tile.of_warps},
+            {"kScatters", kernel_.tile.scatters},
             {"kTable", kernel_.expressions.table.has_value()},
             {"kTableOfBatch", table.batches > 1},
             {"kTableOfHead", table.heads > 1}};
@@ -296,11 +309,12 @@ class BackwardText : private SmallKernels {
   using SmallKernels::SmallKernels;
 
   std::string source() const {
-    return (kWatched ? watch_text({"keys", "values", "queries 0", "queries 1", "gradients 0",
-                                   "gradients 1", "slopes 0", "slopes 1", "sums", "draws 0",
-                                   "draws 1", "draws 2", "draws 3"})
-                     : "") +
-           codegen::include_text("backward.cuh") +
+    return (kWatched && !kernel_.tile.of_warps
+                ? watch_text({"keys", "values", "queries 0", "queries 1", "gradients 0",
+                              "gradients 1", "slopes 0", "slopes 1", "sums", "draws 0", "draws 1",
+                              "draws 2", "draws 3"})
+                : "") +
+           codegen::include_text(kernel_.tile.of_warps ? "mma_backward.cuh" : "backward.cuh") +
            (kernel_.made_lists ? codegen::include_text("row_lists.cuh") + lists_in_memory_text()
             : kernel_.band     ? tiles_of_band_text()
                                : lists_text(kernel_.blocks) + order_text()) +
@@ -322,9 +336,10 @@ class BackwardText : private SmallKernels {
       fields += field_text(field, name);
     };
     for (const std::string name : BackwardKernel::kCopied) {
-      const std::string parameter = name == "do" ? "d_o" : name;
-      fields += field_text(parameter, "&" + parameter);
-      parameters.push_back("const __grid_constant__ kernels::TensorMap " + parameter);
+      if (kernel_.tile.of_warps)
+        add(true, "const unsigned short*", name == "do" ? "d_o" : name.c_str(), rows_field(name));
+      else
+        add_map(name, parameters, fields);
     }
     add(kernel_.has_row_starts(), "const int*", kRowStarts, "row_starts");
     add(kernel_.has_column_starts(), "const int*", kColumnStarts, "column_starts");
@@ -357,12 +372,13 @@ class BackwardText : private SmallKernels {
                                                       kernel_.first_word_of_division())
                            : "";
     text += fmt::format(
-        "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n{}"
-        "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
+        "static_assert(kernels::BackwardStages<Constants>::kBytes + {} == {}, \"\");\n{}"
+        "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(\n    {}{}) {{\n  {}\n"
         "  kernels::BackwardTensors tensors;\n{}"
-        "  kernels::backward<Constants>(tensors, expressions, {});\n}}\n",
-        kernel_.shared_bytes(), prepare_text(), kThreadsOfBackward, kBackwardKernel,
-        fmt::join(parameters, ",\n    "), inputs, object, fields, lists_object("runs"));
+        "  kernels::{}<Constants>(tensors, expressions, {});\n}}\n",
+        kernel_.tile.alignment(), kernel_.shared_bytes(), prepare_text(), kernel_.tile.threads(),
+        kernel_.tile.resident, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs, object,
+        fields, kernel_.tile.of_warps ? "backward_of_warps" : "backward", lists_object("runs"));
     if (kernel_.shares()) text += largest_text();
     for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
       if (kernel_.expressions.parts[i].reach == Reach::diagonal) text += spreading_text(i);
@@ -372,6 +388,21 @@ class BackwardText : private SmallKernels {
         text += text_of(*tensor);
     }
     return text + ending_text();
+  }
+
+  static void add_map(const std::string& name, std::vector<std::string>& parameters,
+                      std::string& fields) {
+    const std::string parameter = name == "do" ? "d_o" : name;
+    fields += field_text(parameter, "&" + parameter);
+    parameters.push_back("const __grid_constant__ kernels::TensorMap " + parameter);
+  }
+
+  // The field of BackwardTensors that has the address of a tensor.
+  static const char* rows_field(const std::string& name) {
+    return name == "q"   ? "query_rows"
+           : name == "k" ? "key_rows"
+           : name == "v" ? "value_rows"
+                         : "gradient_rows";
   }
 
   // The kernel of sum_of or zero_of.

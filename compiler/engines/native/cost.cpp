@@ -324,8 +324,9 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
     computed += figures.native_last * std::max(0.0, last - mean);
   }
   double moved = predicted_ms_of_moving(work.moved, gpu) - predicted_ms_of_moving(0, gpu);
+  const double margin = work.of_warps && !gpu.measured ? kUnmeasured : 1;
   if (context.backward()) {
-    return launches_ms(work, true, figures) + computed + moved + lists_ms(work, gpu);
+    return margin * (launches_ms(work, true, figures) + computed + moved + lists_ms(work, gpu));
   }
   moved *= figures.moving / figures.native_moving;
   const double turns = std::max(1.0, work.tiles * work.splits / gpu.multiprocessors);
@@ -334,7 +335,7 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
       launches_ms(work, false, figures) + figures.native_item * turns + part * std::ceil(turns) +
       std::max(computed, memory_ms(attention, work, share, gpu)) * rounded_by_schedule(work, gpu) +
       moved + lists_ms(work, gpu);
-  return work.of_warps && !gpu.measured ? kUnmeasured * ms : ms;
+  return margin * ms;
 }
 
 }  // namespace attn::engines

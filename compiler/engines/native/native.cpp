@@ -181,8 +181,7 @@ namespace engine {
 std::span<const Strategy> native() {
   static constexpr Strategy kStrategies[] = {{"native",
                                               "attnc's own kernels over the blocks that masks "
-                                              "show: both directions on sm_90, the forward on "
-                                              "other GPUs from sm_80 on",
+                                              "show, from sm_80 on",
                                               Strategy::Kind::alternative, bound_of_native,
                                               lower_to_native, lower_again_to_native, true,
                                               native::what_of_launch}};

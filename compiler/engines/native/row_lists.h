@@ -10,20 +10,11 @@
 #include "compiler/engines/native/key_blocks.h"
 #include "compiler/engines/native/made_lists.h"
 #include "compiler/engines/native/row_division.h"
+#include "compiler/engines/native/row_tiles.h"
 #include "compiler/ir/attention.h"
 #include "runtime/plan/program.h"
 
 namespace attn::engines::native {
-
-// What a block of threads of attnc's backward kernel holds, and streams by.
-struct RowTile {
-  std::int64_t rows = 64;  // of a block
-  std::int64_t keys = 128;
-  double rate = 1;  // scores in the same time, compared with the best of these head dimensions
-};
-inline constexpr std::int64_t kStagesOfBackward = 2;  // of rows
-inline constexpr std::int64_t kGroupsOfBackward = 2;  // warp groups that compute
-inline constexpr std::int64_t kThreadsOfBackward = 128 * (kGroupsOfBackward + 1);
 
 // The first row, a multiple of kCell, of blocks that no row is in.
 std::int64_t past_all_rows(const ir::Dims& dims);

@@ -39,16 +39,13 @@ bool has_kernels_of_warps(const target::Context& context) {
 
 Status check_of_warps(const ir::Attention& attention, const target::Context& context) {
   const std::string kernels = kernels_text(context);
-  if (context.backward()) {
-    return unsupported(attention.pos, fmt::format("{} compute no gradients", kernels),
-                       "those for compute capability 9.0 do, and cuDNN's");
-  }
   if (attention.quantize) {
     return unsupported(attention.quantize->pos, fmt::format("{} compute no 8-bit floats", kernels),
                        "those for compute capability 9.0 do");
   }
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
-    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostDepthOfWarps, "forward"));
+    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostDepthOfWarps,
+                                     context.backward() ? "backward" : "forward"));
   for (const char* name : {"q", "k", "v", "o"}) {
     if (!layout_of(attention, name).bound_strides) continue;
     return unsupported(attention.pos,

@@ -20,8 +20,8 @@ std::optional<Skeleton> skeleton_of(const target::Context& context);
 // The same, which must exist, and whether it is that of warps.
 bool has_kernels_of_warps(const target::Context& context);
 
-// Checks what kernels of warps compute. Errors: unsupported for gradients, 8-bit floats, head
-// dimensions above kMostDepthOfWarps, and strides that are bound.
+// Checks what kernels of warps compute. Errors: unsupported for 8-bit floats, head dimensions above
+// kMostDepthOfWarps, and strides that are bound.
 inline constexpr std::int64_t kMostDepthOfWarps = 256;  // Dqk, Dv
 Status check_of_warps(const ir::Attention& attention, const target::Context& context);
 

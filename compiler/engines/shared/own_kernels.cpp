@@ -10,16 +10,13 @@ using target::Capability;
 
 bool are_own_kernels_for(const target::Context& context) {
   return target::can(Capability::warp_group_products, context) ||
-         (!context.backward() && target::can(Capability::warp_products, context));
+         target::can(Capability::warp_products, context);
 }
 
 bool is_own_kernels_note(std::string_view note) { return note.starts_with("`--engine native`"); }
 
 std::string own_kernels_note(const target::Context& context, std::string otherwise) {
-  if (target::can(Capability::warp_group_products, context))
-    return "`--engine native` computes both directions";
-  if (are_own_kernels_for(context)) return "`--engine native` computes the forward";
-  return otherwise;
+  return are_own_kernels_for(context) ? "`--engine native` computes both directions" : otherwise;
 }
 
 }  // namespace attn::engines

@@ -8,11 +8,10 @@
 
 namespace attn::engines {
 
-// Whether there are some for the GPU and the direction.
+// Whether there are some for the GPU.
 bool are_own_kernels_for(const target::Context& context);
 
-// "`--engine native` computes both directions", or the forward alone; `otherwise` where there are
-// none.
+// "`--engine native` computes both directions"; `otherwise` where there are none.
 std::string own_kernels_note(const target::Context& context, std::string otherwise);
 // Whether a note advises these kernels: it misleads where they refuse too.
 bool is_own_kernels_note(std::string_view note);

@@ -89,7 +89,7 @@ Status check_no_quotient(const Subject& subject) {
                      "kernels that are not fused compute no weights over a sum but softmax",
                      are_own_kernels_for(subject.context())
                          ? "`--engine native` does"
-                         : "attnc's own kernels do, on H100 and H200");
+                         : "attnc's own kernels do, from compute capability 8.0 on");
 }
 
 // Its kernels of rows end with the product with v.
@@ -101,7 +101,7 @@ Status check_no_epilogue(const Subject& subject) {
                                               : "kernels that are not fused combine no branches",
                      are_own_kernels_for(subject.context())
                          ? "`--engine native` does"
-                         : "attnc's own kernels do, on H100 and H200");
+                         : "attnc's own kernels do, from compute capability 8.0 on");
 }
 
 // Everything that is computed for each score goes through memory.

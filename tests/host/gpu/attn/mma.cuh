@@ -25,6 +25,16 @@ ATTN_INLINE void load_transposed(unsigned (&pairs)[4], unsigned address) {
   }
 }
 
+template <bool kVector, int kCount>
+ATTN_INLINE void add_four(float* to, const float (&c)[kCount], int at) {
+  for (int i = 0; i < 4; ++i) atomicAdd(to + (kVector ? i : 32 * i), c[at + i]);
+}
+// Blocks of threads run one after another: a turn that has not come will not.
+ATTN_INLINE void wait_for_own_turn(const int* turn, int number) {
+  if (*turn != number) __trap();
+}
+ATTN_INLINE void pass_own_turn(int* turn, int number) { *turn = number; }
+
 template <typename Float, int kCount>
 ATTN_INLINE void multiply(Float type, float (&c)[kCount], int at, const unsigned* a, unsigned b0,
                           unsigned b1) {

@@ -124,6 +124,17 @@ void show_warp_products() {
     EXPECT_EQ(driver::lower(attention_of(kSizes), "native", context).ok(), sm >= 80) << sm;
   }
 }
+void show_vector_sums() {
+  for (const std::int64_t sm : {80, 90, 120}) {
+    target::Context context = attn::testing::in(true);
+    context.gpu.sm = sm;
+    context.rewrites.warp_groups = false;
+    const auto program = driver::lower(attention_of(kSizes), "native", context);
+    ASSERT_TRUE(program.ok()) << sm;
+    const auto& step = std::get<plan::KernelStep>(program->steps.back());
+    EXPECT_EQ(step.source.find("kScatters = true") == step.source.npos, sm >= 90) << sm;
+  }
+}
 void show_shared_bytes_of_block() {
   for (const std::int64_t sm : {80, 86, 87, 89, 100, 103, 120, 121}) {
     target::Context context = attn::testing::in(false);

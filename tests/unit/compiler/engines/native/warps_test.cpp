@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "compiler/engines/native/programs.h"
+#include "compiler/engines/native/row_tiles.h"
 #include "compiler/engines/native/skeleton.h"
 #include "compiler/engines/native/tiles.h"
 #include "compiler/nvrtc/assembly.h"
@@ -92,9 +93,6 @@ TEST(NativeOfWarps, SayWhatTheyDoNotCompute) {
   const auto message = [](const std::string& clauses) {
     return refusal(kSizes + clauses, of_gpu(80)).message;
   };
-  const Error gradients = refusal(kSizes, of_gpu(89, true));
-  EXPECT_EQ(gradients.message, "attnc's kernels for compute capability 8.9 compute no gradients");
-  EXPECT_THAT(gradients.notes, ::testing::Contains(HasSubstr("compute capability 9.0 do")));
   EXPECT_EQ(message("dtype e4m3; quantize per_tensor;"),
             "attnc's kernels for compute capability 8.0 compute no 8-bit floats");
   EXPECT_THAT(message("layout thd(strides = bound);"),
@@ -103,22 +101,26 @@ TEST(NativeOfWarps, SayWhatTheyDoNotCompute) {
               HasSubstr("no forward above D 256 (this is 264)"));
   EXPECT_THAT(refusal("dims B = 1, Hq = 1, Sq = 64, Skv = 64, D = 100;", of_gpu(80)).message,
               HasSubstr("multiples of 8"));
-  target::Context wanted = of_gpu(90, true);
+  EXPECT_THAT(refusal("dims B = 1, Hq = 1, Sq = 64, Skv = 64, D = 264;", of_gpu(89, true)).message,
+              HasSubstr("no backward above D 256 (this is 264)"));
+  target::Context wanted = of_gpu(90);
   wanted.rewrites.warp_groups = false;
-  EXPECT_EQ(refusal(kSizes, wanted).message,
-            "attnc's kernels with `--skeleton mma` compute no gradients");
+  EXPECT_EQ(refusal(kSizes + std::string("dtype e4m3; quantize per_tensor;"), wanted).message,
+            "attnc's kernels with `--skeleton mma` compute no 8-bit floats");
 }
 
-// The best tile whose kernel does not spill, for these expressions.
-void expect_a_kernel_without_spills(const std::string& clauses, std::int64_t sm) {
+// The best tile whose kernel does not spill more than few bytes, for these expressions.
+void expect_a_kernel_without_spills(const std::string& clauses, std::int64_t sm,
+                                    bool backward = false) {
   for (std::size_t refused = 0; refused < 4; ++refused) {
-    const Result<NativeProgram> made = lowered(clauses, of_gpu(sm), refused);
+    const Result<NativeProgram> made = lowered(clauses, of_gpu(sm, backward), refused);
     ASSERT_TRUE(made.ok()) << sm << ' ' << clauses << made.error().to_text();
     std::string log;
     const auto image =
         nvrtc::compile_kernel(step_of(*made).source, sm, "", codegen::KernelKind::general, &log);
     ASSERT_TRUE(image.ok()) << sm << ' ' << clauses << image.error().to_text();
-    if (nvrtc::check_assembly(nvrtc::read_assembly(log), {.may_spill = "attn_lists"}).ok()) return;
+    const nvrtc::KernelLimits limits{.spilled_bytes = backward ? 32 : 0, .may_spill = "attn_lists"};
+    if (nvrtc::check_assembly(nvrtc::read_assembly(log), limits).ok()) return;
   }
   ADD_FAILURE() << sm << ' ' << clauses;
 }
@@ -133,6 +135,60 @@ TEST(NativeOfWarps, KernelsDoNotSpill) {
           "o: bshd;"}) {
       expect_a_kernel_without_spills(
           fmt::format("dims B = 2, Hq = 8, Hkv = 2, Skv = 1000, {}", clauses), sm);
+    }
+  }
+}
+
+TEST(NativeOfWarps, BackwardsReadTensorsByTheirAddresses) {
+  for (const std::int64_t sm : {80, 100}) {
+    const NativeProgram made = lowered(kSizes, of_gpu(sm, true)).value();
+    const plan::KernelStep& step = step_of(made);
+    ASSERT_EQ(step.launches.size(), 3U);
+    const plan::Launch& launch = step.launches[1];
+    EXPECT_EQ(launch.kernel, "attn_backward");
+    for (const plan::KernelArgument& argument : launch.arguments)
+      EXPECT_FALSE(std::holds_alternative<plan::TensorMapArgument>(argument));
+    EXPECT_THAT(step.source, AllOf(HasSubstr("#include \"attn/mma_backward.cuh\""),
+                                   HasSubstr("kernels::backward_of_warps<Constants>"),
+                                   HasSubstr("kOfWarps = true;"), Not(HasSubstr("TensorMap"))));
+    // Vectors are added to memory by one instruction since 9.0.
+    EXPECT_EQ(step.source.find("kScatters = true;") != step.source.npos, sm == 80);
+    EXPECT_TRUE(made.work.of_warps);
+  }
+}
+
+TEST(NativeOfWarps, TilesOfBackwardsFitSharedMemoryAndRegisters) {
+  for (const std::int64_t sm : kGpus) {
+    const target::Context context = of_gpu(sm, true);
+    const std::int64_t most = limit(target::Capability::shared_bytes_of_block, context);
+    for (std::int64_t depth = 8; depth <= native::kMostDepthOfWarps; depth += 8) {
+      const ir::Attention attention =
+          of(fmt::format("dims B = 1, Hq = 2, Sq = 512, Skv = 512, D = {};", depth));
+      const auto tiles = native::row_tiles(attention, context, true);
+      ASSERT_FALSE(tiles.empty()) << sm << ' ' << depth;
+      for (const native::RowTile& tile : tiles) {
+        EXPECT_TRUE(tile.of_warps);
+        EXPECT_LE(tile.warps(), 8);  // kPartsOfBlock
+        EXPECT_LE(tile.resident * (shared_bytes(attention, tile, false, true) + 1024), most + 1024);
+        EXPECT_LE(tile.threads() * tile.resident * 255, 65536);
+        EXPECT_LE((tile.depth + tile.width) / 2 / tile.row_groups + tile.rows / tile.row_groups,
+                  192);
+        EXPECT_EQ(tile.depth / tile.row_groups % tile.depth_panel(), 0) << depth;
+      }
+    }
+  }
+}
+
+TEST(NativeOfWarps, BackwardsDoNotSpill) {
+  for (const std::int64_t sm : {80, 86, 89, 100, 120}) {
+    for (const char* clauses :
+         {"Sq = 1000, D = 64; dropout 0.1; mask q_idx >= kv_idx;",
+          "Sq = 1000, D = 128; dtype f16; score 30.0 * tanh(score / 30.0); mask q_idx >= kv_idx;",
+          "Sq = 1000, D = 256; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
+          "Sq = 1000, D = 96; learn t: f32[Hq, 1999]; "
+          "score score + t[h, q_idx - kv_idx + 999];"}) {
+      expect_a_kernel_without_spills(
+          fmt::format("dims B = 2, Hq = 8, Hkv = 2, Skv = 1000, {}", clauses), sm, true);
     }
   }
 }

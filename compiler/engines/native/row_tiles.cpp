@@ -1,0 +1,129 @@
+#include "compiler/engines/native/row_tiles.h"
+
+#include <algorithm>
+
+#include "compiler/engines/native/expressions.h"
+#include "compiler/engines/native/skeleton.h"
+#include "compiler/engines/native/tiles.h"
+#include "compiler/engines/shared/operands.h"
+#include "compiler/target/capabilities.h"
+
+namespace attn::engines::native {
+namespace {
+
+using ir::Dim;
+
+std::int64_t whole(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+
+// Whether rows are cleared, as kClears of BackwardStages says.
+bool clears_rows(const ir::Attention& attention) {
+  const auto is_packed = [&](const char* name) {
+    return layout_of(attention, name).kind == ir::LayoutKind::thd;
+  };
+  constexpr const char* kCopied[] = {"q", "k", "v", "do"};
+  return (attention.lengths_q || attention.lengths_kv || has_padding(attention)) &&
+         !std::ranges::all_of(kCopied, is_packed);
+}
+
+// Bytes of BackwardStages (attn/backward_stages.cuh).
+std::int64_t bytes_of_groups(const ir::Attention& attention, const RowTile& tile, bool table,
+                             bool diagonals) {
+  const std::int64_t of_keys = 2 * tile.keys * (tile.depth + tile.width);
+  const std::int64_t of_scores = table ? 2 * tile.keys : tile.keys;
+  const std::int64_t of_rows =
+      2 * tile.rows * (tile.depth + tile.width + of_scores) + 8 * tile.rows;
+  const std::int64_t of_random = attention.is_random() ? 4 * (16 * tile.keys + 16) : 0;
+  const std::int64_t of_diagonals = diagonals ? tile.keys / 16 * 32 * (tile.rows + 8) : 0;
+  return of_keys + tile.stages * of_rows + 4 * tile.rows * tile.depth + of_random + of_diagonals +
+         (clears_rows(attention) ? tail_bytes(2 + 2 * tile.stages) : 0) + 16 * 9 + 64 + 16 * 8;
+}
+
+// Bytes of those of attn/mma_backward_stages.cuh.
+std::int64_t bytes_of_warps(const ir::Attention& attention, const RowTile& tile, bool diagonals) {
+  const std::int64_t depth = whole(tile.depth, tile.depth_panel());
+  const std::int64_t width = whole(tile.width, tile.width_panel());
+  const std::int64_t of_rows = 2 * tile.rows * (depth + width) + 8 * tile.rows;
+  const std::int64_t matrices = tile.row_groups > 1 ? 2 : 1;  // of scores
+  const std::int64_t of_random =
+      attention.is_random() ? 2 * 16 * std::max<std::int64_t>(tile.keys, 64) : 0;
+  const std::int64_t of_diagonals =
+      diagonals ? tile.warps() * 32 * (tile.rows / tile.row_groups + 8) : 0;
+  return 2 * tile.keys * (depth + width) + tile.stages * of_rows +
+         2 * matrices * tile.rows * tile.keys + of_random + 64 + 16 * 4 + 16 + of_diagonals;
+}
+
+// Up to 128 columns, registers hold the sums of 128 keys. Above, both warp groups share 64, and
+// there are six products rather than five. The rates of 48 and 32 rows are not measured.
+std::vector<RowTile> row_tiles_of_groups(const ir::Dims& dims) {
+  const std::int64_t depth = whole(dims[Dim::Dqk], kPanel);
+  const std::int64_t width = whole(dims[Dim::Dv], kPanel);
+  const bool wide = std::max(depth, width) > 128;
+  const std::int64_t keys = wide ? 64 : 128;
+  const double best = wide ? 0.72 : 1;
+  std::vector<RowTile> tiles = {{64, keys, best, depth, width},
+                                {48, keys, 0.9 * best, depth, width},
+                                {32, keys, 0.7 * best, depth, width}};
+  // Warp groups that divide 64 columns of dq by rows need multiples of 32.
+  if (depth == 64 && !wide) tiles.erase(tiles.begin() + 1);
+  return tiles;
+}
+
+// None was measured. With two row groups, registers hold half of the columns of dk and dv: for
+// large head dimensions, and for expressions that take many.
+struct TileOfWarps {
+  std::int64_t most;  // Dqk, Dv
+  std::int64_t rows, keys, stages, row_groups, resident;
+  double rate;
+};
+constexpr TileOfWarps kRowTilesOfWarps[] = {
+    {64, 64, 64, 2, 1, 2, 1},     {64, 64, 128, 2, 1, 1, 0.95}, {64, 32, 128, 2, 1, 1, 0.85},
+    {64, 64, 64, 2, 2, 1, 0.75},  {64, 32, 64, 2, 2, 1, 0.6},
+
+    {128, 64, 128, 2, 1, 1, 1},   {128, 64, 128, 1, 1, 1, 0.9}, {128, 32, 128, 2, 1, 1, 0.85},
+    {128, 32, 128, 1, 1, 1, 0.8}, {128, 64, 64, 2, 2, 1, 0.75}, {128, 64, 64, 1, 2, 1, 0.7},
+    {128, 32, 64, 2, 2, 1, 0.6},
+
+    {256, 64, 64, 2, 2, 1, 0.8},  {256, 64, 64, 1, 2, 1, 0.7},  {256, 32, 64, 2, 2, 1, 0.65},
+    {256, 32, 64, 1, 2, 1, 0.6},  {256, 32, 32, 1, 2, 1, 0.4},
+};
+
+std::vector<RowTile> row_tiles_of_warps(const ir::Dims& dims, bool scatters) {
+  const std::int64_t most = std::max(dims[Dim::Dqk], dims[Dim::Dv]);
+  std::vector<RowTile> tiles;
+  std::int64_t of = 0;
+  for (const TileOfWarps& row : kRowTilesOfWarps) {
+    if (row.most < most || (of != 0 && row.most != of)) continue;
+    of = row.most;
+    const std::int64_t columns = kSmallPanel * row.row_groups;
+    tiles.push_back({row.rows, row.keys, row.rate, whole(dims[Dim::Dqk], columns),
+                     whole(dims[Dim::Dv], columns), row.stages, true, row.row_groups, row.resident,
+                     scatters});
+  }
+  return tiles;
+}
+
+}  // namespace
+
+std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
+                          bool diagonals) {
+  return tile.alignment() + (tile.of_warps ? bytes_of_warps(attention, tile, diagonals)
+                                           : bytes_of_groups(attention, tile, table, diagonals));
+}
+
+std::vector<RowTile> row_tiles(const ir::Attention& attention, const target::Context& context,
+                               bool diagonals) {
+  constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
+  const std::int64_t most = target::limit(target::Capability::shared_bytes_of_block, context);
+  std::vector<RowTile> tiles =
+      has_kernels_of_warps(context)
+          ? row_tiles_of_warps(attention.dims,
+                               !target::can(target::Capability::vector_sums, context))
+          : row_tiles_of_groups(attention.dims);
+  std::erase_if(tiles, [&](const RowTile& tile) {
+    const std::int64_t room = (most + kReserved) / tile.resident - kReserved;
+    return shared_bytes(attention, tile, false, diagonals) > room;
+  });
+  return tiles;
+}
+
+}  // namespace attn::engines::native
