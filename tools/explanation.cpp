@@ -181,6 +181,10 @@ std::string residuals_text(const Explanation& explanation) {
 std::string mask_text(const Explanation& explanation) {
   const masks::Band& from_end = explanation.mask.from_end;
   std::string text;
+  if (explanation.cache && !explanation.cache->lists.empty()) {
+    text += fmt::format("  listed    a row sees at most {} of {}, those that `{}` lists\n",
+                        explanation.cache->listed, explanation.columns, explanation.cache->lists);
+  }
   if (explanation.mask.band.left || explanation.mask.band.right) {
     text += fmt::format("  band      {}{}\n", explanation.band, band_text(explanation));
     for (const WrittenCondition& written : explanation.band_written) {
@@ -212,8 +216,27 @@ std::string gradients_text(const Explanation& explanation) {
   return "\ngradients\n" + to_text(*explanation.derivatives);
 }
 
+std::string cache_text(const ExplainedCache& cache) {
+  const std::string what =
+      cache.values_of_keys
+          ? fmt::format("whose first {} of {} elements are its value", cache.width, cache.depth)
+          : "with its value";
+  const std::string keys =
+      cache.lists.empty()
+          ? "each key"
+          : fmt::format("each of {} keys that `{}` lists for a row", cache.listed, cache.lists);
+  return fmt::format("\n  {} bytes of {}, {}", cache.bytes, keys, what);
+}
+
+Json cache_json(const ExplainedCache& cache) {
+  Json json = {{"bytes_of_key", cache.bytes}, {"values_of_keys", cache.values_of_keys}};
+  if (!cache.lists.empty()) json["lists"] = cache.lists, json["listed"] = cache.listed;
+  return json;
+}
+
 std::string work_text(const Explanation& explanation, const ExplainedProgram& program) {
   std::string text = fmt::format("  {} over all scores", flops_text(program.flops));
+  if (explanation.cache) text += cache_text(*explanation.cache);
   if (has_band(explanation)) {
     text +=
         fmt::format(", of which {} ({}) lie in the band",
@@ -369,6 +392,38 @@ ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
   return explained;
 }
 
+namespace {
+
+std::optional<ExplainedCache> cache_of(const ir::Attention& attention) {
+  if (!attention.values_of_keys && !attention.gather) return std::nullopt;
+  ExplainedCache cache{.depth = attention.dims[ir::Dim::Dqk],
+                       .width = attention.dims[ir::Dim::Dv],
+                       .values_of_keys = attention.values_of_keys,
+                       .listed = attention.keys_of_row()};
+  cache.bytes = static_cast<std::int64_t>(size_of(attention.dtype)) *
+                (cache.depth + (cache.values_of_keys ? 0 : cache.width));
+  if (attention.gather) cache.lists = attention.gather->keys;
+  return cache;
+}
+
+// Columns of masks are positions of keys, and those of scores numbers in lists: no band and no
+// block tells what is computed.
+void explain_lists(const Spec& spec, Explanation& explanation) {
+  const ir::Attention& attention = spec.attention;
+  explanation.mask = {};
+  explanation.band.clear(), explanation.band_from_end.clear();
+  explanation.band_written.clear(), explanation.residual.clear();
+  explanation.blocks.reset(), explanation.keys.reset();
+  explanation.share = 1;
+  const WrittenConditions written(*spec.source);
+  for (const ir::ExprId id : attention.masks) {
+    explanation.residual.push_back(
+        {written.at(attention.dag[id].pos), ir::to_source(attention, id)});
+  }
+}
+
+}  // namespace
+
 Explanation explain(const Spec& spec, bool gradients, target::Rewrites made,
                     std::shared_ptr<target::Deadline> deadline) {
   Explanation explanation;
@@ -406,6 +461,8 @@ Explanation explain(const Spec& spec, bool gradients, target::Rewrites made,
   explanation.stopped |= deadline != nullptr && deadline->is_over();
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
   explanation.share = masks::band_share(covered.dims, mask->band());
+  explanation.cache = cache_of(spec.attention);
+  if (spec.attention.gather) explain_lists(spec, explanation);
   return explanation;
 }
 
@@ -423,6 +480,8 @@ std::string keys_text(const Explanation& explanation) {
 }
 
 std::string residual_text(const Explanation& explanation) {
+  if (explanation.cache && !explanation.cache->lists.empty())
+    return "computed for every score of a listed key";
   if (is_of_lists(explanation)) return "computed for the scores of partial blocks";
   return fmt::format("{}computed for every score{}",
                      is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ",
@@ -444,6 +503,7 @@ Json to_json(const Explanation& explanation) {
   if (forward) json["clauses"] = clauses_json(*forward);
   json["mask"] = mask_json(explanation);
   if (forward) json["flop"] = forward->flops;
+  if (explanation.cache) json["cache"] = cache_json(*explanation.cache);
   json["share_in_band"] = explanation.share;
   if (forward) {
     json["bytes"] = forward->bytes;

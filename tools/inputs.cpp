@@ -46,8 +46,10 @@ std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
   std::vector<Wanted> wanted;
   if (needs >= Needs::forward) {
     wanted = {{"q", attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dqk]}},
-              {"k", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}},
-              {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}}};
+              {"k", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}}};
+    if (!attention.values_of_keys)
+      wanted.push_back(
+          {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}});
   }
   if (needs == Needs::gradients) {
     wanted.push_back({kCotangent,
@@ -381,6 +383,9 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted, N
     return {ErrorCode::invalid_argument,
             fmt::format("--in {}: {} is a dimension", name, name),
             {fmt::format("--bind {}=.. sets its size", name)}};
+  }
+  if (name == "v" && needs >= Needs::forward) {
+    return {ErrorCode::invalid_argument, "--in v: v is a part of k, by the clause `values`"};
   }
   if (name == "q" || name == "k" || name == "v") {
     return {ErrorCode::invalid_argument,

@@ -15,14 +15,14 @@ double dense_flops(const ir::Attention& attention, plan::Direction direction) {
                                  ? d[Dim::Dqk] + d[Dim::Dv]
                                  : 3 * d[Dim::Dqk] + 2 * d[Dim::Dv];
   return 2.0 * static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq]) *
-         static_cast<double>(d[Dim::Skv]) * static_cast<double>(width);
+         static_cast<double>(attention.keys_of_row()) * static_cast<double>(width);
 }
 
 double shown_flops(const ir::Attention& attention, const reference::Shown& shown,
                    plan::Direction direction) {
   const ir::Dims& d = attention.dims;
   const double all = static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq]) *
-                     static_cast<double>(d[Dim::Skv]);
+                     static_cast<double>(attention.keys_of_row());
   return all == 0 ? 0 : dense_flops(attention, direction) * (shown.scores / all);
 }
 

@@ -4,6 +4,7 @@
 #include "attn/forward_copier.cuh"
 #include "attn/forward_copies.cuh"
 #include "attn/forward_items.cuh"
+#include "attn/forward_shared_copies.cuh"
 #include "attn/forward_value_copies.cuh"
 #include "attn/which.cuh"
 
@@ -17,8 +18,9 @@ struct CopierLayers {
       FollowingBlocks<typename Which<C::kBand, BlocksOfBand<Tiles>, ListedBlocks<Tiles>>::Type>;
   using Items = typename Which<C::kScheduled, ScheduledItems<Blocks>, NumberedItems<Blocks>>::Type;
   using Copies = ForwardCopies<Items>;
-  using Values = typename Which<Stages<C>::kOf8Bits, ValueCopiesOf8Bits<Copies>,
-                                ValueCopiesOf16Bits<Copies>>::Type;
+  using Later = typename Which<Stages<C>::kOf8Bits, ValueCopiesOf8Bits<Copies>,
+                               ValueCopiesOf16Bits<Copies>>::Type;
+  using Values = typename Which<C::kValuesOfKeys, CopiesOfBoth<Later>, Later>::Type;
 };
 
 template <class C, class E, class L>
@@ -73,6 +75,16 @@ struct Producer : CopierLayers<C, E, L>::Values {
     const int at = blocks.key, head = item.unit * C::kPack / C::kHeadsOfKey;
     const unsigned flags = Base::begin_block(blocks);
     const int b = Base::batch_of_keys(item);
+    if constexpr (C::kValuesOfKeys) {
+      const auto place = Base::template place_of<C::kThdK>(b, at, blocks.used);
+      this->copy_both(place, head, at | flags, blocks.used);
+      key.next();
+      if constexpr (C::kTables > 0) {
+        if (takes_part(false)) copy_table(item, at);
+      }
+      Base::end_block(blocks);
+      return;
+    }
     const auto place = Base::template place_of<C::kThdK>(b, at, blocks.keys);
     if (takes_part(C::kGatherKeys)) copy_keys(place, head, at | flags, blocks.keys);
     key.next();
