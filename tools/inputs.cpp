@@ -424,6 +424,10 @@ std::set<std::string> names_read(const ir::Attention& attention, Needs needs) {
       names.insert(attention.dag.symbol_of(id));
   }
   for (const ir::KeySum& sum : attention.sums) names.erase(sum.tensor.name);
+  if (const auto& gather = attention.gather) {
+    names.insert(gather->keys);
+    if (!gather->counts.empty()) names.insert(gather->counts);
+  }
   if (attention.lengths_q) names.emplace(ir::kLengthsQ);
   if (attention.lengths_kv) names.emplace(ir::kLengthsKv);
   return names;
