@@ -53,6 +53,11 @@ def width_of_values(attention: str, sizes: Mapping[str, Any], given: dict[str, A
     return sizes["Dv"]
 
 
+def first_columns(k: Any, width: int) -> Any:
+    """The view of k that is v; k itself, where it has no columns and an error will say so."""
+    return k[..., :width] if len(k.shape) > 0 else k
+
+
 def check_names(attention: str, given: Mapping[str, Any], wanted: Sequence[str],
                 optional: Sequence[str] = ()) -> None:
     """Raises BindingError for names that the attention does not have, and for those that are missing."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from . import _attnc, _find, hints, layouts, plan as plans
 from ._libattn import PlanFile, PlanInfo
-from .arguments import INPUTS, check_names, named, number, sizes_of, width_of_values
+from .arguments import INPUTS, check_names, first_columns, named, number, sizes_of, width_of_values
 from .errors import ArgumentError, PlanError
 from .outputs import is_o
 from .specs import Description, Spec
@@ -307,8 +307,8 @@ class Attention:
         check_names(said.name, given, wanted, [name for name, one in said.inputs.items() if one.optional])
         inputs = {name: number(name, value) if name in said.params else as_array(name, value)
                   for name, value in given.items()}
-        if width is not None and len(inputs["k"].shape) == 4:  # else sizes_of says what is wrong
-            inputs["v"] = inputs["k"][..., :width]
+        if width is not None:
+            inputs["v"] = first_columns(inputs["k"], width)
         layouts.check(said, sizes_of(*(inputs[name] for name in INPUTS)), layout)
         return inputs
 

@@ -9,7 +9,7 @@ namespace kernels {
 // What is no key is zeros: -1, and whatever else is out of range.
 template <int kRows, int kPage, int kColumns, int kDepth, int kPanel, int kUnrolled>
 struct ChosenRows : CopiedRows<kRows, kColumns, kDepth, kPanel, kUnrolled> {
-  // Of row n of the warp, for lane n: its page, or batch, and the row in it; -1 for no row.
+  // The page, or batch, of row n of the warp, for lane n, and the row in it; -1 for no row.
   int page, of_page;
 
   // A list of `listed` keys, of a batch that has `keys`.

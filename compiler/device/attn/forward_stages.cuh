@@ -51,7 +51,7 @@ struct Stages {
   // What a warp group hands over of each block, in words of a thread: the weights, kHandedWords
   // more.
   static constexpr int kHandedBytes = (C::kKeys / 4 + kHandedWords) * 128 * 4;
-  // Of values of keys one: there, memory is for stages.
+  // Blocks that are handed over at a time: one, where memory is for stages of keys with values.
   static constexpr int kHanded = C::kShares == 1 ? 0 : C::kValuesOfKeys ? 1 : 2;
   // Stages of values besides those of keys, which hold values of keys.
   static constexpr int kValueStages = C::kValuesOfKeys ? 0 : C::kStages;

@@ -42,7 +42,7 @@ struct CopiedRows {
   }
 };
 
-// Of pages that TMA would copy in many small boxes.
+// Rows in pages that TMA would copy in many small boxes.
 template <int kRows, int kPage, int kColumns, int kDepth, int kPanel, int kUnrolled>
 struct GatheredRows : CopiedRows<kRows, kColumns, kDepth, kPanel, kUnrolled> {
   int page;  // of row n of the warp, for lane n; -1 for rows past the end

@@ -30,7 +30,7 @@ struct Form {
   StatisticsPlaces statistics;
   std::optional<ChosenKeys> chosen{};  // of an attention over gathered keys
 };
-// Of gathered keys: rows are batches (chosen_keys.h).
+// The attention itself, but for gathered keys, where rows are batches (chosen_keys.h).
 Form whole_form(const ir::Attention& attention);
 
 // Class c as heads c * Hq + h where the rows of all heads are contiguous (bshd), and as batch c of

@@ -10,7 +10,7 @@ import torch
 
 from attn._attnc import outside
 from attn.addressed import check_shapes
-from attn.arguments import INPUTS, check_names, named, number, sizes_of, width_of_values
+from attn.arguments import INPUTS, check_names, first_columns, named, number, sizes_of, width_of_values
 from attn.attention import Attention
 from attn.errors import BindingError, SpecWarning, UnsupportedError
 from attn.forms import Form, layout_of
@@ -52,7 +52,7 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
     tensors = {name: _cast(given[name], name) for name in inputs}
     q = tensors["q"]
     if width is not None:
-        tensors["v"] = tensors["k"][..., :width]  # no input of plans: what sizes are read from
+        tensors["v"] = first_columns(tensors["k"], width)  # no input of plans: what sizes are read from
     for name in given:
         if name not in INPUTS and name not in facts.params:
             dtype = facts.said.inputs[name].dtype if name in facts.said.inputs else "f32"
