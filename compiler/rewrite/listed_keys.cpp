@@ -66,16 +66,36 @@ ir::Attention with_keys_listed(const ir::Attention& attention, bool counts) {
   return made;
 }
 
-ir::Attention with_positions_read(const ir::Attention& attention, const std::string& name) {
-  ir::Attention made = with_keys_listed(attention, true);
+ir::Attention with_positions_read(const ir::Attention& attention) {
+  const ir::Gather& gather = *attention.gather;
+  ir::Attention made = with_keys_listed(attention, false);
   ir::Dag& dag = made.dag;
-  const ir::SourcePos pos = attention.gather->pos;
-  ir::CapturedTensor keys{name, DType::f32, {dag.integer(attention.dims[Dim::Skv])}, pos};
-  keys.computed = true;
-  made.tensors.push_back(std::move(keys));
-  const ExprId at[] = {position(dag, *attention.gather)};
-  const ExprId element = dag.add_symbol(Op::load_, name, ir::Type::real, at, pos);
-  made.score = dag.add(Op::add_, {made.score, element}, pos);
+  const ir::SourcePos pos = gather.pos;
+  // An element of a computed tensor of so many elements.
+  const auto element = [&](const char* name, std::int64_t size, ExprId at) {
+    ir::CapturedTensor tensor{made.unused_name(name), DType::f32, {dag.integer(size)}, pos};
+    tensor.computed = true;
+    const ExprId indexes[] = {at};
+    const ExprId load = dag.add_symbol(Op::load_, tensor.name, ir::Type::real, indexes, pos);
+    made.tensors.push_back(std::move(tensor));
+    return load;
+  };
+  const auto if_shown = [&](ExprId shown, ExprId value) {
+    return dag.add(Op::select_, {shown, value, dag.real(0, pos)}, pos);
+  };
+  ExprId visible = dag.boolean(true);
+  for (const ExprId mask : made.masks) visible = dag.add(Op::and_, {visible, mask}, pos);
+  const ExprId key = position(dag, gather);
+  const ExprId read = element("kv", attention.dims[Dim::Skv], key);
+  const ExprId is_key = dag.add(Op::ne_, {key, dag.integer(-1)}, pos);
+  made.score = if_shown(is_key, dag.add(Op::add_, {read, if_shown(visible, made.score)}, pos));
+  if (!gather.counts.empty()) {
+    const ExprId count = load_at_row(dag, gather.counts, {}, pos);
+    const ExprId counted = dag.add(Op::lt_, {dag.leaf(Op::column_), count}, pos);
+    const ExprId end = element("listed", attention.keys_of_row() + 1, count);
+    made.score = dag.add(Op::add_, {end, if_shown(counted, made.score)}, pos);
+  }
+  made.masks.clear();
   return made;
 }
 

@@ -14,10 +14,11 @@ namespace attn::rewrite {
 // attention any more: what reads them is the caller's. Sizes must be bound.
 ir::Attention with_keys_listed(const ir::Attention& attention, bool counts);
 
-// The same with counts, and with the element at each listed position of a computed tensor `name`,
-// which has one for each key, added to the score: a load that is out of range exactly where what is
-// listed is neither -1 nor a key.
-ir::Attention with_positions_read(const ir::Attention& attention, const std::string& name);
+// What checks of bound values evaluate: the attention of the lists, whose score also reads an element
+// of a computed tensor `kv` at each position that counts and is not -1, and one of `listed` at each
+// count. These loads are out of range exactly where a list or a count is wrong. Masks, which hide
+// nothing of that, guard the score alone.
+ir::Attention with_positions_read(const ir::Attention& attention);
 
 // The attention with each row as a batch of its own, B Sq in all: batch b * Sq + row, of which
 // expressions know what b and row were. Masks are parts of the score, which is -inf where one hides

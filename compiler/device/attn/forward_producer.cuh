@@ -70,21 +70,13 @@ struct Producer : CopierLayers<C, E, L>::Values {
     if (kGathers) finish_copies();
   }
 
-  // The values of a block come after the keys of the next.
+  // The values of a block come after the keys of the next, or with their keys.
   __device__ void copy_block(const Item& item, Blocks& blocks) {
     const int at = blocks.key, head = item.unit * C::kPack / C::kHeadsOfKey;
     const unsigned flags = Base::begin_block(blocks);
     const int b = Base::batch_of_keys(item);
-    if constexpr (C::kValuesOfKeys) {
-      const auto place = Base::template place_of<C::kThdK>(b, at, blocks.used);
-      this->copy_both(place, head, at | flags, blocks.used);
-      key.next();
-      if constexpr (C::kTables > 0) {
-        if (takes_part(false)) copy_table(item, at);
-      }
-      Base::end_block(blocks);
-      return;
-    }
+    if constexpr (C::kValuesOfKeys)
+      return this->copy_both(item, blocks, head, b, at | flags);
     const auto place = Base::template place_of<C::kThdK>(b, at, blocks.keys);
     if (takes_part(C::kGatherKeys)) copy_keys(place, head, at | flags, blocks.keys);
     key.next();

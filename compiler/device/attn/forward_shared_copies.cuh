@@ -13,17 +13,28 @@ template <class Base>
 struct CopiesOfBoth : Base {
   using C = typename Base::C;
   using S = typename Base::S;
-  using BlockPlace = typename Base::BlockPlace;
+  using Item = typename Base::Item;
+  using Blocks = typename Base::Blocks;
   using KeyLoader = typename Base::KeyLoader;
   using Base::stages, Base::tensors, Base::key, Base::value, Base::value_key, Base::kNoKey,
       Base::is_first, Base::takes_part, Base::keep_values, Base::has_tail, Base::announce_tail,
-      Base::end_tail;
+      Base::end_tail, Base::copy_table;
   static_assert(C::kStages > 2, "a step waits for the next keys before it has read all values");
 
-  // The block at that place, of which `word` tells the consumers, of a batch with `used` rows that
-  // count: others are hidden.
-  __device__ void copy_both(const BlockPlace& at, int head, unsigned word, int used) {
-    if (!takes_part(C::kGatherKeys)) return;
+  // The next block of a tile, of batch `b` and a head of keys, of which `word` tells the consumers.
+  __device__ void copy_both(const Item& item, Blocks& blocks, int head, int b, unsigned word) {
+    const int at = blocks.key;
+    if (takes_part(C::kGatherKeys)) copy_stage(b, at, head, word, blocks.used);
+    key.next();
+    if constexpr (C::kTables > 0) {
+      if (takes_part(false)) copy_table(item, at);
+    }
+    Base::end_block(blocks);
+  }
+
+  // Of `used` rows of the batch; others are hidden.
+  __device__ void copy_stage(int b, int first, int head, unsigned word, int used) {
+    const auto at = Base::template place_of<C::kThdK>(b, first, used);
     unsigned full = stages.key_full(key.stage);
     KeyLoader rows;
     rows.find(tensors, at.last, at.row, used);

@@ -136,7 +136,7 @@ void rename_tensors(const ChosenKeys& chosen, plan::KernelStep& step) {
 }
 
 void check_positions(const ir::Attention& whole, plan::Program& program) {
-  codegen::check_scores(rewrite::with_positions_read(whole, whole.unused_name("kv")), program);
+  codegen::check_scores(rewrite::with_positions_read(whole), program);
 }
 
 }  // namespace attn::engines::native
