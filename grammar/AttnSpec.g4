@@ -39,6 +39,8 @@ clause
   | shardClause
   | prologueClause
   | branchClause
+  | valuesClause
+  | gatherClause
   | functionClause
   | otherClause
   ;
@@ -80,6 +82,10 @@ branchInput : name '=' name ;
 // What becomes of each row of q or k.
 prologueClause : PROLOGUE name ':' expr ';' ;
 shardClause : SHARD name ';' ;
+// Columns of k that are v.
+valuesClause : VALUES name '[' expr RANGE expr ']' ';' ;
+// The keys that each row sees, and how many of them.
+gatherClause : GATHER name (',' name)? ';' ;
 // Types of tensors, and defaults of scales.
 quantizeClause : QUANTIZE name (',' quantizeEntry)* ';' ;
 quantizeEntry : name (':' name | '=' fallback) ;
@@ -123,7 +129,8 @@ indexes : '[' expr (',' expr)* ']' ;
 name
   : IDENT | ATTENTION | DIMS | DTYPE | LAYOUT | TENSOR | PARAM | LET | SCALE | SCORE | MASK
   | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE
-  | QUANTIZE | SHARD | WEIGHT | PROLOGUE | EPILOGUE | GATE | BRANCH | COMBINE | FN | IMPORT
+  | QUANTIZE | SHARD | WEIGHT | PROLOGUE | EPILOGUE | GATE | BRANCH | COMBINE | VALUES | GATHER
+  | FN | IMPORT
   ;
 
 ATTENTION : 'attention' ;
@@ -153,6 +160,8 @@ GATE : 'gate' ;
 PROLOGUE : 'prologue' ;
 BRANCH : 'branch' ;
 COMBINE : 'combine' ;
+VALUES : 'values' ;
+GATHER : 'gather' ;
 FN : 'fn' ;
 IMPORT : 'import' ;
 RETURN : 'return' ;

@@ -78,7 +78,7 @@ class Tensors {
   Json make() && {
     add_io("q", Role::query, {"B", "Hq", "Sq", "Dqk"});
     add_io("k", Role::key, {"B", "Hkv", "Skv", "Dqk"});
-    add_io("v", Role::value, {"B", "Hkv", "Skv", "Dv"});
+    if (!attention_.values_of_keys) add_io("v", Role::value, {"B", "Hkv", "Skv", "Dv"});
     for (const ir::CapturedTensor& tensor : attention_.tensors) add_captured(tensor);
     add_controls();
     add_outputs();
@@ -281,6 +281,7 @@ Json facts_json(const Described& spec, const sema::Bindings& bindings) {
                 {"divisible", divisible},
                 {"masks", masks_json(attention)}};
   if (spec.sizes.group) facts["group"] = *spec.sizes.group;
+  if (attention.values_of_keys) facts["values_of_keys"] = true;  // there is no input v
   return facts;
 }
 

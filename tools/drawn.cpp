@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "compiler/reference/gathered.h"
 #include "compiler/reference/sums.h"
 
 namespace attn::tools {
@@ -30,6 +31,41 @@ bool has_what_is_summed(const ir::Attention& attention, const reference::Binding
   });
 }
 
+// The attention with a mask of what its lists show, a tensor of booleans, in place of them.
+Result<ir::Attention> with_lists_as_mask(const ir::Attention& attention,
+                                         reference::Bindings& values) {
+  const ir::Dims& dims = attention.dims;
+  const std::int64_t batches = dims[ir::Dim::B], rows = dims[ir::Dim::Sq],
+                     keys = dims[ir::Dim::Skv];
+  constexpr double kMost = 1 << 28;
+  if (static_cast<double>(batches * rows) * static_cast<double>(keys) > kMost) {
+    return Error{ErrorCode::invalid_argument,
+                 "a picture of listed keys has too many scores",
+                 {"bind smaller sizes, as in `--bind B=1 --bind Skv=512`"}};
+  }
+  const std::string name = attention.unused_name("listed");
+  io::HostTensor shown{DType::boolean, {batches, rows, keys}, {}};
+  shown.values.assign(static_cast<std::size_t>(batches * rows * keys), 0);
+  for (std::int64_t row = 0; row < batches * rows; ++row) {
+    for (const std::int64_t key :
+         reference::listed_keys(attention, values, row / rows, row % rows)) {
+      if (key >= 0 && key < keys) shown.values[static_cast<std::size_t>(row * keys + key)] = 1;
+    }
+  }
+  ir::Attention drawn = attention;
+  ir::Dag& dag = drawn.dag;
+  drawn.tensors.push_back({name,
+                           DType::boolean,
+                           {dag.integer(batches), dag.integer(rows), dag.integer(keys)},
+                           attention.gather->pos});
+  const ir::ExprId at[] = {dag.leaf(ir::Op::batch_), dag.leaf(ir::Op::row_),
+                           dag.leaf(ir::Op::column_)};
+  drawn.masks.push_back(dag.add_symbol(ir::Op::load_, name, ir::Type::boolean, at));
+  drawn.gather.reset();
+  values.tensors[name] = std::move(shown);
+  return drawn;
+}
+
 }  // namespace
 
 ir::Attention for_picture(const ir::Attention& attention, Needs needs) {
@@ -54,7 +90,11 @@ Result<Drawn> draw_inputs(const ir::Attention& attention, Inputs inputs,
       {params.begin(), params.end()}};
   if (has_what_is_summed(attention, values))
     ATTN_RETURN_IF_ERROR(reference::add_sums(attention, values));
-  ATTN_ASSIGN(pictures::Picture picture, picture_of(attention, values));
+  ir::Attention listed;
+  if (attention.gather) {
+    ATTN_ASSIGN(listed, with_lists_as_mask(attention, values));
+  }
+  ATTN_ASSIGN(pictures::Picture picture, picture_of(attention.gather ? listed : attention, values));
   return Drawn{std::move(picture), std::move(values), std::move(inputs.origins)};
 }
 

@@ -75,6 +75,10 @@ std::string tile_text(const KernelFacts& facts) {
   }
   if (facts.heads > 1) text += fmt::format(" of each of {} heads that share keys", facts.heads);
   text += fmt::format(", by blocks of {} {}", facts.block, facts.backward ? "queries" : "keys");
+  constexpr std::int64_t kRowsOfProducts = 64;
+  const std::int64_t used = facts.tile * facts.heads;
+  if (!facts.backward && facts.patch_width == 0 && used < kRowsOfProducts)
+    text += fmt::format(", {} of the {} rows of products", used, kRowsOfProducts);
   text += fmt::format("; q and k in {} columns, v in {}", facts.depth, facts.width);
   return text;
 }

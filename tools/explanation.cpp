@@ -181,6 +181,10 @@ std::string residuals_text(const Explanation& explanation, const ExplainedMask& 
 std::string mask_text(const Explanation& explanation, const ExplainedMask& explained) {
   const masks::Band& from_end = explained.mask.from_end;
   std::string text;
+  if (explanation.cache && !explanation.cache->lists.empty()) {
+    text += fmt::format("  listed    a row sees at most {} of {}, those that `{}` lists\n",
+                        explanation.cache->listed, explanation.columns, explanation.cache->lists);
+  }
   if (explained.mask.band.left || explained.mask.band.right) {
     text += fmt::format("  band      {}{}\n", explained.band, band_text(explanation, explained));
     for (const WrittenCondition& written : explained.band_written) {
@@ -223,8 +227,27 @@ std::string gradients_text(const Explanation& explanation) {
   return "\ngradients\n" + to_text(*explanation.derivatives);
 }
 
+std::string cache_text(const ExplainedCache& cache) {
+  const std::string what =
+      cache.values_of_keys
+          ? fmt::format("whose first {} of {} elements are its value", cache.width, cache.depth)
+          : "with its value";
+  const std::string keys =
+      cache.lists.empty()
+          ? "each key"
+          : fmt::format("each of {} keys that `{}` lists for a row", cache.listed, cache.lists);
+  return fmt::format("\n  {} bytes of {}, {}", cache.bytes, keys, what);
+}
+
+Json cache_json(const ExplainedCache& cache) {
+  Json json = {{"bytes_of_key", cache.bytes}, {"values_of_keys", cache.values_of_keys}};
+  if (!cache.lists.empty()) json["lists"] = cache.lists, json["listed"] = cache.listed;
+  return json;
+}
+
 std::string work_text(const Explanation& explanation, const ExplainedProgram& program) {
   std::string text = fmt::format("  {} over all scores", flops_text(program.flops));
+  if (explanation.cache) text += cache_text(*explanation.cache);
   if (has_band(explanation) || std::ranges::any_of(explanation.branches, has_band)) {
     const double share = explanation.share_of_work;
     text += fmt::format(", of which {} ({}) lie in the band{}", flops_text(program.flops * share),
@@ -344,9 +367,24 @@ std::vector<WrittenCondition> written_of(const masks::Band& band,
   return all;
 }
 
+// Columns of masks are positions of keys, and those of scores numbers in lists: no band and no
+// block tells what is computed.
+ExplainedMask explain_lists(const ir::Attention& attention, const WrittenConditions& written) {
+  ExplainedMask explained;
+  explained.lengths = attention.lengths_q || attention.lengths_kv;
+  explained.rows = attention.dims[ir::Dim::Sq];
+  explained.columns = attention.dims[ir::Dim::Skv];
+  for (const ir::ExprId id : attention.masks) {
+    explained.residual.push_back({written.at(attention.dag[id].pos), ir::to_source(attention, id)});
+  }
+  return explained;
+}
+
 // The mask of one attention of the spec.
 ExplainedMask explain_mask(const Spec& spec, const ir::Attention& attention,
                            const target::Context& context) {
+  const WrittenConditions written(*spec.source);
+  if (attention.gather) return explain_lists(attention, written);
   masks::Effort effort(context.deadline.get());
   const ir::Attention covered = context.rewrites.bounding_band
                                     ? rewrite::with_bounding_band(attention, context, effort)
@@ -362,7 +400,6 @@ ExplainedMask explain_mask(const Spec& spec, const ir::Attention& attention,
   explained.columns = attention.dims[ir::Dim::Skv];
   explained.band = masks::band_text(mask->form(), covered);
   explained.band_from_end = masks::band_from_end_text(mask->form(), covered);
-  const WrittenConditions written(*spec.source);
   explained.band_written = written_of(explained.mask.band, written);
   for (const ir::ExprId id : explained.mask.residual) {
     explained.residual.push_back({written.at(covered.dag[id].pos), ir::to_source(covered, id)});
@@ -426,6 +463,22 @@ ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
   return explained;
 }
 
+namespace {
+
+std::optional<ExplainedCache> cache_of(const ir::Attention& attention) {
+  if (!attention.values_of_keys && !attention.gather) return std::nullopt;
+  ExplainedCache cache{.depth = attention.dims[ir::Dim::Dqk],
+                       .width = attention.dims[ir::Dim::Dv],
+                       .values_of_keys = attention.values_of_keys,
+                       .listed = attention.keys_of_row()};
+  cache.bytes = static_cast<std::int64_t>(size_of(attention.dtype)) *
+                (cache.depth + (cache.values_of_keys ? 0 : cache.width));
+  if (attention.gather) cache.lists = attention.gather->keys;
+  return cache;
+}
+
+}  // namespace
+
 Explanation explain(const Spec& spec, bool gradients, target::Rewrites made,
                     std::shared_ptr<target::Deadline> deadline) {
   const target::Context context{
@@ -439,6 +492,7 @@ Explanation explain(const Spec& spec, bool gradients, target::Rewrites made,
   }
   explanation.share_of_work = share_of_work(explanation, spec.attention);
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
+  explanation.cache = cache_of(spec.attention);
   return explanation;
 }
 
@@ -456,6 +510,8 @@ std::string keys_text(const ExplainedMask& explained) {
 }
 
 std::string residual_text(const Explanation& explanation, const ExplainedMask& explained) {
+  if (explanation.cache && !explanation.cache->lists.empty())
+    return "computed for every score of a listed key";
   if (is_of_lists(explanation)) return "computed for the scores of partial blocks";
   return fmt::format("{}computed for every score{}",
                      is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ",
@@ -480,6 +536,7 @@ Json to_json(const Explanation& explanation) {
     json["branches"].push_back({{"name", branch.branch}, {"mask", mask_json(branch)}});
   }
   if (forward) json["flop"] = forward->flops;
+  if (explanation.cache) json["cache"] = cache_json(*explanation.cache);
   json["share_in_band"] = explanation.share;
   if (forward) {
     json["bytes"] = forward->bytes;

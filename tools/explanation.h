@@ -52,6 +52,15 @@ struct ExplainedCondition {
   std::string text;          // as it is after constants and functions are inlined
 };
 
+// What is read of a cache whose keys hold their values, or of which rows see what lists name.
+struct ExplainedCache {
+  std::int64_t bytes = 0;             // of a key, with its value, of one head
+  std::int64_t depth = 0, width = 0;  // elements of a key, and of its value
+  bool values_of_keys = false;
+  std::string lists{};      // the tensor that lists keys; empty: there is none
+  std::int64_t listed = 0;  // keys of a row, at most
+};
+
 // What the masks of an attention show.
 struct ExplainedMask {
   std::string branch;  // that it is of, if there are branches
@@ -75,7 +84,8 @@ struct Explanation : ExplainedMask {
   std::string file;
   std::string name;
   std::vector<ExplainedMask> branches;
-  double share_of_work = 1;  // of the forward's FLOPs that lie in the bands
+  double share_of_work = 1;             // of the forward's FLOPs that lie in the bands
+  std::optional<ExplainedCache> cache;  // with the clauses `values` or `gather`
   std::optional<ExplainedDerivatives> derivatives;
   std::optional<ExplainedProgram> forward;
   std::optional<ExplainedProgram> backward;

@@ -46,8 +46,10 @@ std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
   std::vector<Wanted> wanted;
   if (needs >= Needs::forward) {
     wanted = {{"q", attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dqk]}},
-              {"k", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}},
-              {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}}};
+              {"k", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}}};
+    if (!attention.values_of_keys)
+      wanted.push_back(
+          {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}});
   }
   if (needs == Needs::gradients) {
     wanted.push_back({kCotangent,
@@ -382,6 +384,9 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted, N
             fmt::format("--in {}: {} is a dimension", name, name),
             {fmt::format("--bind {}=.. sets its size", name)}};
   }
+  if (name == "v" && needs >= Needs::forward) {
+    return {ErrorCode::invalid_argument, "--in v: v is a part of k, by the clause `values`"};
+  }
   if (name == "q" || name == "k" || name == "v") {
     return {ErrorCode::invalid_argument,
             fmt::format("--in {}: this command does not read q, k and v", name)};
@@ -419,6 +424,10 @@ std::set<std::string> names_read(const ir::Attention& attention, Needs needs) {
       names.insert(attention.dag.symbol_of(id));
   }
   for (const ir::KeySum& sum : attention.sums) names.erase(sum.tensor.name);
+  if (const auto& gather = attention.gather) {
+    names.insert(gather->keys);
+    if (!gather->counts.empty()) names.insert(gather->counts);
+  }
   if (attention.lengths_q) names.emplace(ir::kLengthsQ);
   if (attention.lengths_kv) names.emplace(ir::kLengthsKv);
   return names;

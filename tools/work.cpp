@@ -16,7 +16,7 @@ using ir::Dim;
 double scores_of(const ir::Attention& attention) {
   const ir::Dims& d = attention.dims;
   return static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq]) *
-         static_cast<double>(d[Dim::Skv]);
+         static_cast<double>(attention.keys_of_row());
 }
 
 // Of one score of one attention.

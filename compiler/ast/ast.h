@@ -190,6 +190,16 @@ struct QuantizeClause {
 struct ShardClause {
   Name axis;
 };
+// `values k[0..512];`: v is these columns of k.
+struct ValuesClause {
+  Name tensor;
+  Expr first, end;
+};
+// `gather chosen, count;`: the keys that a row sees, by captured tensors.
+struct GatherClause {
+  Name keys;
+  std::optional<Name> counts{};
+};
 // A clause that is unknown. Its words are kept, so that names it may define are
 // not reported as unknown.
 struct OtherClause {
@@ -211,7 +221,7 @@ struct Clause {
                ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, SinkClause,
                DropoutClause, LengthsClause, GradClause, DeterministicClause, NormalizeClause,
                QuantizeClause, ShardClause, WeightClause, PrologueClause, EpilogueClause,
-               BranchClause, FunctionClause, ImportClause, OtherClause>
+               BranchClause, ValuesClause, GatherClause, FunctionClause, ImportClause, OtherClause>
       body;
   Comments comments{};
 };

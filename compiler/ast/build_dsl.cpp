@@ -185,6 +185,12 @@ class Builder {
       case Grammar::RuleShardClause:
         clause.body = ShardClause{name(context->shardClause()->name())};
         break;
+      case Grammar::RuleValuesClause: {
+        auto* c = context->valuesClause();
+        clause.body = ValuesClause{name(c->name()), expr(c->expr(0)), expr(c->expr(1))};
+        break;
+      }
+      case Grammar::RuleGatherClause: clause.body = gather(context->gatherClause()); break;
       case Grammar::RuleQuantizeClause: clause.body = quantize(context->quantizeClause()); break;
       case Grammar::RuleFunctionClause: clause.body = function(context->functionClause()); break;
       default: return other(inner);
@@ -196,6 +202,12 @@ class Builder {
     BranchClause clause{name(context->name())};
     for (auto* input : context->branchInput())
       clause.inputs.push_back({name(input->name(0)), name(input->name(1))});
+    return clause;
+  }
+
+  static GatherClause gather(Grammar::GatherClauseContext* context) {
+    GatherClause clause{name(context->name(0))};
+    if (context->name().size() > 1) clause.counts = name(context->name(1));
     return clause;
   }
 

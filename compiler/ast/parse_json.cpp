@@ -165,6 +165,22 @@ Body branch(const Given& given) {
   return clause;
 }
 
+// "k", beside "from": 0, "to": 512
+Body values(const Given& given) {
+  const JsonValue* first = given.in.need(given.json, "from", "`values`");
+  const JsonValue* end = given.in.need(given.json, "to", "`values`");
+  return ValuesClause{given.name(), first ? given.in.expr(*first) : Expr{},
+                      end ? given.in.expr(*end) : Expr{}};
+}
+
+// "chosen", beside "counts": "count"
+Body gather(const Given& given) {
+  GatherClause clause{given.name()};
+  const JsonMember* counts = given.json.find("counts");
+  if (counts) clause.counts = given.in.name(&counts->value, "the tensor of counts");
+  return clause;
+}
+
 Body let(const Given& given) { return inner_let(given.json, given.in); }
 
 Body function(const Given& given) {
@@ -277,6 +293,8 @@ constexpr ClauseForm kJsonClauses[] = {
     {"combine", of_expression<EpilogueClause>, ""},
     {"branch", branch, "the branch", {"inputs"}},
     {"prologue", prologue, "the tensor of a prologue", {"value"}},
+    {"values", values, "the tensor of values", {"from", "to"}},
+    {"gather", gather, "the tensor of keys", {"counts"}},
     {"quantize", quantize, "the quantization", {"with"}},
     {"shard", of_name<ShardClause>, "what is sharded"},
     {"dtype", of_name<DtypeClause>, "the type"},

@@ -154,6 +154,12 @@ struct BodyPrinter {
     }
     return out;
   }
+  std::string operator()(const ValuesClause& clause) const {
+    return fmt::format("{}[{}..{}]", clause.tensor.text, to_dsl(clause.first), to_dsl(clause.end));
+  }
+  std::string operator()(const GatherClause& clause) const {
+    return clause.keys.text + (clause.counts ? ", " + clause.counts->text : "");
+  }
   std::string operator()(const ShardClause& clause) const { return clause.axis.text; }
   std::string operator()(const QuantizeClause& clause) const {
     std::string out = clause.by.text;

@@ -167,6 +167,14 @@ struct JsonBodyPrinter {
     return fmt::format("{}, \"inputs\": {{{}}}", text(clause.name.text),
                        joined(clause.inputs, input));
   }
+  std::string operator()(const ValuesClause& clause) const {
+    return fmt::format("{}, \"from\": {}, \"to\": {}", text(clause.tensor.text), json(clause.first),
+                       json(clause.end));
+  }
+  std::string operator()(const GatherClause& clause) const {
+    if (!clause.counts) return text(clause.keys.text);
+    return fmt::format("{}, \"counts\": {}", text(clause.keys.text), text(clause.counts->text));
+  }
   std::string operator()(const ShardClause& clause) const { return text(clause.axis.text); }
   std::string operator()(const QuantizeClause& clause) const {
     if (clause.entries.empty()) return text(clause.by.text);

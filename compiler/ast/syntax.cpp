@@ -63,9 +63,9 @@ class EqualsSigns : public SyntaxHelp {
   // `dropout p = 0.1;`, `scale = 0.5;` and `mask: q_idx >= kv_idx;`
   bool report_clause() {
     static constexpr std::string_view kClauses[] = {
-        "dims",  "dtype",   "layout",   "scale",    "score",   "mask",      "sink",
-        "align", "dropout", "outputs",  "grad",     "lengths", "normalize", "quantize",
-        "shard", "weight",  "prologue", "epilogue", "gate",    "combine"};
+        "dims",     "dtype",    "layout", "scale",   "score",     "mask",     "sink",  "align",
+        "dropout",  "outputs",  "grad",   "lengths", "normalize", "quantize", "shard", "weight",
+        "prologue", "epilogue", "gate",   "combine", "values",    "gather"};
     const std::string_view sign = text(at_);
     if ((sign != "=" && sign != ":") || at_ < 2) return false;
     if (sign == ":" && in_body(at_)) return false;  // an annotation

@@ -10,12 +10,14 @@
 namespace attn::ast {
 namespace {
 
-constexpr std::array<std::string_view, 29> kClauseWords = {
-    "'dims'",     "'dtype'",   "'layout'",  "'tensor'",   "'param'",         "'let'",
-    "'scale'",    "'score'",   "'mask'",    "'outputs'",  "'align'",         "'learn'",
-    "'sink'",     "'dropout'", "'lengths'", "'grad'",     "'deterministic'", "'normalize'",
-    "'quantize'", "'shard'",   "'weight'",  "'prologue'", "'epilogue'",      "'gate'",
-    "'branch'",   "'combine'", "'fn'",      "'import'",   "'attention'"};
+constexpr std::array<std::string_view, 31> kClauseWords = {
+    "'dims'",     "'dtype'",         "'layout'",    "'tensor'",   "'param'",
+    "'let'",      "'scale'",         "'score'",     "'mask'",     "'outputs'",
+    "'align'",    "'learn'",         "'sink'",      "'dropout'",  "'lengths'",
+    "'grad'",     "'deterministic'", "'normalize'", "'quantize'", "'shard'",
+    "'weight'",   "'prologue'",      "'epilogue'",  "'gate'",     "'branch'",
+    "'combine'",  "'values'",        "'gather'",    "'fn'",       "'import'",
+    "'attention'"};
 
 }  // namespace
 

@@ -63,6 +63,8 @@ class Walk {
   void operator()(WeightClause& clause) const { (*this)(clause.value); }
   void operator()(EpilogueClause& clause) const { (*this)(clause.value); }
   void operator()(BranchClause& clause) const { all(clause.name, clause.inputs); }
+  void operator()(ValuesClause& clause) const { all(clause.tensor, clause.first, clause.end); }
+  void operator()(GatherClause& clause) const { all(clause.keys, clause.counts); }
   void operator()(ShardClause& clause) const { (*this)(clause.axis); }
   void operator()(QuantizeClause& clause) const { all(clause.by, clause.entries); }
   void operator()(FunctionClause& clause) const {

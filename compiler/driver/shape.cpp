@@ -154,6 +154,7 @@ std::optional<ir::Attention> opened(const support::Source& source, sema::Binding
 std::vector<plan::Dim> paddable_dims(const support::Source& source, const sema::Bindings& bindings,
                                      const ir::Attention& attention) {
   if (!attention.branches.empty()) return {};  // their keys may be others
+  if (attention.gather) return {};             // lists are of given rows
   const std::optional<ir::Attention> open = opened(source, bindings, kPaddable);
   if (!open || !others_are_known(*open, attention) || !tensors_never_shrink(*open)) return {};
   std::vector<plan::Dim> dims;

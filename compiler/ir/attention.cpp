@@ -160,6 +160,11 @@ const KeySum* Attention::find_sum(std::string_view tensor) const {
   return found == sums.end() ? nullptr : &*found;
 }
 
+std::int64_t Attention::keys_of_row() const {
+  if (!gather) return dims[Dim::Skv];
+  return fold_integer(dag, find_tensor(gather->keys)->extents[2], dims).value_or(dims[Dim::Skv]);
+}
+
 std::int64_t Dropout::dropped() const {
   const double numbers = std::round(probability * static_cast<double>(kRandomNumbers));
   return std::min(static_cast<std::int64_t>(numbers), kRandomNumbers - 1);

@@ -40,6 +40,12 @@
 // With Scaling::mxfp8, what an element of q, k or v stands for is itself times the scale of its
 // block (block_scales.h). Then y = (round(16 w) / 16 V) / sum(w), and o = y in a type of 16 bits.
 //
+// With values_of_keys, v is the first Dv columns of k: there is no tensor v, and layouts["v"] is
+// that of k.
+//
+// With a Gather, a row sees the keys that a tensor lists, each as often as it is listed, and
+// `column` is the position of the key that is listed, in [0, Skv).
+//
 // `row` is the row number. If the spec aligns bottom right, its q_idx has become row + (Skv - Sq),
 // with lengths instead of sizes where there are lengths.
 #pragma once
@@ -147,6 +153,16 @@ struct Prologue {
                                // Each reads those before it
   SourcePos pos{};
   bool operator==(const Prologue&) const = default;
+};
+
+// Which keys a row sees: those at keys[b, row, n], in [0, Skv), for n in [0, counts[b, row]); -1
+// is none. Masks, and lengths of keys, hide further ones. It has neither branches, gradients,
+// dropout, prologues nor 8-bit floats.
+struct Gather {
+  std::string keys;      // i32 [B, Sq, N], captured
+  std::string counts{};  // i32 [B, Sq], captured, in [0, N]; "": all N
+  SourcePos pos{};
+  bool operator==(const Gather&) const = default;
 };
 
 // What may be divided among several GPUs (compiler/sharding): rows and keys, heads, or both.
@@ -274,6 +290,9 @@ struct Attention {
   std::string branch{};            // the name of this one beside others, or of a branch
   std::optional<Dropout> dropout{};
   std::optional<Prologue> prologue_q{}, prologue_k{};
+  std::optional<Gather> gather{};
+  bool values_of_keys = false;  // beside neither branches, gradients, a prologue of k nor 8 bits
+  SourcePos values_pos{};       // of the clause
   bool lengths_q = false;   // then `tensors` has kLengthsQ
   bool lengths_kv = false;  // then `tensors` has kLengthsKv
   bool wants_o = true;
@@ -312,6 +331,8 @@ struct Attention {
   // A captured tensor, one of sums, or the o of a branch.
   const CapturedTensor* find_tensor(std::string_view tensor) const;
   const KeySum* find_sum(std::string_view tensor) const;
+  // Keys of a row that may be visible: those that are listed, or all. Sizes are bound.
+  std::int64_t keys_of_row() const;
   const Param* find_param(std::string_view param) const;
   // `wanted`, with `_` appended until no tensor or param has the name.
   std::string unused_name(std::string wanted) const;

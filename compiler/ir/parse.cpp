@@ -58,6 +58,8 @@ class TextParser : private TensorLines {
     if (line.accept("dropout")) return dropout(line);
     if (line.accept("prologue")) return prologue(line);
     if (line.accept("lengths")) return lengths(line);
+    if (line.accept("values_of_keys")) return set(out_.values_of_keys);
+    if (line.accept("gather")) return gather(line);
     if (line.accept("grad")) return gradients(line);
     if (line.accept("normalize")) return normalize(line);
     if (line.accept("quotient")) return quotient(line);
@@ -135,6 +137,15 @@ class TextParser : private TensorLines {
   Status lengths(Scanner& line) {
     out_.lengths_q = line.accept("q");
     out_.lengths_kv = line.accept("kv");
+    return {};
+  }
+
+  Status gather(Scanner& line) {
+    if (out_.gather) return line.error("given twice");
+    Gather& gather = out_.gather.emplace();
+    ATTN_ASSIGN(gather.keys, line.word());
+    if (line.at_end()) return {};
+    ATTN_ASSIGN(gather.counts, line.word());
     return {};
   }
 

@@ -126,6 +126,9 @@ class TextWriter {
     if (attention_.dropout) dropout(*attention_.dropout);
     prologue("q", attention_.prologue_q);
     prologue("k", attention_.prologue_k);
+    if (attention_.values_of_keys) line("values_of_keys");
+    if (const auto& gather = attention_.gather)
+      line("gather {}{}", gather->keys, gather->counts.empty() ? "" : " " + gather->counts);
     if (attention_.lengths_q || attention_.lengths_kv) {
       line("lengths{}{}", attention_.lengths_q ? " q" : "", attention_.lengths_kv ? " kv" : "");
     }

@@ -247,6 +247,7 @@ class Verifier : private RootVerifier {
     ATTN_RETURN_IF_ERROR(layouts());
     ATTN_RETURN_IF_ERROR(names());
     ATTN_RETURN_IF_ERROR(lengths());
+    ATTN_RETURN_IF_ERROR(latent());
     ATTN_RETURN_IF_ERROR(quantize());
     ATTN_RETURN_IF_ERROR(gradients());
     ATTN_RETURN_IF_ERROR(outputs());
@@ -375,6 +376,30 @@ class Verifier : private RootVerifier {
         return bug(fmt::format("{} is not i32[B]", name));
       }
     }
+    return {};
+  }
+
+  // What is neither trained nor rounded, and of one attention.
+  Status latent() const {
+    const bool trains = !attention_.gradients.empty() || attention_.reads_d_lse;
+    const bool is_one = attention_.branches.empty() && attention_.branch.empty();
+    const bool is_plain = !trains && is_one && !attention_.quantize && !attention_.prologue_k;
+    if (attention_.values_of_keys) {
+      const auto depth = attention_.dims.get(Dim::Dqk), width = attention_.dims.get(Dim::Dv);
+      if (!is_plain) return bug("values of keys beside what they exclude");
+      if (depth && width && *width > *depth) return bug("more values than columns of k");
+      if (attention_.layouts.at("v") != attention_.layouts.at("k")) return bug("a layout of v");
+    }
+    if (!attention_.gather) return {};
+    if (!is_plain || attention_.dropout || attention_.prologue_q)
+      return bug("a gather beside what it excludes");
+    const CapturedTensor* keys = attention_.find_tensor(attention_.gather->keys);
+    if (keys == nullptr || keys->dtype != DType::i32 || keys->extents.size() != 3)
+      return bug("keys of a gather that are not i32[B, Sq, N]");
+    if (attention_.gather->counts.empty()) return {};
+    const CapturedTensor* counts = attention_.find_tensor(attention_.gather->counts);
+    if (counts == nullptr || counts->dtype != DType::i32 || counts->extents.size() != 2)
+      return bug("counts of a gather that are not i32[B, Sq]");
     return {};
   }
 

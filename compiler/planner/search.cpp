@@ -34,10 +34,33 @@ std::string_view with_bound_strides(const ir::Attention& attention) {
   return found == attention.layouts.end() ? std::string_view() : found->first;
 }
 
+// What the clauses `values` and `gather` need: attnc's own kernels, forward.
+std::optional<Error> refusal_of_latent(const ir::Attention& attention, const Strategy& strategy,
+                                       const target::Context& context) {
+  if (!attention.values_of_keys && !attention.gather) return std::nullopt;
+  const ir::SourcePos pos = attention.gather ? attention.gather->pos : attention.values_pos;
+  if (context.backward()) {
+    return engines::unsupported(
+        pos, attention.gather ? "an attention over gathered keys has no gradients"
+                              : "an attention whose values are a part of k has no gradients",
+        attention.gather ? "where rows see few keys, a `mask` says which, and has gradients"
+                         : "train with k and v of their own: leave out `values`");
+  }
+  if (strategy.own_kernels) return std::nullopt;
+  return engines::unsupported(
+      pos,
+      attention.gather ? "only attnc's own kernels gather keys"
+                       : "only attnc's own kernels read values as a part of k",
+      attention.gather ? "those are `--engine native`; a `mask` says what rows see to all"
+                       : "those are `--engine native`; the others take v as an input, without "
+                         "`values`");
+}
+
 // What no strategy computes, or only those with attnc's own kernels, and with bound strides only
 // forward.
 std::optional<Error> refusal_of(const ir::Attention& attention, const Strategy& strategy,
                                 const target::Context& context) {
+  if (auto refusal = refusal_of_latent(attention, strategy, context)) return refusal;
   const Status rows = engines::check_prologues(attention, context.backward());
   if (!rows.ok()) return rows.error();
   if (const Status sums = engines::check_key_sums(attention); !sums.ok()) return sums.error();
@@ -69,7 +92,7 @@ std::optional<Error> refusal_of(const ir::Attention& attention, const Strategy& 
 // interest.
 bool is_told(const Strategy& strategy, const ir::Attention& attention) {
   const bool is_for_few =
-      attention.quantize || draws_elsewhere(attention) || !with_bound_strides(attention).empty();
+      attention.values_of_keys || attention.gather || attention.quantize || draws_elsewhere(attention) || !with_bound_strides(attention).empty();
   return is_for_few && strategy.own_kernels;
 }
 

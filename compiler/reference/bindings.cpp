@@ -29,7 +29,8 @@ Result<Declarations> declarations(const ir::Attention& attention) {
   Declarations list;
   list["q"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dqk]}};
   list["k"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dqk]}};
-  list["v"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dv]}};
+  if (!attention.values_of_keys)
+    list["v"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dv]}};
   for (const ir::CapturedTensor& tensor : attention.tensors) {
     Declared& declared = list[tensor.name];
     declared.dtype = tensor.dtype;
@@ -101,6 +102,41 @@ Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool u
   return {};
 }
 
+// Elements of the gather are positions of keys, or none, and counts those of its lists.
+Status check_gather(const ir::Attention& attention, const Bindings& bindings) {
+  if (!attention.gather) return {};
+  const io::HostTensor& keys = bindings.tensors.find(attention.gather->keys)->second;
+  const std::string& name = attention.gather->counts;
+  const io::HostTensor* counts = name.empty() ? nullptr : &bindings.tensors.find(name)->second;
+  const std::int64_t rows = keys.dims[1], all = keys.dims[2], most = attention.dims[Dim::Skv];
+  for (std::int64_t row = 0; row < keys.dims[0] * rows; ++row) {
+    const std::int64_t count =
+        counts ? static_cast<std::int64_t>(counts->values[static_cast<std::size_t>(row)]) : all;
+    if (count < 0 || count > all) {
+      return misfit(
+          fmt::format("{}[{}, {}] is {}, outside 0..{}", name, row / rows, row % rows, count, all));
+    }
+    for (std::int64_t n = 0; n < count; ++n) {
+      const double key = keys.values[static_cast<std::size_t>(row * all + n)];
+      if (key >= -1 && key < static_cast<double>(most)) continue;
+      return misfit(fmt::format("{}[{}, {}, {}] is {}, outside -1..{}", attention.gather->keys,
+                                row / rows, row % rows, n, key, most - 1));
+    }
+  }
+  return {};
+}
+
+// v, as the first columns of k.
+io::HostTensor values_of(const io::HostTensor& k, std::int64_t width) {
+  io::HostTensor v{k.dtype, {k.dims[0], k.dims[1], k.dims[2], width}, {}};
+  const auto depth = static_cast<std::size_t>(k.dims[3]);
+  for (std::size_t at = 0; at + depth <= k.values.size(); at += depth) {
+    const auto begin = k.values.begin() + static_cast<std::ptrdiff_t>(at);
+    v.values.insert(v.values.end(), begin, begin + width);
+  }
+  return v;
+}
+
 // Checks that scales are valid, and tensors are what they are declared to be.
 Status check_facts(const ir::Attention& attention, const Bindings& bindings) {
   for (const ir::CapturedTensor& tensor : attention.tensors) {
@@ -169,6 +205,9 @@ Result<Bindings> bind(const ir::Attention& attention, const Inputs& inputs, bool
   Bindings bindings;
   ATTN_RETURN_IF_ERROR(bind_tensors(attention, inputs, unrounded, bindings));
   ATTN_RETURN_IF_ERROR(check_facts(attention, bindings));
+  ATTN_RETURN_IF_ERROR(check_gather(attention, bindings));
+  if (attention.values_of_keys)
+    bindings.tensors["v"] = values_of(bindings.tensors.find("k")->second, attention.dims[Dim::Dv]);
   ATTN_RETURN_IF_ERROR(bind_params(attention, inputs, unrounded, bindings));
   if (attention.is_mxfp8()) apply_block_scales(attention, bindings);
   return bindings;

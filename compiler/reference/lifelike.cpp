@@ -87,6 +87,14 @@ std::vector<double> lifelike(const ir::Attention& attention, const ir::CapturedT
   Dice dice(seed);
   const std::int64_t rows = attention.dims[Dim::Sq], columns = attention.dims[Dim::Skv];
   const std::int64_t last = dims.empty() ? 1 : dims.back();
+  if (const auto& gather = attention.gather;
+      gather && (tensor.name == gather->keys || tensor.name == gather->counts)) {
+    const bool counts = tensor.name == gather->counts;
+    const std::int64_t low = counts ? 1 : columns == 0 ? -1 : 0;
+    const std::int64_t high = counts ? attention.keys_of_row() : columns - 1;
+    for (double& value : values) value = static_cast<double>(dice.between(low, high));
+    return values;
+  }
   const bool of_places = !dims.empty() && last > 1 && (last == rows || last == columns);
   if (tensor.dtype == DType::boolean) {
     const bool is_map = dims.size() > 2 || (dims.size() == 2 && dims[0] == rows);

@@ -51,8 +51,8 @@ void write_sums(const Problem& problem, const RowSoftmax& row, std::size_t at, O
     if (!row.is_visible(column) || row.kept()[column] == 0) continue;
     const double kept = row.kept()[column] * row.weights()[column];
     const double weight = in_product(problem, kept);
-    const double* v = row_of(problem.tensor("v"), row.place().batch, row.kv_head(),
-                             static_cast<std::int64_t>(column));
+    const double* v =
+        row_of(problem.tensor("v"), row.place().batch, row.kv_head(), row.key(column));
     for (std::int64_t d = 0; d < width; ++d) o[d] += weight * v[d];
     amax_s = larger(kept / row.sum(), amax_s);
   }

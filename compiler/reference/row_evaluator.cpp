@@ -82,8 +82,7 @@ Cell RowEvaluator::leaf(const Node& node, std::size_t column) const {
     case Op::batch_: return {static_cast<double>(place_.batch), {}};
     case Op::head_: return {static_cast<double>(place_.head), {}};
     case Op::row_: return {static_cast<double>(place_.row), {}};
-    case Op::column_:
-      return {static_cast<double>(place_.column + static_cast<std::int64_t>(column)), {}};
+    case Op::column_: return {static_cast<double>(place_.column_of(column)), {}};
     case Op::dim_:
       return {static_cast<double>(attention_.dims[*ir::parse_dim(symbol_of(node))]), {}};
     case Op::param_: return {bindings_.params.find(symbol_of(node))->second, {}};
@@ -164,7 +163,7 @@ Error RowEvaluator::describe(ExprId fault, std::size_t column) const {
   return {ErrorCode::binding,
           fmt::format("{}: {}, at b {}, h {}, row {}, column {}", to_source(attention_, fault),
                       reason, place_.batch, place_.head, place_.row,
-                      place_.column + static_cast<std::int64_t>(column))};
+                      place_.column_of(column))};
 }
 
 }  // namespace attn::reference

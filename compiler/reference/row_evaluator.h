@@ -17,6 +17,12 @@ struct RowPlace {
   std::int64_t head = 0;
   std::int64_t row = 0;
   std::int64_t column = 0;  // that the first cell is of
+  // The columns of all cells instead, if there are any; they must outlive the run.
+  std::span<const std::int64_t> keys{};
+
+  std::int64_t column_of(std::size_t cell) const {
+    return keys.empty() ? column + static_cast<std::int64_t>(cell) : keys[cell];
+  }
 };
 
 // A value, or the node that has none: a gather out of range, a division of integers by 0, a shift

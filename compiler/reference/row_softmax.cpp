@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/reference/gathered.h"
+
 namespace attn::reference {
 namespace {
 
@@ -36,6 +38,8 @@ RowSoftmax::RowSoftmax(const Problem& problem)
 
 Status RowSoftmax::run(std::int64_t index) {
   place_ = problem_.place(index);
+  keys_ = listed_keys(problem_.attention, problem_.bindings, place_.batch, place_.row);
+  place_.keys = keys_;
   weights_.clear();
   sum_exp_ = sum_exp_with_sink_ = 0;
   max_ = max_with_sink_ = lse_ = lse_without_sink_ = kHidden;
@@ -58,18 +62,19 @@ std::int64_t RowSoftmax::length(std::string_view name, Dim dim) const {
 
 void RowSoftmax::products() {
   const double* q = row_of(problem_.tensor("q"), place_.batch, place_.head, place_.row);
-  scores_.resize(static_cast<std::size_t>(problem_.size(Dim::Skv)));
+  const bool gathers = problem_.attention.gather.has_value();
+  scores_.assign(gathers ? keys_.size() : static_cast<std::size_t>(problem_.size(Dim::Skv)), 0.0);
   for (std::size_t column = 0; column < scores_.size(); ++column) {
-    const double* k =
-        row_of(problem_.tensor("k"), place_.batch, kv_head(), static_cast<std::int64_t>(column));
+    if (key(column) < 0) continue;  // no key
+    const double* k = row_of(problem_.tensor("k"), place_.batch, kv_head(), key(column));
     scores_[column] = problem_.of_stored * dot(q, k, problem_.size(Dim::Dqk));
   }
 }
 
 Status RowSoftmax::hide() {
-  const auto visible = static_cast<std::size_t>(length(ir::kLengthsKv, Dim::Skv));
+  const std::int64_t visible = length(ir::kLengthsKv, Dim::Skv);
   for (std::size_t column = 0; column < scores_.size(); ++column) {
-    if (column < visible) {
+    if (key(column) >= 0 && key(column) < visible) {
       ATTN_ASSIGN(scores_[column], final_score(column));
     } else {
       scores_[column] = kHidden;

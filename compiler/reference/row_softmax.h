@@ -27,6 +27,8 @@ class RowSoftmax {
   // Whether it is a row past the length, which is no row of the attention.
   bool is_past_end() const { return place_.row >= length(ir::kLengthsQ, ir::Dim::Sq); }
   const RowPlace& place() const { return place_; }
+  // The position of the key that a column is: with a gather, that which is listed.
+  std::int64_t key(std::size_t column) const { return place_.column_of(column); }
   std::int64_t kv_head() const { return place_.head / problem_.group(); }
   bool is_visible(std::size_t column) const { return scores_[column] != kHidden; }
   // Weights before they are divided by sum(), which is 1 without softmax.
@@ -66,6 +68,7 @@ class RowSoftmax {
   RowEvaluator evaluator_;
   std::optional<Random> random_;  // of random dropout
   RowPlace place_;
+  std::vector<std::int64_t> keys_;  // of a gather
   std::vector<double> scores_;
   std::optional<RowEvaluator> parts_;  // of a quotient, like the next
   std::vector<double> terms_;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "compiler/reference/bindings.h"
+#include "compiler/reference/gathered.h"
 #include "compiler/reference/row_evaluator.h"
 #include "compiler/reference/tasks.h"
 
@@ -26,7 +27,7 @@ struct Varying {
 };
 
 Varying varying(const ir::Attention& attention) {
-  Varying varying{attention.lengths_q || attention.lengths_kv, false};
+  Varying varying{attention.lengths_q || attention.lengths_kv || attention.gather, false};
   for (const ExprId id : ir::reachable(attention.dag, attention.masks)) {
     varying.batch |= attention.dag[id].is(Op::batch_);
     varying.head |= attention.dag[id].is(Op::head_);
@@ -74,7 +75,8 @@ class RowCounter {
         evaluator_(attention, bindings, attention.masks),
         scores_(static_cast<std::size_t>(attention.dims[Dim::Skv])) {}
 
-  Result<std::int64_t> count(const RowPlace& place) {
+  Result<std::int64_t> count(RowPlace place) {
+    if (attention_.gather) return count_listed(place);
     if (place.row >= length(ir::kLengthsQ, Dim::Sq, place.batch)) return 0;
     const auto columns = static_cast<std::size_t>(length(ir::kLengthsKv, Dim::Skv, place.batch));
     if (attention_.masks.empty()) return static_cast<std::int64_t>(columns);
@@ -88,6 +90,23 @@ class RowCounter {
   }
 
  private:
+  Result<std::int64_t> count_listed(RowPlace place) {
+    const std::vector<std::int64_t> keys =
+        listed_keys(attention_, bindings_, place.batch, place.row);
+    if (keys.empty() || place.row >= length(ir::kLengthsQ, Dim::Sq, place.batch)) return 0;
+    place.keys = keys;
+    scores_.resize(keys.size());
+    evaluator_.run(place, scores_);
+    const std::int64_t most = length(ir::kLengthsKv, Dim::Skv, place.batch);
+    std::int64_t shown = 0;
+    for (std::size_t column = 0; column < keys.size(); ++column) {
+      if (keys[column] < 0 || keys[column] >= most) continue;
+      ATTN_ASSIGN(const bool visible, is_shown(column));
+      shown += visible ? 1 : 0;
+    }
+    return shown;
+  }
+
   std::int64_t length(std::string_view name, Dim dim, std::int64_t batch) const {
     const auto found = bindings_.tensors.find(name);
     if (found == bindings_.tensors.end()) return attention_.dims[dim];
@@ -121,6 +140,10 @@ std::vector<std::string> tensors_that_hide(const ir::Attention& attention) {
   for (const ExprId id : ir::reachable(attention.dag, attention.masks)) {
     if (attention.dag[id].is(Op::load_)) names.insert(attention.dag.symbol_of(id));
   }
+  if (const auto& gather = attention.gather) {
+    names.insert(gather->keys);
+    if (!gather->counts.empty()) names.insert(gather->counts);
+  }
   if (attention.lengths_q) names.insert(std::string(ir::kLengthsQ));
   if (attention.lengths_kv) names.insert(std::string(ir::kLengthsKv));
   return {names.begin(), names.end()};
@@ -133,7 +156,7 @@ Result<Shown> shown_scores(const ir::Attention& attention, const Inputs& inputs,
   const std::int64_t batches = by.batch ? d[Dim::B] : 1, heads = by.head ? d[Dim::Hq] : 1;
   const std::size_t nodes = ir::reachable(attention.dag, attention.masks).size() + 1;
   const double work = static_cast<double>(batches * heads) * static_cast<double>(d[Dim::Sq]) *
-                      static_cast<double>(d[Dim::Skv]) * static_cast<double>(nodes);
+                      static_cast<double>(attention.keys_of_row()) * static_cast<double>(nodes);
   const auto every =
       std::clamp<std::int64_t>(static_cast<std::int64_t>(std::ceil(work / most)), 1, d[Dim::Sq]);
   const std::int64_t rows = (d[Dim::Sq] + every - 1) / every;

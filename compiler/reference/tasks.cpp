@@ -31,8 +31,7 @@ Status run_row(const Problem& problem, RowSoftmax& row, std::int64_t index,
   const io::HostTensor& v = problem.tensor("v");
   for (std::size_t column = 0; column < row.weights().size(); ++column) {
     if (!row.is_visible(column)) continue;
-    const double* from =
-        row_of(v, row.place().batch, row.kv_head(), static_cast<std::int64_t>(column));
+    const double* from = row_of(v, row.place().batch, row.kv_head(), row.key(column));
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += row.weights()[column] * from[i];
   }
   return {};

@@ -11,6 +11,7 @@
 #include "compiler/sema/clauses.h"
 #include "compiler/sema/environment.h"
 #include "compiler/sema/epilogue.h"
+#include "compiler/sema/gather.h"
 #include "compiler/sema/layouts.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/other_clauses.h"
@@ -19,6 +20,7 @@
 #include "compiler/sema/repeats.h"
 #include "compiler/sema/scope.h"
 #include "compiler/sema/sums.h"
+#include "compiler/sema/values.h"
 #include "compiler/sema/weights.h"
 #include "compiler/support/text.h"
 
@@ -304,7 +306,9 @@ class Analyzer : private DeclaredTensors {
     attention_.layouts = make_layouts(layout_, environment_, sink_);
     add_lengths(lengths_, spec_.name, attention_, scope, sink_);
     set_quantize(spec_, attention_, scope, sink_);
+    set_values(spec_, attention_, environment_, sink_);
     for (const ast::Clause& clause : spec_.clauses) add_tensor(clause, scope);
+    set_gather(spec_, attention_, scope, sink_);
     for (const ast::Clause& clause : spec_.clauses) check_gradient_name(clause);
     if (lengths_) add_length_defaults(*lengths_, spec_.replaced, attention_, scope);
     scope.check_functions();

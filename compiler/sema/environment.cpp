@@ -12,6 +12,7 @@
 #include "compiler/sema/analyze.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/operations.h"
+#include "compiler/sema/values.h"
 #include "compiler/support/text.h"
 
 namespace attn::sema {
@@ -200,7 +201,7 @@ class ResolvedDims : public BoundDims {
     if (!entry) {
       if (dim == Dim::Hkv) return same_as(dim, Dim::Hq);
       if (dim == Dim::Skv) return same_as(dim, Dim::Sq);
-      if (dim == Dim::Dv) return same_as(dim, Dim::Dqk);
+      if (dim == Dim::Dv) return values_of_keys();
     }
     if (entry && !entry->set.empty()) return first_of_set(dim, *entry);
     if (!entry || !entry->size) return Known::open(std::string(to_string(dim)));
@@ -208,6 +209,15 @@ class ResolvedDims : public BoundDims {
     if (dim == Dim::Dv && entry->name.text == "D" && !at(Dim::Dqk).bound) return resolve(Dim::Dqk);
     const auto lookup = [&](const std::string& name, Span span) { return read(name, span); };
     return checked_size(*entry, *entry->size, evaluate(*entry->size, lookup, sink_));
+  }
+
+  // Dv where `dims` does not have it: that of `values`, or Dqk.
+  Known values_of_keys() {
+    const ast::Clause* clause = find_values(spec_);
+    if (clause == nullptr) return same_as(Dim::Dv, Dim::Dqk);
+    const ast::Expr& end = std::get<ast::ValuesClause>(clause->body).end;
+    const auto lookup = [&](const std::string& name, Span span) { return read(name, span); };
+    return checked_size({{"Dv", end.span}, {}, {}}, end, evaluate(end, lookup, sink_));
   }
 
   Known checked_size(const ast::DimEntry& entry, const ast::Expr& expr, const Known& size) {
@@ -262,6 +272,7 @@ class ResolvedDims : public BoundDims {
     const auto& qk = environment_.dims.get(Dim::Dqk);
     const auto& v = environment_.dims.get(Dim::Dv);
     const bool one_entry = at(Dim::Dqk).entry == at(Dim::Dv).entry || !at(Dim::Dv).entry;
+    if (find_values(spec_) != nullptr && !(qk && v)) return;
     if (qk && v ? *qk == *v : one_entry) environment_.head_dim = Dim::Dqk;
   }
 

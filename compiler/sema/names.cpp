@@ -44,7 +44,8 @@ constexpr std::string_view kBuilt[] = {
     "dims",    "dtype",    "layout",   "tensor",        "learn",     "param",    "let",
     "fn",      "scale",    "score",    "mask",          "sink",      "dropout",  "lengths",
     "outputs", "align",    "grad",     "deterministic", "normalize", "quantize", "shard",
-    "weight",  "prologue", "epilogue", "gate",          "branch",    "combine"};
+    "weight",  "prologue", "epilogue", "gate",          "branch",    "combine",
+    "values",  "gather"};
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 

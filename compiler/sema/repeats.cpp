@@ -75,7 +75,8 @@ void check_repeats(const ast::Spec& spec, diag::Sink& sink) {
     const std::string& word = clause.keyword.text;
     const std::string_view once[] = {"dtype",     "layout",   "scale", "outputs", "align",
                                      "sink",      "dropout",  "grad",  "lengths", "deterministic",
-                                     "normalize", "quantize", "shard", "weight",  "combine"};
+                                     "normalize", "quantize", "shard", "weight",  "combine",
+                                     "values",    "gather"};
     if (!contains(once, word)) continue;
     const auto [first, added] = seen.emplace(word, &clause);
     if (!added) repeated(*first->second, clause, sink);

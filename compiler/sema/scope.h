@@ -104,6 +104,9 @@ class Scope {
     is_first_prologue_ = is_first;
   }
 
+  // gather.cpp: whether it is a tensor of the spec (or was reported), which counts as read.
+  bool use_tensor(const ast::Name& name);
+
   // Sets the value of `score` for the expressions that follow.
   void set_score(const Value& score) { score_ = score; }
   const Value& score() const { return score_; }

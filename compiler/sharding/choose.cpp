@@ -291,6 +291,14 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
             "8-bit attention is not sharded: each part would round its weights relative to a "
             "maximum of its own, and the result would be another one"};
   }
+  if (attention.values_of_keys || attention.gather) {
+    return Error{ErrorCode::unsupported,
+                 attention.gather
+                     ? "gathered keys are not divided: lists name those of all ranks"
+                     : "values that are a part of k are not divided: ranks exchange k and v",
+                 {attention.gather ? "a `mask` says which keys rows see, to ranks too"
+                                   : "leave out `values`, and give v as an input"}};
+  }
   if (attention.prologue_q || attention.prologue_k) {
     return Error{ErrorCode::unsupported,
                  "prologues are not divided: ranks that pass keys on would compute them again",

@@ -41,6 +41,23 @@ def named(captured: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str,
     return given
 
 
+def width_of_values(attention: str, sizes: Mapping[str, Any], given: dict[str, Any]) -> int:
+    """Dv of an attention whose v is the first columns of k: takes v, which is no argument of its calls, but may be
+    None, out of `given`. Raises BindingError for a v, and where Dv is not known."""
+    if given.pop("v", None) is not None:
+        raise BindingError(f"in `{attention}` v is a part of k, by its clause `values`: give q and k",
+                           ["v may be None, or left out"])
+    if not isinstance(sizes["Dv"], int):
+        raise BindingError(f"how many columns of k are v is not known: `{attention}` leaves Dv open",
+                           ["attn.compile(.., Dv=512), or `values k[0..512];` in the spec"])
+    return sizes["Dv"]
+
+
+def first_columns(k: Any, width: int) -> Any:
+    """The view of k that is v; k itself, where it has no columns and an error will say so."""
+    return k[..., :width] if len(k.shape) > 0 else k
+
+
 def check_names(attention: str, given: Mapping[str, Any], wanted: Sequence[str],
                 optional: Sequence[str] = ()) -> None:
     """Raises BindingError for names that the attention does not have, and for those that are missing."""

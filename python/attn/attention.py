@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from . import _attnc, _find, hints, layouts, plan as plans
 from ._libattn import PlanFile, PlanInfo
-from .arguments import INPUTS, check_names, named, number, sizes_of
+from .arguments import INPUTS, check_names, first_columns, named, number, sizes_of, width_of_values
 from .errors import ArgumentError, PlanError
 from .outputs import is_o
 from .specs import Description, Spec
@@ -291,7 +291,8 @@ class Attention:
 
         q = inputs["q"]
         names = self.described.outputs
-        found = reference(self.source, self._sizes_of(inputs), inputs, names, unrounded=self._is_exact(q))
+        found = reference(self.source, self._sizes_of(inputs), inputs, names, unrounded=self._is_exact(q),
+                          held=self.described.held)
         outputs = tuple(found[name].astype(q.dtype) if is_o(name) and q.dtype.kind == "f"
                         else _as_float(found[name], q) for name in names)
         return outputs[0] if len(outputs) == 1 else outputs
@@ -301,10 +302,13 @@ class Attention:
 
         said = self.described
         given = named(self.captured, args, kwargs)
-        wanted = [*INPUTS, *(name for name, one in said.inputs.items() if not one.optional), *said.params]
+        width = width_of_values(said.name, said.sizes, given) if said.held else None
+        wanted = [*(INPUTS if width is None else INPUTS[:2]), *(name for name, one in said.inputs.items() if not one.optional), *said.params]
         check_names(said.name, given, wanted, [name for name, one in said.inputs.items() if one.optional])
         inputs = {name: number(name, value) if name in said.params else as_array(name, value)
                   for name, value in given.items()}
+        if width is not None:
+            inputs["v"] = first_columns(inputs["k"], width)
         layouts.check(said, sizes_of(*(inputs[name] for name in INPUTS)), layout)
         return inputs
 

@@ -44,13 +44,14 @@ def layout_of(shape: Sequence[int], strides: Sequence[int]) -> Layout:
 
 class Form(NamedTuple):
     """What distinguishes the plans of one spec. Layouts are those of q, k and v, and of o, as the
-    layout clause says them."""
+    layout clause says them. `held`: v is a part of k, and no input of plans."""
 
     sizes: Sizes
     dtype: str
     layouts: tuple[Layout, Layout, Layout]
     output: Layout
     deterministic: bool
+    held: bool = False
 
 
 def output_shape(sizes: Sizes) -> tuple[int, ...]:
@@ -86,7 +87,8 @@ def input_shape(form: Form, name: str) -> tuple[int, ...]:
 
 def edits_of(form: Form) -> list[str]:
     """The options of attnc that give a spec the dtype, the layouts and the determinism of the form."""
-    layouts = zip("qkvo", (*form.layouts, form.output))
+    layouts = [(name, layout) for name, layout in zip("qkvo", (*form.layouts, form.output))
+               if not (form.held and name == "v")]
     options = ["--dtype", form.dtype, "--layout", ", ".join(f"{name}: {layout}" for name, layout in layouts)]
     return [*options, "--deterministic"] if form.deterministic else options
 
@@ -107,5 +109,6 @@ def places_in(file: _libattn.PlanFile, form: Form | None, sm: int) -> dict[str, 
     sizes of its first plan for this GPU, since q, k and v say less."""
     if form is None:
         return file.choose(sm, next((plan.sizes for plan in file.plans if plan.sm == sm), {}))
-    tensors = {name: (0, form.dtype, input_shape(form, name), input_strides(form, name)) for name in INPUTS}
+    tensors = {name: (0, form.dtype, input_shape(form, name), input_strides(form, name))
+               for name in (INPUTS[:2] if form.held else INPUTS)}
     return file.choose(sm, form.sizes._asdict(), tensors)

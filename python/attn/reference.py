@@ -20,7 +20,7 @@ _HOST_DEVICES = (1, 3)  # DLPack: the CPU, and memory of the CPU that a GPU may 
 
 def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Sequence[str],
               gradients: Mapping[str, Any] | None = None, unrounded: bool = False,
-              dtype: str | None = None) -> dict[str, np.ndarray]:
+              dtype: str | None = None, held: bool = False) -> dict[str, np.ndarray]:
     """Computes outputs and gradients of an attention.
 
     `bind` are sizes and spec parameters. `inputs` are arrays by name, in logical order whatever the layout
@@ -28,7 +28,7 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
     params. `outputs` are names such as "o" and "lse", also those that the spec does not list. `gradients`
     is None or {"do": array like o, "of": names of inputs}: gradients of the sum of o times do; with "dlse", an
     array like lse, plus the sum of lse times dlse; with "amax", names of the outputs of an 8-bit backward, those
-    too.
+    too. `held`: the spec makes v the first columns of k, as `inputs` have it too.
 
     Returns arrays by name: outputs, and each gradient by the name of its input. They are f32, rounded as
     kernels of `dtype`, by default the spec's, round inputs and outputs; with `unrounded`, f64 without any
@@ -37,7 +37,7 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
     import numpy as np
 
     wanted = tuple(gradients["of"]) if gradients is not None else ()
-    values = dict(inputs)
+    values = {name: value for name, value in inputs.items() if not (held and name == "v")}
     through = []
     if gradients is not None:
         values["do"] = gradients["do"]

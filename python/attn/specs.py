@@ -57,7 +57,8 @@ class Description:
     packed     those of q, k and v that are packed sequences
     bound      the tensors whose strides are those of the bound tensor (`strides = bound`)
     facts      the rest: "packed", "sink", "group", ..
-    quantized  None for other than 8-bit attention"""
+    quantized  None for other than 8-bit attention
+    held       whether v is the first columns of k (`values`), and calls take none"""
 
     def __init__(self, said: Mapping[str, Any]):
         self.name: str = said["name"]
@@ -70,6 +71,7 @@ class Description:
         self.gradients = tuple(said["gradients"])
         self.facts: dict[str, Any] = said["facts"]
         self.quantized = Quantized(**said["quantize"]) if "quantize" in said else None
+        self.held: bool = self.facts.get("values_of_keys", False)
         self.inputs = {one["name"]: _input(one) for one in said["tensors"] if one["role"] in ("captured", "control")}
         self.learned = tuple(name for name, one in self.inputs.items() if one.learned)
         self.amax = tuple(one["name"] for one in said["tensors"] if one.get("of_backward"))

@@ -28,7 +28,8 @@ class Extras:
     image: typing.Callable | None = None  # label of the shape -> width and height; implies square
     empty: bool = False  # can have rows without a visible key
     dropout: float = 0.0  # random, by seed and offset
-    trained: bool = True  # has gradients: all but 8-bit attention without a `grad` clause
+    trained: bool = True  # has gradients: all but 8-bit attention without a `grad` clause, and latent caches
+    latent: bool = False  # v is the first columns of k
 
 
 def reals(*names):
@@ -104,6 +105,21 @@ def compressed(size, rng):
     return rng.normal(size=[size["B"], size["Hkv"], size["Skv"] // 16, size["Dqk"]])
 
 
+def listed(most):
+    """[B, Sq, ..]: keys, some of them twice, and none; and how many of them count, of the first row none."""
+
+    def shape(size):
+        return [size["B"], size["Sq"], min(most, size["Skv"])]
+
+    def numbers(size, rng):
+        numbers = rng.integers(0, shape(size)[2] + 1, size=shape(size)[:2])
+        numbers[0, 0] = 0
+        return numbers
+
+    chosen = integers(lambda size, rng: rng.integers(-1, size["Skv"], size=shape(size)))
+    return dict(chosen=chosen, count=integers(numbers))
+
+
 def scales(*names):
     """Scales of 8-bit tensors: near 1, since nothing is rounded, and all different."""
     return {name: lambda size, rng: 0.5 + rng.random(1) for name in names}
@@ -154,6 +170,9 @@ EXTRAS = {
     "chunked": Extras(bind=dict(chunk=16), empty=True),
     "chunked_padded": Extras(bind=dict(chunk=7), tensors=dict(pad=up_to("Skv")), empty=True),
     "chunked_prefill": Extras(tensors=KEYS, empty=True),
+    "chosen_tokens": Extras(
+        bind=dict(most=24), tensors=KEYS | listed(24), empty=True, trained=False, latent=True
+    ),
     "decode": Extras(empty=True),
     "decode_gqa": Extras(tensors=KEYS, empty=True),
     "dilated_window": Extras(bind=dict(window=20, dilation=3), empty=True),
@@ -207,6 +226,7 @@ EXTRAS = {
         bind=dict(window=9), tensors=dict(is_global=chances(0.1, "B", "Skv")), square=True
     ),
     "merge_by_lse": Extras(empty=True),
+    "mla_latent": Extras(tensors=KEYS, empty=True, trained=False, latent=True),
     "multi_item": Extras(
         tensors=dict(
             prompt=up_to("Skv"),
@@ -291,6 +311,8 @@ def sizes_of(name, label):
         dims["Sq"] = dims["Skv"]
     if extras.one_head_dim:
         dims["Dv"] = dims["Dqk"]
+    if extras.latent:
+        dims["Dv"] = min(dims["Dv"], dims["Dqk"] - 8)
     return dims, {**constants, **extras.bind}
 
 
@@ -298,5 +320,7 @@ def tensors_of(name, dims, rng):
     shapes = dict(
         q=("B", "Hq", "Sq", "Dqk"), k=("B", "Hkv", "Skv", "Dqk"), v=("B", "Hkv", "Skv", "Dv")
     )
+    if extras_of(name).latent:
+        del shapes["v"]
     makers = {key: reals(*names) for key, names in shapes.items()} | extras_of(name).tensors
     return {key: make(dims, rng) for key, make in makers.items()}

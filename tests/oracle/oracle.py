@@ -16,6 +16,7 @@ import numpy
 
 import fp8
 import of_branches
+import of_lists  # noqa: F401  (fills SPECS)
 import of_rows  # noqa: F401  (fills SPECS)
 import on_rows  # noqa: F401  (fills SPECS)
 import on_scores  # noqa: F401
@@ -77,8 +78,9 @@ def scale_of(name, dims):
 
 
 def repeated(name, dims, tensors):
-    """k or v in double precision, repeated to Hq heads."""
-    return numpy.repeat(tensors[name].astype(numpy.float64), dims["Hq"] // dims["Hkv"], axis=1)
+    """k or v in double precision, repeated to Hq heads. Without v, it is the first columns of k."""
+    rows = tensors[name] if name in tensors else tensors["k"][..., : dims["Dv"]]
+    return numpy.repeat(rows.astype(numpy.float64), dims["Hq"] // dims["Hkv"], axis=1)
 
 
 def made(name, tensors):

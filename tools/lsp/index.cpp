@@ -245,6 +245,19 @@ class Indexer : private IndexedNames {
       if (found != names_.end()) use(input.by.span, found->second);
     }
   }
+  void visit(const ast::ValuesClause& clause) {
+    word(WordKind::tensor, clause.tensor);
+    visit(clause.first);
+    visit(clause.end);
+  }
+  void visit(const ast::GatherClause& clause) {
+    use_tensor(clause.keys);
+    if (clause.counts) use_tensor(*clause.counts);
+  }
+  void use_tensor(const ast::Name& name) {
+    const auto found = names_.find(name.text);
+    if (found != names_.end()) use(name.span, found->second);
+  }
   void visit(const ast::ShardClause& clause) { word(WordKind::choice, clause.axis); }
   void visit(const ast::QuantizeClause& clause) {
     word(WordKind::choice, clause.by);

@@ -42,7 +42,8 @@ constexpr ExpectedIn kExpectedIn[] = {
     {"mask", Expected::expression},     {"sink", Expected::expression},
     {"dropout", Expected::expression},  {"weight", Expected::expression},
     {"prologue", Expected::expression}, {"epilogue", Expected::expression},
-    {"gate", Expected::expression},     {"combine", Expected::expression}};
+    {"gate", Expected::expression},     {"combine", Expected::expression},
+    {"values", Expected::expression},   {"gather", Expected::expression}};
 
 // Follows the tokens before the cursor.
 class Walker {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "attn/block_rows.cuh"
+#include "attn/chosen_rows.cuh"
 #include "attn/forward_stages.cuh"
 #include "attn/forward_tensors.cuh"
 #include "attn/gathered_rows.cuh"
@@ -115,6 +116,30 @@ struct LoadedRowByRow {
     rows.copy(to, Side::rows(tensors) + head * by.head, full, at, by.page, by.row);
   }
 };
+// Copies the rows that lists name.
+template <class C, class Side>
+struct LoadedChosenRows {
+  static constexpr int kUnrolled = C::kGroups * C::kShares == 1 ? 8 : 2;
+  ChosenRows<C::kKeys, C::kCachePage, Side::kStored, Side::kColumns, Side::kPanel,
+             kUnrolled>
+      rows;
+
+  // Row `b` of all batches.
+  __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
+    const int batch = b / C::kRowsOfCache;
+    long long pages = C::kCachePages;
+    if constexpr (Side::kBound) pages = Side::strides(tensors).table;
+    int keys_of_batch = C::kCacheKeys;
+    if (tensors.cache_lengths) keys_of_batch = min(keys_of_batch, tensors.cache_lengths[batch]);
+    rows.find(tensors.chosen + (long long)b * C::kColumns, batch, keys_of_batch,
+              C::kCachePage > 0 ? tensors.key_table + batch * pages : nullptr, at, keys);
+  }
+  __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int, int head,
+                       int) const {
+    const PoolStrides by = Side::strides(tensors);
+    rows.copy(to, Side::rows(tensors) + head * by.head, full, by.page, by.row);
+  }
+};
 // Copies a patch.
 template <class C, class Side>
 struct LoadedPatch {
@@ -133,9 +158,12 @@ struct LoadedPatch {
 template <class C, class Side, int kLanes>
 using AdjacentRows = typename Which<Side::kThd, LoadedPackedRows<C, Side, kLanes>,
                                     LoadedRows<C, Side, kLanes>>::Type;
+template <class C, class Side>
+using RowByRow = typename Which<(C::kCacheKeys > 0), LoadedChosenRows<C, Side>,
+                                LoadedRowByRow<C, Side>>::Type;
 template <class C, class Side, int kLanes>
 using BlockLoader = typename Which<C::kPatches, LoadedPatch<C, Side>,
-                                   typename Which<Side::kGathers, LoadedRowByRow<C, Side>,
+                                   typename Which<Side::kGathers, RowByRow<C, Side>,
                                                   AdjacentRows<C, Side, kLanes>>::Type>::Type;
 
 }  // namespace kernels

@@ -29,6 +29,10 @@
 // group has those from kShare on. It computes no scores: the first hands it the weights of each
 // block, and what the last tile is finished with, through shared memory.
 //
+// Where values are the first columns of keys (kValuesOfKeys), a stage of keys is one of values, too,
+// and is copied once: its panels have keys as rows, which the product with keys reads as they are,
+// and the one with values transposed.
+//
 // Where masks are of neighbourhoods of a grid (kPatches), tiles and blocks are rectangles of it:
 // kPatchWidth x kPatchHeight queries, and 8 x 16 keys. Rows and columns of scores are places then.
 //
@@ -55,6 +59,7 @@
 //     block_loader                                  keys and values: batches, thd, pages, patches
 //     packed_rows                                   places of packed sequences in a map
 //     forward_copies, forward_value_copies          queries, keys and tables; values
+//     forward_shared_copies                         keys that hold their values
 //   forward_thread, forward_consumer                threads that compute: likewise
 //   forward_layers                                layers above products, as mma_forward.cuh has,
 //   too

@@ -83,7 +83,7 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
   __device__ __forceinline__ void pass() {
     this->take_turn();
     this->give_turn();
-    release(stages.key_full(key.stage));
+    if constexpr (!C::kValuesOfKeys) release(stages.key_full(key.stage));
     key.next();
     if (block & kLastOfTile) {
       release(stages.query_full(query.stage));

@@ -24,7 +24,7 @@ struct ForwardCopies : Base {
     if (C::kGroups * C::kShares > 1 || !is_first()) return;
     prefetch_map(*tensors.q);
     if constexpr (!C::kGatherKeys) prefetch_map(*tensors.k);
-    if constexpr (!C::kGatherValues) prefetch_map(*tensors.v);
+    if constexpr (!C::kGatherValues && !C::kValuesOfKeys) prefetch_map(*tensors.v);
   }
 
   __device__ void copy_queries(const Item& item) {
@@ -54,7 +54,10 @@ struct ForwardCopies : Base {
                      PackedRows::place(row, length),
                      PackedRows::last(tensors.row_starts, first, length), PackedRows::kSteps);
           } else {
-            copy_box(to, *tensors.q, full, column, 0, row, item.unit, item.b);
+            constexpr int kRows = C::kRowsOfCache;  // each of which is a batch of one row
+            copy_box(to, *tensors.q, full, column, 0,
+                     kRows > 0 ? item.b % (kRows > 0 ? kRows : 1) : row, item.unit,
+                     kRows > 0 ? item.b / (kRows > 0 ? kRows : 1) : item.b);
           }
         }
       }

@@ -34,6 +34,12 @@ struct ForwardDefaults {
   // Blocks that have a closed form (bands.cuh), and what the first key of a tile is a multiple of.
   static constexpr bool kBand = false, kLastTilesFirst = false;
   static constexpr int kBandStart = 0;
+  // Keys that lists name (chosen_rows.cuh), if there are any: keys of a batch of the cache, rows of
+  // a page and pages of a batch, and rows of queries that share a batch, each of which is a batch
+  // of the kernel.
+  static constexpr int kCacheKeys = 0, kCachePage = 0, kCachePages = 0, kRowsOfCache = 0;
+  // Whether values are the first columns of keys, and one stage holds both.
+  static constexpr bool kValuesOfKeys = false;
   // A schedule (schedule.cuh): blocks of threads; blocks of keys that an item costs besides its
   // own, that merging four parts of a tile costs, and the fewest of a span; the share of a block of
   // threads above which it takes parts in turns, how many, and their least blocks; slots of parts.

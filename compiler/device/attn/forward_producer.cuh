@@ -4,6 +4,7 @@
 #include "attn/forward_copier.cuh"
 #include "attn/forward_copies.cuh"
 #include "attn/forward_items.cuh"
+#include "attn/forward_shared_copies.cuh"
 #include "attn/forward_value_copies.cuh"
 #include "attn/which.cuh"
 
@@ -17,8 +18,9 @@ struct CopierLayers {
       FollowingBlocks<typename Which<C::kBand, BlocksOfBand<Tiles>, ListedBlocks<Tiles>>::Type>;
   using Items = typename Which<C::kScheduled, ScheduledItems<Blocks>, NumberedItems<Blocks>>::Type;
   using Copies = ForwardCopies<Items>;
-  using Values = typename Which<Stages<C>::kOf8Bits, ValueCopiesOf8Bits<Copies>,
-                                ValueCopiesOf16Bits<Copies>>::Type;
+  using Later = typename Which<Stages<C>::kOf8Bits, ValueCopiesOf8Bits<Copies>,
+                               ValueCopiesOf16Bits<Copies>>::Type;
+  using Values = typename Which<C::kValuesOfKeys, CopiesOfBoth<Later>, Later>::Type;
 };
 
 template <class C, class E, class L>
@@ -68,11 +70,13 @@ struct Producer : CopierLayers<C, E, L>::Values {
     if (kGathers) finish_copies();
   }
 
-  // The values of a block come after the keys of the next.
+  // The values of a block come after the keys of the next, or with their keys.
   __device__ void copy_block(const Item& item, Blocks& blocks) {
     const int at = blocks.key, head = item.unit * C::kPack / C::kHeadsOfKey;
     const unsigned flags = Base::begin_block(blocks);
     const int b = Base::batch_of_keys(item);
+    if constexpr (C::kValuesOfKeys)
+      return this->copy_both(item, blocks, head, b, at | flags);
     const auto place = Base::template place_of<C::kThdK>(b, at, blocks.keys);
     if (takes_part(C::kGatherKeys)) copy_keys(place, head, at | flags, blocks.keys);
     key.next();

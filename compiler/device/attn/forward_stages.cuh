@@ -25,7 +25,9 @@ struct Stages {
   // Rows of values are keys, or columns if keys are adjacent.
   static constexpr int kValueRows = kOf8Bits ? C::kWidth : C::kKeys;
   static constexpr int kValueColumns = kOf8Bits ? C::kKeys : C::kWidth;
-  static constexpr int kWidthPanels = (kValueColumns + C::kWidthPanel - 1) / C::kWidthPanel;
+  // Those of a stage of values: of all columns of k, if values are some of them.
+  static constexpr int kWidthPanels =
+      C::kValuesOfKeys ? kDepthPanels : (kValueColumns + C::kWidthPanel - 1) / C::kWidthPanel;
   static constexpr int kKeyRow = kElement * C::kDepthPanel;  // of a panel
   static constexpr int kValueRow = kElement * C::kWidthPanel;
   static constexpr int kQueryPanel = kTileRows * kKeyRow, kQueryBytes = kDepthPanels * kQueryPanel;
@@ -49,12 +51,17 @@ struct Stages {
   // What a warp group hands over of each block, in words of a thread: the weights, kHandedWords
   // more.
   static constexpr int kHandedBytes = (C::kKeys / 4 + kHandedWords) * 128 * 4;
-  static constexpr int kHanded = C::kShares > 1 ? 2 : 0;
+  // Blocks that are handed over at a time: one, where memory is for stages of keys with values.
+  static constexpr int kHanded = C::kShares == 1 ? 0 : C::kValuesOfKeys ? 1 : 2;
+  // Stages of values besides those of keys, which hold values of keys.
+  static constexpr int kValueStages = C::kValuesOfKeys ? 0 : C::kStages;
+  static_assert(!C::kValuesOfKeys || (C::kDepthPanel == C::kWidthPanel &&
+                                      C::kGroupedKeys == C::kGroupedValues && !kOf8Bits), "");
   static constexpr int kBarriers = C::kQueries * kQueryBytes +
-                                   C::kStages * (kKeyBytes + kValueBytes) +
+                                   C::kStages * kKeyBytes + kValueStages * kValueBytes +
                                    C::kTables * kTableBytes + kHanded * kHandedBytes;
   static constexpr int kCount =
-      C::kQueries + 2 * C::kStages + C::kTables + kHanded;  // of pairs of barriers
+      C::kQueries + C::kStages + kValueStages + C::kTables + kHanded;  // of pairs of barriers
   // Whether values past the length of a batch are cleared. Copies by rows leave them out, and so do
   // maps of sequences; transposed_values.cuh stores zeros.
   static constexpr bool kHasTails =
@@ -69,12 +76,16 @@ struct Stages {
 
   __device__ unsigned query(int n) const { return base + n * kQueryBytes; }
   __device__ unsigned key(int n) const { return base + C::kQueries * kQueryBytes + n * kKeyBytes; }
-  __device__ unsigned value(int n) const { return key(C::kStages) + n * kValueBytes; }
+  __device__ unsigned value(int n) const {
+    return C::kValuesOfKeys ? key(n) : key(C::kStages) + n * kValueBytes;
+  }
   __device__ unsigned table(int n) const { return value(C::kStages) + n * kTableBytes; }
   __device__ unsigned handed(int n) const { return table(C::kTables) + n * kHandedBytes; }
   __device__ unsigned query_full(int n) const { return base + kBarriers + 16 * n; }
   __device__ unsigned key_full(int n) const { return query_full(C::kQueries) + 16 * n; }
-  __device__ unsigned value_full(int n) const { return key_full(C::kStages) + 16 * n; }
+  __device__ unsigned value_full(int n) const {
+    return C::kValuesOfKeys ? key_full(n) : key_full(C::kStages) + 16 * n;
+  }
   __device__ unsigned table_full(int n) const { return value_full(C::kStages) + 16 * n; }
   __device__ unsigned handed_full(int n) const { return table_full(C::kTables) + 16 * n; }
   __device__ unsigned query_word(int n) const { return base + kWords + 8 * n; }
@@ -85,8 +96,9 @@ struct Stages {
   __device__ void init() const {
     constexpr int kWarps = 4 * C::kGroups;
     init_pairs(query_full(0), C::kQueries, 1, kWarps);
-    init_pairs(key_full(0), C::kStages, C::kGatherKeys ? 1 + kGatherThreads : 1, kWarps);
-    init_pairs(value_full(0), C::kStages, C::kGatherValues ? 1 + kGatherThreads : 1,
+    init_pairs(key_full(0), C::kStages, C::kGatherKeys ? 1 + kGatherThreads : 1,
+               kWarps * (C::kValuesOfKeys ? C::kShares : 1));
+    init_pairs(value_full(0), kValueStages, C::kGatherValues ? 1 + kGatherThreads : 1,
                kWarps * C::kShares);
     init_pairs(table_full(0), C::kTables, 1, kWarps);
     init_pairs(handed_full(0), kHanded, kWarps, kWarps);

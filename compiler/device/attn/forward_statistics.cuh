@@ -87,6 +87,8 @@ struct ForwardStatistics : Base {
 
   // Where a batch begins in memory, whose batches and rows are this far apart.
   __device__ __forceinline__ long long first_of(int b, long long batch, long long row) const {
+    if constexpr (C::kRowsOfCache > 1)
+      return b / C::kRowsOfCache * batch + b % C::kRowsOfCache * row;
     return C::kThdO ? tensors.row_starts[b] * row : b * batch;
   }
 

@@ -35,7 +35,7 @@ struct ForwardSteps : Base {
     give_turn();
     wait_for_products<kWeighs ? 1 : 0>();
     pin(s);
-    release(stages.key_full(key.stage));
+    if constexpr (!C::kValuesOfKeys) release(stages.key_full(key.stage));
     if (block & kLastOfTile) {
       release(stages.query_full(query.stage));
       query.next();

@@ -26,6 +26,9 @@ struct ForwardTensors {
   // The pages of each batch, [kBatches, kKeyPages] and [kBatches, kValuePages], if keys or values
   // are in pages.
   const int *key_table = nullptr, *value_table = nullptr;
+  // The keys of each row, [kBatches, kColumns], if lists name them, and how many keys each batch of
+  // the cache has; null: all.
+  const int *chosen = nullptr, *cache_lengths = nullptr;
   // Strides that are known at run time alone (kBoundKeys, ..); `table` of all pages, the others of
   // those that are read row by row or in groups.
   PoolStrides key_strides, value_strides;

@@ -53,7 +53,7 @@ struct ForwardThread {
   Turn<C::kQueries> query{};
   Turn<C::kStages> key{}, value{};
   Turn<C::kTables> table{};
-  Turn<2> handed{};
+  Turn<C::kValuesOfKeys ? 1 : 2> handed{};
   unsigned tile_words[2] = {0, 0};  // of the tile: its rows take more registers (rows_of)
   unsigned block = 0;
   int adds = 0;              // whether o holds a sum

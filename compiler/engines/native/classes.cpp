@@ -19,11 +19,11 @@ bool begins_at_zero(const Launch& launch) {
 
 Form whole_form(const ir::Attention& attention) {
   const Dims4 strides = statistics_strides(attention);
-  return {attention,
-          {.batch = strides[0],
-           .head = strides[1],
-           .row = strides[2],
-           .heads = attention.dims[Dim::Hq]}};
+  const StatisticsPlaces places{
+      .batch = strides[0], .head = strides[1], .row = strides[2], .heads = attention.dims[Dim::Hq]};
+  if (!attention.gather) return {attention, places};
+  ChosenForm form = form_of_chosen(attention);
+  return {std::move(form.attention), places, std::move(form.chosen)};
 }
 
 std::optional<Form> form_of_classes(const ir::Attention& whole, const Part& classes) {
@@ -52,7 +52,8 @@ std::optional<Form> readable_classes(const ir::Attention& whole, const std::opti
 }
 
 std::optional<Part> classes_of(const ir::Attention& whole, const target::Context& context) {
-  if (whole.masks.empty() || whole.lengths_q || whole.lengths_kv) return std::nullopt;
+  if (whole.masks.empty() || whole.gather || whole.lengths_q || whole.lengths_kv)
+    return std::nullopt;
   if (whole.dropout && !whole.dropout->keep) return std::nullopt;
   return residue_classes(whole, context);
 }

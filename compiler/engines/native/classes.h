@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <optional>
 
+#include "compiler/engines/native/chosen_keys.h"
 #include "compiler/engines/shared/partition.h"
 #include "compiler/ir/attention.h"
 
@@ -27,7 +28,9 @@ struct StatisticsPlaces {
 struct Form {
   ir::Attention attention;
   StatisticsPlaces statistics;
+  std::optional<ChosenKeys> chosen{};  // of an attention over gathered keys
 };
+// The attention itself, but for gathered keys, where rows are batches (chosen_keys.h).
 Form whole_form(const ir::Attention& attention);
 
 // Class c as heads c * Hq + h where the rows of all heads are contiguous (bshd), and as batch c of

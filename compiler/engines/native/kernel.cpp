@@ -110,8 +110,15 @@ class ConstantsText {
       return page == 0 ? 0 : page_table_dims(attention_, name)[2];
     };
     const auto piece = [&](std::int64_t page) { return page == 0 ? 0 : kernel_.piece(page); };
-    return {{"kKeyPage", k},   {"kKeyPiece", piece(k)},   {"kKeyPages", pages("k", k)},
-            {"kValuePage", v}, {"kValuePiece", piece(v)}, {"kValuePages", pages("v", v)}};
+    Constants all = {{"kKeyPage", k},   {"kKeyPiece", piece(k)},   {"kKeyPages", pages("k", k)},
+                     {"kValuePage", v}, {"kValuePiece", piece(v)}, {"kValuePages", pages("v", v)}};
+    if (const auto& chosen = kernel_.chosen) {
+      all.emplace_back("kCacheKeys", chosen->cache);
+      all.emplace_back("kCachePage", chosen->page);
+      all.emplace_back("kCachePages", chosen->pages);
+      all.emplace_back("kRowsOfCache", chosen->rows);
+    }
+    return all;
   }
 
   Constants list_constants() const {
@@ -182,7 +189,8 @@ class ConstantsText {
             {"kThdV", is_thd("v") && !attention_.quantize},
             {"kThdO", is_thd("o")},
             {"kGroupedKeys", reads_groups(attention_, kernel_, "k")},
-            {"kGroupedValues", reads_groups(attention_, kernel_, "v")},
+            {"kValuesOfKeys", shares_copy()},
+            {"kGroupedValues", reads_groups(attention_, kernel_, shares_copy() ? "k" : "v")},
             {"kReadOnce", kernel_.blocks.tiles == 1 && kernel_.units(dims_) == dims_[Dim::Hkv]},
             {"kGatherKeys", gathers("k")},
             {"kGatherValues", gathers("v")},
@@ -218,7 +226,7 @@ class ConstantsText {
       all.emplace_back("kKeyHeadStride", keys->head);
       all.emplace_back("kKeyRowStride", keys->row);
     }
-    if (const auto values = strides_of("v")) {
+    if (const auto values = shares_copy() ? std::nullopt : strides_of("v")) {
       all.emplace_back("kValuePageStride", values->page);
       all.emplace_back("kValueHeadStride", values->head);
       all.emplace_back("kValueRowStride", values->row);
@@ -232,6 +240,8 @@ class ConstantsText {
     }
     const bool in_steps = reads_groups(attention_, kernel_, name);
     if ((!gathers(name) && !in_steps) || in_bound_pages(attention_, name)) return std::nullopt;
+    if (kernel_.chosen)
+      return name == std::string_view("k") ? kernel_.chosen->k : kernel_.chosen->v;
     return native::pool_strides(attention_, name, in_steps);
   }
 
@@ -240,6 +250,8 @@ class ConstantsText {
   }
 
   bool gathers(const char* name) const { return kernel_.gathers(read_page_of(attention_, name)); }
+  // Whether one copy of a block brings keys and values.
+  bool shares_copy() const { return kernel_.tile.values_of_keys; }
   // Whether some are copied row by row.
   bool copies_rows() const { return kernel_.tile.of_warps || gathers("k") || gathers("v"); }
 
@@ -300,6 +312,7 @@ class Source : private ConstantsText {
     };
     for (const auto& [name, rows] :
          {std::pair("q", "query_rows"), {"k", "key_rows"}, {"v", "value_rows"}}) {
+      if (shares_copy() && name == std::string_view("v")) continue;
       if (reads_rows(kernel_, attention_, name))
         add(rows, "const unsigned short*", name);
       else
@@ -313,11 +326,17 @@ class Source : private ConstantsText {
       add(name, fmt::format("{}*", type), name);
     }
     if (!kernel_.is_scheduled()) add("counter", "int*", "counter");
-    for (const std::string& table : page_tables(attention_)) {
+    for (const std::string& table : page_tables(attention_, kernel_)) {
       parameters.push_back("const int* " + table);
     }
     for (const auto& [name, field] : {std::pair("k", "key_table"), {"v", "value_table"}}) {
-      if (read_page_of(attention_, name) > 0) set(field, page_table_name(attention_, name));
+      const bool has_table = !kernel_.chosen || !kernel_.chosen->table.empty();
+      if (has_table && read_page_of(attention_, name) > 0)
+        set(field, page_table_name(attention_, name));
+    }
+    if (kernel_.chosen) {
+      set("chosen", "t_" + kernel_.chosen->keys);
+      if (!kernel_.chosen->lengths.empty()) set("cache_lengths", "t_" + kernel_.chosen->lengths);
     }
     for (const std::string& starts : starts_of_packed(attention_)) {
       add(starts == kRowStarts ? "row_starts" : "column_starts", "const int*", starts);
@@ -410,7 +429,11 @@ std::vector<std::string> starts_of_packed(const ir::Attention& attention) {
 
 plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
                                const std::string& name) {
-  if (name == "q") return map_of_queries(attention, kernel.tile);
+  if (name == "q") {
+    return kernel.chosen
+               ? map_of_queries(with_rows_of_whole(attention, *kernel.chosen), kernel.tile)
+               : map_of_queries(attention, kernel.tile);
+  }
   if (name == "v" && attention.quantize) return map_of_values(attention, kernel.tile);
   plan::TensorMapArgument map =
       map_of_keys(attention, name, kernel.tile, kernel.piece(page_of(attention, name)));
@@ -418,7 +441,8 @@ plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& ker
   return map;
 }
 
-std::vector<std::string> page_tables(const ir::Attention& attention) {
+std::vector<std::string> page_tables(const ir::Attention& attention, const Kernel& kernel) {
+  if (kernel.chosen && kernel.chosen->table.empty()) return {};
   std::vector<std::string> tables;
   for (const char* name : {"k", "v"}) {
     if (read_page_of(attention, name) == 0) continue;
@@ -435,7 +459,8 @@ std::vector<BoundStride> bound_strides(const ir::Attention& attention, const Ker
     all.push_back({{tensor, axis, in_steps}, std::move(field)});
   };
   for (const auto& [name, strides] : {std::pair("k", "key_strides."), {"v", "value_strides."}}) {
-    if (!in_bound_pages(attention, name)) continue;
+    const bool is_copied = name != std::string_view("v") || !kernel.tile.values_of_keys;
+    if (!is_copied || !in_bound_pages(attention, name)) continue;
     const std::string field = strides;
     add(page_table_name(attention, name), 0, field + "table");
     const bool in_steps = reads_groups(attention, kernel, name);
@@ -462,7 +487,7 @@ std::string watch_text(const Tile& tile) {
   };
   add("queries", tile.queries);
   add("keys", tile.stages);
-  add("values", tile.stages);
+  if (!tile.values_of_keys) add("values", tile.stages);
   add("table", tile.tables);
   return watch_text(names);
 }
@@ -522,7 +547,7 @@ plan::KernelFacts facts_of(const ir::Attention& attention, const Kernel& kernel)
   const auto gathers = [&](const char* name) {
     return kernel.gathers(read_page_of(attention, name));
   };
-  plan::KernelFacts facts{.tile = tile.rows_of_head(),
+  plan::KernelFacts facts{.tile = kernel.chosen ? 1 : tile.rows_of_head(),
                           .block = tile.keys,
                           .heads = tile.pack,
                           .depth = tile.depth,

@@ -38,6 +38,7 @@ struct Kernel {
   // Blocks of threads that compute what a schedule says, which the GPU makes (schedules.h); 0:
   // there is none.
   std::int64_t workers = 0;
+  std::optional<ChosenKeys> chosen{};  // where keys are, if lists name them
   // Why the schedule may not have keys that sequences share; empty if it may (why_not_shared).
   std::string unshared{};
 
@@ -95,7 +96,7 @@ std::vector<std::string> starts_of_packed(const ir::Attention& attention);
 plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
                                const std::string& name);
 // Page tables that the kernel reads, without repetition.
-std::vector<std::string> page_tables(const ir::Attention& attention);
+std::vector<std::string> page_tables(const ir::Attention& attention, const Kernel& kernel);
 
 // A stride that the kernel takes at run time, in this field of `tensors` (forward_tensors.cuh).
 struct BoundStride {

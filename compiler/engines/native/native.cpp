@@ -171,6 +171,7 @@ NativePrograms& native_programs(Subject& subject) {
 
 Tabled* tabled(Subject& subject) {
   return subject.kept<Tabled>([&]() -> std::unique_ptr<Tabled> {
+    if (subject.attention().gather) return nullptr;  // columns are not those of the masks
     std::optional<rewrite::Hoisted> made = with_mask_table(subject.attention());
     return made ? std::make_unique<Tabled>(std::move(*made), subject.context()) : nullptr;
   });

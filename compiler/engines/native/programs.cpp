@@ -12,6 +12,7 @@
 #include "compiler/codegen/scores.h"
 #include "compiler/engines/native/backward.h"
 #include "compiler/engines/native/checks.h"
+#include "compiler/engines/native/chosen_keys.h"
 #include "compiler/engines/native/classes.h"
 #include "compiler/engines/native/kernel.h"
 #include "compiler/engines/native/maps.h"
@@ -97,7 +98,7 @@ class Native {
   Result<NativeProgram> make(std::size_t refused) {
     ATTN_ASSIGN(const Choice* choice, chosen(refused));
     kernel_ = choice->kernel;
-    kernel_.statistics = form_.statistics;
+    kernel_.statistics = form_.statistics, kernel_.chosen = form_.chosen;
     kernel_.parts = kernel_.is_scheduled() ? 1 : parts();
     kernel_.unshared = why_not_shared(attention_, kernel_);
     kernel_.tiles_of_block = kernel_.made_lists(dims_).tiles_of_block(
@@ -116,7 +117,12 @@ class Native {
     NativeProgram made{program(), work_of_kernel(), {}, coverage()};
     made.work.launches =
         static_cast<double>(std::get<plan::KernelStep>(made.program.steps.back()).launches.size());
-    codegen::check_scores(whole_, made.program);
+    if (form_.chosen) {
+      check_positions(whole_, made.program);
+      made.coverage.reset();  // of columns that are numbers in lists
+    } else {
+      codegen::check_scores(whole_, made.program);
+    }
     if (whole_.epilogue) ATTN_RETURN_IF_ERROR(codegen::check_epilogue(whole_, made.program));
     ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
     return made;
@@ -263,7 +269,7 @@ class Native {
   }
   // Bytes of a unit's share of the keys and values that it reads.
   std::int64_t bytes_of_unit() const {
-    const std::int64_t row = (dims_[Dim::Dqk] + dims_[Dim::Dv]) * kernel_.tile.element;
+    const std::int64_t row = columns_of_key() * kernel_.tile.element;
     const std::int64_t units_of_key = ceil_div(dims_[Dim::Hq] / dims_[Dim::Hkv], kernel_.tile.pack);
     return std::max<std::int64_t>(1, dims_[Dim::Skv] * row / units_of_key);
   }
@@ -467,19 +473,25 @@ class Native {
     return static_cast<double>(bytes);
   }
 
+  // Columns of k and v in memory, for each key.
+  std::int64_t columns_of_key() const {
+    return dims_[Dim::Dqk] + (attention_.values_of_keys ? 0 : dims_[Dim::Dv]);
+  }
+
   // The work of so many blocks, of batches with so many keys.
   void add_bytes(double blocks, double keys, NativeWork& work) const {
     const Tile& tile = kernel_.tile;
     const double rows = blocks * static_cast<double>(tile.keys);
-    const auto of_row = static_cast<double>((dims_[Dim::Dqk] + dims_[Dim::Dv]) * tile.element);
-    const double of_lines =
-        line_bytes(dims_[Dim::Dqk] * tile.element) + line_bytes(dims_[Dim::Dv] * tile.element);
+    const auto of_row = static_cast<double>(columns_of_key() * tile.element);
+    const double of_values =
+        attention_.values_of_keys ? 0 : line_bytes(dims_[Dim::Dv] * tile.element);
+    const double of_lines = line_bytes(dims_[Dim::Dqk] * tile.element) + of_values;
     const auto sharing = static_cast<double>(ceil_div(dims_[Dim::Hq] / dims_[Dim::Hkv], tile.pack));
     work.copied += rows * of_lines;
     work.read += std::min(rows / sharing, keys * static_cast<double>(dims_[Dim::Hkv])) * of_row;
     for (const char* name : {"k", "v"}) {
       const std::int64_t page = read_page_of(attention_, name);
-      if (page == 0) continue;
+      if (page == 0 || (tile.values_of_keys && name == std::string_view("v"))) continue;
       const auto pieces = rows / static_cast<double>(kernel_.piece(page));
       if (tile.of_warps)
         work.gathered += rows;
@@ -491,9 +503,9 @@ class Native {
   plan::Program program() const {
     std::set<std::string> used = {"q", "k", "v"};
     for (const plan::OperandSource& input : kernel_.expressions.inputs.operands) {
-      used.insert(*plan::name_of(input));
+      used.insert(name_in_program(*plan::name_of(input)));
     }
-    const Controls control = controls(attention_, used);
+    const Controls control = controls(form_.chosen ? whole_ : attention_, used);
     plan::Program program;
     program.tensors = bound_tensors(whole_, used, control);
     program.internals = control.internals;
@@ -524,9 +536,17 @@ class Native {
     if (attention_.quantize) add_transposed_values(attention_, inputs(), program, step);
     step.facts->launch = static_cast<std::int64_t>(step.launches.size());
     step.launches.push_back(forward());
+    if (form_.chosen) rename_tensors(*form_.chosen, step);
     for (const plan::DeriveStep& each : control.steps) program.steps.emplace_back(each);
     program.steps.emplace_back(std::move(step));
     return program;
+  }
+
+  // What the program calls a tensor of the kernel's attention.
+  std::string name_in_program(const std::string& name) const {
+    if (!form_.chosen) return name;
+    const auto found = form_.chosen->names.find(name);
+    return found == form_.chosen->names.end() ? name : found->second;
   }
 
   std::vector<plan::KernelArgument> inputs() const {
@@ -541,8 +561,10 @@ class Native {
                                                         : std::min(multiprocessors, items);
     std::vector<plan::KernelArgument> arguments;
     for (const char* name : {"q", "k", "v"}) {
+      const bool is_of_keys = attention_.values_of_keys && name == std::string_view("v");
+      if (is_of_keys && kernel_.tile.values_of_keys) continue;
       if (reads_rows(kernel_, attention_, name))
-        arguments.emplace_back(plan::TensorOperand{name});
+        arguments.emplace_back(plan::TensorOperand{is_of_keys ? "k" : name});
       else
         arguments.emplace_back(map_of(attention_, kernel_, name));
     }
@@ -553,7 +575,7 @@ class Native {
       arguments.emplace_back(plan::TensorOperand{output});
     }
     if (!kernel_.is_scheduled()) arguments.emplace_back(plan::TensorOperand{kCounter});
-    for (std::string& table : page_tables(attention_)) {
+    for (std::string& table : page_tables(attention_, kernel_)) {
       arguments.emplace_back(plan::TensorOperand{std::move(table)});
     }
     for (std::string& starts : starts_of_packed(attention_)) {
@@ -611,6 +633,7 @@ Status check_native(const ir::Attention& attention, const target::Context& conte
   }
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
+  ATTN_RETURN_IF_ERROR(native::check_chosen(attention, skeleton == native::Skeleton::warps));
   using native::kMostDepthOf8Bits;
   const bool wide = !attention.quantize;
   const std::string_view direction = wide ? "forward" : "8-bit forward";
@@ -629,9 +652,10 @@ struct NativePrograms::Forms {
   Forms(const ir::Attention& attention, const masks::Axes& mask_axes,
         const target::Context& context)
       : whole(native::whole_form(native::with_reduced_strength(attention))),
-        part(attention.epilogue ? std::nullopt : native::classes_of(whole.attention, context)),
+        part(attention.epilogue || attention.gather ? std::nullopt
+                                                    : native::classes_of(whole.attention, context)),
         classes(native::readable_classes(whole.attention, part, {"q", "k", "v"})),
-        of_whole(attention, whole, mask_axes, context) {
+        of_whole(attention, whole, attention.gather ? masks::Axes() : mask_axes, context) {
     if (!classes) return;
     const masks::Axes axes = masks::analyzed(classes->attention, context)->axes();
     of_classes.emplace(whole.attention, *classes, masks::varying(axes, classes->attention.dims),

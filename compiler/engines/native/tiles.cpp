@@ -69,6 +69,14 @@ constexpr Row kTable[] = {
     {576, 512, 1, 32, 2, 1, 1.0, false, 2},
 };
 
+// Tiles of values that are a part of k, above a depth of 384: others are those of kTable. Each has
+// as many stages as there is room for, three at least.
+constexpr Row kTableOfLatent[] = {
+    {576, 256, 1, 32, 3, 1, 1.0},
+    {576, 512, 1, 32, 3, 1, 1.0, false, 2},
+};
+constexpr std::int64_t kLeastDepthOfLatent = 385, kLeastStages = 3, kMostStages = 8;
+
 // Tiles of 8-bit floats; measured on an H100.
 constexpr Row kTableOf8Bits[] = {
     {64, 64, 3, 160, 3, 2, 1.0},         {64, 64, 2, 256, 3, 2, 1.0},
@@ -106,6 +114,20 @@ std::int64_t panel_of(std::int64_t columns, std::int64_t element) {
 // Measured with a bias: read by plain loads; with one stage of it; and where three warp groups read
 // it.
 constexpr double kRateOfPlainLoads = 0.6, kRateOfOneStage = 0.75, kRateOfThreeGroups = 0.9;
+
+std::span<const Row> table_of(const ir::Attention& attention, std::int64_t depth) {
+  if (attention.quantize) return kTableOf8Bits;
+  if (attention.values_of_keys && depth >= kLeastDepthOfLatent) return kTableOfLatent;
+  return kTable;
+}
+
+// Gives the tile as many stages of keys that hold values as there is room for; whether these are
+// enough.
+bool has_stages(Tile& tile) {
+  tile.stages = kLeastStages;
+  while (tile.stages <= kMostStages && tile.shared_bytes() <= kMostShared) ++tile.stages;
+  return --tile.stages >= kLeastStages;
+}
 
 // Whether the tile has room, for as many stages of a table as fit rather than queries of the next
 // tile.
@@ -157,13 +179,14 @@ bool clears_values(const ir::Attention& attention) {
 
 // Bytes of Stages (attn/forward_stages.cuh), and what aligns them.
 std::int64_t Tile::shared_bytes() const {
-  const std::int64_t of_values = element == 1 ? width * rounded(keys, width_panel()) : keys * width;
+  const std::int64_t of_values = values_of_keys ? 0
+                                 : element == 1 ? width * rounded(keys, width_panel())
+                                                : keys * width;
   const std::int64_t elements =
       (queries * rows() + stages * keys) * rounded(depth, depth_panel()) + stages * of_values;
-  const std::int64_t handed = shares > 1 ? 2 : 0;
-  return alignment() + element * elements + tables * table_bytes() + handed * handed_bytes() +
-         16 * (queries + 2 * stages + tables + handed) + (clears_values ? tail_bytes(stages) : 0) +
-         8 * queries + 4 * stages + 8;
+  return alignment() + element * elements + tables * table_bytes() + handed() * handed_bytes() +
+         16 * (queries + (values_of_keys ? 1 : 2) * stages + tables + handed()) +
+         (clears_values ? tail_bytes(stages) : 0) + 8 * queries + 4 * stages + 8;
 }
 
 std::int64_t Tile::table_bytes() const {
@@ -171,11 +194,15 @@ std::int64_t Tile::table_bytes() const {
   return rows * (table_element == 4 ? 4 * table_columns() : 2 * rounded(keys, kPanel));
 }
 
+std::int64_t Tile::handed() const { return shares == 1 ? 0 : values_of_keys ? 1 : 2; }
+
 std::int64_t Tile::handed_bytes() const { return (keys / 4 + 7) * 128 * 4; }
 
 std::int64_t Tile::depth_panel() const { return panel_of(depth, element); }
 
-std::int64_t Tile::width_panel() const { return panel_of(element == 1 ? keys : width, element); }
+std::int64_t Tile::width_panel() const {
+  return values_of_keys ? depth_panel() : panel_of(element == 1 ? keys : width, element);
+}
 
 // Words of a thread: those of queries, of scores and their weights, and of o.
 bool Tile::holds_queries() const {
@@ -193,13 +220,14 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
   const std::int64_t width = rounded(d[Dim::Dv], kSmallPanel);
   std::vector<Tile> tiles;
   std::int64_t most_depth = 0, most_width = 0;
-  for (const Row& row : element == 1 ? std::span<const Row>(kTableOf8Bits) : kTable) {
+  for (const Row& row : table_of(attention, depth)) {
     if (row.most_depth < depth || row.most_width < width) continue;
     if (!tiles.empty() && (row.most_depth != most_depth || row.most_width != most_width)) break;
     most_depth = row.most_depth, most_width = row.most_width;
     Tile tile{row.groups, row.keys, row.stages, row.queries, depth, width};
     tile.rate = row.rate, tile.spare = row.spare, tile.shares = row.shares;
     tile.element = element, tile.clears_values = clears_values(attention);
+    tile.values_of_keys = attention.values_of_keys;
     if (attention.is_random()) {  // what blocks lose of their keys, they lose of their rate
       tile.cell = kRandomCell;
       tile.keys = row.keys / kRandomCell * kRandomCell;
@@ -213,6 +241,7 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
       continue;
     }
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
+    if (tile.values_of_keys && !has_stages(tile)) continue;
     if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
   }

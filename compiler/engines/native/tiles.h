@@ -39,6 +39,7 @@ struct Tile {
   std::int64_t tables = 0;         // stages of a captured table
   std::int64_t table_pack = 1;     // heads of a tile whose rows of the table differ
   std::int64_t table_element = 2;  // bytes
+  bool values_of_keys = false;     // one stage holds keys and values
   bool clears_values = false;      // that are past a length (attn/tails.cuh)
   double rate = 1;            // scores in the same time, compared with other tiles of this depth
   std::int64_t cell = kCell;  // the same of this tile, a multiple of it
@@ -56,6 +57,7 @@ struct Tile {
   std::int64_t table_bytes() const;  // of a stage
   // Columns of a table of f32 that a copy moves: adjacent rows begin in other banks.
   std::int64_t table_columns() const { return keys + 8; }
+  std::int64_t handed() const;  // blocks that are handed over at a time
   std::int64_t handed_bytes() const;  // of a block, between warp groups that divide o
   std::int64_t share() const;         // columns of o of a warp group, if not the last
   std::int64_t threads() const {

@@ -74,7 +74,7 @@ class Interface {
   void add_inputs(bool with_v) {
     add_io("q", Role::query);
     add_io("k", Role::key);
-    if (with_v) add_io("v", Role::value);
+    if (with_v && !attention_.values_of_keys) add_io("v", Role::value);
     for (const ir::CapturedTensor& captured : attention_.tensors) {
       if (used_.contains(captured.name) && !is_internal(captured.name)) {
         add_captured(captured.name, Role::captured, captured);

@@ -87,6 +87,7 @@ Dims4 stored_dims(const ir::Attention& attention, std::string_view name) {
 }
 
 Dims4 stored_strides(const ir::Attention& attention, std::string_view name) {
+  if (name == "v" && attention.values_of_keys) return stored_strides(attention, "k");
   return ir::strides_of(layout_of(attention, name), stored_dims(attention, name),
                         {attention.dims[Dim::Hq], attention.dims[Dim::Hkv]});
 }

@@ -8,7 +8,7 @@ syntax case match
 " A clause's word is a keyword where a statement begins, and a name elsewhere.
 syntax region attnStatement matchgroup=attnClause
   \ start="\<\%(dims\|dtype\|layout\|tensor\|learn\|param\|let\|scale\|score\|mask\|sink\|dropout\)\>"
-  \ start="\<\%(lengths\|align\|outputs\|grad\|deterministic\|normalize\|quantize\|shard\|weight\|prologue\|epilogue\|gate\|branch\|combine\|import\)\>"
+  \ start="\<\%(lengths\|align\|outputs\|grad\|deterministic\|normalize\|quantize\|shard\|weight\|prologue\|epilogue\|gate\|branch\|combine\|values\|gather\|import\)\>"
   \ matchgroup=NONE end=";" end="}"me=s-1 contains=@attnExpression,attnSet
 syntax region attnSet start="{" end="}" contained contains=@attnExpression
 syntax region attnHeader matchgroup=attnClause start="\<attention\>" matchgroup=NONE end="{"me=s-1

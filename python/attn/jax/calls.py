@@ -28,6 +28,9 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
         raise UnsupportedError(
             f"`{facts.title}` has scales of blocks (`quantize mxfp8`), which attn.jax does not take yet",
             ["`quantize per_tensor` works; `attnc run` and attn.hpp take scales of blocks"])
+    if facts.said.held:
+        raise UnsupportedError(f"in `{facts.title}` v is a part of k, by its clause `values`, and attn.jax takes q, k and v",
+                               ["leave out `values`, and give k[..., :Dv] as v; NumPy's arrays and torch tensors work"])
     given = named(attention.captured, args, kwargs)
     check_names(facts.title, given, (*INPUTS, *facts.declared, *facts.params), facts.optional)
     params = tuple(_param(name, given.pop(name)) for name in facts.params)

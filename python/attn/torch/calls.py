@@ -10,7 +10,7 @@ import torch
 
 from attn._attnc import outside
 from attn.addressed import check_shapes
-from attn.arguments import INPUTS, check_names, named, number, sizes_of
+from attn.arguments import INPUTS, check_names, first_columns, named, number, sizes_of, width_of_values
 from attn.attention import Attention
 from attn.errors import BindingError, SpecWarning, UnsupportedError
 from attn.forms import Form, layout_of
@@ -45,10 +45,14 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
             ["`quantize per_tensor` works; `attnc run` and attn.hpp take scales of blocks"],
         )
     given = named(attention.captured, args, kwargs)
-    wanted = (*INPUTS, *facts.declared, *facts.params)
+    width = width_of_values(facts.title, facts.said.sizes, given) if facts.said.held else None
+    inputs = INPUTS if width is None else INPUTS[:2]
+    wanted = (*inputs, *facts.declared, *facts.params)
     check_names(facts.title, given, wanted, (*facts.optional, *facts.amax_of_backward))
-    q, k, v = (_cast(given[name], name) for name in INPUTS)
-    tensors = dict(zip(INPUTS, (q, k, v)))
+    tensors = {name: _cast(given[name], name) for name in inputs}
+    q = tensors["q"]
+    if width is not None:
+        tensors["v"] = first_columns(tensors["k"], width)  # no input of plans: what sizes are read from
     for name in given:
         if name not in INPUTS and name not in facts.params:
             dtype = facts.said.inputs[name].dtype if name in facts.said.inputs else "f32"
@@ -224,4 +228,5 @@ def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
     dtype = tensors["q"].dtype
     q, k, v = (layout_of(tensors[name].shape, readable_strides(tensors[name])) for name in INPUTS)
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return Form(sizes, DTYPES[dtype] if dtype in IN_KERNELS else facts.dtype, (q, k, v), output, deterministic)
+    named_dtype = DTYPES[dtype] if dtype in IN_KERNELS else facts.dtype
+    return Form(sizes, named_dtype, (q, k, v), output, deterministic, facts.said.held)

@@ -22,6 +22,8 @@ def _dense(each: Call) -> tuple[Dense, dict[str, Any]]:
     facts, bindings = facts_of(each.attention), each.attention.bindings
     arrays = {name: _numpy(tensor) for name, tensor in each.tensors.items()}
     found = Dense(facts.addressing or NOT_ADDRESSED, arrays, facts.said.sizes)
+    if facts.said.held:
+        found.tensors["v"] = found.tensors["k"][..., : arrays["v"].shape[-1]]
     sizes = sizes_of(*(found.tensors[name] for name in INPUTS))
     return found, {**{name: value for name, value in bindings.items() if name != "D"}, **sizes._asdict()}
 
@@ -49,6 +51,7 @@ def run_forward(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:
         outputs=names,
         unrounded=dtype not in IN_KERNELS,
         dtype=DTYPES[dtype] if dtype in HALF else None,
+        held=facts.said.held,
     )
     return {
         name: _tensor(value if is_amax(name) else found.output(name, value)).to(facts.dtype_of(name, dtype))

@@ -241,7 +241,7 @@ def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
     """Keeps a short way for calls like this one, which ran."""
     facts = facts_of(each.attention)
     device = each.tensors["q"].device
-    if device.type != "cuda" or len(args) != len(INPUTS):
+    if device.type != "cuda" or len(args) != len(INPUTS) or facts.said.held:
         return
     for training in (True, False):
         pair = facts.pairs.get(key_of(each.form, device, training))

@@ -259,7 +259,7 @@ TEST(SplitLoweringOfAll, RefusesNoGradientButThoseOfPagesToo) {
                   AnyOf(HasSubstr("dropout"), HasSubstr("of memory, and the limit is"),
                         HasSubstr("is paged"), HasSubstr("overlap in memory"), HasSubstr("8-bit"),
                         HasSubstr("weights over a sum"), HasSubstr("no epilogue"),
-                        HasSubstr("combine no branches")))
+                        HasSubstr("combine no branches"), HasSubstr("no gradients")))
           << file;
     }
   }
@@ -271,11 +271,11 @@ TEST(SplitLoweringOfAll, RefusesNothingButRandomDropoutSizeAndNoKeys) {
     for (const auto& file : spec_files(folder)) {
       const auto program = try_lower(file, "unfused");
       if (program.ok()) continue;
-      EXPECT_THAT(
-          program.error().message,
-          AnyOf(HasSubstr("dropout"), HasSubstr("of memory, and the limit is"),
-                HasSubstr("without keys"), HasSubstr("8-bit"), HasSubstr("weights over a sum"),
-                HasSubstr("no epilogue"), HasSubstr("combine no branches")))
+      EXPECT_THAT(program.error().message,
+                  AnyOf(HasSubstr("dropout"), HasSubstr("of memory, and the limit is"),
+                        HasSubstr("without keys"), HasSubstr("8-bit"),
+                        HasSubstr("weights over a sum"), HasSubstr("no epilogue"),
+                        HasSubstr("combine no branches"), HasSubstr("only attnc's own kernels")))
           << file;
     }
   }

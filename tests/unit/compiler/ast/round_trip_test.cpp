@@ -119,6 +119,7 @@ TEST(RoundTrip, EveryClauseAndForm) {
     prologue q: x[d_idx] * rsqrt(sum(x[d_idx] ** 2));  prologue k: x[0];
     epilogue o * t[d_idx];  gate gate;
     branch x: q = q2, v = w;  branch branch;  combine x - 2 * branch;
+    values k[0..a * 2];  values values[a..1];  gather t;  gather gather, values;
     shard both;  quantize per_tensor;  quantize x, o: bf16, scale_s = 2 ** 8, descale_s = [1 / a];
   })");
   ASSERT_TRUE(parsed.spec) << parsed.text;

@@ -44,7 +44,8 @@ TEST(Schema, ListsEveryClause) {
                 "dims",  "dtype",    "layout",        "tensor",    "learn",    "param",   "let",
                 "scale", "score",    "mask",          "sink",      "dropout",  "lengths", "outputs",
                 "align", "grad",     "deterministic", "normalize", "quantize", "shard",   "weight",
-                "fn",    "prologue", "epilogue",      "gate",      "branch",   "combine"}));
+                "fn",    "prologue", "epilogue",      "gate",      "branch",   "combine",
+                "values", "gather"}));
 }
 
 }  // namespace

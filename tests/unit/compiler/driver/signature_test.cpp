@@ -244,6 +244,20 @@ TEST(SpecSignature, SumsAreTold) {
   EXPECT_EQ(different.size(), 2 * std::size(kSums));
 }
 
+TEST(SpecSignature, LatentCachesAreTold) {
+  std::set<std::string> different;
+  const char* const kCaches[] = {"", "values k[0..Dv];", "tensor a: i32[B, Sq, 8]; gather a;",
+                                 "tensor a: i32[B, Sq, 8]; gather a; values k[0..Dv];",
+                                 "tensor a: i32[B, Sq, 8]; tensor n: i32[B, Sq]; gather a, n;"};
+  for (const char* cache : kCaches) {
+    Clauses clauses = base();
+    clauses.at("layout") = "layout bshd;";
+    clauses.at("more") = cache;
+    different.insert(signature(text_of(clauses), plan::Direction::forward, "native"));
+  }
+  EXPECT_EQ(different.size(), std::size(kCaches));
+}
+
 TEST(SpecSignature, EpiloguesAreTold) {
   std::set<std::string> different;
   const char* const kEpilogues[] = {"", "epilogue 2 * o;", "gate o;", "gate d_idx;",
@@ -292,8 +306,9 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, sums, params,
                                 dag, scale, score, masks, normalize, normalize_pos, quotient, sink,
                                 epilogue, place_of_epilogue, branches, branch, dropout, prologue_q,
-                                prologue_k, lengths_q, lengths_kv, wants_o, wants_lse, wants_max,
-                                wants_sum_exp, wants_max_with_sink, wants_sum_exp_with_sink,
+                                prologue_k, gather, values_of_keys, place_of_values, lengths_q,
+                                lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
+                                wants_max_with_sink, wants_sum_exp_with_sink,
                                 wants_lse_without_sink, wants_amax_s, wants_amax_o, wants_o_inner,
                                 wants_branches, place_of_statistics, gradients, reads_d_lse,
                                 place_of_d_lse, deterministic, partial, shard, pos] = attention;
@@ -302,6 +317,7 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [sum, summed, of_batch, of_head] = ir::KeySum();
   [[maybe_unused]] const auto& [of_branch, o_of_branch, inputs_of_branch] = ir::Branch();
   [[maybe_unused]] const auto& [value, sums_of_row, place_of_prologue] = ir::Prologue();
+  [[maybe_unused]] const auto& [lists, counts, place_of_gather] = ir::Gather();
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables, bound_strides] = ir::Layout();
   [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize,
                                 scaling] = ir::Quantize();

@@ -94,6 +94,8 @@ TEST(Equality, SeesEveryDifference) {
       },
       [](Attention& a) { a.prologue_q = Prologue{a.score}; },
       [](Attention& a) { a.prologue_k = Prologue{a.score}; },
+      [](Attention& a) { a.values_of_keys = true; },
+      [](Attention& a) { a.gather = Gather{"doc"}; },
       [](Attention& a) { a.params[0].dtype = DType::i32; },
       [](Attention& a) { a.scale = a.dag.real(0.125); },
       [](Attention& a) { a.score = 8; },

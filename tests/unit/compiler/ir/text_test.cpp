@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "compiler/ir/attention.h"
 #include "tests/unit/compiler/ir/random_attention.h"
@@ -114,6 +116,37 @@ TEST(Text, ProloguesRoundTrip) {
   wrong = rows;
   wrong.score = of_q;
   EXPECT_FALSE(verify(wrong).ok());
+}
+
+TEST(Text, LatentCachesRoundTrip) {
+  Attention cache = parse(kSample).value();
+  Dag& dag = cache.dag;
+  const ExprId sizes[] = {dag.integer(2), dag.dim("Sq"), dag.integer(16)};
+  cache.tensors.push_back({"chosen", DType::i32, {sizes[0], sizes[1], sizes[2]}, {}});
+  cache.tensors.push_back({"count", DType::i32, {sizes[0], sizes[1]}, {}});
+  cache.gather = Gather{"chosen"};
+  cache.values_of_keys = true;
+  cache.layouts["v"] = cache.layouts["k"];
+  for (const char* counts : {"", "count"}) {
+    cache.gather->counts = counts;
+    ASSERT_TRUE(verify(cache).ok()) << verify(cache).error().message;
+    const std::string text = to_text(cache);
+    EXPECT_THAT(text, HasSubstr("  gather chosen"));
+    EXPECT_THAT(text, HasSubstr("  values_of_keys\n"));
+    ASSERT_TRUE(parse(text).ok()) << parse(text).error().message;
+    EXPECT_EQ(to_text(*parse(text)), text);
+    EXPECT_TRUE(is_same(*parse(text), *parse(to_text(cache))));
+  }
+  for (const auto& change : std::vector<std::function<void(Attention&)>>{
+           [](Attention& a) { a.gather->keys = "doc"; },
+           [](Attention& a) { a.gather->counts = "chosen"; },
+           [](Attention& a) { a.gradients = {"q"}; }, [](Attention& a) { a.layouts["v"] = {}; },
+           [](Attention& a) { a.dropout = Dropout{}; },
+           [](Attention& a) { a.dims.set(Dim::Dv, 300); }}) {
+    Attention wrong = cache;
+    change(wrong);
+    EXPECT_FALSE(verify(wrong).ok());
+  }
 }
 
 TEST(Text, BranchesRoundTrip) {

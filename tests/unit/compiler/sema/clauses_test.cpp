@@ -22,6 +22,30 @@ TEST(Defaults, OfAnEmptySpec) {
   EXPECT_EQ(to_source(attention, attention.scale), "1.0 / sqrt(Dqk)");
 }
 
+TEST(Values, MakeDvAndTheLayoutOfV) {
+  const ir::Attention latent = good("dims Dqk = 96; layout q: bshd, k: bhsd; values k[0..2 * 32];");
+  EXPECT_EQ(latent.dims.get(ir::Dim::Dv), 64);
+  EXPECT_TRUE(latent.values_of_keys);
+  EXPECT_EQ(latent.layouts.at("v").kind, LayoutKind::bhsd);
+  EXPECT_EQ(good("dims Dqk, Dv; values k[0..Dv];").dims.get(ir::Dim::Dv), std::nullopt);
+  EXPECT_EQ(good("dims Dqk, Dv; values k[0..Dv];", {{"Dv", "32"}}).dims.get(ir::Dim::Dv), 32);
+  EXPECT_EQ(analyze_body("dims D = 96; values k[0..64];").codes, Codes{"E0402"});
+  EXPECT_EQ(
+      analyze_body("dims Dqk = 96; values k[0..64]; branch x; branch y; combine x + y;").codes,
+      (Codes{"E0207", "E0207"}));
+}
+
+TEST(Gather, NamesTensorsOfRows) {
+  const ir::Attention all = good("tensor a: i32[B, Sq, 8]; gather a;");
+  EXPECT_EQ(all.gather->keys, "a");
+  EXPECT_EQ(all.gather->counts, "");
+  const ir::Attention some =
+      good("dims B = 2; tensor a: i32[2, Sq, 8]; tensor n: i32[B, Sq]; gather a, n;");
+  EXPECT_EQ(some.gather->counts, "n");
+  EXPECT_EQ(analyze_body("dims B = 2; tensor a: i32[3, Sq, 8]; gather a;").codes, Codes{"E0402"});
+  EXPECT_EQ(analyze_body("tensor a: i32[Sq, B, 8]; gather a;").codes, Codes{"E0402"});
+}
+
 TEST(ListDefaults, AreAsTheirElements) {
   const ir::Attention attention = good(
       "dims B = 2; tensor _a: i32[3] = [3, 0, B]; tensor _c: f32[2, 2] = [[1, 2.5], [i0, 4]];"
