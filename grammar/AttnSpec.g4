@@ -46,7 +46,9 @@ clause
 dimsClause : DIMS dimEntry (',' dimEntry)* ';' ;
 dimEntry : name ('=' (expr | dimSet))? ;
 dimSet : '{' expr (',' expr)* '}' ;
-dtypeClause : DTYPE name ';' ;
+// The type of all tensors, and those of keys and values.
+dtypeClause : DTYPE name (',' dtypeEntry)* ';' ;
+dtypeEntry : name ':' name ;
 layoutClause : LAYOUT layoutEntry (',' layoutEntry)* ';' ;
 layoutEntry : layoutWord (':' layoutWord)? ;
 layoutWord : name ('(' layoutArgument (',' layoutArgument)* ')')? ;
@@ -80,8 +82,8 @@ branchInput : name '=' name ;
 // What becomes of each row of q or k.
 prologueClause : PROLOGUE name ':' expr ';' ;
 shardClause : SHARD name ';' ;
-// Types of tensors, and defaults of scales.
-quantizeClause : QUANTIZE name (',' quantizeEntry)* ';' ;
+// A way to scale, of `kv` what has a scale, types of tensors, and defaults of scales.
+quantizeClause : QUANTIZE name ('(' name ')')? (',' quantizeEntry)* ';' ;
 quantizeEntry : name (':' name | '=' fallback) ;
 // An expression, or the unchanged body of a Python function.
 functionClause

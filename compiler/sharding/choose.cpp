@@ -291,6 +291,11 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
             "8-bit attention is not sharded: each part would round its weights relative to a "
             "maximum of its own, and the result would be another one"};
   }
+  if (attention.cache) {
+    return Error{ErrorCode::unsupported,
+                 "keys and values of 8 bits are not divided: ranks pass on keys of one type with q",
+                 {"use `dtype bf16;` without `quantize`"}};
+  }
   if (attention.prologue_q || attention.prologue_k) {
     return Error{ErrorCode::unsupported,
                  "prologues are not divided: ranks that pass keys on would compute them again",

@@ -5,6 +5,7 @@
 
 #include "compiler/engines/native/expressions.h"
 #include "compiler/engines/shared/operands.h"
+#include "compiler/ir/cache_scales.h"
 
 namespace attn::engines::native {
 namespace {
@@ -94,6 +95,50 @@ constexpr Row kTableOf8Bits[] = {
     {256, 256, 1, 64, 4, 2, 0.6},
 };
 
+// Tiles whose keys and values are widened from 8 bits; `stages` are of 16 bits, and the rest of
+// shared memory is for blocks on their way. Not measured: those of 16 bits, with fewer stages.
+constexpr Row kTableOfWidened[] = {
+    {64, 64, 3, 112, 2, 1, 1.0},
+    {64, 64, 2, 128, 2, 2, 0.96},
+    {64, 64, 2, 64, 2, 2, 0.8, true},
+    {64, 64, 1, 128, 2, 2, 0.6},
+
+    {96, 96, 3, 96, 2, 1, 1.0},
+    {96, 96, 2, 128, 2, 1, 0.96},
+    {96, 96, 2, 64, 2, 2, 0.8, true},
+    {96, 96, 1, 96, 2, 2, 0.6},
+
+    {128, 128, 3, 80, 2, 1, 1.0},
+    {128, 128, 2, 128, 2, 1, 0.96},
+    {128, 128, 2, 112, 2, 1, 0.95},
+    {128, 128, 2, 64, 2, 1, 0.8, true},
+    {128, 128, 1, 96, 2, 1, 0.6},
+    {128, 128, 1, 64, 2, 2, 0.55, true},
+
+    {192, 128, 2, 80, 2, 1, 1.0},
+    {192, 128, 2, 64, 2, 1, 0.8, true},
+    {192, 128, 1, 64, 2, 1, 0.6},
+
+    {192, 192, 2, 64, 2, 1, 1.0},
+    {192, 192, 1, 64, 2, 1, 0.6},
+
+    {256, 256, 2, 48, 2, 1, 1.0},
+    {256, 256, 1, 48, 2, 1, 0.6},
+
+    {576, 256, 1, 16, 2, 1, 1.0},
+    {320, 320, 1, 32, 2, 1, 1.0, false, 2},
+    {576, 512, 1, 16, 2, 1, 1.0, false, 2},
+};
+
+// As many blocks on their way as fit, of which one is widened; at least 2.
+constexpr std::int64_t kMostRaws = 8;
+bool has_raws(Tile& tile) {
+  for (tile.raws = kMostRaws; tile.raws >= 2; --tile.raws) {
+    if (tile.shared_bytes() <= kMostShared) return true;
+  }
+  return false;
+}
+
 std::int64_t rounded(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
 // So that few columns are not used.
@@ -151,8 +196,20 @@ std::int64_t pack_of(const Tile& tile, std::int64_t group, std::int64_t rows) {
 
 bool clears_values(const ir::Attention& attention) {
   const ir::LayoutKind kind = layout_of(attention, "v").kind;
-  return !attention.quantize && kind != ir::LayoutKind::thd &&
+  return !attention.quantize && !attention.cache && kind != ir::LayoutKind::thd &&
          (attention.lengths_kv || kind == ir::LayoutKind::paged || has_padded_keys(attention));
+}
+
+// As WidenedRows (attn/widened_rows.cuh).
+std::int64_t Tile::raw_bytes() const {
+  constexpr std::int64_t kWarps = 4, kThreads = 128, kVectorBytes = 16, kScaleBytes = 4;
+  std::int64_t bytes = 0;
+  for (const std::int64_t columns : {depth, width}) {
+    const std::int64_t vectors = columns / kVectorBytes, lanes = vectors <= 4 ? 4 : 8;
+    const std::int64_t steps = ceil_div(keys / kWarps, 32 / lanes);
+    bytes += steps * ceil_div(vectors, lanes) * kThreads * kVectorBytes;
+  }
+  return bytes + (token_scales ? 2 * kScaleBytes * kThreads : 0);
 }
 
 // Bytes of Stages (attn/forward_stages.cuh), and what aligns them.
@@ -163,7 +220,8 @@ std::int64_t Tile::shared_bytes() const {
   const std::int64_t handed = shares > 1 ? 2 : 0;
   return alignment() + element * elements + tables * table_bytes() + handed * handed_bytes() +
          16 * (queries + 2 * stages + tables + handed) + (clears_values ? tail_bytes(stages) : 0) +
-         8 * queries + 4 * stages + 8;
+         8 * queries + 4 * stages + 8 + raws * (raw_bytes() + 4) +
+         (token_scales ? 2 * 4 * stages * keys : 0);
 }
 
 std::int64_t Tile::table_bytes() const {
@@ -193,7 +251,10 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
   const std::int64_t width = rounded(d[Dim::Dv], kSmallPanel);
   std::vector<Tile> tiles;
   std::int64_t most_depth = 0, most_width = 0;
-  for (const Row& row : element == 1 ? std::span<const Row>(kTableOf8Bits) : kTable) {
+  const std::span<const Row> rows = attention.cache ? std::span<const Row>(kTableOfWidened)
+                                    : element == 1  ? std::span<const Row>(kTableOf8Bits)
+                                                    : kTable;
+  for (const Row& row : rows) {
     if (row.most_depth < depth || row.most_width < width) continue;
     if (!tiles.empty() && (row.most_depth != most_depth || row.most_width != most_width)) break;
     most_depth = row.most_depth, most_width = row.most_width;
@@ -213,6 +274,8 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
       continue;
     }
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
+    tile.token_scales = has_token_scales(attention);
+    if (attention.cache && !has_raws(tile)) continue;
     if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
   }
