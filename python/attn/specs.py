@@ -57,7 +57,8 @@ class Description:
     packed     those of q, k and v that are packed sequences
     bound      the tensors whose strides are those of the bound tensor (`strides = bound`)
     facts      the rest: "packed", "sink", "group", ..
-    quantized  None for other than 8-bit attention"""
+    quantized  None for other than 8-bit attention
+    cache      of keys and values of 8 bits beside queries of 16: their types, by "k" and "v"; else empty"""
 
     def __init__(self, said: Mapping[str, Any]):
         self.name: str = said["name"]
@@ -70,6 +71,9 @@ class Description:
         self.gradients = tuple(said["gradients"])
         self.facts: dict[str, Any] = said["facts"]
         self.quantized = Quantized(**said["quantize"]) if "quantize" in said else None
+        # Whether each key has scales of its own, stored as rows of k and v are.
+        self.token_scales: bool = said["cache"]["of"].startswith("token") if "cache" in said else False
+        self.cache: dict[str, str] = {name: said["cache"][name] for name in ("k", "v")} if "cache" in said else {}
         self.inputs = {one["name"]: _input(one) for one in said["tensors"] if one["role"] in ("captured", "control")}
         self.learned = tuple(name for name, one in self.inputs.items() if one.learned)
         self.amax = tuple(one["name"] for one in said["tensors"] if one.get("of_backward"))
