@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/engines/native/skeleton.h"
+#include "compiler/engines/native/tiles.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/ir/cache_scales.h"
@@ -50,6 +51,12 @@ ExprId scale_of_head(std::string_view name, ir::Attention& attention) {
 }
 
 Status check_rows(const ir::Attention& attention, const char* name, Dim depth) {
+  if (attention.dims[depth] > kMostDepthOf8Bits) {
+    return unsupported(
+        attention.cache->pos,
+        fmt::format("attnc's own engine takes `{}` of 8 bits with {} up to {} (this is {})", name,
+                    to_string(depth), kMostDepthOf8Bits, attention.dims[depth]));
+  }
   if (attention.dims[depth] % kVectorOf8Bits != 0) {
     return unsupported(attention.cache->pos,
                        fmt::format("attnc's own engine takes `{}` of 8 bits with {} in multiples "

@@ -124,10 +124,6 @@ constexpr Row kTableOfWidened[] = {
 
     {256, 256, 2, 48, 2, 1, 1.0},
     {256, 256, 1, 48, 2, 1, 0.6},
-
-    {576, 256, 1, 16, 2, 1, 1.0},
-    {320, 320, 1, 32, 2, 1, 1.0, false, 2},
-    {576, 512, 1, 16, 2, 1, 1.0, false, 2},
 };
 
 // As many blocks on their way as fit, of which one is widened; at least 2.

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kPanel = 64, kSmallPanel = 32;
 inline constexpr std::int64_t kGroup = 64;      // rows of a warp group
 inline constexpr std::int64_t kStepBytes = 32;  // of head dimensions, in products
 inline constexpr std::int64_t kMostDepth = 576, kMostWidth = 512;  // Dqk, Dv
-inline constexpr std::int64_t kMostDepthOf8Bits = 256;             // both
+inline constexpr std::int64_t kMostDepthOf8Bits = 256;             // both, of keys or of all
 inline constexpr std::int64_t kRandomCell =
     32;  // keys that the generator of dropout numbers together
 

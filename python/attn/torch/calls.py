@@ -46,7 +46,8 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
         )
     if facts.said.token_scales and facts.said.located:
         raise UnsupportedError(
-            f"`{facts.title}` has scales of each key beside pages or packed sequences, which attn.torch does not take yet",
+            f"`{facts.title}` has scales of each key beside pages or packed sequences, which attn.torch does not take"
+            " yet",
             ["`kv(head)` works, and so do scales of each key with dense layouts; attn.hpp takes both"],
         )
     given = named(attention.captured, args, kwargs)

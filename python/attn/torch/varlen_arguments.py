@@ -164,7 +164,8 @@ def check_q_and_caches(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Te
                                f" {TORCH_DTYPES[cache[name]]}")
         if name not in cache and pool.dtype != q.dtype:
             raise BindingError(f"{name}_cache is {pool.dtype}, but q is {q.dtype}: they must have one type",
-                               ["attn.torch.VarlenAttention takes caches of 8 bits, by a spec with `quantize kv(head);`"])
+                               ["attn.torch.VarlenAttention takes caches of 8 bits, by a spec with"
+                                " `quantize kv(head);`"])
     pages, page, heads_kv, depth = k_cache.shape
     check_shape("v_cache", v_cache, (pages, page, heads_kv, "Dv"))
     if heads_kv == 0 or q.shape[1] == 0 or q.shape[1] % heads_kv != 0:

@@ -195,7 +195,8 @@ def _check(said: Description, sizes: Sizes) -> None:
     """Raises UnsupportedError for a spec that does not mean the same in a plan for larger sizes, or has more than o."""
     if said.quantized is not None:
         raise UnsupportedError("caches of 8 bits are not read by queries of 8 bits over pages yet",
-                               ["queries of 16 bits read them: `dtype bf16, k: e4m3, v: e4m3;` with `quantize kv(head);`"])
+                               ["queries of 16 bits read them: `dtype bf16, k: e4m3, v: e4m3;` with"
+                                " `quantize kv(head);`"])
     if said.facts["random"]:
         raise UnsupportedError("dropout is for training, which has no cache")
     needed = {"B": sizes.sequences, "Sq": sizes.rows, "Skv": sizes.keys}
