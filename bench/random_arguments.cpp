@@ -9,7 +9,9 @@ Result<execute::DeviceTensors> random_tensors(const cuda::Device& device,
   ATTN_ASSIGN(auto tensors, execute::DeviceTensors::allocate(device, program));
   for (const plan::TensorInfo& tensor : program.tensors) {
     if (tensor.is_output()) continue;
-    ATTN_RETURN_IF_ERROR(is_float(tensor.dtype)
+    const bool is_cache =
+        tensor.role == plan::TensorRole::key || tensor.role == plan::TensorRole::value;
+    ATTN_RETURN_IF_ERROR(is_float(tensor.dtype) || is_cache
                              ? tensors.fill_random(tensor.name, io::seed_of(tensor.name))
                              : tensors.fill(tensor.name, 0));
   }

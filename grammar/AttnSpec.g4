@@ -48,7 +48,9 @@ clause
 dimsClause : DIMS dimEntry (',' dimEntry)* ';' ;
 dimEntry : name ('=' (expr | dimSet))? ;
 dimSet : '{' expr (',' expr)* '}' ;
-dtypeClause : DTYPE name ';' ;
+// The type of all tensors, and those of keys and values.
+dtypeClause : DTYPE name (',' dtypeEntry)* ';' ;
+dtypeEntry : name ':' name ;
 layoutClause : LAYOUT layoutEntry (',' layoutEntry)* ';' ;
 layoutEntry : layoutWord (':' layoutWord)? ;
 layoutWord : name ('(' layoutArgument (',' layoutArgument)* ')')? ;
@@ -86,8 +88,8 @@ shardClause : SHARD name ';' ;
 valuesClause : VALUES name '[' expr RANGE expr ']' ';' ;
 // The keys that each row sees, and how many of them.
 gatherClause : GATHER name (',' name)? ';' ;
-// Types of tensors, and defaults of scales.
-quantizeClause : QUANTIZE name (',' quantizeEntry)* ';' ;
+// A way to scale, of `kv` what has a scale, types of tensors, and defaults of scales.
+quantizeClause : QUANTIZE name ('(' name ')')? (',' quantizeEntry)* ';' ;
 quantizeEntry : name (':' name | '=' fallback) ;
 // An expression, or the unchanged body of a Python function.
 functionClause

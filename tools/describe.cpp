@@ -13,6 +13,7 @@
 #include "compiler/engines/shared/quantized.h"
 #include "compiler/gradient/differentiate.h"
 #include "compiler/ir/branches.h"
+#include "compiler/ir/cache_scales.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/reference/defaults.h"
 #include "tools/command.h"
@@ -68,6 +69,12 @@ std::optional<double> default_of(const ir::Attention& attention, const ir::Captu
 
 bool is_packed(const ir::Attention& attention) {
   return kind_of(attention, "q") == LayoutKind::thd;
+}
+
+// Tensors of which a backward has gradients; a cache of 8 bits is not trained.
+std::vector<std::string> gradients_of(const ir::Attention& attention) {
+  if (attention.cache) return {};
+  return gradient::wanted_gradients(attention);
 }
 
 // The tensors of the program that a spec becomes, with its dimensions by name.
@@ -175,6 +182,7 @@ class Tensors {
   }
 
   void add_gradients() {
+    if (attention_.cache) return;
     add_io("do", Role::cotangent, {"B", "Hq", "Sq", "Dv"});
     if (attention_.reads_d_lse)
       add(engines::kLseCotangent, Role::cotangent, DType::f32, {"B", "Hq", "Sq"});
@@ -333,7 +341,7 @@ Json to_json(const Described& spec, const sema::Bindings& bindings) {
                {"params", Json::array()},
                {"outputs", outputs_of(spec.written)},
                {"saved", saved_by(attention)},
-               {"gradients", gradient::wanted_gradients(attention)},
+               {"gradients", gradients_of(attention)},
                {"facts", facts_json(spec, bindings)}};
   for (const ir::Param& param : attention.params) {
     json["params"].push_back({{"name", param.name}, {"dtype", to_string(param.dtype)}});
@@ -342,6 +350,15 @@ Json to_json(const Described& spec, const sema::Bindings& bindings) {
     json["parameters"].push_back(one.name.text);
   }
   if (attention.quantize) json["quantize"] = quantize_json(spec.open);
+  if (attention.cache) {
+    json["cache"] = {{"of", to_string(attention.cache->by)},
+                     {"k", to_string(attention.cache->k)},
+                     {"v", to_string(attention.cache->v)},
+                     {"token_bytes", nullptr}};
+    const bool known = spec.open.dims.get(ir::Dim::Hkv) && spec.open.dims.get(ir::Dim::Dqk) &&
+                       spec.open.dims.get(ir::Dim::Dv);
+    if (known) json["cache"]["token_bytes"] = ir::bytes_of_token(spec.open);
+  }
   return json;
 }
 

@@ -62,8 +62,12 @@ Result<ast::Clause> clause_of(const std::string& keyword, const std::string& val
                             keyword)}};
 }
 
-// Sides that the spec has keep their defaults.
+// Sides that the spec has keep their defaults, and keys and values their types beside another one
+// of all.
 void merge(const ast::Clause& old, ast::Clause& made) {
+  const auto* types = std::get_if<ast::DtypeClause>(&old.body);
+  auto* type = std::get_if<ast::DtypeClause>(&made.body);
+  if (types != nullptr && type != nullptr && type->entries.empty()) type->entries = types->entries;
   const auto* had = std::get_if<ast::LengthsClause>(&old.body);
   auto* wanted = std::get_if<ast::LengthsClause>(&made.body);
   if (had == nullptr || wanted == nullptr) return;

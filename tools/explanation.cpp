@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "compiler/ast/parse.h"
+#include "compiler/ir/cache_scales.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/planner/measured.h"
 #include "compiler/rewrite/ranged.h"
@@ -254,6 +255,9 @@ std::string work_text(const Explanation& explanation, const ExplainedProgram& pr
                         percent_text(share), explanation.branches.empty() ? "" : "s");
   }
   text += program.bytes > 0 ? fmt::format("\n  {} in tensors\n", bytes_text(program.bytes)) : "\n";
+  if (program.token_bytes > 0) {
+    text += fmt::format("  {} of keys and values for a token\n", bytes_text(program.token_bytes));
+  }
   const std::int64_t between = bytes_of(program.program.internals);
   if (between > 0) text += fmt::format("  {} between the steps\n", bytes_text(between));
   return text;
@@ -440,6 +444,7 @@ ExplainedProgram explain_program(const Spec& spec, const plan::Program& program)
   explained.flops = dense_flops(spec.attention, plan::direction_of(program));
   explained.dtype = spec.attention.dtype;
   explained.bytes = bytes_of(program.tensors);
+  explained.token_bytes = ir::bytes_of_token(spec.attention);
   return explained;
 }
 
@@ -540,6 +545,7 @@ Json to_json(const Explanation& explanation) {
   json["share_in_band"] = explanation.share;
   if (forward) {
     json["bytes"] = forward->bytes;
+    if (forward->token_bytes > 0) json["token_bytes"] = forward->token_bytes;
     json["program"] = json::json_of(forward->program);
     json["engine"] = engine_json(explanation, *forward);
     add_decision(json, *forward);

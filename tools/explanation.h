@@ -38,6 +38,9 @@ struct ExplainedProgram {
   double flops = 0;                // of all scores
   DType dtype = DType::bf16;       // of the factors of its products
   std::int64_t bytes = 0;          // of all tensors, each read or written once
+  // Bytes of a key and its value in all key heads, with scales of their own; 0 without a cache of
+  // 8 bits.
+  std::int64_t token_bytes = 0;
   // When it was compiled; of a plan file it has the plan alone.
   std::optional<driver::Compiled> compiled;
   std::vector<std::string> doubts{};  // of its predictions (planner/measured.h)

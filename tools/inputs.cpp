@@ -46,10 +46,10 @@ std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
   std::vector<Wanted> wanted;
   if (needs >= Needs::forward) {
     wanted = {{"q", attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dqk]}},
-              {"k", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}}};
+              {"k", attention.dtype_of("k"), {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}}};
     if (!attention.values_of_keys)
       wanted.push_back(
-          {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}});
+          {"v", attention.dtype_of("v"), {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}});
   }
   if (needs == Needs::gradients) {
     wanted.push_back({kCotangent,
@@ -107,12 +107,23 @@ struct Source {
   Missing missing;
 };
 
+// Keys or values of integers, of which caches are.
+bool is_cache_of_integers(const Wanted& wanted) {
+  return wanted.dtype == DType::i8 && !wanted.is_param && wanted.captured == nullptr;
+}
+
 // Tensors with different names get unrelated streams from the same seed.
 Result<std::vector<double>> random(const Source& source, const Wanted& wanted,
                                    const std::string& text) {
   const std::uint64_t seed = io::seed_of(fmt::format("{}:{}", wanted.name, text));
   if (!is_float(wanted.dtype) && wanted.captured && source.missing == Missing::lifelike) {
     return reference::lifelike(source.attention, *wanted.captured, wanted.dims, seed);
+  }
+  if (is_cache_of_integers(wanted)) {
+    constexpr double kDeviation = 32, kMost = 127;
+    std::vector<double> values = io::normal_values(seed, io::element_count(wanted.dims));
+    for (double& value : values) value = std::clamp(std::round(kDeviation * value), -kMost, kMost);
+    return values;
   }
   if (!is_float(wanted.dtype)) {
     return {ErrorCode::invalid_argument,
@@ -227,7 +238,8 @@ Result<std::vector<double>> without_default(const Source& source, const Wanted& 
     origin = "0";
     return std::vector<double>{0};
   }
-  const bool patterned = wanted.is_param || !is_float(wanted.dtype);
+  const bool patterned =
+      wanted.is_param || (!is_float(wanted.dtype) && !is_cache_of_integers(wanted));
   if (missing == Missing::lifelike && wanted.is_param) {
     const auto quarter =
         static_cast<double>(std::max<std::int64_t>(attention.dims[Dim::Skv] / 4, 1));
@@ -240,7 +252,8 @@ Result<std::vector<double>> without_default(const Source& source, const Wanted& 
     origin = wanted.is_param ? fmt::format("{}", values[0]) : std::string(kPattern);
     return values;
   }
-  if (!is_float(wanted.dtype) && missing != Missing::lifelike) return missing_error(wanted);
+  if (!is_float(wanted.dtype) && missing != Missing::lifelike && !is_cache_of_integers(wanted))
+    return missing_error(wanted);
   origin = kRandom;
   return random(source, wanted, "0");
 }

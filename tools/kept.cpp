@@ -12,7 +12,7 @@ using ir::Dim;
 // v [B,Hkv,Skv,Dv] with row first + d set to 1 in column d, else 0.
 io::HostTensor single_rows(const ir::Attention& attention, std::int64_t first) {
   const ir::Dims& d = attention.dims;
-  io::HostTensor v{attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}, {}};
+  io::HostTensor v{attention.dtype_of("v"), {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}, {}};
   const std::int64_t rows = d[Dim::Skv], width = d[Dim::Dv];
   v.values.assign(static_cast<std::size_t>(io::element_count(v.dims)), 0.0);
   for (std::int64_t head = 0; head < d[Dim::B] * d[Dim::Hkv]; ++head) {

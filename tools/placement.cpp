@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "compiler/ir/attention.h"
+#include "compiler/ir/cache_scales.h"
 #include "runtime/io/element.h"
 #include "runtime/io/layout.h"
 
@@ -21,8 +22,9 @@ constexpr std::int64_t kNoPage = -1;
 constexpr std::int64_t kBytesApart = 16, kEntriesApart = 3;  // gaps of tensors with other strides
 
 // What element i of a row without use holds: rows are all NaN, or have one infinity, or the largest
-// numbers, whose products are infinite.
-double without_use(std::size_t row, std::size_t i) {
+// numbers, whose products are infinite. Integers are the largest ones.
+double without_use(DType dtype, std::size_t row, std::size_t i) {
+  if (!is_float(dtype)) return i % 2 == 0 ? 127 : -128;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const std::size_t kind = row % 4;
   if (kind == 0) return std::numeric_limits<double>::quiet_NaN();
@@ -180,7 +182,8 @@ void Placement::for_each_place(const plan::TensorInfo& tensor, const Dims& dims,
 io::HostTensor Placement::with_unused(const std::string& name) const {
   io::HostTensor tensor = inputs_.tensors.at(name);
   const bool of_rows = name == "q" || name == kCotangent || name == kCotangentOfLse,
-             of_keys = name == "k" || name == "v";
+             of_keys = name == "k" || name == "v" ||
+                       (ir::is_cache_scale(name) && tensor.dims.size() == 3);
   const auto lengths = inputs_.tensors.find(of_rows ? "lengths_q" : "lengths_kv");
   if (unused_ == Unused::finite || !(of_rows || of_keys) || lengths == inputs_.tensors.end())
     return tensor;
@@ -190,7 +193,7 @@ io::HostTensor Placement::with_unused(const std::string& name) const {
   for (std::size_t i = 0; i < tensor.values.size(); ++i) {
     const double length = lengths->second.values[i / (heads * rows * row)];
     if (static_cast<double>(i / row % rows) >= length)
-      tensor.values[i] = without_use(i / row, i % row);
+      tensor.values[i] = without_use(tensor.dtype, i / row, i % row);
   }
   return tensor;
 }
@@ -212,7 +215,7 @@ Result<std::vector<std::byte>> Placement::bytes_of(const plan::TensorInfo& tenso
                     row = static_cast<std::size_t>(tensor.dims.back());
   std::vector<std::byte> bytes(count * size, kUnused);
   for (std::size_t i = 0; i < count && unused_ == Unused::anything; ++i)
-    io::store(tensor.dtype, without_use(i / row, i % row), bytes.data() + i * size);
+    io::store(tensor.dtype, without_use(tensor.dtype, i / row, i % row), bytes.data() + i * size);
   for_each_place(tensor, values.dims, [&](std::int64_t element, std::int64_t offset) {
     io::store(tensor.dtype, values.values[static_cast<std::size_t>(element)],
               bytes.data() + static_cast<std::size_t>(offset) * size);

@@ -9,6 +9,7 @@
 #include "bench/random_arguments.h"
 #include "bench/timing.h"
 #include "compiler/ir/branches.h"
+#include "compiler/ir/cache_scales.h"
 #include "compiler/reference/defaults.h"
 #include "compiler/reference/shown.h"
 #include "tools/console.h"
@@ -37,14 +38,18 @@ Result<execute::DeviceTensors> make_tensors(const ir::Attention& attention,
   ATTN_ASSIGN(auto tensors, bench::random_tensors(executable.device(), executable.program()));
   ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), controls));
   for (const plan::TensorInfo& info : executable.program().tensors) {
-    const bool is_scale = attention.quantize && ir::is_scale(info.name);
+    const bool is_scale = attention.cache
+                              ? ir::is_cache_scale(info.name) && !ir::has_token_scales(attention)
+                              : attention.quantize && ir::is_scale(info.name);
+    const bool is_cache =
+        info.role == plan::TensorRole::key || info.role == plan::TensorRole::value;
     if (info.is_output()) continue;
     if (info.role == plan::TensorRole::control || controls.tensors.contains(info.name)) {
       ATTN_ASSIGN(const std::vector<std::byte> bytes, placement.bytes_of(info));
       ATTN_RETURN_IF_ERROR(tensors.upload_bytes(info.name, bytes));
       continue;
     }
-    if (is_float(info.dtype) && !is_scale) continue;
+    if ((is_float(info.dtype) || is_cache) && !is_scale) continue;
     ATTN_ASSIGN(const io::HostTensor values, default_tensor(attention, info.name));
     ATTN_RETURN_IF_ERROR(tensors.upload(info.name, values));
   }

@@ -76,8 +76,14 @@ struct DimEntry {
 struct DimsClause {
   std::vector<DimEntry> entries;
 };
+// `k: e4m3`
+struct DtypeEntry {
+  Name tensor;
+  Name dtype;
+};
 struct DtypeClause {
   Name dtype;
+  std::vector<DtypeEntry> entries{};
 };
 struct LayoutArgument {
   std::optional<Name> name;
@@ -185,6 +191,7 @@ struct QuantizeEntry {
 };
 struct QuantizeClause {
   Name by;
+  std::optional<Name> of{};  // `kv(head)`: what has a scale
   std::vector<QuantizeEntry> entries{};
 };
 struct ShardClause {

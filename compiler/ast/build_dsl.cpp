@@ -125,9 +125,7 @@ class Builder {
     Clause clause{span_of(context), word(context->getStart()), {}};
     switch (inner->getRuleIndex()) {
       case Grammar::RuleDimsClause: clause.body = dims(context->dimsClause()); break;
-      case Grammar::RuleDtypeClause:
-        clause.body = DtypeClause{name(context->dtypeClause()->name())};
-        break;
+      case Grammar::RuleDtypeClause: clause.body = dtype(context->dtypeClause()); break;
       case Grammar::RuleLayoutClause: clause.body = layout(context->layoutClause()); break;
       case Grammar::RuleTensorClause: clause.body = tensor(context->tensorClause()); break;
       case Grammar::RuleParamClause: {
@@ -296,8 +294,16 @@ class Builder {
     return clause;
   }
 
+  static DtypeClause dtype(Grammar::DtypeClauseContext* context) {
+    DtypeClause clause{name(context->name())};
+    for (auto* entry : context->dtypeEntry())
+      clause.entries.push_back({name(entry->name(0)), name(entry->name(1))});
+    return clause;
+  }
+
   QuantizeClause quantize(Grammar::QuantizeClauseContext* context) {
-    QuantizeClause clause{name(context->name())};
+    QuantizeClause clause{name(context->name(0))};
+    if (context->name().size() > 1) clause.of = name(context->name(1));
     for (auto* entry : context->quantizeEntry()) {
       QuantizeEntry& added = clause.entries.emplace_back(QuantizeEntry{name(entry->name(0))});
       if (entry->fallback() != nullptr) {

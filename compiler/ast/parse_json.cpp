@@ -240,10 +240,26 @@ Body deterministic(const Given& given) {
   return DeterministicClause{};
 }
 
-// "per_tensor", beside "with": {"o": {"dtype": "bf16"}, "scale_s": 256}
+// "bf16", beside "with": {"k": "e4m3", "v": "e4m3"}
+Body dtype(const Given& given) {
+  JsonExpressions& in = given.in;
+  DtypeClause clause{given.name()};
+  const JsonMember* with = given.json.find("with");
+  if (!with || !in.is(with->value, JsonKind::object, "`with`")) return clause;
+  for (const JsonMember& member : with->value.members) {
+    clause.entries.push_back(
+        {in.name(member.key, member.key_span), in.name(&member.value, "its type")});
+  }
+  return clause;
+}
+
+// "per_tensor", beside "with": {"o": {"dtype": "bf16"}, "scale_s": 256}; or "kv" beside "of":
+// "head"
 Body quantize(const Given& given) {
   JsonExpressions& in = given.in;
   QuantizeClause clause{given.name()};
+  if (const JsonMember* of = given.json.find("of"))
+    clause.of = in.name(&of->value, "what has a scale");
   const JsonMember* with = given.json.find("with");
   if (!with || !in.is(with->value, JsonKind::object, "`with`")) return clause;
   for (const JsonMember& member : with->value.members) {
@@ -295,9 +311,9 @@ constexpr ClauseForm kJsonClauses[] = {
     {"prologue", prologue, "the tensor of a prologue", {"value"}},
     {"values", values, "the tensor of values", {"from", "to"}},
     {"gather", gather, "the tensor of keys", {"counts"}},
-    {"quantize", quantize, "the quantization", {"with"}},
+    {"quantize", quantize, "the quantization", {"of", "with"}},
     {"shard", of_name<ShardClause>, "what is sharded"},
-    {"dtype", of_name<DtypeClause>, "the type"},
+    {"dtype", dtype, "the type", {"with"}},
 };
 
 Clause known(const JsonValue& json, const JsonMember& word, const ClauseForm& form,

@@ -96,7 +96,12 @@ struct BodyPrinter {
     }
     return out;
   }
-  std::string operator()(const DtypeClause& clause) const { return clause.dtype.text; }
+  std::string operator()(const DtypeClause& clause) const {
+    std::string out = clause.dtype.text;
+    for (const DtypeEntry& entry : clause.entries)
+      out += fmt::format(", {}: {}", entry.tensor.text, entry.dtype.text);
+    return out;
+  }
   std::string operator()(const LayoutClause& clause) const {
     std::string out;
     for (const LayoutEntry& entry : clause.entries) {
@@ -163,6 +168,7 @@ struct BodyPrinter {
   std::string operator()(const ShardClause& clause) const { return clause.axis.text; }
   std::string operator()(const QuantizeClause& clause) const {
     std::string out = clause.by.text;
+    if (clause.of) out += fmt::format("({})", clause.of->text);
     for (const QuantizeEntry& entry : clause.entries) {
       out += ", " + entry.name.text;
       out += entry.dtype ? ": " + entry.dtype->text : fallback(entry.fallback);

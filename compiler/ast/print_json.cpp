@@ -113,7 +113,14 @@ struct JsonBodyPrinter {
   std::string operator()(const DimsClause& clause) const {
     return "{" + joined(clause.entries, dim) + "}";
   }
-  std::string operator()(const DtypeClause& clause) const { return text(clause.dtype.text); }
+  std::string operator()(const DtypeClause& clause) const {
+    if (clause.entries.empty()) return text(clause.dtype.text);
+    const auto entry = [](const DtypeEntry& each) {
+      return fmt::format("{}: {}", text(each.tensor.text), text(each.dtype.text));
+    };
+    return fmt::format("{}, \"with\": {{{}}}", text(clause.dtype.text),
+                       joined(clause.entries, entry));
+  }
   std::string operator()(const LayoutClause& clause) const {
     if (!clause.entries[0].tensor) return layout(clause.entries[0]);
     return "{" +
@@ -177,9 +184,10 @@ struct JsonBodyPrinter {
   }
   std::string operator()(const ShardClause& clause) const { return text(clause.axis.text); }
   std::string operator()(const QuantizeClause& clause) const {
-    if (clause.entries.empty()) return text(clause.by.text);
-    return fmt::format("{}, \"with\": {{{}}}", text(clause.by.text),
-                       joined(clause.entries, quantize_entry));
+    std::string out = text(clause.by.text);
+    if (clause.of) out += fmt::format(", \"of\": {}", text(clause.of->text));
+    if (clause.entries.empty()) return out;
+    return fmt::format("{}, \"with\": {{{}}}", out, joined(clause.entries, quantize_entry));
   }
   std::string operator()(const FunctionClause& clause) const {
     const auto let = [](const LetClause& l) {

@@ -36,12 +36,13 @@ class Walk {
   void operator()(LayoutEntry& entry) const { all(entry.tensor, entry.kind, entry.arguments); }
   void operator()(Fact& fact) const { all(fact.name, fact.arguments); }
   void operator()(LengthsEntry& entry) const { all(entry.side, entry.fallback); }
+  void operator()(DtypeEntry& entry) const { all(entry.tensor, entry.dtype); }
   void operator()(QuantizeEntry& entry) const { all(entry.name, entry.dtype, entry.fallback); }
   void operator()(BranchInput& input) const { all(input.tensor, input.by); }
   void operator()(SpecParameter& parameter) const { all(parameter.name, parameter.value); }
 
   void operator()(DimsClause& clause) const { (*this)(clause.entries); }
-  void operator()(DtypeClause& clause) const { (*this)(clause.dtype); }
+  void operator()(DtypeClause& clause) const { all(clause.dtype, clause.entries); }
   void operator()(LayoutClause& clause) const { (*this)(clause.entries); }
   void operator()(TensorClause& clause) const {
     all(clause.name, clause.dtype, clause.extents, clause.facts, clause.fallback);
@@ -66,7 +67,7 @@ class Walk {
   void operator()(ValuesClause& clause) const { all(clause.tensor, clause.first, clause.end); }
   void operator()(GatherClause& clause) const { all(clause.keys, clause.counts); }
   void operator()(ShardClause& clause) const { (*this)(clause.axis); }
-  void operator()(QuantizeClause& clause) const { all(clause.by, clause.entries); }
+  void operator()(QuantizeClause& clause) const { all(clause.by, clause.of, clause.entries); }
   void operator()(FunctionClause& clause) const {
     all(clause.name, clause.parameters, clause.lets, clause.value);
   }

@@ -33,6 +33,7 @@ std::string_view float_class(DType dtype) {
     case DType::f16: return "kernels::F16";
     case DType::e4m3: return "kernels::E4M3";
     case DType::e5m2: return "kernels::E5M2";
+    case DType::i8: return "kernels::I8";
     default: ATTN_CHECK(dtype == DType::bf16, to_string(dtype)); return "kernels::BF16";
   }
 }

@@ -127,6 +127,7 @@ std::optional<Scaling> parse_scaling(std::string_view text) {
 }
 
 DType Attention::dtype_of(std::string_view tensor) const {
+  if (cache && (tensor == "k" || tensor == "v")) return tensor == "k" ? cache->k : cache->v;
   if (!quantize) return dtype;
   if (tensor == "o") return quantize->o;
   if (tensor == "do") return quantize->d_o;

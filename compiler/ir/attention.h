@@ -45,6 +45,9 @@
 //
 // With a Gather, a row sees the keys that a tensor lists, each as often as it is listed, and
 // `column` is the position of the key that is listed, in [0, Skv).
+// With `cache`, k and v are of 8 bits beside q and o of 16: what an element of k stands for is
+// itself times its k_scale, of v itself times its v_scale (cache_scales.h), and all else is as
+// above. Such an attention has no gradients.
 //
 // `row` is the row number. If the spec aligns bottom right, its q_idx has become row + (Skv - Sq),
 // with lengths instead of sizes where there are lengths.
@@ -258,6 +261,22 @@ inline constexpr Scale kScales[] = {{"descale_q", "q"},       {"descale_k", "k"}
 
 bool is_scale(std::string_view name);  // in kScales or kBlockScales
 
+// What has a scale of its own, of keys and values of 8 bits.
+enum class CacheScale : std::uint8_t {
+#define ATTN_CACHE_SCALE(name, of_batch, of_head, of_token, meaning) name,
+#include "compiler/ir/cache_scales.def"
+#undef ATTN_CACHE_SCALE
+};
+
+// Keys and values of 8 bits beside queries of 16, as caches of inference engines have them:
+// e4m3, e5m2 or i8 each. Their scales are two of `tensors` (cache_scales.h).
+struct Cache {
+  DType k = DType::e4m3, v = DType::e4m3;
+  CacheScale by = CacheScale::tensor;
+  SourcePos pos;
+  bool operator==(const Cache&) const = default;
+};
+
 // Names of the i32[B] tensors in `tensors` of an attention with lengths.
 inline constexpr std::string_view kLengthsQ = "lengths_q";
 inline constexpr std::string_view kLengthsKv = "lengths_kv";
@@ -267,8 +286,9 @@ struct Branch;
 struct Attention {
   std::string name;
   Dims dims;
-  DType dtype = DType::bf16;  // of q, k, v and, without `quantize`, of o, do, dq, dk and dv
+  DType dtype = DType::bf16;  // of q, without `cache` of k and v, without `quantize` of all others
   std::optional<Quantize> quantize{};                  // exactly if dtype has 8 bits
+  std::optional<Cache> cache{};                        // only if it has 16
   std::map<std::string, Layout, std::less<>> layouts;  // "q", "k", "v", "o": all four present
   Align align = Align::top_left;
   std::vector<CapturedTensor> tensors;
@@ -293,8 +313,8 @@ struct Attention {
   std::optional<Gather> gather{};
   bool values_of_keys = false;  // beside neither branches, gradients, a prologue of k nor 8 bits
   SourcePos values_pos{};       // of the clause
-  bool lengths_q = false;   // then `tensors` has kLengthsQ
-  bool lengths_kv = false;  // then `tensors` has kLengthsKv
+  bool lengths_q = false;       // then `tensors` has kLengthsQ
+  bool lengths_kv = false;      // then `tensors` has kLengthsKv
   bool wants_o = true;
   bool wants_lse = false;
   bool wants_max = false;

@@ -64,6 +64,7 @@ class TextParser : private TensorLines {
     if (line.accept("normalize")) return normalize(line);
     if (line.accept("quotient")) return quotient(line);
     if (line.accept("quantize")) return quantize(line);
+    if (line.accept("cache")) return cache(line);
     if (line.accept("deterministic")) return set(out_.deterministic);
     if (line.accept("partial")) return set(out_.partial);
     if (line.accept("shard")) return shard(line);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/ir/cache_scales.h"
 #include "compiler/ir/scanner.h"
 
 namespace attn::ir {
@@ -277,6 +278,21 @@ class TensorLines : public NodeLines {
     for (const auto& [name, type] : {std::pair("o", &quantize.o), std::pair("do", &quantize.d_o),
                                      std::pair("gradients", &quantize.gradients)}) {
       ATTN_RETURN_IF_ERROR(line.expect(name));
+      ATTN_RETURN_IF_ERROR(line.expect("="));
+      ATTN_RETURN_IF_ERROR(dtype(line, *type));
+    }
+    return {};
+  }
+
+  Status cache(Scanner& line) {
+    if (out_.cache) return line.error("given twice");
+    Cache& cache = out_.cache.emplace();
+    ATTN_ASSIGN(const std::string_view name, line.word());
+    const std::optional<CacheScale> by = parse_cache_scale(name);
+    if (!by) return line.error(fmt::format("'{}' is not what has a scale", name));
+    cache.by = *by;
+    for (const auto& [tensor, type] : {std::pair("k", &cache.k), std::pair("v", &cache.v)}) {
+      ATTN_RETURN_IF_ERROR(line.expect(tensor));
       ATTN_RETURN_IF_ERROR(line.expect("="));
       ATTN_RETURN_IF_ERROR(dtype(line, *type));
     }

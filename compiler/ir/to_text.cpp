@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "compiler/ir/attention.h"
+#include "compiler/ir/cache_scales.h"
 #include "compiler/ir/text.h"
 
 namespace attn::ir {
@@ -141,6 +142,9 @@ class TextWriter {
       line("quantize{} o={} do={} gradients={}",
            attention_.is_mxfp8() ? fmt::format(" {}", to_string(quantize->by)) : std::string(),
            to_string(quantize->o), to_string(quantize->d_o), to_string(quantize->gradients));
+    }
+    if (const auto& cache = attention_.cache) {
+      line("cache {} k={} v={}", to_string(cache->by), to_string(cache->k), to_string(cache->v));
     }
     line("outputs{}", outputs());
     if (!attention_.gradients.empty()) {

@@ -6,6 +6,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/ir/block_scales.h"
+#include "compiler/ir/cache_scales.h"
 
 namespace attn::ir {
 namespace {
@@ -249,6 +250,7 @@ class Verifier : private RootVerifier {
     ATTN_RETURN_IF_ERROR(lengths());
     ATTN_RETURN_IF_ERROR(latent());
     ATTN_RETURN_IF_ERROR(quantize());
+    ATTN_RETURN_IF_ERROR(cache());
     ATTN_RETURN_IF_ERROR(gradients());
     ATTN_RETURN_IF_ERROR(outputs());
     for (const Branch& branch : attention_.branches) ATTN_RETURN_IF_ERROR(this->branch(branch));
@@ -417,6 +419,24 @@ class Verifier : private RootVerifier {
       if (tensor == nullptr || tensor->dtype != DType::f32 || tensor->extents.size() != 1) {
         return bug(fmt::format("{} is not f32[1]", scale.name));
       }
+    }
+    return {};
+  }
+
+  Status cache() {
+    if (!attention_.cache) return {};
+    const Cache& cache = *attention_.cache;
+    if (!is_cache_type(cache.k) || !is_cache_type(cache.v)) return bug("types of a cache");
+    if (attention_.quantize || attention_.prologue_k || !attention_.branches.empty() ||
+        !attention_.gradients.empty())
+      return bug("a cache beside 8-bit queries, a prologue of k, branches or gradients");
+    const CacheScaleInfo& of = info(cache.by);
+    const int rank = of.of_token ? 3 : std::max(of.of_batch + of.of_head, 1);
+    for (const std::string_view name : {kKeyScale, kValueScale}) {
+      const CapturedTensor* tensor = attention_.find_tensor(name);
+      if (tensor == nullptr || tensor->dtype != DType::f32 ||
+          tensor->extents.size() != static_cast<std::size_t>(rank))
+        return bug(fmt::format("{} is not f32 of rank {}", name, rank));
     }
     return {};
   }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "compiler/ir/cache_scales.h"
 #include "compiler/ir/random_dropout.h"
 #include "compiler/reference/blocks.h"
 #include "compiler/reference/defaults.h"
@@ -28,9 +29,11 @@ Result<Declarations> declarations(const ir::Attention& attention) {
   const ir::Dims& dims = attention.dims;
   Declarations list;
   list["q"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dqk]}};
-  list["k"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dqk]}};
+  list["k"] = {attention.dtype_of("k"),
+               {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dqk]}};
   if (!attention.values_of_keys)
-    list["v"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dv]}};
+    list["v"] = {attention.dtype_of("v"),
+                 {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dv]}};
   for (const ir::CapturedTensor& tensor : attention.tensors) {
     Declared& declared = list[tensor.name];
     declared.dtype = tensor.dtype;
@@ -80,9 +83,11 @@ Status check_block_scales(const std::string& name, const io::HostTensor& tensor)
 }
 
 Status check_scale(const std::string& name, const io::HostTensor& tensor) {
-  const double value = tensor.values[0];
-  if (value > 0 && std::isfinite(value)) return {};
-  return misfit(fmt::format("{}: {} is not positive and finite", name, value));
+  for (const double value : tensor.values) {
+    if (value > 0 && std::isfinite(value)) continue;
+    return misfit(fmt::format("{}: {} is not positive and finite", name, value));
+  }
+  return {};
 }
 
 Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool unrounded,
@@ -141,7 +146,9 @@ io::HostTensor values_of(const io::HostTensor& k, std::int64_t width) {
 Status check_facts(const ir::Attention& attention, const Bindings& bindings) {
   for (const ir::CapturedTensor& tensor : attention.tensors) {
     const io::HostTensor& given = bindings.tensors.find(tensor.name)->second;
-    if (attention.quantize && ir::is_scale(tensor.name) && tensor.dtype != DType::e8m0) {
+    const bool is_scale = attention.cache ? ir::is_cache_scale(tensor.name)
+                                          : attention.quantize && ir::is_scale(tensor.name);
+    if (is_scale && tensor.dtype != DType::e8m0) {
       ATTN_RETURN_IF_ERROR(check_scale(tensor.name, given));
     }
     const auto broken = broken_fact(attention, tensor, given);
@@ -186,6 +193,21 @@ Status bind_params(const ir::Attention& attention, const Inputs& inputs, bool un
   return {};
 }
 
+// Multiplies keys and values of 8 bits with their scales: all else sees what they stand for.
+void apply_cache_scales(const ir::Attention& attention, Bindings& bindings) {
+  for (const auto& [of, by] : {std::pair("k", ir::kKeyScale), {"v", ir::kValueScale}}) {
+    io::HostTensor& tensor = bindings.tensors.find(of)->second;
+    const std::vector<double>& scales = bindings.tensors.find(by)->second.values;
+    const std::int64_t heads = tensor.dims[1], rows = tensor.dims[2], columns = tensor.dims[3];
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+      const std::int64_t row = static_cast<std::int64_t>(i) / columns;
+      const ir::CachePlace at{row / rows / heads, row / rows % heads, row % rows};
+      tensor.values[i] *= scales[static_cast<std::size_t>(
+          ir::index_of_scale(attention.cache->by, attention.dims, at))];
+    }
+  }
+}
+
 Status all_bound(const ir::Dims& dims) {
   for (Dim dim : ir::kDims) {
     if (!dims.get(dim)) {
@@ -210,6 +232,7 @@ Result<Bindings> bind(const ir::Attention& attention, const Inputs& inputs, bool
     bindings.tensors["v"] = values_of(bindings.tensors.find("k")->second, attention.dims[Dim::Dv]);
   ATTN_RETURN_IF_ERROR(bind_params(attention, inputs, unrounded, bindings));
   if (attention.is_mxfp8()) apply_block_scales(attention, bindings);
+  if (attention.cache) apply_cache_scales(attention, bindings);
   return bindings;
 }
 

@@ -576,6 +576,11 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
     return gradients_through_prologues(attention, inputs, d_o, names, options);
   if (!attention.sums.empty())
     return gradients_through_sums(attention, inputs, d_o, names, options);
+  if (attention.cache) {
+    return {
+        ErrorCode::unsupported,
+        "keys and values of 8 bits beside queries of 16 have no gradients: a cache is not trained"};
+  }
   if (attention.quantize && attention.gradients.empty()) {
     return {ErrorCode::unsupported,
             "8-bit attention has gradients only with a `grad` clause, which "

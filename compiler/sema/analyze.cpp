@@ -8,6 +8,7 @@
 
 #include "compiler/ast/print.h"
 #include "compiler/sema/branches.h"
+#include "compiler/sema/cache.h"
 #include "compiler/sema/clauses.h"
 #include "compiler/sema/environment.h"
 #include "compiler/sema/epilogue.h"
@@ -334,10 +335,10 @@ class Analyzer : private DeclaredTensors {
     } else if (const auto* shard = std::get_if<ast::ShardClause>(&clause.body)) {
       set_shard(*shard, attention_, sink_);
     } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
-      set_outputs(
-          *outputs,
-          {has_sink(), find_quantize(spec_).quantize != nullptr, find_epilogue(spec_) != nullptr},
-          attention_, sink_);
+      set_outputs(*outputs,
+                  {has_sink(), find_quantize(spec_).quantize != nullptr && !quantizes_cache(spec_),
+                   find_epilogue(spec_) != nullptr},
+                  attention_, sink_);
     } else if (const auto* layout = std::get_if<ast::LayoutClause>(&clause.body)) {
       layout_ = layout;
     } else if (const auto* lengths = std::get_if<ast::LengthsClause>(&clause.body)) {

@@ -6,6 +6,7 @@
 
 #include "compiler/ast/print.h"
 #include "compiler/ir/block_scales.h"
+#include "compiler/ir/cache_scales.h"
 #include "compiler/sema/constants.h"
 #include "compiler/sema/names.h"
 #include "compiler/support/text.h"
@@ -193,6 +194,7 @@ namespace {
 
 // Whether `quantize` declared the tensor.
 bool is_of_quantize(std::string_view name, const ir::Attention& attention) {
+  if (attention.cache) return ir::is_cache_scale(name);
   if (!attention.quantize) return false;
   return ir::is_scale(name) || (attention.is_mxfp8() && ir::find_copy(name) != nullptr);
 }

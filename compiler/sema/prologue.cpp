@@ -62,6 +62,7 @@ void add_prologue(const ast::PrologueClause& clause, ir::Attention& attention, S
     expect_one_of(words, tensor == "v" ? "" : tensor, diagnostic, clause.tensor.span);
     return;
   }
+  if (attention.cache && tensor == "k") return;  // it was reported
   if (attention.quantize) {
     sink.report(Code::not_available_here, clause.tensor.span,
                 "8-bit attention has no prologue: what it makes would be rounded again, by a scale "

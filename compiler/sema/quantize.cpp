@@ -11,6 +11,7 @@
 #include "compiler/ast/print.h"
 #include "compiler/ir/block_scales.h"
 #include "compiler/sema/blocks.h"
+#include "compiler/sema/cache.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/weights.h"
 #include "compiler/support/text.h"
@@ -32,7 +33,7 @@ constexpr OtherWay kOtherWays[] = {
     {"current", "current scaling is `quantize per_tensor, o: bf16;`"},
     {"current_scaling", "current scaling is `quantize per_tensor, o: bf16;`"},
     {"tensorwise", "it is written `per_tensor`"},
-    {"tensor", "it is written `per_tensor`"},
+    {"tensor", "it is written `per_tensor`; of keys and values alone `kv(tensor)`"},
     {"block", "blocks of 32 elements are `mxfp8`"},
     {"blocks", "blocks of 32 elements are `mxfp8`"},
     {"mx", "it is written `mxfp8`"},
@@ -100,8 +101,8 @@ class QuantizeReports {
     const auto* here = std::ranges::find(kOtherWays, way, &OtherWay::name);
     report(Code::bad_choice, clause.by.span,
            fmt::format("{} is not a way to scale tensors", quoted(way)))
-        .help =
-        here != std::end(kOtherWays) ? std::string(here->help) : "expected `per_tensor` or `mxfp8`";
+        .help = here != std::end(kOtherWays) ? std::string(here->help)
+                                             : "expected `per_tensor`, `mxfp8` or `kv(..)`";
     return std::nullopt;
   }
 
@@ -181,11 +182,17 @@ class Quantization : private QuantizeReports {
 
   void set() {
     const QuantizeClauses clauses = find_quantize(spec_);
+    if (set_cache(spec_, attention_, scope_, sink_)) return;
     if (clauses.quantize == nullptr) return check_absent(clauses);
     const auto& clause = std::get<ast::QuantizeClause>(clauses.quantize->body);
     if (!is_fp8(attention_.dtype)) return report_wide(clauses);
     const std::optional<ir::Scaling> way = way_of(clause);
     if (!way) return;
+    if (clause.of) {
+      report(Code::bad_choice, clause.of->span,
+             fmt::format("{} says itself what has a scale", quoted(clause.by.text)))
+          .help = hint(fmt::format("write `quantize {};`", clause.by.text));
+    }
     ir::Quantize& quantize = attention_.quantize.emplace();
     quantize.by = *way;
     quantize.o = quantize.d_o = quantize.gradients = attention_.dtype;
@@ -269,30 +276,18 @@ class Quantization : private QuantizeReports {
     if (tensor == attention_.tensors.end() || !ir::is_scale(tensor->name)) {
       return report_no_scale(entry.name);
     }
-    const std::vector<ir::ExprId> extents = tensor->extents;
+    const auto id = default_of_scale(*entry.fallback, *tensor, quantize_pos(), spec_, attention_,
+                                     scope_, sink_);
+    if (!id) return;
     const bool is_replaced = spec_.replaced.contains(tensor->name);
-    const auto value = scope_.check_default(*entry.fallback, kDefaultSite, extents, is_replaced);
-    if (!value) return;
-    const ir::ExprId id = ir::is_integral(value->type)
-                              ? attention_.dag.add(ir::Op::to_real_, {value->id}, quantize_pos())
-                              : value->id;
-    if (value->type == ir::Type::boolean &&
-        !scope_.has_type(*entry.fallback, *value, ir::Type::real, kDefaultSite)) {
-      return;
-    }
-    const auto known = is_replaced ? std::nullopt : ir::fold_real(attention_.dag, id);
-    if (known && !(*known > 0 && std::isfinite(*known))) {
-      report(Code::bad_value, entry.fallback->span, fmt::format("the scale is {}", *known)).help =
-          "a scale is positive and finite";
-      return;
-    }
+    const auto known = is_replaced ? std::nullopt : ir::fold_real(attention_.dag, *id);
     if (known && is_mxfp8() && !is_e8m0(*known)) {
       report(Code::bad_value, entry.fallback->span,
              fmt::format("the scale is {}, which e8m0 cannot hold", *known))
           .help = "the scale of a block is a power of two, from 2 ** -127 to 2 ** 127";
       return;
     }
-    tensor->fallback = id;
+    tensor->fallback = *id;
   }
 
   const ast::Spec& spec_;
@@ -326,6 +321,28 @@ QuantizeClauses find_quantize(const ast::Spec& spec) {
     if (std::holds_alternative<ast::GradClause>(clause.body)) keep_first(found.grad, clause);
   }
   return found;
+}
+
+std::optional<ir::ExprId> default_of_scale(const ast::Expr& expr, const ir::CapturedTensor& scale,
+                                           ir::SourcePos pos, const ast::Spec& spec,
+                                           ir::Attention& attention, Scope& scope,
+                                           diag::Sink& sink) {
+  const std::vector<ir::ExprId> extents = scale.extents;
+  const bool is_replaced = spec.replaced.contains(scale.name);
+  const auto value = scope.check_default(expr, kDefaultSite, extents, is_replaced);
+  if (!value) return std::nullopt;
+  if (value->type == ir::Type::boolean &&
+      !scope.has_type(expr, *value, ir::Type::real, kDefaultSite)) {
+    return std::nullopt;
+  }
+  const ir::ExprId id = ir::is_integral(value->type)
+                            ? attention.dag.add(ir::Op::to_real_, {value->id}, pos)
+                            : value->id;
+  const auto known = is_replaced ? std::nullopt : ir::fold_real(attention.dag, id);
+  if (!known || (*known > 0 && std::isfinite(*known))) return id;
+  sink.report(Code::bad_value, expr.span, fmt::format("the scale is {}", *known)).help =
+      "a scale is positive and finite";
+  return std::nullopt;
 }
 
 void set_quantize(const ast::Spec& spec, ir::Attention& attention, Scope& scope, diag::Sink& sink) {

@@ -299,6 +299,11 @@ Status check_shardable(const ir::Attention& attention, int ranks) {
                  {attention.gather ? "a `mask` says which keys rows see, to ranks too"
                                    : "leave out `values`, and give v as an input"}};
   }
+  if (attention.cache) {
+    return Error{ErrorCode::unsupported,
+                 "keys and values of 8 bits are not divided: ranks pass on keys of one type with q",
+                 {"use `dtype bf16;` without `quantize`"}};
+  }
   if (attention.prologue_q || attention.prologue_k) {
     return Error{ErrorCode::unsupported,
                  "prologues are not divided: ranks that pass keys on would compute them again",

@@ -19,6 +19,9 @@ class CallFacts:
         self.optional = tuple(name for name in said.inputs if name not in self.declared)
         self.quantized = said.quantized
         self.dtype = said.dtype
+        self.cache = said.cache
+        # Their types, as forms have them.
+        self.cache_types = (said.cache["k"], said.cache["v"]) if said.cache else None
         self.scales = said.scales
         self.params = said.params
         self.outputs = said.outputs

@@ -52,6 +52,12 @@ class Form(NamedTuple):
     output: Layout
     deterministic: bool
     held: bool = False
+    cache: tuple[str, str] | None = None  # the types of k and v, if q has another one
+
+
+def type_of(form: Form, name: str) -> str:
+    """The type of q, k or v."""
+    return form.dtype if form.cache is None or name == "q" else form.cache["kv".index(name)]
 
 
 def output_shape(sizes: Sizes) -> tuple[int, ...]:
@@ -109,6 +115,6 @@ def places_in(file: _libattn.PlanFile, form: Form | None, sm: int) -> dict[str, 
     sizes of its first plan for this GPU, since q, k and v say less."""
     if form is None:
         return file.choose(sm, next((plan.sizes for plan in file.plans if plan.sm == sm), {}))
-    tensors = {name: (0, form.dtype, input_shape(form, name), input_strides(form, name))
+    tensors = {name: (0, type_of(form, name), input_shape(form, name), input_strides(form, name))
                for name in (INPUTS[:2] if form.held else INPUTS)}
     return file.choose(sm, form.sizes._asdict(), tensors)

@@ -58,7 +58,8 @@ class Description:
     bound      the tensors whose strides are those of the bound tensor (`strides = bound`)
     facts      the rest: "packed", "sink", "group", ..
     quantized  None for other than 8-bit attention
-    held       whether v is the first columns of k (`values`), and calls take none"""
+    held       whether v is the first columns of k (`values`), and calls take none
+    cache      of keys and values of 8 bits beside queries of 16: their types, by "k" and "v"; else empty"""
 
     def __init__(self, said: Mapping[str, Any]):
         self.name: str = said["name"]
@@ -72,6 +73,9 @@ class Description:
         self.facts: dict[str, Any] = said["facts"]
         self.quantized = Quantized(**said["quantize"]) if "quantize" in said else None
         self.held: bool = self.facts.get("values_of_keys", False)
+        # Whether each key has scales of its own, stored as rows of k and v are.
+        self.token_scales: bool = said["cache"]["of"].startswith("token") if "cache" in said else False
+        self.cache: dict[str, str] = {name: said["cache"][name] for name in ("k", "v")} if "cache" in said else {}
         self.inputs = {one["name"]: _input(one) for one in said["tensors"] if one["role"] in ("captured", "control")}
         self.learned = tuple(name for name, one in self.inputs.items() if one.learned)
         self.amax = tuple(one["name"] for one in said["tensors"] if one.get("of_backward"))

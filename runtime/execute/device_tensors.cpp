@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -84,15 +85,20 @@ Status DeviceTensors::fill_random(const std::string& name, std::uint64_t seed) {
   constexpr std::int64_t kPeriod = 1000003;  // odd, so that power-of-two rows differ
   ATTN_ASSIGN(Entry * entry, find(name));
   const DType dtype = entry->info.dtype;
-  if (!is_float(dtype)) {
+  if (!is_float(dtype) && dtype != DType::i8) {
     return Status(ErrorCode::invalid_argument,
-                  fmt::format("tensor '{}' is {}; only float tensors have random values", name,
-                              to_string(dtype)));
+                  fmt::format("tensor '{}' is {}; only tensors of floats and i8 have random values",
+                              name, to_string(dtype)));
   }
   const std::int64_t count =
       std::min(kPeriod, static_cast<std::int64_t>(entry->buffer.size() / size_of(dtype)));
-  ATTN_ASSIGN(const std::vector<std::byte> tile,
-              io::pack(io::normal_values(seed, count), {count}, {1}, dtype));
+  constexpr double kDeviation = 32, kMost = 127;  // of integers
+  std::vector<double> values = io::normal_values(seed, count);
+  for (double& value : values) {
+    if (is_float(dtype)) break;
+    value = std::clamp(std::round(kDeviation * value), -kMost, kMost);
+  }
+  ATTN_ASSIGN(const std::vector<std::byte> tile, io::pack(values, {count}, {1}, dtype));
   for (std::size_t offset = 0; offset < entry->buffer.size(); offset += tile.size()) {
     const std::size_t bytes = std::min(tile.size(), entry->buffer.size() - offset);
     ATTN_RETURN_IF_ERROR(entry->buffer.upload({tile.data(), bytes}, offset));

@@ -36,8 +36,8 @@ class DeviceTensors {
 
   // Sets every byte to `byte`; 0xff makes every float a NaN.
   Status fill(const std::string& name, std::uint8_t byte);
-  // Standard normal values for floats, repeating after about a million; cheap at any size, meant
-  // for timing. Errors: invalid_argument for an integer tensor.
+  // Standard normal values for floats, 32 times as large for i8, repeating after about a million;
+  // cheap at any size, meant for timing. Errors: invalid_argument for a tensor of other integers.
   Status fill_random(const std::string& name, std::uint64_t seed);
 
   // Views of all tensors; the caller adds the scalars. Valid while this object lives.

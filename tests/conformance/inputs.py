@@ -37,6 +37,16 @@ def reals(*names):
     return lambda size, rng: rng.normal(size=[size.get(name, name) for name in names])
 
 
+def positive(*names):
+    """Positive numbers of shape [names]."""
+    return lambda size, rng: rng.uniform(0.5, 2, size=[size[name] for name in names])
+
+
+def bytes_of(*names):
+    """Integers of 8 bits of shape [names]."""
+    return lambda size, rng: rng.integers(-4, 5, size=[size[name] for name in names], dtype=numpy.int8)
+
+
 def integers(make):
     return lambda size, rng: numpy.asarray(make(size, rng)).astype(numpy.int32)
 
@@ -165,6 +175,18 @@ EXTRAS = {
             slopes=lambda size, rng: rng.random(size["Hq"]) / 8,
             pos=integers(lambda size, rng: numpy.tile(numpy.arange(size["Skv"]), (size["B"], 1))),
         )
+    ),
+    "cache_fp8": Extras(
+        tensors=KEYS | dict(k_scale=positive("Hkv"), v_scale=positive("Hkv")), empty=True, trained=False
+    ),
+    "cache_int8": Extras(
+        tensors=KEYS
+        | dict(
+            k=bytes_of("B", "Hkv", "Skv", "Dqk"), v=bytes_of("B", "Hkv", "Skv", "Dv"),
+            k_scale=positive("B", "Hkv", "Skv"), v_scale=positive("B", "Hkv", "Skv"),
+        ),
+        empty=True,
+        trained=False,
     ),
     "causal_bottom_right": Extras(empty=True),
     "chunked": Extras(bind=dict(chunk=16), empty=True),

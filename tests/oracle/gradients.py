@@ -248,7 +248,7 @@ def alone(name, dims, params, tensors, d_o, d_lse=0.0):
     weights, statistics = oracle.weights_of(name, values, sinks_of_rows)
     kept = oracle.kept(name, tensors)
     rows_made = oracle.made(name, tensors)
-    v, k = oracle.repeated("v", dims, tensors), oracle.repeated("k", dims, rows_made)
+    v, k = oracle.repeated(name, "v", dims, tensors), oracle.repeated(name, "k", dims, rows_made)
     of_epilogue = {}
     if meaning_of(name).epilogue:
         rows = oracle.rows_of(dims, tensors)

@@ -26,6 +26,8 @@ def past_from_the_end(s, at, p, t):
 
 for alias in "chunked_prefill decode decode_gqa paged_decode".split():
     spec(past_from_the_end, name=alias)
+spec(past_from_the_end, name="cache_fp8", cache="head")
+spec(past_from_the_end, name="cache_int8", cache="token_head")
 
 
 @spec

@@ -14,6 +14,7 @@ import types
 
 import numpy
 
+import cache
 import fp8
 import of_branches
 import of_lists  # noqa: F401  (fills SPECS)
@@ -77,10 +78,13 @@ def scale_of(name, dims):
     return 1 / math.sqrt(dims["Dqk"]) if scale is None else scale
 
 
-def repeated(name, dims, tensors):
-    """k or v in double precision, repeated to Hq heads. Without v, it is the first columns of k."""
-    rows = tensors[name] if name in tensors else tensors["k"][..., : dims["Dv"]]
-    return numpy.repeat(rows.astype(numpy.float64), dims["Hq"] // dims["Hkv"], axis=1)
+def repeated(spec, name, dims, tensors):
+    """k or v in double precision, with its scales, repeated to Hq heads. Without v, it is the first columns
+    of k."""
+    x = (tensors[name] if name in tensors else tensors["k"][..., : dims["Dv"]]).astype(numpy.float64)
+    if meaning_of(spec).cache:
+        x = x * cache.scales(meaning_of(spec).cache, tensors[f"{name}_scale"])
+    return numpy.repeat(x, dims["Hq"] // dims["Hkv"], axis=1)
 
 
 def made(name, tensors):
@@ -95,7 +99,7 @@ def products(name, dims, tensors):
     """Scaled products q k^T, [B, Hq, Sq, Skv]."""
     tensors = made(name, tensors)
     q = tensors["q"].astype(numpy.float64)
-    k = repeated("k", dims, tensors)
+    k = repeated(name, "k", dims, tensors)
     return numpy.einsum("bhqd,bhkd->bhqk", q, k) * scale_of(name, dims)
 
 
@@ -146,7 +150,7 @@ def branches(name, dims, params, tensors):
 def alone(name, dims, params, tensors):
     """The same of one attention."""
     weights, outputs = weights_of(name, *scores(name, dims, params, tensors))
-    v = repeated("v", dims, tensors)
+    v = repeated(name, "v", dims, tensors)
     weights = weights * kept(name, tensors)
     o = numpy.einsum("bhqk,bhkd->bhqd", weights, v)
     if meaning_of(name).epilogue:

@@ -24,16 +24,18 @@ class Meaning(typing.NamedTuple):
     rows: typing.Callable | None  # f(x, name, t) returns what rows of q or k become, and a function of its gradient
     # that returns that of x and those of learned tensors by name
     quantized: bool  # tensors of 8 bits, with the scales of fp8.py among the tensors
+    cache: str | None = None  # k and v of 8 bits: what has a scale in `k_scale` and `v_scale` (cache.py)
 
 
 def spec(
     function=None, *, name=None, scale=None, dropout=0.0, each=None, quotient=None, epilogue=None, rows=None,
-    quantized=False,
+    quantized=False, cache=None,
 ):
     """Registers a function for the spec `name` (default: the function's name)."""
 
     def register(modify):
-        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, each, quotient, epilogue, rows, quantized)
+        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, each, quotient, epilogue, rows, quantized,
+                                                    cache)
         return modify
 
     return register(function) if function else register

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/ast/parse.h"
+#include "compiler/ir/cache_scales.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/operations.h"
 #include "tools/lsp/features.h"
@@ -85,6 +86,8 @@ class Completer {
         break;
       case Expected::layout_kind: words(WordKind::layout, kEnumItem); break;
       case Expected::choice: choices(); break;
+      case Expected::cache_scale: cache_scales(); break;
+      case Expected::cache_type: cache_types(); break;
       case Expected::output: words(WordKind::output, kEnumItem); break;
       case Expected::side: words(WordKind::side, kEnumItem); break;
       case Expected::fact: words(WordKind::fact, kEnumItem); break;
@@ -340,9 +343,19 @@ class Completer {
 
   static std::vector<const char*> choices_of(const std::string& keyword) {
     if (keyword == "align") return {"top_left", "bottom_right"};
-    if (keyword == "quantize") return {"per_tensor", "mxfp8"};
+    if (keyword == "quantize") return {"per_tensor", "mxfp8", "kv"};
     if (keyword == "shard") return {"sequence", "heads", "both"};
     return {"softmax", "sigmoid"};
+  }
+
+  void cache_scales() {
+    for (const ir::CacheScaleInfo& each : ir::cache_scales())
+      word(WordKind::choice, each.name, kEnumItem);
+  }
+
+  void cache_types() {
+    for (const std::string_view name : {"e4m3", "e5m2", "i8"})
+      word(WordKind::type, name, kTypeItem);
   }
 
   void choices() {

@@ -186,7 +186,13 @@ class Indexer : private IndexedNames {
       visit(entry.set);
     }
   }
-  void visit(const ast::DtypeClause& clause) { word(WordKind::type, clause.dtype); }
+  void visit(const ast::DtypeClause& clause) {
+    word(WordKind::type, clause.dtype);
+    for (const ast::DtypeEntry& entry : clause.entries) {
+      word(WordKind::tensor, entry.tensor);
+      word(WordKind::type, entry.dtype);
+    }
+  }
   void visit(const ast::LayoutClause& clause) {
     for (const ast::LayoutEntry& entry : clause.entries) {
       if (entry.tensor) word(WordKind::tensor, *entry.tensor);
@@ -261,6 +267,7 @@ class Indexer : private IndexedNames {
   void visit(const ast::ShardClause& clause) { word(WordKind::choice, clause.axis); }
   void visit(const ast::QuantizeClause& clause) {
     word(WordKind::choice, clause.by);
+    if (clause.of) word(WordKind::choice, *clause.of);
     for (const ast::QuantizeEntry& entry : clause.entries) {
       if (entry.dtype) word(WordKind::type, *entry.dtype);
       visit(entry.fallback);

@@ -165,8 +165,11 @@ class Walker {
       return last() == "':'" ? Expected::layout_kind : Expected::constant;
     }
     if (keyword == "tensor" || keyword == "learn") return in_tensor();
+    if (keyword == "dtype" && has("','"))
+      return last() == "':'" ? Expected::cache_type : Expected::nothing;
     if (keyword == "param") return has("':'") ? Expected::type : Expected::nothing;
     if (keyword == "quantize") {
+      if (open_brackets() > 0 && !has("','")) return Expected::cache_scale;
       return count_ == clause_ + 1 ? Expected::choice : Expected::constant;
     }
     if (keyword == "branch") {

@@ -21,7 +21,9 @@ enum class Expected : std::uint8_t {
   type,
   layout,
   layout_kind,
-  choice,  // of `align`, `normalize` and `shard`
+  choice,       // of `align`, `normalize`, `shard` and `quantize`
+  cache_scale,  // what `quantize kv(..)` gives scales
+  cache_type,   // of keys or values, in `dtype`
   output,
   side,
   fact,

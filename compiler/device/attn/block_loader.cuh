@@ -42,6 +42,13 @@ struct KeySide {
   static __device__ const unsigned short* rows(const ForwardTensors& tensors) {
     return tensors.key_rows;
   }
+  static __device__ const unsigned char* bytes(const ForwardTensors& tensors) {
+    return tensors.key_bytes;
+  }
+  static __device__ const float* scales(const ForwardTensors& tensors, int head) {
+    return tensors.key_scales + head * C::kKeyScaleHead;
+  }
+  static constexpr long long kScalePage = C::kKeyScalePage, kScaleRow = C::kKeyScaleRow;
 };
 template <class C>
 struct ValueSide {
@@ -70,6 +77,13 @@ struct ValueSide {
   static __device__ const unsigned short* rows(const ForwardTensors& tensors) {
     return tensors.value_rows;
   }
+  static __device__ const unsigned char* bytes(const ForwardTensors& tensors) {
+    return tensors.value_bytes;
+  }
+  static __device__ const float* scales(const ForwardTensors& tensors, int head) {
+    return tensors.value_scales + head * C::kValueScaleHead;
+  }
+  static constexpr long long kScalePage = C::kValueScalePage, kScaleRow = C::kValueScaleRow;
 };
 
 // Copies adjacent rows, or pages, by TMA. `head`: of keys; `at`: the first key. Strides of pages in

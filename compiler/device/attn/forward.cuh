@@ -60,12 +60,14 @@
 //     packed_rows                                   places of packed sequences in a map
 //     forward_copies, forward_value_copies          queries, keys and tables; values
 //     forward_shared_copies                         keys that hold their values
+//     widened_rows, forward_widening                keys and values of 8 bits beside queries of 16
 //   forward_thread, forward_consumer                threads that compute: likewise
 //   forward_layers                                layers above products, as mma_forward.cuh has,
 //   too
 //     forward_columns, tile_rows, patches           which scores a thread has
 //     forward_products, forward_values              products with keys, and with values
 //     forward_scores, forward_table                 scores that the spec modifies; a captured table
+//     forward_token_scales                          columns times scales of keys and of values
 //     forward_masks, forward_dropout                what is hidden, what is dropped
 //     forward_softmax, forward_sigmoid, forward_linear  weights of scores
 //     forward_quotient                              weights over a sum of others
@@ -91,6 +93,7 @@
 #include "attn/forward_consumer.cuh"
 #include "attn/forward_defaults.cuh"
 #include "attn/forward_producer.cuh"
+#include "attn/forward_widening.cuh"
 
 namespace kernels {
 
@@ -101,7 +104,8 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   if (threadIdx.x == 0) stages.init();
   __syncthreads();
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  using Copies = Producer<C, E, L>;
+  using Copies = typename Which<C::kWidens, WideningProducer<typename CopierLayers<C, E, L>::Items>,
+                                Producer<C, E, L>>::Type;
   constexpr int kOthers = C::kGroups * C::kShares;
   // Registers of a thread; threads that copy rows take more than those that let TMA do it.
   constexpr int kOfCopies = Copies::kGathers ? (kOthers == 2 ? 72 : 56) : kOthers == 2 ? 40 : 32;

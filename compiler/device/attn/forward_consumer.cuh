@@ -6,6 +6,7 @@
 #include "attn/forward_layers.cuh"
 #include "attn/forward_products.cuh"
 #include "attn/forward_steps.cuh"
+#include "attn/forward_token_scales.cuh"
 #include "attn/forward_values.cuh"
 #include "attn/which.cuh"
 
@@ -21,7 +22,8 @@ struct ForwardLayers {
   using Products = ForwardProducts<ForwardStatistics<ForwardColumns<Thread>>>;
   using Values =
       PackedWeights<Either<Thread::kOf8Bits, ValuesOf8Bits<Products>, ValuesOf16Bits<Products>>>;
-  using Begun = ForwardSteps<Handover<typename LayersOfScores<C, E, Values>::Tiles>>;
+  using Tiles = Handover<typename LayersOfScores<C, E, Values>::Tiles>;
+  using Begun = ForwardSteps<Either<C::kTokenScales, TokenScales<Tiles>, NoTokenScales<Tiles>>>;
   using Steps = Either<Thread::kFollows, FollowingSteps<Begun>, PlainSteps<Begun>>;
 };
 

@@ -28,6 +28,14 @@ struct ForwardDefaults {
   static constexpr int kStrips = 1;
   // Whether strides of keys and values in pages, and of packed rows of o, are in `tensors`.
   static constexpr bool kBoundKeys = false, kBoundValues = false, kBoundOutput = false;
+  // Keys and values of 8 bits beside queries of 16: blocks that are on their way
+  // (forward_widening.cuh).
+  static constexpr bool kWidens = false;
+  static constexpr int kRaws = 0;
+  // Whether each key has its scales, and strides of these, in elements.
+  static constexpr bool kTokenScales = false;
+  static constexpr long long kKeyScalePage = 0, kKeyScaleHead = 0, kKeyScaleRow = 0;
+  static constexpr long long kValueScalePage = 0, kValueScaleHead = 0, kValueScaleRow = 0;
   // Lists.
   static constexpr int kFront = 0, kListsOfBatch = 0, kListsOfUnit = 0, kListsDone = 0;
   static constexpr bool kBatchesFirst = false, kOverlaps = false;

@@ -3,6 +3,7 @@
 
 #include "attn/tails.cuh"
 #include "attn/turns.cuh"
+#include "attn/widened_rows.cuh"
 
 namespace kernels {
 
@@ -56,21 +57,32 @@ struct Stages {
   // Stages of values besides those of keys, which hold values of keys.
   static constexpr int kValueStages = C::kValuesOfKeys ? 0 : C::kStages;
   static_assert(!C::kValuesOfKeys || (C::kDepthPanel == C::kWidthPanel &&
-                                      C::kGroupedKeys == C::kGroupedValues && !kOf8Bits), "");
-  static constexpr int kBarriers = C::kQueries * kQueryBytes +
-                                   C::kStages * kKeyBytes + kValueStages * kValueBytes +
-                                   C::kTables * kTableBytes + kHanded * kHandedBytes;
+                                      C::kGroupedKeys == C::kGroupedValues && !kOf8Bits),
+                "");
+  // Blocks of 8 bits, as they are copied: keys, then values.
+  static constexpr int kUnrolled = C::kGroups * C::kShares == 1 ? 4 : 1;
+  using KeyRows = WidenedRows<C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel, kUnrolled>;
+  using ValueRows = WidenedRows<C::kKeys, C::kStored, C::kWidth, C::kWidthPanel, kUnrolled>;
+  // Scales of keys and of values of a block: behind its rows, as threads copy them, one each; and
+  // in the order of keys.
+  static constexpr int kRawScales = C::kTokenScales ? 2 * 4 * kWideningThreads : 0;
+  static constexpr int kScaleBytes = C::kTokenScales ? 2 * 4 * C::kKeys : 0;
+  static constexpr int kRawBytes = BytesOfRows<C::kWidens, KeyRows, ValueRows>::kBytes + kRawScales;
+  static constexpr int kBarriers = C::kQueries * kQueryBytes + C::kStages * kKeyBytes +
+                                   kValueStages * kValueBytes + C::kTables * kTableBytes +
+                                   kHanded * kHandedBytes + C::kRaws * kRawBytes +
+                                   C::kStages * kScaleBytes;
   static constexpr int kCount =
       C::kQueries + C::kStages + kValueStages + C::kTables + kHanded;  // of pairs of barriers
   // Whether values past the length of a batch are cleared. Copies by rows leave them out, and so do
   // maps of sequences; transposed_values.cuh stores zeros.
   static constexpr bool kHasTails =
-      (C::kLengths || C::kPadded || C::kValuePage > 0) && !C::kThdV && !kOf8Bits;
+      (C::kLengths || C::kPadded || C::kValuePage > 0) && !C::kThdV && !kOf8Bits && !C::kWidens;
   static constexpr bool kClears = kHasTails && !C::kGatherValues && !C::kPatches;
   using ValueTails = Tails<kHasTails ? C::kStages : 0>;
   static constexpr int kTails = kBarriers + 16 * kCount;
   static constexpr int kWords = kTails + ValueTails::kBytes;
-  static constexpr int kBytes = kWords + 8 * C::kQueries + 4 * C::kStages + 8;
+  static constexpr int kBytes = kWords + 8 * C::kQueries + 4 * C::kStages + 8 + 4 * C::kRaws;
 
   unsigned base;
 
@@ -81,6 +93,9 @@ struct Stages {
   }
   __device__ unsigned table(int n) const { return value(C::kStages) + n * kTableBytes; }
   __device__ unsigned handed(int n) const { return table(C::kTables) + n * kHandedBytes; }
+  __device__ unsigned raw(int n) const { return handed(kHanded) + n * kRawBytes; }
+  // Scales of keys; those of values follow.
+  __device__ unsigned scales(int n) const { return raw(C::kRaws) + n * kScaleBytes; }
   __device__ unsigned query_full(int n) const { return base + kBarriers + 16 * n; }
   __device__ unsigned key_full(int n) const { return query_full(C::kQueries) + 16 * n; }
   __device__ unsigned value_full(int n) const {
@@ -91,15 +106,17 @@ struct Stages {
   __device__ unsigned query_word(int n) const { return base + kWords + 8 * n; }
   __device__ unsigned key_word(int n) const { return query_word(C::kQueries) + 4 * n; }
   __device__ unsigned item_word(int n) const { return key_word(C::kStages) + 4 * n; }
+  __device__ unsigned raw_word(int n) const { return item_word(2) + 4 * n; }
   __device__ ValueTails tails() const { return {base + kTails}; }
 
   __device__ void init() const {
     constexpr int kWarps = 4 * C::kGroups;
     init_pairs(query_full(0), C::kQueries, 1, kWarps);
-    init_pairs(key_full(0), C::kStages, C::kGatherKeys ? 1 + kGatherThreads : 1,
+    // Those who announce what copies bring, and threads that copy rows; or threads that widen.
+    constexpr int kRows = C::kWidens ? kWideningThreads : 1 + kGatherThreads;
+    init_pairs(key_full(0), C::kStages, C::kGatherKeys ? kRows : 1,
                kWarps * (C::kValuesOfKeys ? C::kShares : 1));
-    init_pairs(value_full(0), kValueStages, C::kGatherValues ? 1 + kGatherThreads : 1,
-               kWarps * C::kShares);
+    init_pairs(value_full(0), kValueStages, C::kGatherValues ? kRows : 1, kWarps * C::kShares);
     init_pairs(table_full(0), C::kTables, 1, kWarps);
     init_pairs(handed_full(0), kHanded, kWarps, kWarps);
     tails().init();

@@ -35,7 +35,7 @@ struct ForwardSteps : Base {
     give_turn();
     wait_for_products<kWeighs ? 1 : 0>();
     pin(s);
-    if constexpr (!C::kValuesOfKeys) release(stages.key_full(key.stage));
+    if constexpr (!C::kValuesOfKeys && !C::kTokenScales) release(stages.key_full(key.stage));
     if (block & kLastOfTile) {
       release(stages.query_full(query.stage));
       query.next();
@@ -73,7 +73,9 @@ struct PlainSteps : Base {
     if (first) begin_tile();
     this->template begin_step<kWeighs>();
     float factor[2] = {1, 1};
+    this->scale_scores();
     const bool moved = weigh_scores(factor);
+    this->scale_weights();
     key.next();
     unsigned packed[kPacksEarly ? kWords : 1];
     if constexpr (kPacksEarly) pack(packed);

@@ -40,6 +40,9 @@ struct ForwardTensors {
   // Keys and values that are read row by row (kGatherKeys, kGatherValues); in mma_forward.cuh these
   // and queries always are.
   const unsigned short *query_rows = nullptr, *key_rows = nullptr, *value_rows = nullptr;
+  // The same of 8 bits (kWidens).
+  const unsigned char *key_bytes = nullptr, *value_bytes = nullptr;
+  const float *key_scales = nullptr, *value_scales = nullptr;  // kTokenScales
   // Scales of 8-bit floats. scale_o may be null, and so may amax_s and amax_o, which are 0 before.
   const float *descale_v = nullptr, *descale_s = nullptr;
   const float *scale_s = nullptr, *scale_o = nullptr;

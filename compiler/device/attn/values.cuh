@@ -120,5 +120,9 @@ struct E5M2 {
   using Bits = unsigned char;
   static constexpr float kLog2OfMost = 15.807354f;
 };
+// Integers from -128 to 127.
+struct I8 {
+  using Bits = signed char;
+};
 
 }  // namespace kernels

@@ -74,6 +74,14 @@ Status check_scales(const Subject& subject) {
 // Refuses scales in all strategies but `composite`, the only one that knows them.
 Status check_quantize(Subject& subject, std::string_view strategy) {
   const ir::Attention& attention = subject.attention();
+  if (attention.cache) {
+    return unsupported(
+        attention.cache->pos,
+        "cuDNN's fused kernels take q, k and v of one type, and these are keys and "
+        "values of 8 bits",
+        "`--engine native` widens them (compute capability 9.0), or use `dtype bf16;` "
+        "without `quantize`");
+  }
   if (!attention.quantize) return {};
   if (strategy == "composite") return check_scales(subject);
   const bool is_served = check_scales(subject).ok() && strategy::composite::lower(subject).ok();

@@ -27,6 +27,7 @@ constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();
 Status check_layout(const ir::Attention& attention, const std::string& name) {
   if (name == "o") return {};
   const Dims4 dims = stored_dims(attention, name), strides = stored_strides(attention, name);
+  if (attention.cache && name != "q") return {};  // check_cache
   const bool thd = layout_of(attention, name).kind == ir::LayoutKind::thd;
   bool fits = strides[3] == 1;
   for (std::size_t i = 0; i < 3; ++i) {

@@ -259,10 +259,14 @@ double memory_ms(const ir::Attention& attention, const NativeWork& work, double 
   const double items = work.scheduled ? processors : work.tiles * work.splits;
   const double active = std::min(processors, items);
   const double read = share * work.read + bytes_of_rows(attention), copied = share * work.copied;
+  const ir::Dims& d = attention.dims;
+  const double of_value =
+      attention.values_of_keys
+          ? 0
+          : static_cast<double>(size_of(attention.dtype_of("v"))) * static_cast<double>(d[Dim::Dv]);
   const double of_key =
-      static_cast<double>(size_of(attention.dtype)) *
-      static_cast<double>(attention.dims[Dim::Dqk] +
-                          (attention.values_of_keys ? 0 : attention.dims[Dim::Dv]));
+      static_cast<double>(size_of(attention.dtype_of("k"))) * static_cast<double>(d[Dim::Dqk]) +
+      of_value;
   const double alone = scale * std::min(figures.native_alone, of_key * figures.native_alone_keys);
   const double narrow = work.width <= kNarrow ? figures.native_narrow : 1;
   const Copies of_memory{scale * figures.bandwidth / narrow, alone, figures.native_in_flight};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/codegen/sources.h"
@@ -15,6 +16,7 @@
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
+#include "compiler/ir/cache_scales.h"
 #include "runtime/base/ceil_div.h"
 
 namespace attn::engines::native {
@@ -29,6 +31,12 @@ constexpr std::int64_t kPromotionOfOneTile = 128;
 
 bool in_bound_pages(const ir::Attention& attention, const std::string& name) {
   return read_page_of(attention, name) > 0 && layout_of(attention, name).bound_strides;
+}
+
+// Whether rows are read by strides that are known at run time alone.
+bool has_bound_rows(const ir::Attention& attention, const Tile& tile, const std::string& name) {
+  return in_bound_pages(attention, name) ||
+         (tile.raws > 0 && layout_of(attention, name).bound_strides);
 }
 
 // The constants of a kernel, as text.
@@ -46,6 +54,11 @@ class ConstantsText {
         codegen::float_class(attention_.dtype), codegen::float_class(attention_.dtype_of("o")));
     if (kernel_.tile.tables > 0 && kernel_.tile.table_element == 2)
       text += fmt::format("  using Entry = {};\n", codegen::float_class(entry_type()));
+    if (attention_.cache) {
+      text += fmt::format("  using Keys = {};\n  using Values = {};\n",
+                          codegen::float_class(attention_.cache->k),
+                          codegen::float_class(attention_.cache->v));
+    }
     text += native::constants_text("int", tile_constants());
     if (kernel_.tile.tables > 0) text += native::constants_text("int", table_constants());
     text += native::constants_text("int", page_constants());
@@ -74,6 +87,7 @@ class ConstantsText {
             {"kShare", tile.share()},
             {"kStages", tile.stages},
             {"kQueries", tile.queries},
+            {"kRaws", tile.raws},
             {"kPack", tile.pack},
             {"kRowsOfTile", tile.rows_of_head()},
             {"kBatches", dims_[Dim::B]},
@@ -172,6 +186,8 @@ class ConstantsText {
     return {{"kTurns", kernel_.tile.groups > 1 && !kernel_.tile.of_warps},
             {"kHoldsQueries", kernel_.tile.holds_queries()},
             {"kPatches", kernel_.tile.patch.has_value()},
+            {"kWidens", kernel_.tile.raws > 0},
+            {"kTokenScales", kernel_.tile.token_scales},
             {"kBatchesFirst", batches_first()},
             {"kBand", kernel_.band.has_value()},
             {"kScheduled", kernel_.is_scheduled()},
@@ -194,8 +210,8 @@ class ConstantsText {
             {"kReadOnce", kernel_.blocks.tiles == 1 && kernel_.units(dims_) == dims_[Dim::Hkv]},
             {"kGatherKeys", gathers("k")},
             {"kGatherValues", gathers("v")},
-            {"kBoundKeys", in_bound_pages(attention_, "k")},
-            {"kBoundValues", in_bound_pages(attention_, "v")},
+            {"kBoundKeys", has_bound_rows(attention_, kernel_.tile, "k")},
+            {"kBoundValues", has_bound_rows(attention_, kernel_.tile, "v")},
             {"kBoundOutput", layout_of(attention_, "o").bound_strides},
             {"kAligned",
              moves_in_vectors(logical_dims(attention_, "o"), stored_strides(attention_, "o"))}};
@@ -226,6 +242,15 @@ class ConstantsText {
       all.emplace_back("kKeyHeadStride", keys->head);
       all.emplace_back("kKeyRowStride", keys->row);
     }
+    if (kernel_.tile.token_scales) {
+      const Dims3 keys = scale_strides(attention_, "k"), values = scale_strides(attention_, "v");
+      all.insert(all.end(), {{"kKeyScalePage", keys[0]},
+                             {"kKeyScaleHead", keys[1]},
+                             {"kKeyScaleRow", keys[2]},
+                             {"kValueScalePage", values[0]},
+                             {"kValueScaleHead", values[1]},
+                             {"kValueScaleRow", values[2]}});
+    }
     if (const auto values = shares_copy() ? std::nullopt : strides_of("v")) {
       all.emplace_back("kValuePageStride", values->page);
       all.emplace_back("kValueHeadStride", values->head);
@@ -239,7 +264,8 @@ class ConstantsText {
       return PoolStrides{batch, head, row};
     }
     const bool in_steps = reads_groups(attention_, kernel_, name);
-    if ((!gathers(name) && !in_steps) || in_bound_pages(attention_, name)) return std::nullopt;
+    const bool is_bound = has_bound_rows(attention_, kernel_.tile, name);
+    if ((!gathers(name) && !in_steps) || is_bound) return std::nullopt;
     if (kernel_.chosen)
       return name == std::string_view("k") ? kernel_.chosen->k : kernel_.chosen->v;
     return native::pool_strides(attention_, name, in_steps);
@@ -310,13 +336,20 @@ class Source : private ConstantsText {
       parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", name));
       set(name, fmt::format("&{}", name));
     };
-    for (const auto& [name, rows] :
-         {std::pair("q", "query_rows"), {"k", "key_rows"}, {"v", "value_rows"}}) {
+    for (const auto& [name, rows, bytes] : {std::tuple("q", "query_rows", ""),
+                                            {"k", "key_rows", "key_bytes"},
+                                            {"v", "value_rows", "value_bytes"}}) {
       if (shares_copy() && name == std::string_view("v")) continue;
-      if (reads_rows(kernel_, attention_, name))
-        add(rows, "const unsigned short*", name);
-      else
+      if (!reads_rows(kernel_, attention_, name))
         add_map(name);
+      else if (attention_.dtype_of(name) != attention_.dtype)
+        add(bytes, "const unsigned char*", name);
+      else
+        add(rows, "const unsigned short*", name);
+    }
+    if (kernel_.tile.token_scales) {
+      add("key_scales", "const float*", std::string(ir::kKeyScale));
+      add("value_scales", "const float*", std::string(ir::kValueScale));
     }
     if (kernel_.expressions.table) add_map("table");
     for (const std::string& name : kernel_.outputs) {
@@ -405,10 +438,13 @@ bool reads_groups(const ir::Attention& attention, const Kernel& kernel, const st
 }
 
 bool reads_rows(const Kernel& kernel, const ir::Attention& attention, const std::string& name) {
+  if (name == "q") return kernel.tile.of_warps;
   return kernel.tile.of_warps || kernel.gathers(read_page_of(attention, name));
 }
 
-bool Kernel::gathers(std::int64_t page) const { return !tile.of_warps && piece(page) < kCell; }
+bool Kernel::gathers(std::int64_t page) const {
+  return !tile.of_warps && (tile.raws > 0 || piece(page) < kCell);
+}
 
 // Launches overlap on compute capability 9.0 and later alone.
 bool Kernel::overlaps(const ir::Attention& attention) const {
@@ -460,12 +496,13 @@ std::vector<BoundStride> bound_strides(const ir::Attention& attention, const Ker
   };
   for (const auto& [name, strides] : {std::pair("k", "key_strides."), {"v", "value_strides."}}) {
     const bool is_copied = name != std::string_view("v") || !kernel.tile.values_of_keys;
-    if (!is_copied || !in_bound_pages(attention, name)) continue;
+    if (!is_copied || !has_bound_rows(attention, kernel.tile, name)) continue;
     const std::string field = strides;
-    add(page_table_name(attention, name), 0, field + "table");
+    const bool in_pages = in_bound_pages(attention, name);
+    if (in_pages) add(page_table_name(attention, name), 0, field + "table");
     const bool in_steps = reads_groups(attention, kernel, name);
     if (!kernel.gathers(page_of(attention, name)) && !in_steps) continue;
-    add(name, 0, field + "page", in_steps);
+    if (in_pages) add(name, 0, field + "page", in_steps);
     add(name, 1, field + "head", in_steps);
     if (!in_steps) add(name, 2, field + "row");
   }

@@ -76,7 +76,8 @@ struct Kernel {
   // Whether its launch overlaps that before: one that makes lists, a schedule, or values with
   // adjacent keys.
   bool overlaps(const ir::Attention& attention) const;
-  // Whether rows of such pages are copied one by one, by a warp group: pieces would be many.
+  // Whether rows of "k" or "v" in such pages, or in none (0), are copied one by one, by a warp
+  // group: pieces would be many, or they are widened.
   bool gathers(std::int64_t page) const;
 };
 // Whether the kernel reads "q", "k" or "v" row by row, by a pointer rather than a map: in small

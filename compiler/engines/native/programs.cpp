@@ -11,6 +11,7 @@
 #include "compiler/codegen/epilogue.h"
 #include "compiler/codegen/scores.h"
 #include "compiler/engines/native/backward.h"
+#include "compiler/engines/native/caches.h"
 #include "compiler/engines/native/checks.h"
 #include "compiler/engines/native/chosen_keys.h"
 #include "compiler/engines/native/classes.h"
@@ -29,6 +30,7 @@
 #include "compiler/engines/shared/lengths.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
+#include "compiler/ir/cache_scales.h"
 #include "compiler/ir/epilogue.h"
 #include "compiler/ir/random_dropout.h"
 #include "compiler/masks/mask_analysis.h"
@@ -283,7 +285,9 @@ class Native {
       return tiles_of_warps(attention_, mask_axes_.head,
                             limit(target::Capability::shared_bytes_of_block, context_));
     }
-    std::vector<Tile> all = tiles_for(attention_, mask_axes_.head, expressions.table);
+    // Threads that widen keys copy no table.
+    std::vector<Tile> all =
+        tiles_for(attention_, mask_axes_.head, attention_.cache ? std::nullopt : expressions.table);
     if (masks_read_inputs(attention_) && dims_[Dim::Skv] < kKeysOfLongLists) {
       std::erase_if(all, [](const Tile& tile) {
         const bool wide = tile.element == 1 && tile.keys > kBlockOfShortLists;
@@ -294,7 +298,7 @@ class Native {
       return (tile.keys > kMostGathered && gathers()) || (tile.groups == 3 && serves());
     });
     const auto grid = grid_of(attention_);
-    if (!grid || expressions.table || attention_.quantize) return all;
+    if (!grid || expressions.table || attention_.quantize || attention_.cache) return all;
     for (std::size_t i = 0, plain = all.size(); i < plain; ++i) {
       std::ranges::copy(patch_tiles(attention_, *grid, all[i]), std::back_inserter(all));
     }
@@ -482,16 +486,21 @@ class Native {
   void add_bytes(double blocks, double keys, NativeWork& work) const {
     const Tile& tile = kernel_.tile;
     const double rows = blocks * static_cast<double>(tile.keys);
-    const auto of_row = static_cast<double>(columns_of_key() * tile.element);
-    const double of_values =
-        attention_.values_of_keys ? 0 : line_bytes(dims_[Dim::Dv] * tile.element);
-    const double of_lines = line_bytes(dims_[Dim::Dqk] * tile.element) + of_values;
+    const auto row_of = [&](const char* name, Dim depth) {
+      return dims_[depth] * static_cast<std::int64_t>(size_of(attention_.dtype_of(name)));
+    };
+    const std::int64_t of_key = row_of("k", Dim::Dqk);
+    const std::int64_t of_value = attention_.values_of_keys ? 0 : row_of("v", Dim::Dv);
+    const auto of_row = static_cast<double>(of_key + of_value);
+    const double of_lines = line_bytes(of_key) + (of_value == 0 ? 0 : line_bytes(of_value));
     const auto sharing = static_cast<double>(ceil_div(dims_[Dim::Hq] / dims_[Dim::Hkv], tile.pack));
     work.copied += rows * of_lines;
     work.read += std::min(rows / sharing, keys * static_cast<double>(dims_[Dim::Hkv])) * of_row;
     for (const char* name : {"k", "v"}) {
       const std::int64_t page = read_page_of(attention_, name);
-      if (page == 0 || (tile.values_of_keys && name == std::string_view("v"))) continue;
+      const bool is_copied = !tile.values_of_keys || name != std::string_view("v");
+      // Widened rows are copied ahead, wherever they are.
+      if (page == 0 || tile.raws > 0 || !is_copied) continue;
       const auto pieces = rows / static_cast<double>(kernel_.piece(page));
       if (tile.of_warps)
         work.gathered += rows;
@@ -568,6 +577,10 @@ class Native {
       else
         arguments.emplace_back(map_of(attention_, kernel_, name));
     }
+    if (kernel_.tile.token_scales) {
+      arguments.emplace_back(plan::TensorOperand{std::string(ir::kKeyScale)});
+      arguments.emplace_back(plan::TensorOperand{std::string(ir::kValueScale)});
+    }
     if (kernel_.expressions.table) {
       arguments.emplace_back(map_of(*kernel_.expressions.table, kernel_.tile));
     }
@@ -642,6 +655,7 @@ Status check_native(const ir::Attention& attention, const target::Context& conte
   ATTN_RETURN_IF_ERROR(native::check_depth(
       attention, ir::Dim::Dv, wide ? native::kMostWidth : kMostDepthOf8Bits, direction));
   if (attention.quantize) ATTN_RETURN_IF_ERROR(native::check_quantized(attention));
+  if (attention.cache) ATTN_RETURN_IF_ERROR(native::check_cache(attention, context));
   for (const char* name : {"q", "k", "v", "o"}) {
     ATTN_RETURN_IF_ERROR(native::check_layout(attention, name));
   }
@@ -652,8 +666,9 @@ struct NativePrograms::Forms {
   Forms(const ir::Attention& attention, const masks::Axes& mask_axes,
         const target::Context& context)
       : whole(native::whole_form(native::with_reduced_strength(attention))),
-        part(attention.epilogue || attention.gather ? std::nullopt
-                                                    : native::classes_of(whole.attention, context)),
+        part(attention.epilogue || attention.gather || attention.cache
+                 ? std::nullopt
+                 : native::classes_of(whole.attention, context)),
         classes(native::readable_classes(whole.attention, part, {"q", "k", "v"})),
         of_whole(attention, whole, attention.gather ? masks::Axes() : mask_axes, context) {
     if (!classes) return;
@@ -671,7 +686,9 @@ struct NativePrograms::Forms {
 
 NativePrograms::NativePrograms(ir::Attention attention, const masks::Axes& mask_axes,
                                const target::Context& context)
-    : attention_(std::move(attention)), mask_axes_(mask_axes), context_(context) {}
+    : attention_(native::with_scales_in_expressions(std::move(attention))),
+      mask_axes_(mask_axes),
+      context_(context) {}
 
 NativePrograms::~NativePrograms() = default;
 

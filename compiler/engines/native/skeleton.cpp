@@ -43,6 +43,11 @@ Status check_of_warps(const ir::Attention& attention, const target::Context& con
     return unsupported(attention.quantize->pos, fmt::format("{} compute no 8-bit floats", kernels),
                        "those for compute capability 9.0 do");
   }
+  if (attention.cache) {
+    return unsupported(attention.cache->pos,
+                       fmt::format("{} take no keys and values of 8 bits", kernels),
+                       "those for compute capability 9.0 do");
+  }
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
     ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostDepthOfWarps,
                                      context.backward() ? "backward" : "forward"));

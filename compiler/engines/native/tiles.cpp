@@ -5,6 +5,7 @@
 
 #include "compiler/engines/native/expressions.h"
 #include "compiler/engines/shared/operands.h"
+#include "compiler/ir/cache_scales.h"
 
 namespace attn::engines::native {
 namespace {
@@ -102,6 +103,36 @@ constexpr Row kTableOf8Bits[] = {
     {256, 256, 1, 64, 4, 2, 0.6},
 };
 
+// Tiles whose keys and values are widened from 8 bits; `stages` are of 16 bits, and the rest of
+// shared memory is for blocks on their way. Not measured: those of 16 bits, with fewer stages.
+constexpr Row kTableOfWidened[] = {
+    {64, 64, 3, 112, 2, 1, 1.0},      {64, 64, 2, 128, 2, 2, 0.96},
+    {64, 64, 2, 64, 2, 2, 0.8, true}, {64, 64, 1, 128, 2, 2, 0.6},
+
+    {96, 96, 3, 96, 2, 1, 1.0},       {96, 96, 2, 128, 2, 1, 0.96},
+    {96, 96, 2, 64, 2, 2, 0.8, true}, {96, 96, 1, 96, 2, 2, 0.6},
+
+    {128, 128, 3, 80, 2, 1, 1.0},     {128, 128, 2, 128, 2, 1, 0.96},
+    {128, 128, 2, 112, 2, 1, 0.95},   {128, 128, 2, 64, 2, 1, 0.8, true},
+    {128, 128, 1, 96, 2, 1, 0.6},     {128, 128, 1, 64, 2, 2, 0.55, true},
+
+    {192, 128, 2, 80, 2, 1, 1.0},     {192, 128, 2, 64, 2, 1, 0.8, true},
+    {192, 128, 1, 64, 2, 1, 0.6},
+
+    {192, 192, 2, 64, 2, 1, 1.0},     {192, 192, 1, 64, 2, 1, 0.6},
+
+    {256, 256, 2, 48, 2, 1, 1.0},     {256, 256, 1, 48, 2, 1, 0.6},
+};
+
+// As many blocks on their way as fit, of which one is widened; at least 2.
+constexpr std::int64_t kMostRaws = 8;
+bool has_raws(Tile& tile) {
+  for (tile.raws = kMostRaws; tile.raws >= 2; --tile.raws) {
+    if (tile.shared_bytes() <= kMostShared) return true;
+  }
+  return false;
+}
+
 std::int64_t rounded(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
 // So that few columns are not used.
@@ -116,6 +147,7 @@ std::int64_t panel_of(std::int64_t columns, std::int64_t element) {
 constexpr double kRateOfPlainLoads = 0.6, kRateOfOneStage = 0.75, kRateOfThreeGroups = 0.9;
 
 std::span<const Row> table_of(const ir::Attention& attention, std::int64_t depth) {
+  if (attention.cache) return kTableOfWidened;
   if (attention.quantize) return kTableOf8Bits;
   if (attention.values_of_keys && depth >= kLeastDepthOfLatent) return kTableOfLatent;
   return kTable;
@@ -173,8 +205,20 @@ std::int64_t pack_of(const Tile& tile, std::int64_t group, std::int64_t rows) {
 
 bool clears_values(const ir::Attention& attention) {
   const ir::LayoutKind kind = layout_of(attention, "v").kind;
-  return !attention.quantize && kind != ir::LayoutKind::thd &&
+  return !attention.quantize && !attention.cache && kind != ir::LayoutKind::thd &&
          (attention.lengths_kv || kind == ir::LayoutKind::paged || has_padded_keys(attention));
+}
+
+// As WidenedRows (attn/widened_rows.cuh).
+std::int64_t Tile::raw_bytes() const {
+  constexpr std::int64_t kWarps = 4, kThreads = 128, kVectorBytes = 16, kScaleBytes = 4;
+  std::int64_t bytes = 0;
+  for (const std::int64_t columns : {depth, width}) {
+    const std::int64_t vectors = columns / kVectorBytes, lanes = vectors <= 4 ? 4 : 8;
+    const std::int64_t steps = ceil_div(keys / kWarps, 32 / lanes);
+    bytes += steps * ceil_div(vectors, lanes) * kThreads * kVectorBytes;
+  }
+  return bytes + (token_scales ? 2 * kScaleBytes * kThreads : 0);
 }
 
 // Bytes of Stages (attn/forward_stages.cuh), and what aligns them.
@@ -186,7 +230,8 @@ std::int64_t Tile::shared_bytes() const {
       (queries * rows() + stages * keys) * rounded(depth, depth_panel()) + stages * of_values;
   return alignment() + element * elements + tables * table_bytes() + handed() * handed_bytes() +
          16 * (queries + (values_of_keys ? 1 : 2) * stages + tables + handed()) +
-         (clears_values ? tail_bytes(stages) : 0) + 8 * queries + 4 * stages + 8;
+         (clears_values ? tail_bytes(stages) : 0) + 8 * queries + 4 * stages + 8 +
+         raws * (raw_bytes() + 4) + (token_scales ? 2 * 4 * stages * keys : 0);
 }
 
 std::int64_t Tile::table_bytes() const {
@@ -242,6 +287,8 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
     }
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
     if (tile.values_of_keys && !has_stages(tile)) continue;
+    tile.token_scales = has_token_scales(attention);
+    if (attention.cache && !has_raws(tile)) continue;
     if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
   }

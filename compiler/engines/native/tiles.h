@@ -18,7 +18,7 @@ inline constexpr std::int64_t kPanel = 64, kSmallPanel = 32;
 inline constexpr std::int64_t kGroup = 64;      // rows of a warp group
 inline constexpr std::int64_t kStepBytes = 32;  // of head dimensions, in products
 inline constexpr std::int64_t kMostDepth = 576, kMostWidth = 512;  // Dqk, Dv
-inline constexpr std::int64_t kMostDepthOf8Bits = 256;             // both
+inline constexpr std::int64_t kMostDepthOf8Bits = 256;             // both, of keys or of all
 inline constexpr std::int64_t kRandomCell =
     32;  // keys that the generator of dropout numbers together
 
@@ -51,6 +51,10 @@ struct Tile {
   bool of_warps = false;
   std::int64_t strips = 1;    // of 16 rows that a warp has, then
   std::int64_t resident = 1;  // blocks of threads of a multiprocessor, then
+  // Blocks of keys and values of 8 bits that are on their way before they are widened to `element`
+  // (attn/forward_widening.cuh); 0: keys and values have the type of queries.
+  std::int64_t raws = 0;
+  bool token_scales = false;  // each key has its scales, then
 
   std::int64_t rows() const { return kGroup * groups; }
   std::int64_t rows_of_head() const { return rows() / pack; }
@@ -69,6 +73,7 @@ struct Tile {
   std::int64_t depth_panel() const;
   std::int64_t width_panel() const;
   std::int64_t shared_bytes() const;
+  std::int64_t raw_bytes() const;  // of a block of 8 bits, as threads copy it
   // Aligns shared memory: products of warp groups want whole patterns of a swizzle, others rows.
   std::int64_t alignment() const { return of_warps ? 128 : 1024; }
   // Whether queries stay in registers; with `of_warps`.

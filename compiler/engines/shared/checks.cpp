@@ -72,8 +72,8 @@ Status check_elements(const ir::Attention& attention, std::string_view what, dou
 }  // namespace
 
 Status check_not_8_bits(const ir::Attention& attention, std::string_view whose) {
-  if (!attention.quantize) return {};
-  return unsupported(attention.quantize->pos,
+  if (!attention.quantize && !attention.cache) return {};
+  return unsupported(attention.quantize ? attention.quantize->pos : attention.cache->pos,
                      fmt::format("{} kernels compute no 8-bit attention", whose),
                      "use `dtype bf16;` without `quantize`");
 }

@@ -295,8 +295,8 @@ double ms_of_reading_again(const ir::Attention& attention, double heads, double 
 
 double bytes_of_key(const ir::Attention& attention) {
   const ir::Dims& d = attention.dims;
-  return static_cast<double>(size_of(attention.dtype)) *
-         static_cast<double>(d[Dim::Dqk] + d[Dim::Dv]);
+  return static_cast<double>(size_of(attention.dtype_of("k"))) * static_cast<double>(d[Dim::Dqk]) +
+         static_cast<double>(size_of(attention.dtype_of("v"))) * static_cast<double>(d[Dim::Dv]);
 }
 
 // In pages, and with head dimensions above 128, a block of threads reads the keys of a window

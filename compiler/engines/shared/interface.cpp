@@ -6,6 +6,7 @@
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/quantized.h"
 #include "compiler/gradient/differentiate.h"
+#include "compiler/ir/cache_scales.h"
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
 #include "runtime/plan/internal_tensor.h"
@@ -76,7 +77,9 @@ class Interface {
     add_io("k", Role::key);
     if (with_v && !attention_.values_of_keys) add_io("v", Role::value);
     for (const ir::CapturedTensor& captured : attention_.tensors) {
-      if (used_.contains(captured.name) && !is_internal(captured.name)) {
+      if (ir::has_token_scales(attention_) && ir::is_cache_scale(captured.name)) {
+        add_token_scales(captured.name);
+      } else if (used_.contains(captured.name) && !is_internal(captured.name)) {
         add_captured(captured.name, Role::captured, captured);
       }
     }
@@ -102,6 +105,20 @@ class Interface {
                         16,
                         addressed_by(attention_, name),
                         layout_of(attention_, name).bound_strides});
+  }
+
+  void add_token_scales(const std::string& name) {
+    const std::string of = name == ir::kKeyScale ? "k" : "v";
+    const Dims3 dims = scale_dims(attention_, of);
+    Dims3 strides = scale_strides(attention_, of);
+    if (dims[1] == 1) strides[1] = dims[2] * strides[2];  // a stride of one head does not matter
+    tensors_.push_back({name,
+                        Role::captured,
+                        DType::f32,
+                        {dims.begin(), dims.end()},
+                        {strides.begin(), strides.end()},
+                        captured_alignment(name, DType::f32),
+                        addressed_by(attention_, of)});
   }
 
   void add_captured(const std::string& name, Role role, const ir::CapturedTensor& captured) {

@@ -5,6 +5,7 @@
 
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/staging.h"
+#include "compiler/ir/cache_scales.h"
 
 namespace attn::engines {
 namespace {
@@ -90,6 +91,21 @@ Dims4 stored_strides(const ir::Attention& attention, std::string_view name) {
   if (name == "v" && attention.values_of_keys) return stored_strides(attention, "k");
   return ir::strides_of(layout_of(attention, name), stored_dims(attention, name),
                         {attention.dims[Dim::Hq], attention.dims[Dim::Hkv]});
+}
+
+Dims3 scale_dims(const ir::Attention& attention, std::string_view name) {
+  const Dims4 dims = stored_dims(attention, name);
+  return {dims[0], ir::info(attention.cache->by).of_head ? dims[1] : 1, dims[2]};
+}
+
+Dims3 scale_strides(const ir::Attention& attention, std::string_view name) {
+  const auto [outer, heads, rows] = scale_dims(attention, name);
+  ir::Layout layout = layout_of(attention, name);
+  if (layout.kind == LayoutKind::strided) layout = {.kind = LayoutKind::bhsd};
+  layout.strides = {};
+  const Dims4 strides = ir::strides_of(layout, {outer, heads, rows, 1}, {heads, heads});
+  const std::int64_t of_head = ir::info(attention.cache->by).of_head ? strides[1] : 0;
+  return {strides[0], of_head, strides[2]};
 }
 
 Dims4 page_table_dims(const ir::Attention& attention, std::string_view name) {

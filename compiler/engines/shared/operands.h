@@ -26,6 +26,13 @@ Dims4 logical_dims(const ir::Attention& attention, std::string_view name);
 Dims4 stored_dims(const ir::Attention& attention, std::string_view name);
 Dims4 stored_strides(const ir::Attention& attention, std::string_view name);
 
+// The scales of each key of "k" or "v" (ir::has_token_scales), as they are stored: like rows of its
+// layout with one column, and one head if heads share them; row-major beside strides that the spec
+// states.
+using Dims3 = std::array<std::int64_t, 3>;
+Dims3 scale_dims(const ir::Attention& attention, std::string_view name);
+Dims3 scale_strides(const ir::Attention& attention, std::string_view name);
+
 // [B, 1, pages per batch, 1]
 Dims4 page_table_dims(const ir::Attention& attention, std::string_view name);
 

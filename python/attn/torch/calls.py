@@ -44,6 +44,12 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
             f"`{facts.title}` has scales of blocks (`quantize mxfp8`), which attn.torch does not take yet",
             ["`quantize per_tensor` works; `attnc run` and attn.hpp take scales of blocks"],
         )
+    if facts.said.token_scales and facts.said.located:
+        raise UnsupportedError(
+            f"`{facts.title}` has scales of each key beside pages or packed sequences, which attn.torch does not take"
+            " yet",
+            ["`kv(head)` works, and so do scales of each key with dense layouts; attn.hpp takes both"],
+        )
     given = named(attention.captured, args, kwargs)
     width = width_of_values(facts.title, facts.said.sizes, given) if facts.said.held else None
     inputs = INPUTS if width is None else INPUTS[:2]
@@ -68,6 +74,7 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
         if tensor.device != q.device:
             raise BindingError(f"{name} is on {tensor.device}, but q on {q.device}: move it there")
     _warn_of_lost_gradients(facts, tensors)
+    _check_untrained(facts, tensors)
     params = {name: float(number(name, given[name])) for name in facts.params}
     return Call(attention, tensors, params)
 
@@ -190,9 +197,28 @@ def add_random(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
         tensors["offset"] = torch.zeros(1, dtype=torch.int64, device=device)
 
 
+def _check_untrained(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
+    if facts.cache and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values()):
+        raise UnsupportedError(
+            f"`{facts.title}` has keys and values of 8 bits beside queries of 16, which have no gradients",
+            ["call it under torch.no_grad(), or use `dtype bf16;` without `quantize`"],
+        )
+
+
+def _check_cache(facts: Facts, dtypes: Mapping[str, torch.dtype]) -> None:
+    for name, wanted in facts.cache.items():
+        if dtypes[name] != TORCH_DTYPES[wanted]:
+            raise BindingError(f"{name} is {dtypes[name]}, but `{facts.title}` has {wanted}: {TORCH_DTYPES[wanted]}")
+    if dtypes["q"] in EIGHT_BITS:
+        raise BindingError(f"q is {dtypes['q']}; beside keys and values of 8 bits it must be torch.bfloat16 or"
+                           " torch.float16")
+
+
 def _check_dtypes(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
     dtypes = {name: tensors[name].dtype for name in INPUTS}
-    if len(set(dtypes.values())) > 1:
+    if facts.cache:
+        _check_cache(facts, dtypes)
+    elif len(set(dtypes.values())) > 1:
         listed = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
         raise BindingError(f"q, k and v must have the same dtype, not {listed}")
     device, dtype = tensors["q"].device, dtypes["q"]
@@ -228,5 +254,5 @@ def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
     dtype = tensors["q"].dtype
     q, k, v = (layout_of(tensors[name].shape, readable_strides(tensors[name])) for name in INPUTS)
     deterministic = torch.are_deterministic_algorithms_enabled()
-    named_dtype = DTYPES[dtype] if dtype in IN_KERNELS else facts.dtype
-    return Form(sizes, named_dtype, (q, k, v), output, deterministic, facts.said.held)
+    of_q = DTYPES[dtype] if dtype in IN_KERNELS else facts.dtype
+    return Form(sizes, of_q, (q, k, v), output, deterministic, facts.said.held, facts.cache_types)

@@ -117,7 +117,8 @@ def warming(
         if missing:
             raise BindingError(f"no size is known for {', '.join(missing)}: f.warm({missing[0]}=..)")
         deterministic = torch.are_deterministic_algorithms_enabled()
-        form = Form(Sizes(**known), dtype or facts.dtype, (layout,) * 3, layout, deterministic, facts.said.held)
+        form = Form(Sizes(**known), dtype or facts.dtype, (layout,) * 3, layout, deterministic,
+                    facts.said.held, facts.cache_types)
 
     def build() -> None:
         _pair(attention, form, training, place, True)

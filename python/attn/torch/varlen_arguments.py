@@ -10,11 +10,12 @@ import torch
 
 from attn.errors import BindingError
 from attn.torch.launch import check_rows
-from attn.torch.signature import DTYPES, HALF, PLAIN
+from attn.torch.signature import DTYPES, HALF, PLAIN, TORCH_DTYPES
 from attn.torch.varlen_spec import Key, keys_for, sequences_for
 
 
 _MOST_POWER = 24  # of two, for rows and keys of a sequence
+_OF_Q: Mapping[str, str] = {}  # types of k and v that are not q's
 
 
 class Tensors(NamedTuple):
@@ -98,20 +99,20 @@ def capacity_of(tensors: Tensors, power_of_rows: int, power_of_keys: int) -> Cap
     )
 
 
-def check(tensors: Tensors, options: Options) -> None:
+def check(tensors: Tensors, options: Options, cache: Mapping[str, str] = _OF_Q) -> None:
     """Raises BindingError unless all fit together."""
     check_tensors(tensors._asdict(), tensors.q.device)
-    check_q_and_caches(tensors.q, tensors.k_cache, tensors.v_cache)
+    check_q_and_caches(tensors.q, tensors.k_cache, tensors.v_cache, cache)
     _check_sequences(tensors)
     _check_outputs(tensors)
     _check_heads(tensors)
     check_options(options)
 
 
-def check_example(tensors: Tensors, options: Options) -> None:
+def check_example(tensors: Tensors, options: Options, cache: Mapping[str, str] = _OF_Q) -> None:
     """The same for tensors without lengths and outputs."""
     check_tensors(tensors._asdict(), tensors.q.device)
-    check_q_and_caches(tensors.q, tensors.k_cache, tensors.v_cache)
+    check_q_and_caches(tensors.q, tensors.k_cache, tensors.v_cache, cache)
     check_shape("block_table", tensors.block_table, ("sequences", "pages of a sequence"))
     check_numbers("block_table", tensors.block_table)
     _check_heads(tensors)
@@ -148,16 +149,23 @@ def check_options(options: Options) -> None:
         raise BindingError(f"softmax_scale is {scale!r}; it must be a number, or None: 1 / sqrt(D)")
 
 
-def check_q_and_caches(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor) -> None:
-    """Raises BindingError unless q and the caches fit together, and kernels can read them."""
+def check_q_and_caches(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
+                       cache: Mapping[str, str]) -> None:
+    """Raises BindingError unless q and the caches fit together, and kernels can read them. `cache`: types of k and v
+    that are not q's."""
     check_shape("q", q, ("T", "Hq", "D"))
     check_shape("k_cache", k_cache, ("pages", "page", "Hkv", "D"))
     check_shape("v_cache", v_cache, ("pages", "page", "Hkv", "Dv"))
     if q.dtype not in HALF:
         raise BindingError(f"q is {q.dtype}; it must be torch.bfloat16 or torch.float16")
-    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
-        if cache.dtype != q.dtype:
-            raise BindingError(f"{name} is {cache.dtype}, but q is {q.dtype}: they must have one type")
+    for name, pool in (("k", k_cache), ("v", v_cache)):
+        if name in cache and pool.dtype != TORCH_DTYPES[cache[name]]:
+            raise BindingError(f"{name}_cache is {pool.dtype}, but the spec has {cache[name]}:"
+                               f" {TORCH_DTYPES[cache[name]]}")
+        if name not in cache and pool.dtype != q.dtype:
+            raise BindingError(f"{name}_cache is {pool.dtype}, but q is {q.dtype}: they must have one type",
+                               ["attn.torch.VarlenAttention takes caches of 8 bits, by a spec with"
+                                " `quantize kv(head);`"])
     pages, page, heads_kv, depth = k_cache.shape
     check_shape("v_cache", v_cache, (pages, page, heads_kv, "Dv"))
     if heads_kv == 0 or q.shape[1] == 0 or q.shape[1] % heads_kv != 0:

@@ -66,7 +66,7 @@ class VarlenAttention:
             lse_out = torch.empty(out.shape[:2], dtype=torch.float32, device=out.device)
         tensors = Tensors(q, k_cache, v_cache, seqused_k, block_table, cu_seqlens_q, out, lse_out, None, None)
         check_bounds(max_seqlen_q, max_seqlen_k)
-        check(tensors, _PLAIN)
+        check(tensors, _PLAIN, self._asked.cache)
         check_inputs(inputs, q.device)
         _refuse_gradients(q, k_cache, v_cache)
         if 0 not in q.shape and len(block_table) > 0:
@@ -82,7 +82,7 @@ class VarlenAttention:
         Raises UnsupportedError for kernels that take none: those whose masks are no bands of keys. They list blocks
         themselves at each call."""
         example = example_of(q, k_cache, v_cache, block_table, return_lse)
-        check_example(example, _PLAIN)
+        check_example(example, _PLAIN, self._asked.cache)
         check_bounds(max_seqlen_q, max_seqlen_k)
         check_inputs(inputs, q.device)
         varlen_calls.require_library()

@@ -73,6 +73,8 @@ class Asked:
             raise ArgumentError("a spec says its own scale", ["write `scale` in it, with a parameter if it varies"])
         self._spec = None if spec is None else Spec.of(spec).standing_alone()
         self._mods, self._scale, self.parameters = mods, scale, dict(parameters)
+        # Types of keys and values that are not q's.
+        self.cache: Mapping[str, str] = {} if self._spec is None else _types_of_cache(self._spec)
 
     def source(self, sizes: Sizes) -> tuple[Spec, Mapping[str, Any]]:
         """The spec of packed rows over pages, and the tensors that mods captured."""
@@ -85,6 +87,12 @@ class Asked:
         for name, tensor in traced.tensors.items():
             text = _of_sequences(text, name, tensor, sizes.sequences)
         return paged(Spec(text, traced=True, origins=traced.origins), sizes), traced.tensors
+
+
+def _types_of_cache(source: Spec) -> Mapping[str, str]:
+    clauses = (clause for clause in source.tree["clauses"] if "dtype" in clause and "with" in clause)
+    found = next(clauses, None)
+    return {} if found is None else dict(found["with"])
 
 
 def _of_sequences(text: str, name: str, tensor: Any, sequences: int) -> str:
@@ -186,7 +194,9 @@ def require_no_capture(missing: str) -> None:
 def _check(said: Description, sizes: Sizes) -> None:
     """Raises UnsupportedError for a spec that does not mean the same in a plan for larger sizes, or has more than o."""
     if said.quantized is not None:
-        raise UnsupportedError("caches of 8 bits are not read by packed rows over pages yet")
+        raise UnsupportedError("caches of 8 bits are not read by queries of 8 bits over pages yet",
+                               ["queries of 16 bits read them: `dtype bf16, k: e4m3, v: e4m3;` with"
+                                " `quantize kv(head);`"])
     if said.facts["random"]:
         raise UnsupportedError("dropout is for training, which has no cache")
     needed = {"B": sizes.sequences, "Sq": sizes.rows, "Skv": sizes.keys}

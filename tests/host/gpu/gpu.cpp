@@ -564,14 +564,13 @@ void copy_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier)
   });
 }
 
-void copy_vector(unsigned to, const void* from) {
-  constexpr std::size_t kBytes = 16;
-  unsigned char* const place = shared_at(to, kBytes);
+void copy_vector(unsigned to, const void* from, std::size_t bytes) {
+  unsigned char* const place = shared_at(to, bytes);
   block().running().vectors.push_back([=] {
     if (from == nullptr)
-      std::memset(place, 0, kBytes);
+      std::memset(place, 0, bytes);
     else
-      std::memcpy(place, from, kBytes);
+      std::memcpy(place, from, bytes);
   });
 }
 void arrive_with_copies(unsigned barrier) {

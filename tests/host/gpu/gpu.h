@@ -55,8 +55,9 @@ void wait_for_count(const int* count, int number);
 void copy_box(unsigned to, const TensorMap& map, unsigned barrier, const int* coordinates,
               int count);
 void copy_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier);
-// 16 bytes, or zeros if `from` is null; the thread arrives when those before have been copied.
-void copy_vector(unsigned to, const void* from);
+// 16 or so many bytes, or zeros if `from` is null; the thread arrives when those before have been
+// copied.
+void copy_vector(unsigned to, const void* from, std::size_t bytes = 16);
 void arrive_with_copies(unsigned barrier);
 // The same copies in groups, of which a thread waits for the oldest.
 void commit_vectors();

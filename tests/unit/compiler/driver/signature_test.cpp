@@ -133,6 +133,20 @@ TEST(SpecSignature, BoundStridesAreNotTheUsualOnes) {
   EXPECT_NE(of("layout thd;"), of("layout thd(strides = bound);"));
 }
 
+TEST(SpecSignature, TypesAndScalesOfACacheAreCompiled) {
+  const auto cached = [](const char* k, const char* by) {
+    Clauses clauses = base();
+    clauses.at("dtype") =
+        std::string("dtype bf16, v: e4m3, k: ") + k + "; quantize kv(" + by + ");";
+    clauses.at("outputs") = "outputs o;";
+    return signature(text_of(clauses), plan::Direction::forward, "native");
+  };
+  const std::string original = cached("e4m3", "head");
+  EXPECT_TRUE(cached("e4m3", "head") == original);
+  EXPECT_FALSE(cached("e5m2", "head") == original);
+  EXPECT_FALSE(cached("e4m3", "batch_head") == original);
+}
+
 TEST(SpecSignature, AmaxIsAnOutputAndADefaultIsNotCompiled) {
   const auto eight = [](const char* quantize, const char* outputs) {
     Clauses clauses = base();
@@ -303,15 +317,16 @@ TEST(SpecSignature, OfAForwardIsWithoutWhatOnlyABackwardOrADivisionHas) {
 // Who adds a field to what is compiled cannot compile this: it wants specs above.
 TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   const ir::Attention attention;
-  [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, sums, params,
-                                dag, scale, score, masks, normalize, normalize_pos, quotient, sink,
-                                epilogue, place_of_epilogue, branches, branch, dropout, prologue_q,
-                                prologue_k, gather, values_of_keys, place_of_values, lengths_q,
-                                lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
-                                wants_max_with_sink, wants_sum_exp_with_sink,
-                                wants_lse_without_sink, wants_amax_s, wants_amax_o, wants_o_inner,
-                                wants_branches, place_of_statistics, gradients, reads_d_lse,
-                                place_of_d_lse, deterministic, partial, shard, pos] = attention;
+  [[maybe_unused]] const auto& [name, dims, dtype, quantize, cache, layouts, align, tensors, sums,
+                                params, dag, scale, score, masks, normalize, normalize_pos,
+                                quotient, sink, epilogue, place_of_epilogue, branches, branch,
+                                dropout, prologue_q, prologue_k, gather, values_of_keys,
+                                place_of_values, lengths_q, lengths_kv, wants_o, wants_lse,
+                                wants_max, wants_sum_exp, wants_max_with_sink,
+                                wants_sum_exp_with_sink, wants_lse_without_sink, wants_amax_s,
+                                wants_amax_o, wants_o_inner, wants_branches, place_of_statistics,
+                                gradients, reads_d_lse, place_of_d_lse, deterministic, partial,
+                                shard, pos] = attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest, computed] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [sum, summed, of_batch, of_head] = ir::KeySum();
@@ -321,6 +336,7 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables, bound_strides] = ir::Layout();
   [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize,
                                 scaling] = ir::Quantize();
+  [[maybe_unused]] const auto& [type_of_k, type_of_v, scaled, place_of_cache] = ir::Cache();
   [[maybe_unused]] const auto& [probability, keep, place_of_dropout, origin] = ir::Dropout();
   // How the worker is started is no part of a plan, nor where it is kept, nor which ways of
   // lowering and which rewrites are tried, nor the analyses of masks made so far.

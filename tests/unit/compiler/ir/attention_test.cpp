@@ -79,6 +79,7 @@ TEST(Equality, SeesEveryDifference) {
       [](Attention& a) { a.dims.set(Dim::Sq, 7); },
       [](Attention& a) { a.dtype = DType::f16; },
       [](Attention& a) { a.quantize = Quantize{}; },
+      [](Attention& a) { a.cache = Cache{}; },
       [](Attention& a) { a.layouts["v"].strides[0] += 1; },
       [](Attention& a) {
         a.layouts["k"] = {LayoutKind::paged, {}, 16, 8};

@@ -237,6 +237,17 @@ TEST(Text, ScalesOfBlocksRoundTrip) {
   EXPECT_EQ(parsed->dtype_of("o"), DType::f16);
 }
 
+TEST(Text, CachesRoundTrip) {
+  const std::string text = replaced("  outputs", "  cache batch_head k=e5m2 v=i8\n  outputs");
+  const Result<Attention> parsed = parse(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(to_text(*parsed), text);
+  EXPECT_EQ(parsed->dtype_of("k"), DType::e5m2);
+  EXPECT_EQ(parsed->dtype_of("v"), DType::i8);
+  EXPECT_EQ(parsed->dtype_of("o"), parsed->dtype);
+  expect_error(replaced("  outputs", "  cache heads k=e4m3 v=e4m3\n  outputs"), "heads", 32);
+}
+
 TEST(Text, UnreachableNodesAreNotPrinted) {
   Result<Attention> parsed = parse(kSample);
   ASSERT_TRUE(parsed.ok());

@@ -6,6 +6,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/ir/block_scales.h"
+#include "compiler/ir/cache_scales.h"
 #include "tests/unit/compiler/ir/sample.h"
 
 namespace attn::ir {
@@ -183,6 +184,26 @@ TEST(Verify, EightBitsHaveScalesAndOthersHaveNone) {
             }),
             "quantize without softmax");
   EXPECT_EQ(complaint([](Attention& a) { a.wants_amax_s = true; }), "amax without quantize");
+}
+
+TEST(Verify, CachesHaveTypesOfEightBitsAndScales) {
+  const auto cached = [](void (*change)(Attention&)) {
+    return complaint([&](Attention& a) {
+      a.gradients.clear();
+      a.reads_d_lse = false;
+      a.cache = Cache{DType::e4m3, DType::i8, CacheScale::head, {}};
+      for (const std::string_view name : {kKeyScale, kValueScale})
+        a.tensors.push_back({std::string(name), DType::f32, extents_of_scales(a.cache->by, a), {}});
+      change(a);
+    });
+  };
+  EXPECT_EQ(cached([](Attention&) {}), "");
+  EXPECT_EQ(cached([](Attention& a) { a.cache->k = DType::u8; }), "types of a cache");
+  EXPECT_EQ(cached([](Attention& a) { a.cache->by = CacheScale::token; }),
+            "k_scale is not f32 of rank 3");
+  EXPECT_EQ(cached([](Attention& a) { a.tensors.pop_back(); }), "v_scale is not f32 of rank 1");
+  EXPECT_EQ(cached([](Attention& a) { a.gradients = {"q"}; }),
+            "a cache beside 8-bit queries, a prologue of k, branches or gradients");
 }
 
 TEST(Verify, ScalesOfBlocksHaveTheirTypeAndRank) {

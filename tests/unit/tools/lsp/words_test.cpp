@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/ir/attention.h"
+#include "compiler/ir/cache_scales.h"
 #include "compiler/sema/layouts.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/operations.h"
@@ -41,13 +42,14 @@ TEST(Words, AreThoseOfTheCompiler) {
   std::set<std::string_view> outputs;
   for (const ir::Output& output : ir::kOutputs) outputs.insert(output.name);
   EXPECT_EQ(described(WordKind::output), outputs);
-  EXPECT_EQ(described(WordKind::choice),
-            (std::set<std::string_view>{
-                to_string(ir::Align::top_left), to_string(ir::Align::bottom_right),
-                to_string(ir::Normalize::softmax), to_string(ir::Normalize::sigmoid),
-                to_string(ir::Scaling::per_tensor), to_string(ir::Scaling::mxfp8),
-                to_string(ir::Shard::sequence), to_string(ir::Shard::heads),
-                to_string(ir::Shard::both)}));
+  std::set<std::string_view> choices = {
+      to_string(ir::Align::top_left),     to_string(ir::Align::bottom_right),
+      to_string(ir::Normalize::softmax),  to_string(ir::Normalize::sigmoid),
+      to_string(ir::Scaling::per_tensor), to_string(ir::Scaling::mxfp8),
+      to_string(ir::Shard::sequence),     to_string(ir::Shard::heads),
+      to_string(ir::Shard::both),         "kv"};
+  for (const ir::CacheScaleInfo& each : ir::cache_scales()) choices.insert(each.name);
+  EXPECT_EQ(described(WordKind::choice), choices);
 }
 
 TEST(Words, HaveEveryType) {

@@ -1,0 +1,79 @@
+// Elements of 8 bits become 16-bit floats, which hold all of their values exactly.
+#pragma once
+
+#include "attn/hopper.cuh"
+
+namespace kernels {
+
+// Four elements of a word, in their order, as two pairs. NaN stays NaN, infinity stays infinity.
+
+ATTN_INLINE unsigned halves_of(E4M3, unsigned pair) {
+  unsigned halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)pair));
+  return halves;
+}
+ATTN_INLINE unsigned halves_of(E5M2, unsigned pair) {  // their upper bytes
+  return __byte_perm(pair, 0, 0x1404);
+}
+ATTN_INLINE float2 floats_of(unsigned halves) {
+  float2 two;
+  asm("{\n.reg .f16 x, y;\nmov.b32 {x, y}, %2;\ncvt.f32.f16 %0, x;\ncvt.f32.f16 %1, y;\n}"
+      : "=f"(two.x), "=f"(two.y)
+      : "r"(halves));
+  return two;
+}
+
+template <class From>
+struct Widening {
+  ATTN_INLINE uint2 to(F16, unsigned four) {
+    return make_uint2(halves_of(From{}, four), halves_of(From{}, four >> 16));
+  }
+  ATTN_INLINE uint2 to(BF16 type, unsigned four) {
+    const float2 low = floats_of(halves_of(From{}, four));
+    const float2 high = floats_of(halves_of(From{}, four >> 16));
+    return make_uint2(pair(type, low.x, low.y), pair(type, high.x, high.y));
+  }
+};
+
+// An integer x is the float 2^23 + 128 + x, whose last byte is x + 128, without 2^23 + 128.
+template <int kByte>
+ATTN_INLINE float float_of_byte(unsigned raised) {
+  return __uint_as_float(__byte_perm(raised, 0x4b000000u, 0x7650 | kByte)) - 8388736.0f;
+}
+template <>
+struct Widening<I8> {
+  template <class To>
+  ATTN_INLINE uint2 to(To type, unsigned four) {
+    const unsigned raised = four ^ 0x80808080u;
+    return make_uint2(pair(type, float_of_byte<0>(raised), float_of_byte<1>(raised)),
+                      pair(type, float_of_byte<2>(raised), float_of_byte<3>(raised)));
+  }
+};
+
+template <class From, class To>
+ATTN_INLINE uint2 widened(From, To to, unsigned four) {
+  return Widening<From>::to(to, four);
+}
+
+// Copies 4 bytes, or zeros, as copy_vector does 16.
+ATTN_INLINE void copy_word(unsigned to, const void* from, bool has) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(has ? 4 : 0)
+               : "memory");
+}
+
+// 16 bytes of shared memory.
+ATTN_INLINE uint4 load_vector(unsigned address) {
+  uint4 four;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
+               : "r"(address)
+               : "memory");
+  return four;
+}
+ATTN_INLINE void store_vector(unsigned address, uint2 low, uint2 high) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(low.x), "r"(low.y),
+               "r"(high.x), "r"(high.y)
+               : "memory");
+}
+
+}  // namespace kernels

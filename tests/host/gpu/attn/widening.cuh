@@ -1,0 +1,37 @@
+// Takes the place of compiler/device/attn/widening.cuh on the host; see tests/host/gpu/gpu.h.
+#pragma once
+
+#include "attn/wgmma.cuh"
+
+namespace kernels {
+
+ATTN_INLINE float float_of(E4M3, unsigned char bits) {
+  return (float)attn::from_fp8_bits(attn::DType::e4m3, bits);
+}
+ATTN_INLINE float float_of(E5M2, unsigned char bits) {
+  return (float)attn::from_fp8_bits(attn::DType::e5m2, bits);
+}
+ATTN_INLINE float float_of(I8, unsigned char bits) { return (float)(signed char)bits; }
+
+template <class From, class To>
+ATTN_INLINE uint2 widened(From type, To to, unsigned four) {
+  float all[4];
+  for (int i = 0; i < 4; ++i) all[i] = float_of(type, (unsigned char)(four >> 8 * i));
+  return make_uint2(pair(to, all[0], all[1]), pair(to, all[2], all[3]));
+}
+
+ATTN_INLINE void copy_word(unsigned to, const void* from, bool has) {
+  attn::gpu::copy_vector(to, has ? from : nullptr, 4);
+}
+
+ATTN_INLINE uint4 load_vector(unsigned address) {
+  uint4 four;
+  memcpy(&four, attn::gpu::shared_at(address, sizeof four), sizeof four);
+  return four;
+}
+ATTN_INLINE void store_vector(unsigned address, uint2 low, uint2 high) {
+  const unsigned all[] = {low.x, low.y, high.x, high.y};
+  memcpy(attn::gpu::shared_at(address, sizeof all), all, sizeof all);
+}
+
+}  // namespace kernels
