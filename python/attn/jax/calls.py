@@ -28,6 +28,10 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
         raise UnsupportedError(
             f"`{facts.title}` has scales of blocks (`quantize mxfp8`), which attn.jax does not take yet",
             ["`quantize per_tensor` works; `attnc run` and attn.hpp take scales of blocks"])
+    if facts.cache:
+        raise UnsupportedError(
+            f"`{facts.title}` has keys and values of 8 bits beside queries of 16, which attn.jax does not take yet",
+            ["attn.torch and attn.hpp do"])
     given = named(attention.captured, args, kwargs)
     check_names(facts.title, given, (*INPUTS, *facts.declared, *facts.params), facts.optional)
     params = tuple(_param(name, given.pop(name)) for name in facts.params)
