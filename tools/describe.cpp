@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "compiler/ast/parse.h"
@@ -355,9 +356,11 @@ Json to_json(const Described& spec, const sema::Bindings& bindings) {
                      {"k", to_string(attention.cache->k)},
                      {"v", to_string(attention.cache->v)},
                      {"token_bytes", nullptr}};
-    const bool known = spec.open.dims.get(ir::Dim::Hkv) && spec.open.dims.get(ir::Dim::Dqk) &&
-                       spec.open.dims.get(ir::Dim::Dv);
-    if (known) json["cache"]["token_bytes"] = ir::bytes_of_token(spec.open);
+    const auto is_known = [&spec](ir::Dim dim) {
+      return spec.sizes.of[static_cast<std::size_t>(dim)].size() == 1;
+    };
+    if (std::ranges::all_of(std::array{ir::Dim::Hkv, ir::Dim::Dqk, ir::Dim::Dv}, is_known))
+      json["cache"]["token_bytes"] = ir::bytes_of_token(attention);
   }
   return json;
 }

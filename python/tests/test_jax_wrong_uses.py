@@ -20,6 +20,7 @@ DROPOUT = "attention d { dims B, Hq, Sq, D; dropout 0.1; }"
 PACKED = """attention p { dims B = 2, Hq = 2, Hkv = 2, Sq = 4, Skv = 4, D = 8;
   layout q: thd, k: thd, v: thd, o: thd; }"""
 BLOCKS = "attention m { dims B, Hq, Sq, D; dtype e4m3; quantize mxfp8; }"
+CACHE = "attention k { dims B, Hq, Sq, D; dtype bf16, k: e4m3, v: e4m3; quantize kv(head); }"
 SINK = "attention s { dims B, Hq, Sq, Skv, D; learn sinks: f32[Hq]; sink sinks[h]; outputs o, lse; }"
 
 USES = {}
@@ -239,6 +240,12 @@ def amax_of_a_backward():
 def scales_of_blocks():
     q = some(1, 2, 32, 32, dtype=jnp.float8_e4m3fn)
     f(BLOCKS)(q, q, q)
+
+
+@use(UnsupportedError, "`k` has keys and values of 8 bits beside queries of 16, which attn.jax does not take yet")
+def a_cache():
+    q, one = some(1, 2, 32, 32), some(2)
+    f(CACHE)(q, q.astype(jnp.float8_e4m3fn), q.astype(jnp.float8_e4m3fn), k_scale=one, v_scale=one)
 
 
 # --- dropout

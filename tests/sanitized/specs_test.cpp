@@ -96,7 +96,7 @@ TEST_P(Sanitized, IsJudgedByRules) {
 TEST_P(Sanitized, IsEvaluated) {
   const ir::Attention attention = analyzed(kEvaluated);
   // 8-bit attention has gradients only with a `grad` clause.
-  const bool forward_only = attention.quantize && attention.gradients.empty();
+  const bool forward_only = attention.cache || (attention.quantize && attention.gradients.empty());
   const auto inputs =
       tools::make_inputs(attention, {}, tools::Missing::pattern,
                          forward_only ? tools::Needs::forward : tools::Needs::gradients);

@@ -68,19 +68,22 @@ struct WidenedRows {
         const int vector = vector_at(turn);
         if (vector >= kVectors) break;
         const uint4 raw = load_vector(from + place_of(step, turn));
-        const uint2 words[4] = {widened(type, wide, raw.x), widened(type, wide, raw.y),
-                                widened(type, wide, raw.z), widened(type, wide, raw.w)};
+        const uint2 first = widened(type, wide, raw.x), second = widened(type, wide, raw.y);
+        const uint2 third = widened(type, wide, raw.z), fourth = widened(type, wide, raw.w);
         // Lanes that are 4 apart have the same places in their panels: they take turns.
-        const bool second = vector / 4 & 1;
-        const unsigned low = place_in(to, row_of(n), 2 * vector);
-        const unsigned high = place_in(to, row_of(n), 2 * vector + 1);
-        store_vector(second ? high : low, words[second ? 2 : 0], words[second ? 3 : 1]);
-        store_vector(second ? low : high, words[second ? 0 : 2], words[second ? 1 : 3]);
+        const int turned = vector / 4 & 1;
+        store_vector(place_in(to, row_of(n), 2 * vector + turned), either(turned, third, first),
+                     either(turned, fourth, second));
+        store_vector(place_in(to, row_of(n), 2 * vector + (turned ^ 1)),
+                     either(turned, first, third), either(turned, second, fourth));
       }
     }
   }
 
  private:
+  static __device__ uint2 either(int condition, uint2 x, uint2 y) {
+    return make_uint2(condition ? x.x : y.x, condition ? x.y : y.y);
+  }
   // The address of 8 columns, by their number, of a row of the tile.
   static __device__ unsigned place_in(unsigned tile, int row, int eight) {
     constexpr int kOfPanel = kPanel / 8;

@@ -31,6 +31,10 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
     if facts.said.held:
         raise UnsupportedError(f"in `{facts.title}` v is a part of k, by its clause `values`, and attn.jax takes q, k and v",
                                ["leave out `values`, and give k[..., :Dv] as v; NumPy's arrays and torch tensors work"])
+    if facts.cache:
+        raise UnsupportedError(
+            f"`{facts.title}` has keys and values of 8 bits beside queries of 16, which attn.jax does not take yet",
+            ["attn.torch and attn.hpp do"])
     given = named(attention.captured, args, kwargs)
     check_names(facts.title, given, (*INPUTS, *facts.declared, *facts.params), facts.optional)
     params = tuple(_param(name, given.pop(name)) for name in facts.params)
