@@ -48,8 +48,7 @@ std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
     wanted = {{"q", attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dqk]}},
               {"k", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}}};
     if (!attention.values_of_keys)
-      wanted.push_back(
-          {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}});
+      wanted.push_back({"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}});
   }
   if (needs == Needs::gradients) {
     wanted.push_back({kCotangent,

@@ -293,8 +293,8 @@ struct Attention {
   std::optional<Gather> gather{};
   bool values_of_keys = false;  // beside neither branches, gradients, a prologue of k nor 8 bits
   SourcePos values_pos{};       // of the clause
-  bool lengths_q = false;   // then `tensors` has kLengthsQ
-  bool lengths_kv = false;  // then `tensors` has kLengthsKv
+  bool lengths_q = false;       // then `tensors` has kLengthsQ
+  bool lengths_kv = false;      // then `tensors` has kLengthsKv
   bool wants_o = true;
   bool wants_lse = false;
   bool wants_max = false;
