@@ -41,8 +41,9 @@ std::optional<Error> refusal_of_latent(const ir::Attention& attention, const Str
   const ir::SourcePos pos = attention.gather ? attention.gather->pos : attention.values_pos;
   if (context.backward()) {
     return engines::unsupported(
-        pos, attention.gather ? "an attention over gathered keys has no gradients"
-                              : "an attention whose values are a part of k has no gradients",
+        pos,
+        attention.gather ? "an attention over gathered keys has no gradients"
+                         : "an attention whose values are a part of k has no gradients",
         attention.gather ? "where rows see few keys, a `mask` says which, and has gradients"
                          : "train with k and v of their own: leave out `values`");
   }
@@ -91,8 +92,8 @@ std::optional<Error> refusal_of(const ir::Attention& attention, const Strategy& 
 // of parts, and bound strides, that attnc's own kernels compute, so why these do not is of
 // interest.
 bool is_told(const Strategy& strategy, const ir::Attention& attention) {
-  const bool is_for_few =
-      attention.values_of_keys || attention.gather || attention.quantize || draws_elsewhere(attention) || !with_bound_strides(attention).empty();
+  const bool is_for_few = attention.values_of_keys || attention.gather || attention.quantize ||
+                          draws_elsewhere(attention) || !with_bound_strides(attention).empty();
   return is_for_few && strategy.own_kernels;
 }
 

@@ -412,6 +412,21 @@ Status check_names(const ir::Attention& attention, const std::vector<std::string
   return {};
 }
 
+// Latent caches have none, in any engine.
+Status check_has_gradients(const ir::Attention& attention) {
+  if (attention.gather) {
+    return Error{ErrorCode::unsupported,
+                 "an attention over gathered keys has no gradients",
+                 {"where rows see few keys, a `mask` says which, and has gradients"}};
+  }
+  if (attention.values_of_keys) {
+    return Error{ErrorCode::unsupported,
+                 "an attention whose values are a part of k has no gradients",
+                 {"train with k and v of their own: leave out `values`"}};
+  }
+  return {};
+}
+
 Result<io::HostTensor> checked_d_o(const ir::Attention& attention, io::HostTensor d_o,
                                    bool unrounded) {
   const ir::Dims& dims = attention.dims;
@@ -569,6 +584,7 @@ std::int64_t heads_at_once(std::int64_t heads, const GradientSums& sums) {
 Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs,
                             const io::HostTensor& d_o, const std::vector<std::string>& names,
                             const Options& options) {
+  ATTN_RETURN_IF_ERROR(check_has_gradients(attention));
   ATTN_RETURN_IF_ERROR(check_names(attention, names));
   if (!attention.branches.empty())
     return gradients_of_branches(attention, inputs, d_o, names, options);

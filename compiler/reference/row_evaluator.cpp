@@ -162,8 +162,7 @@ Error RowEvaluator::describe(ExprId fault, std::size_t column) const {
   }
   return {ErrorCode::binding,
           fmt::format("{}: {}, at b {}, h {}, row {}, column {}", to_source(attention_, fault),
-                      reason, place_.batch, place_.head, place_.row,
-                      place_.column_of(column))};
+                      reason, place_.batch, place_.head, place_.row, place_.column_of(column))};
 }
 
 }  // namespace attn::reference

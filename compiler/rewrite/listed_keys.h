@@ -14,10 +14,10 @@ namespace attn::rewrite {
 // attention any more: what reads them is the caller's. Sizes must be bound.
 ir::Attention with_keys_listed(const ir::Attention& attention, bool counts);
 
-// What checks of bound values evaluate: the attention of the lists, whose score also reads an element
-// of a computed tensor `kv` at each position that counts and is not -1, and one of `listed` at each
-// count. These loads are out of range exactly where a list or a count is wrong. Masks, which hide
-// nothing of that, guard the score alone.
+// What checks of bound values evaluate: the attention of the lists, whose score also reads an
+// element of a computed tensor `kv` at each position that counts and is not -1, and one of `listed`
+// at each count. These loads are out of range exactly where a list or a count is wrong. Masks,
+// which hide nothing of that, guard the score alone.
 ir::Attention with_positions_read(const ir::Attention& attention);
 
 // The attention with each row as a batch of its own, B Sq in all: batch b * Sq + row, of which

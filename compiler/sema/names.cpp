@@ -41,11 +41,10 @@ constexpr std::string_view kRunTime[] = {"o_inner",
                                          "qkv"};
 constexpr std::string_view kInputs[] = {"q", "k", "v"};
 constexpr std::string_view kBuilt[] = {
-    "dims",    "dtype",    "layout",   "tensor",        "learn",     "param",    "let",
-    "fn",      "scale",    "score",    "mask",          "sink",      "dropout",  "lengths",
-    "outputs", "align",    "grad",     "deterministic", "normalize", "quantize", "shard",
-    "weight",  "prologue", "epilogue", "gate",          "branch",    "combine",
-    "values",  "gather"};
+    "dims",  "dtype",         "layout",    "tensor",   "learn",   "param",   "let",      "fn",
+    "scale", "score",         "mask",      "sink",     "dropout", "lengths", "outputs",  "align",
+    "grad",  "deterministic", "normalize", "quantize", "shard",   "weight",  "prologue", "epilogue",
+    "gate",  "branch",        "combine",   "values",   "gather"};
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 

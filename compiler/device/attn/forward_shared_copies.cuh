@@ -32,7 +32,7 @@ struct CopiesOfBoth : Base {
     Base::end_block(blocks);
   }
 
-  // Of `used` rows of the batch; others are hidden.
+  // Copies a block of a batch of which `used` rows count: others are hidden.
   __device__ void copy_stage(int b, int first, int head, unsigned word, int used) {
     const auto at = Base::template place_of<C::kThdK>(b, first, used);
     unsigned full = stages.key_full(key.stage);

@@ -61,7 +61,7 @@ struct Tile {
   std::int64_t table_bytes() const;  // of a stage
   // Columns of a table of f32 that a copy moves: adjacent rows begin in other banks.
   std::int64_t table_columns() const { return keys + 8; }
-  std::int64_t handed() const;  // blocks that are handed over at a time
+  std::int64_t handed() const;        // blocks that are handed over at a time
   std::int64_t handed_bytes() const;  // of a block, between warp groups that divide o
   std::int64_t share() const;         // columns of o of a warp group, if not the last
   std::int64_t threads() const {

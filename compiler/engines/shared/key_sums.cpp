@@ -58,7 +58,8 @@ class WithKeySums {
     if (!step.schedule) return;
     for (plan::KernelArgument& argument : step.launches.front().arguments) {
       auto* tensor = std::get_if<plan::TensorOperand>(&argument);
-      if (tensor != nullptr && attention_.find_sum(tensor->name) != nullptr) tensor->name = attention_.values_of_keys ? "k" : "v";
+      if (tensor != nullptr && attention_.find_sum(tensor->name) != nullptr)
+        tensor->name = attention_.values_of_keys ? "k" : "v";
     }
   }
 

@@ -39,13 +39,12 @@ TEST(Schema, ListsEveryClause) {
     if (clause.contains("required")) words.insert(clause["required"][0].get<std::string>());
   }
   words.insert(all["$defs"]["function"]["required"][0].get<std::string>());
-  EXPECT_EQ(words,
-            (std::set<std::string>{
-                "dims",  "dtype",    "layout",        "tensor",    "learn",    "param",   "let",
-                "scale", "score",    "mask",          "sink",      "dropout",  "lengths", "outputs",
-                "align", "grad",     "deterministic", "normalize", "quantize", "shard",   "weight",
-                "fn",    "prologue", "epilogue",      "gate",      "branch",   "combine",
-                "values", "gather"}));
+  EXPECT_EQ(words, (std::set<std::string>{
+                       "dims",     "dtype",   "layout",  "tensor", "learn",         "param",
+                       "let",      "scale",   "score",   "mask",   "sink",          "dropout",
+                       "lengths",  "outputs", "align",   "grad",   "deterministic", "normalize",
+                       "quantize", "shard",   "weight",  "fn",     "prologue",      "epilogue",
+                       "gate",     "branch",  "combine", "values", "gather"}));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/reference/gradients.h"
 #include "compiler/reference/shown.h"
 #include "tests/unit/compiler/masks/spec_example.h"
 #include "tests/unit/compiler/reference/problem.h"
@@ -105,6 +106,17 @@ TEST(Gather, LengthsHideListedKeys) {
   EXPECT_EQ(shown->scores, 4 * (3 + 1 + 2));
   inputs.tensors["chosen"].values[0] = 3;  // hidden as well
   expect_same(computed(attention, inputs), made);
+}
+
+TEST(Latent, HasNoGradients) {
+  for (const std::string& clauses : {std::string("values k[0..8];"), std::string(kGather)}) {
+    const ir::Attention attention = of(clauses);
+    const Inputs inputs = testing::random_inputs(attention);
+    const auto found = gradients(attention, inputs, inputs.tensors.at("q"), {"q"}, {});
+    ASSERT_FALSE(found.ok());
+    EXPECT_EQ(found.error().code, ErrorCode::unsupported);
+    EXPECT_THAT(found.error().message, ::testing::HasSubstr("no gradients"));
+  }
 }
 
 TEST(Gather, WhatIsNoKeyIsAnError) {
