@@ -28,8 +28,8 @@ ATTN_INLINE void load_transposed(unsigned (&pairs)[4], unsigned address) {
                : "memory");
 }
 
-// Adds four of c, from register `at` on, to sums in global memory, in any order: to adjacent ones by
-// one instruction, which needs compute capability 9.0, or to each 32nd. Source: PTX ISA, "red".
+// Adds four of c, from register `at` on, to sums in global memory, in any order: to adjacent ones
+// by one instruction, which needs compute capability 9.0, or to each 32nd. Source: PTX ISA, "red".
 template <bool kVector, int kCount>
 ATTN_INLINE void add_four(float* to, const float (&c)[kCount], int at) {
   if constexpr (kVector) {

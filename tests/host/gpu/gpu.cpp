@@ -141,19 +141,15 @@ class Block {
     for (std::size_t i = 0; i < threads; ++i) stacks()[first_stack_ + i].forget();
   }
 
-  // Lets all threads run that can. False if none could, and nothing was copied.
+  // Lets all threads run that can: each warp until it waits for others, so that what no barrier
+  // separates is as far apart as it may be. False if none could, and nothing was copied.
   bool run_all() {
     current = this;
     blockIdx.x = number_;
     bool ran = false;
-    for (std::size_t i = 0; i < fibers_.size() && error_.empty(); ++i) {
-      running_ = order_ == Order::early_copies ? i : fibers_.size() - 1 - i;
-      Fiber& next = fibers_[running_];
-      if (!next.can_run()) continue;
-      ran = true;
-      next.counter = nullptr, next.word = nullptr;
-      threadIdx.x = static_cast<unsigned>(running_);
-      stacks()[first_stack_ + running_].enter(run_kernel);
+    for (std::size_t i = 0; i < warps_.size(); ++i) {
+      const std::size_t warp = order_ == Order::early_copies ? i : warps_.size() - 1 - i;
+      while (error_.empty() && run_warp(warp)) ran = true;
     }
     ran = ran || copy_late();
     current = nullptr;
@@ -240,11 +236,16 @@ class Block {
     fibers_[running_].sums.clear();
   }
 
-  // Copies of vectors happen as soon as they are in a group, or when it is waited for.
+  // Copies of vectors happen at once, or when their group is waited for.
+  void copy_vector(std::function<void()> vector) {
+    if (order_ == Order::early_copies)
+      vector();
+    else
+      fibers_[running_].vectors.push_back(std::move(vector));
+  }
   void commit_vectors() {
     Fiber& own = fibers_[running_];
     own.vector_groups.push_back(std::exchange(own.vectors, {}));
-    if (order_ == Order::early_copies) wait_for_vectors(0);
   }
   void wait_for_vectors(std::size_t left) {
     auto& groups = fibers_[running_].vector_groups;
@@ -297,6 +298,22 @@ class Block {
   static Block* current;
 
  private:
+  // Lets threads of a warp run that can. False if none could.
+  bool run_warp(std::size_t warp) {
+    const std::size_t first = warp * kLanes, count = std::min(kLanes, fibers_.size() - first);
+    bool ran = false;
+    for (std::size_t i = 0; i < count && error_.empty(); ++i) {
+      running_ = first + (order_ == Order::early_copies ? i : count - 1 - i);
+      Fiber& next = fibers_[running_];
+      if (!next.can_run()) continue;
+      ran = true;
+      next.counter = nullptr, next.word = nullptr;
+      threadIdx.x = static_cast<unsigned>(running_);
+      stacks()[first_stack_ + running_].enter(run_kernel);
+    }
+    return ran;
+  }
+
   struct alignas(1024) Memory {
     unsigned char bytes[kSharedBytes];
   };
@@ -566,7 +583,7 @@ void copy_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier)
 
 void copy_vector(unsigned to, const void* from, std::size_t bytes) {
   unsigned char* const place = shared_at(to, bytes);
-  block().running().vectors.push_back([=] {
+  block().copy_vector([=] {
     if (from == nullptr)
       std::memset(place, 0, bytes);
     else

@@ -3,7 +3,8 @@
 // all other text of a kernel is compiled as it is.
 //
 // Blocks run one after another, or some at once (Launch). The threads of a block are fibers, which
-// run until they wait for something that has not come. What the GPU does asynchronously happens as
+// run until they wait for something that has not come, the first warp before all others or the last
+// one, so that a missing barrier shows, too. What the GPU does asynchronously happens as
 // early or as late as waits allow (Order), so that a missing wait shows as a wrong result: a copy
 // that comes late finds those who did not wait for it, one that comes early those who had not
 // finished with its stage.
