@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/engines/engines.h"
 #include "compiler/engines/shared/branches.h"
 #include "compiler/ir/branches.h"
 
@@ -13,6 +14,12 @@ std::string_view name_for_branches(std::string_view name) {
   if (name == kAnyLowering || name == kAnyOrSlow) return name;
   const engines::Engine* engine = engine_of(name);
   return engine != nullptr ? engine->name : name;
+}
+
+// Programs of own kernels follow each other by their limits alone. Of cuDNN there is one, which may
+// not be built: then another strategy's.
+bool may_follow(const Candidate& next, const Candidate& last) {
+  return next.strategy == last.strategy || !engines::has_own_kernels(last.strategy->name);
 }
 
 }  // namespace
@@ -52,9 +59,7 @@ const Candidate& Branches::OfBranch::at(std::size_t program) {
     const Candidate* const last = programs.back();
     search->add_next_of(*last);
     const Result<Candidate*> next = search->next();
-    const bool is_next =
-        next.ok() && *next != nullptr && (*next)->strategy == last->strategy && *next != last;
-    if (!is_next) return *last;
+    if (!next.ok() || *next == nullptr || *next == last || !may_follow(**next, *last)) return *last;
     programs.push_back(*next);
   }
   return *programs[program];

@@ -29,7 +29,7 @@ class Branches {
   struct OfBranch {
     const ir::Branch* branch = nullptr;
     std::unique_ptr<Search> search;
-    std::vector<const Candidate*> programs{};  // of one strategy, in order
+    std::vector<const Candidate*> programs{};  // in the order in which they are tried
 
     // The program with that number, or the last one.
     const Candidate& at(std::size_t program);

@@ -9,7 +9,7 @@ namespace attn::tools::page {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::Not;
+using ::testing::Not;
 
 TEST(Page, EscapesText) {
   const std::string text = page_of({{"name", "<b>\"'&"}, {"data", nullptr}});
@@ -64,7 +64,7 @@ TEST(Page, CaretsAreUnderWhatIsMeant) {
   diagnostic.help = "do not";
   const Json marks = lines_view(source, {&sink}, {})[0]["marks"];
   ASSERT_EQ(marks.size(), 3U);
-  EXPECT_THAT(marks[0]["text"].get<std::string>(), testing::StartsWith("        ^^ error["));
+  EXPECT_THAT(marks[0]["text"].get<std::string>(), ::testing::StartsWith("        ^^ error["));
   EXPECT_EQ(marks[1]["text"], "    - this");
   EXPECT_EQ(marks[2]["text"], "= help: do not");
 }
