@@ -27,6 +27,15 @@ class Offline(attnc.Case):
                 self.assertEqual(manifest["target"]["sm"], capability)
                 self.assertGreater(manifest["compiled"][0]["plan_bytes"], 1000)
 
+    def test_a_branch_that_cudnn_does_not_build(self):
+        """cuDNN is predicted to be faster for one of them, and refuses its backward when it is built."""
+        if os.environ["ATTN_TARGET"] != "l40s":
+            self.skipTest("of one target")
+        plan = self.folder / "nsa.attnplan"
+        self.attnc("compile", SPECS / "nsa.attn", "--direction", "bwd", "--target", "l40s", "-o", plan)
+        refused = [each["refused"] for each in self.attnc_json("inspect", plan)["choice"] if "refused" in each]
+        self.assertRegex(refused[0], "cuDNN's backward")
+
     def test_every_spec_by_kernels_of_attncs_own(self):
         if os.environ["ATTN_TARGET"] != "h200":
             self.skipTest("there are none for other GPUs")
