@@ -117,7 +117,7 @@ Status time_plan(TimedPlan& loaded, const Options& options, Row& row) {
   return {};
 }
 
-// Of each of ir::attentions_of.
+// Those of each of ir::attentions_of.
 using ShownScores = std::vector<reference::Shown>;
 
 // The visible scores, from the bound values.

@@ -80,7 +80,7 @@ std::vector<plan::Target> targets_in(const std::vector<driver::Compiled>& plans)
   return targets;
 }
 
-// Of each target once: all plans for it say the same, or nothing.
+// Says the doubt of a target once.
 void tell_doubts(const std::vector<driver::Compiled>& plans, const std::string& output) {
   std::set<std::string> told;
   for (const driver::Compiled& compiled : plans) {

@@ -19,7 +19,7 @@ double scores_of(const ir::Attention& attention) {
          static_cast<double>(attention.keys_of_row());
 }
 
-// Of one score of one attention.
+// FLOPs of one score, without branches.
 double flops_of_score(const ir::Attention& attention, plan::Direction direction) {
   const ir::Dims& d = attention.dims;
   const std::int64_t width = direction == plan::Direction::forward

@@ -59,7 +59,7 @@ TEST(Work, ABackwardHasFiveProductsOfTwo) {
                    shown_flops(spec.attention, shown) * (3 * 16 + 2 * 8) / (16 + 8));
 }
 
-// Of keys of their own, and a share of each attention's scores.
+// A branch has keys of its own, and each attention a share of its scores.
 TEST(Work, IsThatOfAllBranches) {
   const Spec spec = spec_of(
       "attention t { dims B = 2, Hq = 4, Hkv = 2, Sq = 10, Skv = 20, D = 16; learn k2: bf16[B, "
