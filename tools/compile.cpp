@@ -70,17 +70,28 @@ int usage_error(const Options& options, const std::string& message) {
   return report({ErrorCode::invalid_argument, message}, options.format);
 }
 
+// Names that commas separate. A file is one name, whatever is in it.
+std::vector<std::string> names_of(const std::string& target) {
+  std::error_code none;
+  if (std::filesystem::is_regular_file(target, none)) return {target};
+  std::vector<std::string> names = CLI::detail::split(target, ',');
+  for (std::string& name : names) std::erase(name, ' ');
+  if (target.ends_with(',')) names.emplace_back();
+  return names;
+}
+
 // The targets, each of another compute capability.
 Result<std::vector<plan::Target>> targets_of(const Options& options) {
   std::vector<plan::Target> targets;
-  for (const std::string& name : CLI::detail::split(options.target, ',')) {
+  const std::vector<std::string> names = names_of(options.target);
+  for (const std::string& name : names) {
     ATTN_ASSIGN(plan::Target target, find_target(name, options.cudnn_folder));
-    for (const plan::Target& other : targets) {
-      if (other.sm != target.sm) continue;
-      return Error{
-          ErrorCode::invalid_argument,
-          fmt::format("--target: {} and {} are both sm_{}", other.name, target.name, target.sm),
-          {"a plan file has the plans of one GPU of each compute capability"}};
+    const auto same = std::ranges::find(targets, target.sm, &plan::Target::sm);
+    if (same != targets.end()) {
+      const std::string& other = names[static_cast<std::size_t>(same - targets.begin())];
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("--target: {} and {} are both sm_{}", other, name, target.sm),
+                   {"a plan file has the plans of one GPU of each compute capability"}};
     }
     targets.push_back(std::move(target));
   }
@@ -122,6 +133,13 @@ Result<std::vector<driver::Compiled>> compile_plans(const Options& options, cons
 Error at_sizes(const Options& options, const sema::Bindings& variant, Error error) {
   const std::string words = driver::words_of(variant, options.bindings);
   if (!words.empty()) error.message = fmt::format("{}: {}", words, error.message);
+  return error;
+}
+
+// The same of one of several targets.
+Error at_target(const Options& options, const plan::Target& target, Error error) {
+  if (names_of(options.target).size() > 1)
+    error.message = fmt::format("for {}: {}", target.name, error.message);
   return error;
 }
 
@@ -202,15 +220,18 @@ class Compilation {
 
  private:
   std::optional<int> add(const Spec& spec, const driver::CompileOptions& how) {
+    const auto placed = [&](const Error& error) {
+      return at_target(options_, how.target, at_sizes(options_, spec.bindings, error));
+    };
     auto compiled = compile_plans(options_, spec, how);
     if (!compiled.ok()) {
-      const Error error = at_sizes(options_, spec.bindings, compiled.error());
+      const Error error = placed(compiled.error());
       if (!options_.keep_going) return report(error, options_.format, source_.get());
       tell(error_text(error, source_.get(), error_paint()));
       failures_.push_back({spec.bindings, error});
     } else if (const auto denied = warn_of_memory(options_, spec, *compiled)) {
       if (!options_.keep_going) return kSpecHasErrors;
-      failures_.push_back({spec.bindings, at_sizes(options_, spec.bindings, *denied)});
+      failures_.push_back({spec.bindings, placed(*denied)});
     } else {
       compile_command::add(plans_, std::move(*compiled));
     }
@@ -309,7 +330,7 @@ int recompile(const Options& options) {
   for (const plan::Target& target : *targets) {
     auto compiled = driver::recompile(programs_for(target, *old), compile_options(options, target));
     if (!compiled.ok()) {
-      return report(compiled.error(), options.format,
+      return report(at_target(options, target, compiled.error()), options.format,
                     source_of_plan(options.plan, old->plans.front()).get());
     }
     add(plans, std::move(*compiled));

@@ -72,9 +72,14 @@ bool is_packed(const ir::Attention& attention) {
   return kind_of(attention, "q") == LayoutKind::thd;
 }
 
-// Tensors of which a backward has gradients; a cache of 8 bits is not trained.
+// Whether there is a backward: caches are not trained.
+bool has_backward(const ir::Attention& attention) {
+  return !attention.cache && !attention.values_of_keys && !attention.gather;
+}
+
+// Tensors of which a backward has gradients.
 std::vector<std::string> gradients_of(const ir::Attention& attention) {
-  if (attention.cache) return {};
+  if (!has_backward(attention)) return {};
   return gradient::wanted_gradients(attention);
 }
 
@@ -183,7 +188,7 @@ class Tensors {
   }
 
   void add_gradients() {
-    if (attention_.cache) return;
+    if (!has_backward(attention_)) return;
     add_io("do", Role::cotangent, {"B", "Hq", "Sq", "Dv"});
     if (attention_.reads_d_lse)
       add(engines::kLseCotangent, Role::cotangent, DType::f32, {"B", "Hq", "Sq"});
@@ -291,6 +296,7 @@ Json facts_json(const Described& spec, const sema::Bindings& bindings) {
                 {"masks", masks_json(attention)}};
   if (spec.sizes.group) facts["group"] = *spec.sizes.group;
   if (attention.values_of_keys) facts["values_of_keys"] = true;  // there is no input v
+  if (attention.gather) facts["gather"] = true;
   return facts;
 }
 

@@ -248,12 +248,12 @@ Json cache_json(const ExplainedCache& cache) {
 
 std::string work_text(const Explanation& explanation, const ExplainedProgram& program) {
   std::string text = fmt::format("  {} over all scores", flops_text(program.flops));
-  if (explanation.cache) text += cache_text(*explanation.cache);
   if (has_band(explanation) || std::ranges::any_of(explanation.branches, has_band)) {
     const double share = explanation.share_of_work;
     text += fmt::format(", of which {} ({}) lie in the band{}", flops_text(program.flops * share),
                         percent_text(share), explanation.branches.empty() ? "" : "s");
   }
+  if (explanation.cache) text += cache_text(*explanation.cache);
   text += program.bytes > 0 ? fmt::format("\n  {} in tensors\n", bytes_text(program.bytes)) : "\n";
   if (program.token_bytes > 0) {
     text += fmt::format("  {} of keys and values for a token\n", bytes_text(program.token_bytes));

@@ -52,9 +52,8 @@ std::optional<Error> refusal_of_latent(const ir::Attention& attention, const Str
       pos,
       attention.gather ? "only attnc's own kernels gather keys"
                        : "only attnc's own kernels read values as a part of k",
-      attention.gather ? "those are `--engine native`; a `mask` says what rows see to all"
-                       : "those are `--engine native`; the others take v as an input, without "
-                         "`values`");
+      attention.gather ? "`--engine native` does; a `mask` says what rows see to all engines"
+                       : "`--engine native` does; the others take v as an input, without `values`");
 }
 
 // What no strategy computes, or only those with attnc's own kernels, and with bound strides only
@@ -78,13 +77,13 @@ std::optional<Error> refusal_of(const ir::Attention& attention, const Strategy& 
         attention.pos,
         fmt::format("the strides of `{}` are bound, and only attnc's own kernels take these",
                     bound),
-        "those are `--engine native`; the others work without `strides = bound`");
+        "`--engine native` does; the others work without `strides = bound`");
   }
   if (!draws_elsewhere(attention)) return std::nullopt;
   return Error{ErrorCode::unsupported,
                "random dropout of a part draws the numbers of the whole attention, and only "
                "attnc's own kernels can",
-               {"those are `--engine native`; `dropout p, keep[..]` takes the elements to keep "
+               {"`--engine native` does; `dropout p, keep[..]` takes the elements to keep "
                 "from a tensor"}};
 }
 

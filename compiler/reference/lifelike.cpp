@@ -90,8 +90,8 @@ std::vector<double> lifelike(const ir::Attention& attention, const ir::CapturedT
   if (const auto& gather = attention.gather;
       gather && (tensor.name == gather->keys || tensor.name == gather->counts)) {
     const bool counts = tensor.name == gather->counts;
-    const std::int64_t low = counts ? 1 : columns == 0 ? -1 : 0;
     const std::int64_t high = counts ? attention.keys_of_row() : columns - 1;
+    const std::int64_t low = std::min<std::int64_t>(counts ? 1 : 0, high);  // -1: there is no key
     for (double& value : values) value = static_cast<double>(dice.between(low, high));
     return values;
   }

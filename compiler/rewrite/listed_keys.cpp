@@ -86,13 +86,13 @@ ir::Attention with_positions_read(const ir::Attention& attention) {
   ExprId visible = dag.boolean(true);
   for (const ExprId mask : made.masks) visible = dag.add(Op::and_, {visible, mask}, pos);
   const ExprId key = position(dag, gather);
-  const ExprId read = element("kv", attention.dims[Dim::Skv], key);
+  const ExprId read = element("keys", attention.dims[Dim::Skv], key);
   const ExprId is_key = dag.add(Op::ne_, {key, dag.integer(-1)}, pos);
   made.score = if_shown(is_key, dag.add(Op::add_, {read, if_shown(visible, made.score)}, pos));
   if (!gather.counts.empty()) {
     const ExprId count = load_at_row(dag, gather.counts, {}, pos);
     const ExprId counted = dag.add(Op::lt_, {dag.leaf(Op::column_), count}, pos);
-    const ExprId end = element("listed", attention.keys_of_row() + 1, count);
+    const ExprId end = element("list", attention.keys_of_row() + 1, count);
     made.score = dag.add(Op::add_, {end, if_shown(counted, made.score)}, pos);
   }
   made.masks.clear();

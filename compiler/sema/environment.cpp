@@ -186,14 +186,25 @@ class ResolvedDims : public BoundDims {
     if (listed.size) return *listed.size;
     if (listed.bound) return *(listed.size = Known::of(*listed.bound));
     if (listed.resolving) {
-      report(Code::dimension_cycle, listed.entry->name.span,
-             fmt::format("{} is defined in terms of itself", quoted(listed.entry->name.text)));
+      report_cycle(dim, listed.entry);
       return *(listed.size = Known::poisoned());
     }
     listed.resolving = true;
     const Known size = written(dim);
     if (!listed.size) listed.size = size;
     return *listed.size;
+  }
+
+  // Without an entry, the clause `values` says what it is.
+  void report_cycle(Dim dim, const ast::DimEntry* entry) {
+    const std::string name = entry ? entry->name.text : std::string(to_string(dim));
+    const ast::Clause* values = entry ? nullptr : find_values(spec_);
+    const Span span = entry    ? entry->name.span
+                      : values ? std::get<ast::ValuesClause>(values->body).end.span
+                               : spec_.name.span;
+    auto& diagnostic = report(Code::dimension_cycle, span,
+                              fmt::format("{} is defined in terms of itself", quoted(name)));
+    if (values) diagnostic.help = fmt::format("give its number, or {} in `dims`", quoted(name));
   }
 
   Known written(Dim dim) {

@@ -68,7 +68,7 @@ class ValuesOfKeys {
                   fmt::format("v would begin at column {} of k", *first))
           .help =
           "v is the first columns of k: put those first in q and k, which changes no score, and "
-          "write `values k[0..Dv];`";
+          "write `values k[0..N];` with their number";
     }
     if (!end) return;
     const auto depth = attention_.dims.get(Dim::Dqk), width = attention_.dims.get(Dim::Dv);
@@ -95,7 +95,7 @@ class ValuesOfKeys {
     static constexpr Excluded kExcluded[] = {
         {"grad", "an attention whose values are a part of k has no gradients",
          "train with k and v of their own: leave out `values`, and give v as an input"},
-        {"branch", "a spec with branches has values of their own",
+        {"branch", "a spec with branches has values of its own",
          "leave out `values`, and give v as an input"},
         {"quantize", "8-bit attention has values of their own, with their scale",
          "use `dtype bf16;` without `quantize`, or leave out `values`"}};

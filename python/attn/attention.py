@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 from . import _attnc, _find, hints, layouts, plan as plans
 from ._libattn import PlanFile, PlanInfo
 from .arguments import INPUTS, check_names, first_columns, named, number, sizes_of, width_of_values
-from .errors import ArgumentError, PlanError
+from .errors import ArgumentError, PlanError, UnsupportedError
 from .outputs import is_o
 from .specs import Description, Spec
 from .tracing.recipes import Captured
@@ -276,6 +276,12 @@ class Attention:
         arguments are those of a call with NumPy arrays; torch has autograd. f32, or f64 if q is."""
         from .reference import as_array, reference
 
+        said = self.described
+        if said.held or said.gathers or said.cache:
+            what = ("keys and values of 8 bits" if said.cache else "values that are a part of k" if said.held
+                    else "gathered keys")
+            raise UnsupportedError(f"`{said.name}` has no gradients: it has {what}",
+                                   ["train with k and v of their own, in 16 bits, and a `mask` for what rows see"])
         layout, do = layout or self.layout, as_array("do", do)
         dlse = None if dlse is None else as_array("dlse", dlse)
         if layout is not None and layouts.checked(layout) != "bhsd":
@@ -316,7 +322,7 @@ class Attention:
         """Whether inputs are of more precision than kernels have, so that nothing is rounded."""
         if q.dtype.name == "float64":
             return True
-        return q.dtype.name != "float16" and self.described.quantized is None
+        return q.dtype.name != "float16" and self.described.quantized is None and not self.described.cache
 
     def _sizes_of(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         sizes = sizes_of(*(inputs[name] for name in INPUTS))._asdict()
@@ -454,7 +460,8 @@ def _for_this_machine(path: str, contents: bytes) -> bytes:
     versions = _attnc.run(["version", *_cudnn_option()])
     gpu, cudnn = versions["device"], versions["cudnn"]
     sm = gpu["sm"] if gpu["found"] else None
-    for info in PlanFile(contents).plans:
+    infos = PlanFile(contents).plans
+    for info in [info for info in infos if info.sm == sm] or infos:
         was = _version_text(info.cudnn_version)
         if sm is not None and info.sm != sm:
             what = f"for {info.target} (sm_{info.sm}), and this GPU is {gpu['name']} (sm_{sm})"

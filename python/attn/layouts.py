@@ -69,6 +69,8 @@ def call(function: Callable[..., Any], said: Description, args: Sequence[Any], k
     if said.located:
         refuse_order(said)
     given = named({}, args, kwargs)
+    if said.held and given.get("v") is None:
+        given.pop("v", None)
     tensors = {name: _with_shape(name, given.pop(name)) for name in INPUTS if name in given}
     if len(tensors) == len(INPUTS):
         check(said, sizes_of(*tensors.values(), layout="bshd"), "bshd")

@@ -109,3 +109,28 @@ def test_a_gradient_is_refused_with_the_reason():
     q, k = made(1, 2, 3, 40, device="cuda").requires_grad_(), made(1, 2, 9, 40, device="cuda")
     with pytest.raises(UnsupportedError, match="no gradients"):
         attn.compile(LATENT)(q, k)
+
+
+def test_there_are_no_gradients():
+    q, k = made(2, 4, 5, 40).requires_grad_(), made(2, 1, 33, 40, seed=2)
+    f = attn.compile(LATENT)
+    with pytest.raises(UnsupportedError, match="v is a part of k"):
+        f(q, k)
+    with torch.no_grad():
+        assert f(q, k)[0].shape == (2, 4, 5, 24)
+    with pytest.raises(UnsupportedError, match="values that are a part of k"):
+        f.gradients(q.detach().float().numpy(), k.float().numpy(), do=None)
+    listed, count = torch.zeros(2, 3, 12, dtype=torch.int32), torch.ones(2, 3, dtype=torch.int32)
+    with pytest.raises(UnsupportedError, match="has no gradients"):
+        attn.compile(CHOSEN)(made(2, 4, 3, 40).requires_grad_(), made(2, 1, 50, 40), listed=listed, count=count)
+
+
+def test_none_is_no_v_in_rows_either():
+    q, k = made(2, 5, 4, 40), made(2, 33, 1, 40, seed=2)
+    f = attn.compile(LATENT)
+    torch.testing.assert_close(f(q, k, None, layout="bshd")[0], f(q, k, layout="bshd")[0])
+
+
+def test_buckets_and_sequences_are_refused():
+    with pytest.raises(attn.ArgumentError, match="a cache of its own form"):
+        attn.torch.bucketed(attn.compile(LATENT, B=2, Hq=4, Hkv=1, Dqk=40), {"Sq": [8], "Skv": [64]})

@@ -80,6 +80,12 @@ class Compile(attnc.Case):
         self.assertEqual([each["manifest"]["target"]["name"] for each in plans], ["l40s", "l40s", "h200", "h200"])
         process = self.attnc("compile", "-", "--target", "a10,rtx3090", "-o", plan, stdin=NOOP, code=2)
         self.assertIn("a10 and rtx3090 are both sm_86", process.stderr)
+        process = self.attnc("compile", "-", "--target", "h200, a800,a100", "-o", plan, stdin=NOOP, code=2)
+        self.assertIn("a800 and a100 are both sm_80", process.stderr)
+        self.attnc("compile", "-", "--target", "h200,", "-o", plan, stdin=NOOP, code=2)
+        chosen = SPECS / "chosen_tokens.attn"
+        process = self.attnc("compile", chosen, "--target", "h200,a100", "-o", plan, code=3)
+        self.assertIn("error[unsupported]: for a100: ", process.stderr)
         process = self.attnc("compile", "-", "--target", "h200,b200", "--ranks", "2", "-o", plan, stdin=NOOP, code=2)
         self.assertIn("--ranks takes one --target", process.stderr)
 

@@ -134,9 +134,7 @@ struct LoadedRowByRow {
 template <class C, class Side>
 struct LoadedChosenRows {
   static constexpr int kUnrolled = C::kGroups * C::kShares == 1 ? 8 : 2;
-  ChosenRows<C::kKeys, C::kCachePage, Side::kStored, Side::kColumns, Side::kPanel,
-             kUnrolled>
-      rows;
+  ChosenRows<C::kKeys, C::kCachePage, Side::kStored, Side::kColumns, Side::kPanel, kUnrolled> rows;
 
   // Row `b` of all batches.
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
@@ -173,11 +171,11 @@ template <class C, class Side, int kLanes>
 using AdjacentRows = typename Which<Side::kThd, LoadedPackedRows<C, Side, kLanes>,
                                     LoadedRows<C, Side, kLanes>>::Type;
 template <class C, class Side>
-using RowByRow = typename Which<(C::kCacheKeys > 0), LoadedChosenRows<C, Side>,
-                                LoadedRowByRow<C, Side>>::Type;
+using RowByRow =
+    typename Which<(C::kCacheKeys > 0), LoadedChosenRows<C, Side>, LoadedRowByRow<C, Side>>::Type;
 template <class C, class Side, int kLanes>
-using BlockLoader = typename Which<C::kPatches, LoadedPatch<C, Side>,
-                                   typename Which<Side::kGathers, RowByRow<C, Side>,
-                                                  AdjacentRows<C, Side, kLanes>>::Type>::Type;
+using BlockLoader = typename Which<
+    C::kPatches, LoadedPatch<C, Side>,
+    typename Which<Side::kGathers, RowByRow<C, Side>, AdjacentRows<C, Side, kLanes>>::Type>::Type;
 
 }  // namespace kernels

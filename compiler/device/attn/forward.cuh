@@ -29,9 +29,9 @@
 // group has those from kShare on. It computes no scores: the first hands it the weights of each
 // block, and what the last tile is finished with, through shared memory.
 //
-// Where values are the first columns of keys (kValuesOfKeys), a stage of keys is one of values, too,
-// and is copied once: its panels have keys as rows, which the product with keys reads as they are,
-// and the one with values transposed.
+// Where values are the first columns of keys (kValuesOfKeys), a stage of keys is one of values,
+// too, and is copied once: its panels have keys as rows, which the product with keys reads as they
+// are, and the one with values transposed.
 //
 // Where masks are of neighbourhoods of a grid (kPatches), tiles and blocks are rectangles of it:
 // kPatchWidth x kPatchHeight queries, and 8 x 16 keys. Rows and columns of scores are places then.

@@ -75,8 +75,7 @@ struct Producer : CopierLayers<C, E, L>::Values {
     const int at = blocks.key, head = item.unit * C::kPack / C::kHeadsOfKey;
     const unsigned flags = Base::begin_block(blocks);
     const int b = Base::batch_of_keys(item);
-    if constexpr (C::kValuesOfKeys)
-      return this->copy_both(item, blocks, head, b, at | flags);
+    if constexpr (C::kValuesOfKeys) return this->copy_both(item, blocks, head, b, at | flags);
     const auto place = Base::template place_of<C::kThdK>(b, at, blocks.keys);
     if (takes_part(C::kGatherKeys)) copy_keys(place, head, at | flags, blocks.keys);
     key.next();

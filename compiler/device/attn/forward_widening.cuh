@@ -118,12 +118,14 @@ struct WideningCopies : Base {
     begin_keys(is_first() ? load_shared(stages.raw_word(widened.stage)) : 0);
     KeyRows::widen(typename C::Keys{}, typename C::Float{}, from, stages.key(key.stage));
     if constexpr (C::kTokenScales) order_scales(from + S::kRawBytes - S::kRawScales);
+    publish_writes();
     arrive(stages.key_full(key.stage));
     key.next();
     const unsigned full = stages.value_full(value.stage);
     wait(empty_of(full), value.parity);
     ValueRows::widen(typename C::Values{}, typename C::Float{}, from + KeyRows::kBytes,
                      stages.value(value.stage));
+    publish_writes();
     arrive(full);
     value.next();
     widened.next();

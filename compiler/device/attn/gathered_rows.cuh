@@ -16,8 +16,8 @@ struct CopiedRows {
   static __device__ int row_of(int n) { return n / 4 * 16 + threadIdx.x / 32 * 4 + n % 4; }
 
   // Copies rows of a tensor: row n of the warp's, which is `row` of the block, from the element
-  // place_of(n, row) on, or zeros if that is negative. All lanes of the warp call it with the same n
-  // in groups of 8.
+  // place_of(n, row) on, or zeros if that is negative. All lanes of the warp call it with the same
+  // n in groups of 8.
   template <class PlaceOf>
   __device__ void copy_all(unsigned to, const unsigned short* rows, unsigned full,
                            const PlaceOf& place_of) const {

@@ -88,6 +88,12 @@ Status check_cache(const ir::Attention& attention, const target::Context& contex
                        "`o_inner` is not known",
                        "leave `o_inner` out of `outputs`");
   }
+  if (ir::has_token_scales(attention) && attention.dtype == DType::f16) {
+    return unsupported(attention.cache->pos,
+                       "attnc's kernels scale weights of each key in the type of q, and small ones "
+                       "are 0 in f16",
+                       "use `dtype bf16`, or `quantize kv(head);`");
+  }
   for (const char* name : {"k", "v"}) {
     if (!ir::has_token_scales(attention) || !layout_of(attention, name).bound_strides) continue;
     return unsupported(attention.cache->pos,

@@ -108,6 +108,12 @@ def bucketed(attention: Attention, buckets: Mapping[str, Sequence[int]]) -> Buck
         raise ArgumentError(
             f"the plans of `{attention.name}` serve all lengths, since its rows are located by tensors"
         )
+    said = attention.described
+    if said.held or said.gathers or said.cache:
+        raise ArgumentError(
+            f"`{attention.name}` has a cache of its own form, which is not padded",
+            ["compile exact sizes: f.warm(..); or keep keys in pages, whose plans serve all lengths"],
+        )
     padded = attention.source.edited("--lengths", "q,kv")
     bindings = {name: size for name, size in attention.bindings.items() if name not in (_ROWS, _COLUMNS)}
     if attention.captured:

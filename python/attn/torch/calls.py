@@ -127,9 +127,14 @@ def check_kind(name: str, tensor: torch.Tensor) -> None:
         )
 
 
-def _usable(facts: Facts, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor other than q, k and v as kernels read it, row-major: a copy if it is not, unless strides are bound."""
-    return tensor.contiguous() if tensor.is_cuda and name not in (*INPUTS, *facts.said.bound) else tensor
+def _usable(facts: Facts, name: str, tensor: torch.Tensor, key: torch.Tensor | None = None) -> torch.Tensor:
+    """A tensor other than q, k and v as kernels read it, row-major: a copy if it is not, unless strides are bound.
+    Scales of each key are in the order of `key`."""
+    if not tensor.is_cuda or name in (*INPUTS, *facts.said.bound):
+        return tensor
+    if key is not None and name in ("k_scale", "v_scale") and tensor.dim() == 3 and key.stride(1) < key.stride(2):
+        return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+    return tensor.contiguous()
 
 
 def _cast(tensor: Any, name: str) -> torch.Tensor:
@@ -198,10 +203,18 @@ def add_random(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
 
 
 def _check_untrained(facts: Facts, tensors: Mapping[str, torch.Tensor]) -> None:
-    if facts.cache and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values()):
+    if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors.values()):
+        return
+    if facts.cache:
         raise UnsupportedError(
             f"`{facts.title}` has keys and values of 8 bits beside queries of 16, which have no gradients",
             ["call it under torch.no_grad(), or use `dtype bf16;` without `quantize`"],
+        )
+    if facts.said.held or facts.said.gathers:
+        raise UnsupportedError(
+            f"`{facts.title}` has no gradients: " + ("v is a part of k" if facts.said.held else "keys are gathered"),
+            ["call it under torch.no_grad(); " + ("leave out `values` to train" if facts.said.held else
+                                                  "a `mask` says which keys rows see, and has gradients")],
         )
 
 
@@ -250,7 +263,8 @@ def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
     sizes = sizes_of(*(tensors[name] for name in INPUTS))
     output = output_layout(tensors["q"], sizes)
     if tensors["q"].is_cuda:
-        tensors.update({name: usable(x) if name in INPUTS else _usable(facts, name, x) for name, x in tensors.items()})
+        tensors.update({name: usable(tensors[name]) for name in INPUTS})
+        tensors.update({name: _usable(facts, name, x, tensors["k"]) for name, x in tensors.items()})
     dtype = tensors["q"].dtype
     q, k, v = (layout_of(tensors[name].shape, readable_strides(tensors[name])) for name in INPUTS)
     deterministic = torch.are_deterministic_algorithms_enabled()

@@ -104,6 +104,10 @@ def _of_sequences(text: str, name: str, tensor: Any, sequences: int) -> str:
 
 def paged(source: Spec, sizes: Sizes) -> Spec:
     """The spec with the layouts, lengths and outputs of calls. Its rows are the last of each sequence."""
+    own = [word for clause in source.tree["clauses"] for word in ("values", "gather") if word in clause]
+    if own:
+        raise UnsupportedError(f"VarlenAttention takes no spec with the clause `{own[0]}`",
+                               ["attn.compile(spec) does, with the layout paged"])
     pages = f"paged(page = {sizes.page}, strides = bound)"
     rows = "thd(strides = bound)"
     edited = source.edited("--dtype", sizes.dtype, "--layout", f"q: {rows}, o: {rows}, k: {pages}, v: {pages}",
