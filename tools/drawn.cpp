@@ -90,12 +90,12 @@ Result<Drawn> draw_inputs(const ir::Attention& attention, Inputs inputs,
       {params.begin(), params.end()}};
   if (has_what_is_summed(attention, values))
     ATTN_RETURN_IF_ERROR(reference::add_sums(attention, values));
-  ir::Attention listed;
+  ir::Attention drawn = attention;
   if (attention.gather) {
-    ATTN_ASSIGN(listed, with_lists_as_mask(attention, values));
+    ATTN_ASSIGN(drawn, with_lists_as_mask(attention, values));
   }
-  ATTN_ASSIGN(pictures::Picture picture, picture_of(attention.gather ? listed : attention, values));
-  return Drawn{std::move(picture), std::move(values), std::move(inputs.origins)};
+  ATTN_ASSIGN(pictures::Picture picture, picture_of(drawn, values));
+  return Drawn{std::move(drawn), std::move(picture), std::move(values), std::move(inputs.origins)};
 }
 
 }  // namespace attn::tools

@@ -13,6 +13,7 @@
 namespace attn::tools {
 
 struct Drawn {
+  ir::Attention attention;  // as it is drawn: lists of keys are a mask, whose tensor `values` has
   pictures::Picture picture;
   reference::Bindings values;
   std::vector<std::pair<std::string, std::string>> origins;  // Inputs::origins

@@ -104,7 +104,8 @@ TEST_P(HostSpecs, AreTheReference) {
   const bool is_random = dropout && !dropout->keep;
   const ir::Attention& attention = spec.spec->attention;
   const bool is_not_run = is_random || !attention.is_softmax() || attention.epilogue ||
-                          attention.quantize || attention.cache;
+                          attention.quantize || attention.cache || attention.values_of_keys ||
+                          attention.gather;
   ASSERT_EQ(not_run("both").contains(GetParam()), is_not_run) << "not_run.txt";
   if (is_not_run) GTEST_SKIP();
   const bool has_backward = !not_run("backward").contains(GetParam());

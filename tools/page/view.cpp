@@ -88,7 +88,7 @@ void add_mask(const Report& report, Json& view) {
     return;
   }
   const Drawn& drawn = *report.drawn;
-  view.update(mask_view(report.spec.attention, drawn.values, drawn.picture,
+  view.update(mask_view(drawn.attention, drawn.values, drawn.picture,
                         clauses_of(report.explanation), WrittenConditions(*report.spec.source)));
   view["inputs"] = inputs_view(drawn);
 }

@@ -81,6 +81,8 @@ TEST(NativeCaches, SayWhatTheyDoNotTake) {
               HasSubstr("takes `k` of 8 bits with Dqk up to 256 (this is 272)"));
   EXPECT_THAT(refusal(kByHead + "epilogue o * 2; outputs o, o_inner;"),
               HasSubstr("so `o_inner` is not known"));
+  EXPECT_THAT(refusal(kSizes + "dtype f16, k: e4m3, v: i8; quantize kv(token);"),
+              HasSubstr("scale weights of each key in the type of q, and small ones are 0 in f16"));
   EXPECT_THAT(refusal(kSizes + kTypes +
                       "layout paged(page = 16, strides = bound); quantize kv(token); lengths kv;"),
               HasSubstr("scales of each key with strides that the layout of `k` states"));
