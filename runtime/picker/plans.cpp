@@ -93,9 +93,18 @@ Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle) {
 }
 
 Result<plan::Bundle> for_device(plan::Bundle bundle, std::int64_t sm, bool needs_one) {
-  Result<plan::Bundle> here = plan::plans_for_device(std::move(bundle), sm);
-  if (here.ok() || needs_one) return here;
-  return plan::Bundle();
+  if (needs_one) ATTN_RETURN_IF_ERROR(plan::plans_for_device(bundle, sm).status());
+  std::vector<Half> here;
+  for (const Plan& plan : bundle.plans) {
+    if (plan.target.sm == sm) here.push_back(half_of(plan));
+  }
+  std::erase_if(bundle.plans, [&](const Plan& plan) {
+    if (plan.target.sm == sm) return false;
+    if (has(here, half_of(plan))) return true;
+    here.push_back(half_of(plan));
+    return false;
+  });
+  return bundle;
 }
 
 std::vector<std::string> drop_unfit(plan::Bundle& bundle, const Fits& fits) {

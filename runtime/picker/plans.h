@@ -24,7 +24,9 @@ struct ShapePlans {
 // the shapes differ in their directions.
 Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle);
 
-// plan::plans_for_device. If none is for the device, there is no plan unless `needs_one`.
+// Leaves out plans for other devices where there is one for this device, or another such plan, of
+// the same shape and direction: what is left for others does not fit. Errors, if `needs_one`: those
+// of plan::plans_for_device.
 Result<plan::Bundle> for_device(plan::Bundle bundle, std::int64_t sm, bool needs_one);
 
 // Whether a plan can be loaded on this machine. Errors: plan_device, plan_version.

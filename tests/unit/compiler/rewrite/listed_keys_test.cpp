@@ -102,8 +102,8 @@ TEST(ListedKeys, PositionsReadFailWhereListsAreWrong) {
   ASSERT_TRUE(ir::verify(checked).ok()) << ir::verify(checked).error().message;
   Inputs inputs = inputs_of(checked);
   inputs.tensors["lengths_kv"] = tensor({2}, {4, 2});
-  inputs.tensors["kv"] = tensor({7}, std::vector<double>(7, 0));
-  inputs.tensors["listed"] = tensor({5}, std::vector<double>(5, 0));
+  inputs.tensors["keys"] = tensor({7}, std::vector<double>(7, 0));
+  inputs.tensors["list"] = tensor({5}, std::vector<double>(5, 0));
   const auto is_right = [&](const char* name, std::size_t at, double value) {
     Inputs changed = inputs;
     changed.tensors[name].values[at] = value;

@@ -83,6 +83,8 @@ void compare_some(const ir::Attention& attention, int ranks, const Expected& exp
 // How the message begins that refuses an attention, or null.
 const char* refusal_of(const ir::Attention& attention) {
   return attention.quantize            ? "8-bit attention is not sharded: each part would round"
+         : attention.gather            ? "gathered keys are not divided"
+         : attention.values_of_keys    ? "values that are a part of k are not divided"
          : attention.cache             ? "keys and values of 8 bits are not divided"
          : !attention.branches.empty() ? "several attentions in one spec are not sharded"
          : !attention.sums.empty()     ? "sums along keys are not divided"

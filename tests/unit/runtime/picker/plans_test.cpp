@@ -46,7 +46,11 @@ TEST(Plans, OfOtherGpusAreLeftOut) {
   const std::int64_t sm = here.target.sm;
   EXPECT_EQ(for_device({{here, other}}, sm, true)->plans, std::vector{here});
   EXPECT_EQ(for_device({{here, other}}, 120, true).error().code, ErrorCode::plan_device);
-  EXPECT_TRUE(for_device({{here, other}}, 120, false)->plans.empty()) << "they can be built";
+  EXPECT_EQ(for_device({{here, other}}, 120, false)->plans, std::vector{here}) << "does not fit";
+  const plan::Plan alone = plan_of(shape_of(4, 16, 8));
+  plan::Plan foreign = alone;
+  foreign.target.sm = 80;
+  EXPECT_EQ(for_device({{other, here, foreign}}, sm, true)->plans, (std::vector{here, foreign}));
 }
 
 TEST(Plans, SizesOfARequestReplaceThoseOfThePlans) {

@@ -67,9 +67,9 @@ TEST(NativeChosen, ChecksListsAndCounts) {
     return texts;
   };
   EXPECT_THAT(faults(std::string(kSizes) + kLists),
-              ElementsAre("kv[a[b, q_idx, kv_idx]]", "listed[n[b, q_idx]]"));
+              ElementsAre("keys[a[b, q_idx, kv_idx]]", "list[n[b, q_idx]]"));
   EXPECT_THAT(faults(std::string(kSizes) + "tensor a: i32[B, Sq, 64]; gather a;"),
-              ElementsAre("kv[a[b, q_idx, kv_idx]]"));
+              ElementsAre("keys[a[b, q_idx, kv_idx]]"));
   EXPECT_THAT(faults(kSizes), IsEmpty());
 }
 
