@@ -15,6 +15,7 @@
 #include "compiler/engines/native/checks.h"
 #include "compiler/engines/native/chosen_keys.h"
 #include "compiler/engines/native/classes.h"
+#include "compiler/engines/native/forward_program.h"
 #include "compiler/engines/native/kernel.h"
 #include "compiler/engines/native/maps.h"
 #include "compiler/engines/native/patches.h"
@@ -45,7 +46,6 @@ namespace {
 
 using ir::Dim;
 
-constexpr const char* kCounter = "native.counter";
 constexpr std::int64_t kMostGathered = 128;  // rows of a block, if each lane looks up one
 // The keys and values of a section's units are to stay in the L2 cache, at most so many bytes and
 // heads, but for a section that would not take so many times as long as its longest tile.
@@ -116,7 +116,8 @@ class Native {
     for (const ir::Output& output : ir::kOutputs) {
       if (attention_.*output.wanted) kernel_.outputs.emplace_back(output.name);
     }
-    NativeProgram made{program(), work_of_kernel(), {}, coverage()};
+    NativeProgram made{
+        forward_program(whole_, attention_, kernel_, context_), work_of_kernel(), {}, coverage()};
     made.work.launches =
         static_cast<double>(std::get<plan::KernelStep>(made.program.steps.back()).launches.size());
     if (form_.chosen) {
@@ -507,109 +508,6 @@ class Native {
       else
         (kernel_.gathers(page) ? work.gathered : work.pieces) += pieces;
     }
-  }
-
-  plan::Program program() const {
-    std::set<std::string> used = {"q", "k", "v"};
-    for (const plan::OperandSource& input : kernel_.expressions.inputs.operands) {
-      used.insert(name_in_program(*plan::name_of(input)));
-    }
-    const Controls control = controls(form_.chosen ? whole_ : attention_, used);
-    plan::Program program;
-    program.tensors = bound_tensors(whole_, used, control);
-    program.internals = control.internals;
-    if (!kernel_.is_scheduled()) {
-      program.internals.push_back(
-          plan::internal_tensor(kCounter, DType::i32, {kernel_.counters(dims_)}));
-    }
-    program.params = bound_params(whole_, used);
-    plan::KernelStep step{.outputs = kernel_.outputs,
-                          .zeroed = kernel_.is_scheduled() ? std::vector<std::string>()
-                                                           : std::vector<std::string>{kCounter},
-                          .launches = {},
-                          .source = source_of(attention_, kernel_),
-                          .facts = facts_of(attention_, kernel_)};
-    if (kernel_.parts > 1) {
-      program.internals.push_back(
-          plan::internal_tensor(kParts, DType::f32, {kernel_.part_elements(dims_)}));
-      step.outputs.emplace_back(kParts);
-    }
-    if (kernel_.is_scheduled()) {
-      add_schedule(schedule_sizes(dims_, kernel_), kernel_, inputs(), program, step);
-    }
-    if (kernel_.makes_lists) {
-      add_lists(kernel_.made_lists(dims_), kernel_.tiles_of_block, kCounter, inputs(), program,
-                step);
-    }
-    // The last one before, which the forward waits for.
-    if (attention_.quantize) add_transposed_values(attention_, inputs(), program, step);
-    step.facts->launch = static_cast<std::int64_t>(step.launches.size());
-    step.launches.push_back(forward());
-    if (form_.chosen) rename_tensors(*form_.chosen, step);
-    for (const plan::DeriveStep& each : control.steps) program.steps.emplace_back(each);
-    program.steps.emplace_back(std::move(step));
-    return program;
-  }
-
-  // What the program calls a tensor of the kernel's attention.
-  std::string name_in_program(const std::string& name) const {
-    if (!form_.chosen) return name;
-    const auto found = form_.chosen->names.find(name);
-    return found == form_.chosen->names.end() ? name : found->second;
-  }
-
-  std::vector<plan::KernelArgument> inputs() const {
-    return arguments_of(kernel_.expressions.inputs);
-  }
-
-  plan::Launch forward() const {
-    const auto multiprocessors = static_cast<std::int64_t>(context_.gpu.multiprocessors);
-    const std::int64_t items = kernel_.items(dims_) * kernel_.parts;
-    const std::int64_t blocks = kernel_.is_scheduled()  ? kernel_.workers
-                                : kernel_.tile.of_warps ? items
-                                                        : std::min(multiprocessors, items);
-    std::vector<plan::KernelArgument> arguments;
-    for (const char* name : {"q", "k", "v"}) {
-      const bool is_of_keys = attention_.values_of_keys && name == std::string_view("v");
-      if (is_of_keys && kernel_.tile.values_of_keys) continue;
-      if (reads_rows(kernel_, attention_, name))
-        arguments.emplace_back(plan::TensorOperand{is_of_keys ? "k" : name});
-      else
-        arguments.emplace_back(map_of(attention_, kernel_, name));
-    }
-    if (kernel_.tile.token_scales) {
-      arguments.emplace_back(plan::TensorOperand{std::string(ir::kKeyScale)});
-      arguments.emplace_back(plan::TensorOperand{std::string(ir::kValueScale)});
-    }
-    if (kernel_.expressions.table) {
-      arguments.emplace_back(map_of(*kernel_.expressions.table, kernel_.tile));
-    }
-    for (const std::string& output : kernel_.outputs) {
-      arguments.emplace_back(plan::TensorOperand{output});
-    }
-    if (!kernel_.is_scheduled()) arguments.emplace_back(plan::TensorOperand{kCounter});
-    for (std::string& table : page_tables(attention_, kernel_)) {
-      arguments.emplace_back(plan::TensorOperand{std::move(table)});
-    }
-    for (std::string& starts : starts_of_packed(attention_)) {
-      arguments.emplace_back(plan::TensorOperand{std::move(starts)});
-    }
-    for (BoundStride& stride : bound_strides(attention_, kernel_)) {
-      arguments.emplace_back(std::move(stride.of));
-    }
-    if (kernel_.is_scheduled()) arguments.emplace_back(plan::TensorOperand{kSchedule});
-    if (kernel_.has_parts()) arguments.emplace_back(plan::TensorOperand{kParts});
-    if (kernel_.makes_lists) {
-      arguments.emplace_back(plan::TensorOperand{kSortedTiles});
-      arguments.emplace_back(plan::TensorOperand{kRunsOfTiles});
-    }
-    std::ranges::copy(inputs(), std::back_inserter(arguments));
-    return {.kernel = kForwardKernel,
-            .grid = {blocks, 1, 1},
-            .block = {kernel_.tile.threads(), 1, 1},
-            .shared_bytes = kernel_.tile.shared_bytes(),
-            .overlaps = kernel_.overlaps(attention_),
-            .arguments = std::move(arguments)};
   }
 
   const ir::Attention& whole_;  // whose tensors are bound
