@@ -8,8 +8,7 @@
 #include <filesystem>
 
 #include "tests/host/attention.h"
-#include "tools/shapes.h"
-#include "tools/spec.h"
+#include "tests/host/shapes_of_file.h"
 
 namespace attn::host::warps_training_tests {
 namespace {
@@ -89,21 +88,11 @@ void add(const std::string& text, const ir::Attention& attention, std::vector<Su
 class HostWarpsTraining : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(HostWarpsTraining, IsTheReference) {
-  const std::string file = GetParam();
-  const tools::SpecOutcome spec =
-      tools::read_spec(ATTN_SOURCE_DIR "/" + file, {}, tools::Format::text);
-  ASSERT_TRUE(spec.spec.has_value());
-  const bool own = file.starts_with("tests/gpu/native");
   std::vector<Subject> subjects;
-  for (const tools::Shape& shape :
-       tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
-                        own ? tools::ShapeSet::own : tools::ShapeSet::all, kLongest)) {
-    if (shape.name == "scaled") continue;
-    const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
-    if (!bound.spec) continue;  // the spec does not support these sizes
-    add(file + ", " + shape.name, bound.spec->attention, subjects);
-    if (own) add(file + ", again", bound.spec->attention, subjects);
-  }
+  for_each_shape(ATTN_SOURCE_DIR "/" + std::string(GetParam()), kLongest, "scaled",
+                 [&](const std::string& text, const ir::Attention& attention) {
+                   add(text, attention, subjects);
+                 });
   ASSERT_FALSE(subjects.empty());
   expect_reference(subjects);
 }
