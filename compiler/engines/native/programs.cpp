@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "compiler/codegen/epilogue.h"
@@ -24,21 +23,15 @@
 #include "compiler/engines/native/skeleton.h"
 #include "compiler/engines/native/strength_reduction.h"
 #include "compiler/engines/shared/checks.h"
-#include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/cost.h"
 #include "compiler/engines/shared/epilogue.h"
-#include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/lengths.h"
-#include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
-#include "compiler/ir/cache_scales.h"
 #include "compiler/ir/epilogue.h"
 #include "compiler/ir/random_dropout.h"
 #include "compiler/masks/mask_analysis.h"
 #include "compiler/target/capabilities.h"
 #include "runtime/base/ceil_div.h"
-#include "runtime/plan/internal_tensor.h"
-#include "runtime/plan/step_tensors.h"
 
 namespace attn::engines {
 namespace native {
